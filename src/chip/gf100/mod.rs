@@ -1,0 +1,1 @@
+//! GF100 (Fermi): the chip of the GPUvm papers.

@@ -1,0 +1,91 @@
+//! What the hardware is, as data: registers with vendor names, fields, reset values and guest policy, MMU
+//! formats, class methods, per-chip tables. No behaviour lives here.
+
+pub mod gf100;
+pub mod registers;
+
+/// An engine that executes channel work, in chip-neutral terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Engine {
+    /// Graphics and compute (PGRAPH).
+    Graphics,
+    /// A copy engine (PCOPY, CE).
+    Copy(u8),
+}
+
+bitflags::bitflags! {
+    /// A set of engines.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct EngineSet: u32 {
+        /// Graphics and compute.
+        const GRAPHICS = 1 << 0;
+        /// Copy engine 0.
+        const COPY0 = 1 << 1;
+        /// Copy engine 1.
+        const COPY1 = 1 << 2;
+    }
+}
+
+impl From<Engine> for EngineSet {
+    fn from(engine: Engine) -> Self {
+        match engine {
+            Engine::Graphics => Self::GRAPHICS,
+            Engine::Copy(0) => Self::COPY0,
+            Engine::Copy(1) => Self::COPY1,
+            Engine::Copy(_) => Self::empty(),
+        }
+    }
+}
+
+/// Where a physical address points, in the words of NVIDIA's PTE and instance-block fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Aperture {
+    /// The GPU's own memory.
+    Vram,
+    /// System memory, snooped.
+    SystemCoherent,
+    /// System memory, not snooped.
+    SystemNonCoherent,
+}
+
+/// A physical address as an engine names it: aperture and offset in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PhysicalAddress {
+    /// Which memory.
+    pub aperture: Aperture,
+    /// Byte offset (VRAM) or bus address (system memory).
+    pub address: u64,
+}
+
+/// Whether an engine read or wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AccessKind {
+    /// Load.
+    Read,
+    /// Store.
+    Write,
+}
+
+/// Why the MMU refused an access, in the numbering that GF100 to GM107 report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FaultReason {
+    /// The page table is absent.
+    PageTableNotPresent = 0x00,
+    /// The address is above the page table's range.
+    PageTableTooShort = 0x01,
+    /// The page is not valid.
+    PageNotPresent = 0x02,
+    /// The address is above the address space's limit.
+    VmLimitExceeded = 0x03,
+    /// The channel has no page directory.
+    NoChannel = 0x04,
+    /// The page directory names no table there.
+    PageDirectoryNotPresent = 0x05,
+    /// A write met a read-only page.
+    WriteToReadOnly = 0x06,
+    /// The page belongs to an unsupported kind.
+    CompressionFault = 0x0a,
+    /// The page's aperture is unsupported, or its target does not answer.
+    UnsupportedAperture = 0x0e,
+}

@@ -1,0 +1,156 @@
+//! Declarative register tables: one list feeds trap dispatch, trace decoding, the generated documentation and
+//! fuzz dictionaries.
+//!
+//! [`registers!`](crate::registers) turns a list into constants that can be matched on ([`Reg`], [`RegArray`])
+//! and into one table of [`RegisterDef`].
+
+/// The offset of a 32-bit register in BAR0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reg(pub u32);
+
+/// A family of equal registers at a fixed stride.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegArray {
+    /// Offset of the first.
+    pub base: u32,
+    /// How many.
+    pub count: u32,
+    /// Bytes from one to the next.
+    pub stride: u32,
+}
+
+impl RegArray {
+    /// The register number `index`; indices beyond the end wrap, so that a constant index error shows in tests
+    /// and never reaches another unit.
+    pub const fn at(self, index: u32) -> Reg {
+        Reg(self.base + (index % self.count) * self.stride)
+    }
+
+    /// Which register of the family lies at `reg`.
+    pub const fn index_of(self, reg: Reg) -> Option<u32> {
+        if reg.0 < self.base {
+            return None;
+        }
+        let distance = reg.0 - self.base;
+        let index = distance / self.stride;
+        if !distance.is_multiple_of(self.stride) || index >= self.count { None } else { Some(index) }
+    }
+}
+
+/// What a guest's access to a register does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// Reads back what was written, touches nothing. Also the rule for registers that no table lists.
+    Scratch,
+    /// Reads its reset value; writes are dropped.
+    Constant,
+    /// A written 1 clears the bit.
+    WriteOneToClear,
+    /// A unit's handler decides.
+    Handler,
+    /// Writes are dropped and counted as refused; reads give the reset value.
+    Denied,
+}
+
+/// One field of a register: bits `high` to `low`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldDef {
+    /// Vendor's name, without the register's.
+    pub name: &'static str,
+    /// Most significant bit.
+    pub high: u8,
+    /// Least significant bit.
+    pub low: u8,
+}
+
+impl FieldDef {
+    /// The field's value in `word`.
+    pub const fn get(&self, word: u32) -> u32 {
+        let width = self.high - self.low + 1;
+        let mask = if width >= 32 { u32::MAX } else { (1 << width) - 1 };
+        (word >> self.low) & mask
+    }
+}
+
+/// Everything known of one register (or of one family of equal registers).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegisterDef {
+    /// Vendor's name.
+    pub name: &'static str,
+    /// Unit that owns it.
+    pub unit: &'static str,
+    /// Offset in BAR0 of the first.
+    pub offset: u32,
+    /// How many (1 for a single register).
+    pub count: u32,
+    /// Bytes from one to the next.
+    pub stride: u32,
+    /// Value after reset.
+    pub reset: u32,
+    /// What a guest's access does.
+    pub policy: Policy,
+    /// Fields, most significant first.
+    pub fields: &'static [FieldDef],
+    /// Where this is known from.
+    pub source: &'static str,
+    /// What it is, in a sentence.
+    pub doc: &'static str,
+}
+
+impl RegisterDef {
+    /// True when `reg` is this register or one of this family.
+    pub const fn covers(&self, reg: Reg) -> bool {
+        let family = RegArray { base: self.offset, count: self.count, stride: self.stride };
+        family.index_of(reg).is_some()
+    }
+}
+
+/// Declares the registers of one unit.
+///
+/// ```
+/// gpuvmk::registers! {
+///     unit "PMC", source "nouveau nvkm/subdev/mc";
+///     /// Chip identification.
+///     NV_PMC_BOOT_0 @ 0x000000, reset 0x0c0000a3, Constant, { 28:20 CHIPSET, 7:0 REVISION };
+///     /// A family of four at a stride of eight bytes.
+///     NV_EXAMPLE[4; 8] @ 0x001000, reset 0, Scratch, {};
+/// }
+/// assert_eq!(NV_PMC_BOOT_0.0, 0);
+/// assert_eq!(NV_EXAMPLE.at(2).0, 0x1010);
+/// assert_eq!(TABLE[0].name, "NV_PMC_BOOT_0");
+/// assert_eq!(TABLE[0].fields[0].get(0x0c0000a3), 0xc0);
+/// ```
+#[macro_export]
+macro_rules! registers {
+    (unit $unit:literal, source $source:literal;
+     $($(#[doc = $doc:literal])+ $name:ident $([$count:literal; $stride:literal])? @ $offset:literal,
+       reset $reset:expr, $policy:ident, { $($hi:literal : $lo:literal $field:ident),* $(,)? };)+) => {
+        $( $crate::registers!(@constant $(#[doc = $doc])+ $name, $offset $(, $count, $stride)?); )+
+        /// The registers of this unit, as declared.
+        pub const TABLE: &[$crate::chip::registers::RegisterDef] = &[
+            $( $crate::chip::registers::RegisterDef {
+                name: stringify!($name),
+                unit: $unit,
+                offset: $offset,
+                count: $crate::registers!(@or 1 $(, $count)?),
+                stride: $crate::registers!(@or 4 $(, $stride)?),
+                reset: $reset,
+                policy: $crate::chip::registers::Policy::$policy,
+                fields: &[$($crate::chip::registers::FieldDef { name: stringify!($field), high: $hi, low: $lo }),*],
+                source: $source,
+                doc: concat!($($doc),+),
+            } ),+
+        ];
+    };
+    (@constant $(#[doc = $doc:literal])+ $name:ident, $offset:literal) => {
+        $(#[doc = $doc])+
+        pub const $name: $crate::chip::registers::Reg = $crate::chip::registers::Reg($offset);
+    };
+    (@constant $(#[doc = $doc:literal])+ $name:ident, $offset:literal, $count:literal, $stride:literal) => {
+        $(#[doc = $doc])+
+        pub const $name: $crate::chip::registers::RegArray =
+            $crate::chip::registers::RegArray { base: $offset, count: $count, stride: $stride };
+    };
+    (@or $default:literal) => { $default };
+    (@or $default:literal, $value:literal) => { $value };
+}

@@ -1,0 +1,5 @@
+//! The `gpuvmk` command.
+
+fn main() -> anyhow::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,246 @@
+//! A PCI function seen from outside: the one trait that the software GPU, a real card and a guest's vGPU
+//! implement, and that front ends and the register driver use.
+//!
+//! A function knows regions and offsets, never where they are mapped. It owns its configuration space. DMA
+//! reaches memory through mappings that the front end (or the driver's host side) announces. Interrupts leave
+//! through an [`InterruptSink`]; the function decides between INTx and MSI by its own configuration space.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// A region of a PCI function, in the numbering of VFIO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Region {
+    /// Base address register 0 to 5.
+    Bar(u8),
+    /// Expansion ROM.
+    Rom,
+    /// Configuration space.
+    Config,
+}
+
+impl Region {
+    /// All regions, in the order of their VFIO index.
+    pub const ALL: [Self; 8] = [
+        Self::Bar(0),
+        Self::Bar(1),
+        Self::Bar(2),
+        Self::Bar(3),
+        Self::Bar(4),
+        Self::Bar(5),
+        Self::Rom,
+        Self::Config,
+    ];
+
+    /// The region with VFIO index `index`.
+    pub fn from_index(index: u32) -> Option<Self> {
+        usize::try_from(index).ok().and_then(|i| Self::ALL.get(i).copied())
+    }
+
+    /// VFIO index (`VFIO_PCI_BAR0_REGION_INDEX` and following).
+    pub const fn index(self) -> u32 {
+        match self {
+            Self::Bar(n) => n as u32,
+            Self::Rom => 6,
+            Self::Config => 7,
+        }
+    }
+}
+
+/// What a region is, for the code that sizes and places it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionKind {
+    /// The function has no such region (or it is the upper half of a 64-bit BAR).
+    Absent,
+    /// Memory BAR below 4 GiB.
+    Memory32,
+    /// Prefetchable 64-bit memory BAR; takes the next BAR's register too.
+    Memory64Prefetch,
+    /// I/O port BAR.
+    Io,
+    /// Expansion ROM.
+    Rom,
+    /// Configuration space.
+    Config,
+}
+
+/// Size and kind of one region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionInfo {
+    /// What it is.
+    pub kind: RegionKind,
+    /// Bytes; 0 for an absent region.
+    pub size: u64,
+}
+
+impl RegionInfo {
+    /// A region that the function does not have.
+    pub const ABSENT: Self = Self { kind: RegionKind::Absent, size: 0 };
+}
+
+/// The regions of a function by VFIO index.
+pub type RegionTable = [RegionInfo; 8];
+
+/// Why an access was refused. The function's state is unchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// The function has no such region.
+    #[error("Region {0:?} does not exist")]
+    NoRegion(Region),
+    /// The access leaves its region.
+    #[error("Access of {size} bytes at {offset:#x} leaves region {region:?} of {limit:#x} bytes")]
+    OutOfRange {
+        /// Region accessed.
+        region: Region,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        size: usize,
+        /// Size of the region.
+        limit: u64,
+    },
+    /// The device does not answer any more.
+    #[error("The device is lost")]
+    DeviceLost,
+}
+
+/// Memory that the other side offers for DMA at `[iova, iova + size)`.
+#[derive(Debug)]
+pub struct DmaMapping {
+    /// First bus address.
+    pub iova: u64,
+    /// Bytes.
+    pub size: u64,
+    /// True when the device may write.
+    pub writable: bool,
+    /// The memory: a file and the offset of the first byte. `None` for ranges that can be named but not
+    /// reached (ROMs that QEMU maps without a file): accesses to them fault.
+    pub backing: Option<DmaBacking>,
+}
+
+/// A file range behind a [`DmaMapping`].
+#[derive(Debug)]
+pub struct DmaBacking {
+    /// Shareable file (memfd, hugetlbfs, tmpfs).
+    pub fd: OwnedFd,
+    /// Offset of the first byte in the file.
+    pub offset: u64,
+}
+
+/// Why a DMA mapping was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum DmaError {
+    /// The range overlaps a present one.
+    #[error("DMA range {iova:#x}+{size:#x} overlaps one that is mapped")]
+    Overlap {
+        /// First bus address.
+        iova: u64,
+        /// Bytes.
+        size: u64,
+    },
+    /// Empty, unaligned or wrapping range, or one beyond what the device can address.
+    #[error("DMA range {iova:#x}+{size:#x} is invalid: {why}")]
+    Invalid {
+        /// First bus address.
+        iova: u64,
+        /// Bytes.
+        size: u64,
+        /// What is allowed.
+        why: &'static str,
+    },
+    /// No such mapping.
+    #[error("DMA range {iova:#x}+{size:#x} is not mapped")]
+    NotMapped {
+        /// First bus address.
+        iova: u64,
+        /// Bytes.
+        size: u64,
+    },
+    /// Too many mappings.
+    #[error("More than {0} DMA ranges")]
+    TooMany(usize),
+    /// The file is smaller than claimed, or cannot be mapped.
+    #[error("DMA range {iova:#x}+{size:#x} cannot be reached")]
+    Backing {
+        /// First bus address.
+        iova: u64,
+        /// Bytes.
+        size: u64,
+        /// What the kernel said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The far side that would use the memory is gone.
+    #[error("The device is lost")]
+    DeviceLost,
+}
+
+/// Where a function's interrupts go. Calls never block.
+pub trait InterruptSink: Send + Sync {
+    /// Sets the level of the INTx line.
+    fn set_intx(&self, asserted: bool);
+    /// Sends one message of the MSI vector.
+    fn fire_msi(&self, vector: u16);
+}
+
+/// Memory behind a part of a region, to be mapped by another process.
+#[derive(Debug)]
+pub struct SharedMemory {
+    /// The file.
+    pub fd: OwnedFd,
+    /// Offset in the file of the first byte.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// A PCI function. Every method may be called from any thread; none blocks on GPU work.
+pub trait PciFunction: Send + Sync {
+    /// The regions, fixed for the function's life.
+    fn regions(&self) -> RegionTable;
+
+    /// Reads `data.len()` bytes (at most 8 outside configuration space and ROM) at `offset` of `region`.
+    ///
+    /// # Errors
+    /// The access leaves the region, or the device is lost.
+    fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> Result<(), AccessError>;
+
+    /// Writes `data` at `offset` of `region`.
+    ///
+    /// # Errors
+    /// The access leaves the region, or the device is lost.
+    fn write(&self, region: Region, offset: u64, data: &[u8]) -> Result<(), AccessError>;
+
+    /// Makes memory reachable for the function's DMA.
+    ///
+    /// # Errors
+    /// The range overlaps, is invalid, or its backing cannot be mapped; nothing changed then.
+    fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError>;
+
+    /// Takes `[iova, iova + size)` away again: exactly one or several whole mappings. When it returns, the
+    /// function no longer reaches the memory.
+    ///
+    /// # Errors
+    /// A mapping would be split, or none is there.
+    fn dma_unmap(&self, iova: u64, size: u64) -> Result<(), DmaError>;
+
+    /// Takes every mapping away.
+    fn dma_unmap_all(&self);
+
+    /// Connects the interrupt line and messages; `None` disconnects.
+    fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>);
+
+    /// Function-level reset: configuration, registers and engines as after power-on; DMA stopped when it
+    /// returns. DMA mappings and the interrupt connection stay.
+    fn reset(&self);
+
+    /// Shares `[offset, offset + size)` of a region's memory with another process, as VFIO does by dma-buf.
+    /// What is shared is the memory that the region shows at this moment.
+    ///
+    /// # Errors
+    /// An error of kind `Unsupported` when the function cannot share that range.
+    fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
+        let _ = (region, offset, size);
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+}

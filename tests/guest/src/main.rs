@@ -1,0 +1,2 @@
+//! What runs inside a test guest.
+fn main() {}
