@@ -1,0 +1,60 @@
+//! How a vGPU reaches its aggregator: in process (tests, the own VMM) or through a socket and shared rings.
+
+use std::os::fd::OwnedFd;
+
+use super::protocol::{Doorbell, Event, RefusalKind, Request};
+use crate::pci::SharedMemory;
+
+/// Why a request to the aggregator failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// The aggregator said no; the tenant's state is unchanged but for what the request's text says.
+    #[error("The aggregator refused: {message}")]
+    Refused {
+        /// Class of refusal.
+        kind: RefusalKind,
+        /// What, where, what was allowed.
+        message: String,
+    },
+    /// The aggregator is gone.
+    #[error("The aggregator is gone: {0}")]
+    Lost(String),
+}
+
+/// What admission granted.
+#[derive(Debug)]
+pub struct Grant {
+    /// VRAM in bytes.
+    pub vram: u64,
+    /// Guest channel numbers are below this.
+    pub channels: u16,
+    /// Address-space numbers are below this.
+    pub spaces: u16,
+    /// The partition's memory, in order and without gaps.
+    pub window: Vec<SharedMemory>,
+}
+
+/// Receives what the aggregator tells a tenant. Called from the link's own thread (or the caller's, in
+/// process); must not call the link back from within.
+pub trait EventHandler: Send + Sync {
+    /// An event arrived.
+    fn event(&self, event: Event);
+    /// The aggregator is gone; nothing follows.
+    fn lost(&self, reason: &str);
+}
+
+/// A tenant's connection to its aggregator, after admission.
+pub trait AggregatorLink: Send + Sync {
+    /// Sends a request, with the file of a [`Request::DmaMap`], and waits for the answer. The aggregator
+    /// answers without waiting for GPU work.
+    ///
+    /// # Errors
+    /// Refused, or the aggregator is gone.
+    fn request(&self, request: &Request, file: Option<OwnedFd>) -> Result<(), LinkError>;
+
+    /// Tells of new work: no lock shared with other tenants, no answer.
+    fn doorbell(&self, doorbell: Doorbell);
+
+    /// Connects the receiver of events; the link delivers nothing before.
+    fn connect(&self, handler: std::sync::Arc<dyn EventHandler>);
+}

@@ -1,0 +1,237 @@
+//! What a device backend may ask of the aggregator, and what it may be told, in guest terms only: guest channel
+//! numbers, offsets in the own partition, guest-physical addresses. The aggregator checks each against the
+//! sender's partition; nothing here can name another tenant.
+//!
+//! Requests go one at a time over a SOCK_SEQPACKET socket and are answered with one [`Reply`]; doorbells and
+//! events go through shared rings and are not answered.
+
+use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
+use crate::chip::{Engine, EngineSet};
+use crate::units::backend::{GraphicsError, HostError, MmuFault};
+
+/// Version of the requests, replies and ring records; both sides must speak the same.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Number of an address space, chosen by the backend, below [`Welcome::spaces`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SpaceId(pub u16);
+
+/// Most mappings and unmappings in one [`Request::UpdateSpace`].
+pub const MAX_UPDATE_RUNS: usize = 1024;
+
+/// First request of a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// [`PROTOCOL_VERSION`] of the sender.
+    pub version: u32,
+    /// Name of the VM, for people; unique among the aggregator's tenants.
+    pub name: String,
+    /// Chip that the vGPU presents, such as `GF100`.
+    pub chip: String,
+    /// VRAM wanted, in bytes.
+    pub vram: u64,
+    /// Channels wanted.
+    pub channels: u16,
+    /// Scheduling weight.
+    pub weight: u32,
+}
+
+/// What a mapping points at, in the guest's terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuestTarget {
+    /// Own VRAM.
+    Vram(GuestVram),
+    /// Own system memory.
+    System {
+        /// Guest-physical address of the first byte.
+        address: Gpa,
+        /// True for snooped accesses.
+        coherent: bool,
+    },
+}
+
+/// One run of equal pages as the guest's tables map it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuestMapping {
+    /// First virtual address; a multiple of the page size.
+    pub va: GpuVa,
+    /// Number of pages; virtual and target addresses advance together.
+    pub pages: u32,
+    /// log2 of the page size.
+    pub page_shift: u8,
+    /// Where it points.
+    pub target: GuestTarget,
+    /// True when stores fault.
+    pub read_only: bool,
+    /// Storage kind (0 is pitch-linear).
+    pub kind: u8,
+}
+
+/// A run of virtual pages that the guest's tables no longer map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuestRange {
+    /// First virtual address.
+    pub va: GpuVa,
+    /// Number of pages.
+    pub pages: u32,
+    /// log2 of the page size.
+    pub page_shift: u8,
+}
+
+/// A request. [`Request::DmaMap`] carries a file descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Become a tenant.
+    Hello(Hello),
+    /// Guest memory appeared; carries its file.
+    DmaMap {
+        /// First guest-physical address.
+        gpa: Gpa,
+        /// Bytes.
+        size: u64,
+        /// Offset of the first byte in the file.
+        offset: u64,
+        /// True when the GPU may write.
+        writable: bool,
+    },
+    /// Guest memory went; mappings of it are faults from now on.
+    DmaUnmap {
+        /// First guest-physical address.
+        gpa: Gpa,
+        /// Bytes.
+        size: u64,
+    },
+    /// A new, empty address space.
+    CreateSpace(SpaceId),
+    /// Drop an address space; its channels must be gone.
+    DestroySpace(SpaceId),
+    /// Unmap, then map, then flush.
+    UpdateSpace {
+        /// Which.
+        space: SpaceId,
+        /// Runs to unmap, at most [`MAX_UPDATE_RUNS`] together with `map`.
+        unmap: Vec<GuestRange>,
+        /// Runs to map.
+        map: Vec<GuestMapping>,
+    },
+    /// A new channel, disabled.
+    CreateChannel {
+        /// Its number in the guest.
+        channel: GuestChannel,
+        /// Its address space.
+        space: SpaceId,
+        /// Virtual address of its GPFIFO ring.
+        gpfifo: GpuVa,
+        /// log2 of the ring's entries.
+        gpfifo_entries_log2: u8,
+        /// Its USERD page.
+        userd: GuestVram,
+        /// Engines that it gets contexts for.
+        engines: EngineSet,
+    },
+    /// Take a channel away.
+    DestroyChannel(GuestChannel),
+    /// Change the engines of a disabled channel.
+    SetEngines {
+        /// Which.
+        channel: GuestChannel,
+        /// Engines that it gets contexts for.
+        engines: EngineSet,
+    },
+    /// Set or clear the start bit.
+    EnableChannel {
+        /// Which.
+        channel: GuestChannel,
+        /// The bit.
+        enabled: bool,
+    },
+    /// The channels that the guest wants to run, in its order.
+    SetRunlist(Vec<GuestChannel>),
+    /// Take a channel off the hardware; [`Event::Preempted`] follows.
+    Preempt(GuestChannel),
+    /// Function reset: channels and address spaces go; guest memory stays mapped.
+    Reset {
+        /// Zero the partition too.
+        scrub: bool,
+    },
+}
+
+/// The aggregator's answer to [`Request::Hello`]; carries, in this order, the doorbell ring's memory, its
+/// eventfd, the event ring's memory, its eventfd, and the files of the VRAM window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// VRAM granted, in bytes.
+    pub vram: u64,
+    /// Channels granted: guest numbers 0 to this, exclusive.
+    pub channels: u16,
+    /// Address spaces allowed.
+    pub spaces: u16,
+    /// Pieces of the VRAM window: offset in the respective file and bytes.
+    pub window: Vec<(u64, u64)>,
+}
+
+/// Why a request was refused, for the backend's log and its choice of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum RefusalKind {
+    /// Malformed, unknown, or not allowed in this state.
+    Protocol = 1,
+    /// Versions differ.
+    Version = 2,
+    /// Name in use, or not acceptable.
+    Name = 3,
+    /// Not enough VRAM, channels, spaces or memory left.
+    Exhausted = 4,
+    /// An address outside the partition or the DMA map.
+    OutsidePartition = 5,
+    /// A channel or space number out of bounds, absent, or present already.
+    BadId = 6,
+    /// The chip does not match the physical GPU.
+    Chip = 7,
+    /// The physical GPU failed.
+    Hardware = 8,
+    /// A quota or rate limit.
+    Quota = 9,
+}
+
+/// Answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Done.
+    Done,
+    /// Admitted.
+    Welcome(Welcome),
+    /// Refused: nothing changed, except that [`Request::UpdateSpace`] turned the bad runs into faults.
+    Refused {
+        /// Class of refusal.
+        kind: RefusalKind,
+        /// What, where, what was allowed.
+        message: String,
+    },
+}
+
+/// A record of the doorbell ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doorbell {
+    /// Channel with new work.
+    pub channel: GuestChannel,
+    /// Its new GP_PUT.
+    pub gp_put: u32,
+}
+
+/// A record of the event ring. Channel numbers in faults and errors are guest numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Work on an engine asked for a notification.
+    NonStall(Engine),
+    /// A channel was stopped by an MMU fault.
+    Fault(MmuFault),
+    /// A channel was stopped by the host unit.
+    HostError(HostError),
+    /// A channel was stopped by the graphics engine.
+    GraphicsError(GraphicsError),
+    /// A preemption is complete.
+    Preempted(GuestChannel),
+    /// The physical GPU is gone.
+    Lost,
+}

@@ -1,0 +1,264 @@
+//! The physical GPU as the aggregator uses it: address spaces, channels and events, behind one trait.
+//!
+//! Drivers: `register` (GF100 to GM107 over any `PciFunction`), later `rm` and the software GPU's `executor`.
+//! All addresses here are host addresses: whoever calls has checked them.
+
+use std::os::fd::BorrowedFd;
+
+use crate::addr::{GpuVa, HostChannel, HostVram, Iova, TenantId};
+use crate::chip::{Engine, EngineSet};
+use crate::pci::{DmaError, DmaMapping, SharedMemory};
+use crate::units::backend::{GraphicsError, HostError, MmuFault};
+
+/// A host address space (one shadow page-table tree).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SpaceHandle(pub u32);
+
+/// What the physical GPU offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuInfo {
+    /// Chip name as users write it, such as `GF100`.
+    pub chip: String,
+    /// First byte of VRAM that tenants may get.
+    pub tenant_vram: HostVram,
+    /// Bytes from there.
+    pub tenant_vram_size: u64,
+    /// Granule of partitions: a partition starts and ends at multiples of it.
+    pub partition_granule: u64,
+    /// Channels that tenants may get together.
+    pub channels: u16,
+    /// Engines.
+    pub engines: EngineSet,
+}
+
+/// What a mapping points at, in host terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostTarget {
+    /// Video memory.
+    Vram(HostVram),
+    /// System memory by bus address.
+    System {
+        /// First byte.
+        iova: Iova,
+        /// True for snooped accesses.
+        coherent: bool,
+    },
+}
+
+/// One run of equal pages to map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostMapping {
+    /// First virtual address; a multiple of the page size.
+    pub va: GpuVa,
+    /// Number of pages; virtual and target addresses advance together.
+    pub pages: u32,
+    /// log2 of the page size: 12, 16 or 17 on Fermi.
+    pub page_shift: u8,
+    /// Where it points.
+    pub target: HostTarget,
+    /// True when stores fault.
+    pub read_only: bool,
+    /// Storage kind (0 is pitch-linear).
+    pub kind: u8,
+}
+
+/// A run of virtual pages to unmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostRange {
+    /// First virtual address.
+    pub va: GpuVa,
+    /// Number of pages.
+    pub pages: u32,
+    /// log2 of the page size.
+    pub page_shift: u8,
+}
+
+/// What a host channel needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelSpec {
+    /// Address space that its ring, pushbuffers and engines use.
+    pub space: SpaceHandle,
+    /// Virtual address of the GPFIFO ring.
+    pub gpfifo: GpuVa,
+    /// log2 of its entries.
+    pub gpfifo_entries_log2: u8,
+    /// Page with GP_PUT and GP_GET (the guest's own, inside its partition).
+    pub userd: HostVram,
+    /// Engines that it gets contexts for.
+    pub engines: EngineSet,
+}
+
+/// Why the physical GPU could not do something.
+#[derive(Debug, thiserror::Error)]
+pub enum GpuError {
+    /// Out of channels, spaces or host memory.
+    #[error("The physical GPU has no {what} left ({limit} in all)")]
+    Exhausted {
+        /// What there is none of.
+        what: &'static str,
+        /// How many there are.
+        limit: u64,
+    },
+    /// An id that was not given out, or was taken back.
+    #[error("No such {what} on the physical GPU: {id}")]
+    NoSuch {
+        /// What was named.
+        what: &'static str,
+        /// Its number.
+        id: u64,
+    },
+    /// A caller's mistake that would program the hardware wrongly.
+    #[error("Invalid request to the physical GPU: {0}")]
+    Invalid(String),
+    /// Hardware did not answer in time.
+    #[error("The physical GPU did not finish {what} within {millis} ms")]
+    Timeout {
+        /// What was waited for.
+        what: &'static str,
+        /// How long.
+        millis: u64,
+    },
+    /// System memory could not be made reachable.
+    #[error("System memory cannot be made reachable for the physical GPU")]
+    Dma(#[from] DmaError),
+    /// Input or output failed.
+    #[error("The physical GPU's resources are not accessible")]
+    Io(#[from] std::io::Error),
+    /// The device is gone.
+    #[error("The physical GPU is lost")]
+    Lost,
+}
+
+/// Something that the physical GPU reported. Channel numbers inside faults and errors are host numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuEvent {
+    /// Work on an engine asked for a notification.
+    NonStall(Engine),
+    /// A channel was stopped by an MMU fault.
+    Fault(MmuFault),
+    /// A channel was stopped by the host unit.
+    HostError(HostError),
+    /// A channel was stopped by the graphics engine.
+    GraphicsError(GraphicsError),
+    /// A preemption that was started is complete.
+    Preempted(HostChannel),
+    /// The device is gone.
+    Lost,
+}
+
+/// The physical GPU. One thread owns it; no method waits for guests' work.
+pub trait GpuDriver: Send {
+    /// What it offers.
+    fn info(&self) -> &GpuInfo;
+
+    /// File descriptors that show a range of VRAM, for a tenant's backend to map.
+    ///
+    /// # Errors
+    /// The physical GPU cannot share that range.
+    fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError>;
+
+    /// Fills a range of VRAM with zeros. Complete when it returns.
+    ///
+    /// # Errors
+    /// The range is not tenant memory, or hardware failed.
+    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError>;
+
+    /// Makes system memory reachable at a bus address.
+    ///
+    /// # Errors
+    /// See [`DmaError`].
+    fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError>;
+
+    /// Takes system memory away; translations that name it must be gone already.
+    ///
+    /// # Errors
+    /// See [`DmaError`].
+    fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError>;
+
+    /// A new, empty address space.
+    ///
+    /// # Errors
+    /// Out of host memory.
+    fn create_space(&mut self) -> Result<SpaceHandle, GpuError>;
+
+    /// Drops an address space; no channel uses it any more.
+    ///
+    /// # Errors
+    /// No such space, or a channel still uses it.
+    fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError>;
+
+    /// Unmaps, then maps, then drops stale translations: when it returns, engines see the new state.
+    ///
+    /// # Errors
+    /// Out of host memory, or an invalid run; what was done before the error stays done.
+    fn update_space(
+        &mut self,
+        space: SpaceHandle,
+        unmap: &[HostRange],
+        map: &[HostMapping],
+    ) -> Result<(), GpuError>;
+
+    /// A new channel, disabled and on no runlist.
+    ///
+    /// # Errors
+    /// Out of channels or host memory.
+    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError>;
+
+    /// Changes the engines that a disabled channel has contexts for.
+    ///
+    /// # Errors
+    /// No such channel, or out of host memory.
+    fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError>;
+
+    /// Takes a channel off the hardware for good.
+    ///
+    /// # Errors
+    /// No such channel, or hardware did not let it go.
+    fn destroy_channel(&mut self, channel: HostChannel) -> Result<(), GpuError>;
+
+    /// Sets or clears the start bit.
+    ///
+    /// # Errors
+    /// No such channel.
+    fn enable_channel(&mut self, channel: HostChannel, enabled: bool) -> Result<(), GpuError>;
+
+    /// Commits the runlist: the channels that hardware may run, in this order.
+    ///
+    /// # Errors
+    /// No such channel, or hardware did not take it.
+    fn commit_runlist(&mut self, channels: &[HostChannel]) -> Result<(), GpuError>;
+
+    /// Starts a preemption; [`GpuEvent::Preempted`] follows.
+    ///
+    /// # Errors
+    /// No such channel.
+    fn preempt_channel(&mut self, channel: HostChannel) -> Result<(), GpuError>;
+
+    /// Tells hardware of new work.
+    ///
+    /// # Errors
+    /// No such channel.
+    fn doorbell(&mut self, channel: HostChannel, gp_put: u32) -> Result<(), GpuError>;
+
+    /// What each engine runs now: its channel while it is busy (for accounting by sampling).
+    fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)>;
+
+    /// Readable when [`GpuDriver::take_events`] has something.
+    fn event_fd(&self) -> BorrowedFd<'_>;
+
+    /// Moves what happened since the last call into `events`; clears the descriptor.
+    fn take_events(&mut self, events: &mut Vec<GpuEvent>);
+}
+
+/// The true owner of everything that engines can reach, told by the aggregator's admission code to hardware
+/// that can check it (the software GPU). Real hardware has none; shadowing code never sees it.
+pub trait OwnershipLedger: Send + Sync {
+    /// Labels a VRAM range; `None` is the host's own.
+    fn own_vram(&self, start: HostVram, size: u64, owner: Option<TenantId>);
+    /// Labels a bus-address range.
+    fn own_system(&self, start: Iova, size: u64, owner: Option<TenantId>);
+    /// Labels a channel.
+    fn own_channel(&self, channel: HostChannel, owner: Option<TenantId>);
+    /// Engine accesses of `tenant`'s channels that met memory of somebody else.
+    fn foreign_accesses(&self, tenant: TenantId) -> u64;
+}

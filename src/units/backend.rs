@@ -1,0 +1,216 @@
+//! The seam between a GPU's register face and what executes channel work behind it.
+//!
+//! The face calls [`EngineBackend`]; the back reports through [`EngineEvents`]. Nothing here waits for GPU
+//! work: preemption is started and polled, everything else takes effect at once.
+
+use std::sync::Arc;
+
+use crate::addr::GpuVa;
+use crate::chip::{AccessKind, Engine, EngineSet, FaultReason, PhysicalAddress};
+use crate::pci::{DmaError, DmaMapping, SharedMemory};
+
+/// A memory access that has no target: outside VRAM, or a bus address that nobody mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{size} bytes at {address:?} have no target")]
+pub struct NoTarget {
+    /// First byte.
+    pub address: PhysicalAddress,
+    /// Bytes.
+    pub size: usize,
+}
+
+/// Which translations a TLB invalidation drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushScope {
+    /// The page directory whose translations go.
+    pub page_directory: PhysicalAddress,
+    /// True when only the hub's TLBs are meant (BAR1, BAR3 and host), not the engines'.
+    pub hub_only: bool,
+}
+
+/// Preconditions of execution that the driver has set up in the register face.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct FifoState {
+    /// PFIFO is out of reset and enabled.
+    pub enabled: bool,
+    /// PBDMA units that are enabled, a bit each.
+    pub pbdma_mask: u32,
+    /// Engines that are out of reset and whose firmware runs.
+    pub ready: EngineSet,
+    /// True: large pages are 64 KiB; false: 128 KiB (MMU control register, bit 0).
+    pub large_pages_64k: bool,
+}
+
+/// What an engine does now, for its status register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct EngineStatus {
+    /// Channel whose context is loaded.
+    pub channel: Option<u16>,
+    /// True while it executes.
+    pub busy: bool,
+    /// True while it saves or loads a context.
+    pub switching: bool,
+}
+
+/// What executes behind a register face. Channel numbers, addresses and VRAM offsets are those of this
+/// function (a vGPU's own, or the software GPU's).
+pub trait EngineBackend: Send + Sync {
+    /// Bytes of VRAM of this function.
+    fn vram_size(&self) -> u64;
+
+    /// Reads memory by physical address.
+    ///
+    /// # Errors
+    /// The range is not all in VRAM or in mapped system memory.
+    fn read_memory(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget>;
+
+    /// Writes memory by physical address.
+    ///
+    /// # Errors
+    /// The range is not all in VRAM or in mapped system memory.
+    fn write_memory(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget>;
+
+    /// Shares VRAM with another process (see [`crate::pci::PciFunction::share`]).
+    ///
+    /// # Errors
+    /// The back cannot share that range.
+    fn share_vram(&self, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>>;
+
+    /// Makes system memory reachable.
+    ///
+    /// # Errors
+    /// As [`crate::pci::PciFunction::dma_map`].
+    fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError>;
+
+    /// Takes system memory away.
+    ///
+    /// # Errors
+    /// As [`crate::pci::PciFunction::dma_unmap`].
+    fn dma_unmap(&self, iova: u64, size: u64) -> Result<(), DmaError>;
+
+    /// Takes all system memory away.
+    fn dma_unmap_all(&self);
+
+    /// Connects the way back. Called once, before any other method that can cause an event.
+    fn connect_events(&self, events: Arc<dyn EngineEvents>);
+
+    /// The driver changed what may execute (PMC_ENABLE, PFIFO enables, falcon starts, large-page size).
+    fn set_fifo_state(&self, state: FifoState);
+
+    /// Drops translations. When it returns, no engine uses them any more.
+    fn flush_tlb(&self, scope: FlushScope);
+
+    /// The driver bound `channel` to an instance block (`None`: unbound). State cached for the channel number
+    /// is dropped either way.
+    fn bind_channel(&self, channel: u16, instance: Option<PhysicalAddress>);
+
+    /// The driver set or cleared the channel's start bit.
+    fn enable_channel(&self, channel: u16, enabled: bool);
+
+    /// The driver committed a runlist of `count` entries.
+    fn commit_runlist(&self, list: PhysicalAddress, count: u32);
+
+    /// Starts taking `channel` off the hardware.
+    fn preempt_channel(&self, channel: u16);
+
+    /// True while a preemption that was started is not complete.
+    fn preempt_pending(&self) -> bool;
+
+    /// New work: GP_PUT of `channel` was written to its USERD (the store itself has been done).
+    fn doorbell(&self, channel: u16, gp_put: u32);
+
+    /// The driver told FECS to make the context of this instance block current (`None`: unload it). Used by
+    /// drivers to create their golden context.
+    fn bind_graphics_context(&self, instance: Option<PhysicalAddress>);
+
+    /// The driver told FECS to save the current context to its image.
+    fn save_graphics_context(&self, instance: PhysicalAddress);
+
+    /// Resets engines through their PMC_ENABLE bits: work in flight is dropped.
+    fn reset_engines(&self, engines: EngineSet);
+
+    /// What `engine` does now.
+    fn engine_status(&self, engine: Engine) -> EngineStatus;
+
+    /// The driver blocks (or allows again) the scheduling of the runlist; part of fault recovery.
+    fn block_runlist(&self, blocked: bool);
+
+    /// Function reset: everything dropped, as after power-on. No access lands after it returns.
+    fn reset(&self);
+}
+
+/// The unit that an MMU fault is reported for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultUnit {
+    /// An engine.
+    Engine(Engine),
+    /// The FIFO's own accesses: ring, pushbuffers, semaphores.
+    Host,
+    /// CPU access through BAR1.
+    Bar1,
+    /// CPU access through BAR3.
+    Bar3,
+}
+
+/// An MMU fault as hardware reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MmuFault {
+    /// Channel that the access belonged to, where it belonged to one.
+    pub channel: Option<u16>,
+    /// Who accessed.
+    pub unit: FaultUnit,
+    /// Where.
+    pub address: GpuVa,
+    /// Load or store.
+    pub access: AccessKind,
+    /// Why it was refused.
+    pub reason: FaultReason,
+}
+
+/// A command that the host unit (PBDMA) refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostError {
+    /// Channel.
+    pub channel: u16,
+    /// PBDMA unit.
+    pub pbdma: u8,
+    /// Interrupt bits of the PBDMA.
+    pub status: u32,
+    /// Method being executed: byte address in bits 13:0, subchannel in bits 18:16.
+    pub method: u32,
+    /// Its data.
+    pub data: u32,
+}
+
+/// A method or state that the graphics engine refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraphicsError {
+    /// Channel.
+    pub channel: u16,
+    /// Interrupt bits of PGRAPH.
+    pub status: u32,
+    /// Subchannel.
+    pub subchannel: u8,
+    /// Class bound to it.
+    pub class: u16,
+    /// Method address in bytes.
+    pub method: u16,
+    /// Its data.
+    pub data: u32,
+}
+
+/// What the back tells the face. Called from engine or link threads; never blocks for long.
+pub trait EngineEvents: Send + Sync {
+    /// A NON_STALL_INTERRUPT method was executed.
+    fn non_stall(&self, engine: Engine);
+    /// An access was refused. The channel is stopped.
+    fn mmu_fault(&self, fault: MmuFault);
+    /// The host unit stopped a channel.
+    fn host_error(&self, error: HostError);
+    /// The graphics engine stopped a channel.
+    fn graphics_error(&self, error: GraphicsError);
+    /// FECS applied an entry of a context's patch list: a write to a register of this function.
+    fn patch_register(&self, offset: u32, value: u32);
+    /// The back is gone for good (its physical GPU or aggregator died).
+    fn lost(&self, reason: &str);
+}
