@@ -5,6 +5,8 @@
 //! reaches memory through mappings that the front end (or the driver's host side) announces. Interrupts leave
 //! through an [`InterruptSink`]; the function decides between INTx and MSI by its own configuration space.
 
+pub mod config_space;
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
