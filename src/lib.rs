@@ -6,6 +6,7 @@
 pub mod addr;
 pub mod aggregator;
 pub mod chip;
+pub mod config;
 pub mod gpu;
 pub mod pci;
 pub mod units;

@@ -1,0 +1,72 @@
+//! A GPU's file: which physical GPU the aggregator owns, and where backends and operators meet it.
+
+use super::reader::TableReader;
+use super::value::{self, NAME_ALLOWED, SocketSpec};
+use super::vm::{CHIP_ALLOWED, CHIPS, VRAM_GRANULE};
+
+/// How the aggregator reaches the physical GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// The software GPU, in the aggregator's own process.
+    Soft,
+}
+
+/// How VMs share the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyKind {
+    /// Everything that is ready runs; hardware's own time slices share among channels.
+    Fifo,
+    /// VMs take turns by weight.
+    RoundRobin,
+}
+
+/// A GPU's configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuConfig {
+    /// Name of the GPU.
+    pub name: String,
+    /// How it is reached.
+    pub backend: Backend,
+    /// Its chip; for the software GPU, the chip that it models.
+    pub chip: String,
+    /// VRAM of the software GPU in bytes.
+    pub vram: u64,
+    /// How VMs share it.
+    pub policy: PolicyKind,
+    /// Socket that device backends connect to.
+    pub socket: SocketSpec,
+    /// Socket that operators connect to.
+    pub control: Option<SocketSpec>,
+}
+
+impl GpuConfig {
+    pub(super) fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
+        let name = reader.required("name", NAME_ALLOWED, value::name);
+        let backend = reader.required("backend", "\"soft\"", |v| value::word(v, &[("soft", Backend::Soft)]));
+        let chip = reader.defaulted("chip", "GF100", CHIP_ALLOWED, |v| value::word(v, CHIPS));
+        let vram = reader.defaulted("vram", 1 << 30, "a multiple of \"16M\" from \"64M\" to \"64G\"", |v| {
+            value::size(v, 64 << 20, 64 << 30, VRAM_GRANULE)
+        });
+        let policy = reader.defaulted("policy", PolicyKind::Fifo, "\"fifo\" or \"round-robin\"", |v| {
+            value::word(v, &[("fifo", PolicyKind::Fifo), ("round-robin", PolicyKind::RoundRobin)])
+        });
+        if !reader.has("socket") {
+            reader.reject("socket", "is missing".to_owned(), "a [socket] section with `path`");
+        }
+        let socket = reader.table("socket", value::socket);
+        let has_control = reader.has("control");
+        let control = reader.table("control", value::socket);
+        if has_control && control.is_none() {
+            return None;
+        }
+        Some(Self {
+            name: name?,
+            backend: backend?,
+            chip: chip?.to_owned(),
+            vram: vram?,
+            policy: policy?,
+            socket: socket?,
+            control,
+        })
+    }
+}
