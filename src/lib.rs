@@ -9,4 +9,5 @@ pub mod chip;
 pub mod config;
 pub mod gpu;
 pub mod pci;
+pub mod trace;
 pub mod units;
