@@ -1,1 +1,22 @@
-//! The laboratory: fetches QEMU and guest kernels, builds the initramfs, runs guests and judges them.
+//! The laboratory: fetches QEMU and stock guest kernels, builds the initramfs, runs guests and judges them.
+//!
+//! Nothing here knows how gpuvmk works inside: a guest is judged by what its kernel and its programs say, the
+//! daemons by what they answer on their sockets. `gpuvmk demo`, `cargo xtask test` and `cargo xtask bench` all
+//! stand on this one library, so they cannot disagree about what a passing guest is.
+//!
+//! From the ground up: [`cache`] (one folder, one lock) · [`sources`], [`apt`], [`qemu`], [`kernel`] (Debian
+//! packages, without root) · [`modules`], [`cpio`], [`initramfs`], [`guest_build`] (what a guest boots) ·
+//! [`process`], [`machine`], [`report`] (one guest, run and heard).
+
+pub mod apt;
+pub mod cache;
+pub mod cpio;
+pub mod guest_build;
+pub mod initramfs;
+pub mod kernel;
+pub mod machine;
+pub mod modules;
+pub mod process;
+pub mod qemu;
+pub mod report;
+pub mod sources;

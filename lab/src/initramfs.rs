@@ -1,0 +1,105 @@
+//! The initramfs of a test guest: `/init` (our guest programs), nouveau and the modules it needs, nothing else.
+//!
+//! Cached by the hash of what goes in. It is not compressed: QEMU places it in the guest's memory by one copy,
+//! while unpacking costs an emulated processor most of a second at each boot.
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+
+use crate::cache::Cache;
+use crate::cpio::Writer;
+use crate::kernel::GuestKernel;
+
+const FOLDERS: [&str; 7] = ["dev", "proc", "sys", "run", "tmp", "bin", "modules"];
+/// Changes when the layout below changes, so that older images are not taken for current ones.
+const LAYOUT: &[u8] = b"layout 1";
+
+/// The initramfs for `kernel` with the guest binary `init`.
+pub fn obtain(cache: &Cache, kernel: &GuestKernel, init: &Path) -> Result<PathBuf> {
+    let mut members = Vec::new();
+    for module in &kernel.modules {
+        let name = module.file_name().context("A module has no name")?.to_string_lossy().into_owned();
+        members.push((name, read(module)?));
+    }
+    let init = read(init)?;
+
+    let mut hash = Sha256::new();
+    hash.update(LAYOUT);
+    hash.update(&init);
+    for (name, contents) in &members {
+        hash.update(name.as_bytes());
+        hash.update([0]);
+        hash.update(contents);
+    }
+    let key: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+
+    let lock = cache.lock()?;
+    let folder = cache.entry_or_build(&lock, format!("initramfs-{}", kernel.series), &key, |folder| {
+        let path = folder.join("initramfs.cpio");
+        let file = File::create(&path).with_context(|| format!("Cannot create {}", path.display()))?;
+        write(Writer::new(BufWriter::new(file)), &init, &members)
+            .with_context(|| format!("Cannot write {}", path.display()))
+    })?;
+    Ok(folder.join("initramfs.cpio"))
+}
+
+fn write<W: std::io::Write>(
+    mut archive: Writer<W>,
+    init: &[u8],
+    modules: &[(String, Vec<u8>)],
+) -> std::io::Result<()> {
+    for folder in FOLDERS {
+        archive.folder(folder)?;
+    }
+    archive.character_device("dev/console", 5, 1)?;
+    archive.character_device("dev/null", 1, 3)?;
+    archive.program("init", init)?;
+    let mut order = String::new();
+    for (name, contents) in modules {
+        archive.file(&format!("modules/{name}"), contents)?;
+        order.push_str(name);
+        order.push('\n');
+    }
+    archive.file("modules/order", order.as_bytes())?;
+    archive.finish()?;
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("Cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::KernelSeries;
+
+    #[test]
+    fn image_is_built_again_when_the_guest_binary_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().join("cache")).unwrap();
+        let module = folder.path().join("nouveau.ko");
+        let init = folder.path().join("init");
+        fs::write(&module, "module").unwrap();
+        fs::write(&init, "first").unwrap();
+        let kernel = GuestKernel {
+            series: KernelSeries::V6_12,
+            release: "6.12.0".into(),
+            image: folder.path().join("vmlinuz"),
+            modules: vec![module],
+        };
+
+        let first = fs::read(obtain(&cache, &kernel, &init).unwrap()).unwrap();
+        fs::write(&init, "second").unwrap();
+        let second = fs::read(obtain(&cache, &kernel, &init).unwrap()).unwrap();
+
+        let holds =
+            |image: &[u8], text: &str| image.windows(text.len()).any(|window| window == text.as_bytes());
+        assert!(holds(&first, "first") && holds(&first, "nouveau.ko\n"));
+        assert!(holds(&second, "second") && !holds(&second, "first"));
+    }
+}

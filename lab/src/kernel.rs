@@ -1,0 +1,172 @@
+//! Stock guest kernels from Debian's packages: the kernel image, and nouveau with the modules it needs.
+//!
+//! Three series, each the newest patch version that Debian offers: 6.1 (Debian 12), 6.12 (Debian 13) and 7.2
+//! (Debian 13's backports, where image and modules are separate packages). Of each package only what a test guest
+//! boots is kept: the image, and the modules of nouveau's dependency closure, unpacked.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+
+use crate::apt::{self, Apt};
+use crate::cache::Cache;
+use crate::modules;
+
+/// A kernel series that guests run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KernelSeries {
+    /// Debian 12.
+    V6_1,
+    /// Debian 13.
+    V6_12,
+    /// Debian 13 with backports.
+    V7_2,
+}
+
+impl KernelSeries {
+    /// All series, oldest first.
+    pub const ALL: [Self; 3] = [Self::V6_1, Self::V6_12, Self::V7_2];
+
+    /// The series as a user writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V6_1 => "6.1",
+            Self::V6_12 => "6.12",
+            Self::V7_2 => "7.2",
+        }
+    }
+
+    /// Patterns of the package names that hold image and modules; the version inside them must agree.
+    fn packages(self) -> &'static [&'static str] {
+        match self {
+            Self::V6_1 => &["^linux-image-6\\.1\\.0-[0-9]+-amd64-unsigned$"],
+            Self::V6_12 => &["^linux-image-6\\.12\\.[0-9]+\\+deb13-amd64-unsigned$"],
+            Self::V7_2 => &[
+                "^linux-binary-7\\.2\\.[0-9]+\\+deb13-amd64$",
+                "^linux-modules-7\\.2\\.[0-9]+\\+deb13-amd64$",
+            ],
+        }
+    }
+}
+
+impl fmt::Display for KernelSeries {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for KernelSeries {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match Self::ALL.into_iter().find(|series| series.name() == text) {
+            Some(series) => Ok(series),
+            None => bail!("No guest kernel '{text}': there are {}", Self::ALL.map(Self::name).join(", ")),
+        }
+    }
+}
+
+/// A kernel ready to boot.
+#[derive(Debug, Clone)]
+pub struct GuestKernel {
+    /// Which series it belongs to.
+    pub series: KernelSeries,
+    /// Its full version, such as `6.12.107+deb13-amd64`.
+    pub release: String,
+    /// The kernel image.
+    pub image: PathBuf,
+    /// Module files in the order in which they must be loaded; nouveau is the last.
+    pub modules: Vec<PathBuf>,
+}
+
+impl GuestKernel {
+    /// The kernel from the cache, fetched first if need be.
+    pub fn obtain(cache: &Cache, series: KernelSeries) -> Result<Self> {
+        let name = format!("kernel-{series}");
+        let folder = match cache.entry(&name, None) {
+            Some(folder) => folder,
+            None => {
+                let lock = cache.lock()?;
+                cache.entry_or_build(&lock, &name, series.name(), |folder| {
+                    fetch(cache, series, folder)
+                        .with_context(|| format!("Cannot fetch the guest kernel {series}"))
+                })?
+            }
+        };
+        Self::from_folder(series, &folder)
+            .with_context(|| format!("{} is damaged: remove that folder and try again", folder.display()))
+    }
+
+    fn from_folder(series: KernelSeries, folder: &Path) -> Result<Self> {
+        let release = fs::read_to_string(folder.join("release"))?.trim().to_owned();
+        let order = fs::read_to_string(folder.join("order"))?;
+        let modules = order.lines().map(|name| folder.join("modules").join(name)).collect();
+        Ok(Self { series, release, image: folder.join("vmlinuz"), modules })
+    }
+}
+
+fn fetch(cache: &Cache, series: KernelSeries, folder: &Path) -> Result<()> {
+    eprintln!("gpuvmk: fetching the guest kernel {series} (70 to 170 MB)");
+    let apt = Apt::set_up(cache)?;
+    let names = series.packages().iter().map(|pattern| apt.newest(pattern)).collect::<Result<Vec<_>>>()?;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let downloads = folder.join("download");
+    let packages = apt.download(&names, &downloads)?;
+    let root = folder.join("root");
+    apt::unpack(&packages, &root, &format!("the kernel {series}"))?;
+
+    let tree = module_tree(&root)?;
+    let release = tree.file_name().context("The module folder has no name")?.to_string_lossy().into_owned();
+    let image = [tree.join("vmlinuz"), root.join("boot").join(format!("vmlinuz-{release}"))]
+        .into_iter()
+        .find(|path| path.is_file())
+        .with_context(|| format!("The packages {} hold no kernel image {release}", names.join(", ")))?;
+    fs::copy(&image, folder.join("vmlinuz")).context("Cannot keep the kernel image")?;
+
+    let kept = folder.join("modules");
+    fs::create_dir_all(&kept)?;
+    let mut order = String::new();
+    for module in modules::closure(&tree, "nouveau")? {
+        let name = format!("{}.ko", module.name);
+        fs::write(kept.join(&name), &module.image)
+            .with_context(|| format!("Cannot keep the module {name}"))?;
+        order.push_str(&name);
+        order.push('\n');
+    }
+    fs::write(folder.join("order"), order)?;
+    fs::write(folder.join("release"), release)?;
+    fs::remove_dir_all(&root)?;
+    fs::remove_dir_all(&downloads)?;
+    Ok(())
+}
+
+/// The one folder below `lib/modules` (6.1) or `usr/lib/modules` (later kernels) that has a `kernel` folder.
+fn module_tree(root: &Path) -> Result<PathBuf> {
+    ["usr/lib/modules", "lib/modules"]
+        .into_iter()
+        .flat_map(|place| fs::read_dir(root.join(place)).into_iter().flatten().flatten())
+        .map(|entry| entry.path())
+        .find(|path| path.join("kernel").is_dir())
+        .context("The kernel packages hold no modules")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_parses_from_the_name_it_prints() {
+        for series in KernelSeries::ALL {
+            assert_eq!(series.to_string().parse::<KernelSeries>().unwrap(), series);
+        }
+    }
+
+    #[test]
+    fn unknown_series_is_refused_with_what_there_is() {
+        let message = "5.10".parse::<KernelSeries>().unwrap_err().to_string();
+        assert!(message.contains("5.10") && message.contains("6.1, 6.12, 7.2"), "{message}");
+    }
+}

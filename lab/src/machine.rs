@@ -1,0 +1,257 @@
+//! One guest: a QEMU process with its GPUs behind vfio-user sockets, a stock kernel and our initramfs.
+//!
+//! QEMU writes the guest's two serial ports to files (the console with the kernel's messages, and the reports of
+//! our programs); both are followed while it runs and stay there for whoever looks into a failure. There is no
+//! thread here: the caller pumps, so several machines run side by side from one loop.
+
+mod command;
+mod tail;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+pub use command::Accelerator;
+use tail::Tail;
+
+use crate::kernel::GuestKernel;
+use crate::process::Process;
+use crate::qemu::Qemu;
+use crate::report::Report;
+
+/// How often a running machine is looked at.
+pub const LOOK: Duration = Duration::from_millis(20);
+
+/// What a guest is and does.
+#[derive(Debug, Clone)]
+pub struct MachineSpec {
+    /// What messages call it.
+    pub name: String,
+    /// The folder for its serial files and QEMU's own output.
+    pub folder: PathBuf,
+    /// The kernel it boots.
+    pub kernel: GuestKernel,
+    /// Its initramfs.
+    pub initramfs: PathBuf,
+    /// Its memory.
+    pub memory_mib: u32,
+    /// Its processors.
+    pub cpus: u32,
+    /// One vfio-user socket for each of its GPUs.
+    pub sockets: Vec<PathBuf>,
+    /// What runs its processors.
+    pub accelerator: Accelerator,
+    /// The guest programs to run, in order.
+    pub programs: Vec<String>,
+    /// Options for nouveau, such as `config=NvMSI=0`.
+    pub nouveau_options: Vec<String>,
+    /// More words for the kernel's command line.
+    pub kernel_words: Vec<String>,
+    /// How often the guest reboots itself before it powers off.
+    pub reboots: u32,
+    /// How long it may take, boot to power-off.
+    pub timeout: Duration,
+}
+
+/// Something a guest said.
+#[derive(Debug)]
+pub enum Said<'a> {
+    /// A line on its console.
+    Console(&'a str),
+    /// A report of `/init` or a program.
+    Report(&'a Report),
+}
+
+/// How a guest's run ended.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Why it did not end by itself with success, if it did not.
+    pub problem: Option<String>,
+    /// Every line of its console.
+    pub console: Vec<String>,
+    /// Every report.
+    pub reports: Vec<Report>,
+    /// From QEMU's start to its end.
+    pub wall: Duration,
+}
+
+/// A running guest.
+#[derive(Debug)]
+pub struct Machine {
+    spec: MachineSpec,
+    qemu: Process,
+    started: Instant,
+    console_tail: Tail,
+    report_tail: Tail,
+    console: Vec<String>,
+    reports: Vec<Report>,
+}
+
+impl Machine {
+    /// Starts the guest. Its GPUs' servers must be listening: QEMU connects while it starts.
+    pub fn start(qemu: &Qemu, spec: MachineSpec) -> Result<Self> {
+        fs::create_dir_all(&spec.folder)
+            .with_context(|| format!("Cannot create {}", spec.folder.display()))?;
+        let console = spec.folder.join("console.log");
+        let report = spec.folder.join("report.log");
+        for path in [&console, &report] {
+            File::create(path).with_context(|| format!("Cannot create {}", path.display()))?;
+        }
+        let mut command = command::build(qemu, &spec, &console, &report)?;
+        fs::write(spec.folder.join("qemu.cmd"), format!("{command:?}\n"))
+            .context("Cannot note QEMU's command")?;
+        let log = File::create(spec.folder.join("qemu.log")).context("Cannot create QEMU's log")?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let process = Process::start(command, &format!("QEMU of {}", spec.name))?;
+        Ok(Self {
+            console_tail: Tail::of(&console),
+            report_tail: Tail::of(&report),
+            spec,
+            qemu: process,
+            started: Instant::now(),
+            console: Vec::new(),
+            reports: Vec::new(),
+        })
+    }
+
+    /// What it was started as.
+    pub fn spec(&self) -> &MachineSpec {
+        &self.spec
+    }
+
+    /// The reports so far.
+    pub fn reports(&self) -> &[Report] {
+        &self.reports
+    }
+
+    /// The console so far.
+    pub fn console(&self) -> &[String] {
+        &self.console
+    }
+
+    /// Takes in what the guest said since the last look. `Some` once it has ended, or was ended for its time
+    /// being up.
+    pub fn pump(&mut self, listen: &mut dyn FnMut(&Said<'_>)) -> Result<Option<Outcome>> {
+        // Whether QEMU has ended is asked before the files are read: what it wrote last is then not missed.
+        let ended = self.qemu.ended()?;
+        self.read(listen)?;
+        let problem = match ended {
+            Some(status) => self.explain(status)?,
+            None if self.started.elapsed() > self.spec.timeout => {
+                self.qemu.kill()?;
+                self.read(listen)?;
+                Some(format!("still running after {} s", self.spec.timeout.as_secs()))
+            }
+            None => return Ok(None),
+        };
+        Ok(Some(self.outcome(problem)))
+    }
+
+    /// Runs it to its end.
+    pub fn wait(&mut self, listen: &mut dyn FnMut(&Said<'_>)) -> Result<Outcome> {
+        loop {
+            if let Some(outcome) = self.pump(listen)? {
+                return Ok(outcome);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Runs until a report satisfies `wanted`; an error if the guest ends first.
+    pub fn wait_for(&mut self, what: &str, wanted: impl Fn(&Report) -> bool) -> Result<Report> {
+        let mut next = 0;
+        loop {
+            let ended = self.pump(&mut |_| {})?;
+            if let Some(report) = self.reports.iter().skip(next).find(|report| wanted(report)) {
+                return Ok(report.clone());
+            }
+            next = self.reports.len();
+            if let Some(outcome) = ended {
+                let problem = outcome.problem.unwrap_or_else(|| "it powered off".into());
+                bail!("{} ended before {what}: {problem}", self.spec.name);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Kills QEMU at once, as `kill -9` does.
+    pub fn kill(&mut self) -> Result<Outcome> {
+        self.qemu.kill()?;
+        self.read(&mut |_| {})?;
+        Ok(self.outcome(Some("killed on purpose".into())))
+    }
+
+    fn outcome(&self, problem: Option<String>) -> Outcome {
+        Outcome {
+            problem,
+            console: self.console.clone(),
+            reports: self.reports.clone(),
+            wall: self.started.elapsed(),
+        }
+    }
+
+    fn explain(&self, status: ExitStatus) -> Result<Option<String>> {
+        if status.success() {
+            return Ok(None);
+        }
+        let log = fs::read_to_string(self.spec.folder.join("qemu.log")).unwrap_or_default();
+        Ok(Some(format!("QEMU ended with {status}: {}", last_lines(&log, 3))))
+    }
+
+    fn read(&mut self, listen: &mut dyn FnMut(&Said<'_>)) -> Result<()> {
+        for line in self.console_tail.lines()? {
+            // Without a second port (a QEMU started by hand) reports come on the console.
+            if let Some(report) = Report::parse(&line) {
+                listen(&Said::Report(&report));
+                self.reports.push(report);
+            } else {
+                listen(&Said::Console(&line));
+                self.console.push(line);
+            }
+        }
+        for line in self.report_tail.lines()? {
+            if let Some(report) = Report::parse(&line) {
+                listen(&Said::Report(&report));
+                self.reports.push(report);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs several machines to their ends, side by side.
+pub fn wait_all(machines: &mut [Machine], listen: &mut dyn FnMut(&str, &Said<'_>)) -> Result<Vec<Outcome>> {
+    let mut outcomes: Vec<Option<Outcome>> = machines.iter().map(|_| None).collect();
+    loop {
+        for (machine, outcome) in machines.iter_mut().zip(&mut outcomes) {
+            if outcome.is_none() {
+                let name = machine.spec.name.clone();
+                *outcome = machine.pump(&mut |said| listen(&name, said))?;
+            }
+        }
+        if outcomes.iter().all(Option::is_some) {
+            return Ok(outcomes.into_iter().flatten().collect());
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// The last lines of a text, on one line.
+pub fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let from = lines.len().saturating_sub(count);
+    match lines.get(from..) {
+        Some(last) if !last.is_empty() => last.join(" | "),
+        _ => "it said nothing".to_owned(),
+    }
+}
+
+/// Whether a path fits into a unix socket's address.
+pub fn fits_socket_address(path: &Path) -> bool {
+    // sockaddr_un holds 108 bytes, the last of which is zero.
+    path.as_os_str().len() < 108
+}

@@ -1,0 +1,202 @@
+//! QEMU's command line for one guest.
+//!
+//! Guest memory is a shared memfd: the GPU's server maps it by the file descriptors that QEMU sends. Each GPU
+//! sits below a PCIe root port of its own, as a card does.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use super::{MachineSpec, fits_socket_address};
+use crate::qemu::Qemu;
+
+/// What runs a guest's processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accelerator {
+    /// The processor's own virtualisation.
+    Kvm,
+    /// QEMU's translator: slower, and works everywhere.
+    Tcg,
+}
+
+impl Accelerator {
+    /// KVM if the processor has virtualisation and this user may use it, else TCG.
+    ///
+    /// `/dev/kvm` alone says too little: a hypervisor may offer one that cannot run a stock kernel.
+    pub fn of_this_machine() -> Self {
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let usable = || OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok();
+        if has_virtualisation(&cpuinfo) && usable() { Self::Kvm } else { Self::Tcg }
+    }
+
+    /// Its name, as QEMU spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg",
+        }
+    }
+
+    fn cpu(self) -> &'static str {
+        match self {
+            Self::Kvm => "host",
+            Self::Tcg => "qemu64",
+        }
+    }
+}
+
+fn has_virtualisation(cpuinfo: &str) -> bool {
+    cpuinfo
+        .lines()
+        .filter(|line| line.starts_with("flags"))
+        .any(|line| line.split_whitespace().any(|flag| matches!(flag, "vmx" | "svm")))
+}
+
+/// The command that starts QEMU for `spec`.
+pub fn build(qemu: &Qemu, spec: &MachineSpec, console: &Path, report: &Path) -> Result<Command> {
+    let mut command = qemu.command()?;
+    let memory = spec.memory_mib;
+    command.args(["-accel", spec.accelerator.name(), "-cpu", spec.accelerator.cpu()]);
+    command.args(["-machine", "q35,memory-backend=mem", "-nodefaults"]);
+    command.arg("-m").arg(format!("{memory}M")).arg("-smp").arg(spec.cpus.to_string());
+    command.arg("-object").arg(format!("memory-backend-memfd,id=mem,size={memory}M,share=on"));
+    command.args(["-display", "none", "-vga", "none", "-nic", "none"]);
+    if spec.reboots == 0 {
+        // A guest that resets itself unasked has crashed; its run ends there.
+        command.arg("-no-reboot");
+    }
+    command.arg("-serial").arg(format!("file:{}", console.display()));
+    command.arg("-serial").arg(format!("file:{}", report.display()));
+    for (index, socket) in spec.sockets.iter().enumerate() {
+        ensure!(
+            fits_socket_address(socket),
+            "The socket path {} is longer than 107 bytes, which no unix socket can have",
+            socket.display()
+        );
+        let port = index + 1;
+        command.arg("-device").arg(format!("pcie-root-port,id=rp{port},chassis={port},slot={port}"));
+        let device = json!({
+            "driver": "vfio-user-pci",
+            "id": format!("gpu{index}"),
+            "bus": format!("rp{port}"),
+            "socket": { "type": "unix", "path": socket },
+        });
+        command.arg("-device").arg(device.to_string());
+    }
+    command.arg("-kernel").arg(&spec.kernel.image).arg("-initrd").arg(&spec.initramfs);
+    command.arg("-append").arg(kernel_command_line(spec));
+    Ok(command)
+}
+
+/// The kernel's command line; `/init` reads the words that begin with `gpuvmk.`.
+pub fn kernel_command_line(spec: &MachineSpec) -> String {
+    let mut words = vec![
+        "console=ttyS0".to_owned(),
+        "panic=-1".to_owned(),
+        "loglevel=7".to_owned(),
+        "gpuvmk.report=ttyS1".to_owned(),
+        format!("gpuvmk.run={}", spec.programs.join("+")),
+    ];
+    if !spec.nouveau_options.is_empty() {
+        words.push(format!("gpuvmk.opts={}", spec.nouveau_options.join("+")));
+    }
+    if spec.reboots > 0 {
+        words.push(format!("gpuvmk.reboots={}", spec.reboots));
+    }
+    words.extend(spec.kernel_words.iter().cloned());
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{GuestKernel, KernelSeries};
+    use crate::qemu::Version;
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    fn spec(sockets: &[&str]) -> MachineSpec {
+        MachineSpec {
+            name: "vm1".into(),
+            folder: "/run/vm1".into(),
+            kernel: GuestKernel {
+                series: KernelSeries::V6_12,
+                release: "6.12.0".into(),
+                image: "/k/vmlinuz".into(),
+                modules: Vec::new(),
+            },
+            initramfs: "/k/initramfs".into(),
+            memory_mib: 512,
+            cpus: 2,
+            sockets: sockets.iter().map(PathBuf::from).collect(),
+            accelerator: Accelerator::Tcg,
+            programs: vec!["probe".into(), "copy".into()],
+            nouveau_options: vec!["config=NvMSI=0".into(), "debug=info".into()],
+            kernel_words: vec!["gpuvmk.limit=9".into()],
+            reboots: 0,
+            timeout: Duration::from_secs(1),
+        }
+    }
+
+    fn arguments(spec: &MachineSpec) -> Result<Vec<String>> {
+        let qemu = Qemu {
+            command: vec!["qemu".into()],
+            data_folders: Vec::new(),
+            module_folder: None,
+            version: Version { major: 11, minor: 1 },
+        };
+        let command = build(&qemu, spec, Path::new("/run/console"), Path::new("/run/report"))?;
+        Ok(command.get_args().map(|word| word.to_string_lossy().into_owned()).collect())
+    }
+
+    #[test]
+    fn each_gpu_has_a_root_port_and_a_json_device() {
+        let words = arguments(&spec(&["/run/a.sock", "/run/b.sock"])).unwrap();
+        assert!(words.contains(&"pcie-root-port,id=rp2,chassis=2,slot=2".to_owned()));
+        let device = words.iter().find(|word| word.contains("b.sock")).unwrap();
+        let device: serde_json::Value = serde_json::from_str(device).unwrap();
+        assert_eq!(device["driver"], "vfio-user-pci");
+        assert_eq!(device["bus"], "rp2");
+        assert_eq!(device["socket"], json!({ "type": "unix", "path": "/run/b.sock" }));
+    }
+
+    #[test]
+    fn guest_memory_is_shared() {
+        let words = arguments(&spec(&[])).unwrap();
+        assert!(
+            words.iter().any(|word| word.starts_with("memory-backend-memfd") && word.ends_with("share=on"))
+        );
+    }
+
+    #[test]
+    fn guest_that_is_to_reboot_may_do_so() {
+        let mut spec = spec(&[]);
+        assert!(arguments(&spec).unwrap().contains(&"-no-reboot".to_owned()));
+        spec.reboots = 1;
+        assert!(!arguments(&spec).unwrap().contains(&"-no-reboot".to_owned()));
+    }
+
+    #[test]
+    fn kernel_command_line_carries_programs_and_options() {
+        let line = kernel_command_line(&spec(&[]));
+        assert!(line.contains("gpuvmk.run=probe+copy"));
+        assert!(line.contains("gpuvmk.opts=config=NvMSI=0+debug=info"));
+        assert!(line.ends_with("gpuvmk.limit=9"));
+    }
+
+    #[test]
+    fn socket_path_that_cannot_be_one_is_refused() {
+        let long = format!("/run/{}/a.sock", "x".repeat(120));
+        assert!(arguments(&spec(&[&long])).unwrap_err().to_string().contains("107 bytes"));
+    }
+
+    #[test]
+    fn virtualisation_is_a_flag_of_its_own() {
+        assert!(has_virtualisation("flags\t\t: fpu vmx sse"));
+        assert!(!has_virtualisation("flags\t\t: fpu svm_lock vmx_other"));
+        assert!(!has_virtualisation("model name : svm"));
+    }
+}

@@ -1,0 +1,148 @@
+//! Child processes that never outlive the run: ended on drop, and by the kernel if this process is killed.
+//!
+//! The standard library can only kill; a daemon must also be asked to end (SIGTERM), and must go when the
+//! process that started it was itself killed. Both need a system call that the standard library does not offer,
+//! and they are the only unsafe code of the laboratory.
+#![allow(unsafe_code, reason = "kill(2), and prctl(2) between fork and exec, have no safe wrapper in std")]
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+/// How long a process may take to end after SIGTERM before it is killed.
+const GRACE: Duration = Duration::from_secs(5);
+/// How often a process is looked at while it is waited for.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A child process that is ended when this value goes.
+///
+/// It also dies with the *thread* that started it (that is how the kernel counts parents), so start it from a
+/// thread that lives as long as it should.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    name: String,
+}
+
+impl Process {
+    /// Starts `command`; `name` is what messages call it.
+    pub fn start(mut command: Command, name: &str) -> Result<Self> {
+        // SAFETY: the closure runs in the child between fork and exec; prctl is async-signal-safe and touches
+        // no memory of this process.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
+        let child = command
+            .spawn()
+            .with_context(|| format!("Cannot start {name} ({})", command.get_program().to_string_lossy()))?;
+        Ok(Self { child, name: name.to_owned() })
+    }
+
+    /// What messages call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its exit status, if it has ended.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.try_wait().with_context(|| format!("Cannot look at {}", self.name))
+    }
+
+    /// Waits until it ends, at most `limit`.
+    pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.ended()? {
+                return Ok(Some(status));
+            }
+            if start.elapsed() >= limit {
+                return Ok(None);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Kills it at once, as `kill -9` does.
+    pub fn kill(&mut self) -> Result<ExitStatus> {
+        if self.ended()?.is_none() {
+            self.child.kill().with_context(|| format!("Cannot kill {}", self.name))?;
+        }
+        self.child.wait().with_context(|| format!("Cannot wait for {}", self.name))
+    }
+
+    /// Asks it to end (SIGTERM) and waits; kills it if it does not. Returns its status and how long it took.
+    pub fn stop(&mut self) -> Result<(ExitStatus, Duration)> {
+        let start = Instant::now();
+        if self.ended()?.is_none() {
+            self.terminate();
+            if self.wait(GRACE)?.is_none() {
+                log::warn!("{} did not end within {GRACE:?} of SIGTERM: killing it", self.name);
+            }
+        }
+        let status = self.kill()?;
+        Ok((status, start.elapsed()))
+    }
+
+    fn terminate(&self) {
+        let Ok(pid) = libc::pid_t::try_from(self.child.id()) else { return };
+        // SAFETY: kill takes plain numbers; the child has not been waited for, so its id is still its own.
+        unsafe {
+            libc::kill(pid, libc::SIGTERM);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            log::warn!("{error:#}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    fn sleep() -> Process {
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        Process::start(command, "a sleeping process").unwrap()
+    }
+
+    #[test]
+    fn stopped_process_ends_by_sigterm_at_once() {
+        let (status, took) = sleep().stop().unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGTERM));
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    }
+
+    #[test]
+    fn killed_process_ends_by_sigkill() {
+        assert_eq!(sleep().kill().unwrap().signal(), Some(libc::SIGKILL));
+    }
+
+    #[test]
+    fn waiting_for_a_running_process_ends_with_the_limit() {
+        let mut process = sleep();
+        assert_eq!(process.wait(Duration::from_millis(30)).unwrap(), None);
+    }
+
+    #[test]
+    fn missing_program_is_named() {
+        let error = Process::start(Command::new("/no/such/program"), "the daemon").unwrap_err();
+        assert!(error.to_string().contains("the daemon") && error.to_string().contains("/no/such/program"));
+    }
+}
