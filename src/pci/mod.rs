@@ -6,6 +6,8 @@
 //! through an [`InterruptSink`]; the function decides between INTx and MSI by its own configuration space.
 
 pub mod config_space;
+pub mod dma;
+pub mod mapping;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

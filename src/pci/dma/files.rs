@@ -1,0 +1,82 @@
+//! The files behind DMA ranges: each is mapped once as a whole, however many ranges show parts of it.
+//!
+//! QEMU announces guest RAM in a dozen pieces and takes them away and back while the firmware moves the holes
+//! below 1 MiB; and a process may only have so many mappings. What was announced decides what is reachable,
+//! not what is mapped.
+
+use crate::pci::DmaBacking;
+use crate::pci::mapping::{self, Access, MapError, Mapping};
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Weak};
+
+/// Mapped files (and parts of files) that one function may need at once.
+const MAX_FILES: usize = 1024;
+
+/// Larger files are mapped by the announced piece: a sparse file must not eat the address space.
+const MAX_WHOLE_FILE: u64 = 1 << 40;
+
+/// A file, and how it is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    identity: (u64, u64),
+    access: Access,
+}
+
+/// Mapped files by identity.
+#[derive(Debug, Default)]
+pub(super) struct FileTable {
+    whole: HashMap<Key, Weak<Mapping>>,
+    /// Mappings of single pieces.
+    parts: Vec<Weak<Mapping>>,
+}
+
+impl FileTable {
+    /// Memory that shows `size` bytes of `backing`, and the offset of the first byte in it.
+    pub(super) fn map(
+        &mut self,
+        backing: &DmaBacking,
+        size: u64,
+        writable: bool,
+    ) -> Result<(Arc<Mapping>, u64), MapError> {
+        let fd = backing.fd.as_fd();
+        let offset = backing.offset;
+        let access = if writable { Access::ReadWrite } else { Access::ReadOnly };
+        let invalid = |why| MapError::Invalid { offset, size, why };
+        let end = offset.checked_add(size).ok_or(invalid("it wraps"))?;
+        let facts = mapping::check_file(fd)?;
+        if end > facts.size {
+            return Err(MapError::TooSmall { offset, size, file_size: facts.size });
+        }
+        let key = Key { identity: facts.identity, access };
+        if let Some(whole) = self.whole.get(&key).and_then(Weak::upgrade).filter(|map| map.size() >= end) {
+            return Ok((whole, offset));
+        }
+        self.forget_unused();
+        if self.whole.len() + self.parts.len() >= MAX_FILES {
+            return Err(MapError::TooMany(MAX_FILES));
+        }
+        // A size that is no multiple of the page leaves the last part of a page unmapped.
+        let whole_size = facts.size - facts.size % facts.page;
+        if whole_size <= MAX_WHOLE_FILE
+            && whole_size >= end
+            && let Ok(whole) = Mapping::of_file(fd, 0, whole_size, access)
+        {
+            let whole = Arc::new(whole);
+            // One that the file has outgrown lives on with the ranges that use it.
+            if let Some(outgrown) = self.whole.insert(key, Arc::downgrade(&whole)) {
+                self.parts.push(outgrown);
+            }
+            return Ok((whole, offset));
+        }
+        let part = Arc::new(Mapping::of_file(fd, offset, size, access)?);
+        self.parts.push(Arc::downgrade(&part));
+        Ok((part, 0))
+    }
+
+    /// Drops entries whose last range is gone.
+    pub(super) fn forget_unused(&mut self) {
+        self.whole.retain(|_, mapping| mapping.strong_count() > 0);
+        self.parts.retain(|mapping| mapping.strong_count() > 0);
+    }
+}

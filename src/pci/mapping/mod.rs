@@ -1,0 +1,183 @@
+//! Memory of another process, mapped here: guest RAM announced for DMA, and windows onto VRAM.
+//!
+//! The other side may write the memory at any moment, and may shrink the file behind it. So the bytes are
+//! never borrowed as a slice: every access copies, checks its bounds, and goes through the three functions of
+//! [`raw`]. Naturally aligned accesses of 1, 2, 4 and 8 bytes are single machine accesses with
+//! acquire/release order; longer ones are plain copies, which may see a mixture of old and new bytes, as DMA
+//! does. A page that vanished reads as zero ([`sigbus`]).
+//!
+//! Not handled: files on FUSE (their owner could stall every access; refused) and files that are not regular.
+
+mod raw;
+pub mod sigbus;
+#[cfg(test)]
+mod tests;
+
+pub use raw::Mapping;
+
+use crate::addr::PAGE_SIZE;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+/// What may be done with a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Access {
+    /// Reads.
+    ReadOnly,
+    /// Reads and writes.
+    ReadWrite,
+}
+
+/// One piece of a file to map.
+#[derive(Clone, Copy, Debug)]
+pub struct FilePiece<'a> {
+    /// The file.
+    pub fd: BorrowedFd<'a>,
+    /// Offset of the first byte, a multiple of the page size.
+    pub offset: u64,
+    /// Bytes, a multiple of the page size.
+    pub size: u64,
+}
+
+/// Why memory cannot be mapped.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// Empty, unaligned or wrapping piece.
+    #[error("File range {offset:#x}+{size:#x} cannot be mapped: {why}")]
+    Invalid {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        size: u64,
+        /// What is allowed.
+        why: &'static str,
+    },
+    /// The file ends before the claimed range.
+    #[error("File range {offset:#x}+{size:#x} ends behind the file, which has {file_size:#x} bytes")]
+    TooSmall {
+        /// First byte claimed.
+        offset: u64,
+        /// Bytes claimed.
+        size: u64,
+        /// Bytes that the file has.
+        file_size: u64,
+    },
+    /// Not a kind of file that is memory.
+    #[error("The file cannot be memory: {0}")]
+    Kind(&'static str),
+    /// The table of guarded mappings is full.
+    #[error("More than {0} mappings in this process")]
+    TooMany(usize),
+    /// A system call failed.
+    #[error("{step} failed")]
+    System {
+        /// Which.
+        step: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Why an access to mapped memory was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemoryError {
+    /// It leaves the mapping.
+    #[error("Access of {size} bytes at {offset:#x} leaves a mapping of {limit:#x} bytes")]
+    OutOfRange {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        size: u64,
+        /// Size of the mapping.
+        limit: u64,
+    },
+    /// It writes to a read-only mapping.
+    #[error("Write at {offset:#x} of a read-only mapping")]
+    ReadOnly {
+        /// First byte.
+        offset: u64,
+    },
+}
+
+/// What [`check_file`] learned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileFacts {
+    /// Identity of the file, whatever descriptor names it.
+    pub(super) identity: (u64, u64),
+    /// Bytes.
+    pub(super) size: u64,
+    /// Granule in which the kernel maps it (2 MiB or more on hugetlbfs).
+    pub(super) page: u64,
+}
+
+/// Looks at a file that somebody else claims to be memory.
+pub(super) fn check_file(fd: BorrowedFd<'_>) -> Result<FileFacts, MapError> {
+    let system = |step| move |source| MapError::System { step, source };
+    let file = File::from(fd.try_clone_to_owned().map_err(system("Duplicating the descriptor"))?);
+    let facts = file.metadata().map_err(system("Reading the size of the file"))?;
+    let kind = facts.file_type();
+    if !kind.is_file() {
+        let what = if kind.is_char_device() || kind.is_block_device() { "a device" } else { "not regular" };
+        return Err(MapError::Kind(what));
+    }
+    let file_system = raw::file_system_magic(fd).map_err(system("Reading the kind of file system"))?;
+    if file_system == raw::FUSE_MAGIC {
+        return Err(MapError::Kind("its pages are served by another process (FUSE)"));
+    }
+    let page = if file_system == raw::HUGETLBFS_MAGIC { facts.blksize().max(PAGE_SIZE) } else { PAGE_SIZE };
+    Ok(FileFacts { identity: (facts.dev(), facts.ino()), size: facts.size(), page })
+}
+
+/// Checks one piece against its file.
+fn check_piece(piece: &FilePiece<'_>) -> Result<FileFacts, MapError> {
+    let FilePiece { offset, size, .. } = *piece;
+    let invalid = |why| MapError::Invalid { offset, size, why };
+    if size == 0 || !size.is_multiple_of(PAGE_SIZE) || !offset.is_multiple_of(PAGE_SIZE) {
+        return Err(invalid("offset and size must be multiples of 4096, and the size not 0"));
+    }
+    let end = offset.checked_add(size).ok_or(invalid("it wraps"))?;
+    let facts = check_file(piece.fd)?;
+    if end > facts.size {
+        return Err(MapError::TooSmall { offset, size, file_size: facts.size });
+    }
+    Ok(facts)
+}
+
+impl Mapping {
+    /// Maps one range of a file.
+    ///
+    /// # Errors
+    /// The range is invalid, the file is smaller or no memory, or the kernel refuses.
+    pub fn of_file(fd: BorrowedFd<'_>, offset: u64, size: u64, access: Access) -> Result<Self, MapError> {
+        Self::contiguous(&[FilePiece { fd, offset, size }], access)
+    }
+
+    /// Maps several pieces one behind the other, so that they read as one memory.
+    ///
+    /// # Errors
+    /// A piece is invalid, its file is smaller or no memory, or the kernel refuses.
+    pub fn contiguous(pieces: &[FilePiece<'_>], access: Access) -> Result<Self, MapError> {
+        let mut page = PAGE_SIZE;
+        for piece in pieces {
+            page = page.max(check_piece(piece)?.page);
+        }
+        Self::map_checked(pieces, access, page)
+    }
+}
+
+/// A new anonymous file of `size` zero bytes that can neither shrink nor grow: memory to share with a process
+/// that need not be trusted to keep its size.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn create_memory_file(name: &CStr, size: u64) -> io::Result<OwnedFd> {
+    let fd = raw::memfd_create(name)?;
+    let file = File::from(fd);
+    file.set_len(size)?;
+    raw::seal_size(file.as_raw_fd())?;
+    Ok(OwnedFd::from(file))
+}

@@ -1,0 +1,300 @@
+//! The unsafe part of memory mappings: `mmap`, and bounded copies in and out of memory that others write.
+
+#![allow(unsafe_code, reason = "mmap, and access to memory shared with other processes, have no safe form")]
+
+use super::{Access, FilePiece, MapError, MemoryError, sigbus};
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+/// File-system numbers (`linux/magic.h`).
+pub(super) const FUSE_MAGIC: i64 = 0x6573_5546;
+pub(super) const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
+
+/// Mapped memory of another process. See the module for what an access guarantees.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    size: usize,
+    access: Access,
+    /// Contains faults on pages that vanished. Declared last for the reader; dropped by hand before `munmap`.
+    guard: Option<sigbus::Guard>,
+}
+
+// SAFETY: the memory is process-wide; every access is a bounded copy through raw pointers or atomics, and
+// concurrent writers are expected (they exist in other processes anyway).
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `pieces`, each already checked against its file, one behind the other.
+    pub(super) fn map_checked(pieces: &[FilePiece<'_>], access: Access, page: u64) -> Result<Self, MapError> {
+        let invalid = |why| MapError::Invalid { offset: 0, size: 0, why };
+        let total = pieces
+            .iter()
+            .try_fold(0u64, |sum, piece| sum.checked_add(piece.size))
+            .and_then(|sum| usize::try_from(sum).ok())
+            .filter(|sum| isize::try_from(*sum).is_ok() && *sum != 0)
+            .ok_or(invalid("the pieces together are empty or larger than the address space"))?;
+        let page = usize::try_from(page).map_err(|_| invalid("the page size is larger than memory"))?;
+        let base = match pieces {
+            // One piece needs no reservation; and hugetlbfs wants to choose an aligned address itself.
+            [piece] => map_file(std::ptr::null_mut(), piece, access)?,
+            _ => reserve(total)?,
+        };
+        // From here on the range is unmapped when `mapping` is dropped.
+        let mut mapping = Self { base, size: total, access, guard: None };
+        if pieces.len() > 1 {
+            let mut done = 0usize;
+            for piece in pieces {
+                // SAFETY: `done` is at most `total`, the size of the reservation at `base`.
+                let place = unsafe { base.as_ptr().add(done) };
+                map_file(place, piece, access)?;
+                // CAST: the sum of the sizes fits in usize, so each of them does.
+                #[allow(clippy::cast_possible_truncation, reason = "checked as part of the total")]
+                let size = piece.size as usize;
+                done += size;
+            }
+        }
+        let start = base.as_ptr() as usize;
+        mapping.guard = Some(sigbus::guard(start, total, page)?);
+        Ok(mapping)
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.size as u64
+    }
+
+    /// What may be done with it.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The address of `[offset, offset + size)`, if that lies inside.
+    fn place(&self, offset: u64, size: usize) -> Result<NonNull<u8>, MemoryError> {
+        let start = usize::try_from(offset)
+            .ok()
+            .filter(|start| start.checked_add(size).is_some_and(|end| end <= self.size))
+            .ok_or(MemoryError::OutOfRange { offset, size: size as u64, limit: self.size as u64 })?;
+        // SAFETY: `start` is at most `self.size`, the size of the mapping at `base`.
+        Ok(unsafe { self.base.add(start) })
+    }
+
+    fn writable_place(&self, offset: u64, size: usize) -> Result<NonNull<u8>, MemoryError> {
+        match self.access {
+            Access::ReadWrite => self.place(offset, size),
+            Access::ReadOnly => Err(MemoryError::ReadOnly { offset }),
+        }
+    }
+
+    /// Copies out of the memory.
+    ///
+    /// # Errors
+    /// The range leaves the mapping.
+    pub fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), MemoryError> {
+        let place = self.place(offset, data.len())?;
+        // SAFETY: `place` is valid for `data.len()` bytes.
+        unsafe { load(place.as_ptr(), data) };
+        Ok(())
+    }
+
+    /// Copies into the memory.
+    ///
+    /// # Errors
+    /// The range leaves the mapping, or the mapping is read-only.
+    pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), MemoryError> {
+        let place = self.writable_place(offset, data.len())?;
+        // SAFETY: `place` is valid for writes of `data.len()` bytes.
+        unsafe { store(place.as_ptr(), data) };
+        Ok(())
+    }
+
+    /// Reads a little-endian 32-bit value.
+    ///
+    /// # Errors
+    /// The range leaves the mapping.
+    pub fn read_u32(&self, offset: u64) -> Result<u32, MemoryError> {
+        let mut bytes = [0; 4];
+        self.read(offset, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    /// Writes a little-endian 32-bit value.
+    ///
+    /// # Errors
+    /// The range leaves the mapping, or the mapping is read-only.
+    pub fn write_u32(&self, offset: u64, value: u32) -> Result<(), MemoryError> {
+        self.write(offset, &value.to_le_bytes())
+    }
+
+    /// Reads a little-endian 64-bit value.
+    ///
+    /// # Errors
+    /// The range leaves the mapping.
+    pub fn read_u64(&self, offset: u64) -> Result<u64, MemoryError> {
+        let mut bytes = [0; 8];
+        self.read(offset, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Writes a little-endian 64-bit value.
+    ///
+    /// # Errors
+    /// The range leaves the mapping, or the mapping is read-only.
+    pub fn write_u64(&self, offset: u64, value: u64) -> Result<(), MemoryError> {
+        self.write(offset, &value.to_le_bytes())
+    }
+
+    /// Sets `size` bytes to `byte`.
+    ///
+    /// # Errors
+    /// The range leaves the mapping, or the mapping is read-only.
+    pub fn fill(&self, offset: u64, size: u64, byte: u8) -> Result<(), MemoryError> {
+        let out_of_range = MemoryError::OutOfRange { offset, size, limit: self.size as u64 };
+        let bytes = usize::try_from(size).map_err(|_| out_of_range)?;
+        let place = self.writable_place(offset, bytes)?;
+        // SAFETY: `place` is valid for writes of `bytes` bytes.
+        unsafe { std::ptr::write_bytes(place.as_ptr(), byte, bytes) };
+        Ok(())
+    }
+
+    /// Copies `size` bytes to `target`, which may be this mapping: the ranges may overlap.
+    ///
+    /// # Errors
+    /// A range leaves its mapping, or the target is read-only.
+    pub fn copy_to(
+        &self,
+        offset: u64,
+        target: &Self,
+        target_offset: u64,
+        size: u64,
+    ) -> Result<(), MemoryError> {
+        let out_of_range = MemoryError::OutOfRange { offset, size, limit: self.size as u64 };
+        let bytes = usize::try_from(size).map_err(|_| out_of_range)?;
+        let from = self.place(offset, bytes)?;
+        let to = target.writable_place(target_offset, bytes)?;
+        // SAFETY: both are valid for `bytes` bytes; `copy` allows them to overlap.
+        unsafe { std::ptr::copy(from.as_ptr(), to.as_ptr(), bytes) };
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // The guard goes first: once unmapped, the addresses may belong to somebody else.
+        self.guard = None;
+        // SAFETY: the range was mapped by `map_checked`, and nobody holds pointers into it.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.size) };
+    }
+}
+
+/// Copies `data.len()` bytes from shared memory.
+///
+/// # Safety
+/// `from` must be valid for that many bytes.
+unsafe fn load(from: *const u8, data: &mut [u8]) {
+    macro_rules! word {
+        ($atomic:ty, $bytes:expr) => {{
+            // SAFETY: valid for reads of this size (the caller), aligned (checked before), and only ever
+            // accessed as raw memory.
+            let word = unsafe { <$atomic>::from_ptr(from.cast_mut().cast()) };
+            $bytes.copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes());
+        }};
+    }
+    match data.len() {
+        1 => word!(AtomicU8, data),
+        2 if from.addr().is_multiple_of(2) => word!(AtomicU16, data),
+        4 if from.addr().is_multiple_of(4) => word!(AtomicU32, data),
+        8 if from.addr().is_multiple_of(8) => word!(AtomicU64, data),
+        // SAFETY: valid for that many bytes (the caller); `data` is our own memory.
+        length => unsafe { std::ptr::copy_nonoverlapping(from, data.as_mut_ptr(), length) },
+    }
+}
+
+/// Copies `data` into shared memory.
+///
+/// # Safety
+/// `to` must be valid for writes of `data.len()` bytes.
+unsafe fn store(to: *mut u8, data: &[u8]) {
+    macro_rules! word {
+        ($atomic:ty, $integer:ty) => {
+            if let Ok(bytes) = data.try_into() {
+                // SAFETY: valid for writes of this size (the caller), aligned (checked before), and only
+                // ever accessed as raw memory.
+                let word = unsafe { <$atomic>::from_ptr(to.cast()) };
+                word.store(<$integer>::from_ne_bytes(bytes), Ordering::Release);
+            }
+        };
+    }
+    match data.len() {
+        1 => word!(AtomicU8, u8),
+        2 if to.addr().is_multiple_of(2) => word!(AtomicU16, u16),
+        4 if to.addr().is_multiple_of(4) => word!(AtomicU32, u32),
+        8 if to.addr().is_multiple_of(8) => word!(AtomicU64, u64),
+        // SAFETY: valid for that many bytes (the caller); `data` is our own memory.
+        length => unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, length) },
+    }
+}
+
+/// Takes `size` bytes of address space.
+fn reserve(size: usize) -> Result<NonNull<u8>, MapError> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
+    mapped(address, "Reserving address space")
+}
+
+/// Maps one piece, at `place` (inside a reservation of ours) or anywhere when that is null.
+fn map_file(place: *mut u8, piece: &FilePiece<'_>, access: Access) -> Result<NonNull<u8>, MapError> {
+    let invalid = |why| MapError::Invalid { offset: piece.offset, size: piece.size, why };
+    let size = usize::try_from(piece.size).map_err(|_| invalid("it is larger than the address space"))?;
+    let offset = libc::off_t::try_from(piece.offset).map_err(|_| invalid("the offset is too large"))?;
+    let protection = match access {
+        Access::ReadOnly => libc::PROT_READ,
+        Access::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+    };
+    let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
+    let fd = piece.fd.as_raw_fd();
+    // SAFETY: either a new mapping, or one over a part of a reservation that this module owns.
+    let address = unsafe { libc::mmap(place.cast(), size, protection, libc::MAP_SHARED | fixed, fd, offset) };
+    mapped(address, "Mapping the file")
+}
+
+fn mapped(address: *mut libc::c_void, step: &'static str) -> Result<NonNull<u8>, MapError> {
+    NonNull::new(address.cast::<u8>())
+        .filter(|_| address != libc::MAP_FAILED)
+        .ok_or_else(|| MapError::System { step, source: io::Error::last_os_error() })
+}
+
+/// Which file system a file lives on.
+pub(super) fn file_system_magic(fd: BorrowedFd<'_>) -> io::Result<i64> {
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open and `facts` is writable.
+    let result = unsafe { libc::fstatfs(fd.as_raw_fd(), &raw mut facts) };
+    if result == 0 { Ok(facts.f_type) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A new anonymous file.
+pub(super) fn memfd_create(name: &CStr) -> io::Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: `name` is a C string.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just returned this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Fixes the size of an anonymous file for good.
+pub(super) fn seal_size(fd: RawFd) -> io::Result<()> {
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: the descriptor is open; this command takes an integer.
+    let result = unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

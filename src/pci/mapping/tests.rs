@@ -1,0 +1,200 @@
+//! Tests of mappings: bounds, contiguity, and files that are not what they claim.
+
+use super::*;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+
+const PAGE: u64 = PAGE_SIZE;
+
+fn memory_file(size: u64) -> File {
+    let file = File::from(raw::memfd_create(c"test").unwrap());
+    file.set_len(size).unwrap();
+    file
+}
+
+fn mapping(file: &File, size: u64) -> Mapping {
+    Mapping::of_file(file.as_fd(), 0, size, Access::ReadWrite).unwrap()
+}
+
+#[test]
+fn written_bytes_are_read_back_and_reach_the_file() {
+    use std::os::unix::fs::FileExt;
+    let file = memory_file(2 * PAGE);
+    let memory = Mapping::of_file(file.as_fd(), PAGE, PAGE, Access::ReadWrite).unwrap();
+
+    memory.write(7, b"odd place").unwrap();
+    memory.write_u32(64, 0x1122_3344).unwrap();
+    memory.write_u64(72, 0x1122_3344_5566_7788).unwrap();
+
+    let mut bytes = [0; 9];
+    file.read_exact_at(&mut bytes, PAGE + 7).unwrap();
+    assert_eq!(&bytes, b"odd place");
+    assert_eq!(memory.read_u32(64), Ok(0x1122_3344));
+    assert_eq!(memory.read_u64(72), Ok(0x1122_3344_5566_7788));
+    let mut first = [0; 2];
+    memory.read(64, &mut first).unwrap();
+    assert_eq!(first, [0x44, 0x33], "little endian");
+}
+
+#[test]
+fn access_beyond_the_end_is_refused() {
+    let file = memory_file(PAGE);
+    let memory = mapping(&file, PAGE);
+
+    for offset in [PAGE - 3, PAGE, u64::MAX - 1, u64::MAX] {
+        assert!(matches!(memory.read_u32(offset), Err(MemoryError::OutOfRange { .. })), "{offset:#x}");
+        assert!(matches!(memory.write(offset, &[0; 4]), Err(MemoryError::OutOfRange { .. })), "{offset:#x}");
+    }
+    assert!(memory.fill(1, PAGE, 0).is_err());
+    assert!(memory.copy_to(0, &memory, 1, PAGE).is_err());
+    assert_eq!(memory.read(PAGE, &mut []), Ok(()));
+}
+
+#[test]
+fn read_only_mapping_refuses_writes() {
+    let file = memory_file(PAGE);
+    let memory = Mapping::of_file(file.as_fd(), 0, PAGE, Access::ReadOnly).unwrap();
+
+    assert_eq!(memory.write_u32(8, 1), Err(MemoryError::ReadOnly { offset: 8 }));
+    assert_eq!(memory.fill(0, 8, 1), Err(MemoryError::ReadOnly { offset: 0 }));
+    assert_eq!(memory.read_u32(8), Ok(0));
+}
+
+#[test]
+fn contiguous_pieces_read_as_one_memory() {
+    let (first, second) = (memory_file(2 * PAGE), memory_file(PAGE));
+    let pieces = [
+        FilePiece { fd: first.as_fd(), offset: PAGE, size: PAGE },
+        FilePiece { fd: second.as_fd(), offset: 0, size: PAGE },
+        FilePiece { fd: first.as_fd(), offset: 0, size: PAGE },
+    ];
+
+    let memory = Mapping::contiguous(&pieces, Access::ReadWrite).unwrap();
+    memory.write(PAGE - 2, &[1, 2, 3, 4]).unwrap();
+    memory.fill(2 * PAGE, PAGE, 0x55).unwrap();
+
+    assert_eq!(memory.size(), 3 * PAGE);
+    assert_eq!(mapping(&first, 2 * PAGE).read_u32(2 * PAGE - 4), Ok(0x0201_0000));
+    assert_eq!(mapping(&second, PAGE).read_u32(0), Ok(0x0403));
+    assert_eq!(mapping(&first, 2 * PAGE).read_u32(0), Ok(0x5555_5555));
+}
+
+#[test]
+fn overlapping_copy_moves_bytes_correctly() {
+    let file = memory_file(PAGE);
+    let memory = mapping(&file, PAGE);
+    memory.write(0, &[1, 2, 3, 4, 5]).unwrap();
+
+    memory.copy_to(0, &memory, 2, 5).unwrap();
+
+    let mut bytes = [0; 7];
+    memory.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [1, 2, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn file_smaller_than_claimed_is_refused() {
+    let file = memory_file(PAGE);
+
+    let behind = Mapping::of_file(file.as_fd(), 0, 2 * PAGE, Access::ReadWrite);
+    let offset = Mapping::of_file(file.as_fd(), PAGE, PAGE, Access::ReadWrite);
+    let wrapping = Mapping::of_file(file.as_fd(), u64::MAX - PAGE + 1, PAGE, Access::ReadWrite);
+
+    assert!(matches!(behind, Err(MapError::TooSmall { file_size: PAGE, .. })));
+    assert!(matches!(offset, Err(MapError::TooSmall { file_size: PAGE, .. })));
+    assert!(matches!(wrapping, Err(MapError::Invalid { .. })));
+}
+
+#[test]
+fn unaligned_and_empty_ranges_are_refused() {
+    let file = memory_file(4 * PAGE);
+
+    for (offset, size) in [(0, 0), (1, PAGE), (0, 100)] {
+        let result = Mapping::of_file(file.as_fd(), offset, size, Access::ReadWrite);
+        assert!(matches!(result, Err(MapError::Invalid { .. })), "{offset:#x}+{size:#x}");
+    }
+    assert!(matches!(Mapping::contiguous(&[], Access::ReadOnly), Err(MapError::Invalid { .. })));
+}
+
+#[test]
+fn devices_and_pipes_are_not_memory() {
+    let zero = File::open("/dev/zero").unwrap();
+    let (pipe, _writer) = io::pipe().unwrap();
+
+    let device = Mapping::of_file(zero.as_fd(), 0, PAGE, Access::ReadOnly);
+    let fifo = Mapping::of_file(pipe.as_fd(), 0, PAGE, Access::ReadOnly);
+
+    assert!(matches!(device, Err(MapError::Kind("a device"))));
+    assert!(matches!(fifo, Err(MapError::Kind(_))));
+}
+
+#[test]
+fn sealed_memory_file_keeps_its_size() {
+    let file = File::from(create_memory_file(c"test", PAGE).unwrap());
+
+    assert!(file.set_len(0).is_err());
+    assert!(file.set_len(2 * PAGE).is_err());
+    assert_eq!(file.metadata().unwrap().size(), PAGE);
+}
+
+#[test]
+fn file_truncated_under_a_mapping_reads_zero_and_is_counted() {
+    let file = memory_file(4 * PAGE);
+    let memory = mapping(&file, 4 * PAGE);
+    memory.fill(0, 4 * PAGE, 0xaa).unwrap();
+    let before = sigbus::contained();
+
+    file.set_len(PAGE).unwrap();
+    let lost = memory.read_u32(2 * PAGE);
+    let stored = memory.write_u32(3 * PAGE, 7);
+    let kept = memory.read_u32(0);
+
+    assert_eq!((lost, stored, kept), (Ok(0), Ok(()), Ok(0xaaaa_aaaa)));
+    assert!(sigbus::contained() >= before + 2);
+}
+
+#[test]
+fn copy_of_a_truncated_file_does_not_end_the_process() {
+    let (file, intact) = (memory_file(4 * PAGE), memory_file(4 * PAGE));
+    let (memory, target) = (mapping(&file, 4 * PAGE), mapping(&intact, 4 * PAGE));
+    memory.fill(0, 4 * PAGE, 0xaa).unwrap();
+
+    file.set_len(0).unwrap();
+    memory.copy_to(0, &target, 0, 4 * PAGE).unwrap();
+
+    let mut bytes = vec![1; 4 * 4096];
+    target.read(0, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|&byte| byte == 0));
+}
+
+/// Not a test of its own: what [`foreign_sigbus_still_ends_the_process`] runs in a process of its own.
+#[test]
+#[ignore = "ends its process; run by foreign_sigbus_still_ends_the_process"]
+fn raise_foreign_sigbus() {
+    let file = memory_file(PAGE);
+    let _guarded = mapping(&file, PAGE);
+    raw_fault();
+}
+
+#[allow(unsafe_code, reason = "raises the signal that the test is about")]
+fn raw_fault() {
+    // SAFETY: raising a signal at ourselves.
+    unsafe { libc::kill(libc::getpid(), libc::SIGBUS) };
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    // A handler that returned to the default action leaves the second signal deadly.
+    // SAFETY: as above.
+    unsafe { libc::kill(libc::getpid(), libc::SIGBUS) };
+    std::thread::sleep(std::time::Duration::from_secs(5));
+}
+
+#[test]
+fn foreign_sigbus_still_ends_the_process() {
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "pci::mapping::tests::raise_foreign_sigbus"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap();
+
+    assert_eq!(status.signal(), Some(libc::SIGBUS));
+}
