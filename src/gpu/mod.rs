@@ -29,6 +29,25 @@ pub struct GpuInfo {
     pub channels: u16,
     /// Engines.
     pub engines: EngineSet,
+    /// Virtual addresses of an address space are below 2 to this.
+    pub va_bits: u8,
+    /// Page sizes of an address space, as log2.
+    pub page_shifts: Vec<u8>,
+    /// Bus addresses of system memory are below 2 to this.
+    pub system_bits: u8,
+    /// First bus address that tenants' memory may get; those below are the driver's own.
+    pub first_iova: Iova,
+    /// Host memory for the page tables of all address spaces together, in bytes.
+    pub table_memory: u64,
+}
+
+/// What an address space holds now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SpaceUsage {
+    /// Host memory that its tables take, in bytes.
+    pub table_bytes: u64,
+    /// Valid pages of all sizes.
+    pub pages: u64,
 }
 
 /// What a mapping points at, in host terms.
@@ -187,16 +206,39 @@ pub trait GpuDriver: Send {
     /// No such space, or a channel still uses it.
     fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError>;
 
-    /// Unmaps, then maps, then drops stale translations: when it returns, engines see the new state.
+    /// Unmaps, then maps, then drops stale translations: when it returns, engines see the new state. The
+    /// space's tables may take `table_budget` bytes of host memory.
     ///
     /// # Errors
-    /// Out of host memory, or an invalid run; what was done before the error stays done.
+    /// Out of host memory or budget, or an invalid run; what was done before the error stays done, and is
+    /// visible to engines.
     fn update_space(
         &mut self,
         space: SpaceHandle,
         unmap: &[HostRange],
         map: &[HostMapping],
+        table_budget: u64,
     ) -> Result<(), GpuError>;
+
+    /// What an address space holds.
+    ///
+    /// # Errors
+    /// No such space.
+    fn space_usage(&self, space: SpaceHandle) -> Result<SpaceUsage, GpuError>;
+
+    /// Turns every page of the space into a fault, and drops stale translations: when it returns, engines
+    /// reach nothing through it.
+    ///
+    /// # Errors
+    /// No such space, or hardware failed.
+    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError>;
+
+    /// Turns every page of the space that points at system memory in `[iova, iova + size)` into a fault, and
+    /// drops stale translations. Returns how many there were.
+    ///
+    /// # Errors
+    /// No such space, or hardware failed.
+    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError>;
 
     /// A new channel, disabled and on no runlist.
     ///
@@ -210,7 +252,8 @@ pub trait GpuDriver: Send {
     /// No such channel, or out of host memory.
     fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError>;
 
-    /// Takes a channel off the hardware for good.
+    /// Takes a channel off the hardware for good. Work of it that a preemption did not stop is dropped by
+    /// resetting the engine it holds.
     ///
     /// # Errors
     /// No such channel, or hardware did not let it go.
@@ -239,6 +282,13 @@ pub trait GpuDriver: Send {
     /// # Errors
     /// No such channel.
     fn doorbell(&mut self, channel: HostChannel, gp_put: u32) -> Result<(), GpuError>;
+
+    /// How far hardware has fetched the channel's ring: its GP_GET. The page is the guest's, so this is a hint
+    /// for accounting and nothing else.
+    ///
+    /// # Errors
+    /// No such channel.
+    fn channel_progress(&mut self, channel: HostChannel) -> Result<u32, GpuError>;
 
     /// What each engine runs now: its channel while it is busy (for accounting by sampling).
     fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)>;
