@@ -8,6 +8,7 @@
 pub mod config_space;
 pub mod dma;
 pub mod mapping;
+pub mod vbios;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -337,6 +337,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn index(value: u64) -> usize {
+    usize::try_from(value).unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     /// A naive model: every page knows its mapping and its bytes.
@@ -347,7 +351,7 @@ proptest! {
         for (id, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Map { page, pages } => {
-                    let (first, end) = (page as usize, (page + pages) as usize);
+                    let (first, end) = (index(page), index(page + pages));
                     let free = model[first..end].iter().all(Option::is_none);
                     prop_assert_eq!(space.map(own(page * PAGE, pages * PAGE)).is_ok(), free);
                     if free {
@@ -355,7 +359,7 @@ proptest! {
                     }
                 }
                 Step::Unmap { page, pages } => {
-                    let (first, end) = (page as usize, (page + pages) as usize);
+                    let (first, end) = (index(page), index(page + pages));
                     let owner = |at: usize| model[at].as_ref().map(|(id, _)| *id);
                     let cut_front = first > 0 && owner(first).is_some() && owner(first - 1) == owner(first);
                     let cut_back = owner(end - 1).is_some() && owner(end - 1) == owner(end);
@@ -369,8 +373,8 @@ proptest! {
                 Step::Write { at, size, byte } => {
                     let mut expected = Ok(());
                     for address in at..at + size as u64 {
-                        match &mut model[(address / PAGE) as usize] {
-                            Some((_, bytes)) => bytes[(address % PAGE) as usize] = byte,
+                        match &mut model[index(address / PAGE)] {
+                            Some((_, bytes)) => bytes[index(address % PAGE)] = byte,
                             None => {
                                 expected = Err(fault(address, FaultKind::NotMapped));
                                 break;

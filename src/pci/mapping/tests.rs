@@ -179,12 +179,10 @@ fn raise_foreign_sigbus() {
 #[allow(unsafe_code, reason = "raises the signal that the test is about")]
 fn raw_fault() {
     // SAFETY: raising a signal at ourselves.
-    unsafe { libc::kill(libc::getpid(), libc::SIGBUS) };
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    unsafe { libc::raise(libc::SIGBUS) };
     // A handler that returned to the default action leaves the second signal deadly.
     // SAFETY: as above.
-    unsafe { libc::kill(libc::getpid(), libc::SIGBUS) };
-    std::thread::sleep(std::time::Duration::from_secs(5));
+    unsafe { libc::raise(libc::SIGBUS) };
 }
 
 #[test]
