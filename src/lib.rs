@@ -9,5 +9,6 @@ pub mod chip;
 pub mod config;
 pub mod gpu;
 pub mod pci;
+pub mod shadow_pagetable;
 pub mod trace;
 pub mod units;

@@ -1,0 +1,93 @@
+//! How much a guest's page tables may cost: memory for snapshots and tables to visit, for all address spaces of a
+//! VM together.
+//!
+//! A hostile directory can name thousands of tables, all of them the same memory. Each counts as if it were of its
+//! own, so that neither time nor memory of a walk exceeds the limits.
+
+/// Limits for all address spaces of one VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Tables, directories included. Every synchronisation reads all tables of a space.
+    pub tables: usize,
+    /// Bytes of table contents kept; pages of a table that are all empty cost nothing.
+    pub snapshot_bytes: usize,
+}
+
+impl Limits {
+    /// Room for 1024 tables (with Fermi's small pages 128 GiB of virtual range) and 8 Mi mapped pages.
+    pub const DEFAULT: Self = Self { tables: 1024, snapshot_bytes: 64 << 20 };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Why a walk stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WalkRefusal {
+    /// Too many tables.
+    #[error("The guest's GPU page tables name more than {limit} tables")]
+    Tables {
+        /// How many were allowed.
+        limit: usize,
+    },
+    /// Too much content.
+    #[error("The guest's GPU page tables hold more than {limit} bytes of entries")]
+    SnapshotBytes {
+        /// How many were allowed.
+        limit: usize,
+    },
+}
+
+/// What is used of [`Limits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    limits: Limits,
+    tables: usize,
+    snapshot_bytes: usize,
+}
+
+impl Budget {
+    /// Nothing used yet.
+    pub const fn new(limits: Limits) -> Self {
+        Self { limits, tables: 0, snapshot_bytes: 0 }
+    }
+
+    /// Tables in use.
+    pub const fn tables(&self) -> usize {
+        self.tables
+    }
+
+    /// Bytes of snapshots in use.
+    pub const fn snapshot_bytes(&self) -> usize {
+        self.snapshot_bytes
+    }
+
+    pub(super) fn take_table(&mut self) -> Result<(), WalkRefusal> {
+        if self.tables >= self.limits.tables {
+            return Err(WalkRefusal::Tables { limit: self.limits.tables });
+        }
+        self.tables += 1;
+        Ok(())
+    }
+
+    pub(super) fn give_table(&mut self) {
+        self.tables = self.tables.saturating_sub(1);
+    }
+
+    pub(super) fn take_bytes(&mut self, bytes: usize) -> Result<(), WalkRefusal> {
+        match self.snapshot_bytes.checked_add(bytes) {
+            Some(sum) if sum <= self.limits.snapshot_bytes => {
+                self.snapshot_bytes = sum;
+                Ok(())
+            }
+            _ => Err(WalkRefusal::SnapshotBytes { limit: self.limits.snapshot_bytes }),
+        }
+    }
+
+    pub(super) fn give_bytes(&mut self, bytes: usize) {
+        self.snapshot_bytes = self.snapshot_bytes.saturating_sub(bytes);
+    }
+}

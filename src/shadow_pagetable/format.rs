@@ -1,0 +1,66 @@
+//! A GPU's page-table format, as much as walking it needs.
+//!
+//! A tree is made of tables of several kinds. Each kind has entries of one size that cover equal pieces of the
+//! virtual range; an entry is empty, maps a page, or names up to two tables of lower kinds (small and large pages
+//! of the same range). Fermi has two levels; formats with more levels and with pages in upper levels (Pascal and
+//! later) fit.
+
+use crate::chip::PhysicalAddress;
+
+/// A kind of table of a format. Entries name tables of *lower* numbers only, so every walk ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableKind(pub u8);
+
+/// Size of a table and what its entries cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Number of entries.
+    pub entries: u32,
+    /// Bytes of an entry: 8 or 16.
+    pub entry_size: usize,
+    /// log2 of the bytes of virtual range that an entry covers.
+    pub entry_shift: u8,
+}
+
+/// A table that a directory entry names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubTable {
+    /// Its kind, lower than that of the directory.
+    pub kind: TableKind,
+    /// Where it is.
+    pub address: PhysicalAddress,
+}
+
+/// A page that an entry maps. Its size is what the entry covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// First byte, a multiple of the page size.
+    pub target: PhysicalAddress,
+    /// Stores fault.
+    pub read_only: bool,
+    /// Storage kind.
+    pub kind: u8,
+}
+
+/// A decoded entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Translates nothing.
+    Empty,
+    /// Maps a page.
+    Page(Leaf),
+    /// Names tables, at most one for each slot.
+    Tables([Option<SubTable>; 2]),
+}
+
+/// A page-table format. Implementations are pure and total.
+pub trait MmuFormat: Copy {
+    /// The kind of table that a page-directory base names.
+    fn root(&self) -> TableKind;
+
+    /// The shape of tables of `kind`.
+    fn shape(&self, kind: TableKind) -> Shape;
+
+    /// Decodes an entry (8-byte entries zero-extended).
+    fn decode(&self, kind: TableKind, raw: u128) -> Entry;
+}

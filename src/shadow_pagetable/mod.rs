@@ -1,0 +1,47 @@
+//! Shadow page tables: what a guest's GPU page tables say, found by walking them in the guest's own memory.
+//!
+//! The guest writes its tables freely. When it invalidates the TLB, [`ShadowSpace::sync`] copies every table page
+//! once, compares the copy with the snapshot of what was synchronised last, decodes only entries that changed,
+//! and emits coalesced runs to map and to unmap. The runs are in the guest's own terms; whoever writes the tables
+//! that hardware reads checks and translates them again.
+//!
+//! The snapshot is by definition what the shadow has: an entry that could not be shadowed (its target is
+//! outside the guest's memory) is remembered as empty, so that every later synchronisation looks at it again.
+//!
+//! Pages of different sizes are separate layers, as in hardware: a directory entry may name a table of small and
+//! one of large pages for the same range, and the layers are shadowed as they are. Which one wins is decided by
+//! the hardware that walks the shadow. Consequence: where a small page's target is refused, an address falls
+//! through to the large page below it, if there is one, instead of faulting.
+//!
+//! Not handled: the privileged bit (all shadow mappings are for unprivileged use), compression tags, the limit of
+//! an address space (the walk covers the whole virtual range of the format).
+
+mod budget;
+mod fermi;
+mod format;
+mod runs;
+mod space;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use budget::{Budget, Limits, WalkRefusal};
+pub use fermi::Fermi;
+pub use format::{Entry, Leaf, MmuFormat, Shape, SubTable, TableKind};
+pub use runs::{RunCount, RunSink, Runs};
+pub use space::{ShadowSpace, SyncError, SyncReport};
+
+use crate::chip::PhysicalAddress;
+use crate::units::backend::NoTarget;
+
+/// The guest's memory, as its page tables see it.
+pub trait GuestMemory {
+    /// Copies memory by physical address.
+    ///
+    /// # Errors
+    /// The range is not all in the guest's memory.
+    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget>;
+
+    /// True when all of the range is memory that the guest's GPU may use.
+    fn contains(&self, address: PhysicalAddress, size: u64) -> bool;
+}
