@@ -2,6 +2,7 @@
 //! formats, class methods, per-chip tables. No behaviour lives here.
 
 pub mod gf100;
+pub mod register_index;
 pub mod registers;
 
 /// An engine that executes channel work, in chip-neutral terms.

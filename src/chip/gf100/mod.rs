@@ -3,6 +3,7 @@
 
 pub mod mmu;
 pub mod ramin;
+pub mod regs;
 
 /// Name as users write it in configuration files.
 pub const NAME: &str = "GF100";
@@ -19,3 +20,8 @@ pub const PBDMAS: u8 = 3;
 /// Bytes of the graphics context image that FECS reports. A free parameter of our firmware: the header and
 /// the saved state fit, and a driver's start-up cost follows it (it reads the golden image word by word).
 pub const GRAPHICS_CONTEXT_SIZE: u32 = 0x2000;
+
+/// The register tables of all units.
+pub const fn register_tables() -> &'static [&'static [super::registers::RegisterDef]] {
+    regs::TABLES
+}

@@ -1,0 +1,89 @@
+//! The register tables as a document (docs/registers.md).
+
+use std::fmt::Write;
+
+use super::TABLES;
+use crate::chip::registers::{FieldDef, Policy, RegisterDef};
+
+const HEAD: &str = "# Registers of the GF100 register face
+
+Generated from the tables in `src/chip/gf100/regs/`; regenerate with `UPDATE_DOCS=1 cargo test --lib regs::doc`.
+
+What a guest's access does: **scratch** reads back what was written and touches nothing (also the rule for
+registers that are not listed); **constant** reads its reset value, writes are dropped; **write 1 to clear**;
+**handler** means that the unit's model in `src/units/gf100/` decides; **denied** drops writes and counts them.
+";
+
+/// The document.
+pub fn markdown() -> String {
+    let mut text = HEAD.to_owned();
+    for table in TABLES {
+        if let Some(first) = table.first() {
+            let _ = writeln!(text, "\n## {}\n\nSource: {}.\n", first.unit, first.source);
+            let _ = writeln!(text, "| Offset | Register | Reset | Access | Fields | Meaning |");
+            let _ = writeln!(text, "| --- | --- | --- | --- | --- | --- |");
+        }
+        for entry in *table {
+            row(&mut text, entry);
+        }
+    }
+    text
+}
+
+fn row(text: &mut String, entry: &RegisterDef) {
+    let family =
+        if entry.count > 1 { format!("[{}], every {:#x}", entry.count, entry.stride) } else { String::new() };
+    let _ = writeln!(
+        text,
+        "| {:#08x} | `{}`{family} | {:#x} | {} | {} | {} |",
+        entry.offset,
+        entry.name,
+        entry.reset,
+        access(entry.policy),
+        fields(entry.fields),
+        entry.doc.trim(),
+    );
+}
+
+const fn access(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Scratch => "scratch",
+        Policy::Constant => "constant",
+        Policy::WriteOneToClear => "write 1 to clear",
+        Policy::Handler => "handler",
+        Policy::Denied => "denied",
+    }
+}
+
+fn fields(fields: &[FieldDef]) -> String {
+    let each = |field: &FieldDef| match (field.high, field.low) {
+        (high, low) if high == low => format!("{high} {}", field.name),
+        (high, low) => format!("{high}:{low} {}", field.name),
+    };
+    fields.iter().map(each).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn committed_document_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/registers.md");
+        let expected = markdown();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::create_dir_all(concat!(env!("CARGO_MANIFEST_DIR"), "/docs")).unwrap();
+            std::fs::write(path, &expected).unwrap();
+        }
+        let committed = std::fs::read_to_string(path).unwrap();
+        assert!(committed == expected, "docs/registers.md is stale: set UPDATE_DOCS=1 and run this test");
+    }
+
+    #[test]
+    fn every_register_has_a_row_with_its_name() {
+        let text = markdown();
+        for entry in TABLES.iter().flat_map(|table| table.iter()) {
+            assert!(text.contains(&format!("| {:#08x} | `{}`", entry.offset, entry.name)), "{}", entry.name);
+        }
+    }
+}
