@@ -1,0 +1,206 @@
+//! The check of what a tenant wants mapped: every target is translated from the tenant's terms to hardware's,
+//! page by page where it must be, and what lies outside the tenant's partition or memory becomes a fault entry,
+//! never somebody else's page.
+//!
+//! Runs are split at the borders of guest memory ranges. A run whose *virtual* side is malformed spoils the
+//! whole request; a bad *target* costs only its own pages.
+
+use super::dma_map::DmaMap;
+use super::partition::Partition;
+use super::protocol::{GuestMapping, GuestRange, GuestTarget};
+use crate::addr::{Gpa, GpuVa, GuestVram};
+use crate::gpu::{GpuInfo, HostMapping, HostRange, HostTarget};
+
+/// Most runs that one request may turn into (each guest run splits at memory-range borders).
+pub const MAX_PIECES: usize = 1 << 16;
+
+/// Why a whole request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// A page size that the GPU does not have.
+    #[error("Page size 2^{0} is not one of the GPU's")]
+    PageSize(u8),
+    /// Unaligned, empty, or beyond the address space.
+    #[error(
+        "Run of {pages} pages of 2^{page_shift} bytes at {va} is empty, unaligned or leaves the address space"
+    )]
+    Shape {
+        /// First virtual address.
+        va: GpuVa,
+        /// Number of pages.
+        pages: u32,
+        /// Page size.
+        page_shift: u8,
+    },
+    /// The request splits into too many pieces.
+    #[error("The request splits into more than {MAX_PIECES} runs")]
+    TooManyPieces,
+}
+
+/// What a checked request does to the host address space.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct CheckedUpdate {
+    /// Runs to unmap: what the tenant asked for, and pages with bad targets.
+    pub unmap: Vec<HostRange>,
+    /// Runs to map.
+    pub map: Vec<HostMapping>,
+    /// Pages with bad targets.
+    pub bad_pages: u64,
+    /// The first of them, for the message.
+    pub first_bad: Option<(GpuVa, GuestTarget)>,
+}
+
+/// What requests of one tenant are checked against.
+#[derive(Clone, Copy, Debug)]
+pub struct Checker<'a> {
+    /// What the physical GPU can address.
+    pub info: &'a GpuInfo,
+    /// The tenant's VRAM.
+    pub partition: &'a Partition,
+    /// The tenant's system memory.
+    pub memory: &'a DmaMap,
+}
+
+impl Checker<'_> {
+    /// Checks and translates an update.
+    ///
+    /// # Errors
+    /// A run's virtual side is malformed, or the request grows beyond bounds; nothing may be applied then.
+    pub fn update(&self, unmap: &[GuestRange], map: &[GuestMapping]) -> Result<CheckedUpdate, RunError> {
+        let mut out = CheckedUpdate::default();
+        for run in unmap {
+            self.check_shape(run.va, run.pages, run.page_shift)?;
+            out.unmap.push(HostRange { va: run.va, pages: run.pages, page_shift: run.page_shift });
+        }
+        for run in map {
+            self.check_shape(run.va, run.pages, run.page_shift)?;
+            match run.target {
+                GuestTarget::Vram(offset) => self.vram_run(run, offset, &mut out),
+                GuestTarget::System { address, coherent } => {
+                    self.system_run(run, address, coherent, &mut out)?;
+                }
+            }
+            if out.unmap.len().saturating_add(out.map.len()) > MAX_PIECES {
+                return Err(RunError::TooManyPieces);
+            }
+        }
+        Ok(out)
+    }
+
+    fn check_shape(&self, va: GpuVa, pages: u32, page_shift: u8) -> Result<(), RunError> {
+        if !self.info.page_shifts.contains(&page_shift) {
+            return Err(RunError::PageSize(page_shift));
+        }
+        let bad = RunError::Shape { va, pages, page_shift };
+        let limit = 1_u64.checked_shl(u32::from(self.info.va_bits)).unwrap_or(u64::MAX);
+        let bytes = u64::from(pages).checked_mul(1 << page_shift).ok_or(bad)?;
+        let end = va.0.checked_add(bytes).ok_or(bad)?;
+        if pages == 0 || end > limit || !va.is_aligned(1 << page_shift) { Err(bad) } else { Ok(()) }
+    }
+
+    /// VRAM is one piece: the pages up to the partition's end are good, those after it are not.
+    fn vram_run(&self, run: &GuestMapping, offset: GuestVram, out: &mut CheckedUpdate) {
+        let page = 1_u64 << run.page_shift;
+        let good = if offset.is_aligned(page) {
+            let fitting = self.partition.room_after(offset) / page;
+            u32::try_from(fitting.min(u64::from(run.pages))).unwrap_or(run.pages)
+        } else {
+            0
+        };
+        let bytes = u64::from(good).saturating_mul(page);
+        match self.partition.translate(offset, bytes) {
+            Some(host) if good > 0 => {
+                out.map.push(HostMapping {
+                    va: run.va,
+                    pages: good,
+                    page_shift: run.page_shift,
+                    target: HostTarget::Vram(host),
+                    read_only: run.read_only,
+                    kind: run.kind,
+                });
+                out.bad(run, good, run.pages.saturating_sub(good));
+            }
+            _ => out.bad(run, 0, run.pages),
+        }
+    }
+
+    /// System memory is one piece per memory range that it touches; a page that no single range holds is bad.
+    fn system_run(
+        &self,
+        run: &GuestMapping,
+        address: Gpa,
+        coherent: bool,
+        out: &mut CheckedUpdate,
+    ) -> Result<(), RunError> {
+        let page = 1_u64 << run.page_shift;
+        if !address.is_aligned(page) {
+            out.bad(run, 0, run.pages);
+            return Ok(());
+        }
+        let mut done: u32 = 0;
+        while done < run.pages {
+            let left = run.pages.saturating_sub(done);
+            let Some(gpa) = address.checked_add(u64::from(done).saturating_mul(page)) else {
+                out.bad(run, done, left);
+                break;
+            };
+            let (count, piece) = match self.memory.translate(gpa) {
+                Some((iova, room, writable)) if room >= page => {
+                    let count = u32::try_from((room / page).min(u64::from(left))).unwrap_or(left);
+                    (count, Some((iova, writable)))
+                }
+                Some(_) => (1, None),
+                None => {
+                    // Over a gap: all pages up to the one that holds the next range's first byte.
+                    let gap = self
+                        .memory
+                        .next_range_after(gpa)
+                        .map_or(u64::MAX, |next| next.0.saturating_sub(gpa.0));
+                    let pages = (gap / page).clamp(1, u64::from(left));
+                    (u32::try_from(pages).unwrap_or(left), None)
+                }
+            };
+            match piece {
+                None => out.bad(run, done, count),
+                Some((iova, writable)) => out.map.push(HostMapping {
+                    va: GpuVa(run.va.0.saturating_add(u64::from(done).saturating_mul(page))),
+                    pages: count,
+                    page_shift: run.page_shift,
+                    target: HostTarget::System { iova, coherent },
+                    read_only: run.read_only || !writable,
+                    kind: run.kind,
+                }),
+            }
+            if out.unmap.len().saturating_add(out.map.len()) > MAX_PIECES {
+                return Err(RunError::TooManyPieces);
+            }
+            done = done.saturating_add(count);
+        }
+        Ok(())
+    }
+}
+
+impl CheckedUpdate {
+    /// Turns `count` pages of `run`, from page `first` on, into faults.
+    fn bad(&mut self, run: &GuestMapping, first: u32, count: u32) {
+        if count == 0 {
+            return;
+        }
+        let offset = u64::from(first) << run.page_shift;
+        let va = GpuVa(run.va.0.saturating_add(offset));
+        self.bad_pages = self.bad_pages.saturating_add(u64::from(count));
+        if self.first_bad.is_none() {
+            let target = match run.target {
+                GuestTarget::Vram(vram) => GuestTarget::Vram(GuestVram(vram.0.saturating_add(offset))),
+                GuestTarget::System { address, coherent } => {
+                    GuestTarget::System { address: Gpa(address.0.saturating_add(offset)), coherent }
+                }
+            };
+            self.first_bad = Some((va, target));
+        }
+        self.unmap.push(HostRange { va, pages: count, page_shift: run.page_shift });
+    }
+}
+
+#[cfg(test)]
+mod tests;
