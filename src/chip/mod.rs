@@ -81,8 +81,8 @@ pub enum FaultReason {
     VmLimitExceeded = 0x03,
     /// The channel has no page directory.
     NoChannel = 0x04,
-    /// The page directory names no table there.
-    PageDirectoryNotPresent = 0x05,
+    /// The page is for privileged units only.
+    PageSystemOnly = 0x05,
     /// A write met a read-only page.
     WriteToReadOnly = 0x06,
     /// The page belongs to an unsupported kind.
