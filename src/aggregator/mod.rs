@@ -2,6 +2,11 @@
 
 pub mod check;
 pub mod dma_map;
+pub mod doorbells;
+pub mod event_record;
+pub mod event_ring;
 pub mod link;
 pub mod partition;
 pub mod protocol;
+mod shared;
+pub mod wire;

@@ -1,0 +1,214 @@
+//! The doorbell board: how a tenant tells the aggregator of new work without a message.
+//!
+//! A doorbell is a level, not a record: what counts is the channel's last GP_PUT. So the board holds one word a
+//! channel and a bitmap of channels with news, and cannot overflow, whatever the sender does; rings that come
+//! faster than they are taken merge. A receiver that is awake costs the sender no system call; one that is
+//! about to sleep announces it in `waiting` and is woken by an eventfd.
+//!
+//! The receiver never reads the eventfd (it polls it edge-triggered), because the sender could make it block:
+//! both share one open file description.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{Ordering, fence};
+
+use rustix::event::EventfdFlags;
+
+use super::protocol::Doorbell;
+use super::shared::SharedWords;
+use crate::addr::GuestChannel;
+
+/// Channels that a board can carry.
+pub const MAX_CHANNELS: u16 = 256;
+
+const PAGES: usize = 1;
+const WAITING: usize = 0;
+const NEWS: usize = 16;
+const NEWS_WORDS: usize = 8;
+const PUTS: usize = 32;
+
+/// The aggregator's end.
+#[derive(Debug)]
+pub struct DoorbellReceiver {
+    board: SharedWords,
+    wake: OwnedFd,
+}
+
+/// The tenant's end.
+#[derive(Debug)]
+pub struct DoorbellSender {
+    board: SharedWords,
+    wake: OwnedFd,
+}
+
+/// Makes a board: the receiver, the board's file and the eventfd for the sender.
+///
+/// # Errors
+/// Out of memory or descriptors.
+pub fn create() -> io::Result<(DoorbellReceiver, OwnedFd, OwnedFd)> {
+    let (board, file) = SharedWords::create("gpuvmk-doorbells", PAGES)?;
+    let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let theirs = wake.try_clone()?;
+    Ok((DoorbellReceiver { board, wake }, file, theirs))
+}
+
+impl DoorbellReceiver {
+    /// Signalled, edge by edge, when a sender rang while the receiver was waiting. Not to be read.
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Takes all news, lowest channel first; at most one call of `ring` for each channel. Returns how many.
+    pub fn take(&self, mut ring: impl FnMut(Doorbell)) -> usize {
+        let mut taken: usize = 0;
+        for word in 0..NEWS_WORDS {
+            let news = self.board.word(NEWS + word);
+            // A plain load first: a board without news costs no locked instruction.
+            if news.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut bits = news.swap(0, Ordering::AcqRel);
+            while bits != 0 {
+                let bit = bits.trailing_zeros();
+                bits &= bits.wrapping_sub(1);
+                let channel = word.wrapping_mul(32).wrapping_add(bit as usize);
+                let gp_put = self.board.word(PUTS + channel).load(Ordering::Acquire);
+                ring(Doorbell { channel: GuestChannel(u16::try_from(channel).unwrap_or(0)), gp_put });
+                taken = taken.saturating_add(1);
+            }
+        }
+        taken
+    }
+
+    /// Announces that the receiver is going to sleep. False when there is news already: take it first.
+    pub fn prepare_to_sleep(&self) -> bool {
+        self.board.word(WAITING).store(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let news = (0..NEWS_WORDS).any(|word| self.board.word(NEWS + word).load(Ordering::SeqCst) != 0);
+        if news {
+            self.board.word(WAITING).store(0, Ordering::SeqCst);
+        }
+        !news
+    }
+}
+
+impl DoorbellSender {
+    /// The tenant's end, from the files that the aggregator sent.
+    ///
+    /// # Errors
+    /// The memory is not a board.
+    pub fn open(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
+        Ok(Self { board: SharedWords::open(file, PAGES)?, wake })
+    }
+
+    /// Rings: stores GP_PUT, marks the channel, and wakes the receiver if it sleeps. Never blocks.
+    pub fn ring(&self, doorbell: Doorbell) {
+        let channel = usize::from(doorbell.channel.0);
+        if channel >= usize::from(MAX_CHANNELS) {
+            return;
+        }
+        self.board.word(PUTS + channel).store(doorbell.gp_put, Ordering::Release);
+        self.board.word(NEWS + channel / 32).fetch_or(1 << (channel % 32), Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let waiting = self.board.word(WAITING);
+        if waiting.load(Ordering::SeqCst) != 0 && waiting.swap(0, Ordering::SeqCst) != 0 {
+            // A full counter means that the receiver was told often enough.
+            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::*;
+
+    fn pair() -> (DoorbellReceiver, DoorbellSender) {
+        let (receiver, file, wake) = create().unwrap();
+        (receiver, DoorbellSender::open(file.as_fd(), wake).unwrap())
+    }
+
+    fn bell(channel: u16, gp_put: u32) -> Doorbell {
+        Doorbell { channel: GuestChannel(channel), gp_put }
+    }
+
+    fn take(receiver: &DoorbellReceiver) -> Vec<Doorbell> {
+        let mut all = Vec::new();
+        receiver.take(|b| all.push(b));
+        all
+    }
+
+    fn woken(receiver: &DoorbellReceiver) -> bool {
+        let fd = receiver.wake_fd();
+        let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+        poll(&mut fds, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() > 0
+    }
+
+    #[test]
+    fn rings_of_one_channel_merge_into_the_last() {
+        let (receiver, sender) = pair();
+
+        sender.ring(bell(3, 1));
+        sender.ring(bell(200, 9));
+        sender.ring(bell(3, 2));
+
+        assert_eq!(take(&receiver), [bell(3, 2), bell(200, 9)]);
+        assert_eq!(take(&receiver), []);
+    }
+
+    #[test]
+    fn awake_receiver_costs_no_wakeup() {
+        let (receiver, sender) = pair();
+
+        sender.ring(bell(1, 1));
+        assert!(!woken(&receiver));
+        assert!(!receiver.prepare_to_sleep());
+        take(&receiver);
+        assert!(receiver.prepare_to_sleep());
+        sender.ring(bell(1, 2));
+
+        assert!(woken(&receiver));
+    }
+
+    #[test]
+    fn channels_beyond_the_board_are_ignored() {
+        let (receiver, sender) = pair();
+
+        sender.ring(bell(MAX_CHANNELS, 1));
+        sender.ring(bell(u16::MAX, 1));
+
+        assert_eq!(take(&receiver), []);
+    }
+
+    #[test]
+    fn no_ring_is_lost_between_two_threads() {
+        const LAST: u32 = 20_000;
+        let (receiver, sender) = pair();
+        let ringer = std::thread::spawn(move || {
+            for put in 1..=LAST {
+                sender.ring(bell((put % 2) as u16 * 100, put));
+            }
+        });
+
+        let mut last = [0_u32; 2];
+        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        while last.iter().max() != Some(&LAST) {
+            receiver.take(|b| last[usize::from(b.channel.0 == 100)] = b.gp_put);
+            if receiver.prepare_to_sleep() {
+                let fd = receiver.wake_fd();
+                let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+                poll(&mut fds, Some(&rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 })).unwrap();
+                let mut counter = [0; 8];
+                let _ = rustix::io::read(&receiver.wake, &mut counter);
+            }
+            assert!(std::time::Instant::now() < deadline, "stuck at {last:?}");
+        }
+
+        ringer.join().unwrap();
+        receiver.take(|b| last[usize::from(b.channel.0 == 100)] = b.gp_put);
+        assert_eq!(last, [LAST, LAST - 1]);
+    }
+}

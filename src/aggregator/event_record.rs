@@ -1,0 +1,193 @@
+//! One event as eight words of the event ring. Decoding is total: words that mean nothing give nothing.
+
+use super::protocol::Event;
+use crate::addr::{GpuVa, GuestChannel};
+use crate::chip::{AccessKind, Engine, FaultReason};
+use crate::units::backend::{FaultUnit, GraphicsError, HostError, MmuFault};
+
+/// Words of a record.
+pub const RECORD_WORDS: usize = 8;
+
+/// A record.
+pub type Record = [u32; RECORD_WORDS];
+
+const NON_STALL: u32 = 1;
+const FAULT: u32 = 2;
+const HOST_ERROR: u32 = 3;
+const GRAPHICS_ERROR: u32 = 4;
+const PREEMPTED: u32 = 5;
+const LOST: u32 = 6;
+
+/// A fault that belongs to no channel.
+const NO_CHANNEL: u32 = u32::MAX;
+
+/// Units, engines and reasons by their number in a record.
+const ENGINES: [Engine; 3] = [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)];
+const REASONS: [FaultReason; 9] = [
+    FaultReason::PageTableNotPresent,
+    FaultReason::PageTableTooShort,
+    FaultReason::PageNotPresent,
+    FaultReason::VmLimitExceeded,
+    FaultReason::NoChannel,
+    FaultReason::PageDirectoryNotPresent,
+    FaultReason::WriteToReadOnly,
+    FaultReason::CompressionFault,
+    FaultReason::UnsupportedAperture,
+];
+
+/// The words of `event`.
+pub fn encode(event: Event) -> Record {
+    match event {
+        Event::NonStall(engine) => [NON_STALL, engine_number(engine), 0, 0, 0, 0, 0, 0],
+        Event::Fault(fault) => [
+            FAULT,
+            fault.channel.map_or(NO_CHANNEL, u32::from),
+            unit_number(fault.unit),
+            low(fault.address.0),
+            high(fault.address.0),
+            u32::from(fault.access == AccessKind::Write),
+            fault.reason as u32,
+            0,
+        ],
+        Event::HostError(error) => [
+            HOST_ERROR,
+            error.channel.into(),
+            error.pbdma.into(),
+            error.status,
+            error.method,
+            error.data,
+            0,
+            0,
+        ],
+        Event::GraphicsError(error) => [
+            GRAPHICS_ERROR,
+            error.channel.into(),
+            error.status,
+            error.subchannel.into(),
+            error.class.into(),
+            error.method.into(),
+            error.data,
+            0,
+        ],
+        Event::Preempted(channel) => [PREEMPTED, channel.0.into(), 0, 0, 0, 0, 0, 0],
+        Event::Lost => [LOST, 0, 0, 0, 0, 0, 0, 0],
+    }
+}
+
+/// The event of a record, if it is one.
+pub fn decode(record: Record) -> Option<Event> {
+    let [kind, a, b, c, d, e, f, _] = record;
+    Some(match kind {
+        NON_STALL => Event::NonStall(engine(a)?),
+        FAULT => Event::Fault(MmuFault {
+            channel: if a == NO_CHANNEL { None } else { Some(u16::try_from(a).ok()?) },
+            unit: unit(b)?,
+            address: GpuVa(u64::from(d) << 32 | u64::from(c)),
+            access: if e == 0 { AccessKind::Read } else { AccessKind::Write },
+            reason: REASONS.into_iter().find(|reason| *reason as u32 == f)?,
+        }),
+        HOST_ERROR => Event::HostError(HostError {
+            channel: u16::try_from(a).ok()?,
+            pbdma: u8::try_from(b).ok()?,
+            status: c,
+            method: d,
+            data: e,
+        }),
+        GRAPHICS_ERROR => Event::GraphicsError(GraphicsError {
+            channel: u16::try_from(a).ok()?,
+            status: b,
+            subchannel: u8::try_from(c).ok()?,
+            class: u16::try_from(d).ok()?,
+            method: u16::try_from(e).ok()?,
+            data: f,
+        }),
+        PREEMPTED => Event::Preempted(GuestChannel(u16::try_from(a).ok()?)),
+        LOST => Event::Lost,
+        _ => return None,
+    })
+}
+
+fn engine_number(engine: Engine) -> u32 {
+    match engine {
+        Engine::Graphics => 0,
+        Engine::Copy(n) => u32::from(n).saturating_add(1),
+    }
+}
+
+fn engine(number: u32) -> Option<Engine> {
+    ENGINES.get(usize::try_from(number).ok()?).copied()
+}
+
+fn unit_number(unit: FaultUnit) -> u32 {
+    match unit {
+        FaultUnit::Host => 0,
+        FaultUnit::Bar1 => 1,
+        FaultUnit::Bar3 => 2,
+        FaultUnit::Engine(engine) => engine_number(engine).saturating_add(16),
+    }
+}
+
+fn unit(number: u32) -> Option<FaultUnit> {
+    match number {
+        0 => Some(FaultUnit::Host),
+        1 => Some(FaultUnit::Bar1),
+        2 => Some(FaultUnit::Bar3),
+        n => engine(n.checked_sub(16)?).map(FaultUnit::Engine),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
+const fn low(value: u64) -> u32 {
+    value as u32
+}
+
+const fn high(value: u64) -> u32 {
+    low(value >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_of_event_survives() {
+        let fault = MmuFault {
+            channel: Some(127),
+            unit: FaultUnit::Engine(Engine::Copy(1)),
+            address: GpuVa(0xff_1234_5678),
+            access: AccessKind::Write,
+            reason: FaultReason::UnsupportedAperture,
+        };
+        let events = [
+            Event::NonStall(Engine::Copy(1)),
+            Event::Fault(fault),
+            Event::Fault(MmuFault { channel: None, unit: FaultUnit::Bar1, ..fault }),
+            Event::HostError(HostError { channel: 5, pbdma: 2, status: 1, method: 0x1f_0123, data: !0 }),
+            Event::GraphicsError(GraphicsError {
+                channel: 5,
+                status: 1,
+                subchannel: 7,
+                class: 0x9039,
+                method: 0x300,
+                data: 3,
+            }),
+            Event::Preempted(GuestChannel(9)),
+            Event::Lost,
+        ];
+
+        for event in events {
+            assert_eq!(decode(encode(event)), Some(event));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn random_records_never_panic(kind in 0_u32..9, mut record: Record) {
+            let _ = decode(record);
+            record[0] = kind;
+            let _ = decode(record);
+        }
+    }
+}

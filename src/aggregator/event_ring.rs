@@ -1,0 +1,298 @@
+//! The event ring: how the aggregator tells a tenant what happened, without waiting for it.
+//!
+//! One producer (the aggregator), one consumer (the tenant's link). Notifications of finished work are bits of
+//! one word, as they are in hardware: they merge and cannot overflow. Everything else is a record. A consumer
+//! that does not read for so long that [`CAPACITY`] records pile up loses records: its own loss, counted.
+//!
+//! The wake-up is a pipe, not an eventfd: each end of a pipe has its own open file description, so a hostile
+//! consumer cannot turn the producer's writes into blocking ones. The consumer sees the aggregator's death as
+//! the end of the pipe. The producer never trusts the consumer's index: all it can do is to make the ring look
+//! full or to lose its own records.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{Ordering, fence};
+
+use rustix::pipe::PipeFlags;
+
+use super::event_record::{RECORD_WORDS, decode, encode};
+use super::protocol::Event;
+use super::shared::SharedWords;
+use crate::chip::{Engine, EngineSet};
+
+/// Records that fit.
+pub const CAPACITY: u32 = 512;
+
+const HEAD: usize = 0;
+const TAIL: usize = 16;
+const WAITING: usize = 32;
+const NOTIFIED: usize = 48;
+const RECORDS: usize = 64;
+const PAGES: usize = (RECORDS + CAPACITY as usize * RECORD_WORDS).div_ceil(1024);
+
+/// The aggregator's end.
+#[derive(Debug)]
+pub struct EventProducer {
+    ring: SharedWords,
+    wake: OwnedFd,
+    tail: u32,
+    lost: u64,
+}
+
+/// The tenant's end.
+#[derive(Debug)]
+pub struct EventConsumer {
+    ring: SharedWords,
+    wake: OwnedFd,
+    head: u32,
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// There may be events.
+    News,
+    /// The aggregator is gone.
+    Ended,
+}
+
+/// Makes a ring: the producer, the ring's file and the pipe end for the consumer.
+///
+/// # Errors
+/// Out of memory or descriptors.
+pub fn create() -> io::Result<(EventProducer, OwnedFd, OwnedFd)> {
+    let (ring, file) = SharedWords::create("gpuvmk-events", PAGES)?;
+    let (theirs, ours) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    Ok((EventProducer { ring, wake: ours, tail: 0, lost: 0 }, file, theirs))
+}
+
+impl EventProducer {
+    /// Hands over an event. Never blocks. False when the consumer is so far behind that the event is lost.
+    pub fn send(&mut self, event: Event) -> bool {
+        let kept = match event {
+            Event::NonStall(engine) => {
+                let bits = EngineSet::from(engine).bits();
+                // A bit that is still set has been announced and not been taken: nothing new to tell.
+                if self.ring.word(NOTIFIED).fetch_or(bits, Ordering::SeqCst) & bits == bits {
+                    return true;
+                }
+                true
+            }
+            _ => self.push(event),
+        };
+        self.wake();
+        kept
+    }
+
+    /// Events lost because the consumer did not take them.
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    fn push(&mut self, event: Event) -> bool {
+        let head = self.ring.word(HEAD).load(Ordering::Acquire);
+        if self.tail.wrapping_sub(head) >= CAPACITY {
+            self.lost = self.lost.saturating_add(1);
+            return false;
+        }
+        let at = record_at(self.tail);
+        for (i, word) in encode(event).into_iter().enumerate() {
+            self.ring.word(at.wrapping_add(i)).store(word, Ordering::Relaxed);
+        }
+        self.tail = self.tail.wrapping_add(1);
+        self.ring.word(TAIL).store(self.tail, Ordering::Release);
+        true
+    }
+
+    fn wake(&self) {
+        fence(Ordering::SeqCst);
+        let waiting = self.ring.word(WAITING);
+        if waiting.load(Ordering::SeqCst) != 0 && waiting.swap(0, Ordering::SeqCst) != 0 {
+            // A full pipe means that the consumer was told often enough; a broken one, that it is gone, which
+            // its socket tells too.
+            let _ = rustix::io::write(&self.wake, &[1]);
+        }
+    }
+}
+
+impl EventConsumer {
+    /// The tenant's end, from the files that the aggregator sent.
+    ///
+    /// # Errors
+    /// The memory is not a ring.
+    pub fn open(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
+        Ok(Self { ring: SharedWords::open(file, PAGES)?, wake, head: 0 })
+    }
+
+    /// Takes everything that is there.
+    pub fn take(&mut self, mut each: impl FnMut(Event)) -> usize {
+        let mut taken: usize = 0;
+        let tail = self.ring.word(TAIL).load(Ordering::Acquire);
+        let count = tail.wrapping_sub(self.head).min(CAPACITY);
+        for _ in 0..count {
+            let at = record_at(self.head);
+            let record = std::array::from_fn(|i| self.ring.word(at.wrapping_add(i)).load(Ordering::Relaxed));
+            self.head = self.head.wrapping_add(1);
+            self.ring.word(HEAD).store(self.head, Ordering::Release);
+            if let Some(event) = decode(record) {
+                each(event);
+                taken = taken.saturating_add(1);
+            }
+        }
+        if self.ring.word(NOTIFIED).load(Ordering::Relaxed) != 0 {
+            let bits = self.ring.word(NOTIFIED).swap(0, Ordering::AcqRel);
+            for engine in [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)] {
+                if EngineSet::from_bits_truncate(bits).contains(engine.into()) {
+                    each(Event::NonStall(engine));
+                    taken = taken.saturating_add(1);
+                }
+            }
+        }
+        taken
+    }
+
+    /// Sleeps until there is something to take, the aggregator is gone, or `stop` is readable.
+    ///
+    /// # Errors
+    /// Polling failed.
+    pub fn wait(&mut self, stop: BorrowedFd<'_>) -> io::Result<Woken> {
+        use rustix::event::{PollFd, PollFlags, poll};
+
+        self.ring.word(WAITING).store(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let tail = self.ring.word(TAIL).load(Ordering::SeqCst);
+        if tail != self.head || self.ring.word(NOTIFIED).load(Ordering::SeqCst) != 0 {
+            self.ring.word(WAITING).store(0, Ordering::SeqCst);
+            return Ok(Woken::News);
+        }
+        let mut fds = [PollFd::new(&self.wake, PollFlags::IN), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Woken::News),
+            Err(error) => return Err(error.into()),
+        }
+        let mut bytes = [0; 64];
+        match rustix::io::read(&self.wake, &mut bytes) {
+            Ok(0) => Ok(Woken::Ended),
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(Woken::News),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+const fn record_at(index: u32) -> usize {
+    RECORDS + (index % CAPACITY) as usize * RECORD_WORDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::GuestChannel;
+
+    fn pair() -> (EventProducer, EventConsumer) {
+        let (producer, file, wake) = create().unwrap();
+        (producer, EventConsumer::open(file.as_fd(), wake).unwrap())
+    }
+
+    fn take(consumer: &mut EventConsumer) -> Vec<Event> {
+        let mut all = Vec::new();
+        consumer.take(|e| all.push(e));
+        all
+    }
+
+    fn never() -> OwnedFd {
+        rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap()
+    }
+
+    #[test]
+    fn notifications_merge_and_records_keep_their_order() {
+        let (mut producer, mut consumer) = pair();
+
+        for i in 0..3 {
+            producer.send(Event::NonStall(Engine::Copy(0)));
+            producer.send(Event::Preempted(GuestChannel(i)));
+        }
+
+        assert_eq!(
+            take(&mut consumer),
+            [
+                Event::Preempted(GuestChannel(0)),
+                Event::Preempted(GuestChannel(1)),
+                Event::Preempted(GuestChannel(2)),
+                Event::NonStall(Engine::Copy(0)),
+            ]
+        );
+        assert_eq!(take(&mut consumer), []);
+    }
+
+    #[test]
+    fn full_ring_loses_records_but_no_notification() {
+        let (mut producer, mut consumer) = pair();
+
+        let kept = (0..CAPACITY + 5).filter(|_| producer.send(Event::Lost)).count();
+        producer.send(Event::NonStall(Engine::Graphics));
+
+        assert_eq!(kept, CAPACITY as usize);
+        assert_eq!(producer.lost(), 5);
+        assert_eq!(take(&mut consumer).last(), Some(&Event::NonStall(Engine::Graphics)));
+        assert!(producer.send(Event::Lost));
+    }
+
+    #[test]
+    fn hostile_consumer_index_cannot_do_more_than_lose_its_own_records() {
+        let (mut producer, consumer) = pair();
+
+        for head in [1, CAPACITY, u32::MAX, u32::MAX / 2] {
+            consumer.ring.word(HEAD).store(head, Ordering::SeqCst);
+            producer.send(Event::Lost);
+        }
+
+        assert!(producer.tail <= 4);
+    }
+
+    #[test]
+    fn producer_never_blocks_when_the_pipe_is_full() {
+        let (mut producer, consumer) = pair();
+
+        for _ in 0..100_000 {
+            consumer.ring.word(WAITING).store(1, Ordering::SeqCst);
+            producer.send(Event::Lost);
+        }
+
+        assert!(producer.lost() > 0);
+    }
+
+    #[test]
+    fn end_of_the_producer_is_noticed() {
+        let (producer, mut consumer) = pair();
+        drop(producer);
+
+        assert_eq!(consumer.wait(never().as_fd()).unwrap(), Woken::Ended);
+    }
+
+    #[test]
+    fn every_record_arrives_between_two_threads() {
+        const COUNT: u16 = 20_000;
+        let (mut producer, mut consumer) = pair();
+        let sender = std::thread::spawn(move || {
+            for i in 0..COUNT {
+                while !producer.send(Event::Preempted(GuestChannel(i))) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+
+        let stop = never();
+        let mut next = 0;
+        while next < COUNT {
+            consumer.take(|event| {
+                assert_eq!(event, Event::Preempted(GuestChannel(next)));
+                next += 1;
+            });
+            if next < COUNT {
+                consumer.wait(stop.as_fd()).unwrap();
+            }
+        }
+        sender.join().unwrap();
+    }
+}

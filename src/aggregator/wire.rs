@@ -1,0 +1,519 @@
+//! Requests and replies as bytes: one datagram each, fixed-size little-endian records, counts bounded, every
+//! byte accounted for. Decoding is total: any datagram gives a request or a [`WireError`].
+//!
+//! A datagram starts with a [`Head`]; what follows depends on its kind. Files travel beside the datagram.
+
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::protocol::{
+    GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, RefusalKind, Reply, Request, SpaceId,
+    Welcome,
+};
+use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
+use crate::chip::EngineSet;
+
+/// No request is longer than this.
+pub const MAX_REQUEST_BYTES: usize = size_of::<Head>() + MAX_UPDATE_RUNS * size_of::<WireMapping>();
+/// No reply is longer than this.
+pub const MAX_REPLY_BYTES: usize = size_of::<Head>() + size_of::<WireWelcome>() + MAX_WINDOW_PIECES * 16;
+/// Most pieces of a VRAM window (file descriptors in one message are limited to 253 by the kernel).
+pub const MAX_WINDOW_PIECES: usize = 240;
+/// Most channels in one runlist request.
+pub const MAX_RUNLIST: usize = 4096;
+/// Longest name of a VM, in bytes.
+pub const MAX_NAME: usize = 64;
+/// Longest chip name, in bytes.
+pub const MAX_CHIP: usize = 16;
+/// Longest text of a refusal; longer ones are cut.
+pub const MAX_MESSAGE: usize = 1024;
+
+/// Why a datagram is not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// Shorter or longer than its kind and counts say.
+    #[error("Message of kind {kind} has {got} bytes, which is not what its counts say")]
+    Length {
+        /// Kind of message.
+        kind: u32,
+        /// Bytes received.
+        got: usize,
+    },
+    /// A kind that does not exist.
+    #[error("Message kind {0} is unknown")]
+    Kind(u32),
+    /// A count beyond its limit.
+    #[error("Message of kind {kind} announces {count} entries; at most {limit} are allowed")]
+    Count {
+        /// Kind of message.
+        kind: u32,
+        /// Entries announced.
+        count: u64,
+        /// Entries allowed.
+        limit: usize,
+    },
+    /// A field with a value that means nothing.
+    #[error("Message of kind {kind} has a bad {field}")]
+    Field {
+        /// Kind of message.
+        kind: u32,
+        /// Which field.
+        field: &'static str,
+    },
+}
+
+/// Start of every datagram.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
+#[repr(C)]
+struct Head {
+    kind: U32,
+    first: U32,
+    second: U32,
+    reserved: U32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
+#[repr(C)]
+struct WireHello {
+    version: U32,
+    weight: U32,
+    vram: U64,
+    channels: U16,
+    name_length: u8,
+    chip_length: u8,
+    reserved: U32,
+    name: [u8; MAX_NAME],
+    chip: [u8; MAX_CHIP],
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
+#[repr(C)]
+struct WireMemory {
+    gpa: U64,
+    size: U64,
+    offset: U64,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
+#[repr(C)]
+struct WireRange {
+    va: U64,
+    pages: U32,
+    page_shift: u8,
+    reserved: [u8; 3],
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
+#[repr(C)]
+struct WireMapping {
+    va: U64,
+    target: U64,
+    pages: U32,
+    page_shift: u8,
+    flags: u8,
+    kind: u8,
+    reserved: u8,
+}
+
+const FLAG_SYSTEM: u8 = 1 << 0;
+const FLAG_COHERENT: u8 = 1 << 1;
+const FLAG_READ_ONLY: u8 = 1 << 2;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
+#[repr(C)]
+struct WireChannel {
+    gpfifo: U64,
+    userd: U64,
+    engines: U32,
+    space: U16,
+    gpfifo_entries_log2: u8,
+    reserved: u8,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
+#[repr(C)]
+struct WireWelcome {
+    vram: U64,
+    channels: U16,
+    spaces: U16,
+    reserved: U32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
+#[repr(C)]
+struct WirePiece {
+    offset: U64,
+    size: U64,
+}
+
+const _: () = assert!(size_of::<Head>() == 16);
+const _: () = assert!(size_of::<WireHello>() == 104);
+const _: () = assert!(size_of::<WireRange>() == 16);
+const _: () = assert!(size_of::<WireMapping>() == 24);
+const _: () = assert!(size_of::<WireChannel>() == 24);
+
+mod kind {
+    pub const HELLO: u32 = 1;
+    pub const DMA_MAP: u32 = 2;
+    pub const DMA_UNMAP: u32 = 3;
+    pub const CREATE_SPACE: u32 = 4;
+    pub const DESTROY_SPACE: u32 = 5;
+    pub const UPDATE_SPACE: u32 = 6;
+    pub const CREATE_CHANNEL: u32 = 7;
+    pub const DESTROY_CHANNEL: u32 = 8;
+    pub const SET_ENGINES: u32 = 9;
+    pub const ENABLE_CHANNEL: u32 = 10;
+    pub const SET_RUNLIST: u32 = 11;
+    pub const PREEMPT: u32 = 12;
+    pub const RESET: u32 = 13;
+    pub const DONE: u32 = 0x8000_0001;
+    pub const WELCOME: u32 = 0x8000_0002;
+    pub const REFUSED: u32 = 0x8000_0003;
+}
+
+/// Writes `request` into `out`, which is emptied first.
+pub fn encode_request(request: &Request, out: &mut Vec<u8>) {
+    out.clear();
+    let mut head = |kind: u32, first: u32, second: u32| {
+        let head = Head { kind: kind.into(), first: first.into(), second: second.into(), reserved: 0.into() };
+        out.extend_from_slice(head.as_bytes());
+    };
+    match request {
+        Request::Hello(hello) => {
+            head(kind::HELLO, 0, 0);
+            out.extend_from_slice(wire_hello(hello).as_bytes());
+        }
+        Request::DmaMap { gpa, size, offset, writable } => {
+            head(kind::DMA_MAP, u32::from(*writable), 0);
+            let memory = WireMemory { gpa: gpa.0.into(), size: (*size).into(), offset: (*offset).into() };
+            out.extend_from_slice(memory.as_bytes());
+        }
+        Request::DmaUnmap { gpa, size } => {
+            head(kind::DMA_UNMAP, 0, 0);
+            let memory = WireMemory { gpa: gpa.0.into(), size: (*size).into(), offset: 0.into() };
+            out.extend_from_slice(memory.as_bytes());
+        }
+        Request::CreateSpace(space) => head(kind::CREATE_SPACE, space.0.into(), 0),
+        Request::DestroySpace(space) => head(kind::DESTROY_SPACE, space.0.into(), 0),
+        Request::UpdateSpace { space, unmap, map } => {
+            let counts = u32::try_from(unmap.len().min(0xffff)).unwrap_or(0) << 16
+                | u32::try_from(map.len().min(0xffff)).unwrap_or(0);
+            head(kind::UPDATE_SPACE, space.0.into(), counts);
+            for range in unmap {
+                out.extend_from_slice(wire_range(range).as_bytes());
+            }
+            for mapping in map {
+                out.extend_from_slice(wire_mapping(mapping).as_bytes());
+            }
+        }
+        Request::CreateChannel { channel, space, gpfifo, gpfifo_entries_log2, userd, engines } => {
+            head(kind::CREATE_CHANNEL, channel.0.into(), 0);
+            let wire = WireChannel {
+                gpfifo: gpfifo.0.into(),
+                userd: userd.0.into(),
+                engines: engines.bits().into(),
+                space: space.0.into(),
+                gpfifo_entries_log2: *gpfifo_entries_log2,
+                reserved: 0,
+            };
+            out.extend_from_slice(wire.as_bytes());
+        }
+        Request::DestroyChannel(channel) => head(kind::DESTROY_CHANNEL, channel.0.into(), 0),
+        Request::SetEngines { channel, engines } => {
+            head(kind::SET_ENGINES, channel.0.into(), engines.bits());
+        }
+        Request::EnableChannel { channel, enabled } => {
+            head(kind::ENABLE_CHANNEL, channel.0.into(), u32::from(*enabled));
+        }
+        Request::SetRunlist(channels) => {
+            head(kind::SET_RUNLIST, u32::try_from(channels.len()).unwrap_or(u32::MAX), 0);
+            for channel in channels {
+                out.extend_from_slice(U16::new(channel.0).as_bytes());
+            }
+        }
+        Request::Preempt(channel) => head(kind::PREEMPT, channel.0.into(), 0),
+        Request::Reset { scrub } => head(kind::RESET, u32::from(*scrub), 0),
+    }
+}
+
+/// Reads a request.
+///
+/// # Errors
+/// The datagram is not one.
+pub fn decode_request(bytes: &[u8]) -> Result<Request, WireError> {
+    let (head, body) = split_head(bytes)?;
+    let kind = head.kind.get();
+    let length = WireError::Length { kind, got: bytes.len() };
+    let empty = |request| if body.is_empty() { Ok(request) } else { Err(length) };
+    let channel = || id(head.first.get(), kind, "channel number").map(GuestChannel);
+    let space = || id(head.first.get(), kind, "space number").map(SpaceId);
+    match kind {
+        kind::HELLO => {
+            let wire = WireHello::read_from_bytes(body).map_err(|_| length)?;
+            Ok(Request::Hello(Hello {
+                version: wire.version.get(),
+                name: text(&wire.name, wire.name_length, kind, "name")?,
+                chip: text(&wire.chip, wire.chip_length, kind, "chip name")?,
+                vram: wire.vram.get(),
+                channels: wire.channels.get(),
+                weight: wire.weight.get(),
+            }))
+        }
+        kind::DMA_MAP => {
+            let wire = WireMemory::read_from_bytes(body).map_err(|_| length)?;
+            Ok(Request::DmaMap {
+                gpa: Gpa(wire.gpa.get()),
+                size: wire.size.get(),
+                offset: wire.offset.get(),
+                writable: flag(head.first.get(), kind, "writable flag")?,
+            })
+        }
+        kind::DMA_UNMAP => {
+            let wire = WireMemory::read_from_bytes(body).map_err(|_| length)?;
+            Ok(Request::DmaUnmap { gpa: Gpa(wire.gpa.get()), size: wire.size.get() })
+        }
+        kind::CREATE_SPACE => empty(Request::CreateSpace(space()?)),
+        kind::DESTROY_SPACE => empty(Request::DestroySpace(space()?)),
+        kind::UPDATE_SPACE => decode_update(&head, body, length),
+        kind::CREATE_CHANNEL => {
+            let wire = WireChannel::read_from_bytes(body).map_err(|_| length)?;
+            Ok(Request::CreateChannel {
+                channel: channel()?,
+                space: SpaceId(wire.space.get()),
+                gpfifo: GpuVa(wire.gpfifo.get()),
+                gpfifo_entries_log2: wire.gpfifo_entries_log2,
+                userd: GuestVram(wire.userd.get()),
+                engines: engines(wire.engines.get(), kind)?,
+            })
+        }
+        kind::DESTROY_CHANNEL => empty(Request::DestroyChannel(channel()?)),
+        kind::SET_ENGINES => {
+            empty(Request::SetEngines { channel: channel()?, engines: engines(head.second.get(), kind)? })
+        }
+        kind::ENABLE_CHANNEL => empty(Request::EnableChannel {
+            channel: channel()?,
+            enabled: flag(head.second.get(), kind, "start bit")?,
+        }),
+        kind::SET_RUNLIST => {
+            let count = bounded(u64::from(head.first.get()), MAX_RUNLIST, kind)?;
+            let channels = <[U16]>::ref_from_bytes_with_elems(body, count).map_err(|_| length)?;
+            Ok(Request::SetRunlist(channels.iter().map(|c| GuestChannel(c.get())).collect()))
+        }
+        kind::PREEMPT => empty(Request::Preempt(channel()?)),
+        kind::RESET => empty(Request::Reset { scrub: flag(head.first.get(), kind, "scrub flag")? }),
+        _ => Err(WireError::Kind(kind)),
+    }
+}
+
+fn decode_update(head: &Head, body: &[u8], length: WireError) -> Result<Request, WireError> {
+    let kind = kind::UPDATE_SPACE;
+    let counts = head.second.get();
+    let (unmaps, maps) = (u64::from(counts >> 16), u64::from(counts & 0xffff));
+    bounded(unmaps.saturating_add(maps), MAX_UPDATE_RUNS, kind)?;
+    let unmaps = bounded(unmaps, MAX_UPDATE_RUNS, kind)?;
+    let maps = bounded(maps, MAX_UPDATE_RUNS, kind)?;
+    let (ranges, rest) = <[WireRange]>::ref_from_prefix_with_elems(body, unmaps).map_err(|_| length)?;
+    let mappings = <[WireMapping]>::ref_from_bytes_with_elems(rest, maps).map_err(|_| length)?;
+    Ok(Request::UpdateSpace {
+        space: SpaceId(id(head.first.get(), kind, "space number")?),
+        unmap: ranges
+            .iter()
+            .map(|r| GuestRange { va: GpuVa(r.va.get()), pages: r.pages.get(), page_shift: r.page_shift })
+            .collect(),
+        map: mappings.iter().map(guest_mapping).collect(),
+    })
+}
+
+/// Writes `reply` into `out`, which is emptied first.
+pub fn encode_reply(reply: &Reply, out: &mut Vec<u8>) {
+    out.clear();
+    let mut head = |kind: u32, first: u32, second: u32| {
+        let head = Head { kind: kind.into(), first: first.into(), second: second.into(), reserved: 0.into() };
+        out.extend_from_slice(head.as_bytes());
+    };
+    match reply {
+        Reply::Done => head(kind::DONE, 0, 0),
+        Reply::Welcome(welcome) => {
+            head(kind::WELCOME, u32::try_from(welcome.window.len()).unwrap_or(u32::MAX), 0);
+            let wire = WireWelcome {
+                vram: welcome.vram.into(),
+                channels: welcome.channels.into(),
+                spaces: welcome.spaces.into(),
+                reserved: 0.into(),
+            };
+            out.extend_from_slice(wire.as_bytes());
+            for (offset, size) in &welcome.window {
+                let piece = WirePiece { offset: (*offset).into(), size: (*size).into() };
+                out.extend_from_slice(piece.as_bytes());
+            }
+        }
+        Reply::Refused { kind, message } => {
+            let mut end = message.len().min(MAX_MESSAGE);
+            while !message.is_char_boundary(end) {
+                end = end.saturating_sub(1);
+            }
+            let text = message.get(..end).unwrap_or("");
+            head(kind::REFUSED, u32::from(*kind as u16), u32::try_from(text.len()).unwrap_or(0));
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+}
+
+/// Reads a reply.
+///
+/// # Errors
+/// The datagram is not one.
+pub fn decode_reply(bytes: &[u8]) -> Result<Reply, WireError> {
+    let (head, body) = split_head(bytes)?;
+    let kind = head.kind.get();
+    let length = WireError::Length { kind, got: bytes.len() };
+    match kind {
+        kind::DONE if body.is_empty() => Ok(Reply::Done),
+        kind::DONE => Err(length),
+        kind::WELCOME => {
+            let (wire, rest) = WireWelcome::read_from_prefix(body).map_err(|_| length)?;
+            let count = bounded(u64::from(head.first.get()), MAX_WINDOW_PIECES, kind)?;
+            let pieces = <[WirePiece]>::ref_from_bytes_with_elems(rest, count).map_err(|_| length)?;
+            Ok(Reply::Welcome(Welcome {
+                vram: wire.vram.get(),
+                channels: wire.channels.get(),
+                spaces: wire.spaces.get(),
+                window: pieces.iter().map(|p| (p.offset.get(), p.size.get())).collect(),
+            }))
+        }
+        kind::REFUSED => {
+            let count = bounded(u64::from(head.second.get()), MAX_MESSAGE, kind)?;
+            if body.len() != count {
+                return Err(length);
+            }
+            Ok(Reply::Refused {
+                kind: refusal_kind(head.first.get())
+                    .ok_or(WireError::Field { kind, field: "class of refusal" })?,
+                message: String::from_utf8_lossy(body).into_owned(),
+            })
+        }
+        _ => Err(WireError::Kind(kind)),
+    }
+}
+
+fn split_head(bytes: &[u8]) -> Result<(Head, &[u8]), WireError> {
+    Head::read_from_prefix(bytes).map_err(|_| WireError::Length { kind: 0, got: bytes.len() })
+}
+
+fn id(value: u32, kind: u32, field: &'static str) -> Result<u16, WireError> {
+    u16::try_from(value).map_err(|_| WireError::Field { kind, field })
+}
+
+fn flag(value: u32, kind: u32, field: &'static str) -> Result<bool, WireError> {
+    match value {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(WireError::Field { kind, field }),
+    }
+}
+
+fn engines(bits: u32, kind: u32) -> Result<EngineSet, WireError> {
+    EngineSet::from_bits(bits).ok_or(WireError::Field { kind, field: "engine set" })
+}
+
+fn bounded(count: u64, limit: usize, kind: u32) -> Result<usize, WireError> {
+    usize::try_from(count).ok().filter(|count| *count <= limit).ok_or(WireError::Count { kind, count, limit })
+}
+
+fn text(bytes: &[u8], length: u8, kind: u32, field: &'static str) -> Result<String, WireError> {
+    let bytes = bytes.get(..usize::from(length)).ok_or(WireError::Field { kind, field })?;
+    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| WireError::Field { kind, field })
+}
+
+fn refusal_kind(value: u32) -> Option<RefusalKind> {
+    const ALL: [RefusalKind; 9] = [
+        RefusalKind::Protocol,
+        RefusalKind::Version,
+        RefusalKind::Name,
+        RefusalKind::Exhausted,
+        RefusalKind::OutsidePartition,
+        RefusalKind::BadId,
+        RefusalKind::Chip,
+        RefusalKind::Hardware,
+        RefusalKind::Quota,
+    ];
+    ALL.into_iter().find(|kind| u32::from(*kind as u16) == value)
+}
+
+fn wire_hello(hello: &Hello) -> WireHello {
+    let mut wire = WireHello {
+        version: hello.version.into(),
+        weight: hello.weight.into(),
+        vram: hello.vram.into(),
+        channels: hello.channels.into(),
+        name_length: 0,
+        chip_length: 0,
+        reserved: 0.into(),
+        name: [0; MAX_NAME],
+        chip: [0; MAX_CHIP],
+    };
+    wire.name_length = store_text(&mut wire.name, &hello.name);
+    wire.chip_length = store_text(&mut wire.chip, &hello.chip);
+    wire
+}
+
+/// Stores as much of `text` as fits. A length that says otherwise makes the receiver refuse the message, so
+/// that an over-long name is an error and not a shorter name.
+fn store_text(to: &mut [u8], text: &str) -> u8 {
+    if text.len() > to.len() {
+        return u8::MAX;
+    }
+    for (to, from) in to.iter_mut().zip(text.bytes()) {
+        *to = from;
+    }
+    u8::try_from(text.len()).unwrap_or(u8::MAX)
+}
+
+fn wire_range(range: &GuestRange) -> WireRange {
+    WireRange {
+        va: range.va.0.into(),
+        pages: range.pages.into(),
+        page_shift: range.page_shift,
+        reserved: [0; 3],
+    }
+}
+
+fn wire_mapping(mapping: &GuestMapping) -> WireMapping {
+    let (target, mut flags) = match mapping.target {
+        GuestTarget::Vram(offset) => (offset.0, 0),
+        GuestTarget::System { address, coherent: false } => (address.0, FLAG_SYSTEM),
+        GuestTarget::System { address, coherent: true } => (address.0, FLAG_SYSTEM | FLAG_COHERENT),
+    };
+    if mapping.read_only {
+        flags |= FLAG_READ_ONLY;
+    }
+    WireMapping {
+        va: mapping.va.0.into(),
+        target: target.into(),
+        pages: mapping.pages.into(),
+        page_shift: mapping.page_shift,
+        flags,
+        kind: mapping.kind,
+        reserved: 0,
+    }
+}
+
+/// Unknown flag bits mean nothing, so that every record has a meaning.
+fn guest_mapping(wire: &WireMapping) -> GuestMapping {
+    let target = if wire.flags & FLAG_SYSTEM != 0 {
+        GuestTarget::System { address: Gpa(wire.target.get()), coherent: wire.flags & FLAG_COHERENT != 0 }
+    } else {
+        GuestTarget::Vram(GuestVram(wire.target.get()))
+    };
+    GuestMapping {
+        va: GpuVa(wire.va.get()),
+        pages: wire.pages.get(),
+        page_shift: wire.page_shift,
+        target,
+        read_only: wire.flags & FLAG_READ_ONLY != 0,
+        kind: wire.kind,
+    }
+}
+
+#[cfg(test)]
+mod tests;
