@@ -7,6 +7,7 @@ pub mod addr;
 pub mod aggregator;
 pub mod chip;
 pub mod config;
+pub mod fifo_virt;
 pub mod gpu;
 pub mod pci;
 pub mod shadow_pagetable;

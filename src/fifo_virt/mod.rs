@@ -1,0 +1,13 @@
+//! Guest channels: what a guest's instance blocks, runlists and channel-table writes say, read once, checked, and
+//! turned into what the host side must do.
+//!
+//! Nothing that is read here reaches hardware: the host channel has an instance block of its own. Everything is
+//! pure; the room above reads guest memory and talks to the aggregator.
+
+mod channel;
+mod instance;
+mod runlist;
+
+pub use channel::{Channel, Effect, Input, Placed, Unfit};
+pub use instance::{INSTANCE_BYTES, InstanceBlock, InstanceError, MAX_GPFIFO_ENTRIES_LOG2};
+pub use runlist::Runlist;
