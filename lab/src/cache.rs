@@ -37,8 +37,9 @@ impl Cache {
     }
 
     /// Opens (and creates) the cache at `root`.
-    pub fn at(root: PathBuf) -> Result<Self> {
-        fs::create_dir_all(&root).with_context(|| {
+    pub fn at(root: impl AsRef<Path>) -> Result<Self> {
+        let root = root.as_ref();
+        fs::create_dir_all(root).with_context(|| {
             format!(
                 "Cannot create the cache folder {}: set GPUVMK_CACHE to a folder that can be written",
                 root.display()

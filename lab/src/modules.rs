@@ -66,10 +66,10 @@ fn index_folder(folder: &Path, index: &mut BTreeMap<String, PathBuf>) -> Result<
         let path = entry?.path();
         if path.is_dir() {
             index_folder(&path, index)?;
-        } else if let Some(file) = path.file_name().and_then(|name| name.to_str()) {
-            if let Some(name) = file.strip_suffix(".ko").or_else(|| file.strip_suffix(".ko.xz")) {
-                index.insert(canonical(name), path.clone());
-            }
+        } else if let Some(file) = path.file_name().and_then(|name| name.to_str())
+            && let Some(name) = file.strip_suffix(".ko").or_else(|| file.strip_suffix(".ko.xz"))
+        {
+            index.insert(canonical(name), path.clone());
         }
     }
     Ok(())

@@ -30,14 +30,8 @@ pub struct Process {
 impl Process {
     /// Starts `command`; `name` is what messages call it.
     pub fn start(mut command: Command, name: &str) -> Result<Self> {
-        // SAFETY: the closure runs in the child between fork and exec; prctl is async-signal-safe and touches
-        // no memory of this process.
-        unsafe {
-            command.pre_exec(|| {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                Ok(())
-            });
-        }
+        // SAFETY: the closure runs in the child between fork and exec, and makes one async-signal-safe call.
+        unsafe { command.pre_exec(die_with_parent) };
         let child = command
             .spawn()
             .with_context(|| format!("Cannot start {name} ({})", command.get_program().to_string_lossy()))?;
@@ -101,6 +95,13 @@ impl Process {
             libc::kill(pid, libc::SIGTERM);
         }
     }
+}
+
+/// Has the kernel kill this process when the one that started it goes.
+fn die_with_parent() -> std::io::Result<()> {
+    // SAFETY: prctl takes plain numbers here and touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    Ok(())
 }
 
 impl Drop for Process {

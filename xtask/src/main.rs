@@ -1,2 +1,39 @@
-//! Set-up, tests and benchmarks of the project.
-fn main() {}
+//! Set-up, tests and benchmarks of the project: `cargo xtask setup`, `cargo xtask test`, `cargo xtask bench`.
+
+mod guest;
+mod setup;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Set-up, tests and benchmarks of gpuvmk")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Fetch QEMU and the guest kernels and build the guest programs; offline from then on.
+    Setup,
+    /// Boot one stock guest, show what it says, and judge it.
+    Guest(guest::Arguments),
+}
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).init();
+    let outcome = match Arguments::parse().command {
+        Command::Setup => setup::run().map(|()| true),
+        Command::Guest(arguments) => guest::run(&arguments),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

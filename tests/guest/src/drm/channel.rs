@@ -1,0 +1,141 @@
+//! A channel with the engine objects that move bytes, and submission of command words to it.
+
+use anyhow::{Context, Result, ensure};
+
+use super::abi::{self, ChannelAlloc, ChannelFree, GrobjAlloc, Pushbuf, PushbufBo, PushbufPush};
+use super::{Buffer, Device, Place, bytes};
+use crate::copy::Engine;
+use crate::push::Commands;
+use crate::sys::Direction;
+
+/// The size of the ring of command words.
+const RING: usize = 256 << 10;
+/// The most command words that one submission may have (a GPFIFO entry counts words in 21 bits; this is less).
+const LARGEST: usize = 32 << 10;
+
+/// A channel; freed on drop.
+#[derive(Debug)]
+pub struct Channel {
+    device: Device,
+    id: u32,
+    ring: Buffer,
+    next: usize,
+    engine: Engine,
+}
+
+impl Channel {
+    /// Opens a channel whose copies are done by `engine`.
+    pub fn open(device: &Device, engine: Engine) -> Result<Self> {
+        let mut argument = ChannelAlloc::default();
+        device.ioctl("CHANNEL_ALLOC", Direction::ReadWrite, abi::CHANNEL_ALLOC, &mut argument)?;
+        let id = argument.channel.cast_unsigned();
+        let mut channel = Self {
+            device: device.clone(),
+            id,
+            ring: Buffer::new(device, Place::Gart, RING)?,
+            next: 0,
+            engine,
+        };
+        channel.bind().with_context(|| format!("cannot use {engine:?}"))?;
+        Ok(channel)
+    }
+
+    /// Makes the engine's object, and names it to the channel's subchannel.
+    fn bind(&mut self) -> Result<()> {
+        let class = self.engine.class();
+        let mut argument = GrobjAlloc {
+            channel: self.id.cast_signed(),
+            handle: 0xbeef_0000 | u32::from(class),
+            class: i32::from(class),
+        };
+        self.device.ioctl("GROBJ_ALLOC", Direction::Write, abi::GROBJ_ALLOC, &mut argument)?;
+        let mut commands = Commands::new();
+        commands.bind(self.engine.subchannel(), class);
+        self.submit(&commands, &[])
+    }
+
+    /// The kernel's number for it.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The engine that its copies run on.
+    pub fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    /// Hands `commands` to the GPU; `buffers` are those that they use. Returns without waiting.
+    pub fn submit(&mut self, commands: &Commands, buffers: &[&Buffer]) -> Result<()> {
+        let words = commands.to_bytes();
+        ensure!(!words.is_empty() && words.len() <= LARGEST, "{} bytes of commands do not fit", words.len());
+        if self.next + words.len() > RING {
+            self.ring.wait()?;
+            self.next = 0;
+        }
+        let at = self.next;
+        self.ring.write(at, &words)?;
+        self.next += words.len();
+
+        let all: Vec<PushbufBo> = std::iter::once(&self.ring)
+            .chain(buffers.iter().copied())
+            .map(|buffer| {
+                let domain = buffer.place().domain();
+                PushbufBo {
+                    handle: buffer.handle(),
+                    read_domains: domain,
+                    write_domains: domain,
+                    valid_domains: domain,
+                    ..PushbufBo::default()
+                }
+            })
+            .collect();
+        let pushes = [PushbufPush { bo_index: 0, pad: 0, offset: bytes(at), length: bytes(words.len()) }];
+        let mut argument = Pushbuf {
+            channel: self.id,
+            nr_buffers: u32::try_from(all.len())?,
+            buffers: bytes(all.as_ptr().addr()),
+            nr_push: 1,
+            push: bytes(pushes.as_ptr().addr()),
+            ..Pushbuf::default()
+        };
+        self.device.ioctl("GEM_PUSHBUF", Direction::ReadWrite, abi::GEM_PUSHBUF, &mut argument)
+    }
+
+    /// Copies by the GPU; returns without waiting.
+    pub fn copy(&mut self, to: (&Buffer, usize), from: (&Buffer, usize), length: usize) -> Result<()> {
+        let commands = self.copy_commands(to, from, length)?;
+        self.submit(&commands, &[to.0, from.0])
+    }
+
+    /// The command words of a copy.
+    pub fn copy_commands(
+        &self,
+        to: (&Buffer, usize),
+        from: (&Buffer, usize),
+        length: usize,
+    ) -> Result<Commands> {
+        for (buffer, offset) in [to, from] {
+            ensure!(
+                offset.checked_add(length).is_some_and(|end| end <= buffer.size()),
+                "a copy of {length} bytes at {offset} leaves a buffer of {}",
+                buffer.size()
+            );
+        }
+        let mut commands = Commands::new();
+        self.engine.copy(
+            &mut commands,
+            to.0.address() + bytes(to.1),
+            from.0.address() + bytes(from.1),
+            bytes(length),
+        );
+        Ok(commands)
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        let mut argument = ChannelFree { channel: self.id.cast_signed() };
+        // A failure here shows in the kernel's log, which the host reads.
+        let _ = self.device.ioctl("CHANNEL_FREE", Direction::Write, abi::CHANNEL_FREE, &mut argument);
+    }
+}

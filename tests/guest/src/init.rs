@@ -1,0 +1,128 @@
+//! Process 1: brings the guest up, runs the programs, ends the machine.
+
+mod cmos;
+mod load;
+
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::cmdline::Plan;
+use crate::report::{self, MARKER, Reports};
+use crate::{drm, programs, sys};
+
+pub use load::{load_nouveau, probe_ms};
+
+/// How often a running program is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long a killed program may take to go; one that hangs in the kernel never does.
+const LAST_WAIT: Duration = Duration::from_secs(5);
+
+/// Everything that happens in a test guest. Does not return: without process 1 the kernel panics.
+pub fn run() -> ! {
+    for (kind, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("tmpfs", "/run")] {
+        if let Err(error) = sys::mount(kind, place) {
+            println!("init: cannot mount {kind} on {place}: {error}");
+        }
+    }
+    let plan = Plan::parse(&fs::read_to_string("/proc/cmdline").unwrap_or_default());
+    let mut reports = Reports::to(plan.report.as_deref());
+    let boots = cmos::count_boot();
+    reports.event("boot", json!({ "kernel": kernel_release(), "boot": boots }));
+
+    match load::load_all(&plan.nouveau_options) {
+        Ok(probe_ms) => {
+            reports.event("loaded", json!({ "probe_ms": probe_ms, "gpus": drm::render_nodes().len() }));
+        }
+        Err(error) => reports.event("loaded", json!({ "error": format!("{error:#}") })),
+    }
+    for call in &plan.programs {
+        run_program(call, plan.limit_s, &mut reports);
+    }
+
+    let again = boots <= plan.reboots;
+    reports.event("end", json!({ "reboots": again }));
+    if !again {
+        cmos::forget();
+    }
+    // The serial port's last bytes leave while the machine still runs.
+    thread::sleep(Duration::from_millis(50));
+    let error = sys::end_machine(again);
+    println!("init: the machine does not end: {error}");
+    loop {
+        thread::sleep(Duration::from_secs(3600));
+    }
+}
+
+fn kernel_release() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+}
+
+/// Runs one call (`copy`, `load:secs=5`) on each GPU, each in a process of its own.
+fn run_program(call: &str, limit_s: u64, reports: &mut Reports) {
+    let mut words = call.split(':');
+    let program = words.next().unwrap_or_default();
+    let options: Vec<&str> = words.collect();
+    let gpus = if programs::runs_once(program) { 1 } else { drm::render_nodes().len().max(1) };
+    for gpu in 0..gpus {
+        reports.event("start", json!({ "prog": program, "gpu": gpu }));
+        let start = Instant::now();
+        let result = match spawn(program, gpu, &options) {
+            Ok(child) => collect(child, program, gpu, Duration::from_secs(limit_s)),
+            Err(error) => report::missing(program, gpu, &format!("cannot be started: {error}")),
+        };
+        let mut result = result;
+        if let Value::Object(fields) = &mut result {
+            let took = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+            fields.insert("took_ms".into(), took.into());
+        }
+        reports.send(&result);
+    }
+}
+
+fn spawn(program: &str, gpu: usize, options: &[&str]) -> std::io::Result<Child> {
+    Command::new("/init")
+        .arg(program)
+        .arg(format!("gpu={gpu}"))
+        .args(options)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+}
+
+/// The program's own result line, or one that says why there is none.
+fn collect(mut child: Child, program: &str, gpu: usize, limit: Duration) -> Value {
+    let start = Instant::now();
+    let mut killed = false;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Err(error) => return report::missing(program, gpu, &format!("cannot be waited for: {error}")),
+            Ok(None) if !killed && start.elapsed() > limit => {
+                killed = child.kill().is_ok();
+            }
+            Ok(None) if start.elapsed() > limit + LAST_WAIT => {
+                let why =
+                    format!("hangs in the kernel: not gone {} s after its time was up", LAST_WAIT.as_secs());
+                return report::missing(program, gpu, &why);
+            }
+            Ok(None) => thread::sleep(LOOK),
+        }
+    };
+    if killed {
+        return report::missing(program, gpu, &format!("not done after {} s", limit.as_secs()));
+    }
+    let mut output = String::new();
+    if let Some(pipe) = &mut child.stdout {
+        let _ = pipe.read_to_string(&mut output);
+    }
+    let line = output.lines().find_map(|line| line.strip_prefix(MARKER));
+    match line.and_then(|line| serde_json::from_str(line).ok()) {
+        Some(result) => result,
+        None => report::missing(program, gpu, &format!("ended without a result: {status}")),
+    }
+}

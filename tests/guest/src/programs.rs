@@ -1,0 +1,118 @@
+//! The test programs. Each is a function from its options to its figures; an error is a failed test.
+
+mod badaddr;
+mod bar1;
+mod bench;
+mod channels;
+mod copies;
+mod evict;
+mod fence;
+mod load;
+mod probe;
+mod reload;
+mod session;
+
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value};
+
+use crate::report::{self, Reports};
+
+/// What a program found out, by name.
+pub type Figures = Map<String, Value>;
+type Program = fn(&Options) -> Result<Figures>;
+
+/// Every program, by the name that the kernel command line uses.
+const PROGRAMS: [(&str, Program); 12] = [
+    ("probe", probe::run),
+    ("copy", copies::run),
+    ("fence", fence::run),
+    ("channels", channels::run),
+    ("evict", evict::run),
+    ("badaddr", badaddr::by_host),
+    ("badcopy", badaddr::by_engine),
+    ("bar1", bar1::run),
+    ("reload", reload::run),
+    ("bench", bench::run),
+    ("load", load::run),
+    ("sleep", load::sleep),
+];
+
+/// Programs that concern the whole guest rather than one GPU.
+pub fn runs_once(program: &str) -> bool {
+    matches!(program, "reload" | "sleep")
+}
+
+/// A program's options, as `name=value` words.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    words: Vec<(String, String)>,
+}
+
+impl Options {
+    fn parse(words: &[String]) -> Result<Self> {
+        let pair = |word: &String| {
+            let (name, value) = word.split_once('=').with_context(|| format!("'{word}' is no name=value"))?;
+            Ok((name.to_owned(), value.to_owned()))
+        };
+        Ok(Self { words: words.iter().map(pair).collect::<Result<_>>()? })
+    }
+
+    /// An option's value, or `default`.
+    pub fn get<T: FromStr>(&self, name: &str, default: T) -> Result<T> {
+        match self.words.iter().find(|(found, _)| found == name) {
+            None => Ok(default),
+            Some((_, value)) => match value.parse() {
+                Ok(value) => Ok(value),
+                Err(_) => bail!("'{value}' is no value for the option {name}"),
+            },
+        }
+    }
+
+    /// The GPU to use.
+    pub fn gpu(&self) -> Result<usize> {
+        self.get("gpu", 0)
+    }
+}
+
+/// Runs the program that the arguments name and prints its one line; `Ok(false)` if it failed.
+pub fn run(arguments: &[String]) -> Result<bool> {
+    let names = PROGRAMS.map(|(name, _)| name).join(", ");
+    let Some((name, words)) = arguments.split_first() else {
+        bail!("usage: PROGRAM [name=value...]; {names}")
+    };
+    let Some((_, program)) = PROGRAMS.iter().find(|(known, _)| known == name) else {
+        let why = format!("there is no such program; there are {names}");
+        Reports::to(None).send(&report::missing(name, 0, &why));
+        return Ok(false);
+    };
+    let options = Options::parse(words)?;
+    let outcome = program(&options);
+    let ok = outcome.is_ok();
+    Reports::to(None).send(&report::result(name, options.gpu()?, outcome));
+    Ok(ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(words: &[&str]) -> Options {
+        Options::parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn option_has_its_value_or_the_default() {
+        let options = options(&["gpu=1", "secs=5"]);
+        assert_eq!(options.gpu().unwrap(), 1);
+        assert_eq!(options.get("secs", 9u64).unwrap(), 5);
+        assert_eq!(options.get("other", 9u64).unwrap(), 9);
+    }
+
+    #[test]
+    fn bad_value_and_unknown_program_are_errors() {
+        assert!(options(&["secs=many"]).get("secs", 1u64).is_err());
+        assert!(!run(&["nothing".to_owned()]).unwrap());
+    }
+}

@@ -1,0 +1,100 @@
+//! `badaddr`, `badcopy`: an address that is not mapped must kill its own channel, be named in the kernel's log,
+//! and leave everybody else alone.
+//!
+//! The two differ in who meets the address: the host unit (a semaphore release) or the graphics engine (a copy).
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::session::{self, Session};
+use super::{Figures, Options};
+use crate::copy::Engine;
+use crate::drm::{Channel, Device, errno};
+use crate::kmsg::Log;
+use crate::push::{Commands, Subchannel};
+
+/// Far above what nouveau hands out, and inside the 40 bits of an address.
+const UNMAPPED: u64 = 0x3f_0000_0000;
+/// How long the driver may take to notice, and to tear the channel down.
+const LIMIT: Duration = Duration::from_secs(10);
+const LENGTH: usize = 64 << 10;
+
+/// The host unit meets the address.
+pub fn by_host(options: &Options) -> Result<Figures> {
+    let mut commands = Commands::new();
+    commands.release_with_time(Subchannel(0), UNMAPPED, 1);
+    run(options, &commands)
+}
+
+/// The graphics engine meets the address.
+pub fn by_engine(options: &Options) -> Result<Figures> {
+    let mut commands = Commands::new();
+    Engine::M2mf.copy(&mut commands, UNMAPPED + 0x8000, UNMAPPED, 4096);
+    run(options, &commands)
+}
+
+fn run(options: &Options, commands: &Commands) -> Result<Figures> {
+    let gpu = options.gpu()?;
+    let mut log = Log::from_now()?;
+    let mut bystander = Session::open(gpu, Engine::M2mf, 1 << 20)?;
+    bystander.there_and_back(1, [0, 0, 0], LENGTH).context("before the fault")?;
+
+    let device = Device::open(gpu)?;
+    session::fermi(&device)?;
+    let mut victim = Channel::open(&device, Engine::M2mf)?;
+    let start = Instant::now();
+    victim.submit(commands, &[]).context("submitting the bad address")?;
+
+    let address = format!("{UNMAPPED:x}");
+    let line = log.wait_for(&["fault", "PT_NOT_PRESENT", &address], LIMIT)?;
+    let line = line.with_context(|| format!("no fault at {address} in the kernel's log within {LIMIT:?}"))?;
+    let noticed = start.elapsed();
+    let code = until_refused(&mut victim)?;
+    let killed = start.elapsed();
+    drop(victim);
+
+    for turn in 0..8 {
+        bystander
+            .there_and_back(2 + turn, [0, 4096, 0], LENGTH)
+            .context("the other channel, after the fault")?;
+    }
+    let mut newcomer =
+        Session::open(gpu, Engine::M2mf, 1 << 20).context("a channel opened after the fault")?;
+    newcomer.there_and_back(99, [0, 0, 0], LENGTH).context("a channel opened after the fault")?;
+
+    let mut figures = Figures::new();
+    figures.insert("line".into(), line.into());
+    figures.insert("errno".into(), code.into());
+    figures.insert("noticed_ms".into(), millis(noticed).into());
+    figures.insert("killed_ms".into(), millis(killed).into());
+    Ok(figures)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Submits harmless commands until the kernel refuses them; returns its error number.
+fn until_refused(channel: &mut Channel) -> Result<i32> {
+    let mut harmless = Commands::new();
+    harmless.bind(channel.engine().subchannel(), channel.engine().class());
+    let start = Instant::now();
+    loop {
+        match channel.submit(&harmless, &[]) {
+            Ok(()) => {}
+            Err(error) => match errno(&error) {
+                Some(code @ (libc::ENODEV | libc::EIO)) => return Ok(code),
+                _ => {
+                    return Err(error)
+                        .context("the dead channel fails with another error than ENODEV or EIO");
+                }
+            },
+        }
+        if start.elapsed() > LIMIT {
+            bail!("the channel with the bad address still takes work after {LIMIT:?}");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}

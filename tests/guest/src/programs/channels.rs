@@ -1,0 +1,69 @@
+//! `channels`: several channels at once, from threads of one process (one GPU address space) and from other
+//! processes (address spaces of their own), all verified.
+
+use std::process::{Command, Stdio};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use super::session::Session;
+use super::{Figures, Options};
+use crate::copy::Engine;
+use crate::drm::Device;
+
+const THREADS: u32 = 4;
+const PROCESSES: usize = 2;
+const TURNS: u32 = 24;
+const LENGTH: usize = 96 << 10;
+
+pub fn run(options: &Options) -> Result<Figures> {
+    let gpu = options.gpu()?;
+    let turns = options.get("turns", TURNS)?;
+    let children = (0..PROCESSES)
+        .map(|_| {
+            Command::new("/proc/self/exe")
+                .args(["copy", &format!("gpu={gpu}"), "largest=65537"])
+                .stdout(Stdio::null())
+                .spawn()
+                .context("cannot start another process")
+        })
+        .collect::<Result<Vec<_>>>()?;
+
+    let device = Device::open(gpu)?;
+    let workers: Vec<_> = (0..THREADS)
+        .map(|worker| {
+            let device = device.clone();
+            thread::spawn(move || work(&device, worker, turns))
+        })
+        .collect();
+    let mut ids = Vec::new();
+    for worker in workers {
+        ids.push(worker.join().map_err(|_| anyhow!("a thread panicked"))??);
+    }
+    for mut child in children {
+        let status = child.wait().context("cannot wait for another process")?;
+        ensure!(status.success(), "copies in another process failed: {status}");
+    }
+    ids.sort_unstable();
+    let mut distinct = ids.clone();
+    distinct.dedup();
+    ensure!(ids == distinct, "two channels have one number: {ids:?}");
+
+    let mut figures = Figures::new();
+    figures.insert("threads".into(), THREADS.into());
+    figures.insert("processes".into(), PROCESSES.into());
+    figures.insert("copies".into(), (THREADS * turns).into());
+    Ok(figures)
+}
+
+/// One thread's copies through its own channel; returns the channel's number.
+fn work(device: &Device, worker: u32, turns: u32) -> Result<u32> {
+    let mut session = Session::on(device, Engine::M2mf, 256 << 10)?;
+    for turn in 0..turns {
+        let offset = (turn as usize % 5) * 4096;
+        session
+            .there_and_back(worker << 16 | turn, [offset, offset * 2, offset], LENGTH)
+            .with_context(|| format!("thread {worker}, turn {turn}"))?;
+    }
+    Ok(session.channel.id())
+}

@@ -1,0 +1,81 @@
+//! `cargo xtask guest`: one stock guest in front of whatever listens on the given sockets.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use gpuvmk_lab::cache::Cache;
+use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
+use gpuvmk_lab::machine::{Accelerator, Machine, MachineSpec, Said};
+use gpuvmk_lab::qemu::Qemu;
+use gpuvmk_lab::{guest_build, initramfs};
+
+/// What to boot.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The guest's kernel: 6.1, 6.12 or 7.2
+    #[arg(long, default_value = "6.12")]
+    kernel: KernelSeries,
+    /// A vfio-user socket to put a GPU behind; may be given several times
+    #[arg(long = "socket", value_name = "PATH")]
+    sockets: Vec<PathBuf>,
+    /// Guest programs, such as probe+copy
+    #[arg(long = "run", default_value = "probe", value_delimiter = '+')]
+    programs: Vec<String>,
+    /// nouveau's options, such as config=NvMSI=0
+    #[arg(long = "nouveau", value_name = "OPTION")]
+    nouveau_options: Vec<String>,
+    /// The guest's processors
+    #[arg(long, default_value_t = 1)]
+    cpus: u32,
+    /// The guest's memory
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    memory: u32,
+    /// How often the guest reboots before it powers off
+    #[arg(long, default_value_t = 0)]
+    reboots: u32,
+    /// Where its logs go
+    #[arg(long, default_value = "target/guest")]
+    folder: PathBuf,
+    /// Seconds that it may take
+    #[arg(long, default_value_t = 180)]
+    timeout: u64,
+    /// Show the whole console, not nouveau's lines only
+    #[arg(long)]
+    verbose: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<bool> {
+    let cache = Cache::open()?;
+    let qemu = Qemu::obtain(&cache)?;
+    let kernel = GuestKernel::obtain(&cache, arguments.kernel)?;
+    let init = guest_build::obtain(&cache)?;
+    let spec = MachineSpec {
+        name: "guest".into(),
+        folder: arguments.folder.clone(),
+        initramfs: initramfs::obtain(&cache, &kernel, &init)?,
+        kernel,
+        memory_mib: arguments.memory,
+        cpus: arguments.cpus,
+        sockets: arguments.sockets.clone(),
+        accelerator: Accelerator::of_this_machine(),
+        programs: arguments.programs.clone(),
+        nouveau_options: arguments.nouveau_options.clone(),
+        kernel_words: Vec::new(),
+        reboots: arguments.reboots,
+        timeout: Duration::from_secs(arguments.timeout),
+    };
+    let mut machine = Machine::start(&qemu, spec)?;
+    let outcome = machine.wait(&mut |said| match said {
+        Said::Console(line) if arguments.verbose || line.contains("nouveau") || line.contains("init:") => {
+            println!("{line}");
+        }
+        Said::Console(_) => {}
+        Said::Report(report) => println!("{report:?}"),
+    })?;
+    println!("{:.1} s; logs in {}", outcome.wall.as_secs_f64(), arguments.folder.display());
+    if let Some(problem) = &outcome.problem {
+        println!("{problem}");
+    }
+    Ok(outcome.problem.is_none())
+}

@@ -1,0 +1,21 @@
+//! `cargo xtask setup`: everything that tests, benchmarks and the demo need, in the cache folder.
+
+use anyhow::Result;
+use gpuvmk_lab::cache::Cache;
+use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
+use gpuvmk_lab::qemu::Qemu;
+use gpuvmk_lab::{guest_build, initramfs};
+
+pub fn run() -> Result<()> {
+    let cache = Cache::open()?;
+    let qemu = Qemu::obtain(&cache)?;
+    println!("QEMU {}", qemu.version);
+    let init = guest_build::obtain(&cache)?;
+    for series in KernelSeries::ALL {
+        let kernel = GuestKernel::obtain(&cache, series)?;
+        let image = initramfs::obtain(&cache, &kernel, &init)?;
+        println!("guest kernel {} with {}", kernel.release, image.display());
+    }
+    println!("everything is in {}", cache.root().display());
+    Ok(())
+}
