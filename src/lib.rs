@@ -9,6 +9,7 @@ pub mod chip;
 pub mod config;
 pub mod fifo_virt;
 pub mod gpu;
+pub mod mmio_trap;
 pub mod pci;
 pub mod shadow_pagetable;
 pub mod trace;

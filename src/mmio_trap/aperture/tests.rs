@@ -1,0 +1,177 @@
+use std::cell::RefCell;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// VRAM of a mebibyte or more, with little else.
+struct Vram(RefCell<Vec<u8>>);
+
+impl Vram {
+    fn new(size: usize) -> Self {
+        Self(RefCell::new(vec![0; size]))
+    }
+
+    fn put(&self, address: u64, value: u64) {
+        assert!(self.write(vram(address), &value.to_le_bytes()));
+    }
+}
+
+impl PhysicalMemory for Vram {
+    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> bool {
+        let memory = self.0.borrow();
+        let Ok(start) = usize::try_from(address.address) else { return false };
+        let range = start.checked_add(data.len()).and_then(|end| memory.get(start..end));
+        match range {
+            Some(from) if address.aperture == Memory::Vram => {
+                data.copy_from_slice(from);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn write(&self, address: PhysicalAddress, data: &[u8]) -> bool {
+        let mut memory = self.0.borrow_mut();
+        let Ok(start) = usize::try_from(address.address) else { return false };
+        let range = start.checked_add(data.len()).and_then(|end| memory.get_mut(start..end));
+        match range {
+            Some(to) if address.aperture == Memory::Vram => {
+                to.copy_from_slice(data);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+const fn vram(address: u64) -> PhysicalAddress {
+    PhysicalAddress { aperture: Memory::Vram, address }
+}
+
+const INSTANCE: u64 = 0x1000;
+const DIRECTORY: u64 = 0x2000;
+const SMALL: u64 = 0x1_2000;
+const LARGE: u64 = 0x8_0000;
+
+fn pte(address: u64, read_only: bool) -> u64 {
+    Pte { target: vram(address), read_only, privileged: false, kind: 0 }.encode()
+}
+
+/// A window of 64 MiB with one directory entry: small pages for 4 KiB number 0 and 1, large pages otherwise.
+fn bound() -> (Vram, Window) {
+    let memory = Vram::new(4 << 20);
+    memory.put(INSTANCE + ramin::PAGE_DIRECTORY_LO, DIRECTORY);
+    memory.put(INSTANCE + ramin::VA_LIMIT_LO, (64 << 20) - 1);
+    memory.put(DIRECTORY, Pde { large: Some(vram(LARGE)), small: Some(vram(SMALL)) }.encode());
+    memory.put(SMALL, pte(0x20_0000, false));
+    memory.put(SMALL + 8, pte(0x20_5000, true));
+    memory.put(LARGE + 8, pte(0x26_0000, false));
+    let mut window = Window::default();
+    window.bind_instance(vram(INSTANCE), &memory);
+    (memory, window)
+}
+
+#[test]
+fn unbound_window_shows_vram() {
+    let memory = Vram::new(0x1000);
+    let mut window = Window::default();
+    assert_eq!(window.write(0x10, &[1, 2, 3, 4], &memory), Ok(()));
+    assert_eq!(memory.0.borrow()[0x10..0x14], [1, 2, 3, 4]);
+    let fault = window.read(0xffe, &mut [0; 4], &memory).unwrap_err();
+    assert_eq!(fault.reason, FaultReason::UnsupportedAperture);
+}
+
+#[test]
+fn small_pages_win_over_large_ones_and_large_ones_fill_the_rest() {
+    let (memory, mut window) = bound();
+    let mut at = |va| window.translate(va, AccessKind::Read, &memory).unwrap();
+    assert_eq!(at(0x123), vram(0x20_0123));
+    assert_eq!(at(0x1123), vram(0x20_5123));
+    assert_eq!(at(0x2_0000 + 0x1_2345), vram(0x27_2345));
+}
+
+#[test]
+fn access_over_a_page_border_goes_to_both_pages() {
+    let (memory, mut window) = bound();
+    memory.put(SMALL + 8, pte(0x20_5000, false));
+    assert_eq!(window.write(0xffe, &[1, 2, 3, 4], &memory), Ok(()));
+    assert_eq!(memory.0.borrow()[0x20_0ffe..0x20_1000], [1, 2]);
+    assert_eq!(memory.0.borrow()[0x20_5000..0x20_5002], [3, 4]);
+}
+
+#[test]
+fn translation_is_stale_until_its_directory_is_flushed() {
+    let (memory, mut window) = bound();
+    let at = |window: &mut Window| window.translate(0, AccessKind::Read, &memory).unwrap();
+    assert_eq!(at(&mut window), vram(0x20_0000));
+    memory.put(SMALL, pte(0x30_0000, false));
+    assert_eq!(at(&mut window), vram(0x20_0000));
+    window.flush(vram(0x9000));
+    assert_eq!(at(&mut window), vram(0x20_0000));
+    window.flush(vram(DIRECTORY));
+    assert_eq!(at(&mut window), vram(0x30_0000));
+}
+
+#[test]
+fn page_that_was_missing_is_found_without_a_flush() {
+    let (memory, mut window) = bound();
+    let missing = window.translate(0x4_0000, AccessKind::Read, &memory).unwrap_err();
+    assert_eq!(missing.reason, FaultReason::PageNotPresent);
+    memory.put(LARGE + 16, pte(0x28_0000, false));
+    assert_eq!(window.translate(0x4_0000, AccessKind::Read, &memory), Ok(vram(0x28_0000)));
+}
+
+#[test]
+fn each_defect_has_its_reason() {
+    let (memory, mut window) = bound();
+    let mut reason = |va, access| window.translate(va, access, &memory).unwrap_err().reason;
+    assert_eq!(reason(0x1000, AccessKind::Write), FaultReason::WriteToReadOnly);
+    assert_eq!(reason(0x6_0000, AccessKind::Read), FaultReason::PageNotPresent);
+    assert_eq!(reason(64 << 20, AccessKind::Read), FaultReason::VmLimitExceeded);
+    memory.put(DIRECTORY, 0);
+    assert_eq!(reason(0x6_0000, AccessKind::Read), FaultReason::PageTableNotPresent);
+    memory.put(DIRECTORY, Pde { large: Some(vram(0x7fff_f000)), small: None }.encode());
+    assert_eq!(reason(0x6_0000, AccessKind::Read), FaultReason::UnsupportedAperture);
+}
+
+#[test]
+fn instance_block_outside_memory_gives_a_window_without_channel() {
+    let (memory, mut window) = bound();
+    window.bind_instance(vram(0x7fff_f000), &memory);
+    let fault = window.read(0, &mut [0; 4], &memory).unwrap_err();
+    assert_eq!(
+        fault,
+        WindowFault { address: 0, access: AccessKind::Read, reason: FaultReason::NoChannel }
+    );
+}
+
+#[test]
+fn large_page_size_changes_the_walk() {
+    let (memory, mut window) = bound();
+    window.set_large_pages(LargePages::K64);
+    assert_eq!(window.translate(0x1_0000, AccessKind::Read, &memory), Ok(vram(0x26_0000)));
+}
+
+proptest! {
+    #[test]
+    fn random_tables_and_accesses_never_panic(
+        words in prop::collection::vec((0usize..0x2000, any::<u64>()), 0..64),
+        instance in any::<u64>(),
+        accesses in prop::collection::vec((any::<u64>(), 0usize..24, any::<bool>()), 1..40),
+    ) {
+        let memory = Vram::new(0x1_0000);
+        for (index, value) in words {
+            memory.put(index as u64 * 8, value & 0x000f_ffff_0000_ffff);
+        }
+        let mut window = Window::default();
+        window.bind_instance(PhysicalAddress { aperture: Memory::Vram, address: instance }, &memory);
+        window.bind_instance(vram(instance & 0xf000), &memory);
+        for (address, len, narrow) in accesses {
+            let address = if narrow { address & 0xfff_ffff } else { address };
+            let mut data = vec![0; len];
+            let _ = window.read(address, &mut data, &memory);
+            let _ = window.write(address, &data, &memory);
+        }
+    }
+}

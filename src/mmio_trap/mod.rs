@@ -1,0 +1,21 @@
+//! What happens between a trapped access to a BAR and the unit models: accesses become whole registers
+//! ([`access`]), registers without behaviour are served by their table ([`register_file`]), and memory
+//! apertures are translated through the guest's own page tables ([`aperture`]).
+//!
+//! All of it is pure: memory is reached through [`PhysicalMemory`], nothing here locks, logs or blocks.
+
+pub mod access;
+pub mod aperture;
+pub mod register_file;
+
+use crate::chip::PhysicalAddress;
+
+/// Memory by physical address, as page walks and apertures need it. What does not exist is refused, never
+/// guessed.
+pub trait PhysicalMemory {
+    /// Fills `data`; false when the range has no target (its content is then unspecified).
+    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> bool;
+
+    /// Stores `data`; false when the range has no target.
+    fn write(&self, address: PhysicalAddress, data: &[u8]) -> bool;
+}
