@@ -11,6 +11,7 @@ pub mod fifo_virt;
 pub mod gpu;
 pub mod mmio_trap;
 pub mod pci;
+pub mod scheduler;
 pub mod shadow_pagetable;
 pub mod trace;
 pub mod units;

@@ -29,7 +29,7 @@ const REASONS: [FaultReason; 9] = [
     FaultReason::PageNotPresent,
     FaultReason::VmLimitExceeded,
     FaultReason::NoChannel,
-    FaultReason::PageDirectoryNotPresent,
+    FaultReason::PageSystemOnly,
     FaultReason::WriteToReadOnly,
     FaultReason::CompressionFault,
     FaultReason::UnsupportedAperture,
