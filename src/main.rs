@@ -1,5 +1,7 @@
 //! The `gpuvmk` command.
 
-fn main() -> anyhow::Result<()> {
-    Ok(())
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gpuvmk::cli::main()
 }

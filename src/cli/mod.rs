@@ -1,0 +1,49 @@
+//! The command line: one file a subcommand. They wire parts together and hold no logic of their own.
+
+mod check;
+mod status;
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// One physical NVIDIA GPU for many KVM/QEMU guests, each with its stock driver.
+#[derive(Debug, Parser)]
+#[command(name = "gpuvmk", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check configuration files and name every mistake.
+    Check(check::Args),
+    /// Show the tenants of a running aggregator.
+    Status(status::Args),
+    /// Work with traces of register accesses.
+    Trace(trace::Args),
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
+        .format_timestamp_millis()
+        .format_target(false)
+        .init();
+    let done = match cli.command {
+        Command::Check(args) => check::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Trace(args) => trace::run(&args),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            // The whole chain, so that the innermost cause is never lost.
+            eprintln!("gpuvmk: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
