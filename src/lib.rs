@@ -6,6 +6,7 @@
 pub mod addr;
 pub mod aggregator;
 pub mod chip;
+pub mod cli;
 pub mod config;
 pub mod fifo_virt;
 pub mod gpu;

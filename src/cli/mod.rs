@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand. They wire parts together and hold no logic of their own.
 
 mod check;
+mod registers;
 mod status;
 mod trace;
 
@@ -20,6 +21,8 @@ struct Cli {
 enum Command {
     /// Check configuration files and name every mistake.
     Check(check::Args),
+    /// Print the register tables that traps, traces and documentation share.
+    Registers(registers::Args),
     /// Show the tenants of a running aggregator.
     Status(status::Args),
     /// Work with traces of register accesses.
@@ -35,6 +38,7 @@ pub fn main() -> ExitCode {
         .init();
     let done = match cli.command {
         Command::Check(args) => check::run(&args),
+        Command::Registers(args) => registers::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Trace(args) => trace::run(&args),
     };

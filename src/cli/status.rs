@@ -15,7 +15,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Arguments of `gpuvmk status`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  gpuvmk status /etc/gpuvmk/gpu0.toml\n  gpuvmk status --socket /run/gpuvmk/gpu0.control")]
+#[command(
+    after_help = "Examples:\n  gpuvmk status /etc/gpuvmk/gpu0.toml\n  gpuvmk status --socket /run/gpuvmk/gpu0.control"
+)]
 pub(super) struct Args {
     /// The GPU's configuration file, for its control socket.
     #[arg(value_name = "FILE", required_unless_present = "socket")]

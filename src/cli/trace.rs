@@ -47,7 +47,7 @@ fn dump(file: &Path) -> anyhow::Result<ExitCode> {
                 return Err(anyhow::Error::from(error).context(format!("In {}", file.display())));
             }
         };
-        match writeln!(out, "{}", decode::line(&record, &gf100::register)) {
+        match writeln!(out, "{}", decode::line(&record, &gf100::regs::definition)) {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
             written => written?,
         }

@@ -140,10 +140,7 @@ fn instance_block_outside_memory_gives_a_window_without_channel() {
     let (memory, mut window) = bound();
     window.bind_instance(vram(0x7fff_f000), &memory);
     let fault = window.read(0, &mut [0; 4], &memory).unwrap_err();
-    assert_eq!(
-        fault,
-        WindowFault { address: 0, access: AccessKind::Read, reason: FaultReason::NoChannel }
-    );
+    assert_eq!(fault, WindowFault { address: 0, access: AccessKind::Read, reason: FaultReason::NoChannel });
 }
 
 #[test]
