@@ -14,7 +14,8 @@ fn stderr(output: &Output) -> String {
 fn check_names_file_line_key_and_what_is_allowed() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("vm1.toml");
-    std::fs::write(&file, "name = \"vm1\"\ngpu = \"gpu0.sock\"\nvram = \"10M\"\nweigth = 3\n").expect("written");
+    std::fs::write(&file, "name = \"vm1\"\ngpu = \"gpu0.sock\"\nvram = \"10M\"\nweigth = 3\n")
+        .expect("written");
 
     let output = gpuvmk(&["check", file.to_str().expect("utf-8")]);
 

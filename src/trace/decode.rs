@@ -60,7 +60,7 @@ fn access(text: &mut String, record: &Record, names: &impl RegisterNames) {
     if record.size != 4 {
         return;
     }
-    let word = (record.value & 0xffff_ffff) as u32;
+    let Ok(word) = u32::try_from(record.value) else { return };
     let fields: Vec<String> = definition
         .fields
         .iter()

@@ -76,7 +76,7 @@ impl Record {
             Operation::Reset => 2,
             Operation::Lost => 3,
         };
-        let region = self.region.map_or(NO_REGION, |r| r.index() as u8);
+        let region = self.region.and_then(|r| u8::try_from(r.index()).ok()).unwrap_or(NO_REGION);
         let place = self.offset & 0xff_ffff_ffff
             | u64::from(region) << 40
             | u64::from(operation) << 48
@@ -104,11 +104,11 @@ impl Record {
             3 => Operation::Lost,
             _ => return Err("unknown operation"),
         };
-        let region = match ((place >> 40) & 0xff) as u8 {
+        let region = match bytes[21] {
             NO_REGION => None,
             index => Some(Region::from_index(index.into()).ok_or("unknown region")?),
         };
-        let size = (place >> 56) as u8;
+        let size = bytes[23];
         if size > 8 {
             return Err("access wider than 8 bytes");
         }

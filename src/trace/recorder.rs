@@ -60,7 +60,7 @@ impl Recorder {
             for (to, from) in value.iter_mut().zip(piece) {
                 *to = *from;
             }
-            let size = piece.len() as u8;
+            let size = u8::try_from(piece.len()).unwrap_or(8);
             let value = u64::from_le_bytes(value);
             self.record(Record { nanos, operation, region, size, offset: at, value });
             at = at.wrapping_add(8);
