@@ -6,11 +6,14 @@
 //!
 //! From the ground up: [`cache`] (one folder, one lock) · [`sources`], [`apt`], [`qemu`], [`kernel`] (Debian
 //! packages, without root) · [`modules`], [`cpio`], [`initramfs`], [`guest_build`] (what a guest boots) ·
-//! [`process`], [`machine`], [`report`] (one guest, run and heard).
+//! [`process`], [`machine`], [`report`], [`verdict`] (one guest, run and judged) · [`daemons`], [`control`],
+//! [`rig`] (whole set-ups).
 
 pub mod apt;
 pub mod cache;
+pub mod control;
 pub mod cpio;
+pub mod daemons;
 pub mod guest_build;
 pub mod initramfs;
 pub mod kernel;
@@ -19,4 +22,6 @@ pub mod modules;
 pub mod process;
 pub mod qemu;
 pub mod report;
+pub mod rig;
 pub mod sources;
+pub mod verdict;

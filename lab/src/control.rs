@@ -1,0 +1,107 @@
+//! Asks an aggregator's control socket: one line of JSON there, one line back.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// How long an answer may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// An aggregator's state.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Status {
+    /// The physical GPU.
+    #[serde(default)]
+    pub gpu: Value,
+    /// Those who share it.
+    #[serde(default)]
+    pub tenants: Vec<Tenant>,
+}
+
+/// One tenant of the GPU.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Tenant {
+    /// The VM's name.
+    pub name: String,
+    /// Engine accesses that left the tenant's own memory, as the software GPU counted them; must be 0.
+    #[serde(default)]
+    pub foreign_accesses: u64,
+    /// Its part of the engines' busy time, 0 to 1.
+    #[serde(default)]
+    pub gpu_share: f64,
+    /// Work it handed in.
+    #[serde(default)]
+    pub submissions: u64,
+    /// Faults of its own channels.
+    #[serde(default)]
+    pub faults: u64,
+    /// Everything else.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+impl Status {
+    /// The tenant called `name`.
+    pub fn tenant(&self, name: &str) -> Option<&Tenant> {
+        self.tenants.iter().find(|tenant| tenant.name == name)
+    }
+}
+
+/// The state of the aggregator whose control socket is at `path`.
+pub fn status(path: &Path) -> Result<Status> {
+    let answer = ask(path, r#"{"cmd":"status"}"#)?;
+    serde_json::from_str(&answer)
+        .with_context(|| format!("The aggregator's status is not as expected: {answer}"))
+}
+
+/// One request, one answer.
+pub fn ask(path: &Path, request: &str) -> Result<String> {
+    let mut stream = UnixStream::connect(path)
+        .with_context(|| format!("Cannot reach the aggregator's control socket {}", path.display()))?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    stream.set_write_timeout(Some(LIMIT))?;
+    stream.write_all(format!("{request}\n").as_bytes()).context("Cannot ask the aggregator")?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).context("The aggregator does not answer")?;
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    #[test]
+    fn status_is_asked_for_and_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            let answer = r#"{"gpu":"gpu0","tenants":[{"name":"vm1","vram":268435456,"foreign_accesses":0,
+                "submissions":7}]}"#;
+            writeln!(&stream, "{}", answer.replace('\n', "")).unwrap();
+            line
+        });
+        let status = status(&path).unwrap();
+        assert_eq!(server.join().unwrap(), "{\"cmd\":\"status\"}\n");
+        let tenant = status.tenant("vm1").unwrap();
+        assert_eq!((tenant.submissions, tenant.foreign_accesses), (7, 0));
+        assert_eq!(tenant.more["vram"], 268_435_456);
+        assert!(status.tenant("vm2").is_none());
+    }
+
+    #[test]
+    fn absent_aggregator_is_named_by_its_socket() {
+        let message = format!("{:#}", status(Path::new("/no/such/control.sock")).unwrap_err());
+        assert!(message.contains("/no/such/control.sock"), "{message}");
+    }
+}

@@ -1,0 +1,270 @@
+//! A whole set-up: the GPU's processes in front of which guests are started.
+//!
+//! *Native*: each GPU of each VM is a software GPU of its own, served by `gpuvmk softgpu`. *Mediated*: one
+//! aggregator owns one software GPU, and each vGPU is a `gpuvmk device` process. Guests cannot tell which; that
+//! is what tests and benchmarks compare.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result};
+
+use crate::control::{self, Status};
+use crate::daemons::Daemon;
+
+/// Whose GPU a guest sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Topology {
+    /// A software GPU of its own.
+    Native,
+    /// A vGPU on a software GPU that all share.
+    Mediated,
+}
+
+impl Topology {
+    /// Its name, as results have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Mediated => "mediated",
+        }
+    }
+}
+
+/// One GPU as a guest is to see it.
+#[derive(Debug, Clone)]
+pub struct GpuSpec {
+    /// The vGPU's name.
+    pub name: String,
+    /// Its memory.
+    pub vram_mib: u32,
+}
+
+/// What a set-up consists of.
+#[derive(Debug, Clone)]
+pub struct RigSpec {
+    /// The gpuvmk program.
+    pub gpuvmk: PathBuf,
+    /// The folder for configuration files and logs.
+    pub folder: PathBuf,
+    /// Native or mediated.
+    pub topology: Topology,
+    /// The GPUs.
+    pub gpus: Vec<GpuSpec>,
+    /// The memory of the GPU that is shared.
+    pub shared_vram_mib: u32,
+}
+
+/// A folder for sockets with a short path, gone with its value.
+#[derive(Debug)]
+struct SocketFolder(PathBuf);
+
+impl SocketFolder {
+    fn create() -> Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("gpuvmk-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).with_context(|| format!("Cannot create {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for SocketFolder {
+    fn drop(&mut self) {
+        // What is left of it does no harm in the temporary folder.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running set-up.
+#[derive(Debug)]
+pub struct Rig {
+    // Field order is drop order: devices go before the aggregator, and the sockets' folder last.
+    devices: Vec<Daemon>,
+    aggregator: Option<Daemon>,
+    spec: RigSpec,
+    sockets: SocketFolder,
+}
+
+impl Rig {
+    /// Starts the set-up; every socket listens when this returns.
+    pub fn start(spec: RigSpec) -> Result<Self> {
+        fs::create_dir_all(&spec.folder)
+            .with_context(|| format!("Cannot create {}", spec.folder.display()))?;
+        let mut rig = Self { devices: Vec::new(), aggregator: None, spec, sockets: SocketFolder::create()? };
+        if rig.spec.topology == Topology::Mediated {
+            rig.start_aggregator()?;
+        }
+        for index in 0..rig.spec.gpus.len() {
+            let device = rig.spawn_device(index)?;
+            rig.devices.push(device);
+        }
+        for index in 0..rig.spec.gpus.len() {
+            rig.wait_device(index)?;
+        }
+        Ok(rig)
+    }
+
+    /// Where QEMU finds GPU `index`.
+    pub fn socket(&self, index: usize) -> PathBuf {
+        self.sockets.0.join(format!("{}.sock", self.name(index)))
+    }
+
+    /// The aggregator's control socket.
+    pub fn control_socket(&self) -> PathBuf {
+        self.sockets.0.join("control.sock")
+    }
+
+    /// The folder that all sockets lie in.
+    pub fn socket_folder(&self) -> &Path {
+        &self.sockets.0
+    }
+
+    /// What the aggregator says; `None` where there is none.
+    pub fn status(&self) -> Result<Option<Status>> {
+        match self.aggregator {
+            Some(_) => control::status(&self.control_socket()).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The process that serves GPU `index`.
+    pub fn device(&mut self, index: usize) -> Option<&mut Daemon> {
+        self.devices.get_mut(index)
+    }
+
+    /// The aggregator's process.
+    pub fn aggregator(&mut self) -> Option<&mut Daemon> {
+        self.aggregator.as_mut()
+    }
+
+    /// Starts the process of GPU `index` again, in place of one that has ended.
+    pub fn restart_device(&mut self, index: usize) -> Result<()> {
+        let device = self.spawn_device(index)?;
+        if let Some(place) = self.devices.get_mut(index) {
+            *place = device;
+        }
+        self.wait_device(index)
+    }
+
+    /// Starts the aggregator, also in place of one that has ended.
+    pub fn start_aggregator(&mut self) -> Result<()> {
+        let (socket, control) = (self.sockets.0.join("gpu0.sock"), self.control_socket());
+        let config = gpu_config(self.spec.shared_vram_mib, &socket, &control);
+        let path = self.write_config("gpu0.toml", &config)?;
+        let arguments = ["aggregator", &path];
+        let mut daemon = Daemon::start(&self.spec.gpuvmk, &arguments, &self.spec.folder, "aggregator")?;
+        daemon.wait_listening(&socket)?;
+        daemon.wait_listening(&control)?;
+        self.aggregator = Some(daemon);
+        Ok(())
+    }
+
+    /// Ends everything, devices first; returns what was wrong about it.
+    pub fn stop(&mut self) -> Result<Vec<String>> {
+        let mut problems = Vec::new();
+        for daemon in self.devices.iter_mut().chain(&mut self.aggregator) {
+            problems.extend(daemon.stop()?);
+        }
+        for entry in fs::read_dir(&self.sockets.0)?.flatten() {
+            problems.push(format!("left behind: {}", entry.file_name().to_string_lossy()));
+        }
+        Ok(problems)
+    }
+
+    fn name(&self, index: usize) -> &str {
+        self.spec.gpus.get(index).map_or("none", |gpu| gpu.name.as_str())
+    }
+
+    fn wait_device(&mut self, index: usize) -> Result<()> {
+        let socket = self.socket(index);
+        match self.devices.get_mut(index) {
+            Some(device) => device.wait_listening(&socket),
+            None => Ok(()),
+        }
+    }
+
+    fn spawn_device(&self, index: usize) -> Result<Daemon> {
+        let gpu = self.spec.gpus.get(index).with_context(|| format!("There is no GPU {index}"))?;
+        let socket = self.socket(index);
+        match self.spec.topology {
+            Topology::Native => {
+                let (path, vram) = (socket_option(&socket), format!("{}M", gpu.vram_mib));
+                let arguments = ["softgpu", &path, "--vram", &vram];
+                Daemon::start(
+                    &self.spec.gpuvmk,
+                    &arguments,
+                    &self.spec.folder,
+                    &format!("softgpu-{}", gpu.name),
+                )
+            }
+            Topology::Mediated => {
+                let config = vm_config(gpu, &self.sockets.0.join("gpu0.sock"), &socket);
+                let path = self.write_config(&format!("{}.toml", gpu.name), &config)?;
+                let name = format!("device-{}", gpu.name);
+                Daemon::start(&self.spec.gpuvmk, &["device", &path], &self.spec.folder, &name)
+            }
+        }
+    }
+
+    fn write_config(&self, name: &str, text: &str) -> Result<String> {
+        let path = self.spec.folder.join(name);
+        fs::write(&path, text).with_context(|| format!("Cannot write {}", path.display()))?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+}
+
+fn socket_option(path: &Path) -> String {
+    format!("--socket-path={}", path.display())
+}
+
+fn gpu_config(vram_mib: u32, socket: &Path, control: &Path) -> String {
+    format!(
+        "name = \"gpu0\"\nbackend = \"soft\"\nchip = \"GF100\"\nvram = \"{vram_mib}M\"\npolicy = \"fifo\"\n\n\
+         [socket]\npath = {}\n\n[control]\npath = {}\n",
+        quoted(socket),
+        quoted(control)
+    )
+}
+
+fn vm_config(gpu: &GpuSpec, aggregator: &Path, socket: &Path) -> String {
+    format!(
+        "name = {}\ngpu = {}\nvram = \"{}M\"\nchannels = 32\nweight = 100\n\n[socket]\npath = {}\n",
+        quoted(Path::new(&gpu.name)),
+        quoted(aggregator),
+        gpu.vram_mib,
+        quoted(socket)
+    )
+}
+
+/// A TOML string; JSON's escapes are TOML's.
+fn quoted(path: &Path) -> String {
+    serde_json::Value::from(path.to_string_lossy()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configurations_name_sockets_as_quoted_strings() {
+        let text = gpu_config(1024, Path::new("/tmp/a \"b\"/gpu0.sock"), Path::new("/tmp/control.sock"));
+        assert!(
+            text.contains("vram = \"1024M\"") && text.contains(r#"path = "/tmp/a \"b\"/gpu0.sock""#),
+            "{text}"
+        );
+        let gpu = GpuSpec { name: "vm1".into(), vram_mib: 256 };
+        let text = vm_config(&gpu, Path::new("/tmp/gpu0.sock"), Path::new("/tmp/vm1.sock"));
+        assert!(text.starts_with("name = \"vm1\"\ngpu = \"/tmp/gpu0.sock\"\nvram = \"256M\"\n"), "{text}");
+    }
+
+    #[test]
+    fn socket_folder_is_short_and_goes_with_its_value() {
+        let folder = SocketFolder::create().unwrap();
+        let path = folder.0.clone();
+        assert!(path.is_dir() && path.as_os_str().len() < 60);
+        drop(folder);
+        assert!(!path.exists());
+    }
+}
