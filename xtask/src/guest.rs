@@ -8,6 +8,7 @@ use gpuvmk_lab::cache::Cache;
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
 use gpuvmk_lab::machine::{Accelerator, Machine, MachineSpec, Said};
 use gpuvmk_lab::qemu::Qemu;
+use gpuvmk_lab::verdict::{self, Expected};
 use gpuvmk_lab::{guest_build, initramfs};
 
 /// What to boot.
@@ -74,8 +75,13 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         Said::Report(report) => println!("{report:?}"),
     })?;
     println!("{:.1} s; logs in {}", outcome.wall.as_secs_f64(), arguments.folder.display());
-    if let Some(problem) = &outcome.problem {
-        println!("{problem}");
-    }
-    Ok(outcome.problem.is_none())
+    let expected = Expected {
+        programs: arguments.programs.clone(),
+        gpus: arguments.sockets.len(),
+        boots: arguments.reboots as usize + 1,
+    };
+    let verdict = verdict::judge(&outcome, &expected);
+    verdict.problems.iter().for_each(|problem| println!("{problem}"));
+    println!("{}", if verdict.ok() { "passed" } else { "FAILED" });
+    Ok(verdict.ok())
 }

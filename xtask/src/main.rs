@@ -1,7 +1,12 @@
 //! Set-up, tests and benchmarks of the project: `cargo xtask setup`, `cargo xtask test`, `cargo xtask bench`.
 
+mod bench;
+mod cases;
 mod guest;
+mod run_case;
 mod setup;
+mod test;
+mod workshop;
 
 use std::process::ExitCode;
 
@@ -20,6 +25,10 @@ enum Command {
     Setup,
     /// Boot one stock guest, show what it says, and judge it.
     Guest(guest::Arguments),
+    /// Run the host's tests and every guest test.
+    Test(test::Arguments),
+    /// Measure mediated against native.
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -27,6 +36,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Setup => setup::run().map(|()| true),
         Command::Guest(arguments) => guest::run(&arguments),
+        Command::Test(arguments) => test::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

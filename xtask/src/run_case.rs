@@ -1,0 +1,207 @@
+//! Runs one case and says what was wrong with it.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use gpuvmk_lab::control::Status;
+use gpuvmk_lab::machine::{self, Machine};
+use gpuvmk_lab::report::Report;
+use gpuvmk_lab::rig::{Rig, Topology};
+use gpuvmk_lab::verdict::{self, Verdict};
+use serde_json::{Value, json};
+
+use crate::cases::{self, Case, Disturbance, Guest};
+use crate::workshop::{self, Workshop};
+
+/// How long a guest works before it is disturbed.
+const AT_WORK: Duration = Duration::from_secs(1);
+/// How long the others may take to notice that a process has gone.
+const NOTICE: Duration = Duration::from_secs(5);
+
+/// What came of a case.
+#[derive(Debug)]
+pub struct CaseResult {
+    pub name: String,
+    pub problems: Vec<String>,
+    pub wall: Duration,
+    pub guests: Vec<(String, Verdict)>,
+}
+
+impl CaseResult {
+    pub fn ok(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// As the JSON result has it.
+    pub fn to_json(&self) -> Value {
+        let guests: Vec<Value> =
+            self.guests.iter().map(|(name, verdict)| guest_json(name, verdict)).collect();
+        json!({
+            "name": self.name,
+            "ok": self.ok(),
+            "problems": self.problems,
+            "seconds": (self.wall.as_secs_f64() * 10.0).round() / 10.0,
+            "guests": guests,
+        })
+    }
+}
+
+fn guest_json(name: &str, verdict: &Verdict) -> Value {
+    let programs: Vec<Value> = verdict
+        .results
+        .iter()
+        .map(|result| {
+            json!({ "prog": result.program, "gpu": result.gpu, "ok": result.ok, "error": result.error,
+                    "figures": result.figures })
+        })
+        .collect();
+    json!({ "name": name, "ok": verdict.ok(), "programs": programs })
+}
+
+/// Runs `case`. A case that cannot be run at all has failed.
+pub fn run(workshop: &Workshop, case: &Case) -> CaseResult {
+    let start = Instant::now();
+    let mut run = Run { workshop, case, problems: Vec::new(), guests: Vec::new() };
+    if let Err(error) = run.everything() {
+        run.problems.push(format!("{error:#}"));
+    }
+    CaseResult { name: case.name.clone(), problems: run.problems, wall: start.elapsed(), guests: run.guests }
+}
+
+/// A case while it runs.
+struct Run<'a> {
+    workshop: &'a Workshop,
+    case: &'a Case,
+    problems: Vec<String>,
+    guests: Vec<(String, Verdict)>,
+}
+
+impl Run<'_> {
+    fn everything(&mut self) -> Result<()> {
+        // Logs of an earlier run of this case would only mislead.
+        let _ = std::fs::remove_dir_all(self.workshop.folder(&self.case.name));
+        let mut rig = self.workshop.rig(&self.case.name, self.case.topology, &self.case.guests)?;
+        match self.case.disturbance {
+            Disturbance::None => self.undisturbed(&rig)?,
+            Disturbance::QemuKilled => self.qemu_killed(&rig)?,
+            Disturbance::BackendKilled => self.backend_killed(&mut rig)?,
+            Disturbance::AggregatorRestarted => self.aggregator_restarted(&mut rig)?,
+        }
+        if let Some(status) = rig.status()? {
+            self.check_status(&status);
+        }
+        self.problems.extend(rig.stop()?);
+        Ok(())
+    }
+
+    fn start(&self, rig: &Rig, label: &str, guest: &Guest, first_gpu: usize) -> Result<Machine> {
+        self.workshop.start(&self.case.name, label, rig, guest, first_gpu)
+    }
+
+    fn undisturbed(&mut self, rig: &Rig) -> Result<()> {
+        let mut machines = Vec::new();
+        let mut first_gpu = 0;
+        for guest in &self.case.guests {
+            machines.push(self.start(rig, guest.name, guest, first_gpu)?);
+            first_gpu += guest.gpus;
+        }
+        let outcomes = machine::wait_all(&mut machines, &mut |_, _| {})?;
+        for (guest, outcome) in self.case.guests.iter().zip(outcomes) {
+            self.judge(guest.name, guest, &outcome);
+        }
+        Ok(())
+    }
+
+    fn qemu_killed(&mut self, rig: &Rig) -> Result<()> {
+        let victim = self.victim()?;
+        let mut machine = self.start(rig, "killed", &victim, 0)?;
+        until_at_work(&mut machine)?;
+        machine.kill()?;
+        self.works_again(rig)
+    }
+
+    fn backend_killed(&mut self, rig: &mut Rig) -> Result<()> {
+        let victim = self.victim()?;
+        let neighbour = self.case.guests.get(1).cloned().context("This case has two guests")?;
+        let mut killed = self.start(rig, "killed", &victim, 0)?;
+        let mut other = self.start(rig, neighbour.name, &neighbour, 1)?;
+        until_at_work(&mut killed)?;
+        rig.device(0).context("The first device is not there")?.process().kill()?;
+        self.gone(rig, victim.name)?;
+        killed.kill()?;
+        let outcome = other.wait(&mut |_| {})?;
+        self.judge(neighbour.name, &neighbour, &outcome);
+        rig.restart_device(0)?;
+        self.works_again(rig)
+    }
+
+    fn aggregator_restarted(&mut self, rig: &mut Rig) -> Result<()> {
+        let victim = self.victim()?;
+        let mut machine = self.start(rig, "cut-off", &victim, 0)?;
+        until_at_work(&mut machine)?;
+        rig.aggregator().context("There is no aggregator")?.process().kill()?;
+        thread::sleep(AT_WORK);
+        if !rig.device(0).context("The device is not there")?.runs()? {
+            self.problems.push("the device process ended with the aggregator".into());
+            rig.restart_device(0)?;
+        }
+        machine.kill()?;
+        rig.start_aggregator()?;
+        self.works_again(rig)
+    }
+
+    /// Waits until the aggregator no longer lists `tenant` as running.
+    fn gone(&mut self, rig: &Rig, tenant: &str) -> Result<()> {
+        let start = Instant::now();
+        while rig.status()?.is_some_and(|status| status.tenant(tenant).is_some()) {
+            if start.elapsed() > NOTICE {
+                self.problems.push(format!("the aggregator still lists {tenant} {NOTICE:?} after its end"));
+                return Ok(());
+            }
+            thread::sleep(machine::LOOK);
+        }
+        Ok(())
+    }
+
+    /// A fresh guest on the first GPU must pass.
+    fn works_again(&mut self, rig: &Rig) -> Result<()> {
+        let guest = cases::afterwards(self.victim()?.kernel);
+        let outcome = self.start(rig, "afterwards", &guest, 0)?.wait(&mut |_| {})?;
+        self.judge("afterwards", &guest, &outcome);
+        Ok(())
+    }
+
+    fn victim(&self) -> Result<Guest> {
+        self.case.guests.first().cloned().context("This case has no guest")
+    }
+
+    fn judge(&mut self, label: &str, guest: &Guest, outcome: &machine::Outcome) {
+        let verdict = verdict::judge(outcome, &workshop::expected(guest));
+        self.problems.extend(verdict.problems.iter().map(|problem| format!("{label}: {problem}")));
+        self.guests.push((label.to_owned(), verdict));
+    }
+
+    /// What the software GPU counted: no tenant may ever have touched another's memory.
+    fn check_status(&mut self, status: &Status) {
+        for tenant in &status.tenants {
+            if tenant.foreign_accesses != 0 {
+                let count = tenant.foreign_accesses;
+                self.problems
+                    .push(format!("{} made {count} engine accesses outside its own memory", tenant.name));
+            }
+        }
+        if self.case.topology == Topology::Mediated && status.tenants.is_empty() {
+            self.problems.push("the aggregator lists no tenant".into());
+        }
+    }
+}
+
+/// Waits until the guest's `load` has run for a moment.
+fn until_at_work(machine: &mut Machine) -> Result<()> {
+    machine.wait_for("its load began", |report| {
+        matches!(report, Report::Event { name, fields } if name == "start" && fields.get("prog") == Some(&"load".into()))
+    })?;
+    thread::sleep(AT_WORK);
+    Ok(())
+}

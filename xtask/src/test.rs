@@ -1,0 +1,100 @@
+//! `cargo xtask test`: the host's tests, then every guest case.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use gpuvmk_lab::cache::source_tree;
+use serde_json::json;
+
+use crate::cases::{self, Case};
+use crate::run_case::{self, CaseResult};
+use crate::workshop::Workshop;
+
+/// The name under which the host's tests can be chosen.
+const HOST: &str = "host";
+
+/// What to test.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Print one JSON object as the last line
+    #[arg(long)]
+    json: bool,
+    /// Only cases whose name contains this; `host` is the host's tests. May be given several times
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// List the cases and do nothing
+    #[arg(long)]
+    list: bool,
+    /// Where logs go
+    #[arg(long, value_name = "FOLDER", default_value = "target/xtask-test")]
+    logs: PathBuf,
+}
+
+impl Arguments {
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| name.contains(part.as_str()))
+    }
+}
+
+pub fn run(arguments: &Arguments) -> Result<bool> {
+    let cases: Vec<Case> = cases::all().into_iter().filter(|case| arguments.wants(&case.name)).collect();
+    if arguments.list {
+        cases.iter().for_each(|case| println!("{}", case.name));
+        return Ok(true);
+    }
+    let host_wanted = arguments.wants(HOST);
+    ensure!(host_wanted || !cases.is_empty(), "No case has such a name: see 'cargo xtask test --list'");
+
+    let host_ok = if host_wanted { Some(host_tests()?) } else { None };
+    let results = guest_tests(&cases, arguments)?;
+    let ok = host_ok != Some(false) && results.iter().all(CaseResult::ok);
+
+    println!();
+    if let Some(ok) = host_ok {
+        println!("{:32} {}", "host tests", outcome(ok));
+    }
+    for result in &results {
+        println!("{:32} {:6} {:6.1} s", result.name, outcome(result.ok()), result.wall.as_secs_f64());
+    }
+    println!("{}", if ok { "all passed" } else { "FAILED" });
+    if arguments.json {
+        let cases: Vec<_> = results.iter().map(CaseResult::to_json).collect();
+        println!("{}", json!({ "ok": ok, "host_tests": host_ok, "cases": cases }));
+    }
+    Ok(ok)
+}
+
+fn outcome(ok: bool) -> &'static str {
+    if ok { "ok" } else { "FAILED" }
+}
+
+fn host_tests() -> Result<bool> {
+    eprintln!("host tests");
+    let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .current_dir(source_tree())
+        .args(["test", "--workspace", "--quiet"])
+        .stdout(Stdio::from(std::io::stderr()))
+        .status()
+        .context("Cannot start cargo test")?;
+    Ok(status.success())
+}
+
+fn guest_tests(cases: &[Case], arguments: &Arguments) -> Result<Vec<CaseResult>> {
+    if cases.is_empty() {
+        return Ok(Vec::new());
+    }
+    let kernels: BTreeSet<_> = cases.iter().flat_map(|case| &case.guests).map(|guest| guest.kernel).collect();
+    let workshop = Workshop::open(&kernels.into_iter().collect::<Vec<_>>(), &arguments.logs)?;
+    eprintln!("guests run on {}; logs in {}", workshop.accelerator().name(), arguments.logs.display());
+    let mut results = Vec::new();
+    for case in cases {
+        let result = run_case::run(&workshop, case);
+        eprintln!("{:32} {:6} {:6.1} s", result.name, outcome(result.ok()), result.wall.as_secs_f64());
+        result.problems.iter().for_each(|problem| eprintln!("    {problem}"));
+        results.push(result);
+    }
+    Ok(results)
+}

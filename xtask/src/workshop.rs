@@ -1,0 +1,140 @@
+//! What every case needs: QEMU, kernels, guest programs and the gpuvmk program, obtained once.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use gpuvmk_lab::cache::{Cache, source_tree};
+use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
+use gpuvmk_lab::machine::{Accelerator, Machine, MachineSpec};
+use gpuvmk_lab::qemu::Qemu;
+use gpuvmk_lab::rig::{GpuSpec, Rig, RigSpec, Topology};
+use gpuvmk_lab::verdict::Expected;
+use gpuvmk_lab::{guest_build, initramfs};
+
+use crate::cases::Guest;
+
+/// A vGPU's memory in tests: small, so that evicting all of it does not take long.
+const VRAM_MIB: u32 = 128;
+/// The shared GPU's memory.
+const SHARED_VRAM_MIB: u32 = 1024;
+const MEMORY_MIB: u32 = 512;
+/// The longest that a guest may take. The slowest case takes about a minute on a quiet machine.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The tools, ready.
+#[derive(Debug)]
+pub struct Workshop {
+    qemu: Qemu,
+    gpuvmk: PathBuf,
+    guests: BTreeMap<KernelSeries, (GuestKernel, PathBuf)>,
+    accelerator: Accelerator,
+    logs: PathBuf,
+}
+
+impl Workshop {
+    /// Obtains everything for guests with these kernels.
+    pub fn open(kernels: &[KernelSeries], logs: &Path) -> Result<Self> {
+        let cache = Cache::open()?;
+        let qemu = Qemu::obtain(&cache)?;
+        let init = guest_build::obtain(&cache)?;
+        let mut guests = BTreeMap::new();
+        for &series in kernels {
+            let kernel = GuestKernel::obtain(&cache, series)?;
+            let image = initramfs::obtain(&cache, &kernel, &init)?;
+            guests.insert(series, (kernel, image));
+        }
+        let accelerator = Accelerator::of_this_machine();
+        Ok(Self { qemu, gpuvmk: build_gpuvmk()?, guests, accelerator, logs: logs.to_owned() })
+    }
+
+    /// How guests' processors are run.
+    pub fn accelerator(&self) -> Accelerator {
+        self.accelerator
+    }
+
+    /// The folder for a case's logs.
+    pub fn folder(&self, case: &str) -> PathBuf {
+        self.logs.join(case)
+    }
+
+    /// Starts the GPUs of `guests`.
+    pub fn rig(&self, case: &str, topology: Topology, guests: &[Guest]) -> Result<Rig> {
+        let gpus =
+            guests.iter().flat_map(gpu_names).map(|name| GpuSpec { name, vram_mib: VRAM_MIB }).collect();
+        Rig::start(RigSpec {
+            gpuvmk: self.gpuvmk.clone(),
+            folder: self.folder(case),
+            topology,
+            gpus,
+            shared_vram_mib: SHARED_VRAM_MIB,
+        })
+    }
+
+    /// Starts a guest whose first GPU is the rig's GPU `first_gpu`; `label` names its logs.
+    pub fn start(
+        &self,
+        case: &str,
+        label: &str,
+        rig: &Rig,
+        guest: &Guest,
+        first_gpu: usize,
+    ) -> Result<Machine> {
+        let (kernel, initramfs) = self
+            .guests
+            .get(&guest.kernel)
+            .with_context(|| format!("The kernel {} is not there", guest.kernel))?;
+        let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
+        let spec = MachineSpec {
+            name: label.to_owned(),
+            folder: self.folder(case).join(label),
+            kernel: kernel.clone(),
+            initramfs: initramfs.clone(),
+            memory_mib: MEMORY_MIB,
+            cpus: guest.cpus,
+            sockets: (first_gpu..first_gpu + guest.gpus).map(|index| rig.socket(index)).collect(),
+            accelerator: self.accelerator,
+            programs: words(guest.programs),
+            nouveau_options: words(guest.nouveau_options),
+            kernel_words: Vec::new(),
+            reboots: guest.reboots,
+            timeout: TIMEOUT,
+        };
+        Machine::start(&self.qemu, spec)
+    }
+}
+
+/// The names of a guest's GPUs.
+fn gpu_names(guest: &Guest) -> Vec<String> {
+    match guest.gpus {
+        1 => vec![guest.name.to_owned()],
+        count => (1..=count).map(|number| format!("{}-{number}", guest.name)).collect(),
+    }
+}
+
+/// What a guest is expected to do.
+pub fn expected(guest: &Guest) -> Expected {
+    Expected {
+        programs: guest.programs.iter().map(|program| (*program).to_owned()).collect(),
+        gpus: guest.gpus,
+        boots: guest.reboots as usize + 1,
+    }
+}
+
+/// Builds gpuvmk as users run it.
+fn build_gpuvmk() -> Result<PathBuf> {
+    let tree = source_tree();
+    eprintln!("building gpuvmk");
+    let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .current_dir(&tree)
+        .args(["build", "--quiet", "--release", "--bin", "gpuvmk"])
+        .stdout(Stdio::from(std::io::stderr()))
+        .status()
+        .context("Cannot start cargo to build gpuvmk")?;
+    ensure!(status.success(), "gpuvmk does not build: cargo ended with {status}");
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| tree.join("target"), |path| tree.join(path));
+    Ok(target.join("release/gpuvmk"))
+}
