@@ -9,6 +9,7 @@ pub mod chip;
 pub mod cli;
 pub mod config;
 pub mod fifo_virt;
+pub mod frontend;
 pub mod gpu;
 pub mod mmio_trap;
 pub mod pci;

@@ -1,0 +1,38 @@
+//! A vfio-user server: shows one PCI function to QEMU (`-device vfio-user-pci`) or another client over a
+//! Unix socket.
+//!
+//! The client is the tenant's side of the trust boundary. Every message is read completely into one bounded
+//! buffer, checked, and answered by exactly one reply (none where the client asked for none); a refused
+//! command gets an errno, and the stream stays in step. File descriptors that a message brings are closed
+//! unless its command takes them.
+//!
+//! The server does what QEMU's client uses and what the protocol requires, and refuses the rest with a clear
+//! errno: no dirty-page tracking, migration, device features, region I/O descriptors (ioeventfd), mappable
+//! regions, MSI-X, or access to client memory that comes without a descriptor (`DMA_READ`, `DMA_WRITE`).
+//!
+//! Threads: the caller's thread runs the server, and serves one client at a time; a second client waits in
+//! the listen queue. One helper thread exists while a client has given an unmask descriptor for INTx (KVM's
+//! resample descriptor).
+
+mod dma;
+mod framing;
+mod info;
+mod interrupts;
+mod irq;
+mod listener;
+mod refusal;
+mod region;
+mod resample;
+mod server;
+mod session;
+mod stop;
+mod sys;
+mod version;
+pub mod wire;
+
+pub use framing::{FrameError, MAX_MESSAGE};
+pub use interrupts::FrontendInterrupts;
+pub use listener::{BindError, SocketSpec};
+pub use server::{ServeError, Server};
+pub use session::{Peer, SessionEnd, SessionObserver};
+pub use stop::StopHandle;

@@ -1,0 +1,155 @@
+//! Reads and writes of regions.
+//!
+//! A function gets accesses to its BARs naturally aligned and at most 8 bytes long, whatever the client asks
+//! for: longer or unaligned ones are cut. Configuration space and ROM are served as they come.
+
+use super::framing::Outbox;
+use super::info::fixed;
+use super::refusal::Refusal;
+use super::wire::{self, MAX_DATA, MAX_WRITES, command};
+use crate::pci::{AccessError, PciFunction, Region, RegionKind, RegionTable};
+use zerocopy::FromBytes;
+
+/// An access that lies inside its region.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    region: Region,
+    offset: u64,
+    size: usize,
+    /// To be cut into aligned pieces.
+    cut: bool,
+}
+
+impl Place {
+    /// Checks an access against the regions.
+    fn check(command: u16, access: &wire::RegionAccess, regions: &RegionTable) -> Result<Self, Refusal> {
+        let allowed = "at most 1 MiB at a time";
+        let too_long = Refusal::Field { command, field: "count", value: access.count.into(), allowed };
+        let size = match usize::try_from(access.count) {
+            Ok(size) if access.count <= MAX_DATA => size,
+            _ => return Err(too_long),
+        };
+        let known = Region::from_index(access.region)
+            .zip(usize::try_from(access.region).ok())
+            .and_then(|(region, index)| Some((region, *regions.get(index)?)))
+            .filter(|(_, info)| info.kind != RegionKind::Absent);
+        let Some((region, info)) = known else {
+            let allowed = "no such region";
+            return Err(Refusal::Field { command, field: "region", value: access.region.into(), allowed });
+        };
+        let offset = access.offset;
+        if offset.checked_add(access.count.into()).is_none_or(|end| end > info.size) {
+            return Err(AccessError::OutOfRange { region, offset, size, limit: info.size }.into());
+        }
+        let cut = match info.kind {
+            RegionKind::Config | RegionKind::Rom | RegionKind::Absent => false,
+            RegionKind::Memory32 | RegionKind::Memory64Prefetch | RegionKind::Io => true,
+        };
+        Ok(Self { region, offset, size, cut })
+    }
+
+    /// Bytes of the next piece at `offset`, with `left` bytes to go: the largest aligned one.
+    fn piece(&self, offset: u64, left: usize) -> usize {
+        if !self.cut {
+            return left;
+        }
+        let fits = |size: &&usize| **size <= left && offset.is_multiple_of(**size as u64);
+        [8, 4, 2].iter().find(fits).copied().unwrap_or(1).min(left)
+    }
+
+    fn read(&self, function: &dyn PciFunction, data: &mut [u8]) -> Result<(), AccessError> {
+        let mut rest = data;
+        let mut offset = self.offset;
+        while !rest.is_empty() {
+            let size = self.piece(offset, rest.len());
+            let (now, later) = rest.split_at_mut(size);
+            function.read(self.region, offset, now)?;
+            offset = offset.saturating_add(size as u64);
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn write(&self, function: &dyn PciFunction, data: &[u8]) -> Result<(), AccessError> {
+        let mut rest = data;
+        let mut offset = self.offset;
+        while !rest.is_empty() {
+            let size = self.piece(offset, rest.len());
+            let (now, later) = rest.split_at(size);
+            function.write(self.region, offset, now)?;
+            offset = offset.saturating_add(size as u64);
+            rest = later;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn read(
+    function: &dyn PciFunction,
+    regions: &RegionTable,
+    body: &[u8],
+    reply: &mut Outbox,
+) -> Result<(), Refusal> {
+    let access: wire::RegionAccess = fixed(command::REGION_READ, body, "16")?;
+    let place = Place::check(command::REGION_READ, &access, regions)?;
+    reply.put(&access);
+    Ok(place.read(function, reply.extend(place.size))?)
+}
+
+pub(super) fn write(
+    function: &dyn PciFunction,
+    regions: &RegionTable,
+    body: &[u8],
+    reply: &mut Outbox,
+) -> Result<(), Refusal> {
+    let command = command::REGION_WRITE;
+    let wrong_size = Refusal::BodySize { command, size: body.len(), expected: "16 and the data" };
+    let Ok((access, data)) = wire::RegionAccess::read_from_prefix(body) else { return Err(wrong_size) };
+    let place = Place::check(command, &access, regions)?;
+    if data.len() != place.size {
+        return Err(wrong_size);
+    }
+    place.write(function, data)?;
+    reply.put(&access);
+    Ok(())
+}
+
+/// Many small writes, in order. All are checked before the first is carried out.
+pub(super) fn write_multi(
+    function: &dyn PciFunction,
+    regions: &RegionTable,
+    body: &[u8],
+    reply: &mut Outbox,
+) -> Result<(), Refusal> {
+    let command = command::REGION_WRITE_MULTI;
+    let wrong_size = Refusal::BodySize { command, size: body.len(), expected: "8 and 24 for each write" };
+    let Ok((head, writes)) = wire::WriteMulti::read_from_prefix(body) else { return Err(wrong_size) };
+    if head.count > MAX_WRITES {
+        let allowed = "at most 4096 writes at a time";
+        return Err(Refusal::Field { command, field: "wr_cnt", value: head.count, allowed });
+    }
+    let size = size_of::<wire::SmallWrite>();
+    if usize::try_from(head.count).ok().and_then(|count| count.checked_mul(size)) != Some(writes.len()) {
+        return Err(wrong_size);
+    }
+    let each = || writes.chunks_exact(size).filter_map(|bytes| wire::SmallWrite::read_from_bytes(bytes).ok());
+    for small in each() {
+        check_small(&small, regions)?;
+    }
+    for small in each() {
+        let (place, data) = check_small(&small, regions)?;
+        let data = data.get(..place.size).unwrap_or_default();
+        place.write(function, data)?;
+    }
+    reply.put(&head);
+    Ok(())
+}
+
+fn check_small(small: &wire::SmallWrite, regions: &RegionTable) -> Result<(Place, [u8; 8]), Refusal> {
+    let command = command::REGION_WRITE_MULTI;
+    if small.access.count > 8 {
+        let allowed = "at most 8 bytes in one of many writes";
+        return Err(Refusal::Field { command, field: "count", value: small.access.count.into(), allowed });
+    }
+    Ok((Place::check(command, &small.access, regions)?, small.data))
+}

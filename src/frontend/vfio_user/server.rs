@@ -1,0 +1,123 @@
+//! Takes clients, one at a time, and serves each with the same function.
+
+use super::listener::{self, BindError, SocketSpec, Source};
+use super::session::{self, SessionEnd, SessionObserver};
+use super::stop::StopHandle;
+use super::sys;
+use crate::pci::PciFunction;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Wait after a failed `accept`: it fails for want of descriptors or memory, which does not pass at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Why a server ended without being told to.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Waiting for clients failed.
+    #[error("Waiting for clients failed")]
+    Wait(#[source] io::Error),
+}
+
+/// A vfio-user server.
+#[derive(Debug)]
+pub struct Server {
+    source: Source,
+}
+
+impl Server {
+    /// Listens at a path.
+    ///
+    /// # Errors
+    /// The path is taken, its folder is missing, or the kernel refuses.
+    pub fn bind(spec: &SocketSpec) -> Result<Self, BindError> {
+        Ok(Self { source: listener::at_path(spec)? })
+    }
+
+    /// Uses a socket that a manager has opened: one that listens (clients are taken one after the other), or
+    /// one with a client (the server ends with it).
+    ///
+    /// # Errors
+    /// The descriptor is no Unix stream socket.
+    pub fn from_fd(fd: OwnedFd) -> Result<Self, BindError> {
+        Ok(Self { source: listener::from_fd(fd)? })
+    }
+
+    /// Serves clients on this thread until stopped, or until the one client of a connected socket goes.
+    ///
+    /// # Errors
+    /// Waiting for clients failed. What a client does wrong ends its session only.
+    pub fn run(
+        &self,
+        function: &Arc<dyn PciFunction>,
+        observer: &dyn SessionObserver,
+        stop: &StopHandle,
+    ) -> Result<(), ServeError> {
+        match &self.source {
+            Source::Connected(socket) => {
+                serve_one(socket, function.as_ref(), observer, stop);
+                Ok(())
+            }
+            Source::Listening { listener, .. } => {
+                while let Some(socket) = accept(listener, stop)? {
+                    serve_one(&socket, function.as_ref(), observer, stop);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The next client; `None` once stopped.
+fn accept(listener: &UnixListener, stop: &StopHandle) -> Result<Option<UnixStream>, ServeError> {
+    let mut told = false;
+    loop {
+        let event = stop.event();
+        sys::wait_readable(listener.as_fd(), event.as_fd()).map_err(ServeError::Wait)?;
+        if stop.is_stopped() {
+            return Ok(None);
+        }
+        match listener.accept() {
+            Ok((socket, _)) => return Ok(Some(socket)),
+            // The client has left the queue again.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
+                ) => {}
+            Err(error) => {
+                if !told {
+                    log::error!("A client cannot be accepted, trying again: {error}");
+                    told = true;
+                }
+                std::thread::sleep(ACCEPT_PAUSE);
+            }
+        }
+    }
+}
+
+fn serve_one(
+    socket: &UnixStream,
+    function: &dyn PciFunction,
+    observer: &dyn SessionObserver,
+    stop: &StopHandle,
+) {
+    if let Err(error) = stop.set_session(Some(socket)) {
+        log::error!("A client is turned away: {error}");
+        return;
+    }
+    let end = session::serve(socket, function, observer, stop);
+    // Without a copy to let go of, this cannot fail.
+    let _ = stop.set_session(None);
+    // The client must see the end even where somebody else still holds the descriptor (`--fd`).
+    let _ = socket.shutdown(std::net::Shutdown::Both);
+    match &end {
+        SessionEnd::Closed | SessionEnd::Stopped => log::info!("{end}"),
+        SessionEnd::Stream(_) | SessionEnd::Negotiation(_) | SessionEnd::Send(_) => {
+            log::warn!("Session ended: {end}");
+        }
+    }
+}

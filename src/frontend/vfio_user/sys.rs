@@ -1,0 +1,252 @@
+//! The system calls that the standard library lacks: sockets that carry descriptors, `poll`, and a listening
+//! socket whose permissions are set before anybody can connect.
+
+#![allow(unsafe_code, reason = "recvmsg, poll, bind and socket options have no safe form")]
+
+use super::wire::MAX_FDS;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+/// Room for the descriptors of one message, aligned as control messages must be.
+#[repr(C, align(8))]
+struct ControlBuffer([u8; CONTROL_SIZE]);
+
+/// Header (16 bytes) and descriptors of one `SCM_RIGHTS` message.
+const CONTROL_SIZE: usize = 16 + MAX_FDS * size_of::<RawFd>();
+
+/// What one `recvmsg` brought.
+#[derive(Debug)]
+pub(super) struct Received {
+    /// Bytes; 0 when the other side has closed.
+    pub(super) bytes: usize,
+    /// True when more descriptors came than fit; the kernel closed those.
+    pub(super) descriptors_lost: bool,
+}
+
+/// Waits for bytes and puts them into `buffer`; descriptors that come along are appended to `fds`.
+pub(super) fn receive(
+    socket: &UnixStream,
+    buffer: &mut [u8],
+    fds: &mut Vec<OwnedFd>,
+) -> io::Result<Received> {
+    let mut control = ControlBuffer([0; CONTROL_SIZE]);
+    let mut data = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_iov = &raw mut data;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = CONTROL_SIZE;
+    let bytes = loop {
+        // SAFETY: `message` names a buffer and a control buffer of ours with their true sizes.
+        let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+        match usize::try_from(result) {
+            Ok(bytes) => break bytes,
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    };
+    if message.msg_controllen > 0 {
+        collect_descriptors(&message, fds);
+    }
+    Ok(Received { bytes, descriptors_lost: message.msg_flags & libc::MSG_CTRUNC != 0 })
+}
+
+/// Takes ownership of every descriptor in the control messages.
+fn collect_descriptors(message: &libc::msghdr, fds: &mut Vec<OwnedFd>) {
+    // SAFETY: the kernel has filled the control buffer and its length.
+    let mut control = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !control.is_null() {
+        // SAFETY: `CMSG_FIRSTHDR` and `CMSG_NXTHDR` return complete headers inside the buffer.
+        let header = unsafe { *control };
+        if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
+            // SAFETY: as above.
+            let data = unsafe { libc::CMSG_DATA(control) }.cast::<RawFd>();
+            // SAFETY: only computes the size of a header.
+            let header_size = unsafe { libc::CMSG_LEN(0) } as usize;
+            let count = header.cmsg_len.saturating_sub(header_size) / size_of::<RawFd>();
+            for index in 0..count {
+                // SAFETY: the kernel has put `count` descriptors there.
+                let place = unsafe { data.add(index) };
+                // SAFETY: as above; the place may be unaligned.
+                let fd = unsafe { place.read_unaligned() };
+                // SAFETY: the kernel has just installed this descriptor for us alone.
+                fds.push(unsafe { OwnedFd::from_raw_fd(fd) });
+            }
+        }
+        // SAFETY: `control` lies inside the control buffer of `message`.
+        control = unsafe { libc::CMSG_NXTHDR(message, control) };
+    }
+}
+
+/// Sends all of `data`; waits while the socket is full. No signal when the other side has closed.
+pub(super) fn send_all(socket: &UnixStream, mut data: &[u8]) -> io::Result<()> {
+    while !data.is_empty() {
+        // SAFETY: `data` is valid for its length.
+        let result =
+            unsafe { libc::send(socket.as_raw_fd(), data.as_ptr().cast(), data.len(), libc::MSG_NOSIGNAL) };
+        match usize::try_from(result) {
+            Ok(sent) => data = data.get(sent..).unwrap_or(&[]),
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Waits until one of two descriptors can be read; true for each that can (or has failed).
+pub(super) fn wait_readable(first: BorrowedFd<'_>, second: BorrowedFd<'_>) -> io::Result<(bool, bool)> {
+    let entry = |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut entries = [entry(first), entry(second)];
+    loop {
+        // SAFETY: two entries are given.
+        if unsafe { libc::poll(entries.as_mut_ptr(), 2, -1) } >= 0 {
+            let [first, second] = entries;
+            return Ok((first.revents != 0, second.revents != 0));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// The kernel's form of a socket path.
+fn socket_address(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let mut address: libc::sockaddr_un = unsafe { zeroed() };
+    let bytes = path.as_os_str().as_bytes();
+    // One byte stays for the final NUL.
+    if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    address.sun_family = libc::sa_family_t::try_from(libc::AF_UNIX).unwrap_or_default();
+    for (place, byte) in address.sun_path.iter_mut().zip(bytes) {
+        *place = byte.cast_signed();
+    }
+    let size = libc::socklen_t::try_from(size_of::<libc::sockaddr_un>()).unwrap_or_default();
+    Ok((address, size))
+}
+
+fn unix_socket(options: libc::c_int) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | options;
+    // SAFETY: takes integers only.
+    let fd = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just returned this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A socket bound to `path` that does not listen yet: nobody can connect before [`listen`].
+pub(super) fn bind(path: &Path) -> io::Result<OwnedFd> {
+    let (address, size) = socket_address(path)?;
+    let socket = unix_socket(0)?;
+    // SAFETY: `address` is a complete address of that size.
+    let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) };
+    if result == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Tries whether somebody listens at `path`, without waiting for a place in the queue.
+pub(super) fn try_connect(path: &Path) -> io::Result<()> {
+    let (address, size) = socket_address(path)?;
+    let socket = unix_socket(libc::SOCK_NONBLOCK)?;
+    // SAFETY: `address` is a complete address of that size.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), size) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets clients connect.
+pub(super) fn listen(socket: OwnedFd) -> io::Result<UnixListener> {
+    /// Clients that may wait while one is served.
+    const BACKLOG: libc::c_int = 8;
+    // SAFETY: takes integers only.
+    let result = unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) };
+    if result == 0 { Ok(UnixListener::from(socket)) } else { Err(io::Error::last_os_error()) }
+}
+
+/// An integer socket option of level `SOL_SOCKET`.
+pub(super) fn socket_option(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut size = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or_default();
+    // SAFETY: `value` has room for the `size` bytes of an integer.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, (&raw mut value).cast(), &raw mut size)
+    };
+    if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Process, user and group of the other side.
+pub(super) fn peer_credentials(socket: &UnixStream) -> Option<libc::ucred> {
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut size = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or_default();
+    // SAFETY: `credentials` has room for the `size` bytes of that structure.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut size,
+        )
+    };
+    (result == 0).then_some(credentials)
+}
+
+/// Makes reads and writes through this descriptor return instead of waiting.
+pub(super) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes integers only.
+    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: takes integers only.
+    let result = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// True when the descriptor belongs to an anonymous kernel object (eventfd and its like), and to nothing that
+/// has a file, socket or pipe behind it.
+pub(super) fn is_anonymous(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let mut facts: libc::stat = unsafe { zeroed() };
+    // SAFETY: `facts` is writable.
+    let result = unsafe { libc::fstat(fd.as_raw_fd(), &raw mut facts) };
+    if result == 0 { Ok(facts.st_mode & libc::S_IFMT == 0) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The number of a group by its name, or of a number in decimal.
+pub(super) fn group_id(name: &str) -> Option<u32> {
+    if let Ok(number) = name.parse() {
+        return Some(number);
+    }
+    let name = std::ffi::CString::new(name).ok()?;
+    let mut buffer = vec![0 as libc::c_char; 16 << 10];
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let mut group: libc::group = unsafe { zeroed() };
+    let mut found: *mut libc::group = std::ptr::null_mut();
+    // SAFETY: the pointers are valid, and the buffer has the size told.
+    let result = unsafe {
+        libc::getgrnam_r(name.as_ptr(), &raw mut group, buffer.as_mut_ptr(), buffer.len(), &raw mut found)
+    };
+    (result == 0 && !found.is_null()).then_some(group.gr_gid)
+}
+
+/// An eventfd as the standard library sees descriptors.
+pub(super) fn borrow(event: &vmm_sys_util::eventfd::EventFd) -> BorrowedFd<'_> {
+    // SAFETY: the descriptor is open while `event` lives, which the result borrows.
+    unsafe { BorrowedFd::borrow_raw(event.as_raw_fd()) }
+}
