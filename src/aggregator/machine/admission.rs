@@ -1,0 +1,193 @@
+//! Admission: a backend says what it wants and becomes a tenant, or is told why not.
+
+use std::io;
+
+use super::Machine;
+use crate::addr::TenantId;
+use crate::aggregator::dma_map::DmaMap;
+use crate::aggregator::doorbells::MAX_CHANNELS;
+use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, RefusalKind, Welcome};
+use crate::aggregator::tenant::{Counters, Refusal, Tenant, TenantState};
+use crate::aggregator::wire::{MAX_NAME, MAX_WINDOW_PIECES};
+use crate::chip::EngineSet;
+use crate::gpu::GpuError;
+use crate::pci::SharedMemory;
+
+/// Most tenants at a time.
+const MAX_TENANTS: usize = 64;
+
+/// Largest scheduling weight.
+const MAX_WEIGHT: u32 = 10_000;
+
+/// Address spaces for each channel: one in use, and one that a guest builds or tears down meanwhile.
+const SPACES_PER_CHANNEL: u16 = 2;
+
+/// A new tenant.
+#[derive(Debug)]
+pub struct Admitted {
+    /// Its number.
+    pub tenant: TenantId,
+    /// What it got.
+    pub welcome: Welcome,
+    /// The files of its VRAM window, in the order of `welcome.window`.
+    pub window: Vec<SharedMemory>,
+}
+
+impl Machine {
+    /// Admits a backend.
+    ///
+    /// # Errors
+    /// The wish is malformed, or cannot be met; nothing changed then.
+    pub fn admit(&mut self, hello: &Hello) -> Result<Admitted, Refusal> {
+        self.check_hello(hello)?;
+        let largest = self.vram.largest();
+        let partition = self.vram.take(hello.vram).ok_or_else(|| {
+            Refusal::new(
+                RefusalKind::Exhausted,
+                format!(
+                    "{} MiB of VRAM are wanted, {} MiB are left in one piece (of {} MiB in all)",
+                    hello.vram >> 20,
+                    largest >> 20,
+                    self.info.tenant_vram_size >> 20
+                ),
+            )
+        })?;
+        let window = match self.window(partition.start(), partition.size()) {
+            Ok(window) => window,
+            Err(refusal) => {
+                self.vram.give_back(partition);
+                return Err(refusal);
+            }
+        };
+        let id = TenantId(self.next_tenant);
+        self.next_tenant = self.next_tenant.wrapping_add(1).max(1);
+        let spaces = hello.channels.saturating_mul(SPACES_PER_CHANNEL);
+        self.granted_channels = self.granted_channels.saturating_add(hello.channels);
+        self.scheduler.add_vm(id, hello.weight);
+        if let Some(ledger) = &self.ledger {
+            ledger.own_vram(partition.start(), partition.size(), Some(id));
+        }
+        // Page-table memory goes with VRAM: together the quotas never exceed what there is.
+        let quota = u128::from(self.info.table_memory)
+            .saturating_mul(u128::from(partition.size()))
+            .checked_div(u128::from(self.info.tenant_vram_size))
+            .unwrap_or(0);
+        self.tenants.insert(
+            id,
+            Tenant {
+                id,
+                name: hello.name.clone(),
+                partition,
+                channel_limit: hello.channels,
+                space_limit: spaces,
+                table_quota: u64::try_from(quota).unwrap_or(u64::MAX),
+                memory: DmaMap::default(),
+                spaces: std::collections::BTreeMap::new(),
+                channels: vec![None; usize::from(hello.channels)],
+                runlist: Vec::new(),
+                engines: EngineSet::empty(),
+                state: TenantState::Active,
+                quarantined: false,
+                counters: Counters::default(),
+            },
+        );
+        log::info!(
+            "{}: admitted with {} MiB of VRAM, {} channels",
+            hello.name,
+            partition.size() >> 20,
+            hello.channels
+        );
+        Ok(Admitted {
+            tenant: id,
+            welcome: Welcome {
+                vram: partition.size(),
+                channels: hello.channels,
+                spaces,
+                window: window.iter().map(|piece| (piece.offset, piece.size)).collect(),
+            },
+            window,
+        })
+    }
+
+    /// True when the wish may come true once tenants that are leaving are gone.
+    pub fn worth_waiting(&self, refusal: &Refusal) -> bool {
+        matches!(refusal.kind, RefusalKind::Exhausted | RefusalKind::Name)
+            && self.tenants.values().any(|t| matches!(t.state, TenantState::Leaving { .. }))
+    }
+
+    fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {
+        let refuse = |kind, message: String| Err(Refusal::new(kind, message));
+        if self.lost {
+            return refuse(RefusalKind::Hardware, "the physical GPU is lost".to_owned());
+        }
+        if hello.version != PROTOCOL_VERSION {
+            return refuse(
+                RefusalKind::Version,
+                format!(
+                    "the backend speaks version {}, the aggregator {PROTOCOL_VERSION}: start both from the same release",
+                    hello.version
+                ),
+            );
+        }
+        let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if hello.name.is_empty() || hello.name.len() > MAX_NAME || !hello.name.chars().all(clean) {
+            return refuse(
+                RefusalKind::Name,
+                format!("a VM's name has 1 to {MAX_NAME} letters, digits, '-', '_' or '.'"),
+            );
+        }
+        if self.tenants.values().any(|tenant| tenant.name == hello.name) {
+            return refuse(RefusalKind::Name, format!("a VM named {} is connected already", hello.name));
+        }
+        if hello.chip != self.info.chip {
+            return refuse(
+                RefusalKind::Chip,
+                format!("the vGPU is to be a {}, the physical GPU is a {}", hello.chip, self.info.chip),
+            );
+        }
+        if !(1..=MAX_WEIGHT).contains(&hello.weight) {
+            return refuse(
+                RefusalKind::Protocol,
+                format!("weight {} is not 1 to {MAX_WEIGHT}", hello.weight),
+            );
+        }
+        let left = self.info.channels.saturating_sub(self.granted_channels);
+        if hello.channels == 0 || hello.channels > MAX_CHANNELS.min(left) {
+            return refuse(
+                RefusalKind::Exhausted,
+                format!(
+                    "{} channels are wanted, {left} are left (of {} in all, at most {MAX_CHANNELS} a VM)",
+                    hello.channels, self.info.channels
+                ),
+            );
+        }
+        if hello.vram == 0 {
+            return refuse(RefusalKind::Protocol, "a VM needs VRAM".to_owned());
+        }
+        if self.tenants.len() >= MAX_TENANTS {
+            return refuse(RefusalKind::Exhausted, format!("{MAX_TENANTS} VMs are connected already"));
+        }
+        Ok(())
+    }
+
+    fn window(&mut self, start: crate::addr::HostVram, size: u64) -> Result<Vec<SharedMemory>, Refusal> {
+        let window = self.driver.share_vram(start, size)?;
+        let shared = window.iter().fold(0_u64, |sum, piece| sum.saturating_add(piece.size));
+        if shared != size {
+            let error =
+                io::Error::other(format!("{shared:#x} of {size:#x} bytes of the partition were shared"));
+            return Err(GpuError::Io(error).into());
+        }
+        if window.len() > MAX_WINDOW_PIECES {
+            return Err(Refusal::new(
+                RefusalKind::Exhausted,
+                format!(
+                    "{} MiB of VRAM are {} pieces; at most {MAX_WINDOW_PIECES} fit in a message",
+                    size >> 20,
+                    window.len()
+                ),
+            ));
+        }
+        Ok(window)
+    }
+}

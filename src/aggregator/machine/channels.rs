@@ -1,0 +1,217 @@
+//! Channels: the guest's numbers on one side, host channels with instance blocks of our own on the other.
+
+use std::time::Duration;
+
+use super::{Machine, Owner};
+use crate::addr::{GpuVa, GuestChannel, GuestVram, PAGE_SIZE, TenantId};
+use crate::aggregator::protocol::{RefusalKind, SpaceId};
+use crate::aggregator::tenant::{Channel, ChannelState, Refusal};
+use crate::chip::EngineSet;
+use crate::gpu::ChannelSpec;
+
+/// Largest ring, as log2 of its entries: 4 MiB of ring, far beyond what drivers use.
+const MAX_ENTRIES_LOG2: u8 = 19;
+
+/// How long a preemption may take before the channel is forced off: a channel yields within a time slice of
+/// about 1 ms; a guest's driver gives up after 2 s.
+pub(super) const PREEMPT_DEADLINE: Duration = Duration::from_millis(500);
+
+/// A channel as its tenant wants it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub space: SpaceId,
+    pub gpfifo: GpuVa,
+    pub gpfifo_entries_log2: u8,
+    pub userd: GuestVram,
+    pub engines: EngineSet,
+}
+
+impl Machine {
+    pub(super) fn create_channel(
+        &mut self,
+        tenant: TenantId,
+        id: GuestChannel,
+        shape: Shape,
+    ) -> Result<(), Refusal> {
+        let departing = self.departures.iter().filter(|d| d.tenant == tenant).count();
+        let va_bits = self.info.va_bits;
+        let present = self.info.engines;
+        let owner = self.tenant(tenant)?;
+        let limit = owner.channel_limit;
+        match owner.channels.get(usize::from(id.0)) {
+            None => {
+                return Err(Refusal::new(
+                    RefusalKind::BadId,
+                    format!("channel {} is not below {limit}", id.0),
+                ));
+            }
+            Some(Some(_)) => {
+                return Err(Refusal::new(RefusalKind::BadId, format!("channel {} exists already", id.0)));
+            }
+            Some(None) => {}
+        }
+        let live = owner.live_channels().count();
+        if live.saturating_add(departing) >= usize::from(limit) {
+            return Err(Refusal::new(
+                RefusalKind::Exhausted,
+                format!(
+                    "all {limit} channels of this VM are in use ({departing} are being taken off the hardware)"
+                ),
+            ));
+        }
+        let space = owner.space(shape.space)?;
+        let userd = owner
+            .partition
+            .translate(shape.userd, PAGE_SIZE)
+            .filter(|_| shape.userd.is_aligned(PAGE_SIZE))
+            .ok_or_else(|| {
+                Refusal::new(
+                    RefusalKind::OutsidePartition,
+                    format!(
+                        "USERD at {} is not a page of the VM's {:#x} bytes of VRAM",
+                        shape.userd,
+                        owner.partition.size()
+                    ),
+                )
+            })?;
+        if shape.gpfifo.0 >> va_bits != 0 || !shape.gpfifo.is_aligned(8) {
+            return Err(Refusal::new(
+                RefusalKind::Protocol,
+                format!("GPFIFO at {} is unaligned or beyond {va_bits} address bits", shape.gpfifo),
+            ));
+        }
+        if shape.gpfifo_entries_log2 > MAX_ENTRIES_LOG2 {
+            return Err(Refusal::new(
+                RefusalKind::Protocol,
+                format!("a GPFIFO of 2^{} entries; at most 2^{MAX_ENTRIES_LOG2}", shape.gpfifo_entries_log2),
+            ));
+        }
+        if !present.contains(shape.engines) {
+            return Err(Refusal::new(RefusalKind::Protocol, "an engine that the GPU does not have"));
+        }
+        let host = self.driver.create_channel(ChannelSpec {
+            space: space.handle,
+            gpfifo: shape.gpfifo,
+            gpfifo_entries_log2: shape.gpfifo_entries_log2,
+            userd,
+            engines: shape.engines,
+        })?;
+        if let Some(ledger) = &self.ledger {
+            ledger.own_channel(host, Some(tenant));
+        }
+        self.owners.insert(host, Owner { tenant, guest: Some(id) });
+        self.scheduler.add_channel(host, tenant);
+        let owner = self.tenant(tenant)?;
+        if let Some(slot) = owner.channels.get_mut(usize::from(id.0)) {
+            *slot = Some(Channel {
+                host,
+                space: shape.space,
+                engines: shape.engines,
+                enabled: false,
+                state: ChannelState::New,
+                preempt_by: None,
+            });
+        }
+        owner.refresh_engines();
+        // A number that was on the list before it existed is on it now.
+        self.relist(tenant)
+    }
+
+    pub(super) fn destroy_channel(
+        &mut self,
+        tenant: TenantId,
+        id: GuestChannel,
+        now: Duration,
+    ) -> Result<(), Refusal> {
+        self.tenant(tenant)?.channel(id)?;
+        self.retire_channel(tenant, id, now);
+        Ok(())
+    }
+
+    pub(super) fn set_engines(
+        &mut self,
+        tenant: TenantId,
+        id: GuestChannel,
+        engines: EngineSet,
+    ) -> Result<(), Refusal> {
+        if !self.info.engines.contains(engines) {
+            return Err(Refusal::new(RefusalKind::Protocol, "an engine that the GPU does not have"));
+        }
+        let owner = self.tenant(tenant)?;
+        let channel = owner.channel(id)?;
+        if channel.enabled || channel.preempt_by.is_some() {
+            return Err(Refusal::new(
+                RefusalKind::Protocol,
+                format!("engines of channel {} change only while it is stopped", id.0),
+            ));
+        }
+        let (host, dead) = (channel.host, channel.state == ChannelState::Dead);
+        if !dead {
+            self.driver.set_channel_engines(host, engines)?;
+        }
+        let owner = self.tenant(tenant)?;
+        owner.channel(id)?.engines = engines;
+        owner.refresh_engines();
+        Ok(())
+    }
+
+    pub(super) fn enable_channel(
+        &mut self,
+        tenant: TenantId,
+        id: GuestChannel,
+        enabled: bool,
+    ) -> Result<(), Refusal> {
+        let channel = self.tenant(tenant)?.channel(id)?;
+        channel.enabled = enabled;
+        let host = channel.host;
+        match channel.state {
+            // What a fault stopped stays stopped until the channel is made anew.
+            ChannelState::Faulted | ChannelState::Dead => Ok(()),
+            ChannelState::New | ChannelState::Used => {
+                if enabled {
+                    channel.state = ChannelState::Used;
+                }
+                Ok(self.driver.enable_channel(host, enabled)?)
+            }
+        }
+    }
+
+    pub(super) fn set_runlist(&mut self, tenant: TenantId, list: &[GuestChannel]) -> Result<(), Refusal> {
+        let owner = self.tenant(tenant)?;
+        let mut seen = vec![false; usize::from(owner.channel_limit)];
+        for id in list {
+            owner.channel(*id)?;
+            match seen.get_mut(usize::from(id.0)) {
+                Some(seen) if !*seen => *seen = true,
+                _ => {
+                    return Err(Refusal::new(
+                        RefusalKind::BadId,
+                        format!("channel {} is on the runlist twice", id.0),
+                    ));
+                }
+            }
+        }
+        owner.runlist = list.to_vec();
+        self.relist(tenant)
+    }
+
+    pub(super) fn preempt(
+        &mut self,
+        tenant: TenantId,
+        id: GuestChannel,
+        now: Duration,
+    ) -> Result<(), Refusal> {
+        let channel = self.tenant(tenant)?.channel(id)?;
+        let host = channel.host;
+        if matches!(channel.state, ChannelState::New | ChannelState::Dead) {
+            self.outputs
+                .push(super::Output::Event(tenant, crate::aggregator::protocol::Event::Preempted(id)));
+            return Ok(());
+        }
+        channel.preempt_by = Some(now.saturating_add(PREEMPT_DEADLINE));
+        self.driver.preempt_channel(host)?;
+        // Mostly the channel is not on the hardware at all, and the answer is there already.
+        self.gpu_events();
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! What the physical GPU reports, sorted to the tenants that it concerns, in their own channel numbers.
+//!
+//! A notification of finished work names an engine, not a channel: it goes to every tenant with a channel on
+//! that engine, and does not tell whose work it was. (So a guest may be woken for nothing, as it may be on
+//! hardware that it shares with nobody.)
+
+use super::{Machine, Output, Owner};
+use crate::addr::HostChannel;
+use crate::aggregator::protocol::Event;
+use crate::aggregator::tenant::{ChannelState, TenantState};
+use crate::chip::Engine;
+use crate::gpu::GpuEvent;
+use crate::units::backend::{GraphicsError, HostError, MmuFault};
+
+impl Machine {
+    /// Takes what the physical GPU reported since the last call.
+    pub fn gpu_events(&mut self) {
+        let mut events = std::mem::take(&mut self.events);
+        self.driver.take_events(&mut events);
+        for event in events.drain(..) {
+            self.gpu_event(event);
+        }
+        self.events = events;
+    }
+
+    fn gpu_event(&mut self, event: GpuEvent) {
+        match event {
+            GpuEvent::NonStall(engine) => self.notify(engine),
+            GpuEvent::Fault(fault) => self.fault(fault),
+            GpuEvent::HostError(error) => {
+                self.stopped(HostChannel(error.channel), |channel| {
+                    Event::HostError(HostError { channel, ..error })
+                });
+            }
+            GpuEvent::GraphicsError(error) => {
+                self.stopped(HostChannel(error.channel), |channel| {
+                    Event::GraphicsError(GraphicsError { channel, ..error })
+                });
+            }
+            GpuEvent::Preempted(host) => self.preempted(host),
+            GpuEvent::Lost => self.note_lost(),
+        }
+    }
+
+    fn notify(&mut self, engine: Engine) {
+        for tenant in self.tenants.values() {
+            if tenant.state == TenantState::Active && tenant.engines.contains(engine.into()) {
+                self.outputs.push(Output::Event(tenant.id, Event::NonStall(engine)));
+            }
+        }
+    }
+
+    fn fault(&mut self, fault: MmuFault) {
+        match fault.channel {
+            Some(channel) => self.stopped(HostChannel(channel), |channel| {
+                Event::Fault(MmuFault { channel: Some(channel), ..fault })
+            }),
+            None => log::warn!("the physical GPU reports a fault of no channel: {fault:?}"),
+        }
+    }
+
+    /// A channel was stopped: it leaves the runlist, others go on, and its guest is told.
+    fn stopped(&mut self, host: HostChannel, event: impl FnOnce(u16) -> Event) {
+        self.scheduler.mark_idle(host);
+        let Some(Owner { tenant, guest: Some(guest) }) = self.owners.get(&host).copied() else {
+            // On its way off already: hardware has let it go now.
+            self.finish_departure(host);
+            return;
+        };
+        if let Some(owner) = self.tenants.get_mut(&tenant) {
+            owner.counters.faults = owner.counters.faults.saturating_add(1);
+            if let Ok(channel) = owner.channel(guest)
+                && channel.state != ChannelState::Dead
+            {
+                channel.state = ChannelState::Faulted;
+            }
+        }
+        let off = self.driver.enable_channel(host, false);
+        if let Err(error) = off {
+            self.quarantine(tenant, "stopping a channel", &error);
+        }
+        if self.relist(tenant).is_err() {
+            log::error!("a stopped channel could not be taken off the runlist");
+        }
+        self.outputs.push(Output::Event(tenant, event(guest.0)));
+    }
+
+    fn preempted(&mut self, host: HostChannel) {
+        match self.owners.get(&host).copied() {
+            Some(Owner { guest: None, .. }) => self.finish_departure(host),
+            Some(Owner { tenant, guest: Some(guest) }) => {
+                // Preemptions of the scheduler's own are nobody's business.
+                if let Some(channel) = self.tenants.get_mut(&tenant).and_then(|t| t.channel(guest).ok())
+                    && channel.preempt_by.take().is_some()
+                {
+                    self.outputs.push(Output::Event(tenant, Event::Preempted(guest)));
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// The physical GPU is gone: everybody is told, once.
+    pub(super) fn note_lost(&mut self) {
+        if !std::mem::replace(&mut self.lost, true) {
+            log::error!("the physical GPU is lost");
+            for tenant in self.tenants.keys() {
+                self.outputs.push(Output::Event(*tenant, Event::Lost));
+            }
+        }
+    }
+}

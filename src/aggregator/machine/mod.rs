@@ -1,0 +1,227 @@
+//! The aggregator without its sockets: tenants, their requests, doorbells and events, and the one physical GPU.
+//!
+//! Everything that crosses VMs happens here, on the one thread that owns it. Requests, doorbells and time come
+//! in; replies and events leave as [`Output`] values. So the same machine runs under the service and under
+//! tests with a fake GPU.
+//!
+//! Every request names things by the sender's own numbers, looked up in the sender's own tables: there is no
+//! number that could name another tenant's.
+
+mod admission;
+mod channels;
+mod events;
+mod memory;
+mod recovery;
+mod schedule;
+mod spaces;
+pub mod status;
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::admission::Admitted;
+use self::recovery::{Departure, Zombie};
+use super::dma_map::IovaAllocator;
+use super::partition::VramAllocator;
+use super::protocol::{Event, RefusalKind, Reply, Request};
+use super::tenant::{Refusal, Tenant, TenantState};
+use crate::addr::{GuestChannel, HostChannel, TenantId};
+use crate::gpu::{GpuDriver, GpuError, GpuEvent, GpuInfo, OwnershipLedger};
+use crate::scheduler::Scheduler;
+
+/// Something that leaves the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Tell a tenant.
+    Event(TenantId, Event),
+    /// The answer to a request that was not answered at once.
+    Reply(TenantId, Reply),
+    /// A tenant that left is gone altogether; its resources are free again.
+    Gone(TenantId),
+}
+
+/// How a request was taken.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Answered.
+    Now(Reply),
+    /// [`Output::Reply`] follows.
+    Later,
+}
+
+/// Whom a host channel works for.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    tenant: TenantId,
+    /// `None` once the guest gave it up and it is only being taken off the hardware.
+    guest: Option<GuestChannel>,
+}
+
+/// The aggregator's state.
+pub struct Machine {
+    driver: Box<dyn GpuDriver>,
+    ledger: Option<Arc<dyn OwnershipLedger>>,
+    info: GpuInfo,
+    scheduler: Scheduler,
+    vram: VramAllocator,
+    iovas: IovaAllocator,
+    granted_channels: u16,
+    tenants: BTreeMap<TenantId, Tenant>,
+    owners: BTreeMap<HostChannel, Owner>,
+    departures: Vec<Departure>,
+    zombies: Vec<Zombie>,
+    committed: Vec<HostChannel>,
+    next_tenant: u32,
+    events: Vec<GpuEvent>,
+    outputs: Vec<Output>,
+    lost: bool,
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Machine")
+            .field("info", &self.info)
+            .field("tenants", &self.tenants)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Machine {
+    /// A machine without tenants. All tenant VRAM of the driver is zero.
+    pub fn new(
+        driver: Box<dyn GpuDriver>,
+        ledger: Option<Arc<dyn OwnershipLedger>>,
+        scheduler: Scheduler,
+    ) -> Self {
+        let info = driver.info().clone();
+        Self {
+            vram: VramAllocator::new(info.tenant_vram, info.tenant_vram_size, info.partition_granule),
+            iovas: IovaAllocator::new(info.first_iova, info.system_bits),
+            driver,
+            ledger,
+            info,
+            scheduler,
+            granted_channels: 0,
+            tenants: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            departures: Vec::new(),
+            zombies: Vec::new(),
+            committed: Vec::new(),
+            next_tenant: 1,
+            events: Vec::new(),
+            outputs: Vec::new(),
+            lost: false,
+        }
+    }
+
+    /// The physical GPU's event descriptor, for the caller to wait on.
+    pub fn event_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.driver.event_fd()
+    }
+
+    /// Moves what has to leave into `to`.
+    pub fn take_outputs(&mut self, to: &mut Vec<Output>) {
+        to.append(&mut self.outputs);
+    }
+
+    /// Carries out a request of a tenant. [`Request::Hello`] is not one: see [`Machine::admit`].
+    pub fn request(
+        &mut self,
+        tenant: TenantId,
+        request: Request,
+        file: Option<OwnedFd>,
+        now: Duration,
+    ) -> Outcome {
+        let result = self.dispatch(tenant, request, file, now);
+        match result {
+            Ok(outcome) => outcome,
+            Err(refusal) => {
+                if let Some(tenant) = self.tenants.get_mut(&tenant) {
+                    tenant.counters.refusals = tenant.counters.refusals.saturating_add(1);
+                    // Told for the first few and then ever more rarely: a guest decides how often.
+                    if tenant.counters.refusals.is_power_of_two() {
+                        log::warn!(
+                            "{}: refused ({} so far): {}",
+                            tenant.name,
+                            tenant.counters.refusals,
+                            refusal.message
+                        );
+                    }
+                }
+                Outcome::Now(Reply::Refused { kind: refusal.kind, message: refusal.message })
+            }
+        }
+    }
+
+    fn dispatch(
+        &mut self,
+        tenant: TenantId,
+        request: Request,
+        file: Option<OwnedFd>,
+        now: Duration,
+    ) -> Result<Outcome, Refusal> {
+        if self.lost {
+            return Err(Refusal::new(RefusalKind::Hardware, "the physical GPU is lost"));
+        }
+        if self.tenant(tenant)?.state != TenantState::Active {
+            return Err(Refusal::new(RefusalKind::Protocol, "a reset is being carried out"));
+        }
+        let carries_file = matches!(request, Request::DmaMap { .. });
+        if carries_file != file.is_some() {
+            return Err(Refusal::new(
+                RefusalKind::Protocol,
+                "guest memory comes with its file, and nothing else comes with one",
+            ));
+        }
+        match request {
+            Request::Hello(_) => {
+                return Err(Refusal::new(RefusalKind::Protocol, "this connection is admitted already"));
+            }
+            Request::DmaMap { gpa, size, offset, writable } => {
+                self.dma_map(tenant, gpa, size, offset, writable, file)?;
+            }
+            Request::DmaUnmap { gpa, size } => self.dma_unmap(tenant, gpa, size)?,
+            Request::CreateSpace(space) => self.create_space(tenant, space)?,
+            Request::DestroySpace(space) => self.destroy_space(tenant, space)?,
+            Request::UpdateSpace { space, unmap, map } => self.update_space(tenant, space, &unmap, &map)?,
+            Request::CreateChannel { channel, space, gpfifo, gpfifo_entries_log2, userd, engines } => {
+                let shape = channels::Shape { space, gpfifo, gpfifo_entries_log2, userd, engines };
+                self.create_channel(tenant, channel, shape)?;
+            }
+            Request::DestroyChannel(channel) => self.destroy_channel(tenant, channel, now)?,
+            Request::SetEngines { channel, engines } => self.set_engines(tenant, channel, engines)?,
+            Request::EnableChannel { channel, enabled } => self.enable_channel(tenant, channel, enabled)?,
+            Request::SetRunlist(channels) => self.set_runlist(tenant, &channels)?,
+            Request::Preempt(channel) => self.preempt(tenant, channel, now)?,
+            Request::Reset { scrub } => {
+                self.reset(tenant, scrub, now)?;
+                return Ok(Outcome::Later);
+            }
+        }
+        Ok(Outcome::Now(Reply::Done))
+    }
+
+    fn tenant(&mut self, id: TenantId) -> Result<&mut Tenant, Refusal> {
+        self.tenants
+            .get_mut(&id)
+            .ok_or_else(|| Refusal::new(RefusalKind::Protocol, "this connection is not admitted"))
+    }
+
+    /// Notes that hardware failed in a way that leaves a tenant's resources in doubt.
+    fn quarantine(&mut self, tenant: TenantId, what: &str, error: &GpuError) {
+        if let Some(tenant) = self.tenants.get_mut(&tenant)
+            && !tenant.quarantined
+        {
+            tenant.quarantined = true;
+            log::error!("{}: {what} failed, its partition is withheld: {error}", tenant.name);
+        }
+        if matches!(error, GpuError::Lost) {
+            self.note_lost();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

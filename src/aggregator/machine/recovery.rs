@@ -1,0 +1,286 @@
+//! Taking things back: channels that their guest gave up, resets, and tenants that are gone.
+//!
+//! A channel leaves in steps, none of which waits: start bit off, off the runlist, preempted; when hardware has
+//! let it go, or at a deadline by force, it is destroyed. An address space lives as long as a channel on
+//! hardware may use it. Then guest memory is unmapped and, in pieces between other work, VRAM zeroed. What
+//! hardware does not let go is never given to anybody else.
+
+use std::time::Duration;
+
+use super::channels::PREEMPT_DEADLINE;
+use super::{Machine, Output};
+use crate::addr::{GuestChannel, HostChannel, HostVram, TenantId};
+use crate::aggregator::protocol::{Event, RefusalKind, Reply};
+use crate::aggregator::tenant::{ChannelState, Refusal, TenantState};
+use crate::gpu::SpaceHandle;
+
+/// VRAM zeroed at a time, so that other tenants wait no longer than about a millisecond.
+const SCRUB_PIECE: u64 = 4 << 20;
+
+/// A host channel on its way off the hardware.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Departure {
+    pub host: HostChannel,
+    pub tenant: TenantId,
+    pub space: SpaceHandle,
+    pub deadline: Duration,
+}
+
+/// An address space that its tenant gave up while a departing channel may still use it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Zombie {
+    pub tenant: TenantId,
+    pub space: SpaceHandle,
+}
+
+impl Machine {
+    /// Takes a channel from its guest and starts taking it off the hardware.
+    pub(super) fn retire_channel(&mut self, tenant: TenantId, id: GuestChannel, now: Duration) {
+        let Some(owner) = self.tenants.get_mut(&tenant) else { return };
+        let Some(channel) = owner.channels.get_mut(usize::from(id.0)).and_then(Option::take) else { return };
+        let space = owner.spaces.get(&channel.space).map(|space| space.handle);
+        owner.runlist.retain(|other| *other != id);
+        owner.refresh_engines();
+        self.scheduler.remove_channel(channel.host);
+        let (ChannelState::New | ChannelState::Used | ChannelState::Faulted, Some(space)) =
+            (channel.state, space)
+        else {
+            return;
+        };
+        if let Some(owner) = self.owners.get_mut(&channel.host) {
+            owner.guest = None;
+        }
+        self.departures.push(Departure {
+            host: channel.host,
+            tenant,
+            space,
+            deadline: now.saturating_add(PREEMPT_DEADLINE),
+        });
+        let off = self.driver.enable_channel(channel.host, false).and_then(|()| self.commit_runlist());
+        if let Err(error) = off {
+            self.quarantine(tenant, "stopping a channel", &error);
+        }
+        if channel.state == ChannelState::New {
+            self.finish_departure(channel.host);
+            return;
+        }
+        if let Err(error) = self.driver.preempt_channel(channel.host) {
+            self.quarantine(tenant, "preempting a channel", &error);
+        }
+        self.gpu_events();
+    }
+
+    /// The hardware let a departing channel go, or its time is up.
+    pub(super) fn finish_departure(&mut self, host: HostChannel) {
+        let Some(index) = self.departures.iter().position(|d| d.host == host) else { return };
+        let departure = self.departures.swap_remove(index);
+        self.forget_host_channel(departure.tenant, host);
+        self.bury_zombies();
+    }
+
+    /// Destroys a host channel and forgets whose it was.
+    fn forget_host_channel(&mut self, tenant: TenantId, host: HostChannel) {
+        match self.driver.destroy_channel(host) {
+            Ok(()) => {
+                self.owners.remove(&host);
+                if let Some(ledger) = &self.ledger {
+                    ledger.own_channel(host, None);
+                }
+            }
+            // The number stays taken: the owner entry keeps late events from reaching anybody.
+            Err(error) => self.quarantine(tenant, "destroying a channel", &error),
+        }
+    }
+
+    /// Gives up an address space: now, or when the last departing channel that uses it is gone.
+    pub(super) fn bury_space(&mut self, tenant: TenantId, space: SpaceHandle) {
+        self.zombies.push(Zombie { tenant, space });
+        self.bury_zombies();
+    }
+
+    fn bury_zombies(&mut self) {
+        let mut kept = Vec::new();
+        for zombie in std::mem::take(&mut self.zombies) {
+            if self.departures.iter().any(|d| d.space == zombie.space) {
+                kept.push(zombie);
+            } else if let Err(error) = self.driver.destroy_space(zombie.space) {
+                self.quarantine(zombie.tenant, "destroying an address space", &error);
+            }
+        }
+        self.zombies = kept;
+    }
+
+    /// Function reset. The answer follows when no channel of the tenant is on the hardware any more.
+    pub(super) fn reset(&mut self, tenant: TenantId, scrub: bool, now: Duration) -> Result<(), Refusal> {
+        let owner = self.tenant(tenant)?;
+        let scrub_from = if scrub { 0 } else { owner.partition.size() };
+        owner.state = TenantState::Resetting { scrub_from };
+        self.strip(tenant, now);
+        Ok(())
+    }
+
+    /// A tenant's connection ended. With `peer_alive`, its process may still have the partition mapped, and
+    /// [`Machine::peer_exited`] must follow before anybody else can get the memory.
+    pub fn leave(&mut self, tenant: TenantId, peer_alive: bool, now: Duration) {
+        let Some(owner) = self.tenants.get_mut(&tenant) else { return };
+        if matches!(owner.state, TenantState::Leaving { .. }) {
+            return;
+        }
+        log::info!("{}: left", owner.name);
+        owner.state = TenantState::Leaving { peer_alive, scrub_from: 0 };
+        self.strip(tenant, now);
+    }
+
+    /// The process of a tenant that left is gone.
+    pub fn peer_exited(&mut self, tenant: TenantId) {
+        if let Some(owner) = self.tenants.get_mut(&tenant)
+            && let TenantState::Leaving { peer_alive, .. } = &mut owner.state
+        {
+            *peer_alive = false;
+        }
+    }
+
+    /// Takes all channels and address spaces from a tenant. Engines reach nothing of it through its page
+    /// tables when this returns, whatever its channels still do.
+    fn strip(&mut self, tenant: TenantId, now: Duration) {
+        for space in self.spaces_of(tenant) {
+            if let Err(error) = self.driver.clear_space(space) {
+                self.quarantine(tenant, "clearing page tables", &error);
+            }
+        }
+        let ids: Vec<_> = self
+            .tenants
+            .get(&tenant)
+            .map(|owner| owner.live_channels().map(|(id, _)| id).collect())
+            .unwrap_or_default();
+        for id in ids {
+            self.retire_channel(tenant, id, now);
+        }
+        let spaces = self.tenants.get_mut(&tenant).map(|owner| std::mem::take(&mut owner.spaces));
+        for space in spaces.unwrap_or_default().into_values() {
+            self.bury_space(tenant, space.handle);
+        }
+    }
+
+    /// Goes on with everything that is being taken back. True when there is more to do at once.
+    pub(super) fn advance_recovery(&mut self, now: Duration) -> bool {
+        let late: Vec<_> = self.departures.iter().filter(|d| now >= d.deadline).map(|d| d.host).collect();
+        for host in late {
+            log::warn!("a channel did not leave the hardware in time: forced off");
+            self.finish_departure(host);
+        }
+        self.force_late_preemptions(now);
+        let changing: Vec<_> =
+            self.tenants.values().filter(|t| t.state != TenantState::Active).map(|t| t.id).collect();
+        changing.into_iter().fold(false, |more, tenant| self.advance_tenant(tenant) || more)
+    }
+
+    /// A guest's preemption that does not end: the channel holds an engine that others need.
+    fn force_late_preemptions(&mut self, now: Duration) {
+        let late: Vec<_> = self
+            .tenants
+            .values()
+            .flat_map(|t| t.live_channels().map(|(id, channel)| (t.id, id, *channel)))
+            .filter(|(_, _, channel)| channel.preempt_by.is_some_and(|by| now >= by))
+            .collect();
+        for (tenant, id, channel) in late {
+            log::warn!("a preemption did not end in time: the channel is forced off");
+            if let Some(channel) = self.tenants.get_mut(&tenant).and_then(|t| t.channel(id).ok()) {
+                channel.state = ChannelState::Dead;
+                channel.preempt_by = None;
+            }
+            self.scheduler.remove_channel(channel.host);
+            self.forget_host_channel(tenant, channel.host);
+            if let Err(error) = self.commit_runlist() {
+                self.quarantine(tenant, "taking a channel off the runlist", &error);
+            }
+            self.outputs.push(Output::Event(tenant, Event::Preempted(id)));
+        }
+    }
+
+    fn advance_tenant(&mut self, id: TenantId) -> bool {
+        if self.departures.iter().any(|d| d.tenant == id) || self.zombies.iter().any(|z| z.tenant == id) {
+            return false;
+        }
+        let Some(tenant) = self.tenants.get(&id) else { return false };
+        if tenant.quarantined {
+            self.conclude(id);
+            return false;
+        }
+        let scrub_from = match tenant.state {
+            TenantState::Active => return false,
+            TenantState::Resetting { scrub_from } => scrub_from,
+            TenantState::Leaving { peer_alive, scrub_from } => {
+                let ranges: Vec<_> = tenant.memory.ranges().copied().collect();
+                for range in ranges {
+                    if self.release_range(id, range).is_err() {
+                        return true;
+                    }
+                }
+                if peer_alive {
+                    return false;
+                }
+                scrub_from
+            }
+        };
+        if self.scrub_piece(id, scrub_from) {
+            return true;
+        }
+        self.conclude(id);
+        false
+    }
+
+    /// Zeroes the next piece of a partition; false when nothing was left.
+    fn scrub_piece(&mut self, id: TenantId, from: u64) -> bool {
+        let Some(tenant) = self.tenants.get_mut(&id) else { return false };
+        let size = tenant.partition.size().saturating_sub(from).min(SCRUB_PIECE);
+        if size == 0 {
+            return false;
+        }
+        let start = HostVram(tenant.partition.start().0.saturating_add(from));
+        match &mut tenant.state {
+            TenantState::Active => return false,
+            TenantState::Resetting { scrub_from } | TenantState::Leaving { scrub_from, .. } => {
+                *scrub_from = from.saturating_add(size);
+            }
+        }
+        if let Err(error) = self.driver.scrub_vram(start, size) {
+            self.quarantine(id, "zeroing VRAM", &error);
+        }
+        true
+    }
+
+    /// Everything of a reset or a departure is done.
+    fn conclude(&mut self, id: TenantId) {
+        let Some(tenant) = self.tenants.get_mut(&id) else { return };
+        if matches!(tenant.state, TenantState::Resetting { .. }) {
+            tenant.state = TenantState::Active;
+            let reply = if tenant.quarantined {
+                Reply::Refused {
+                    kind: RefusalKind::Hardware,
+                    message: "the physical GPU did not let go of the VM's work".to_owned(),
+                }
+            } else {
+                Reply::Done
+            };
+            self.outputs.push(Output::Reply(id, reply));
+            return;
+        }
+        let Some(tenant) = self.tenants.remove(&id) else { return };
+        self.scheduler.remove_vm(id);
+        if tenant.quarantined {
+            log::error!(
+                "{}: {} MiB of VRAM stay withheld until the aggregator restarts",
+                tenant.name,
+                tenant.partition.size() >> 20
+            );
+        } else {
+            if let Some(ledger) = &self.ledger {
+                ledger.own_vram(tenant.partition.start(), tenant.partition.size(), None);
+            }
+            self.vram.give_back(tenant.partition);
+            self.granted_channels = self.granted_channels.saturating_sub(tenant.channel_limit);
+        }
+        self.outputs.push(Output::Gone(id));
+    }
+}

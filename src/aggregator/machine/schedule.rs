@@ -1,0 +1,90 @@
+//! The scheduler's decisions carried out on hardware: runlist, doorbells, samples.
+
+use std::time::Duration;
+
+use super::Machine;
+use crate::addr::TenantId;
+use crate::aggregator::protocol::Doorbell;
+use crate::aggregator::tenant::{ChannelState, Refusal};
+use crate::gpu::GpuError;
+use crate::scheduler::Gate;
+
+impl Machine {
+    /// A tenant has new work. No allocation, no lookup beyond the tenant's own table.
+    pub fn doorbell(&mut self, tenant: TenantId, doorbell: Doorbell, now: Duration) {
+        let Some(owner) = self.tenants.get(&tenant) else { return };
+        let Some(Some(channel)) = owner.channels.get(usize::from(doorbell.channel.0)) else { return };
+        if matches!(channel.state, ChannelState::Faulted | ChannelState::Dead) {
+            return;
+        }
+        let host = channel.host;
+        match self.scheduler.doorbell(host, doorbell.gp_put) {
+            Gate::Ring => {
+                if let Err(error) = self.driver.doorbell(host, doorbell.gp_put) {
+                    log::error!("a doorbell did not reach the physical GPU: {error}");
+                }
+                self.scheduler.note_activity(now);
+            }
+            Gate::Hold => {
+                self.scheduler.note_activity(now);
+                self.decide(now);
+            }
+        }
+    }
+
+    /// Does what is due. True when there is more to do at once.
+    pub fn step(&mut self, now: Duration) -> bool {
+        if self.scheduler.sample_due(now) {
+            let driver = &mut self.driver;
+            let engines: Vec<_> = driver.sample_engines().into_iter().map(|(_, channel)| channel).collect();
+            self.scheduler.sample(now, &engines, |channel| driver.channel_progress(channel).ok());
+            self.decide(now);
+        } else if self.scheduler.review_due(now) {
+            self.decide(now);
+        }
+        self.advance_recovery(now)
+    }
+
+    /// When [`Machine::step`] is due without anything else happening.
+    pub fn next_due(&self, now: Duration) -> Option<Duration> {
+        let departures = self.departures.iter().map(|d| d.deadline);
+        let preemptions = self
+            .tenants
+            .values()
+            .flat_map(|tenant| tenant.live_channels().filter_map(|(_, channel)| channel.preempt_by));
+        departures.chain(preemptions).chain(self.scheduler.next_due(now)).min()
+    }
+
+    fn decide(&mut self, now: Duration) {
+        let Some(change) = self.scheduler.decide(now) else { return };
+        if let Err(error) = self.commit_runlist() {
+            log::error!("a runlist did not reach the physical GPU: {error}");
+        }
+        for channel in change.preempt {
+            if let Err(error) = self.driver.preempt_channel(channel) {
+                log::error!("a preemption did not reach the physical GPU: {error}");
+            }
+        }
+        for (channel, gp_put) in change.ring {
+            if let Err(error) = self.driver.doorbell(channel, gp_put) {
+                log::error!("a doorbell did not reach the physical GPU: {error}");
+            }
+        }
+    }
+
+    /// Takes over what a tenant wants to run, and commits it if hardware's runlist changes by it.
+    pub(super) fn relist(&mut self, tenant: TenantId) -> Result<(), Refusal> {
+        let list = self.tenant(tenant)?.runnable();
+        self.scheduler.set_list(tenant, list);
+        Ok(self.commit_runlist()?)
+    }
+
+    pub(super) fn commit_runlist(&mut self) -> Result<(), GpuError> {
+        let list = self.scheduler.runlist();
+        if list != self.committed {
+            self.driver.commit_runlist(&list)?;
+            self.committed = list;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! What operators may know: counters and sizes, no contents.
+
+use serde::Serialize;
+
+use super::Machine;
+use crate::aggregator::tenant::TenantState;
+
+/// State of the aggregator.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Status {
+    /// The physical GPU.
+    pub gpu: GpuStatus,
+    /// Tenants, by age.
+    pub tenants: Vec<TenantStatus>,
+}
+
+/// State of the physical GPU.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GpuStatus {
+    /// Chip name.
+    pub chip: String,
+    /// VRAM for tenants, in bytes.
+    pub vram: u64,
+    /// Largest partition that could be had now, in bytes.
+    pub vram_free: u64,
+    /// Channels for tenants.
+    pub channels: u16,
+    /// Channels not granted to anybody.
+    pub channels_free: u16,
+    /// Scheduling policy.
+    pub policy: &'static str,
+    /// True when the device is gone.
+    pub lost: bool,
+}
+
+/// State of one tenant.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TenantStatus {
+    /// Name of the VM.
+    pub name: String,
+    /// `active`, `resetting` or `leaving`.
+    pub state: &'static str,
+    /// VRAM in bytes.
+    pub vram: u64,
+    /// Channels that exist.
+    pub channels: usize,
+    /// Channels granted.
+    pub channel_limit: u16,
+    /// Share of the engine time that present tenants used, 0 to 1.
+    pub gpu_share: f64,
+    /// Engine time used, in milliseconds, by sampling.
+    pub busy_ms: u64,
+    /// Engine accesses that left the tenant's own memory, where hardware can tell (must be 0).
+    pub foreign_accesses: Option<u64>,
+    /// Doorbells.
+    pub submissions: u64,
+    /// Faults and errors of its channels.
+    pub faults: u64,
+    /// Requests refused.
+    pub refusals: u64,
+    /// Pages that pointed outside the tenant's own.
+    pub bad_pages: u64,
+    /// Address-space updates.
+    pub updates: u64,
+    /// Pages mapped now.
+    pub mapped_pages: u64,
+    /// Page-table memory used, in bytes.
+    pub table_bytes: u64,
+    /// Guest memory that the GPU can reach, in bytes.
+    pub memory: u64,
+}
+
+impl Machine {
+    /// The state now.
+    pub fn status(&self) -> Status {
+        let all = self.scheduler.used_by_all().as_secs_f64();
+        let tenants = self.tenants.values().map(|tenant| {
+            let used = self.scheduler.used(tenant.id);
+            let (pages, table_bytes) = self
+                .spaces_of(tenant.id)
+                .into_iter()
+                .filter_map(|space| self.driver.space_usage(space).ok())
+                .fold((0_u64, 0_u64), |(pages, bytes), usage| {
+                    (pages.saturating_add(usage.pages), bytes.saturating_add(usage.table_bytes))
+                });
+            TenantStatus {
+                name: tenant.name.clone(),
+                state: match tenant.state {
+                    TenantState::Active => "active",
+                    TenantState::Resetting { .. } => "resetting",
+                    TenantState::Leaving { .. } => "leaving",
+                },
+                vram: tenant.partition.size(),
+                channels: tenant.live_channels().count(),
+                channel_limit: tenant.channel_limit,
+                gpu_share: if all > 0.0 { used.as_secs_f64() / all } else { 0.0 },
+                busy_ms: u64::try_from(used.as_millis()).unwrap_or(u64::MAX),
+                foreign_accesses: self.ledger.as_ref().map(|ledger| ledger.foreign_accesses(tenant.id)),
+                submissions: self.scheduler.submissions(tenant.id),
+                faults: tenant.counters.faults,
+                refusals: tenant.counters.refusals,
+                bad_pages: tenant.counters.bad_pages,
+                updates: tenant.counters.updates,
+                mapped_pages: pages,
+                table_bytes,
+                memory: tenant.memory.bytes(),
+            }
+        });
+        Status {
+            gpu: GpuStatus {
+                chip: self.info.chip.clone(),
+                vram: self.info.tenant_vram_size,
+                vram_free: self.vram.largest(),
+                channels: self.info.channels,
+                channels_free: self.info.channels.saturating_sub(self.granted_channels),
+                policy: self.scheduler.policy(),
+                lost: self.lost,
+            },
+            tenants: tenants.collect(),
+        }
+    }
+}

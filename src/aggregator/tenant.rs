@@ -1,0 +1,212 @@
+//! What the aggregator knows of one tenant: its partition, memory, address spaces, channels and counters.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::dma_map::DmaMap;
+use super::partition::Partition;
+use super::protocol::{RefusalKind, SpaceId};
+use crate::addr::{GuestChannel, HostChannel, TenantId};
+use crate::chip::EngineSet;
+use crate::gpu::{GpuError, SpaceHandle};
+
+/// An address space of a tenant.
+#[derive(Clone, Copy, Debug)]
+pub struct Space {
+    /// Its shadow tree.
+    pub handle: SpaceHandle,
+}
+
+/// What became of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelState {
+    /// Created; hardware has never seen its start bit.
+    New,
+    /// Hardware may have loaded it.
+    Used,
+    /// Stopped by a fault or an error: off the runlist until the guest destroys it.
+    Faulted,
+    /// Forced off the hardware after a preemption that did not end: the host channel is gone.
+    Dead,
+}
+
+/// A channel of a tenant.
+#[derive(Clone, Copy, Debug)]
+pub struct Channel {
+    /// Its number on the physical GPU (meaningless once it is dead).
+    pub host: HostChannel,
+    /// Its address space.
+    pub space: SpaceId,
+    /// Engines that it has contexts for.
+    pub engines: EngineSet,
+    /// The start bit.
+    pub enabled: bool,
+    /// What became of it.
+    pub state: ChannelState,
+    /// The guest waits for a preemption; when it must be over.
+    pub preempt_by: Option<Duration>,
+}
+
+/// Where a tenant is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TenantState {
+    /// Served.
+    Active,
+    /// Its reset is being carried out; the answer follows.
+    Resetting {
+        /// Bytes of the partition still to be zeroed: from this offset on.
+        scrub_from: u64,
+    },
+    /// It is gone; its resources are being taken back.
+    Leaving {
+        /// True while its process may still have the partition mapped.
+        peer_alive: bool,
+        /// Bytes of the partition zeroed so far.
+        scrub_from: u64,
+    },
+}
+
+/// What is counted for a tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests refused.
+    pub refusals: u64,
+    /// Pages that pointed outside the tenant's own.
+    pub bad_pages: u64,
+    /// Address-space updates.
+    pub updates: u64,
+    /// Faults and errors of its channels.
+    pub faults: u64,
+}
+
+/// A tenant.
+#[derive(Debug)]
+pub struct Tenant {
+    /// Number.
+    pub id: TenantId,
+    /// Name of the VM.
+    pub name: String,
+    /// Its VRAM.
+    pub partition: Partition,
+    /// Guest channel numbers are below this.
+    pub channel_limit: u16,
+    /// Address-space numbers are below this.
+    pub space_limit: u16,
+    /// Host memory that all its page tables may take.
+    pub table_quota: u64,
+    /// Its system memory.
+    pub memory: DmaMap,
+    /// Its address spaces.
+    pub spaces: BTreeMap<SpaceId, Space>,
+    /// Its channels, by guest number.
+    pub channels: Vec<Option<Channel>>,
+    /// The channels that it wants to run.
+    pub runlist: Vec<GuestChannel>,
+    /// Engines that any of its channels has a context for.
+    pub engines: EngineSet,
+    /// Where it is in its life.
+    pub state: TenantState,
+    /// Hardware failed it: its resources are never given to anybody else.
+    pub quarantined: bool,
+    /// Counters.
+    pub counters: Counters,
+}
+
+impl Tenant {
+    /// The channel with this guest number.
+    ///
+    /// # Errors
+    /// Out of bounds or absent.
+    pub fn channel(&mut self, id: GuestChannel) -> Result<&mut Channel, Refusal> {
+        let limit = self.channel_limit;
+        self.channels.get_mut(usize::from(id.0)).and_then(Option::as_mut).ok_or_else(|| {
+            Refusal::new(
+                RefusalKind::BadId,
+                format!("channel {} does not exist (numbers are 0 to {})", id.0, limit.saturating_sub(1)),
+            )
+        })
+    }
+
+    /// The address space with this number.
+    ///
+    /// # Errors
+    /// Out of bounds or absent.
+    pub fn space(&self, id: SpaceId) -> Result<Space, Refusal> {
+        self.spaces.get(&id).copied().ok_or_else(|| {
+            Refusal::new(
+                RefusalKind::BadId,
+                format!(
+                    "address space {} does not exist (numbers are 0 to {})",
+                    id.0,
+                    self.space_limit.saturating_sub(1)
+                ),
+            )
+        })
+    }
+
+    /// Its channels, with their guest numbers.
+    pub fn live_channels(&self) -> impl Iterator<Item = (GuestChannel, &Channel)> {
+        self.channels.iter().enumerate().filter_map(|(i, channel)| {
+            let id = GuestChannel(u16::try_from(i).ok()?);
+            channel.as_ref().map(|channel| (id, channel))
+        })
+    }
+
+    /// Recomputes [`Tenant::engines`] after channels changed.
+    pub fn refresh_engines(&mut self) {
+        self.engines = self
+            .channels
+            .iter()
+            .flatten()
+            .fold(EngineSet::empty(), |engines, channel| engines | channel.engines);
+    }
+
+    /// The host channels that may run now, in the guest's order.
+    pub fn runnable(&self) -> Vec<HostChannel> {
+        self.runlist
+            .iter()
+            .filter_map(|id| self.channels.get(usize::from(id.0)).and_then(Option::as_ref))
+            .filter(|channel| matches!(channel.state, ChannelState::New | ChannelState::Used))
+            .map(|channel| channel.host)
+            .collect()
+    }
+}
+
+/// A request that is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// Class.
+    pub kind: RefusalKind,
+    /// What, where, what was allowed.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A refusal of a class, with its text.
+    pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+}
+
+impl From<GpuError> for Refusal {
+    fn from(error: GpuError) -> Self {
+        let kind = match &error {
+            GpuError::Exhausted { .. } => RefusalKind::Exhausted,
+            GpuError::Dma(_) => RefusalKind::OutsidePartition,
+            GpuError::NoSuch { .. }
+            | GpuError::Invalid(_)
+            | GpuError::Timeout { .. }
+            | GpuError::Io(_)
+            | GpuError::Lost => RefusalKind::Hardware,
+        };
+        let mut message = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(cause) = source {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        Self { kind, message }
+    }
+}
