@@ -17,3 +17,4 @@ pub mod scheduler;
 pub mod shadow_pagetable;
 pub mod trace;
 pub mod units;
+pub mod vgpu;

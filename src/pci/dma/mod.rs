@@ -177,6 +177,11 @@ impl DmaSpace {
         self.len() == 0
     }
 
+    /// True when every byte of `[address, address + size)` can be read.
+    pub fn contains(&self, address: u64, size: u64) -> bool {
+        self.shared().pieces(address, size, Direction::FromMemory, |_, _, _| Ok(())).is_ok()
+    }
+
     /// Copies out of memory.
     ///
     /// # Errors

@@ -1,0 +1,406 @@
+//! The mediator: what executes behind a guest's register face, by asking the aggregator.
+//!
+//! Threads and locks. Front-end threads come in through [`EngineBackend`]; the link's thread comes in through
+//! [`EventPath`], which takes no lock of ours. Lock order:
+//!
+//! 1. `control`: held across requests to the aggregator, so the guest's requests are carried out one by one;
+//! 2. `connection`: held for a moment to copy the reference, or to replace it at a reset.
+//!
+//! The register face is never called with `control` held. Doorbells and memory accesses take `connection` only.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use super::control::Control;
+use super::events::{EventPath, Face};
+use super::guest_ram::Range;
+use super::host::Host;
+use super::memory::{Memory, Window};
+use super::status::{Counters, FailSafe, State, Status};
+use super::{MediatorConfig, VgpuError};
+use crate::addr::{Gpa, GuestChannel};
+use crate::aggregator::link::{AggregatorLink, Grant, LinkError};
+use crate::aggregator::protocol::{Doorbell, RefusalKind, Request};
+use crate::chip::{Engine, EngineSet, PhysicalAddress};
+use crate::fifo_virt::Channel;
+use crate::pci::dma::DmaSpace;
+use crate::pci::{DmaError, DmaMapping, SharedMemory};
+use crate::shadow_pagetable::GuestMemory;
+use crate::units::backend::{EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget};
+
+/// One connection to an aggregator, with what it granted.
+struct Connection {
+    link: Arc<dyn AggregatorLink>,
+    window: Window,
+    events: Arc<EventPath>,
+    channels: u16,
+    spaces: u16,
+}
+
+/// The back of a guest's vGPU.
+pub struct Mediator {
+    config: MediatorConfig,
+    vram: u64,
+    face: Face,
+    counters: Arc<Counters>,
+    system: DmaSpace,
+    control: Mutex<Control>,
+    connection: RwLock<Arc<Connection>>,
+}
+
+impl fmt::Debug for Mediator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mediator").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+impl Mediator {
+    /// A mediator over an admitted tenant's link.
+    ///
+    /// # Errors
+    /// What was granted makes no VRAM of the size that it says, or cannot be mapped.
+    pub fn new(
+        link: Arc<dyn AggregatorLink>,
+        grant: Grant,
+        config: MediatorConfig,
+    ) -> Result<Self, VgpuError> {
+        let face = Face::default();
+        let counters = Arc::<Counters>::default();
+        let connection = Connection::new(link, grant, &face, &counters)?;
+        Ok(Self {
+            vram: connection.window.size(),
+            face,
+            counters,
+            system: DmaSpace::new(),
+            control: Mutex::new(Control::new(connection.channels, connection.spaces, config.limits)),
+            connection: RwLock::new(Arc::new(connection)),
+            config,
+        })
+    }
+
+    /// The vGPU at a glance.
+    pub fn status(&self) -> Status {
+        let control = self.control();
+        let connection = self.connection();
+        let state = match (&control.state, connection.events.loss()) {
+            (State::Running, Some(reason)) => State::FailSafe(FailSafe::AggregatorLost(reason)),
+            (state, _) => state.clone(),
+        };
+        Status {
+            state,
+            vram: self.vram,
+            channels_bound: control.channels().iter().filter(|channel| **channel != Channel::Free).count(),
+            channels_placed: control.channels().iter().filter(|channel| channel.placed().is_some()).count(),
+            spaces: control.spaces().len(),
+            tables: control.spaces().budget().tables(),
+            snapshot_bytes: control.spaces().budget().snapshot_bytes(),
+            counts: self.counters.read(),
+        }
+    }
+
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connection(&self) -> Arc<Connection> {
+        self.connection.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Calls `access` with the guest's memory.
+    fn with_memory<R>(&self, access: impl FnOnce(&Memory<'_>) -> R) -> R {
+        let connection = self.connection.read().unwrap_or_else(PoisonError::into_inner);
+        access(&Memory { window: &connection.window, system: &self.system })
+    }
+
+    fn host<'a>(&'a self, connection: &'a Connection) -> Host<'a> {
+        Host {
+            link: &*connection.link,
+            memory: Memory { window: &connection.window, system: &self.system },
+            events: &connection.events,
+            counters: &self.counters,
+        }
+    }
+
+    /// Carries out a request of the guest, or drops it in fail-safe state.
+    fn serve(&self, request: impl FnOnce(&mut Control, &Host<'_>) -> Result<(), FailSafe>) {
+        let mut control = self.control();
+        let connection = self.connection();
+        let host = self.host(&connection);
+        if !running(&mut control, &host) {
+            self.counters.dropped_in_fail_safe.one();
+            return;
+        }
+        let Err(reason) = request(&mut control, &host) else { return };
+        let text = reason.to_string();
+        control.fail(reason, &host);
+        drop(control);
+        connection.events.tell_lost(&text);
+    }
+
+    /// Announces a range to the aggregator.
+    fn announce(&self, range: &Range, host: &Host<'_>) -> Result<(), LinkError> {
+        let Some((file, offset)) = &range.file else { return Ok(()) };
+        let file = file.try_clone().map_err(|error| LinkError::Refused {
+            kind: RefusalKind::Exhausted,
+            message: format!("No descriptor is left here: {error}"),
+        })?;
+        let request = Request::DmaMap {
+            gpa: Gpa(range.iova),
+            size: range.size,
+            offset: *offset,
+            writable: range.writable,
+        };
+        host.request_with(&request, Some(file))
+    }
+
+    /// A new connection in place of one whose aggregator is gone.
+    fn reconnect(&self, control: &Control) -> Result<(), FailSafe> {
+        let lost = |why: String| FailSafe::AggregatorLost(why);
+        let Some(factory) = &self.config.reconnect else {
+            return Err(lost("nothing is known to connect to again".to_owned()));
+        };
+        let (link, grant) = factory().map_err(|error| lost(error.to_string()))?;
+        if grant.vram != self.vram {
+            return Err(lost(format!("{} bytes of VRAM were granted instead of {}", grant.vram, self.vram)));
+        }
+        let connection = Connection::new(link, grant, &self.face, &self.counters)
+            .map_err(|error| lost(error.to_string()))?;
+        let host = self.host(&connection);
+        for range in control.ram.iter() {
+            self.announce(range, &host)?;
+        }
+        if self.face.get().is_some() {
+            connection.link.connect(connection.events.clone());
+        }
+        let mut place = self.connection.write().unwrap_or_else(PoisonError::into_inner);
+        place.events.disarm();
+        *place = Arc::new(connection);
+        self.counters.reconnects.one();
+        Ok(())
+    }
+
+    /// The host side of a function reset.
+    fn reset_host(&self, control: &Control) -> Result<(), FailSafe> {
+        let connection = self.connection();
+        let host = self.host(&connection);
+        if connection.events.loss().is_none() && !is_lost(&control.state) {
+            match host.request(&Request::Reset { scrub: self.config.scrub_on_reset }) {
+                Err(LinkError::Lost(_)) => {}
+                result => return Ok(result?),
+            }
+        }
+        self.reconnect(control)
+    }
+}
+
+impl Connection {
+    fn new(
+        link: Arc<dyn AggregatorLink>,
+        grant: Grant,
+        face: &Face,
+        counters: &Arc<Counters>,
+    ) -> Result<Self, VgpuError> {
+        let (channels, spaces) = (grant.channels, grant.spaces);
+        let window = Window::new(grant.vram, grant.window)?;
+        let events = Arc::new(EventPath::new(face.clone(), counters.clone(), channels));
+        Ok(Self { link, window, events, channels, spaces })
+    }
+}
+
+/// True while the guest is served. Notices a loss that the link's thread reported.
+fn running(control: &mut Control, host: &Host<'_>) -> bool {
+    if control.state == State::Running
+        && let Some(reason) = host.events.loss()
+    {
+        control.fail(FailSafe::AggregatorLost(reason), host);
+    }
+    control.state == State::Running
+}
+
+fn is_lost(state: &State) -> bool {
+    matches!(state, State::FailSafe(FailSafe::AggregatorLost(_)))
+}
+
+impl EngineBackend for Mediator {
+    fn vram_size(&self) -> u64 {
+        self.vram
+    }
+
+    fn read_memory(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        self.with_memory(|memory| memory.read(address, data))
+    }
+
+    fn write_memory(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget> {
+        self.with_memory(|memory| memory.write(address, data))
+    }
+
+    fn share_vram(&self, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
+        self.connection().window.share(offset, size)
+    }
+
+    fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError> {
+        let DmaMapping { iova, size, writable, .. } = mapping;
+        let refused = |source| DmaError::Backing { iova, size, source };
+        let mut control = self.control();
+        let connection = self.connection();
+        let host = self.host(&connection);
+        let file = match &mapping.backing {
+            None => None,
+            Some(backing) => Some((control.ram.keep(backing).map_err(refused)?, backing.offset)),
+        };
+        self.system.map(mapping)?;
+        let range = Range { iova, size, writable, file };
+        if !is_lost(&control.state) {
+            match self.announce(&range, &host) {
+                // The guest goes on; a new aggregator is told at the next reset.
+                Ok(()) | Err(LinkError::Lost(_)) => {}
+                Err(error) => {
+                    self.system.unmap(iova, size)?;
+                    return Err(refused(std::io::Error::other(error)));
+                }
+            }
+        }
+        control.ram.insert(range);
+        Ok(())
+    }
+
+    fn dma_unmap(&self, iova: u64, size: u64) -> Result<(), DmaError> {
+        let mut result = Ok(());
+        self.take_memory(|control| match control.ram.inside(iova, size) {
+            Ok(ranges) => ranges,
+            Err(error) => {
+                result = Err(error);
+                Vec::new()
+            }
+        });
+        result
+    }
+
+    fn dma_unmap_all(&self) {
+        self.take_memory(|control| control.ram.iter().cloned().collect());
+    }
+
+    fn connect_events(&self, events: Arc<dyn EngineEvents>) {
+        if self.face.set(events).is_err() {
+            log::error!("The register face of a vGPU was connected twice; the first one stays");
+            return;
+        }
+        let connection = self.connection();
+        connection.link.connect(connection.events.clone());
+    }
+
+    fn set_fifo_state(&self, state: FifoState) {
+        self.serve(|control, host| control.set_fifo_state(state, host));
+    }
+
+    fn flush_tlb(&self, scope: FlushScope) {
+        self.serve(|control, host| control.flush(scope, host));
+    }
+
+    fn bind_channel(&self, channel: u16, instance: Option<PhysicalAddress>) {
+        self.serve(|control, host| control.bind(channel, instance, host));
+    }
+
+    fn enable_channel(&self, channel: u16, enabled: bool) {
+        self.serve(|control, host| control.enable(channel, enabled, host));
+    }
+
+    fn commit_runlist(&self, list: PhysicalAddress, count: u32) {
+        self.serve(|control, host| control.commit_runlist(list, count, host));
+    }
+
+    fn preempt_channel(&self, channel: u16) {
+        self.serve(|control, host| control.preempt(channel, host));
+    }
+
+    fn preempt_pending(&self) -> bool {
+        self.connection().events.preemption_pending()
+    }
+
+    fn doorbell(&self, channel: u16, gp_put: u32) {
+        let connection = self.connection.read().unwrap_or_else(PoisonError::into_inner);
+        if connection.events.is_live(channel) {
+            self.counters.doorbells.one();
+            connection.link.doorbell(Doorbell { channel: GuestChannel(channel), gp_put });
+        } else {
+            self.counters.doorbells_dropped.one();
+        }
+    }
+
+    /// Stays virtual: hardware only ever gets context images of our own. The guest's golden image keeps what
+    /// its driver wrote.
+    fn bind_graphics_context(&self, _instance: Option<PhysicalAddress>) {}
+
+    /// Stays virtual, see [`Self::bind_graphics_context`].
+    fn save_graphics_context(&self, _instance: PhysicalAddress) {}
+
+    /// Only counted. The guest resets an engine at start-up, when it has no channels, and after a fault, when
+    /// the host has stopped the channel already; others' work on the engine must go on.
+    fn reset_engines(&self, _engines: EngineSet) {
+        self.counters.engine_resets.one();
+    }
+
+    /// Idle: contexts of this guest are on and off the engines as the aggregator decides, and a driver that
+    /// waits for an engine has preempted its channel or waited for its work already.
+    fn engine_status(&self, _engine: Engine) -> EngineStatus {
+        EngineStatus::default()
+    }
+
+    fn block_runlist(&self, blocked: bool) {
+        self.serve(|control, host| control.block(blocked, host));
+    }
+
+    fn reset(&self) {
+        let mut control = self.control();
+        self.counters.resets.one();
+        let result = self.reset_host(&control);
+        // What the link's thread still tells of the time before finds no channel.
+        let connection = self.connection();
+        connection.events.clear_all();
+        control.reset(connection.channels, connection.spaces, self.config.limits);
+        match result {
+            Ok(()) => connection.events.rearm_loss(),
+            Err(reason) => {
+                let text = reason.to_string();
+                control.fail(reason, &self.host(&connection));
+                drop(control);
+                connection.events.rearm_loss();
+                connection.events.tell_lost(&text);
+            }
+        }
+    }
+}
+
+impl Mediator {
+    /// Takes the ranges that `pick` names away: first from the shadow, then from the aggregator, then here.
+    fn take_memory(&self, pick: impl FnOnce(&Control) -> Vec<Range>) {
+        let mut control = self.control();
+        let connection = self.connection();
+        let host = self.host(&connection);
+        let mut failure = None;
+        for range in pick(&control) {
+            if running(&mut control, &host)
+                && let Err(reason) = control.spaces_mut().evict(range.iova, range.size, &host)
+            {
+                failure = Some(reason.to_string());
+                control.fail(reason, &host);
+            }
+            if range.file.is_some() && !is_lost(&control.state) {
+                let request = Request::DmaUnmap { gpa: Gpa(range.iova), size: range.size };
+                if let Err(error) = host.request(&request) {
+                    let reason = FailSafe::from(error);
+                    failure = Some(reason.to_string());
+                    control.fail(reason, &host);
+                }
+            }
+            if let Err(error) = self.system.unmap(range.iova, range.size) {
+                log::error!("Guest memory that was announced cannot be taken away: {error}");
+            }
+            control.ram.remove(range.iova);
+        }
+        drop(control);
+        if let Some(reason) = failure {
+            connection.events.tell_lost(&reason);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The guest's memory as this process reaches it: its partition of VRAM through a shared mapping, its system
+//! memory through the ranges that its machine announced.
+
+use std::io;
+
+use super::VgpuError;
+use crate::addr::PAGE_SIZE;
+use crate::chip::{Aperture, PhysicalAddress};
+use crate::pci::SharedMemory;
+use crate::pci::dma::DmaSpace;
+use crate::pci::mapping::{Access, FilePiece, Mapping};
+use crate::shadow_pagetable::GuestMemory;
+use crate::units::backend::NoTarget;
+use std::os::fd::AsFd;
+
+/// The partition, mapped as one piece.
+#[derive(Debug)]
+pub(super) struct Window {
+    memory: Mapping,
+    pieces: Vec<SharedMemory>,
+}
+
+impl Window {
+    /// Maps what the aggregator granted.
+    pub fn new(grant_vram: u64, pieces: Vec<SharedMemory>) -> Result<Self, VgpuError> {
+        let shown = pieces.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.size));
+        if shown != Some(grant_vram) || grant_vram == 0 {
+            return Err(VgpuError::Window { granted: grant_vram, shown: shown.unwrap_or(u64::MAX) });
+        }
+        let files: Vec<_> = pieces
+            .iter()
+            .map(|piece| FilePiece { fd: piece.fd.as_fd(), offset: piece.offset, size: piece.size })
+            .collect();
+        let memory = Mapping::contiguous(&files, Access::ReadWrite)?;
+        Ok(Self { memory, pieces })
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.memory.size()
+    }
+
+    /// Files that show `[offset, offset + size)`.
+    pub fn share(&self, offset: u64, size: u64) -> io::Result<Vec<SharedMemory>> {
+        let refused = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let end = offset.checked_add(size).filter(|end| *end <= self.size());
+        let end = end.ok_or_else(|| refused("the range leaves the vGPU's VRAM"))?;
+        if size == 0 || !offset.is_multiple_of(PAGE_SIZE) || !size.is_multiple_of(PAGE_SIZE) {
+            return Err(refused("the range is not made of whole pages"));
+        }
+        let mut shared = Vec::new();
+        let mut start = 0u64;
+        for piece in &self.pieces {
+            let stop = start.saturating_add(piece.size);
+            let (from, to) = (offset.max(start), end.min(stop));
+            if from < to {
+                let fd = piece.fd.try_clone()?;
+                shared.push(SharedMemory { fd, offset: piece.offset + (from - start), size: to - from });
+            }
+            start = stop;
+        }
+        Ok(shared)
+    }
+}
+
+/// Window and system memory together.
+pub(super) struct Memory<'a> {
+    pub window: &'a Window,
+    pub system: &'a DmaSpace,
+}
+
+impl Memory<'_> {
+    /// A word of a page of VRAM.
+    pub fn vram_u32(&self, page: u64, offset: u64) -> Result<u32, NoTarget> {
+        let address = page.saturating_add(offset);
+        let refused = NoTarget { address: PhysicalAddress { aperture: Aperture::Vram, address }, size: 4 };
+        self.window.memory.read_u32(address).map_err(|_| refused)
+    }
+
+    pub fn write(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget> {
+        let refused = NoTarget { address, size: data.len() };
+        match address.aperture {
+            Aperture::Vram => self.window.memory.write(address.address, data).map_err(|_| refused),
+            Aperture::SystemCoherent | Aperture::SystemNonCoherent => {
+                self.system.write(address.address, data).map_err(|_| refused)
+            }
+        }
+    }
+}
+
+impl GuestMemory for Memory<'_> {
+    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        let refused = NoTarget { address, size: data.len() };
+        match address.aperture {
+            Aperture::Vram => self.window.memory.read(address.address, data).map_err(|_| refused),
+            Aperture::SystemCoherent | Aperture::SystemNonCoherent => {
+                self.system.read(address.address, data).map_err(|_| refused)
+            }
+        }
+    }
+
+    fn contains(&self, address: PhysicalAddress, size: u64) -> bool {
+        match address.aperture {
+            Aperture::Vram => address.address.checked_add(size).is_some_and(|end| end <= self.window.size()),
+            Aperture::SystemCoherent | Aperture::SystemNonCoherent => {
+                self.system.contains(address.address, size)
+            }
+        }
+    }
+}

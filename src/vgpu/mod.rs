@@ -1,0 +1,65 @@
+//! One guest's GPU: the register face in front, the mediator behind it, the aggregator's link under it.
+//!
+//! The guest's page tables, instance blocks and runlists are read and checked here, within the guest's own memory;
+//! the aggregator checks everything once more before hardware sees it. This side holds nothing of other guests.
+
+mod control;
+mod events;
+mod guest_ram;
+mod host;
+mod mediator;
+mod memory;
+mod spaces;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use mediator::Mediator;
+pub use status::{Counts, FailSafe, State, Status};
+
+use crate::aggregator::link::{AggregatorLink, Grant, LinkError};
+use crate::pci::mapping::MapError;
+use crate::shadow_pagetable::Limits;
+
+/// Connects to an aggregator again, within a second or two: a guest's reset waits for it.
+pub type LinkFactory = Box<dyn Fn() -> Result<(Arc<dyn AggregatorLink>, Grant), LinkError> + Send + Sync>;
+
+/// How a mediator behaves.
+#[derive(Default)]
+pub struct MediatorConfig {
+    /// What the guest's page tables may cost here.
+    pub limits: Limits,
+    /// Zero the partition at a function reset. Nobody else sees it either way; it costs time.
+    pub scrub_on_reset: bool,
+    /// How to reach a new aggregator at a function reset after the old one was gone.
+    pub reconnect: Option<LinkFactory>,
+}
+
+impl fmt::Debug for MediatorConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MediatorConfig")
+            .field("limits", &self.limits)
+            .field("scrub_on_reset", &self.scrub_on_reset)
+            .field("reconnect", &self.reconnect.is_some())
+            .finish()
+    }
+}
+
+/// Why a vGPU cannot be made of what was granted.
+#[derive(Debug, thiserror::Error)]
+pub enum VgpuError {
+    /// The window is not the VRAM.
+    #[error("The aggregator granted {granted:#x} bytes of VRAM but shows {shown:#x}")]
+    Window {
+        /// VRAM granted.
+        granted: u64,
+        /// Bytes of the window's files.
+        shown: u64,
+    },
+    /// The window cannot be mapped.
+    #[error("The VRAM that the aggregator granted cannot be mapped")]
+    Map(#[from] MapError),
+}

@@ -1,0 +1,192 @@
+//! The address spaces that a guest's channels use, each shadowed under the number that the aggregator knows it by.
+//!
+//! A space is known by its page directory. It is created when a channel that uses it starts, and dropped when the
+//! last such channel is unbound: until then the guest's tables are nobody's business.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::host::{Host, SpaceSink};
+use super::status::{Counters, FailSafe};
+use crate::aggregator::link::LinkError;
+use crate::aggregator::protocol::{RefusalKind, Request, SpaceId};
+use crate::chip::gf100::mmu::LargePages;
+use crate::chip::{Aperture, PhysicalAddress};
+use crate::shadow_pagetable::{Budget, Fermi, Limits, ShadowSpace, SyncError, SyncReport};
+
+/// A page directory as both the instance block and the TLB register name it: the two may differ in whether
+/// system memory is snooped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Directory {
+    vram: bool,
+    address: u64,
+}
+
+impl From<PhysicalAddress> for Directory {
+    fn from(address: PhysicalAddress) -> Self {
+        Self { vram: address.aperture == Aperture::Vram, address: address.address }
+    }
+}
+
+#[derive(Debug)]
+struct Space {
+    id: SpaceId,
+    directory: PhysicalAddress,
+    users: usize,
+    shadow: ShadowSpace<Fermi>,
+}
+
+/// All shadowed address spaces of a vGPU.
+#[derive(Debug)]
+pub(super) struct Spaces {
+    format: Fermi,
+    limits: Limits,
+    budget: Budget,
+    spaces: BTreeMap<Directory, Space>,
+    granted: u16,
+}
+
+impl Spaces {
+    /// None yet; at most `granted` at a time.
+    pub fn new(limits: Limits, granted: u16) -> Self {
+        Self {
+            format: Fermi::default(),
+            limits,
+            budget: Budget::new(limits),
+            spaces: BTreeMap::new(),
+            granted,
+        }
+    }
+
+    /// Number of spaces.
+    pub fn len(&self) -> usize {
+        self.spaces.len()
+    }
+
+    /// What the walks use.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Forgets all spaces; the aggregator has dropped them.
+    pub fn forget_all(&mut self) {
+        self.spaces.clear();
+        self.budget = Budget::new(self.limits);
+    }
+
+    /// Counts one more user of a space, which is created if need be, and synchronises it. `None` when the host
+    /// has no room for one more space.
+    pub fn acquire(
+        &mut self,
+        directory: PhysicalAddress,
+        host: &Host<'_>,
+    ) -> Result<Option<SpaceId>, FailSafe> {
+        let key = directory.into();
+        if !self.spaces.contains_key(&key) {
+            let Some(id) = self.free_id() else { return Ok(None) };
+            match host.request(&Request::CreateSpace(id)) {
+                Ok(()) => {}
+                Err(LinkError::Refused { kind: RefusalKind::Exhausted | RefusalKind::Quota, .. }) => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            let shadow = ShadowSpace::new(self.format, directory, &mut self.budget)
+                .map_err(|refusal| FailSafe::QuotaExceeded(refusal.to_string()))?;
+            self.spaces.insert(key, Space { id, directory, users: 0, shadow });
+        }
+        let Some(space) = self.spaces.get_mut(&key) else { return Ok(None) };
+        space.users = space.users.saturating_add(1);
+        space.sync(&mut self.budget, host)?;
+        Ok(Some(space.id))
+    }
+
+    /// Counts one user less; drops the space with the last one.
+    pub fn release(&mut self, directory: PhysicalAddress, host: &Host<'_>) -> Result<(), FailSafe> {
+        let key = directory.into();
+        let Some(space) = self.spaces.get_mut(&key) else { return Ok(()) };
+        space.users = space.users.saturating_sub(1);
+        if space.users > 0 {
+            return Ok(());
+        }
+        if let Some(space) = self.spaces.remove(&key) {
+            space.shadow.release(&mut self.budget);
+            host.request(&Request::DestroySpace(space.id))?;
+        }
+        Ok(())
+    }
+
+    /// Synchronises the space of a page directory, if it is shadowed.
+    pub fn sync(&mut self, directory: PhysicalAddress, host: &Host<'_>) -> Result<(), FailSafe> {
+        match self.spaces.get_mut(&directory.into()) {
+            Some(space) => space.sync(&mut self.budget, host),
+            None => {
+                host.counters.flushes_unused.one();
+                Ok(())
+            }
+        }
+    }
+
+    /// The guest changed the size of large pages: all tables mean something else from now on.
+    pub fn set_large_pages(&mut self, large_pages: LargePages, host: &Host<'_>) -> Result<(), FailSafe> {
+        if self.format.large_pages == large_pages {
+            return Ok(());
+        }
+        self.format = Fermi { large_pages };
+        for space in self.spaces.values_mut() {
+            let mut sink = SpaceSink { host, space: space.id };
+            let report = space.shadow.clear(&host.memory, &mut self.budget, &mut sink);
+            count(host.counters, &report.map_err(fail_safe)?);
+            let fresh = ShadowSpace::new(self.format, space.directory, &mut self.budget)
+                .map_err(|refusal| FailSafe::QuotaExceeded(refusal.to_string()))?;
+            std::mem::replace(&mut space.shadow, fresh).release(&mut self.budget);
+            space.sync(&mut self.budget, host)?;
+        }
+        Ok(())
+    }
+
+    /// Unmaps `[start, start + size)` of system memory everywhere.
+    pub fn evict(&mut self, start: u64, size: u64, host: &Host<'_>) -> Result<(), FailSafe> {
+        for space in self.spaces.values_mut() {
+            let mut sink = SpaceSink { host, space: space.id };
+            let budget = &mut self.budget;
+            let report = space.shadow.evict_system_memory(start, size, &host.memory, budget, &mut sink);
+            count(host.counters, &report.map_err(fail_safe)?);
+        }
+        Ok(())
+    }
+
+    fn free_id(&self) -> Option<SpaceId> {
+        let used = |id: SpaceId| self.spaces.values().any(|space| space.id == id);
+        (0..self.granted).map(SpaceId).find(|id| !used(*id))
+    }
+}
+
+impl Space {
+    fn sync(&mut self, budget: &mut Budget, host: &Host<'_>) -> Result<(), FailSafe> {
+        let start = Instant::now();
+        let mut sink = SpaceSink { host, space: self.id };
+        let report = self.shadow.sync(&host.memory, budget, &mut sink).map_err(fail_safe)?;
+        count(host.counters, &report);
+        host.counters.walks.one();
+        host.counters.walk_nanos.add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        Ok(())
+    }
+}
+
+fn fail_safe(error: SyncError<LinkError>) -> FailSafe {
+    match error {
+        SyncError::Walk(refusal) => FailSafe::QuotaExceeded(refusal.to_string()),
+        SyncError::Sink(error) => error.into(),
+    }
+}
+
+fn count(counters: &Counters, report: &SyncReport) {
+    counters.table_pages.add(report.table_pages);
+    counters.tables_unreadable.add(report.unreadable);
+    counters.runs_mapped.add(report.mapped.runs);
+    counters.pages_mapped.add(report.mapped.pages);
+    counters.runs_unmapped.add(report.unmapped.runs);
+    counters.pages_unmapped.add(report.unmapped.pages);
+    counters.pages_withheld.add(report.withheld);
+}

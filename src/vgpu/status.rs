@@ -1,0 +1,169 @@
+//! What a vGPU did and in what state it is, for people and for the control socket.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::aggregator::link::LinkError;
+use crate::aggregator::protocol::RefusalKind;
+
+/// Why a vGPU stopped serving its guest. Only this vGPU: other VMs do not notice. A function reset ends it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FailSafe {
+    /// The aggregator, or its physical GPU, is gone.
+    #[error("The aggregator is gone: {0}")]
+    AggregatorLost(String),
+    /// The aggregator refused something that this side had checked.
+    #[error("The aggregator refused a checked request: {0}")]
+    ProtocolViolation(String),
+    /// The guest asked for more than a VM may have.
+    #[error("A quota is exhausted: {0}")]
+    QuotaExceeded(String),
+    /// The physical GPU failed.
+    #[error("The physical GPU failed: {0}")]
+    HardwareFailed(String),
+}
+
+impl From<LinkError> for FailSafe {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Lost(reason) => Self::AggregatorLost(reason),
+            LinkError::Refused { kind, message } => match kind {
+                RefusalKind::Exhausted | RefusalKind::Quota => Self::QuotaExceeded(message),
+                RefusalKind::Hardware => Self::HardwareFailed(message),
+                RefusalKind::Protocol
+                | RefusalKind::Version
+                | RefusalKind::Name
+                | RefusalKind::OutsidePartition
+                | RefusalKind::BadId
+                | RefusalKind::Chip => Self::ProtocolViolation(message),
+            },
+        }
+    }
+}
+
+/// Whether a vGPU serves its guest.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum State {
+    /// It does.
+    #[default]
+    Running,
+    /// It does not: requests are dropped until a function reset.
+    FailSafe(FailSafe),
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counts since the vGPU began, as they are kept.
+        #[derive(Debug, Default)]
+        pub(super) struct Counters {
+            $($(#[$doc])* pub $name: Counter,)*
+        }
+
+        /// Counts since the vGPU began.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+        pub struct Counts {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            pub fn read(&self) -> Counts {
+                Counts { $($name: self.$name.0.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// TLB invalidations by the guest.
+    flushes,
+    /// Those whose page directory no channel uses; they cost nothing.
+    flushes_unused,
+    /// Walks of an address space.
+    walks,
+    /// Time spent in walks, requests to the aggregator included, in nanoseconds.
+    walk_nanos,
+    /// Pages of guest page tables that were compared.
+    table_pages,
+    /// Pages of guest page tables that are not in the guest's memory.
+    tables_unreadable,
+    /// Runs mapped.
+    runs_mapped,
+    /// Pages in them.
+    pages_mapped,
+    /// Runs unmapped.
+    runs_unmapped,
+    /// Pages in them.
+    pages_unmapped,
+    /// Pages left unmapped because their target is not the guest's memory, counted at each walk.
+    pages_withheld,
+    /// Doorbells passed on.
+    doorbells,
+    /// Doorbells of channels that do not exist on the host.
+    doorbells_dropped,
+    /// Requests to the aggregator.
+    requests,
+    /// Requests that it refused.
+    refusals,
+    /// Instance blocks that were refused here.
+    bad_instances,
+    /// Channel numbers that were not granted.
+    bad_channels,
+    /// Runlists committed.
+    runlists,
+    /// Entries dropped from them.
+    runlist_entries_dropped,
+    /// Engine resets by the guest.
+    engine_resets,
+    /// What the guest asked for in fail-safe state.
+    dropped_in_fail_safe,
+    /// Function resets.
+    resets,
+    /// Connections made anew after the aggregator was gone.
+    reconnects,
+    /// Notifications of completed work.
+    events_non_stall,
+    /// MMU faults.
+    events_fault,
+    /// Channels stopped by the host unit.
+    events_host_error,
+    /// Channels stopped by the graphics engine.
+    events_graphics_error,
+    /// Completed preemptions.
+    events_preempted,
+    /// Events that came for a channel that is gone.
+    events_stale,
+}
+
+/// One count.
+#[derive(Debug, Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub fn one(&self) {
+        self.add(1);
+    }
+}
+
+/// A vGPU at a glance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Whether it serves its guest.
+    pub state: State,
+    /// VRAM in bytes.
+    pub vram: u64,
+    /// Channel numbers that the guest bound.
+    pub channels_bound: usize,
+    /// Channels that exist on the host.
+    pub channels_placed: usize,
+    /// Address spaces that are shadowed.
+    pub spaces: usize,
+    /// Guest page tables that are followed.
+    pub tables: usize,
+    /// Bytes of snapshots of them.
+    pub snapshot_bytes: usize,
+    /// Counts.
+    pub counts: Counts,
+}

@@ -1,0 +1,191 @@
+//! Page tables, guest memory, and the window.
+
+use super::*;
+use crate::addr::{Gpa, GpuVa, GuestVram};
+use crate::aggregator::protocol::{GuestMapping, GuestRange, GuestTarget};
+use crate::pci::{DmaBacking, DmaError, DmaMapping};
+
+fn mapping(page: u64, target: GuestTarget) -> GuestMapping {
+    GuestMapping { va: GpuVa(page << 12), pages: 1, page_shift: 12, target, read_only: false, kind: 0 }
+}
+
+fn range(page: u64) -> GuestRange {
+    GuestRange { va: GpuVa(page << 12), pages: 1, page_shift: 12 }
+}
+
+fn update(unmap: Vec<GuestRange>, map: Vec<GuestMapping>) -> Request {
+    Request::UpdateSpace { space: SpaceId(0), unmap, map }
+}
+
+fn ram(iova: u64, size: u64) -> DmaMapping {
+    let fd = create_memory_file(c"ram", size).unwrap();
+    DmaMapping { iova, size, writable: true, backing: Some(DmaBacking { fd, offset: 0 }) }
+}
+
+fn system(address: u64) -> PhysicalAddress {
+    PhysicalAddress { aperture: Aperture::SystemCoherent, address }
+}
+
+#[test]
+fn flush_sends_what_changed_and_nothing_else() {
+    let f = fixture();
+    f.write_pte(1, vram(0x5000));
+    f.start(0);
+
+    f.flush();
+    assert_eq!(f.link.take(), []);
+
+    f.write_pte(2, vram(0x6000));
+    f.write_u64(SMALL_TABLE + 8, 0);
+    f.flush();
+    let map = mapping(2, GuestTarget::Vram(GuestVram(0x6000)));
+    assert_eq!(f.link.take(), [update(vec![range(1)], vec![map])]);
+}
+
+#[test]
+fn flush_of_a_directory_that_no_channel_uses_is_free() {
+    let f = fixture();
+    f.write_pte(1, vram(0x5000));
+    f.link.take();
+    f.flush();
+    assert_eq!(f.link.take(), []);
+    let counts = f.mediator.status().counts;
+    assert_eq!((counts.flushes, counts.flushes_unused, counts.table_pages), (1, 1, 0));
+}
+
+#[test]
+fn target_outside_own_memory_is_never_asked_for() {
+    let f = fixture();
+    f.write_pte(1, vram(VRAM));
+    f.write_pte(2, system(0x10_0000));
+    f.start(0);
+    f.flush();
+    assert_eq!(f.link.take(), []);
+    assert_eq!(f.mediator.status().counts.pages_withheld, 4);
+}
+
+#[test]
+fn guest_memory_is_announced_and_can_be_mapped_until_it_goes() {
+    let f = fixture();
+    f.start(0);
+    f.mediator.dma_map(ram(0x10_0000, 0x4000)).unwrap();
+    f.write_pte(7, system(0x10_1000));
+    f.flush();
+    let target = GuestTarget::System { address: Gpa(0x10_1000), coherent: true };
+    let announced = Request::DmaMap { gpa: Gpa(0x10_0000), size: 0x4000, offset: 0, writable: true };
+    assert_eq!(f.link.take(), [announced.clone(), update(vec![], vec![mapping(7, target)])]);
+
+    f.mediator.dma_unmap(0x10_0000, 0x4000).unwrap();
+    let gone = Request::DmaUnmap { gpa: Gpa(0x10_0000), size: 0x4000 };
+    assert_eq!(f.link.take(), [update(vec![range(7)], vec![]), gone]);
+    assert!(f.mediator.read_memory(system(0x10_0000), &mut [0; 4]).is_err());
+
+    // The tables still say so: with the memory back, the next flush maps it again.
+    f.flush();
+    assert_eq!(f.link.take(), []);
+    f.mediator.dma_map(ram(0x10_0000, 0x4000)).unwrap();
+    f.flush();
+    assert_eq!(f.link.take(), [announced, update(vec![], vec![mapping(7, target)])]);
+}
+
+#[test]
+fn tables_in_system_memory_are_followed() {
+    let f = fixture();
+    f.mediator.dma_map(ram(0x20_0000, 0x10_0000)).unwrap();
+    let pde = Pde { large: None, small: Some(system(0x24_0000)) };
+    let pte = Pte { target: vram(0x9000), read_only: true, privileged: false, kind: 3 };
+    f.mediator.write_memory(system(0x20_0000), &pde.encode().to_le_bytes()).unwrap();
+    f.mediator.write_memory(system(0x24_0008), &pte.encode().to_le_bytes()).unwrap();
+    f.write_instance(0);
+    f.write_u64(INSTANCE + ramin::PAGE_DIRECTORY_LO, 0x20_0000 | 2);
+    f.bind(0);
+    f.link.take();
+
+    f.mediator.enable_channel(0, true);
+
+    let target = GuestTarget::Vram(GuestVram(0x9000));
+    let map = GuestMapping { read_only: true, kind: 3, ..mapping(1, target) };
+    assert_eq!(f.link.take()[1], update(vec![], vec![map]));
+}
+
+#[test]
+fn range_without_memory_is_not_announced_and_not_reachable() {
+    let f = fixture();
+    f.link.take();
+    let rom = DmaMapping { iova: 0xc0000, size: 0x2000, writable: false, backing: None };
+    f.mediator.dma_map(rom).unwrap();
+    f.mediator.dma_unmap(0xc0000, 0x2000).unwrap();
+    assert_eq!(f.link.take(), []);
+}
+
+#[test]
+fn refused_announcement_leaves_nothing_behind() {
+    let f = fixture();
+    f.link.refuse_with(|request| {
+        matches!(request, Request::DmaMap { .. }).then(|| refused(RefusalKind::Quota))
+    });
+    let result = f.mediator.dma_map(ram(0x1000, 0x1000));
+    assert!(matches!(result, Err(DmaError::Backing { .. })));
+
+    f.link.refuse_nothing();
+    f.mediator.dma_map(ram(0x1000, 0x1000)).unwrap();
+}
+
+#[test]
+fn wrong_ranges_are_refused_and_change_nothing() {
+    let f = fixture();
+    f.mediator.dma_map(ram(0x1000, 0x2000)).unwrap();
+    f.link.take();
+    assert!(matches!(f.mediator.dma_map(ram(0x2000, 0x1000)), Err(DmaError::Overlap { .. })));
+    assert!(matches!(f.mediator.dma_unmap(0x1000, 0x1000), Err(DmaError::Invalid { .. })));
+    assert!(matches!(f.mediator.dma_unmap(0x8000, 0x1000), Err(DmaError::NotMapped { .. })));
+    assert_eq!(f.link.take(), []);
+    f.mediator.dma_unmap_all();
+    assert_eq!(f.link.take(), [Request::DmaUnmap { gpa: Gpa(0x1000), size: 0x2000 }]);
+}
+
+#[test]
+fn change_of_the_large_page_size_shadows_everything_anew() {
+    let f = fixture();
+    f.write_pte(1, vram(0x5000));
+    f.start(0);
+
+    f.mediator.set_fifo_state(FifoState { large_pages_64k: true, ..FIFO_ON });
+
+    let map = mapping(1, GuestTarget::Vram(GuestVram(0x5000)));
+    assert_eq!(f.link.take(), [update(vec![range(1)], vec![]), update(vec![], vec![map])]);
+}
+
+#[test]
+fn window_reads_as_one_memory_over_its_pieces() {
+    let f = fixture();
+    let data: Vec<u8> = (0..16).collect();
+    f.mediator.write_memory(vram(VRAM / 2 - 8), &data).unwrap();
+    let mut back = [0; 16];
+    f.mediator.read_memory(vram(VRAM / 2 - 8), &mut back).unwrap();
+    assert_eq!(back[..], data[..]);
+    assert!(f.mediator.write_memory(vram(VRAM - 8), &data).is_err());
+    assert!(f.mediator.read_memory(vram(u64::MAX), &mut back).is_err());
+}
+
+#[test]
+fn shared_vram_names_the_pieces_behind_the_range() {
+    let f = fixture();
+    let shared = f.mediator.share_vram(VRAM / 2 - 0x2000, 0x5000).unwrap();
+    let places: Vec<_> = shared.iter().map(|piece| (piece.offset, piece.size)).collect();
+    assert_eq!(places, [(VRAM - 0x2000, 0x2000), (VRAM / 2, 0x3000)]);
+    for (offset, size) in [(VRAM, 0x1000), (0, VRAM + 0x1000), (0, 0), (1, 0x1000), (u64::MAX, 2)] {
+        assert!(f.mediator.share_vram(offset, size).is_err());
+    }
+}
+
+#[test]
+fn grant_whose_window_is_not_its_vram_is_refused() {
+    let short = Grant { vram: VRAM * 2, ..grant() };
+    let link = Arc::new(FakeLink::default());
+    let result = Mediator::new(link, short, MediatorConfig::default());
+    assert_eq!(
+        result.unwrap_err().to_string(),
+        "The aggregator granted 0x800000 bytes of VRAM but shows 0x400000"
+    );
+}
