@@ -7,15 +7,17 @@
 //! From the ground up: [`cache`] (one folder, one lock) · [`sources`], [`apt`], [`qemu`], [`kernel`] (Debian
 //! packages, without root) · [`modules`], [`cpio`], [`initramfs`], [`guest_build`] (what a guest boots) ·
 //! [`process`], [`machine`], [`report`], [`verdict`] (one guest, run and judged) · [`daemons`], [`control`],
-//! [`rig`] (whole set-ups).
+//! [`rig`] (whole set-ups) · [`demo`].
 
 pub mod apt;
 pub mod cache;
 pub mod control;
 pub mod cpio;
 pub mod daemons;
+pub mod demo;
 pub mod guest_build;
 pub mod initramfs;
+pub mod interrupt;
 pub mod kernel;
 pub mod machine;
 pub mod modules;

@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail};
 pub use command::Accelerator;
 use tail::Tail;
 
+use crate::interrupt;
 use crate::kernel::GuestKernel;
 use crate::process::Process;
 use crate::qemu::Qemu;
@@ -136,6 +137,7 @@ impl Machine {
     /// Takes in what the guest said since the last look. `Some` once it has ended, or was ended for its time
     /// being up.
     pub fn pump(&mut self, listen: &mut dyn FnMut(&Said<'_>)) -> Result<Option<Outcome>> {
+        interrupt::check()?;
         // Whether QEMU has ended is asked before the files are read: what it wrote last is then not missed.
         let ended = self.qemu.ended()?;
         self.read(listen)?;

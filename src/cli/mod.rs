@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand. They wire parts together and hold no logic of their own.
 
 mod check;
+mod demo;
 mod registers;
 mod status;
 mod trace;
@@ -21,6 +22,8 @@ struct Cli {
 enum Command {
     /// Check configuration files and name every mistake.
     Check(check::Args),
+    /// Run stock guests on one shared software GPU, and check all that they see.
+    Demo(demo::Args),
     /// Print the register tables that traps, traces and documentation share.
     Registers(registers::Args),
     /// Show the tenants of a running aggregator.
@@ -38,6 +41,7 @@ pub fn main() -> ExitCode {
         .init();
     let done = match cli.command {
         Command::Check(args) => check::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Registers(args) => registers::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Trace(args) => trace::run(&args),

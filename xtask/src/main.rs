@@ -33,18 +33,23 @@ enum Command {
 
 fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).init();
-    let outcome = match Arguments::parse().command {
-        Command::Setup => setup::run().map(|()| true),
-        Command::Guest(arguments) => guest::run(&arguments),
-        Command::Test(arguments) => test::run(&arguments),
-        Command::Bench(arguments) => bench::run(&arguments),
-    };
-    match outcome {
+    match run() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::from(2)
         }
+    }
+}
+
+fn run() -> anyhow::Result<bool> {
+    let arguments = Arguments::parse();
+    gpuvmk_lab::interrupt::watch()?;
+    match arguments.command {
+        Command::Setup => setup::run().map(|()| true),
+        Command::Guest(arguments) => guest::run(&arguments),
+        Command::Test(arguments) => test::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
     }
 }

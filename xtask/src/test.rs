@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use gpuvmk_lab::cache::source_tree;
+use gpuvmk_lab::interrupt;
 use serde_json::json;
 
 use crate::cases::{self, Case};
@@ -91,6 +92,7 @@ fn guest_tests(cases: &[Case], arguments: &Arguments) -> Result<Vec<CaseResult>>
     eprintln!("guests run on {}; logs in {}", workshop.accelerator().name(), arguments.logs.display());
     let mut results = Vec::new();
     for case in cases {
+        interrupt::check()?;
         let result = run_case::run(&workshop, case);
         eprintln!("{:32} {:6} {:6.1} s", result.name, outcome(result.ok()), result.wall.as_secs_f64());
         result.problems.iter().for_each(|problem| eprintln!("    {problem}"));

@@ -1,0 +1,262 @@
+//! The demonstration: N stock guests at once on one software GPU, shown while they run, and judged.
+
+mod show;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Map, Value, json};
+
+use crate::cache::Cache;
+use crate::control::Tenant;
+use crate::kernel::{GuestKernel, KernelSeries};
+use crate::machine::{Accelerator, LOOK, Machine, MachineSpec, Outcome};
+use crate::qemu::Qemu;
+use crate::rig::{GpuSpec, Rig, RigSpec, Topology};
+use crate::verdict::{self, Expected, Verdict};
+use crate::{guest_build, initramfs};
+use show::Show;
+
+/// What each guest runs.
+const PROGRAMS: [&str; 7] = ["probe", "copy", "fence", "channels", "bar1", "evict", "badaddr"];
+/// The chip that guests see.
+const CHIP: &str = "GF100";
+/// A vGPU's memory.
+const VRAM_MIB: u32 = 128;
+const MEMORY_MIB: u32 = 512;
+/// What the GPU keeps for itself beside the partitions.
+const SPARE_VRAM_MIB: u32 = 512;
+/// The most guests that one demonstration runs.
+const MOST_VMS: u32 = 16;
+const TIMEOUT: Duration = Duration::from_secs(600);
+/// How often the aggregator is asked about its tenants.
+const ASK: Duration = Duration::from_millis(500);
+
+/// What to demonstrate.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The gpuvmk program.
+    pub gpuvmk: PathBuf,
+    /// How many guests.
+    pub vms: u32,
+    /// Their kernel.
+    pub kernel: KernelSeries,
+    /// Whether the configuration files and logs stay when all went well.
+    pub keep: bool,
+}
+
+/// One guest's result.
+#[derive(Debug)]
+struct VmResult {
+    name: String,
+    verdict: Verdict,
+    tenant: Option<Tenant>,
+}
+
+/// Runs the demonstration; returns the JSON result, whose `ok` says whether every guest passed.
+pub fn run(options: &Options) -> Result<Value> {
+    ensure!(
+        (1..=MOST_VMS).contains(&options.vms),
+        "{} VMs cannot be demonstrated: 1 to {MOST_VMS} can",
+        options.vms
+    );
+    enough_memory(options.vms)?;
+    let cache = Cache::open()?;
+    let qemu = Qemu::obtain(&cache)?;
+    let kernel = GuestKernel::obtain(&cache, options.kernel)?;
+    eprintln!("gpuvmk: building the guest programs");
+    let init = guest_build::obtain(&cache)?;
+    let initramfs = initramfs::obtain(&cache, &kernel, &init)?;
+
+    let folder = std::env::temp_dir().join(format!("gpuvmk-demo-{}", std::process::id()));
+    let names: Vec<String> = (1..=options.vms).map(|number| format!("vm{number}")).collect();
+    let mut show = Show::new();
+    let mut rig = Rig::start(RigSpec {
+        gpuvmk: options.gpuvmk.clone(),
+        folder: folder.clone(),
+        topology: Topology::Mediated,
+        gpus: names.iter().map(|name| GpuSpec { name: name.clone(), vram_mib: VRAM_MIB }).collect(),
+        shared_vram_mib: options.vms * VRAM_MIB + SPARE_VRAM_MIB,
+    })
+    .with_context(|| format!("The logs are in {}", folder.display()))?;
+    let accelerator = Accelerator::of_this_machine();
+    show.title(&format!(
+        "{} guests with Linux {} on one {CHIP} (software GPU), QEMU {} on {}",
+        names.len(),
+        kernel.release,
+        qemu.version,
+        accelerator.name()
+    ));
+
+    let mut machines = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        let spec = MachineSpec {
+            name: name.clone(),
+            folder: folder.join(name),
+            kernel: kernel.clone(),
+            initramfs: initramfs.clone(),
+            memory_mib: MEMORY_MIB,
+            cpus: 1,
+            sockets: vec![rig.socket(index)],
+            accelerator,
+            programs: PROGRAMS.map(str::to_owned).to_vec(),
+            nouveau_options: Vec::new(),
+            kernel_words: Vec::new(),
+            reboots: 0,
+            timeout: TIMEOUT,
+        };
+        machines.push(Machine::start(&qemu, spec)?);
+    }
+    let (outcomes, tenants) = watch(&mut machines, &rig, &mut show)?;
+    let mut problems = rig.stop()?;
+
+    let expected = Expected { programs: PROGRAMS.map(str::to_owned).to_vec(), gpus: 1, boots: 1 };
+    let results: Vec<VmResult> = names
+        .iter()
+        .zip(&outcomes)
+        .map(|(name, outcome)| VmResult {
+            name: name.clone(),
+            verdict: verdict::judge(outcome, &expected),
+            tenant: tenants.get(name).cloned(),
+        })
+        .collect();
+    for result in &results {
+        problems.extend(result.verdict.problems.iter().map(|problem| format!("{}: {problem}", result.name)));
+        match &result.tenant {
+            None => problems.push(format!("{}: the aggregator never listed it", result.name)),
+            Some(tenant) if tenant.foreign_accesses > 0 => problems.push(format!(
+                "{}: {} accesses outside its own memory",
+                result.name, tenant.foreign_accesses
+            )),
+            Some(_) => {}
+        }
+    }
+    let ok = problems.is_empty();
+    show.results(&results, &problems);
+    if ok && !options.keep {
+        fs::remove_dir_all(&folder).with_context(|| format!("Cannot remove {}", folder.display()))?;
+    } else {
+        show.line(&format!("configuration files and logs are in {}", folder.display()));
+    }
+    let vms: Vec<Value> = results.iter().map(|result| vm_json(result, &kernel.release)).collect();
+    Ok(json!({ "ok": ok, "chip": CHIP, "vms": vms, "problems": problems }))
+}
+
+/// Runs the machines to their ends; returns how each ended, and the last state of each tenant.
+fn watch(
+    machines: &mut [Machine],
+    rig: &Rig,
+    show: &mut Show,
+) -> Result<(Vec<Outcome>, BTreeMap<String, Tenant>)> {
+    let mut outcomes: Vec<Option<Outcome>> = machines.iter().map(|_| None).collect();
+    let mut tenants = BTreeMap::new();
+    let mut asked = Instant::now();
+    loop {
+        for (machine, outcome) in machines.iter_mut().zip(&mut outcomes) {
+            if outcome.is_none() {
+                let name = machine.spec().name.clone();
+                *outcome = machine.pump(&mut |said| show.said(&name, said))?;
+            }
+        }
+        let all_ended = outcomes.iter().all(Option::is_some);
+        if asked.elapsed() >= ASK || all_ended {
+            asked = Instant::now();
+            for tenant in rig.status()?.map(|status| status.tenants).unwrap_or_default() {
+                tenants.insert(tenant.name.clone(), tenant);
+            }
+        }
+        if all_ended {
+            return Ok((outcomes.into_iter().flatten().collect(), tenants));
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+fn vm_json(result: &VmResult, kernel: &str) -> Value {
+    let verdict = &result.verdict;
+    let mut checks = Map::new();
+    for program in PROGRAMS {
+        let passed = verdict.result(program, 0).is_some_and(|result| result.ok);
+        checks.insert(program.to_owned(), passed.into());
+    }
+    // The kernel's own log counts as a check of its own.
+    let quiet = !verdict.problems.iter().any(|problem| problem.starts_with("unexplained"));
+    checks.insert("kernel_log".to_owned(), quiet.into());
+    let figure = |program: &str, name: &str| {
+        verdict.result(program, 0).and_then(|result| result.figures.get(name)).cloned().unwrap_or(Value::Null)
+    };
+    json!({
+        "name": result.name,
+        "kernel": kernel,
+        "nouveau": figure("probe", "nouveau"),
+        "checks": checks,
+        "probe_ms": figure("probe", "probe_ms"),
+        "submit_us_p50": figure("fence", "submit_us_p50"),
+        "foreign_accesses": result.tenant.as_ref().map(|tenant| tenant.foreign_accesses),
+    })
+}
+
+/// Refuses to start what would only be killed for memory.
+fn enough_memory(vms: u32) -> Result<()> {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let available = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).and_then(|rest| {
+        let kib: u64 = rest.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(kib >> 10)
+    });
+    let needed = u64::from(vms * (MEMORY_MIB + VRAM_MIB) + SPARE_VRAM_MIB);
+    match available {
+        Some(available) if available < needed => {
+            anyhow::bail!(
+                "{vms} VMs need {needed} MiB of memory, but only {available} MiB are free: try fewer --vms"
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Report;
+
+    fn result(line: &str) -> crate::report::ProgramResult {
+        match Report::parse(&format!("GPUVMK-JSON {line}")) {
+            Some(Report::Result(result)) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn vm_result_has_the_promised_keys() {
+        let verdict = Verdict {
+            problems: vec!["unexplained: nouveau: something failed".into()],
+            results: vec![
+                result(r#"{"prog":"probe","ok":true,"nouveau":"1.4.0","probe_ms":1900.5}"#),
+                result(r#"{"prog":"fence","ok":true,"submit_us_p50":82.0}"#),
+                result(r#"{"prog":"copy","ok":false}"#),
+            ],
+        };
+        let tenant: Tenant = serde_json::from_str(r#"{"name":"vm1","foreign_accesses":0}"#).unwrap();
+        let json = vm_json(&VmResult { name: "vm1".into(), verdict, tenant: Some(tenant) }, "6.12.1");
+        assert_eq!(json["probe_ms"], 1900.5);
+        assert_eq!(json["submit_us_p50"], 82.0);
+        assert_eq!(json["nouveau"], "1.4.0");
+        assert_eq!(json["kernel"], "6.12.1");
+        assert_eq!(json["foreign_accesses"], 0);
+        assert_eq!(json["checks"]["probe"], true);
+        assert_eq!(json["checks"]["copy"], false);
+        assert_eq!(json["checks"]["evict"], false, "a check without a result has not passed");
+        assert_eq!(json["checks"]["kernel_log"], false);
+    }
+
+    #[test]
+    fn number_of_vms_is_bounded() {
+        let options =
+            Options { gpuvmk: "/bin/false".into(), vms: 99, kernel: KernelSeries::V6_12, keep: false };
+        assert!(run(&options).unwrap_err().to_string().contains("1 to 16"));
+    }
+}
