@@ -1,0 +1,146 @@
+//! Accesses by virtual address, in the name of a channel: translated page by page, checked by the ledger,
+//! bounded in how long they keep a TLB flush waiting.
+
+use super::hardware::Hardware;
+use super::memory::CopyMissed;
+use super::mmu::{AddressSpace, InUse, Place, Request};
+use super::tlb::Buffer;
+use crate::addr::GpuVa;
+use crate::chip::gf100::mmu::VA_MAX;
+use crate::chip::{AccessKind, FaultReason};
+use crate::units::backend::{FaultUnit, MmuFault};
+
+/// Bytes that one access moves before it lets a flush pass.
+pub(super) const CHUNK: u64 = 64 << 10;
+
+/// A unit that accesses memory through an address space.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Client<'a> {
+    pub(super) hardware: &'a Hardware,
+    pub(super) space: &'a AddressSpace,
+    pub(super) channel: Option<u16>,
+    pub(super) unit: FaultUnit,
+    /// True for the parts of an engine that its firmware runs.
+    pub(super) privileged: bool,
+}
+
+impl Client<'_> {
+    fn fault(&self, va: u64, access: AccessKind, reason: FaultReason) -> MmuFault {
+        MmuFault { channel: self.channel, unit: self.unit, address: GpuVa(va & VA_MAX), access, reason }
+    }
+
+    fn translate(&self, in_use: &InUse<'_>, va: u64, access: AccessKind) -> Result<Place, MmuFault> {
+        let buffer = match self.unit {
+            FaultUnit::Engine(_) => Buffer::Engines,
+            FaultUnit::Host | FaultUnit::Bar1 | FaultUnit::Bar3 => Buffer::Hub,
+        };
+        let request = Request { buffer, access, privileged: self.privileged };
+        let hardware = self.hardware;
+        hardware
+            .mmu
+            .translate(in_use, &hardware.memory, self.space, va, request)
+            .map_err(|reason| self.fault(va, access, reason))
+    }
+
+    /// Firmware works for the host, whose memory the ledger does not judge.
+    fn note(&self, place: Place, size: u64) {
+        if !self.privileged {
+            self.hardware.ledger.check(self.channel, place.target, size);
+        }
+    }
+
+    /// Reads `data.len()` bytes.
+    pub(super) fn read(&self, va: u64, data: &mut [u8]) -> Result<(), MmuFault> {
+        let mut va = va;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let in_use = self.hardware.mmu.in_use();
+            let place = self.translate(&in_use, va, AccessKind::Read)?;
+            let size = place.run.min(rest.len() as u64).min(CHUNK);
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(to_index(size));
+            self.note(place, size);
+            let missed = self.hardware.memory.read(place.target, now);
+            missed.map_err(|_| self.fault(va, AccessKind::Read, FaultReason::UnsupportedAperture))?;
+            rest = later;
+            va = va.saturating_add(size);
+        }
+        Ok(())
+    }
+
+    /// Writes `data`.
+    pub(super) fn write(&self, va: u64, data: &[u8]) -> Result<(), MmuFault> {
+        let mut va = va;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let in_use = self.hardware.mmu.in_use();
+            let place = self.translate(&in_use, va, AccessKind::Write)?;
+            let size = place.run.min(rest.len() as u64).min(CHUNK);
+            let (now, later) = rest.split_at(to_index(size));
+            self.note(place, size);
+            let missed = self.hardware.memory.write(place.target, now);
+            missed.map_err(|_| self.fault(va, AccessKind::Write, FaultReason::UnsupportedAperture))?;
+            rest = later;
+            va = va.saturating_add(size);
+        }
+        Ok(())
+    }
+
+    /// Copies `size` bytes.
+    pub(super) fn copy(&self, from: u64, to: u64, size: u64) -> Result<(), MmuFault> {
+        let mut done = 0;
+        while done < size {
+            // The MMU is released after each chunk.
+            let in_use = self.hardware.mmu.in_use();
+            let end = size.min(done + CHUNK);
+            while done < end {
+                let source_va = from.saturating_add(done);
+                let target_va = to.saturating_add(done);
+                let source = self.translate(&in_use, source_va, AccessKind::Read)?;
+                let target = self.translate(&in_use, target_va, AccessKind::Write)?;
+                let bytes = source.run.min(target.run).min(end - done);
+                self.note(source, bytes);
+                self.note(target, bytes);
+                self.hardware.memory.copy(source.target, target.target, bytes).map_err(|missed| {
+                    let (va, access) = match missed {
+                        CopyMissed::Source => (source_va, AccessKind::Read),
+                        CopyMissed::Target => (target_va, AccessKind::Write),
+                    };
+                    self.fault(va, access, FaultReason::UnsupportedAperture)
+                })?;
+                done += bytes;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn read_u32(&self, va: u64) -> Result<u32, MmuFault> {
+        let mut bytes = [0; 4];
+        self.read(va, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    pub(super) fn read_u64(&self, va: u64) -> Result<u64, MmuFault> {
+        let mut bytes = [0; 8];
+        self.read(va, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    pub(super) fn write_u32(&self, va: u64, value: u32) -> Result<(), MmuFault> {
+        self.write(va, &value.to_le_bytes())
+    }
+
+    /// Writes a report as semaphores and queries do: `value` alone, or with the time in the upper half of 16
+    /// bytes. The value lands last, so that whoever waits for it finds the rest.
+    pub(super) fn write_report(&self, va: u64, value: u32, short: bool) -> Result<(), MmuFault> {
+        if !short {
+            self.write(va.saturating_add(8), &self.hardware.timestamp().to_le_bytes())?;
+            self.write_u32(va.saturating_add(4), 0)?;
+        }
+        self.write_u32(va, value)
+    }
+}
+
+/// CAST: pieces of a slice are no longer than the slice.
+fn to_index(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}

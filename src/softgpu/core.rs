@@ -1,0 +1,386 @@
+//! The engine core: what the register face calls, and what the PBDMA threads share.
+//!
+//! Locks, in the order in which they may be held together: the FIFO tables; an engine; the MMU in use; the
+//! tables of the MMU, of DMA, of the ledger. The FIFO's and an engine's are never held together. Events are
+//! told with none of them held, so that the receiver may call back; and the calls that wait for PBDMAs do not
+//! wait for the one that is telling.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use super::engine::context::Patch;
+use super::engine::unit::{Owner, Switch, Unit};
+use super::fifo::{Fifo, engine_index};
+use super::hardware::Hardware;
+use super::ledger::Ledger;
+use super::pbdma;
+use crate::chip::gf100::PBDMAS;
+use crate::chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
+use crate::chip::{Engine, EngineSet, PhysicalAddress};
+use crate::pci::{DmaError, DmaMapping, SharedMemory};
+use crate::units::backend::{EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget};
+
+/// Entries of a runlist: the length field has 12 bits.
+const MAX_RUNLIST: u32 = 0xfff;
+
+thread_local! {
+    /// The PBDMA that this thread is, if it is one.
+    static OWN_PBDMA: Cell<Option<u8>> = const { Cell::new(None) };
+}
+
+/// What the PBDMA threads and the register face share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) hardware: Hardware,
+    fifo: Mutex<Fifo>,
+    /// Something may have become runnable.
+    work: Condvar,
+    /// A channel has left its PBDMA.
+    left: Condvar,
+    units: [Unit; super::fifo::ENGINES],
+    /// By PBDMA: its channel may have to leave.
+    attention: [AtomicBool; PBDMAS as usize],
+}
+
+impl Shared {
+    pub(super) fn fifo(&self) -> MutexGuard<'_, Fifo> {
+        self.fifo.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn unit(&self, engine: Engine) -> Option<&Unit> {
+        engine_index(engine).and_then(|index| self.units.get(index))
+    }
+
+    /// The flag that tells a PBDMA to look whether its channel must leave.
+    pub(super) fn attention(&self, pbdma: u8) -> &AtomicBool {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        self.attention.get(usize::from(pbdma)).unwrap_or(&NEVER)
+    }
+
+    fn alert(&self, pbdma: u8) {
+        self.attention(pbdma).store(true, Ordering::Release);
+    }
+
+    fn alert_all(&self) {
+        for flag in &self.attention {
+            flag.store(true, Ordering::Release);
+        }
+    }
+
+    /// Wakes PBDMAs that sleep.
+    pub(super) fn wake(&self) {
+        self.work.notify_all();
+    }
+
+    pub(super) fn tell_left(&self) {
+        self.left.notify_all();
+    }
+
+    /// A report was written: acquires that wait look again.
+    pub(super) fn released(&self) {
+        if self.fifo().retry_semaphores(Instant::now()) {
+            self.wake();
+        }
+    }
+
+    /// Sleeps until something happens, or until `until`. Called with the FIFO locked.
+    pub(super) fn sleep<'a>(
+        &self,
+        fifo: MutexGuard<'a, Fifo>,
+        until: Option<Instant>,
+    ) -> MutexGuard<'a, Fifo> {
+        match until {
+            None => self.work.wait(fifo).unwrap_or_else(PoisonError::into_inner),
+            Some(until) => {
+                let time = until.saturating_duration_since(Instant::now());
+                self.work.wait_timeout(fifo, time).unwrap_or_else(PoisonError::into_inner).0
+            }
+        }
+    }
+
+    /// Waits until no other PBDMA has the channel loaded (any channel, without a number).
+    fn wait_left<'a>(&self, fifo: MutexGuard<'a, Fifo>, channel: Option<u16>) -> MutexGuard<'a, Fifo> {
+        let own = OWN_PBDMA.get();
+        let loaded = |fifo: &mut Fifo| match channel {
+            None => fifo.any_loaded(own),
+            Some(channel) => fifo
+                .channel(channel)
+                .and_then(|channel| channel.loaded)
+                .is_some_and(|pbdma| Some(pbdma) != own),
+        };
+        self.left.wait_while(fifo, loaded).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a channel's contexts off the engines, saved to their images or dropped.
+    pub(super) fn evict(&self, channel: u16, save: bool) {
+        for unit in &self.units {
+            unit.evict(&self.hardware, channel, save).tell(&self.hardware);
+        }
+    }
+
+    fn read_runlist(&self, list: PhysicalAddress, count: u32) -> Result<Vec<u16>, NoTarget> {
+        let mut numbers = Vec::new();
+        for index in 0..u64::from(count.min(MAX_RUNLIST)) {
+            let address = list.address.saturating_add(index * RUNLIST_ENTRY_SIZE);
+            let entry = self.hardware.memory.read_u64(PhysicalAddress { address, ..list })?;
+            let kind = u32::try_from(entry >> 32).unwrap_or(0);
+            match u16::try_from(entry & 0xffff_ffff) {
+                Ok(number) if number < crate::chip::gf100::CHANNELS && kind == RUNLIST_ENTRY_CHANNEL => {
+                    numbers.push(number);
+                }
+                _ => log::debug!("softgpu: runlist entry {index} names no channel: {entry:#x}"),
+            }
+        }
+        Ok(numbers)
+    }
+}
+
+/// Marks the calling thread as a PBDMA, so that calls back from its events never wait for itself.
+pub(super) fn become_pbdma(pbdma: u8) {
+    OWN_PBDMA.set(Some(pbdma));
+}
+
+/// The engine core of the software GPU. Dropping it ends its threads.
+#[derive(Debug)]
+pub struct Core {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Core {
+    /// A core with `vram` bytes of zeroed VRAM, everything in reset.
+    ///
+    /// # Errors
+    /// The size is not a multiple of 1 MiB, or the host has not the memory or threads.
+    pub fn new(vram: u64) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            hardware: Hardware::new(vram)?,
+            fifo: Mutex::new(Fifo::new()),
+            work: Condvar::new(),
+            left: Condvar::new(),
+            units: [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)].map(Unit::new),
+            attention: std::array::from_fn(|_| AtomicBool::new(false)),
+        });
+        let mut core = Self { shared, threads: Vec::new() };
+        for pbdma in 0..PBDMAS {
+            let shared = Arc::clone(&core.shared);
+            let name = format!("pbdma{pbdma}");
+            // Those started before an error end with `core`.
+            core.threads
+                .push(std::thread::Builder::new().name(name).spawn(move || pbdma::run(&shared, pbdma))?);
+        }
+        Ok(core)
+    }
+
+    /// The ledger of true owners.
+    pub fn ledger(&self) -> Arc<Ledger> {
+        Arc::clone(&self.shared.hardware.ledger)
+    }
+
+    fn tell_switch(&self, switch: Result<Switch, crate::units::backend::MmuFault>) -> Vec<Patch> {
+        match switch {
+            Ok(switch) => {
+                switch.tell(&self.shared.hardware);
+                switch.patches
+            }
+            Err(fault) => {
+                self.shared.hardware.tell(|events| events.mmu_fault(fault));
+                Vec::new()
+            }
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.shared.fifo().shut_down = true;
+        self.shared.alert_all();
+        self.shared.wake();
+        for thread in self.threads.drain(..) {
+            // A core that is dropped by a callback on one of its own threads leaves that one to end by itself.
+            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+                log::error!("softgpu: a PBDMA thread ended by a panic");
+            }
+        }
+    }
+}
+
+impl EngineBackend for Core {
+    fn vram_size(&self) -> u64 {
+        self.shared.hardware.memory.vram.size()
+    }
+
+    fn read_memory(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        self.shared.hardware.memory.read(address, data)
+    }
+
+    fn write_memory(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget> {
+        self.shared.hardware.memory.write(address, data)
+    }
+
+    fn share_vram(&self, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
+        self.shared.hardware.memory.vram.share(offset, size)
+    }
+
+    fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError> {
+        self.shared.hardware.memory.system.map(mapping)
+    }
+
+    fn dma_unmap(&self, iova: u64, size: u64) -> Result<(), DmaError> {
+        // The DMA table itself waits for accesses under way.
+        self.shared.hardware.memory.system.unmap(iova, size)
+    }
+
+    fn dma_unmap_all(&self) {
+        self.shared.hardware.memory.system.unmap_all();
+    }
+
+    fn connect_events(&self, events: Arc<dyn EngineEvents>) {
+        self.shared.hardware.connect(events);
+    }
+
+    fn set_fifo_state(&self, state: FifoState) {
+        self.shared.hardware.mmu.set_large_pages(state.large_pages_64k);
+        self.shared.fifo().state = state;
+        self.shared.alert_all();
+        self.shared.wake();
+    }
+
+    fn flush_tlb(&self, scope: FlushScope) {
+        self.shared.hardware.mmu.flush(scope);
+    }
+
+    fn bind_channel(&self, channel: u16, instance: Option<PhysicalAddress>) {
+        let mut fifo = self.shared.fifo();
+        // First unbound, so that it leaves its PBDMA and nothing of it is saved; then bound.
+        fifo.bind(channel, None);
+        if let Some(pbdma) = fifo.channel(channel).and_then(|channel| channel.loaded) {
+            self.shared.alert(pbdma);
+        }
+        drop(self.shared.wait_left(fifo, Some(channel)));
+        self.shared.evict(channel, false);
+        if instance.is_some() {
+            self.shared.fifo().bind(channel, instance);
+            self.shared.wake();
+        }
+    }
+
+    fn enable_channel(&self, channel: u16, enabled: bool) {
+        let mut fifo = self.shared.fifo();
+        let Some(entry) = fifo.channel_mut(channel) else { return };
+        entry.enabled = enabled;
+        entry.pending |= enabled;
+        if let (false, Some(pbdma)) = (enabled, entry.loaded) {
+            self.shared.alert(pbdma);
+        }
+        drop(fifo);
+        self.shared.wake();
+    }
+
+    fn commit_runlist(&self, list: PhysicalAddress, count: u32) {
+        let numbers = self.shared.read_runlist(list, count).unwrap_or_else(|missed| {
+            log::warn!("softgpu: runlist of {count} entries cannot be read: {missed}");
+            Vec::new()
+        });
+        self.shared.fifo().set_runlist(numbers);
+        self.shared.alert_all();
+        self.shared.wake();
+    }
+
+    fn preempt_channel(&self, channel: u16) {
+        let mut fifo = self.shared.fifo();
+        let Some(entry) = fifo.channel_mut(channel) else { return };
+        // Not scheduled until it is off, wherever it is now.
+        entry.preempting = true;
+        if let Some(pbdma) = entry.loaded {
+            self.shared.alert(pbdma);
+            return;
+        }
+        drop(fifo);
+        self.shared.evict(channel, true);
+        if let Some(entry) = self.shared.fifo().channel_mut(channel) {
+            entry.preempting = false;
+        }
+        self.shared.wake();
+    }
+
+    fn preempt_pending(&self) -> bool {
+        self.shared.fifo().channels_mut().any(|(_, channel)| channel.preempting)
+    }
+
+    fn doorbell(&self, channel: u16, gp_put: u32) {
+        let mut fifo = self.shared.fifo();
+        let Some(entry) = fifo.channel_mut(channel) else { return };
+        entry.doorbell = Some(gp_put);
+        entry.pending = true;
+        let sleeping = entry.loaded.is_none() && fifo.may_run(channel);
+        drop(fifo);
+        if sleeping {
+            self.shared.wake();
+        }
+    }
+
+    fn bind_graphics_context(&self, instance: Option<PhysicalAddress>) {
+        let Some(unit) = self.shared.unit(Engine::Graphics) else { return };
+        let owner = instance.map(|instance| Owner { channel: None, generation: 0, instance });
+        let _patches = self.tell_switch(unit.bind(&self.shared.hardware, owner));
+    }
+
+    fn save_graphics_context(&self, instance: PhysicalAddress) {
+        let Some(unit) = self.shared.unit(Engine::Graphics) else { return };
+        if let Err(fault) = unit.save_to(&self.shared.hardware, instance) {
+            self.shared.hardware.tell(|events| events.mmu_fault(fault));
+        }
+    }
+
+    fn reset_engines(&self, engines: EngineSet) {
+        for unit in &self.shared.units {
+            if !engines.contains(unit.engine().into()) {
+                continue;
+            }
+            let mut fifo = self.shared.fifo();
+            if let Some(number) = fifo.holder(unit.engine())
+                && let Some(channel) = fifo.channel_mut(number)
+            {
+                // Its work is lost: it must not go on as if nothing had happened.
+                channel.stopped = true;
+                if let Some(pbdma) = channel.loaded {
+                    self.shared.alert(pbdma);
+                }
+            }
+            drop(fifo);
+            unit.reset();
+        }
+    }
+
+    fn engine_status(&self, engine: Engine) -> EngineStatus {
+        self.shared.unit(engine).map(Unit::status).unwrap_or_default()
+    }
+
+    fn block_runlist(&self, blocked: bool) {
+        self.shared.fifo().blocked = blocked;
+        self.shared.alert_all();
+        self.shared.wake();
+    }
+
+    fn reset(&self) {
+        self.shared.fifo().resetting = true;
+        self.shared.alert_all();
+        for unit in &self.shared.units {
+            unit.reset();
+        }
+        let mut fifo = self.shared.wait_left(self.shared.fifo(), None);
+        fifo.clear();
+        fifo.resetting = false;
+        drop(fifo);
+        // Whatever was switched in between the engines' reset and now goes too.
+        for unit in &self.shared.units {
+            unit.reset();
+        }
+        self.shared.hardware.mmu.flush_all();
+        self.shared.hardware.mmu.set_large_pages(false);
+    }
+}

@@ -1,0 +1,162 @@
+//! Where an engine keeps the context of a channel: the image that the instance block points at.
+//!
+//! The pointer is a virtual address of the channel's own space, or a physical one. Images are read and written
+//! with the privileges of firmware. The graphics image has a header: word 0 counts the entries of the patch
+//! list, word 1 is the list's address in units of 256 bytes, in the same memory as the image. The loader writes
+//! each entry's value to its register, whatever register that is; the saver leaves the header alone.
+
+use crate::chip::gf100::GRAPHICS_CONTEXT_SIZE;
+use crate::chip::gf100::ramin::{
+    CONTEXT_VIRTUAL, COPY0_CONTEXT_LO, COPY1_CONTEXT_LO, GRAPHICS_CONTEXT_LO, INSTANCE_SIZE,
+};
+use crate::chip::{AccessKind, Aperture, Engine, FaultReason, PhysicalAddress};
+use crate::softgpu::access::Client;
+use crate::softgpu::hardware::Hardware;
+use crate::softgpu::mmu::{AddressSpace, read_u64};
+use crate::units::backend::{FaultUnit, MmuFault};
+
+/// Entries of a patch list that are applied; the list's page has room for as many.
+const MAX_PATCHES: u32 = 512;
+
+/// Bytes of an instance block that are read: up to the last engine pointer.
+pub(in crate::softgpu) const INSTANCE_READ: usize = 0x280;
+const _: () = assert!(INSTANCE_READ as u64 <= INSTANCE_SIZE);
+
+/// Where the graphics state begins in its image.
+pub(super) const GRAPHICS_STATE_OFFSET: u64 = 0x100;
+
+/// A write that the patch list asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::softgpu) struct Patch {
+    pub(in crate::softgpu) register: u32,
+    pub(in crate::softgpu) value: u32,
+}
+
+/// The start of an instance block; as much as this room needs of it.
+pub(in crate::softgpu) fn read_instance(
+    hardware: &Hardware,
+    instance: PhysicalAddress,
+) -> Option<[u8; INSTANCE_READ]> {
+    let mut block = [0; INSTANCE_READ];
+    hardware.memory.read(instance, &mut block).ok()?;
+    Some(block)
+}
+
+/// Memory that an image lies in.
+#[derive(Clone, Debug)]
+enum Home {
+    Virtual(AddressSpace),
+    Physical(Aperture),
+}
+
+/// One engine's context image of one channel.
+#[derive(Clone, Debug)]
+pub(in crate::softgpu) struct Image {
+    engine: Engine,
+    channel: Option<u16>,
+    home: Home,
+    address: u64,
+}
+
+impl Image {
+    /// The image that an instance block names for `engine`.
+    pub(in crate::softgpu) fn of(
+        hardware: &Hardware,
+        engine: Engine,
+        channel: Option<u16>,
+        block: &[u8],
+    ) -> Result<Self, MmuFault> {
+        let offset = match engine {
+            Engine::Graphics => GRAPHICS_CONTEXT_LO,
+            Engine::Copy(0) => COPY0_CONTEXT_LO,
+            Engine::Copy(_) => COPY1_CONTEXT_LO,
+        };
+        let pointer = read_u64(block, offset);
+        let address = pointer & 0xff_ffff_f000;
+        let home = if pointer & u64::from(CONTEXT_VIRTUAL) != 0 {
+            Some(Home::Virtual(hardware.mmu.address_space(block)))
+        } else {
+            match pointer & 3 {
+                // A pointer that was never written is no context in the first page of VRAM.
+                0 if pointer != 0 => Some(Home::Physical(Aperture::Vram)),
+                2 => Some(Home::Physical(Aperture::SystemCoherent)),
+                3 => Some(Home::Physical(Aperture::SystemNonCoherent)),
+                _ => None,
+            }
+        };
+        match home {
+            Some(home) => Ok(Self { engine, channel, home, address }),
+            None => Err(MmuFault {
+                channel,
+                unit: FaultUnit::Engine(engine),
+                address: crate::addr::GpuVa(0),
+                access: AccessKind::Read,
+                reason: FaultReason::NoChannel,
+            }),
+        }
+    }
+
+    fn physical(&self, aperture: Aperture, address: u64, access: AccessKind) -> MmuFault {
+        log::debug!("softgpu: {:?} context in {aperture:?} at {address:#x} is not memory", self.engine);
+        MmuFault {
+            channel: self.channel,
+            unit: FaultUnit::Engine(self.engine),
+            address: crate::addr::GpuVa(address),
+            access,
+            reason: FaultReason::UnsupportedAperture,
+        }
+    }
+
+    fn read_at(&self, hardware: &Hardware, address: u64, data: &mut [u8]) -> Result<(), MmuFault> {
+        match &self.home {
+            Home::Virtual(space) => self.client(hardware, space).read(address, data),
+            Home::Physical(aperture) => {
+                let target = PhysicalAddress { aperture: *aperture, address };
+                let missed = hardware.memory.read(target, data);
+                missed.map_err(|_| self.physical(*aperture, address, AccessKind::Read))
+            }
+        }
+    }
+
+    fn client<'a>(&self, hardware: &'a Hardware, space: &'a AddressSpace) -> Client<'a> {
+        let unit = FaultUnit::Engine(self.engine);
+        Client { hardware, space, channel: self.channel, unit, privileged: true }
+    }
+
+    /// Reads `data.len()` bytes at `offset` of the image.
+    pub(super) fn read(&self, hardware: &Hardware, offset: u64, data: &mut [u8]) -> Result<(), MmuFault> {
+        self.read_at(hardware, self.address + offset, data)
+    }
+
+    /// Writes `data` at `offset` of the image.
+    pub(super) fn write(&self, hardware: &Hardware, offset: u64, data: &[u8]) -> Result<(), MmuFault> {
+        let address = self.address + offset;
+        match &self.home {
+            Home::Virtual(space) => self.client(hardware, space).write(address, data),
+            Home::Physical(aperture) => {
+                let target = PhysicalAddress { aperture: *aperture, address };
+                let missed = hardware.memory.write(target, data);
+                missed.map_err(|_| self.physical(*aperture, address, AccessKind::Write))
+            }
+        }
+    }
+
+    /// The patch list of a graphics image.
+    pub(super) fn patches(&self, hardware: &Hardware) -> Result<Vec<Patch>, MmuFault> {
+        let mut header = [0; 8];
+        self.read(hardware, 0, &mut header)?;
+        let header = u64::from_le_bytes(header);
+        let count = (header & 0xffff_ffff).min(u64::from(MAX_PATCHES));
+        let list = header >> 32 << 8;
+        let mut bytes = vec![0; usize::try_from(count * 8).unwrap_or(0)];
+        self.read_at(hardware, list, &mut bytes)?;
+        let patch = |entry: &[u8; 8]| {
+            let [a, b, c, d, e, f, g, h] = *entry;
+            Patch { register: u32::from_le_bytes([a, b, c, d]), value: u32::from_le_bytes([e, f, g, h]) }
+        };
+        Ok(bytes.as_chunks().0.iter().map(patch).collect())
+    }
+}
+
+/// The graphics state must fit behind the header.
+pub(super) const GRAPHICS_STATE_MAX: usize = (GRAPHICS_CONTEXT_SIZE as usize) - 0x100;

@@ -1,0 +1,136 @@
+//! Where the bytes of a surface lie: in lines with a pitch, or in blocks.
+//!
+//! A block-linear surface is made of GOBs of 64 bytes by 8 lines, stacked to blocks of 2^n GOBs in height and
+//! depth; blocks follow each other along x, then y, then z. Inside a GOB, lines follow each other. (Real
+//! hardware shuffles 16-byte pieces inside a GOB. No driver can tell as long as all engines agree and no CPU
+//! looks at the surface through an untiled mapping.)
+
+/// Bytes of a line of a GOB, as log2.
+const GOB_WIDTH_SHIFT: u32 = 6;
+
+/// Lines of a GOB, as log2.
+const GOB_HEIGHT_SHIFT: u32 = 3;
+
+/// The shape of a block-linear surface, and where in it a rectangle begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Blocks {
+    /// log2 of a block's height in GOBs.
+    pub(super) height_shift: u32,
+    /// log2 of a block's depth in slices.
+    pub(super) depth_shift: u32,
+    /// Bytes of a line.
+    pub(super) width: u64,
+    /// Lines of a slice.
+    pub(super) height: u64,
+    /// First byte in a line.
+    pub(super) x: u64,
+    /// First line.
+    pub(super) y: u64,
+    /// Slice.
+    pub(super) z: u64,
+}
+
+/// How a rectangle of bytes lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// Lines at this distance in bytes.
+    Pitch(i64),
+    /// Blocks.
+    Blocks(Blocks),
+}
+
+/// A rectangle of bytes in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Surface {
+    /// Virtual address of the surface.
+    pub(super) base: u64,
+    /// How it lies there.
+    pub(super) layout: Layout,
+}
+
+impl Surface {
+    /// Virtual address of byte `at` of line `line`, and how many bytes follow it in memory without a gap
+    /// (at most `limit`).
+    pub(super) fn locate(&self, line: u64, at: u64, limit: u64) -> (u64, u64) {
+        match self.layout {
+            Layout::Pitch(pitch) => {
+                let distance = pitch.wrapping_mul(line.cast_signed()).cast_unsigned();
+                (self.base.wrapping_add(distance).wrapping_add(at) & ADDRESS_MASK, limit)
+            }
+            Layout::Blocks(blocks) => {
+                let x = blocks.x.wrapping_add(at);
+                let run = (1 << GOB_WIDTH_SHIFT) - (x & ((1 << GOB_WIDTH_SHIFT) - 1));
+                (self.base.wrapping_add(blocks.offset(x, line)) & ADDRESS_MASK, run.min(limit))
+            }
+        }
+    }
+}
+
+/// Engines put out 40 bits of address.
+const ADDRESS_MASK: u64 = crate::chip::gf100::mmu::VA_MAX;
+
+impl Blocks {
+    fn offset(&self, x: u64, line: u64) -> u64 {
+        let height_shift = GOB_HEIGHT_SHIFT + self.height_shift;
+        let y = self.y.wrapping_add(line);
+        let part = |value: u64, shift: u32| value & ((1 << shift) - 1);
+        let across = self.width.div_ceil(1 << GOB_WIDTH_SHIFT);
+        let down = self.height.div_ceil(1 << height_shift);
+        let block = (self.z >> self.depth_shift)
+            .wrapping_mul(down)
+            .wrapping_add(y >> height_shift)
+            .wrapping_mul(across)
+            .wrapping_add(x >> GOB_WIDTH_SHIFT);
+        let slice = part(self.z, self.depth_shift) << (GOB_WIDTH_SHIFT + height_shift);
+        let inside = slice | part(y, height_shift) << GOB_WIDTH_SHIFT | part(x, GOB_WIDTH_SHIFT);
+        let block_shift = GOB_WIDTH_SHIFT + height_shift + self.depth_shift;
+        block.wrapping_shl(block_shift).wrapping_add(inside)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(height_shift: u32, depth_shift: u32) -> Blocks {
+        Blocks { height_shift, depth_shift, width: 200, height: 40, x: 0, y: 0, z: 0 }
+    }
+
+    #[test]
+    fn every_byte_has_a_place_of_its_own() {
+        for (height_shift, depth_shift) in [(0, 0), (1, 0), (2, 1)] {
+            let mut seen = std::collections::HashSet::new();
+            for z in 0..3 {
+                let surface = Blocks { z, ..blocks(height_shift, depth_shift) };
+                for line in 0..40 {
+                    for x in 0..200 {
+                        assert!(seen.insert(surface.offset(x, line)), "{z} {line} {x}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn first_gob_is_eight_lines_of_64_bytes() {
+        let surface = blocks(0, 0);
+        assert_eq!(surface.offset(63, 0), 63);
+        assert_eq!(surface.offset(0, 1), 64);
+        assert_eq!(surface.offset(64, 0), 512);
+        assert_eq!(surface.offset(0, 8), 4 * 512);
+    }
+
+    #[test]
+    fn runs_end_with_the_gob_line() {
+        let surface = Surface { base: 0x1000, layout: Layout::Blocks(Blocks { x: 60, ..blocks(0, 0) }) };
+        assert_eq!(surface.locate(0, 0, 100), (0x1000 + 60, 4));
+        assert_eq!(surface.locate(0, 4, 100), (0x1000 + 512, 64));
+        assert_eq!(surface.locate(0, 4, 10), (0x1000 + 512, 10));
+    }
+
+    #[test]
+    fn pitch_may_be_negative() {
+        let surface = Surface { base: 0x1_0000, layout: Layout::Pitch(-0x100) };
+        assert_eq!(surface.locate(2, 4, 64), (0xfe04, 64));
+    }
+}

@@ -1,0 +1,282 @@
+//! An engine as the rest of the GPU sees it: who is resident, what it does now, switching and reset.
+//!
+//! Locks: the engine's own is held while it switches or executes, at most until the next point where it can
+//! pause. Nothing is told to the register face meanwhile: patches are returned and told by the caller.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use super::context::{Image, Patch, read_instance};
+use super::copy::Copy;
+use super::graphics::Graphics;
+use super::{Control, Effects, Model, Progress, Refusal, Run};
+use crate::chip::{AccessKind, Engine, FaultReason, PhysicalAddress};
+use crate::softgpu::access::Client;
+use crate::softgpu::hardware::Hardware;
+use crate::softgpu::mmu::AddressSpace;
+use crate::softgpu::ramfc::Method;
+use crate::units::backend::{EngineStatus, FaultUnit, MmuFault};
+
+/// Whose context an engine holds. A rebound channel is somebody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::softgpu) struct Owner {
+    /// `None` for a context that the driver made current by hand.
+    pub(in crate::softgpu) channel: Option<u16>,
+    pub(in crate::softgpu) generation: u64,
+    pub(in crate::softgpu) instance: PhysicalAddress,
+}
+
+/// What an engine is to do.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::softgpu) enum Operation {
+    /// A method.
+    Method(Method),
+    /// What it paused in.
+    Resume,
+}
+
+/// A change of context, for the caller to tell once it holds no lock.
+#[derive(Debug, Default)]
+pub(in crate::softgpu) struct Switch {
+    /// What the patch list of the new context asks for.
+    pub(in crate::softgpu) patches: Vec<Patch>,
+    /// The old context could not be saved.
+    pub(in crate::softgpu) unsaved: Option<MmuFault>,
+}
+
+impl Switch {
+    pub(in crate::softgpu) fn tell(&self, hardware: &Hardware) {
+        if let Some(fault) = self.unsaved {
+            hardware.tell(|events| events.mmu_fault(fault));
+        }
+        for patch in &self.patches {
+            hardware.tell(|events| events.patch_register(patch.register, patch.value));
+        }
+    }
+}
+
+/// What came of an operation.
+#[derive(Debug)]
+pub(in crate::softgpu) enum Executed {
+    /// The context was switched first. The operation is to be given again.
+    Switched(Switch),
+    /// Nothing was begun, because the channel may have to leave. The operation is to be given again.
+    NotNow,
+    /// It ran.
+    Ran(Progress, Effects),
+}
+
+#[derive(Debug)]
+struct Resident {
+    owner: Owner,
+    image: Image,
+}
+
+#[derive(Debug)]
+struct Inner {
+    model: Box<dyn Model>,
+    resident: Option<Resident>,
+}
+
+/// One engine.
+#[derive(Debug)]
+pub(in crate::softgpu) struct Unit {
+    engine: Engine,
+    inner: Mutex<Inner>,
+    abort: AtomicBool,
+    /// Resident channel plus 1; 0: none.
+    channel: AtomicU32,
+    busy: AtomicBool,
+    switching: AtomicBool,
+}
+
+impl Unit {
+    pub(in crate::softgpu) fn new(engine: Engine) -> Self {
+        let model: Box<dyn Model> = match engine {
+            Engine::Graphics => Box::<Graphics>::default(),
+            Engine::Copy(_) => Box::<Copy>::default(),
+        };
+        Self {
+            engine,
+            inner: Mutex::new(Inner { model, resident: None }),
+            abort: AtomicBool::new(false),
+            channel: AtomicU32::new(0),
+            busy: AtomicBool::new(false),
+            switching: AtomicBool::new(false),
+        }
+    }
+
+    pub(in crate::softgpu) fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    /// What long operations must watch to be stopped by a reset.
+    pub(in crate::softgpu) fn abort(&self) -> &AtomicBool {
+        &self.abort
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it does now; never waits for it.
+    pub(in crate::softgpu) fn status(&self) -> EngineStatus {
+        let channel = self.channel.load(Ordering::Acquire);
+        EngineStatus {
+            channel: channel.checked_sub(1).and_then(|channel| u16::try_from(channel).ok()),
+            busy: self.busy.load(Ordering::Acquire),
+            switching: self.switching.load(Ordering::Acquire),
+        }
+    }
+
+    /// Executes for `owner`, whose context is switched in first if it is not resident.
+    pub(in crate::softgpu) fn execute(
+        &self,
+        hardware: &Hardware,
+        owner: Owner,
+        space: &AddressSpace,
+        control: Control<'_>,
+        operation: Operation,
+    ) -> Result<Executed, Refusal> {
+        let mut inner = self.lock();
+        if control.attention.load(Ordering::Acquire) {
+            // Whoever is told to leave must not begin anything: a reset may have just passed.
+            return Ok(Executed::NotNow);
+        }
+        if inner.resident.as_ref().is_none_or(|resident| resident.owner != owner) {
+            let switch = self.switch(hardware, &mut inner, Some(owner))?;
+            return Ok(Executed::Switched(switch));
+        }
+        let client = Client {
+            hardware,
+            space,
+            channel: owner.channel,
+            unit: FaultUnit::Engine(self.engine),
+            privileged: false,
+        };
+        let run = Run { client, control };
+        let mut effects = Effects::default();
+        self.busy.store(true, Ordering::Release);
+        let result = match operation {
+            Operation::Method(method) => inner.model.method(&run, method, &mut effects),
+            Operation::Resume => inner.model.resume(&run, &mut effects),
+        };
+        self.busy.store(false, Ordering::Release);
+        if control.aborted() {
+            return Err(Refusal::Aborted);
+        }
+        result.map(|progress| Executed::Ran(progress, effects))
+    }
+
+    /// Saves the resident context, and loads that of `next`.
+    fn switch(
+        &self,
+        hardware: &Hardware,
+        inner: &mut Inner,
+        next: Option<Owner>,
+    ) -> Result<Switch, MmuFault> {
+        self.switching.store(true, Ordering::Release);
+        let unsaved = self.save(hardware, inner).err();
+        let patches = next.map_or(Ok(Vec::new()), |owner| self.load(hardware, inner, owner));
+        self.switching.store(false, Ordering::Release);
+        Ok(Switch { patches: patches?, unsaved })
+    }
+
+    fn save(&self, hardware: &Hardware, inner: &mut Inner) -> Result<(), MmuFault> {
+        self.channel.store(0, Ordering::Release);
+        let Some(resident) = inner.resident.take() else { return Ok(()) };
+        let saved = resident.image.write(hardware, inner.model.image_offset(), &inner.model.save());
+        inner.model.reset();
+        saved
+    }
+
+    fn load(&self, hardware: &Hardware, inner: &mut Inner, owner: Owner) -> Result<Vec<Patch>, MmuFault> {
+        let Owner { channel, instance, .. } = owner;
+        let block = read_instance(hardware, instance).ok_or(MmuFault {
+            channel,
+            unit: FaultUnit::Engine(self.engine),
+            address: crate::addr::GpuVa(0),
+            access: AccessKind::Read,
+            reason: FaultReason::NoChannel,
+        })?;
+        let image = Image::of(hardware, self.engine, channel, &block)?;
+        let mut bytes = vec![0; inner.model.image_size()];
+        image.read(hardware, inner.model.image_offset(), &mut bytes)?;
+        let patches = match self.engine {
+            Engine::Graphics => image.patches(hardware)?,
+            Engine::Copy(_) => Vec::new(),
+        };
+        inner.model.load(&bytes);
+        inner.resident = Some(Resident { owner, image });
+        self.channel.store(channel.map_or(0, |channel| u32::from(channel) + 1), Ordering::Release);
+        Ok(patches)
+    }
+
+    /// Makes a context current by hand (the driver's FECS command), or drops the current one.
+    pub(in crate::softgpu) fn bind(
+        &self,
+        hardware: &Hardware,
+        owner: Option<Owner>,
+    ) -> Result<Switch, MmuFault> {
+        let mut inner = self.lock();
+        if owner.is_some() {
+            return self.switch(hardware, &mut inner, owner);
+        }
+        self.drop_resident(&mut inner);
+        Ok(Switch::default())
+    }
+
+    /// Saves the current context to the image of `instance`, and unloads it.
+    pub(in crate::softgpu) fn save_to(
+        &self,
+        hardware: &Hardware,
+        instance: PhysicalAddress,
+    ) -> Result<(), MmuFault> {
+        let mut inner = self.lock();
+        let block = read_instance(hardware, instance).unwrap_or([0; super::context::INSTANCE_READ]);
+        let image = Image::of(hardware, self.engine, None, &block)?;
+        let saved = image.write(hardware, inner.model.image_offset(), &inner.model.save());
+        self.drop_resident(&mut inner);
+        saved
+    }
+
+    fn drop_resident(&self, inner: &mut Inner) {
+        self.channel.store(0, Ordering::Release);
+        inner.resident = None;
+        inner.model.reset();
+    }
+
+    /// Takes the context of a channel out, saved or dropped, if it is resident. The channel is on no PBDMA, so
+    /// the engine does not execute for it.
+    pub(in crate::softgpu) fn evict(&self, hardware: &Hardware, channel: u16, save: bool) -> Switch {
+        let mut switch = Switch::default();
+        // The engine may work for others, for long: it is only locked while the channel is the resident one.
+        while self.channel.load(Ordering::Acquire) == u32::from(channel) + 1 {
+            let mut inner = match self.inner.try_lock() {
+                Ok(inner) => inner,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    // Somebody switches it out right now.
+                    std::thread::yield_now();
+                    continue;
+                }
+            };
+            if inner.resident.as_ref().is_some_and(|resident| resident.owner.channel == Some(channel)) {
+                if save {
+                    switch.unsaved = self.save(hardware, &mut inner).err();
+                } else {
+                    self.drop_resident(&mut inner);
+                }
+            }
+        }
+        switch
+    }
+
+    /// Drops work and context. Waits until the engine is where it can be stopped.
+    pub(in crate::softgpu) fn reset(&self) {
+        self.abort.store(true, Ordering::Release);
+        let mut inner = self.lock();
+        self.drop_resident(&mut inner);
+        self.abort.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,443 @@
+//! A channel on a PBDMA: ring entries, segments, headers and words, one method at a time.
+//!
+//! Between two methods the channel can leave: all of its state is then in RAMFC. Host methods are executed here
+//! ([`super::host_methods`]); the others go to the engine that the subchannel is bound to.
+//!
+//! Not handled: subdevice masks of the old header form (accepted, ignored), subroutines and privileged
+//! segments (flags of ring entries, ignored).
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::access::Client;
+use super::core::Shared;
+use super::engine::context::read_instance;
+use super::engine::unit::{Executed, Operation, Owner};
+use super::engine::{Control, Effects, Progress, Refusal};
+use super::fifo::{Departure, Job};
+use super::hardware::Hardware;
+use super::mmu::AddressSpace;
+use super::pbdma::{Ending, TIMESLICE};
+use super::ramfc::{Header, HostState, Method, Stepping, engine_of};
+use crate::addr::GpuVa;
+use crate::chip::gf100::methods::{host, pbdma_intr, stream};
+use crate::chip::gf100::ramin::{GPFIFO_ENTRY_SIZE, USERD_GP_GET, USERD_GP_PUT};
+use crate::chip::{AccessKind, Engine, EngineSet, FaultReason, PhysicalAddress};
+use crate::units::backend::{FaultUnit, GraphicsError, HostError, MmuFault};
+
+/// Words fetched at once.
+const FETCH: usize = 512;
+
+/// Methods between two looks at the clock.
+const CLOCK_INTERVAL: u32 = 32;
+
+/// What the register face is told when a channel stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Report {
+    Fault(MmuFault),
+    Host(HostError),
+    Graphics(GraphicsError),
+}
+
+impl Report {
+    pub(super) fn tell(self, hardware: &Hardware) {
+        hardware.tell(|events| match self {
+            Self::Fault(fault) => events.mmu_fault(fault),
+            Self::Host(error) => events.host_error(error),
+            Self::Graphics(error) => events.graphics_error(error),
+        });
+    }
+}
+
+impl From<Report> for Ending {
+    fn from(report: Report) -> Self {
+        Self { departure: Departure::Stopped, report: Some(report) }
+    }
+}
+
+impl From<MmuFault> for Ending {
+    fn from(fault: MmuFault) -> Self {
+        Report::Fault(fault).into()
+    }
+}
+
+/// A loaded channel.
+#[derive(Debug)]
+pub(super) struct Execution<'a> {
+    pub(super) shared: &'a Shared,
+    pbdma: u8,
+    pub(super) job: Job,
+    pub(super) state: HostState,
+    space: AddressSpace,
+    /// Fetched words of the current segment that are still to be executed.
+    words: std::vec::IntoIter<u32>,
+    slice_end: Instant,
+    steps: u32,
+    /// Engines that this stay has got.
+    taken: EngineSet,
+    /// GP_GET as the driver sees it, once written.
+    published: Option<u32>,
+}
+
+impl<'a> Execution<'a> {
+    /// Loads a channel from its instance block.
+    pub(super) fn load(shared: &'a Shared, pbdma: u8, job: Job) -> Result<Self, Ending> {
+        let hardware = &shared.hardware;
+        let host_fault = |reason| MmuFault {
+            channel: Some(job.channel),
+            unit: FaultUnit::Host,
+            address: GpuVa(0),
+            access: AccessKind::Read,
+            reason,
+        };
+        let block = read_instance(hardware, job.instance).ok_or(host_fault(FaultReason::NoChannel))?;
+        let mut execution = Self {
+            shared,
+            pbdma,
+            job,
+            state: HostState::load(&block),
+            space: hardware.mmu.address_space(&block),
+            words: Vec::new().into_iter(),
+            slice_end: Instant::now() + TIMESLICE,
+            steps: 0,
+            taken: EngineSet::empty(),
+            published: None,
+        };
+        if !execution.state.signed {
+            return Err(execution.host_error(pbdma_intr::SIGNATURE, None));
+        }
+        let gp_put = match job.gp_put {
+            Some(gp_put) => gp_put,
+            None => execution.read_userd(USERD_GP_PUT)?,
+        };
+        execution.set_put(gp_put);
+        Ok(execution)
+    }
+
+    pub(super) fn job(&self) -> Job {
+        self.job
+    }
+
+    /// Takes a new end of the ring's valid entries.
+    pub(super) fn set_put(&mut self, gp_put: u32) {
+        self.state.gp_put = gp_put;
+    }
+
+    /// Writes the state back to RAMFC.
+    pub(super) fn save(&self) {
+        let saved = self.shared.hardware.memory.write(self.job.instance, &self.state.save());
+        if let Err(missed) = saved {
+            log::debug!("softgpu: RAMFC of channel {} is gone: {missed}", self.job.channel);
+        }
+    }
+
+    pub(super) fn client(&self) -> Client<'_> {
+        let hardware = &self.shared.hardware;
+        let channel = Some(self.job.channel);
+        Client { hardware, space: &self.space, channel, unit: FaultUnit::Host, privileged: false }
+    }
+
+    fn userd(&self, offset: u64) -> PhysicalAddress {
+        let userd = self.state.userd;
+        let target = PhysicalAddress { address: userd.address.saturating_add(offset), ..userd };
+        self.shared.hardware.ledger.check(Some(self.job.channel), target, 4);
+        target
+    }
+
+    fn userd_fault(&self, access: AccessKind) -> Ending {
+        let fault = MmuFault {
+            channel: Some(self.job.channel),
+            unit: FaultUnit::Host,
+            address: GpuVa(self.state.userd.address),
+            access,
+            reason: FaultReason::UnsupportedAperture,
+        };
+        fault.into()
+    }
+
+    fn read_userd(&self, offset: u64) -> Result<u32, Ending> {
+        let word = self.shared.hardware.memory.read_u32(self.userd(offset));
+        word.map_err(|_| self.userd_fault(AccessKind::Read))
+    }
+
+    pub(super) fn write_userd(&self, offset: u64, word: u32) -> Result<(), Ending> {
+        let written = self.shared.hardware.memory.write(self.userd(offset), &word.to_le_bytes());
+        written.map_err(|_| self.userd_fault(AccessKind::Write))
+    }
+
+    /// The channel stops because the host unit refuses something.
+    pub(super) fn host_error(&self, status: u32, method: Option<Method>) -> Ending {
+        let error = HostError {
+            channel: self.job.channel,
+            pbdma: self.pbdma,
+            status,
+            method: method.map_or(0, Method::address_word),
+            data: method.map_or(0, |method| method.data),
+        };
+        Report::Host(error).into()
+    }
+
+    /// Executes until the channel must leave.
+    pub(super) fn run(&mut self) -> Ending {
+        loop {
+            if let Err(ending) = self.step() {
+                return ending;
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<(), Ending> {
+        let attention = self.shared.attention(self.pbdma);
+        if attention.load(Ordering::Acquire) {
+            // Cleared before looking, so that nothing said from now on is missed.
+            attention.store(false, Ordering::Release);
+            self.check_admission()?;
+        }
+        self.steps = self.steps.wrapping_add(1);
+        if self.steps.is_multiple_of(CLOCK_INTERVAL) {
+            self.check_slice()?;
+        }
+        if self.state.semaphore.pending {
+            return self.acquire();
+        }
+        if self.state.operation_pending {
+            let Some(engine) = engine_of(self.state.current_engine) else {
+                self.state.operation_pending = false;
+                return Ok(());
+            };
+            return self.engine(engine, Operation::Resume);
+        }
+        if let Some(method) = self.state.cached.take() {
+            return self.execute(method);
+        }
+        if self.state.get < self.state.end {
+            let word = self.fetch()?;
+            return if self.state.header.remaining > 0 { self.data(word) } else { self.header(word) };
+        }
+        self.next_entry()
+    }
+
+    /// Leaves if the driver no longer wants the channel to run.
+    fn check_admission(&mut self) -> Result<(), Ending> {
+        self.taken = EngineSet::empty();
+        let fifo = self.shared.fifo();
+        let same = |entry: &super::fifo::Channel| entry.generation == self.job.generation;
+        let stays = fifo.may_run(self.job.channel)
+            && fifo.pbdma_enabled(self.pbdma)
+            && fifo.channel(self.job.channel).is_some_and(same);
+        if stays { Ok(()) } else { Err(Departure::Yielded.into()) }
+    }
+
+    /// Leaves if the time is up and others wait.
+    fn check_slice(&mut self) -> Result<(), Ending> {
+        let now = Instant::now();
+        if now >= self.slice_end {
+            if self.shared.fifo().others_wait(now) {
+                return Err(Departure::Yielded.into());
+            }
+            self.slice_end = now + TIMESLICE;
+        }
+        Ok(())
+    }
+
+    /// The segment is done: goes on to the next ring entry, or has nothing left to do.
+    fn next_entry(&mut self) -> Result<(), Ending> {
+        if self.published != Some(self.state.gp_get) {
+            self.write_userd(USERD_GP_GET, self.state.gp_get)?;
+            self.published = Some(self.state.gp_get);
+        }
+        if self.state.gp_get == self.state.gp_put {
+            return Err(Departure::Idle.into());
+        }
+        let entries = self.state.ring_entries();
+        if u64::from(self.state.gp_put) >= entries || u64::from(self.state.gp_get) >= entries {
+            return Err(self.host_error(pbdma_intr::PUT_OVERFLOW, None));
+        }
+        let place = u64::from(self.state.gp_get) * GPFIFO_ENTRY_SIZE;
+        let entry = self.client().read_u64(self.state.ring.saturating_add(place))?;
+        let next = u64::from(self.state.gp_get) + 1;
+        self.state.gp_get = if next == entries { 0 } else { self.state.gp_get + 1 };
+        let length = (entry >> 42) & 0x1f_ffff;
+        if length == 0 {
+            // An entry without words is a control entry; only the one that does nothing is known.
+            let operation = (entry >> 32) & 0xff;
+            if operation == 0 {
+                return Ok(());
+            }
+            return Err(self.host_error(pbdma_intr::ENTRY_INVALID, None));
+        }
+        self.state.get = entry & 0xff_ffff_fffc;
+        self.state.end = self.state.get + 4 * length;
+        self.words = Vec::new().into_iter();
+        Ok(())
+    }
+
+    /// The next word of the segment.
+    fn fetch(&mut self) -> Result<u32, Ending> {
+        if self.words.len() == 0 {
+            let left = usize::try_from((self.state.end - self.state.get) / 4).unwrap_or(FETCH);
+            let mut bytes = vec![0; left.clamp(1, FETCH) * 4];
+            let client = self.client();
+            // A fetch ends with the page: words behind it may never be executed, and must not fault then.
+            let in_page = usize::try_from(0x1000 - (self.state.get & 0xfff)).unwrap_or(4);
+            bytes.truncate(in_page.max(4));
+            client.read(self.state.get, &mut bytes)?;
+            let words: Vec<u32> = bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+            self.words = words.into_iter();
+        }
+        self.state.get += 4;
+        Ok(self.words.next().unwrap_or(0))
+    }
+
+    fn header(&mut self, word: u32) -> Result<(), Ending> {
+        let [low, high, _, _] = word.to_le_bytes();
+        let address = u16::from_le_bytes([low, high]);
+        let subchannel = low8(word >> 13) & 7;
+        let method = (address & 0xfff) << 2;
+        let [count_low, count_high, _, _] = ((word >> 16) & 0x1fff).to_le_bytes();
+        let count = u16::from_le_bytes([count_low, count_high]);
+        let stepping = match word >> 29 {
+            stream::OP_INCREMENT => Stepping::Increment,
+            stream::OP_FIXED => Stepping::Fixed,
+            stream::OP_INCREMENT_ONCE => Stepping::IncrementOnce,
+            stream::OP_IMMEDIATE => {
+                return self.execute(Method { subchannel, method, data: u32::from(count) });
+            }
+            stream::OP_END_SEGMENT => {
+                self.state.get = self.state.end;
+                self.words = Vec::new().into_iter();
+                return Ok(());
+            }
+            // The old form: padding, or subdevice masks that mean nothing with one GPU.
+            stream::OP_GROUP0 if (word >> 16) & 3 != 0 || (word >> 18) & 0x7ff == 0 => return Ok(()),
+            _ => {
+                let method = Method { subchannel, method, data: word };
+                return Err(self.host_error(pbdma_intr::ILLEGAL_COMMAND, Some(method)));
+            }
+        };
+        self.state.header = Header { stepping, subchannel, method, remaining: count };
+        Ok(())
+    }
+
+    fn data(&mut self, data: u32) -> Result<(), Ending> {
+        let header = &mut self.state.header;
+        let method = Method { subchannel: header.subchannel, method: header.method, data };
+        header.remaining = header.remaining.saturating_sub(1);
+        match header.stepping {
+            Stepping::Fixed => {}
+            Stepping::Increment => header.method = (header.method + 4) & 0x3ffc,
+            Stepping::IncrementOnce => {
+                header.method = (header.method + 4) & 0x3ffc;
+                header.stepping = Stepping::Fixed;
+            }
+        }
+        self.execute(method)
+    }
+
+    fn execute(&mut self, method: Method) -> Result<(), Ending> {
+        if method.method == host::SET_OBJECT {
+            self.bind(method)?;
+        } else if method.method < host::ENGINE_METHODS {
+            return self.host_method(method);
+        }
+        let number = self.bound(method.subchannel);
+        match engine_of(number) {
+            Some(engine) => {
+                self.state.current_engine = number;
+                self.engine(engine, Operation::Method(method))
+            }
+            None if method.method == host::SET_OBJECT => Ok(()),
+            None => Err(self.host_error(pbdma_intr::EMPTY_SUBCHANNEL, Some(method))),
+        }
+    }
+
+    /// The engine number that a subchannel is bound to.
+    pub(super) fn bound(&self, subchannel: u8) -> u8 {
+        self.state.engines.get(usize::from(subchannel)).copied().unwrap_or(host::ENGINE_SOFTWARE)
+    }
+
+    /// Gives an operation to an engine.
+    fn engine(&mut self, engine: Engine, operation: Operation) -> Result<(), Ending> {
+        let keep = |state: &mut HostState| {
+            if let Operation::Method(method) = operation {
+                state.cached = Some(method);
+            }
+        };
+        if !self.taken.contains(engine.into()) {
+            if !self.shared.fifo().take_engine(engine, self.job.channel) {
+                keep(&mut self.state);
+                return Err(Departure::NoEngine(engine).into());
+            }
+            self.taken |= engine.into();
+        }
+        let Some(unit) = self.shared.unit(engine) else { return Ok(()) };
+        let hardware = &self.shared.hardware;
+        let owner = Owner {
+            channel: Some(self.job.channel),
+            generation: self.job.generation,
+            instance: self.job.instance,
+        };
+        let attention = self.shared.attention(self.pbdma);
+        let control = Control { attention, abort: unit.abort(), slice_end: self.slice_end };
+        match unit.execute(hardware, owner, &self.space, control, operation) {
+            Ok(Executed::Switched(switch)) => {
+                keep(&mut self.state);
+                switch.tell(hardware);
+                Ok(())
+            }
+            Ok(Executed::NotNow) => {
+                keep(&mut self.state);
+                Ok(())
+            }
+            Ok(Executed::Ran(progress, effects)) => {
+                self.state.operation_pending = progress == Progress::Paused;
+                self.tell_effects(engine, effects);
+                if progress == Progress::Paused { self.check_slice() } else { Ok(()) }
+            }
+            Err(refusal) => {
+                self.state.operation_pending = false;
+                Err(self.refused(engine, operation, refusal))
+            }
+        }
+    }
+
+    fn tell_effects(&self, engine: Engine, effects: Effects) {
+        if effects.released {
+            self.shared.released();
+        }
+        if effects.interrupt {
+            self.shared.hardware.tell(|events| events.non_stall(engine));
+        }
+    }
+
+    fn refused(&self, engine: Engine, operation: Operation, refusal: Refusal) -> Ending {
+        let method = match operation {
+            Operation::Method(method) => method,
+            Operation::Resume => Method { subchannel: 0, method: 0, data: 0 },
+        };
+        match refusal {
+            Refusal::Fault(fault) => fault.into(),
+            Refusal::Aborted => Departure::Stopped.into(),
+            Refusal::Illegal => {
+                log::debug!("softgpu: {engine:?} refuses method {:#x} = {:#x}", method.method, method.data);
+                self.host_error(pbdma_intr::ILLEGAL_METHOD, Some(method))
+            }
+            Refusal::Graphics { status, class } => {
+                let error = GraphicsError {
+                    channel: self.job.channel,
+                    status,
+                    subchannel: method.subchannel,
+                    class,
+                    method: method.method,
+                    data: method.data,
+                };
+                Report::Graphics(error).into()
+            }
+        }
+    }
+}
+
+fn low8(word: u32) -> u8 {
+    let [low, _, _, _] = word.to_le_bytes();
+    low
+}

@@ -1,0 +1,356 @@
+//! The channel table and the runlist: which channel may run, and whose turn it is. A pure model; its owner
+//! locks it and wakes the PBDMAs.
+//!
+//! A channel runs when it is bound to an instance block, its start bit is set, the runlist names it, the driver
+//! has not blocked the runlist, nothing stopped it, and it has work. Of several, the one goes first that has
+//! waited longest since it last ran. An engine belongs to the channel that used it until that channel leaves
+//! its PBDMA; others that need it wait.
+
+use std::time::{Duration, Instant};
+
+use crate::chip::gf100::{CHANNELS, PBDMAS};
+use crate::chip::{Engine, PhysicalAddress};
+use crate::units::backend::FifoState;
+
+/// First pause before a semaphore is looked at again, doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_micros(30);
+
+/// Longest pause: bounds how late a store by a CPU is noticed.
+const LONGEST_PAUSE: Duration = Duration::from_micros(1000);
+
+/// Engines, for tables by engine.
+pub(super) const ENGINES: usize = 3;
+
+/// Index of an engine in such tables.
+pub(super) fn engine_index(engine: Engine) -> Option<usize> {
+    match engine {
+        Engine::Graphics => Some(0),
+        Engine::Copy(0) => Some(1),
+        Engine::Copy(1) => Some(2),
+        Engine::Copy(_) => None,
+    }
+}
+
+/// Why a channel with work does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// A semaphore has not the value that an acquire wants.
+    Semaphore {
+        /// When to look again.
+        retry_at: Instant,
+        /// How long the next pause is.
+        pause: Duration,
+        /// When the acquire began.
+        since: Instant,
+    },
+    /// Another channel holds the engine, or it is not ready.
+    Engine(Engine),
+}
+
+/// One channel of the table.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Channel {
+    pub(super) instance: Option<PhysicalAddress>,
+    /// Grows with every bind, so that work begun before is recognised.
+    pub(super) generation: u64,
+    pub(super) enabled: bool,
+    pub(super) listed: bool,
+    /// An error or a fault ended it; a bind makes it usable again.
+    pub(super) stopped: bool,
+    /// There may be work.
+    pub(super) pending: bool,
+    /// PBDMA that has it loaded.
+    pub(super) loaded: Option<u8>,
+    /// GP_PUT of a doorbell that no PBDMA has seen.
+    pub(super) doorbell: Option<u32>,
+    pub(super) wait: Option<Wait>,
+    /// A preemption waits for it to leave its PBDMA.
+    pub(super) preempting: bool,
+    last_ran: u64,
+}
+
+/// A channel given to a PBDMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Job {
+    pub(super) channel: u16,
+    pub(super) instance: PhysicalAddress,
+    pub(super) generation: u64,
+    pub(super) gp_put: Option<u32>,
+    /// The acquire that it waits in, if it does.
+    pub(super) waiting_since: Option<Instant>,
+    pause: Duration,
+}
+
+impl Job {
+    /// The acquire that it waited in has succeeded.
+    pub(super) fn acquired(&mut self) {
+        self.waiting_since = None;
+        self.pause = FIRST_PAUSE;
+    }
+}
+
+/// How a channel left its PBDMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Departure {
+    /// Nothing left to do.
+    Idle,
+    /// There is more: its time is up, or it was told to leave.
+    Yielded,
+    /// An acquire failed.
+    Blocked,
+    /// An engine was not to be had.
+    NoEngine(Engine),
+    /// An error or a fault.
+    Stopped,
+}
+
+/// The tables.
+#[derive(Debug)]
+pub(super) struct Fifo {
+    pub(super) state: FifoState,
+    pub(super) blocked: bool,
+    /// The PBDMAs are to end.
+    pub(super) shut_down: bool,
+    /// Every channel must leave: a function reset is under way.
+    pub(super) resetting: bool,
+    channels: Vec<Channel>,
+    runlist: Vec<u16>,
+    holders: [Option<u16>; ENGINES],
+    turns: u64,
+    /// A PBDMA that sleeps until the next semaphore is due.
+    pub(super) timekeeper: Option<u8>,
+}
+
+impl Fifo {
+    pub(super) fn new() -> Self {
+        Self {
+            state: FifoState::default(),
+            blocked: false,
+            shut_down: false,
+            resetting: false,
+            channels: vec![Channel::default(); usize::from(CHANNELS)],
+            runlist: Vec::new(),
+            holders: [None; ENGINES],
+            turns: 0,
+            timekeeper: None,
+        }
+    }
+
+    pub(super) fn channel(&self, number: u16) -> Option<&Channel> {
+        self.channels.get(usize::from(number))
+    }
+
+    pub(super) fn channel_mut(&mut self, number: u16) -> Option<&mut Channel> {
+        self.channels.get_mut(usize::from(number))
+    }
+
+    /// All channels with their numbers.
+    pub(super) fn channels_mut(&mut self) -> impl Iterator<Item = (u16, &mut Channel)> {
+        (0..CHANNELS).zip(self.channels.iter_mut())
+    }
+
+    /// True while a PBDMA other than `except` has any channel loaded.
+    pub(super) fn any_loaded(&self, except: Option<u8>) -> bool {
+        self.channels.iter().any(|channel| channel.loaded.is_some() && channel.loaded != except)
+    }
+
+    /// Binds a channel to an instance block; what was known of the number is forgotten.
+    pub(super) fn bind(&mut self, number: u16, instance: Option<PhysicalAddress>) {
+        if let Some(channel) = self.channel_mut(number) {
+            *channel = Channel {
+                instance,
+                generation: channel.generation.wrapping_add(1),
+                enabled: channel.enabled,
+                listed: channel.listed,
+                pending: true,
+                // Whoever has it loaded takes notice by the generation.
+                loaded: channel.loaded,
+                preempting: channel.preempting && channel.loaded.is_some(),
+                ..Channel::default()
+            };
+        }
+    }
+
+    /// Takes a new runlist, without duplicates.
+    pub(super) fn set_runlist(&mut self, list: impl IntoIterator<Item = u16>) {
+        self.runlist.clear();
+        for channel in &mut self.channels {
+            channel.listed = false;
+        }
+        for number in list {
+            if let Some(channel) = self.channels.get_mut(usize::from(number))
+                && !channel.listed
+            {
+                channel.listed = true;
+                // The driver may have written GP_PUT before the channel was listed.
+                channel.pending = true;
+                self.runlist.push(number);
+            }
+        }
+    }
+
+    /// True when nothing but work is missing for the channel to run, or to go on running.
+    pub(super) fn may_run(&self, number: u16) -> bool {
+        let open = self.state.enabled && !self.blocked && !self.shut_down && !self.resetting;
+        open && self.channel(number).is_some_and(|channel| {
+            channel.instance.is_some()
+                && channel.enabled
+                && channel.listed
+                && !channel.stopped
+                && !channel.preempting
+        })
+    }
+
+    /// True when the PBDMA is one that exists and that the driver has enabled.
+    pub(super) fn pbdma_enabled(&self, pbdma: u8) -> bool {
+        pbdma < PBDMAS && self.state.pbdma_mask & (1 << pbdma) != 0
+    }
+
+    fn ready(&self, number: u16, now: Instant) -> bool {
+        let waits = |wait| match wait {
+            Wait::Semaphore { retry_at, .. } => retry_at > now,
+            Wait::Engine(engine) => !self.engine_free(engine),
+        };
+        self.may_run(number)
+            && self.channel(number).is_some_and(|channel| {
+                channel.pending && channel.loaded.is_none() && !channel.wait.is_some_and(waits)
+            })
+    }
+
+    fn engine_free(&self, engine: Engine) -> bool {
+        let holder = engine_index(engine).and_then(|index| self.holders.get(index)).copied().flatten();
+        holder.is_none() && self.state.ready.contains(engine.into())
+    }
+
+    /// True when some channel would run if a PBDMA or an engine were free.
+    pub(super) fn others_wait(&self, now: Instant) -> bool {
+        self.runlist.iter().any(|&number| {
+            let wants_engine = self.may_run(number)
+                && self.channel(number).is_some_and(|channel| {
+                    matches!(channel.wait, Some(Wait::Engine(engine)) if self.state.ready.contains(engine.into()))
+                });
+            wants_engine || self.ready(number, now)
+        })
+    }
+
+    /// Gives the PBDMA the channel whose turn it is.
+    pub(super) fn next(&mut self, pbdma: u8, now: Instant) -> Option<Job> {
+        if !self.pbdma_enabled(pbdma) {
+            return None;
+        }
+        let ready = self.runlist.iter().copied().filter(|&number| self.ready(number, now));
+        let number = ready.min_by_key(|&number| self.channel(number).map(|channel| channel.last_ran))?;
+        let channel = self.channel_mut(number)?;
+        let instance = channel.instance?;
+        channel.loaded = Some(pbdma);
+        channel.pending = false;
+        let (waiting_since, pause) = match channel.wait.take() {
+            Some(Wait::Semaphore { since, pause, .. }) => (Some(since), pause),
+            Some(Wait::Engine(_)) | None => (None, FIRST_PAUSE),
+        };
+        let generation = channel.generation;
+        Some(Job {
+            channel: number,
+            instance,
+            generation,
+            gp_put: channel.doorbell.take(),
+            waiting_since,
+            pause,
+        })
+    }
+
+    /// When the next semaphore is due, if channels wait for one.
+    pub(super) fn next_retry(&self) -> Option<Instant> {
+        let due =
+            self.runlist.iter().filter(|&&number| self.may_run(number)).filter_map(|&number| {
+                match self.channel(number)?.wait? {
+                    Wait::Semaphore { retry_at, .. } => Some(retry_at),
+                    Wait::Engine(_) => None,
+                }
+            });
+        due.min()
+    }
+
+    /// Makes every waiting acquire look again. True when there is one.
+    pub(super) fn retry_semaphores(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        for channel in &mut self.channels {
+            if let Some(Wait::Semaphore { retry_at, pause, .. }) = &mut channel.wait {
+                *retry_at = now;
+                *pause = FIRST_PAUSE;
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Gives the engine to a loaded channel, unless another one has it or it is not ready.
+    pub(super) fn take_engine(&mut self, engine: Engine, number: u16) -> bool {
+        let ready = self.state.ready.contains(engine.into());
+        let Some(holder) = engine_index(engine).and_then(|index| self.holders.get_mut(index)) else {
+            return false;
+        };
+        if !ready || holder.is_some_and(|holder| holder != number) {
+            return false;
+        }
+        *holder = Some(number);
+        true
+    }
+
+    /// The loaded channel that has the engine.
+    pub(super) fn holder(&self, engine: Engine) -> Option<u16> {
+        engine_index(engine).and_then(|index| self.holders.get(index)).copied().flatten()
+    }
+
+    /// Takes back a channel from its PBDMA.
+    pub(super) fn leave(&mut self, job: &Job, departure: Departure, now: Instant) {
+        let number = job.channel;
+        for holder in &mut self.holders {
+            if *holder == Some(number) {
+                *holder = None;
+            }
+        }
+        self.turns += 1;
+        let turns = self.turns;
+        let Some(channel) = self.channel_mut(number) else { return };
+        channel.loaded = None;
+        channel.preempting = false;
+        if !matches!(departure, Departure::NoEngine(_)) {
+            channel.last_ran = turns;
+        }
+        if channel.generation != job.generation {
+            return;
+        }
+        match departure {
+            Departure::Idle => channel.pending |= channel.doorbell.is_some(),
+            Departure::Yielded => channel.pending = true,
+            Departure::Blocked => {
+                let since = job.waiting_since.unwrap_or(now);
+                let pause = job.pause;
+                let retry_at = now.checked_add(pause).unwrap_or(now);
+                let longer = pause.saturating_mul(2).min(LONGEST_PAUSE);
+                channel.wait = Some(Wait::Semaphore { retry_at, pause: longer, since });
+                channel.pending = true;
+            }
+            Departure::NoEngine(engine) => {
+                channel.wait = Some(Wait::Engine(engine));
+                channel.pending = true;
+            }
+            Departure::Stopped => channel.stopped = true,
+        }
+    }
+
+    /// As after power-on, except for what the PBDMAs are doing.
+    pub(super) fn clear(&mut self) {
+        self.state = FifoState::default();
+        self.blocked = false;
+        self.runlist.clear();
+        for channel in &mut self.channels {
+            *channel = Channel {
+                generation: channel.generation.wrapping_add(1),
+                loaded: channel.loaded,
+                ..Channel::default()
+            };
+        }
+    }
+}

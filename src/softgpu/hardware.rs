@@ -1,0 +1,58 @@
+//! What all units of the engine core share: memory, the MMU, the ledger, the clock, and the way back to the
+//! register face.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use super::ledger::Ledger;
+use super::memory::Memory;
+use super::mmu::Mmu;
+use super::vram::Vram;
+use crate::pci::dma::DmaSpace;
+use crate::units::backend::EngineEvents;
+
+/// The shared part.
+pub(super) struct Hardware {
+    pub(super) memory: Memory,
+    pub(super) mmu: Mmu,
+    pub(super) ledger: Arc<Ledger>,
+    events: OnceLock<Arc<dyn EngineEvents>>,
+    powered_on: Instant,
+}
+
+impl std::fmt::Debug for Hardware {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hardware").field("memory", &self.memory).finish_non_exhaustive()
+    }
+}
+
+impl Hardware {
+    pub(super) fn new(vram: u64) -> std::io::Result<Self> {
+        Ok(Self {
+            memory: Memory { vram: Vram::new(vram)?, system: DmaSpace::new() },
+            mmu: Mmu::default(),
+            ledger: Arc::new(Ledger::new(vram)),
+            events: OnceLock::new(),
+            powered_on: Instant::now(),
+        })
+    }
+
+    /// Nanoseconds since power-on, as engines write them into reports.
+    pub(super) fn timestamp(&self) -> u64 {
+        u64::try_from(self.powered_on.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The first caller wins; there is one.
+    pub(super) fn connect(&self, events: Arc<dyn EngineEvents>) {
+        if self.events.set(events).is_err() {
+            log::warn!("softgpu: a second receiver of events was refused");
+        }
+    }
+
+    /// Where events go. To be called without holding a lock of this room: the receiver may call back.
+    pub(super) fn tell(&self, event: impl FnOnce(&dyn EngineEvents)) {
+        if let Some(events) = self.events.get() {
+            event(events.as_ref());
+        }
+    }
+}

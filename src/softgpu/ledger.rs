@@ -1,0 +1,213 @@
+//! The true owner of all memory and channels, and a count of accesses that cross owners.
+//!
+//! Real hardware has no such thing. It lets tests state the product's main promise where it can be seen: inside
+//! the hardware that performs the accesses. The aggregator's admission code labels; whatever shadows page
+//! tables or translates channels never sees the ledger, so a mistake there shows here.
+//!
+//! Accesses of the hardware itself (page tables, instance blocks, contexts) are not counted: they belong to the
+//! host driver, which chose their addresses.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+use crate::addr::{HostChannel, HostVram, Iova, PAGE_SIZE, TenantId};
+use crate::chip::gf100::CHANNELS;
+use crate::chip::{Aperture, PhysicalAddress};
+use crate::gpu::OwnershipLedger;
+
+/// A label as stored: 0 is the host, anything else a tenant plus 1.
+fn encode(owner: Option<TenantId>) -> u32 {
+    owner.map_or(0, |tenant| tenant.0.saturating_add(1))
+}
+
+/// One labelled range of bus addresses; its first address is its key.
+#[derive(Clone, Copy, Debug)]
+struct Label {
+    last: u64,
+    owner: u32,
+}
+
+/// Who owns what. Every method may be called from any thread.
+#[derive(Debug)]
+pub struct Ledger {
+    /// By page.
+    vram: Vec<AtomicU32>,
+    system: RwLock<BTreeMap<u64, Label>>,
+    channels: Vec<AtomicU32>,
+    /// Channels that the log has told of already.
+    reported: Vec<AtomicBool>,
+    foreign: Mutex<HashMap<u32, u64>>,
+}
+
+impl Ledger {
+    pub(super) fn new(vram: u64) -> Self {
+        let pages = usize::try_from(vram / PAGE_SIZE).unwrap_or(0);
+        let channels = usize::from(CHANNELS);
+        Self {
+            vram: std::iter::repeat_with(AtomicU32::default).take(pages).collect(),
+            system: RwLock::default(),
+            channels: std::iter::repeat_with(AtomicU32::default).take(channels).collect(),
+            reported: std::iter::repeat_with(AtomicBool::default).take(channels).collect(),
+            foreign: Mutex::default(),
+        }
+    }
+
+    /// Notes an access of a channel's work to `[target, target + size)`.
+    pub(super) fn check(&self, channel: Option<u16>, target: PhysicalAddress, size: u64) {
+        let Some(channel) = channel else { return };
+        let owner = self.channels.get(usize::from(channel)).map_or(0, |owner| owner.load(Ordering::Relaxed));
+        if owner == 0 || self.owns_all(owner, target, size) {
+            return;
+        }
+        let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        *foreign.entry(owner).or_default() += 1;
+        drop(foreign);
+        let told = self.reported.get(usize::from(channel));
+        if told.is_some_and(|told| !told.swap(true, Ordering::Relaxed)) {
+            log::error!(
+                "softgpu: channel {channel} of tenant {} reached {size} foreign bytes at {target:?}",
+                owner - 1
+            );
+        }
+    }
+
+    fn owns_all(&self, owner: u32, target: PhysicalAddress, size: u64) -> bool {
+        let Some(last) = target.address.checked_add(size.saturating_sub(1)) else { return false };
+        match target.aperture {
+            Aperture::Vram => (target.address / PAGE_SIZE..=last / PAGE_SIZE).all(|page| {
+                let label = usize::try_from(page).ok().and_then(|page| self.vram.get(page));
+                label.is_some_and(|label| label.load(Ordering::Relaxed) == owner)
+            }),
+            Aperture::SystemCoherent | Aperture::SystemNonCoherent => {
+                let system = self.system.read().unwrap_or_else(PoisonError::into_inner);
+                let mut at = target.address;
+                loop {
+                    match system.range(..=at).next_back() {
+                        Some((_, label)) if label.last >= at && label.owner == owner => {
+                            if label.last >= last {
+                                return true;
+                            }
+                            at = label.last + 1;
+                        }
+                        _ => return false,
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl OwnershipLedger for Ledger {
+    fn own_vram(&self, start: HostVram, size: u64, owner: Option<TenantId>) {
+        let end = start.0.saturating_add(size);
+        for page in start.0 / PAGE_SIZE..end.div_ceil(PAGE_SIZE) {
+            let Some(label) = usize::try_from(page).ok().and_then(|page| self.vram.get(page)) else { return };
+            label.store(encode(owner), Ordering::Relaxed);
+        }
+    }
+
+    fn own_system(&self, start: Iova, size: u64, owner: Option<TenantId>) {
+        if size == 0 {
+            return;
+        }
+        let first = start.0;
+        let last = first.saturating_add(size - 1);
+        let mut system = self.system.write().unwrap_or_else(PoisonError::into_inner);
+        // Cut older labels at both ends of the range, then drop those inside.
+        let before = system.range(..first).next_back().map(|(&key, &label)| (key, label));
+        if let Some((key, label)) = before
+            && label.last >= first
+        {
+            system.insert(key, Label { last: first - 1, ..label });
+            if label.last > last {
+                system.insert(last + 1, label);
+            }
+        }
+        let inside: Vec<_> = system.range(first..=last).map(|(&key, &label)| (key, label)).collect();
+        for (key, label) in inside {
+            system.remove(&key);
+            if label.last > last {
+                system.insert(last + 1, label);
+            }
+        }
+        if owner.is_some() {
+            system.insert(first, Label { last, owner: encode(owner) });
+        }
+    }
+
+    fn own_channel(&self, channel: HostChannel, owner: Option<TenantId>) {
+        let index = usize::from(channel.0);
+        if let (Some(label), Some(told)) = (self.channels.get(index), self.reported.get(index)) {
+            label.store(encode(owner), Ordering::Relaxed);
+            told.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn foreign_accesses(&self, tenant: TenantId) -> u64 {
+        let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        foreign.get(&encode(Some(tenant))).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: TenantId = TenantId(0);
+    const B: TenantId = TenantId(1);
+
+    fn vram(address: u64) -> PhysicalAddress {
+        PhysicalAddress { aperture: Aperture::Vram, address }
+    }
+
+    fn system(address: u64) -> PhysicalAddress {
+        PhysicalAddress { aperture: Aperture::SystemCoherent, address }
+    }
+
+    #[test]
+    fn only_accesses_outside_the_tenants_memory_count() {
+        let ledger = Ledger::new(1 << 20);
+        ledger.own_channel(HostChannel(3), Some(A));
+        ledger.own_vram(HostVram(0x4000), 0x2000, Some(A));
+        ledger.own_vram(HostVram(0x6000), 0x1000, Some(B));
+
+        ledger.check(Some(3), vram(0x4000), 0x2000);
+        assert_eq!(ledger.foreign_accesses(A), 0);
+        ledger.check(Some(3), vram(0x5ffc), 8);
+        ledger.check(Some(3), vram(0x3fff), 1);
+        ledger.check(Some(3), vram(0x7000), 4);
+        assert_eq!(ledger.foreign_accesses(A), 3);
+        assert_eq!(ledger.foreign_accesses(B), 0);
+    }
+
+    #[test]
+    fn channels_without_owner_never_count() {
+        let ledger = Ledger::new(1 << 20);
+        ledger.own_vram(HostVram(0), 1 << 20, Some(B));
+        ledger.check(Some(3), vram(0), 16);
+        ledger.check(None, vram(0), 16);
+        assert_eq!(ledger.foreign_accesses(A) + ledger.foreign_accesses(B), 0);
+    }
+
+    #[test]
+    fn bus_labels_join_split_and_go() {
+        let ledger = Ledger::new(1 << 20);
+        ledger.own_channel(HostChannel(1), Some(A));
+        ledger.own_system(Iova(0x1000), 0x1000, Some(A));
+        ledger.own_system(Iova(0x2000), 0x3000, Some(A));
+        ledger.check(Some(1), system(0x1800), 0x3000);
+        assert_eq!(ledger.foreign_accesses(A), 0);
+
+        ledger.own_system(Iova(0x3000), 0x1000, Some(B));
+        ledger.check(Some(1), system(0x2000), 0x1000);
+        ledger.check(Some(1), system(0x4000), 0x1000);
+        assert_eq!(ledger.foreign_accesses(A), 0);
+        ledger.check(Some(1), system(0x2fff), 2);
+        assert_eq!(ledger.foreign_accesses(A), 1);
+
+        ledger.own_system(Iova(0), u64::MAX, None);
+        ledger.check(Some(1), system(0x4000), 1);
+        assert_eq!(ledger.foreign_accesses(A), 2);
+    }
+}

@@ -1,0 +1,212 @@
+//! The MMU that engines and the host unit look through: page tables are walked for real, results are
+//! remembered until flushed, and refusals have the reasons of hardware.
+//!
+//! An access holds the MMU *in use* from its translation to its last byte, for at most some tens of KiB. A
+//! flush waits until nobody does, so when it returns, no access through an old translation is under way. The
+//! same holds for a change of the large-page size.
+//!
+//! Storage kinds other than 0xff are taken as plain memory: surfaces in blocks are laid out by the engines.
+//! Compression is not modelled.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use super::memory::Memory;
+use super::tlb::{Buffer, Page, Space};
+use crate::chip::gf100::mmu::{ENTRY_SIZE, LargePages, Pde, Pte, PteDefect, SMALL_PAGE_SHIFT, VA_MAX};
+use crate::chip::gf100::ramin::{PAGE_DIRECTORY_LO, VA_LIMIT_LO};
+use crate::chip::{AccessKind, Aperture, FaultReason, PhysicalAddress};
+use crate::units::backend::FlushScope;
+
+/// Page directories with remembered translations; more than there are channels.
+const MAX_SPACES: usize = 192;
+
+/// Storage kind that names no layout.
+const KIND_INVALID: u8 = 0xff;
+
+/// An address space as an instance block describes it.
+#[derive(Clone, Debug)]
+pub(super) struct AddressSpace {
+    space: Option<Arc<Space>>,
+    /// Last valid virtual address.
+    limit: u64,
+}
+
+/// What an access is, beyond its address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) buffer: Buffer,
+    pub(super) access: AccessKind,
+    /// Privileged units may use privileged pages.
+    pub(super) privileged: bool,
+}
+
+/// Where a virtual address lies, and how many bytes follow it in its page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) target: PhysicalAddress,
+    pub(super) run: u64,
+}
+
+/// Keeps flushes waiting while an access is under way.
+pub(super) type InUse<'a> = RwLockReadGuard<'a, ()>;
+
+/// The MMU. Lock order: in use, then the directory table, then one directory's buffers.
+#[derive(Debug, Default)]
+pub(super) struct Mmu {
+    in_use: RwLock<()>,
+    spaces: Mutex<HashMap<PhysicalAddress, Arc<Space>>>,
+    large_pages_64k: AtomicBool,
+}
+
+impl Mmu {
+    /// To be held during an access, and not for longer.
+    pub(super) fn in_use(&self) -> InUse<'_> {
+        self.in_use.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The address space of an instance block, given its bytes.
+    pub(super) fn address_space(&self, instance: &[u8]) -> AddressSpace {
+        let directory = read_u64(instance, PAGE_DIRECTORY_LO);
+        let aperture = match directory & 3 {
+            0 => Aperture::Vram,
+            2 => Aperture::SystemCoherent,
+            3 => Aperture::SystemNonCoherent,
+            _ => return AddressSpace { space: None, limit: 0 },
+        };
+        let address = directory & VA_MAX & !0xfff;
+        let space = self.space(PhysicalAddress { aperture, address });
+        AddressSpace { space: Some(space), limit: read_u64(instance, VA_LIMIT_LO) }
+    }
+
+    fn space(&self, directory: PhysicalAddress) -> Arc<Space> {
+        let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        if spaces.len() >= MAX_SPACES && !spaces.contains_key(&directory) {
+            // Those in use now are few; the others only lose what they remember.
+            spaces.retain(|_, space| Arc::strong_count(space) > 1);
+        }
+        Arc::clone(spaces.entry(directory).or_insert_with(|| Arc::new(Space::new(directory))))
+    }
+
+    /// Drops translations; when it returns, none of them is in use.
+    pub(super) fn flush(&self, scope: FlushScope) {
+        let exclusive = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
+        let in_vram = |address: PhysicalAddress| address.aperture == Aperture::Vram;
+        let wanted = scope.page_directory;
+        let spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        for (directory, space) in spaces.iter() {
+            if directory.address == wanted.address && in_vram(*directory) == in_vram(wanted) {
+                space.clear(scope.hub_only);
+            }
+        }
+        drop(exclusive);
+    }
+
+    /// Drops everything.
+    pub(super) fn flush_all(&self) {
+        let exclusive = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
+        let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        for space in spaces.values() {
+            space.clear(false);
+        }
+        spaces.clear();
+        drop(exclusive);
+    }
+
+    /// Sets the size of large pages; remembered translations go when it changes.
+    pub(super) fn set_large_pages(&self, is_64k: bool) {
+        if self.large_pages_64k.load(Ordering::Acquire) != is_64k {
+            self.large_pages_64k.store(is_64k, Ordering::Release);
+            self.flush_all();
+        }
+    }
+
+    /// Translates one address. `_in_use` proves that no flush can pass meanwhile.
+    pub(super) fn translate(
+        &self,
+        _in_use: &InUse<'_>,
+        memory: &Memory,
+        space: &AddressSpace,
+        va: u64,
+        request: Request,
+    ) -> Result<Place, FaultReason> {
+        let Some(directory) = &space.space else { return Err(FaultReason::NoChannel) };
+        if va > VA_MAX {
+            return Err(FaultReason::PageTableTooShort);
+        }
+        if va > space.limit {
+            return Err(FaultReason::VmLimitExceeded);
+        }
+        let page = match directory.lookup(request.buffer, va) {
+            Some(page) => page,
+            None => {
+                let large = LargePages::from_64k(self.large_pages_64k.load(Ordering::Acquire));
+                let page = walk(memory, directory.directory, large, va)?;
+                directory.insert(request.buffer, page);
+                page
+            }
+        };
+        check(&page.pte, request)?;
+        let bytes = 1u64 << page.shift;
+        let offset = va & (bytes - 1);
+        // Hardware ignores the address bits below the page size.
+        let base = page.pte.target.address & !(bytes - 1);
+        let target = PhysicalAddress { aperture: page.pte.target.aperture, address: base + offset };
+        // The space may end inside the page.
+        let run = (bytes - offset).min((space.limit - va).saturating_add(1));
+        Ok(Place { target, run })
+    }
+}
+
+fn check(pte: &Pte, request: Request) -> Result<(), FaultReason> {
+    if pte.privileged && !request.privileged {
+        return Err(FaultReason::PageSystemOnly);
+    }
+    if pte.read_only && request.access == AccessKind::Write {
+        return Err(FaultReason::WriteToReadOnly);
+    }
+    if pte.kind == KIND_INVALID {
+        return Err(FaultReason::CompressionFault);
+    }
+    Ok(())
+}
+
+/// Reads the tables: the small page first, then the large one.
+fn walk(
+    memory: &Memory,
+    directory: PhysicalAddress,
+    large: LargePages,
+    va: u64,
+) -> Result<Page, FaultReason> {
+    let pde = Pde::decode(entry(memory, directory, large.directory_index(va))?);
+    let tables = [(pde.small, SMALL_PAGE_SHIFT), (pde.large, large.page_shift())];
+    let mut reason = FaultReason::PageTableNotPresent;
+    for (table, shift) in tables {
+        let Some(table) = table else { continue };
+        match Pte::decode(entry(memory, table, large.table_index(va, shift))?) {
+            Ok(pte) => return Ok(Page { va: va >> shift << shift, shift, pte }),
+            Err(PteDefect::NotValid) => reason = FaultReason::PageNotPresent,
+            Err(PteDefect::Aperture) => return Err(FaultReason::UnsupportedAperture),
+        }
+    }
+    Err(reason)
+}
+
+fn entry(memory: &Memory, table: PhysicalAddress, index: u64) -> Result<u64, FaultReason> {
+    // Tables are below 2^40 and indices below 2^14: no overflow.
+    let address = table.address + index * ENTRY_SIZE;
+    memory.read_u64(PhysicalAddress { address, ..table }).map_err(|_| FaultReason::UnsupportedAperture)
+}
+
+/// A little-endian word of an instance block; 0 beyond its end.
+pub(super) fn read_u64(block: &[u8], offset: u64) -> u64 {
+    let word = usize::try_from(offset).ok().and_then(|offset| block.get(offset..)?.first_chunk());
+    word.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// A little-endian word of an instance block; 0 beyond its end.
+pub(super) fn read_u32(block: &[u8], offset: u64) -> u32 {
+    let word = usize::try_from(offset).ok().and_then(|offset| block.get(offset..)?.first_chunk());
+    word.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}

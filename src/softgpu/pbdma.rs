@@ -1,0 +1,116 @@
+//! A PBDMA: takes channels in turn, and executes them until they have nothing left, have to wait, are told to
+//! leave, or have used up their timeslice while others wait.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::core::{Shared, become_pbdma};
+use super::execution::{Execution, Report};
+use super::fifo::{Channel, Departure, Job};
+
+/// Time that a channel has while others wait.
+pub(super) const TIMESLICE: Duration = Duration::from_millis(1);
+
+/// How a channel's stay ended, with what is to be told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ending {
+    pub(super) departure: Departure,
+    pub(super) report: Option<Report>,
+}
+
+impl From<Departure> for Ending {
+    fn from(departure: Departure) -> Self {
+        Self { departure, report: None }
+    }
+}
+
+/// The thread of PBDMA number `pbdma`. Ends when the core shuts down.
+pub(super) fn run(shared: &Shared, pbdma: u8) {
+    become_pbdma(pbdma);
+    while let Some(job) = next_job(shared, pbdma) {
+        let ending = match Execution::load(shared, pbdma, job) {
+            Ok(mut execution) => stay(shared, &mut execution),
+            Err(ending) => leave(shared, job, ending),
+        };
+        if let Some(report) = ending.report {
+            report.tell(&shared.hardware);
+        }
+    }
+}
+
+/// Waits for a channel to run.
+fn next_job(shared: &Shared, pbdma: u8) -> Option<Job> {
+    let mut fifo = shared.fifo();
+    loop {
+        if fifo.shut_down {
+            return None;
+        }
+        if let Some(job) = fifo.next(pbdma, Instant::now()) {
+            shared.attention(pbdma).store(false, Ordering::Release);
+            if fifo.timekeeper == Some(pbdma) {
+                fifo.timekeeper = None;
+            }
+            let others = fifo.timekeeper.is_none() && fifo.next_retry().is_some();
+            drop(fifo);
+            if others {
+                // Somebody else has to watch the clock now.
+                shared.wake();
+            }
+            return Some(job);
+        }
+        // One of the PBDMAs watches the clock for semaphores; the others sleep until they are woken.
+        let until = if fifo.timekeeper.is_none_or(|keeper| keeper == pbdma) && fifo.pbdma_enabled(pbdma) {
+            fifo.next_retry()
+        } else {
+            None
+        };
+        if until.is_some() {
+            fifo.timekeeper = Some(pbdma);
+        } else if fifo.timekeeper == Some(pbdma) {
+            fifo.timekeeper = None;
+        }
+        fifo = shared.sleep(fifo, until);
+    }
+}
+
+/// Executes until the channel leaves for good: a doorbell at the last moment keeps an idle one.
+fn stay(shared: &Shared, execution: &mut Execution<'_>) -> Ending {
+    loop {
+        let ending = execution.run();
+        let job = execution.job();
+        let same = |entry: &&mut Channel| entry.generation == job.generation;
+        // Saved while it still counts as loaded, so that nobody else has it by then.
+        if shared.fifo().channel_mut(job.channel).filter(same).is_some() {
+            execution.save();
+        }
+        let mut fifo = shared.fifo();
+        let stays = ending.departure == Departure::Idle && fifo.may_run(job.channel);
+        let entry = fifo.channel_mut(job.channel).filter(same);
+        if stays && let Some(gp_put) = entry.and_then(|entry| entry.doorbell.take()) {
+            execution.set_put(gp_put);
+            continue;
+        }
+        drop(fifo);
+        return leave(shared, job, ending);
+    }
+}
+
+/// Gives the channel back.
+fn leave(shared: &Shared, job: Job, ending: Ending) -> Ending {
+    let mut fifo = shared.fifo();
+    let same = |entry: &&Channel| entry.generation == job.generation;
+    if fifo.channel(job.channel).filter(same).is_some_and(|entry| entry.preempting) {
+        drop(fifo);
+        shared.evict(job.channel, true);
+        fifo = shared.fifo();
+    }
+    let now = Instant::now();
+    fifo.leave(&job, ending.departure, now);
+    let others = fifo.others_wait(now);
+    drop(fifo);
+    shared.tell_left();
+    if others {
+        shared.wake();
+    }
+    ending
+}

@@ -1,0 +1,137 @@
+//! Video memory: banks, each an anonymous file of its own, mapped one behind the other.
+//!
+//! Whole banks can be given to another process, and nothing else can: a descriptor never covers memory of two
+//! owners as long as owners get whole banks.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use crate::pci::SharedMemory;
+use crate::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
+
+/// Smallest bank.
+const MIN_BANK: u64 = 16 << 20;
+
+/// Most banks; larger memories have larger banks. Bounds descriptors and mappings of this process.
+const MAX_BANKS: u64 = 64;
+
+/// VRAM sizes are multiples of this: the chip reports them in this unit.
+pub const VRAM_UNIT: u64 = 1 << 20;
+
+/// Largest VRAM: the MMU's physical addresses have 40 bits.
+pub const MAX_VRAM: u64 = 1 << 38;
+
+/// Bytes of a bank of a GPU with `vram` bytes; the last one may be smaller.
+pub const fn bank_size(vram: u64) -> u64 {
+    let share = vram.div_ceil(MAX_BANKS).next_multiple_of(VRAM_UNIT);
+    if share > MIN_BANK { share } else { MIN_BANK }
+}
+
+/// The memory.
+#[derive(Debug)]
+pub(super) struct Vram {
+    banks: Vec<(OwnedFd, u64)>,
+    bank_size: u64,
+    pub(super) memory: Mapping,
+}
+
+impl Vram {
+    /// `size` zero bytes, a multiple of [`VRAM_UNIT`] up to [`MAX_VRAM`].
+    pub(super) fn new(size: u64) -> io::Result<Self> {
+        if size == 0 || !size.is_multiple_of(VRAM_UNIT) || size > MAX_VRAM {
+            let text = format!("VRAM of {size:#x} bytes: must be a multiple of 1 MiB up to {MAX_VRAM:#x}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let bank_size = bank_size(size);
+        let mut banks = Vec::new();
+        let mut left = size;
+        while left > 0 {
+            let bytes = left.min(bank_size);
+            let name = CString::new(format!("gpuvmk-vram-{}", banks.len()))?;
+            banks.push((create_memory_file(&name, bytes)?, bytes));
+            left -= bytes;
+        }
+        let pieces: Vec<_> =
+            banks.iter().map(|(fd, size)| FilePiece { fd: fd.as_fd(), offset: 0, size: *size }).collect();
+        let memory = Mapping::contiguous(&pieces, Access::ReadWrite).map_err(io::Error::other)?;
+        drop(pieces);
+        Ok(Self { banks, bank_size, memory })
+    }
+
+    /// Bytes.
+    pub(super) fn size(&self) -> u64 {
+        self.memory.size()
+    }
+
+    /// Descriptors of the banks that make up `[offset, offset + size)`.
+    pub(super) fn share(&self, offset: u64, size: u64) -> io::Result<Vec<SharedMemory>> {
+        let refuse = || {
+            let text = format!(
+                "VRAM {offset:#x}+{size:#x} is not made of whole banks of {:#x} bytes",
+                self.bank_size
+            );
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        };
+        let end =
+            offset.checked_add(size).filter(|end| *end <= self.size() && size > 0).ok_or_else(refuse)?;
+        let whole = |edge: u64| edge.is_multiple_of(self.bank_size) || edge == self.size();
+        if !whole(offset) || !whole(end) {
+            return Err(refuse());
+        }
+        let mut shared = Vec::new();
+        let mut start = 0;
+        for (fd, bytes) in &self.banks {
+            if (offset..end).contains(&start) {
+                shared.push(SharedMemory { fd: fd.try_clone()?, offset: 0, size: *bytes });
+            }
+            start += bytes;
+        }
+        Ok(shared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn banks_read_as_one_memory_and_share_whole() {
+        let vram = Vram::new(40 << 20).unwrap();
+        let text = [0x5a; 64];
+        vram.memory.write((16 << 20) - 32, &text).unwrap();
+
+        let shared = vram.share(16 << 20, 24 << 20).unwrap();
+
+        let sizes: Vec<_> = shared.iter().map(|bank| bank.size).collect();
+        assert_eq!(sizes, [16 << 20, 8 << 20]);
+        let bank = Mapping::of_file(shared[0].fd.as_fd(), 0, 16 << 20, Access::ReadOnly).unwrap();
+        let mut bytes = [0; 33];
+        bank.read(0, &mut bytes).unwrap();
+        assert_eq!((bytes[31], bytes[32]), (0x5a, 0));
+    }
+
+    #[test]
+    fn parts_of_banks_are_not_shared() {
+        let vram = Vram::new(32 << 20).unwrap();
+        for (offset, size) in [(0, 1 << 20), (4096, 16 << 20), (0, 0), (16 << 20, 32 << 20), (u64::MAX, 2)] {
+            let error = vram.share(offset, size).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{offset:#x}+{size:#x}");
+        }
+    }
+
+    #[test]
+    fn odd_sizes_are_refused() {
+        for size in [0, 4096, (1 << 20) + 1, MAX_VRAM + VRAM_UNIT] {
+            assert_eq!(Vram::new(size).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{size:#x}");
+        }
+    }
+
+    #[test]
+    fn number_of_banks_is_bounded() {
+        for size in [1 << 20, 512 << 20, 4u64 << 30, (100u64 << 30) + VRAM_UNIT, MAX_VRAM] {
+            assert!(size.div_ceil(bank_size(size)) <= MAX_BANKS);
+            assert!(bank_size(size) >= MIN_BANK);
+        }
+    }
+}
