@@ -36,7 +36,8 @@ const VOLTAGE_TABLE: usize = 0x1b0;
 const CHECKSUM: usize = VBIOS_SIZE - 1;
 
 /// Image size in the unit of option ROMs.
-const BLOCKS: u16 = (VBIOS_SIZE / 512) as u16;
+const BLOCKS: u16 = 8;
+const _: () = assert!(BLOCKS as usize * 512 == VBIOS_SIZE);
 
 /// Length of the PCI data structure.
 const PCIR_LENGTH: u16 = 0x18;

@@ -2,6 +2,12 @@
 //! client that can send anything.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    reason = "helpers of tests may fail as tests do"
+)]
 
 pub mod client;
 pub mod function;

@@ -215,7 +215,7 @@ impl Outbox {
         let header = Header {
             message_id: request.message_id,
             command: request.command,
-            size: HEADER as u32,
+            size: wire::HEADER_SIZE,
             flags: wire::flags::REPLY | wire::flags::ERROR,
             error: errno.unsigned_abs(),
         };

@@ -25,7 +25,8 @@ fn room(command: u16, argsz: u32, needed: usize) -> Result<(), Refusal> {
     Err(Refusal::Field { command, field: "argsz", value: argsz.into(), allowed })
 }
 
-/// CAST: sizes of the fixed structures.
+/// Bytes of a fixed structure.
+#[allow(clippy::cast_possible_truncation, reason = "the structures have some dozen bytes")]
 const fn argsz<T>() -> u32 {
     size_of::<T>() as u32
 }

@@ -181,6 +181,9 @@ pub struct Header {
     pub error: u32,
 }
 
+/// Bytes of a [`Header`].
+pub const HEADER_SIZE: u32 = 16;
+
 impl Header {
     /// True for a command whose sender wants no reply.
     pub const fn no_reply(&self) -> bool {
@@ -320,7 +323,7 @@ pub struct SmallWrite {
     pub data: [u8; 8],
 }
 
-const _: () = assert!(size_of::<Header>() == 16);
+const _: () = assert!(size_of::<Header>() == HEADER_SIZE as usize);
 const _: () = assert!(size_of::<Version>() == 4);
 const _: () = assert!(size_of::<DmaMap>() == 32);
 const _: () = assert!(size_of::<DmaUnmap>() == 24);
