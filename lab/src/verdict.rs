@@ -35,7 +35,7 @@ const SUSPICIOUS: [&str; 24] = [
     "refused",
 ];
 /// Longer signs, case as the kernel has it.
-const SIGNS: [&str; 4] = ["BUG:", "nobody cared", "Call Trace", "init: "];
+const SIGNS: [&str; 5] = ["BUG:", "nobody cared", "Call Trace", "init: cannot", "init: the machine"];
 
 /// Why a suspicious line is none.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +50,7 @@ struct Explanation {
 }
 
 const ALWAYS: &[&str] = &[];
+const EMULATED_CLOCK: &str = "an emulated processor's clocks are uneven while the host is busy";
 const BAD_ADDRESS: &[&str] = &["badaddr", "badcopy"];
 
 const EXPLAINED: &[Explanation] = &[
@@ -62,6 +63,22 @@ const EXPLAINED: &[Explanation] = &[
         parts: &["Correctable Errors collector initialized"],
         provoked_by: ALWAYS,
         reason: "the name of a kernel facility",
+    },
+    Explanation { parts: &["tsc: Fast TSC calibration failed"], provoked_by: ALWAYS, reason: EMULATED_CLOCK },
+    Explanation {
+        parts: &["tsc: Unable to calibrate against PIT"],
+        provoked_by: ALWAYS,
+        reason: EMULATED_CLOCK,
+    },
+    Explanation {
+        parts: &["calibrate_delay_direct() failed to get a good estimate"],
+        provoked_by: ALWAYS,
+        reason: EMULATED_CLOCK,
+    },
+    Explanation {
+        parts: &["clocksource: Watchdog remote CPU", "read timed out"],
+        provoked_by: ALWAYS,
+        reason: EMULATED_CLOCK,
     },
     Explanation {
         parts: &["nouveau", "fault", "PT_NOT_PRESENT"],
@@ -242,6 +259,7 @@ mod tests {
     #[test]
     fn words_are_matched_whole() {
         assert!(!suspicious("[ 0.5] pid_max: default: 32768 minimum: 301"));
+        assert!(!suspicious("rcu: srcu_init: Setting srcu_struct sizes based on contention."));
         assert!(!suspicious("use \"pci=nocrs\" and report a bug"));
         assert!(suspicious("BUG: kernel NULL pointer dereference, address: 00000000000000a0"));
         assert!(suspicious("[   30.1] rcu: INFO: rcu_preempt self-detected stall on CPU"));
