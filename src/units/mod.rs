@@ -5,3 +5,5 @@
 //! docs/adr/0001-one-register-face.md says why.
 
 pub mod backend;
+pub mod clock;
+pub mod gf100;

@@ -1,0 +1,93 @@
+//! What a register access asks of the world outside the unit models. The models return these as values; the
+//! function carries them out after it has let go of the models' lock.
+
+use crate::chip::{Engine, EngineSet, PhysicalAddress};
+use crate::units::backend::FifoState;
+
+/// One of the two translated memory BARs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WindowId {
+    /// BAR1: frame buffers and the USERD poll area.
+    Bar1,
+    /// BAR3: instance memory.
+    Bar3,
+}
+
+/// How a translated BAR is to find memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowBlock {
+    /// VRAM directly.
+    Physical,
+    /// Through this instance block's page tables.
+    Instance(PhysicalAddress),
+}
+
+/// Which translations an MMU invalidation names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushTarget {
+    /// Those of one page directory.
+    Directory(PhysicalAddress),
+    /// Those of every page directory.
+    All,
+}
+
+/// A consequence of a register write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// What may execute has changed.
+    FifoState(FifoState),
+    /// Large pages have another size.
+    LargePages {
+        /// 64 KiB instead of 128 KiB.
+        is_64k: bool,
+    },
+    /// Translations are to be dropped.
+    Flush {
+        /// Which.
+        target: FlushTarget,
+        /// The engines' translations may stay.
+        hub_only: bool,
+    },
+    /// A translated BAR finds memory in another way.
+    BindWindow(WindowId, WindowBlock),
+    /// A channel was bound to an instance block, or unbound.
+    BindChannel(u16, Option<PhysicalAddress>),
+    /// A channel's start bit was written.
+    EnableChannel(u16, bool),
+    /// A runlist was committed.
+    CommitRunlist(PhysicalAddress, u32),
+    /// A channel is to leave its engine.
+    Preempt(u16),
+    /// Runlist processing is stopped or goes on.
+    BlockRunlist(bool),
+    /// FECS is to save the current graphics context.
+    SaveGraphics(PhysicalAddress),
+    /// FECS is to make a graphics context current.
+    BindGraphics(Option<PhysicalAddress>),
+    /// Engines were reset.
+    ResetEngines(EngineSet),
+    /// The driver pretends an MMU fault of an engine.
+    TriggerFault {
+        /// Whose channel is named.
+        engine: Engine,
+        /// Fault unit to report.
+        unit: u32,
+    },
+    /// The alarm was set or cancelled.
+    AlarmChanged,
+    /// Configuration space was asked for a function-level reset.
+    FunctionReset,
+}
+
+/// What a register read needs from outside the unit models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadResult {
+    /// Nothing: this is the value.
+    Value(u32),
+    /// PFIFO's view of an engine.
+    EngineStatus(Engine),
+    /// Whether the graphics engine works.
+    GraphicsBusy,
+    /// Whether a preemption of this channel is under way.
+    PreemptStatus(u32),
+}

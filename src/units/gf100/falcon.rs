@@ -1,0 +1,237 @@
+//! A falcon, the microcontroller inside PMU, the copy engines, FECS and GPCCS.
+//!
+//! Code and data memory are real: drivers upload through ports that advance by themselves and read data back.
+//! No instruction is executed. Starting a falcon that has code makes it run; what its firmware would do is up
+//! to the unit that contains it. One that has no code stays halted.
+//!
+//! Not modelled: DMA into the memories, further ports, the secure modes, breakpoints.
+
+use crate::chip::gf100::regs::falcon::*;
+use crate::mmio_trap::access::Word;
+
+/// Position bits of an upload port.
+const POSITION: u32 = 0x00ff_fffc;
+
+/// Something that the containing unit reacts to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FalconEvent {
+    /// The core started to run.
+    Started,
+    /// The driver raised these interrupts.
+    Interrupt(u32),
+}
+
+/// An upload port: a position that advances.
+#[derive(Clone, Copy, Debug, Default)]
+struct Port {
+    index: u32,
+}
+
+impl Port {
+    fn advance(&mut self, when: u32) {
+        if self.index & when != 0 {
+            self.index = self.index & !POSITION | self.index.wrapping_add(4) & POSITION;
+        }
+    }
+
+    const fn word(self) -> usize {
+        ((self.index & POSITION) >> 2) as usize
+    }
+}
+
+/// A falcon's state.
+#[derive(Clone, Debug)]
+pub struct Falcon {
+    code: Vec<u32>,
+    data: Vec<u32>,
+    code_port: Port,
+    data_port: Port,
+    tag: u32,
+    uploaded: bool,
+    running: bool,
+    interrupts: u32,
+    interrupt_enable: u32,
+    access_enable: u32,
+    dma_control: u32,
+}
+
+impl Falcon {
+    /// A falcon with the memory sizes that its HW_CONFIG register tells.
+    pub fn new(hw_config: u32) -> Self {
+        let code = (hw_config & 0x1ff) as usize * 64;
+        let data = (hw_config >> 9 & 0x1ff) as usize * 64;
+        Self {
+            code: vec![0; code],
+            data: vec![0; data],
+            code_port: Port::default(),
+            data_port: Port::default(),
+            tag: 0,
+            uploaded: false,
+            running: false,
+            interrupts: 0,
+            interrupt_enable: 0,
+            access_enable: 0,
+            dma_control: 0,
+        }
+    }
+
+    /// Back to the state after reset. Real memories keep their content; a driver cannot rely on it.
+    pub fn reset(&mut self) {
+        self.code.fill(0);
+        self.data.fill(0);
+        self.code_port = Port::default();
+        self.data_port = Port::default();
+        self.tag = 0;
+        self.uploaded = false;
+        self.running = false;
+        self.interrupts = 0;
+        self.interrupt_enable = 0;
+        self.access_enable = 0;
+        self.dma_control = 0;
+    }
+
+    /// Reads the register at `offset` from the falcon's base.
+    pub fn read(&mut self, offset: u32) -> u32 {
+        match offset {
+            INTR => self.interrupts,
+            INTR_EN => self.interrupt_enable,
+            ACCESS_EN => self.access_enable,
+            CPU_CONTROL if self.running => 0,
+            CPU_CONTROL => HALTED,
+            // Scrubbing (bits 2:1) is always complete.
+            DMA_CONTROL => self.dma_control & !6,
+            CODE_INDEX => self.code_port.index,
+            CODE_DATA => {
+                let word = self.code.get(self.code_port.word()).copied().unwrap_or(0);
+                self.code_port.advance(INCREMENT_ON_READ);
+                word
+            }
+            CODE_TAG => self.tag,
+            DATA_INDEX => self.data_port.index,
+            DATA_DATA => {
+                let word = self.data.get(self.data_port.word()).copied().unwrap_or(0);
+                self.data_port.advance(INCREMENT_ON_READ);
+                word
+            }
+            _ => 0,
+        }
+    }
+
+    /// Writes the register at `offset` from the falcon's base.
+    pub fn write(&mut self, offset: u32, word: Word) -> Option<FalconEvent> {
+        match offset {
+            INTR_SET => {
+                self.interrupts |= word.bits();
+                return Some(FalconEvent::Interrupt(word.bits()));
+            }
+            INTR_CLEAR => self.interrupts &= !word.bits(),
+            INTR_EN_SET => self.interrupt_enable |= word.bits(),
+            INTR_EN_CLEAR => self.interrupt_enable &= !word.bits(),
+            ACCESS_EN => self.access_enable = word.merge(self.access_enable),
+            CPU_CONTROL => return self.control(word.bits()),
+            DMA_CONTROL => self.dma_control = word.merge(self.dma_control),
+            CODE_INDEX => self.code_port.index = word.merge(self.code_port.index),
+            CODE_DATA => {
+                if let Some(place) = self.code.get_mut(self.code_port.word()) {
+                    *place = word.merge(*place);
+                    self.uploaded = true;
+                }
+                self.code_port.advance(INCREMENT_ON_WRITE);
+            }
+            CODE_TAG => self.tag = word.merge(self.tag),
+            DATA_INDEX => self.data_port.index = word.merge(self.data_port.index),
+            DATA_DATA => {
+                if let Some(place) = self.data.get_mut(self.data_port.word()) {
+                    *place = word.merge(*place);
+                }
+                self.data_port.advance(INCREMENT_ON_WRITE);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// True when the core runs firmware.
+    pub const fn running(&self) -> bool {
+        self.running
+    }
+
+    /// True when code was uploaded.
+    pub const fn uploaded(&self) -> bool {
+        self.uploaded
+    }
+
+    /// Starts the core as another falcon's firmware does.
+    pub const fn start(&mut self) {
+        self.running = self.uploaded;
+    }
+
+    /// True when the falcon takes both methods and context switches from the FIFO.
+    pub const fn takes_channels(&self) -> bool {
+        self.access_enable & 3 == 3
+    }
+
+    /// Interrupts that the containing unit has dealt with.
+    pub const fn acknowledge(&mut self, interrupts: u32) {
+        self.interrupts &= !interrupts;
+    }
+
+    fn control(&mut self, command: u32) -> Option<FalconEvent> {
+        if command & START == 0 || !self.uploaded || self.running {
+            return None;
+        }
+        self.running = true;
+        Some(FalconEvent::Started)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: u32 = 0x1040;
+
+    #[test]
+    fn upload_port_advances_and_data_reads_back() {
+        let mut falcon = Falcon::new(CONFIG);
+        falcon.write(DATA_INDEX, Word::full(INCREMENT_ON_WRITE | 0x10));
+        for value in [1, 2, 3] {
+            falcon.write(DATA_DATA, Word::full(value));
+        }
+        falcon.write(DATA_INDEX, Word::full(INCREMENT_ON_READ | 0x14));
+        assert_eq!([falcon.read(DATA_DATA), falcon.read(DATA_DATA), falcon.read(DATA_DATA)], [2, 3, 0]);
+        assert_eq!(falcon.read(DATA_INDEX) & POSITION, 0x20);
+    }
+
+    #[test]
+    fn core_without_code_stays_halted() {
+        let mut falcon = Falcon::new(CONFIG);
+        assert_eq!(falcon.write(CPU_CONTROL, Word::full(START)), None);
+        assert_eq!((falcon.running(), falcon.read(CPU_CONTROL)), (false, HALTED));
+    }
+
+    #[test]
+    fn core_with_code_starts_once() {
+        let mut falcon = Falcon::new(CONFIG);
+        falcon.write(CODE_INDEX, Word::full(INCREMENT_ON_WRITE));
+        falcon.write(CODE_DATA, Word::full(0xf4));
+        assert_eq!(falcon.write(CPU_CONTROL, Word::full(START)), Some(FalconEvent::Started));
+        assert_eq!(falcon.write(CPU_CONTROL, Word::full(START)), None);
+        assert!(falcon.running());
+        falcon.reset();
+        assert!(!falcon.running() && !falcon.uploaded());
+    }
+
+    #[test]
+    fn words_beyond_the_memory_are_dropped() {
+        let mut falcon = Falcon::new(CONFIG);
+        falcon.write(DATA_INDEX, Word::full(INCREMENT_ON_WRITE | POSITION));
+        falcon.write(DATA_DATA, Word::full(7));
+        falcon.write(DATA_DATA, Word::full(8));
+        falcon.write(DATA_INDEX, Word::full(0));
+        assert_eq!(falcon.read(DATA_DATA), 8);
+        falcon.write(CODE_INDEX, Word::full(0x00ff_fff0));
+        falcon.write(CODE_DATA, Word::full(1));
+        assert!(!falcon.uploaded());
+    }
+}

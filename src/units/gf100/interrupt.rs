@@ -1,0 +1,76 @@
+//! The end of the interrupt tree: a level that becomes INTx or one message.
+//!
+//! With messages (MSI) the GPU sends one when the level rises or is found high while armed, and then none until
+//! the driver rearms it (a byte written to NV_XVE_MSI_REARM). With INTx the line follows the level. Which of
+//! the two is decided by configuration space: a function that may not master the bus sends no message.
+
+use std::sync::Arc;
+
+use crate::pci::InterruptSink;
+use crate::pci::config_space::Control;
+
+/// State of the function's interrupt output.
+#[derive(Default)]
+pub struct InterruptOutput {
+    sink: Option<Arc<dyn InterruptSink>>,
+    line: bool,
+    unarmed: bool,
+}
+
+impl std::fmt::Debug for InterruptOutput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InterruptOutput")
+            .field("connected", &self.sink.is_some())
+            .field("line", &self.line)
+            .field("unarmed", &self.unarmed)
+            .finish()
+    }
+}
+
+impl InterruptOutput {
+    /// Connects or disconnects the receiver. A new one is told the line's level.
+    pub fn connect(&mut self, sink: Option<Arc<dyn InterruptSink>>) {
+        if let Some(old) = &self.sink {
+            if self.line {
+                old.set_intx(false);
+            }
+        }
+        if let Some(new) = &sink {
+            if self.line {
+                new.set_intx(true);
+            }
+        }
+        self.sink = sink;
+    }
+
+    /// The driver allows the next message.
+    pub const fn rearm(&mut self) {
+        self.unarmed = false;
+    }
+
+    /// Function reset: the line falls, messages are armed.
+    pub fn reset(&mut self) {
+        self.unarmed = false;
+        self.set_line(false);
+    }
+
+    /// Follows the interrupt level.
+    pub fn update(&mut self, level: bool, control: &Control) {
+        self.set_line(level && !control.msi.enabled && !control.intx_disabled);
+        if level && control.msi.enabled && control.bus_master && !self.unarmed {
+            self.unarmed = true;
+            if let Some(sink) = &self.sink {
+                sink.fire_msi(0);
+            }
+        }
+    }
+
+    fn set_line(&mut self, line: bool) {
+        if self.line != line {
+            self.line = line;
+            if let Some(sink) = &self.sink {
+                sink.set_intx(line);
+            }
+        }
+    }
+}

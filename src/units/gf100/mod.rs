@@ -1,0 +1,40 @@
+//! The register face of a GF100: what a driver sees of the chip, whatever executes behind it.
+//!
+//! [`Gf100Function`] is a PCI function over an [`EngineBackend`]: the software GPU's engine core, or the
+//! mediator of a guest's vGPU. Each unit is a pure model in a file of its own; a register access returns its
+//! consequences as [`effect`] values, which the function carries out.
+//!
+//! Not modelled: display, video engines, fuses and clocks beyond their start-up values, GPC broadcast writes
+//! (a broadcast range and the GPCs' own registers are separate scratch), performance counters.
+
+mod alarm;
+pub mod effect;
+mod face;
+mod falcon;
+mod fecs;
+mod function;
+mod interrupt;
+mod pbus;
+mod pce;
+mod pfb;
+mod pfifo;
+mod pgraph;
+mod pmc;
+mod pmu;
+mod ptimer;
+mod registers;
+#[cfg(test)]
+mod tests;
+
+pub use function::{FaceCounters, Gf100Config, Gf100Function};
+
+use crate::chip::gf100::regs;
+use crate::chip::registers::Reg;
+
+#[cfg(doc)]
+use crate::units::backend::EngineBackend;
+
+/// Memory sizes of a falcon, from the reset value of its HW_CONFIG register.
+fn falcon_config(reg: Reg) -> u32 {
+    regs::definition(reg).map_or(0, |definition| definition.reset)
+}

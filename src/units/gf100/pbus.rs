@@ -1,0 +1,137 @@
+//! PBUS: where PRAMIN looks, how BAR1 and BAR3 find memory, and the flush registers.
+//!
+//! Accesses through the BARs land in order here, so that flushes are done the moment they are asked for. Bus
+//! errors (accesses to units in reset) are not reported as interrupts.
+
+use super::effect::{Effect, WindowBlock, WindowId};
+use crate::chip::gf100::regs::pbus::*;
+use crate::chip::registers::Reg;
+use crate::chip::{Aperture, PhysicalAddress};
+use crate::mmio_trap::access::Word;
+
+/// BAR block registers: translated (the vendor's VIRTUAL).
+const MODE_VIRTUAL: u32 = 1 << 31;
+
+/// PBUS's state.
+#[derive(Clone, Debug, Default)]
+pub struct Pbus {
+    interrupts: u32,
+    interrupt_enable: u32,
+    window: u32,
+    bar1: u32,
+    bar3: u32,
+}
+
+/// Aperture and address of fields with a target in bits 29:28 and a page number in bits 27:0.
+pub const fn target_and_page(value: u32) -> PhysicalAddress {
+    PhysicalAddress { aperture: aperture(value >> 28 & 3), address: ((value & 0x0fff_ffff) as u64) << 12 }
+}
+
+/// Aperture of a two-bit target field. 1 (peer) is nobody's memory; what it names lies beyond every VRAM or in
+/// no mapping, so that it counts as VRAM here.
+pub const fn aperture(target: u32) -> Aperture {
+    match target {
+        2 => Aperture::SystemCoherent,
+        3 => Aperture::SystemNonCoherent,
+        _ => Aperture::Vram,
+    }
+}
+
+/// What PRAMIN shows for a value of NV_PBUS_BAR0_WINDOW.
+pub const fn window_start(value: u32) -> PhysicalAddress {
+    PhysicalAddress { aperture: aperture(value >> 24 & 3), address: ((value & 0x00ff_ffff) as u64) << 16 }
+}
+
+impl Pbus {
+    /// Reads a register.
+    pub fn read(&self, reg: Reg) -> u32 {
+        match reg {
+            NV_PBUS_INTR_0 => self.interrupts,
+            NV_PBUS_INTR_EN_0 => self.interrupt_enable,
+            NV_PBUS_BAR0_WINDOW => self.window,
+            NV_PBUS_BAR1_BLOCK => self.bar1,
+            NV_PBUS_BAR2_BLOCK => self.bar3,
+            _ => 0,
+        }
+    }
+
+    /// Writes a register.
+    pub fn write(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
+        match reg {
+            NV_PBUS_INTR_0 => self.interrupts &= !word.bits(),
+            NV_PBUS_INTR_EN_0 => self.interrupt_enable = word.merge(self.interrupt_enable),
+            NV_PBUS_BAR0_WINDOW => self.window = word.merge(self.window),
+            NV_PBUS_BAR1_BLOCK => {
+                self.bar1 = word.merge(self.bar1);
+                effects.push(Effect::BindWindow(WindowId::Bar1, block(self.bar1)));
+            }
+            NV_PBUS_BAR2_BLOCK => {
+                self.bar3 = word.merge(self.bar3);
+                effects.push(Effect::BindWindow(WindowId::Bar3, block(self.bar3)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Value of NV_PBUS_BAR0_WINDOW.
+    pub const fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// Instance block of a translated BAR as fault records name it.
+    pub const fn window_instance(&self, window: WindowId) -> u32 {
+        match window {
+            WindowId::Bar1 => self.bar1 & 0x0fff_ffff,
+            WindowId::Bar3 => self.bar3 & 0x0fff_ffff,
+        }
+    }
+
+    /// True while an enabled interrupt is pending.
+    pub const fn pending(&self) -> bool {
+        self.interrupts & self.interrupt_enable != 0
+    }
+}
+
+const fn block(value: u32) -> WindowBlock {
+    if value & MODE_VIRTUAL == 0 {
+        WindowBlock::Physical
+    } else {
+        // Bit 30 halves BAR3 for drivers that ask for it; the tables decide what is mapped either way.
+        WindowBlock::Instance(target_and_page(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bar_blocks_bind_and_unbind_their_windows() {
+        let mut pbus = Pbus::default();
+        let mut effects = Vec::new();
+        pbus.write(NV_PBUS_BAR1_BLOCK, Word::full(0x8001_fe07), &mut effects);
+        pbus.write(NV_PBUS_BAR2_BLOCK, Word::full(0x0001_fe58), &mut effects);
+        let instance = PhysicalAddress { aperture: Aperture::Vram, address: 0x1fe0_7000 };
+        assert_eq!(
+            effects,
+            [
+                Effect::BindWindow(WindowId::Bar1, WindowBlock::Instance(instance)),
+                Effect::BindWindow(WindowId::Bar3, WindowBlock::Physical),
+            ]
+        );
+        assert_eq!(pbus.window_instance(WindowId::Bar1), 0x1fe07);
+    }
+
+    #[test]
+    fn window_register_names_64_kib_steps_and_a_target() {
+        assert_eq!(window_start(0x1fe0), PhysicalAddress { aperture: Aperture::Vram, address: 0x1fe0_0000 });
+        assert_eq!(window_start(0x0200_0001).aperture, Aperture::SystemCoherent);
+    }
+
+    #[test]
+    fn flush_is_never_outstanding() {
+        let mut pbus = Pbus::default();
+        pbus.write(NV_UFLUSH_FB_FLUSH, Word::full(1), &mut Vec::new());
+        assert_eq!(pbus.read(NV_UFLUSH_FB_FLUSH), 0);
+    }
+}

@@ -1,0 +1,153 @@
+//! MMU fault records: one for each unit that can fault, kept until the driver frees it.
+//!
+//! In hardware the faulting engine stands still until its record is read. Engines here go on with other
+//! channels, so that a further fault of the same unit waits in a queue and appears when the record is freed. A
+//! channel is stopped by its fault: the queue is bounded by the number of channels.
+
+use std::collections::VecDeque;
+
+use crate::chip::gf100::CHANNELS;
+use crate::chip::gf100::regs::pfifo::*;
+use crate::chip::registers::Reg;
+use crate::chip::{AccessKind, Engine};
+use crate::mmio_trap::access::Word;
+use crate::units::backend::{FaultUnit, MmuFault};
+
+/// Fault unit number of BAR1.
+const BAR1_UNIT: u32 = 4;
+/// Fault unit number of BAR3.
+const BAR3_UNIT: u32 = 5;
+
+/// The access came through the hub (and not from inside a GPC).
+const HUB: u32 = 1 << 6;
+/// The access was a store.
+const WRITE: u32 = 1 << 7;
+
+/// What a driver reads of a fault.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Record {
+    instance: u32,
+    address: u64,
+    info: u32,
+}
+
+/// The records of all units.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    occupied: u32,
+    records: [Record; 32],
+    waiting: VecDeque<(u32, Record)>,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self { occupied: 0, records: [Record::default(); 32], waiting: VecDeque::new() }
+    }
+}
+
+/// Fault unit and hub client of an access, in the numbering of the fault registers.
+const fn numbers(fault: &MmuFault) -> (u32, u32) {
+    let bar_client = match fault.access {
+        AccessKind::Read => 0x07,
+        AccessKind::Write => 0x08,
+    };
+    match fault.unit {
+        FaultUnit::Engine(Engine::Graphics) => (0x00, 0x04),
+        FaultUnit::Engine(Engine::Copy(0)) => (0x15, 0x01),
+        FaultUnit::Engine(Engine::Copy(_)) => (0x16, 0x02),
+        FaultUnit::Host => (0x07, 0x06),
+        FaultUnit::Bar1 => (BAR1_UNIT, bar_client),
+        FaultUnit::Bar3 => (BAR3_UNIT, bar_client),
+    }
+}
+
+const fn record(fault: &MmuFault, instance: u32, client: u32) -> Record {
+    let write = match fault.access {
+        AccessKind::Read => 0,
+        AccessKind::Write => WRITE,
+    };
+    let info = fault.reason as u32 | client << 8 | HUB | write;
+    Record { instance, address: fault.address.0, info }
+}
+
+impl Faults {
+    /// Notes a fault; it waits where the unit's record is taken.
+    pub fn raise(&mut self, fault: &MmuFault, instance: u32) {
+        let (unit, client) = numbers(fault);
+        let record = record(fault, instance, client);
+        if self.is_free(unit) {
+            self.put(unit, record);
+        } else if self.waiting.len() < usize::from(CHANNELS) {
+            self.waiting.push_back((unit, record));
+        }
+    }
+
+    /// Notes a fault that may be lost where the unit's record is taken (the CPU's own accesses).
+    pub fn raise_if_free(&mut self, fault: &MmuFault, instance: u32) {
+        let (unit, client) = numbers(fault);
+        if self.is_free(unit) {
+            self.put(unit, record(fault, instance, client));
+        }
+    }
+
+    /// Notes a fault that the driver asked for.
+    pub fn pretend(&mut self, unit: u32, instance: u32) {
+        let unit = unit & 0x1f;
+        if self.is_free(unit) {
+            self.put(unit, Record { instance, address: 0, info: HUB });
+        }
+    }
+
+    /// True while a record is to be read.
+    pub const fn pending(&self) -> bool {
+        self.occupied != 0
+    }
+
+    /// Reads a register of the records.
+    pub fn read(&self, reg: Reg) -> Option<u32> {
+        if reg == NV_PFIFO_MMU_FAULT_ID {
+            return Some(self.occupied);
+        }
+        let of = |number: u32| self.records.get(number as usize).copied().unwrap_or_default();
+        let low = |address: u64| u32::try_from(address & 0xffff_ffff).unwrap_or(0);
+        let instance = NV_PFIFO_MMU_FAULT_INST.index_of(reg).map(|unit| of(unit).instance);
+        let va_lo = || NV_PFIFO_MMU_FAULT_VA_LO.index_of(reg).map(|unit| low(of(unit).address));
+        let va_hi = || NV_PFIFO_MMU_FAULT_VA_HI.index_of(reg).map(|unit| low(of(unit).address >> 32));
+        let info = || NV_PFIFO_MMU_FAULT_INFO.index_of(reg).map(|unit| of(unit).info);
+        instance.or_else(va_lo).or_else(va_hi).or_else(info)
+    }
+
+    /// Writes a register of the records; false when it is none.
+    pub fn write(&mut self, reg: Reg, word: Word) -> bool {
+        if reg == NV_PFIFO_MMU_FAULT_ID {
+            self.occupied &= !word.bits();
+            self.admit();
+            return true;
+        }
+        self.read(reg).is_some()
+    }
+
+    const fn is_free(&self, unit: u32) -> bool {
+        self.occupied & 1 << unit == 0
+    }
+
+    fn put(&mut self, unit: u32, record: Record) {
+        if let Some(place) = self.records.get_mut(unit as usize) {
+            *place = record;
+            self.occupied |= 1 << unit;
+        }
+    }
+
+    /// Lets waiting faults into records that are free now, in their order.
+    fn admit(&mut self) {
+        let mut still = VecDeque::new();
+        while let Some((unit, record)) = self.waiting.pop_front() {
+            if self.is_free(unit) {
+                self.put(unit, record);
+            } else {
+                still.push_back((unit, record));
+            }
+        }
+        self.waiting = still;
+    }
+}

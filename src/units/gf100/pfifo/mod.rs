@@ -1,0 +1,341 @@
+//! PFIFO: channels, runlist, preemption and the FIFO's interrupts.
+//!
+//! The upper bits of NV_PFIFO_INTR_0 follow the registers below it (fault records, PBDMA units, runlist and
+//! non-stall events) and are cleared there. A runlist commit and a preemption are carried out by the back; the
+//! commit is complete when it returns, the preemption is polled.
+//!
+//! Not modelled: errors of binding, scheduling and channel switches (the back never makes any), and timeslice
+//! settings.
+
+mod fault;
+mod pbdma;
+
+use super::effect::{Effect, ReadResult};
+use super::pbus::target_and_page;
+use crate::chip::gf100::regs::pfifo::*;
+use crate::chip::gf100::{CHANNELS, PBDMAS};
+use crate::chip::registers::Reg;
+use crate::chip::{Engine, PhysicalAddress};
+use crate::mmio_trap::access::Word;
+use crate::units::backend::{HostError, MmuFault};
+use fault::Faults;
+use pbdma::Pbdma;
+
+/// NV_PFIFO_INTR_0: non-stall events.
+const NON_STALL: u32 = 1 << 31;
+/// NV_PFIFO_INTR_0: runlist events.
+const RUNLIST: u32 = 1 << 30;
+/// NV_PFIFO_INTR_0: PBDMA units.
+const PBDMA: u32 = 1 << 29;
+/// NV_PFIFO_INTR_0: MMU faults.
+const MMU_FAULT: u32 = 1 << 28;
+/// NV_PFIFO_INTR_RUNLIST: the commit is complete.
+const RUNLIST_DONE: u32 = 1 << 28;
+/// NV_PFIFO_CHAN_INST: the channel is bound.
+const BOUND: u32 = 1 << 31;
+/// NV_PFIFO_CHAN_STATE: the channel may run.
+const START: u32 = 1;
+/// NV_PFIFO_USERD_POLL: stores there are doorbells.
+const POLL_ENABLE: u32 = 1 << 28;
+/// NV_PFIFO_MMU_FAULT_TRIGGER: pretend a fault.
+const TRIGGER: u32 = 1 << 8;
+
+/// The engine that PFIFO numbers so.
+pub const fn engine(number: u32) -> Option<Engine> {
+    match number {
+        0 => Some(Engine::Graphics),
+        4 => Some(Engine::Copy(0)),
+        5 => Some(Engine::Copy(1)),
+        _ => None,
+    }
+}
+
+/// PFIFO's number of an engine.
+const fn engine_number(engine: Engine) -> Option<usize> {
+    match engine {
+        Engine::Graphics => Some(0),
+        Engine::Copy(0) => Some(4),
+        Engine::Copy(1) => Some(5),
+        Engine::Copy(_) => None,
+    }
+}
+
+/// A channel's registers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Channel {
+    instance: u32,
+    state: u32,
+}
+
+/// PFIFO's state.
+#[derive(Clone, Debug)]
+pub struct Pfifo {
+    enable: u32,
+    latched: u32,
+    interrupt_enable: u32,
+    poll: u32,
+    runlist_base: u32,
+    runlist: u32,
+    runlist_events: u32,
+    sched_disable: u32,
+    preempt: u32,
+    engine_events: [u32; 16],
+    engine_event_enable: u32,
+    triggers: [u32; 8],
+    faults: Faults,
+    channels: Vec<Channel>,
+    pbdmas: Vec<Pbdma>,
+}
+
+impl Default for Pfifo {
+    fn default() -> Self {
+        Self {
+            enable: 0,
+            latched: 0,
+            interrupt_enable: 0,
+            poll: 0,
+            runlist_base: 0,
+            runlist: 0,
+            runlist_events: 0,
+            sched_disable: 0,
+            preempt: 0,
+            engine_events: [0; 16],
+            engine_event_enable: 0,
+            triggers: [0; 8],
+            faults: Faults::default(),
+            channels: vec![Channel::default(); usize::from(CHANNELS)],
+            pbdmas: vec![Pbdma::default(); usize::from(PBDMAS)],
+        }
+    }
+}
+
+impl Pfifo {
+    /// Back to the state after reset; bound channels are unbound.
+    pub fn reset(&mut self, effects: &mut Vec<Effect>) {
+        for (channel, number) in self.channels.iter().zip(0u16..) {
+            if channel.instance & BOUND != 0 {
+                effects.push(Effect::BindChannel(number, None));
+            }
+        }
+        if self.sched_disable != 0 {
+            effects.push(Effect::BlockRunlist(false));
+        }
+        *self = Self::default();
+    }
+
+    /// Reads a register.
+    pub fn read(&self, reg: Reg) -> ReadResult {
+        if let Some(number) = NV_PFIFO_ENGINE_STATUS.index_of(reg) {
+            return engine(number).map_or(ReadResult::Value(0), ReadResult::EngineStatus);
+        }
+        if reg == NV_PFIFO_PREEMPT {
+            return ReadResult::PreemptStatus(self.preempt);
+        }
+        ReadResult::Value(self.read_value(reg))
+    }
+
+    fn read_value(&self, reg: Reg) -> u32 {
+        let channel = |number: u32| self.channels.get(number as usize).copied().unwrap_or_default();
+        if let Some(number) = NV_PFIFO_CHAN_INST.index_of(reg) {
+            return channel(number).instance;
+        }
+        if let Some(number) = NV_PFIFO_CHAN_STATE.index_of(reg) {
+            return channel(number).state;
+        }
+        if let Some(number) = NV_PFIFO_INTR_ENGINE.index_of(reg) {
+            return self.engine_events.get(number as usize).copied().unwrap_or(0);
+        }
+        if let Some(number) = NV_PFIFO_MMU_FAULT_TRIGGER.index_of(reg) {
+            return self.triggers.get(number as usize).copied().unwrap_or(0);
+        }
+        if let Some(value) = self.faults.read(reg) {
+            return value;
+        }
+        if let Some(value) = self.pbdmas.iter().zip(0..).find_map(|(unit, number)| unit.read(number, reg)) {
+            return value;
+        }
+        match reg {
+            NV_PFIFO_INTR_0 => self.interrupts(),
+            NV_PFIFO_INTR_EN_0 => self.interrupt_enable,
+            NV_PFIFO_ENABLE => self.enable,
+            NV_PFIFO_USERD_POLL => self.poll,
+            NV_PFIFO_RUNLIST_BASE => self.runlist_base,
+            NV_PFIFO_RUNLIST => self.runlist,
+            NV_PFIFO_INTR_PBDMA_ID => self.pbdma_events(),
+            NV_PFIFO_INTR_ENGINE_ID => self.engine_event_mask(),
+            NV_PFIFO_INTR_ENGINE_EN => self.engine_event_enable,
+            NV_PFIFO_SCHED_DISABLE => self.sched_disable,
+            NV_PFIFO_INTR_RUNLIST => self.runlist_events,
+            _ => 0,
+        }
+    }
+
+    /// Writes a register.
+    pub fn write(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
+        if let Some(number) = NV_PFIFO_CHAN_INST.index_of(reg) {
+            self.bind(number, word, effects);
+        } else if let Some(number) = NV_PFIFO_CHAN_STATE.index_of(reg) {
+            self.start(number, word, effects);
+        } else if let Some(number) = NV_PFIFO_INTR_ENGINE.index_of(reg) {
+            if let Some(events) = self.engine_events.get_mut(number as usize) {
+                *events &= !word.bits();
+            }
+        } else if let Some(number) = NV_PFIFO_MMU_FAULT_TRIGGER.index_of(reg) {
+            self.trigger(number, word, effects);
+        } else if !self.faults.write(reg, word)
+            && !self.pbdmas.iter_mut().zip(0..).any(|(unit, number)| unit.write(number, reg, word))
+        {
+            self.write_single(reg, word, effects);
+        }
+    }
+
+    fn write_single(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
+        match reg {
+            NV_PFIFO_INTR_0 => self.latched &= !word.bits(),
+            NV_PFIFO_INTR_EN_0 => self.interrupt_enable = word.merge(self.interrupt_enable),
+            NV_PFIFO_ENABLE => self.enable = word.merge(self.enable) & 1,
+            NV_PFIFO_USERD_POLL => self.poll = word.merge(self.poll),
+            NV_PFIFO_RUNLIST_BASE => self.runlist_base = word.merge(self.runlist_base),
+            NV_PFIFO_RUNLIST => {
+                self.runlist = word.merge(self.runlist);
+                let list = target_and_page(self.runlist_base);
+                effects.push(Effect::CommitRunlist(list, self.runlist & 0xffff));
+            }
+            NV_PFIFO_INTR_ENGINE_EN => self.engine_event_enable = word.merge(self.engine_event_enable),
+            NV_PFIFO_SCHED_DISABLE => {
+                let before = self.sched_disable != 0;
+                self.sched_disable = word.merge(self.sched_disable);
+                if before != (self.sched_disable != 0) {
+                    effects.push(Effect::BlockRunlist(self.sched_disable != 0));
+                }
+            }
+            NV_PFIFO_PREEMPT => {
+                self.preempt = word.merge(self.preempt) & 0x7f;
+                effects.extend(u16::try_from(self.preempt).map(Effect::Preempt));
+            }
+            NV_PFIFO_INTR_RUNLIST => self.runlist_events &= !word.bits(),
+            _ => {}
+        }
+    }
+
+    fn bind(&mut self, number: u32, word: Word, effects: &mut Vec<Effect>) {
+        let Some(channel) = self.channels.get_mut(number as usize) else { return };
+        channel.instance = word.merge(channel.instance);
+        let instance = bound(channel.instance);
+        effects.extend(u16::try_from(number).map(|number| Effect::BindChannel(number, instance)));
+    }
+
+    fn start(&mut self, number: u32, word: Word, effects: &mut Vec<Effect>) {
+        let Some(channel) = self.channels.get_mut(number as usize) else { return };
+        channel.state = word.merge(channel.state);
+        let enabled = channel.state & START != 0;
+        effects.extend(u16::try_from(number).map(|number| Effect::EnableChannel(number, enabled)));
+    }
+
+    fn trigger(&mut self, number: u32, word: Word, effects: &mut Vec<Effect>) {
+        let Some(trigger) = self.triggers.get_mut(number as usize) else { return };
+        let before = *trigger;
+        *trigger = word.merge(before);
+        if *trigger & !before & TRIGGER != 0 {
+            if let Some(engine) = engine(number) {
+                effects.push(Effect::TriggerFault { engine, unit: *trigger & 0x1f });
+            }
+        }
+    }
+
+    /// True when the FIFO as a whole is enabled.
+    pub const fn enabled(&self) -> bool {
+        self.enable & 1 != 0
+    }
+
+    /// Offset in BAR1 of the USERD poll area, where it is set up.
+    pub fn poll_area(&self) -> Option<u64> {
+        (self.poll & POLL_ENABLE != 0).then(|| u64::from(self.poll & 0x0fff_ffff) << 12)
+    }
+
+    /// Page directories' owners: the instance blocks of all bound channels.
+    pub fn instances(&self) -> impl Iterator<Item = PhysicalAddress> + '_ {
+        self.channels.iter().filter_map(|channel| bound(channel.instance))
+    }
+
+    /// Instance block (address >> 12) of a channel, 0 where it has none.
+    pub fn instance_page(&self, channel: u16) -> u32 {
+        self.channels.get(usize::from(channel)).map_or(0, |channel| channel.instance & 0x0fff_ffff)
+    }
+
+    /// The back has taken the runlist.
+    pub const fn runlist_done(&mut self) {
+        self.runlist_events |= RUNLIST_DONE;
+    }
+
+    /// A method asked for an interrupt.
+    pub fn non_stall(&mut self, engine: Engine) {
+        let events = engine_number(engine).and_then(|number| self.engine_events.get_mut(number));
+        if let Some(events) = events {
+            *events |= 1;
+        }
+    }
+
+    /// The MMU refused an engine's access.
+    pub fn mmu_fault(&mut self, fault: &MmuFault) {
+        let instance = fault.channel.map_or(0, |channel| self.instance_page(channel));
+        self.faults.raise(fault, instance);
+    }
+
+    /// The MMU refused an access through a BAR.
+    pub fn window_fault(&mut self, fault: &MmuFault, instance_page: u32) {
+        self.faults.raise_if_free(fault, instance_page);
+    }
+
+    /// The driver asked for a fault of `unit`, whose engine serves `channel`.
+    pub fn triggered_fault(&mut self, unit: u32, channel: Option<u16>) {
+        let instance = channel.map_or(0, |channel| self.instance_page(channel));
+        self.faults.pretend(unit, instance);
+    }
+
+    /// A PBDMA unit refused a command.
+    pub fn host_error(&mut self, error: HostError) {
+        if let Some(unit) = self.pbdmas.get_mut(usize::from(error.pbdma)) {
+            unit.raise(error);
+        }
+    }
+
+    /// True while an enabled interrupt is pending.
+    pub fn pending(&self) -> bool {
+        self.interrupts() & self.interrupt_enable != 0
+    }
+
+    fn interrupts(&self) -> u32 {
+        let mut bits = self.latched;
+        // The enable has a bit for each of the four events that an engine can have.
+        let non_stall = self.engine_events.iter().any(|events| events & self.engine_event_enable != 0);
+        for (level, bit) in [
+            (non_stall, NON_STALL),
+            (self.runlist_events != 0, RUNLIST),
+            (self.pbdma_events() != 0, PBDMA),
+            (self.faults.pending(), MMU_FAULT),
+        ] {
+            if level {
+                bits |= bit;
+            }
+        }
+        bits
+    }
+
+    fn engine_event_mask(&self) -> u32 {
+        let bits = self.engine_events.iter().zip(0..);
+        bits.fold(0, |mask, (events, number)| if *events == 0 { mask } else { mask | 1u32 << number })
+    }
+
+    fn pbdma_events(&self) -> u32 {
+        let bits = self.pbdmas.iter().zip(0..);
+        bits.fold(0, |mask, (unit, number)| if unit.pending() { mask | 1u32 << number } else { mask })
+    }
+}
+
+fn bound(instance: u32) -> Option<PhysicalAddress> {
+    (instance & BOUND != 0).then(|| target_and_page(instance))
+}
+
+#[cfg(test)]
+mod tests;

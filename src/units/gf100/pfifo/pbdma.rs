@@ -1,0 +1,89 @@
+//! A PBDMA unit's registers: the command that it refused, and its interrupt.
+//!
+//! A further refusal while one is reported waits, as the unit would stand still in hardware. The queue is
+//! bounded by the number of channels: a channel is stopped by its error.
+
+use std::collections::VecDeque;
+
+use crate::chip::gf100::CHANNELS;
+use crate::chip::gf100::regs::pfifo::*;
+use crate::chip::registers::Reg;
+use crate::mmio_trap::access::Word;
+use crate::units::backend::HostError;
+
+/// NV_PPBDMA_METHOD0: a method is being executed.
+const VALID: u32 = 1 << 31;
+
+/// A PBDMA unit's state.
+#[derive(Clone, Debug, Default)]
+pub struct Pbdma {
+    interrupts: u32,
+    enable: u32,
+    method: u32,
+    data: u32,
+    channel: u32,
+    waiting: VecDeque<HostError>,
+}
+
+impl Pbdma {
+    /// Notes a refused command.
+    pub fn raise(&mut self, error: HostError) {
+        if self.interrupts == 0 {
+            self.put(error);
+        } else if self.waiting.len() < usize::from(CHANNELS) {
+            self.waiting.push_back(error);
+        }
+    }
+
+    /// True while an enabled interrupt is pending.
+    pub const fn pending(&self) -> bool {
+        self.interrupts & self.enable != 0
+    }
+
+    /// Reads a register of unit `number`.
+    pub fn read(&self, number: u32, reg: Reg) -> Option<u32> {
+        let is = |family: crate::chip::registers::RegArray| family.at(number) == reg;
+        if is(NV_PPBDMA_METHOD0) {
+            Some(self.method)
+        } else if is(NV_PPBDMA_DATA0) {
+            Some(self.data)
+        } else if is(NV_PPBDMA_INTR_0) {
+            Some(self.interrupts)
+        } else if is(NV_PPBDMA_INTR_EN_0) {
+            Some(self.enable)
+        } else if is(NV_PPBDMA_CHANNEL) {
+            Some(self.channel)
+        } else {
+            None
+        }
+    }
+
+    /// Writes a register of unit `number`; false when it is none of it.
+    pub fn write(&mut self, number: u32, reg: Reg, word: Word) -> bool {
+        let is = |family: crate::chip::registers::RegArray| family.at(number) == reg;
+        if is(NV_PPBDMA_METHOD0) {
+            self.method = word.merge(self.method);
+        } else if is(NV_PPBDMA_DATA0) {
+            self.data = word.merge(self.data);
+        } else if is(NV_PPBDMA_INTR_0) {
+            self.interrupts &= !word.bits();
+            if self.interrupts == 0 {
+                if let Some(next) = self.waiting.pop_front() {
+                    self.put(next);
+                }
+            }
+        } else if is(NV_PPBDMA_INTR_EN_0) {
+            self.enable = word.merge(self.enable);
+        } else {
+            return is(NV_PPBDMA_CHANNEL);
+        }
+        true
+    }
+
+    fn put(&mut self, error: HostError) {
+        self.interrupts |= error.status;
+        self.method = VALID | error.method;
+        self.data = error.data;
+        self.channel = u32::from(error.channel);
+    }
+}

@@ -1,0 +1,187 @@
+//! PGRAPH's front end: its interrupt, the method that caused it, and its idle state.
+//!
+//! An error of the engine sets a bit of NV_PGRAPH_INTR and the registers that describe it; the engine stays
+//! stopped until the driver allows methods again (the mediator and the software GPU stop the channel, so that
+//! the register is stored only). State bundles and method defaults that drivers write by hand are done at
+//! once. What lists of context registers set is scratch.
+//!
+//! A further error while one is reported waits until it was cleared, as the engine would stand still in
+//! hardware. The queue is bounded by the number of channels: a channel is stopped by its error.
+
+use std::collections::VecDeque;
+
+use super::effect::{Effect, ReadResult};
+use super::fecs::ContextSwitch;
+use crate::chip::gf100::CHANNELS;
+use crate::chip::gf100::regs::pgraph::*;
+use crate::chip::registers::Reg;
+use crate::mmio_trap::access::Word;
+use crate::units::backend::GraphicsError;
+
+/// First register of FECS.
+const CONTROLLERS: u32 = 0x0040_9000;
+/// NV_PGRAPH_INTR: a class refused data.
+const CLASS_ERROR: u32 = 1 << 20;
+/// Reason that is told with a class error: an invalid value.
+const INVALID_VALUE: u32 = 0x04;
+/// Request bit of the power mode; it clears when the mode is reached.
+const POWER_REQUEST: u32 = 1 << 4;
+
+/// PGRAPH's state.
+#[derive(Clone, Debug)]
+pub struct Pgraph {
+    /// The context-switch controllers.
+    pub controllers: ContextSwitch,
+    interrupts: u32,
+    interrupt_enable: u32,
+    class_error: u32,
+    trapped_address: u32,
+    trapped_data: u32,
+    power_mode: u32,
+    objects: [u32; 8],
+    waiting: VecDeque<(GraphicsError, u32)>,
+}
+
+impl Pgraph {
+    /// PGRAPH with these controllers.
+    pub const fn new(controllers: ContextSwitch) -> Self {
+        Self {
+            controllers,
+            interrupts: 0,
+            interrupt_enable: u32::MAX,
+            class_error: 0,
+            trapped_address: 0,
+            trapped_data: 0,
+            power_mode: 0,
+            objects: [0; 8],
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Back to the state after reset.
+    pub fn reset(&mut self) {
+        self.controllers.reset();
+        self.interrupts = 0;
+        self.interrupt_enable = u32::MAX;
+        self.class_error = 0;
+        self.trapped_address = 0;
+        self.trapped_data = 0;
+        self.power_mode = 0;
+        self.objects = [0; 8];
+        self.waiting.clear();
+    }
+
+    /// Reads a register.
+    pub fn read(&mut self, reg: Reg) -> ReadResult {
+        if reg.0 >= CONTROLLERS {
+            return ReadResult::Value(self.controllers.read(reg));
+        }
+        if let Some(number) = NV_PGRAPH_PRI_FE_OBJECT_TABLE.index_of(reg) {
+            return ReadResult::Value(self.objects.get(number as usize).copied().unwrap_or(0));
+        }
+        ReadResult::Value(match reg {
+            NV_PGRAPH_INTR => self.interrupts,
+            NV_PGRAPH_INTR_EN => self.interrupt_enable,
+            NV_PGRAPH_CLASS_ERROR => self.class_error,
+            NV_PGRAPH_TRAPPED_ADDR => self.trapped_address,
+            NV_PGRAPH_TRAPPED_DATA_LOW => self.trapped_data,
+            NV_PGRAPH_PRI_FE_PWR_MODE => self.power_mode,
+            NV_PGRAPH_ENGINE_STATUS | NV_PGRAPH_STATUS => return ReadResult::GraphicsBusy,
+            _ => 0,
+        })
+    }
+
+    /// Writes a register.
+    pub fn write(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
+        if reg.0 >= CONTROLLERS {
+            self.controllers.write(reg, word, effects);
+            return;
+        }
+        match reg {
+            NV_PGRAPH_INTR => {
+                self.interrupts &= !word.bits();
+                if self.interrupts == 0 {
+                    if let Some((error, instance_page)) = self.waiting.pop_front() {
+                        self.put(&error, instance_page);
+                    }
+                }
+            }
+            NV_PGRAPH_INTR_EN => self.interrupt_enable = word.merge(self.interrupt_enable),
+            NV_PGRAPH_PRI_FE_PWR_MODE => self.power_mode = word.merge(self.power_mode) & !POWER_REQUEST,
+            _ => {}
+        }
+    }
+
+    /// Describes an error of a channel whose instance block is at `instance_page` (address >> 12).
+    pub fn raise(&mut self, error: &GraphicsError, instance_page: u32) {
+        if self.interrupts == 0 {
+            self.put(error, instance_page);
+        } else if self.waiting.len() < usize::from(CHANNELS) {
+            self.waiting.push_back((*error, instance_page));
+        }
+    }
+
+    fn put(&mut self, error: &GraphicsError, instance_page: u32) {
+        self.interrupts |= error.status;
+        self.class_error = if error.status & CLASS_ERROR == 0 { 0 } else { INVALID_VALUE };
+        self.trapped_address = u32::from(error.subchannel & 7) << 16 | u32::from(error.method) & 0x3ffc;
+        self.trapped_data = error.data;
+        if let Some(object) = self.objects.get_mut(usize::from(error.subchannel & 7)) {
+            *object = u32::from(error.class);
+        }
+        self.controllers.set_current(instance_page);
+    }
+
+    /// True while an enabled interrupt is pending.
+    pub const fn pending(&self) -> bool {
+        self.interrupts & self.interrupt_enable != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chip::gf100::regs::fecs::NV_PGRAPH_PRI_FECS_CURRENT_CTX;
+
+    fn unit() -> Pgraph {
+        Pgraph::new(ContextSwitch::new(0x1040, 0x1040))
+    }
+
+    fn value(result: ReadResult) -> u32 {
+        match result {
+            ReadResult::Value(value) => value,
+            other => panic!("{other:?} is no value"),
+        }
+    }
+
+    #[test]
+    fn error_is_described_and_cleared_by_ones() {
+        let mut unit = unit();
+        let error = GraphicsError {
+            channel: 3,
+            status: 0x10,
+            subchannel: 2,
+            class: 0x9039,
+            method: 0x0304,
+            data: 0xdead,
+        };
+        unit.raise(&error, 0x1234);
+        unit.raise(&GraphicsError { data: 1, ..error }, 0x1235);
+        assert!(unit.pending());
+        assert_eq!(value(unit.read(NV_PGRAPH_TRAPPED_ADDR)), 2 << 16 | 0x304);
+        assert_eq!(value(unit.read(NV_PGRAPH_TRAPPED_DATA_LOW)), 0xdead);
+        assert_eq!(value(unit.read(NV_PGRAPH_PRI_FE_OBJECT_TABLE.at(2))), 0x9039);
+        assert_eq!(value(unit.read(NV_PGRAPH_PRI_FECS_CURRENT_CTX)), 0x8000_1234);
+        unit.write(NV_PGRAPH_INTR, Word::full(0x10), &mut Vec::new());
+        assert_eq!(value(unit.read(NV_PGRAPH_TRAPPED_DATA_LOW)), 1);
+        unit.write(NV_PGRAPH_INTR, Word::full(0x10), &mut Vec::new());
+        assert!(!unit.pending());
+    }
+
+    #[test]
+    fn power_request_is_granted_at_once() {
+        let mut unit = unit();
+        unit.write(NV_PGRAPH_PRI_FE_PWR_MODE, Word::full(0x12), &mut Vec::new());
+        assert_eq!(value(unit.read(NV_PGRAPH_PRI_FE_PWR_MODE)), 2);
+    }
+}

@@ -1,0 +1,81 @@
+//! PMU: a falcon with message rings. The firmware is not interpreted: once started it tells where its rings
+//! are, and takes every message without an answer. Nothing in a driver's start-up sends one; clock changes
+//! would, and there are no clocks to change.
+
+use super::falcon::{Falcon, FalconEvent};
+use crate::chip::gf100::regs::pmu::*;
+use crate::chip::registers::Reg;
+use crate::mmio_trap::access::Word;
+
+const BASE: u32 = NV_PPMU_INTR_SET.0;
+
+/// Size and place in data memory of the ring towards the firmware.
+const RING_TO_PMU: u32 = 0x0080_0600;
+/// Size and place of the ring towards the host.
+const RING_TO_HOST: u32 = 0x0080_0700;
+
+/// PMU's state.
+#[derive(Clone, Debug)]
+pub struct Pmu {
+    falcon: Falcon,
+    queue: u32,
+}
+
+impl Pmu {
+    /// A PMU with the falcon of the register table.
+    pub fn new(hw_config: u32) -> Self {
+        Self { falcon: Falcon::new(hw_config), queue: 0 }
+    }
+
+    /// Back to the state after reset.
+    pub fn reset(&mut self) {
+        self.falcon.reset();
+        self.queue = 0;
+    }
+
+    /// Reads a register.
+    pub fn read(&mut self, reg: Reg) -> u32 {
+        let told = |value| if self.falcon.running() { value } else { 0 };
+        match reg {
+            NV_PPMU_RING_TO_PMU => told(RING_TO_PMU),
+            NV_PPMU_RING_TO_HOST => told(RING_TO_HOST),
+            // The firmware reads as fast as the host writes.
+            NV_PPMU_QUEUE_HEAD | NV_PPMU_QUEUE_TAIL => self.queue,
+            Reg(offset) => self.falcon.read(offset.wrapping_sub(BASE)),
+        }
+    }
+
+    /// Writes a register.
+    pub fn write(&mut self, reg: Reg, word: Word) {
+        match reg {
+            NV_PPMU_QUEUE_HEAD => self.queue = word.merge(self.queue),
+            NV_PPMU_QUEUE_TAIL | NV_PPMU_RING_TO_PMU | NV_PPMU_RING_TO_HOST => {}
+            Reg(offset) => match self.falcon.write(offset.wrapping_sub(BASE), word) {
+                Some(FalconEvent::Started | FalconEvent::Interrupt(_)) | None => {}
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_appear_when_the_firmware_was_started() {
+        let mut pmu = Pmu::new(0x1040);
+        assert_eq!(pmu.read(NV_PPMU_RING_TO_PMU), 0);
+        pmu.write(NV_PPMU_CODE_INDEX, Word::full(1 << 24));
+        pmu.write(NV_PPMU_CODE_DATA, Word::full(0xf8));
+        pmu.write(NV_PPMU_CPU_CONTROL, Word::full(2));
+        assert_eq!(pmu.read(NV_PPMU_RING_TO_PMU), RING_TO_PMU);
+        assert_eq!(pmu.read(NV_PPMU_RING_TO_HOST), RING_TO_HOST);
+    }
+
+    #[test]
+    fn messages_are_taken_at_once() {
+        let mut pmu = Pmu::new(0x1040);
+        pmu.write(NV_PPMU_QUEUE_HEAD, Word::full(3));
+        assert_eq!(pmu.read(NV_PPMU_QUEUE_TAIL), 3);
+    }
+}

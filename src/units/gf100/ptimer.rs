@@ -1,0 +1,152 @@
+//! PTIMER: 64 bits of nanoseconds in steps of 32, and an alarm on the low word.
+//!
+//! Time is the clock's plus an offset that writes to the time registers set. A driver reads high, low, high
+//! until the high word is steady. The ratio registers are scratch: the model always counts nanoseconds.
+
+use crate::chip::gf100::regs::ptimer::*;
+use crate::chip::registers::Reg;
+use crate::mmio_trap::access::Word;
+
+/// The alarm interrupt, in both interrupt registers.
+const ALARM: u32 = 1;
+
+/// Bits of the low word that count.
+const LOW_MASK: u32 = !0x1f;
+
+/// Bits of the high word that count.
+const HIGH_MASK: u32 = 0x1fff_ffff;
+
+/// PTIMER's state. `now` in all methods is the clock's time in nanoseconds.
+#[derive(Clone, Debug, Default)]
+pub struct Ptimer {
+    offset: u64,
+    /// High word that waits for the low word's write.
+    high: u32,
+    alarm: u32,
+    /// Time of this timer at which the alarm goes off; none when it did or was never set.
+    deadline: Option<u64>,
+    interrupts: u32,
+    interrupt_enable: u32,
+}
+
+impl Ptimer {
+    /// Reads a register.
+    pub fn read(&self, reg: Reg, now: u64) -> u32 {
+        let [low, high] = halves(self.time(now));
+        match reg {
+            NV_PTIMER_INTR_0 => self.interrupts,
+            NV_PTIMER_INTR_EN_0 => self.interrupt_enable,
+            NV_PTIMER_TIME_0 => low & LOW_MASK,
+            NV_PTIMER_TIME_1 => high & HIGH_MASK,
+            NV_PTIMER_ALARM_0 => self.alarm,
+            _ => 0,
+        }
+    }
+
+    /// Writes a register; true when the alarm's time may have changed.
+    pub fn write(&mut self, reg: Reg, word: Word, now: u64) -> bool {
+        match reg {
+            NV_PTIMER_INTR_0 => self.interrupts &= !word.bits(),
+            NV_PTIMER_INTR_EN_0 => {
+                self.interrupt_enable = word.merge(self.interrupt_enable) & ALARM;
+                return true;
+            }
+            NV_PTIMER_TIME_1 => self.high = word.merge(self.high) & HIGH_MASK,
+            NV_PTIMER_TIME_0 => {
+                let set = u64::from(self.high) << 32 | u64::from(word.bits() & LOW_MASK);
+                self.offset = set.wrapping_sub(now);
+                self.arm(now);
+                return true;
+            }
+            NV_PTIMER_ALARM_0 => {
+                self.alarm = word.merge(self.alarm) & LOW_MASK;
+                self.arm(now);
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// Raises the alarm when its time has come.
+    pub fn tick(&mut self, now: u64) {
+        if self.deadline.is_some_and(|deadline| self.time(now) >= deadline) {
+            self.deadline = None;
+            self.interrupts |= ALARM;
+        }
+    }
+
+    /// True while an alarm waits for its time.
+    pub const fn is_armed(&self) -> bool {
+        self.deadline.is_some()
+    }
+
+    /// Nanoseconds until the alarm, where it is set and enabled.
+    pub fn alarm_in(&self, now: u64) -> Option<u64> {
+        let armed = self.deadline.filter(|_| self.interrupt_enable & ALARM != 0);
+        armed.map(|deadline| deadline.saturating_sub(self.time(now)))
+    }
+
+    /// True while an enabled interrupt is pending.
+    pub const fn pending(&self) -> bool {
+        self.interrupts & self.interrupt_enable != 0
+    }
+
+    fn time(&self, now: u64) -> u64 {
+        now.wrapping_add(self.offset)
+    }
+
+    /// The alarm goes off when the low word reaches its value next.
+    fn arm(&mut self, now: u64) {
+        let time = self.time(now);
+        let [low, _] = halves(time);
+        let distance = self.alarm.wrapping_sub(low & LOW_MASK);
+        self.deadline = Some((time & !0x1f).wrapping_add(u64::from(distance)));
+    }
+}
+
+/// Low and high word.
+fn halves(value: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
+    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_counts_on_from_what_was_set_in_steps_of_32() {
+        let mut timer = Ptimer::default();
+        timer.write(NV_PTIMER_TIME_1, Word::full(5), 1000);
+        timer.write(NV_PTIMER_TIME_0, Word::full(64), 1000);
+        assert_eq!((timer.read(NV_PTIMER_TIME_1, 1000), timer.read(NV_PTIMER_TIME_0, 1000)), (5, 64));
+        assert_eq!(timer.read(NV_PTIMER_TIME_0, 1031), 64);
+        assert_eq!(timer.read(NV_PTIMER_TIME_0, 1032), 96);
+        assert_eq!(timer.read(NV_PTIMER_TIME_1, 1000 + (1 << 32)), 6);
+    }
+
+    #[test]
+    fn alarm_goes_off_at_its_time_once_and_is_cleared_by_a_one() {
+        let mut timer = Ptimer::default();
+        timer.write(NV_PTIMER_ALARM_0, Word::full(0x1000), 0);
+        timer.write(NV_PTIMER_INTR_EN_0, Word::full(1), 0);
+        timer.tick(0xfff);
+        assert!(!timer.pending());
+        assert_eq!(timer.alarm_in(0xfff), Some(1));
+        timer.tick(0x1000);
+        assert!(timer.pending());
+        timer.write(NV_PTIMER_INTR_0, Word::full(1), 0x1001);
+        timer.tick(0x2000);
+        assert!(!timer.pending());
+        assert_eq!(timer.alarm_in(0x2000), None);
+    }
+
+    #[test]
+    fn alarm_value_below_the_low_word_means_after_the_wrap() {
+        let mut timer = Ptimer::default();
+        timer.write(NV_PTIMER_INTR_EN_0, Word::full(1), 0);
+        timer.write(NV_PTIMER_ALARM_0, Word::full(0), 0x20);
+        assert_eq!(timer.alarm_in(0x20), Some((1 << 32) - 0x20));
+    }
+}

@@ -1,0 +1,396 @@
+//! All registers of the function: which unit answers for an offset, what a unit in reset answers, and how the
+//! units' states add up to the interrupt level and to what may execute.
+
+use super::effect::{Effect, ReadResult};
+use super::falcon_config;
+use super::fecs::ContextSwitch;
+use super::interrupt::InterruptOutput;
+use super::pbus::Pbus;
+use super::pce::Pce;
+use super::pfb::Pfb;
+use super::pfifo::Pfifo;
+use super::pgraph::Pgraph;
+use super::pmc::{self, Pmc};
+use super::pmu::Pmu;
+use super::ptimer::Ptimer;
+use crate::chip::EngineSet;
+use crate::chip::gf100::regs::{self, fecs, gpccs, pce0, pce1, pci, pmu};
+use crate::chip::registers::Reg;
+use crate::mmio_trap::access::Word;
+use crate::mmio_trap::register_file::{Counters, Outcome, RegisterFile};
+use crate::pci::config_space::{ConfigSpace, Control};
+use crate::units::backend::FifoState;
+use crate::units::clock::Clock;
+
+/// What a read of a unit in reset gives. Drivers test the upper half only; the ring's own error codes differ
+/// by cause.
+pub const IN_RESET: u32 = 0xbadf_1100;
+
+/// First byte of the configuration space mirror.
+const MIRROR: u32 = pci::NV_XVE.base;
+
+/// Who answers for a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Pmc,
+    Pbus,
+    Pfifo,
+    Ptimer,
+    Pci,
+    Pfb,
+    Pce(usize),
+    Pmu,
+    Pgraph,
+    /// Nobody: registers without behaviour.
+    Other,
+}
+
+const fn unit(reg: Reg) -> Unit {
+    match reg.0 {
+        0x00_0000..=0x00_0fff => Unit::Pmc,
+        0x00_1000..=0x00_1fff | 0x07_0000..=0x07_0fff => Unit::Pbus,
+        0x00_2000..=0x00_3fff | 0x04_0000..=0x05_ffff => Unit::Pfifo,
+        0x00_9000..=0x00_9fff => Unit::Ptimer,
+        0x08_8000..=0x08_8fff => Unit::Pci,
+        0x10_0000..=0x10_0fff | 0x11_0000..=0x11_ffff | 0x17_e000..=0x17_efff => Unit::Pfb,
+        0x10_4000..=0x10_4fff => Unit::Pce(0),
+        0x10_5000..=0x10_5fff => Unit::Pce(1),
+        0x10_a000..=0x10_afff => Unit::Pmu,
+        0x40_0000..=0x5f_ffff => Unit::Pgraph,
+        _ => Unit::Other,
+    }
+}
+
+/// NV_PMC_ENABLE bits that a unit needs.
+fn enable_bits(unit: Unit) -> u32 {
+    match unit {
+        Unit::Pfifo => pmc::PFIFO,
+        Unit::Pgraph => pmc::PGRAPH,
+        Unit::Pmu => pmc::PMU_ENABLE,
+        Unit::Pce(number) => pmc::PCE_ENABLE.get(number).copied().unwrap_or(0),
+        Unit::Pmc | Unit::Pbus | Unit::Ptimer | Unit::Pci | Unit::Pfb | Unit::Other => 0,
+    }
+}
+
+/// All units of a function.
+#[derive(Debug)]
+pub struct Registers {
+    file: RegisterFile,
+    pmc: Pmc,
+    pbus: Pbus,
+    ptimer: Ptimer,
+    pfb: Pfb,
+    pfifo: Pfifo,
+    pgraph: Pgraph,
+    pmu: Pmu,
+    pce: [Pce; 2],
+    config: ConfigSpace,
+    control: Control,
+    output: InterruptOutput,
+    vram: u64,
+    told: FifoState,
+}
+
+impl Registers {
+    /// Units in their reset state, with that configuration space and size of VRAM.
+    pub fn new(config: ConfigSpace, vram: u64) -> Self {
+        let control = config.control();
+        let controllers = ContextSwitch::new(
+            falcon_config(fecs::NV_PGRAPH_PRI_FECS_HW_CONFIG),
+            falcon_config(gpccs::NV_PGRAPH_PRI_GPCCS_HW_CONFIG),
+        );
+        Self {
+            file: RegisterFile::new(regs::index()),
+            pmc: Pmc::default(),
+            pbus: Pbus::default(),
+            ptimer: Ptimer::default(),
+            pfb: Pfb::default(),
+            pfifo: Pfifo::default(),
+            pgraph: Pgraph::new(controllers),
+            pmu: Pmu::new(falcon_config(pmu::NV_PPMU_HW_CONFIG)),
+            pce: [
+                Pce::new(pce0::NV_PCE0_INTR_SET.0, falcon_config(pce0::NV_PCE0_HW_CONFIG)),
+                Pce::new(pce1::NV_PCE1_INTR_SET.0, falcon_config(pce1::NV_PCE1_HW_CONFIG)),
+            ],
+            config,
+            control,
+            output: InterruptOutput::default(),
+            vram,
+            told: FifoState::default(),
+        }
+    }
+
+    /// Function reset. The interrupt connection and the counters stay.
+    pub fn reset(&mut self) {
+        self.file.reset_all();
+        self.pmc = Pmc::default();
+        self.pbus = Pbus::default();
+        self.ptimer = Ptimer::default();
+        self.pfb = Pfb::default();
+        // The back is reset as a whole: single consequences do not matter.
+        self.pfifo.reset(&mut Vec::new());
+        self.pgraph.reset();
+        self.pmu.reset();
+        for engine in &mut self.pce {
+            engine.reset();
+        }
+        self.config.reset();
+        self.control = self.config.control();
+        self.output.reset();
+        self.told = FifoState::default();
+    }
+
+    /// Reads a register.
+    pub fn read(&mut self, reg: Reg, clock: &dyn Clock) -> ReadResult {
+        let unit = unit(reg);
+        if !self.pmc.enabled(enable_bits(unit)) {
+            return ReadResult::Value(IN_RESET);
+        }
+        if let Outcome::Done(value) = self.file.read(reg) {
+            return ReadResult::Value(value);
+        }
+        ReadResult::Value(match unit {
+            Unit::Pfifo => return self.pfifo.read(reg),
+            Unit::Pgraph => return self.pgraph.read(reg),
+            Unit::Pmc => {
+                let pending = self.pending(clock);
+                self.pmc.read(reg, pending)
+            }
+            Unit::Pbus => self.pbus.read(reg),
+            Unit::Ptimer => {
+                let now = clock.now();
+                self.ptimer.tick(now);
+                self.ptimer.read(reg, now)
+            }
+            Unit::Pci => self.read_mirror(reg),
+            Unit::Pfb => self.pfb.read(reg, self.vram),
+            Unit::Pce(number) => self.pce.get_mut(number).map_or(0, |engine| engine.read(reg)),
+            Unit::Pmu => self.pmu.read(reg),
+            Unit::Other => 0,
+        })
+    }
+
+    /// Writes a register and collects what follows from it.
+    pub fn write(&mut self, reg: Reg, word: Word, clock: &dyn Clock, effects: &mut Vec<Effect>) {
+        let unit = unit(reg);
+        if !self.pmc.enabled(enable_bits(unit)) {
+            return;
+        }
+        if self.file.write(reg, word) != Outcome::Handler {
+            return;
+        }
+        match unit {
+            Unit::Pfifo => self.pfifo.write(reg, word, effects),
+            Unit::Pgraph => self.pgraph.write(reg, word, effects),
+            Unit::Pmc => self.write_pmc(reg, word, effects),
+            Unit::Pbus => self.pbus.write(reg, word, effects),
+            Unit::Ptimer => {
+                if self.ptimer.write(reg, word, clock.now()) {
+                    effects.push(Effect::AlarmChanged);
+                }
+            }
+            Unit::Pci => self.write_mirror(reg, word, effects),
+            Unit::Pfb => self.pfb.write(reg, word, effects),
+            Unit::Pce(number) => {
+                if let Some(engine) = self.pce.get_mut(number) {
+                    engine.write(reg, word);
+                }
+            }
+            Unit::Pmu => self.pmu.write(reg, word),
+            Unit::Other => {}
+        }
+        self.tell_fifo_state(effects);
+        self.update_interrupts(clock);
+    }
+
+    /// Something inside a unit changed (an event, the alarm's time): the interrupt output follows.
+    pub fn update_interrupts(&mut self, clock: &dyn Clock) {
+        let level = self.level(clock);
+        self.config.set_interrupt_status(level && !self.control.msi.enabled);
+        self.output.update(level, &self.control);
+    }
+
+    fn level(&mut self, clock: &dyn Clock) -> bool {
+        let pending = self.pending(clock);
+        self.pmc.line(pending)
+    }
+
+    fn pending(&mut self, clock: &dyn Clock) -> u32 {
+        if self.ptimer.is_armed() {
+            self.ptimer.tick(clock.now());
+        }
+        let mut pending = 0;
+        for (asks, bit) in [
+            (self.pfifo.pending(), pmc::PFIFO),
+            (self.pgraph.pending(), pmc::PGRAPH),
+            (self.ptimer.pending(), pmc::PTIMER_INTR),
+            (self.pbus.pending(), pmc::PBUS_INTR),
+        ] {
+            if asks {
+                pending |= bit;
+            }
+        }
+        pending
+    }
+
+    fn write_pmc(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
+        let change = self.pmc.write(reg, word);
+        if change.cleared == 0 {
+            return;
+        }
+        // First stop what executes, then drop state.
+        self.tell_fifo_state(effects);
+        let mut engines = EngineSet::empty();
+        if change.cleared & pmc::PFIFO != 0 {
+            self.pfifo.reset(effects);
+            self.file.reset(0x00_2000..0x00_4000);
+            self.file.reset(0x04_0000..0x06_0000);
+        }
+        if change.cleared & pmc::PGRAPH != 0 {
+            self.pgraph.reset();
+            self.file.reset(0x40_0000..0x60_0000);
+            engines |= EngineSet::GRAPHICS;
+        }
+        if change.cleared & pmc::PMU_ENABLE != 0 {
+            self.pmu.reset();
+            self.file.reset(0x10_a000..0x10_b000);
+        }
+        let copies = [EngineSet::COPY0, EngineSet::COPY1];
+        for (((engine, bit), set), page) in
+            self.pce.iter_mut().zip(pmc::PCE_ENABLE).zip(copies).zip([0x10_4000, 0x10_5000])
+        {
+            if change.cleared & bit != 0 {
+                engine.reset();
+                self.file.reset(page..page + 0x1000);
+                engines |= set;
+            }
+        }
+        if !engines.is_empty() {
+            effects.push(Effect::ResetEngines(engines));
+        }
+    }
+
+    fn read_mirror(&self, reg: Reg) -> u32 {
+        let mut raw = [0; 4];
+        match self.config.read(u64::from(reg.0.wrapping_sub(MIRROR)), &mut raw) {
+            Ok(()) => u32::from_le_bytes(raw),
+            Err(_) => 0,
+        }
+    }
+
+    fn write_mirror(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
+        if reg == pci::NV_XVE_MSI_REARM {
+            self.output.rearm();
+            return;
+        }
+        let offset = u64::from(reg.0.wrapping_sub(MIRROR));
+        if word.drives(u32::MAX) {
+            self.write_config(offset, &word.bits().to_le_bytes(), effects);
+            return;
+        }
+        for ((byte, lane), at) in word.bits().to_le_bytes().into_iter().zip(0..4u32).zip(offset..) {
+            if word.drives(0xff << (8 * lane)) {
+                self.write_config(at, &[byte], effects);
+            }
+        }
+    }
+
+    fn write_config(&mut self, offset: u64, data: &[u8], effects: &mut Vec<Effect>) {
+        let Ok(change) = self.config.write(offset, data) else { return };
+        if change.after.msi.enabled && !change.before.msi.enabled {
+            self.output.rearm();
+        }
+        self.control = change.after;
+        if change.reset_requested {
+            effects.push(Effect::FunctionReset);
+        }
+    }
+
+    /// Configuration space as the bus reads it.
+    pub fn read_config_space(&self, offset: u64, data: &mut [u8]) -> Result<(), crate::pci::AccessError> {
+        self.config.read(offset, data)
+    }
+
+    /// Configuration space as the bus writes it.
+    pub fn write_config_space(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        clock: &dyn Clock,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), crate::pci::AccessError> {
+        self.config.read(offset, &mut vec![0; data.len()])?;
+        self.write_config(offset, data, effects);
+        self.update_interrupts(clock);
+        Ok(())
+    }
+
+    fn tell_fifo_state(&mut self, effects: &mut Vec<Effect>) {
+        let state = self.fifo_state();
+        if state != self.told {
+            self.told = state;
+            effects.push(Effect::FifoState(state));
+        }
+    }
+
+    /// What may execute.
+    pub fn fifo_state(&self) -> FifoState {
+        let mut ready = EngineSet::empty();
+        if self.pmc.enabled(pmc::PGRAPH) && self.pgraph.controllers.running() {
+            ready |= EngineSet::GRAPHICS;
+        }
+        for ((engine, bit), set) in
+            self.pce.iter().zip(pmc::PCE_ENABLE).zip([EngineSet::COPY0, EngineSet::COPY1])
+        {
+            if self.pmc.enabled(bit) && engine.ready() {
+                ready |= set;
+            }
+        }
+        FifoState {
+            enabled: self.pmc.enabled(pmc::PFIFO) && self.pfifo.enabled(),
+            pbdma_mask: self.pmc.pbdma_mask(),
+            ready,
+            large_pages_64k: self.pfb.large_pages_64k(),
+        }
+    }
+
+    /// Offset in BAR1 of the USERD poll area, while doorbells work.
+    pub fn doorbell_area(&self) -> Option<u64> {
+        if self.fifo_state().enabled { self.pfifo.poll_area() } else { None }
+    }
+
+    /// Value of NV_PBUS_BAR0_WINDOW.
+    pub const fn bar0_window(&self) -> u32 {
+        self.pbus.window()
+    }
+
+    /// Nanoseconds until the timer's alarm, where one is set.
+    pub fn alarm_in(&self, clock: &dyn Clock) -> Option<u64> {
+        self.ptimer.alarm_in(clock.now())
+    }
+
+    /// PBUS, for fault reports.
+    pub const fn pbus(&self) -> &Pbus {
+        &self.pbus
+    }
+
+    /// PFIFO, for events.
+    pub const fn pfifo(&mut self) -> &mut Pfifo {
+        &mut self.pfifo
+    }
+
+    /// PGRAPH, for events.
+    pub const fn pgraph(&mut self) -> &mut Pgraph {
+        &mut self.pgraph
+    }
+
+    /// The interrupt output, for connecting it.
+    pub const fn output(&mut self) -> &mut InterruptOutput {
+        &mut self.output
+    }
+
+    /// Accesses of note.
+    pub fn counters(&self) -> Counters {
+        self.file.counters()
+    }
+}
