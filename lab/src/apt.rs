@@ -20,6 +20,10 @@ use crate::sources::Mirror;
 /// Debian's archive keys, as the package debian-archive-keyring installs them.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
+/// What the machine's own apt does after it fetched something concerns the machine, not this folder.
+const WITHOUT_HOOKS: &str = "#clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n\
+                             #clear APT::Update::Post-Invoke-Success;\n#clear DPkg::Post-Invoke;\n";
+
 /// apt with a private configuration.
 #[derive(Debug)]
 pub struct Apt {
@@ -49,6 +53,7 @@ impl Apt {
         fs::write(folder.join("state/status"), "").context("Cannot write the empty dpkg status")?;
         fs::write(folder.join("sources.list"), source_list(&Mirror::of_this_machine()?))
             .context("Cannot write the private sources.list")?;
+        fs::write(folder.join("apt.conf"), WITHOUT_HOOKS).context("Cannot write the private apt.conf")?;
         let path = |key: &str, path: PathBuf| {
             let mut option = OsString::from(format!("{key}="));
             option.push(path);
@@ -113,6 +118,7 @@ impl Apt {
 
     fn command(&self, tool: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(tool);
+        command.arg("-c").arg(self.folder.join("apt.conf"));
         for option in &self.options {
             command.arg("-o").arg(option);
         }

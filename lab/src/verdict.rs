@@ -59,6 +59,7 @@ const EXPLAINED: &[Explanation] = &[
         provoked_by: ALWAYS,
         reason: "6.12 and 7.2 ask for a privileged channel, which nouveau has none of on GF100; it uses M2MF instead",
     },
+    Explanation { parts: &["ommand line: console="], provoked_by: ALWAYS, reason: "our own words" },
     Explanation {
         parts: &["Correctable Errors collector initialized"],
         provoked_by: ALWAYS,
