@@ -19,9 +19,9 @@ use crate::chip::{Aperture, EngineSet, PhysicalAddress};
 /// Bytes of an instance block that mean something to us.
 pub const INSTANCE_BYTES: usize = 0x250;
 
-/// log2 of the entries of the largest command ring: 8 MiB of entries, far above any driver's (nouveau: 1024
+/// log2 of the entries of the largest command ring: 4 MiB of entries, far above any driver's (nouveau: 1024
 /// to 2048 entries).
-pub const MAX_GPFIFO_ENTRIES_LOG2: u8 = 20;
+pub const MAX_GPFIFO_ENTRIES_LOG2: u8 = 19;
 
 /// What a guest's instance block says, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
