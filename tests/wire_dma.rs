@@ -1,5 +1,7 @@
 //! DMA_MAP and DMA_UNMAP.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
+
 mod common;
 
 use common::{Running, descriptors_of};

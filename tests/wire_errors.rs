@@ -1,5 +1,7 @@
 //! What a hostile or broken client may send: sizes, unknown commands, replies, fragments, floods.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
+
 mod common;
 
 use common::client::{Client, write_body};
@@ -78,7 +80,7 @@ fn message_that_is_neither_command_nor_reply_is_refused() {
 #[test]
 fn impossible_sizes_get_an_error_and_the_end() {
     let server = Running::start();
-    for size in [0, 1, 15, MAX_MESSAGE as u32 + 1, u32::MAX] {
+    for size in [0, 1, 15, u32::try_from(MAX_MESSAGE + 1).unwrap(), u32::MAX] {
         let mut client = server.client();
         let mut header = client.header(command::REGION_READ, 0);
         header.size = size;

@@ -1,5 +1,7 @@
 //! DEVICE_GET_IRQ_INFO and DEVICE_SET_IRQS, and interrupts on their way out.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
+
 mod common;
 
 use common::{Running, descriptors_of, eventually};
