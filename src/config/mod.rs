@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 pub use gpu::{Backend, GpuConfig, PolicyKind};
 pub use mistake::{ConfigError, Mistake};
-pub use value::SocketSpec;
+pub use value::{SocketSpec, parse_size, show_size};
 pub use vm::VmConfig;
 
 use reader::TableReader;

@@ -1,0 +1,114 @@
+//! What every device back end shares: the options of QEMU's back-end program conventions, the socket, the end by
+//! SIGTERM.
+
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::config::SocketSpec;
+use crate::frontend::vfio_user::{self, Server, SessionObserver, StopHandle};
+use crate::pci::PciFunction;
+use crate::trace::{Recorder, Traced};
+
+/// Options that QEMU's back-end program conventions demand.
+#[derive(Debug, clap::Args)]
+pub(super) struct BackendOptions {
+    /// Listen for QEMU at this path.
+    #[arg(long, value_name = "PATH", conflicts_with = "fd")]
+    pub(super) socket_path: Option<PathBuf>,
+    /// Use this open file descriptor: a listening or a connected Unix socket.
+    #[arg(long, value_name = "FDNUM", value_parser = clap::value_parser!(RawFd).range(3..))]
+    pub(super) fd: Option<RawFd>,
+    /// Print what this program can do as JSON, and do nothing else.
+    #[arg(long)]
+    pub(super) print_capabilities: bool,
+}
+
+impl BackendOptions {
+    /// The server for these options; `configured` is the configuration file's socket.
+    pub(super) fn server(&self, configured: Option<&SocketSpec>) -> anyhow::Result<Server> {
+        if let Some(fd) = self.fd {
+            return Server::from_fd(adopt(fd)?).with_context(|| format!("Cannot serve on --fd={fd}"));
+        }
+        let spec = match (&self.socket_path, configured) {
+            (Some(path), _) => vfio_user::SocketSpec { path: path.clone(), mode: 0o600, group: None },
+            (None, Some(spec)) => vfio_user::SocketSpec {
+                path: spec.path.clone(),
+                mode: spec.mode,
+                group: spec.group.clone(),
+            },
+            (None, None) => anyhow::bail!(
+                "No socket to serve on: give --socket-path or --fd, or a [socket] section in the configuration"
+            ),
+        };
+        Ok(Server::bind(&spec)?)
+    }
+}
+
+/// Takes over a descriptor that a manager left open for us.
+#[allow(unsafe_code, reason = "a descriptor inherited by number has no owner that the compiler knows")]
+fn adopt(fd: RawFd) -> anyhow::Result<OwnedFd> {
+    let flags = vmm_flags(fd);
+    anyhow::ensure!(flags >= 0, "--fd={fd} is not an open file descriptor");
+    // SAFETY: the descriptor is open (checked above), it is above the standard ones, and by the program
+    // conventions it is ours alone; nothing in this process has opened it before the options are read.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The descriptor's flags, or -1 where it is not open.
+#[allow(unsafe_code, reason = "libc call on a plain number")]
+fn vmm_flags(fd: RawFd) -> libc::c_int {
+    // SAFETY: F_GETFD reads the flags of a descriptor by number and touches no memory.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) }
+}
+
+/// Prints the capabilities in the form of QEMU's conventions.
+pub(super) fn print_capabilities(kind: &str, features: &[&str]) {
+    println!(
+        "{}",
+        serde_json::json!({ "type": kind, "features": features, "version": env!("CARGO_PKG_VERSION") })
+    );
+}
+
+/// A handle that SIGTERM and SIGINT stop.
+pub(super) fn stop_on_signals() -> anyhow::Result<StopHandle> {
+    let stop = StopHandle::new().context("Cannot make the stop event")?;
+    let mut signals = Signals::new([SIGTERM, SIGINT]).context("Cannot catch signals")?;
+    let told = stop.clone();
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            log::info!("Signal {signal}: ending");
+            told.stop();
+        }
+    })?;
+    Ok(stop)
+}
+
+/// Records the accesses to `function` where a trace is wanted.
+pub(super) fn traced<F: PciFunction + 'static>(
+    function: Arc<F>,
+    trace: Option<&PathBuf>,
+) -> anyhow::Result<Arc<dyn PciFunction>> {
+    let Some(path) = trace else { return Ok(function) };
+    let recorder =
+        Recorder::create(path).with_context(|| format!("Cannot create the trace {}", path.display()))?;
+    Ok(Arc::new(Traced::new(function, recorder)))
+}
+
+/// Resets the function when its client goes, so that the next one finds it as after power-on.
+pub(super) struct ResetBetweenClients(pub(super) Arc<dyn PciFunction>);
+
+impl SessionObserver for ResetBetweenClients {
+    fn connected(&self, peer: &vfio_user::Peer) {
+        log::info!("Client with process id {} (uid {}) connected", peer.pid, peer.uid);
+    }
+
+    fn disconnected(&self, end: &vfio_user::SessionEnd) {
+        log::info!("{end}; resetting for the next one");
+        self.0.reset();
+    }
+}
