@@ -3,6 +3,8 @@
 mod check;
 mod demo;
 mod registers;
+mod serve;
+mod softgpu;
 mod status;
 mod trace;
 
@@ -26,6 +28,8 @@ enum Command {
     Demo(demo::Args),
     /// Print the register tables that traps, traces and documentation share.
     Registers(registers::Args),
+    /// Serve the software GPU alone, as a PCI function for one QEMU.
+    Softgpu(softgpu::Args),
     /// Show the tenants of a running aggregator.
     Status(status::Args),
     /// Work with traces of register accesses.
@@ -43,6 +47,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Registers(args) => registers::run(&args),
+        Command::Softgpu(args) => softgpu::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Trace(args) => trace::run(&args),
     };

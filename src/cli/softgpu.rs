@@ -8,7 +8,8 @@ use anyhow::Context;
 
 use super::serve::{self, BackendOptions, ResetBetweenClients};
 use crate::config::parse_size;
-use crate::softgpu::{SoftGpu, SoftGpuConfig};
+use crate::softgpu::Core;
+use crate::units::gf100::{Gf100Config, Gf100Function};
 
 /// Arguments of `gpuvmk softgpu`.
 #[derive(Debug, clap::Args)]
@@ -36,9 +37,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let stop = serve::stop_on_signals()?;
     let server = args.backend.server(None)?;
-    let config = SoftGpuConfig { vram: args.vram, ..SoftGpuConfig::default() };
-    let gpu = SoftGpu::new(config).context("Cannot make the software GPU")?;
-    let function = serve::traced(gpu, args.trace.as_ref())?;
+    let core = Core::new(args.vram).context("Cannot make the software GPU")?;
+    let gpu = Gf100Function::new(Arc::new(core), Gf100Config::default())?;
+    let function = serve::traced(Arc::new(gpu), args.trace.as_ref())?;
     log::info!("Software GPU with {} of VRAM serves", crate::config::show_size(args.vram));
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;
     Ok(ExitCode::SUCCESS)
