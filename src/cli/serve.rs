@@ -101,12 +101,8 @@ pub(super) fn traced<F: PciFunction + 'static>(
 pub(super) struct ResetBetweenClients(pub(super) Arc<dyn PciFunction>);
 
 impl SessionObserver for ResetBetweenClients {
-    fn connected(&self, peer: &vfio_user::Peer) {
-        log::info!("Client with process id {} (uid {}) connected", peer.pid, peer.uid);
-    }
-
     fn disconnected(&self, end: &vfio_user::SessionEnd) {
-        log::info!("{end}; resetting for the next one");
+        log::debug!("{end}; resetting for the next client");
         self.0.reset();
     }
 }
