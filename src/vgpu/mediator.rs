@@ -126,13 +126,16 @@ impl Mediator {
         let mut control = self.control();
         let connection = self.connection();
         let host = self.host(&connection);
-        if !running(&mut control, &host) {
+        let text = if let Some(reason) = fail_safe_reason(&mut control, &host) {
             self.counters.dropped_in_fail_safe.one();
-            return;
-        }
-        let Err(reason) = request(&mut control, &host) else { return };
-        let text = reason.to_string();
-        control.fail(reason, &host);
+            // Told again only after a reset that did not bring the vGPU back.
+            reason.to_string()
+        } else {
+            let Err(reason) = request(&mut control, &host) else { return };
+            let text = reason.to_string();
+            control.fail(reason, &host);
+            text
+        };
         drop(control);
         connection.events.tell_lost(&text);
     }
@@ -207,14 +210,17 @@ impl Connection {
     }
 }
 
-/// True while the guest is served. Notices a loss that the link's thread reported.
-fn running(control: &mut Control, host: &Host<'_>) -> bool {
+/// Why the guest is not served, if it is not. Notices a loss that the link's thread reported.
+fn fail_safe_reason<'a>(control: &'a mut Control, host: &Host<'_>) -> Option<&'a FailSafe> {
     if control.state == State::Running
         && let Some(reason) = host.events.loss()
     {
         control.fail(FailSafe::AggregatorLost(reason), host);
     }
-    control.state == State::Running
+    match &control.state {
+        State::Running => None,
+        State::FailSafe(reason) => Some(reason),
+    }
 }
 
 fn is_lost(state: &State) -> bool {
@@ -358,15 +364,10 @@ impl EngineBackend for Mediator {
         let connection = self.connection();
         connection.events.clear_all();
         control.reset(connection.channels, connection.spaces, self.config.limits);
-        match result {
-            Ok(()) => connection.events.rearm_loss(),
-            Err(reason) => {
-                let text = reason.to_string();
-                control.fail(reason, &self.host(&connection));
-                drop(control);
-                connection.events.rearm_loss();
-                connection.events.tell_lost(&text);
-            }
+        // The face forgets the loss with the reset: if there is still one, the next request tells it again.
+        connection.events.rearm_loss();
+        if let Err(reason) = result {
+            control.fail(reason, &self.host(&connection));
         }
     }
 }
@@ -379,7 +380,7 @@ impl Mediator {
         let host = self.host(&connection);
         let mut failure = None;
         for range in pick(&control) {
-            if running(&mut control, &host)
+            if fail_safe_reason(&mut control, &host).is_none()
                 && let Err(reason) = control.spaces_mut().evict(range.iova, range.size, &host)
             {
                 failure = Some(reason.to_string());

@@ -5,6 +5,7 @@
 
 mod control;
 mod events;
+mod function;
 mod guest_ram;
 mod host;
 mod mediator;
@@ -17,10 +18,12 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
+pub use function::{Vgpu, VgpuConfig};
 pub use mediator::Mediator;
 pub use status::{Counts, FailSafe, State, Status};
 
 use crate::aggregator::link::{AggregatorLink, Grant, LinkError};
+use crate::pci::config_space::BuildError;
 use crate::pci::mapping::MapError;
 use crate::shadow_pagetable::Limits;
 
@@ -62,4 +65,7 @@ pub enum VgpuError {
     /// The window cannot be mapped.
     #[error("The VRAM that the aggregator granted cannot be mapped")]
     Map(#[from] MapError),
+    /// The register face cannot be built.
+    #[error("The vGPU's configuration space cannot be built")]
+    Face(#[from] BuildError),
 }

@@ -155,7 +155,13 @@ fn reset_without_a_way_to_reconnect_stays_lost() {
     f.link.handler().lost("gone");
     f.mediator.reset();
     assert!(matches!(f.mediator.status().state, State::FailSafe(FailSafe::AggregatorLost(_))));
-    assert_eq!(f.face.take().len(), 2);
+    assert_eq!(f.face.take(), [Told::Lost("gone".into())]);
+
+    // The register face has forgotten the loss; its first request shows it again.
+    f.mediator.set_fifo_state(FifoState::default());
+    f.bind(0);
+    let again = "The aggregator is gone: nothing is known to connect to again";
+    assert_eq!(f.face.take(), [Told::Lost(again.into())]);
 }
 
 #[test]
