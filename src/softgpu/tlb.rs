@@ -2,19 +2,20 @@
 //! say by then.
 //!
 //! Each page directory has two buffers, as hardware has: one at the hub for the host unit, one for engines. A
-//! buffer is direct-mapped and of fixed size, so a translation may also leave to make room. Only translations
+//! buffer has a fixed number of places, so a translation may also leave to make room. Only translations
 //! are kept, never their absence.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::chip::PhysicalAddress;
-use crate::chip::gf100::mmu::Pte;
+use crate::chip::gf100::mmu::{Pte, SMALL_PAGE_SHIFT};
 
-/// Small pages that a buffer remembers.
-const SMALL_SLOTS: usize = 512;
+/// Sets of a buffer for small pages, and for large ones; powers of two.
+const SMALL_SETS: usize = 128;
+const LARGE_SETS: usize = 32;
 
-/// Large pages that a buffer remembers.
-const LARGE_SLOTS: usize = 128;
+/// Pages of a set.
+const WAYS: usize = 4;
 
 /// A page as the tables described it when they were last walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,50 +28,76 @@ pub(super) struct Page {
     pub(super) pte: Pte,
 }
 
-/// One buffer.
-#[derive(Debug)]
-struct Slots {
-    small: Vec<Option<Page>>,
-    large: Vec<Option<Page>>,
-    /// log2 of the large pages in `large`.
-    large_shift: u8,
+/// Pages that share a place; the oldest leaves first.
+#[derive(Clone, Copy, Debug, Default)]
+struct Set {
+    pages: [Option<Page>; WAYS],
+    next: usize,
 }
 
-impl Slots {
-    fn new() -> Self {
-        Self { small: vec![None; SMALL_SLOTS], large: vec![None; LARGE_SLOTS], large_shift: 0 }
-    }
-
-    fn clear(&mut self) {
-        self.small.fill(None);
-        self.large.fill(None);
-    }
-
+impl Set {
     fn lookup(&self, va: u64) -> Option<Page> {
-        let hit = |page: &Page| va >> page.shift == page.va >> page.shift;
-        let small = slot(va, crate::chip::gf100::mmu::SMALL_PAGE_SHIFT, SMALL_SLOTS);
-        let small = self.small.get(small).copied().flatten().filter(hit);
-        small.or_else(|| {
-            self.large.get(slot(va, self.large_shift, LARGE_SLOTS)).copied().flatten().filter(hit)
-        })
+        self.pages.iter().flatten().find(|page| va >> page.shift == page.va >> page.shift).copied()
     }
 
     fn insert(&mut self, page: Page) {
-        let index = if page.shift == crate::chip::gf100::mmu::SMALL_PAGE_SHIFT {
-            self.small.get_mut(slot(page.va, page.shift, SMALL_SLOTS))
-        } else {
-            self.large_shift = page.shift;
-            self.large.get_mut(slot(page.va, page.shift, LARGE_SLOTS))
-        };
-        if let Some(index) = index {
-            *index = Some(page);
+        let same = |old: &Option<Page>| old.is_none_or(|old| old.va == page.va && old.shift == page.shift);
+        let index = self.pages.iter().position(same).unwrap_or(self.next);
+        if let Some(way) = self.pages.get_mut(index) {
+            *way = Some(page);
+            self.next = (index + 1) % WAYS;
         }
     }
 }
 
-/// CAST: the remainder is below `slots`.
-fn slot(va: u64, shift: u8, slots: usize) -> usize {
-    usize::try_from((va >> shift) % (slots as u64)).unwrap_or(0)
+/// One buffer.
+#[derive(Debug)]
+struct Sets {
+    small: Vec<Set>,
+    large: Vec<Set>,
+    /// log2 of the large pages in `large`.
+    large_shift: u8,
+}
+
+impl Sets {
+    fn new() -> Self {
+        Self {
+            small: vec![Set::default(); SMALL_SETS],
+            large: vec![Set::default(); LARGE_SETS],
+            large_shift: 0,
+        }
+    }
+
+    fn clear(&mut self) {
+        self.small.fill(Set::default());
+        self.large.fill(Set::default());
+    }
+
+    fn lookup(&self, va: u64) -> Option<Page> {
+        let small = self.small.get(place(va, SMALL_PAGE_SHIFT, SMALL_SETS));
+        let large = || self.large.get(place(va, self.large_shift, LARGE_SETS));
+        small.and_then(|set| set.lookup(va)).or_else(|| large()?.lookup(va))
+    }
+
+    fn insert(&mut self, page: Page) {
+        let set = if page.shift == SMALL_PAGE_SHIFT {
+            self.small.get_mut(place(page.va, page.shift, SMALL_SETS))
+        } else {
+            self.large_shift = page.shift;
+            self.large.get_mut(place(page.va, page.shift, LARGE_SETS))
+        };
+        if let Some(set) = set {
+            set.insert(page);
+        }
+    }
+}
+
+/// The set of a page: its number, with the upper bits folded in so that buffers at round distances do not meet.
+fn place(va: u64, shift: u8, sets: usize) -> usize {
+    let page = va >> shift;
+    let folded = page ^ (page >> 7) ^ (page >> 14) ^ (page >> 21);
+    // CAST: the remainder is below `sets`.
+    usize::try_from(folded % (sets as u64)).unwrap_or(0)
 }
 
 /// Which buffer an access looks in.
@@ -86,35 +113,35 @@ pub(super) enum Buffer {
 #[derive(Debug)]
 pub(super) struct Space {
     pub(super) directory: PhysicalAddress,
-    hub: Mutex<Slots>,
-    engines: Mutex<Slots>,
+    hub: Mutex<Sets>,
+    engines: Mutex<Sets>,
 }
 
 impl Space {
     pub(super) fn new(directory: PhysicalAddress) -> Self {
-        Self { directory, hub: Mutex::new(Slots::new()), engines: Mutex::new(Slots::new()) }
+        Self { directory, hub: Mutex::new(Sets::new()), engines: Mutex::new(Sets::new()) }
     }
 
-    fn slots(&self, buffer: Buffer) -> MutexGuard<'_, Slots> {
-        let slots = match buffer {
+    fn sets(&self, buffer: Buffer) -> MutexGuard<'_, Sets> {
+        let sets = match buffer {
             Buffer::Hub => &self.hub,
             Buffer::Engines => &self.engines,
         };
-        slots.lock().unwrap_or_else(PoisonError::into_inner)
+        sets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn lookup(&self, buffer: Buffer, va: u64) -> Option<Page> {
-        self.slots(buffer).lookup(va)
+        self.sets(buffer).lookup(va)
     }
 
     pub(super) fn insert(&self, buffer: Buffer, page: Page) {
-        self.slots(buffer).insert(page);
+        self.sets(buffer).insert(page);
     }
 
     pub(super) fn clear(&self, hub_only: bool) {
-        self.slots(Buffer::Hub).clear();
+        self.sets(Buffer::Hub).clear();
         if !hub_only {
-            self.slots(Buffer::Engines).clear();
+            self.sets(Buffer::Engines).clear();
         }
     }
 }
@@ -157,12 +184,21 @@ mod tests {
     }
 
     #[test]
-    fn a_page_in_the_same_slot_takes_it() {
-        let space = Space::new(PhysicalAddress { aperture: Aperture::Vram, address: 0 });
-        let other = 0x5000 + (SMALL_SLOTS as u64) * 4096;
-        space.insert(Buffer::Hub, page(0x5000, 12, 0x1000));
-        space.insert(Buffer::Hub, page(other, 12, 0x2000));
-        assert!(space.lookup(Buffer::Hub, 0x5000).is_none());
-        assert_eq!(space.lookup(Buffer::Hub, other).map(|page| page.pte.target.address), Some(0x2000));
+    fn a_full_set_drops_its_oldest_page() {
+        let mut set = Set::default();
+        for number in 0..5 {
+            set.insert(page(number << 12, 12, number << 20));
+        }
+        assert!(set.lookup(0).is_none());
+        assert!((1..5).all(|number| set.lookup(number << 12).is_some()));
+    }
+
+    #[test]
+    fn a_page_walked_again_replaces_itself() {
+        let mut set = Set::default();
+        set.insert(page(0x5000, 12, 0x1000));
+        set.insert(page(0x5000, 12, 0x2000));
+        assert_eq!(set.lookup(0x5000).map(|page| page.pte.target.address), Some(0x2000));
+        assert_eq!(set.pages.iter().flatten().count(), 1);
     }
 }

@@ -1,0 +1,12 @@
+//! The engine core as a whole, driven as a driver does it: page tables, instance blocks, rings and command
+//! streams written into VRAM, doorbells rung, results and events looked at.
+
+mod context;
+mod copies;
+mod errors;
+mod isolation;
+mod random;
+mod rig;
+mod scheduling;
+mod semaphores;
+mod translation;
