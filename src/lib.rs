@@ -15,6 +15,7 @@ pub mod mmio_trap;
 pub mod pci;
 pub mod scheduler;
 pub mod shadow_pagetable;
+pub mod socket_path;
 pub mod softgpu;
 pub mod trace;
 pub mod units;

@@ -10,7 +10,7 @@
 //! full or to lose its own records.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
 
 use rustix::pipe::PipeFlags;
@@ -186,6 +186,8 @@ const fn record_at(index: u32) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
     use crate::addr::GuestChannel;
 

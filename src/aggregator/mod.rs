@@ -1,14 +1,21 @@
 //! The one process that owns the physical GPU: tenants, partitions, request checks, interrupt demux.
 
 pub mod check;
+pub mod control;
 pub mod dma_map;
 pub mod doorbells;
 pub mod event_record;
 pub mod event_ring;
 pub mod link;
+mod link_socket;
 pub mod machine;
 pub mod partition;
 pub mod protocol;
+mod seqpacket;
+pub mod service;
 mod shared;
 pub mod tenant;
 pub mod wire;
+
+pub use self::link_socket::{Patience, connect, connect_in_process};
+pub use self::service::{Config, Service, ServiceHandle, ServiceRemote, StartError};

@@ -19,6 +19,8 @@ pub struct Status {
 pub struct GpuStatus {
     /// Chip name.
     pub chip: String,
+    /// How the physical GPU is reached (`soft`).
+    pub backend: String,
     /// VRAM for tenants, in bytes.
     pub vram: u64,
     /// Largest partition that could be had now, in bytes.
@@ -71,8 +73,8 @@ pub struct TenantStatus {
 }
 
 impl Machine {
-    /// The state now.
-    pub fn status(&self) -> Status {
+    /// The state now. `backend` says how the physical GPU is reached.
+    pub fn status(&self, backend: &str) -> Status {
         let all = self.scheduler.used_by_all().as_secs_f64();
         let tenants = self.tenants.values().map(|tenant| {
             let used = self.scheduler.used(tenant.id);
@@ -109,6 +111,7 @@ impl Machine {
         Status {
             gpu: GpuStatus {
                 chip: self.info.chip.clone(),
+                backend: backend.to_owned(),
                 vram: self.info.tenant_vram_size,
                 vram_free: self.vram.largest(),
                 channels: self.info.channels,

@@ -1,0 +1,290 @@
+//! The tenant's end of a connection to the aggregator: requests over a socket, doorbells and events through
+//! shared memory. Used across processes and, over a socket pair, within one.
+//!
+//! Threads: requests run on the caller's thread, one at a time. After [`AggregatorLink::connect`], the thread
+//! `aggregator-events` delivers events; it ends when the aggregator does or the link is dropped.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use super::doorbells::DoorbellSender;
+use super::event_ring::{EventConsumer, Woken};
+use super::link::{AggregatorLink, EventHandler, Grant, LinkError};
+use super::protocol::{Doorbell, Hello, Reply, Request, Welcome};
+use super::seqpacket::{self, Received};
+use super::service::ServiceHandle;
+use super::wire;
+use crate::pci::SharedMemory;
+
+/// How often an absent aggregator is looked for, and a cancelled wait noticed.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// How long to look for an aggregator that is not there.
+#[derive(Clone, Debug)]
+pub struct Patience {
+    /// Give up after this; `None`: never.
+    pub limit: Option<Duration>,
+    /// Give up when this becomes true.
+    pub cancelled: Arc<AtomicBool>,
+}
+
+impl Patience {
+    /// Do not wait at all.
+    pub fn none() -> Self {
+        Self { limit: Some(Duration::ZERO), cancelled: Arc::default() }
+    }
+
+    /// Wait until it appears or `cancelled` becomes true.
+    pub fn until(cancelled: Arc<AtomicBool>) -> Self {
+        Self { limit: None, cancelled }
+    }
+}
+
+/// Connects to the aggregator at `path`, waiting for it to appear as `patience` allows.
+///
+/// # Errors
+/// It refused, is not there, or went away.
+pub fn connect(
+    path: &Path,
+    hello: Hello,
+    patience: &Patience,
+) -> Result<(Arc<dyn AggregatorLink>, Grant), LinkError> {
+    let started = Instant::now();
+    let mut told = false;
+    loop {
+        match crate::socket_path::connect(path, SocketType::SEQPACKET) {
+            Ok(socket) => return handshake(socket, hello, &patience.cancelled),
+            Err(error) => {
+                let worth =
+                    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+                let over = patience.limit.is_some_and(|limit| started.elapsed() >= limit);
+                if !worth || over || patience.cancelled.load(Ordering::Relaxed) {
+                    return Err(LinkError::Lost(format!("{}: {error}", path.display())));
+                }
+                if !std::mem::replace(&mut told, true) {
+                    log::info!("waiting for an aggregator at {}: {error}", path.display());
+                }
+                std::thread::sleep(RETRY);
+            }
+        }
+    }
+}
+
+/// Connects to an aggregator that runs in this process.
+///
+/// # Errors
+/// It refused, or has ended.
+pub fn connect_in_process(
+    service: &ServiceHandle,
+    hello: Hello,
+) -> Result<(Arc<dyn AggregatorLink>, Grant), LinkError> {
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(|errno| lost(&errno))?;
+    if !service.remote().adopt(theirs) {
+        return Err(LinkError::Lost("it has ended".to_owned()));
+    }
+    handshake(ours, hello, &AtomicBool::new(false))
+}
+
+fn lost(error: &dyn std::fmt::Display) -> LinkError {
+    LinkError::Lost(error.to_string())
+}
+
+fn handshake(
+    socket: OwnedFd,
+    hello: Hello,
+    cancelled: &AtomicBool,
+) -> Result<(Arc<dyn AggregatorLink>, Grant), LinkError> {
+    let mut exchange = Exchange::new(socket);
+    let mut files = Vec::new();
+    exchange.send(&Request::Hello(hello), None)?;
+    // The answer may take until somebody else's resources are free.
+    while !exchange.readable(RETRY)? {
+        if cancelled.load(Ordering::Relaxed) {
+            return Err(LinkError::Lost("the wait for it was cancelled".to_owned()));
+        }
+    }
+    let welcome = match exchange.receive(&mut files)? {
+        Reply::Welcome(welcome) => welcome,
+        Reply::Refused { kind, message } => return Err(LinkError::Refused { kind, message }),
+        Reply::Done => return Err(LinkError::Lost("it answers hello with something else".to_owned())),
+    };
+    let mut files = files.into_iter();
+    let mut next = || files.next().ok_or_else(|| LinkError::Lost("its welcome lacks files".to_owned()));
+    let (board, bell, ring, pipe) = (next()?, next()?, next()?, next()?);
+    let doorbells = DoorbellSender::open(board.as_fd(), bell).map_err(|error| lost(&error))?;
+    let events = EventConsumer::open(ring.as_fd(), pipe).map_err(|error| lost(&error))?;
+    let grant = grant(&welcome, next)?;
+    let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        .map_err(|errno| lost(&errno))?;
+    let link = SocketLink {
+        exchange: Mutex::new(exchange),
+        doorbells,
+        events: Mutex::new(EventThread::Idle(Box::new(events))),
+        stop: Arc::new(stop),
+    };
+    Ok((Arc::new(link), grant))
+}
+
+fn grant(
+    welcome: &Welcome,
+    mut next: impl FnMut() -> Result<OwnedFd, LinkError>,
+) -> Result<Grant, LinkError> {
+    let window = welcome
+        .window
+        .iter()
+        .map(|(offset, size)| Ok(SharedMemory { fd: next()?, offset: *offset, size: *size }))
+        .collect::<Result<Vec<_>, LinkError>>()?;
+    Ok(Grant { vram: welcome.vram, channels: welcome.channels, spaces: welcome.spaces, window })
+}
+
+/// The socket, and the buffers of the request that is on its way.
+#[derive(Debug)]
+struct Exchange {
+    socket: OwnedFd,
+    out: Vec<u8>,
+    back: Vec<u8>,
+}
+
+impl Exchange {
+    fn new(socket: OwnedFd) -> Self {
+        Self { socket, out: Vec::new(), back: vec![0; wire::MAX_REPLY_BYTES] }
+    }
+
+    fn send(&mut self, request: &Request, file: Option<OwnedFd>) -> Result<(), LinkError> {
+        wire::encode_request(request, &mut self.out);
+        let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
+        seqpacket::send(&self.socket, &self.out, &files, false).map_err(|error| lost(&error))
+    }
+
+    fn readable(&self, timeout: Duration) -> Result<bool, LinkError> {
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(timeout.subsec_nanos()) };
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(errno) => Err(lost(&errno)),
+        }
+    }
+
+    fn receive(&mut self, files: &mut Vec<OwnedFd>) -> Result<Reply, LinkError> {
+        loop {
+            let received = seqpacket::receive(&self.socket, &mut self.back, files, false);
+            return match received.map_err(|error| lost(&error))? {
+                Received::Nothing => continue,
+                Received::End => Err(LinkError::Lost("it closed the connection".to_owned())),
+                Received::Datagram(length) => wire::decode_reply(self.back.get(..length).unwrap_or_default())
+                    .map_err(|error| lost(&error)),
+            };
+        }
+    }
+}
+
+/// Where the events go.
+#[derive(Debug)]
+enum EventThread {
+    /// Nobody is connected.
+    Idle(Box<EventConsumer>),
+    /// Somebody is.
+    Running(JoinHandle<()>),
+    /// The thread could not be started, or has been waited for.
+    Ended,
+}
+
+/// A connection to an aggregator.
+#[derive(Debug)]
+struct SocketLink {
+    exchange: Mutex<Exchange>,
+    doorbells: DoorbellSender,
+    events: Mutex<EventThread>,
+    stop: Arc<OwnedFd>,
+}
+
+impl AggregatorLink for SocketLink {
+    fn request(&self, request: &Request, file: Option<OwnedFd>) -> Result<(), LinkError> {
+        let mut exchange = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);
+        exchange.send(request, file)?;
+        let mut files = Vec::new();
+        match exchange.receive(&mut files)? {
+            Reply::Done => Ok(()),
+            Reply::Refused { kind, message } => Err(LinkError::Refused { kind, message }),
+            Reply::Welcome(_) => Err(LinkError::Lost("it answers with something else".to_owned())),
+        }
+    }
+
+    fn doorbell(&self, doorbell: Doorbell) {
+        self.doorbells.ring(doorbell);
+    }
+
+    fn connect(&self, handler: Arc<dyn EventHandler>) {
+        let mut thread = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *thread, EventThread::Ended) {
+            EventThread::Idle(events) => {
+                let stop = Arc::clone(&self.stop);
+                let spawned = std::thread::Builder::new()
+                    .name("aggregator-events".to_owned())
+                    .spawn(move || deliver(*events, &stop, &*handler));
+                match spawned {
+                    Ok(running) => *thread = EventThread::Running(running),
+                    Err(error) => log::error!("events of the aggregator cannot be received: {error}"),
+                }
+            }
+            running => {
+                log::error!("the aggregator's events have a receiver already");
+                *thread = running;
+            }
+        }
+    }
+}
+
+impl Drop for SocketLink {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+        let thread = self.events.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let EventThread::Running(running) = std::mem::replace(thread, EventThread::Ended)
+            // The receiver may hold the last reference to the link.
+            && running.thread().id() != std::thread::current().id()
+            && running.join().is_err()
+        {
+            log::error!("the thread of the aggregator's events broke down");
+        }
+    }
+}
+
+fn deliver(mut events: EventConsumer, stop: &OwnedFd, handler: &dyn EventHandler) {
+    let stopped = || {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut fds = [PollFd::new(stop, PollFlags::IN)];
+        matches!(poll(&mut fds, Some(&now)), Ok(1..))
+    };
+    loop {
+        events.take(|event| handler.event(event));
+        match events.wait(stop.as_fd()) {
+            Ok(Woken::News) => {}
+            Ok(Woken::Ended) => {
+                // What it said last comes first.
+                events.take(|event| handler.event(event));
+                if !stopped() {
+                    handler.lost("it ended, or closed the connection");
+                }
+                return;
+            }
+            Err(error) => {
+                handler.lost(&format!("its events cannot be received: {error}"));
+                return;
+            }
+        }
+        if stopped() {
+            return;
+        }
+    }
+}

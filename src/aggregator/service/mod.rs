@@ -1,0 +1,193 @@
+//! The aggregator as a service: one thread owns the physical GPU and serves everybody.
+//!
+//! The thread `aggregator` waits for the listening socket, the tenants' sockets and doorbells, the GPU's events
+//! and its own commands, all at once. It never waits for a tenant: sends do not block, a tenant that does not
+//! read its answer is dropped, and in one turn each tenant gets one request and one look at its doorbells.
+//! Operators are served by threads of their own (see [`super::control`]), which ask this one by command.
+//!
+//! Locks: none. Commands come over a channel, and an eventfd tells of them.
+
+mod connection;
+mod turn;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::EventfdFlags;
+use rustix::net::SocketType;
+
+use self::turn::Loop;
+use super::control::ControlServer;
+use super::machine::Machine;
+use super::machine::status::Status;
+use crate::config::{PolicyKind, SocketSpec};
+use crate::gpu::{GpuDriver, OwnershipLedger};
+use crate::scheduler::{Scheduler, policy};
+use crate::socket_path::{BindError, PathListener};
+
+/// How long a status request may wait for the service's thread.
+const STATUS_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How the service is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Socket for device backends; without one, only connections in process are served.
+    pub socket: Option<SocketSpec>,
+    /// Socket for operators.
+    pub control: Option<SocketSpec>,
+    /// How VMs share the GPU.
+    pub policy: PolicyKind,
+    /// What the physical GPU is, for operators (`soft`).
+    pub backend: String,
+}
+
+/// Why the service does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A socket.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// Out of descriptors or threads.
+    #[error("The aggregator's thread cannot be set up")]
+    Setup(#[from] io::Error),
+}
+
+/// What other threads ask of the service.
+pub(super) enum Command {
+    /// Serve this connection as if it had been accepted.
+    Adopt(OwnedFd),
+    /// Report.
+    Status(SyncSender<Status>),
+    /// End.
+    Stop,
+}
+
+/// A way to give commands to the service.
+#[derive(Clone, Debug)]
+pub struct ServiceRemote {
+    commands: Sender<Command>,
+    wake: Arc<OwnedFd>,
+}
+
+impl ServiceRemote {
+    fn command(&self, command: Command) -> bool {
+        let sent = self.commands.send(command).is_ok();
+        // A full counter means that it was told often enough.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        sent
+    }
+
+    /// The state now; `None` when the service has ended or does not answer.
+    pub fn status(&self) -> Option<Status> {
+        let (answer, status) = sync_channel(1);
+        self.command(Command::Status(answer));
+        status.recv_timeout(STATUS_PATIENCE).ok()
+    }
+
+    /// Ends the service soon: its sockets close, tenants are told by that.
+    pub fn stop(&self) {
+        self.command(Command::Stop);
+    }
+
+    pub(super) fn adopt(&self, socket: OwnedFd) -> bool {
+        self.command(Command::Adopt(socket))
+    }
+}
+
+/// The running service; dropping it ends it.
+#[derive(Debug)]
+pub struct ServiceHandle {
+    remote: ServiceRemote,
+    thread: Option<JoinHandle<()>>,
+    control: Option<ControlServer>,
+}
+
+impl ServiceHandle {
+    /// A way to give commands, for other threads.
+    pub fn remote(&self) -> ServiceRemote {
+        self.remote.clone()
+    }
+
+    /// The state now; `None` when the service has ended.
+    pub fn status(&self) -> Option<Status> {
+        self.remote.status()
+    }
+
+    /// Ends the service soon.
+    pub fn stop(&self) {
+        self.remote.stop();
+    }
+
+    /// Waits for the service to end. False when its thread broke down.
+    pub fn join(mut self) -> bool {
+        self.thread.take().is_none_or(|thread| thread.join().is_ok())
+    }
+}
+
+impl Drop for ServiceHandle {
+    fn drop(&mut self) {
+        self.remote.stop();
+        self.control = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("the aggregator's thread broke down");
+        }
+    }
+}
+
+/// The aggregator.
+#[derive(Debug)]
+pub struct Service;
+
+impl Service {
+    /// Starts serving.
+    ///
+    /// # Errors
+    /// A socket cannot be had; nothing is left behind.
+    pub fn start(
+        driver: Box<dyn GpuDriver>,
+        ledger: Option<Arc<dyn OwnershipLedger>>,
+        config: &Config,
+    ) -> Result<ServiceHandle, StartError> {
+        let bind = |spec: &Option<SocketSpec>, kind| {
+            spec.as_ref().map(|spec| PathListener::bind(spec, kind)).transpose()
+        };
+        let listener = bind(&config.socket, SocketType::SEQPACKET)?;
+        let control = bind(&config.control, SocketType::STREAM)?;
+        let machine = Machine::new(driver, ledger, Scheduler::new(policy::policy(config.policy)));
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = Arc::new(rustix::event::eventfd(0, flags).map_err(io::Error::from)?);
+        let (commands, inbox): (_, Receiver<Command>) = std::sync::mpsc::channel();
+        let remote = ServiceRemote { commands, wake: Arc::clone(&wake) };
+        let mut turns = Loop::new(machine, listener, inbox, wake, config.backend.clone())?;
+        let thread = std::thread::Builder::new().name("aggregator".to_owned()).spawn(move || {
+            if let Err(error) = turns.run() {
+                log::error!("the aggregator stops: {error}");
+            }
+        })?;
+        let mut handle = ServiceHandle { remote: remote.clone(), thread: Some(thread), control: None };
+        if let Some(listener) = control {
+            handle.control = Some(ControlServer::start(listener, remote)?);
+        }
+        Ok(handle)
+    }
+}
+
+/// Both kinds of descriptor of the loop are watched by borrowed reference.
+fn watch(
+    epoll: &OwnedFd,
+    fd: impl AsFd,
+    token: u64,
+    flags: rustix::event::epoll::EventFlags,
+) -> io::Result<()> {
+    use rustix::event::epoll;
+    Ok(epoll::add(epoll, fd, epoll::EventData::new_u64(token), flags)?)
+}
+
+#[cfg(test)]
+mod tests;

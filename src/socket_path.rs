@@ -1,0 +1,264 @@
+//! Unix sockets at paths: made with owner and permissions set before anybody can connect, never taking the
+//! place of a living server or of anything that is not a dead server's socket, and removed when their server
+//! ends. Servers that start at the same time take turns by a lock on the folder.
+
+mod group;
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::config::SocketSpec;
+
+/// Clients that may wait to be accepted.
+const BACKLOG: i32 = 64;
+
+/// Why there is nothing to listen on.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// No such folder.
+    #[error("The folder {folder} of socket {path} does not exist", folder = .folder.display(), path = .path.display())]
+    MissingFolder {
+        /// Socket.
+        path: PathBuf,
+        /// Its folder.
+        folder: PathBuf,
+    },
+    /// Longer than the kernel's address structure.
+    #[error("Socket path {path} is too long: 107 bytes at most", path = .0.display())]
+    TooLong(PathBuf),
+    /// Somebody answers there.
+    #[error("Socket {path} is in use by a running server", path = .0.display())]
+    InUse(PathBuf),
+    /// Something that must not be removed.
+    #[error("{path} exists and is {what}, not a socket; remove it or choose another path", path = .path.display())]
+    Occupied {
+        /// Path.
+        path: PathBuf,
+        /// What is there.
+        what: &'static str,
+    },
+    /// The group does not exist.
+    #[error("Group {0:?} for the socket does not exist")]
+    NoGroup(String),
+    /// A system call failed.
+    #[error("{step} failed for socket {path}", path = .path.display())]
+    System {
+        /// What was tried.
+        step: &'static str,
+        /// Socket.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A listening socket at a path; the path is removed when this is dropped.
+#[derive(Debug)]
+pub struct PathListener {
+    socket: OwnedFd,
+    path: PathBuf,
+    /// Device and inode: what is removed must be what was made.
+    identity: (u64, u64),
+}
+
+impl PathListener {
+    /// Listens, without blocking in `accept`, with sockets of `kind`.
+    ///
+    /// # Errors
+    /// See [`BindError`]; nothing is left behind.
+    pub fn bind(spec: &SocketSpec, kind: SocketType) -> Result<Self, BindError> {
+        let path = &spec.path;
+        let system = |step| move |source: io::Error| BindError::System { step, path: path.clone(), source };
+        let address = SocketAddrUnix::new(path).map_err(|_| BindError::TooLong(path.clone()))?;
+        let group = match &spec.group {
+            Some(name) => Some(group::group_id(name).ok_or_else(|| BindError::NoGroup(name.clone()))?),
+            None => None,
+        };
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let folder_file = File::open(folder).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                BindError::MissingFolder { path: path.clone(), folder: folder.to_owned() }
+            }
+            _ => system("Opening the folder")(error),
+        })?;
+        // Held to the end of this function: from the look at the path until we listen there.
+        folder_file.lock().map_err(system("Locking the folder"))?;
+        clear(path, &address, kind)?;
+        let socket = new_socket(kind, SocketFlags::NONBLOCK)
+            .map_err(|errno| system("Making a socket")(errno.into()))?;
+        rustix::net::bind(&socket, &address).map_err(|errno| match errno {
+            Errno::ADDRINUSE => BindError::InUse(path.clone()),
+            other => system("Binding")(other.into()),
+        })?;
+        let facts = fs::symlink_metadata(path).map_err(system("Finding"))?;
+        // From here on, an early return removes the path again.
+        let listener = Self { socket, path: path.clone(), identity: (facts.dev(), facts.ino()) };
+        if group.is_some() {
+            std::os::unix::fs::lchown(path, None, group).map_err(system("Changing the group"))?;
+        }
+        fs::set_permissions(path, Permissions::from_mode(spec.mode & 0o777))
+            .map_err(system("Changing the permissions"))?;
+        rustix::net::listen(&listener.socket, BACKLOG).map_err(|errno| system("Listening")(errno.into()))?;
+        Ok(listener)
+    }
+
+    /// The listening socket.
+    pub fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Accepts a client; `None` when none waits (or one gave up).
+    ///
+    /// # Errors
+    /// Out of descriptors or memory.
+    pub fn accept(&self) -> io::Result<Option<OwnedFd>> {
+        match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
+            Ok(client) => Ok(Some(client)),
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl Drop for PathListener {
+    fn drop(&mut self) {
+        let ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|facts| (facts.dev(), facts.ino()) == self.identity && facts.file_type().is_socket());
+        if ours && let Err(error) = fs::remove_file(&self.path) {
+            log::debug!("Socket {} stays behind: {error}", self.path.display());
+        }
+    }
+}
+
+/// Connects to a server at a path.
+///
+/// # Errors
+/// None is there, or it does not let us in.
+pub fn connect(path: &Path, kind: SocketType) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = new_socket(kind, SocketFlags::empty())?;
+    rustix::net::connect(&socket, &address)?;
+    Ok(socket)
+}
+
+fn new_socket(kind: SocketType, flags: SocketFlags) -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC | flags, None)
+}
+
+/// Removes the socket of a server that is gone. Anything else that lies there is refused.
+fn clear(path: &Path, address: &SocketAddrUnix, kind: SocketType) -> Result<(), BindError> {
+    let system = |step| move |source: io::Error| BindError::System { step, path: path.to_owned(), source };
+    let what = match fs::symlink_metadata(path).map(|facts| facts.file_type()) {
+        Ok(file) if file.is_socket() => None,
+        Ok(file) if file.is_symlink() => Some("a symbolic link"),
+        Ok(file) if file.is_dir() => Some("a folder"),
+        Ok(file) if file.is_file() => Some("a file"),
+        Ok(_) => Some("something else"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(system("Looking at the path")(error)),
+    };
+    if let Some(what) = what {
+        return Err(BindError::Occupied { path: path.to_owned(), what });
+    }
+    let probe =
+        new_socket(kind, SocketFlags::NONBLOCK).map_err(|errno| system("Making a socket")(errno.into()))?;
+    match rustix::net::connect(&probe, address) {
+        Err(Errno::CONNREFUSED) => {
+            fs::remove_file(path).map_err(system("Removing the socket of a server that is gone"))
+        }
+        Err(Errno::NOENT) => Ok(()),
+        // It answers, speaks another kind of socket, is too busy, or does not let us in.
+        Ok(()) | Err(_) => Err(BindError::InUse(path.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(path: PathBuf) -> SocketSpec {
+        SocketSpec { path, mode: 0o640, group: None }
+    }
+
+    #[test]
+    fn socket_has_its_mode_and_goes_with_its_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+
+        let listener = PathListener::bind(&spec(path.clone()), SocketType::SEQPACKET).unwrap();
+        let mode = fs::symlink_metadata(&path).unwrap().mode() & 0o777;
+        drop(listener);
+
+        assert_eq!(mode, 0o640);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn living_server_keeps_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let _first = PathListener::bind(&spec(path.clone()), SocketType::SEQPACKET).unwrap();
+
+        for kind in [SocketType::SEQPACKET, SocketType::STREAM] {
+            let second = PathListener::bind(&spec(path.clone()), kind);
+            assert!(matches!(second, Err(BindError::InUse(_))), "{second:?}");
+        }
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn dead_servers_socket_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let dead = PathListener::bind(&spec(path.clone()), SocketType::SEQPACKET).unwrap();
+        let aside = folder.path().join("aside");
+        fs::rename(&path, &aside).unwrap();
+        drop(dead);
+        fs::rename(&aside, &path).unwrap();
+
+        let listener = PathListener::bind(&spec(path.clone()), SocketType::SEQPACKET);
+
+        assert!(listener.is_ok(), "{listener:?}");
+        assert!(connect(&path, SocketType::SEQPACKET).is_ok());
+    }
+
+    #[test]
+    fn anything_else_at_the_path_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "precious").unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+
+        for path in [&file, &link, &folder.path().to_owned()] {
+            let result = PathListener::bind(&spec(path.clone()), SocketType::STREAM);
+            assert!(matches!(result, Err(BindError::Occupied { .. })), "{result:?}");
+        }
+        assert_eq!(fs::read(&file).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn missing_folder_unknown_group_and_long_path_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+
+        let missing = PathListener::bind(&spec(folder.path().join("no/s")), SocketType::STREAM);
+        let long = PathListener::bind(&spec(folder.path().join("x".repeat(200))), SocketType::STREAM);
+        let mut group = spec(folder.path().join("s"));
+        group.group = Some("no-such-group-here".into());
+        let group = PathListener::bind(&group, SocketType::STREAM);
+
+        assert!(matches!(missing, Err(BindError::MissingFolder { .. })));
+        assert!(matches!(long, Err(BindError::TooLong(_))));
+        assert!(matches!(group, Err(BindError::NoGroup(_))));
+    }
+}
