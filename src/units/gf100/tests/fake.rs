@@ -1,0 +1,169 @@
+//! A back that has VRAM and records what it is told.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use crate::pci::{DmaError, DmaMapping, SharedMemory};
+use crate::units::backend::{EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget};
+
+/// What the face told the back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    FifoState(FifoState),
+    Flush(FlushScope),
+    Bind(u16, Option<PhysicalAddress>),
+    Enable(u16, bool),
+    Runlist(PhysicalAddress, u32),
+    Preempt(u16),
+    Doorbell(u16, u32),
+    BindGraphics(Option<PhysicalAddress>),
+    SaveGraphics(PhysicalAddress),
+    ResetEngines(EngineSet),
+    Block(bool),
+    Share(u64, u64),
+    Reset,
+}
+
+pub struct FakeBackend {
+    vram: Mutex<Vec<u8>>,
+    calls: Mutex<Vec<Call>>,
+    events: OnceLock<Arc<dyn EngineEvents>>,
+    pub status: Mutex<EngineStatus>,
+    pub preempting: Mutex<bool>,
+}
+
+impl FakeBackend {
+    pub fn new(vram: usize) -> Self {
+        Self {
+            vram: Mutex::new(vec![0; vram]),
+            calls: Mutex::default(),
+            events: OnceLock::new(),
+            status: Mutex::default(),
+            preempting: Mutex::default(),
+        }
+    }
+
+    /// What was told since the last call of this.
+    pub fn calls(&self) -> Vec<Call> {
+        std::mem::take(&mut *self.calls.lock().unwrap())
+    }
+
+    pub fn events(&self) -> &dyn EngineEvents {
+        &**self.events.get().unwrap()
+    }
+
+    pub fn put(&self, address: u64, value: u64) {
+        self.write_memory(PhysicalAddress { aperture: Aperture::Vram, address }, &value.to_le_bytes())
+            .unwrap();
+    }
+
+    pub fn get(&self, address: u64) -> u32 {
+        let mut raw = [0; 4];
+        self.read_memory(PhysicalAddress { aperture: Aperture::Vram, address }, &mut raw).unwrap();
+        u32::from_le_bytes(raw)
+    }
+
+    fn note(&self, call: Call) {
+        self.calls.lock().unwrap().push(call);
+    }
+}
+
+fn range(address: PhysicalAddress, size: usize, limit: usize) -> Result<std::ops::Range<usize>, NoTarget> {
+    let start = usize::try_from(address.address).ok().filter(|_| address.aperture == Aperture::Vram);
+    let end = start.and_then(|start| start.checked_add(size)).filter(|end| *end <= limit);
+    start.zip(end).map(|(start, end)| start..end).ok_or(NoTarget { address, size })
+}
+
+impl EngineBackend for FakeBackend {
+    fn vram_size(&self) -> u64 {
+        self.vram.lock().unwrap().len() as u64
+    }
+
+    fn read_memory(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        let vram = self.vram.lock().unwrap();
+        data.copy_from_slice(&vram[range(address, data.len(), vram.len())?]);
+        Ok(())
+    }
+
+    fn write_memory(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget> {
+        let mut vram = self.vram.lock().unwrap();
+        let range = range(address, data.len(), vram.len())?;
+        vram[range].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn share_vram(&self, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
+        self.note(Call::Share(offset, size));
+        Ok(Vec::new())
+    }
+
+    fn dma_map(&self, _: DmaMapping) -> Result<(), DmaError> {
+        Ok(())
+    }
+
+    fn dma_unmap(&self, _: u64, _: u64) -> Result<(), DmaError> {
+        Ok(())
+    }
+
+    fn dma_unmap_all(&self) {}
+
+    fn connect_events(&self, events: Arc<dyn EngineEvents>) {
+        assert!(self.events.set(events).is_ok());
+    }
+
+    fn set_fifo_state(&self, state: FifoState) {
+        self.note(Call::FifoState(state));
+    }
+
+    fn flush_tlb(&self, scope: FlushScope) {
+        self.note(Call::Flush(scope));
+    }
+
+    fn bind_channel(&self, channel: u16, instance: Option<PhysicalAddress>) {
+        self.note(Call::Bind(channel, instance));
+    }
+
+    fn enable_channel(&self, channel: u16, enabled: bool) {
+        self.note(Call::Enable(channel, enabled));
+    }
+
+    fn commit_runlist(&self, list: PhysicalAddress, count: u32) {
+        self.note(Call::Runlist(list, count));
+    }
+
+    fn preempt_channel(&self, channel: u16) {
+        self.note(Call::Preempt(channel));
+    }
+
+    fn preempt_pending(&self) -> bool {
+        *self.preempting.lock().unwrap()
+    }
+
+    fn doorbell(&self, channel: u16, gp_put: u32) {
+        self.note(Call::Doorbell(channel, gp_put));
+    }
+
+    fn bind_graphics_context(&self, instance: Option<PhysicalAddress>) {
+        self.note(Call::BindGraphics(instance));
+    }
+
+    fn save_graphics_context(&self, instance: PhysicalAddress) {
+        self.note(Call::SaveGraphics(instance));
+    }
+
+    fn reset_engines(&self, engines: EngineSet) {
+        self.note(Call::ResetEngines(engines));
+    }
+
+    fn engine_status(&self, _: Engine) -> EngineStatus {
+        *self.status.lock().unwrap()
+    }
+
+    fn block_runlist(&self, blocked: bool) {
+        self.note(Call::Block(blocked));
+    }
+
+    fn reset(&self) {
+        self.note(Call::Reset);
+    }
+}

@@ -1,0 +1,233 @@
+//! Events of the back on their way to the driver: by message and by line.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::addr::GpuVa;
+use crate::chip::{AccessKind, Engine, FaultReason};
+use crate::pci::InterruptSink;
+use crate::units::backend::{FaultUnit, GraphicsError, HostError, MmuFault};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Signal {
+    Line(bool),
+    Message,
+}
+
+#[derive(Default)]
+struct Sink(Mutex<Vec<Signal>>);
+
+impl InterruptSink for Sink {
+    fn set_intx(&self, asserted: bool) {
+        self.0.lock().unwrap().push(Signal::Line(asserted));
+    }
+
+    fn fire_msi(&self, _: u16) {
+        self.0.lock().unwrap().push(Signal::Message);
+    }
+}
+
+impl Sink {
+    fn taken(&self) -> Vec<Signal> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+/// A function whose driver enabled all interrupts of PFIFO and PGRAPH.
+fn driven(msi: bool) -> (Gpu, Arc<Sink>) {
+    let gpu = Gpu::new();
+    let sink = Arc::new(Sink::default());
+    gpu.function.connect_interrupts(Some(sink.clone()));
+    gpu.config_wr(4, &[6, 0]);
+    if msi {
+        gpu.config_wr(0x6a, &[1, 0]);
+    }
+    gpu.wr(0x200, 0x1100);
+    gpu.wr(0x2140, 0xffff_ffff);
+    gpu.wr(0x2628, 1);
+    gpu.wr(0x4010c, 0xffff_feff);
+    gpu.wr(0x140, 1);
+    (gpu, sink)
+}
+
+#[test]
+fn message_is_sent_once_and_again_after_rearm_while_pending() {
+    let (gpu, sink) = driven(true);
+    gpu.back.events().non_stall(Engine::Graphics);
+    gpu.back.events().non_stall(Engine::Graphics);
+    assert_eq!(sink.taken(), [Signal::Message]);
+    gpu.wr(0x140, 0);
+    gpu.function.write(Region::Bar(0), 0x088704, &[0xff]).unwrap();
+    assert_eq!(sink.taken(), []);
+    assert_eq!((gpu.rd(0x100), gpu.rd(0x104)), (0x100, 0));
+    assert_eq!(gpu.rd(0x2100) & gpu.rd(0x2140), 0x8000_0000);
+    assert_eq!(gpu.rd(0x25a4), 1);
+    gpu.wr(0x140, 1);
+    assert_eq!(sink.taken(), [Signal::Message]);
+    gpu.wr(0x140, 0);
+    gpu.function.write(Region::Bar(0), 0x088704, &[0xff]).unwrap();
+    gpu.wr(0x25a8, gpu.rd(0x25a8));
+    gpu.wr(0x140, 1);
+    assert_eq!((sink.taken(), gpu.rd(0x100)), (vec![], 0));
+}
+
+#[test]
+fn line_follows_the_level() {
+    let (gpu, sink) = driven(false);
+    gpu.back.events().non_stall(Engine::Copy(1));
+    assert_eq!(sink.taken(), [Signal::Line(true)]);
+    let mut status = [0; 2];
+    gpu.function.read(Region::Config, 6, &mut status).unwrap();
+    assert_eq!(status[0] & 8, 8);
+    gpu.wr(0x140, 0);
+    assert_eq!(sink.taken(), [Signal::Line(false)]);
+    gpu.wr(0x140, 1);
+    gpu.wr(0x25a8 + 5 * 4, 1);
+    assert_eq!(sink.taken(), [Signal::Line(true), Signal::Line(false)]);
+}
+
+#[test]
+fn masks_of_pmc_and_configuration_space_hold_interrupts_back() {
+    let (gpu, sink) = driven(false);
+    gpu.wr(0x640, !0x100);
+    gpu.back.events().non_stall(Engine::Graphics);
+    assert_eq!((sink.taken(), gpu.rd(0x100)), (vec![], 0x100));
+    gpu.wr(0x640, u32::MAX);
+    assert_eq!(sink.taken(), [Signal::Line(true)]);
+    gpu.config_wr(4, &[6, 4]);
+    assert_eq!(sink.taken(), [Signal::Line(false)]);
+    gpu.config_wr(4, &[6, 0]);
+    assert_eq!(sink.taken(), [Signal::Line(true)]);
+    gpu.config_wr(0x6a, &[1, 0]);
+    assert_eq!(sink.taken(), [Signal::Line(false), Signal::Message]);
+}
+
+#[test]
+fn no_message_without_bus_mastering() {
+    let (gpu, sink) = driven(true);
+    gpu.config_wr(4, &[2, 0]);
+    gpu.back.events().non_stall(Engine::Graphics);
+    assert_eq!(sink.taken(), []);
+    gpu.config_wr(4, &[6, 0]);
+    assert_eq!(sink.taken(), [Signal::Message]);
+}
+
+#[test]
+fn new_sink_learns_the_level() {
+    let (gpu, sink) = driven(false);
+    gpu.back.events().non_stall(Engine::Graphics);
+    sink.taken();
+    let other = Arc::new(Sink::default());
+    gpu.function.connect_interrupts(Some(other.clone()));
+    assert_eq!((sink.taken(), other.taken()), (vec![Signal::Line(false)], vec![Signal::Line(true)]));
+    gpu.function.reset();
+    assert_eq!(other.taken(), [Signal::Line(false)]);
+}
+
+#[test]
+fn engine_fault_is_reported_with_its_channels_instance() {
+    let (gpu, sink) = driven(true);
+    gpu.wr(0x3000 + 8, 0xc001_fc68);
+    gpu.back.events().mmu_fault(MmuFault {
+        channel: Some(1),
+        unit: FaultUnit::Host,
+        address: GpuVa(0x3f_0000_0000),
+        access: AccessKind::Read,
+        reason: FaultReason::PageTableNotPresent,
+    });
+    assert_eq!(sink.taken(), [Signal::Message]);
+    assert_eq!(gpu.rd(0x2100) & 0x1000_0000, 0x1000_0000);
+    assert_eq!(gpu.rd(0x259c), 0x80);
+    assert_eq!((gpu.rd(0x2870), gpu.rd(0x2874), gpu.rd(0x2878)), (0x1fc68, 0, 0x3f));
+    assert_eq!(gpu.rd(0x287c), 0x640);
+    gpu.wr(0x259c, 0x80);
+    assert_eq!(gpu.rd(0x100), 0);
+}
+
+#[test]
+fn host_error_is_reported_by_its_pbdma() {
+    let (gpu, sink) = driven(true);
+    gpu.back.events().host_error(HostError {
+        channel: 2,
+        pbdma: 0,
+        status: 0x20_0000,
+        method: 0x2_0200,
+        data: 3,
+    });
+    assert_eq!(sink.taken(), [Signal::Message]);
+    assert_eq!((gpu.rd(0x2100), gpu.rd(0x25a0)), (0x2000_0000, 1));
+    let stat = gpu.rd(0x40108) & gpu.rd(0x4010c);
+    assert_eq!(
+        (stat, gpu.rd(0x400c0) & 0x7_3ffc, gpu.rd(0x400c4), gpu.rd(0x40120)),
+        (0x20_0000, 0x2_0200, 3, 2)
+    );
+    gpu.wr(0x400c0, 0x8060_0008);
+    gpu.wr(0x40108, stat);
+    gpu.wr(0x25a0, 1);
+    assert_eq!(gpu.rd(0x100), 0);
+}
+
+#[test]
+fn graphics_error_is_reported_with_class_and_method() {
+    let (gpu, sink) = driven(true);
+    gpu.wr(0x400100, 0xffff_ffff);
+    gpu.wr(0x40013c, 0xffff_ffff);
+    gpu.wr(0x3000 + 16, 0xc000_0abc);
+    gpu.back.events().graphics_error(GraphicsError {
+        channel: 2,
+        status: 0x20,
+        subchannel: 1,
+        class: 0x1234,
+        method: 0x100,
+        data: 9,
+    });
+    assert_eq!((sink.taken(), gpu.rd(0x100)), (vec![Signal::Message], 0x1000));
+    assert_eq!((gpu.rd(0x400100), gpu.rd(0x400704), gpu.rd(0x400708)), (0x20, 0x1_0100, 9));
+    assert_eq!((gpu.rd(0x409b00) & 0x0fff_ffff, gpu.rd(0x404204)), (0xabc, 0x1234));
+    gpu.wr(0x400100, 0x20);
+    gpu.wr(0x400500, 0x1_0001);
+    assert_eq!(gpu.rd(0x100), 0);
+}
+
+#[test]
+fn runlist_commit_interrupts_when_done() {
+    let (gpu, sink) = driven(true);
+    gpu.wr(0x2270, 0x100);
+    gpu.wr(0x2274, 0x01f0_0000);
+    assert_eq!(sink.taken(), [Signal::Message]);
+    assert_eq!((gpu.rd(0x2100), gpu.rd(0x2a00)), (0x4000_0000, 0x1000_0000));
+    gpu.wr(0x2a00, 0x1000_0000);
+    assert_eq!(gpu.rd(0x2100), 0);
+}
+
+#[test]
+fn alarm_raises_the_timer_interrupt_when_its_time_has_come() {
+    let (gpu, sink) = driven(true);
+    gpu.wr(0x9420, 0x10_0000);
+    gpu.wr(0x9140, 1);
+    assert_eq!(gpu.rd(0x100), 0);
+    gpu.clock.advance(0x10_0000);
+    assert_eq!(gpu.rd(0x100), 0x10_0000);
+    gpu.wr(0x9100, 1);
+    assert_eq!(gpu.rd(0x100), 0);
+    drop(sink);
+}
+
+#[test]
+fn alarm_thread_delivers_without_any_access() {
+    let back = Arc::new(FakeBackend::new(1 << 20));
+    let function = Gf100Function::new(back.clone(), Gf100Config::default()).unwrap();
+    let gpu = Gpu { function, back, clock: Arc::default() };
+    let sink = Arc::new(Sink::default());
+    gpu.function.connect_interrupts(Some(sink.clone()));
+    gpu.wr(0x140, 1);
+    gpu.wr(0x9140, 1);
+    let soon = gpu.rd(0x9400).wrapping_add(2_000_000);
+    gpu.wr(0x9420, soon);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while sink.0.lock().unwrap().is_empty() {
+        assert!(std::time::Instant::now() < deadline, "no interrupt");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(sink.taken(), [Signal::Line(true)]);
+}

@@ -1,0 +1,65 @@
+//! The face as a driver meets it, over a back that only records.
+
+mod fake;
+mod hostile;
+mod interrupts;
+mod memory;
+mod probe;
+
+use std::sync::Arc;
+
+use super::{Gf100Config, Gf100Function};
+use crate::chip::registers::Reg;
+use crate::pci::{PciFunction, Region};
+use crate::units::clock::ManualClock;
+use fake::FakeBackend;
+
+/// A function with everything a test looks at.
+struct Gpu {
+    function: Gf100Function<FakeBackend>,
+    back: Arc<FakeBackend>,
+    clock: Arc<ManualClock>,
+}
+
+impl Gpu {
+    fn new() -> Self {
+        let back = Arc::new(FakeBackend::new(32 << 20));
+        let clock = Arc::new(ManualClock::default());
+        let config = Gf100Config { clock: clock.clone(), ..Gf100Config::default() };
+        let function = Gf100Function::new(back.clone(), config).unwrap();
+        Self { function, back, clock }
+    }
+
+    fn rd(&self, offset: u32) -> u32 {
+        let mut raw = [0; 4];
+        self.function.read(Region::Bar(0), u64::from(offset), &mut raw).unwrap();
+        u32::from_le_bytes(raw)
+    }
+
+    fn wr(&self, offset: u32, value: u32) {
+        self.function.write(Region::Bar(0), u64::from(offset), &value.to_le_bytes()).unwrap();
+    }
+
+    fn reg(&self, reg: Reg) -> u32 {
+        self.rd(reg.0)
+    }
+
+    fn mask(&self, offset: u32, mask: u32, value: u32) {
+        let old = self.rd(offset);
+        self.wr(offset, old & !mask | value);
+    }
+
+    fn bar_rd(&self, bar: u8, offset: u64) -> u32 {
+        let mut raw = [0; 4];
+        self.function.read(Region::Bar(bar), offset, &mut raw).unwrap();
+        u32::from_le_bytes(raw)
+    }
+
+    fn bar_wr(&self, bar: u8, offset: u64, value: u32) {
+        self.function.write(Region::Bar(bar), offset, &value.to_le_bytes()).unwrap();
+    }
+
+    fn config_wr(&self, offset: u64, data: &[u8]) {
+        self.function.write(Region::Config, offset, data).unwrap();
+    }
+}
