@@ -157,7 +157,7 @@ mod tests {
                 at += lane.len();
             }
             prop_assert_eq!(at, data.len());
-            let start = offset as usize;
+            let start = usize::try_from(offset).unwrap();
             prop_assert_eq!(&memory[start..start + data.len()], &data[..]);
             prop_assert!(memory[..start].iter().all(|b| *b == 0));
         }

@@ -156,11 +156,6 @@ impl Falcon {
         self.running
     }
 
-    /// True when code was uploaded.
-    pub const fn uploaded(&self) -> bool {
-        self.uploaded
-    }
-
     /// Starts the core as another falcon's firmware does.
     pub const fn start(&mut self) {
         self.running = self.uploaded;
@@ -219,7 +214,7 @@ mod tests {
         assert_eq!(falcon.write(CPU_CONTROL, Word::full(START)), None);
         assert!(falcon.running());
         falcon.reset();
-        assert!(!falcon.running() && !falcon.uploaded());
+        assert!(!falcon.running() && !falcon.uploaded);
     }
 
     #[test]
@@ -232,6 +227,6 @@ mod tests {
         assert_eq!(falcon.read(DATA_DATA), 8);
         falcon.write(CODE_INDEX, Word::full(0x00ff_fff0));
         falcon.write(CODE_DATA, Word::full(1));
-        assert!(!falcon.uploaded());
+        assert!(!falcon.uploaded);
     }
 }

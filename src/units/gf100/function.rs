@@ -169,7 +169,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             .capability(PCIE_CAPABILITY, pcie)
             .build()?;
         let board = vbios::BoardId { vendor: VENDOR, device: config.device_id, class: CLASS };
-        let vbios = config.vbios.map_or_else(|| vbios::build(board).to_vec(), |image| image);
+        let vbios = config.vbios.unwrap_or_else(|| vbios::build(board).to_vec());
         let face = Arc::new(Face::new(Registers::new(space, backend.vram_size()), config.clock));
         backend.connect_events(face.clone());
         Ok(Self {

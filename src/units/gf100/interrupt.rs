@@ -30,13 +30,11 @@ impl std::fmt::Debug for InterruptOutput {
 impl InterruptOutput {
     /// Connects or disconnects the receiver. A new one is told the line's level.
     pub fn connect(&mut self, sink: Option<Arc<dyn InterruptSink>>) {
-        if let Some(old) = &self.sink {
-            if self.line {
+        if self.line {
+            if let Some(old) = &self.sink {
                 old.set_intx(false);
             }
-        }
-        if let Some(new) = &sink {
-            if self.line {
+            if let Some(new) = &sink {
                 new.set_intx(true);
             }
         }

@@ -100,10 +100,10 @@ impl Pgraph {
         match reg {
             NV_PGRAPH_INTR => {
                 self.interrupts &= !word.bits();
-                if self.interrupts == 0 {
-                    if let Some((error, instance_page)) = self.waiting.pop_front() {
-                        self.put(&error, instance_page);
-                    }
+                if self.interrupts == 0
+                    && let Some((error, instance_page)) = self.waiting.pop_front()
+                {
+                    self.put(&error, instance_page);
                 }
             }
             NV_PGRAPH_INTR_EN => self.interrupt_enable = word.merge(self.interrupt_enable),

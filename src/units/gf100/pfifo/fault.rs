@@ -32,17 +32,11 @@ struct Record {
 }
 
 /// The records of all units.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Faults {
     occupied: u32,
     records: [Record; 32],
     waiting: VecDeque<(u32, Record)>,
-}
-
-impl Default for Faults {
-    fn default() -> Self {
-        Self { occupied: 0, records: [Record::default(); 32], waiting: VecDeque::new() }
-    }
 }
 
 /// Fault unit and hub client of an access, in the numbering of the fault registers.

@@ -236,10 +236,10 @@ impl Pfifo {
         let Some(trigger) = self.triggers.get_mut(number as usize) else { return };
         let before = *trigger;
         *trigger = word.merge(before);
-        if *trigger & !before & TRIGGER != 0 {
-            if let Some(engine) = engine(number) {
-                effects.push(Effect::TriggerFault { engine, unit: *trigger & 0x1f });
-            }
+        if *trigger & !before & TRIGGER != 0
+            && let Some(engine) = engine(number)
+        {
+            effects.push(Effect::TriggerFault { engine, unit: *trigger & 0x1f });
         }
     }
 

@@ -67,10 +67,10 @@ impl Pbdma {
             self.data = word.merge(self.data);
         } else if is(NV_PPBDMA_INTR_0) {
             self.interrupts &= !word.bits();
-            if self.interrupts == 0 {
-                if let Some(next) = self.waiting.pop_front() {
-                    self.put(next);
-                }
+            if self.interrupts == 0
+                && let Some(next) = self.waiting.pop_front()
+            {
+                self.put(next);
             }
         } else if is(NV_PPBDMA_INTR_EN_0) {
             self.enable = word.merge(self.enable);

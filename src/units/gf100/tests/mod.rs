@@ -1,5 +1,7 @@
 //! The face as a driver meets it, over a back that only records.
 
+#![allow(clippy::cast_possible_truncation, reason = "addresses of these tests fit in registers")]
+
 mod fake;
 mod hostile;
 mod interrupts;
