@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};
 
-/// Mapped files (and parts of files) that one function may need at once.
-const MAX_FILES: usize = 1024;
+/// Mapped files (and parts of files) of one function, unless told otherwise: half of the mappings that the
+/// kernel allows a process. A function that several VMs share must hold each to its share of them.
+pub(super) const MAX_FILES: usize = 32768;
 
 /// Larger files are mapped by the announced piece: a sparse file must not eat the address space.
 const MAX_WHOLE_FILE: u64 = 1 << 40;
@@ -24,14 +25,19 @@ struct Key {
 }
 
 /// Mapped files by identity.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FileTable {
+    limit: usize,
     whole: HashMap<Key, Weak<Mapping>>,
     /// Mappings of single pieces.
     parts: Vec<Weak<Mapping>>,
 }
 
 impl FileTable {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, whole: HashMap::new(), parts: Vec::new() }
+    }
+
     /// Memory that shows `size` bytes of `backing`, and the offset of the first byte in it.
     pub(super) fn map(
         &mut self,
@@ -52,9 +58,8 @@ impl FileTable {
         if let Some(whole) = self.whole.get(&key).and_then(Weak::upgrade).filter(|map| map.size() >= end) {
             return Ok((whole, offset));
         }
-        self.forget_unused();
-        if self.whole.len() + self.parts.len() >= MAX_FILES {
-            return Err(MapError::TooMany(MAX_FILES));
+        if self.whole.len() + self.parts.len() >= self.limit {
+            return Err(MapError::TooMany(self.limit));
         }
         // A size that is no multiple of the page leaves the last part of a page unmapped.
         let whole_size = facts.size - facts.size % facts.page;

@@ -65,7 +65,7 @@ struct Entry {
     memory: Option<(Arc<Mapping>, u64)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
     entries: BTreeMap<u64, Entry>,
     files: FileTable,
@@ -79,15 +79,28 @@ enum Direction {
 }
 
 /// The memory that a function reaches by DMA. Every method may be called from any thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct DmaSpace {
     table: RwLock<Table>,
+}
+
+impl Default for DmaSpace {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl DmaSpace {
     /// Nothing reachable.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_file_limit(files::MAX_FILES)
+    }
+
+    /// Nothing reachable, and at most `files` different files (or pieces of files that cannot be mapped
+    /// whole) at a time.
+    pub fn with_file_limit(files: usize) -> Self {
+        let table = Table { entries: BTreeMap::new(), files: FileTable::new(files) };
+        Self { table: RwLock::new(table) }
     }
 
     fn shared(&self) -> RwLockReadGuard<'_, Table> {

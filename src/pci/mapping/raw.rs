@@ -64,6 +64,12 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// Where it lies.
+    #[cfg(test)]
+    pub(super) fn address(&self) -> usize {
+        self.base.as_ptr() as usize
+    }
+
     /// Bytes.
     pub fn size(&self) -> u64 {
         self.size as u64

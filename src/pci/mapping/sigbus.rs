@@ -1,11 +1,14 @@
 //! Containment of SIGBUS: a file that shrinks while it is mapped here must not end the process.
 //!
 //! An access behind the end of a mapped file raises SIGBUS. The handler looks the address up among the
-//! guarded mappings; if it lies in one, a page of zeros replaces the page that vanished, the event is
-//! counted, and the access goes on. So a hostile owner of the file loses its own data and nothing else.
-//! Any other SIGBUS goes to the handler that was there before.
+//! guarded mappings; if it lies in one, zeros replace the mapping from that page on (the file ended before
+//! it, so nothing behind it is there either), the event is counted, and the access goes on. So a hostile owner
+//! of the file loses its own data and nothing else; and since a mapping is only ever cut once more nearer to
+//! its start, no pattern of accesses uses up the kernel's number of mappings. A page that the memory
+//! hardware lost is replaced alone. Any other SIGBUS goes to the handler that was there before.
 //!
-//! Not handled: bringing the page back when the file grows again. The mapping stays cut from the file there.
+//! Not handled: bringing pages back when the file grows again. The mapping stays cut from the file there. A
+//! file system that cannot allocate a page (full tmpfs, no huge pages left) looks like a file that ended.
 
 #![allow(unsafe_code, reason = "a signal handler has no safe form")]
 
@@ -14,8 +17,9 @@ use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Guarded mappings in this process. Mappings are per file (see [`crate::pci::dma`]), so a VM needs few.
-pub const MAX_GUARDED: usize = 8192;
+/// Guarded mappings in this process. Mappings are per file (see [`crate::pci::dma`]), so a VM needs few; a
+/// process that serves many VMs must hold each to its share. Below the kernel's own limit of 65530.
+pub const MAX_GUARDED: usize = 40960;
 
 /// One guarded range; free while `start` is 0.
 struct Slot {
@@ -34,13 +38,13 @@ static USED_SLOTS: AtomicUsize = AtomicUsize::new(0);
 /// Free slots below [`USED_SLOTS`].
 static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// Pages replaced so far.
+/// Replacements so far.
 static CONTAINED: AtomicU64 = AtomicU64::new(0);
 
 /// What handled SIGBUS before us (the standard library's stack-overflow check).
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Pages that vanished from under mappings of this process, and were replaced by zeros.
+/// Times that memory vanished from under a mapping of this process, and was replaced by zeros.
 pub fn contained() -> u64 {
     CONTAINED.load(Ordering::Relaxed)
 }
@@ -113,7 +117,8 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context
     let address = unsafe { info_copy.si_addr() } as usize;
     let is_fault = info_copy.si_code > 0;
     // One that another process sent carries no address.
-    let contained = is_fault && find(address).is_some_and(|range| replace(address, range));
+    let page_alone = info_copy.si_code == libc::BUS_MCEERR_AR;
+    let contained = is_fault && find(address).is_some_and(|range| replace(address, range, page_alone));
     // SAFETY: as above.
     unsafe { *errno = saved };
     if !contained {
@@ -144,12 +149,12 @@ fn find(address: usize) -> Option<Range> {
     })
 }
 
-/// Puts zeros where the page of `address` was.
-fn replace(address: usize, range: Range) -> bool {
+/// Puts zeros where the page of `address` was, and, but for a single lost page, behind it.
+fn replace(address: usize, range: Range, page_alone: bool) -> bool {
     CONTAINED.fetch_add(1, Ordering::Relaxed);
     let start = (address - address % range.page.max(1)).max(range.start);
-    let end = start.saturating_add(range.page).min(range.end);
-    // One page splits the kernel's mapping; when it allows no more splits, the whole range goes.
+    let end = if page_alone { start.saturating_add(range.page).min(range.end) } else { range.end };
+    // Where the kernel refuses another cut, none is needed: the whole mapping goes.
     map_zeros(start, end) || map_zeros(range.start, range.end)
 }
 
