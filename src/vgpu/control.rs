@@ -23,6 +23,8 @@ pub(super) struct Control {
     pub state: State,
     pub ram: GuestRam,
     channels: Vec<Channel>,
+    /// The start bits as the guest set them: a channel number keeps its bit when it is bound.
+    started: Vec<bool>,
     spaces: Spaces,
     /// The guest's runlist as it committed it.
     runlist: Vec<GuestChannel>,
@@ -39,6 +41,7 @@ impl Control {
             state: State::Running,
             ram: GuestRam::default(),
             channels: vec![Channel::Free; usize::from(channels)],
+            started: vec![false; usize::from(channels)],
             spaces: Spaces::new(limits, spaces),
             runlist: Vec::new(),
             sent_runlist: Vec::new(),
@@ -75,6 +78,7 @@ impl Control {
         host.events.clear_all();
         self.spaces.forget_all();
         self.channels.fill(Channel::Free);
+        self.started.fill(false);
         self.runlist.clear();
         self.sent_runlist.clear();
         self.state = State::FailSafe(reason);
@@ -87,18 +91,26 @@ impl Control {
         instance: Option<PhysicalAddress>,
         host: &Host<'_>,
     ) -> Result<(), FailSafe> {
-        self.step(channel, instance.map_or(Input::Unbind, Input::Bind), host)
+        self.step(channel, instance.map_or(Input::Unbind, Input::Bind), host)?;
+        match self.started.get(usize::from(channel)) {
+            Some(true) if instance.is_some() => self.start(channel, host),
+            _ => Ok(()),
+        }
     }
 
     /// The channel's start bit was written.
     pub fn enable(&mut self, channel: u16, enabled: bool, host: &Host<'_>) -> Result<(), FailSafe> {
-        if !enabled {
-            return self.step(channel, Input::Stop, host);
+        match self.started.get_mut(usize::from(channel)) {
+            Some(started) => *started = enabled,
+            None => host.counters.bad_channels.one(),
         }
-        let Some(instance) = self.channels.get(usize::from(channel)).and_then(Channel::instance) else {
-            host.counters.bad_channels.one();
-            return Ok(());
-        };
+        if enabled { self.start(channel, host) } else { self.step(channel, Input::Stop, host) }
+    }
+
+    /// Reads the instance block of a channel that has one, and lets it run.
+    fn start(&mut self, channel: u16, host: &Host<'_>) -> Result<(), FailSafe> {
+        let instance = self.channels.get(usize::from(channel)).and_then(Channel::instance);
+        let Some(instance) = instance else { return Ok(()) };
         let block = read_instance(instance, host);
         if let Err(error) = block {
             host.counters.bad_instances.one();
@@ -163,7 +175,9 @@ impl Control {
 
     fn step(&mut self, id: u16, input: Input, host: &Host<'_>) -> Result<(), FailSafe> {
         let Some(channel) = self.channels.get_mut(usize::from(id)) else {
-            host.counters.bad_channels.one();
+            if matches!(input, Input::Bind(_)) {
+                host.counters.bad_channels.one();
+            }
             return Ok(());
         };
         if host.events.take_fault(id) {

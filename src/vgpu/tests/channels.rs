@@ -104,6 +104,8 @@ fn life_of_a_channel_becomes_these_requests() {
 fn bound_again_channel_number_gets_a_new_host_channel() {
     let f = fixture();
     f.start(2);
+    f.mediator.enable_channel(2, false);
+    f.link.take();
 
     f.bind(2);
     f.mediator.enable_channel(2, true);
@@ -116,6 +118,24 @@ fn bound_again_channel_number_gets_a_new_host_channel() {
         enable(2, true),
     ];
     assert_eq!(f.link.take(), expected);
+}
+
+#[test]
+fn start_bit_that_was_set_before_the_channel_was_bound_counts() {
+    let f = fixture();
+    f.write_instance(1);
+    f.mediator.enable_channel(1, true);
+    assert_eq!(f.link.take(), []);
+
+    f.bind(1);
+    assert_eq!(f.link.take()[1..], [create(1, EngineSet::empty()), enable(1, true)]);
+
+    // Unbinding keeps the bit, stopping clears it.
+    f.mediator.bind_channel(1, None);
+    f.mediator.enable_channel(1, false);
+    f.link.take();
+    f.bind(1);
+    assert_eq!(f.link.take(), []);
 }
 
 #[test]
@@ -297,5 +317,5 @@ fn channel_numbers_beyond_the_grant_do_nothing() {
     f.mediator.preempt_channel(u16::MAX);
     f.mediator.bind_channel(u16::MAX, None);
     assert_eq!(f.link.take(), []);
-    assert_eq!(f.mediator.status().counts.bad_channels, 4);
+    assert_eq!(f.mediator.status().counts.bad_channels, 3);
 }
