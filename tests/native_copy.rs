@@ -1,0 +1,42 @@
+//! The tiny driver on a bare software GPU: what the mediated tests compare with.
+
+#[path = "common/scenarios.rs"]
+mod scenarios;
+#[path = "common/tiny_driver.rs"]
+mod tiny_driver;
+
+use std::sync::Arc;
+
+use gpuvmk::pci::PciFunction;
+use gpuvmk::softgpu::Core;
+use gpuvmk::units::gf100::{Gf100Config, Gf100Function};
+
+fn gpu() -> Arc<dyn PciFunction> {
+    let core = Core::new(64 << 20).unwrap();
+    Arc::new(Gf100Function::new(Arc::new(core), Gf100Config::default()).unwrap())
+}
+
+#[test]
+fn copies_on_every_engine_move_the_bytes() {
+    scenarios::copies_on_every_engine(gpu());
+}
+
+#[test]
+fn fault_stops_its_channel_and_no_other() {
+    scenarios::fault_stops_its_channel_only(gpu());
+}
+
+#[test]
+fn stale_translation_lives_until_the_flush() {
+    scenarios::flush_changes_what_engines_reach(gpu());
+}
+
+#[test]
+fn channel_number_can_be_used_again() {
+    scenarios::channel_number_is_used_again(gpu());
+}
+
+#[test]
+fn reset_and_a_second_bring_up_work() {
+    scenarios::reset_and_again(gpu());
+}
