@@ -155,7 +155,7 @@ impl DmaMap {
     /// # Errors
     /// None lies there, or one would be split.
     pub fn whole_ranges(&self, gpa: Gpa, size: u64) -> Result<Vec<DmaRange>, DmaMapError> {
-        let end = gpa.0.checked_add(size).unwrap_or(u64::MAX);
+        let end = gpa.0.saturating_add(size);
         let split_before = self
             .ranges
             .range(..gpa.0)

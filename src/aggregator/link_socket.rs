@@ -160,9 +160,9 @@ impl Exchange {
         Self { socket, out: Vec::new(), back: vec![0; wire::MAX_REPLY_BYTES] }
     }
 
-    fn send(&mut self, request: &Request, file: Option<OwnedFd>) -> Result<(), LinkError> {
+    fn send(&mut self, request: &Request, file: Option<&OwnedFd>) -> Result<(), LinkError> {
         wire::encode_request(request, &mut self.out);
-        let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
+        let files: Vec<_> = file.into_iter().map(AsFd::as_fd).collect();
         seqpacket::send(&self.socket, &self.out, &files, false).map_err(|error| lost(&error))
     }
 
@@ -212,7 +212,7 @@ struct SocketLink {
 impl AggregatorLink for SocketLink {
     fn request(&self, request: &Request, file: Option<OwnedFd>) -> Result<(), LinkError> {
         let mut exchange = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);
-        exchange.send(request, file)?;
+        exchange.send(request, file.as_ref())?;
         let mut files = Vec::new();
         match exchange.receive(&mut files)? {
             Reply::Done => Ok(()),

@@ -6,6 +6,8 @@ pub mod dma_map;
 pub mod doorbells;
 pub mod event_record;
 pub mod event_ring;
+#[cfg(test)]
+mod fake_gpu;
 pub mod link;
 mod link_socket;
 pub mod machine;

@@ -79,9 +79,11 @@ impl SharedWords {
     /// The word number `index`; indices wrap at the end, so that no index is invalid.
     pub fn word(&self, index: usize) -> &AtomicU32 {
         let index = index % self.words.max(1);
-        // SAFETY: `index` is below `words`, the number of words mapped; a mapping is page aligned, and
-        // AtomicU32 has no invalid value. The file is sealed against shrinking, so the page exists.
-        unsafe { self.start.add(index).as_ref() }
+        // SAFETY: `index` is below `words`, the number of words mapped.
+        let word = unsafe { self.start.add(index) };
+        // SAFETY: the word is inside the mapping, which lives as long as `self`, is page aligned and sealed
+        // against shrinking; AtomicU32 has no invalid value.
+        unsafe { word.as_ref() }
     }
 }
 

@@ -28,7 +28,7 @@ use super::partition::VramAllocator;
 use super::protocol::{Event, RefusalKind, Reply, Request};
 use super::tenant::{Refusal, Tenant, TenantState};
 use crate::addr::{GuestChannel, HostChannel, TenantId};
-use crate::gpu::{GpuDriver, GpuError, GpuEvent, GpuInfo, OwnershipLedger};
+use crate::gpu::{GpuDriver, GpuError, GpuEvent, GpuInfo, OwnershipLedger, SpaceHandle};
 use crate::scheduler::Scheduler;
 
 /// Something that leaves the machine.
@@ -72,6 +72,8 @@ pub struct Machine {
     owners: BTreeMap<HostChannel, Owner>,
     departures: Vec<Departure>,
     zombies: Vec<Zombie>,
+    /// Address spaces that a channel which hardware did not let go may still use.
+    stuck_spaces: Vec<SpaceHandle>,
     committed: Vec<HostChannel>,
     next_tenant: u32,
     events: Vec<GpuEvent>,
@@ -108,6 +110,7 @@ impl Machine {
             owners: BTreeMap::new(),
             departures: Vec::new(),
             zombies: Vec::new(),
+            stuck_spaces: Vec::new(),
             committed: Vec::new(),
             next_tenant: 1,
             events: Vec::new(),

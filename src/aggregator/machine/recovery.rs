@@ -74,21 +74,27 @@ impl Machine {
     pub(super) fn finish_departure(&mut self, host: HostChannel) {
         let Some(index) = self.departures.iter().position(|d| d.host == host) else { return };
         let departure = self.departures.swap_remove(index);
-        self.forget_host_channel(departure.tenant, host);
+        if !self.forget_host_channel(departure.tenant, host) {
+            self.stuck_spaces.push(departure.space);
+        }
         self.bury_zombies();
     }
 
-    /// Destroys a host channel and forgets whose it was.
-    fn forget_host_channel(&mut self, tenant: TenantId, host: HostChannel) {
+    /// Destroys a host channel and forgets whose it was. False when hardware does not let it go.
+    fn forget_host_channel(&mut self, tenant: TenantId, host: HostChannel) -> bool {
         match self.driver.destroy_channel(host) {
             Ok(()) => {
                 self.owners.remove(&host);
                 if let Some(ledger) = &self.ledger {
                     ledger.own_channel(host, None);
                 }
+                true
             }
-            // The number stays taken: the owner entry keeps late events from reaching anybody.
-            Err(error) => self.quarantine(tenant, "destroying a channel", &error),
+            Err(error) => {
+                // The number stays taken: the owner entry keeps late events from reaching anybody.
+                self.quarantine(tenant, "destroying a channel", &error);
+                false
+            }
         }
     }
 
@@ -103,6 +109,8 @@ impl Machine {
         for zombie in std::mem::take(&mut self.zombies) {
             if self.departures.iter().any(|d| d.space == zombie.space) {
                 kept.push(zombie);
+            } else if self.stuck_spaces.contains(&zombie.space) {
+                log::error!("an address space stays: a channel that hardware does not let go may use it");
             } else if let Err(error) = self.driver.destroy_space(zombie.space) {
                 self.quarantine(zombie.tenant, "destroying an address space", &error);
             }
@@ -172,7 +180,11 @@ impl Machine {
         self.force_late_preemptions(now);
         let changing: Vec<_> =
             self.tenants.values().filter(|t| t.state != TenantState::Active).map(|t| t.id).collect();
-        changing.into_iter().fold(false, |more, tenant| self.advance_tenant(tenant) || more)
+        let mut more = false;
+        for tenant in changing {
+            more |= self.advance_tenant(tenant);
+        }
+        more
     }
 
     /// A guest's preemption that does not end: the channel holds an engine that others need.
@@ -190,9 +202,12 @@ impl Machine {
                 channel.preempt_by = None;
             }
             self.scheduler.remove_channel(channel.host);
-            self.forget_host_channel(tenant, channel.host);
             if let Err(error) = self.commit_runlist() {
                 self.quarantine(tenant, "taking a channel off the runlist", &error);
+            }
+            if !self.forget_host_channel(tenant, channel.host) {
+                let space = self.tenants.get(&tenant).and_then(|t| t.space(channel.space).ok());
+                self.stuck_spaces.extend(space.map(|space| space.handle));
             }
             self.outputs.push(Output::Event(tenant, Event::Preempted(id)));
         }

@@ -1,1 +1,342 @@
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::time::Instant;
 
+use super::*;
+use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
+use crate::aggregator::fake_gpu::{Fake, FakeGpu, MIB};
+use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
+use crate::aggregator::protocol::{Doorbell, Event, Hello, PROTOCOL_VERSION, RefusalKind, Request, SpaceId};
+use crate::aggregator::{Patience, connect, connect_in_process};
+use crate::chip::{Engine, EngineSet};
+use crate::gpu::GpuEvent;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+struct Recorder {
+    events: Mutex<Sender<Option<Event>>>,
+}
+
+impl EventHandler for Recorder {
+    fn event(&self, event: Event) {
+        let _ = self.events.lock().unwrap().send(Some(event));
+    }
+
+    fn lost(&self, _reason: &str) {
+        let _ = self.events.lock().unwrap().send(None);
+    }
+}
+
+/// Events as they arrive; `None` is the loss of the aggregator.
+fn receiver(link: &dyn AggregatorLink) -> Receiver<Option<Event>> {
+    let (sender, receiver) = mpsc::channel();
+    link.connect(Arc::new(Recorder { events: Mutex::new(sender) }));
+    receiver
+}
+
+fn hello(name: &str) -> Hello {
+    Hello {
+        version: PROTOCOL_VERSION,
+        name: name.into(),
+        chip: "GF100".into(),
+        vram: 64 * MIB,
+        channels: 4,
+        weight: 100,
+    }
+}
+
+struct Setup {
+    service: Option<ServiceHandle>,
+    fake: Fake,
+    folder: tempfile::TempDir,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (gpu, fake) = FakeGpu::new();
+        let config = config(folder.path().join("gpu"), folder.path().join("control"));
+        let service = Service::start(Box::new(gpu), None, &config).unwrap();
+        Self { service: Some(service), fake, folder }
+    }
+
+    fn service(&self) -> &ServiceHandle {
+        self.service.as_ref().unwrap()
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("gpu")
+    }
+
+    fn join(&self, name: &str) -> (Arc<dyn AggregatorLink>, Grant) {
+        connect(&self.path(), hello(name), &Patience::none()).unwrap()
+    }
+}
+
+fn config(socket: PathBuf, control: PathBuf) -> Config {
+    let spec = |path| Some(SocketSpec { path, mode: 0o600, group: None });
+    Config { socket: spec(socket), control: spec(control), policy: PolicyKind::Fifo, backend: "fake".into() }
+}
+
+/// An enabled and listed channel 0 with address space 0.
+fn furnish(link: &dyn AggregatorLink) {
+    let channel = GuestChannel(0);
+    let create = Request::CreateChannel {
+        channel,
+        space: SpaceId(0),
+        gpfifo: GpuVa(0),
+        gpfifo_entries_log2: 9,
+        userd: GuestVram(0),
+        engines: EngineSet::GRAPHICS,
+    };
+    for request in [
+        Request::CreateSpace(SpaceId(0)),
+        create,
+        Request::EnableChannel { channel, enabled: true },
+        Request::SetRunlist(vec![channel]),
+    ] {
+        link.request(&request, None).unwrap();
+    }
+}
+
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "{what} does not come true");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn tenant_over_a_socket_gets_its_window_and_is_served() {
+    let setup = Setup::new();
+
+    let (link, grant) = setup.join("vm1");
+    furnish(&*link);
+
+    assert_eq!((grant.vram, grant.channels), (64 * MIB, 4));
+    assert_eq!(grant.window.iter().map(|piece| piece.size).sum::<u64>(), 64 * MIB);
+    assert_eq!(setup.fake.state().channels.len(), 1);
+}
+
+#[test]
+fn tenant_in_process_is_served_the_same() {
+    let setup = Setup::new();
+
+    let (link, grant) = connect_in_process(setup.service(), hello("vm1")).unwrap();
+    furnish(&*link);
+
+    assert_eq!(grant.vram, 64 * MIB);
+    assert_eq!(setup.fake.state().runlist.len(), 1);
+}
+
+#[test]
+fn doorbells_arrive_and_are_counted() {
+    let setup = Setup::new();
+    let (link, _grant) = setup.join("vm1");
+    furnish(&*link);
+
+    for gp_put in 1..=50 {
+        link.doorbell(Doorbell { channel: GuestChannel(0), gp_put });
+        std::thread::sleep(Duration::from_micros(300));
+    }
+
+    until("the last doorbell", || setup.fake.state().rung.last().is_some_and(|(_, put)| *put == 50));
+    assert!(setup.service().status().unwrap().tenants[0].submissions > 1);
+}
+
+#[test]
+fn events_arrive_in_order() {
+    let setup = Setup::new();
+    let (link, _grant) = setup.join("vm1");
+    furnish(&*link);
+    let events = receiver(&*link);
+
+    setup.fake.report(GpuEvent::NonStall(Engine::Graphics));
+    assert_eq!(events.recv_timeout(PATIENCE), Ok(Some(Event::NonStall(Engine::Graphics))));
+    link.request(&Request::Preempt(GuestChannel(0)), None).unwrap();
+    assert_eq!(events.recv_timeout(PATIENCE), Ok(Some(Event::Preempted(GuestChannel(0)))));
+}
+
+#[test]
+fn refusals_carry_their_text() {
+    let setup = Setup::new();
+    let (link, _grant) = setup.join("vm1");
+
+    let refusal = link.request(&Request::DestroyChannel(GuestChannel(3)), None).unwrap_err();
+
+    assert!(
+        matches!(&refusal, LinkError::Refused { kind: RefusalKind::BadId, message } if message.contains("channel 3")),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn second_vm_of_the_same_name_is_refused() {
+    let setup = Setup::new();
+    let (_link, _grant) = setup.join("vm1");
+
+    let refusal = connect(&setup.path(), hello("vm1"), &Patience::none()).err().unwrap();
+
+    assert!(matches!(refusal, LinkError::Refused { kind: RefusalKind::Name, .. }), "{refusal}");
+}
+
+#[test]
+fn dropped_link_gives_everything_back_and_the_name_is_free() {
+    let setup = Setup::new();
+    for _ in 0..20 {
+        let (link, _grant) = setup.join("vm1");
+        furnish(&*link);
+        let file = rustix::fs::memfd_create("ram", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, MIB).unwrap();
+        let map = Request::DmaMap { gpa: Gpa(0), size: MIB, offset: 0, writable: true };
+        link.request(&map, Some(file)).unwrap();
+    }
+
+    until("everything back", || {
+        let state = setup.fake.state();
+        state.channels.is_empty() && state.spaces.is_empty() && state.dma.is_empty()
+    });
+    until("no tenants", || setup.service().status().unwrap().tenants.is_empty());
+}
+
+#[test]
+fn reset_is_answered_after_the_hardware_let_go() {
+    let setup = Setup::new();
+    let (link, _grant) = setup.join("vm1");
+    furnish(&*link);
+
+    link.request(&Request::Reset { scrub: true }, None).unwrap();
+
+    assert!(setup.fake.state().channels.is_empty());
+    furnish(&*link);
+}
+
+#[test]
+fn aggregators_end_is_reported_to_the_handler_and_to_requests() {
+    let mut setup = Setup::new();
+    let (link, _grant) = setup.join("vm1");
+    let events = receiver(&*link);
+
+    drop(setup.service.take());
+
+    assert_eq!(events.recv_timeout(PATIENCE), Ok(None));
+    let error = link.request(&Request::CreateSpace(SpaceId(0)), None).unwrap_err();
+    assert!(matches!(error, LinkError::Lost(_)), "{error}");
+}
+
+#[test]
+fn client_waits_for_an_aggregator_that_starts_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gpu");
+    let client = {
+        let path = path.clone();
+        let patience = Patience::until(Arc::new(AtomicBool::new(false)));
+        std::thread::spawn(move || connect(&path, hello("vm1"), &patience).map(|_| ()))
+    };
+    std::thread::sleep(Duration::from_millis(150));
+    let (gpu, _fake) = FakeGpu::new();
+
+    let _service = Service::start(Box::new(gpu), None, &config(path, folder.path().join("c"))).unwrap();
+
+    client.join().unwrap().unwrap();
+}
+
+#[test]
+fn absent_aggregator_and_cancelled_wait_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nobody");
+    let cancelled = Arc::new(AtomicBool::new(true));
+
+    assert!(matches!(connect(&path, hello("x"), &Patience::none()), Err(LinkError::Lost(_))));
+    assert!(matches!(connect(&path, hello("x"), &Patience::until(cancelled)), Err(LinkError::Lost(_))));
+}
+
+#[test]
+fn garbage_is_refused_and_others_are_served_meanwhile() {
+    let setup = Setup::new();
+    let (link, _grant) = setup.join("vm1");
+    let stranger = crate::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap();
+    let mut answer = [0; 4096];
+
+    for length in [1, 15, 16, 17, 400, 20_000] {
+        rustix::net::send(&stranger, &vec![0xa5; length], rustix::net::SendFlags::empty()).unwrap();
+        let (got, _) = rustix::net::recv(&stranger, &mut answer, rustix::net::RecvFlags::empty()).unwrap();
+        let reply = crate::aggregator::wire::decode_reply(&answer[..got]).unwrap();
+        assert!(matches!(
+            reply,
+            crate::aggregator::protocol::Reply::Refused { kind: RefusalKind::Protocol, .. }
+        ));
+    }
+    link.request(&Request::CreateSpace(SpaceId(1)), None).unwrap();
+    rustix::net::send(&stranger, &vec![0xa5; 100_000], rustix::net::SendFlags::empty()).unwrap();
+    let (got, _) = rustix::net::recv(&stranger, &mut answer, rustix::net::RecvFlags::empty()).unwrap();
+
+    assert_eq!(got, 0, "an oversized message ends the connection");
+    link.request(&Request::CreateSpace(SpaceId(2)), None).unwrap();
+}
+
+#[test]
+fn client_that_does_not_read_answers_is_dropped_and_blocks_nobody() {
+    let setup = Setup::new();
+    let (link, _grant) = setup.join("vm1");
+    let flood = crate::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap();
+
+    let end = (0..1_000_000)
+        .find_map(|_| rustix::net::send(&flood, &[0; 16], rustix::net::SendFlags::NOSIGNAL).err());
+
+    assert!(end.is_some());
+    link.request(&Request::CreateSpace(SpaceId(1)), None).unwrap();
+}
+
+#[test]
+fn control_socket_answers_in_lines_of_json() {
+    use std::io::{BufRead, BufReader, Write};
+    let setup = Setup::new();
+    let (_link, _grant) = setup.join("vm1");
+    let stream = UnixStream::connect(setup.folder.path().join("control")).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut ask = |line: &str| {
+        (&stream).write_all(line.as_bytes()).unwrap();
+        let mut answer = String::new();
+        reader.read_line(&mut answer).unwrap();
+        serde_json::from_str::<serde_json::Value>(&answer).unwrap()
+    };
+
+    let status = ask("{\"cmd\":\"status\"}\n");
+    let error = ask("{\"cmd\":\"reboot\"}\n");
+
+    assert_eq!(status["gpu"]["chip"], "GF100");
+    assert_eq!(status["gpu"]["backend"], "fake");
+    assert_eq!(status["gpu"]["policy"], "fifo");
+    assert_eq!(status["tenants"][0]["name"], "vm1");
+    assert_eq!(status["tenants"][0]["vram"], 64 * MIB);
+    assert!(error["error"].as_str().unwrap().contains("status"));
+}
+
+#[test]
+fn endless_control_line_ends_the_connection() {
+    use std::io::{Read, Write};
+    let setup = Setup::new();
+    let mut stream = UnixStream::connect(setup.folder.path().join("control")).unwrap();
+
+    let _ = stream.write_all(&[b'x'; 8192]);
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+
+    assert!(rest.is_empty());
+    assert!(setup.service().status().is_some());
+}
+
+#[test]
+fn socket_in_use_is_refused() {
+    let setup = Setup::new();
+    let (gpu, _fake) = FakeGpu::new();
+
+    let second = Service::start(Box::new(gpu), None, &config(setup.path(), setup.folder.path().join("x")));
+
+    assert!(matches!(second, Err(StartError::Bind(BindError::InUse(_)))));
+}

@@ -146,11 +146,7 @@ impl Loop {
                         self.machine.peer_exited(tenant);
                     }
                 }
-                WAKE => {
-                    if !self.take_commands() {
-                        return false;
-                    }
-                }
+                WAKE if !self.take_commands() => return false,
                 _ => {}
             }
         }

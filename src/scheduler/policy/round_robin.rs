@@ -142,7 +142,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_vm_with_work_gets_a_turn(weights in prop::collection::vec(0_u32..100_000, 2..8)) {
-            let vms: Vec<_> = weights.iter().enumerate().map(|(i, w)| vm(i as u32, *w)).collect();
+            let vms: Vec<_> = (0..).zip(&weights).map(|(i, w)| vm(i, *w)).collect();
 
             let got = share(&vms, Duration::from_secs(1));
 

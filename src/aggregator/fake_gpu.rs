@@ -1,0 +1,317 @@
+//! A physical GPU that only remembers what it was told: for tests of everything above it.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use rustix::event::EventfdFlags;
+use rustix::fs::MemfdFlags;
+
+use crate::addr::{HostChannel, HostVram, Iova, TenantId};
+use crate::chip::{Engine, EngineSet};
+use crate::gpu::{
+    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, HostTarget, OwnershipLedger,
+    SpaceHandle, SpaceUsage,
+};
+use crate::pci::{DmaError, DmaMapping, SharedMemory};
+
+pub const MIB: u64 = 1 << 20;
+
+/// What the fake GPU knows.
+#[derive(Debug, Default)]
+pub struct State {
+    pub spaces: BTreeMap<SpaceHandle, BTreeMap<(u8, u64), HostTarget>>,
+    pub channels: BTreeMap<HostChannel, ChannelSpec>,
+    pub enabled: BTreeMap<HostChannel, bool>,
+    pub runlist: Vec<HostChannel>,
+    pub rung: Vec<(HostChannel, u32)>,
+    pub dma: BTreeMap<u64, u64>,
+    pub scrubbed: Vec<(HostVram, u64)>,
+    pub preempting: Vec<HostChannel>,
+    pub events: Vec<GpuEvent>,
+    /// Preemptions end by themselves.
+    pub yields: bool,
+    /// The next calls of `destroy_channel` fail.
+    pub stuck: bool,
+    pub running: Option<HostChannel>,
+    pub forced: Vec<HostChannel>,
+    pub owners: BTreeMap<u64, (u64, Option<TenantId>)>,
+    next_space: u32,
+}
+
+/// A handle on the fake GPU, for tests.
+#[derive(Clone, Debug)]
+pub struct Fake {
+    state: Arc<Mutex<State>>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Fake {
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Reports an event.
+    pub fn report(&self, event: GpuEvent) {
+        self.state().events.push(event);
+        rustix::io::write(&self.wake, &1_u64.to_ne_bytes()).unwrap();
+    }
+
+    /// The pages of all spaces, and where they point.
+    pub fn pages(&self) -> Vec<(u64, HostTarget)> {
+        let state = self.state();
+        state.spaces.values().flat_map(|s| s.iter().map(|((_, va), target)| (*va, *target))).collect()
+    }
+}
+
+/// The driver.
+#[derive(Debug)]
+pub struct FakeGpu {
+    info: GpuInfo,
+    fake: Fake,
+}
+
+impl FakeGpu {
+    /// 256 MiB for tenants from 64 MiB on, 16 channels.
+    pub fn new() -> (Self, Fake) {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let fake = Fake {
+            state: Arc::new(Mutex::new(State { yields: true, ..State::default() })),
+            wake: Arc::new(rustix::event::eventfd(0, flags).unwrap()),
+        };
+        let info = GpuInfo {
+            chip: "GF100".into(),
+            tenant_vram: HostVram(64 * MIB),
+            tenant_vram_size: 256 * MIB,
+            partition_granule: 16 * MIB,
+            channels: 16,
+            engines: EngineSet::all(),
+            va_bits: 40,
+            page_shifts: vec![12, 17],
+            system_bits: 40,
+            first_iova: Iova(MIB),
+            table_memory: 256 * 1024,
+        };
+        (Self { info, fake: fake.clone() }, fake)
+    }
+
+    fn usage(space: &BTreeMap<(u8, u64), HostTarget>) -> SpaceUsage {
+        let tables: std::collections::BTreeSet<_> = space.keys().map(|(_, va)| va >> 27).collect();
+        SpaceUsage { table_bytes: 4096 + tables.len() as u64 * 4096, pages: space.len() as u64 }
+    }
+}
+
+fn no_space(space: SpaceHandle) -> GpuError {
+    GpuError::NoSuch { what: "space", id: space.0.into() }
+}
+
+fn no_channel(channel: HostChannel) -> GpuError {
+    GpuError::NoSuch { what: "channel", id: channel.0.into() }
+}
+
+impl GpuDriver for FakeGpu {
+    fn info(&self) -> &GpuInfo {
+        &self.info
+    }
+
+    fn share_vram(&mut self, _start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
+        let fd = rustix::fs::memfd_create("fake-vram", MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&fd, size).unwrap();
+        Ok(vec![SharedMemory { fd, offset: 0, size }])
+    }
+
+    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
+        self.fake.state().scrubbed.push((start, size));
+        Ok(())
+    }
+
+    fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
+        let mut state = self.fake.state();
+        let end = mapping.iova + mapping.size;
+        if state.dma.iter().any(|(iova, size)| mapping.iova < iova + size && *iova < end) {
+            return Err(DmaError::Overlap { iova: mapping.iova, size: mapping.size }.into());
+        }
+        state.dma.insert(mapping.iova, mapping.size);
+        Ok(())
+    }
+
+    fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
+        let mut state = self.fake.state();
+        let range = iova.0..iova.0 + size;
+        for space in state.spaces.values() {
+            for target in space.values() {
+                if let HostTarget::System { iova, .. } = target {
+                    assert!(!range.contains(&iova.0), "memory is unmapped while {iova} is in a page table");
+                }
+            }
+        }
+        state.dma.remove(&iova.0).map(|_| ()).ok_or(DmaError::NotMapped { iova: iova.0, size }.into())
+    }
+
+    fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {
+        let mut state = self.fake.state();
+        state.next_space += 1;
+        let handle = SpaceHandle(state.next_space);
+        state.spaces.insert(handle, BTreeMap::new());
+        Ok(handle)
+    }
+
+    fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+        let mut state = self.fake.state();
+        assert!(!state.channels.values().any(|c| c.space == space), "a channel still uses the space");
+        state.spaces.remove(&space).map(|_| ()).ok_or(no_space(space))
+    }
+
+    fn update_space(
+        &mut self,
+        space: SpaceHandle,
+        unmap: &[HostRange],
+        map: &[HostMapping],
+        table_budget: u64,
+    ) -> Result<(), GpuError> {
+        let mut state = self.fake.state();
+        let pages = state.spaces.get_mut(&space).ok_or(no_space(space))?;
+        for run in unmap {
+            let end = run.va.0 + (u64::from(run.pages) << run.page_shift);
+            pages.retain(|(shift, va), _| *shift != run.page_shift || *va < run.va.0 || *va >= end);
+        }
+        for run in map {
+            for i in 0..u64::from(run.pages) {
+                let into = i << run.page_shift;
+                let target = match run.target {
+                    HostTarget::Vram(v) => HostTarget::Vram(HostVram(v.0 + into)),
+                    HostTarget::System { iova, coherent } => {
+                        HostTarget::System { iova: Iova(iova.0 + into), coherent }
+                    }
+                };
+                pages.insert((run.page_shift, run.va.0 + into), target);
+                if Self::usage(pages).table_bytes > table_budget {
+                    pages.remove(&(run.page_shift, run.va.0 + into));
+                    return Err(GpuError::Exhausted { what: "page-table memory", limit: table_budget });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn space_usage(&self, space: SpaceHandle) -> Result<SpaceUsage, GpuError> {
+        self.fake.state().spaces.get(&space).map(Self::usage).ok_or(no_space(space))
+    }
+
+    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+        self.fake.state().spaces.get_mut(&space).map(BTreeMap::clear).ok_or(no_space(space))
+    }
+
+    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
+        let mut state = self.fake.state();
+        let pages = state.spaces.get_mut(&space).ok_or(no_space(space))?;
+        let before = pages.len();
+        pages.retain(|_, target| match target {
+            HostTarget::System { iova: at, .. } => at.0 < iova.0 || at.0 >= iova.0 + size,
+            HostTarget::Vram(_) => true,
+        });
+        Ok((before - pages.len()) as u64)
+    }
+
+    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
+        let mut state = self.fake.state();
+        if !state.spaces.contains_key(&spec.space) {
+            return Err(no_space(spec.space));
+        }
+        let free = (1..=16).map(HostChannel).find(|c| !state.channels.contains_key(c));
+        let channel = free.ok_or(GpuError::Exhausted { what: "channels", limit: 16 })?;
+        state.channels.insert(channel, spec);
+        Ok(channel)
+    }
+
+    fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {
+        let mut state = self.fake.state();
+        state.channels.get_mut(&channel).map(|c| c.engines = engines).ok_or(no_channel(channel))
+    }
+
+    fn destroy_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        let mut state = self.fake.state();
+        if state.stuck {
+            return Err(GpuError::Timeout { what: "an engine reset", millis: 100 });
+        }
+        assert!(!state.runlist.contains(&channel), "a channel is destroyed while it is on the runlist");
+        if state.preempting.contains(&channel) {
+            state.forced.push(channel);
+            state.preempting.retain(|c| *c != channel);
+        }
+        state.enabled.remove(&channel);
+        state.channels.remove(&channel).map(|_| ()).ok_or(no_channel(channel))
+    }
+
+    fn enable_channel(&mut self, channel: HostChannel, enabled: bool) -> Result<(), GpuError> {
+        let mut state = self.fake.state();
+        if !state.channels.contains_key(&channel) {
+            return Err(no_channel(channel));
+        }
+        state.enabled.insert(channel, enabled);
+        Ok(())
+    }
+
+    fn commit_runlist(&mut self, channels: &[HostChannel]) -> Result<(), GpuError> {
+        let mut state = self.fake.state();
+        for channel in channels {
+            assert!(state.channels.contains_key(channel), "an absent channel is on the runlist");
+        }
+        state.runlist = channels.to_vec();
+        Ok(())
+    }
+
+    fn preempt_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        let yields = {
+            let mut state = self.fake.state();
+            if !state.yields {
+                state.preempting.push(channel);
+            }
+            state.yields
+        };
+        if yields {
+            self.fake.report(GpuEvent::Preempted(channel));
+        }
+        Ok(())
+    }
+
+    fn doorbell(&mut self, channel: HostChannel, gp_put: u32) -> Result<(), GpuError> {
+        self.fake.state().rung.push((channel, gp_put));
+        Ok(())
+    }
+
+    fn channel_progress(&mut self, channel: HostChannel) -> Result<u32, GpuError> {
+        let state = self.fake.state();
+        let rung = state.rung.iter().rev().find(|(c, _)| *c == channel);
+        Ok(rung.map_or(0, |(_, put)| *put))
+    }
+
+    fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
+        vec![(Engine::Graphics, self.fake.state().running)]
+    }
+
+    fn event_fd(&self) -> BorrowedFd<'_> {
+        self.fake.wake.as_fd()
+    }
+
+    fn take_events(&mut self, events: &mut Vec<GpuEvent>) {
+        let mut counter = [0; 8];
+        let _ = rustix::io::read(&self.fake.wake, &mut counter);
+        events.append(&mut self.fake.state().events);
+    }
+}
+
+/// A ledger that remembers labels.
+impl OwnershipLedger for Fake {
+    fn own_vram(&self, start: HostVram, size: u64, owner: Option<TenantId>) {
+        self.state().owners.insert(start.0, (size, owner));
+    }
+
+    fn own_system(&self, _start: Iova, _size: u64, _owner: Option<TenantId>) {}
+
+    fn own_channel(&self, _channel: HostChannel, _owner: Option<TenantId>) {}
+
+    fn foreign_accesses(&self, _tenant: TenantId) -> u64 {
+        0
+    }
+}
