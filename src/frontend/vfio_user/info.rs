@@ -85,10 +85,7 @@ pub(super) fn irq(counts: &IrqCounts, body: &[u8], reply: &mut Outbox) -> Result
     let flags = match request.index {
         INTX => INFO_EVENTFD | INFO_MASKABLE | INFO_AUTOMASKED,
         MSI | MSIX => INFO_EVENTFD | INFO_NORESIZE,
-        index => {
-            let allowed = "the device has interrupt types 0 to 2";
-            return Err(Refusal::Field { command, field: "index", value: index.into(), allowed });
-        }
+        index => return Err(Refusal::NoIrqType(index)),
     };
     reply.put(&wire::IrqInfo {
         argsz: argsz::<wire::IrqInfo>(),

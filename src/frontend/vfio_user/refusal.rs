@@ -51,6 +51,10 @@ pub(super) enum Refusal {
     /// A command that the protocol has and this server does not offer.
     #[error("{} is not offered by this server", command::name(*.0))]
     NotOffered(u16),
+    /// An interrupt type that VFIO has and the device has not. QEMU asks for it at every start; an answer
+    /// with no vectors instead would make it warn.
+    #[error("The device has no interrupt type {0} (0 is INTx, 1 MSI, 2 MSI-X)")]
+    NoIrqType(u32),
     /// A device feature: none is offered.
     #[error("The device has no optional features (migration, dirty pages)")]
     NoFeature,
@@ -77,6 +81,11 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
+    /// True for the answer to a question that well-behaved clients ask: no cause for a warning.
+    pub(super) const fn answers_a_probe(&self) -> bool {
+        matches!(self, Self::NoIrqType(_) | Self::NoFeature)
+    }
+
     /// The errno for the reply; never 0, which QEMU would take for success.
     pub(super) const fn errno(&self) -> i32 {
         match self {
@@ -87,6 +96,7 @@ impl Refusal {
             | Self::VersionData(_)
             | Self::UnknownCommand(_)
             | Self::MessageType(_)
+            | Self::NoIrqType(_)
             | Self::Order { .. }
             | Self::Access(AccessError::NoRegion(_) | AccessError::OutOfRange { .. })
             | Self::Dma(DmaError::Invalid { .. }) => libc::EINVAL,

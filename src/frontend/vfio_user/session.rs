@@ -148,6 +148,10 @@ struct Complaints {
 
 impl Complaints {
     fn note(&mut self, refusal: &Refusal) {
+        if refusal.answers_a_probe() {
+            log::debug!("Answered no: {refusal}");
+            return;
+        }
         self.count += 1;
         match self.count {
             ..LOGGED_REFUSALS => log::warn!("Refused: {refusal}"),
