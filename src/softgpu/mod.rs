@@ -31,4 +31,5 @@ pub use self::core::Core;
 pub use vram::{MAX_VRAM, VRAM_UNIT, bank_size};
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "tests pick words apart")]
 mod tests;

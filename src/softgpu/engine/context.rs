@@ -147,6 +147,9 @@ impl Image {
         self.read(hardware, 0, &mut header)?;
         let header = u64::from_le_bytes(header);
         let count = (header & 0xffff_ffff).min(u64::from(MAX_PATCHES));
+        if count == 0 {
+            return Ok(Vec::new());
+        }
         let list = header >> 32 << 8;
         let mut bytes = vec![0; usize::try_from(count * 8).unwrap_or(0)];
         self.read_at(hardware, list, &mut bytes)?;

@@ -241,6 +241,16 @@ impl Rig {
         table + space.large.table_index(va, shift) * 8
     }
 
+    /// VRAM address that a mapped page has.
+    pub fn read_target(&self, space: &mut Space, va: u64) -> u64 {
+        let large = space.large.page_shift();
+        let shift =
+            if space.tables.contains_key(&(space.large.directory_index(va), large)) { large } else { 12 };
+        let entry = self.pte_address(space, va, shift);
+        let pte = Pte::decode(self.read_u64(entry)).unwrap();
+        pte.target.address + (va & ((1 << shift) - 1))
+    }
+
     pub fn flush(&self, space: &Space) {
         self.core.flush_tlb(FlushScope { page_directory: vram(space.directory), hub_only: false });
     }
