@@ -17,6 +17,7 @@ mod core;
 mod engine;
 mod execution;
 mod fifo;
+mod gpu;
 mod hardware;
 mod host_methods;
 pub mod ledger;
@@ -28,6 +29,7 @@ mod tlb;
 mod vram;
 
 pub use self::core::Core;
+pub use gpu::{SoftGpu, SoftGpuConfig, SoftGpuError};
 pub use vram::{MAX_VRAM, VRAM_UNIT, bank_size};
 
 #[cfg(test)]
