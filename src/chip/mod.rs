@@ -90,3 +90,23 @@ pub enum FaultReason {
     /// The page's aperture is unsupported, or its target does not answer.
     UnsupportedAperture = 0x0e,
 }
+
+impl FaultReason {
+    /// All reasons.
+    pub const ALL: [Self; 9] = [
+        Self::PageTableNotPresent,
+        Self::PageTableTooShort,
+        Self::PageNotPresent,
+        Self::VmLimitExceeded,
+        Self::NoChannel,
+        Self::PageSystemOnly,
+        Self::WriteToReadOnly,
+        Self::CompressionFault,
+        Self::UnsupportedAperture,
+    ];
+
+    /// The reason that hardware reports as `code`.
+    pub fn from_code(code: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| *reason as u32 == code)
+    }
+}

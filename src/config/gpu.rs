@@ -44,8 +44,8 @@ impl GpuConfig {
         let name = reader.required("name", NAME_ALLOWED, value::name);
         let backend = reader.required("backend", "\"soft\"", |v| value::word(v, &[("soft", Backend::Soft)]));
         let chip = reader.defaulted("chip", "GF100", CHIP_ALLOWED, |v| value::word(v, CHIPS));
-        let vram = reader.defaulted("vram", 1 << 30, "a multiple of \"16M\" from \"64M\" to \"64G\"", |v| {
-            value::size(v, 64 << 20, 64 << 30, VRAM_GRANULE)
+        let vram = reader.defaulted("vram", 1 << 30, "a multiple of \"16M\" from \"64M\" to \"32G\"", |v| {
+            value::size(v, 64 << 20, 32 << 30, VRAM_GRANULE)
         });
         let policy = reader.defaulted("policy", PolicyKind::Fifo, "\"fifo\" or \"round-robin\"", |v| {
             value::word(v, &[("fifo", PolicyKind::Fifo), ("round-robin", PolicyKind::RoundRobin)])

@@ -90,12 +90,12 @@ fn gpu_with_unknown_backend_lists_what_is_allowed() {
 
 #[test]
 fn sizes_parse_with_binary_units() {
-    assert_eq!(value::parse_size("64M"), Some(64 << 20));
-    assert_eq!(value::parse_size("1 GiB"), Some(1 << 30));
-    assert_eq!(value::parse_size("4096"), Some(4096));
-    assert_eq!(value::parse_size("99999999999G"), None);
-    assert_eq!(value::parse_size("12Q"), None);
-    assert_eq!(value::show_size(256 << 20), "256M");
+    assert_eq!(parse_size("64M"), Some(64 << 20));
+    assert_eq!(parse_size("1 GiB"), Some(1 << 30));
+    assert_eq!(parse_size("4096"), Some(4096));
+    assert_eq!(parse_size("99999999999G"), None);
+    assert_eq!(parse_size("12Q"), None);
+    assert_eq!(show_size(256 << 20), "256M");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! Drivers: `register` (GF100 to GM107 over any `PciFunction`), later `rm` and the software GPU's `executor`.
 //! All addresses here are host addresses: whoever calls has checked them.
 
+pub mod register;
+
 use std::os::fd::BorrowedFd;
 
 use crate::addr::{GpuVa, HostChannel, HostVram, Iova, TenantId};

@@ -14,7 +14,7 @@ use crate::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
 const MIN_BANK: u64 = 16 << 20;
 
 /// Most banks; larger memories have larger banks. Bounds descriptors and mappings of this process.
-const MAX_BANKS: u64 = 64;
+const MAX_BANKS: u64 = 512;
 
 /// VRAM sizes are multiples of this: the chip reports them in this unit.
 pub const VRAM_UNIT: u64 = 1 << 20;

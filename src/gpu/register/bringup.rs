@@ -1,0 +1,188 @@
+//! Takes a GF100 from reset to work, in the order in which its units depend on each other.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use super::RegisterDriver;
+use super::bus::Bus;
+use super::channels::{self, Channels};
+use super::contexts::{Contexts, ENGINES, enable_bit};
+use super::events::Interrupts;
+use super::memory::HostMemory;
+use super::space::PAGE_SHIFTS;
+use super::window::{Bar1, WINDOW_SIZE};
+use crate::addr::{HostVram, Iova};
+use crate::chip::gf100::mmu::VA_BITS;
+use crate::chip::gf100::regs::pfb::{NV_PFB_PRI_MMU_CTRL, NV_PFBP_FBPA_CSTATUS, NV_PTOP_FBP_COUNT};
+use crate::chip::gf100::regs::pfifo::{
+    NV_PFIFO_ENABLE, NV_PFIFO_INTR_0, NV_PFIFO_INTR_EN_0, NV_PFIFO_INTR_ENGINE_EN, NV_PPBDMA_INTR_0,
+    NV_PPBDMA_INTR_EN_0,
+};
+use crate::chip::gf100::regs::pmc::{
+    NV_PMC_BOOT_0, NV_PMC_ENABLE, NV_PMC_ENABLE_PBDMA, NV_PMC_INTR_EN_0, NV_PMC_INTR_MSK_0,
+};
+use crate::chip::gf100::{self, BOOT_0};
+use crate::gpu::{GpuError, GpuInfo};
+use crate::pci::mapping::{Access, FilePiece, Mapping};
+use crate::pci::{PciFunction, Region};
+
+/// NV_PMC_ENABLE bit of PFIFO.
+const PFIFO: u32 = 1 << 8;
+/// NV_PFIFO_INTR_EN_0: everything but the end of a runlist commit, which is polled.
+const FIFO_INTERRUPTS: u32 = !(1 << 30);
+/// Chip id in NV_PMC_BOOT_0.
+const CHIPSET: u32 = 0x1ff0_0000;
+
+/// Configuration space: command register with memory space, bus master, and INTx off.
+const COMMAND: u64 = 0x04;
+const COMMAND_VALUE: u16 = 0x0406;
+/// Configuration space: first capability; identity of MSI.
+const CAPABILITIES: u64 = 0x34;
+const CAPABILITY_MSI: u8 = 0x05;
+
+/// Smallest granule of partitions that is tried.
+const SMALLEST_GRANULE: u64 = 1 << 20;
+/// First bus address for tenants' memory; low addresses stay free of it, so that a truncated address never
+/// reaches anybody's memory.
+const FIRST_IOVA: Iova = Iova(1 << 32);
+
+/// Brings the GPU up.
+pub(super) fn bring_up(function: Arc<dyn PciFunction>) -> Result<RegisterDriver, GpuError> {
+    let bus = Bus::new(Arc::clone(&function));
+    let boot = bus.read(NV_PMC_BOOT_0)?;
+    if boot & CHIPSET != BOOT_0 & CHIPSET {
+        return Err(GpuError::Invalid(format!(
+            "chip {:#05x} (NV_PMC_BOOT_0 {boot:#010x}); this driver knows {} ({:#05x})",
+            boot >> 20 & 0x1ff,
+            gf100::NAME,
+            BOOT_0 >> 20
+        )));
+    }
+    enable_pci(&bus)?;
+    bus.write(NV_PMC_INTR_EN_0, 0)?;
+    bus.write(NV_PMC_ENABLE, 0)?;
+    let units = ENGINES.into_iter().fold(PFIFO, |bits, engine| bits | enable_bit(engine));
+    bus.write(NV_PMC_ENABLE, units)?;
+    bus.write(NV_PMC_INTR_MSK_0, u32::MAX)?;
+    bus.write(NV_PFB_PRI_MMU_CTRL, 0)?;
+
+    let vram = vram_size(&bus)?;
+    let mut memory = HostMemory::new(Bus::new(Arc::clone(&function)), host_share(vram));
+    let mut bar1 = Bar1::new(&bus, &mut memory)?;
+    let granule = granule(&bus, &mut bar1, &memory, vram)?;
+    let host = memory.size().next_multiple_of(granule);
+    if host >= vram {
+        return Err(GpuError::Invalid(format!("{vram:#x} bytes of VRAM leave nothing for tenants")));
+    }
+    map_host_memory(&bus, &mut bar1, &mut memory, host)?;
+
+    let interrupts = Interrupts::new(&bus)?;
+    start_fifo(&bus)?;
+    let contexts = Contexts::new(&bus, &mut memory)?;
+    let channels = Channels::new(&mut memory)?;
+    let mut driver = RegisterDriver {
+        info: GpuInfo {
+            chip: gf100::NAME.to_owned(),
+            tenant_vram: HostVram(host),
+            tenant_vram_size: vram.saturating_sub(host),
+            partition_granule: granule,
+            channels: channels::USABLE,
+            engines: channels::all_engines(),
+            va_bits: u8::try_from(VA_BITS).unwrap_or(u8::MAX),
+            page_shifts: PAGE_SHIFTS.to_vec(),
+            system_bits: u8::try_from(VA_BITS).unwrap_or(u8::MAX),
+            first_iova: FIRST_IOVA,
+            table_memory: memory.free_bytes() / 4 * 3,
+        },
+        bus,
+        memory,
+        bar1,
+        contexts,
+        channels,
+        interrupts,
+        spaces: BTreeMap::new(),
+        next_space: 0,
+    };
+    driver.interrupts.poll_soon(false)?;
+    driver.bus.write(NV_PMC_INTR_EN_0, 1)?;
+    Ok(driver)
+}
+
+/// Memory space, bus mastering and MSI.
+fn enable_pci(bus: &Bus) -> Result<(), GpuError> {
+    bus.write_at(Region::Config, COMMAND, &COMMAND_VALUE.to_le_bytes())?;
+    let byte = |offset: u64| -> Result<u8, GpuError> {
+        let word = bus.read_at(Region::Config, offset & !3)?.to_le_bytes();
+        Ok(word.get(usize::try_from(offset & 3).unwrap_or(0)).copied().unwrap_or(0))
+    };
+    let mut place = u64::from(byte(CAPABILITIES)?);
+    // A chain has at most as many capabilities as fit, so that a loop in it ends too.
+    for _ in 0..48 {
+        if place == 0 {
+            break;
+        }
+        if byte(place)? == CAPABILITY_MSI {
+            let control = u16::from_le_bytes([byte(place + 2)?, byte(place + 3)?]);
+            // One message; its address matters only to whoever routes it.
+            return bus.write_at(Region::Config, place + 2, &(control & !0x70 | 1).to_le_bytes());
+        }
+        place = u64::from(byte(place + 1)?);
+    }
+    Err(GpuError::Invalid("The function has no MSI capability".to_owned()))
+}
+
+fn vram_size(bus: &Bus) -> Result<u64, GpuError> {
+    let partitions = bus.read(NV_PTOP_FBP_COUNT)? & 0x1f;
+    let mut mebibytes: u64 = 0;
+    for partition in 0..partitions.min(NV_PFBP_FBPA_CSTATUS.count) {
+        mebibytes = mebibytes.saturating_add(bus.read(NV_PFBP_FBPA_CSTATUS.at(partition))?.into());
+    }
+    Ok(mebibytes << 20)
+}
+
+/// The host's share of VRAM: a sixteenth, within bounds.
+fn host_share(vram: u64) -> u64 {
+    (vram / 16).next_multiple_of(16 << 20).clamp(16 << 20, 512 << 20)
+}
+
+/// The smallest unit in which this GPU shares VRAM with other processes.
+fn granule(bus: &Bus, bar1: &mut Bar1, memory: &HostMemory, vram: u64) -> Result<u64, GpuError> {
+    let mut size = SMALLEST_GRANULE;
+    while size <= WINDOW_SIZE && size.saturating_mul(2) <= vram {
+        if bar1.share(bus, memory, HostVram(size), size).is_ok() {
+            return Ok(size);
+        }
+        size = size.saturating_mul(2);
+    }
+    Err(GpuError::Invalid(format!(
+        "The GPU shares its VRAM in no unit from {SMALLEST_GRANULE:#x} to {WINDOW_SIZE:#x} bytes"
+    )))
+}
+
+/// Reaches the host's share through a mapping from now on.
+fn map_host_memory(bus: &Bus, bar1: &mut Bar1, memory: &mut HostMemory, size: u64) -> Result<(), GpuError> {
+    let shared = bar1.share(bus, memory, HostVram(0), size)?;
+    let pieces: Vec<FilePiece<'_>> = shared
+        .iter()
+        .map(|piece| FilePiece { fd: piece.fd.as_fd(), offset: piece.offset, size: piece.size })
+        .collect();
+    let mapping = Mapping::contiguous(&pieces, Access::ReadWrite)
+        .map_err(|error| GpuError::Io(std::io::Error::other(error)))?;
+    memory.set_mapping(mapping);
+    Ok(())
+}
+
+fn start_fifo(bus: &Bus) -> Result<(), GpuError> {
+    bus.write(NV_PMC_ENABLE_PBDMA, u32::MAX)?;
+    let pbdmas = bus.read(NV_PMC_ENABLE_PBDMA)?.count_ones();
+    for pbdma in 0..pbdmas {
+        bus.write(NV_PPBDMA_INTR_0.at(pbdma), u32::MAX)?;
+        bus.write(NV_PPBDMA_INTR_EN_0.at(pbdma), u32::MAX)?;
+    }
+    bus.write(NV_PFIFO_ENABLE, 1)?;
+    Bar1::enable_poll_area(bus)?;
+    bus.write(NV_PFIFO_INTR_0, u32::MAX)?;
+    bus.write(NV_PFIFO_INTR_ENGINE_EN, 1)?;
+    bus.write(NV_PFIFO_INTR_EN_0, FIFO_INTERRUPTS)
+}

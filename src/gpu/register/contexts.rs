@@ -1,0 +1,201 @@
+//! Engines and the contexts that channels have on them.
+//!
+//! Firmware for the falcons is a few words of our own: the units that we drive do what their controllers do, and
+//! a guest's firmware never gets here. Context images are copies of a golden image that FECS itself saved, and
+//! live in host VRAM; instance blocks point at them by physical address, so that no address space contains one.
+
+use super::bus::Bus;
+use super::memory::HostMemory;
+use super::window::{halves, page_number};
+use crate::addr::PAGE_SIZE;
+use crate::chip::gf100::ramin::{COPY0_CONTEXT_LO, COPY1_CONTEXT_LO, GRAPHICS_CONTEXT_LO, INSTANCE_SIZE};
+use crate::chip::gf100::regs::falcon::{
+    ACCESS_EN, CODE_DATA, CODE_INDEX, CODE_TAG, CPU_CONTROL, DMA_CONTROL, ENTRY, INCREMENT_ON_WRITE, START,
+};
+use crate::chip::gf100::regs::fecs::{
+    NV_PGRAPH_PRI_FECS_CC_SCRATCH, NV_PGRAPH_PRI_FECS_CC_SCRATCH_CLEAR, NV_PGRAPH_PRI_FECS_CURRENT_CTX,
+    NV_PGRAPH_PRI_FECS_INTR_SET, NV_PGRAPH_PRI_FECS_METHOD_DATA, NV_PGRAPH_PRI_FECS_METHOD_PUSH,
+    NV_PGRAPH_PRI_FECS_NEXT_CTX,
+};
+use crate::chip::gf100::regs::gpccs::NV_PGRAPH_PRI_GPCCS_INTR_SET;
+use crate::chip::gf100::regs::pce0::NV_PCE0_INTR_SET;
+use crate::chip::gf100::regs::pce1::NV_PCE1_INTR_SET;
+use crate::chip::gf100::regs::pgraph::{
+    NV_PGRAPH_EXCEPTION_EN, NV_PGRAPH_GRFIFO_CONTROL, NV_PGRAPH_INTR, NV_PGRAPH_INTR_EN,
+};
+use crate::chip::gf100::regs::pmc::NV_PMC_ENABLE;
+use crate::chip::registers::Reg;
+use crate::chip::{Engine, EngineSet};
+use crate::gpu::GpuError;
+
+/// Our firmware: a falcon's unconditional branch to itself, in Falcon's encoding (`bra $pc`), padded.
+const FIRMWARE: [u32; 4] = [0x0000_0ef4, 0, 0, 0];
+
+/// Bytes of a copy engine's context.
+const COPY_CONTEXT_SIZE: u64 = PAGE_SIZE;
+
+/// Bit 31 of mailbox 0: the command succeeded. Of the context registers: a context is named.
+const DONE: u32 = 1 << 31;
+/// FECS command: make the context of the instance block in the argument current.
+const COMMAND_BIND: u32 = 1;
+/// FECS interrupt that requests a context switch.
+const REQUEST_SWITCH: u32 = 1 << 8;
+/// Both kinds of access of a falcon to the FIFO.
+const ACCESS_ALL: u32 = 3;
+
+/// The engines' PMC_ENABLE bits.
+pub(super) const fn enable_bit(engine: Engine) -> u32 {
+    match engine {
+        Engine::Graphics => 1 << 12,
+        Engine::Copy(0) => 1 << 6,
+        Engine::Copy(_) => 1 << 7,
+    }
+}
+
+/// All engines of this chip.
+pub(super) const ENGINES: [Engine; 3] = [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)];
+
+/// Contexts of one channel, for its release.
+#[derive(Debug, Default)]
+pub(super) struct ChannelContexts {
+    images: Vec<(Engine, u64, u64)>,
+}
+
+impl ChannelContexts {
+    pub(super) fn engines(&self) -> EngineSet {
+        self.images.iter().map(|(engine, ..)| EngineSet::from(*engine)).collect()
+    }
+
+    pub(super) fn release(self, memory: &mut HostMemory) {
+        for (_, address, size) in self.images {
+            memory.give_back(address, size);
+        }
+    }
+}
+
+/// The golden image.
+pub(super) struct Contexts {
+    golden: Vec<u8>,
+}
+
+impl Contexts {
+    /// Starts the engines, and has FECS make the golden image.
+    pub(super) fn new(bus: &Bus, memory: &mut HostMemory) -> Result<Self, GpuError> {
+        for copy in [0, 1] {
+            start_copy(bus, copy)?;
+        }
+        let size = start_graphics(bus)?;
+        let image_size = u64::from(size).next_multiple_of(PAGE_SIZE);
+        let image = memory.take(image_size, PAGE_SIZE)?;
+        let instance = memory.take(INSTANCE_SIZE, PAGE_SIZE)?;
+        write_pointer(memory, instance, Engine::Graphics, image)?;
+        run_golden(bus, instance)?;
+        let mut golden = vec![0; usize::try_from(size).unwrap_or(0)];
+        memory.read(image, &mut golden)?;
+        memory.give_back(instance, INSTANCE_SIZE);
+        memory.give_back(image, image_size);
+        Ok(Self { golden })
+    }
+
+    /// Gives a channel the contexts that it lacks. Contexts once given stay until the channel goes.
+    pub(super) fn provide(
+        &self,
+        memory: &mut HostMemory,
+        instance: u64,
+        contexts: &mut ChannelContexts,
+        engines: EngineSet,
+    ) -> Result<(), GpuError> {
+        for engine in ENGINES {
+            if !engines.contains(engine.into()) || contexts.engines().contains(engine.into()) {
+                continue;
+            }
+            let size = match engine {
+                Engine::Graphics => (self.golden.len() as u64).next_multiple_of(PAGE_SIZE),
+                Engine::Copy(_) => COPY_CONTEXT_SIZE,
+            };
+            let image = memory.take(size, PAGE_SIZE)?;
+            contexts.images.push((engine, image, size));
+            if engine == Engine::Graphics {
+                memory.write(image, &self.golden)?;
+            }
+            write_pointer(memory, instance, engine, image)?;
+        }
+        Ok(())
+    }
+
+    /// Takes an engine through reset and starts it again; work on it is dropped.
+    pub(super) fn reset_engine(&self, bus: &Bus, engine: Engine) -> Result<(), GpuError> {
+        let enabled = bus.read(NV_PMC_ENABLE)?;
+        bus.write(NV_PMC_ENABLE, enabled & !enable_bit(engine))?;
+        bus.write(NV_PMC_ENABLE, enabled | enable_bit(engine))?;
+        match engine {
+            Engine::Graphics => start_graphics(bus).map(|_| ()),
+            Engine::Copy(number) => start_copy(bus, number),
+        }
+    }
+}
+
+fn write_pointer(memory: &HostMemory, instance: u64, engine: Engine, image: u64) -> Result<(), GpuError> {
+    let place = match engine {
+        Engine::Graphics => GRAPHICS_CONTEXT_LO,
+        Engine::Copy(0) => COPY0_CONTEXT_LO,
+        Engine::Copy(_) => COPY1_CONTEXT_LO,
+    };
+    // Mode bit and target 0: a physical address in VRAM.
+    let (low, high) = halves(image);
+    memory.write_u32(instance.saturating_add(place), low)?;
+    memory.write_u32(instance.saturating_add(place).saturating_add(4), high)
+}
+
+fn upload(bus: &Bus, falcon: u32) -> Result<(), GpuError> {
+    let at = |offset: u32| Reg(falcon.wrapping_add(offset));
+    bus.write(at(CODE_INDEX), INCREMENT_ON_WRITE)?;
+    bus.write(at(CODE_TAG), 0)?;
+    for word in FIRMWARE {
+        bus.write(at(CODE_DATA), word)?;
+    }
+    Ok(())
+}
+
+fn start_copy(bus: &Bus, number: u8) -> Result<(), GpuError> {
+    let falcon = if number == 0 { NV_PCE0_INTR_SET.0 } else { NV_PCE1_INTR_SET.0 };
+    let at = |offset: u32| Reg(falcon.wrapping_add(offset));
+    upload(bus, falcon)?;
+    bus.write(at(DMA_CONTROL), 1)?;
+    bus.write(at(ENTRY), 0)?;
+    bus.write(at(CPU_CONTROL), START)?;
+    bus.write(at(ACCESS_EN), ACCESS_ALL)
+}
+
+/// Starts PGRAPH's controllers; returns the size of a context image.
+fn start_graphics(bus: &Bus) -> Result<u32, GpuError> {
+    let fecs = NV_PGRAPH_PRI_FECS_INTR_SET.0;
+    bus.write(NV_PGRAPH_INTR, u32::MAX)?;
+    bus.write(NV_PGRAPH_INTR_EN, u32::MAX)?;
+    bus.write(NV_PGRAPH_EXCEPTION_EN, u32::MAX)?;
+    bus.write(NV_PGRAPH_GRFIFO_CONTROL, 0x0001_0001)?;
+    upload(bus, NV_PGRAPH_PRI_GPCCS_INTR_SET.0)?;
+    upload(bus, fecs)?;
+    bus.write(Reg(fecs.wrapping_add(DMA_CONTROL)), 0)?;
+    bus.write(Reg(fecs.wrapping_add(CPU_CONTROL)), START)?;
+    let mailbox = NV_PGRAPH_PRI_FECS_CC_SCRATCH;
+    bus.poll(mailbox.at(0), "the start of FECS", |value| value & DONE != 0)?;
+    let size = bus.read(mailbox.at(1))?;
+    if size == 0 || size > 1 << 20 {
+        return Err(GpuError::Invalid(format!("FECS reports context images of {size:#x} bytes")));
+    }
+    Ok(size)
+}
+
+/// Has FECS load an empty context and save it.
+fn run_golden(bus: &Bus, instance: u64) -> Result<(), GpuError> {
+    bus.write(NV_PGRAPH_PRI_FECS_CC_SCRATCH_CLEAR.at(0), DONE)?;
+    bus.write(NV_PGRAPH_PRI_FECS_METHOD_DATA, DONE | page_number(instance)?)?;
+    bus.write(NV_PGRAPH_PRI_FECS_METHOD_PUSH, COMMAND_BIND)?;
+    bus.poll(NV_PGRAPH_PRI_FECS_CC_SCRATCH.at(0), "loading the golden context", |value| value & DONE != 0)?;
+    let next = bus.read(NV_PGRAPH_PRI_FECS_NEXT_CTX)?;
+    bus.write(NV_PGRAPH_PRI_FECS_NEXT_CTX, next & !DONE)?;
+    bus.write(NV_PGRAPH_PRI_FECS_INTR_SET, REQUEST_SWITCH)?;
+    bus.poll(NV_PGRAPH_PRI_FECS_CURRENT_CTX, "saving the golden context", |value| value & DONE == 0)?;
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! The host's own share of VRAM: page tables, instance blocks, runlists, context images.
+//!
+//! It lies at the bottom of VRAM, and no tenant's partition ever covers it. Where the GPU can share it with this
+//! process it is written through a mapping; else through PRAMIN, the 1 MiB window of BAR0. Nothing is ever read
+//! back but the golden context: what hardware was told is kept in RAM as well.
+
+use std::collections::BTreeMap;
+
+use super::bus::Bus;
+use crate::addr::PAGE_SIZE;
+use crate::chip::gf100::regs::pbus::NV_PBUS_BAR0_WINDOW;
+use crate::gpu::GpuError;
+use crate::pci::Region;
+use crate::pci::mapping::Mapping;
+
+/// Offset in BAR0 of PRAMIN.
+const PRAMIN: u64 = 0x70_0000;
+/// Bytes of PRAMIN.
+const PRAMIN_SIZE: u64 = 1 << 20;
+/// The window's base is a multiple of this.
+const WINDOW_GRANULE: u64 = 1 << 16;
+
+/// Host VRAM: who has which page, and how it is reached.
+pub(super) struct HostMemory {
+    free: BTreeMap<u64, u64>,
+    size: u64,
+    mapping: Option<Mapping>,
+    /// A way to PRAMIN of its own, so that memory can be written without naming the bus each time.
+    bus: Bus,
+    window: std::cell::Cell<Option<u64>>,
+}
+
+impl HostMemory {
+    /// VRAM `[0, size)`, reached through PRAMIN.
+    pub(super) fn new(bus: Bus, size: u64) -> Self {
+        // The first page stays free: address 0 in a table entry is then always a mistake.
+        let free = BTreeMap::from([(PAGE_SIZE, size.saturating_sub(PAGE_SIZE))]);
+        Self { free, size, mapping: None, bus, window: std::cell::Cell::new(None) }
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Reaches the memory through a mapping from now on.
+    pub(super) fn set_mapping(&mut self, mapping: Mapping) {
+        self.mapping = Some(mapping);
+    }
+
+    /// Takes `size` bytes (a multiple of 4 KiB) at a multiple of `alignment`, zeroed.
+    pub(super) fn take(&mut self, size: u64, alignment: u64) -> Result<u64, GpuError> {
+        let found = self.free.iter().find_map(|(start, length)| {
+            let aligned = start.checked_next_multiple_of(alignment)?;
+            let end = aligned.checked_add(size)?;
+            (end <= start.checked_add(*length)?).then_some((*start, *length, aligned))
+        });
+        let Some((start, length, aligned)) = found else {
+            return Err(GpuError::Exhausted { what: "host VRAM", limit: self.size });
+        };
+        self.free.remove(&start);
+        if aligned > start {
+            self.free.insert(start, aligned.saturating_sub(start));
+        }
+        let (end, old_end) = (aligned.saturating_add(size), start.saturating_add(length));
+        if old_end > end {
+            self.free.insert(end, old_end.saturating_sub(end));
+        }
+        self.zero(aligned, size)?;
+        Ok(aligned)
+    }
+
+    /// Gives back what [`Self::take`] gave.
+    pub(super) fn give_back(&mut self, start: u64, size: u64) {
+        let (mut start, mut size) = (start, size);
+        if let Some((&before, &length)) = self.free.range(..start).next_back()
+            && before.saturating_add(length) == start
+        {
+            self.free.remove(&before);
+            start = before;
+            size = size.saturating_add(length);
+        }
+        if let Some(length) = self.free.remove(&start.saturating_add(size)) {
+            size = size.saturating_add(length);
+        }
+        self.free.insert(start, size);
+    }
+
+    /// Bytes that nobody has.
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.free.values().sum()
+    }
+
+    pub(super) fn write_u32(&self, address: u64, value: u32) -> Result<(), GpuError> {
+        self.write(address, &value.to_le_bytes())
+    }
+
+    /// Writes words one after the other.
+    pub(super) fn write(&self, address: u64, data: &[u8]) -> Result<(), GpuError> {
+        self.check(address, data.len() as u64)?;
+        if let Some(mapping) = &self.mapping {
+            return mapping.write(address, data).map_err(|error| GpuError::Invalid(error.to_string()));
+        }
+        let mut at = address;
+        for word in data.chunks(8) {
+            let offset = self.aim(at)?;
+            self.bus.write_at(Region::Bar(0), offset, word)?;
+            at = at.saturating_add(word.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Reads; for what hardware itself produced.
+    pub(super) fn read(&self, address: u64, data: &mut [u8]) -> Result<(), GpuError> {
+        self.check(address, data.len() as u64)?;
+        if let Some(mapping) = &self.mapping {
+            return mapping.read(address, data).map_err(|error| GpuError::Invalid(error.to_string()));
+        }
+        let mut at = address;
+        for word in data.chunks_mut(4) {
+            let offset = self.aim(at)?;
+            let value = self.bus.read_at(Region::Bar(0), offset)?.to_le_bytes();
+            for (to, from) in word.iter_mut().zip(value) {
+                *to = from;
+            }
+            at = at.saturating_add(word.len() as u64);
+        }
+        Ok(())
+    }
+
+    fn zero(&self, address: u64, size: u64) -> Result<(), GpuError> {
+        if let Some(mapping) = &self.mapping {
+            return mapping.fill(address, size, 0).map_err(|error| GpuError::Invalid(error.to_string()));
+        }
+        let zeros = [0; PAGE_SIZE as usize];
+        for page in (address..address.saturating_add(size)).step_by(PAGE_SIZE as usize) {
+            self.write(page, &zeros)?;
+        }
+        Ok(())
+    }
+
+    /// Moves the window so that it shows `address`; returns the offset in BAR0.
+    fn aim(&self, address: u64) -> Result<u64, GpuError> {
+        let base = address / PRAMIN_SIZE * PRAMIN_SIZE;
+        if self.window.get() != Some(base) {
+            let value = u32::try_from(base / WINDOW_GRANULE)
+                .map_err(|_| GpuError::Invalid(format!("{address:#x} is beyond PRAMIN's reach")))?;
+            self.bus.write(NV_PBUS_BAR0_WINDOW, value)?;
+            self.window.set(Some(base));
+        }
+        Ok(PRAMIN.saturating_add(address.saturating_sub(base)))
+    }
+
+    fn check(&self, address: u64, size: u64) -> Result<(), GpuError> {
+        match address.checked_add(size) {
+            Some(end) if end <= self.size => Ok(()),
+            _ => Err(GpuError::Invalid(format!("{size:#x} bytes at {address:#x} leave the host's VRAM"))),
+        }
+    }
+}

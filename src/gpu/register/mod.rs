@@ -1,0 +1,224 @@
+//! The driver for GPUs that are programmed by registers (GF100 now), over any [`PciFunction`]: the software GPU
+//! in process, or a real card.
+//!
+//! It does what a vendor's driver does: brings the units up, keeps page tables, instance blocks, runlists and
+//! context images in VRAM of its own, and decodes interrupts. Falcon firmware and context images are ours, never
+//! a guest's.
+//!
+//! Threads: the caller's, alone. The interrupt sink only signals an eventfd.
+
+mod bringup;
+mod bus;
+mod channels;
+mod contexts;
+mod events;
+mod memory;
+mod space;
+mod tables;
+mod wake;
+mod window;
+
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use self::bus::Bus;
+use self::channels::Channels;
+use self::contexts::Contexts;
+use self::events::Interrupts;
+use self::memory::HostMemory;
+use self::space::Space;
+use self::window::Bar1;
+use super::{
+    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, SpaceHandle, SpaceUsage,
+};
+use crate::addr::{HostChannel, HostVram, Iova};
+use crate::chip::{Engine, EngineSet};
+use crate::pci::{DmaMapping, PciFunction, SharedMemory};
+
+/// Address spaces at once; each has a page directory of 64 KiB.
+const MAX_SPACES: usize = 512;
+
+/// The register driver.
+pub struct RegisterDriver {
+    info: GpuInfo,
+    bus: Bus,
+    memory: HostMemory,
+    bar1: Bar1,
+    contexts: Contexts,
+    channels: Channels,
+    interrupts: Interrupts,
+    spaces: BTreeMap<SpaceHandle, Space>,
+    next_space: u32,
+}
+
+impl std::fmt::Debug for RegisterDriver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RegisterDriver").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+impl RegisterDriver {
+    /// Takes the GPU over and brings it up.
+    ///
+    /// # Errors
+    /// The chip is unknown, too small, or did not answer as it should.
+    pub fn new(function: Arc<dyn PciFunction>) -> Result<Self, GpuError> {
+        bringup::bring_up(function)
+    }
+
+    fn space(&mut self, handle: SpaceHandle) -> Result<&mut Space, GpuError> {
+        self.spaces.get_mut(&handle).ok_or_else(|| no_such_space(handle))
+    }
+}
+
+fn no_such_space(handle: SpaceHandle) -> GpuError {
+    GpuError::NoSuch { what: "address space", id: handle.0.into() }
+}
+
+impl GpuDriver for RegisterDriver {
+    fn info(&self) -> &GpuInfo {
+        &self.info
+    }
+
+    fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
+        self.bar1.share(&self.bus, &self.memory, start, size)
+    }
+
+    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
+        let end = self.info.tenant_vram.checked_add(self.info.tenant_vram_size);
+        let inside = start >= self.info.tenant_vram && start.checked_add(size) <= end;
+        if !inside {
+            return Err(GpuError::Invalid(format!("{size:#x} bytes at {start} are not tenant memory")));
+        }
+        self.bar1.scrub(&self.bus, &self.memory, start, size)
+    }
+
+    fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
+        Ok(self.bus.function().dma_map(mapping)?)
+    }
+
+    fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
+        Ok(self.bus.function().dma_unmap(iova.0, size)?)
+    }
+
+    fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {
+        if self.spaces.len() >= MAX_SPACES {
+            return Err(GpuError::Exhausted { what: "address spaces", limit: MAX_SPACES as u64 });
+        }
+        let space = Space::new(&mut self.memory)?;
+        let handle = SpaceHandle(self.next_space);
+        self.next_space = self.next_space.wrapping_add(1);
+        self.spaces.insert(handle, space);
+        Ok(handle)
+    }
+
+    fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+        if self.channels.any_in(space) {
+            return Err(GpuError::Invalid(format!("Address space {} still has channels", space.0)));
+        }
+        let gone = self.spaces.remove(&space).ok_or_else(|| no_such_space(space))?;
+        gone.flush(&self.bus)?;
+        gone.release(&mut self.memory);
+        Ok(())
+    }
+
+    fn update_space(
+        &mut self,
+        space: SpaceHandle,
+        unmap: &[HostRange],
+        map: &[HostMapping],
+        table_budget: u64,
+    ) -> Result<(), GpuError> {
+        let Self { bus, memory, spaces, .. } = self;
+        let space = spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
+        let updated = space.update(memory, unmap, map, table_budget);
+        // What was done before an error is visible to engines too.
+        space.flush(bus)?;
+        updated
+    }
+
+    fn space_usage(&self, space: SpaceHandle) -> Result<SpaceUsage, GpuError> {
+        self.spaces.get(&space).map(Space::usage).ok_or_else(|| no_such_space(space))
+    }
+
+    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+        let Self { bus, memory, spaces, .. } = self;
+        let space = spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
+        let cleared = space.clear(memory);
+        space.flush(bus)?;
+        cleared
+    }
+
+    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
+        let Self { bus, memory, spaces, .. } = self;
+        let space = spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
+        let revoked = space.revoke_system(memory, iova, size);
+        space.flush(bus)?;
+        revoked
+    }
+
+    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
+        let directory = self.space(spec.space)?.directory();
+        let Self { bus, memory, bar1, contexts, channels, .. } = self;
+        channels.create(bus, memory, bar1, contexts, spec, directory)
+    }
+
+    fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {
+        let Self { memory, contexts, channels, .. } = self;
+        channels.set_engines(memory, contexts, channel, engines)
+    }
+
+    fn destroy_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        let Self { bus, memory, bar1, contexts, channels, .. } = self;
+        if let Some(engine) = channels.evict(bus, memory, channel)? {
+            log::warn!("Host channel {} did not leave {engine:?}: resetting the engine", channel.0);
+            contexts.reset_engine(bus, engine)?;
+        }
+        channels.destroy(bus, memory, bar1, channel)
+    }
+
+    fn enable_channel(&mut self, channel: HostChannel, enabled: bool) -> Result<(), GpuError> {
+        self.channels.enable(&self.bus, channel, enabled)
+    }
+
+    fn commit_runlist(&mut self, channels: &[HostChannel]) -> Result<(), GpuError> {
+        self.channels.commit_runlist(&self.bus, &self.memory, channels)
+    }
+
+    fn preempt_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        self.channels.preempt(&self.bus, channel)?;
+        self.interrupts.poll_soon(self.channels.preemptions_pending())
+    }
+
+    fn doorbell(&mut self, channel: HostChannel, gp_put: u32) -> Result<(), GpuError> {
+        self.channels.check(channel)?;
+        self.bar1.doorbell(&self.bus, channel, gp_put)
+    }
+
+    fn channel_progress(&mut self, channel: HostChannel) -> Result<u32, GpuError> {
+        self.channels.check(channel)?;
+        self.bar1.progress(&self.bus, channel)
+    }
+
+    fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
+        self.channels.sample_engines(&self.bus)
+    }
+
+    fn event_fd(&self) -> BorrowedFd<'_> {
+        self.interrupts.fd()
+    }
+
+    fn take_events(&mut self, events: &mut Vec<GpuEvent>) {
+        let Self { bus, channels, interrupts, .. } = self;
+        interrupts.take(bus, channels, events);
+        channels.finish_preemptions(bus, events);
+        // A lost timer only delays the next look.
+        if let Err(error) = interrupts.poll_soon(channels.preemptions_pending()) {
+            log::warn!("{error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

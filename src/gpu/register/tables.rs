@@ -1,0 +1,75 @@
+//! A page table or directory of ours: entries in RAM, and the same in host VRAM.
+
+use super::memory::HostMemory;
+use crate::addr::PAGE_SIZE;
+use crate::chip::gf100::mmu::ENTRY_SIZE;
+use crate::gpu::GpuError;
+
+/// A table that hardware walks.
+pub(super) struct Table {
+    address: u64,
+    entries: Box<[u64]>,
+    valid: u64,
+}
+
+impl Table {
+    /// An empty table of `entries` entries.
+    pub(super) fn new(memory: &mut HostMemory, entries: u64) -> Result<Self, GpuError> {
+        let address = memory.take(bytes(entries), PAGE_SIZE)?;
+        let count = usize::try_from(entries).unwrap_or(0);
+        Ok(Self { address, entries: vec![0; count].into_boxed_slice(), valid: 0 })
+    }
+
+    /// Where hardware finds it.
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Host VRAM that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        bytes(self.entries.len() as u64)
+    }
+
+    /// Entries that are not 0.
+    pub(super) fn valid(&self) -> u64 {
+        self.valid
+    }
+
+    /// The entries with their index, those that are 0 left out.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.entries.iter().zip(0..).filter(|(raw, _)| **raw != 0).map(|(raw, index)| (index, *raw))
+    }
+
+    /// Changes `[first, first + values)` to what `value` says for each index.
+    pub(super) fn set_run(
+        &mut self,
+        memory: &HostMemory,
+        first: u64,
+        count: u64,
+        value: impl Fn(u64) -> u64,
+    ) -> Result<(), GpuError> {
+        let start = usize::try_from(first).unwrap_or(usize::MAX);
+        let end = start.saturating_add(usize::try_from(count).unwrap_or(usize::MAX));
+        let Some(run) = self.entries.get_mut(start..end) else {
+            return Err(GpuError::Invalid(format!("Entries {first}+{count} leave their table")));
+        };
+        let mut bytes = Vec::with_capacity(run.len().saturating_mul(8));
+        for (entry, index) in run.iter_mut().zip(0..) {
+            let new = value(index);
+            self.valid =
+                self.valid.saturating_add(u64::from(new != 0)).saturating_sub(u64::from(*entry != 0));
+            *entry = new;
+            bytes.extend_from_slice(&new.to_le_bytes());
+        }
+        memory.write(self.address.saturating_add(first.saturating_mul(ENTRY_SIZE)), &bytes)
+    }
+
+    /// Gives the memory back.
+    pub(super) fn release(self, memory: &mut HostMemory) {
+        memory.give_back(self.address, self.bytes());
+    }
+}
+
+fn bytes(entries: u64) -> u64 {
+    entries.saturating_mul(ENTRY_SIZE).next_multiple_of(PAGE_SIZE)
+}

@@ -1,0 +1,214 @@
+//! BAR1 as this driver uses it: the poll area with a page for each channel's USERD, and a movable window for
+//! sharing VRAM with other processes.
+//!
+//! ```text
+//! 0          512 KiB                          64 MiB             128 MiB
+//! | USERD of each channel (4 KiB pages) |  ...  | sharing window (128 KiB pages) |
+//! ```
+
+use std::fs::File;
+
+use vmm_sys_util::fallocate::{FallocateMode, fallocate};
+
+use super::bus::Bus;
+use super::memory::HostMemory;
+use super::space::{INVALIDATE_HUB, LARGE, invalidate};
+use super::tables::Table;
+use crate::addr::{HostChannel, HostVram, PAGE_SIZE};
+use crate::chip::gf100::CHANNELS;
+use crate::chip::gf100::mmu::{Pde, Pte, SMALL_PAGE_SHIFT};
+use crate::chip::gf100::ramin::{
+    INSTANCE_SIZE, PAGE_DIRECTORY_HI, PAGE_DIRECTORY_LO, USERD_GP_GET, USERD_GP_PUT, USERD_SIZE, VA_LIMIT_HI,
+    VA_LIMIT_LO,
+};
+use crate::chip::gf100::regs::pbus::NV_PBUS_BAR1_BLOCK;
+use crate::chip::gf100::regs::pfifo::NV_PFIFO_USERD_POLL;
+use crate::chip::{Aperture, PhysicalAddress};
+use crate::gpu::GpuError;
+use crate::pci::{Region, SharedMemory};
+
+/// Bytes of BAR1 that this driver translates.
+const BAR1_SIZE: u64 = 128 << 20;
+/// Where the sharing window begins.
+const WINDOW: u64 = 64 << 20;
+/// Its size.
+pub(super) const WINDOW_SIZE: u64 = 64 << 20;
+/// Where the poll area begins.
+const POLL_AREA: u64 = 0;
+/// NV_PFIFO_USERD_POLL: stores to the area are doorbells.
+const POLL_ENABLE: u32 = 1 << 28;
+/// NV_PBUS_BAR1_BLOCK: addresses are virtual.
+const MODE_VIRTUAL: u32 = 1 << 31;
+
+/// BAR1's page tables.
+pub(super) struct Bar1 {
+    directory: Table,
+    small: Table,
+    large: Table,
+    instance: u64,
+}
+
+impl Bar1 {
+    /// Builds the tables and switches translation on.
+    pub(super) fn new(bus: &Bus, memory: &mut HostMemory) -> Result<Self, GpuError> {
+        let mut directory = Table::new(memory, LARGE.directory_entries())?;
+        let small = Table::new(memory, LARGE.table_entries(SMALL_PAGE_SHIFT))?;
+        let large = Table::new(memory, LARGE.table_entries(LARGE.page_shift()))?;
+        let at = |address| Some(PhysicalAddress { aperture: Aperture::Vram, address });
+        let entry = Pde { large: at(large.address()), small: at(small.address()) }.encode();
+        directory.set_run(memory, 0, 1, |_| entry)?;
+        let instance = memory.take(INSTANCE_SIZE, PAGE_SIZE)?;
+        let (low, high) = halves(directory.address());
+        memory.write_u32(instance.saturating_add(PAGE_DIRECTORY_LO), low)?;
+        memory.write_u32(instance.saturating_add(PAGE_DIRECTORY_HI), high)?;
+        let (low, high) = halves(BAR1_SIZE.saturating_sub(1));
+        memory.write_u32(instance.saturating_add(VA_LIMIT_LO), low)?;
+        memory.write_u32(instance.saturating_add(VA_LIMIT_HI), high)?;
+        let bar1 = Self { directory, small, large, instance };
+        bus.write(NV_PBUS_BAR1_BLOCK, MODE_VIRTUAL | page_number(bar1.instance)?)?;
+        bar1.flush(bus)?;
+        Ok(bar1)
+    }
+
+    /// Tells PFIFO where the poll area is.
+    pub(super) fn enable_poll_area(bus: &Bus) -> Result<(), GpuError> {
+        bus.write(NV_PFIFO_USERD_POLL, POLL_ENABLE | page_number(POLL_AREA)?)
+    }
+
+    /// Puts a channel's USERD page into the poll area, or takes it out.
+    pub(super) fn set_userd(
+        &mut self,
+        bus: &Bus,
+        memory: &HostMemory,
+        channel: HostChannel,
+        userd: Option<HostVram>,
+    ) -> Result<(), GpuError> {
+        let raw = userd.map_or(0, |HostVram(address)| pte(address));
+        let index = (POLL_AREA >> SMALL_PAGE_SHIFT).saturating_add(channel.0.into());
+        self.small.set_run(memory, index, 1, |_| raw)?;
+        self.flush(bus)
+    }
+
+    /// Tells hardware of new work of a channel.
+    pub(super) fn doorbell(&self, bus: &Bus, channel: HostChannel, gp_put: u32) -> Result<(), GpuError> {
+        bus.write_at(Region::Bar(1), userd(channel).saturating_add(USERD_GP_PUT), &gp_put.to_le_bytes())
+    }
+
+    /// GP_GET of a channel.
+    pub(super) fn progress(&self, bus: &Bus, channel: HostChannel) -> Result<u32, GpuError> {
+        bus.read_at(Region::Bar(1), userd(channel).saturating_add(USERD_GP_GET))
+    }
+
+    /// Shares `[start, start + size)` of VRAM: whole granules, piece by piece through the window.
+    pub(super) fn share(
+        &mut self,
+        bus: &Bus,
+        memory: &HostMemory,
+        start: HostVram,
+        size: u64,
+    ) -> Result<Vec<SharedMemory>, GpuError> {
+        let mut shared = Vec::new();
+        let mut done: u64 = 0;
+        while done < size {
+            let piece = size.saturating_sub(done).min(WINDOW_SIZE);
+            self.show(bus, memory, start.0.saturating_add(done), piece)?;
+            let piece_shared = bus.function().share(Region::Bar(1), WINDOW, piece);
+            self.show_nothing(bus, memory, piece)?;
+            shared.extend(piece_shared?);
+            done = done.saturating_add(piece);
+        }
+        Ok(shared)
+    }
+
+    /// Fills VRAM with zeros: gives the pages back to the host's kernel where the memory is shared from a file,
+    /// else writes them through the window.
+    pub(super) fn scrub(
+        &mut self,
+        bus: &Bus,
+        memory: &HostMemory,
+        start: HostVram,
+        size: u64,
+    ) -> Result<(), GpuError> {
+        match self.share(bus, memory, start, size) {
+            Ok(pieces) => {
+                for piece in pieces {
+                    let file = File::from(piece.fd);
+                    fallocate(&file, FallocateMode::PunchHole, true, piece.offset, piece.size)
+                        .map_err(|error| GpuError::Io(error.into()))?;
+                }
+                Ok(())
+            }
+            Err(GpuError::Io(error)) if error.kind() == std::io::ErrorKind::Unsupported => {
+                self.write_zeros(bus, memory, start, size)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write_zeros(
+        &mut self,
+        bus: &Bus,
+        memory: &HostMemory,
+        start: HostVram,
+        size: u64,
+    ) -> Result<(), GpuError> {
+        let mut done: u64 = 0;
+        while done < size {
+            let piece = size.saturating_sub(done).min(WINDOW_SIZE);
+            self.show(bus, memory, start.0.saturating_add(done), piece)?;
+            for offset in (0..piece).step_by(8) {
+                bus.write_at(Region::Bar(1), WINDOW.saturating_add(offset), &[0; 8])?;
+            }
+            self.show_nothing(bus, memory, piece)?;
+            done = done.saturating_add(piece);
+        }
+        Ok(())
+    }
+
+    /// Lets the window show VRAM from `start`, a multiple of the large page size.
+    fn show(&mut self, bus: &Bus, memory: &HostMemory, start: u64, size: u64) -> Result<(), GpuError> {
+        let shift = LARGE.page_shift();
+        if !start.is_multiple_of(1 << shift) || !size.is_multiple_of(1 << shift) {
+            return Err(GpuError::Invalid(format!("{size:#x} bytes at {start:#x} are no whole large pages")));
+        }
+        self.large.set_run(memory, WINDOW >> shift, size >> shift, |page| {
+            pte(start.saturating_add(page << shift))
+        })?;
+        self.flush(bus)
+    }
+
+    fn show_nothing(&mut self, bus: &Bus, memory: &HostMemory, size: u64) -> Result<(), GpuError> {
+        let shift = LARGE.page_shift();
+        self.large.set_run(memory, WINDOW >> shift, size >> shift, |_| 0)?;
+        self.flush(bus)
+    }
+
+    fn flush(&self, bus: &Bus) -> Result<(), GpuError> {
+        invalidate(bus, self.directory.address(), INVALIDATE_HUB)
+    }
+}
+
+/// Offset in BAR1 of a channel's USERD page. Channel numbers were checked when they were given out.
+fn userd(channel: HostChannel) -> u64 {
+    POLL_AREA.saturating_add(u64::from(channel.0 % CHANNELS).saturating_mul(USERD_SIZE))
+}
+
+fn pte(address: u64) -> u64 {
+    let target = PhysicalAddress { aperture: Aperture::Vram, address };
+    Pte { target, read_only: false, privileged: false, kind: 0 }.encode()
+}
+
+/// Number of the 4 KiB page at `address`, as address registers hold it.
+pub(super) fn page_number(address: u64) -> Result<u32, GpuError> {
+    u32::try_from(address >> 12)
+        .ok()
+        .filter(|page| *page < 1 << 28)
+        .ok_or_else(|| GpuError::Invalid(format!("{address:#x} does not fit an address register")))
+}
+
+/// Low and high word.
+pub(super) fn halves(value: u64) -> (u32, u32) {
+    let low = u32::try_from(value & 0xffff_ffff).unwrap_or(0);
+    let high = u32::try_from(value >> 32).unwrap_or(0);
+    (low, high)
+}
