@@ -155,6 +155,7 @@ fn word(raw: &[u8; INSTANCE_BYTES], offset: u64) -> u32 {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 mod tests {
     use proptest::prelude::*;
 

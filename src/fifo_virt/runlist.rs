@@ -6,6 +6,10 @@
 use crate::addr::GuestChannel;
 use crate::chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
 
+/// CAST: eight.
+#[expect(clippy::cast_possible_truncation, reason = "eight")]
+const ENTRY_BYTES: usize = RUNLIST_ENTRY_SIZE as usize;
+
 /// A filtered runlist.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Runlist {
@@ -28,7 +32,7 @@ impl Runlist {
     pub fn parse(raw: &[u8], count: u32, granted: u16) -> Self {
         let mut seen = vec![false; usize::from(granted)];
         let mut channels = Vec::new();
-        for entry in raw.chunks_exact(RUNLIST_ENTRY_SIZE as usize) {
+        for entry in raw.chunks_exact(ENTRY_BYTES) {
             let (Some(id), Some(kind)) = (word(entry, 0), word(entry, 4)) else { continue };
             let Ok(id) = u16::try_from(id) else { continue };
             let fresh = seen.get_mut(usize::from(id)).filter(|seen| !**seen && kind == RUNLIST_ENTRY_CHANNEL);

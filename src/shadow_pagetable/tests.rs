@@ -1,6 +1,8 @@
 //! The shadow against a naive walker: whatever the tables are and however they change, the runs of all
 //! synchronisations add up to what a walk from scratch finds.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -311,8 +313,11 @@ fn fermi() -> Fixture {
     Fixture { memory, budget, space }
 }
 
+/// What to unmap, what to map.
+type Batch = (Vec<GuestRange>, Vec<GuestMapping>);
+
 #[derive(Default)]
-struct Recorder(Vec<(Vec<GuestRange>, Vec<GuestMapping>)>);
+struct Recorder(Vec<Batch>);
 
 impl RunSink for Recorder {
     type Error = Infallible;
@@ -324,7 +329,7 @@ impl RunSink for Recorder {
 }
 
 impl Fixture {
-    fn sync(&mut self) -> (SyncReport, Vec<(Vec<GuestRange>, Vec<GuestMapping>)>) {
+    fn sync(&mut self) -> (SyncReport, Vec<Batch>) {
         let mut recorder = Recorder::default();
         let report = self.space.sync(&self.memory, &mut self.budget, &mut recorder).unwrap();
         (report, recorder.0)

@@ -6,7 +6,7 @@ use super::events::EventPath;
 use super::memory::Memory;
 use super::status::Counters;
 use crate::aggregator::link::{AggregatorLink, LinkError};
-use crate::aggregator::protocol::{GuestMapping, GuestRange, RefusalKind, Request, SpaceId};
+use crate::aggregator::protocol::{GuestMapping, GuestRange, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId};
 use crate::shadow_pagetable::RunSink;
 
 /// The host side, as one request of the guest uses it.
@@ -35,20 +35,78 @@ impl Host<'_> {
     }
 }
 
+/// Page size that every physical GPU has, as log2.
+const SMALL_SHIFT: u8 = 12;
+/// Fermi's other size of large pages. It is a setting of the whole MMU: the physical GPU's is 128 KiB.
+const SPLIT_SHIFT: u8 = 16;
+/// Most runs that are held back in order to come after all that is unmapped.
+const MAX_HELD: usize = 1 << 16;
+
 /// Sends the changes of one address space.
+///
+/// Pages of 64 KiB are mapped as small pages. Both layers of a guest's tables then become one: what a
+/// synchronisation maps must come after everything that it unmaps, so these runs are held back. Where a guest
+/// maps an address by both tables, the last change counts instead of the small table.
 pub(super) struct SpaceSink<'a, 'h> {
-    pub host: &'a Host<'h>,
-    pub space: SpaceId,
+    host: &'a Host<'h>,
+    space: SpaceId,
+    held: Vec<GuestMapping>,
 }
 
-impl RunSink for SpaceSink<'_, '_> {
-    type Error = LinkError;
+impl<'a, 'h> SpaceSink<'a, 'h> {
+    pub fn new(host: &'a Host<'h>, space: SpaceId) -> Self {
+        Self { host, space, held: Vec::new() }
+    }
 
-    fn batch(&mut self, unmap: Vec<GuestRange>, map: Vec<GuestMapping>) -> Result<(), LinkError> {
+    /// Sends what was held back.
+    pub fn finish(mut self) -> Result<(), LinkError> {
+        self.send_held()
+    }
+
+    fn send_held(&mut self) -> Result<(), LinkError> {
+        for runs in std::mem::take(&mut self.held).chunks(MAX_UPDATE_RUNS) {
+            self.send(Vec::new(), runs.to_vec())?;
+        }
+        Ok(())
+    }
+
+    fn send(&self, unmap: Vec<GuestRange>, map: Vec<GuestMapping>) -> Result<(), LinkError> {
         match self.host.request(&Request::UpdateSpace { space: self.space, unmap, map }) {
             // The aggregator knows better which targets are the guest's: it made faults of the others.
             Err(LinkError::Refused { kind: RefusalKind::OutsidePartition, .. }) => Ok(()),
             result => result,
         }
     }
+}
+
+impl RunSink for SpaceSink<'_, '_> {
+    type Error = LinkError;
+
+    fn batch(&mut self, mut unmap: Vec<GuestRange>, mut map: Vec<GuestMapping>) -> Result<(), LinkError> {
+        let mut split = !self.held.is_empty();
+        for run in &mut unmap {
+            split |= split_pages(&mut run.page_shift, &mut run.pages);
+        }
+        for run in &mut map {
+            split |= split_pages(&mut run.page_shift, &mut run.pages);
+        }
+        if split {
+            self.held.append(&mut map);
+            if self.held.len() > MAX_HELD {
+                self.send_held()?;
+            }
+        }
+        if unmap.is_empty() && map.is_empty() { Ok(()) } else { self.send(unmap, map) }
+    }
+}
+
+/// Makes small pages of a run of 64 KiB pages.
+fn split_pages(page_shift: &mut u8, pages: &mut u32) -> bool {
+    if *page_shift != SPLIT_SHIFT {
+        return false;
+    }
+    // A virtual range of 40 bits has 2^28 small pages.
+    *pages = pages.saturating_mul(1 << (SPLIT_SHIFT - SMALL_SHIFT));
+    *page_shift = SMALL_SHIFT;
+    true
 }

@@ -134,9 +134,10 @@ impl Spaces {
         }
         self.format = Fermi { large_pages };
         for space in self.spaces.values_mut() {
-            let mut sink = SpaceSink { host, space: space.id };
+            let mut sink = SpaceSink::new(host, space.id);
             let report = space.shadow.clear(&host.memory, &mut self.budget, &mut sink);
             count(host.counters, &report.map_err(fail_safe)?);
+            sink.finish()?;
             let fresh = ShadowSpace::new(self.format, space.directory, &mut self.budget)
                 .map_err(|refusal| FailSafe::QuotaExceeded(refusal.to_string()))?;
             std::mem::replace(&mut space.shadow, fresh).release(&mut self.budget);
@@ -148,10 +149,11 @@ impl Spaces {
     /// Unmaps `[start, start + size)` of system memory everywhere.
     pub fn evict(&mut self, start: u64, size: u64, host: &Host<'_>) -> Result<(), FailSafe> {
         for space in self.spaces.values_mut() {
-            let mut sink = SpaceSink { host, space: space.id };
+            let mut sink = SpaceSink::new(host, space.id);
             let budget = &mut self.budget;
             let report = space.shadow.evict_system_memory(start, size, &host.memory, budget, &mut sink);
             count(host.counters, &report.map_err(fail_safe)?);
+            sink.finish()?;
         }
         Ok(())
     }
@@ -165,8 +167,9 @@ impl Spaces {
 impl Space {
     fn sync(&mut self, budget: &mut Budget, host: &Host<'_>) -> Result<(), FailSafe> {
         let start = Instant::now();
-        let mut sink = SpaceSink { host, space: self.id };
+        let mut sink = SpaceSink::new(host, self.id);
         let report = self.shadow.sync(&host.memory, budget, &mut sink).map_err(fail_safe)?;
+        sink.finish()?;
         count(host.counters, &report);
         host.counters.walks.one();
         host.counters.walk_nanos.add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));

@@ -4,6 +4,7 @@
 //! VRAM is handed out from the bottom and never taken back. BAR3 shows the first part of VRAM as it is; BAR1 shows
 //! the USERD pages of all channels.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 #![allow(dead_code, reason = "each test uses a part of the driver")]
 
 use std::collections::BTreeMap;

@@ -8,7 +8,7 @@ use crate::pci::{DmaBacking, DmaMapping};
 use crate::shadow_pagetable::Limits;
 use crate::vgpu::State;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     Bind(u16, Option<u64>),
     Enable(u16, bool),

@@ -157,6 +157,33 @@ fn change_of_the_large_page_size_shadows_everything_anew() {
 }
 
 #[test]
+fn pages_of_64_kib_are_mapped_as_small_pages_after_all_that_is_unmapped() {
+    let f = fixture();
+    f.mediator.set_fifo_state(FifoState { large_pages_64k: true, ..FIFO_ON });
+    f.write_pte(0x10, vram(0x5000));
+    f.start(0);
+    // The same address by a large page instead.
+    let large_table = SMALL_TABLE + 0x4_0000;
+    f.write_u64(SMALL_TABLE + 0x10 * 8, 0);
+    let pde = Pde { large: Some(vram(large_table)), small: Some(vram(SMALL_TABLE)) };
+    f.write_u64(DIRECTORY, pde.encode());
+    for entry in [1, 2] {
+        let target = vram(0x10_0000 + entry * 0x1_0000);
+        let pte = Pte { target, read_only: false, privileged: false, kind: 0 };
+        f.write_u64(large_table + entry * 8, pte.encode());
+    }
+
+    f.flush();
+
+    let map = GuestMapping { pages: 32, ..mapping(0x10, GuestTarget::Vram(GuestVram(0x11_0000))) };
+    assert_eq!(f.link.take(), [update(vec![range(0x10)], vec![]), update(vec![], vec![map])]);
+
+    f.write_u64(DIRECTORY, 0);
+    f.flush();
+    assert_eq!(f.link.take(), [update(vec![GuestRange { pages: 32, ..range(0x10) }], vec![])]);
+}
+
+#[test]
 fn window_reads_as_one_memory_over_its_pieces() {
     let f = fixture();
     let data: Vec<u8> = (0..16).collect();

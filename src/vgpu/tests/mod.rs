@@ -1,5 +1,7 @@
 //! The mediator over a link that records requests and checks that they respect the aggregator's contract.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
+
 mod channels;
 mod failures;
 mod hostile;
