@@ -42,13 +42,22 @@ pub struct RegisterFile {
     index: &'static RegisterIndex,
     pages: Vec<Option<Box<[u32; PER_PAGE]>>>,
     counters: Counters,
+    notice: Notice,
+}
+
+/// Whether the owner was told of the first access to a register that no table lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Notice {
+    None,
+    Due(Reg),
+    Told,
 }
 
 impl RegisterFile {
     /// All registers at their reset values.
     pub fn new(index: &'static RegisterIndex) -> Self {
         let pages = (0..BAR0_SIZE >> PAGE_SHIFT).map(|_| None).collect();
-        Self { index, pages, counters: Counters::default() }
+        Self { index, pages, counters: Counters::default(), notice: Notice::None }
     }
 
     /// Serves a read.
@@ -56,6 +65,7 @@ impl RegisterFile {
         match self.index.definition(reg) {
             None => {
                 self.counters.unlisted_reads = self.counters.unlisted_reads.saturating_add(1);
+                self.note_unlisted(reg);
                 Outcome::Done(self.stored(reg).unwrap_or(0))
             }
             Some(definition) => match definition.policy {
@@ -72,6 +82,7 @@ impl RegisterFile {
     pub fn write(&mut self, reg: Reg, word: Word) -> Outcome {
         let Some(definition) = self.index.definition(reg) else {
             self.counters.unlisted_writes = self.counters.unlisted_writes.saturating_add(1);
+            self.note_unlisted(reg);
             self.store(reg, word.merge(self.stored(reg).unwrap_or(0)));
             return Outcome::Done(0);
         };
@@ -113,6 +124,19 @@ impl RegisterFile {
     /// Accesses of note since the start.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// The first register that was accessed and that no table lists; told once.
+    pub fn take_notice(&mut self) -> Option<Reg> {
+        let Notice::Due(reg) = self.notice else { return None };
+        self.notice = Notice::Told;
+        Some(reg)
+    }
+
+    fn note_unlisted(&mut self, reg: Reg) {
+        if self.notice == Notice::None {
+            self.notice = Notice::Due(reg);
+        }
     }
 
     fn stored(&self, reg: Reg) -> Option<u32> {
@@ -210,6 +234,7 @@ mod tests {
         assert_eq!(file.read(unlisted), Outcome::Done(5));
         assert_eq!(file.counters(), Counters { unlisted_reads: 1, unlisted_writes: 1, refused: 0 });
         assert_eq!(file.read(Reg(0x0100_0000)), Outcome::Done(0));
+        assert_eq!((file.take_notice(), file.take_notice()), (Some(unlisted), None));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::pbus::window_start;
 use super::registers::Registers;
 use crate::chip::gf100::mmu::LargePages;
 use crate::chip::gf100::{CHANNELS, ramin};
+use crate::chip::registers::Reg;
 use crate::chip::{AccessKind, Aperture, Engine, PhysicalAddress};
 use crate::mmio_trap::PhysicalMemory;
 use crate::mmio_trap::access::{check, lanes};
@@ -267,7 +268,11 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             let mut rest = data;
             for lane in lanes(offset, rest.len()) {
                 let (part, later) = rest.split_at_mut(lane.len().min(rest.len()));
-                let result = self.face.peek().read(lane.reg, self.face.clock());
+                let (result, notice) = {
+                    let mut units = self.face.peek();
+                    (units.read(lane.reg, self.face.clock()), units.take_notice())
+                };
+                tell_unlisted(notice);
                 lane.store(self.resolve(result), part);
                 rest = later;
             }
@@ -303,7 +308,12 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         let mut rest = data;
         for lane in lanes(offset, data.len()) {
             let (part, later) = rest.split_at(lane.len().min(rest.len()));
-            self.face.lock().write(lane.reg, lane.word(part), self.face.clock(), &mut effects);
+            let notice = {
+                let mut units = self.face.lock();
+                units.write(lane.reg, lane.word(part), self.face.clock(), &mut effects);
+                units.take_notice()
+            };
+            tell_unlisted(notice);
             for effect in effects.drain(..) {
                 self.perform(effect, &order);
             }
@@ -397,6 +407,15 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     fn limit(region: Region) -> u64 {
         let index = usize::try_from(region.index()).unwrap_or(usize::MAX);
         regions().get(index).map_or(0, |info| info.size)
+    }
+}
+
+/// Says once that a driver uses registers that nobody described.
+fn tell_unlisted(notice: Option<Reg>) {
+    if let Some(Reg(offset)) = notice {
+        log::info!(
+            "The driver uses registers that no table lists, first {offset:#08x}: they are plain storage"
+        );
     }
 }
 

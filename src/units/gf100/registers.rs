@@ -389,6 +389,11 @@ impl Registers {
         &mut self.output
     }
 
+    /// The first register that was accessed and that no table lists; told once.
+    pub fn take_notice(&mut self) -> Option<Reg> {
+        self.file.take_notice()
+    }
+
     /// Accesses of note.
     pub fn counters(&self) -> Counters {
         self.file.counters()

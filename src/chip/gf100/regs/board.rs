@@ -33,6 +33,10 @@ crate::registers! {
     NV_FUSE_STATUS_OPT @ 0x022500, reset 0x1, Constant, {
         9:9 PCE1, 8:8 PCE0, 3:3 PMSENC, 2:2 PMSVLD, 1:1 PMSPDEC_PMSPPP, 0:0 PDISP
     };
+    /// Further fuses, after the engines'; all blank.
+    NV_FUSE_OPT[20; 4] @ 0x022504, reset 0, Constant, {};
+    /// Further fuses, after the memory partitions'; all blank.
+    NV_FUSE_OPT_1[42; 4] @ 0x022558, reset 0, Constant, {};
     /// Board straps: crystal of 25 MHz, RAM configuration 0.
     NV_PEXTDEV_BOOT_0 @ 0x101000, reset 0x0040_0040, Scratch, { 22:22 CRYSTAL_HI, 6:6 CRYSTAL_LO, 5:2 RAMCFG };
     /// Memory clock settings; the reset values say that no PLL runs.

@@ -33,6 +33,8 @@ crate::registers! {
     NV_PGRAPH_PRI_GPCS_CTX_418888[4; 4] @ 0x418888, reset 0, Scratch, {};
     /// State of all GPCS at once that belongs to the context, set by drivers from fixed lists.
     NV_PGRAPH_PRI_GPCS_CTX_4188A4 @ 0x4188a4, reset 0, Scratch, {};
+    /// L2 units in use, for the GPCs.
+    NV_PGRAPH_PRI_GPCS_MMU_NUM_ACTIVE_LTCS @ 0x4188ac, reset 0, Scratch, {};
     /// State of all GPCS at once that belongs to the context, set by drivers from fixed lists.
     NV_PGRAPH_PRI_GPCS_CTX_4188B4[2; 4] @ 0x4188b4, reset 0, Scratch, {};
     /// State of all GPCS at once that belongs to the context, set by drivers from fixed lists.
@@ -173,6 +175,12 @@ crate::registers! {
     NV_PGRAPH_PRI_GPC_ZCULL_TPCS @ 0x500914, reset 0, Scratch, {};
     /// Depth culling: share of the GPC.
     NV_PGRAPH_PRI_GPC_ZCULL_RATIO @ 0x500918, reset 0, Scratch, {};
+    /// TPCs of the GPC, for the primitive distributor.
+    NV_PGRAPH_PRI_GPC_GPM_PD_CFG @ 0x500c08, reset 0, Scratch, {};
+    /// Number of each TPC's multiprocessor.
+    NV_PGRAPH_PRI_GPC_GPM_SM_ID[4; 4] @ 0x500c10, reset 0, Scratch, {};
+    /// TPCs of the GPC, for the compute distributor.
+    NV_PGRAPH_PRI_GPC_GPM_SD_CFG @ 0x500c8c, reset 0, Scratch, {};
     /// Errors of the GPC's constant cache.
     NV_PGRAPH_PRI_GPC_GCC_HWW_ESR @ 0x501028, reset 0, Scratch, { 31:31 RESET, 30:30 EN };
     /// Progress of the GPC's context-switch controller.
@@ -189,6 +197,8 @@ crate::registers! {
     NV_PGRAPH_PRI_TPC_PE_VSC_STREAM[2; 0x800] @ 0x50405c, reset 0, Scratch, {};
     /// Errors of the TPC's geometry unit.
     NV_PGRAPH_PRI_TPC_PE_HWW_ESR[2; 0x800] @ 0x504084, reset 0, Scratch, { 31:31 RESET, 30:30 EN };
+    /// Number of the TPC's multiprocessor, for its geometry unit.
+    NV_PGRAPH_PRI_TPC_PE_SM_ID[2; 0x800] @ 0x504088, reset 0, Scratch, {};
     /// Errors of the TPC's texture unit.
     NV_PGRAPH_PRI_TPC_TEX_HWW_ESR[2; 0x800] @ 0x504224, reset 0, Scratch, { 31:31 RESET, 30:30 EN };
     /// Errors of the TPC's work distributor.
@@ -201,6 +211,8 @@ crate::registers! {
     NV_PGRAPH_PRI_TPC_TPCCS_EXCEPTION[2; 0x800] @ 0x504508, reset 0, WriteOneToClear, { 4:4 MPC, 3:3 L1C, 2:2 PE, 1:1 SM, 0:0 TEX };
     /// Those that reach the GPC.
     NV_PGRAPH_PRI_TPC_TPCCS_EXCEPTION_EN[2; 0x800] @ 0x50450c, reset 0, Scratch, {};
+    /// State of the TPC's controller.
+    NV_PGRAPH_PRI_TPC_TPCCS_STATUS[2; 0x800] @ 0x504520, reset 0, Scratch, {};
     /// Warp errors that are reported.
     NV_PGRAPH_PRI_TPC_SM_WARP_REPORT_MASK[2; 0x800] @ 0x504644, reset 0, Scratch, {};
     /// Warp error of the TPC's multiprocessor.

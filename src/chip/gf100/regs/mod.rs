@@ -22,6 +22,7 @@ pub mod pmc;
 pub mod pmu;
 pub mod priv_ring;
 pub mod ptimer;
+pub mod video;
 pub mod windows;
 
 use std::sync::LazyLock;
@@ -42,6 +43,7 @@ pub const TABLES: &[&[RegisterDef]] = &[
     pce1::TABLE,
     pmu::TABLE,
     priv_ring::TABLE,
+    video::TABLE,
     windows::TABLE,
     pgraph::TABLE,
     fecs::TABLE,

@@ -138,10 +138,10 @@ crate::registers! {
     NV_PGRAPH_PRI_PD_CTX_4064A8[2; 4] @ 0x4064a8, reset 0, Scratch, {};
     /// State of the primitive distributor that belongs to the context, set by drivers from fixed lists.
     NV_PGRAPH_PRI_PD_CTX_4064B4[2; 4] @ 0x4064b4, reset 0, Scratch, {};
-    /// State of the compute work distributor that belongs to the context, set by drivers from fixed lists.
-    NV_PGRAPH_PRI_CWD_CTX_406800 @ 0x406800, reset 0, Scratch, {};
-    /// State of the compute work distributor that belongs to the context, set by drivers from fixed lists.
-    NV_PGRAPH_PRI_CWD_CTX_406C00 @ 0x406c00, reset 0, Scratch, {};
+    /// TPCs that take work of kind A for each number of TPCs in use.
+    NV_PGRAPH_PRI_PD_ALPHA_RATIO_TABLE[32; 32] @ 0x406800, reset 0, Scratch, {};
+    /// TPCs that take work of kind B for each number of TPCs in use.
+    NV_PGRAPH_PRI_PD_BETA_RATIO_TABLE[32; 32] @ 0x406c00, reset 0, Scratch, {};
     /// Errors of the compute scheduler.
     NV_PGRAPH_PRI_SKED_HWW_ESR @ 0x407020, reset 0, Scratch, { 31:31 RESET, 30:30 EN };
     /// State of the 2D rasteriser that belongs to the context, set by drivers from fixed lists.

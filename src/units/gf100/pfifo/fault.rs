@@ -3,6 +3,8 @@
 //! In hardware the faulting engine stands still until its record is read. Engines here go on with other
 //! channels, so that a further fault of the same unit waits in a queue and appears when the record is freed. A
 //! channel is stopped by its fault: the queue is bounded by the number of channels.
+//!
+//! The MMU knows pages, not bytes: the address of a record has its low 12 bits clear.
 
 use std::collections::VecDeque;
 
@@ -61,7 +63,7 @@ const fn record(fault: &MmuFault, instance: u32, client: u32) -> Record {
         AccessKind::Write => WRITE,
     };
     let info = fault.reason as u32 | client << 8 | HUB | write;
-    Record { instance, address: fault.address.0, info }
+    Record { instance, address: fault.address.0 & !0xfff, info }
 }
 
 impl Faults {

@@ -20,7 +20,7 @@ fn fault(channel: u16, unit: FaultUnit) -> MmuFault {
     MmuFault {
         channel: Some(channel),
         unit,
-        address: GpuVa(0x3f_0000_0000),
+        address: GpuVa(0x3f_0000_1008),
         access: AccessKind::Write,
         reason: FaultReason::PageNotPresent,
     }
@@ -78,7 +78,7 @@ fn fault_record_tells_unit_instance_address_and_reason() {
     fifo.mmu_fault(&fault(1, FaultUnit::Host));
     assert_eq!(value(&fifo, NV_PFIFO_MMU_FAULT_ID), 1 << 7);
     assert_eq!(value(&fifo, NV_PFIFO_MMU_FAULT_INST.at(7)), 0x1234);
-    assert_eq!(value(&fifo, NV_PFIFO_MMU_FAULT_VA_LO.at(7)), 0);
+    assert_eq!(value(&fifo, NV_PFIFO_MMU_FAULT_VA_LO.at(7)), 0x1000);
     assert_eq!(value(&fifo, NV_PFIFO_MMU_FAULT_VA_HI.at(7)), 0x3f);
     assert_eq!(value(&fifo, NV_PFIFO_MMU_FAULT_INFO.at(7)), 0x6c2);
     assert_eq!(value(&fifo, NV_PFIFO_INTR_0), MMU_FAULT);
