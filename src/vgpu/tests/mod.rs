@@ -81,7 +81,7 @@ impl World {
                 assert!(self.channels.remove(channel).is_some(), "{channel:?} does not exist");
             }
             Request::SetEngines { channel, .. } => {
-                assert!(!self.channels[channel].1, "{channel:?} is enabled")
+                assert!(!self.channels[channel].1, "{channel:?} is enabled");
             }
             Request::EnableChannel { channel, enabled } => {
                 self.channels.get_mut(channel).expect("an existing channel").1 = *enabled;
