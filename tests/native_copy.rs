@@ -8,12 +8,10 @@ mod tiny_driver;
 use std::sync::Arc;
 
 use gpuvmk::pci::PciFunction;
-use gpuvmk::softgpu::Core;
-use gpuvmk::units::gf100::{Gf100Config, Gf100Function};
+use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 
 fn gpu() -> Arc<dyn PciFunction> {
-    let core = Core::new(64 << 20).unwrap();
-    Arc::new(Gf100Function::new(Arc::new(core), Gf100Config::default()).unwrap())
+    SoftGpu::new(SoftGpuConfig { vram: 64 << 20, ..SoftGpuConfig::default() }).unwrap()
 }
 
 #[test]
