@@ -3,21 +3,20 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 
 use super::serve::{self, BackendOptions, ResetBetweenClients};
-use crate::aggregator::connect;
-use crate::aggregator::link::{AggregatorLink, Grant, LinkError};
+use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION};
+use crate::aggregator::{Patience, connect};
 use crate::config::VmConfig;
-use crate::frontend::vfio_user::StopHandle;
-use crate::units::gf100::{Gf100Config, Gf100Function};
-use crate::vgpu::{Mediator, MediatorConfig};
+use crate::units::gf100::Gf100Config;
+use crate::vgpu::{MediatorConfig, Vgpu, VgpuConfig};
 
-/// How often an absent aggregator is tried again.
-const RETRY: Duration = Duration::from_millis(100);
+/// How long a function reset may look for a new aggregator: QEMU waits 5 s for the reset's answer.
+const RECONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Arguments of `gpuvmk device`.
 #[derive(Debug, clap::Args)]
@@ -51,50 +50,31 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         channels: config.channels,
         weight: config.weight,
     };
-    let Some((link, grant)) = wait_for_aggregator(&config, &hello, args.wait, &stop)? else {
-        return Ok(ExitCode::SUCCESS);
+    let patience =
+        Patience { limit: Some(Duration::from_secs(args.wait)), cancelled: Arc::clone(&stop.requested) };
+    let (link, grant) = match connect(&config.gpu, hello.clone(), &patience) {
+        Ok(admitted) => admitted,
+        Err(_) if stop.handle.is_stopped() => return Ok(ExitCode::SUCCESS),
+        Err(LinkError::Lost(why)) => bail!(
+            "No aggregator within {} s ({why}); start it with `gpuvmk aggregator GPU.toml`, or correct `gpu` in {}",
+            args.wait,
+            file.display()
+        ),
+        Err(refused) => {
+            return Err(refused).with_context(|| format!("VM `{}` was not admitted", config.name));
+        }
     };
     let path = config.gpu.clone();
+    let again = Patience { limit: Some(RECONNECT_WITHIN), cancelled: Arc::clone(&stop.requested) };
     let mediator = MediatorConfig {
         scrub_on_reset: true,
-        reconnect: Some(Box::new(move || connect(&path, &hello))),
+        reconnect: Some(Box::new(move || connect(&path, hello.clone(), &again))),
         ..MediatorConfig::default()
     };
-    let mediator = Mediator::new(link, grant, mediator).context("Cannot make the vGPU")?;
-    let vgpu = Gf100Function::new(Arc::new(mediator), Gf100Config::default())
-        .context("Cannot make the vGPU's PCI function")?;
+    let vgpu = Vgpu::new(link, grant, VgpuConfig { face: Gf100Config::default(), mediator })
+        .context("Cannot make the vGPU")?;
     let function = serve::traced(Arc::new(vgpu), config.trace.as_ref())?;
     log::info!("vGPU of VM `{}` serves", config.name);
-    server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;
+    server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop.handle)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Connects, however long the aggregator takes to come up. `None`: told to stop meanwhile.
-fn wait_for_aggregator(
-    config: &VmConfig,
-    hello: &Hello,
-    seconds: u64,
-    stop: &StopHandle,
-) -> anyhow::Result<Option<(Arc<dyn AggregatorLink>, Grant)>> {
-    let deadline = Instant::now() + Duration::from_secs(seconds);
-    let mut told = false;
-    while !stop.is_stopped() {
-        match connect(&config.gpu, hello) {
-            Ok(admitted) => return Ok(Some(admitted)),
-            Err(LinkError::Lost(why)) if Instant::now() < deadline => {
-                if !told {
-                    log::info!("Waiting for the aggregator at {}: {why}", config.gpu.display());
-                    told = true;
-                }
-            }
-            Err(LinkError::Lost(why)) => bail!(
-                "No aggregator at {} within {seconds} s ({why}); start it with `gpuvmk aggregator GPU.toml`, or \
-                 correct `gpu` in the configuration",
-                config.gpu.display()
-            ),
-            Err(refused) => return Err(refused).context("This VM was not admitted"),
-        }
-        std::thread::sleep(RETRY);
-    }
-    Ok(None)
 }

@@ -1,7 +1,9 @@
 //! The command line: one file a subcommand. They wire parts together and hold no logic of their own.
 
+mod aggregator;
 mod check;
 mod demo;
+mod device;
 mod registers;
 mod serve;
 mod softgpu;
@@ -22,10 +24,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Own a physical GPU and share it among device backends.
+    Aggregator(aggregator::Args),
     /// Check configuration files and name every mistake.
     Check(check::Args),
     /// Run stock guests on one shared software GPU, and check all that they see.
     Demo(demo::Args),
+    /// Play one VM's GPU to its QEMU.
+    Device(device::Args),
     /// Print the register tables that traps, traces and documentation share.
     Registers(registers::Args),
     /// Serve the software GPU alone, as a PCI function for one QEMU.
@@ -44,8 +50,10 @@ pub fn main() -> ExitCode {
         .format_target(false)
         .init();
     let done = match cli.command {
+        Command::Aggregator(args) => aggregator::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Device(args) => device::run(&args),
         Command::Registers(args) => registers::run(&args),
         Command::Softgpu(args) => softgpu::run(&args),
         Command::Status(args) => status::run(&args),

@@ -4,6 +4,7 @@
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -72,18 +73,28 @@ pub(super) fn print_capabilities(kind: &str, features: &[&str]) {
     );
 }
 
-/// A handle that SIGTERM and SIGINT stop.
-pub(super) fn stop_on_signals() -> anyhow::Result<StopHandle> {
-    let stop = StopHandle::new().context("Cannot make the stop event")?;
+/// What SIGTERM and SIGINT stop.
+pub(super) struct Stop {
+    /// Ends a server.
+    pub(super) handle: StopHandle,
+    /// Ends a wait for the aggregator.
+    pub(super) requested: Arc<AtomicBool>,
+}
+
+/// Catches SIGTERM and SIGINT.
+pub(super) fn stop_on_signals() -> anyhow::Result<Stop> {
+    let handle = StopHandle::new().context("Cannot make the stop event")?;
+    let requested = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("Cannot catch signals")?;
-    let told = stop.clone();
+    let (told, flag) = (handle.clone(), Arc::clone(&requested));
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
             log::info!("Signal {signal}: ending");
+            flag.store(true, Ordering::Relaxed);
             told.stop();
         }
     })?;
-    Ok(stop)
+    Ok(Stop { handle, requested })
 }
 
 /// Records the accesses to `function` where a trace is wanted.

@@ -8,8 +8,7 @@ use anyhow::Context;
 
 use super::serve::{self, BackendOptions, ResetBetweenClients};
 use crate::config::parse_size;
-use crate::softgpu::Core;
-use crate::units::gf100::{Gf100Config, Gf100Function};
+use crate::softgpu::{SoftGpu, SoftGpuConfig};
 
 /// Arguments of `gpuvmk softgpu`.
 #[derive(Debug, clap::Args)]
@@ -37,10 +36,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let stop = serve::stop_on_signals()?;
     let server = args.backend.server(None)?;
-    let core = Core::new(args.vram).context("Cannot make the software GPU")?;
-    let gpu = Gf100Function::new(Arc::new(core), Gf100Config::default())?;
-    let function = serve::traced(Arc::new(gpu), args.trace.as_ref())?;
+    let gpu = SoftGpu::new(SoftGpuConfig { vram: args.vram, ..SoftGpuConfig::default() })
+        .context("Cannot make the software GPU")?;
+    let function = serve::traced(gpu, args.trace.as_ref())?;
     log::info!("Software GPU with {} of VRAM serves", crate::config::show_size(args.vram));
-    server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;
+    server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop.handle)?;
     Ok(ExitCode::SUCCESS)
 }
