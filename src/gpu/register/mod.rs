@@ -91,7 +91,7 @@ impl GpuDriver for RegisterDriver {
         if !inside {
             return Err(GpuError::Invalid(format!("{size:#x} bytes at {start} are not tenant memory")));
         }
-        self.bar1.scrub(&self.bus, &self.memory, start, size)
+        self.bar1.scrub(&self.bus, &self.memory, start, size, self.info.partition_granule)
     }
 
     fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {

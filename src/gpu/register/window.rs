@@ -121,28 +121,29 @@ impl Bar1 {
     }
 
     /// Fills VRAM with zeros: gives the pages back to the host's kernel where the memory is shared from a file,
-    /// else writes them through the window.
+    /// else writes them through the window. `granule` is the unit in which the GPU shares.
     pub(super) fn scrub(
         &mut self,
         bus: &Bus,
         memory: &HostMemory,
         start: HostVram,
         size: u64,
+        granule: u64,
     ) -> Result<(), GpuError> {
-        match self.share(bus, memory, start, size) {
-            Ok(pieces) => {
-                for piece in pieces {
-                    let file = File::from(piece.fd);
-                    fallocate(&file, FallocateMode::PunchHole, true, piece.offset, piece.size)
-                        .map_err(|error| GpuError::Io(error.into()))?;
+        let end = start.0.saturating_add(size);
+        let first = start.0 / granule * granule;
+        for unit in (first..end).step_by(usize::try_from(granule).unwrap_or(usize::MAX)) {
+            let from = unit.max(start.0);
+            let to = unit.saturating_add(granule).min(end);
+            match self.share(bus, memory, HostVram(unit), granule) {
+                Ok(pieces) => punch(pieces, from.saturating_sub(unit), to.saturating_sub(unit))?,
+                Err(GpuError::Io(error)) if error.kind() == std::io::ErrorKind::Unsupported => {
+                    self.write_zeros(bus, memory, HostVram(from), to.saturating_sub(from))?;
                 }
-                Ok(())
+                Err(error) => return Err(error),
             }
-            Err(GpuError::Io(error)) if error.kind() == std::io::ErrorKind::Unsupported => {
-                self.write_zeros(bus, memory, start, size)
-            }
-            Err(error) => Err(error),
         }
+        Ok(())
     }
 
     fn write_zeros(
@@ -186,6 +187,23 @@ impl Bar1 {
     fn flush(&self, bus: &Bus) -> Result<(), GpuError> {
         invalidate(bus, self.directory.address(), INVALIDATE_HUB)
     }
+}
+
+/// Gives the pages of `[from, to)`, counted over all pieces, back to the host's kernel: they read as zeros.
+fn punch(pieces: Vec<SharedMemory>, from: u64, to: u64) -> Result<(), GpuError> {
+    let mut begin: u64 = 0;
+    for piece in pieces {
+        let end = begin.saturating_add(piece.size);
+        let (low, high) = (from.max(begin), to.min(end));
+        if low < high {
+            let offset = piece.offset.saturating_add(low.saturating_sub(begin));
+            let length = high.saturating_sub(low);
+            fallocate(&File::from(piece.fd), FallocateMode::PunchHole, true, offset, length)
+                .map_err(|error| GpuError::Io(error.into()))?;
+        }
+        begin = end;
+    }
+    Ok(())
 }
 
 /// Offset in BAR1 of a channel's USERD page. Channel numbers were checked when they were given out.
