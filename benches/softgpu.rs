@@ -1,0 +1,175 @@
+//! What the software GPU's engine core can do: latency of a submission, and bytes copied in a second.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use divan::counter::BytesCount;
+use gpuvmk::chip::gf100::methods::m2mf;
+use gpuvmk::chip::gf100::mmu::{LargePages, Pde, Pte};
+use gpuvmk::chip::gf100::ramin;
+use gpuvmk::chip::{Aperture, EngineSet, PhysicalAddress};
+use gpuvmk::pci::mapping::{Access, Mapping, create_memory_file};
+use gpuvmk::pci::{DmaBacking, DmaMapping};
+use gpuvmk::softgpu::Core;
+use gpuvmk::units::backend::{EngineBackend, FifoState};
+
+fn main() {
+    divan::main();
+}
+
+const VRAM: u64 = 64 << 20;
+const DIRECTORY: u64 = 0x10_0000;
+const INSTANCE: u64 = 0x20_0000;
+const USERD: u64 = 0x20_1000;
+const CONTEXT: u64 = 0x20_4000;
+const RUNLIST: u64 = 0x20_8000;
+const RING: u64 = 0x20_9000;
+const REPORT: u64 = 0x20_a000;
+const PUSH: u64 = 0x21_0000;
+/// Copies go between here and the next 16 MiB.
+const DATA: u64 = 0x100_0000;
+const DATA_SIZE: u64 = 16 << 20;
+/// System memory, in the same address space.
+const SYSTEM_VA: u64 = 0x4000_0000;
+const IOVA: u64 = 0x8000_0000;
+
+fn vram(address: u64) -> PhysicalAddress {
+    PhysicalAddress { aperture: Aperture::Vram, address }
+}
+
+/// One channel whose address space shows VRAM at 0, and system memory at `SYSTEM_VA`.
+struct Bench {
+    core: Core,
+    _system: Mapping,
+    put: u32,
+    report: u32,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let core = Core::new(VRAM).expect("a core");
+        let fd = create_memory_file(c"bench-system", DATA_SIZE).expect("memory");
+        let system = Mapping::of_file(fd.as_fd(), 0, DATA_SIZE, Access::ReadWrite).expect("mapping");
+        let backing = Some(DmaBacking { fd, offset: 0 });
+        core.dma_map(DmaMapping { iova: IOVA, size: DATA_SIZE, writable: true, backing }).expect("DMA");
+        let bench = Self { core, _system: system, put: 0, report: 0 };
+        bench.map(0, vram(0), VRAM, 17);
+        let memory = PhysicalAddress { aperture: Aperture::SystemCoherent, address: IOVA };
+        bench.map(SYSTEM_VA, memory, DATA_SIZE, 12);
+        bench.start();
+        bench
+    }
+
+    fn write_u64(&self, address: u64, word: u64) {
+        self.core.write_memory(vram(address), &word.to_le_bytes()).expect("VRAM");
+    }
+
+    fn map(&self, va: u64, target: PhysicalAddress, size: u64, shift: u8) {
+        let large = LargePages::K128;
+        let index = large.directory_index(va);
+        let table = 0x40_0000 + index * 0x10_0000;
+        let (large_table, small_table) =
+            if shift == 17 { (Some(vram(table)), None) } else { (None, Some(vram(table))) };
+        self.write_u64(DIRECTORY + index * 8, Pde { large: large_table, small: small_table }.encode());
+        for offset in (0..size).step_by(1 << shift) {
+            let target = PhysicalAddress { address: target.address + offset, ..target };
+            let pte = Pte { target, read_only: false, privileged: false, kind: 0 };
+            self.write_u64(table + large.table_index(va + offset, shift) * 8, pte.encode());
+        }
+    }
+
+    fn start(&self) {
+        struct Quiet;
+        impl gpuvmk::units::backend::EngineEvents for Quiet {
+            fn non_stall(&self, _: gpuvmk::chip::Engine) {}
+            fn mmu_fault(&self, fault: gpuvmk::units::backend::MmuFault) {
+                eprintln!("{fault:?}");
+            }
+            fn host_error(&self, error: gpuvmk::units::backend::HostError) {
+                eprintln!("{error:?}");
+            }
+            fn graphics_error(&self, error: gpuvmk::units::backend::GraphicsError) {
+                eprintln!("{error:?}");
+            }
+            fn patch_register(&self, _: u32, _: u32) {}
+            fn lost(&self, _: &str) {}
+        }
+        self.core.connect_events(Arc::new(Quiet));
+        self.write_u64(INSTANCE + ramin::RAMFC_USERD_LO, USERD);
+        self.write_u64(INSTANCE + ramin::RAMFC_SIGNATURE, u64::from(ramin::SIGNATURE));
+        self.write_u64(INSTANCE + ramin::RAMFC_GP_BASE_LO, RING | 9 << 48);
+        self.write_u64(INSTANCE + 0xa4, 0x1f1f_1f1f_1f1f_1f1f);
+        self.write_u64(INSTANCE + ramin::PAGE_DIRECTORY_LO, DIRECTORY);
+        self.write_u64(INSTANCE + ramin::VA_LIMIT_LO, (1 << 40) - 1);
+        self.write_u64(INSTANCE + ramin::GRAPHICS_CONTEXT_LO, CONTEXT);
+        self.write_u64(RUNLIST, 1 | u64::from(ramin::RUNLIST_ENTRY_CHANNEL) << 32);
+        self.core.set_fifo_state(FifoState {
+            enabled: true,
+            pbdma_mask: 7,
+            ready: EngineSet::all(),
+            large_pages_64k: false,
+        });
+        self.core.bind_channel(1, Some(vram(INSTANCE)));
+        self.core.enable_channel(1, true);
+        self.core.commit_runlist(vram(RUNLIST), 1);
+    }
+
+    /// Submits words and a release, and waits for the release by polling, as a driver without interrupts.
+    fn run(&mut self, words: &[u32]) {
+        self.report = self.report.wrapping_add(1);
+        let mut words = words.to_vec();
+        words.extend([0x2004_0004, 0, u32::try_from(REPORT).expect("low"), self.report, 0x0100_0002]);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.core.write_memory(vram(PUSH), &bytes).expect("push buffer");
+        self.write_u64(RING + u64::from(self.put) * 8, PUSH | (words.len() as u64) << 42);
+        self.put = (self.put + 1) % 512;
+        self.core.doorbell(1, self.put);
+        let mut seen = [0; 4];
+        while u32::from_le_bytes(seen) != self.report {
+            self.core.read_memory(vram(REPORT), &mut seen).expect("report");
+            std::hint::spin_loop();
+        }
+    }
+
+    fn copy(&mut self, from: u64, to: u64, line: u32) {
+        let count = u32::try_from(DATA_SIZE / 2).expect("small") / line;
+        let low = |address: u64| u32::try_from(address).expect("below 4 GiB");
+        let header = |method: u16, count: u32| 1 << 29 | count << 16 | 2 << 13 | u32::from(method) >> 2;
+        let words = [
+            header(0, 1),
+            u32::from(m2mf::CLASS),
+            header(m2mf::OFFSET_OUT_HIGH, 2),
+            0,
+            low(to),
+            header(m2mf::OFFSET_IN_HIGH, 6),
+            0,
+            low(from),
+            line + 64,
+            line,
+            line,
+            count,
+            header(m2mf::EXEC, 1),
+            m2mf::EXEC_LINEAR_IN | m2mf::EXEC_LINEAR_OUT,
+        ];
+        self.run(&words);
+    }
+}
+
+/// Doorbell to release, seen by a polling CPU.
+#[divan::bench]
+fn submission(bencher: divan::Bencher<'_, '_>) {
+    let mut bench = Bench::new();
+    bencher.bench_local(|| bench.run(&[]));
+}
+
+#[divan::bench(args = [4032, 65472])]
+fn vram_to_vram(bencher: divan::Bencher<'_, '_>, line: u32) {
+    let mut bench = Bench::new();
+    bencher.counter(BytesCount::new(DATA_SIZE / 2)).bench_local(|| bench.copy(DATA, DATA + DATA_SIZE, line));
+}
+
+#[divan::bench(args = [4032, 65472])]
+fn vram_to_system(bencher: divan::Bencher<'_, '_>, line: u32) {
+    let mut bench = Bench::new();
+    bencher.counter(BytesCount::new(DATA_SIZE / 2)).bench_local(|| bench.copy(DATA, SYSTEM_VA, line));
+}
