@@ -2,6 +2,7 @@
 //! bounded in how long they keep a TLB flush waiting.
 
 use super::hardware::Hardware;
+use super::ledger::Actor;
 use super::memory::CopyMissed;
 use super::mmu::{AddressSpace, InUse, Place, Request};
 use super::tlb::Buffer;
@@ -42,11 +43,9 @@ impl Client<'_> {
             .map_err(|reason| self.fault(va, access, reason))
     }
 
-    /// Firmware works for the host, whose memory the ledger does not judge.
     fn note(&self, place: Place, size: u64) {
-        if !self.privileged {
-            self.hardware.ledger.check(self.channel, place.target, size);
-        }
+        let actor = if self.privileged { Actor::Firmware } else { Actor::Work };
+        self.hardware.ledger.check(actor, self.channel, place.target, size);
     }
 
     /// Reads `data.len()` bytes.

@@ -2,8 +2,8 @@
 //!
 //! Locks, in the order in which they may be held together: the FIFO tables; an engine; the MMU in use; the
 //! tables of the MMU, of DMA, of the ledger. The FIFO's and an engine's are never held together. Events are
-//! told with none of them held, so that the receiver may call back; and the calls that wait for PBDMAs do not
-//! wait for the one that is telling.
+//! told with none of them held, so that the receiver may call back; calls that wait for PBDMAs do not wait when
+//! one of them makes the call.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +27,8 @@ use crate::units::backend::{EngineBackend, EngineEvents, EngineStatus, FifoState
 const MAX_RUNLIST: u32 = 0xfff;
 
 thread_local! {
-    /// The PBDMA that this thread is, if it is one.
-    static OWN_PBDMA: Cell<Option<u8>> = const { Cell::new(None) };
+    /// True on the threads of PBDMAs.
+    static ON_PBDMA: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What the PBDMA threads and the register face share.
@@ -101,15 +101,15 @@ impl Shared {
         }
     }
 
-    /// Waits until no other PBDMA has the channel loaded (any channel, without a number).
+    /// Waits until no PBDMA has the channel loaded (any channel, without a number). A PBDMA that calls back
+    /// from an event does not wait: two of them would wait for each other.
     fn wait_left<'a>(&self, fifo: MutexGuard<'a, Fifo>, channel: Option<u16>) -> MutexGuard<'a, Fifo> {
-        let own = OWN_PBDMA.get();
+        if ON_PBDMA.get() {
+            return fifo;
+        }
         let loaded = |fifo: &mut Fifo| match channel {
-            None => fifo.any_loaded(own),
-            Some(channel) => fifo
-                .channel(channel)
-                .and_then(|channel| channel.loaded)
-                .is_some_and(|pbdma| Some(pbdma) != own),
+            None => fifo.any_loaded(),
+            Some(channel) => fifo.channel(channel).is_some_and(|channel| channel.loaded.is_some()),
         };
         self.left.wait_while(fifo, loaded).unwrap_or_else(PoisonError::into_inner)
     }
@@ -139,8 +139,8 @@ impl Shared {
 }
 
 /// Marks the calling thread as a PBDMA, so that calls back from its events never wait for itself.
-pub(super) fn become_pbdma(pbdma: u8) {
-    OWN_PBDMA.set(Some(pbdma));
+pub(super) fn become_pbdma() {
+    ON_PBDMA.set(true);
 }
 
 /// The engine core of the software GPU. Dropping it ends its threads.

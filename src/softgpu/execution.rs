@@ -16,6 +16,7 @@ use super::engine::unit::{Executed, Operation, Owner};
 use super::engine::{Control, Effects, Progress, Refusal};
 use super::fifo::{Departure, Job};
 use super::hardware::Hardware;
+use super::ledger::Actor;
 use super::mmu::AddressSpace;
 use super::pbdma::{Ending, TIMESLICE};
 use super::ramfc::{Header, HostState, Method, Stepping, engine_of};
@@ -125,9 +126,12 @@ impl<'a> Execution<'a> {
 
     /// Writes the state back to RAMFC.
     pub(super) fn save(&self) {
-        let saved = self.shared.hardware.memory.write(self.job.instance, &self.state.save());
+        let Job { channel, instance, .. } = self.job;
+        let ramfc = self.state.save();
+        self.shared.hardware.ledger.check(Actor::Firmware, Some(channel), instance, ramfc.len() as u64);
+        let saved = self.shared.hardware.memory.write(instance, &ramfc);
         if let Err(missed) = saved {
-            log::debug!("softgpu: RAMFC of channel {} is gone: {missed}", self.job.channel);
+            log::debug!("softgpu: RAMFC of channel {channel} is gone: {missed}");
         }
     }
 
@@ -140,7 +144,7 @@ impl<'a> Execution<'a> {
     fn userd(&self, offset: u64) -> PhysicalAddress {
         let userd = self.state.userd;
         let target = PhysicalAddress { address: userd.address.saturating_add(offset), ..userd };
-        self.shared.hardware.ledger.check(Some(self.job.channel), target, 4);
+        self.shared.hardware.ledger.check(Actor::Work, Some(self.job.channel), target, 4);
         target
     }
 

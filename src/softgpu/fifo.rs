@@ -149,9 +149,9 @@ impl Fifo {
         (0..CHANNELS).zip(self.channels.iter_mut())
     }
 
-    /// True while a PBDMA other than `except` has any channel loaded.
-    pub(super) fn any_loaded(&self, except: Option<u8>) -> bool {
-        self.channels.iter().any(|channel| channel.loaded.is_some() && channel.loaded != except)
+    /// True while a PBDMA has any channel loaded.
+    pub(super) fn any_loaded(&self) -> bool {
+        self.channels.iter().any(|channel| channel.loaded.is_some())
     }
 
     /// Binds a channel to an instance block; what was known of the number is forgotten.

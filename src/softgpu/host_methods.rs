@@ -1,4 +1,7 @@
 //! The host unit's own methods: objects, semaphores, notifications.
+//!
+//! TLB maintenance from the command stream (MEM_OP) is accepted and does nothing: only the driver's register
+//! flushes.
 
 use std::time::{Duration, Instant};
 

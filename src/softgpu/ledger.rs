@@ -4,8 +4,8 @@
 //! the hardware that performs the accesses. The aggregator's admission code labels; whatever shadows page
 //! tables or translates channels never sees the ledger, so a mistake there shows here.
 //!
-//! Accesses of the hardware itself (page tables, instance blocks, contexts) are not counted: they belong to the
-//! host driver, which chose their addresses.
+//! Firmware's accesses (instance blocks, contexts) may go to the host's memory too, but not to another tenant's.
+//! Reads of page tables are not judged: the host driver chose where they are.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,6 +15,15 @@ use crate::addr::{HostChannel, HostVram, Iova, PAGE_SIZE, TenantId};
 use crate::chip::gf100::CHANNELS;
 use crate::chip::{Aperture, PhysicalAddress};
 use crate::gpu::OwnershipLedger;
+
+/// For whom an access is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Actor {
+    /// The channel's own work: may reach its tenant's memory.
+    Work,
+    /// Firmware, on behalf of the host driver: may reach the host's memory too.
+    Firmware,
+}
 
 /// A label as stored: 0 is the host, anything else a tenant plus 1.
 fn encode(owner: Option<TenantId>) -> u32 {
@@ -54,10 +63,11 @@ impl Ledger {
     }
 
     /// Notes an access of a channel's work to `[target, target + size)`.
-    pub(super) fn check(&self, channel: Option<u16>, target: PhysicalAddress, size: u64) {
+    pub(super) fn check(&self, actor: Actor, channel: Option<u16>, target: PhysicalAddress, size: u64) {
         let Some(channel) = channel else { return };
         let owner = self.channels.get(usize::from(channel)).map_or(0, |owner| owner.load(Ordering::Relaxed));
-        if owner == 0 || self.owns_all(owner, target, size) {
+        let allowed = |label| label == owner || (label == 0 && actor == Actor::Firmware);
+        if owner == 0 || self.all_labels(allowed, target, size) {
             return;
         }
         let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,27 +82,31 @@ impl Ledger {
         }
     }
 
-    fn owns_all(&self, owner: u32, target: PhysicalAddress, size: u64) -> bool {
+    /// True when `allowed` holds for the label of every byte.
+    fn all_labels(&self, allowed: impl Fn(u32) -> bool, target: PhysicalAddress, size: u64) -> bool {
         let Some(last) = target.address.checked_add(size.saturating_sub(1)) else { return false };
         match target.aperture {
             Aperture::Vram => (target.address / PAGE_SIZE..=last / PAGE_SIZE).all(|page| {
                 let label = usize::try_from(page).ok().and_then(|page| self.vram.get(page));
-                label.is_some_and(|label| label.load(Ordering::Relaxed) == owner)
+                label.is_some_and(|label| allowed(label.load(Ordering::Relaxed)))
             }),
             Aperture::SystemCoherent | Aperture::SystemNonCoherent => {
                 let system = self.system.read().unwrap_or_else(PoisonError::into_inner);
                 let mut at = target.address;
-                loop {
-                    match system.range(..=at).next_back() {
-                        Some((_, label)) if label.last >= at && label.owner == owner => {
-                            if label.last >= last {
-                                return true;
-                            }
-                            at = label.last + 1;
-                        }
-                        _ => return false,
+                // Labels do not overlap: those that reach into the range are the last ones before its end.
+                let before = system.range(..at).next_back().filter(|(_, label)| label.last >= at);
+                for (&first, label) in before.into_iter().chain(system.range(at..=last)) {
+                    let gap = first > at;
+                    if (gap && !allowed(0)) || !allowed(label.owner) {
+                        return false;
                     }
+                    if label.last >= last {
+                        return true;
+                    }
+                    at = label.last + 1;
                 }
+                // Bus addresses without a label are the host's.
+                allowed(0)
             }
         }
     }
@@ -172,21 +186,37 @@ mod tests {
         ledger.own_vram(HostVram(0x4000), 0x2000, Some(A));
         ledger.own_vram(HostVram(0x6000), 0x1000, Some(B));
 
-        ledger.check(Some(3), vram(0x4000), 0x2000);
+        ledger.check(Actor::Work, Some(3), vram(0x4000), 0x2000);
         assert_eq!(ledger.foreign_accesses(A), 0);
-        ledger.check(Some(3), vram(0x5ffc), 8);
-        ledger.check(Some(3), vram(0x3fff), 1);
-        ledger.check(Some(3), vram(0x7000), 4);
+        ledger.check(Actor::Work, Some(3), vram(0x5ffc), 8);
+        ledger.check(Actor::Work, Some(3), vram(0x3fff), 1);
+        ledger.check(Actor::Work, Some(3), vram(0x7000), 4);
         assert_eq!(ledger.foreign_accesses(A), 3);
         assert_eq!(ledger.foreign_accesses(B), 0);
+    }
+
+    #[test]
+    fn firmware_may_reach_the_host_but_nobody_else() {
+        let ledger = Ledger::new(1 << 20);
+        ledger.own_channel(HostChannel(3), Some(A));
+        ledger.own_vram(HostVram(0x4000), 0x1000, Some(A));
+        ledger.own_vram(HostVram(0x6000), 0x1000, Some(B));
+        ledger.own_system(Iova(0x2000), 0x1000, Some(B));
+
+        ledger.check(Actor::Firmware, Some(3), vram(0x3000), 0x3000);
+        ledger.check(Actor::Firmware, Some(3), system(0x1000), 0x1000);
+        assert_eq!(ledger.foreign_accesses(A), 0);
+        ledger.check(Actor::Firmware, Some(3), vram(0x5000), 0x2000);
+        ledger.check(Actor::Firmware, Some(3), system(0x1fff), 2);
+        assert_eq!(ledger.foreign_accesses(A), 2);
     }
 
     #[test]
     fn channels_without_owner_never_count() {
         let ledger = Ledger::new(1 << 20);
         ledger.own_vram(HostVram(0), 1 << 20, Some(B));
-        ledger.check(Some(3), vram(0), 16);
-        ledger.check(None, vram(0), 16);
+        ledger.check(Actor::Work, Some(3), vram(0), 16);
+        ledger.check(Actor::Work, None, vram(0), 16);
         assert_eq!(ledger.foreign_accesses(A) + ledger.foreign_accesses(B), 0);
     }
 
@@ -196,18 +226,18 @@ mod tests {
         ledger.own_channel(HostChannel(1), Some(A));
         ledger.own_system(Iova(0x1000), 0x1000, Some(A));
         ledger.own_system(Iova(0x2000), 0x3000, Some(A));
-        ledger.check(Some(1), system(0x1800), 0x3000);
+        ledger.check(Actor::Work, Some(1), system(0x1800), 0x3000);
         assert_eq!(ledger.foreign_accesses(A), 0);
 
         ledger.own_system(Iova(0x3000), 0x1000, Some(B));
-        ledger.check(Some(1), system(0x2000), 0x1000);
-        ledger.check(Some(1), system(0x4000), 0x1000);
+        ledger.check(Actor::Work, Some(1), system(0x2000), 0x1000);
+        ledger.check(Actor::Work, Some(1), system(0x4000), 0x1000);
         assert_eq!(ledger.foreign_accesses(A), 0);
-        ledger.check(Some(1), system(0x2fff), 2);
+        ledger.check(Actor::Work, Some(1), system(0x2fff), 2);
         assert_eq!(ledger.foreign_accesses(A), 1);
 
         ledger.own_system(Iova(0), u64::MAX, None);
-        ledger.check(Some(1), system(0x4000), 1);
+        ledger.check(Actor::Work, Some(1), system(0x4000), 1);
         assert_eq!(ledger.foreign_accesses(A), 2);
     }
 }

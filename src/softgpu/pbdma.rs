@@ -26,7 +26,7 @@ impl From<Departure> for Ending {
 
 /// The thread of PBDMA number `pbdma`. Ends when the core shuts down.
 pub(super) fn run(shared: &Shared, pbdma: u8) {
-    become_pbdma(pbdma);
+    become_pbdma();
     while let Some(job) = next_job(shared, pbdma) {
         let ending = match Execution::load(shared, pbdma, job) {
             Ok(mut execution) => stay(shared, &mut execution),

@@ -12,6 +12,7 @@ use crate::chip::gf100::ramin::{
 use crate::chip::{AccessKind, Aperture, Engine, FaultReason, PhysicalAddress};
 use crate::softgpu::access::Client;
 use crate::softgpu::hardware::Hardware;
+use crate::softgpu::ledger::Actor;
 use crate::softgpu::mmu::{AddressSpace, read_u64};
 use crate::units::backend::{FaultUnit, MmuFault};
 
@@ -107,11 +108,17 @@ impl Image {
         }
     }
 
+    fn note(&self, hardware: &Hardware, aperture: Aperture, address: u64, size: usize) -> PhysicalAddress {
+        let target = PhysicalAddress { aperture, address };
+        hardware.ledger.check(Actor::Firmware, self.channel, target, size as u64);
+        target
+    }
+
     fn read_at(&self, hardware: &Hardware, address: u64, data: &mut [u8]) -> Result<(), MmuFault> {
         match &self.home {
             Home::Virtual(space) => self.client(hardware, space).read(address, data),
             Home::Physical(aperture) => {
-                let target = PhysicalAddress { aperture: *aperture, address };
+                let target = self.note(hardware, *aperture, address, data.len());
                 let missed = hardware.memory.read(target, data);
                 missed.map_err(|_| self.physical(*aperture, address, AccessKind::Read))
             }
@@ -134,7 +141,7 @@ impl Image {
         match &self.home {
             Home::Virtual(space) => self.client(hardware, space).write(address, data),
             Home::Physical(aperture) => {
-                let target = PhysicalAddress { aperture: *aperture, address };
+                let target = self.note(hardware, *aperture, address, data.len());
                 let missed = hardware.memory.write(target, data);
                 missed.map_err(|_| self.physical(*aperture, address, AccessKind::Write))
             }

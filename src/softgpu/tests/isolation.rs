@@ -1,5 +1,6 @@
 //! The ledger, resets, and memory that is taken away.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::rig::*;
@@ -7,7 +8,8 @@ use crate::addr::{HostChannel, HostVram, Iova, TenantId};
 use crate::chip::gf100::methods::CLASS_3D;
 use crate::chip::{Engine, EngineSet, FaultReason};
 use crate::gpu::OwnershipLedger;
-use crate::units::backend::EngineBackend;
+use crate::softgpu::Core;
+use crate::units::backend::{EngineBackend, EngineEvents, GraphicsError, HostError, MmuFault};
 
 const SRC: u64 = 0x4000_0000;
 const DST: u64 = 0x5000_0000;
@@ -77,6 +79,64 @@ fn foreign_userd_counts() {
     }
     rig.run(&mut channel, &immediate(0, 8, 0));
     assert!(ledger.foreign_accesses(ME) > 0);
+}
+
+/// Calls back into the core from every event.
+struct Rude(std::sync::Weak<Core>, std::sync::atomic::AtomicU32);
+
+impl Rude {
+    fn act(&self) {
+        let Some(core) = self.0.upgrade() else { return };
+        match self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 5 {
+            0 => core.reset(),
+            1 => core.bind_channel(1, None),
+            2 => core.preempt_channel(2),
+            3 => core.reset_engines(EngineSet::all()),
+            _ => core.bind_graphics_context(Some(vram(0x10_0000))),
+        }
+    }
+}
+
+impl EngineEvents for Rude {
+    fn non_stall(&self, _: Engine) {
+        self.act();
+    }
+    fn mmu_fault(&self, _: MmuFault) {
+        self.act();
+    }
+    fn host_error(&self, _: HostError) {
+        self.act();
+    }
+    fn graphics_error(&self, _: GraphicsError) {
+        self.act();
+    }
+    fn patch_register(&self, _: u32, _: u32) {
+        self.act();
+    }
+    fn lost(&self, _: &str) {}
+}
+
+#[test]
+fn receivers_of_events_may_call_back() {
+    let rig = Rig::with_events(64 << 20, |core| {
+        Arc::new(Rude(Arc::downgrade(core), std::sync::atomic::AtomicU32::default()))
+    });
+    for round in 0..40 {
+        rig.core.set_fifo_state(Rig::running());
+        let mut space = rig.space();
+        for number in 1..4 {
+            let mut channel = rig.channel(number, &mut space);
+            rig.write_u32(channel.graphics_image, 3);
+            let class = inc(0, 0, &[u32::from(CLASS_3D)]);
+            rig.submit(&mut channel, &[class, immediate(0, 0x20, 0), immediate(0, 4, 0)].concat());
+        }
+        if round % 8 == 7 {
+            rig.core.reset();
+            *rig.free.lock().unwrap() = 1 << 20;
+        }
+    }
+    // Nothing hangs: the core still resets, and ends.
+    rig.core.reset();
 }
 
 #[test]

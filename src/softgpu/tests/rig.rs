@@ -128,7 +128,7 @@ const PUSH_SIZE: u64 = 256 << 10;
 pub struct Rig {
     pub core: Arc<Core>,
     pub events: Arc<Recorder>,
-    free: Mutex<u64>,
+    pub free: Mutex<u64>,
     listed: Mutex<Vec<u16>>,
     runlist: u64,
 }
@@ -139,9 +139,16 @@ impl Rig {
     }
 
     pub fn with_vram(size: u64) -> Self {
-        let core = Arc::new(Core::new(size).unwrap());
         let events = Arc::new(Recorder::default());
-        core.connect_events(events.clone());
+        let receiver = events.clone();
+        Self { events, ..Self::with_events(size, |_| receiver) }
+    }
+
+    /// A rig whose core tells somebody else.
+    pub fn with_events(size: u64, events: impl FnOnce(&Arc<Core>) -> Arc<dyn EngineEvents>) -> Self {
+        let core = Arc::new(Core::new(size).unwrap());
+        core.connect_events(events(&core));
+        let events = Arc::new(Recorder::default());
         let rig = Self { core, events, free: Mutex::new(1 << 20), listed: Mutex::default(), runlist: 0x1000 };
         rig.core.set_fifo_state(Self::running());
         rig
