@@ -4,8 +4,10 @@
 //! to come up on a function whose hardware needs no programming: a PCI option ROM with a valid checksum, a
 //! BIT ("BIOS information table") with the tokens 'i' (version), 'I' (start-up scripts: none) and 'P'
 //! (performance: an empty memory table and a voltage table, without which a Kepler or Maxwell driver fails).
+//! A device control block (DCB) says that there are no display outputs; nouveau of Linux 6.1 refuses an image
+//! without one.
 //!
-//! Not handled: display connectors (no DCB, hence no outputs), PLL limits, memory timings, fan and thermal
+//! Not handled: display connectors, PLL limits, memory timings, fan and thermal
 //! tables, signatures.
 
 /// Bytes of an image.
@@ -24,6 +26,7 @@ pub struct BoardId {
 
 // Places of the parts. Only the first two are fixed by a specification.
 const PCIR_POINTER: usize = 0x18;
+const DCB_POINTER: usize = 0x36;
 const PCIR: usize = 0x40;
 const BIT: usize = 0x80;
 const TOKEN_VERSION: usize = 0x100;
@@ -32,6 +35,7 @@ const TOKEN_PERF: usize = 0x140;
 const SCRIPT_LIST: usize = 0x180;
 const MEMORY_TABLE: usize = 0x190;
 const VOLTAGE_TABLE: usize = 0x1b0;
+const DCB: usize = 0x1d0;
 /// The last byte makes the sum of all zero.
 const CHECKSUM: usize = VBIOS_SIZE - 1;
 
@@ -42,6 +46,12 @@ const _: () = assert!(BLOCKS as usize * 512 == VBIOS_SIZE);
 /// Length of the PCI data structure.
 const PCIR_LENGTH: u16 = 0x18;
 const LAST_IMAGE: u8 = 0x80;
+
+/// DCB 4.0: a header with the pointers to further tables, all absent.
+const DCB_VERSION: u8 = 0x40;
+const DCB_HEADER: u8 = 0x1b;
+const DCB_ENTRY: u8 = 8;
+const DCB_SIGNATURE: u32 = 0x4edc_bdcb;
 
 const BIT_HEADER: u8 = 12;
 const BIT_ENTRY: u8 = 6;
@@ -126,6 +136,13 @@ impl Image {
         self.put(BIT + 11, &[sum.wrapping_neg()]);
     }
 
+    /// A device control block without entries: no outputs.
+    fn device_control_block(&mut self) {
+        self.point16(DCB_POINTER, DCB);
+        self.put(DCB, &[DCB_VERSION, DCB_HEADER, 0, DCB_ENTRY]);
+        self.put32(DCB + 6, DCB_SIGNATURE);
+    }
+
     fn tokens(&mut self) {
         self.put(TOKEN_VERSION + 3, &[VERSION_MAJOR]);
         self.point16(TOKEN_INIT, SCRIPT_LIST);
@@ -148,6 +165,7 @@ pub fn build(board: BoardId) -> Box<[u8; VBIOS_SIZE]> {
     image.option_rom(board);
     image.bit();
     image.tokens();
+    image.device_control_block();
     let sum = image.byte_sum();
     image.put(CHECKSUM, &[sum.wrapping_neg()]);
     Box::new(image.0)
@@ -234,12 +252,23 @@ mod tests {
     }
 
     #[test]
+    fn device_control_block_is_signed_and_has_no_outputs() {
+        let image = build(BOARD);
+        let at = usize::from(word(&*image, 0x36));
+
+        assert_eq!(image[at..at + 4], [0x40, 0x1b, 0, 8]);
+        assert_eq!(dword(&*image, at + 6), 0x4edc_bdcb);
+        assert!(image[at + 10..at + 0x1b].iter().all(|byte| *byte == 0), "no further tables");
+    }
+
+    #[test]
     fn parts_do_not_overlap_and_lie_inside() {
         let image = build(BOARD);
         let mut parts: Vec<(usize, usize)> =
             tokens(&*image).iter().map(|&(_, _, length, at)| (at, length)).collect();
         parts.extend([(PCIR, usize::from(PCIR_LENGTH)), (BIT, 12 + 3 * 6), (SCRIPT_LIST, 2)]);
         parts.extend([(MEMORY_TABLE, 0x15), (VOLTAGE_TABLE, 0x12), (CHECKSUM, 1)]);
+        parts.extend([(DCB_POINTER, 2), (DCB, usize::from(DCB_HEADER))]);
         parts.sort_unstable();
 
         assert!(parts.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
