@@ -14,8 +14,8 @@ crate::registers! {
     };
     /// The FIFO as a whole.
     NV_PFIFO_ENABLE @ 0x002200, reset 0, Handler, { 0:0 ENABLE };
-    /// PBDMA enables inside PFIFO.
-    NV_PFIFO_PBDMA_ENABLE @ 0x002204, reset 0, Scratch, { 2:0 PBDMA };
+    /// PBDMA enables inside PFIFO; bits without a PBDMA stay 0 (nouveau of Linux 6.1 counts PBDMAs so).
+    NV_PFIFO_PBDMA_ENABLE @ 0x002204, reset 0, Handler, { 2:0 PBDMA };
     /// PBDMA that feeds each engine, as an inverted mask.
     NV_PFIFO_ENGINE_PBDMA[6; 4] @ 0x002208, reset 0, Scratch, {};
     /// Where in BAR1 the channels' USERD pages lie; a store to GP_PUT there is the doorbell.

@@ -71,6 +71,7 @@ struct Channel {
 #[derive(Clone, Debug)]
 pub struct Pfifo {
     enable: u32,
+    pbdma_enable: u32,
     latched: u32,
     interrupt_enable: u32,
     poll: u32,
@@ -91,6 +92,7 @@ impl Default for Pfifo {
     fn default() -> Self {
         Self {
             enable: 0,
+            pbdma_enable: 0,
             latched: 0,
             interrupt_enable: 0,
             poll: 0,
@@ -158,6 +160,7 @@ impl Pfifo {
             NV_PFIFO_INTR_0 => self.interrupts(),
             NV_PFIFO_INTR_EN_0 => self.interrupt_enable,
             NV_PFIFO_ENABLE => self.enable,
+            NV_PFIFO_PBDMA_ENABLE => self.pbdma_enable,
             NV_PFIFO_USERD_POLL => self.poll,
             NV_PFIFO_RUNLIST_BASE => self.runlist_base,
             NV_PFIFO_RUNLIST => self.runlist,
@@ -194,6 +197,9 @@ impl Pfifo {
             NV_PFIFO_INTR_0 => self.latched &= !word.bits(),
             NV_PFIFO_INTR_EN_0 => self.interrupt_enable = word.merge(self.interrupt_enable),
             NV_PFIFO_ENABLE => self.enable = word.merge(self.enable) & 1,
+            NV_PFIFO_PBDMA_ENABLE => {
+                self.pbdma_enable = word.merge(self.pbdma_enable) & ((1 << PBDMAS) - 1);
+            }
             NV_PFIFO_USERD_POLL => self.poll = word.merge(self.poll),
             NV_PFIFO_RUNLIST_BASE => self.runlist_base = word.merge(self.runlist_base),
             NV_PFIFO_RUNLIST => {

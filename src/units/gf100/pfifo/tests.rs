@@ -163,3 +163,10 @@ fn poll_area_is_known_when_enabled() {
     write(&mut fifo, NV_PFIFO_USERD_POLL, 0x1000_0123);
     assert_eq!(fifo.poll_area(), Some(0x12_3000));
 }
+
+#[test]
+fn enable_bits_of_absent_pbdmas_stay_clear() {
+    let mut fifo = Pfifo::default();
+    write(&mut fifo, NV_PFIFO_PBDMA_ENABLE, u32::MAX);
+    assert_eq!(value(&fifo, NV_PFIFO_PBDMA_ENABLE), 0x7);
+}
