@@ -61,6 +61,11 @@ const EXPLAINED: &[Explanation] = &[
     },
     Explanation { parts: &["ommand line: console="], provoked_by: ALWAYS, reason: "our own words" },
     Explanation {
+        parts: &["ACPI Warning", "_DSM: Argument #4 type mismatch"],
+        provoked_by: ALWAYS,
+        reason: "6.1's nouveau asks QEMU's slot for a laptop's switchable graphics, in an outdated form",
+    },
+    Explanation {
         parts: &["Correctable Errors collector initialized"],
         provoked_by: ALWAYS,
         reason: "the name of a kernel facility",
@@ -85,6 +90,21 @@ const EXPLAINED: &[Explanation] = &[
         parts: &["nouveau", "fault", "PT_NOT_PRESENT"],
         provoked_by: BAD_ADDRESS,
         reason: "the address that the program made up",
+    },
+    Explanation {
+        parts: &["nouveau", "error fencing pushbuf: -19"],
+        provoked_by: BAD_ADDRESS,
+        reason: "the channel was dead before the kernel put its own fence behind the bad commands",
+    },
+    Explanation {
+        parts: &["WARNING: ", "gf100_fifo_recover"],
+        provoked_by: BAD_ADDRESS,
+        reason: "6.1's nouveau looks for the faulting engine's number and has none for the host unit",
+    },
+    Explanation {
+        parts: &["nouveau", "engine fault on channel", "recovering"],
+        provoked_by: BAD_ADDRESS,
+        reason: "6.1's words for the fault of the address that the program made up",
     },
     Explanation {
         parts: &["nouveau", "killed"],
@@ -187,8 +207,23 @@ fn is_event(report: &Report, wanted: &str) -> bool {
 }
 
 /// The suspicious lines among `console` that nothing explains.
+///
+/// A kernel warning is a block of lines; if the line that names its place is explained, the block is.
 pub fn unexplained(console: &[String], programs: &[String]) -> Vec<String> {
-    console.iter().filter(|line| suspicious(line) && !explained(line, programs)).cloned().collect()
+    let mut found = Vec::new();
+    let mut explained_block = false;
+    for line in console {
+        if line.contains("WARNING: ") {
+            explained_block = explained(line, programs);
+        }
+        if suspicious(line) && !explained_block && !explained(line, programs) {
+            found.push(line.clone());
+        }
+        if line.contains("---[ end trace") {
+            explained_block = false;
+        }
+    }
+    found
 }
 
 fn suspicious(line: &str) -> bool {
@@ -255,6 +290,29 @@ mod tests {
     fn fault_is_explained_only_where_a_program_provokes_it() {
         assert_eq!(unexplained(&lines(&[FAULT]), &lines(&["badaddr"])), Vec::<String>::new());
         assert_eq!(unexplained(&lines(&[FAULT]), &lines(&["copy", "load:secs=5"])), [FAULT]);
+    }
+
+    #[test]
+    fn warning_is_explained_or_reported_as_a_block() {
+        let block = |place: &str| {
+            lines(&[
+                "[ 9.3] ------------[ cut here ]------------",
+                &format!("[ 9.3] WARNING: CPU: 0 PID: 99 at {place}"),
+                "[ 9.3] Call Trace:",
+                "[ 9.3]  gf100_fifo_intr_fault+0xee/0x120 [nouveau]",
+                "[ 9.3] ---[ end trace 0000000000000000 ]---",
+                "[ 9.4] nouveau: something failed",
+            ])
+        };
+        let known =
+            block("drivers/gpu/drm/nouveau/nvkm/engine/fifo/gf100.c:141 gf100_fifo_recover+0x14a/0x160");
+        assert_eq!(
+            unexplained(&known, &lines(&["badaddr"])),
+            known[5..],
+            "what follows the block counts again"
+        );
+        assert_eq!(unexplained(&known, &[]).len(), 4);
+        assert_eq!(unexplained(&block("mm/slub.c:1"), &lines(&["badaddr"])).len(), 4);
     }
 
     #[test]

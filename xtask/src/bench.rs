@@ -43,6 +43,9 @@ pub struct Arguments {
     /// Where logs go
     #[arg(long, value_name = "FOLDER", default_value = "target/xtask-bench")]
     logs: PathBuf,
+    /// A gpuvmk to use instead of building one
+    #[arg(long, value_name = "FILE")]
+    gpuvmk: Option<PathBuf>,
 }
 
 /// Every sample of a figure, by its name.
@@ -51,7 +54,7 @@ type Samples = BTreeMap<String, Vec<f64>>;
 pub fn run(arguments: &Arguments) -> Result<bool> {
     ensure!(arguments.what == "suite", "There is no benchmark '{}': there is 'suite'", arguments.what);
     ensure!(arguments.rounds > 0, "At least one round is needed");
-    let workshop = Workshop::open(&[arguments.kernel], &arguments.logs)?;
+    let workshop = Workshop::open(&[arguments.kernel], &arguments.logs, arguments.gpuvmk.as_deref())?;
     eprintln!("guests run on {}", workshop.accelerator().name());
     let (mut native, mut mediated) = (Samples::new(), Samples::new());
     for round in 0..arguments.rounds {

@@ -4,7 +4,8 @@ use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::rig::Topology;
 
 /// Every program that a guest with a GPU of its own must pass.
-pub const EVERYTHING: &[&str] = &["probe", "copy", "fence", "channels", "bar1", "badaddr", "evict", "reload"];
+pub const EVERYTHING: &[&str] =
+    &["probe", "copy", "fence", "channels", "bar1", "badaddr", "badcopy", "evict", "reload"];
 /// Enough to know that the GPU works.
 const SHORT: &[&str] = &["probe", "copy:largest=65537", "fence"];
 

@@ -32,6 +32,9 @@ pub struct Arguments {
     /// Where logs go
     #[arg(long, value_name = "FOLDER", default_value = "target/xtask-test")]
     logs: PathBuf,
+    /// A gpuvmk to use instead of building one
+    #[arg(long, value_name = "FILE")]
+    gpuvmk: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -88,7 +91,11 @@ fn guest_tests(cases: &[Case], arguments: &Arguments) -> Result<Vec<CaseResult>>
         return Ok(Vec::new());
     }
     let kernels: BTreeSet<_> = cases.iter().flat_map(|case| &case.guests).map(|guest| guest.kernel).collect();
-    let workshop = Workshop::open(&kernels.into_iter().collect::<Vec<_>>(), &arguments.logs)?;
+    let workshop = Workshop::open(
+        &kernels.into_iter().collect::<Vec<_>>(),
+        &arguments.logs,
+        arguments.gpuvmk.as_deref(),
+    )?;
     eprintln!("guests run on {}; logs in {}", workshop.accelerator().name(), arguments.logs.display());
     let mut results = Vec::new();
     for case in cases {

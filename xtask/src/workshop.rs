@@ -37,7 +37,9 @@ pub struct Workshop {
 
 impl Workshop {
     /// Obtains everything for guests with these kernels.
-    pub fn open(kernels: &[KernelSeries], logs: &Path) -> Result<Self> {
+    ///
+    /// gpuvmk is built as users run it, unless `gpuvmk` names one.
+    pub fn open(kernels: &[KernelSeries], logs: &Path, gpuvmk: Option<&Path>) -> Result<Self> {
         let cache = Cache::open()?;
         let qemu = Qemu::obtain(&cache)?;
         let init = guest_build::obtain(&cache)?;
@@ -48,7 +50,11 @@ impl Workshop {
             guests.insert(series, (kernel, image));
         }
         let accelerator = Accelerator::of_this_machine();
-        Ok(Self { qemu, gpuvmk: build_gpuvmk()?, guests, accelerator, logs: logs.to_owned() })
+        let gpuvmk = match gpuvmk {
+            Some(path) => path.canonicalize().with_context(|| format!("Cannot find {}", path.display()))?,
+            None => build_gpuvmk()?,
+        };
+        Ok(Self { qemu, gpuvmk, guests, accelerator, logs: logs.to_owned() })
     }
 
     /// How guests' processors are run.

@@ -49,8 +49,7 @@ pub fn run() -> ! {
     if !again {
         cmos::forget();
     }
-    // The serial port's last bytes leave while the machine still runs.
-    thread::sleep(Duration::from_millis(50));
+    reports.drain();
     let error = sys::end_machine(again);
     println!("init: the machine does not end: {error}");
     loop {

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
+use crate::sys;
+
 /// What stands before each report; the host looks for it.
 pub const MARKER: &str = "GPUVMK-JSON ";
 
@@ -28,6 +30,13 @@ impl Reports {
             Some(port) => port.write_all(line.as_bytes()),
             None => io::stdout().write_all(line.as_bytes()),
         };
+    }
+
+    /// Waits until everything has left the machine.
+    pub fn drain(&self) {
+        if let Some(port) = &self.port {
+            sys::drain(port);
+        }
     }
 
     /// An event of `/init`, with the time since boot.

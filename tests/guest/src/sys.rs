@@ -38,6 +38,12 @@ pub fn remove_module(name: &str) -> Result<()> {
     if result < 0 { Err(Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Waits until a terminal has sent everything.
+pub fn drain(terminal: &File) {
+    // SAFETY: the descriptor is open. A failure (it is no terminal) leaves nothing to wait for.
+    unsafe { libc::tcdrain(terminal.as_raw_fd()) };
+}
+
 /// Ends the machine: `true` resets it, `false` powers it off. Returns only if the kernel refuses.
 pub fn end_machine(again: bool) -> Error {
     let command = if again { libc::RB_AUTOBOOT } else { libc::RB_POWER_OFF };

@@ -2,6 +2,7 @@
 //! processes (address spaces of their own), all verified.
 
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -30,10 +31,12 @@ pub fn run(options: &Options) -> Result<Figures> {
         .collect::<Result<Vec<_>>>()?;
 
     let device = Device::open(gpu)?;
+    // All channels are open before the first is closed: their numbers can then be compared.
+    let all_open = Arc::new(Barrier::new(THREADS as usize));
     let workers: Vec<_> = (0..THREADS)
         .map(|worker| {
-            let device = device.clone();
-            thread::spawn(move || work(&device, worker, turns))
+            let (device, all_open) = (device.clone(), Arc::clone(&all_open));
+            thread::spawn(move || work(&device, worker, turns, &all_open))
         })
         .collect();
     let mut ids = Vec::new();
@@ -57,8 +60,11 @@ pub fn run(options: &Options) -> Result<Figures> {
 }
 
 /// One thread's copies through its own channel; returns the channel's number.
-fn work(device: &Device, worker: u32, turns: u32) -> Result<u32> {
-    let mut session = Session::on(device, Engine::M2mf, 256 << 10)?;
+fn work(device: &Device, worker: u32, turns: u32, all_open: &Barrier) -> Result<u32> {
+    let session = Session::on(device, Engine::M2mf, 256 << 10);
+    // Also after a failure: the others wait for this thread.
+    all_open.wait();
+    let mut session = session?;
     for turn in 0..turns {
         let offset = (turn as usize % 5) * 4096;
         session
