@@ -4,7 +4,9 @@
 //! `cargo bench --bench mediation`. A submission is a fence alone, so that the way there and back is what counts;
 //! a remapping is a page-table entry and a TLB flush, which for the vGPU is a request to the aggregator.
 
-#[path = "../tests/common/tiny_driver.rs"]
+#![allow(clippy::expect_used, reason = "a bench that cannot go on panics")]
+
+#[path = "../tests/common/tiny_driver/mod.rs"]
 mod tiny_driver;
 
 use std::sync::Arc;

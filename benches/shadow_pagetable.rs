@@ -3,15 +3,17 @@
 //! `cargo bench --bench shadow_pagetable`. A flush reads all tables of the space (264 KiB for each 128 MiB that
 //! are mapped with small pages), so the time without changes is the price of reading and comparing them.
 
+#![allow(clippy::expect_used, reason = "a bench that cannot go on panics")]
+
 use std::convert::Infallible;
 
 use divan::Bencher;
-use gpuvmk::aggregator::protocol::{GuestMapping, GuestRange};
 use gpuvmk::chip::gf100::mmu::{Pde, Pte};
 use gpuvmk::chip::{Aperture, PhysicalAddress};
 use gpuvmk::pci::mapping::{Access, Mapping, create_memory_file};
-use gpuvmk::shadow_pagetable::{Budget, Fermi, GuestMemory, Limits, RunSink, ShadowSpace};
-use gpuvmk::units::backend::NoTarget;
+use gpuvmk::shadow_pagetable::{
+    Budget, Fermi, GuestMemory, Limits, MapRun, NotGuestMemory, RunSink, ShadowSpace, UnmapRun,
+};
 use std::os::fd::AsFd;
 
 fn main() {
@@ -24,9 +26,8 @@ const TABLE: u64 = 0x4_0000;
 struct Memory(Mapping);
 
 impl GuestMemory for Memory {
-    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
-        let refused = NoTarget { address, size: data.len() };
-        self.0.read(address.address, data).map_err(|_| refused)
+    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NotGuestMemory> {
+        self.0.read(address.address, data).map_err(|_| NotGuestMemory)
     }
 
     fn contains(&self, address: PhysicalAddress, size: u64) -> bool {
@@ -39,7 +40,7 @@ struct Discard;
 impl RunSink for Discard {
     type Error = Infallible;
 
-    fn batch(&mut self, unmap: Vec<GuestRange>, map: Vec<GuestMapping>) -> Result<(), Infallible> {
+    fn batch(&mut self, unmap: Vec<UnmapRun>, map: Vec<MapRun>) -> Result<(), Infallible> {
         divan::black_box((unmap, map));
         Ok(())
     }

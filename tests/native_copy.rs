@@ -1,8 +1,10 @@
 //! The tiny driver on a bare software GPU: what the mediated tests compare with.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 #[path = "common/scenarios.rs"]
 mod scenarios;
-#[path = "common/tiny_driver.rs"]
+#[path = "common/tiny_driver/mod.rs"]
 mod tiny_driver;
 
 use std::sync::Arc;

@@ -28,11 +28,14 @@ mod tests;
 pub use budget::{Budget, Limits, WalkRefusal};
 pub use fermi::Fermi;
 pub use format::{Entry, Leaf, MmuFormat, Shape, SubTable, TableKind};
-pub use runs::{RunCount, RunSink, Runs};
+pub use runs::{MAX_BATCH, MapRun, RunCount, RunSink, Runs, UnmapRun};
 pub use space::{ShadowSpace, SyncError, SyncReport};
 
 use crate::chip::PhysicalAddress;
-use crate::units::backend::NoTarget;
+
+/// A range that is not all in the guest's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotGuestMemory;
 
 /// The guest's memory, as its page tables see it.
 pub trait GuestMemory {
@@ -40,7 +43,7 @@ pub trait GuestMemory {
     ///
     /// # Errors
     /// The range is not all in the guest's memory.
-    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget>;
+    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NotGuestMemory>;
 
     /// True when all of the range is memory that the guest's GPU may use.
     fn contains(&self, address: PhysicalAddress, size: u64) -> bool;

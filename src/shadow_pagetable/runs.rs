@@ -3,22 +3,51 @@
 //! Runs of one page size grow while virtual and target addresses advance together and the flags are the same. A
 //! page is named at most once in a synchronisation, so the order of batches does not matter.
 
-use crate::addr::{Gpa, GpuVa, GuestVram};
-use crate::aggregator::protocol::{GuestMapping, GuestRange, GuestTarget, MAX_UPDATE_RUNS};
-use crate::chip::{Aperture, PhysicalAddress};
-
 use super::format::Leaf;
+use crate::addr::GpuVa;
+use crate::chip::PhysicalAddress;
 
-/// Takes batches of runs: what to unmap and what to map, at most [`MAX_UPDATE_RUNS`] together.
+/// Most runs of a batch, of both directions together.
+pub const MAX_BATCH: usize = 1024;
+
+/// Equal pages that the guest's tables map anew or differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapRun {
+    /// First virtual address; a multiple of the page size.
+    pub va: GpuVa,
+    /// Number of pages; virtual and target addresses advance together.
+    pub pages: u32,
+    /// log2 of the page size.
+    pub page_shift: u8,
+    /// First byte that it points at, in the guest's own memory.
+    pub target: PhysicalAddress,
+    /// Stores fault.
+    pub read_only: bool,
+    /// Storage kind.
+    pub kind: u8,
+}
+
+/// Pages that the guest's tables no longer map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnmapRun {
+    /// First virtual address; a multiple of the page size.
+    pub va: GpuVa,
+    /// Number of pages.
+    pub pages: u32,
+    /// log2 of the page size.
+    pub page_shift: u8,
+}
+
+/// Takes batches of runs.
 pub trait RunSink {
     /// Why a batch was not taken.
     type Error;
 
-    /// Takes a batch.
+    /// Takes a batch: what to unmap and what to map, at least one run and at most [`MAX_BATCH`] together.
     ///
     /// # Errors
     /// The receiver's; the synchronisation ends with it.
-    fn batch(&mut self, unmap: Vec<GuestRange>, map: Vec<GuestMapping>) -> Result<(), Self::Error>;
+    fn batch(&mut self, unmap: Vec<UnmapRun>, map: Vec<MapRun>) -> Result<(), Self::Error>;
 }
 
 /// Page sizes of one format at most (Hopper has 4 KiB, 64 KiB, 2 MiB, 512 MiB).
@@ -28,10 +57,10 @@ const PAGE_SIZES: usize = 4;
 #[derive(Debug)]
 pub struct Runs<'a, S> {
     sink: &'a mut S,
-    open_map: Vec<GuestMapping>,
-    open_unmap: Vec<GuestRange>,
-    map: Vec<GuestMapping>,
-    unmap: Vec<GuestRange>,
+    open_map: Vec<MapRun>,
+    open_unmap: Vec<UnmapRun>,
+    map: Vec<MapRun>,
+    unmap: Vec<UnmapRun>,
     mapped: RunCount,
     unmapped: RunCount,
 }
@@ -64,11 +93,11 @@ impl<'a, S: RunSink> Runs<'a, S> {
     /// # Errors
     /// The sink's.
     pub fn map(&mut self, va: u64, page_shift: u8, leaf: Leaf) -> Result<(), S::Error> {
-        let page = GuestMapping {
+        let page = MapRun {
             va: GpuVa(va),
             pages: 1,
             page_shift,
-            target: guest_target(leaf.target),
+            target: leaf.target,
             read_only: leaf.read_only,
             kind: leaf.kind,
         };
@@ -94,7 +123,7 @@ impl<'a, S: RunSink> Runs<'a, S> {
     /// # Errors
     /// The sink's.
     pub fn unmap(&mut self, va: u64, page_shift: u8) -> Result<(), S::Error> {
-        let page = GuestRange { va: GpuVa(va), pages: 1, page_shift };
+        let page = UnmapRun { va: GpuVa(va), pages: 1, page_shift };
         let slot = self.open_unmap.iter_mut().find(|run| run.page_shift == page_shift);
         match slot {
             Some(run) if run.pages < u32::MAX && end(run.va, run.pages, page_shift) == Some(va) => {
@@ -127,20 +156,20 @@ impl<'a, S: RunSink> Runs<'a, S> {
         Ok((self.unmapped, self.mapped))
     }
 
-    fn push_map(&mut self, run: GuestMapping) -> Result<(), S::Error> {
+    fn push_map(&mut self, run: MapRun) -> Result<(), S::Error> {
         self.mapped.add(run.pages);
         self.map.push(run);
         self.send_full()
     }
 
-    fn push_unmap(&mut self, run: GuestRange) -> Result<(), S::Error> {
+    fn push_unmap(&mut self, run: UnmapRun) -> Result<(), S::Error> {
         self.unmapped.add(run.pages);
         self.unmap.push(run);
         self.send_full()
     }
 
     fn send_full(&mut self) -> Result<(), S::Error> {
-        if self.map.len() + self.unmap.len() < MAX_UPDATE_RUNS { Ok(()) } else { self.send() }
+        if self.map.len() + self.unmap.len() < MAX_BATCH { Ok(()) } else { self.send() }
     }
 
     fn send(&mut self) -> Result<(), S::Error> {
@@ -158,36 +187,16 @@ impl RunCount {
     }
 }
 
-fn guest_target(target: PhysicalAddress) -> GuestTarget {
-    match target.aperture {
-        Aperture::Vram => GuestTarget::Vram(GuestVram(target.address)),
-        Aperture::SystemCoherent => GuestTarget::System { address: Gpa(target.address), coherent: true },
-        Aperture::SystemNonCoherent => GuestTarget::System { address: Gpa(target.address), coherent: false },
-    }
-}
-
 /// First address after `pages` pages.
 fn end(va: GpuVa, pages: u32, page_shift: u8) -> Option<u64> {
     va.0.checked_add(u64::from(pages) << page_shift)
 }
 
-fn continues(run: &GuestMapping, page: &GuestMapping) -> bool {
+fn continues(run: &MapRun, page: &MapRun) -> bool {
     run.pages < u32::MAX
         && run.read_only == page.read_only
         && run.kind == page.kind
         && end(run.va, run.pages, run.page_shift) == Some(page.va.0)
-        && target_continues(run, &page.target)
-}
-
-fn target_continues(run: &GuestMapping, next: &GuestTarget) -> bool {
-    let bytes = u64::from(run.pages) << run.page_shift;
-    match (run.target, *next) {
-        (GuestTarget::Vram(first), GuestTarget::Vram(next)) => first.checked_add(bytes) == Some(next),
-        (
-            GuestTarget::System { address: first, coherent: first_coherent },
-            GuestTarget::System { address: next, coherent: next_coherent },
-        ) => first_coherent == next_coherent && first.checked_add(bytes) == Some(next),
-        (GuestTarget::Vram(_), GuestTarget::System { .. })
-        | (GuestTarget::System { .. }, GuestTarget::Vram(_)) => false,
-    }
+        && run.target.aperture == page.target.aperture
+        && run.target.address.checked_add(u64::from(run.pages) << run.page_shift) == Some(page.target.address)
 }

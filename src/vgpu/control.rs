@@ -14,7 +14,7 @@ use crate::chip::PhysicalAddress;
 use crate::chip::gf100::mmu::LargePages;
 use crate::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT};
 use crate::fifo_virt::{Channel, Effect, INSTANCE_BYTES, Input, InstanceBlock, InstanceError, Runlist};
-use crate::shadow_pagetable::{GuestMemory, Limits};
+use crate::shadow_pagetable::Limits;
 use crate::units::backend::{FifoState, FlushScope};
 
 /// The front-end side's state.
@@ -128,7 +128,7 @@ impl Control {
     ) -> Result<(), FailSafe> {
         let granted = u16::try_from(self.channels.len()).unwrap_or(u16::MAX);
         let mut raw = vec![0; Runlist::bytes_to_read(count, granted)];
-        let parsed = match host.memory.read(list, &mut raw) {
+        let parsed = match host.memory.load(list, &mut raw) {
             Ok(()) => Runlist::parse(&raw, count, granted),
             Err(_) => Runlist { channels: Vec::new(), dropped: count },
         };
@@ -285,7 +285,7 @@ fn is_about_channel(error: &LinkError) -> bool {
 
 fn read_instance(instance: PhysicalAddress, host: &Host<'_>) -> Result<InstanceBlock, InstanceError> {
     let mut raw = [0; INSTANCE_BYTES];
-    host.memory.read(instance, &mut raw).map_err(|_| InstanceError::Unreadable(instance))?;
+    host.memory.load(instance, &mut raw).map_err(|_| InstanceError::Unreadable(instance))?;
     InstanceBlock::parse(&raw, host.memory.window.size())
 }
 

@@ -5,9 +5,15 @@ use std::os::fd::OwnedFd;
 use super::events::EventPath;
 use super::memory::Memory;
 use super::status::Counters;
+use crate::addr::{Gpa, GuestVram};
 use crate::aggregator::link::{AggregatorLink, LinkError};
-use crate::aggregator::protocol::{GuestMapping, GuestRange, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId};
-use crate::shadow_pagetable::RunSink;
+use crate::aggregator::protocol::{
+    GuestMapping, GuestRange, GuestTarget, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId,
+};
+use crate::chip::Aperture;
+use crate::shadow_pagetable::{MAX_BATCH, MapRun, RunSink, UnmapRun};
+
+const _: () = assert!(MAX_BATCH <= MAX_UPDATE_RUNS);
 
 /// The host side, as one request of the guest uses it.
 pub(super) struct Host<'a> {
@@ -82,14 +88,11 @@ impl<'a, 'h> SpaceSink<'a, 'h> {
 impl RunSink for SpaceSink<'_, '_> {
     type Error = LinkError;
 
-    fn batch(&mut self, mut unmap: Vec<GuestRange>, mut map: Vec<GuestMapping>) -> Result<(), LinkError> {
-        let mut split = !self.held.is_empty();
-        for run in &mut unmap {
-            split |= split_pages(&mut run.page_shift, &mut run.pages);
-        }
-        for run in &mut map {
-            split |= split_pages(&mut run.page_shift, &mut run.pages);
-        }
+    fn batch(&mut self, unmap: Vec<UnmapRun>, map: Vec<MapRun>) -> Result<(), LinkError> {
+        let shifts = unmap.iter().map(|run| run.page_shift).chain(map.iter().map(|run| run.page_shift));
+        let split = !self.held.is_empty() || shifts.into_iter().any(|shift| shift == SPLIT_SHIFT);
+        let unmap: Vec<_> = unmap.into_iter().map(guest_range).collect();
+        let mut map: Vec<_> = map.into_iter().map(guest_mapping).collect();
         if split {
             self.held.append(&mut map);
             if self.held.len() > MAX_HELD {
@@ -100,13 +103,28 @@ impl RunSink for SpaceSink<'_, '_> {
     }
 }
 
-/// Makes small pages of a run of 64 KiB pages.
-fn split_pages(page_shift: &mut u8, pages: &mut u32) -> bool {
-    if *page_shift != SPLIT_SHIFT {
-        return false;
+fn guest_range(run: UnmapRun) -> GuestRange {
+    let (page_shift, pages) = split_pages(run.page_shift, run.pages);
+    GuestRange { va: run.va, pages, page_shift }
+}
+
+fn guest_mapping(run: MapRun) -> GuestMapping {
+    let (page_shift, pages) = split_pages(run.page_shift, run.pages);
+    let address = run.target.address;
+    let target = match run.target.aperture {
+        Aperture::Vram => GuestTarget::Vram(GuestVram(address)),
+        Aperture::SystemCoherent => GuestTarget::System { address: Gpa(address), coherent: true },
+        Aperture::SystemNonCoherent => GuestTarget::System { address: Gpa(address), coherent: false },
+    };
+    GuestMapping { va: run.va, pages, page_shift, target, read_only: run.read_only, kind: run.kind }
+}
+
+/// Makes small pages of 64 KiB pages.
+const fn split_pages(page_shift: u8, pages: u32) -> (u8, u32) {
+    if page_shift == SPLIT_SHIFT {
+        // A virtual range of 40 bits has 2^28 small pages.
+        (SMALL_SHIFT, pages.saturating_mul(1 << (SPLIT_SHIFT - SMALL_SHIFT)))
+    } else {
+        (page_shift, pages)
     }
-    // A virtual range of 40 bits has 2^28 small pages.
-    *pages = pages.saturating_mul(1 << (SPLIT_SHIFT - SMALL_SHIFT));
-    *page_shift = SMALL_SHIFT;
-    true
 }

@@ -25,7 +25,6 @@ use crate::chip::{Engine, EngineSet, PhysicalAddress};
 use crate::fifo_virt::Channel;
 use crate::pci::dma::DmaSpace;
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
-use crate::shadow_pagetable::GuestMemory;
 use crate::units::backend::{EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget};
 
 /// One connection to an aggregator, with what it granted.
@@ -233,11 +232,11 @@ impl EngineBackend for Mediator {
     }
 
     fn read_memory(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
-        self.with_memory(|memory| memory.read(address, data))
+        self.with_memory(|memory| memory.load(address, data))
     }
 
     fn write_memory(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget> {
-        self.with_memory(|memory| memory.write(address, data))
+        self.with_memory(|memory| memory.store(address, data))
     }
 
     fn share_vram(&self, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {

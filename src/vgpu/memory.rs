@@ -9,7 +9,7 @@ use crate::chip::{Aperture, PhysicalAddress};
 use crate::pci::SharedMemory;
 use crate::pci::dma::DmaSpace;
 use crate::pci::mapping::{Access, FilePiece, Mapping};
-use crate::shadow_pagetable::GuestMemory;
+use crate::shadow_pagetable::{GuestMemory, NotGuestMemory};
 use crate::units::backend::NoTarget;
 use std::os::fd::AsFd;
 
@@ -77,7 +77,17 @@ impl Memory<'_> {
         self.window.memory.read_u32(address).map_err(|_| refused)
     }
 
-    pub fn write(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget> {
+    pub fn load(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        let refused = NoTarget { address, size: data.len() };
+        match address.aperture {
+            Aperture::Vram => self.window.memory.read(address.address, data).map_err(|_| refused),
+            Aperture::SystemCoherent | Aperture::SystemNonCoherent => {
+                self.system.read(address.address, data).map_err(|_| refused)
+            }
+        }
+    }
+
+    pub fn store(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget> {
         let refused = NoTarget { address, size: data.len() };
         match address.aperture {
             Aperture::Vram => self.window.memory.write(address.address, data).map_err(|_| refused),
@@ -89,14 +99,8 @@ impl Memory<'_> {
 }
 
 impl GuestMemory for Memory<'_> {
-    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
-        let refused = NoTarget { address, size: data.len() };
-        match address.aperture {
-            Aperture::Vram => self.window.memory.read(address.address, data).map_err(|_| refused),
-            Aperture::SystemCoherent | Aperture::SystemNonCoherent => {
-                self.system.read(address.address, data).map_err(|_| refused)
-            }
-        }
+    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NotGuestMemory> {
+        self.load(address, data).map_err(|_| NotGuestMemory)
     }
 
     fn contains(&self, address: PhysicalAddress, size: u64) -> bool {

@@ -1,5 +1,6 @@
 //! What a driver may expect of any GF100, native or mediated: each function brings one up and proves it.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 #![allow(dead_code, reason = "each test uses a part of the scenarios")]
 

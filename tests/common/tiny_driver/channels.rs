@@ -1,0 +1,185 @@
+//! Channels and what is submitted on them.
+
+use super::commands::{class_of, engine_number, m2mf_copy, method, pcopy_copy};
+use super::*;
+
+/// Entries of a ring, as log2.
+const RING_LOG2: u32 = 6;
+/// Bytes of a ring slot's pushbuffer.
+const PUSH_SIZE: u64 = 0x400;
+/// Bytes of a context image.
+const CONTEXT_SIZE: u64 = 0x4000;
+
+impl TinyDriver {
+    /// A channel as nouveau makes one: bound, started and on the runlist; then stopped, preempted, given its
+    /// engine context, and started again. Its ring lies at `base_va`.
+    pub fn new_channel(&mut self, space: &mut Space, id: u16, engine: Engine, base_va: u64) -> Channel {
+        let ring_size = ramin::GPFIFO_ENTRY_SIZE << RING_LOG2;
+        let size = (0x1000 + (PUSH_SIZE << RING_LOG2) + CONTEXT_SIZE + 0x1000).next_multiple_of(0x1000);
+        assert!(ring_size <= 0x1000);
+        let base = self.alloc(size, 0x1000);
+        self.zero(base, size);
+        self.map(space, base_va, vram(base), size);
+        self.flush(space);
+
+        let userd = self.userd + u64::from(id) * ramin::USERD_SIZE;
+        self.zero(userd, ramin::USERD_SIZE);
+        let instance = self.alloc(ramin::INSTANCE_SIZE, 0x1000);
+        self.zero(instance, ramin::INSTANCE_SIZE);
+        let words = [
+            (ramin::RAMFC_USERD_LO, userd as u32),
+            (ramin::RAMFC_USERD_HI, (userd >> 32) as u32),
+            (ramin::RAMFC_SIGNATURE, ramin::SIGNATURE),
+            (ramin::RAMFC_ACQUIRE, 0xffff_f902),
+            (ramin::RAMFC_GP_BASE_LO, base_va as u32),
+            (ramin::RAMFC_GP_BASE_HI, (base_va >> 32) as u32 | RING_LOG2 << 16),
+            (0x54, 2),
+            (0x84, 0x2040_0000),
+            (0x94, 0x3000_0fff),
+            (0x9c, 0x100),
+            (0xa4, 0x1f1f_1f1f),
+            (0xa8, 0x1f1f_1f1f),
+            (0xac, 0x1f),
+            (0xb8, 0xf800_0000),
+            (0xf8, 0x1000_3080),
+            (0xfc, 0x1000_0010),
+            (ramin::PAGE_DIRECTORY_LO, space.directory as u32),
+            (ramin::PAGE_DIRECTORY_HI, (space.directory >> 32) as u32),
+            (ramin::VA_LIMIT_LO, u32::MAX),
+            (ramin::VA_LIMIT_HI, 0xff),
+        ];
+        for (offset, value) in words {
+            self.write_vram_u32(instance + offset, value);
+        }
+        let channel = Channel { id, instance, userd, base_va, base, engine, put: 0, fence: 0 };
+        self.bind(&channel);
+        self.start(id);
+        self.runlist.retain(|other| *other != id);
+        self.runlist.push(id);
+        self.commit_runlist();
+        self.stop(id);
+        self.preempt(id);
+        let context = base_va + 0x1000 + (PUSH_SIZE << RING_LOG2);
+        let pointer = match engine {
+            Engine::Graphics => ramin::GRAPHICS_CONTEXT_LO,
+            Engine::Copy(0) => ramin::COPY0_CONTEXT_LO,
+            Engine::Copy(_) => ramin::COPY1_CONTEXT_LO,
+        };
+        self.write_vram_u64(instance + pointer, context | u64::from(ramin::CONTEXT_VIRTUAL));
+        self.start(id);
+        channel
+    }
+
+    pub fn bind(&self, channel: &Channel) {
+        let value = 0xc000_0000 | page(channel.instance);
+        self.write(pfifo::NV_PFIFO_CHAN_INST.at(u32::from(channel.id)), value);
+    }
+
+    pub fn unbind(&mut self, id: u16) {
+        self.stop(id);
+        self.preempt(id);
+        self.runlist.retain(|other| *other != id);
+        self.commit_runlist();
+        self.write(pfifo::NV_PFIFO_CHAN_INST.at(u32::from(id)), 0);
+    }
+
+    pub fn start(&self, id: u16) {
+        self.write(pfifo::NV_PFIFO_CHAN_STATE.at(u32::from(id)), 0x001f_0001);
+    }
+
+    pub fn stop(&self, id: u16) {
+        let state = pfifo::NV_PFIFO_CHAN_STATE.at(u32::from(id));
+        self.write(state, self.read(state) & !1);
+    }
+
+    pub fn preempt(&self, id: u16) {
+        self.write(pfifo::NV_PFIFO_PREEMPT, u32::from(id));
+        self.poll(pfifo::NV_PFIFO_PREEMPT, "the preemption", |value| value & 1 << 20 == 0);
+    }
+
+    pub fn commit_runlist(&mut self) {
+        let list = self.alloc(0x1000, 0x1000);
+        let entries = self.runlist.clone();
+        for (id, at) in entries.iter().zip((list..).step_by(8)) {
+            self.write_vram_u64(at, u64::from(*id) | u64::from(ramin::RUNLIST_ENTRY_CHANNEL) << 32);
+        }
+        self.write(pfifo::NV_PFIFO_RUNLIST_BASE, page(list));
+        self.write(pfifo::NV_PFIFO_RUNLIST, 0x01f0_0000 | entries.len() as u32);
+        self.poll(pfifo::NV_PFIFO_RUNLIST_STATUS, "the runlist", |value| value & 1 << 20 == 0);
+    }
+
+    /// Submits words: into the next pushbuffer, into the ring, and rings.
+    pub fn submit(&mut self, channel: &mut Channel, words: &[u32]) {
+        assert!(words.len() as u64 * 4 <= PUSH_SIZE);
+        let slot = u64::from(channel.put);
+        let next = (channel.put + 1) % (1 << RING_LOG2);
+        // The slot must be free: the GPU has fetched far enough.
+        wait_until("room in the ring", || self.read_vram_u32(channel.userd + ramin::USERD_GP_GET) != next);
+        let push = 0x1000 + slot * PUSH_SIZE;
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.write_vram(channel.base + push, &bytes);
+        let va = channel.base_va + push;
+        let entry = va & 0xffff_fffc | (va >> 32) << 32 | (words.len() as u64) << 42;
+        self.write_vram_u64(channel.base + slot * ramin::GPFIFO_ENTRY_SIZE, entry);
+        channel.put = next;
+        self.ring(channel.id, next);
+    }
+
+    /// Stores GP_PUT in the poll area.
+    pub fn ring(&self, id: u16, put: u32) {
+        let at = u64::from(id) * ramin::USERD_SIZE + ramin::USERD_GP_PUT;
+        self.function.write(Region::Bar(1), at, &put.to_le_bytes()).unwrap();
+    }
+
+    /// Binds the channel's class to subchannel 0.
+    pub fn set_object(&mut self, channel: &mut Channel) {
+        let object = class_of(channel.engine) | engine_number(channel.engine) << 16;
+        self.submit(channel, &[method(host::SET_OBJECT, 1), object]);
+    }
+
+    /// Submits a copy of whole 4 KiB lines with a fence behind it.
+    pub fn copy(&mut self, channel: &mut Channel, from: u64, to: u64, size: u64) {
+        let lines = u32::try_from(size / 0x1000).unwrap();
+        let mut words = match channel.engine {
+            Engine::Graphics => m2mf_copy(from, to, lines),
+            Engine::Copy(_) => pcopy_copy(from, to, lines),
+        };
+        words.extend(self.fence_words(channel));
+        self.submit(channel, &words);
+    }
+
+    /// Submits a fence with a notification.
+    pub fn fence(&mut self, channel: &mut Channel) {
+        let words = self.fence_words(channel);
+        self.submit(channel, &words);
+    }
+
+    fn fence_words(&self, channel: &mut Channel) -> Vec<u32> {
+        channel.fence += 1;
+        let va = channel.base_va + fence_offset();
+        vec![
+            method(host::WFI, 1),
+            0,
+            method(host::SEMAPHORE_A, 4),
+            (va >> 32) as u32,
+            va as u32,
+            channel.fence,
+            host::RELEASE | host::RELEASE_SHORT,
+            method(host::NON_STALL_INTERRUPT, 1),
+            0,
+        ]
+    }
+
+    pub fn fence_passed(&self, channel: &Channel) -> bool {
+        self.read_vram_u32(channel.base + fence_offset()) == channel.fence
+    }
+
+    /// Waits until everything submitted is done.
+    pub fn finish(&self, channel: &Channel) {
+        wait_until("the fence", || self.fence_passed(channel));
+    }
+}
+
+fn fence_offset() -> u64 {
+    0x1000 + (PUSH_SIZE << RING_LOG2) + CONTEXT_SIZE
+}
