@@ -1,4 +1,5 @@
 //! The commands that need no GPU: what they say of bad input, and their exit codes.
+#![allow(clippy::expect_used, reason = "a test that cannot be set up has failed")]
 
 use std::process::{Command, Output};
 

@@ -68,7 +68,7 @@ pub(super) fn bring_up(function: Arc<dyn PciFunction>) -> Result<RegisterDriver,
     bus.write(NV_PFB_PRI_MMU_CTRL, 0)?;
 
     let vram = vram_size(&bus)?;
-    let mut memory = HostMemory::new(Bus::new(Arc::clone(&function)), host_share(vram));
+    let mut memory = HostMemory::new(Bus::new(function), host_share(vram));
     let mut bar1 = Bar1::new(&bus, &mut memory)?;
     let granule = granule(&bus, &mut bar1, &memory, vram)?;
     let host = memory.size().next_multiple_of(granule);

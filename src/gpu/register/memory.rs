@@ -131,9 +131,9 @@ impl HostMemory {
         if let Some(mapping) = &self.mapping {
             return mapping.fill(address, size, 0).map_err(|error| GpuError::Invalid(error.to_string()));
         }
-        let zeros = [0; PAGE_SIZE as usize];
-        for page in (address..address.saturating_add(size)).step_by(PAGE_SIZE as usize) {
-            self.write(page, &zeros)?;
+        const ZEROS: [u8; 4096] = [0; 4096];
+        for page in (address..address.saturating_add(size)).step_by(ZEROS.len()) {
+            self.write(page, &ZEROS)?;
         }
         Ok(())
     }
