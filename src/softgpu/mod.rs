@@ -24,6 +24,7 @@ pub mod ledger;
 mod memory;
 mod mmu;
 mod pbdma;
+mod pushbuffer;
 mod ramfc;
 mod tlb;
 mod vram;

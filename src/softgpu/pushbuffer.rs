@@ -1,0 +1,115 @@
+//! The command stream of a channel: ring entries name segments, segments hold headers, headers hold words.
+//!
+//! A header may have its words in later segments. Not handled: subdevice masks of the old header form (accepted,
+//! ignored), subroutines and privileged segments (flags of ring entries, ignored).
+
+use super::execution::Execution;
+use super::fifo::Departure;
+use super::pbdma::Ending;
+use super::ramfc::{Header, Method, Stepping};
+use crate::chip::gf100::methods::{pbdma_intr, stream};
+use crate::chip::gf100::ramin::{GPFIFO_ENTRY_SIZE, USERD_GP_GET};
+
+/// Words fetched at once.
+const FETCH: usize = 512;
+
+impl Execution<'_> {
+    /// The segment is done: goes on to the next ring entry, or has nothing left to do.
+    pub(super) fn next_entry(&mut self) -> Result<(), Ending> {
+        if self.published != Some(self.state.gp_get) {
+            self.write_userd(USERD_GP_GET, self.state.gp_get)?;
+            self.published = Some(self.state.gp_get);
+        }
+        if self.state.gp_get == self.state.gp_put {
+            return Err(Departure::Idle.into());
+        }
+        let entries = self.state.ring_entries();
+        if u64::from(self.state.gp_put) >= entries || u64::from(self.state.gp_get) >= entries {
+            return Err(self.host_error(pbdma_intr::PUT_OVERFLOW, None));
+        }
+        let place = u64::from(self.state.gp_get) * GPFIFO_ENTRY_SIZE;
+        let entry = self.client().read_u64(self.state.ring.saturating_add(place))?;
+        let next = u64::from(self.state.gp_get) + 1;
+        self.state.gp_get = if next == entries { 0 } else { self.state.gp_get + 1 };
+        let length = (entry >> 42) & 0x1f_ffff;
+        if length == 0 {
+            // An entry without words is a control entry; only the one that does nothing is known.
+            let operation = (entry >> 32) & 0xff;
+            if operation == 0 {
+                return Ok(());
+            }
+            return Err(self.host_error(pbdma_intr::ENTRY_INVALID, None));
+        }
+        self.state.get = entry & 0xff_ffff_fffc;
+        self.state.end = self.state.get + 4 * length;
+        self.words = Vec::new().into_iter();
+        Ok(())
+    }
+
+    /// The next word of the segment.
+    pub(super) fn fetch(&mut self) -> Result<u32, Ending> {
+        if self.words.len() == 0 {
+            let left = usize::try_from((self.state.end - self.state.get) / 4).unwrap_or(FETCH);
+            let mut bytes = vec![0; left.clamp(1, FETCH) * 4];
+            let client = self.client();
+            // A fetch ends with the page: words behind it may never be executed, and must not fault then.
+            let in_page = usize::try_from(0x1000 - (self.state.get & 0xfff)).unwrap_or(4);
+            bytes.truncate(in_page.max(4));
+            client.read(self.state.get, &mut bytes)?;
+            let words: Vec<u32> = bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+            self.words = words.into_iter();
+        }
+        self.state.get += 4;
+        Ok(self.words.next().unwrap_or(0))
+    }
+
+    pub(super) fn header(&mut self, word: u32) -> Result<(), Ending> {
+        let [low, high, _, _] = word.to_le_bytes();
+        let address = u16::from_le_bytes([low, high]);
+        let subchannel = low8(word >> 13) & 7;
+        let method = (address & 0xfff) << 2;
+        let [count_low, count_high, _, _] = ((word >> 16) & 0x1fff).to_le_bytes();
+        let count = u16::from_le_bytes([count_low, count_high]);
+        let stepping = match word >> 29 {
+            stream::OP_INCREMENT => Stepping::Increment,
+            stream::OP_FIXED => Stepping::Fixed,
+            stream::OP_INCREMENT_ONCE => Stepping::IncrementOnce,
+            stream::OP_IMMEDIATE => {
+                return self.execute(Method { subchannel, method, data: u32::from(count) });
+            }
+            stream::OP_END_SEGMENT => {
+                self.state.get = self.state.end;
+                self.words = Vec::new().into_iter();
+                return Ok(());
+            }
+            // The old form: padding, or subdevice masks that mean nothing with one GPU.
+            stream::OP_GROUP0 if (word >> 16) & 3 != 0 || (word >> 18) & 0x7ff == 0 => return Ok(()),
+            _ => {
+                let method = Method { subchannel, method, data: word };
+                return Err(self.host_error(pbdma_intr::ILLEGAL_COMMAND, Some(method)));
+            }
+        };
+        self.state.header = Header { stepping, subchannel, method, remaining: count };
+        Ok(())
+    }
+
+    pub(super) fn data(&mut self, data: u32) -> Result<(), Ending> {
+        let header = &mut self.state.header;
+        let method = Method { subchannel: header.subchannel, method: header.method, data };
+        header.remaining = header.remaining.saturating_sub(1);
+        match header.stepping {
+            Stepping::Fixed => {}
+            Stepping::Increment => header.method = (header.method + 4) & 0x3ffc,
+            Stepping::IncrementOnce => {
+                header.method = (header.method + 4) & 0x3ffc;
+                header.stepping = Stepping::Fixed;
+            }
+        }
+        self.execute(method)
+    }
+}
+
+fn low8(word: u32) -> u8 {
+    let [low, _, _, _] = word.to_le_bytes();
+    low
+}
