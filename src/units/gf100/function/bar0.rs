@@ -1,0 +1,183 @@
+//! BAR0: register accesses, and carrying out what follows from them.
+
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+use super::super::effect::{Effect, FlushTarget, ReadResult, WindowBlock};
+use super::windows::PRAMIN;
+use super::{Gf100Function, locked};
+use crate::chip::gf100::mmu::LargePages;
+use crate::chip::gf100::ramin;
+use crate::chip::registers::Reg;
+use crate::chip::{Engine, PhysicalAddress};
+use crate::mmio_trap::PhysicalMemory;
+use crate::mmio_trap::access::lanes;
+use crate::mmio_trap::aperture::decode_directory;
+use crate::units::backend::{EngineBackend, EngineStatus, FlushScope};
+
+/// The VBIOS window in BAR0.
+const PROM: std::ops::Range<u64> = 0x30_0000..0x40_0000;
+
+impl<B: EngineBackend + ?Sized> Gf100Function<B> {
+    pub(super) fn read_bar0(&self, offset: u64, data: &mut [u8]) {
+        if PRAMIN.contains(&offset) {
+            let target = self.pramin(offset);
+            if !target.is_some_and(|target| self.memory().read(target, data)) {
+                data.fill(0xff);
+            }
+        } else if PROM.contains(&offset) {
+            let start = usize::try_from(offset - PROM.start).unwrap_or(usize::MAX);
+            for (byte, at) in data.iter_mut().zip(start..) {
+                *byte = self.vbios.get(at).copied().unwrap_or(0xff);
+            }
+        } else {
+            let mut rest = data;
+            for lane in lanes(offset, rest.len()) {
+                let (part, later) = rest.split_at_mut(lane.len().min(rest.len()));
+                let (result, notice) = {
+                    let mut units = self.face.peek();
+                    (units.read(lane.reg, self.face.clock()), units.take_notice())
+                };
+                tell_unlisted(notice);
+                lane.store(self.resolve(result), part);
+                rest = later;
+            }
+        }
+    }
+
+    /// The value of a register read, with what only the back knows.
+    fn resolve(&self, result: ReadResult) -> u32 {
+        match result {
+            ReadResult::Value(value) => value,
+            ReadResult::EngineStatus(engine) => engine_status(self.backend.engine_status(engine)),
+            ReadResult::GraphicsBusy => {
+                let status = self.backend.engine_status(Engine::Graphics);
+                u32::from(status.busy || status.switching)
+            }
+            ReadResult::PreemptStatus(channel) => channel | u32::from(self.backend.preempt_pending()) << 20,
+        }
+    }
+
+    pub(super) fn write_bar0(&self, offset: u64, data: &[u8]) {
+        if PRAMIN.contains(&offset) {
+            if let Some(target) = self.pramin(offset) {
+                // What has no memory behind it is lost, as on the bus.
+                let _ = self.memory().write(target, data);
+            }
+            return;
+        }
+        if PROM.contains(&offset) {
+            return;
+        }
+        let order = locked(&self.order);
+        let mut effects = Vec::new();
+        let mut rest = data;
+        for lane in lanes(offset, data.len()) {
+            let (part, later) = rest.split_at(lane.len().min(rest.len()));
+            let notice = {
+                let mut units = self.face.lock();
+                units.write(lane.reg, lane.word(part), self.face.clock(), &mut effects);
+                units.take_notice()
+            };
+            tell_unlisted(notice);
+            for effect in effects.drain(..) {
+                self.perform(effect, &order);
+            }
+            rest = later;
+        }
+    }
+
+    /// Carries out what follows from a register access.
+    pub(super) fn perform(&self, effect: Effect, order: &MutexGuard<'_, ()>) {
+        match effect {
+            Effect::FifoState(state) => self.backend.set_fifo_state(state),
+            Effect::LargePages { is_64k } => {
+                let large_pages = LargePages::from_64k(is_64k);
+                locked(&self.bar1).set_large_pages(large_pages);
+                locked(&self.bar3).set_large_pages(large_pages);
+            }
+            Effect::Flush { target, hub_only } => self.flush(target, hub_only),
+            Effect::BindWindow(window, block) => {
+                let mut window = locked(self.window(window));
+                match block {
+                    WindowBlock::Physical => window.bind_physical(),
+                    WindowBlock::Instance(instance) => window.bind_instance(instance, &self.memory()),
+                }
+            }
+            Effect::BindChannel(channel, instance) => self.backend.bind_channel(channel, instance),
+            Effect::EnableChannel(channel, enabled) => self.backend.enable_channel(channel, enabled),
+            Effect::CommitRunlist(list, count) => {
+                self.backend.commit_runlist(list, count);
+                self.face.runlist_done();
+            }
+            Effect::Preempt(channel) => self.backend.preempt_channel(channel),
+            Effect::BlockRunlist(blocked) => self.backend.block_runlist(blocked),
+            Effect::SaveGraphics(instance) => self.backend.save_graphics_context(instance),
+            Effect::BindGraphics(instance) => self.backend.bind_graphics_context(instance),
+            Effect::ResetEngines(engines) => self.backend.reset_engines(engines),
+            Effect::TriggerFault { engine, unit } => {
+                self.face.triggered_fault(unit, self.backend.engine_status(engine).channel);
+            }
+            Effect::AlarmChanged => {
+                let delay = self.face.peek().alarm_in(self.face.clock());
+                locked(&self.alarm).set(&self.face, delay.map(Duration::from_nanos));
+            }
+            Effect::FunctionReset => self.reset_ordered(order),
+        }
+    }
+
+    fn flush(&self, target: FlushTarget, hub_only: bool) {
+        match target {
+            FlushTarget::Directory(directory) => {
+                locked(&self.bar1).flush(directory);
+                locked(&self.bar3).flush(directory);
+                self.backend.flush_tlb(FlushScope { page_directory: directory, hub_only });
+            }
+            FlushTarget::All => {
+                locked(&self.bar1).flush_all();
+                locked(&self.bar3).flush_all();
+                for page_directory in self.page_directories() {
+                    self.backend.flush_tlb(FlushScope { page_directory, hub_only });
+                }
+            }
+        }
+    }
+
+    /// The page directories of all bound channels, each once.
+    fn page_directories(&self) -> Vec<PhysicalAddress> {
+        let instances: Vec<_> = self.face.lock().pfifo().instances().collect();
+        let mut directories: Vec<_> = instances
+            .into_iter()
+            .filter_map(|instance| {
+                let address = instance.address.checked_add(ramin::PAGE_DIRECTORY_LO)?;
+                let mut raw = [0; 8];
+                let read = self.memory().read(PhysicalAddress { address, ..instance }, &mut raw);
+                decode_directory(u64::from_le_bytes(raw)).filter(|_| read)
+            })
+            .collect();
+        directories.sort_unstable();
+        directories.dedup();
+        directories
+    }
+}
+
+/// Says once that a driver uses registers that nobody described.
+fn tell_unlisted(notice: Option<Reg>) {
+    if let Some(Reg(offset)) = notice {
+        log::info!(
+            "The driver uses registers that no table lists, first {offset:#08x}: they are plain storage"
+        );
+    }
+}
+
+/// PFIFO's status register of an engine.
+fn engine_status(status: EngineStatus) -> u32 {
+    /// The engine executes.
+    const BUSY: u32 = 1 << 28;
+    /// A context is being saved, or loaded.
+    const SWITCHING: u32 = 1 << 20 | 1 << 12;
+    let channel = status.channel.map_or(0, |channel| u32::from(channel) & 0x7f);
+    let busy = if status.busy || status.switching { BUSY } else { 0 };
+    let switching = if status.switching { SWITCHING } else { 0 };
+    channel | busy | switching
+}

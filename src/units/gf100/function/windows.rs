@@ -1,0 +1,121 @@
+//! The windows to memory: BAR1, BAR3 and PRAMIN; and the doorbells in BAR1.
+
+use std::sync::Mutex;
+
+use super::super::effect::WindowId;
+use super::super::pbus::window_start;
+use super::config::BAR1_SIZE;
+use super::{Gf100Function, locked};
+use crate::chip::gf100::{CHANNELS, ramin};
+use crate::chip::{AccessKind, Aperture, PhysicalAddress};
+use crate::mmio_trap::PhysicalMemory;
+use crate::mmio_trap::aperture::Window;
+use crate::pci::{Region, SharedMemory};
+use crate::units::backend::EngineBackend;
+
+/// The moving VRAM window in BAR0.
+pub(super) const PRAMIN: std::ops::Range<u64> = 0x70_0000..0x80_0000;
+
+/// The back's memory, as page walks see it.
+pub(super) struct Memory<'a, B: ?Sized>(&'a B);
+
+impl<B: EngineBackend + ?Sized> PhysicalMemory for Memory<'_, B> {
+    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> bool {
+        self.0.read_memory(address, data).is_ok()
+    }
+
+    fn write(&self, address: PhysicalAddress, data: &[u8]) -> bool {
+        self.0.write_memory(address, data).is_ok()
+    }
+}
+
+impl<B: EngineBackend + ?Sized> Gf100Function<B> {
+    pub(super) fn window(&self, window: WindowId) -> &Mutex<Window> {
+        match window {
+            WindowId::Bar1 => &self.bar1,
+            WindowId::Bar3 => &self.bar3,
+        }
+    }
+
+    pub(super) fn memory(&self) -> Memory<'_, B> {
+        Memory(&*self.backend)
+    }
+
+    pub(super) fn read_window(&self, window: WindowId, offset: u64, data: &mut [u8]) {
+        let result = locked(self.window(window)).read(offset, data, &self.memory());
+        if let Err(fault) = result {
+            data.fill(0xff);
+            self.face.window_fault(window, &fault);
+        }
+    }
+
+    pub(super) fn write_window(&self, window: WindowId, offset: u64, data: &[u8]) {
+        let result = locked(self.window(window)).write(offset, data, &self.memory());
+        match result {
+            Err(fault) => self.face.window_fault(window, &fault),
+            Ok(()) if window == WindowId::Bar1 => self.doorbell(offset, data),
+            Ok(()) => {}
+        }
+    }
+
+    /// A store to GP_PUT in the USERD poll area is a doorbell.
+    pub(super) fn doorbell(&self, offset: u64, data: &[u8]) {
+        let Some(inside) = self.face.doorbell_area().and_then(|area| offset.checked_sub(area)) else {
+            return;
+        };
+        let Ok(channel) = u16::try_from(inside / ramin::USERD_SIZE) else { return };
+        if channel >= CHANNELS {
+            return;
+        }
+        // Position of GP_PUT inside the data; narrower stores are none.
+        let within = inside % ramin::USERD_SIZE;
+        let at = ramin::USERD_GP_PUT.checked_sub(within).and_then(|at| usize::try_from(at).ok());
+        let word = at.and_then(|at| data.get(at..)?.first_chunk::<4>());
+        if let Some(word) = word {
+            self.backend.doorbell(channel, u32::from_le_bytes(*word));
+        }
+    }
+
+    pub(super) fn pramin(&self, offset: u64) -> Option<PhysicalAddress> {
+        let start = window_start(self.face.bar0_window());
+        let inside = offset.checked_sub(PRAMIN.start)?;
+        Some(PhysicalAddress { address: start.address.checked_add(inside)?, ..start })
+    }
+
+    /// Shares the VRAM that a range of BAR1 shows.
+    pub(super) fn share_bar1(
+        &self,
+        region: Region,
+        offset: u64,
+        size: u64,
+    ) -> std::io::Result<Vec<SharedMemory>> {
+        let unsupported = || std::io::Error::from(std::io::ErrorKind::Unsupported);
+        let fits = offset.checked_add(size).is_some_and(|end| end <= BAR1_SIZE);
+        if region != Region::Bar(1) || !fits || size == 0 || (offset | size) & 0xfff != 0 {
+            return Err(unsupported());
+        }
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        {
+            let mut window = locked(&self.bar1);
+            for address in (offset..offset.saturating_add(size)).step_by(0x1000) {
+                let target = window
+                    .translate(address, AccessKind::Write, &self.memory())
+                    .map_err(|fault| std::io::Error::other(format!("No memory to share: {fault:?}")))?;
+                if target.aperture != Aperture::Vram {
+                    return Err(unsupported());
+                }
+                match runs.last_mut() {
+                    Some((start, length)) if start.checked_add(*length) == Some(target.address) => {
+                        *length = length.saturating_add(0x1000);
+                    }
+                    _ => runs.push((target.address, 0x1000)),
+                }
+            }
+        }
+        let mut shared = Vec::new();
+        for (start, length) in runs {
+            shared.extend(self.backend.share_vram(start, length)?);
+        }
+        Ok(shared)
+    }
+}
