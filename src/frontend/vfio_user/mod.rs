@@ -27,6 +27,7 @@ mod server;
 mod session;
 mod stop;
 mod sys;
+mod traffic;
 mod version;
 pub mod wire;
 

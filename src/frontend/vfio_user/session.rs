@@ -8,6 +8,7 @@ use super::framing::{FrameError, Inbox, Message, Outbox};
 use super::irq::Interrupts;
 use super::refusal::Refusal;
 use super::stop::StopHandle;
+use super::traffic::Traffic;
 use super::version::{self, Agreement};
 use super::wire::{Header, command, flags};
 use super::{dma, info, region, sys};
@@ -84,6 +85,7 @@ struct Attachment<'a> {
     function: &'a dyn PciFunction,
     regions: RegionTable,
     interrupts: Interrupts,
+    traffic: Traffic,
 }
 
 impl<'a> Attachment<'a> {
@@ -91,7 +93,7 @@ impl<'a> Attachment<'a> {
         let interrupts = Interrupts::new(function);
         let sink: Arc<dyn InterruptSink> = Arc::clone(&interrupts.sink) as Arc<dyn InterruptSink>;
         function.connect_interrupts(Some(sink));
-        Self { function, regions: function.regions(), interrupts }
+        Self { function, regions: function.regions(), interrupts, traffic: Traffic::default() }
     }
 
     /// Carries one command out and puts the reply together.
@@ -192,6 +194,7 @@ pub(super) fn serve(
         Err(error) => SessionEnd::Send(error),
     };
     let end = rename_stop(end, stop);
+    log::info!("Session ends: {}", attachment.traffic);
     drop(attachment);
     observer.disconnected(&end);
     end
@@ -253,6 +256,7 @@ fn commands(
             Err(end) => return end,
         };
         let header = message.header;
+        attachment.traffic.note(header.command);
         outbox.clear();
         let outcome = match header.flags & flags::TYPE_MASK {
             flags::COMMAND => attachment.execute(message, outbox),
