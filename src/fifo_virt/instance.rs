@@ -19,6 +19,9 @@ use crate::chip::{Aperture, EngineSet, PhysicalAddress};
 /// Bytes of an instance block that mean something to us.
 pub const INSTANCE_BYTES: usize = 0x250;
 
+/// Where the context pointers begin in it; the last of them ends it.
+pub const CONTEXTS_START: usize = 0x210;
+
 /// log2 of the entries of the largest command ring: 4 MiB of entries, far above any driver's (nouveau: 1024
 /// to 2048 entries).
 pub const MAX_GPFIFO_ENTRIES_LOG2: u8 = 19;
@@ -86,7 +89,7 @@ impl InstanceBlock {
             userd: userd(raw, vram)?,
             gpfifo: gpfifo(raw)?,
             gpfifo_entries_log2: entries_log2(raw),
-            engines: engines(raw),
+            engines: raw.last_chunk().map_or_else(EngineSet::empty, engines_of),
         })
     }
 
@@ -133,22 +136,26 @@ fn entries_log2(raw: &[u8; INSTANCE_BYTES]) -> u8 {
     ((word(raw, RAMFC_GP_BASE_HI) >> 16) & 0x1f) as u8
 }
 
-fn engines(raw: &[u8; INSTANCE_BYTES]) -> EngineSet {
+/// The engines that context pointers name, from a copy of the instance block that begins at
+/// [`CONTEXTS_START`].
+pub fn engines_of(raw: &[u8; INSTANCE_BYTES - CONTEXTS_START]) -> EngineSet {
     let contexts = [
         (GRAPHICS_CONTEXT_LO, EngineSet::GRAPHICS),
         (COPY0_CONTEXT_LO, EngineSet::COPY0),
         (COPY1_CONTEXT_LO, EngineSet::COPY1),
     ];
-    let present = contexts.into_iter().filter(|(offset, _)| pair(raw, *offset, offset + 4) != 0);
+    let start = CONTEXTS_START as u64;
+    let present =
+        contexts.into_iter().filter(|(offset, _)| pair(raw, offset - start, offset - start + 4) != 0);
     present.fold(EngineSet::empty(), |set, (_, engine)| set | engine)
 }
 
-fn pair(raw: &[u8; INSTANCE_BYTES], lo: u64, hi: u64) -> u64 {
+fn pair(raw: &[u8], lo: u64, hi: u64) -> u64 {
     u64::from(word(raw, lo)) | u64::from(word(raw, hi)) << 32
 }
 
 /// A little-endian word; 0 beyond the copy.
-fn word(raw: &[u8; INSTANCE_BYTES], offset: u64) -> u32 {
+fn word(raw: &[u8], offset: u64) -> u32 {
     let start = usize::try_from(offset).unwrap_or(usize::MAX);
     let bytes = raw.get(start..start.saturating_add(4)).and_then(|bytes| bytes.try_into().ok());
     bytes.map_or(0, u32::from_le_bytes)

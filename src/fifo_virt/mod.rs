@@ -9,5 +9,7 @@ mod instance;
 mod runlist;
 
 pub use channel::{Channel, Effect, Input, Placed, Unfit};
-pub use instance::{INSTANCE_BYTES, InstanceBlock, InstanceError, MAX_GPFIFO_ENTRIES_LOG2};
+pub use instance::{
+    CONTEXTS_START, INSTANCE_BYTES, InstanceBlock, InstanceError, MAX_GPFIFO_ENTRIES_LOG2, engines_of,
+};
 pub use runlist::Runlist;

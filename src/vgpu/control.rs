@@ -5,15 +5,19 @@
 
 use super::guest_ram::GuestRam;
 use super::host::Host;
+use super::live::Watched;
+use super::memory::Memory;
 use super::spaces::Spaces;
 use super::status::{FailSafe, State};
 use crate::addr::{GuestChannel, GuestVram};
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{Doorbell, RefusalKind, Request};
-use crate::chip::PhysicalAddress;
 use crate::chip::gf100::mmu::LargePages;
 use crate::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT};
-use crate::fifo_virt::{Channel, Effect, INSTANCE_BYTES, Input, InstanceBlock, InstanceError, Runlist};
+use crate::chip::{EngineSet, PhysicalAddress};
+use crate::fifo_virt::{
+    CONTEXTS_START, Channel, Effect, INSTANCE_BYTES, Input, InstanceBlock, InstanceError, Runlist, engines_of,
+};
 use crate::shadow_pagetable::Limits;
 use crate::units::backend::{FifoState, FlushScope};
 
@@ -75,7 +79,7 @@ impl Control {
             // What can still fail here is the link, and then the aggregator drops everything anyway.
             let _ = host.request(&Request::Reset { scrub: false });
         }
-        host.events.clear_all();
+        host.live.clear_all();
         self.spaces.forget_all();
         self.channels.fill(Channel::Free);
         self.started.fill(false);
@@ -119,6 +123,13 @@ impl Control {
         self.step(channel, Input::Start(block), host)
     }
 
+    /// The guest gave a running channel contexts for more engines (see [`new_engines`]).
+    pub fn add_engines(&mut self, channel: u16, engines: EngineSet, host: &Host<'_>) -> Result<(), FailSafe> {
+        let Some(Channel::Enabled(placed)) = self.channels.get(usize::from(channel)) else { return Ok(()) };
+        let block = InstanceBlock { engines: placed.block.engines | engines, ..placed.block };
+        self.step(channel, Input::Start(Ok(block)), host)
+    }
+
     /// A runlist was committed.
     pub fn commit_runlist(
         &mut self,
@@ -143,11 +154,11 @@ impl Control {
         if self.channels.get(usize::from(channel)).and_then(Channel::placed).is_none() {
             return Ok(());
         }
-        host.events.begin_preemption(channel);
+        host.live.begin_preemption(channel);
         match host.request(&Request::Preempt(GuestChannel(channel))) {
             Ok(()) => Ok(()),
             Err(error) => {
-                host.events.end_preemption(channel);
+                host.live.end_preemption(channel);
                 if is_about_channel(&error) { Ok(()) } else { Err(error.into()) }
             }
         }
@@ -180,7 +191,7 @@ impl Control {
             }
             return Ok(());
         };
-        if host.events.take_fault(id) {
+        if host.live.take_fault(id) {
             *channel = channel.step(Input::Fault).0;
         }
         let (next, effects) = channel.step(input);
@@ -192,6 +203,9 @@ impl Control {
                 }
                 break;
             }
+        }
+        if let Some(placed) = self.channels.get(usize::from(id)).and_then(Channel::placed) {
+            host.live.watch(id, Watched { instance: placed.instance, engines: placed.block.engines });
         }
         Ok(())
     }
@@ -241,14 +255,14 @@ impl Control {
             }
             Err(error) => return Err(error.into()),
         }
-        host.events.set_live(id);
+        host.live.set(id);
         // The guest may have put it on the runlist before it started it.
         self.send_runlist(false, host)?;
         Ok(true)
     }
 
     fn destroy(&mut self, id: u16, block: &InstanceBlock, host: &Host<'_>) -> Result<(), FailSafe> {
-        host.events.clear_live(id);
+        host.live.clear(id);
         self.sent_runlist.retain(|channel| channel.0 != id);
         match host.request(&Request::DestroyChannel(GuestChannel(id))) {
             Ok(()) | Err(LinkError::Refused { kind: RefusalKind::BadId, .. }) => {}
@@ -261,7 +275,7 @@ impl Control {
     /// none while PFIFO is off or scheduling is blocked.
     fn send_runlist(&mut self, always: bool, host: &Host<'_>) -> Result<(), FailSafe> {
         let runs = self.fifo.enabled && self.fifo.pbdma_mask != 0 && !self.blocked;
-        let on_host = |channel: &GuestChannel| runs && host.events.is_live(channel.0);
+        let on_host = |channel: &GuestChannel| runs && host.live.is_live(channel.0);
         let list: Vec<_> = self.runlist.iter().copied().filter(on_host).collect();
         if list == self.sent_runlist && !always {
             return Ok(());
@@ -280,6 +294,20 @@ fn is_about_channel(error: &LinkError) -> bool {
             RefusalKind::Exhausted | RefusalKind::Quota | RefusalKind::OutsidePartition | RefusalKind::BadId
         ),
         LinkError::Lost(_) => false,
+    }
+}
+
+/// The engines that a channel's instance block names beyond those that its host channel has contexts for.
+///
+/// Hardware reads a context pointer when the channel first uses the engine, so a driver may write it while the
+/// channel runs (nouveau of Linux 6.1 does), and the first that one sees of it is the doorbell. Pointers that
+/// went are noticed at the next start.
+pub(super) fn new_engines(watched: Watched, memory: &Memory<'_>) -> EngineSet {
+    let mut raw = [0; INSTANCE_BYTES - CONTEXTS_START];
+    let address = watched.instance.address.saturating_add(CONTEXTS_START as u64);
+    match memory.load(PhysicalAddress { address, ..watched.instance }, &mut raw) {
+        Ok(()) => engines_of(&raw).difference(watched.engines),
+        Err(_) => EngineSet::empty(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use super::events::EventPath;
+use super::live::LiveChannels;
 use super::memory::Memory;
 use super::status::Counters;
 use crate::addr::{Gpa, GuestVram};
@@ -19,7 +19,7 @@ const _: () = assert!(MAX_BATCH <= MAX_UPDATE_RUNS);
 pub(super) struct Host<'a> {
     pub link: &'a dyn AggregatorLink,
     pub memory: Memory<'a>,
-    pub events: &'a EventPath,
+    pub live: &'a LiveChannels,
     pub counters: &'a Counters,
 }
 

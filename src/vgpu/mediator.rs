@@ -11,7 +11,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::control::Control;
+use super::control::{Control, new_engines};
 use super::events::{EventPath, Face};
 use super::guest_ram::Range;
 use super::host::Host;
@@ -115,7 +115,7 @@ impl Mediator {
         Host {
             link: &*connection.link,
             memory: Memory { window: &connection.window, system: &self.system },
-            events: &connection.events,
+            live: &connection.events.live,
             counters: &self.counters,
         }
     }
@@ -125,7 +125,7 @@ impl Mediator {
         let mut control = self.control();
         let connection = self.connection();
         let host = self.host(&connection);
-        let text = if let Some(reason) = fail_safe_reason(&mut control, &host) {
+        let text = if let Some(reason) = fail_safe_reason(&mut control, &connection.events, &host) {
             self.counters.dropped_in_fail_safe.one();
             // Told again only after a reset that did not bring the vGPU back.
             reason.to_string()
@@ -210,9 +210,13 @@ impl Connection {
 }
 
 /// Why the guest is not served, if it is not. Notices a loss that the link's thread reported.
-fn fail_safe_reason<'a>(control: &'a mut Control, host: &Host<'_>) -> Option<&'a FailSafe> {
+fn fail_safe_reason<'a>(
+    control: &'a mut Control,
+    events: &EventPath,
+    host: &Host<'_>,
+) -> Option<&'a FailSafe> {
     if control.state == State::Running
-        && let Some(reason) = host.events.loss()
+        && let Some(reason) = events.loss()
     {
         control.fail(FailSafe::AggregatorLost(reason), host);
     }
@@ -319,17 +323,25 @@ impl EngineBackend for Mediator {
     }
 
     fn preempt_pending(&self) -> bool {
-        self.connection().events.preemption_pending()
+        self.connection().events.live.preemption_pending()
     }
 
     fn doorbell(&self, channel: u16, gp_put: u32) {
         let connection = self.connection.read().unwrap_or_else(PoisonError::into_inner);
-        if connection.events.is_live(channel) {
-            self.counters.doorbells.one();
-            connection.link.doorbell(Doorbell { channel: GuestChannel(channel), gp_put });
-        } else {
+        let Some(watched) = connection.events.live.watched(channel) else {
             self.counters.doorbells_dropped.one();
+            return;
+        };
+        let memory = Memory { window: &connection.window, system: &self.system };
+        let engines = new_engines(watched, &memory);
+        self.counters.doorbells.one();
+        if engines.is_empty() {
+            connection.link.doorbell(Doorbell { channel: GuestChannel(channel), gp_put });
+            return;
         }
+        drop(connection);
+        // Rings by itself when the channel is started again.
+        self.serve(|control, host| control.add_engines(channel, engines, host));
     }
 
     /// Stays virtual: hardware only ever gets context images of our own. The guest's golden image keeps what
@@ -361,7 +373,7 @@ impl EngineBackend for Mediator {
         let result = self.reset_host(&control);
         // What the link's thread still tells of the time before finds no channel.
         let connection = self.connection();
-        connection.events.clear_all();
+        connection.events.live.clear_all();
         control.reset(connection.channels, connection.spaces, self.config.limits);
         // The face forgets the loss with the reset: if there is still one, the next request tells it again.
         connection.events.rearm_loss();
@@ -379,7 +391,7 @@ impl Mediator {
         let host = self.host(&connection);
         let mut failure = None;
         for range in pick(&control) {
-            if fail_safe_reason(&mut control, &host).is_none()
+            if fail_safe_reason(&mut control, &connection.events, &host).is_none()
                 && let Err(reason) = control.spaces_mut().evict(range.iova, range.size, &host)
             {
                 failure = Some(reason.to_string());

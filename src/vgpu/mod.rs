@@ -8,6 +8,7 @@ mod events;
 mod function;
 mod guest_ram;
 mod host;
+mod live;
 mod mediator;
 mod memory;
 mod spaces;

@@ -203,6 +203,23 @@ fn nothing_runs_while_pfifo_is_off_or_scheduling_is_blocked() {
 }
 
 #[test]
+fn context_pointer_written_while_the_channel_runs_counts_with_the_next_doorbell() {
+    // As nouveau of Linux 6.1 does: no stop, no preemption.
+    let f = fixture();
+    f.start(1);
+    f.write_u32(USERD + 0x1000 + ramin::USERD_GP_PUT, 2);
+    f.write_u64(INSTANCE + 0x1000 + ramin::COPY1_CONTEXT_LO, 0x77_7000 | 4);
+
+    f.mediator.doorbell(1, 2);
+    f.mediator.doorbell(1, 3);
+
+    let engines = Request::SetEngines { channel: GuestChannel(1), engines: EngineSet::COPY1 };
+    assert_eq!(f.link.take(), [enable(1, false), engines, enable(1, true)]);
+    let rung = |gp_put| Doorbell { channel: GuestChannel(1), gp_put };
+    assert_eq!(*f.link.doorbells.lock().unwrap(), [rung(2), rung(3)]);
+}
+
+#[test]
 fn doorbell_of_an_absent_channel_is_dropped_and_made_up_for_at_the_start() {
     let f = fixture();
     f.write_instance(4);

@@ -1,0 +1,181 @@
+//! What front-end threads and the link's thread both must know of each channel number, without a lock.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+use crate::chip::{Aperture, EngineSet, PhysicalAddress};
+
+/// The host has this channel.
+const LIVE: u8 = 1 << 0;
+/// A preemption was started and is not complete.
+const PREEMPTING: u8 = 1 << 1;
+/// Hardware stopped the channel; the front-end side does not know yet.
+const FAULTED: u8 = 1 << 2;
+
+/// Bits of [`Slot::watch`] below the page address of the instance block: aperture, and engines.
+const WATCH_APERTURE: u64 = 3;
+const WATCH_ENGINES_SHIFT: u32 = 4;
+const WATCH_ENGINES: u64 = 0xff;
+const WATCH_PAGE: u64 = !0xfff;
+
+#[derive(Debug, Default)]
+struct Slot {
+    flags: AtomicU8,
+    /// Instance block and engines of a live channel, packed.
+    watch: AtomicU64,
+}
+
+/// The instance block of a live channel, and the engines that its host channel has contexts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Watched {
+    pub instance: PhysicalAddress,
+    pub engines: EngineSet,
+}
+
+/// All channel numbers of a vGPU.
+#[derive(Debug)]
+pub(super) struct LiveChannels {
+    slots: Box<[Slot]>,
+    preempting: AtomicUsize,
+}
+
+impl LiveChannels {
+    pub fn new(channels: u16) -> Self {
+        let slots = (0..channels).map(|_| Slot::default()).collect();
+        Self { slots, preempting: AtomicUsize::new(0) }
+    }
+
+    fn flags(&self, channel: u16) -> Option<&AtomicU8> {
+        self.slots.get(usize::from(channel)).map(|slot| &slot.flags)
+    }
+
+    /// True when the host has the channel.
+    pub fn is_live(&self, channel: u16) -> bool {
+        self.flags(channel).is_some_and(|flags| flags.load(Ordering::Acquire) & LIVE != 0)
+    }
+
+    /// The host has the channel from now on.
+    pub fn set(&self, channel: u16) {
+        if let Some(flags) = self.flags(channel) {
+            flags.store(LIVE, Ordering::Release);
+        }
+    }
+
+    /// The host does not have the channel any more; what was pending for it is over.
+    pub fn clear(&self, channel: u16) {
+        self.end_preemption(channel);
+        if let Some(flags) = self.flags(channel) {
+            flags.store(0, Ordering::Release);
+        }
+    }
+
+    /// Forgets all channels.
+    pub fn clear_all(&self) {
+        for channel in 0..u16::try_from(self.slots.len()).unwrap_or(u16::MAX) {
+            self.clear(channel);
+        }
+    }
+
+    /// Hardware stopped the channel. False when the host does not have it any more.
+    pub fn stop(&self, channel: u16) -> bool {
+        let mark = |flags: u8| (flags & LIVE != 0).then_some(flags | FAULTED);
+        self.flags(channel)
+            .is_some_and(|flags| flags.fetch_update(Ordering::AcqRel, Ordering::Acquire, mark).is_ok())
+    }
+
+    /// True, once, when hardware stopped the channel.
+    pub fn take_fault(&self, channel: u16) -> bool {
+        self.flags(channel).is_some_and(|flags| flags.fetch_and(!FAULTED, Ordering::AcqRel) & FAULTED != 0)
+    }
+
+    /// Notes that a preemption begins, before the request is sent: the event may be faster than the reply.
+    pub fn begin_preemption(&self, channel: u16) {
+        if let Some(flags) = self.flags(channel)
+            && flags.fetch_or(PREEMPTING, Ordering::AcqRel) & PREEMPTING == 0
+        {
+            self.preempting.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Notes that the preemption is over.
+    pub fn end_preemption(&self, channel: u16) {
+        if let Some(flags) = self.flags(channel)
+            && flags.fetch_and(!PREEMPTING, Ordering::AcqRel) & PREEMPTING != 0
+        {
+            self.preempting.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// True while a preemption is not complete.
+    pub fn preemption_pending(&self) -> bool {
+        self.preempting.load(Ordering::Acquire) != 0
+    }
+
+    /// Notes what the doorbell must compare with the guest's instance block.
+    pub fn watch(&self, channel: u16, watched: Watched) {
+        let aperture = match watched.instance.aperture {
+            Aperture::Vram => 0,
+            Aperture::SystemCoherent => 2,
+            Aperture::SystemNonCoherent => 3,
+        };
+        let engines = (u64::from(watched.engines.bits()) & WATCH_ENGINES) << WATCH_ENGINES_SHIFT;
+        if let Some(slot) = self.slots.get(usize::from(channel)) {
+            slot.watch.store(watched.instance.address & WATCH_PAGE | engines | aperture, Ordering::Release);
+        }
+    }
+
+    /// What was noted for a live channel.
+    pub fn watched(&self, channel: u16) -> Option<Watched> {
+        let slot = self.slots.get(usize::from(channel))?;
+        if slot.flags.load(Ordering::Acquire) & LIVE == 0 {
+            return None;
+        }
+        let packed = slot.watch.load(Ordering::Acquire);
+        let aperture = match packed & WATCH_APERTURE {
+            2 => Aperture::SystemCoherent,
+            3 => Aperture::SystemNonCoherent,
+            _ => Aperture::Vram,
+        };
+        // CAST: eight bits.
+        let engines = EngineSet::from_bits_truncate((packed >> WATCH_ENGINES_SHIFT & WATCH_ENGINES) as u32);
+        let instance = PhysicalAddress { aperture, address: packed & WATCH_PAGE };
+        Some(Watched { instance, engines })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watched_block_reads_back_while_the_channel_is_live() {
+        let live = LiveChannels::new(2);
+        let instance = PhysicalAddress { aperture: Aperture::SystemNonCoherent, address: 0xff_ffff_f000 };
+        let watched = Watched { instance, engines: EngineSet::GRAPHICS | EngineSet::COPY1 };
+        live.set(1);
+        live.watch(1, watched);
+        assert_eq!((live.watched(0), live.watched(1), live.watched(2)), (None, Some(watched), None));
+        live.clear(1);
+        assert_eq!(live.watched(1), None);
+    }
+
+    #[test]
+    fn preemptions_are_pending_until_each_has_ended() {
+        let live = LiveChannels::new(2);
+        live.begin_preemption(0);
+        live.begin_preemption(0);
+        live.begin_preemption(1);
+        live.end_preemption(0);
+        assert!(live.preemption_pending());
+        live.clear(1);
+        assert!(!live.preemption_pending());
+    }
+
+    #[test]
+    fn only_a_live_channel_can_be_stopped_and_it_is_told_once() {
+        let live = LiveChannels::new(1);
+        assert!(!live.stop(0));
+        live.set(0);
+        assert!(live.stop(0));
+        assert!(live.take_fault(0) && !live.take_fault(0));
+    }
+}
