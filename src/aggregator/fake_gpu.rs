@@ -176,6 +176,19 @@ impl GpuDriver for FakeGpu {
             pages.retain(|(shift, va), _| *shift != run.page_shift || *va < run.va.0 || *va >= end);
         }
         for run in map {
+            let tables = run.va.0 >> 27..=(run.va.0 + (u64::from(run.pages) << run.page_shift) - 1) >> 27;
+            let before = Self::usage(pages).table_bytes;
+            let new = tables
+                .filter(|table| {
+                    pages
+                        .range((run.page_shift, table << 27)..(run.page_shift, (table + 1) << 27))
+                        .next()
+                        .is_none()
+                })
+                .count() as u64;
+            if before + new * 4096 > table_budget {
+                return Err(GpuError::Exhausted { what: "page-table memory", limit: table_budget });
+            }
             for i in 0..u64::from(run.pages) {
                 let into = i << run.page_shift;
                 let target = match run.target {
@@ -185,10 +198,6 @@ impl GpuDriver for FakeGpu {
                     }
                 };
                 pages.insert((run.page_shift, run.va.0 + into), target);
-                if Self::usage(pages).table_bytes > table_budget {
-                    pages.remove(&(run.page_shift, run.va.0 + into));
-                    return Err(GpuError::Exhausted { what: "page-table memory", limit: table_budget });
-                }
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::dma_map::DmaMap;
+use super::machine::Job;
 use super::partition::Partition;
 use super::protocol::{RefusalKind, SpaceId};
 use crate::addr::{GuestChannel, HostChannel, TenantId};
@@ -106,6 +107,8 @@ pub struct Tenant {
     pub engines: EngineSet,
     /// Where it is in its life.
     pub state: TenantState,
+    /// A long request that is being carried out.
+    pub job: Option<Job>,
     /// Hardware failed it: its resources are never given to anybody else.
     pub quarantined: bool,
     /// Counters.

@@ -87,6 +87,7 @@ impl Machine {
                 runlist: Vec::new(),
                 engines: EngineSet::empty(),
                 state: TenantState::Active,
+                job: None,
                 quarantined: false,
                 counters: Counters::default(),
             },

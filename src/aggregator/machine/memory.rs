@@ -3,7 +3,8 @@
 
 use std::os::fd::OwnedFd;
 
-use super::Machine;
+use super::jobs::Job;
+use super::{Machine, Outcome};
 use crate::addr::{Gpa, TenantId};
 use crate::aggregator::dma_map::{DmaMapError, DmaRange};
 use crate::aggregator::protocol::RefusalKind;
@@ -60,12 +61,9 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn dma_unmap(&mut self, tenant: TenantId, gpa: Gpa, size: u64) -> Result<(), Refusal> {
+    pub(super) fn dma_unmap(&mut self, tenant: TenantId, gpa: Gpa, size: u64) -> Result<Outcome, Refusal> {
         let ranges = self.tenant(tenant)?.memory.whole_ranges(gpa, size)?;
-        for range in ranges {
-            self.release_range(tenant, range)?;
-        }
-        Ok(())
+        self.start_job(tenant, Job::Release(ranges))
     }
 
     /// Takes one range away: page tables first, then the mapping, then the number is free.

@@ -10,6 +10,7 @@
 mod admission;
 mod channels;
 mod events;
+mod jobs;
 mod memory;
 mod recovery;
 mod schedule;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::admission::Admitted;
+pub use self::jobs::Job;
 use self::recovery::{Departure, Zombie};
 use super::dma_map::IovaAllocator;
 use super::partition::VramAllocator;
@@ -140,22 +142,25 @@ impl Machine {
         let result = self.dispatch(tenant, request, file, now);
         match result {
             Ok(outcome) => outcome,
-            Err(refusal) => {
-                if let Some(tenant) = self.tenants.get_mut(&tenant) {
-                    tenant.counters.refusals = tenant.counters.refusals.saturating_add(1);
-                    // Told for the first few and then ever more rarely: a guest decides how often.
-                    if tenant.counters.refusals.is_power_of_two() {
-                        log::warn!(
-                            "{}: refused ({} so far): {}",
-                            tenant.name,
-                            tenant.counters.refusals,
-                            refusal.message
-                        );
-                    }
-                }
-                Outcome::Now(Reply::Refused { kind: refusal.kind, message: refusal.message })
+            Err(refusal) => Outcome::Now(self.refuse(tenant, refusal)),
+        }
+    }
+
+    /// Counts a refusal and makes the answer of it.
+    fn refuse(&mut self, tenant: TenantId, refusal: Refusal) -> Reply {
+        if let Some(tenant) = self.tenants.get_mut(&tenant) {
+            tenant.counters.refusals = tenant.counters.refusals.saturating_add(1);
+            // Told for the first few and then ever more rarely: a guest decides how often.
+            if tenant.counters.refusals.is_power_of_two() {
+                log::warn!(
+                    "{}: refused ({} so far): {}",
+                    tenant.name,
+                    tenant.counters.refusals,
+                    refusal.message
+                );
             }
         }
+        Reply::Refused { kind: refusal.kind, message: refusal.message }
     }
 
     fn dispatch(
@@ -168,8 +173,9 @@ impl Machine {
         if self.lost {
             return Err(Refusal::new(RefusalKind::Hardware, "the physical GPU is lost"));
         }
-        if self.tenant(tenant)?.state != TenantState::Active {
-            return Err(Refusal::new(RefusalKind::Protocol, "a reset is being carried out"));
+        let owner = self.tenant(tenant)?;
+        if owner.state != TenantState::Active || owner.job.is_some() {
+            return Err(Refusal::new(RefusalKind::Protocol, "the last request is being carried out"));
         }
         let carries_file = matches!(request, Request::DmaMap { .. });
         if carries_file != file.is_some() {
@@ -185,10 +191,12 @@ impl Machine {
             Request::DmaMap { gpa, size, offset, writable } => {
                 self.dma_map(tenant, gpa, size, offset, writable, file)?;
             }
-            Request::DmaUnmap { gpa, size } => self.dma_unmap(tenant, gpa, size)?,
+            Request::DmaUnmap { gpa, size } => return self.dma_unmap(tenant, gpa, size),
             Request::CreateSpace(space) => self.create_space(tenant, space)?,
             Request::DestroySpace(space) => self.destroy_space(tenant, space)?,
-            Request::UpdateSpace { space, unmap, map } => self.update_space(tenant, space, &unmap, &map)?,
+            Request::UpdateSpace { space, unmap, map } => {
+                return self.update_space(tenant, space, &unmap, &map);
+            }
             Request::CreateChannel { channel, space, gpfifo, gpfifo_entries_log2, userd, engines } => {
                 let shape = channels::Shape { space, gpfifo, gpfifo_entries_log2, userd, engines };
                 self.create_channel(tenant, channel, shape)?;

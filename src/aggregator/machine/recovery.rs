@@ -136,6 +136,7 @@ impl Machine {
         }
         log::info!("{}: left", owner.name);
         owner.state = TenantState::Leaving { peer_alive, scrub_from: 0 };
+        owner.job = None;
         self.strip(tenant, now);
     }
 
@@ -222,22 +223,21 @@ impl Machine {
             self.conclude(id);
             return false;
         }
-        let scrub_from = match tenant.state {
+        let (scrub_from, range, peer_alive) = match tenant.state {
             TenantState::Active => return false,
-            TenantState::Resetting { scrub_from } => scrub_from,
+            TenantState::Resetting { scrub_from } => (scrub_from, None, false),
             TenantState::Leaving { peer_alive, scrub_from } => {
-                let ranges: Vec<_> = tenant.memory.ranges().copied().collect();
-                for range in ranges {
-                    if self.release_range(id, range).is_err() {
-                        return true;
-                    }
-                }
-                if peer_alive {
-                    return false;
-                }
-                scrub_from
+                (scrub_from, tenant.memory.ranges().next().copied(), peer_alive)
             }
         };
+        if let Some(range) = range {
+            // A failure quarantines the tenant, which the next turn sees.
+            let _ = self.release_range(id, range);
+            return true;
+        }
+        if peer_alive {
+            return false;
+        }
         if self.scrub_piece(id, scrub_from) {
             return true;
         }

@@ -42,7 +42,8 @@ impl Machine {
         } else if self.scheduler.review_due(now) {
             self.decide(now);
         }
-        self.advance_recovery(now)
+        let jobs = self.advance_jobs();
+        self.advance_recovery(now) || jobs
     }
 
     /// When [`Machine::step`] is due without anything else happening.

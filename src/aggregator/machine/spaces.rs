@@ -1,11 +1,11 @@
 //! Address spaces: shadow trees that hold what a tenant wants mapped, as far as it may be.
 
-use super::Machine;
+use super::{Machine, Outcome};
 use crate::addr::TenantId;
 use crate::aggregator::check::Checker;
 use crate::aggregator::protocol::{GuestMapping, GuestRange, RefusalKind, SpaceId};
 use crate::aggregator::tenant::{Refusal, Space};
-use crate::gpu::{GpuError, SpaceHandle};
+use crate::gpu::SpaceHandle;
 
 impl Machine {
     pub(super) fn create_space(&mut self, tenant: TenantId, id: SpaceId) -> Result<(), Refusal> {
@@ -54,7 +54,7 @@ impl Machine {
         id: SpaceId,
         unmap: &[GuestRange],
         map: &[GuestMapping],
-    ) -> Result<(), Refusal> {
+    ) -> Result<Outcome, Refusal> {
         let owner = self
             .tenants
             .get_mut(&tenant)
@@ -66,30 +66,16 @@ impl Machine {
             .update(unmap, map)
             .map_err(|error| Refusal::new(RefusalKind::Protocol, error.to_string()))?;
         owner.counters.bad_pages = owner.counters.bad_pages.saturating_add(update.bad_pages);
-        let budget = self.table_budget(tenant, Some(space.handle));
-        match self.driver.update_space(space.handle, &update.unmap, &update.map, budget) {
-            Ok(()) => {}
-            Err(GpuError::Exhausted { what, limit }) => {
-                return Err(Refusal::new(
-                    RefusalKind::Quota,
-                    format!("no {what} left for this VM ({limit} in all)"),
-                ));
-            }
-            Err(error) => {
-                self.quarantine(tenant, "writing page tables", &error);
-                return Err(error.into());
-            }
-        }
-        match update.first_bad {
-            None => Ok(()),
-            Some((va, target)) => Err(Refusal::new(
+        let verdict = update.first_bad.map(|(va, target)| {
+            Refusal::new(
                 RefusalKind::OutsidePartition,
                 format!(
                     "{} pages point outside the VM's VRAM and memory and are left as faults; the first is {va} to {target:?}",
                     update.bad_pages
                 ),
-            )),
-        }
+            )
+        });
+        self.start_update(tenant, space.handle, update, verdict)
     }
 
     /// All shadow trees of a tenant, those included that are only waiting for their channels to go.
@@ -100,7 +86,7 @@ impl Machine {
     }
 
     /// What `space` (or a new one) may take of its tenant's quota of page-table memory.
-    fn table_budget(&self, tenant: TenantId, space: Option<SpaceHandle>) -> u64 {
+    pub(super) fn table_budget(&self, tenant: TenantId, space: Option<SpaceHandle>) -> u64 {
         let quota = self.tenants.get(&tenant).map_or(0, |t| t.table_quota);
         let others = self
             .spaces_of(tenant)

@@ -105,7 +105,7 @@ fn host_of(fake: &Fake, vram: u64) -> HostChannel {
 }
 
 fn settle(machine: &mut Machine, now: Duration) {
-    for _ in 0..100 {
+    for _ in 0..1000 {
         if !machine.step(now) {
             return;
         }
@@ -399,6 +399,51 @@ fn unmapped_memory_leaves_page_tables_first() {
     assert_eq!(fake.state().dma.len(), 1);
     assert_eq!(refused(&mut machine, a, map(0x5000, system(0x3000))), RefusalKind::OutsidePartition);
     dma_map(&mut machine, a, 0, MIB);
+}
+
+#[test]
+fn long_update_is_carried_out_in_pieces_between_others_requests() {
+    let (mut machine, fake, a, b) = two_tenants();
+    done(&mut machine, a, Request::DmaUnmap { gpa: Gpa(0), size: 16 * MIB });
+    dma_map(&mut machine, a, 0, 1 << 30);
+    let everything = GuestMapping {
+        va: GpuVa(0),
+        pages: 1 << 18,
+        page_shift: 12,
+        target: system(0),
+        read_only: false,
+        kind: 0,
+    };
+    let request = Request::UpdateSpace { space: SpaceId(0), unmap: vec![], map: vec![everything] };
+
+    assert_eq!(machine.request(a, request, None, T0), Outcome::Later);
+    assert_eq!(refused(&mut machine, a, Request::CreateSpace(SpaceId(1))), RefusalKind::Protocol);
+    assert!(machine.step(T0));
+    done(&mut machine, b, map(0x5000, GuestTarget::Vram(GuestVram(0))));
+    assert_eq!(outputs(&mut machine), []);
+    settle(&mut machine, T0);
+
+    assert_eq!(outputs(&mut machine), [Output::Reply(a, Reply::Done)]);
+    assert_eq!(fake.pages().len(), (1 << 18) + 1);
+}
+
+#[test]
+fn tenant_that_leaves_during_a_long_request_is_gone() {
+    let (mut machine, fake, a, _) = two_tenants();
+    for i in 1..100_u64 {
+        dma_map(&mut machine, a, (i << 20) + 16 * MIB, 0x1000);
+    }
+    let unmap = Request::DmaUnmap { gpa: Gpa(0), size: u64::MAX };
+    assert_eq!(machine.request(a, unmap, None, T0), Outcome::Later);
+    machine.step(T0);
+
+    machine.leave(a, false, T0);
+    for _ in 0..300 {
+        machine.step(T0);
+    }
+
+    assert_eq!(outputs(&mut machine), [Output::Gone(a)]);
+    assert_eq!(fake.state().dma.len(), 1);
 }
 
 #[test]
