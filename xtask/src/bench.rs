@@ -63,8 +63,13 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
                 .with_context(|| format!("{}, round {round}", topology.name()))?;
         }
     }
+    let native_messages = messages_per_submission(&workshop, Topology::Native, arguments.kernel)?;
+    let mediated_messages = messages_per_submission(&workshop, Topology::Mediated, arguments.kernel)?;
     let table = Table::new(&native, &mediated)?;
     table.print();
+    println!(
+        "vfio-user messages per submission: native {native_messages:.2}, mediated {mediated_messages:.2}"
+    );
     let ratios = table.ratios()?;
     println!("mediated over native: {ratios:?}");
     let problems = ratios.problems();
@@ -89,6 +94,10 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
                     "latency_4k": round3(ratios.latency_4k),
                     "probe": round3(ratios.probe),
                 },
+                "messages_per_submission": {
+                    "native": round3(native_messages),
+                    "mediated": round3(mediated_messages),
+                },
                 "problems": problems,
             })
         );
@@ -100,6 +109,41 @@ fn round3(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
+/// Reads and writes that reach the vfio-user server for one submission and the wait for it, half of the waits
+/// asleep and half awake: the difference between a boot with many submissions and one with few. (Writes that the
+/// client batches count one by one, so that the figure does not depend on how busy the machine is.)
+fn messages_per_submission(workshop: &Workshop, topology: Topology, kernel: KernelSeries) -> Result<f64> {
+    const FEW: (&[&str], f64) = (&["probe", "bench:repeats=100"], 100.0);
+    const MANY: (&[&str], f64) = (&["probe", "bench:repeats=600"], 600.0);
+    let accesses = |what: &str, programs: &'static [&'static str]| -> Result<f64> {
+        let guest = Guest::new("vm1", kernel, programs);
+        let label = format!("{}-messages-{what}", topology.name());
+        let mut rig = workshop.rig(&label, topology, std::slice::from_ref(&guest))?;
+        let outcome = workshop.start(&label, guest.name, &rig, &guest, 0)?.wait(&mut |_| {})?;
+        let verdict = verdict::judge(&outcome, &workshop::expected(&guest));
+        ensure!(verdict.ok(), "the guest failed: {}", verdict.problems.join("; "));
+        rig.stop()?;
+        let log = rig.device(0).context("The set-up has no device")?.log();
+        session_accesses(&log).context("The device's log counts no accesses")
+    };
+    let difference = accesses("many", MANY.0)? - accesses("few", FEW.0)?;
+    Ok(difference / (2.0 * (MANY.1 - FEW.1)))
+}
+
+/// The reads and writes of all sessions that a device's log counts.
+fn session_accesses(log: &str) -> Option<f64> {
+    let counts: Vec<f64> = log
+        .lines()
+        .filter(|line| line.contains("Session ends:"))
+        .flat_map(|line| ["reads=", "writes="].map(|name| count_after(line, name)))
+        .collect::<Option<_>>()?;
+    (!counts.is_empty()).then(|| counts.iter().sum())
+}
+
+fn count_after(line: &str, name: &str) -> Option<f64> {
+    line.split(name).nth(1)?.split(' ').next()?.parse().ok()
+}
+
 /// Boots one guest and collects its figures.
 fn one_boot(
     workshop: &Workshop,
@@ -108,8 +152,7 @@ fn one_boot(
     round: u32,
     samples: &mut Samples,
 ) -> Result<()> {
-    let guest =
-        Guest { name: "vm1", kernel, gpus: 1, cpus: 1, programs: PROGRAMS, nouveau_options: &[], reboots: 0 };
+    let guest = Guest::new("vm1", kernel, PROGRAMS);
     let label = format!("{}-{round}", topology.name());
     let mut rig = workshop.rig(&label, topology, std::slice::from_ref(&guest))?;
     let outcome = workshop.start(&label, guest.name, &rig, &guest, 0)?.wait(&mut |_| {})?;
@@ -270,6 +313,14 @@ mod tests {
     fn results_beyond_the_limits_are_problems() {
         let ratios = Ratios { suite: 1.0, work_1ms: 0.5, latency_4k: 2.0, probe: 2.0 };
         assert_eq!(ratios.problems().len(), 3);
+    }
+
+    #[test]
+    fn accesses_of_all_sessions_are_added_up() {
+        let log = "x Session ends: messages=9 reads=10 writes=2 write_batches=1\nother\n\
+                   x Session ends: messages=5 reads=5 writes=1 write_batches=0\n";
+        assert_eq!(session_accesses(log), Some(18.0));
+        assert_eq!(session_accesses("nothing"), None);
     }
 
     #[test]

@@ -29,7 +29,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    fn new(name: &'static str, kernel: KernelSeries, programs: &'static [&'static str]) -> Self {
+    /// A guest with one GPU, one processor and no options.
+    pub fn new(name: &'static str, kernel: KernelSeries, programs: &'static [&'static str]) -> Self {
         Self { name, kernel, gpus: 1, cpus: 1, programs, nouveau_options: &[], reboots: 0 }
     }
 }

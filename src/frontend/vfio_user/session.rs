@@ -256,7 +256,7 @@ fn commands(
             Err(end) => return end,
         };
         let header = message.header;
-        attachment.traffic.note(header.command);
+        attachment.traffic.note(header.command, message.body);
         outbox.clear();
         let outcome = match header.flags & flags::TYPE_MASK {
             flags::COMMAND => attachment.execute(message, outbox),
