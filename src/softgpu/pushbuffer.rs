@@ -8,7 +8,7 @@ use super::fifo::Departure;
 use super::pbdma::Ending;
 use super::ramfc::{Header, Method, Stepping};
 use crate::chip::gf100::methods::{pbdma_intr, stream};
-use crate::chip::gf100::ramin::{GPFIFO_ENTRY_SIZE, USERD_GP_GET};
+use crate::chip::gf100::ramin::{GPFIFO_ENTRY_SIZE, USERD_GET, USERD_GET_HI, USERD_GP_GET};
 
 /// Words fetched at once.
 const FETCH: usize = 512;
@@ -17,6 +17,9 @@ impl Execution<'_> {
     /// The segment is done: goes on to the next ring entry, or has nothing left to do.
     pub(super) fn next_entry(&mut self) -> Result<(), Ending> {
         if self.published != Some(self.state.gp_get) {
+            let [get, get_hi] = words_of(self.state.get);
+            self.write_userd(USERD_GET, get)?;
+            self.write_userd(USERD_GET_HI, get_hi)?;
             self.write_userd(USERD_GP_GET, self.state.gp_get)?;
             self.published = Some(self.state.gp_get);
         }
@@ -107,6 +110,12 @@ impl Execution<'_> {
         }
         self.execute(method)
     }
+}
+
+/// The low and the high word of an address.
+fn words_of(address: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = address.to_le_bytes();
+    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }
 
 fn low8(word: u32) -> u8 {

@@ -2,7 +2,7 @@
 
 use super::rig::*;
 use crate::chip::gf100::methods::{CLASS_2D, CLASS_3D, CLASS_COMPUTE, graphics_intr, m2mf, pbdma_intr};
-use crate::chip::gf100::ramin::{RAMFC_SIGNATURE, USERD_GP_GET};
+use crate::chip::gf100::ramin::{RAMFC_SIGNATURE, USERD_GET, USERD_GET_HI, USERD_GP_GET};
 use crate::units::backend::EngineBackend;
 
 /// Runs words that must stop channel 1 in the host unit.
@@ -105,6 +105,20 @@ fn ring_wraps() {
         assert_eq!(rig.read_u32(page), count);
     }
     assert_eq!(rig.read_u32(channel.userd + USERD_GP_GET), 200 % (1 << RING_ENTRIES_LOG2));
+}
+
+#[test]
+fn address_after_the_last_segment_is_published() {
+    let rig = Rig::new();
+    let mut space = rig.space();
+    let mut channel = rig.channel(1, &mut space);
+    let page = rig.alloc(0x1000);
+    rig.map(&mut space, 0x4000_0000, vram(page), 0x1000);
+    for count in 1..=3 {
+        rig.run(&mut channel, &semaphore(0x4000_0000, count, 2 | 1 << 24));
+        let [low, high] = [USERD_GET, USERD_GET_HI].map(|at| u64::from(rig.read_u32(channel.userd + at)));
+        assert_eq!(high << 32 | low, channel.push_va + channel.pushed);
+    }
 }
 
 #[test]
