@@ -82,7 +82,7 @@ const EXPLAINED: &[Explanation] = &[
         reason: EMULATED_CLOCK,
     },
     Explanation {
-        parts: &["clocksource: Watchdog remote CPU", "read timed out"],
+        parts: &["clocksource: Watchdog", "read timed out"],
         provoked_by: ALWAYS,
         reason: EMULATED_CLOCK,
     },
