@@ -230,3 +230,15 @@ fn dirty_pages_are_not_offered() {
     assert_eq!(server.function.dma.len(), 1);
     client.assert_in_step();
 }
+
+#[test]
+fn private_main_memory_is_refused_and_the_session_goes_on() {
+    let server = Running::start();
+    let mut client = server.client();
+
+    let reply = client.command(command::DMA_MAP, &read_write(0, 0, 16 * PAGE));
+
+    assert_eq!(reply.errno(), libc::EINVAL);
+    assert!(server.function.dma.ranges().is_empty());
+    client.assert_in_step();
+}

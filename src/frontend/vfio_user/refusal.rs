@@ -39,6 +39,12 @@ pub(super) enum Refusal {
         /// How many may.
         allowed: &'static str,
     },
+    /// The guest's RAM cannot be reached: the client keeps its memory to itself.
+    #[error(
+        "Guest memory at {0:#x} came without a file descriptor, so the GPU cannot reach it: start QEMU with \
+         -object memory-backend-memfd,id=mem,size=SIZE,share=on -machine memory-backend=mem"
+    )]
+    PrivateMemory(u64),
     /// A descriptor that is no eventfd.
     #[error("A descriptor for an interrupt is no eventfd")]
     NotAnEventFd,
@@ -92,6 +98,7 @@ impl Refusal {
             Self::BodySize { .. }
             | Self::Field { .. }
             | Self::Descriptors { .. }
+            | Self::PrivateMemory(_)
             | Self::NotAnEventFd
             | Self::VersionData(_)
             | Self::UnknownCommand(_)
