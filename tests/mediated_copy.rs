@@ -91,6 +91,11 @@ fn channel_number_can_be_used_again() {
 }
 
 #[test]
+fn context_pointer_may_be_written_while_the_channel_runs() {
+    mediated(scenarios::context_pointer_is_written_while_the_channel_runs);
+}
+
+#[test]
 fn reset_and_a_second_bring_up_work() {
     mediated(scenarios::reset_and_again);
 }

@@ -37,6 +37,11 @@ fn channel_number_can_be_used_again() {
 }
 
 #[test]
+fn context_pointer_may_be_written_while_the_channel_runs() {
+    scenarios::context_pointer_is_written_while_the_channel_runs(gpu());
+}
+
+#[test]
 fn reset_and_a_second_bring_up_work() {
     scenarios::reset_and_again(gpu());
 }

@@ -166,6 +166,25 @@ pub fn channel_number_is_used_again(function: Arc<dyn PciFunction>) {
     }
 }
 
+/// Context pointers that are written while the channel runs, as Linux 6.1 does it.
+pub fn context_pointer_is_written_while_the_channel_runs(function: Arc<dyn PciFunction>) {
+    let mut driver = TinyDriver::bring_up(function);
+    let ram = driver.system_ram(IOVA, 2 * SIZE);
+    let mut space = driver.new_space();
+    buffers(&mut driver, &mut space, IOVA);
+    for (id, engine) in (1u16..).zip(ENGINES) {
+        let mut channel = driver.new_channel_61(&mut space, id, engine, ring_va(id));
+        let expected = pattern(0x80 + id as u8, SIZE as usize);
+        ram.memory.write(0, &expected).unwrap();
+        driver.set_object(&mut channel);
+        driver.copy(&mut channel, VA_A, VA_C, SIZE);
+        driver.finish(&channel);
+        let mut copied = vec![0; SIZE as usize];
+        ram.memory.read(SIZE, &mut copied).unwrap();
+        assert!(copied == expected, "{engine:?} moved other bytes");
+    }
+}
+
 /// Everything, a function reset with work in the ring, and everything again.
 pub fn reset_and_again(function: Arc<dyn PciFunction>) {
     for _ in 0..3 {

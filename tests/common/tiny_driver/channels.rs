@@ -14,6 +14,28 @@ impl TinyDriver {
     /// A channel as nouveau makes one: bound, started and on the runlist; then stopped, preempted, given its
     /// engine context, and started again. Its ring lies at `base_va`.
     pub fn new_channel(&mut self, space: &mut Space, id: u16, engine: Engine, base_va: u64) -> Channel {
+        let channel = self.new_channel_without_context(space, id, engine, base_va);
+        self.stop(id);
+        self.preempt(id);
+        self.write_context_pointer(&channel);
+        self.start(id);
+        channel
+    }
+
+    /// A channel as nouveau of Linux 6.1 makes one: its context pointer is written while it runs.
+    pub fn new_channel_61(&mut self, space: &mut Space, id: u16, engine: Engine, base_va: u64) -> Channel {
+        let channel = self.new_channel_without_context(space, id, engine, base_va);
+        self.write_context_pointer(&channel);
+        channel
+    }
+
+    fn new_channel_without_context(
+        &mut self,
+        space: &mut Space,
+        id: u16,
+        engine: Engine,
+        base_va: u64,
+    ) -> Channel {
         let ring_size = ramin::GPFIFO_ENTRY_SIZE << RING_LOG2;
         let size = (0x1000 + (PUSH_SIZE << RING_LOG2) + CONTEXT_SIZE + 0x1000).next_multiple_of(0x1000);
         assert!(ring_size <= 0x1000);
@@ -57,17 +79,17 @@ impl TinyDriver {
         self.runlist.retain(|other| *other != id);
         self.runlist.push(id);
         self.commit_runlist();
-        self.stop(id);
-        self.preempt(id);
-        let context = base_va + 0x1000 + (PUSH_SIZE << RING_LOG2);
-        let pointer = match engine {
+        channel
+    }
+
+    fn write_context_pointer(&mut self, channel: &Channel) {
+        let context = channel.base_va + 0x1000 + (PUSH_SIZE << RING_LOG2);
+        let pointer = match channel.engine {
             Engine::Graphics => ramin::GRAPHICS_CONTEXT_LO,
             Engine::Copy(0) => ramin::COPY0_CONTEXT_LO,
             Engine::Copy(_) => ramin::COPY1_CONTEXT_LO,
         };
-        self.write_vram_u64(instance + pointer, context | u64::from(ramin::CONTEXT_VIRTUAL));
-        self.start(id);
-        channel
+        self.write_vram_u64(channel.instance + pointer, context | u64::from(ramin::CONTEXT_VIRTUAL));
     }
 
     pub fn bind(&self, channel: &Channel) {
