@@ -78,6 +78,8 @@ pub struct Counters {
     pub updates: u64,
     /// Faults and errors of its channels.
     pub faults: u64,
+    /// Times that its doorbells had to wait because there were too many.
+    pub throttled: u64,
 }
 
 /// A tenant.

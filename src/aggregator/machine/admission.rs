@@ -33,6 +33,17 @@ pub struct Admitted {
     pub window: Vec<SharedMemory>,
 }
 
+/// Whether to wait with a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Nothing would change.
+    No,
+    /// A process that was killed may still be there for a moment.
+    Briefly,
+    /// Somebody is leaving.
+    UntilSomebodyIsGone,
+}
+
 impl Machine {
     /// Admits a backend.
     ///
@@ -110,10 +121,21 @@ impl Machine {
         })
     }
 
-    /// True when the wish may come true once tenants that are leaving are gone.
-    pub fn worth_waiting(&self, refusal: &Refusal) -> bool {
-        matches!(refusal.kind, RefusalKind::Exhausted | RefusalKind::Name)
-            && self.tenants.values().any(|t| matches!(t.state, TenantState::Leaving { .. }))
+    /// Whether a wish that was refused may come true by waiting for a tenant to be gone.
+    pub fn worth_waiting(&self, hello: &Hello, refusal: &Refusal) -> Wait {
+        let possible = hello.vram <= self.info.tenant_vram_size && hello.channels <= self.info.channels;
+        let in_the_way = match refusal.kind {
+            RefusalKind::Exhausted => possible && !self.tenants.is_empty(),
+            RefusalKind::Name => self.tenants.values().any(|tenant| tenant.name == hello.name),
+            _ => false,
+        };
+        if !in_the_way {
+            Wait::No
+        } else if self.tenants.values().any(|t| matches!(t.state, TenantState::Leaving { .. })) {
+            Wait::UntilSomebodyIsGone
+        } else {
+            Wait::Briefly
+        }
     }
 
     fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {

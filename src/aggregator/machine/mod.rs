@@ -22,7 +22,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::admission::Admitted;
+pub use self::admission::{Admitted, Wait};
 pub use self::jobs::Job;
 use self::recovery::{Departure, Zombie};
 use super::dma_map::IovaAllocator;

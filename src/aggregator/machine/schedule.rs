@@ -32,6 +32,13 @@ impl Machine {
         }
     }
 
+    /// A tenant rings more often than is looked at.
+    pub fn note_throttled(&mut self, tenant: TenantId) {
+        if let Some(owner) = self.tenants.get_mut(&tenant) {
+            owner.counters.throttled = owner.counters.throttled.saturating_add(1);
+        }
+    }
+
     /// Does what is due. True when there is more to do at once.
     pub fn step(&mut self, now: Duration) -> bool {
         if self.scheduler.sample_due(now) {

@@ -58,6 +58,8 @@ pub struct TenantStatus {
     pub submissions: u64,
     /// Faults and errors of its channels.
     pub faults: u64,
+    /// Times that its doorbells had to wait because there were too many.
+    pub throttled: u64,
     /// Requests refused.
     pub refusals: u64,
     /// Pages that pointed outside the tenant's own.
@@ -100,6 +102,7 @@ impl Machine {
                 foreign_accesses: self.ledger.as_ref().map(|ledger| ledger.foreign_accesses(tenant.id)),
                 submissions: self.scheduler.submissions(tenant.id),
                 faults: tenant.counters.faults,
+                throttled: tenant.counters.throttled,
                 refusals: tenant.counters.refusals,
                 bad_pages: tenant.counters.bad_pages,
                 updates: tenant.counters.updates,

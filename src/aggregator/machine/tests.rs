@@ -536,8 +536,9 @@ fn partition_of_a_living_process_is_not_given_away() {
     assert_eq!(outputs(&mut machine), []);
     assert!(fake.state().scrubbed.is_empty());
     assert!(fake.state().dma.len() == 1, "its memory is let go at once");
-    let refusal = machine.admit(&Hello { vram: 192 * MIB, ..hello("c") }).unwrap_err();
-    assert!(machine.worth_waiting(&refusal));
+    let wish = Hello { vram: 192 * MIB, ..hello("c") };
+    let refusal = machine.admit(&wish).unwrap_err();
+    assert_eq!(machine.worth_waiting(&wish, &refusal), Wait::UntilSomebodyIsGone);
     machine.peer_exited(a);
     settle(&mut machine, T0);
 
@@ -610,6 +611,25 @@ fn admission_is_refused_with_the_reason() {
     }
     machine.admit(&hello("x")).unwrap();
     assert_eq!(machine.admit(&hello("x")).unwrap_err().kind, RefusalKind::Name);
+}
+
+#[test]
+fn only_wishes_that_can_come_true_are_worth_waiting() {
+    let (mut machine, _fake) = machine();
+    machine.admit(&hello("a")).unwrap();
+    let cases = [
+        (hello("a"), Wait::Briefly),
+        (Hello { vram: 256 * MIB, ..hello("b") }, Wait::Briefly),
+        (Hello { vram: 257 * MIB, ..hello("b") }, Wait::No),
+        (Hello { channels: 17, ..hello("b") }, Wait::No),
+        (hello("no/name"), Wait::No),
+        (Hello { version: 9, ..hello("b") }, Wait::No),
+    ];
+
+    for (wish, wait) in cases {
+        let refusal = machine.admit(&wish).unwrap_err();
+        assert_eq!(machine.worth_waiting(&wish, &refusal), wait, "{wish:?}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags};
 
+use super::rate::DoorbellRate;
 use crate::addr::TenantId;
 use crate::aggregator::doorbells::DoorbellReceiver;
 use crate::aggregator::event_ring::EventProducer;
@@ -59,8 +60,13 @@ pub(super) enum Stage {
         /// When it connected.
         since: Duration,
     },
-    /// It wants something that a tenant who is leaving still has.
-    Waiting(Hello),
+    /// It wants something that another tenant still has.
+    Waiting {
+        /// Its wish.
+        hello: Hello,
+        /// When it is refused after all; `None` while somebody is leaving.
+        until: Option<Duration>,
+    },
     /// A tenant.
     Tenant(TenantLink),
 }
@@ -71,6 +77,7 @@ pub(super) struct TenantLink {
     pub id: TenantId,
     pub doorbells: DoorbellReceiver,
     pub events: EventProducer,
+    pub rate: DoorbellRate,
     /// True when the sender knows that it has to wake us.
     pub armed: bool,
     /// True while a request is being carried out whose answer follows.
@@ -89,7 +96,7 @@ impl Connection {
     pub fn tenant(&mut self) -> Option<&mut TenantLink> {
         match &mut self.stage {
             Stage::Tenant(link) => Some(link),
-            Stage::Silent { .. } | Stage::Waiting(_) => None,
+            Stage::Silent { .. } | Stage::Waiting { .. } => None,
         }
     }
 

@@ -8,6 +8,8 @@
 //! Locks: none. Commands come over a channel, and an eventfd tells of them.
 
 mod connection;
+mod rate;
+mod requests;
 mod turn;
 
 use std::io;
@@ -25,7 +27,7 @@ use super::control::ControlServer;
 use super::machine::Machine;
 use super::machine::status::Status;
 use crate::config::{PolicyKind, SocketSpec};
-use crate::gpu::{GpuDriver, OwnershipLedger};
+use crate::gpu::{GpuDriver, GpuError, OwnershipLedger};
 use crate::scheduler::{Scheduler, policy};
 use crate::socket_path::{BindError, PathListener};
 
@@ -51,6 +53,9 @@ pub enum StartError {
     /// A socket.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The physical GPU.
+    #[error("The video memory cannot be cleared")]
+    Gpu(#[from] GpuError),
     /// Out of descriptors or threads.
     #[error("The aggregator's thread cannot be set up")]
     Setup(#[from] io::Error),
@@ -150,7 +155,7 @@ impl Service {
     /// # Errors
     /// A socket cannot be had; nothing is left behind.
     pub fn start(
-        driver: Box<dyn GpuDriver>,
+        mut driver: Box<dyn GpuDriver>,
         ledger: Option<Arc<dyn OwnershipLedger>>,
         config: &Config,
     ) -> Result<ServiceHandle, StartError> {
@@ -159,6 +164,9 @@ impl Service {
         };
         let listener = bind(&config.socket, SocketType::SEQPACKET)?;
         let control = bind(&config.control, SocketType::STREAM)?;
+        // What a former owner of the GPU left in its memory is nobody's business.
+        let (start, size) = (driver.info().tenant_vram, driver.info().tenant_vram_size);
+        driver.scrub_vram(start, size)?;
         let machine = Machine::new(driver, ledger, Scheduler::new(policy::policy(config.policy)));
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags).map_err(io::Error::from)?);

@@ -149,6 +149,29 @@ fn doorbells_arrive_and_are_counted() {
 }
 
 #[test]
+fn flood_of_doorbells_is_limited_and_its_last_one_arrives() {
+    let setup = Setup::new();
+    let (flood, _grant) = setup.join("flood");
+    let (victim, _grant) = setup.join("victim");
+    furnish(&*flood);
+    let start = Instant::now();
+    let mut gp_put = 0;
+
+    while start.elapsed() < Duration::from_millis(300) {
+        gp_put += 1;
+        flood.doorbell(Doorbell { channel: GuestChannel(0), gp_put });
+        if gp_put % 1000 == 0 {
+            victim.request(&Request::CreateSpace(SpaceId(0)), None).unwrap();
+            victim.request(&Request::DestroySpace(SpaceId(0)), None).unwrap();
+        }
+    }
+
+    until("the last doorbell", || setup.fake.state().rung.last().is_some_and(|(_, put)| *put == gp_put));
+    let taken = setup.fake.state().rung.len() as u128;
+    assert!(taken <= 201 * (start.elapsed().as_millis() + 2), "{taken} of {gp_put} doorbells were taken");
+}
+
+#[test]
 fn events_arrive_in_order() {
     let setup = Setup::new();
     let (link, _grant) = setup.join("vm1");

@@ -1,0 +1,249 @@
+//! Connections of the service: accepted, admitted, served one request at a time, closed.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::epoll;
+
+use super::connection::{Connection, Peer, Stage, TenantLink};
+use super::rate::DoorbellRate;
+use super::turn::{Loop, PROCESS, SOCKET, unwatch, watch_doorbells};
+use super::watch;
+use crate::aggregator::machine::{Outcome, Wait};
+use crate::aggregator::protocol::{Hello, RefusalKind, Reply, Request};
+use crate::aggregator::seqpacket::{self, Received};
+use crate::aggregator::tenant::Refusal;
+use crate::aggregator::{doorbells, event_ring, wire};
+use crate::socket_path::PathListener;
+
+/// Connections that were accepted and are not tenants (yet).
+const MAX_STRANGERS: usize = 32;
+
+/// How long a wish waits for a tenant that is not known to leave: the kernel tells of a killed process only after
+/// it has taken its memory apart.
+const GONE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a connection may stay silent.
+pub(super) const HELLO_PATIENCE: Duration = Duration::from_secs(5);
+
+impl Loop {
+    pub(super) fn accept(&mut self) {
+        match self.listener.as_ref().map(PathListener::accept) {
+            Some(Ok(Some(socket))) => self.add_connection(socket),
+            Some(Ok(None)) | None => {}
+            Some(Err(error)) => log::error!("a backend could not connect: {error}"),
+        }
+    }
+
+    pub(super) fn add_connection(&mut self, socket: OwnedFd) {
+        let strangers = self.connections.len().saturating_sub(self.by_tenant.len());
+        if strangers >= MAX_STRANGERS {
+            log::warn!("a connection was closed: {MAX_STRANGERS} are waiting to say hello");
+            return;
+        }
+        let number = self.next_connection;
+        self.next_connection = self.next_connection.wrapping_add(1).max(1);
+        let added = Peer::of(&socket).and_then(|peer| {
+            watch(&self.epoll, &socket, SOCKET | u64::from(number), epoll::EventFlags::IN)?;
+            Ok(peer)
+        });
+        match added {
+            Ok(peer) => {
+                log::debug!("connection {number} of process {} (user {})", peer.pid, peer.uid);
+                let stage = Stage::Silent { since: self.now() };
+                self.connections.insert(number, Connection { socket, peer, stage });
+            }
+            Err(error) => log::error!("a backend could not be taken in: {error}"),
+        }
+    }
+
+    /// Takes one request of a connection.
+    pub(super) fn serve(&mut self, number: u32) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        self.files.clear();
+        let received = seqpacket::receive(&connection.socket, &mut self.bytes, &mut self.files, true);
+        let length = match received {
+            Ok(Received::Datagram(length)) => length,
+            Ok(Received::Nothing) => return,
+            Ok(Received::End) => return self.close(number),
+            Err(error) => {
+                log::warn!("connection {number} is closed: {error}");
+                return self.close(number);
+            }
+        };
+        let request = match wire::decode_request(self.bytes.get(..length).unwrap_or_default()) {
+            Ok(request) => request,
+            Err(error) => {
+                self.files.clear();
+                let reply = Reply::Refused { kind: RefusalKind::Protocol, message: error.to_string() };
+                return self.reply(number, &reply, &[]);
+            }
+        };
+        match &mut connection.stage {
+            Stage::Silent { .. } => match request {
+                Request::Hello(hello) => {
+                    let patience = self.now().saturating_add(GONE_PATIENCE);
+                    self.hello(number, hello, patience);
+                }
+                _ => self.reply(number, &refused(&not_admitted()), &[]),
+            },
+            // It speaks while it is being answered: it is not one of ours.
+            Stage::Waiting { .. } => self.close(number),
+            Stage::Tenant(link) if link.answering => self.close(number),
+            Stage::Tenant(link) => {
+                let tenant = link.id;
+                let now = self.started.elapsed();
+                let file = if self.files.len() > 1 { None } else { self.files.pop() };
+                self.files.clear();
+                match self.machine.request(tenant, request, file, now) {
+                    Outcome::Now(reply) => {
+                        // Events that the request caused are in the ring before its answer.
+                        self.flush();
+                        self.reply(number, &reply, &[]);
+                    }
+                    Outcome::Later => {
+                        link.answering = true;
+                        self.listen_to(number, epoll::EventFlags::empty());
+                    }
+                }
+            }
+        }
+    }
+
+    /// A first request.
+    fn hello(&mut self, number: u32, hello: Hello, patience: Duration) {
+        self.files.clear();
+        let admitted = match self.machine.admit(&hello) {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                let until = match self.machine.worth_waiting(&hello, &refusal) {
+                    Wait::UntilSomebodyIsGone => Some(None),
+                    Wait::Briefly if self.now() < patience => Some(Some(patience)),
+                    Wait::Briefly | Wait::No => None,
+                };
+                if let (Some(until), Some(connection)) = (until, self.connections.get_mut(&number)) {
+                    connection.stage = Stage::Waiting { hello, until };
+                    return self.listen_to(number, epoll::EventFlags::empty());
+                }
+                log::warn!("{}: not admitted: {}", hello.name, refusal.message);
+                return self.reply(number, &refused(&refusal), &[]);
+            }
+        };
+        let tenant = admitted.tenant;
+        let channels = doorbells::create().and_then(|bells| Ok((bells, event_ring::create()?)));
+        let ((doorbells, board, bell), (events, ring, pipe)) = match channels {
+            Ok(channels) => channels,
+            Err(error) => {
+                log::error!("{}: not admitted: {error}", hello.name);
+                self.machine.leave(tenant, false, self.now());
+                let refusal = Refusal::new(RefusalKind::Exhausted, format!("no rings can be had: {error}"));
+                return self.reply(number, &refused(&refusal), &[]);
+            }
+        };
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        log::info!("{}: process {} of user {}", hello.name, connection.peer.pid, connection.peer.uid);
+        let link = TenantLink {
+            id: tenant,
+            doorbells,
+            events,
+            rate: DoorbellRate::default(),
+            armed: false,
+            answering: false,
+        };
+        watch_doorbells(&self.epoll, number, &link);
+        connection.stage = Stage::Tenant(link);
+        self.by_tenant.insert(tenant, number);
+        self.awake.push(number);
+        self.listen_to(number, epoll::EventFlags::IN);
+        let mut files = vec![board.as_fd(), bell.as_fd(), ring.as_fd(), pipe.as_fd()];
+        files.extend(admitted.window.iter().map(|piece| piece.fd.as_fd()));
+        self.reply(number, &Reply::Welcome(admitted.welcome), &files);
+    }
+
+    /// Those who wait for somebody's resources look again, as far as `due` says of their patience.
+    pub(super) fn retry_waiting(&mut self, due: impl Fn(Option<Duration>) -> bool) {
+        let now = self.now();
+        let waiting: Vec<_> = self
+            .connections
+            .iter()
+            .filter_map(|(number, connection)| match &connection.stage {
+                Stage::Waiting { hello, until } if due(*until) => {
+                    Some((*number, hello.clone(), until.unwrap_or(now)))
+                }
+                _ => None,
+            })
+            .collect();
+        for (number, hello, patience) in waiting {
+            if let Some(connection) = self.connections.get_mut(&number) {
+                connection.stage = Stage::Silent { since: now };
+            }
+            self.listen_to(number, epoll::EventFlags::IN);
+            self.hello(number, hello, patience);
+        }
+    }
+
+    pub(super) fn listen_to(&mut self, number: u32, flags: epoll::EventFlags) {
+        if let Some(connection) = self.connections.get(&number) {
+            let data = epoll::EventData::new_u64(SOCKET | u64::from(number));
+            if let Err(errno) = epoll::modify(&self.epoll, connection.socket_fd(), data, flags) {
+                log::error!("connection {number} cannot be watched: {errno}");
+            }
+        }
+    }
+
+    /// Answers. Whoever does not read answers is dropped.
+    pub(super) fn reply(&mut self, number: u32, reply: &Reply, files: &[BorrowedFd<'_>]) {
+        let Some(connection) = self.connections.get(&number) else { return };
+        wire::encode_reply(reply, &mut self.answer);
+        if let Err(error) = seqpacket::send(&connection.socket, &self.answer, files, true) {
+            log::warn!("connection {number} is closed: its answer cannot be sent: {error}");
+            self.close(number);
+        }
+    }
+
+    /// Whoever said nothing for too long is dropped; whoever waited long enough gets an answer.
+    pub(super) fn look_after_strangers(&mut self, now: Duration) {
+        self.retry_waiting(|until| until.is_some_and(|until| now >= until));
+        let late: Vec<_> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| {
+                matches!(connection.stage, Stage::Silent { since } if now.saturating_sub(since) >= HELLO_PATIENCE)
+            })
+            .map(|(number, _)| *number)
+            .collect();
+        for number in late {
+            log::warn!("connection {number} is closed: it did not say hello");
+            self.close(number);
+        }
+    }
+
+    /// Ends a connection, and with it a tenant.
+    fn close(&mut self, number: u32) {
+        let Some(connection) = self.connections.remove(&number) else { return };
+        unwatch(&self.epoll, connection.socket_fd());
+        self.awake.retain(|other| *other != number);
+        let Connection { peer, stage, .. } = connection;
+        if let Stage::Tenant(link) = stage {
+            if link.rate.closed_until().is_none() {
+                unwatch(&self.epoll, link.doorbells.wake_fd());
+            }
+            self.by_tenant.remove(&link.id);
+            let process = peer.living_process().filter(|process| {
+                watch(&self.epoll, process, PROCESS | u64::from(number), epoll::EventFlags::IN).is_ok()
+            });
+            self.machine.leave(link.id, process.is_some(), self.started.elapsed());
+            if let Some(process) = process {
+                self.leavers.insert(number, (link.id, process));
+            }
+        }
+    }
+}
+
+fn refused(refusal: &Refusal) -> Reply {
+    Reply::Refused { kind: refusal.kind, message: refusal.message.clone() }
+}
+
+fn not_admitted() -> Refusal {
+    Refusal::new(RefusalKind::Protocol, "the first request must be hello")
+}

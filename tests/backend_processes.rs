@@ -1,0 +1,190 @@
+//! Backends as processes of their own: killed, stopped, or alive behind a closed connection. Each test starts
+//! this very program again as the backend.
+
+#[path = "common/tenant.rs"]
+mod tenant;
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect};
+use gpuvmk::config::{PolicyKind, SocketSpec};
+use gpuvmk::gpu::register::RegisterDriver;
+use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
+use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, pattern, wait_until};
+
+const MIB: u64 = 1 << 20;
+/// All that the GPU of these tests has for tenants is less than two of these.
+const MOST: u64 = 64 * MIB;
+const SOCKET: &str = "GPUVMK_TEST_SOCKET";
+
+struct Host {
+    service: ServiceHandle,
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Host {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gpu0.sock");
+        let gpu = SoftGpu::new(SoftGpuConfig { vram: 128 * MIB, ..SoftGpuConfig::default() }).unwrap();
+        let ledger = gpu.ledger();
+        let driver = RegisterDriver::new(gpu).unwrap();
+        let socket = Some(SocketSpec { path: path.clone(), mode: 0o600, group: None });
+        let config = Config { socket, control: None, policy: PolicyKind::Fifo, backend: "soft".to_owned() };
+        let service = Service::start(Box::new(driver), Some(ledger), &config).unwrap();
+        Self { service, path, _folder: folder }
+    }
+
+    fn join(&self, name: &str, vram: u64) -> Tenant {
+        let (link, grant) = connect(&self.path, hello(name, vram), &Patience::none()).unwrap();
+        Tenant::new(link, &grant)
+    }
+}
+
+/// Another process with a connection.
+struct Backend {
+    child: Child,
+    stdin: ChildStdin,
+    /// Kept open: what the process says after its first lines must not fail.
+    _stdout: Lines<BufReader<ChildStdout>>,
+}
+
+impl Backend {
+    /// Starts one, and waits until it is admitted and has work on the GPU.
+    fn start(path: &Path) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "the_other_process", "--nocapture"])
+            .env(SOCKET, path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("ready")), "the backend did not come up");
+        Self { child, stdin, _stdout: lines }
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    fn tell(&mut self, line: &str) {
+        writeln!(self.stdin, "{line}").unwrap();
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Not a test: the backend that the tests start.
+#[test]
+#[ignore = "started by the other tests"]
+fn the_other_process() {
+    let Some(path) = std::env::var_os(SOCKET) else { return };
+    let (link, grant) = connect(Path::new(&path), hello("other", MOST), &Patience::none()).unwrap();
+    let mut tenant = Tenant::new(link, &grant);
+    tenant.channel(0, 0);
+    tenant.channel(1, 1);
+    tenant.list(&[0, 1]);
+    tenant.window.fill(DATA, MOST - DATA, 0xa5).unwrap();
+    for _ in 0..8 {
+        tenant.copy(0, 0, VRAM_VA + DATA, VRAM_VA + 2 * DATA, 4 * MIB);
+    }
+    tenant.acquire_for_ever(1);
+    println!("ready");
+    let mut lines = std::io::stdin().lines();
+    // "leave": the connection goes, the memory stays mapped.
+    lines.next();
+    let Tenant { link, window, .. } = tenant;
+    drop(link);
+    lines.next();
+    drop(window);
+}
+
+fn assert_zero(tenant: &Tenant) {
+    let mut seen = vec![0xff; tenant.vram as usize];
+    tenant.window.read(0, &mut seen).unwrap();
+    assert!(seen.iter().all(|byte| *byte == 0), "something of the last tenant was left behind");
+}
+
+#[test]
+fn killed_backend_gives_everything_back_in_time() {
+    let host = Host::new();
+    for _ in 0..3 {
+        let other = Backend::start(&host.path);
+
+        other.signal("-KILL");
+        let start = Instant::now();
+        // Waits in the aggregator until the room is there.
+        let next = host.join("next", MOST);
+
+        assert!(start.elapsed() < Duration::from_secs(2), "it took {:?}", start.elapsed());
+        assert_zero(&next);
+        drop(next);
+        wait_until("the tenants to be gone", || host.service.status().unwrap().tenants.is_empty());
+    }
+}
+
+#[test]
+fn memory_of_a_process_that_lives_on_is_not_given_away() {
+    let host = Host::new();
+    let mut other = Backend::start(&host.path);
+    other.tell("leave");
+    let leaving = || host.service.status().unwrap().tenants.iter().any(|t| t.state == "leaving");
+    wait_until("the other to leave", leaving);
+
+    let next = std::thread::scope(|scope| {
+        let next = scope.spawn(|| host.join("next", MOST));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!next.is_finished(), "memory was given away that another process still has mapped");
+        other.tell("end");
+        next.join().unwrap()
+    });
+
+    assert_zero(&next);
+}
+
+#[test]
+fn stopped_backend_holds_nobody_up() {
+    let host = Host::new();
+    // Less, so that both fit.
+    let other = Backend::start(&host.path);
+    let mut ours = host.join("ours", 32 * MIB);
+    ours.channel(0, 0);
+    ours.list(&[0]);
+    other.signal("-STOP");
+
+    let data = pattern(1, 64 << 10);
+    ours.ram.write(0, &data).unwrap();
+    for round in 0..2000 {
+        ours.copy(0, 0, RAM_VA, VRAM_VA + DATA, 64 << 10);
+        assert!(ours.finishes_within(0, Duration::from_secs(5)), "round {round}");
+    }
+
+    other.signal("-CONT");
+    assert_eq!(host.service.status().unwrap().tenants.len(), 2);
+}
+
+#[test]
+fn aggregators_end_reaches_the_other_process() {
+    let host = Host::new();
+    let mut other = Backend::start(&host.path);
+    let Host { service, path, _folder } = host;
+
+    drop(service);
+    other.tell("leave");
+    other.tell("end");
+
+    assert!(other.child.wait().unwrap().success());
+    assert!(!path.exists());
+}
