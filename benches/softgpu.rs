@@ -1,5 +1,7 @@
 //! What the software GPU's engine core can do: latency of a submission, and bytes copied in a second.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a benchmark that cannot be set up has failed")]
+
 use std::os::fd::AsFd;
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! `gpuvmk demo` refuses what cannot work, says what to do, and leaves nothing behind.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,6 +1,12 @@
 //! The whole of the aggregator on the software GPU: tenants that share one GPU, some of them hostile, and a ledger
 //! inside the hardware that knows the true owner of every page.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "helpers of tests may fail as tests do"
+)]
+
 #[path = "common/tenant.rs"]
 mod tenant;
 
