@@ -189,7 +189,7 @@ mod tests {
         for run in runs {
             match out.last_mut() {
                 Some(last) if advance(last.va, last.pages, last.page_shift) == run.va => {
-                    last.pages += run.pages
+                    last.pages += run.pages;
                 }
                 _ => out.push(*run),
             }
