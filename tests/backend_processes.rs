@@ -1,7 +1,11 @@
 //! Backends as processes of their own: killed, stopped, or alive behind a closed connection. Each test starts
 //! this very program again as the backend.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "helpers of tests may fail as tests do"
+)]
 
 #[path = "common/tenant.rs"]
 mod tenant;
