@@ -2,8 +2,8 @@
 //! numbers, offsets in the own partition, guest-physical addresses. The aggregator checks each against the
 //! sender's partition; nothing here can name another tenant.
 //!
-//! Requests go one at a time over a SOCK_SEQPACKET socket and are answered with one [`Reply`]; doorbells and
-//! events go through shared rings and are not answered.
+//! Requests go one at a time over a SOCK_SEQPACKET socket and are answered with one [`Reply`]; doorbells
+//! ([`super::doorbells`]) and events ([`super::event_ring`]) go through shared memory and are not answered.
 
 use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use crate::chip::{Engine, EngineSet};
@@ -156,8 +156,8 @@ pub enum Request {
     },
 }
 
-/// The aggregator's answer to [`Request::Hello`]; carries, in this order, the doorbell ring's memory, its
-/// eventfd, the event ring's memory, its eventfd, and the files of the VRAM window.
+/// The aggregator's answer to [`Request::Hello`]; carries, in this order, the doorbell board's memory, its
+/// eventfd, the event ring's memory, the reading end of its pipe, and the files of the VRAM window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// VRAM granted, in bytes.
@@ -210,7 +210,7 @@ pub enum Reply {
     },
 }
 
-/// A record of the doorbell ring.
+/// New work of a channel. Doorbells of one channel that come faster than they are taken merge into the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doorbell {
     /// Channel with new work.
@@ -219,7 +219,7 @@ pub struct Doorbell {
     pub gp_put: u32,
 }
 
-/// A record of the event ring. Channel numbers in faults and errors are guest numbers.
+/// What a tenant is told. Channel numbers in faults and errors are guest numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Work on an engine asked for a notification.
