@@ -8,19 +8,20 @@
 //!
 //! The register face is never called with `control` held. Doorbells and memory accesses take `connection` only.
 
+mod dma;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::control::{Control, new_engines};
 use super::events::{EventPath, Face};
-use super::guest_ram::Range;
 use super::host::Host;
 use super::memory::{Memory, Window};
 use super::status::{Counters, FailSafe, State, Status};
 use super::{MediatorConfig, VgpuError};
-use crate::addr::{Gpa, GuestChannel};
+use crate::addr::GuestChannel;
 use crate::aggregator::link::{AggregatorLink, Grant, LinkError};
-use crate::aggregator::protocol::{Doorbell, RefusalKind, Request};
+use crate::aggregator::protocol::{Doorbell, Request};
 use crate::chip::{Engine, EngineSet, PhysicalAddress};
 use crate::fifo_virt::Channel;
 use crate::pci::dma::DmaSpace;
@@ -139,22 +140,6 @@ impl Mediator {
         connection.events.tell_lost(&text);
     }
 
-    /// Announces a range to the aggregator.
-    fn announce(&self, range: &Range, host: &Host<'_>) -> Result<(), LinkError> {
-        let Some((file, offset)) = &range.file else { return Ok(()) };
-        let file = file.try_clone().map_err(|error| LinkError::Refused {
-            kind: RefusalKind::Exhausted,
-            message: format!("No descriptor is left here: {error}"),
-        })?;
-        let request = Request::DmaMap {
-            gpa: Gpa(range.iova),
-            size: range.size,
-            offset: *offset,
-            writable: range.writable,
-        };
-        host.request_with(&request, Some(file))
-    }
-
     /// A new connection in place of one whose aggregator is gone.
     fn reconnect(&self, control: &Control) -> Result<(), FailSafe> {
         let lost = |why: String| FailSafe::AggregatorLost(why);
@@ -248,41 +233,11 @@ impl EngineBackend for Mediator {
     }
 
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError> {
-        let DmaMapping { iova, size, writable, .. } = mapping;
-        let refused = |source| DmaError::Backing { iova, size, source };
-        let mut control = self.control();
-        let connection = self.connection();
-        let host = self.host(&connection);
-        let file = match &mapping.backing {
-            None => None,
-            Some(backing) => Some((control.ram.keep(backing).map_err(refused)?, backing.offset)),
-        };
-        self.system.map(mapping)?;
-        let range = Range { iova, size, writable, file };
-        if !is_lost(&control.state) {
-            match self.announce(&range, &host) {
-                // The guest goes on; a new aggregator is told at the next reset.
-                Ok(()) | Err(LinkError::Lost(_)) => {}
-                Err(error) => {
-                    self.system.unmap(iova, size)?;
-                    return Err(refused(std::io::Error::other(error)));
-                }
-            }
-        }
-        control.ram.insert(range);
-        Ok(())
+        self.give_memory(mapping)
     }
 
     fn dma_unmap(&self, iova: u64, size: u64) -> Result<(), DmaError> {
-        let mut result = Ok(());
-        self.take_memory(|control| match control.ram.inside(iova, size) {
-            Ok(ranges) => ranges,
-            Err(error) => {
-                result = Err(error);
-                Vec::new()
-            }
-        });
-        result
+        self.take_memory_between(iova, size)
     }
 
     fn dma_unmap_all(&self) {
@@ -379,40 +334,6 @@ impl EngineBackend for Mediator {
         connection.events.rearm_loss();
         if let Err(reason) = result {
             control.fail(reason, &self.host(&connection));
-        }
-    }
-}
-
-impl Mediator {
-    /// Takes the ranges that `pick` names away: first from the shadow, then from the aggregator, then here.
-    fn take_memory(&self, pick: impl FnOnce(&Control) -> Vec<Range>) {
-        let mut control = self.control();
-        let connection = self.connection();
-        let host = self.host(&connection);
-        let mut failure = None;
-        for range in pick(&control) {
-            if fail_safe_reason(&mut control, &connection.events, &host).is_none()
-                && let Err(reason) = control.spaces_mut().evict(range.iova, range.size, &host)
-            {
-                failure = Some(reason.to_string());
-                control.fail(reason, &host);
-            }
-            if range.file.is_some() && !is_lost(&control.state) {
-                let request = Request::DmaUnmap { gpa: Gpa(range.iova), size: range.size };
-                if let Err(error) = host.request(&request) {
-                    let reason = FailSafe::from(error);
-                    failure = Some(reason.to_string());
-                    control.fail(reason, &host);
-                }
-            }
-            if let Err(error) = self.system.unmap(range.iova, range.size) {
-                log::error!("Guest memory that was announced cannot be taken away: {error}");
-            }
-            control.ram.remove(range.iova);
-        }
-        drop(control);
-        if let Some(reason) = failure {
-            connection.events.tell_lost(&reason);
         }
     }
 }

@@ -1,0 +1,101 @@
+//! The guest's system memory: given to this process and to the physical GPU, and taken away from both.
+
+use super::{Mediator, fail_safe_reason, is_lost};
+use crate::addr::Gpa;
+use crate::aggregator::link::LinkError;
+use crate::aggregator::protocol::{RefusalKind, Request};
+use crate::pci::{DmaError, DmaMapping};
+use crate::vgpu::control::Control;
+use crate::vgpu::guest_ram::Range;
+use crate::vgpu::host::Host;
+use crate::vgpu::status::FailSafe;
+
+impl Mediator {
+    /// Makes a range reachable, here and for the physical GPU.
+    pub(super) fn give_memory(&self, mapping: DmaMapping) -> Result<(), DmaError> {
+        let DmaMapping { iova, size, writable, .. } = mapping;
+        let refused = |source| DmaError::Backing { iova, size, source };
+        let mut control = self.control();
+        let connection = self.connection();
+        let host = self.host(&connection);
+        let file = match &mapping.backing {
+            None => None,
+            Some(backing) => Some((control.ram.keep(backing).map_err(refused)?, backing.offset)),
+        };
+        self.system.map(mapping)?;
+        let range = Range { iova, size, writable, file };
+        if !is_lost(&control.state) {
+            match self.announce(&range, &host) {
+                // The guest goes on; a new aggregator is told at the next reset.
+                Ok(()) | Err(LinkError::Lost(_)) => {}
+                Err(error) => {
+                    self.system.unmap(iova, size)?;
+                    return Err(refused(std::io::Error::other(error)));
+                }
+            }
+        }
+        control.ram.insert(range);
+        Ok(())
+    }
+
+    /// Takes the whole ranges in `[iova, iova + size)` away.
+    pub(super) fn take_memory_between(&self, iova: u64, size: u64) -> Result<(), DmaError> {
+        let mut result = Ok(());
+        self.take_memory(|control| match control.ram.inside(iova, size) {
+            Ok(ranges) => ranges,
+            Err(error) => {
+                result = Err(error);
+                Vec::new()
+            }
+        });
+        result
+    }
+
+    /// Announces a range to the aggregator.
+    pub(super) fn announce(&self, range: &Range, host: &Host<'_>) -> Result<(), LinkError> {
+        let Some((file, offset)) = &range.file else { return Ok(()) };
+        let file = file.try_clone().map_err(|error| LinkError::Refused {
+            kind: RefusalKind::Exhausted,
+            message: format!("No descriptor is left here: {error}"),
+        })?;
+        let request = Request::DmaMap {
+            gpa: Gpa(range.iova),
+            size: range.size,
+            offset: *offset,
+            writable: range.writable,
+        };
+        host.request_with(&request, Some(file))
+    }
+
+    /// Takes the ranges that `pick` names away: first from the shadow, then from the aggregator, then here.
+    pub(super) fn take_memory(&self, pick: impl FnOnce(&Control) -> Vec<Range>) {
+        let mut control = self.control();
+        let connection = self.connection();
+        let host = self.host(&connection);
+        let mut failure = None;
+        for range in pick(&control) {
+            if fail_safe_reason(&mut control, &connection.events, &host).is_none()
+                && let Err(reason) = control.spaces_mut().evict(range.iova, range.size, &host)
+            {
+                failure = Some(reason.to_string());
+                control.fail(reason, &host);
+            }
+            if range.file.is_some() && !is_lost(&control.state) {
+                let request = Request::DmaUnmap { gpa: Gpa(range.iova), size: range.size };
+                if let Err(error) = host.request(&request) {
+                    let reason = FailSafe::from(error);
+                    failure = Some(reason.to_string());
+                    control.fail(reason, &host);
+                }
+            }
+            if let Err(error) = self.system.unmap(range.iova, range.size) {
+                log::error!("Guest memory that was announced cannot be taken away: {error}");
+            }
+            control.ram.remove(range.iova);
+        }
+        drop(control);
+        if let Some(reason) = failure {
+            connection.events.tell_lost(&reason);
+        }
+    }
+}
