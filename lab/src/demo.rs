@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Map, Value, json};
 
 use crate::cache::Cache;
@@ -49,6 +49,22 @@ pub struct Options {
     pub keep: bool,
 }
 
+/// The folder with a run's configuration files and logs; goes with its value unless it is kept.
+#[derive(Debug)]
+struct RunFolder {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        if !self.keep {
+            // What cannot be removed does no harm in the temporary folder.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
 /// One guest's result.
 #[derive(Debug)]
 struct VmResult {
@@ -72,17 +88,18 @@ pub fn run(options: &Options) -> Result<Value> {
     let init = guest_build::obtain(&cache)?;
     let initramfs = initramfs::obtain(&cache, &kernel, &init)?;
 
-    let folder = std::env::temp_dir().join(format!("gpuvmk-demo-{}", std::process::id()));
+    let path = std::env::temp_dir().join(format!("gpuvmk-demo-{}", std::process::id()));
+    let mut folder = RunFolder { path, keep: options.keep };
     let names: Vec<String> = (1..=options.vms).map(|number| format!("vm{number}")).collect();
     let mut show = Show::new();
     let mut rig = Rig::start(RigSpec {
         gpuvmk: options.gpuvmk.clone(),
-        folder: folder.clone(),
+        folder: folder.path.clone(),
         topology: Topology::Mediated,
+        devices_first: false,
         gpus: names.iter().map(|name| GpuSpec { name: name.clone(), vram_mib: VRAM_MIB }).collect(),
         shared_vram_mib: options.vms * VRAM_MIB + SPARE_VRAM_MIB,
-    })
-    .with_context(|| format!("The logs are in {}", folder.display()))?;
+    })?;
     let accelerator = Accelerator::of_this_machine();
     show.title(&format!(
         "{} guests with Linux {} on one {CHIP} (software GPU), QEMU {} on {}",
@@ -96,7 +113,7 @@ pub fn run(options: &Options) -> Result<Value> {
     for (index, name) in names.iter().enumerate() {
         let spec = MachineSpec {
             name: name.clone(),
-            folder: folder.join(name),
+            folder: folder.path.join(name),
             kernel: kernel.clone(),
             initramfs: initramfs.clone(),
             memory_mib: MEMORY_MIB,
@@ -137,10 +154,10 @@ pub fn run(options: &Options) -> Result<Value> {
     }
     let ok = problems.is_empty();
     show.results(&results, &problems);
-    if ok && !options.keep {
-        fs::remove_dir_all(&folder).with_context(|| format!("Cannot remove {}", folder.display()))?;
-    } else {
-        show.line(&format!("configuration files and logs are in {}", folder.display()));
+    // Whoever looks into a failed check needs the logs.
+    folder.keep |= !ok;
+    if folder.keep {
+        show.line(&format!("configuration files and logs are in {}", folder.path.display()));
     }
     let vms: Vec<Value> = results.iter().map(|result| vm_json(result, &kernel.release)).collect();
     Ok(json!({ "ok": ok, "chip": CHIP, "vms": vms, "problems": problems }))

@@ -7,11 +7,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::control::{self, Status};
 use crate::daemons::Daemon;
+
+/// How long device processes are left without their aggregator when they start first.
+const ALONE: Duration = Duration::from_secs(1);
 
 /// Whose GPU a guest sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +55,8 @@ pub struct RigSpec {
     pub folder: PathBuf,
     /// Native or mediated.
     pub topology: Topology,
+    /// Whether the device processes start before the aggregator that they need.
+    pub devices_first: bool,
     /// The GPUs.
     pub gpus: Vec<GpuSpec>,
     /// The memory of the GPU that is shared.
@@ -93,12 +100,17 @@ impl Rig {
         fs::create_dir_all(&spec.folder)
             .with_context(|| format!("Cannot create {}", spec.folder.display()))?;
         let mut rig = Self { devices: Vec::new(), aggregator: None, spec, sockets: SocketFolder::create()? };
-        if rig.spec.topology == Topology::Mediated {
+        let mediated = rig.spec.topology == Topology::Mediated;
+        if mediated && !rig.spec.devices_first {
             rig.start_aggregator()?;
         }
         for index in 0..rig.spec.gpus.len() {
             let device = rig.spawn_device(index)?;
             rig.devices.push(device);
+        }
+        if mediated && rig.spec.devices_first {
+            thread::sleep(ALONE);
+            rig.start_aggregator()?;
         }
         for index in 0..rig.spec.gpus.len() {
             rig.wait_device(index)?;

@@ -46,6 +46,8 @@ pub enum Disturbance {
     BackendKilled,
     /// The aggregator is killed at work and started again.
     AggregatorRestarted,
+    /// The device processes are started before the aggregator.
+    DevicesFirst,
 }
 
 /// One test.
@@ -104,6 +106,10 @@ pub fn all() -> Vec<Case> {
     cases.push(Case {
         disturbance: Disturbance::BackendKilled,
         ..case("backend-killed".into(), mediated, guests)
+    });
+    cases.push(Case {
+        disturbance: Disturbance::DevicesFirst,
+        ..case("devices-before-aggregator".into(), mediated, vec![one])
     });
     cases.push(Case {
         disturbance: Disturbance::AggregatorRestarted,

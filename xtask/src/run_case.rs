@@ -81,9 +81,15 @@ impl Run<'_> {
     fn everything(&mut self) -> Result<()> {
         // Logs of an earlier run of this case would only mislead.
         let _ = std::fs::remove_dir_all(self.workshop.folder(&self.case.name));
-        let mut rig = self.workshop.rig(&self.case.name, self.case.topology, &self.case.guests)?;
+        let devices_first = self.case.disturbance == Disturbance::DevicesFirst;
+        let mut rig = self.workshop.rig_in_order(
+            &self.case.name,
+            self.case.topology,
+            &self.case.guests,
+            devices_first,
+        )?;
         match self.case.disturbance {
-            Disturbance::None => self.undisturbed(&rig)?,
+            Disturbance::None | Disturbance::DevicesFirst => self.undisturbed(&rig)?,
             Disturbance::QemuKilled => self.qemu_killed(&rig)?,
             Disturbance::BackendKilled => self.backend_killed(&mut rig)?,
             Disturbance::AggregatorRestarted => self.aggregator_restarted(&mut rig)?,

@@ -69,12 +69,24 @@ impl Workshop {
 
     /// Starts the GPUs of `guests`.
     pub fn rig(&self, case: &str, topology: Topology, guests: &[Guest]) -> Result<Rig> {
+        self.rig_in_order(case, topology, guests, false)
+    }
+
+    /// The same, with the device processes before the aggregator if `devices_first`.
+    pub fn rig_in_order(
+        &self,
+        case: &str,
+        topology: Topology,
+        guests: &[Guest],
+        devices_first: bool,
+    ) -> Result<Rig> {
         let gpus =
             guests.iter().flat_map(gpu_names).map(|name| GpuSpec { name, vram_mib: VRAM_MIB }).collect();
         Rig::start(RigSpec {
             gpuvmk: self.gpuvmk.clone(),
             folder: self.folder(case),
             topology,
+            devices_first,
             gpus,
             shared_vram_mib: SHARED_VRAM_MIB,
         })
