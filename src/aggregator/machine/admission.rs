@@ -14,7 +14,7 @@ use crate::gpu::GpuError;
 use crate::pci::SharedMemory;
 
 /// Most tenants at a time.
-const MAX_TENANTS: usize = 64;
+pub(super) const MAX_TENANTS: usize = 64;
 
 /// Largest scheduling weight.
 const MAX_WEIGHT: u32 = 10_000;

@@ -11,11 +11,14 @@ use crate::aggregator::protocol::RefusalKind;
 use crate::aggregator::tenant::Refusal;
 use crate::pci::{DmaBacking, DmaMapping};
 
-/// Most memory ranges of a tenant: QEMU has some dozens.
-const MAX_RANGES: usize = 4096;
+/// Most memory ranges of a tenant: QEMU has some dozens. All tenants together stay below what one process may
+/// have mapped ([`crate::pci::mapping::sigbus::MAX_GUARDED`]).
+const MAX_RANGES: usize = 512;
 
-/// Most memory of a tenant: a quarter of what 40 address bits reach.
-const MAX_BYTES: u64 = 1 << 38;
+const _: () = assert!(MAX_RANGES * super::admission::MAX_TENANTS < crate::pci::mapping::sigbus::MAX_GUARDED);
+
+/// Most memory of a tenant: an eighth of what 40 address bits reach.
+const MAX_BYTES: u64 = 1 << 37;
 
 impl From<DmaMapError> for Refusal {
     fn from(error: DmaMapError) -> Self {

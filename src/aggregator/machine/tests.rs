@@ -454,7 +454,7 @@ fn memory_requests_are_checked() {
         machine.request(a, request, Some(memfd(0x1000)), T0)
     };
 
-    for (gpa, size) in [(0, 0x1000), (15 * MIB, 2 * MIB), (0x800, 0x1000), (32 * MIB, 0), (1 << 50, 1 << 39)]
+    for (gpa, size) in [(0, 0x1000), (15 * MIB, 2 * MIB), (0x800, 0x1000), (32 * MIB, 0), (1 << 50, 1 << 38)]
     {
         let outcome = with_file(&mut machine, gpa, size);
         assert!(matches!(outcome, Outcome::Now(Reply::Refused { .. })), "{gpa:#x}+{size:#x}: {outcome:?}");
