@@ -27,21 +27,48 @@ pub fn run(options: &Options) -> Result<Figures> {
     }
     // A submission of `times` copies, from the shortest work to many milliseconds.
     let works = [
-        ("copy_1m", 1 << 20, 1, 60),
-        ("copy_16m", LARGE, 1, 20),
-        ("work_4m", 1 << 20, 4, 40),
-        ("work_16m", 4 << 20, 4, 20),
-        ("work_64m", LARGE, 4, 8),
+        ("copy_1m", 1 << 20, 1, 60, true),
+        ("copy_1m_awake", 1 << 20, 1, 60, false),
+        ("copy_16m", LARGE, 1, 20, true),
+        ("work_4m", 1 << 20, 4, 40, true),
+        ("work_4m_awake", 1 << 20, 4, 40, false),
+        ("work_16m", 4 << 20, 4, 20, true),
+        ("work_64m", LARGE, 4, 8, true),
     ];
-    for (name, length, times, repeats) in works {
-        let samples = measure(&mut session, length, times, repeats, true)?;
+    for (name, length, times, repeats, sleep) in works {
+        let samples = measure(&mut session, length, times, repeats, sleep)?;
         let median = stats::percentile_us(&samples, 50);
         figures.insert(format!("{name}_us_p50"), median.into());
         // Bytes per microsecond are megabytes per second.
         let moved = (length * times) as f64;
         figures.insert(format!("{name}_mb_s"), stats::round(moved / median.max(0.01)).into());
     }
+    for (name, length, times) in [("span_1m", 1 << 20, 1), ("span_4m", 1 << 20, 4), ("span_16m", LARGE, 1)] {
+        let spans = spans(&mut session, length, times, 40)?;
+        figures.insert(format!("{name}_gpu_us"), stats::percentile_us(&spans, 50).into());
+    }
     Ok(figures)
+}
+
+/// The GPU's own time for `copies` copies of `length` bytes: between two semaphores around them.
+fn spans(session: &mut Session, length: usize, copies: usize, repeats: usize) -> Result<Vec<Duration>> {
+    let one = session.channel.copy_commands((&session.vram, 0), (&session.source, 0), length)?;
+    let subchannel = session.channel.engine().subchannel();
+    let mut commands = Commands::new();
+    commands.release_with_time(subchannel, session.target.address(), 1);
+    (0..copies).for_each(|_| commands.extend(&one));
+    commands.release_with_time(subchannel, session.target.address() + 16, 2);
+    let mut spans = Vec::with_capacity(repeats);
+    for _ in 0..repeats {
+        session.channel.submit(&commands, &[&session.vram, &session.source, &session.target])?;
+        session.target.wait()?;
+        let mut times = [[0; 8]; 2];
+        session.target.read(8, &mut times[0])?;
+        session.target.read(24, &mut times[1])?;
+        let [begin, end] = times.map(u64::from_le_bytes);
+        spans.push(Duration::from_nanos(end.saturating_sub(begin)));
+    }
+    Ok(spans)
 }
 
 /// Times from submission to fence of `copies` copies of `length` bytes, GART to VRAM, in one submission.
