@@ -275,6 +275,7 @@ fn unit_in_reset_does_not_answer_and_forgets_its_state() {
     let gpu = Gpu::new();
     gpu.wr(0x2254, 0x1000_0000);
     assert_eq!(gpu.rd(0x2254) >> 16, 0xbadf);
+    assert_eq!([gpu.rd(0x2100), gpu.rd(0x2140), gpu.rd(0x40_0100)], [0; 3], "nothing is pending in reset");
     start_engines(&gpu);
     gpu.wr(0x3000, 0xc000_0010);
     gpu.wr(0x404154, 0x77);
