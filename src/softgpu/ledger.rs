@@ -7,8 +7,9 @@
 //! Firmware's accesses (instance blocks, contexts) may go to the host's memory too, but not to another tenant's.
 //! Reads of page tables are not judged: the host driver chose where they are.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use crate::addr::{HostChannel, HostVram, Iova, PAGE_SIZE, TenantId};
@@ -37,9 +38,29 @@ struct Label {
     owner: u32,
 }
 
+/// The labelled range of bus addresses that a thread met last. An engine stays in one range for thousands of
+/// pages, and must not pay for the lookup with each: no hardware does.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    ledger: u64,
+    generation: u64,
+    first: u64,
+    label: Label,
+}
+
+thread_local! {
+    static RECENT: Cell<Option<Recent>> = const { Cell::new(None) };
+}
+
+/// Numbers ledgers, so that a thread never takes one's ranges for another's.
+static NEXT_LEDGER: AtomicU64 = AtomicU64::new(0);
+
 /// Who owns what. Every method may be called from any thread.
 #[derive(Debug)]
 pub struct Ledger {
+    number: u64,
+    /// Counts changes of `system`.
+    generation: AtomicU64,
     /// By page.
     vram: Vec<AtomicU32>,
     system: RwLock<BTreeMap<u64, Label>>,
@@ -54,6 +75,8 @@ impl Ledger {
         let pages = usize::try_from(vram / PAGE_SIZE).unwrap_or(0);
         let channels = usize::from(CHANNELS);
         Self {
+            number: NEXT_LEDGER.fetch_add(1, Ordering::Relaxed),
+            generation: AtomicU64::new(0),
             vram: std::iter::repeat_with(AtomicU32::default).take(pages).collect(),
             system: RwLock::default(),
             channels: std::iter::repeat_with(AtomicU32::default).take(channels).collect(),
@@ -91,6 +114,17 @@ impl Ledger {
                 label.is_some_and(|label| allowed(label.load(Ordering::Relaxed)))
             }),
             Aperture::SystemCoherent | Aperture::SystemNonCoherent => {
+                // Read before the labels are: a range met under an older generation is never taken for current.
+                let generation = self.generation.load(Ordering::Acquire);
+                let recent = RECENT.get().filter(|recent| {
+                    recent.ledger == self.number
+                        && recent.generation == generation
+                        && recent.first <= target.address
+                        && recent.label.last >= last
+                });
+                if let Some(recent) = recent {
+                    return allowed(recent.label.owner);
+                }
                 let system = self.system.read().unwrap_or_else(PoisonError::into_inner);
                 let mut at = target.address;
                 // Labels do not overlap: those that reach into the range are the last ones before its end.
@@ -101,6 +135,13 @@ impl Ledger {
                         return false;
                     }
                     if label.last >= last {
+                        let (ledger, label) = (self.number, *label);
+                        RECENT.set((first <= target.address).then_some(Recent {
+                            ledger,
+                            generation,
+                            first,
+                            label,
+                        }));
                         return true;
                     }
                     at = label.last + 1;
@@ -148,6 +189,7 @@ impl OwnershipLedger for Ledger {
         if owner.is_some() {
             system.insert(first, Label { last, owner: encode(owner) });
         }
+        self.generation.fetch_add(1, Ordering::Release);
     }
 
     fn own_channel(&self, channel: HostChannel, owner: Option<TenantId>) {
@@ -209,6 +251,25 @@ mod tests {
         ledger.check(Actor::Firmware, Some(3), vram(0x5000), 0x2000);
         ledger.check(Actor::Firmware, Some(3), system(0x1fff), 2);
         assert_eq!(ledger.foreign_accesses(A), 2);
+    }
+
+    #[test]
+    fn range_that_changed_its_owner_is_not_remembered() {
+        let ledger = Ledger::new(1 << 20);
+        ledger.own_channel(HostChannel(3), Some(A));
+        ledger.own_system(Iova(0x10000), 0x4000, Some(A));
+        ledger.check(Actor::Work, Some(3), system(0x11000), 0x1000);
+        assert_eq!(ledger.foreign_accesses(A), 0);
+
+        ledger.own_system(Iova(0x11000), 0x1000, Some(B));
+        ledger.check(Actor::Work, Some(3), system(0x10000), 0x1000);
+        ledger.check(Actor::Work, Some(3), system(0x11000), 0x1000);
+        assert_eq!(ledger.foreign_accesses(A), 1);
+
+        let other = Ledger::new(1 << 20);
+        other.own_channel(HostChannel(3), Some(A));
+        other.check(Actor::Work, Some(3), system(0x10000), 0x1000);
+        assert_eq!(other.foreign_accesses(A), 1, "another ledger has ranges of its own");
     }
 
     #[test]
