@@ -13,7 +13,7 @@ use gpuvmk::chip::{Aperture, EngineSet, PhysicalAddress};
 use gpuvmk::pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk::pci::{DmaBacking, DmaMapping};
 use gpuvmk::softgpu::Core;
-use gpuvmk::units::backend::{EngineBackend, FifoState};
+use gpuvmk::units::backend::{Backend, EngineBackend, FifoState};
 
 fn main() {
     divan::main();
@@ -93,6 +93,7 @@ impl Bench {
             fn graphics_error(&self, error: gpuvmk::units::backend::GraphicsError) {
                 eprintln!("{error:?}");
             }
+            fn channel_error(&self, _: gpuvmk::units::backend::ChannelError) {}
             fn patch_register(&self, _: u32, _: u32) {}
             fn lost(&self, _: &str) {}
         }

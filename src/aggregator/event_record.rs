@@ -3,7 +3,7 @@
 use super::protocol::Event;
 use crate::addr::{GpuVa, GuestChannel};
 use crate::chip::{AccessKind, Engine, FaultReason};
-use crate::units::backend::{FaultUnit, GraphicsError, HostError, MmuFault};
+use crate::units::backend::{ChannelError, FaultUnit, GraphicsError, HostError, MmuFault};
 
 /// Words of a record.
 pub const RECORD_WORDS: usize = 8;
@@ -17,12 +17,13 @@ const HOST_ERROR: u32 = 3;
 const GRAPHICS_ERROR: u32 = 4;
 const PREEMPTED: u32 = 5;
 const LOST: u32 = 6;
+const CHANNEL_ERROR: u32 = 7;
 
 /// A fault that belongs to no channel.
 const NO_CHANNEL: u32 = u32::MAX;
 
 /// Units, engines and reasons by their number in a record.
-const ENGINES: [Engine; 3] = [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)];
+const ENGINES: [Engine; 6] = Engine::ALL;
 const REASONS: [FaultReason; 9] = [
     FaultReason::PageTableNotPresent,
     FaultReason::PageTableTooShort,
@@ -69,6 +70,7 @@ pub fn encode(event: Event) -> Record {
             error.data,
             0,
         ],
+        Event::ChannelError(error) => [CHANNEL_ERROR, error.channel.into(), error.code, 0, 0, 0, 0, 0],
         Event::Preempted(channel) => [PREEMPTED, channel.0.into(), 0, 0, 0, 0, 0, 0],
         Event::Lost => [LOST, 0, 0, 0, 0, 0, 0, 0],
     }
@@ -102,6 +104,7 @@ pub fn decode(record: Record) -> Option<Event> {
             data: f,
         }),
         PREEMPTED => Event::Preempted(GuestChannel(u16::try_from(a).ok()?)),
+        CHANNEL_ERROR => Event::ChannelError(ChannelError { channel: u16::try_from(a).ok()?, code: b }),
         LOST => Event::Lost,
         _ => return None,
     })

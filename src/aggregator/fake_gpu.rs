@@ -86,6 +86,8 @@ impl FakeGpu {
             partition_granule: 16 * MIB,
             channels: 16,
             engines: EngineSet::all(),
+            userd_granule: 4096,
+            slow_vram_reads: false,
             va_bits: 40,
             page_shifts: vec![12, 17],
             system_bits: 40,

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use super::protocol::{Doorbell, Event, RefusalKind, Request};
+use crate::chip::EngineSet;
 use crate::pci::SharedMemory;
 
 /// Why a request to the aggregator failed.
@@ -30,6 +31,10 @@ pub struct Grant {
     pub channels: u16,
     /// Address-space numbers are below this.
     pub spaces: u16,
+    /// Engines of the physical GPU.
+    pub engines: EngineSet,
+    /// True when CPU reads of the window are slow.
+    pub slow_vram_reads: bool,
     /// The partition's memory, in order and without gaps.
     pub window: Vec<SharedMemory>,
 }

@@ -144,7 +144,14 @@ fn grant(
         .iter()
         .map(|(offset, size)| Ok(SharedMemory { fd: next()?, offset: *offset, size: *size }))
         .collect::<Result<Vec<_>, LinkError>>()?;
-    Ok(Grant { vram: welcome.vram, channels: welcome.channels, spaces: welcome.spaces, window })
+    Ok(Grant {
+        vram: welcome.vram,
+        channels: welcome.channels,
+        spaces: welcome.spaces,
+        engines: welcome.engines,
+        slow_vram_reads: welcome.slow_vram_reads,
+        window,
+    })
 }
 
 /// The socket, and the buffers of the request that is on its way.

@@ -7,10 +7,10 @@
 
 use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use crate::chip::{Engine, EngineSet};
-use crate::units::backend::{GraphicsError, HostError, MmuFault};
+use crate::units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
 
 /// Version of the requests, replies and ring records; both sides must speak the same.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Number of an address space, chosen by the backend, below [`Welcome::spaces`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -138,6 +138,16 @@ pub enum Request {
         /// Engines that it gets contexts for.
         engines: EngineSet,
     },
+    /// An object of a class on a channel, where the GPU's manager wants to know; one of a class that the channel
+    /// has is the same.
+    CreateObject {
+        /// Which.
+        channel: GuestChannel,
+        /// Class number.
+        class: u32,
+        /// Engine that executes its methods.
+        engine: Engine,
+    },
     /// Set or clear the start bit.
     EnableChannel {
         /// Which.
@@ -166,6 +176,10 @@ pub struct Welcome {
     pub channels: u16,
     /// Address spaces allowed.
     pub spaces: u16,
+    /// Engines of the physical GPU.
+    pub engines: EngineSet,
+    /// True when CPU reads of the VRAM window are slow.
+    pub slow_vram_reads: bool,
     /// Pieces of the VRAM window: offset in the respective file and bytes.
     pub window: Vec<(u64, u64)>,
 }
@@ -192,6 +206,8 @@ pub enum RefusalKind {
     Hardware = 8,
     /// A quota or rate limit.
     Quota = 9,
+    /// A class that tenants are not offered.
+    Class = 10,
 }
 
 /// Answer to a request.
@@ -230,6 +246,8 @@ pub enum Event {
     HostError(HostError),
     /// A channel was stopped by the graphics engine.
     GraphicsError(GraphicsError),
+    /// A channel was stopped by a GPU that manages its channels itself.
+    ChannelError(ChannelError),
     /// A preemption is complete.
     Preempted(GuestChannel),
     /// The physical GPU is gone.

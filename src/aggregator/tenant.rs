@@ -198,6 +198,7 @@ impl From<GpuError> for Refusal {
     fn from(error: GpuError) -> Self {
         let kind = match &error {
             GpuError::Exhausted { .. } => RefusalKind::Exhausted,
+            GpuError::NoClass { .. } => RefusalKind::Class,
             GpuError::Dma(_) => RefusalKind::OutsidePartition,
             GpuError::NoSuch { .. }
             | GpuError::Invalid(_)

@@ -11,7 +11,7 @@ use super::protocol::{
     Welcome,
 };
 use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
-use crate::chip::EngineSet;
+use crate::chip::{Engine, EngineSet};
 
 /// No request is longer than this.
 pub const MAX_REQUEST_BYTES: usize = size_of::<Head>() + MAX_UPDATE_RUNS * size_of::<WireMapping>();
@@ -136,7 +136,7 @@ struct WireWelcome {
     vram: U64,
     channels: U16,
     spaces: U16,
-    reserved: U32,
+    engines: U32,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
@@ -166,6 +166,7 @@ mod kind {
     pub const SET_RUNLIST: u32 = 11;
     pub const PREEMPT: u32 = 12;
     pub const RESET: u32 = 13;
+    pub const CREATE_OBJECT: u32 = 14;
     pub const DONE: u32 = 0x8000_0001;
     pub const WELCOME: u32 = 0x8000_0002;
     pub const REFUSED: u32 = 0x8000_0003;
@@ -221,6 +222,10 @@ pub fn encode_request(request: &Request, out: &mut Vec<u8>) {
         Request::DestroyChannel(channel) => head(kind::DESTROY_CHANNEL, channel.0.into(), 0),
         Request::SetEngines { channel, engines } => {
             head(kind::SET_ENGINES, channel.0.into(), engines.bits());
+        }
+        Request::CreateObject { channel, class, engine } => {
+            head(kind::CREATE_OBJECT, channel.0.into(), *class);
+            out.extend_from_slice(U32::new(EngineSet::from(*engine).bits()).as_bytes());
         }
         Request::EnableChannel { channel, enabled } => {
             head(kind::ENABLE_CHANNEL, channel.0.into(), u32::from(*enabled));
@@ -290,6 +295,11 @@ pub fn decode_request(bytes: &[u8]) -> Result<Request, WireError> {
         kind::SET_ENGINES => {
             empty(Request::SetEngines { channel: channel()?, engines: engines(head.second.get(), kind)? })
         }
+        kind::CREATE_OBJECT => {
+            let wire = U32::read_from_bytes(body).map_err(|_| length)?;
+            let engine = engine(wire.get(), kind)?;
+            Ok(Request::CreateObject { channel: channel()?, class: head.second.get(), engine })
+        }
         kind::ENABLE_CHANNEL => empty(Request::EnableChannel {
             channel: channel()?,
             enabled: flag(head.second.get(), kind, "start bit")?,
@@ -334,12 +344,13 @@ pub fn encode_reply(reply: &Reply, out: &mut Vec<u8>) {
     match reply {
         Reply::Done => head(kind::DONE, 0, 0),
         Reply::Welcome(welcome) => {
-            head(kind::WELCOME, u32::try_from(welcome.window.len()).unwrap_or(u32::MAX), 0);
+            let pieces = u32::try_from(welcome.window.len()).unwrap_or(u32::MAX);
+            head(kind::WELCOME, pieces, u32::from(welcome.slow_vram_reads));
             let wire = WireWelcome {
                 vram: welcome.vram.into(),
                 channels: welcome.channels.into(),
                 spaces: welcome.spaces.into(),
-                reserved: 0.into(),
+                engines: welcome.engines.bits().into(),
             };
             out.extend_from_slice(wire.as_bytes());
             for (offset, size) in &welcome.window {
@@ -378,6 +389,8 @@ pub fn decode_reply(bytes: &[u8]) -> Result<Reply, WireError> {
                 vram: wire.vram.get(),
                 channels: wire.channels.get(),
                 spaces: wire.spaces.get(),
+                engines: engines(wire.engines.get(), kind)?,
+                slow_vram_reads: flag(head.second.get(), kind, "slow-reads flag")?,
                 window: pieces.iter().map(|p| (p.offset.get(), p.size.get())).collect(),
             }))
         }
@@ -416,6 +429,12 @@ fn engines(bits: u32, kind: u32) -> Result<EngineSet, WireError> {
     EngineSet::from_bits(bits).ok_or(WireError::Field { kind, field: "engine set" })
 }
 
+/// A set of exactly one engine.
+fn engine(bits: u32, kind: u32) -> Result<Engine, WireError> {
+    let one = |engine: &Engine| EngineSet::from(*engine).bits() == bits;
+    Engine::ALL.into_iter().find(one).ok_or(WireError::Field { kind, field: "engine" })
+}
+
 fn bounded(count: u64, limit: usize, kind: u32) -> Result<usize, WireError> {
     usize::try_from(count).ok().filter(|count| *count <= limit).ok_or(WireError::Count { kind, count, limit })
 }
@@ -426,7 +445,7 @@ fn text(bytes: &[u8], length: u8, kind: u32, field: &'static str) -> Result<Stri
 }
 
 fn refusal_kind(value: u32) -> Option<RefusalKind> {
-    const ALL: [RefusalKind; 9] = [
+    const ALL: [RefusalKind; 10] = [
         RefusalKind::Protocol,
         RefusalKind::Version,
         RefusalKind::Name,
@@ -436,6 +455,7 @@ fn refusal_kind(value: u32) -> Option<RefusalKind> {
         RefusalKind::Chip,
         RefusalKind::Hardware,
         RefusalKind::Quota,
+        RefusalKind::Class,
     ];
     ALL.into_iter().find(|kind| u32::from(*kind as u16) == value)
 }

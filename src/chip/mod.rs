@@ -2,6 +2,7 @@
 //! formats, class methods, per-chip tables. No behaviour lives here.
 
 pub mod gf100;
+pub mod gh100;
 pub mod register_index;
 pub mod registers;
 
@@ -14,6 +15,12 @@ pub enum Engine {
     Copy(u8),
 }
 
+impl Engine {
+    /// Every engine that an [`EngineSet`] can hold.
+    pub const ALL: [Self; 6] =
+        [Self::Graphics, Self::Copy(0), Self::Copy(1), Self::Copy(2), Self::Copy(3), Self::Copy(4)];
+}
+
 bitflags::bitflags! {
     /// A set of engines.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -24,6 +31,19 @@ bitflags::bitflags! {
         const COPY0 = 1 << 1;
         /// Copy engine 1.
         const COPY1 = 1 << 2;
+        /// Copy engine 2.
+        const COPY2 = 1 << 3;
+        /// Copy engine 3.
+        const COPY3 = 1 << 4;
+        /// Copy engine 4.
+        const COPY4 = 1 << 5;
+    }
+}
+
+impl EngineSet {
+    /// The engines, graphics first.
+    pub fn engines(self) -> impl Iterator<Item = Engine> {
+        Engine::ALL.into_iter().filter(move |engine| self.contains((*engine).into()))
     }
 }
 
@@ -33,6 +53,9 @@ impl From<Engine> for EngineSet {
             Engine::Graphics => Self::GRAPHICS,
             Engine::Copy(0) => Self::COPY0,
             Engine::Copy(1) => Self::COPY1,
+            Engine::Copy(2) => Self::COPY2,
+            Engine::Copy(3) => Self::COPY3,
+            Engine::Copy(4) => Self::COPY4,
             Engine::Copy(_) => Self::empty(),
         }
     }

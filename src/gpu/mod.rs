@@ -1,6 +1,7 @@
 //! The physical GPU as the aggregator uses it: address spaces, channels and events, behind one trait.
 //!
-//! Drivers: `register` (GF100 to GM107 over any `PciFunction`), later `rm` and the software GPU's `executor`.
+//! Drivers: `register` (GF100 to GM107 over any `PciFunction`), `rm` (a GPU whose host keeps the NVIDIA driver
+//! loaded), and the software GPU's `executor`.
 //! All addresses here are host addresses: whoever calls has checked them.
 
 pub mod register;
@@ -10,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use crate::addr::{GpuVa, HostChannel, HostVram, Iova, TenantId};
 use crate::chip::{Engine, EngineSet};
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
-use crate::units::backend::{GraphicsError, HostError, MmuFault};
+use crate::units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
 
 /// A host address space (one shadow page-table tree).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,6 +32,10 @@ pub struct GpuInfo {
     pub channels: u16,
     /// Engines.
     pub engines: EngineSet,
+    /// What a channel's USERD must be a multiple of, and its size: a page on GF100, 512 bytes on GH100.
+    pub userd_granule: u64,
+    /// True when CPU reads of VRAM are slow (uncached, over the bus): whoever reads it often should remember it.
+    pub slow_vram_reads: bool,
     /// Virtual addresses of an address space are below 2 to this.
     pub va_bits: u8,
     /// Page sizes of an address space, as log2.
@@ -128,6 +133,14 @@ pub enum GpuError {
         /// Its number.
         id: u64,
     },
+    /// A class that the channel's engines do not have, or that tenants may not use.
+    #[error("The physical GPU offers no class {class:#06x} on {engine:?} to tenants")]
+    NoClass {
+        /// Class number.
+        class: u32,
+        /// Engine.
+        engine: Engine,
+    },
     /// A caller's mistake that would program the hardware wrongly.
     #[error("Invalid request to the physical GPU: {0}")]
     Invalid(String),
@@ -161,6 +174,8 @@ pub enum GpuEvent {
     HostError(HostError),
     /// A channel was stopped by the graphics engine.
     GraphicsError(GraphicsError),
+    /// A channel was stopped by the GPU's own manager.
+    ChannelError(ChannelError),
     /// A preemption that was started is complete.
     Preempted(HostChannel),
     /// The device is gone.
@@ -253,6 +268,17 @@ pub trait GpuDriver: Send {
     /// # Errors
     /// No such channel, or out of host memory.
     fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError>;
+
+    /// Makes an object of a class on a channel, for GPUs whose manager wants to know. An object of a class that
+    /// the channel has is the same one; objects go with their channel.
+    ///
+    /// # Errors
+    /// No such channel, or [`GpuError::NoClass`].
+    fn create_object(&mut self, channel: HostChannel, class: u32, engine: Engine) -> Result<(), GpuError> {
+        // Where commands bind classes by themselves (GF100), there is nothing to make.
+        let _ = channel;
+        Err(GpuError::NoClass { class, engine })
+    }
 
     /// Takes a channel off the hardware for good. Work of it that a preemption did not stop is dropped by
     /// resetting the engine it holds.

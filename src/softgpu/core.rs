@@ -21,7 +21,9 @@ use crate::chip::gf100::PBDMAS;
 use crate::chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
 use crate::chip::{Engine, EngineSet, PhysicalAddress};
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
-use crate::units::backend::{EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget};
+use crate::units::backend::{
+    Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget,
+};
 
 /// Entries of a runlist: the length field has 12 bits.
 const MAX_RUNLIST: u32 = 0xfff;
@@ -208,7 +210,7 @@ impl Drop for Core {
     }
 }
 
-impl EngineBackend for Core {
+impl Backend for Core {
     fn vram_size(&self) -> u64 {
         self.shared.hardware.memory.vram.size()
     }
@@ -242,15 +244,47 @@ impl EngineBackend for Core {
         self.shared.hardware.connect(events);
     }
 
+    fn flush_tlb(&self, scope: FlushScope) {
+        self.shared.hardware.mmu.flush(scope);
+    }
+
+    fn doorbell(&self, channel: u16, gp_put: u32) {
+        let mut fifo = self.shared.fifo();
+        let Some(entry) = fifo.channel_mut(channel) else { return };
+        entry.doorbell = Some(gp_put);
+        entry.pending = true;
+        let sleeping = entry.loaded.is_none() && fifo.may_run(channel);
+        drop(fifo);
+        if sleeping {
+            self.shared.wake();
+        }
+    }
+
+    fn reset(&self) {
+        self.shared.fifo().resetting = true;
+        self.shared.alert_all();
+        for unit in &self.shared.units {
+            unit.reset();
+        }
+        let mut fifo = self.shared.wait_left(self.shared.fifo(), None);
+        fifo.clear();
+        fifo.resetting = false;
+        drop(fifo);
+        // Whatever was switched in between the engines' reset and now goes too.
+        for unit in &self.shared.units {
+            unit.reset();
+        }
+        self.shared.hardware.mmu.flush_all();
+        self.shared.hardware.mmu.set_large_pages(false);
+    }
+}
+
+impl EngineBackend for Core {
     fn set_fifo_state(&self, state: FifoState) {
         self.shared.hardware.mmu.set_large_pages(state.large_pages_64k);
         self.shared.fifo().state = state;
         self.shared.alert_all();
         self.shared.wake();
-    }
-
-    fn flush_tlb(&self, scope: FlushScope) {
-        self.shared.hardware.mmu.flush(scope);
     }
 
     fn bind_channel(&self, channel: u16, instance: Option<PhysicalAddress>) {
@@ -311,18 +345,6 @@ impl EngineBackend for Core {
         self.shared.fifo().channels_mut().any(|(_, channel)| channel.preempting)
     }
 
-    fn doorbell(&self, channel: u16, gp_put: u32) {
-        let mut fifo = self.shared.fifo();
-        let Some(entry) = fifo.channel_mut(channel) else { return };
-        entry.doorbell = Some(gp_put);
-        entry.pending = true;
-        let sleeping = entry.loaded.is_none() && fifo.may_run(channel);
-        drop(fifo);
-        if sleeping {
-            self.shared.wake();
-        }
-    }
-
     fn bind_graphics_context(&self, instance: Option<PhysicalAddress>) {
         let Some(unit) = self.shared.unit(Engine::Graphics) else { return };
         let owner = instance.map(|instance| Owner { channel: None, generation: 0, instance });
@@ -364,23 +386,5 @@ impl EngineBackend for Core {
         self.shared.fifo().blocked = blocked;
         self.shared.alert_all();
         self.shared.wake();
-    }
-
-    fn reset(&self) {
-        self.shared.fifo().resetting = true;
-        self.shared.alert_all();
-        for unit in &self.shared.units {
-            unit.reset();
-        }
-        let mut fifo = self.shared.wait_left(self.shared.fifo(), None);
-        fifo.clear();
-        fifo.resetting = false;
-        drop(fifo);
-        // Whatever was switched in between the engines' reset and now goes too.
-        for unit in &self.shared.units {
-            unit.reset();
-        }
-        self.shared.hardware.mmu.flush_all();
-        self.shared.hardware.mmu.set_large_pages(false);
     }
 }

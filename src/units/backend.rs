@@ -52,9 +52,9 @@ pub struct EngineStatus {
     pub switching: bool,
 }
 
-/// What executes behind a register face. Channel numbers, addresses and VRAM offsets are those of this
-/// function (a vGPU's own, or the software GPU's).
-pub trait EngineBackend: Send + Sync {
+/// What every GPU function has behind its register face: memory, page tables, doorbells, a way back. Channel
+/// numbers, addresses and VRAM offsets are those of this function (a vGPU's own, or the software GPU's).
+pub trait Backend: Send + Sync {
     /// Bytes of VRAM of this function.
     fn vram_size(&self) -> u64;
 
@@ -94,11 +94,20 @@ pub trait EngineBackend: Send + Sync {
     /// Connects the way back. Called once, before any other method that can cause an event.
     fn connect_events(&self, events: Arc<dyn EngineEvents>);
 
-    /// The driver changed what may execute (PMC_ENABLE, PFIFO enables, falcon starts, large-page size).
-    fn set_fifo_state(&self, state: FifoState);
-
     /// Drops translations. When it returns, no engine uses them any more.
     fn flush_tlb(&self, scope: FlushScope);
+
+    /// New work: GP_PUT of `channel` was written to its USERD (the store itself has been done).
+    fn doorbell(&self, channel: u16, gp_put: u32);
+
+    /// Function reset: everything dropped, as after power-on. No access lands after it returns.
+    fn reset(&self);
+}
+
+/// The back of a chip whose driver programs the FIFO itself (GF100): channel table, runlists, engine control.
+pub trait EngineBackend: Backend {
+    /// The driver changed what may execute (PMC_ENABLE, PFIFO enables, falcon starts, large-page size).
+    fn set_fifo_state(&self, state: FifoState);
 
     /// The driver bound `channel` to an instance block (`None`: unbound). State cached for the channel number
     /// is dropped either way.
@@ -116,9 +125,6 @@ pub trait EngineBackend: Send + Sync {
     /// True while a preemption that was started is not complete.
     fn preempt_pending(&self) -> bool;
 
-    /// New work: GP_PUT of `channel` was written to its USERD (the store itself has been done).
-    fn doorbell(&self, channel: u16, gp_put: u32);
-
     /// The driver told FECS to make the context of this instance block current (`None`: unload it). Used by
     /// drivers to create their golden context.
     fn bind_graphics_context(&self, instance: Option<PhysicalAddress>);
@@ -134,9 +140,70 @@ pub trait EngineBackend: Send + Sync {
 
     /// The driver blocks (or allows again) the scheduling of the runlist; part of fault recovery.
     fn block_runlist(&self, blocked: bool);
+}
 
-    /// Function reset: everything dropped, as after power-on. No access lands after it returns.
-    fn reset(&self);
+/// A channel as a driver asks the GPU's firmware (GSP) for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GspChannel {
+    /// Page directory of its address space.
+    pub page_directory: PhysicalAddress,
+    /// Virtual address of its GPFIFO ring.
+    pub gpfifo: GpuVa,
+    /// log2 of the ring's entries.
+    pub gpfifo_entries_log2: u8,
+    /// VRAM address of its USERD (512 bytes).
+    pub userd: u64,
+    /// Engines that it can use; the first is the one whose runlist it is on.
+    pub engines: EngineSet,
+}
+
+/// Why the back cannot have a channel or an object; the driver is told a status, and goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum ChannelRefusal {
+    /// No channel, address space or memory left.
+    #[error("no resources are left")]
+    Exhausted,
+    /// An address outside this function's memory, or a number that is not in use or in use already.
+    #[error("the request names what is not there")]
+    Invalid,
+    /// The class or engine is not offered.
+    #[error("the class or engine is not offered")]
+    Unsupported,
+    /// The back does not serve this function any more, see [`EngineEvents::lost`].
+    #[error("the back is gone")]
+    Lost,
+}
+
+/// The back of a chip whose driver asks firmware for channels (GH100 and its GSP). Channel numbers are slots that
+/// the face chooses, below [`GspBackend::channels`]; what the driver calls its channels is the face's business.
+pub trait GspBackend: Backend {
+    /// Channel slots.
+    fn channels(&self) -> u16;
+
+    /// Engines that channels can be made for. Copy engine 0 sits on the graphics runlist (the "GRCE").
+    fn engines(&self) -> EngineSet;
+
+    /// A new channel in a free slot, disabled, with its address space synchronised.
+    ///
+    /// # Errors
+    /// See [`ChannelRefusal`]; the slot stays free.
+    fn create_channel(&self, slot: u16, channel: GspChannel) -> Result<(), ChannelRefusal>;
+
+    /// An object of `class` for `engine` on a channel. An object of a class that the channel has is the same
+    /// one.
+    ///
+    /// # Errors
+    /// See [`ChannelRefusal`].
+    fn create_object(&self, slot: u16, class: u32, engine: Engine) -> Result<(), ChannelRefusal>;
+
+    /// Lets a channel run, or holds it back.
+    ///
+    /// # Errors
+    /// See [`ChannelRefusal`].
+    fn schedule_channel(&self, slot: u16, scheduled: bool) -> Result<(), ChannelRefusal>;
+
+    /// Takes a channel away. An empty slot stays empty.
+    fn destroy_channel(&self, slot: u16);
 }
 
 /// The unit that an MMU fault is reported for.
@@ -199,6 +266,15 @@ pub struct GraphicsError {
     pub data: u32,
 }
 
+/// A channel stopped by a GPU that manages its channels itself, without the details that registers would give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelError {
+    /// Channel.
+    pub channel: u16,
+    /// `ROBUST_CHANNEL_*` number, such as 31 for an MMU fault.
+    pub code: u32,
+}
+
 /// What the back tells the face. Called from engine or link threads; never blocks for long.
 pub trait EngineEvents: Send + Sync {
     /// A NON_STALL_INTERRUPT method was executed.
@@ -209,6 +285,9 @@ pub trait EngineEvents: Send + Sync {
     fn host_error(&self, error: HostError);
     /// The graphics engine stopped a channel.
     fn graphics_error(&self, error: GraphicsError);
+    /// The physical GPU's own manager stopped a channel, for a reason in its numbering of robust-channel errors
+    /// (`ROBUST_CHANNEL_*`, the Xid).
+    fn channel_error(&self, error: ChannelError);
     /// FECS applied an entry of a context's patch list: a write to a register of this function.
     fn patch_register(&self, offset: u32, value: u32);
     /// The back is gone for good (its physical GPU or aggregator died).

@@ -107,6 +107,12 @@ impl EventHandler for EventPath {
                     face.graphics_error(error);
                 }
             }
+            Event::ChannelError(error) => {
+                self.counters.events_channel_error.one();
+                if self.stop(error.channel) {
+                    face.channel_error(error);
+                }
+            }
             Event::Preempted(GuestChannel(channel)) => {
                 self.counters.events_preempted.one();
                 self.live.end_preemption(channel);

@@ -26,7 +26,9 @@ use crate::chip::{Engine, EngineSet, PhysicalAddress};
 use crate::fifo_virt::Channel;
 use crate::pci::dma::DmaSpace;
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
-use crate::units::backend::{EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget};
+use crate::units::backend::{
+    Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget,
+};
 
 /// One connection to an aggregator, with what it granted.
 struct Connection {
@@ -215,7 +217,7 @@ fn is_lost(state: &State) -> bool {
     matches!(state, State::FailSafe(FailSafe::AggregatorLost(_)))
 }
 
-impl EngineBackend for Mediator {
+impl Backend for Mediator {
     fn vram_size(&self) -> u64 {
         self.vram
     }
@@ -253,12 +255,47 @@ impl EngineBackend for Mediator {
         connection.link.connect(connection.events.clone());
     }
 
-    fn set_fifo_state(&self, state: FifoState) {
-        self.serve(|control, host| control.set_fifo_state(state, host));
-    }
-
     fn flush_tlb(&self, scope: FlushScope) {
         self.serve(|control, host| control.flush(scope, host));
+    }
+
+    fn doorbell(&self, channel: u16, gp_put: u32) {
+        let connection = self.connection.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(watched) = connection.events.live.watched(channel) else {
+            self.counters.doorbells_dropped.one();
+            return;
+        };
+        let memory = Memory { window: &connection.window, system: &self.system };
+        let engines = new_engines(watched, &memory);
+        self.counters.doorbells.one();
+        if engines.is_empty() {
+            connection.link.doorbell(Doorbell { channel: GuestChannel(channel), gp_put });
+            return;
+        }
+        drop(connection);
+        // Rings by itself when the channel is started again.
+        self.serve(|control, host| control.add_engines(channel, engines, host));
+    }
+
+    fn reset(&self) {
+        let mut control = self.control();
+        self.counters.resets.one();
+        let result = self.reset_host(&control);
+        // What the link's thread still tells of the time before finds no channel.
+        let connection = self.connection();
+        connection.events.live.clear_all();
+        control.reset(connection.channels, connection.spaces, self.config.limits);
+        // The face forgets the loss with the reset: if there is still one, the next request tells it again.
+        connection.events.rearm_loss();
+        if let Err(reason) = result {
+            control.fail(reason, &self.host(&connection));
+        }
+    }
+}
+
+impl EngineBackend for Mediator {
+    fn set_fifo_state(&self, state: FifoState) {
+        self.serve(|control, host| control.set_fifo_state(state, host));
     }
 
     fn bind_channel(&self, channel: u16, instance: Option<PhysicalAddress>) {
@@ -279,24 +316,6 @@ impl EngineBackend for Mediator {
 
     fn preempt_pending(&self) -> bool {
         self.connection().events.live.preemption_pending()
-    }
-
-    fn doorbell(&self, channel: u16, gp_put: u32) {
-        let connection = self.connection.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(watched) = connection.events.live.watched(channel) else {
-            self.counters.doorbells_dropped.one();
-            return;
-        };
-        let memory = Memory { window: &connection.window, system: &self.system };
-        let engines = new_engines(watched, &memory);
-        self.counters.doorbells.one();
-        if engines.is_empty() {
-            connection.link.doorbell(Doorbell { channel: GuestChannel(channel), gp_put });
-            return;
-        }
-        drop(connection);
-        // Rings by itself when the channel is started again.
-        self.serve(|control, host| control.add_engines(channel, engines, host));
     }
 
     /// Stays virtual: hardware only ever gets context images of our own. The guest's golden image keeps what
@@ -320,20 +339,5 @@ impl EngineBackend for Mediator {
 
     fn block_runlist(&self, blocked: bool) {
         self.serve(|control, host| control.block(blocked, host));
-    }
-
-    fn reset(&self) {
-        let mut control = self.control();
-        self.counters.resets.one();
-        let result = self.reset_host(&control);
-        // What the link's thread still tells of the time before finds no channel.
-        let connection = self.connection();
-        connection.events.live.clear_all();
-        control.reset(connection.channels, connection.spaces, self.config.limits);
-        // The face forgets the loss with the reset: if there is still one, the next request tells it again.
-        connection.events.rearm_loss();
-        if let Err(reason) = result {
-            control.fail(reason, &self.host(&connection));
-        }
     }
 }

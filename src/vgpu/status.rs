@@ -34,7 +34,8 @@ impl From<LinkError> for FailSafe {
                 | RefusalKind::Name
                 | RefusalKind::OutsidePartition
                 | RefusalKind::BadId
-                | RefusalKind::Chip => Self::ProtocolViolation(message),
+                | RefusalKind::Chip
+                | RefusalKind::Class => Self::ProtocolViolation(message),
             },
         }
     }
@@ -127,6 +128,8 @@ counters! {
     events_host_error,
     /// Channels stopped by the graphics engine.
     events_graphics_error,
+    /// Channels stopped by the physical GPU's own manager.
+    events_channel_error,
     /// Completed preemptions.
     events_preempted,
     /// Events that came for a channel that is gone.

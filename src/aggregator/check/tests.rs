@@ -16,6 +16,8 @@ fn info() -> GpuInfo {
         partition_granule: 16 * MIB,
         channels: 8,
         engines: EngineSet::all(),
+        userd_granule: 4096,
+        slow_vram_reads: false,
         va_bits: 40,
         page_shifts: vec![12, 17],
         system_bits: 40,

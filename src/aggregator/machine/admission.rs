@@ -115,6 +115,8 @@ impl Machine {
                 vram: partition.size(),
                 channels: hello.channels,
                 spaces,
+                engines: self.info.engines,
+                slow_vram_reads: self.info.slow_vram_reads,
                 window: window.iter().map(|piece| (piece.offset, piece.size)).collect(),
             },
             window,

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::{Machine, Owner};
-use crate::addr::{GpuVa, GuestChannel, GuestVram, PAGE_SIZE, TenantId};
+use crate::addr::{GpuVa, GuestChannel, GuestVram, TenantId};
 use crate::aggregator::protocol::{RefusalKind, SpaceId};
 use crate::aggregator::tenant::{Channel, ChannelState, Refusal};
-use crate::chip::EngineSet;
+use crate::chip::{Engine, EngineSet};
 use crate::gpu::ChannelSpec;
 
 /// Largest ring, as log2 of its entries: 4 MiB of ring, far beyond what drivers use.
@@ -36,6 +36,7 @@ impl Machine {
         let departing = self.departures.iter().filter(|d| d.tenant == tenant).count();
         let va_bits = self.info.va_bits;
         let present = self.info.engines;
+        let granule = self.info.userd_granule;
         let owner = self.tenant(tenant)?;
         let limit = owner.channel_limit;
         match owner.channels.get(usize::from(id.0)) {
@@ -62,13 +63,13 @@ impl Machine {
         let space = owner.space(shape.space)?;
         let userd = owner
             .partition
-            .translate(shape.userd, PAGE_SIZE)
-            .filter(|_| shape.userd.is_aligned(PAGE_SIZE))
+            .translate(shape.userd, granule)
+            .filter(|_| shape.userd.is_aligned(granule))
             .ok_or_else(|| {
                 Refusal::new(
                     RefusalKind::OutsidePartition,
                     format!(
-                        "USERD at {} is not a page of the VM's {:#x} bytes of VRAM",
+                        "USERD at {} is not an aligned {granule:#x} bytes of the VM's {:#x} bytes of VRAM",
                         shape.userd,
                         owner.partition.size()
                     ),
@@ -153,6 +154,27 @@ impl Machine {
         owner.channel(id)?.engines = engines;
         owner.refresh_engines();
         Ok(())
+    }
+
+    pub(super) fn create_object(
+        &mut self,
+        tenant: TenantId,
+        id: GuestChannel,
+        class: u32,
+        engine: Engine,
+    ) -> Result<(), Refusal> {
+        let channel = self.tenant(tenant)?.channel(id)?;
+        if !channel.engines.contains(engine.into()) {
+            let message = format!("channel {} has no context on {engine:?} for class {class:#06x}", id.0);
+            return Err(Refusal::new(RefusalKind::Protocol, message));
+        }
+        match channel.state {
+            ChannelState::Faulted | ChannelState::Dead => Ok(()),
+            ChannelState::New | ChannelState::Used => {
+                let host = channel.host;
+                Ok(self.driver.create_object(host, class, engine)?)
+            }
+        }
     }
 
     pub(super) fn enable_channel(

@@ -10,7 +10,7 @@ use crate::aggregator::protocol::Event;
 use crate::aggregator::tenant::{ChannelState, TenantState};
 use crate::chip::Engine;
 use crate::gpu::GpuEvent;
-use crate::units::backend::{GraphicsError, HostError, MmuFault};
+use crate::units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
 
 impl Machine {
     /// Takes what the physical GPU reported since the last call.
@@ -35,6 +35,11 @@ impl Machine {
             GpuEvent::GraphicsError(error) => {
                 self.stopped(HostChannel(error.channel), |channel| {
                     Event::GraphicsError(GraphicsError { channel, ..error })
+                });
+            }
+            GpuEvent::ChannelError(error) => {
+                self.stopped(HostChannel(error.channel), |channel| {
+                    Event::ChannelError(ChannelError { channel, ..error })
                 });
             }
             GpuEvent::Preempted(host) => self.preempted(host),

@@ -202,6 +202,9 @@ impl Machine {
                 self.create_channel(tenant, channel, shape)?;
             }
             Request::DestroyChannel(channel) => self.destroy_channel(tenant, channel, now)?,
+            Request::CreateObject { channel, class, engine } => {
+                self.create_object(tenant, channel, class, engine)?;
+            }
             Request::SetEngines { channel, engines } => self.set_engines(tenant, channel, engines)?,
             Request::EnableChannel { channel, enabled } => self.enable_channel(tenant, channel, enabled)?,
             Request::SetRunlist(channels) => self.set_runlist(tenant, &channels)?,

@@ -73,6 +73,8 @@ fn request_strategy() -> impl Strategy<Value = Request> {
         ),
         channel.clone().prop_map(Request::DestroyChannel),
         (channel.clone(), engines).prop_map(|(channel, engines)| Request::SetEngines { channel, engines }),
+        (channel.clone(), any::<u32>(), prop::sample::select(Engine::ALL.to_vec()))
+            .prop_map(|(channel, class, engine)| Request::CreateObject { channel, class, engine }),
         (channel.clone(), any::<bool>())
             .prop_map(|(channel, enabled)| Request::EnableChannel { channel, enabled }),
         prop::collection::vec(channel.clone(), 0..50).prop_map(Request::SetRunlist),
@@ -135,6 +137,8 @@ fn welcome_and_done_survive_the_wire() {
         vram: 256 << 20,
         channels: 32,
         spaces: 64,
+        engines: EngineSet::COPY4 | EngineSet::GRAPHICS,
+        slow_vram_reads: true,
         window: vec![(0, 16 << 20), (4096, 1)],
     });
     let mut bytes = Vec::new();

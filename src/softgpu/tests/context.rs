@@ -4,7 +4,7 @@ use super::rig::*;
 use crate::chip::gf100::methods::{CLASS_3D, m2mf, query};
 use crate::chip::gf100::ramin::{CONTEXT_VIRTUAL, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO};
 use crate::chip::{Aperture, Engine, FaultReason};
-use crate::units::backend::{EngineBackend, FaultUnit};
+use crate::units::backend::{Backend, EngineBackend, FaultUnit};
 
 const VA: u64 = 0x4000_0000;
 const IMAGE_VA: u64 = 0x6000_0000;

@@ -9,7 +9,7 @@ use crate::chip::gf100::methods::CLASS_3D;
 use crate::chip::{Engine, EngineSet, FaultReason};
 use crate::gpu::OwnershipLedger;
 use crate::softgpu::Core;
-use crate::units::backend::{EngineBackend, EngineEvents, GraphicsError, HostError, MmuFault};
+use crate::units::backend::{Backend, EngineBackend, EngineEvents, GraphicsError, HostError, MmuFault};
 
 const SRC: u64 = 0x4000_0000;
 const DST: u64 = 0x5000_0000;
@@ -108,6 +108,9 @@ impl EngineEvents for Rude {
         self.act();
     }
     fn graphics_error(&self, _: GraphicsError) {
+        self.act();
+    }
+    fn channel_error(&self, _: crate::units::backend::ChannelError) {
         self.act();
     }
     fn patch_register(&self, _: u32, _: u32) {

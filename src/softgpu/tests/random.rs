@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::rig::*;
 use crate::chip::gf100::ramin::{GRAPHICS_CONTEXT_LO, PAGE_DIRECTORY_LO};
-use crate::units::backend::EngineBackend;
+use crate::units::backend::{Backend, EngineBackend};
 
 const VA: u64 = 0x4000_0000;
 

@@ -84,6 +84,9 @@ impl EngineEvents for Recorder {
     fn graphics_error(&self, error: GraphicsError) {
         self.push(Event::Graphics(error));
     }
+    fn channel_error(&self, error: ChannelError) {
+        panic!("nothing here manages channels: {error:?}");
+    }
     fn patch_register(&self, offset: u32, value: u32) {
         self.push(Event::Patch(offset, value));
     }

@@ -5,7 +5,7 @@ use crate::addr::GpuVa;
 use crate::chip::gf100::mmu::LargePages;
 use crate::chip::gf100::ramin::{PAGE_DIRECTORY_LO, VA_LIMIT_LO};
 use crate::chip::{AccessKind, Engine, FaultReason};
-use crate::units::backend::{EngineBackend, FaultUnit, FlushScope};
+use crate::units::backend::{Backend, EngineBackend, FaultUnit, FlushScope};
 
 const SRC: u64 = 0x4000_0000;
 const DST: u64 = 0x5000_0000;

@@ -14,7 +14,7 @@ use crate::chip::Engine;
 use crate::chip::registers::Reg;
 use crate::mmio_trap::access::Word;
 use crate::mmio_trap::aperture::WindowFault;
-use crate::units::backend::{EngineEvents, FaultUnit, GraphicsError, HostError, MmuFault};
+use crate::units::backend::{ChannelError, EngineEvents, FaultUnit, GraphicsError, HostError, MmuFault};
 use crate::units::clock::Clock;
 
 /// No doorbell area.
@@ -187,6 +187,11 @@ impl EngineEvents for Face {
             let instance = units.pfifo().instance_page(error.channel);
             units.pgraph().raise(&error, instance);
         });
+    }
+
+    fn channel_error(&self, error: ChannelError) {
+        // A GPU of this chip's kind reports faults by its registers; there is no register for this.
+        log::error!("Channel {} was stopped by the host, with code {}", error.channel, error.code);
     }
 
     fn patch_register(&self, offset: u32, value: u32) {

@@ -200,7 +200,7 @@ fn new_aggregator_with_other_vram_is_not_accepted() {
     let reconnect: crate::vgpu::LinkFactory = Box::new(|| {
         let fd = create_memory_file(c"small", 0x10_0000).unwrap();
         let window = vec![SharedMemory { fd, offset: 0, size: 0x10_0000 }];
-        let grant = Grant { vram: 0x10_0000, channels: 1, spaces: 1, window };
+        let grant = Grant { vram: 0x10_0000, channels: 1, spaces: 1, window, ..grant() };
         Ok((Arc::new(FakeLink::default()), grant))
     });
     let f = fixture_with(MediatorConfig { reconnect: Some(reconnect), ..MediatorConfig::default() });

@@ -17,11 +17,12 @@ use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
 use crate::aggregator::protocol::{Doorbell, Event, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId};
 use crate::chip::gf100::mmu::{Pde, Pte};
 use crate::chip::gf100::ramin;
-use crate::chip::{Aperture, Engine, PhysicalAddress};
+use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use crate::pci::SharedMemory;
 use crate::pci::mapping::create_memory_file;
 use crate::units::backend::{
-    EngineBackend, EngineEvents, FifoState, FlushScope, GraphicsError, HostError, MmuFault,
+    Backend, ChannelError, EngineBackend, EngineEvents, FifoState, FlushScope, GraphicsError, HostError,
+    MmuFault,
 };
 
 const VRAM: u64 = 4 << 20;
@@ -79,6 +80,9 @@ impl World {
             }
             Request::DestroyChannel(channel) => {
                 assert!(self.channels.remove(channel).is_some(), "{channel:?} does not exist");
+            }
+            Request::CreateObject { channel, .. } => {
+                assert!(self.channels.contains_key(channel), "{channel:?} does not exist");
             }
             Request::SetEngines { channel, .. } => {
                 assert!(!self.channels[channel].1, "{channel:?} is enabled");
@@ -157,6 +161,7 @@ enum Told {
     Fault(MmuFault),
     HostError(HostError),
     GraphicsError(GraphicsError),
+    ChannelError(ChannelError),
     Lost(String),
 }
 
@@ -190,6 +195,10 @@ impl EngineEvents for FakeFace {
         self.log().push(Told::GraphicsError(error));
     }
 
+    fn channel_error(&self, error: ChannelError) {
+        self.log().push(Told::ChannelError(error));
+    }
+
     fn patch_register(&self, _offset: u32, _value: u32) {
         panic!("contexts of guests are never loaded");
     }
@@ -203,7 +212,14 @@ impl EngineEvents for FakeFace {
 fn grant() -> Grant {
     let piece =
         |name| SharedMemory { fd: create_memory_file(name, VRAM).unwrap(), offset: VRAM / 2, size: VRAM / 2 };
-    Grant { vram: VRAM, channels: CHANNELS, spaces: SPACES, window: vec![piece(c"one"), piece(c"two")] }
+    Grant {
+        vram: VRAM,
+        channels: CHANNELS,
+        spaces: SPACES,
+        engines: EngineSet::all(),
+        slow_vram_reads: false,
+        window: vec![piece(c"one"), piece(c"two")],
+    }
 }
 
 struct Fixture {
@@ -227,7 +243,7 @@ fn fixture_with(config: MediatorConfig) -> Fixture {
 }
 
 const FIFO_ON: FifoState =
-    FifoState { enabled: true, pbdma_mask: 7, ready: crate::chip::EngineSet::all(), large_pages_64k: false };
+    FifoState { enabled: true, pbdma_mask: 7, ready: EngineSet::all(), large_pages_64k: false };
 
 /// Where the test driver keeps things in its VRAM.
 const INSTANCE: u64 = 0x1_0000;

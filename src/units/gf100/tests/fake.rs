@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
-use crate::units::backend::{EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget};
+use crate::units::backend::{
+    Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget,
+};
 
 /// What the face told the back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +76,7 @@ fn range(address: PhysicalAddress, size: usize, limit: usize) -> Result<std::ops
     start.zip(end).map(|(start, end)| start..end).ok_or(NoTarget { address, size })
 }
 
-impl EngineBackend for FakeBackend {
+impl Backend for FakeBackend {
     fn vram_size(&self) -> u64 {
         self.vram.lock().unwrap().len() as u64
     }
@@ -111,12 +113,22 @@ impl EngineBackend for FakeBackend {
         assert!(self.events.set(events).is_ok());
     }
 
-    fn set_fifo_state(&self, state: FifoState) {
-        self.note(Call::FifoState(state));
-    }
-
     fn flush_tlb(&self, scope: FlushScope) {
         self.note(Call::Flush(scope));
+    }
+
+    fn doorbell(&self, channel: u16, gp_put: u32) {
+        self.note(Call::Doorbell(channel, gp_put));
+    }
+
+    fn reset(&self) {
+        self.note(Call::Reset);
+    }
+}
+
+impl EngineBackend for FakeBackend {
+    fn set_fifo_state(&self, state: FifoState) {
+        self.note(Call::FifoState(state));
     }
 
     fn bind_channel(&self, channel: u16, instance: Option<PhysicalAddress>) {
@@ -139,10 +151,6 @@ impl EngineBackend for FakeBackend {
         *self.preempting.lock().unwrap()
     }
 
-    fn doorbell(&self, channel: u16, gp_put: u32) {
-        self.note(Call::Doorbell(channel, gp_put));
-    }
-
     fn bind_graphics_context(&self, instance: Option<PhysicalAddress>) {
         self.note(Call::BindGraphics(instance));
     }
@@ -161,9 +169,5 @@ impl EngineBackend for FakeBackend {
 
     fn block_runlist(&self, blocked: bool) {
         self.note(Call::Block(blocked));
-    }
-
-    fn reset(&self) {
-        self.note(Call::Reset);
     }
 }

@@ -4,7 +4,7 @@ use super::fake::Call;
 use super::*;
 use crate::chip::gf100::regs::{fecs, pgraph};
 use crate::chip::{Aperture, EngineSet, PhysicalAddress};
-use crate::units::backend::{EngineBackend, EngineStatus, FifoState, FlushScope};
+use crate::units::backend::{Backend, EngineStatus, FifoState, FlushScope};
 
 const fn vram(address: u64) -> PhysicalAddress {
     PhysicalAddress { aperture: Aperture::Vram, address }
