@@ -64,6 +64,16 @@ pub trait Backend: Send + Sync {
     /// The range is not all in VRAM or in mapped system memory.
     fn read_memory(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget>;
 
+    /// Reads memory that only CPUs write: page tables that a window walks, and instance memory (PRAMIN, BAR2). What
+    /// engines wrote there since somebody last looked may be missed: a back whose VRAM is slow to read answers from
+    /// a copy. Everything else (BAR1's data, USERD) is read with [`Backend::read_memory`].
+    ///
+    /// # Errors
+    /// The range is not all in VRAM or in mapped system memory.
+    fn read_tables(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        self.read_memory(address, data)
+    }
+
     /// Writes memory by physical address.
     ///
     /// # Errors
