@@ -11,6 +11,7 @@ pub mod config;
 pub mod fifo_virt;
 pub mod frontend;
 pub mod gpu;
+pub mod guest_firmware;
 pub mod mmio_trap;
 pub mod pci;
 pub mod scheduler;

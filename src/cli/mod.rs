@@ -4,6 +4,7 @@ mod aggregator;
 mod check;
 mod demo;
 mod device;
+mod guest_firmware;
 mod registers;
 mod serve;
 mod softgpu;
@@ -32,6 +33,8 @@ enum Command {
     Demo(demo::Args),
     /// Play one VM's GPU to its QEMU.
     Device(device::Args),
+    /// Write the firmware files that a guest with a GH100 asks for.
+    GuestFirmware(guest_firmware::Args),
     /// Print the register tables that traps, traces and documentation share.
     Registers(registers::Args),
     /// Serve the software GPU alone, as a PCI function for one QEMU.
@@ -54,6 +57,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Device(args) => device::run(&args),
+        Command::GuestFirmware(args) => guest_firmware::run(&args),
         Command::Registers(args) => registers::run(&args),
         Command::Softgpu(args) => softgpu::run(&args),
         Command::Status(args) => status::run(&args),
