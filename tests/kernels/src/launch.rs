@@ -1,0 +1,238 @@
+//! What a launch puts into memory and into the command stream.
+
+use crate::qmd::{self, Qmd};
+use crate::{CODE_ALIGNMENT, Kernel};
+
+/// Class HOPPER_COMPUTE_A.
+pub const CLASS: u32 = 0xcbc0;
+
+/// SET_OBJECT, of every class.
+pub const SET_OBJECT: u16 = 0x0000;
+/// NVCBC0_INVALIDATE_SHADER_CACHES.
+pub const INVALIDATE_SHADER_CACHES: u16 = 0x021c;
+/// NVCBC0_SET_SHADER_SHARED_MEMORY_WINDOW_A and _B.
+pub const SET_SHADER_SHARED_MEMORY_WINDOW_A: u16 = 0x02a0;
+/// NVCBC0_SEND_PCAS_A: address of the QMD, shifted by 8.
+pub const SEND_PCAS_A: u16 = 0x02b4;
+/// NVCBC0_SEND_SIGNALING_PCAS2_B: the action.
+pub const SEND_SIGNALING_PCAS2_B: u16 = 0x02c0;
+/// NVCBC0_SET_SHADER_LOCAL_MEMORY_WINDOW_A and _B.
+pub const SET_SHADER_LOCAL_MEMORY_WINDOW_A: u16 = 0x07b0;
+
+/// PCAS_ACTION: drop what is known of the block, read it, schedule it.
+const INVALIDATE_COPY_SCHEDULE: u32 = 3;
+
+/// Windows of the generic address space for shared and local memory: where no mapping is.
+const SHARED_WINDOW: u64 = 0x7294_0000_0000;
+const LOCAL_WINDOW: u64 = 0x7293_0000_0000;
+
+/// Offset of the parameters in constant bank 0.
+pub const PARAMETERS: u32 = 0x210;
+
+/// Bytes of constant bank 0 that a launch uses.
+pub const CONSTANTS_SIZE: u32 = 0x400;
+
+/// Alignment of constant bank 0.
+pub const CONSTANTS_ALIGNMENT: u64 = 64;
+
+/// A grid or a block: width, height, depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size3(pub u32, pub u32, pub u32);
+
+/// Where the three parts of a launch lie, as GPU virtual addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The kernel's code.
+    pub code: u64,
+    /// Constant bank 0.
+    pub constants: u64,
+    /// The QMD.
+    pub qmd: u64,
+}
+
+/// Why a launch cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchError {
+    /// An address that is unaligned or beyond what its field holds.
+    Address(u64),
+    /// More parameters than constant bank 0 has room for here, or fewer than the kernel reads.
+    Parameters,
+    /// More shared memory than an SM has.
+    SharedMemory,
+}
+
+/// A launch: bytes for memory, methods for the command stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Constant bank 0.
+    pub constants: Vec<u8>,
+    /// The QMD.
+    pub qmd: Qmd,
+    /// Methods and their data.
+    pub methods: Vec<(u16, u32)>,
+}
+
+/// Methods that a channel needs once, after SET_OBJECT.
+pub fn set_up() -> Vec<(u16, u32)> {
+    let [shared, local] = [SHARED_WINDOW, LOCAL_WINDOW].map(halves);
+    vec![
+        (SET_SHADER_SHARED_MEMORY_WINDOW_A, shared.1),
+        (SET_SHADER_SHARED_MEMORY_WINDOW_A + 4, shared.0),
+        (SET_SHADER_LOCAL_MEMORY_WINDOW_A, local.1),
+        (SET_SHADER_LOCAL_MEMORY_WINDOW_A + 4, local.0),
+        (INVALIDATE_SHADER_CACHES, 1 | 1 << 4 | 1 << 12),
+    ]
+}
+
+/// Makes a launch of `kernel` with `parameters` as the kernel's signature lays them out.
+///
+/// # Errors
+/// See [`LaunchError`].
+pub fn launch(
+    kernel: &Kernel,
+    place: Place,
+    grid: Size3,
+    block: Size3,
+    parameters: &[u8],
+) -> Result<Launch, LaunchError> {
+    let aligned = |address: u64, alignment: u64, bits: u32| {
+        if address.is_multiple_of(alignment) && address >> bits == 0 {
+            Ok(())
+        } else {
+            Err(LaunchError::Address(address))
+        }
+    };
+    aligned(place.code, CODE_ALIGNMENT, 57)?;
+    aligned(place.constants, CONSTANTS_ALIGNMENT, 57)?;
+    aligned(place.qmd, qmd::ALIGNMENT, 40)?;
+    let constants = constants(kernel, grid, block, parameters)?;
+    let config = shared_config(kernel.shared).ok_or(LaunchError::SharedMemory)?;
+    let largest = qmd::shared_config(qmd::SHARED_CONFIGS[qmd::SHARED_CONFIGS.len() - 1]);
+    let qmd = Qmd::default()
+        .with(qmd::MAJOR_VERSION, 4)
+        .with(qmd::TYPE, 2)
+        .with(qmd::GROUP_ID, 0x3f)
+        .with(qmd::API_VISIBLE_CALL_LIMIT, 1)
+        .with(qmd::SASS_VERSION, 0x90)
+        .with(qmd::INVALIDATE_CACHES, 7)
+        .with(qmd::MEMBAR_TYPE, 1)
+        .with(qmd::SHARED_MEMORY_SIZE, u64::from(kernel.shared.next_multiple_of(128)))
+        .with(qmd::MIN_SHARED_CONFIG, config)
+        .with(qmd::TARGET_SHARED_CONFIG, config)
+        .with(qmd::MAX_SHARED_CONFIG, largest)
+        .with(qmd::GRID_WIDTH, grid.0.into())
+        .with(qmd::GRID_HEIGHT, grid.1.into())
+        .with(qmd::GRID_DEPTH, grid.2.into())
+        .with(qmd::BLOCK_WIDTH, block.0.into())
+        .with(qmd::BLOCK_HEIGHT, block.1.into())
+        .with(qmd::BLOCK_DEPTH, block.2.into())
+        .with(qmd::REGISTER_COUNT, kernel.registers.into())
+        .with(qmd::BARRIER_COUNT, kernel.barriers.into())
+        .with(qmd::PROGRAM_ADDRESS, place.code)
+        .with(qmd::CONSTANT_BUFFER_ADDRESS_0, place.constants >> 6)
+        .with(qmd::CONSTANT_BUFFER_SIZE_0, u64::from(CONSTANTS_SIZE >> 4))
+        .with(qmd::CONSTANT_BUFFER_VALID_0, 1)
+        .with(qmd::CONSTANT_BUFFER_INVALIDATE_0, 1);
+    let methods =
+        vec![(SEND_PCAS_A, halves(place.qmd >> 8).0), (SEND_SIGNALING_PCAS2_B, INVALIDATE_COPY_SCHEDULE)];
+    Ok(Launch { constants, qmd, methods })
+}
+
+/// Constant bank 0: block and grid dimensions first, parameters from [`PARAMETERS`] on. The rest is 0: kernels without
+/// a stack and without generic addresses read nothing else of it but a memory descriptor, which may be 0.
+fn constants(kernel: &Kernel, grid: Size3, block: Size3, parameters: &[u8]) -> Result<Vec<u8>, LaunchError> {
+    let mut bytes = vec![0; CONSTANTS_SIZE as usize];
+    let dimensions = [block.0, block.1, block.2, grid.0, grid.1, grid.2];
+    for (place, word) in bytes.chunks_exact_mut(4).zip(dimensions) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    let first = PARAMETERS as usize;
+    let place = bytes.get_mut(first..first + parameters.len()).ok_or(LaunchError::Parameters)?;
+    if first + parameters.len() < kernel.constants as usize {
+        return Err(LaunchError::Parameters);
+    }
+    place.copy_from_slice(parameters);
+    Ok(bytes)
+}
+
+/// The smallest configuration of an SM that a block fits into.
+fn shared_config(bytes: u32) -> Option<u64> {
+    let fits = |kib: &&u64| **kib * 1024 >= u64::from(bytes);
+    qmd::SHARED_CONFIGS.iter().find(fits).map(|kib| qmd::shared_config(*kib))
+}
+
+/// Low and high word.
+fn halves(value: u64) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
+    (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]))
+}
+
+/// Parameters of a kernel, laid out as C lays out a struct.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parameters(Vec<u8>);
+
+impl Parameters {
+    /// Appends a pointer.
+    #[must_use]
+    pub fn pointer(mut self, address: u64) -> Self {
+        self.0.resize(self.0.len().next_multiple_of(8), 0);
+        self.0.extend(address.to_le_bytes());
+        self
+    }
+
+    /// Appends a 32-bit word.
+    #[must_use]
+    pub fn word(mut self, word: u32) -> Self {
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self.0.extend(word.to_le_bytes());
+        self
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MATRIX_PRODUCT, SPIN, VECTOR_ADD};
+
+    const PLACE: Place = Place { code: 0x10_0000, constants: 0x20_0040, qmd: 0x30_0100 };
+
+    #[test]
+    fn a_grid_is_described_for_the_distributor() {
+        let parameters = Parameters::default().pointer(1).pointer(2).pointer(3).word(1000);
+        let launch =
+            launch(&VECTOR_ADD, PLACE, Size3(4, 1, 1), Size3(256, 1, 1), parameters.bytes()).unwrap();
+        let words = launch.qmd.words();
+        assert_eq!((words[0] >> 23 & 7, words[18] >> 4 & 0xf), (2, 4));
+        assert_eq!((words[32], words[33] & 0xffff, words[34] & 0xffff), (4, 1, 1));
+        assert_eq!((words[36] & 0xffff, words[38], words[48]), (256, 0x10_0000, 0x20_0040 >> 6));
+        assert_eq!(launch.methods[0], (SEND_PCAS_A, 0x3001));
+        assert_eq!(launch.constants[0x210 + 24..][..4], 1000u32.to_le_bytes());
+        assert_eq!(launch.constants[..4], 256u32.to_le_bytes());
+        assert_eq!(launch.constants[12..16], 4u32.to_le_bytes());
+    }
+
+    #[test]
+    fn shared_memory_gets_the_smallest_configuration() {
+        assert_eq!(shared_config(0), Some(3));
+        assert_eq!(shared_config(MATRIX_PRODUCT.shared), Some(3));
+        assert_eq!(shared_config(9 << 10), Some(5));
+        assert_eq!(shared_config(300 << 10), None);
+    }
+
+    #[test]
+    fn bad_places_and_parameters_are_refused() {
+        let at = |place| launch(&SPIN, place, Size3(1, 1, 1), Size3(32, 1, 1), &[0; 16]);
+        assert!(at(PLACE).is_ok());
+        assert_eq!(at(Place { qmd: 0x80, ..PLACE }), Err(LaunchError::Address(0x80)));
+        assert_eq!(at(Place { qmd: 1 << 40, ..PLACE }), Err(LaunchError::Address(1 << 40)));
+        let short = launch(&SPIN, PLACE, Size3(1, 1, 1), Size3(32, 1, 1), &[0; 8]);
+        assert_eq!(short, Err(LaunchError::Parameters));
+        let long = launch(&SPIN, PLACE, Size3(1, 1, 1), Size3(32, 1, 1), &[0; 4096]);
+        assert_eq!(long, Err(LaunchError::Parameters));
+    }
+}
