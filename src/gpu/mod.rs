@@ -5,6 +5,7 @@
 //! All addresses here are host addresses: whoever calls has checked them.
 
 pub mod register;
+pub mod space_map;
 
 use std::os::fd::BorrowedFd;
 
