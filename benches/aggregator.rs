@@ -26,7 +26,13 @@ fn set_up(policy: PolicyKind) -> (ServiceHandle, Tenant) {
     let gpu = SoftGpu::new(SoftGpuConfig { vram: 128 << 20, ..SoftGpuConfig::default() }).unwrap();
     let ledger = gpu.ledger();
     let driver = RegisterDriver::new(gpu).unwrap();
-    let config = Config { socket: None, control: None, policy, backend: "soft".to_owned() };
+    let config = Config {
+        socket: None,
+        control: None,
+        policy,
+        backend: "soft".to_owned(),
+        poll: std::time::Duration::ZERO,
+    };
     let service = Service::start(Box::new(driver), Some(ledger), &config).unwrap();
     let (link, grant) = connect_in_process(&service, hello("bench", 32 << 20)).unwrap();
     let mut tenant = Tenant::new(link, &grant);

@@ -53,7 +53,13 @@ fn set_up(kind: Kind) -> Bench {
             let ledger = gpu.ledger();
             let driver = RegisterDriver::new(gpu).expect("a GPU that comes up");
             let policy = PolicyKind::Fifo;
-            let config = Config { socket: None, control: None, policy, backend: "soft".to_owned() };
+            let config = Config {
+                socket: None,
+                control: None,
+                policy,
+                backend: "soft".to_owned(),
+                poll: std::time::Duration::ZERO,
+            };
             let service = Service::start(Box::new(driver), Some(ledger), &config).expect("a service");
             let hello = Hello {
                 version: PROTOCOL_VERSION,

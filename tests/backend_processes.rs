@@ -40,7 +40,13 @@ impl Host {
         let ledger = gpu.ledger();
         let driver = RegisterDriver::new(gpu).unwrap();
         let socket = Some(SocketSpec { path: path.clone(), mode: 0o600, group: None });
-        let config = Config { socket, control: None, policy: PolicyKind::Fifo, backend: "soft".to_owned() };
+        let config = Config {
+            socket,
+            control: None,
+            policy: PolicyKind::Fifo,
+            backend: "soft".to_owned(),
+            poll: Duration::ZERO,
+        };
         let service = Service::start(Box::new(driver), Some(ledger), &config).unwrap();
         Self { service, path, _folder: folder }
     }

@@ -42,7 +42,13 @@ impl Host {
         let gpu = SoftGpu::new(SoftGpuConfig { vram: 256 << 20, ..SoftGpuConfig::default() }).unwrap();
         let ledger = gpu.ledger();
         let driver = RegisterDriver::new(gpu).unwrap();
-        let config = Config { socket: None, control: None, policy, backend: "soft".to_owned() };
+        let config = Config {
+            socket: None,
+            control: None,
+            policy,
+            backend: "soft".to_owned(),
+            poll: std::time::Duration::ZERO,
+        };
         Self { service: Arc::new(Service::start(Box::new(driver), Some(ledger), &config).unwrap()) }
     }
 

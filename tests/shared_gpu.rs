@@ -28,7 +28,7 @@ const MIB: u64 = 1 << 20;
 const PARTITION: u64 = 32 * MIB;
 
 fn config(policy: PolicyKind, socket: Option<SocketSpec>) -> Config {
-    Config { socket, control: None, policy, backend: "soft".to_owned() }
+    Config { socket, control: None, policy, backend: "soft".to_owned(), poll: Duration::ZERO }
 }
 
 fn soft_gpu() -> Arc<SoftGpu> {

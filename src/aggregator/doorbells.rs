@@ -1,7 +1,7 @@
 //! The doorbell board: how a tenant tells the aggregator of new work without a message.
 //!
 //! A doorbell is a level, not a record: what counts is the channel's last GP_PUT. So the board holds one word a
-//! channel and a bitmap of channels with news, and cannot overflow, whatever the sender does; rings that come
+//! channel (and a time, for statistics) and a bitmap of channels with news, and cannot overflow, whatever the sender does; rings that come
 //! faster than they are taken merge. A receiver that is awake costs the sender no system call; one that is
 //! about to sleep announces it in `waiting` and is woken by an eventfd.
 //!
@@ -14,6 +14,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use rustix::event::EventfdFlags;
 
+use super::latency;
 use super::protocol::Doorbell;
 use super::shared::SharedWords;
 use crate::addr::GuestChannel;
@@ -26,6 +27,7 @@ const WAITING: usize = 0;
 const NEWS: usize = 16;
 const NEWS_WORDS: usize = 8;
 const PUTS: usize = 32;
+const STAMPS: usize = PUTS + MAX_CHANNELS as usize;
 
 /// The aggregator's end.
 #[derive(Debug)]
@@ -58,8 +60,9 @@ impl DoorbellReceiver {
         self.wake.as_fd()
     }
 
-    /// Takes all news, lowest channel first; at most one call of `ring` for each channel. Returns how many.
-    pub fn take(&self, mut ring: impl FnMut(Doorbell)) -> usize {
+    /// Takes all news, lowest channel first; at most one call of `ring` for each channel, with the time at which it
+    /// was rung (see [`latency::stamp`]). Returns how many.
+    pub fn take(&self, mut ring: impl FnMut(Doorbell, u32)) -> usize {
         let mut taken: usize = 0;
         for word in 0..NEWS_WORDS {
             let news = self.board.word(NEWS + word);
@@ -73,7 +76,8 @@ impl DoorbellReceiver {
                 bits &= bits.wrapping_sub(1);
                 let channel = word.wrapping_mul(32).wrapping_add(bit as usize);
                 let gp_put = self.board.word(PUTS + channel).load(Ordering::Acquire);
-                ring(Doorbell { channel: GuestChannel(u16::try_from(channel).unwrap_or(0)), gp_put });
+                let rung = self.board.word(STAMPS + channel).load(Ordering::Relaxed);
+                ring(Doorbell { channel: GuestChannel(u16::try_from(channel).unwrap_or(0)), gp_put }, rung);
                 taken = taken.saturating_add(1);
             }
         }
@@ -107,6 +111,7 @@ impl DoorbellSender {
         if channel >= usize::from(MAX_CHANNELS) {
             return;
         }
+        self.board.word(STAMPS + channel).store(latency::stamp(), Ordering::Relaxed);
         self.board.word(PUTS + channel).store(doorbell.gp_put, Ordering::Release);
         self.board.word(NEWS + channel / 32).fetch_or(1 << (channel % 32), Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -137,7 +142,7 @@ mod tests {
 
     fn take(receiver: &DoorbellReceiver) -> Vec<Doorbell> {
         let mut all = Vec::new();
-        receiver.take(|b| all.push(b));
+        receiver.take(|b, _| all.push(b));
         all
     }
 
@@ -196,7 +201,7 @@ mod tests {
         let mut last = [0_u32; 2];
         let deadline = std::time::Instant::now() + Duration::from_secs(30);
         while last.iter().max() != Some(&LAST) {
-            receiver.take(|b| last[usize::from(b.channel.0 == 100)] = b.gp_put);
+            receiver.take(|b, _| last[usize::from(b.channel.0 == 100)] = b.gp_put);
             if receiver.prepare_to_sleep() {
                 let fd = receiver.wake_fd();
                 let mut fds = [PollFd::new(&fd, PollFlags::IN)];
@@ -208,7 +213,7 @@ mod tests {
         }
 
         ringer.join().unwrap();
-        receiver.take(|b| last[usize::from(b.channel.0 == 100)] = b.gp_put);
+        receiver.take(|b, _| last[usize::from(b.channel.0 == 100)] = b.gp_put);
         assert_eq!(last, [LAST, LAST - 1]);
     }
 }

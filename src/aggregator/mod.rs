@@ -8,6 +8,7 @@ pub mod event_record;
 pub mod event_ring;
 #[cfg(test)]
 mod fake_gpu;
+pub mod latency;
 pub mod link;
 mod link_socket;
 pub mod machine;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::dma_map::DmaMap;
+use super::latency::Latency;
 use super::machine::Job;
 use super::partition::Partition;
 use super::protocol::{RefusalKind, SpaceId};
@@ -115,6 +116,8 @@ pub struct Tenant {
     pub quarantined: bool,
     /// Counters.
     pub counters: Counters,
+    /// How long its doorbells took.
+    pub doorbells: Latency,
 }
 
 impl Tenant {

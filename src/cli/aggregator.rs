@@ -37,6 +37,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         control: config.control.clone(),
         policy: config.policy,
         backend: "soft".to_owned(),
+        poll: config.poll,
     };
     let service = Service::start(Box::new(driver), Some(ledger), &settings)
         .with_context(|| format!("GPU `{}` cannot be served", config.name))?;

@@ -1,5 +1,7 @@
 //! A GPU's file: which physical GPU the aggregator owns, and where backends and operators meet it.
 
+use std::time::Duration;
+
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, SocketSpec};
 use super::vm::{CHIP_ALLOWED, CHIPS, VRAM_GRANULE};
@@ -33,6 +35,8 @@ pub struct GpuConfig {
     pub vram: u64,
     /// How VMs share it.
     pub policy: PolicyKind,
+    /// How long the aggregator looks for more doorbells after one, without sleeping.
+    pub poll: Duration,
     /// Socket that device backends connect to.
     pub socket: SocketSpec,
     /// Socket that operators connect to.
@@ -50,6 +54,10 @@ impl GpuConfig {
         let policy = reader.defaulted("policy", PolicyKind::Fifo, "\"fifo\" or \"round-robin\"", |v| {
             value::word(v, &[("fifo", PolicyKind::Fifo), ("round-robin", PolicyKind::RoundRobin)])
         });
+        let poll =
+            reader.defaulted("poll", default_poll(), "a whole number of microseconds from 0 to 10000", |v| {
+                value::integer(v, 0, 10_000)
+            });
         if !reader.has("socket") {
             reader.reject("socket", "is missing".to_owned(), "a [socket] section with `path`");
         }
@@ -65,8 +73,15 @@ impl GpuConfig {
             chip: chip?.to_owned(),
             vram: vram?,
             policy: policy?,
+            poll: Duration::from_micros(poll?),
             socket: socket?,
             control,
         })
     }
+}
+
+/// Microseconds. Looking costs a CPU while guests submit work: only a machine with CPUs to spare does it unasked.
+fn default_poll() -> u64 {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if cpus >= 8 { 500 } else { 0 }
 }

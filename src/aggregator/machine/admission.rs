@@ -6,6 +6,7 @@ use super::Machine;
 use crate::addr::TenantId;
 use crate::aggregator::dma_map::DmaMap;
 use crate::aggregator::doorbells::MAX_CHANNELS;
+use crate::aggregator::latency::Latency;
 use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, RefusalKind, Welcome};
 use crate::aggregator::tenant::{Counters, Refusal, Tenant, TenantState};
 use crate::aggregator::wire::{MAX_NAME, MAX_WINDOW_PIECES};
@@ -101,6 +102,7 @@ impl Machine {
                 job: None,
                 quarantined: false,
                 counters: Counters::default(),
+                doorbells: Latency::default(),
             },
         );
         log::info!(

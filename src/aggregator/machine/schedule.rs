@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Machine;
 use crate::addr::TenantId;
+use crate::aggregator::latency;
 use crate::aggregator::protocol::Doorbell;
 use crate::aggregator::tenant::{ChannelState, Refusal};
 use crate::gpu::GpuError;
@@ -11,8 +12,8 @@ use crate::scheduler::Gate;
 
 impl Machine {
     /// A tenant has new work. No allocation, no lookup beyond the tenant's own table.
-    pub fn doorbell(&mut self, tenant: TenantId, doorbell: Doorbell, now: Duration) {
-        let Some(owner) = self.tenants.get(&tenant) else { return };
+    pub fn doorbell(&mut self, tenant: TenantId, doorbell: Doorbell, rung: u32, now: Duration) {
+        let Some(owner) = self.tenants.get_mut(&tenant) else { return };
         let Some(Some(channel)) = owner.channels.get(usize::from(doorbell.channel.0)) else { return };
         if matches!(channel.state, ChannelState::Faulted | ChannelState::Dead) {
             return;
@@ -22,6 +23,8 @@ impl Machine {
             Gate::Ring => {
                 if let Err(error) = self.driver.doorbell(host, doorbell.gp_put) {
                     log::error!("a doorbell did not reach the physical GPU: {error}");
+                } else {
+                    owner.doorbells.note(rung, latency::stamp());
                 }
                 self.scheduler.note_activity(now);
             }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Machine;
+use crate::aggregator::latency::LatencySummary;
 use crate::aggregator::tenant::TenantState;
 
 /// State of the aggregator.
@@ -56,6 +57,8 @@ pub struct TenantStatus {
     pub foreign_accesses: Option<u64>,
     /// Doorbells.
     pub submissions: u64,
+    /// How long they took from the device backend to the physical GPU, in nanoseconds.
+    pub doorbell_ns: LatencySummary,
     /// Faults and errors of its channels.
     pub faults: u64,
     /// Times that its doorbells had to wait because there were too many.
@@ -101,6 +104,7 @@ impl Machine {
                 busy_ms: u64::try_from(used.as_millis()).unwrap_or(u64::MAX),
                 foreign_accesses: self.ledger.as_ref().map(|ledger| ledger.foreign_accesses(tenant.id)),
                 submissions: self.scheduler.submissions(tenant.id),
+                doorbell_ns: tenant.doorbells.summary(),
                 faults: tenant.counters.faults,
                 throttled: tenant.counters.throttled,
                 refusals: tenant.counters.refusals,

@@ -250,10 +250,10 @@ fn doorbells_reach_only_the_senders_own_channels() {
     let (host_a, host_b) = (host_of(&fake, 64 * MIB), host_of(&fake, 128 * MIB));
 
     for channel in 0..300 {
-        machine.doorbell(a, Doorbell { channel: GuestChannel(channel), gp_put: 7 }, T0);
+        machine.doorbell(a, Doorbell { channel: GuestChannel(channel), gp_put: 7 }, 0, T0);
     }
-    machine.doorbell(b, Doorbell { channel: GuestChannel(0), gp_put: 9 }, T0);
-    machine.doorbell(TenantId(99), Doorbell { channel: GuestChannel(0), gp_put: 1 }, T0);
+    machine.doorbell(b, Doorbell { channel: GuestChannel(0), gp_put: 9 }, 0, T0);
+    machine.doorbell(TenantId(99), Doorbell { channel: GuestChannel(0), gp_put: 1 }, 0, T0);
 
     assert_eq!(fake.state().rung, [(host_a, 7), (host_b, 9)]);
 }
@@ -291,7 +291,7 @@ fn faulted_channel_stays_off_until_it_is_made_anew() {
 
     done(&mut machine, a, Request::EnableChannel { channel: GuestChannel(0), enabled: true });
     done(&mut machine, a, Request::SetRunlist(vec![GuestChannel(0)]));
-    machine.doorbell(a, Doorbell { channel: GuestChannel(0), gp_put: 1 }, T0);
+    machine.doorbell(a, Doorbell { channel: GuestChannel(0), gp_put: 1 }, 0, T0);
     assert!(!fake.state().enabled[&host_a]);
     assert!(!fake.state().runlist.contains(&host_a));
     assert!(fake.state().rung.is_empty());
@@ -658,7 +658,7 @@ fn lost_gpu_is_told_to_everybody_once() {
 fn status_counts_what_happened() {
     let (mut machine, fake, a, _) = two_tenants();
     done(&mut machine, a, map(0x5000, system(0)));
-    machine.doorbell(a, Doorbell { channel: GuestChannel(0), gp_put: 1 }, T0);
+    machine.doorbell(a, Doorbell { channel: GuestChannel(0), gp_put: 1 }, 0, T0);
     let host = host_of(&fake, 64 * MIB);
     fake.state().running = Some(host);
     machine.step(Duration::from_millis(1));

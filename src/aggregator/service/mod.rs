@@ -45,6 +45,8 @@ pub struct Config {
     pub policy: PolicyKind,
     /// What the physical GPU is, for operators (`soft`).
     pub backend: String,
+    /// How long after a doorbell to look for more without sleeping; zero never does.
+    pub poll: Duration,
 }
 
 /// Why the service does not start.
@@ -172,7 +174,7 @@ impl Service {
         let wake = Arc::new(rustix::event::eventfd(0, flags).map_err(io::Error::from)?);
         let (commands, inbox): (_, Receiver<Command>) = std::sync::mpsc::channel();
         let remote = ServiceRemote { commands, wake: Arc::clone(&wake) };
-        let mut turns = Loop::new(machine, listener, inbox, wake, config.backend.clone())?;
+        let mut turns = Loop::new(machine, listener, inbox, wake, config.backend.clone(), config.poll)?;
         let thread = std::thread::Builder::new().name("aggregator".to_owned()).spawn(move || {
             if let Err(error) = turns.run() {
                 log::error!("the aggregator stops: {error}");

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
@@ -78,7 +78,13 @@ impl Setup {
 
 fn config(socket: PathBuf, control: PathBuf) -> Config {
     let spec = |path| Some(SocketSpec { path, mode: 0o600, group: None });
-    Config { socket: spec(socket), control: spec(control), policy: PolicyKind::Fifo, backend: "fake".into() }
+    Config {
+        socket: spec(socket),
+        control: spec(control),
+        policy: PolicyKind::Fifo,
+        backend: "fake".into(),
+        poll: Duration::from_micros(50),
+    }
 }
 
 /// An enabled and listed channel 0 with address space 0.
