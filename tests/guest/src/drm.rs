@@ -1,13 +1,17 @@
-//! nouveau's devices, buffers and channels over raw ioctls (the interface that Mesa's nvc0 uses on Fermi).
+//! nouveau's devices, buffers and channels over raw ioctls (the interfaces that Mesa's nvc0 and NVK use).
 
 pub mod abi;
 mod buffer;
 mod channel;
 mod device;
+mod exec;
+mod syncobj;
 
 pub use buffer::{Buffer, Place, errno};
 pub use channel::Channel;
 pub use device::{Device, render_nodes};
+pub use exec::{Bound, UserSpace};
+pub use syncobj::Syncobj;
 
 /// Bytes as the ioctls count them, for a size of this 64-bit program.
 fn bytes(size: usize) -> u64 {

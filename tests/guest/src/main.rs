@@ -3,13 +3,14 @@
 //! As process 1 it mounts the kernel's file systems, loads nouveau, runs the programs that the kernel command
 //! line names, and powers the machine off ([`init`]). Called with a program's name it is that program
 //! ([`programs`]). Programs speak to nouveau by raw DRM ioctls ([`drm`]) and to the GPU by command words that
-//! they build themselves ([`push`], [`copy`]); no user-space driver is involved that could hide a fault.
+//! they build themselves ([`push`], [`engine`]); no user-space driver is involved that could hide a fault.
 //!
 //! Each program prints exactly one line of JSON on its standard output: `{"prog","ok",figures,"error"}`.
 
+mod chip;
 mod cmdline;
-mod copy;
 mod drm;
+mod engine;
 mod init;
 mod kmsg;
 mod pattern;

@@ -6,11 +6,14 @@ mod bench;
 mod channels;
 mod copies;
 mod evict;
+mod exec;
 mod fence;
 mod load;
 mod probe;
 mod reload;
 mod session;
+mod suspend;
+mod upload;
 
 use std::str::FromStr;
 
@@ -24,7 +27,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 12] = [
+const PROGRAMS: [(&str, Program); 16] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -33,6 +36,10 @@ const PROGRAMS: [(&str, Program); 12] = [
     ("badaddr", badaddr::by_host),
     ("badcopy", badaddr::by_engine),
     ("bar1", bar1::run),
+    ("exec", exec::run),
+    ("fill", upload::fill),
+    ("i2m", upload::inline),
+    ("suspend", suspend::run),
     ("reload", reload::run),
     ("bench", bench::run),
     ("load", load::run),

@@ -1,7 +1,7 @@
-//! Command words as a Fermi channel takes them: a method header, then data.
+//! Command words as channels take them, from Fermi to Hopper: a method header, then data.
 //!
-//! Header (32 bits): 31:29 how the method advances (1 = by four after each word, 4 = the data is in the header),
-//! 28:16 count of words or the immediate value, 15:13 subchannel, 11:0 method address / 4.
+//! Header (32 bits): 31:29 how the method advances (1 = by four after each word, 3 = not at all, 4 = the data is in
+//! the header), 28:16 count of words or the immediate value, 15:13 subchannel, 11:0 method address / 4.
 
 /// A subchannel: which bound object methods go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,12 +12,9 @@ pub type Method = u32;
 
 /// Binds a class to a subchannel; a host method, as all below 0x100 are.
 const SET_OBJECT: Method = 0x000;
-/// High word of the semaphore's address; low word, payload and operation follow.
-const SEMAPHORE_A: Method = 0x010;
-/// Semaphore operation: write the payload, then (as bit 24 is clear) a time stamp at +8.
-const SEMAPHORE_RELEASE_WITH_TIME: u32 = 0x2;
 
 const INCREMENTING: u32 = 1;
+const REPEATED: u32 = 3;
 const IMMEDIATE: u32 = 4;
 
 /// Command words being put together.
@@ -40,6 +37,13 @@ impl Commands {
         self.words.extend_from_slice(data);
     }
 
+    /// Writes all of `data` to the one method `method`.
+    pub fn repeated(&mut self, subchannel: Subchannel, method: Method, data: &[u32]) {
+        let count = u32::try_from(data.len()).unwrap_or(0) & 0x1fff;
+        self.words.push(header(REPEATED, count, subchannel, method));
+        self.words.extend_from_slice(data);
+    }
+
     /// Writes a value of at most 13 bits to `method`, without a data word.
     pub fn immediate(&mut self, subchannel: Subchannel, method: Method, value: u32) {
         self.words.push(header(IMMEDIATE, value & 0x1fff, subchannel, method));
@@ -48,12 +52,6 @@ impl Commands {
     /// Binds `class` to `subchannel`.
     pub fn bind(&mut self, subchannel: Subchannel, class: u16) {
         self.methods(subchannel, SET_OBJECT, &[u32::from(class)]);
-    }
-
-    /// Writes `payload` to `address`, and the GPU's time to `address + 8`, once all before is done.
-    pub fn release_with_time(&mut self, subchannel: Subchannel, address: u64, payload: u32) {
-        let [high, low] = split(address);
-        self.methods(subchannel, SEMAPHORE_A, &[high, low, payload, SEMAPHORE_RELEASE_WITH_TIME]);
     }
 
     /// Adds all of `other`'s words.
@@ -93,6 +91,13 @@ mod tests {
     }
 
     #[test]
+    fn repeated_words_go_to_one_method() {
+        let mut commands = Commands::new();
+        commands.repeated(Subchannel(1), 0x1b4, &[5, 6]);
+        assert_eq!(words(&commands), [0x6002_206d, 5, 6]);
+    }
+
+    #[test]
     fn immediate_value_is_in_the_header() {
         let mut commands = Commands::new();
         commands.immediate(Subchannel(4), 0x300, 0x110);
@@ -104,12 +109,5 @@ mod tests {
         let mut commands = Commands::new();
         commands.bind(Subchannel(2), 0x9039);
         assert_eq!(words(&commands), [0x2001_4000, 0x9039]);
-    }
-
-    #[test]
-    fn release_names_address_payload_and_operation() {
-        let mut commands = Commands::new();
-        commands.release_with_time(Subchannel(0), 0x12_3456_7890, 7);
-        assert_eq!(words(&commands), [0x2004_0004, 0x12, 0x3456_7890, 7, 2]);
     }
 }

@@ -54,6 +54,15 @@ pub fn end_machine(again: bool) -> Error {
     Error::last_os_error()
 }
 
+/// The time since boot, by the clock that the kernel's absolute time limits use.
+pub fn monotonic() -> std::time::Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock is a constant that every kernel has, and `now` is exclusively borrowed.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    let (seconds, nanos) = (u64::try_from(now.tv_sec), u32::try_from(now.tv_nsec));
+    std::time::Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
+}
+
 /// A value that an ioctl may read and write as plain bytes.
 ///
 /// # Safety

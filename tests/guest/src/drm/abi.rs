@@ -10,15 +10,31 @@ pub const GETPARAM: u64 = DRIVER;
 pub const CHANNEL_ALLOC: u64 = DRIVER + 0x02;
 pub const CHANNEL_FREE: u64 = DRIVER + 0x03;
 pub const GROBJ_ALLOC: u64 = DRIVER + 0x04;
+pub const VM_INIT: u64 = DRIVER + 0x10;
+pub const VM_BIND: u64 = DRIVER + 0x11;
+pub const EXEC: u64 = DRIVER + 0x12;
 pub const GEM_NEW: u64 = DRIVER + 0x40;
 pub const GEM_PUSHBUF: u64 = DRIVER + 0x41;
 pub const GEM_CPU_PREP: u64 = DRIVER + 0x42;
+
+pub const SYNCOBJ_CREATE: u64 = 0xbf;
+pub const SYNCOBJ_DESTROY: u64 = 0xc0;
+pub const SYNCOBJ_WAIT: u64 = 0xc3;
 
 pub const DOMAIN_VRAM: u32 = 1 << 1;
 pub const DOMAIN_GART: u32 = 1 << 2;
 pub const DOMAIN_MAPPABLE: u32 = 1 << 3;
 /// The buffer's VRAM pages need not lie side by side.
 pub const TILE_NONCONTIG: u32 = 1 << 3;
+/// `CHANNEL_ALLOC`: `fb_ctxdma_handle` that makes `tt_ctxdma_handle` name the engine, and the copy engines' name.
+pub const ENGINE_IS_NAMED: u32 = !0;
+pub const ENGINE_COPY: u32 = 0x30;
+pub const BIND_MAP: u32 = 0;
+pub const BIND_UNMAP: u32 = 1;
+/// `VM_BIND` is done when its syncobjs say so, not when it returns.
+pub const BIND_ASYNC: u32 = 1;
+/// Wait until all of the syncobjs are signalled.
+pub const WAIT_ALL: u32 = 1;
 pub const PREP_NOWAIT: u32 = 1;
 pub const PREP_WRITE: u32 = 4;
 
@@ -112,6 +128,57 @@ arguments! {
 
     /// `drm_nouveau_gem_cpu_prep`.
     CpuPrep = 8 { handle: u32, flags: u32 }
+
+    /// `drm_nouveau_vm_init`.
+    VmInit = 16 { kernel_managed_addr: u64, kernel_managed_size: u64 }
+
+    /// `drm_nouveau_vm_bind_op`.
+    VmBindOp = 40 { op: u32, flags: u32, handle: u32, pad: u32, addr: u64, bo_offset: u64, range: u64 }
+
+    /// `drm_nouveau_vm_bind`.
+    VmBind = 40 {
+        op_count: u32,
+        flags: u32,
+        wait_count: u32,
+        sig_count: u32,
+        wait_ptr: u64,
+        sig_ptr: u64,
+        op_ptr: u64,
+    }
+
+    /// `drm_nouveau_sync`.
+    Sync = 16 { flags: u32, handle: u32, timeline_value: u64 }
+
+    /// `drm_nouveau_exec_push`.
+    ExecPush = 16 { va: u64, va_len: u32, flags: u32 }
+
+    /// `drm_nouveau_exec`.
+    Exec = 40 {
+        channel: u32,
+        push_count: u32,
+        wait_count: u32,
+        sig_count: u32,
+        wait_ptr: u64,
+        sig_ptr: u64,
+        push_ptr: u64,
+    }
+
+    /// `drm_syncobj_create`.
+    SyncobjCreate = 8 { handle: u32, flags: u32 }
+
+    /// `drm_syncobj_destroy`.
+    SyncobjDestroy = 8 { handle: u32, pad: u32 }
+
+    /// `drm_syncobj_wait`.
+    SyncobjWait = 40 {
+        handles: u64,
+        timeout_nsec: i64,
+        count_handles: u32,
+        flags: u32,
+        first_signaled: u32,
+        pad: u32,
+        deadline_nsec: u64,
+    }
 
     /// `drm_gem_close`.
     GemClose = 8 { handle: u32, pad: u32 }

@@ -4,8 +4,8 @@ use anyhow::{Context, Result, ensure};
 
 use super::abi::{self, ChannelAlloc, ChannelFree, GrobjAlloc, Pushbuf, PushbufBo, PushbufPush};
 use super::{Buffer, Device, Place, bytes};
-use crate::copy::Engine;
-use crate::push::Commands;
+use crate::engine::{Engine, Runlist};
+use crate::push::{Commands, Subchannel};
 use crate::sys::Direction;
 
 /// The size of the ring of command words.
@@ -26,9 +26,7 @@ pub struct Channel {
 impl Channel {
     /// Opens a channel whose copies are done by `engine`.
     pub fn open(device: &Device, engine: Engine) -> Result<Self> {
-        let mut argument = ChannelAlloc::default();
-        device.ioctl("CHANNEL_ALLOC", Direction::ReadWrite, abi::CHANNEL_ALLOC, &mut argument)?;
-        let id = argument.channel.cast_unsigned();
+        let id = allocate(device, engine.runlist())?;
         let mut channel = Self {
             device: device.clone(),
             id,
@@ -36,21 +34,17 @@ impl Channel {
             next: 0,
             engine,
         };
-        channel.bind().with_context(|| format!("cannot use {engine:?}"))?;
+        channel
+            .bind(engine.subchannel(), engine.class())
+            .with_context(|| format!("cannot use {engine:?}"))?;
         Ok(channel)
     }
 
-    /// Makes the engine's object, and names it to the channel's subchannel.
-    fn bind(&mut self) -> Result<()> {
-        let class = self.engine.class();
-        let mut argument = GrobjAlloc {
-            channel: self.id.cast_signed(),
-            handle: 0xbeef_0000 | u32::from(class),
-            class: i32::from(class),
-        };
-        self.device.ioctl("GROBJ_ALLOC", Direction::Write, abi::GROBJ_ALLOC, &mut argument)?;
+    /// Makes an object of `class`, and names it to the channel's subchannel.
+    pub fn bind(&mut self, subchannel: Subchannel, class: u16) -> Result<()> {
+        make_object(&self.device, self.id, class)?;
         let mut commands = Commands::new();
-        commands.bind(self.engine.subchannel(), class);
+        commands.bind(subchannel, class);
         self.submit(&commands, &[])
     }
 
@@ -134,8 +128,37 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        let mut argument = ChannelFree { channel: self.id.cast_signed() };
-        // A failure here shows in the kernel's log, which the host reads.
-        let _ = self.device.ioctl("CHANNEL_FREE", Direction::Write, abi::CHANNEL_FREE, &mut argument);
+        free(&self.device, self.id);
     }
+}
+
+/// Makes a channel for the engines of `runlist`; returns the kernel's number for it.
+pub(super) fn allocate(device: &Device, runlist: Runlist) -> Result<u32> {
+    let mut argument = match runlist {
+        Runlist::Graphics => ChannelAlloc::default(),
+        Runlist::Copy => ChannelAlloc {
+            fb_ctxdma_handle: abi::ENGINE_IS_NAMED,
+            tt_ctxdma_handle: abi::ENGINE_COPY,
+            ..ChannelAlloc::default()
+        },
+    };
+    device.ioctl("CHANNEL_ALLOC", Direction::ReadWrite, abi::CHANNEL_ALLOC, &mut argument)?;
+    Ok(argument.channel.cast_unsigned())
+}
+
+/// Makes an object of `class` on the channel `id`.
+pub(super) fn make_object(device: &Device, id: u32, class: u16) -> Result<()> {
+    let mut argument = GrobjAlloc {
+        channel: id.cast_signed(),
+        handle: 0xbeef_0000 | u32::from(class),
+        class: i32::from(class),
+    };
+    device.ioctl("GROBJ_ALLOC", Direction::Write, abi::GROBJ_ALLOC, &mut argument)
+}
+
+/// Frees the channel `id`.
+pub(super) fn free(device: &Device, id: u32) {
+    let mut argument = ChannelFree { channel: id.cast_signed() };
+    // A failure here shows in the kernel's log, which the host reads.
+    let _ = device.ioctl("CHANNEL_FREE", Direction::Write, abi::CHANNEL_FREE, &mut argument);
 }

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::session::{self, Session};
+use super::session::Session;
 use super::{Figures, Options};
-use crate::copy::Engine;
+use crate::chip::Chip;
 use crate::drm::{Channel, Device, errno};
+use crate::engine::Engine;
 use crate::kmsg::Log;
-use crate::push::{Commands, Subchannel};
+use crate::push::Commands;
 
 /// Far above what nouveau hands out, and inside the 40 bits of an address.
 const UNMAPPED: u64 = 0x3f_0000_0000;
@@ -25,36 +26,35 @@ const LENGTH: usize = 64 << 10;
 
 /// The host unit meets the address.
 pub fn by_host(options: &Options) -> Result<Figures> {
-    let mut commands = Commands::new();
-    commands.release_with_time(Subchannel(0), UNMAPPED, 1);
-    run(options, &commands)
+    run(options, |engine, commands| engine.release_with_time(commands, UNMAPPED, 1))
 }
 
-/// The graphics engine meets the address.
+/// The engine that copies meets the address.
 pub fn by_engine(options: &Options) -> Result<Figures> {
-    let mut commands = Commands::new();
-    Engine::M2mf.copy(&mut commands, UNMAPPED + 0x8000, UNMAPPED, 4096);
-    run(options, &commands)
+    run(options, |engine, commands| engine.copy(commands, UNMAPPED + 0x8000, UNMAPPED, 4096))
 }
 
-fn run(options: &Options, commands: &Commands) -> Result<Figures> {
+fn run(options: &Options, harm: impl FnOnce(Engine, &mut Commands)) -> Result<Figures> {
     let gpu = options.gpu()?;
     let mut log = Log::from_now()?;
-    let mut bystander = Session::open(gpu, Engine::M2mf, 1 << 20)?;
+    let mut bystander = Session::open(gpu, 1 << 20)?;
     bystander.there_and_back(1, [0, 0, 0], LENGTH).context("before the fault")?;
 
     let device = Device::open(gpu)?;
-    session::fermi(&device)?;
-    let mut victim = Channel::open(&device, Engine::M2mf)?;
+    let chip = Chip::of(&device)?;
+    let mut victim = Channel::open(&device, chip.mover())?;
+    let mut commands = Commands::new();
+    harm(chip.mover(), &mut commands);
     let start = Instant::now();
-    match victim.submit(commands, &[]) {
+    match victim.submit(&commands, &[]) {
         Ok(()) => {}
         // The channel may be dead before the kernel has put its own fence behind the commands.
         Err(error) if died(&error).is_some() => {}
         Err(error) => return Err(error).context("submitting the bad address"),
     }
 
-    let line = log.wait_for(&["fault", "PT_NOT_PRESENT", UNMAPPED_PREFIX], LIMIT)?;
+    let words = [chip.fault_words(), &[UNMAPPED_PREFIX]].concat();
+    let line = log.wait_for(&words, LIMIT)?;
     let line =
         line.with_context(|| format!("no fault at {UNMAPPED:#x} in the kernel's log within {LIMIT:?}"))?;
     let noticed = start.elapsed();
@@ -67,8 +67,7 @@ fn run(options: &Options, commands: &Commands) -> Result<Figures> {
             .there_and_back(2 + turn, [0, 4096, 0], LENGTH)
             .context("the other channel, after the fault")?;
     }
-    let mut newcomer =
-        Session::open(gpu, Engine::M2mf, 1 << 20).context("a channel opened after the fault")?;
+    let mut newcomer = Session::open(gpu, 1 << 20).context("a channel opened after the fault")?;
     newcomer.there_and_back(99, [0, 0, 0], LENGTH).context("a channel opened after the fault")?;
 
     let mut figures = Figures::new();

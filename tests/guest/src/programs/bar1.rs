@@ -6,7 +6,6 @@ use anyhow::{Result, bail};
 
 use super::session::Session;
 use super::{Figures, Options};
-use crate::copy::Engine;
 use crate::{pattern, stats};
 
 /// Reads through the window are slow (each is a message to the GPU's server), writes are not.
@@ -14,7 +13,7 @@ const WRITTEN: usize = 64 << 10;
 const READ: usize = 16 << 10;
 
 pub fn run(options: &Options) -> Result<Figures> {
-    let mut session = Session::open(options.gpu()?, Engine::M2mf, 256 << 10)?;
+    let mut session = Session::open(options.gpu()?, 256 << 10)?;
 
     let by_cpu = pattern::bytes(0xba1, 0, WRITTEN);
     let start = Instant::now();

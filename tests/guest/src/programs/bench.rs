@@ -6,7 +6,6 @@ use anyhow::Result;
 
 use super::session::{FENCE_LIMIT, Session};
 use super::{Figures, Options};
-use crate::copy::Engine;
 use crate::push::Commands;
 use crate::stats;
 
@@ -14,7 +13,7 @@ const LARGE: usize = 16 << 20;
 const SMALL: usize = 4096;
 
 pub fn run(options: &Options) -> Result<Figures> {
-    let mut session = Session::open(options.gpu()?, Engine::M2mf, LARGE)?;
+    let mut session = Session::open(options.gpu()?, LARGE)?;
     let repeats = options.get("repeats", 300usize)?;
     let mut figures = Figures::new();
 
@@ -53,11 +52,11 @@ pub fn run(options: &Options) -> Result<Figures> {
 /// The GPU's own time for `copies` copies of `length` bytes: between two semaphores around them.
 fn spans(session: &mut Session, length: usize, copies: usize, repeats: usize) -> Result<Vec<Duration>> {
     let one = session.channel.copy_commands((&session.vram, 0), (&session.source, 0), length)?;
-    let subchannel = session.channel.engine().subchannel();
+    let engine = session.channel.engine();
     let mut commands = Commands::new();
-    commands.release_with_time(subchannel, session.target.address(), 1);
+    engine.release_with_time(&mut commands, session.target.address(), 1);
     (0..copies).for_each(|_| commands.extend(&one));
-    commands.release_with_time(subchannel, session.target.address() + 16, 2);
+    engine.release_with_time(&mut commands, session.target.address() + 16, 2);
     let mut spans = Vec::with_capacity(repeats);
     for _ in 0..repeats {
         session.channel.submit(&commands, &[&session.vram, &session.source, &session.target])?;

@@ -1,5 +1,5 @@
-//! `channels`: several channels at once, from threads of one process (one GPU address space) and from other
-//! processes (address spaces of their own), all verified.
+//! `channels`: several channels at once, on all engines, from threads of one process (one GPU address space) and
+//! from other processes (address spaces of their own), all verified.
 
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Barrier};
@@ -9,8 +9,9 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::session::Session;
 use super::{Figures, Options};
-use crate::copy::Engine;
+use crate::chip::Chip;
 use crate::drm::Device;
+use crate::engine::Engine;
 
 const THREADS: u32 = 4;
 const PROCESSES: usize = 2;
@@ -31,12 +32,17 @@ pub fn run(options: &Options) -> Result<Figures> {
         .collect::<Result<Vec<_>>>()?;
 
     let device = Device::open(gpu)?;
+    let engines = Chip::of(&device)?.engines();
     // All channels are open before the first is closed: their numbers can then be compared.
     let all_open = Arc::new(Barrier::new(THREADS as usize));
     let workers: Vec<_> = (0..THREADS)
         .map(|worker| {
             let (device, all_open) = (device.clone(), Arc::clone(&all_open));
-            thread::spawn(move || work(&device, worker, turns, &all_open))
+            let engine = engines.iter().copied().cycle().nth(worker as usize);
+            thread::spawn(move || {
+                let engine = engine.context("the chip has no engine")?;
+                work(&device, engine, worker, turns, &all_open)
+            })
         })
         .collect();
     let mut ids = Vec::new();
@@ -60,8 +66,8 @@ pub fn run(options: &Options) -> Result<Figures> {
 }
 
 /// One thread's copies through its own channel; returns the channel's number.
-fn work(device: &Device, worker: u32, turns: u32, all_open: &Barrier) -> Result<u32> {
-    let session = Session::on(device, Engine::M2mf, 256 << 10);
+fn work(device: &Device, engine: Engine, worker: u32, turns: u32, all_open: &Barrier) -> Result<u32> {
+    let session = Session::on(device, engine, 256 << 10);
     // Also after a failure: the others wait for this thread.
     all_open.wait();
     let mut session = session?;

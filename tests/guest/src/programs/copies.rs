@@ -15,7 +15,6 @@ const OFFSETS: [[usize; 3]; 4] = [[0, 0, 0], [4096, 8192, 12288], [1, 2, 3], [40
 
 pub fn run(options: &Options) -> Result<Figures> {
     let device = Device::open(options.gpu()?)?;
-    session::fermi(&device)?;
     let largest = options.get("largest", usize::MAX)?;
     let (mut copies, mut total) = (0u64, 0u64);
     let mut names = Vec::new();

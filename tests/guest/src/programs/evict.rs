@@ -5,9 +5,8 @@ use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::session;
 use super::{Figures, Options};
-use crate::copy::Engine;
+use crate::chip::Chip;
 use crate::drm::abi::Parameter;
 use crate::drm::{Buffer, Channel, Device, Place};
 use crate::pattern;
@@ -17,10 +16,9 @@ const BUFFER: usize = 4 << 20;
 
 pub fn run(options: &Options) -> Result<Figures> {
     let device = Device::open(options.gpu()?)?;
-    session::fermi(&device)?;
     let vram = usize::try_from(device.parameter(Parameter::VramSize)?)?;
     let count = how_many(vram, available_memory()?)?;
-    let mut channel = Channel::open(&device, Engine::M2mf)?;
+    let mut channel = Channel::open(&device, Chip::of(&device)?.mover())?;
     let mut staging = Buffer::new(&device, Place::Gart, BUFFER)?;
     let base = pattern::bytes(0xe71c, 0, BUFFER);
 

@@ -7,7 +7,6 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::session::{FENCE_LIMIT, Session};
 use super::{Figures, Options};
-use crate::copy::Engine;
 use crate::push::Commands;
 use crate::{pattern, stats};
 
@@ -16,7 +15,7 @@ const SUBMISSIONS: u32 = 250;
 const RELEASES: u32 = 16;
 
 pub fn run(options: &Options) -> Result<Figures> {
-    let mut session = Session::open(options.gpu()?, Engine::M2mf, 1 << 20)?;
+    let mut session = Session::open(options.gpu()?, 1 << 20)?;
     let asleep = submissions(&mut session, true).context("waiting asleep")?;
     let awake = submissions(&mut session, false).context("waiting awake")?;
     let span = time_stamps(&mut session)?;
@@ -58,7 +57,7 @@ fn time_stamps(session: &mut Session) -> Result<u64> {
     let mut commands = Commands::new();
     for index in 0..RELEASES {
         let address = session.target.address() + u64::from(index) * 16;
-        commands.release_with_time(session.channel.engine().subchannel(), address, 0x5eed_0000 + index);
+        session.channel.engine().release_with_time(&mut commands, address, 0x5eed_0000 + index);
     }
     session.target.write(0, &[0; 16 * RELEASES as usize])?;
     session.channel.submit(&commands, &[&session.target])?;

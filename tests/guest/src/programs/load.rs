@@ -8,13 +8,12 @@ use anyhow::{Context, Result};
 
 use super::session::Session;
 use super::{Figures, Options};
-use crate::copy::Engine;
 
 const LENGTHS: [usize; 4] = [4096, 65_536, 300_001, 1 << 20];
 
 pub fn run(options: &Options) -> Result<Figures> {
     let limit = Duration::from_secs(options.get("secs", 5)?);
-    let mut session = Session::open(options.gpu()?, Engine::M2mf, 2 << 20)?;
+    let mut session = Session::open(options.gpu()?, 2 << 20)?;
     let start = Instant::now();
     let mut copies = 0u32;
     while start.elapsed() < limit {

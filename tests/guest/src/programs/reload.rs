@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 
 use super::session::Session;
 use super::{Figures, Options};
-use crate::copy::Engine;
 use crate::drm::render_nodes;
 use crate::{init, stats, sys};
 
@@ -21,7 +20,7 @@ pub fn run(_options: &Options) -> Result<Figures> {
     let probe_ms = init::load_nouveau().context("after the removal")?;
     anyhow::ensure!(render_nodes().len() == gpus, "{gpus} GPUs before, {} after", render_nodes().len());
     for gpu in 0..gpus.max(1) {
-        let mut session = Session::open(gpu, Engine::M2mf, 2 << 20).context("after the reload")?;
+        let mut session = Session::open(gpu, 2 << 20).context("after the reload")?;
         session.there_and_back(7, [0, 0, 0], 1 << 20).context("after the reload")?;
         session.there_and_back(8, [1, 2, 3], 65_537).context("after the reload")?;
     }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::copy::Engine;
-use crate::drm::abi::Parameter;
+use crate::chip::Chip;
 use crate::drm::{Buffer, Channel, Device, Place};
+use crate::engine::Engine;
 use crate::pattern;
 
 /// How long polling for a fence may take before it counts as lost.
@@ -23,14 +23,15 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session with buffers of `size` bytes.
-    pub fn open(gpu: usize, engine: Engine, size: usize) -> Result<Self> {
-        Self::on(&Device::open(gpu)?, engine, size)
+    /// A session on the GPU number `gpu`, by its ordinary engine, with buffers of `size` bytes.
+    pub fn open(gpu: usize, size: usize) -> Result<Self> {
+        let device = Device::open(gpu)?;
+        let engine = Chip::of(&device)?.mover();
+        Self::on(&device, engine, size)
     }
 
     /// A session on an open device.
     pub fn on(device: &Device, engine: Engine, size: usize) -> Result<Self> {
-        fermi(device)?;
         Ok(Self {
             device: device.clone(),
             channel: Channel::open(device, engine)?,
@@ -76,20 +77,12 @@ impl Session {
     }
 }
 
-/// An error unless the GPU is one whose classes these programs speak.
-pub fn fermi(device: &Device) -> Result<()> {
-    let chipset = device.parameter(Parameter::Chipset)?;
-    ensure!(
-        (0xc0..0xe0).contains(&chipset),
-        "chipset {chipset:#x} is no Fermi: these programs have no classes for it"
-    );
-    Ok(())
-}
-
-/// The engines that channels of this device can use; M2MF is always there.
+/// The engines that channels of this device can use.
 pub fn engines(device: &Device) -> Result<Vec<Engine>> {
-    Channel::open(device, Engine::M2mf).context("M2MF is on every Fermi")?;
-    let more =
-        [Engine::Copy0, Engine::Copy1].into_iter().filter(|engine| Channel::open(device, *engine).is_ok());
-    Ok(std::iter::once(Engine::M2mf).chain(more).collect())
+    let chip = Chip::of(device)?;
+    for &engine in chip.engines() {
+        Channel::open(device, engine).with_context(|| format!("{engine:?} is on every {chip}"))?;
+    }
+    let more = chip.more_engines().iter().copied().filter(|engine| Channel::open(device, *engine).is_ok());
+    Ok(chip.engines().iter().copied().chain(more).collect())
 }
