@@ -20,14 +20,16 @@ use super::shared::SharedWords;
 use crate::addr::GuestChannel;
 
 /// Channels that a board can carry.
-pub const MAX_CHANNELS: u16 = 256;
+pub const MAX_CHANNELS: u16 = 512;
 
 const PAGES: usize = 1;
 const WAITING: usize = 0;
 const NEWS: usize = 16;
-const NEWS_WORDS: usize = 8;
+const NEWS_WORDS: usize = 16;
 const PUTS: usize = 32;
 const STAMPS: usize = PUTS + MAX_CHANNELS as usize;
+
+const _: () = assert!(NEWS + NEWS_WORDS <= PUTS && NEWS_WORDS * 32 == MAX_CHANNELS as usize);
 
 /// The aggregator's end.
 #[derive(Debug)]

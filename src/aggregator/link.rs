@@ -33,6 +33,10 @@ pub struct Grant {
     pub spaces: u16,
     /// Engines of the physical GPU.
     pub engines: EngineSet,
+    /// Virtual addresses are below 2 to this.
+    pub va_bits: u8,
+    /// Page sizes of the physical GPU, as log2, smallest first.
+    pub page_shifts: Vec<u8>,
     /// True when CPU reads of the window are slow.
     pub slow_vram_reads: bool,
     /// The partition's memory, in order and without gaps.

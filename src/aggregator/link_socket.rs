@@ -149,6 +149,8 @@ fn grant(
         channels: welcome.channels,
         spaces: welcome.spaces,
         engines: welcome.engines,
+        va_bits: welcome.va_bits,
+        page_shifts: welcome.page_shifts.clone(),
         slow_vram_reads: welcome.slow_vram_reads,
         window,
     })

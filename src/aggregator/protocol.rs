@@ -10,7 +10,7 @@ use crate::chip::{Engine, EngineSet};
 use crate::units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
 
 /// Version of the requests, replies and ring records; both sides must speak the same.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Number of an address space, chosen by the backend, below [`Welcome::spaces`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,6 +18,9 @@ pub struct SpaceId(pub u16);
 
 /// Most mappings and unmappings in one [`Request::UpdateSpace`].
 pub const MAX_UPDATE_RUNS: usize = 1024;
+
+/// Largest ring of a channel, as log2 of its entries: 4 MiB of ring, far beyond what drivers use.
+pub const MAX_GPFIFO_ENTRIES_LOG2: u8 = 19;
 
 /// First request of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,6 +181,10 @@ pub struct Welcome {
     pub spaces: u16,
     /// Engines of the physical GPU.
     pub engines: EngineSet,
+    /// Virtual addresses are below 2 to this.
+    pub va_bits: u8,
+    /// Page sizes of the physical GPU, as log2, smallest first.
+    pub page_shifts: Vec<u8>,
     /// True when CPU reads of the VRAM window are slow.
     pub slow_vram_reads: bool,
     /// Pieces of the VRAM window: offset in the respective file and bytes.

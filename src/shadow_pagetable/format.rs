@@ -2,9 +2,9 @@
 //!
 //! A tree is made of tables of several kinds. Each kind has entries of one size that cover equal pieces of the
 //! virtual range; an entry is empty, maps a page, or names up to two tables of lower kinds (small and large pages
-//! of the same range). Fermi has two levels; formats with more levels and with pages in upper levels (Pascal and
-//! later) fit.
+//! of the same range). Fermi has two levels; Hopper has more, and pages in upper ones.
 
+use super::budget::Limits;
 use crate::chip::PhysicalAddress;
 
 /// A kind of table of a format. Entries name tables of *lower* numbers only, so every walk ends.
@@ -49,6 +49,8 @@ pub enum Entry {
     Empty,
     /// Maps a page.
     Page(Leaf),
+    /// Maps what no guest has, such as another GPU's memory.
+    Refused,
     /// Names tables, at most one for each slot.
     Tables([Option<SubTable>; 2]),
 }
@@ -60,6 +62,11 @@ pub trait MmuFormat: Copy {
 
     /// The shape of tables of `kind`.
     fn shape(&self, kind: TableKind) -> Shape;
+
+    /// What the page tables of a VM may cost, unless somebody says otherwise.
+    fn limits(&self) -> Limits {
+        Limits::DEFAULT
+    }
 
     /// Decodes an entry (8-byte entries zero-extended).
     fn decode(&self, kind: TableKind, raw: u128) -> Entry;

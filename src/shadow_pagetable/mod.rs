@@ -6,7 +6,7 @@
 //! that hardware reads checks and translates them again.
 //!
 //! The snapshot is by definition what the shadow has: an entry that could not be shadowed (its target is
-//! outside the guest's memory) is remembered as empty, so that every later synchronisation looks at it again.
+//! not the guest's memory) is remembered as empty, so that every later synchronisation looks at it again.
 //!
 //! Pages of different sizes are separate layers, as in hardware: a directory entry may name a table of small and
 //! one of large pages for the same range, and the layers are shadowed as they are. Which one wins is decided by
@@ -19,6 +19,7 @@
 mod budget;
 mod fermi;
 mod format;
+mod hopper;
 mod runs;
 mod space;
 mod table;
@@ -28,6 +29,7 @@ mod tests;
 pub use budget::{Budget, Limits, WalkRefusal};
 pub use fermi::Fermi;
 pub use format::{Entry, Leaf, MmuFormat, Shape, SubTable, TableKind};
+pub use hopper::Hopper;
 pub use runs::{MAX_BATCH, MapRun, RunCount, RunSink, Runs, UnmapRun};
 pub use space::{ShadowSpace, SyncError, SyncReport};
 

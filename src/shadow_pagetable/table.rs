@@ -15,9 +15,7 @@ use crate::chip::{Aperture, PhysicalAddress};
 /// Bytes that are copied and compared at a time.
 const PIECE: usize = 4096;
 
-type Piece = [u8; PIECE];
-
-static EMPTY: Piece = [0; PIECE];
+static EMPTY: [u8; PIECE] = [0; PIECE];
 
 /// What a walk needs at every table.
 pub(super) struct Walk<'a, 's, F, M, S> {
@@ -37,7 +35,7 @@ pub(super) struct Walk<'a, 's, F, M, S> {
 pub(super) struct Table {
     place: SubTable,
     va: u64,
-    pieces: Vec<Option<Box<Piece>>>,
+    pieces: Vec<Option<Box<[u8]>>>,
     /// By entry and slot.
     children: BTreeMap<(u32, u8), Table>,
 }
@@ -58,7 +56,7 @@ impl Table {
         walk: &mut Walk<'_, '_, F, M, S>,
     ) -> Result<(), SyncError<S::Error>> {
         let shape = walk.format.shape(self.place.kind);
-        let mut copy: Piece = EMPTY;
+        let mut copy = EMPTY;
         let mut offset = 0u64;
         for index in 0..self.pieces.len() {
             let length = piece_length(shape, index);
@@ -72,10 +70,14 @@ impl Table {
                 walk.unreadable += 1;
                 fresh.fill(0);
             }
-            let known = self.pieces.get(index).and_then(Option::as_deref).unwrap_or(&EMPTY);
-            if known.get(..length) != Some(&*fresh) {
-                let old = *known;
-                self.sync_piece(walk, shape, index, &old, fresh)?;
+            let known = self.pieces.get(index).and_then(Option::as_deref);
+            if known.or(EMPTY.get(..length)) != Some(&*fresh) {
+                let mut old = EMPTY;
+                let old = old.get_mut(..length).unwrap_or_default();
+                if let Some(known) = known {
+                    old.copy_from_slice(known);
+                }
+                self.sync_piece(walk, shape, index, old, fresh)?;
                 self.keep(walk.budget, index, fresh)?;
             }
             offset = offset.saturating_add(PIECE as u64);
@@ -102,9 +104,12 @@ impl Table {
             }
             let before = walk.format.decode(self.place.kind, raw(old));
             let mut after = walk.format.decode(self.place.kind, raw(new));
-            if let Entry::Page(leaf) = after
-                && !walk.memory.contains(leaf.target, 1 << shape.entry_shift)
-            {
+            let withheld = match after {
+                Entry::Page(leaf) => !walk.memory.contains(leaf.target, 1 << shape.entry_shift),
+                Entry::Refused => true,
+                Entry::Empty | Entry::Tables(_) => false,
+            };
+            if withheld {
                 walk.withheld += 1;
                 new.fill(0);
                 after = Entry::Empty;
@@ -203,9 +208,9 @@ impl Table {
 
     /// Returns what the table and those below it use of the budget.
     pub fn forget(&mut self, budget: &mut Budget) {
-        let kept = self.pieces.iter().filter(|piece| piece.is_some()).count();
-        self.pieces.clear();
-        budget.give_bytes(kept.saturating_mul(PIECE));
+        for piece in std::mem::take(&mut self.pieces).into_iter().flatten() {
+            budget.give_bytes(piece.len());
+        }
         budget.give_table();
         for child in self.children.values_mut() {
             child.forget(budget);
@@ -216,17 +221,17 @@ impl Table {
     fn keep(&mut self, budget: &mut Budget, index: usize, fresh: &[u8]) -> Result<(), WalkRefusal> {
         let Some(place) = self.pieces.get_mut(index) else { return Ok(()) };
         if EMPTY.get(..fresh.len()) == Some(fresh) {
-            if place.take().is_some() {
-                budget.give_bytes(PIECE);
+            if let Some(piece) = place.take() {
+                budget.give_bytes(piece.len());
             }
             return Ok(());
         }
-        if place.is_none() {
-            budget.take_bytes(PIECE)?;
-        }
-        let piece = place.get_or_insert_with(|| Box::new(EMPTY));
-        if let Some(kept) = piece.get_mut(..fresh.len()) {
-            kept.copy_from_slice(fresh);
+        match place {
+            Some(piece) => piece.copy_from_slice(fresh),
+            None => {
+                budget.take_bytes(fresh.len())?;
+                *place = Some(fresh.into());
+            }
         }
         Ok(())
     }
@@ -272,13 +277,13 @@ fn raw(entry: &[u8]) -> u128 {
 const fn page(entry: Entry) -> Option<Leaf> {
     match entry {
         Entry::Page(leaf) => Some(leaf),
-        Entry::Empty | Entry::Tables(_) => None,
+        Entry::Empty | Entry::Refused | Entry::Tables(_) => None,
     }
 }
 
 const fn tables(entry: Entry) -> [Option<SubTable>; 2] {
     match entry {
         Entry::Tables(tables) => tables,
-        Entry::Empty | Entry::Page(_) => [None, None],
+        Entry::Empty | Entry::Refused | Entry::Page(_) => [None, None],
     }
 }

@@ -1,75 +1,83 @@
-//! What the guest's driver did to its FIFO and page tables, carried out on the host.
+//! What a guest's driver did, carried out on the host: the part that every chip has in common.
 //!
 //! Pure bookkeeping over [`Host`]: who calls holds the mediator's lock. An error of any step puts the vGPU into its
-//! fail-safe state.
+//! fail-safe state. What a chip's driver does to its channels is a [`ChannelControl`] inside.
+
+use std::fmt;
 
 use super::guest_ram::GuestRam;
-use super::host::Host;
-use super::live::Watched;
+use super::host::{Host, Terms};
+use super::live::LiveChannels;
 use super::memory::Memory;
 use super::spaces::Spaces;
 use super::status::{FailSafe, State};
 use crate::addr::{GuestChannel, GuestVram};
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{Doorbell, RefusalKind, Request};
-use crate::chip::gf100::mmu::LargePages;
-use crate::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT};
-use crate::chip::{EngineSet, PhysicalAddress};
-use crate::fifo_virt::{
-    CONTEXTS_START, Channel, Effect, INSTANCE_BYTES, Input, InstanceBlock, InstanceError, Runlist, engines_of,
-};
-use crate::shadow_pagetable::Limits;
-use crate::units::backend::{FifoState, FlushScope};
+use crate::chip::EngineSet;
+use crate::shadow_pagetable::{Limits, MmuFormat};
+use crate::units::backend::FlushScope;
+
+/// How the drivers of a chip get their channels: by registers and memory (GF100) or by asking firmware (GH100).
+pub trait ChannelControl: fmt::Debug + Send + Sized + 'static {
+    /// The chip's page tables.
+    type Format: MmuFormat + Default + fmt::Debug + Send;
+
+    /// No channels, as after power-on.
+    fn new(terms: &Terms) -> Self;
+
+    /// The host has dropped all channels.
+    fn forget_all(&mut self);
+
+    /// Channel numbers that the guest uses.
+    fn bound(&self) -> usize;
+
+    /// Channels that exist on the host.
+    fn placed(&self) -> usize;
+
+    /// Engines of a live channel that a doorbell is the first to show.
+    fn new_engines(_channel: u16, _live: &LiveChannels, _memory: &Memory<'_>) -> EngineSet {
+        EngineSet::empty()
+    }
+
+    /// Gives a running channel contexts for more engines, and rings it.
+    ///
+    /// # Errors
+    /// The vGPU cannot go on.
+    fn add_engines(
+        _control: &mut Control<Self>,
+        _channel: u16,
+        _engines: EngineSet,
+        _host: &Host<'_>,
+    ) -> Result<(), FailSafe> {
+        Ok(())
+    }
+}
 
 /// The front-end side's state.
 #[derive(Debug)]
-pub(super) struct Control {
-    pub state: State,
-    pub ram: GuestRam,
-    channels: Vec<Channel>,
-    /// The start bits as the guest set them: a channel number keeps its bit when it is bound.
-    started: Vec<bool>,
-    spaces: Spaces,
-    /// The guest's runlist as it committed it.
-    runlist: Vec<GuestChannel>,
-    /// What the aggregator has of it.
-    sent_runlist: Vec<GuestChannel>,
-    fifo: FifoState,
-    blocked: bool,
+pub struct Control<C: ChannelControl> {
+    pub(super) state: State,
+    pub(super) ram: GuestRam,
+    pub(super) spaces: Spaces<C::Format>,
+    pub(super) chip: C,
 }
 
-impl Control {
-    /// Everything as after power-on, for `channels` channels and `spaces` address spaces.
-    pub fn new(channels: u16, spaces: u16, limits: Limits) -> Self {
+impl<C: ChannelControl> Control<C> {
+    /// Everything as after power-on.
+    pub fn new(terms: &Terms, limits: Option<Limits>) -> Self {
         Self {
             state: State::Running,
             ram: GuestRam::default(),
-            channels: vec![Channel::Free; usize::from(channels)],
-            started: vec![false; usize::from(channels)],
-            spaces: Spaces::new(limits, spaces),
-            runlist: Vec::new(),
-            sent_runlist: Vec::new(),
-            fifo: FifoState::default(),
-            blocked: false,
+            spaces: Spaces::new(limits, terms.spaces),
+            chip: C::new(terms),
         }
     }
 
     /// As after power-on; memory stays announced.
-    pub fn reset(&mut self, channels: u16, spaces: u16, limits: Limits) {
+    pub fn reset(&mut self, terms: &Terms, limits: Option<Limits>) {
         let ram = std::mem::take(&mut self.ram);
-        *self = Self { ram, ..Self::new(channels, spaces, limits) };
-    }
-
-    pub fn channels(&self) -> &[Channel] {
-        &self.channels
-    }
-
-    pub fn spaces(&self) -> &Spaces {
-        &self.spaces
-    }
-
-    pub fn spaces_mut(&mut self) -> &mut Spaces {
-        &mut self.spaces
+        *self = Self { ram, ..Self::new(terms, limits) };
     }
 
     /// Stops serving the guest: everything of it goes off the hardware.
@@ -81,87 +89,8 @@ impl Control {
         }
         host.live.clear_all();
         self.spaces.forget_all();
-        self.channels.fill(Channel::Free);
-        self.started.fill(false);
-        self.runlist.clear();
-        self.sent_runlist.clear();
+        self.chip.forget_all();
         self.state = State::FailSafe(reason);
-    }
-
-    /// The channel was bound to an instance block, or unbound.
-    pub fn bind(
-        &mut self,
-        channel: u16,
-        instance: Option<PhysicalAddress>,
-        host: &Host<'_>,
-    ) -> Result<(), FailSafe> {
-        self.step(channel, instance.map_or(Input::Unbind, Input::Bind), host)?;
-        match self.started.get(usize::from(channel)) {
-            Some(true) if instance.is_some() => self.start(channel, host),
-            _ => Ok(()),
-        }
-    }
-
-    /// The channel's start bit was written.
-    pub fn enable(&mut self, channel: u16, enabled: bool, host: &Host<'_>) -> Result<(), FailSafe> {
-        match self.started.get_mut(usize::from(channel)) {
-            Some(started) => *started = enabled,
-            None => host.counters.bad_channels.one(),
-        }
-        if enabled { self.start(channel, host) } else { self.step(channel, Input::Stop, host) }
-    }
-
-    /// Reads the instance block of a channel that has one, and lets it run.
-    fn start(&mut self, channel: u16, host: &Host<'_>) -> Result<(), FailSafe> {
-        let instance = self.channels.get(usize::from(channel)).and_then(Channel::instance);
-        let Some(instance) = instance else { return Ok(()) };
-        let block = read_instance(instance, host);
-        if let Err(error) = block {
-            host.counters.bad_instances.one();
-            log::debug!("Channel {channel} does not start: {error}");
-        }
-        self.step(channel, Input::Start(block), host)
-    }
-
-    /// The guest gave a running channel contexts for more engines (see [`new_engines`]).
-    pub fn add_engines(&mut self, channel: u16, engines: EngineSet, host: &Host<'_>) -> Result<(), FailSafe> {
-        let Some(Channel::Enabled(placed)) = self.channels.get(usize::from(channel)) else { return Ok(()) };
-        let block = InstanceBlock { engines: placed.block.engines | engines, ..placed.block };
-        self.step(channel, Input::Start(Ok(block)), host)
-    }
-
-    /// A runlist was committed.
-    pub fn commit_runlist(
-        &mut self,
-        list: PhysicalAddress,
-        count: u32,
-        host: &Host<'_>,
-    ) -> Result<(), FailSafe> {
-        let granted = u16::try_from(self.channels.len()).unwrap_or(u16::MAX);
-        let mut raw = vec![0; Runlist::bytes_to_read(count, granted)];
-        let parsed = match host.memory.load(list, &mut raw) {
-            Ok(()) => Runlist::parse(&raw, count, granted),
-            Err(_) => Runlist { channels: Vec::new(), dropped: count },
-        };
-        host.counters.runlists.one();
-        host.counters.runlist_entries_dropped.add(u64::from(parsed.dropped));
-        self.runlist = parsed.channels;
-        self.send_runlist(true, host)
-    }
-
-    /// A preemption was started.
-    pub fn preempt(&mut self, channel: u16, host: &Host<'_>) -> Result<(), FailSafe> {
-        if self.channels.get(usize::from(channel)).and_then(Channel::placed).is_none() {
-            return Ok(());
-        }
-        host.live.begin_preemption(channel);
-        match host.request(&Request::Preempt(GuestChannel(channel))) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                host.live.end_preemption(channel);
-                if is_about_channel(&error) { Ok(()) } else { Err(error.into()) }
-            }
-        }
     }
 
     /// The TLB was invalidated.
@@ -170,124 +99,10 @@ impl Control {
         // The host unit fetches commands through the hub's TLB, so even a hub-only invalidation counts.
         self.spaces.sync(scope.page_directory, host)
     }
-
-    /// The preconditions of execution changed.
-    pub fn set_fifo_state(&mut self, fifo: FifoState, host: &Host<'_>) -> Result<(), FailSafe> {
-        self.fifo = fifo;
-        self.spaces.set_large_pages(LargePages::from_64k(fifo.large_pages_64k), host)?;
-        self.send_runlist(false, host)
-    }
-
-    /// Scheduling was blocked or allowed.
-    pub fn block(&mut self, blocked: bool, host: &Host<'_>) -> Result<(), FailSafe> {
-        self.blocked = blocked;
-        self.send_runlist(false, host)
-    }
-
-    fn step(&mut self, id: u16, input: Input, host: &Host<'_>) -> Result<(), FailSafe> {
-        let Some(channel) = self.channels.get_mut(usize::from(id)) else {
-            if matches!(input, Input::Bind(_)) {
-                host.counters.bad_channels.one();
-            }
-            return Ok(());
-        };
-        if host.live.take_fault(id) {
-            *channel = channel.step(Input::Fault).0;
-        }
-        let (next, effects) = channel.step(input);
-        *channel = next;
-        for effect in effects {
-            if !self.perform(id, effect, host)? {
-                if let Some(channel) = self.channels.get_mut(usize::from(id)) {
-                    *channel = channel.step(Input::Refused).0;
-                }
-                break;
-            }
-        }
-        if let Some(placed) = self.channels.get(usize::from(id)).and_then(Channel::placed) {
-            host.live.watch(id, Watched { instance: placed.instance, engines: placed.block.engines });
-        }
-        Ok(())
-    }
-
-    /// Carries an effect out. False when the host refused, and the host channel is gone.
-    fn perform(&mut self, id: u16, effect: Effect, host: &Host<'_>) -> Result<bool, FailSafe> {
-        let channel = GuestChannel(id);
-        let request = match effect {
-            Effect::Create(block) => return self.create(id, &block, host),
-            Effect::Destroy(block) => return self.destroy(id, &block, host).map(|()| true),
-            Effect::SetEngines(engines) => Request::SetEngines { channel, engines },
-            Effect::Enable => Request::EnableChannel { channel, enabled: true },
-            Effect::Disable => Request::EnableChannel { channel, enabled: false },
-        };
-        let placed = self.channels.get(usize::from(id)).and_then(Channel::placed).copied();
-        match host.request(&request) {
-            Ok(()) => {}
-            Err(error) if is_about_channel(&error) => {
-                if let Some(placed) = placed {
-                    self.destroy(id, &placed.block, host)?;
-                }
-                return Ok(false);
-            }
-            Err(error) => return Err(error.into()),
-        }
-        if let (Effect::Enable, Some(placed)) = (effect, placed) {
-            ring_if_pending(channel, placed.block.userd, host);
-        }
-        Ok(true)
-    }
-
-    fn create(&mut self, id: u16, block: &InstanceBlock, host: &Host<'_>) -> Result<bool, FailSafe> {
-        let Some(space) = self.spaces.acquire(block.page_directory, host)? else { return Ok(false) };
-        let request = Request::CreateChannel {
-            channel: GuestChannel(id),
-            space,
-            gpfifo: block.gpfifo,
-            gpfifo_entries_log2: block.gpfifo_entries_log2,
-            userd: block.userd,
-            engines: block.engines,
-        };
-        match host.request(&request) {
-            Ok(()) => {}
-            Err(error) if is_about_channel(&error) => {
-                self.spaces.release(block.page_directory, host)?;
-                return Ok(false);
-            }
-            Err(error) => return Err(error.into()),
-        }
-        host.live.set(id);
-        // The guest may have put it on the runlist before it started it.
-        self.send_runlist(false, host)?;
-        Ok(true)
-    }
-
-    fn destroy(&mut self, id: u16, block: &InstanceBlock, host: &Host<'_>) -> Result<(), FailSafe> {
-        host.live.clear(id);
-        self.sent_runlist.retain(|channel| channel.0 != id);
-        match host.request(&Request::DestroyChannel(GuestChannel(id))) {
-            Ok(()) | Err(LinkError::Refused { kind: RefusalKind::BadId, .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-        self.spaces.release(block.page_directory, host)
-    }
-
-    /// Tells the aggregator which channels may run: those of the guest's runlist that exist on the host, and
-    /// none while PFIFO is off or scheduling is blocked.
-    fn send_runlist(&mut self, always: bool, host: &Host<'_>) -> Result<(), FailSafe> {
-        let runs = self.fifo.enabled && self.fifo.pbdma_mask != 0 && !self.blocked;
-        let on_host = |channel: &GuestChannel| runs && host.live.is_live(channel.0);
-        let list: Vec<_> = self.runlist.iter().copied().filter(on_host).collect();
-        if list == self.sent_runlist && !always {
-            return Ok(());
-        }
-        host.request(&Request::SetRunlist(list.clone()))?;
-        self.sent_runlist = list;
-        Ok(())
-    }
 }
 
 /// True when a refusal concerns one channel only, which then does not run; the vGPU goes on.
-fn is_about_channel(error: &LinkError) -> bool {
+pub(super) fn is_about_channel(error: &LinkError) -> bool {
     match error {
         LinkError::Refused { kind, .. } => matches!(
             kind,
@@ -297,33 +112,22 @@ fn is_about_channel(error: &LinkError) -> bool {
     }
 }
 
-/// The engines that a channel's instance block names beyond those that its host channel has contexts for.
-///
-/// Hardware reads a context pointer when the channel first uses the engine, so a driver may write it while the
-/// channel runs (nouveau of Linux 6.1 does), and the first that one sees of it is the doorbell. Pointers that
-/// went are noticed at the next start.
-pub(super) fn new_engines(watched: Watched, memory: &Memory<'_>) -> EngineSet {
-    let mut raw = [0; INSTANCE_BYTES - CONTEXTS_START];
-    let address = watched.instance.address.saturating_add(CONTEXTS_START as u64);
-    match memory.load(PhysicalAddress { address, ..watched.instance }, &mut raw) {
-        Ok(()) => engines_of(&raw).difference(watched.engines),
-        Err(_) => EngineSet::empty(),
-    }
+/// Where hardware has got to in a channel's ring, and where the driver wants it, in its USERD.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UserdOffsets {
+    pub get: u64,
+    pub put: u64,
 }
 
-fn read_instance(instance: PhysicalAddress, host: &Host<'_>) -> Result<InstanceBlock, InstanceError> {
-    let mut raw = [0; INSTANCE_BYTES];
-    host.memory.load(instance, &mut raw).map_err(|_| InstanceError::Unreadable(instance))?;
-    InstanceBlock::parse(&raw, host.memory.window.size())
-}
-
-/// Doorbells that came before the host channel existed reached nobody: ring again if work waits.
-fn ring_if_pending(channel: GuestChannel, userd: GuestVram, host: &Host<'_>) {
-    let (Ok(get), Ok(put)) =
-        (host.memory.vram_u32(userd.0, USERD_GP_GET), host.memory.vram_u32(userd.0, USERD_GP_PUT))
-    else {
-        return;
-    };
+/// Doorbells that came before hardware had the channel reached nobody: ring again if work waits.
+pub(super) fn ring_if_pending(
+    channel: GuestChannel,
+    userd: GuestVram,
+    offsets: UserdOffsets,
+    host: &Host<'_>,
+) {
+    let word = |offset| host.memory.vram_u32(userd.0, offset);
+    let (Ok(get), Ok(put)) = (word(offsets.get), word(offsets.put)) else { return };
     if get != put {
         host.link.doorbell(Doorbell { channel, gp_put: put });
     }

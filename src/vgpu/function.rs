@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Mediator, MediatorConfig, Status, VgpuError};
+use super::{FermiChannels, Mediator, MediatorConfig, Status, VgpuError};
 use crate::aggregator::link::{AggregatorLink, Grant};
 use crate::pci::{
     AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable, SharedMemory,
@@ -21,7 +21,7 @@ pub struct VgpuConfig {
 /// A guest's mediated GPU.
 #[derive(Debug)]
 pub struct Vgpu {
-    face: Gf100Function<Mediator>,
+    face: Gf100Function<Mediator<FermiChannels>>,
 }
 
 impl Vgpu {

@@ -1,26 +1,47 @@
 //! What a request of the guest needs to be carried out: the link to the aggregator, the guest's memory, counters.
 
+use std::fmt;
 use std::os::fd::OwnedFd;
 
 use super::live::LiveChannels;
 use super::memory::Memory;
 use super::status::Counters;
-use crate::addr::{Gpa, GuestVram};
+use crate::addr::{Gpa, GpuVa, GuestVram};
 use crate::aggregator::link::{AggregatorLink, LinkError};
 use crate::aggregator::protocol::{
     GuestMapping, GuestRange, GuestTarget, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId,
 };
-use crate::chip::Aperture;
-use crate::shadow_pagetable::{MAX_BATCH, MapRun, RunSink, UnmapRun};
+use crate::chip::{Aperture, EngineSet};
+use crate::shadow_pagetable::{MapRun, RunSink, UnmapRun};
 
-const _: () = assert!(MAX_BATCH <= MAX_UPDATE_RUNS);
+/// What the aggregator granted, besides memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Guest channel numbers are below this.
+    pub channels: u16,
+    /// Address-space numbers are below this.
+    pub spaces: u16,
+    /// Engines of the physical GPU.
+    pub engines: EngineSet,
+    /// Virtual addresses are below 2 to this.
+    pub va_bits: u8,
+    /// Page sizes of the physical GPU, as log2.
+    pub page_shifts: Vec<u8>,
+}
 
 /// The host side, as one request of the guest uses it.
-pub(super) struct Host<'a> {
+pub struct Host<'a> {
+    pub terms: &'a Terms,
     pub link: &'a dyn AggregatorLink,
     pub memory: Memory<'a>,
     pub live: &'a LiveChannels,
     pub counters: &'a Counters,
+}
+
+impl fmt::Debug for Host<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("terms", &self.terms).finish_non_exhaustive()
+    }
 }
 
 impl Host<'_> {
@@ -41,37 +62,56 @@ impl Host<'_> {
     }
 }
 
-/// Page size that every physical GPU has, as log2.
-const SMALL_SHIFT: u8 = 12;
-/// Fermi's other size of large pages. It is a setting of the whole MMU: the physical GPU's is 128 KiB.
-const SPLIT_SHIFT: u8 = 16;
 /// Most runs that are held back in order to come after all that is unmapped.
 const MAX_HELD: usize = 1 << 16;
 
 /// Sends the changes of one address space.
 ///
-/// Pages of 64 KiB are mapped as small pages. Both layers of a guest's tables then become one: what a
-/// synchronisation maps must come after everything that it unmaps, so these runs are held back. Where a guest
-/// maps an address by both tables, the last change counts instead of the small table.
+/// What a synchronisation maps is held back until all that it unmaps is sent: page sizes are layers in the guest's
+/// tables, but an address that changes from one to another is one address on the host, where a physical GPU need not
+/// keep layers apart. Where a guest maps an address by two layers, the last change counts.
+///
+/// Pages of a size that the physical GPU does not have are mapped as smaller ones (a GF100's MMU has either 64 KiB
+/// or 128 KiB pages, and the physical one's are 128 KiB). What lies beyond the physical GPU's virtual addresses is
+/// left out: its accesses fault.
 pub(super) struct SpaceSink<'a, 'h> {
     host: &'a Host<'h>,
     space: SpaceId,
-    held: Vec<GuestMapping>,
+    unmap: Vec<GuestRange>,
+    map: Vec<GuestMapping>,
 }
 
 impl<'a, 'h> SpaceSink<'a, 'h> {
     pub fn new(host: &'a Host<'h>, space: SpaceId) -> Self {
-        Self { host, space, held: Vec::new() }
+        Self { host, space, unmap: Vec::new(), map: Vec::new() }
     }
 
     /// Sends what was held back.
     pub fn finish(mut self) -> Result<(), LinkError> {
-        self.send_held()
+        self.send_all()
     }
 
-    fn send_held(&mut self) -> Result<(), LinkError> {
-        for runs in std::mem::take(&mut self.held).chunks(MAX_UPDATE_RUNS) {
+    fn send_all(&mut self) -> Result<(), LinkError> {
+        self.send_full()?;
+        let unmap = std::mem::take(&mut self.unmap);
+        let map = std::mem::take(&mut self.map);
+        // The last of what is unmapped shares a request with the first of what is mapped.
+        let (first, rest) = map.split_at(map.len().min(MAX_UPDATE_RUNS.saturating_sub(unmap.len())));
+        if !unmap.is_empty() || !first.is_empty() {
+            self.send(unmap, first.to_vec())?;
+        }
+        for runs in rest.chunks(MAX_UPDATE_RUNS) {
             self.send(Vec::new(), runs.to_vec())?;
+        }
+        Ok(())
+    }
+
+    /// Sends whole requests of what is unmapped.
+    fn send_full(&mut self) -> Result<(), LinkError> {
+        while self.unmap.len() >= MAX_UPDATE_RUNS {
+            let rest = self.unmap.split_off(MAX_UPDATE_RUNS);
+            let full = std::mem::replace(&mut self.unmap, rest);
+            self.send(full, Vec::new())?;
         }
         Ok(())
     }
@@ -89,42 +129,48 @@ impl RunSink for SpaceSink<'_, '_> {
     type Error = LinkError;
 
     fn batch(&mut self, unmap: Vec<UnmapRun>, map: Vec<MapRun>) -> Result<(), LinkError> {
-        let shifts = unmap.iter().map(|run| run.page_shift).chain(map.iter().map(|run| run.page_shift));
-        let split = !self.held.is_empty() || shifts.into_iter().any(|shift| shift == SPLIT_SHIFT);
-        let unmap: Vec<_> = unmap.into_iter().map(guest_range).collect();
-        let mut map: Vec<_> = map.into_iter().map(guest_mapping).collect();
-        if split {
-            self.held.append(&mut map);
-            if self.held.len() > MAX_HELD {
-                self.send_held()?;
+        let terms = self.host.terms;
+        self.unmap.extend(unmap.into_iter().filter_map(|run| terms.guest_range(run)));
+        for run in map {
+            match terms.guest_mapping(run) {
+                Some(mapping) => self.map.push(mapping),
+                None => self.host.counters.runs_unreachable.one(),
             }
         }
-        if unmap.is_empty() && map.is_empty() { Ok(()) } else { self.send(unmap, map) }
+        if self.map.len() > MAX_HELD { self.send_all() } else { self.send_full() }
     }
 }
 
-fn guest_range(run: UnmapRun) -> GuestRange {
-    let (page_shift, pages) = split_pages(run.page_shift, run.pages);
-    GuestRange { va: run.va, pages, page_shift }
-}
+impl Terms {
+    /// The page size that pages of 2^`shift` bytes are mapped with: their own where the physical GPU has it, else
+    /// the next smaller one.
+    fn host_shift(&self, shift: u8) -> u8 {
+        self.page_shifts.iter().copied().filter(|has| *has <= shift).max().unwrap_or(shift)
+    }
 
-fn guest_mapping(run: MapRun) -> GuestMapping {
-    let (page_shift, pages) = split_pages(run.page_shift, run.pages);
-    let address = run.target.address;
-    let target = match run.target.aperture {
-        Aperture::Vram => GuestTarget::Vram(GuestVram(address)),
-        Aperture::SystemCoherent => GuestTarget::System { address: Gpa(address), coherent: true },
-        Aperture::SystemNonCoherent => GuestTarget::System { address: Gpa(address), coherent: false },
-    };
-    GuestMapping { va: run.va, pages, page_shift, target, read_only: run.read_only, kind: run.kind }
-}
+    /// The run in the physical GPU's pages, cut where its virtual addresses end: page size and pages.
+    fn host_pages(&self, va: GpuVa, pages: u32, shift: u8) -> Option<(u8, u32)> {
+        let limit = 1_u64.checked_shl(u32::from(self.va_bits)).unwrap_or(u64::MAX);
+        let bytes = (u64::from(pages) << shift).min(limit.checked_sub(va.0)?);
+        let host_shift = self.host_shift(shift);
+        // A run that is too long even so has more pages than the tables of a guest may have entries.
+        let pages = u32::try_from(bytes >> host_shift).unwrap_or(u32::MAX);
+        (pages > 0).then_some((host_shift, pages))
+    }
 
-/// Makes small pages of 64 KiB pages.
-const fn split_pages(page_shift: u8, pages: u32) -> (u8, u32) {
-    if page_shift == SPLIT_SHIFT {
-        // A virtual range of 40 bits has 2^28 small pages.
-        (SMALL_SHIFT, pages.saturating_mul(1 << (SPLIT_SHIFT - SMALL_SHIFT)))
-    } else {
-        (page_shift, pages)
+    fn guest_range(&self, run: UnmapRun) -> Option<GuestRange> {
+        let (page_shift, pages) = self.host_pages(run.va, run.pages, run.page_shift)?;
+        Some(GuestRange { va: run.va, pages, page_shift })
+    }
+
+    fn guest_mapping(&self, run: MapRun) -> Option<GuestMapping> {
+        let (page_shift, pages) = self.host_pages(run.va, run.pages, run.page_shift)?;
+        let address = run.target.address;
+        let target = match run.target.aperture {
+            Aperture::Vram => GuestTarget::Vram(GuestVram(address)),
+            Aperture::SystemCoherent => GuestTarget::System { address: Gpa(address), coherent: true },
+            Aperture::SystemNonCoherent => GuestTarget::System { address: Gpa(address), coherent: false },
+        };
+        Some(GuestMapping { va: run.va, pages, page_shift, target, read_only: run.read_only, kind: run.kind })
     }
 }

@@ -26,14 +26,14 @@ struct Slot {
 
 /// The instance block of a live channel, and the engines that its host channel has contexts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Watched {
+pub struct Watched {
     pub instance: PhysicalAddress,
     pub engines: EngineSet,
 }
 
 /// All channel numbers of a vGPU.
 #[derive(Debug)]
-pub(super) struct LiveChannels {
+pub struct LiveChannels {
     slots: Box<[Slot]>,
     preempting: AtomicUsize,
 }

@@ -13,9 +13,11 @@ mod dma;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::control::{Control, new_engines};
+use super::control::{ChannelControl, Control};
 use super::events::{EventPath, Face};
-use super::host::Host;
+use super::fermi::FermiChannels;
+use super::gsp::GspChannels;
+use super::host::{Host, Terms};
 use super::memory::{Memory, Window};
 use super::status::{Counters, FailSafe, State, Status};
 use super::{MediatorConfig, VgpuError};
@@ -23,11 +25,11 @@ use crate::addr::GuestChannel;
 use crate::aggregator::link::{AggregatorLink, Grant, LinkError};
 use crate::aggregator::protocol::{Doorbell, Request};
 use crate::chip::{Engine, EngineSet, PhysicalAddress};
-use crate::fifo_virt::Channel;
 use crate::pci::dma::DmaSpace;
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
 use crate::units::backend::{
-    Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget,
+    Backend, ChannelRefusal, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, GspBackend,
+    GspChannel, NoTarget,
 };
 
 /// One connection to an aggregator, with what it granted.
@@ -35,28 +37,27 @@ struct Connection {
     link: Arc<dyn AggregatorLink>,
     window: Window,
     events: Arc<EventPath>,
-    channels: u16,
-    spaces: u16,
+    terms: Terms,
 }
 
-/// The back of a guest's vGPU.
-pub struct Mediator {
+/// The back of a guest's vGPU, for chips whose drivers get channels as `C` says.
+pub struct Mediator<C: ChannelControl> {
     config: MediatorConfig,
     vram: u64,
     face: Face,
     counters: Arc<Counters>,
     system: DmaSpace,
-    control: Mutex<Control>,
+    control: Mutex<Control<C>>,
     connection: RwLock<Arc<Connection>>,
 }
 
-impl fmt::Debug for Mediator {
+impl<C: ChannelControl> fmt::Debug for Mediator<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mediator").field("status", &self.status()).finish_non_exhaustive()
     }
 }
 
-impl Mediator {
+impl<C: ChannelControl> Mediator<C> {
     /// A mediator over an admitted tenant's link.
     ///
     /// # Errors
@@ -74,7 +75,7 @@ impl Mediator {
             face,
             counters,
             system: DmaSpace::new(),
-            control: Mutex::new(Control::new(connection.channels, connection.spaces, config.limits)),
+            control: Mutex::new(Control::new(&connection.terms, config.limits)),
             connection: RwLock::new(Arc::new(connection)),
             config,
         })
@@ -91,16 +92,16 @@ impl Mediator {
         Status {
             state,
             vram: self.vram,
-            channels_bound: control.channels().iter().filter(|channel| **channel != Channel::Free).count(),
-            channels_placed: control.channels().iter().filter(|channel| channel.placed().is_some()).count(),
-            spaces: control.spaces().len(),
-            tables: control.spaces().budget().tables(),
-            snapshot_bytes: control.spaces().budget().snapshot_bytes(),
+            channels_bound: control.chip.bound(),
+            channels_placed: control.chip.placed(),
+            spaces: control.spaces.len(),
+            tables: control.spaces.budget().tables(),
+            snapshot_bytes: control.spaces.budget().snapshot_bytes(),
             counts: self.counters.read(),
         }
     }
 
-    fn control(&self) -> MutexGuard<'_, Control> {
+    fn control(&self) -> MutexGuard<'_, Control<C>> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,6 +117,7 @@ impl Mediator {
 
     fn host<'a>(&'a self, connection: &'a Connection) -> Host<'a> {
         Host {
+            terms: &connection.terms,
             link: &*connection.link,
             memory: Memory { window: &connection.window, system: &self.system },
             live: &connection.events.live,
@@ -123,8 +125,8 @@ impl Mediator {
         }
     }
 
-    /// Carries out a request of the guest, or drops it in fail-safe state.
-    fn serve(&self, request: impl FnOnce(&mut Control, &Host<'_>) -> Result<(), FailSafe>) {
+    /// Carries out a request of the guest. `None` in fail-safe state, and when the request leads there.
+    fn serve<R>(&self, request: impl FnOnce(&mut Control<C>, &Host<'_>) -> Result<R, FailSafe>) -> Option<R> {
         let mut control = self.control();
         let connection = self.connection();
         let host = self.host(&connection);
@@ -133,17 +135,22 @@ impl Mediator {
             // Told again only after a reset that did not bring the vGPU back.
             reason.to_string()
         } else {
-            let Err(reason) = request(&mut control, &host) else { return };
-            let text = reason.to_string();
-            control.fail(reason, &host);
-            text
+            match request(&mut control, &host) {
+                Ok(result) => return Some(result),
+                Err(reason) => {
+                    let text = reason.to_string();
+                    control.fail(reason, &host);
+                    text
+                }
+            }
         };
         drop(control);
         connection.events.tell_lost(&text);
+        None
     }
 
     /// A new connection in place of one whose aggregator is gone.
-    fn reconnect(&self, control: &Control) -> Result<(), FailSafe> {
+    fn reconnect(&self, control: &Control<C>) -> Result<(), FailSafe> {
         let lost = |why: String| FailSafe::AggregatorLost(why);
         let Some(factory) = &self.config.reconnect else {
             return Err(lost("nothing is known to connect to again".to_owned()));
@@ -169,7 +176,7 @@ impl Mediator {
     }
 
     /// The host side of a function reset.
-    fn reset_host(&self, control: &Control) -> Result<(), FailSafe> {
+    fn reset_host(&self, control: &Control<C>) -> Result<(), FailSafe> {
         let connection = self.connection();
         let host = self.host(&connection);
         if connection.events.loss().is_none() && !is_lost(&control.state) {
@@ -189,16 +196,18 @@ impl Connection {
         face: &Face,
         counters: &Arc<Counters>,
     ) -> Result<Self, VgpuError> {
-        let (channels, spaces) = (grant.channels, grant.spaces);
-        let window = Window::new(grant.vram, grant.window)?;
+        let Grant { vram, channels, spaces, engines, va_bits, page_shifts, slow_vram_reads: _, window } =
+            grant;
+        let terms = Terms { channels, spaces, engines, va_bits, page_shifts };
+        let window = Window::new(vram, window)?;
         let events = Arc::new(EventPath::new(face.clone(), counters.clone(), channels));
-        Ok(Self { link, window, events, channels, spaces })
+        Ok(Self { link, window, events, terms })
     }
 }
 
 /// Why the guest is not served, if it is not. Notices a loss that the link's thread reported.
-fn fail_safe_reason<'a>(
-    control: &'a mut Control,
+fn fail_safe_reason<'a, C: ChannelControl>(
+    control: &'a mut Control<C>,
     events: &EventPath,
     host: &Host<'_>,
 ) -> Option<&'a FailSafe> {
@@ -217,7 +226,7 @@ fn is_lost(state: &State) -> bool {
     matches!(state, State::FailSafe(FailSafe::AggregatorLost(_)))
 }
 
-impl Backend for Mediator {
+impl<C: ChannelControl> Backend for Mediator<C> {
     fn vram_size(&self) -> u64 {
         self.vram
     }
@@ -261,12 +270,13 @@ impl Backend for Mediator {
 
     fn doorbell(&self, channel: u16, gp_put: u32) {
         let connection = self.connection.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(watched) = connection.events.live.watched(channel) else {
+        let live = &connection.events.live;
+        if !live.is_live(channel) {
             self.counters.doorbells_dropped.one();
             return;
-        };
+        }
         let memory = Memory { window: &connection.window, system: &self.system };
-        let engines = new_engines(watched, &memory);
+        let engines = C::new_engines(channel, live, &memory);
         self.counters.doorbells.one();
         if engines.is_empty() {
             connection.link.doorbell(Doorbell { channel: GuestChannel(channel), gp_put });
@@ -274,7 +284,7 @@ impl Backend for Mediator {
         }
         drop(connection);
         // Rings by itself when the channel is started again.
-        self.serve(|control, host| control.add_engines(channel, engines, host));
+        self.serve(|control, host| C::add_engines(control, channel, engines, host));
     }
 
     fn reset(&self) {
@@ -284,7 +294,7 @@ impl Backend for Mediator {
         // What the link's thread still tells of the time before finds no channel.
         let connection = self.connection();
         connection.events.live.clear_all();
-        control.reset(connection.channels, connection.spaces, self.config.limits);
+        control.reset(&connection.terms, self.config.limits);
         // The face forgets the loss with the reset: if there is still one, the next request tells it again.
         connection.events.rearm_loss();
         if let Err(reason) = result {
@@ -293,7 +303,7 @@ impl Backend for Mediator {
     }
 }
 
-impl EngineBackend for Mediator {
+impl EngineBackend for Mediator<FermiChannels> {
     fn set_fifo_state(&self, state: FifoState) {
         self.serve(|control, host| control.set_fifo_state(state, host));
     }
@@ -339,5 +349,45 @@ impl EngineBackend for Mediator {
 
     fn block_runlist(&self, blocked: bool) {
         self.serve(|control, host| control.block(blocked, host));
+    }
+}
+
+impl GspBackend for Mediator<GspChannels> {
+    fn channels(&self) -> u16 {
+        self.connection().terms.channels
+    }
+
+    fn engines(&self) -> EngineSet {
+        self.connection().terms.engines
+    }
+
+    fn create_channel(&self, slot: u16, channel: GspChannel) -> Result<(), ChannelRefusal> {
+        self.answer(|control, host| control.create_channel(slot, channel, host))
+    }
+
+    fn create_object(&self, slot: u16, class: u32, engine: Engine) -> Result<(), ChannelRefusal> {
+        self.answer(|control, host| control.create_object(slot, class, engine, host))
+    }
+
+    fn schedule_channel(&self, slot: u16, scheduled: bool) -> Result<(), ChannelRefusal> {
+        self.answer(|control, host| control.schedule_channel(slot, scheduled, host))
+    }
+
+    fn destroy_channel(&self, slot: u16) {
+        self.serve(|control, host| control.destroy_channel(slot, host));
+    }
+}
+
+impl Mediator<GspChannels> {
+    /// Carries out a request whose refusal the driver is told.
+    fn answer(
+        &self,
+        request: impl FnOnce(&mut Control<GspChannels>, &Host<'_>) -> Result<Result<(), ChannelRefusal>, FailSafe>,
+    ) -> Result<(), ChannelRefusal> {
+        let result = self.serve(request).unwrap_or(Err(ChannelRefusal::Lost));
+        if result.is_err() {
+            self.counters.refused_to_guest.one();
+        }
+        result
     }
 }

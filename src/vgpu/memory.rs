@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 
 /// The partition, mapped as one piece.
 #[derive(Debug)]
-pub(super) struct Window {
+pub struct Window {
     memory: Mapping,
     pieces: Vec<SharedMemory>,
 }
@@ -64,7 +64,8 @@ impl Window {
 }
 
 /// Window and system memory together.
-pub(super) struct Memory<'a> {
+#[derive(Debug)]
+pub struct Memory<'a> {
     pub window: &'a Window,
     pub system: &'a DmaSpace,
 }

@@ -5,7 +5,9 @@
 
 mod control;
 mod events;
+mod fermi;
 mod function;
+mod gsp;
 mod guest_ram;
 mod host;
 mod live;
@@ -19,7 +21,9 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
+pub use fermi::FermiChannels;
 pub use function::{Vgpu, VgpuConfig};
+pub use gsp::GspChannels;
 pub use mediator::Mediator;
 pub use status::{Counts, FailSafe, State, Status};
 
@@ -34,8 +38,8 @@ pub type LinkFactory = Box<dyn Fn() -> Result<(Arc<dyn AggregatorLink>, Grant), 
 /// How a mediator behaves.
 #[derive(Default)]
 pub struct MediatorConfig {
-    /// What the guest's page tables may cost here.
-    pub limits: Limits,
+    /// What the guest's page tables may cost here, if not what their format suggests.
+    pub limits: Option<Limits>,
     /// Zero the partition at a function reset. Nobody else sees it either way; it costs time.
     pub scrub_on_reset: bool,
     /// How to reach a new aggregator at a function reset after the old one was gone.

@@ -3,16 +3,15 @@
 //! A space is known by its page directory. It is created when a channel that uses it starts, and dropped when the
 //! last such channel is unbound: until then the guest's tables are nobody's business.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use super::host::{Host, SpaceSink};
 use super::status::{Counters, FailSafe};
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{RefusalKind, Request, SpaceId};
-use crate::chip::gf100::mmu::LargePages;
 use crate::chip::{Aperture, PhysicalAddress};
-use crate::shadow_pagetable::{Budget, Fermi, Limits, ShadowSpace, SyncError, SyncReport};
+use crate::shadow_pagetable::{Budget, Limits, MmuFormat, ShadowSpace, SyncError, SyncReport};
 
 /// A page directory as both the instance block and the TLB register name it: the two may differ in whether
 /// system memory is snooped.
@@ -29,33 +28,50 @@ impl From<PhysicalAddress> for Directory {
 }
 
 #[derive(Debug)]
-struct Space {
+struct Space<F> {
     id: SpaceId,
     directory: PhysicalAddress,
     users: usize,
-    shadow: ShadowSpace<Fermi>,
+    shadow: ShadowSpace<F>,
 }
 
 /// All shadowed address spaces of a vGPU.
 #[derive(Debug)]
-pub(super) struct Spaces {
-    format: Fermi,
+pub struct Spaces<F> {
+    format: F,
     limits: Limits,
     budget: Budget,
-    spaces: BTreeMap<Directory, Space>,
+    spaces: BTreeMap<Directory, Space<F>>,
     granted: u16,
 }
 
-impl Spaces {
-    /// None yet; at most `granted` at a time.
-    pub fn new(limits: Limits, granted: u16) -> Self {
-        Self {
-            format: Fermi::default(),
-            limits,
-            budget: Budget::new(limits),
-            spaces: BTreeMap::new(),
-            granted,
+impl<F: MmuFormat + PartialEq> Spaces<F> {
+    /// The guest changed what its tables mean: all of them are read anew.
+    pub fn set_format(&mut self, format: F, host: &Host<'_>) -> Result<(), FailSafe> {
+        if self.format == format {
+            return Ok(());
         }
+        self.format = format;
+        for space in self.spaces.values_mut() {
+            let mut sink = SpaceSink::new(host, space.id);
+            let report = space.shadow.clear(&host.memory, &mut self.budget, &mut sink);
+            count(host.counters, &report.map_err(fail_safe)?);
+            sink.finish()?;
+            let fresh = ShadowSpace::new(self.format, space.directory, &mut self.budget)
+                .map_err(|refusal| FailSafe::QuotaExceeded(refusal.to_string()))?;
+            std::mem::replace(&mut space.shadow, fresh).release(&mut self.budget);
+            space.sync(&mut self.budget, host)?;
+        }
+        Ok(())
+    }
+}
+
+impl<F: MmuFormat + Default> Spaces<F> {
+    /// None yet; at most `granted` at a time.
+    pub fn new(limits: Option<Limits>, granted: u16) -> Self {
+        let format = F::default();
+        let limits = limits.unwrap_or_else(|| format.limits());
+        Self { format, limits, budget: Budget::new(limits), spaces: BTreeMap::new(), granted }
     }
 
     /// Number of spaces.
@@ -127,25 +143,6 @@ impl Spaces {
         }
     }
 
-    /// The guest changed the size of large pages: all tables mean something else from now on.
-    pub fn set_large_pages(&mut self, large_pages: LargePages, host: &Host<'_>) -> Result<(), FailSafe> {
-        if self.format.large_pages == large_pages {
-            return Ok(());
-        }
-        self.format = Fermi { large_pages };
-        for space in self.spaces.values_mut() {
-            let mut sink = SpaceSink::new(host, space.id);
-            let report = space.shadow.clear(&host.memory, &mut self.budget, &mut sink);
-            count(host.counters, &report.map_err(fail_safe)?);
-            sink.finish()?;
-            let fresh = ShadowSpace::new(self.format, space.directory, &mut self.budget)
-                .map_err(|refusal| FailSafe::QuotaExceeded(refusal.to_string()))?;
-            std::mem::replace(&mut space.shadow, fresh).release(&mut self.budget);
-            space.sync(&mut self.budget, host)?;
-        }
-        Ok(())
-    }
-
     /// Unmaps `[start, start + size)` of system memory everywhere.
     pub fn evict(&mut self, start: u64, size: u64, host: &Host<'_>) -> Result<(), FailSafe> {
         for space in self.spaces.values_mut() {
@@ -159,12 +156,12 @@ impl Spaces {
     }
 
     fn free_id(&self) -> Option<SpaceId> {
-        let used = |id: SpaceId| self.spaces.values().any(|space| space.id == id);
-        (0..self.granted).map(SpaceId).find(|id| !used(*id))
+        let used: BTreeSet<SpaceId> = self.spaces.values().map(|space| space.id).collect();
+        (0..self.granted).map(SpaceId).find(|id| !used.contains(id))
     }
 }
 
-impl Space {
+impl<F: MmuFormat> Space<F> {
     fn sync(&mut self, budget: &mut Budget, host: &Host<'_>) -> Result<(), FailSafe> {
         let start = Instant::now();
         let mut sink = SpaceSink::new(host, self.id);

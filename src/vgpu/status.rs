@@ -55,7 +55,7 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counts since the vGPU began, as they are kept.
         #[derive(Debug, Default)]
-        pub(super) struct Counters {
+        pub struct Counters {
             $($(#[$doc])* pub $name: Counter,)*
         }
 
@@ -96,6 +96,8 @@ counters! {
     pages_unmapped,
     /// Pages left unmapped because their target is not the guest's memory, counted at each walk.
     pages_withheld,
+    /// Runs left unmapped because the physical GPU has no such virtual addresses.
+    runs_unreachable,
     /// Doorbells passed on.
     doorbells,
     /// Doorbells of channels that do not exist on the host.
@@ -108,6 +110,8 @@ counters! {
     bad_instances,
     /// Channel numbers that were not granted.
     bad_channels,
+    /// Channels and objects that firmware's part refused the driver.
+    refused_to_guest,
     /// Runlists committed.
     runlists,
     /// Entries dropped from them.
@@ -138,7 +142,7 @@ counters! {
 
 /// One count.
 #[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
+pub struct Counter(AtomicU64);
 
 impl Counter {
     pub fn add(&self, count: u64) {

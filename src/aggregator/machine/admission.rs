@@ -118,6 +118,8 @@ impl Machine {
                 channels: hello.channels,
                 spaces,
                 engines: self.info.engines,
+                va_bits: self.info.va_bits,
+                page_shifts: self.info.page_shifts.clone(),
                 slow_vram_reads: self.info.slow_vram_reads,
                 window: window.iter().map(|piece| (piece.offset, piece.size)).collect(),
             },

@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use super::{Machine, Owner};
 use crate::addr::{GpuVa, GuestChannel, GuestVram, TenantId};
-use crate::aggregator::protocol::{RefusalKind, SpaceId};
+use crate::aggregator::protocol::{MAX_GPFIFO_ENTRIES_LOG2, RefusalKind, SpaceId};
 use crate::aggregator::tenant::{Channel, ChannelState, Refusal};
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::ChannelSpec;
-
-/// Largest ring, as log2 of its entries: 4 MiB of ring, far beyond what drivers use.
-const MAX_ENTRIES_LOG2: u8 = 19;
 
 /// How long a preemption may take before the channel is forced off: a channel yields within a time slice of
 /// about 1 ms; a guest's driver gives up after 2 s.
@@ -75,16 +72,21 @@ impl Machine {
                     ),
                 )
             })?;
-        if shape.gpfifo.0 >> va_bits != 0 || !shape.gpfifo.is_aligned(8) {
+        if shape.gpfifo.0.checked_shr(u32::from(va_bits)).is_some_and(|above| above != 0)
+            || !shape.gpfifo.is_aligned(8)
+        {
             return Err(Refusal::new(
                 RefusalKind::Protocol,
                 format!("GPFIFO at {} is unaligned or beyond {va_bits} address bits", shape.gpfifo),
             ));
         }
-        if shape.gpfifo_entries_log2 > MAX_ENTRIES_LOG2 {
+        if shape.gpfifo_entries_log2 > MAX_GPFIFO_ENTRIES_LOG2 {
             return Err(Refusal::new(
                 RefusalKind::Protocol,
-                format!("a GPFIFO of 2^{} entries; at most 2^{MAX_ENTRIES_LOG2}", shape.gpfifo_entries_log2),
+                format!(
+                    "a GPFIFO of 2^{} entries; at most 2^{MAX_GPFIFO_ENTRIES_LOG2}",
+                    shape.gpfifo_entries_log2
+                ),
             ));
         }
         if !present.contains(shape.engines) {

@@ -1,6 +1,13 @@
+//! Everything survives the wire; nothing else gets through it.
+
 use proptest::prelude::*;
 
+use super::reply::refusal_kind;
 use super::*;
+use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
+use crate::aggregator::protocol::{
+    GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, Reply, Request, SpaceId, Welcome,
+};
 
 fn mapping_strategy() -> impl Strategy<Value = GuestMapping> {
     let target = prop_oneof![
@@ -118,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn refusals_survive_the_wire(message in "\\PC{0,300}", kind in 1_u32..=9) {
+    fn refusals_survive_the_wire(message in "\\PC{0,300}", kind in 1_u32..=10) {
         let reply = Reply::Refused { kind: refusal_kind(kind).unwrap(), message };
         let mut bytes = Vec::new();
         encode_reply(&reply, &mut bytes);
@@ -138,6 +145,8 @@ fn welcome_and_done_survive_the_wire() {
         channels: 32,
         spaces: 64,
         engines: EngineSet::COPY4 | EngineSet::GRAPHICS,
+        va_bits: 57,
+        page_shifts: vec![12, 16, 21, 29],
         slow_vram_reads: true,
         window: vec![(0, 16 << 20), (4096, 1)],
     });

@@ -3,6 +3,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
 mod fermi;
+mod hopper;
 mod random;
 
 use std::cell::RefCell;
@@ -118,7 +119,7 @@ fn naive<F: MmuFormat>(format: F, root: PhysicalAddress, memory: &Memory) -> Pag
                         visit(format, table, va, memory, pages);
                     }
                 }
-                Entry::Page(_) | Entry::Empty => {}
+                Entry::Page(_) | Entry::Refused | Entry::Empty => {}
             }
         }
     }

@@ -5,12 +5,12 @@ use crate::addr::Gpa;
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{RefusalKind, Request};
 use crate::pci::{DmaError, DmaMapping};
-use crate::vgpu::control::Control;
+use crate::vgpu::control::{ChannelControl, Control};
 use crate::vgpu::guest_ram::Range;
 use crate::vgpu::host::Host;
 use crate::vgpu::status::FailSafe;
 
-impl Mediator {
+impl<C: ChannelControl> Mediator<C> {
     /// Makes a range reachable, here and for the physical GPU.
     pub(super) fn give_memory(&self, mapping: DmaMapping) -> Result<(), DmaError> {
         let DmaMapping { iova, size, writable, .. } = mapping;
@@ -68,14 +68,14 @@ impl Mediator {
     }
 
     /// Takes the ranges that `pick` names away: first from the shadow, then from the aggregator, then here.
-    pub(super) fn take_memory(&self, pick: impl FnOnce(&Control) -> Vec<Range>) {
+    pub(super) fn take_memory(&self, pick: impl FnOnce(&Control<C>) -> Vec<Range>) {
         let mut control = self.control();
         let connection = self.connection();
         let host = self.host(&connection);
         let mut failure = None;
         for range in pick(&control) {
             if fail_safe_reason(&mut control, &connection.events, &host).is_none()
-                && let Err(reason) = control.spaces_mut().evict(range.iova, range.size, &host)
+                && let Err(reason) = control.spaces.evict(range.iova, range.size, &host)
             {
                 failure = Some(reason.to_string());
                 control.fail(reason, &host);

@@ -65,7 +65,7 @@ fn refused_engines_take_the_host_channel_away() {
 #[test]
 fn tables_beyond_the_limits_put_the_vgpu_into_fail_safe_until_a_reset() {
     let limits = Limits { tables: 1, ..Limits::DEFAULT };
-    let f = fixture_with(MediatorConfig { limits, ..MediatorConfig::default() });
+    let f = fixture_with(MediatorConfig { limits: Some(limits), ..MediatorConfig::default() });
     f.start(0);
     f.write_pte(0, vram(0));
 

@@ -120,7 +120,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..80),
     ) {
         let limits = Limits { tables: 12, snapshot_bytes: 1 << 20 };
-        let f = fixture_with(MediatorConfig { limits, ..MediatorConfig::default() });
+        let f = fixture_with(MediatorConfig { limits: Some(limits), ..MediatorConfig::default() });
         let words: Vec<u8> = seed.iter().flat_map(|word| word.to_le_bytes()).collect();
         let page: Vec<u8> = words.iter().copied().cycle().take(4096).collect();
         for at in (0..VRAM).step_by(4096) {

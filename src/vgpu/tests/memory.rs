@@ -176,11 +176,40 @@ fn pages_of_64_kib_are_mapped_as_small_pages_after_all_that_is_unmapped() {
     f.flush();
 
     let map = GuestMapping { pages: 32, ..mapping(0x10, GuestTarget::Vram(GuestVram(0x11_0000))) };
-    assert_eq!(f.link.take(), [update(vec![range(0x10)], vec![]), update(vec![], vec![map])]);
+    // One request unmaps before it maps.
+    assert_eq!(f.link.take(), [update(vec![range(0x10)], vec![map])]);
 
     f.write_u64(DIRECTORY, 0);
     f.flush();
     assert_eq!(f.link.take(), [update(vec![GuestRange { pages: 32, ..range(0x10) }], vec![])]);
+}
+
+#[test]
+fn what_is_mapped_comes_after_all_that_is_unmapped_however_many_requests_it_takes() {
+    let f = fixture();
+    // Every other page, so that each is a run: more runs than two requests hold.
+    let count = MAX_UPDATE_RUNS as u64 + 500;
+    for page in 0..count {
+        f.write_pte(page * 2, vram(0x1000));
+    }
+    f.start(0);
+    for page in 0..count {
+        f.write_u64(SMALL_TABLE + page * 16, 0);
+        f.write_pte(page * 2 + 1, vram(0x2000));
+    }
+
+    f.flush();
+
+    let sizes: Vec<_> = f
+        .link
+        .take()
+        .iter()
+        .map(|request| match request {
+            Request::UpdateSpace { unmap, map, .. } => (unmap.len(), map.len()),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(sizes, [(MAX_UPDATE_RUNS, 0), (500, MAX_UPDATE_RUNS - 500), (0, 1000)]);
 }
 
 #[test]
@@ -210,7 +239,7 @@ fn shared_vram_names_the_pieces_behind_the_range() {
 fn grant_whose_window_is_not_its_vram_is_refused() {
     let short = Grant { vram: VRAM * 2, ..grant() };
     let link = Arc::new(FakeLink::default());
-    let result = Mediator::new(link, short, MediatorConfig::default());
+    let result = Mediator::<FermiChannels>::new(link, short, MediatorConfig::default());
     assert_eq!(
         result.unwrap_err().to_string(),
         "The aggregator granted 0x800000 bytes of VRAM but shows 0x400000"

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::{Mediator, MediatorConfig};
+use super::{FermiChannels, Mediator, MediatorConfig};
 use crate::addr::GuestChannel;
 use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
 use crate::aggregator::protocol::{Doorbell, Event, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId};
@@ -217,6 +217,8 @@ fn grant() -> Grant {
         channels: CHANNELS,
         spaces: SPACES,
         engines: EngineSet::all(),
+        va_bits: 40,
+        page_shifts: vec![12, 17],
         slow_vram_reads: false,
         window: vec![piece(c"one"), piece(c"two")],
     }
@@ -225,7 +227,7 @@ fn grant() -> Grant {
 struct Fixture {
     link: Arc<FakeLink>,
     face: Arc<FakeFace>,
-    mediator: Mediator,
+    mediator: Mediator<FermiChannels>,
 }
 
 /// A vGPU whose driver has set up PFIFO.

@@ -1,76 +1,19 @@
-//! Requests and replies as bytes: one datagram each, fixed-size little-endian records, counts bounded, every
-//! byte accounted for. Decoding is total: any datagram gives a request or a [`WireError`].
-//!
-//! A datagram starts with a [`Head`]; what follows depends on its kind. Files travel beside the datagram.
+//! Requests as bytes.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::protocol::{
-    GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, RefusalKind, Reply, Request, SpaceId,
-    Welcome,
+use super::{
+    Head, MAX_CHIP, MAX_NAME, MAX_RUNLIST, WireError, bounded, engine, engines, flag, id, kind, split_head,
 };
 use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
-use crate::chip::{Engine, EngineSet};
+use crate::aggregator::protocol::{
+    GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, Request, SpaceId,
+};
+use crate::chip::EngineSet;
 
 /// No request is longer than this.
 pub const MAX_REQUEST_BYTES: usize = size_of::<Head>() + MAX_UPDATE_RUNS * size_of::<WireMapping>();
-/// No reply is longer than this.
-pub const MAX_REPLY_BYTES: usize = size_of::<Head>() + size_of::<WireWelcome>() + MAX_WINDOW_PIECES * 16;
-/// Most pieces of a VRAM window (file descriptors in one message are limited to 253 by the kernel).
-pub const MAX_WINDOW_PIECES: usize = 240;
-/// Most channels in one runlist request.
-pub const MAX_RUNLIST: usize = 4096;
-/// Longest name of a VM, in bytes.
-pub const MAX_NAME: usize = 64;
-/// Longest chip name, in bytes.
-pub const MAX_CHIP: usize = 16;
-/// Longest text of a refusal; longer ones are cut.
-pub const MAX_MESSAGE: usize = 1024;
-
-/// Why a datagram is not a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WireError {
-    /// Shorter or longer than its kind and counts say.
-    #[error("Message of kind {kind} has {got} bytes, which is not what its counts say")]
-    Length {
-        /// Kind of message.
-        kind: u32,
-        /// Bytes received.
-        got: usize,
-    },
-    /// A kind that does not exist.
-    #[error("Message kind {0} is unknown")]
-    Kind(u32),
-    /// A count beyond its limit.
-    #[error("Message of kind {kind} announces {count} entries; at most {limit} are allowed")]
-    Count {
-        /// Kind of message.
-        kind: u32,
-        /// Entries announced.
-        count: u64,
-        /// Entries allowed.
-        limit: usize,
-    },
-    /// A field with a value that means nothing.
-    #[error("Message of kind {kind} has a bad {field}")]
-    Field {
-        /// Kind of message.
-        kind: u32,
-        /// Which field.
-        field: &'static str,
-    },
-}
-
-/// Start of every datagram.
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
-#[repr(C)]
-struct Head {
-    kind: U32,
-    first: U32,
-    second: U32,
-    reserved: U32,
-}
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
 #[repr(C)]
@@ -130,55 +73,15 @@ struct WireChannel {
     reserved: u8,
 }
 
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
-#[repr(C)]
-struct WireWelcome {
-    vram: U64,
-    channels: U16,
-    spaces: U16,
-    engines: U32,
-}
-
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
-#[repr(C)]
-struct WirePiece {
-    offset: U64,
-    size: U64,
-}
-
-const _: () = assert!(size_of::<Head>() == 16);
 const _: () = assert!(size_of::<WireHello>() == 104);
 const _: () = assert!(size_of::<WireRange>() == 16);
 const _: () = assert!(size_of::<WireMapping>() == 24);
 const _: () = assert!(size_of::<WireChannel>() == 24);
 
-mod kind {
-    pub const HELLO: u32 = 1;
-    pub const DMA_MAP: u32 = 2;
-    pub const DMA_UNMAP: u32 = 3;
-    pub const CREATE_SPACE: u32 = 4;
-    pub const DESTROY_SPACE: u32 = 5;
-    pub const UPDATE_SPACE: u32 = 6;
-    pub const CREATE_CHANNEL: u32 = 7;
-    pub const DESTROY_CHANNEL: u32 = 8;
-    pub const SET_ENGINES: u32 = 9;
-    pub const ENABLE_CHANNEL: u32 = 10;
-    pub const SET_RUNLIST: u32 = 11;
-    pub const PREEMPT: u32 = 12;
-    pub const RESET: u32 = 13;
-    pub const CREATE_OBJECT: u32 = 14;
-    pub const DONE: u32 = 0x8000_0001;
-    pub const WELCOME: u32 = 0x8000_0002;
-    pub const REFUSED: u32 = 0x8000_0003;
-}
-
 /// Writes `request` into `out`, which is emptied first.
 pub fn encode_request(request: &Request, out: &mut Vec<u8>) {
     out.clear();
-    let mut head = |kind: u32, first: u32, second: u32| {
-        let head = Head { kind: kind.into(), first: first.into(), second: second.into(), reserved: 0.into() };
-        out.extend_from_slice(head.as_bytes());
-    };
+    let mut head = |kind, first, second| out.extend_from_slice(Head::new(kind, first, second).as_bytes());
     match request {
         Request::Hello(hello) => {
             head(kind::HELLO, 0, 0);
@@ -334,130 +237,9 @@ fn decode_update(head: &Head, body: &[u8], length: WireError) -> Result<Request,
     })
 }
 
-/// Writes `reply` into `out`, which is emptied first.
-pub fn encode_reply(reply: &Reply, out: &mut Vec<u8>) {
-    out.clear();
-    let mut head = |kind: u32, first: u32, second: u32| {
-        let head = Head { kind: kind.into(), first: first.into(), second: second.into(), reserved: 0.into() };
-        out.extend_from_slice(head.as_bytes());
-    };
-    match reply {
-        Reply::Done => head(kind::DONE, 0, 0),
-        Reply::Welcome(welcome) => {
-            let pieces = u32::try_from(welcome.window.len()).unwrap_or(u32::MAX);
-            head(kind::WELCOME, pieces, u32::from(welcome.slow_vram_reads));
-            let wire = WireWelcome {
-                vram: welcome.vram.into(),
-                channels: welcome.channels.into(),
-                spaces: welcome.spaces.into(),
-                engines: welcome.engines.bits().into(),
-            };
-            out.extend_from_slice(wire.as_bytes());
-            for (offset, size) in &welcome.window {
-                let piece = WirePiece { offset: (*offset).into(), size: (*size).into() };
-                out.extend_from_slice(piece.as_bytes());
-            }
-        }
-        Reply::Refused { kind, message } => {
-            let mut end = message.len().min(MAX_MESSAGE);
-            while !message.is_char_boundary(end) {
-                end = end.saturating_sub(1);
-            }
-            let text = message.get(..end).unwrap_or("");
-            head(kind::REFUSED, u32::from(*kind as u16), u32::try_from(text.len()).unwrap_or(0));
-            out.extend_from_slice(text.as_bytes());
-        }
-    }
-}
-
-/// Reads a reply.
-///
-/// # Errors
-/// The datagram is not one.
-pub fn decode_reply(bytes: &[u8]) -> Result<Reply, WireError> {
-    let (head, body) = split_head(bytes)?;
-    let kind = head.kind.get();
-    let length = WireError::Length { kind, got: bytes.len() };
-    match kind {
-        kind::DONE if body.is_empty() => Ok(Reply::Done),
-        kind::DONE => Err(length),
-        kind::WELCOME => {
-            let (wire, rest) = WireWelcome::read_from_prefix(body).map_err(|_| length)?;
-            let count = bounded(u64::from(head.first.get()), MAX_WINDOW_PIECES, kind)?;
-            let pieces = <[WirePiece]>::ref_from_bytes_with_elems(rest, count).map_err(|_| length)?;
-            Ok(Reply::Welcome(Welcome {
-                vram: wire.vram.get(),
-                channels: wire.channels.get(),
-                spaces: wire.spaces.get(),
-                engines: engines(wire.engines.get(), kind)?,
-                slow_vram_reads: flag(head.second.get(), kind, "slow-reads flag")?,
-                window: pieces.iter().map(|p| (p.offset.get(), p.size.get())).collect(),
-            }))
-        }
-        kind::REFUSED => {
-            let count = bounded(u64::from(head.second.get()), MAX_MESSAGE, kind)?;
-            if body.len() != count {
-                return Err(length);
-            }
-            Ok(Reply::Refused {
-                kind: refusal_kind(head.first.get())
-                    .ok_or(WireError::Field { kind, field: "class of refusal" })?,
-                message: String::from_utf8_lossy(body).into_owned(),
-            })
-        }
-        _ => Err(WireError::Kind(kind)),
-    }
-}
-
-fn split_head(bytes: &[u8]) -> Result<(Head, &[u8]), WireError> {
-    Head::read_from_prefix(bytes).map_err(|_| WireError::Length { kind: 0, got: bytes.len() })
-}
-
-fn id(value: u32, kind: u32, field: &'static str) -> Result<u16, WireError> {
-    u16::try_from(value).map_err(|_| WireError::Field { kind, field })
-}
-
-fn flag(value: u32, kind: u32, field: &'static str) -> Result<bool, WireError> {
-    match value {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err(WireError::Field { kind, field }),
-    }
-}
-
-fn engines(bits: u32, kind: u32) -> Result<EngineSet, WireError> {
-    EngineSet::from_bits(bits).ok_or(WireError::Field { kind, field: "engine set" })
-}
-
-/// A set of exactly one engine.
-fn engine(bits: u32, kind: u32) -> Result<Engine, WireError> {
-    let one = |engine: &Engine| EngineSet::from(*engine).bits() == bits;
-    Engine::ALL.into_iter().find(one).ok_or(WireError::Field { kind, field: "engine" })
-}
-
-fn bounded(count: u64, limit: usize, kind: u32) -> Result<usize, WireError> {
-    usize::try_from(count).ok().filter(|count| *count <= limit).ok_or(WireError::Count { kind, count, limit })
-}
-
 fn text(bytes: &[u8], length: u8, kind: u32, field: &'static str) -> Result<String, WireError> {
     let bytes = bytes.get(..usize::from(length)).ok_or(WireError::Field { kind, field })?;
     std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| WireError::Field { kind, field })
-}
-
-fn refusal_kind(value: u32) -> Option<RefusalKind> {
-    const ALL: [RefusalKind; 10] = [
-        RefusalKind::Protocol,
-        RefusalKind::Version,
-        RefusalKind::Name,
-        RefusalKind::Exhausted,
-        RefusalKind::OutsidePartition,
-        RefusalKind::BadId,
-        RefusalKind::Chip,
-        RefusalKind::Hardware,
-        RefusalKind::Quota,
-        RefusalKind::Class,
-    ];
-    ALL.into_iter().find(|kind| u32::from(*kind as u16) == value)
 }
 
 fn wire_hello(hello: &Hello) -> WireHello {
@@ -534,6 +316,3 @@ fn guest_mapping(wire: &WireMapping) -> GuestMapping {
         kind: wire.kind,
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,180 @@
+//! GH100's channels: the driver asks the virtual GSP for them, which asks here, slot by slot.
+//!
+//! The driver never sees a runlist: a channel runs from when it is scheduled to when it is not, so the list that the
+//! aggregator gets is that of all scheduled slots. Refusals are the driver's to handle; only what the aggregator may
+//! not refuse puts the vGPU into its fail-safe state.
+
+use super::control::{ChannelControl, Control, UserdOffsets, ring_if_pending};
+use super::host::{Host, Terms};
+use super::status::FailSafe;
+use crate::addr::{GuestChannel, GuestVram};
+use crate::aggregator::link::LinkError;
+use crate::aggregator::protocol::{MAX_GPFIFO_ENTRIES_LOG2, RefusalKind, Request};
+use crate::chip::{Engine, EngineSet, PhysicalAddress};
+use crate::shadow_pagetable::Hopper;
+use crate::units::backend::{ChannelRefusal, GspChannel};
+
+/// GP_GET and GP_PUT of a USERD, as on every chip since GK104.
+const USERD: UserdOffsets = UserdOffsets { get: 0x88, put: 0x8c };
+/// Bytes of a USERD.
+const USERD_BYTES: u64 = 512;
+
+/// What a step on a slot comes to: done, refused to the driver, or the end of the vGPU.
+type Step = Result<Result<(), ChannelRefusal>, FailSafe>;
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    directory: PhysicalAddress,
+    userd: GuestVram,
+    engines: EngineSet,
+    scheduled: bool,
+}
+
+/// The channel slots of a GH100.
+#[derive(Debug)]
+pub struct GspChannels {
+    slots: Vec<Option<Slot>>,
+}
+
+impl ChannelControl for GspChannels {
+    type Format = Hopper;
+
+    fn new(terms: &Terms) -> Self {
+        Self { slots: vec![None; usize::from(terms.channels)] }
+    }
+
+    fn forget_all(&mut self) {
+        self.slots.fill(None);
+    }
+
+    fn bound(&self) -> usize {
+        self.slots.iter().flatten().count()
+    }
+
+    fn placed(&self) -> usize {
+        self.bound()
+    }
+}
+
+impl Control<GspChannels> {
+    /// A new channel in a free slot.
+    pub fn create_channel(&mut self, slot: u16, channel: GspChannel, host: &Host<'_>) -> Step {
+        if !matches!(self.chip.slots.get(usize::from(slot)), Some(None)) || !is_sound(&channel, host) {
+            return Ok(Err(ChannelRefusal::Invalid));
+        }
+        if channel.engines.is_empty() || !host.terms.engines.contains(channel.engines) {
+            return Ok(Err(ChannelRefusal::Unsupported));
+        }
+        let directory = channel.page_directory;
+        let Some(space) = self.spaces.acquire(directory, host)? else {
+            return Ok(Err(ChannelRefusal::Exhausted));
+        };
+        let userd = GuestVram(channel.userd);
+        let request = Request::CreateChannel {
+            channel: GuestChannel(slot),
+            space,
+            gpfifo: channel.gpfifo,
+            gpfifo_entries_log2: channel.gpfifo_entries_log2,
+            userd,
+            engines: channel.engines,
+        };
+        if let Err(refusal) = answer(host.request(&request))? {
+            self.spaces.release(directory, host)?;
+            return Ok(Err(refusal));
+        }
+        if let Some(place) = self.chip.slots.get_mut(usize::from(slot)) {
+            *place = Some(Slot { directory, userd, engines: channel.engines, scheduled: false });
+        }
+        host.live.set(slot);
+        Ok(Ok(()))
+    }
+
+    /// An object of a class on a channel.
+    pub fn create_object(&mut self, slot: u16, class: u32, engine: Engine, host: &Host<'_>) -> Step {
+        let Some(known) = self.chip.slot(slot) else { return Ok(Err(ChannelRefusal::Invalid)) };
+        if !known.engines.contains(engine.into()) {
+            return Ok(Err(ChannelRefusal::Unsupported));
+        }
+        answer(host.request(&Request::CreateObject { channel: GuestChannel(slot), class, engine }))
+    }
+
+    /// Lets a channel run, or holds it back.
+    pub fn schedule_channel(&mut self, slot: u16, scheduled: bool, host: &Host<'_>) -> Step {
+        let Some(known) = self.chip.slot_mut(slot) else { return Ok(Err(ChannelRefusal::Invalid)) };
+        let channel = GuestChannel(slot);
+        if let Err(refusal) = answer(host.request(&Request::EnableChannel { channel, enabled: scheduled }))? {
+            return Ok(Err(refusal));
+        }
+        let changed = known.scheduled != scheduled;
+        known.scheduled = scheduled;
+        let userd = known.userd;
+        if changed {
+            host.request(&Request::SetRunlist(self.chip.scheduled()))?;
+        }
+        if changed && scheduled {
+            ring_if_pending(channel, userd, USERD, host);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Takes a channel away.
+    pub fn destroy_channel(&mut self, slot: u16, host: &Host<'_>) -> Result<(), FailSafe> {
+        let Some(known) = self.chip.slots.get_mut(usize::from(slot)).and_then(Option::take) else {
+            return Ok(());
+        };
+        host.live.clear(slot);
+        match host.request(&Request::DestroyChannel(GuestChannel(slot))) {
+            // What hardware did not let go is the aggregator's to deal with.
+            Ok(()) | Err(LinkError::Refused { kind: RefusalKind::BadId, .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.spaces.release(known.directory, host)
+    }
+}
+
+impl GspChannels {
+    fn slot(&self, slot: u16) -> Option<&Slot> {
+        self.slots.get(usize::from(slot)).and_then(Option::as_ref)
+    }
+
+    fn slot_mut(&mut self, slot: u16) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::from(slot)).and_then(Option::as_mut)
+    }
+
+    fn scheduled(&self) -> Vec<GuestChannel> {
+        (0..)
+            .map(GuestChannel)
+            .zip(&self.slots)
+            .filter(|(_, slot)| slot.is_some_and(|slot| slot.scheduled))
+            .map(|(channel, _)| channel)
+            .collect()
+    }
+}
+
+/// What the aggregator would call a mistake of ours is the driver's mistake: it is found here.
+fn is_sound(channel: &GspChannel, host: &Host<'_>) -> bool {
+    let ring_end =
+        channel.gpfifo.0.checked_add(8_u64 << channel.gpfifo_entries_log2.min(MAX_GPFIFO_ENTRIES_LOG2));
+    let reach = 1_u64.checked_shl(u32::from(host.terms.va_bits)).unwrap_or(u64::MAX);
+    channel.gpfifo_entries_log2 <= MAX_GPFIFO_ENTRIES_LOG2
+        && channel.gpfifo.is_aligned(8)
+        && ring_end.is_some_and(|end| end <= reach)
+        && channel.userd.is_multiple_of(USERD_BYTES)
+        && channel.userd.checked_add(USERD_BYTES).is_some_and(|end| end <= host.memory.window.size())
+}
+
+/// Tells what the driver can handle from what the vGPU cannot go on with.
+fn answer(result: Result<(), LinkError>) -> Step {
+    let Err(error) = result else { return Ok(Ok(())) };
+    let LinkError::Refused { kind, .. } = &error else { return Err(error.into()) };
+    Ok(Err(match kind {
+        // A physical GPU that fails to make something has not lost what it made before: if it is gone altogether,
+        // the event that says so is on its way.
+        RefusalKind::Exhausted | RefusalKind::Quota | RefusalKind::Hardware => ChannelRefusal::Exhausted,
+        RefusalKind::OutsidePartition | RefusalKind::BadId => ChannelRefusal::Invalid,
+        RefusalKind::Class => ChannelRefusal::Unsupported,
+        RefusalKind::Protocol | RefusalKind::Version | RefusalKind::Name | RefusalKind::Chip => {
+            return Err(error.into());
+        }
+    }))
+}
