@@ -7,6 +7,8 @@ use common::client::write_body;
 use common::function::{BAR1_SIZE, Event, LOST};
 use gpuvmk::frontend::vfio_user::wire::{self, MAX_DATA, command};
 use gpuvmk::pci::Region;
+use gpuvmk::pci::mapping::create_memory_file;
+use std::os::unix::fs::FileExt;
 use zerocopy::IntoBytes;
 
 #[test]
@@ -193,4 +195,49 @@ fn client_without_room_for_the_reply_is_refused() {
 
     assert_eq!(client.command(command::DEVICE_GET_REGION_INFO, region.as_bytes()).errno(), libc::EINVAL);
     assert_eq!(client.command(command::DEVICE_GET_INFO, device.as_bytes()).errno(), libc::EINVAL);
+}
+
+#[test]
+fn plain_memory_is_told_with_its_file_once_there_is_room_for_it() {
+    let server = Running::start();
+    let file = create_memory_file(c"plain", 0x4000).unwrap();
+    *server.function.plain.lock().unwrap() = Some(file);
+    let mut client = server.client();
+    let ask = |argsz| wire::RegionInfo { argsz, flags: 0, index: 1, cap_offset: 0, size: 0, offset: 0 };
+
+    let short = client.command(command::DEVICE_GET_REGION_INFO, ask(32).as_bytes());
+    let whole = client.command(command::DEVICE_GET_REGION_INFO, ask(64).as_bytes());
+
+    let info: wire::RegionInfo = short.parse();
+    assert_eq!((info.argsz, info.flags, info.cap_offset, short.body.len()), (64, 0b111, 0, 32));
+    let info: wire::RegionInfo = whole.parse();
+    assert_eq!((info.argsz, info.flags, info.cap_offset, info.offset), (64, 0b1111, 32, 0x2000));
+    let area = wire::SparseMmap {
+        id: 1,
+        version: 1,
+        next: 0,
+        nr_areas: 1,
+        reserved: 0,
+        offset: 0x1000,
+        size: 0x1000,
+    };
+    assert_eq!(whole.body[32..], *area.as_bytes());
+}
+
+#[test]
+fn an_independent_client_maps_plain_memory() {
+    let server = Running::start();
+    let file = create_memory_file(c"plain", 0x4000).unwrap();
+    std::fs::File::from(file.try_clone().unwrap()).write_at(b"hello", 0x3008).unwrap();
+    *server.function.plain.lock().unwrap() = Some(file);
+
+    let peer = server.peer();
+
+    let region = peer.region(1).unwrap();
+    assert_eq!((region.sparse_areas[0].offset, region.sparse_areas[0].size), (0x1000, 0x1000));
+    let place = region.file_offset.as_ref().unwrap();
+    let mut bytes = [0; 5];
+    place.file().read_at(&mut bytes, place.start() + region.sparse_areas[0].offset + 8).unwrap();
+    assert_eq!(&bytes, b"hello");
+    assert!(peer.region(0).unwrap().file_offset.is_none());
 }

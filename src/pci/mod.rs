@@ -199,6 +199,15 @@ pub struct SharedMemory {
     pub size: u64,
 }
 
+/// Memory behind part of a region.
+#[derive(Debug)]
+pub struct PlainMemory {
+    /// Where in the region it begins.
+    pub offset: u64,
+    /// The memory.
+    pub memory: SharedMemory,
+}
+
 /// A PCI function. Every method may be called from any thread; none blocks on GPU work.
 pub trait PciFunction: Send + Sync {
     /// The regions, fixed for the function's life.
@@ -238,6 +247,16 @@ pub trait PciFunction: Send + Sync {
     /// Function-level reset: configuration, registers and engines as after power-on; DMA stopped when it
     /// returns. DMA mappings and the interrupt connection stay.
     fn reset(&self);
+
+    /// Part of a region that is plain memory, in whole pages, for as long as the function lives: a front end may
+    /// map it into the guest instead of trapping accesses to it, which the function then does not see.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
+        let _ = region;
+        Ok(None)
+    }
 
     /// Shares `[offset, offset + size)` of a region's memory with another process, as VFIO does by dma-buf.
     /// What is shared is the memory that the region shows at this moment.

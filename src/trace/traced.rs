@@ -65,6 +65,8 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
         self.function.reset();
     }
 
+    // `plain_memory` is not passed on: accesses to it would be missing in the trace.
+
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.function.share(region, offset, size)
     }

@@ -3,9 +3,10 @@
 use gpuvmk::pci::config_space::{Capability, ConfigSpace, ConfigSpaceBuilder, Identity};
 use gpuvmk::pci::dma::DmaSpace;
 use gpuvmk::pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionInfo, RegionKind,
-    RegionTable,
+    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region, RegionInfo,
+    RegionKind, RegionTable, SharedMemory,
 };
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 pub const BAR0_SIZE: u64 = 0x1000;
@@ -31,6 +32,8 @@ pub struct TestFunction {
     events: Mutex<Vec<Event>>,
     /// Turned off by benchmarks.
     recording: bool,
+    /// Memory behind the second page of BAR 1, if that may be mapped.
+    pub plain: Mutex<Option<OwnedFd>>,
 }
 
 impl std::fmt::Debug for TestFunction {
@@ -61,6 +64,7 @@ impl TestFunction {
             sink: Mutex::new(None),
             events: Mutex::new(Vec::new()),
             recording: true,
+            plain: Mutex::new(None),
         }
     }
 
@@ -169,6 +173,13 @@ impl PciFunction for TestFunction {
     fn dma_unmap_all(&self) {
         self.note(Event::UnmappedAll);
         self.dma.unmap_all();
+    }
+
+    fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
+        let plain = self.plain.lock().unwrap();
+        let Some(fd) = plain.as_ref().filter(|_| region == Region::Bar(1)) else { return Ok(None) };
+        let memory = SharedMemory { fd: fd.try_clone()?, offset: 0x3000, size: 0x1000 };
+        Ok(Some(PlainMemory { offset: 0x1000, memory }))
     }
 
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>) {

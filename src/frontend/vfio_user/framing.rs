@@ -6,8 +6,9 @@
 
 use super::sys;
 use super::wire::{self, Header, MAX_DATA, MAX_FDS};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -161,16 +162,23 @@ impl Inbox {
 pub(super) struct Outbox {
     buffer: Box<[u8]>,
     end: usize,
+    file: Option<OwnedFd>,
 }
 
 impl Outbox {
     pub(super) fn new() -> Self {
-        Self { buffer: vec![0; MAX_MESSAGE].into_boxed_slice(), end: HEADER }
+        Self { buffer: vec![0; MAX_MESSAGE].into_boxed_slice(), end: HEADER, file: None }
     }
 
     /// Begins a reply.
     pub(super) fn clear(&mut self) {
         self.end = HEADER;
+        self.file = None;
+    }
+
+    /// Sends a descriptor along with the reply.
+    pub(super) fn attach(&mut self, file: OwnedFd) {
+        self.file = Some(file);
     }
 
     /// Adds a fixed part. What does not fit in the longest message is cut, which no command here can cause.
@@ -207,7 +215,11 @@ impl Outbox {
         for (place, byte) in whole.iter_mut().zip(header.as_bytes()) {
             *place = *byte;
         }
-        sys::send_all(socket, whole)
+        let sent = match self.file.take() {
+            Some(file) => send_with(socket, whole, &file)?,
+            None => 0,
+        };
+        sys::send_all(socket, whole.get(sent..).unwrap_or_default())
     }
 
     /// Sends an error reply: nothing but a header.
@@ -220,5 +232,22 @@ impl Outbox {
             error: errno.unsigned_abs(),
         };
         sys::send_all(socket, header.as_bytes())
+    }
+}
+
+/// Sends the beginning of `data` together with a descriptor; returns how many bytes went.
+fn send_with(socket: &UnixStream, data: &[u8], file: &OwnedFd) -> io::Result<usize> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let files = [file.as_fd()];
+    if !control.push(SendAncillaryMessage::ScmRights(&files)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let parts = [io::IoSlice::new(data)];
+    loop {
+        match sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL) {
+            Err(rustix::io::Errno::INTR) => {}
+            result => return Ok(result?),
+        }
     }
 }

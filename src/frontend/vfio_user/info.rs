@@ -4,7 +4,8 @@ use super::framing::Outbox;
 use super::irq::IrqCounts;
 use super::refusal::Refusal;
 use super::wire::{self, command};
-use crate::pci::{PciFunction, Region, RegionKind};
+use crate::addr::PAGE_SIZE;
+use crate::pci::{PciFunction, PlainMemory, Region, RegionKind};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 /// The fixed body of a command, which must be of exactly that size.
@@ -66,15 +67,54 @@ pub(super) fn region(function: &dyn PciFunction, body: &[u8], reply: &mut Outbox
             }
         },
     };
-    reply.put(&wire::RegionInfo {
+    let plain = Region::from_index(request.index).and_then(|region| mappable(function, region, size));
+    let mut answer = wire::RegionInfo {
         argsz: argsz::<wire::RegionInfo>(),
         flags,
         index: request.index,
         cap_offset: 0,
         size,
         offset: 0,
+    };
+    let Some(plain) = plain else {
+        reply.put(&answer);
+        return Ok(());
+    };
+    answer.argsz += argsz::<wire::SparseMmap>();
+    answer.flags |= wire::region::MMAP;
+    if request.argsz < answer.argsz {
+        // The client asks again with room for all of it. (QEMU refuses a flag of capabilities without any.)
+        reply.put(&answer);
+        return Ok(());
+    }
+    answer.flags |= wire::region::CAPS;
+    answer.cap_offset = argsz::<wire::RegionInfo>();
+    answer.offset = plain.memory.offset.wrapping_sub(plain.offset);
+    reply.put(&answer);
+    reply.put(&wire::SparseMmap {
+        id: wire::region::CAP_SPARSE_MMAP,
+        version: 1,
+        next: 0,
+        nr_areas: 1,
+        reserved: 0,
+        offset: plain.offset,
+        size: plain.memory.size,
     });
+    reply.attach(plain.memory.fd);
     Ok(())
+}
+
+/// The part of a region that the client may map: whole pages inside it, at a place of the file that can be said
+/// (the client adds the part's offset in the region to the region's in the file).
+fn mappable(function: &dyn PciFunction, region: Region, size: u64) -> Option<PlainMemory> {
+    let plain = function.plain_memory(region).unwrap_or_else(|error| {
+        log::warn!("Part of {region:?} cannot be mapped, its accesses are trapped: {error}");
+        None
+    })?;
+    let PlainMemory { offset, memory } = &plain;
+    let whole = [*offset, memory.offset, memory.size].iter().all(|number| number.is_multiple_of(PAGE_SIZE));
+    let inside = offset.checked_add(memory.size).is_some_and(|end| end <= size);
+    (whole && inside && memory.size > 0 && memory.offset >= *offset).then_some(plain)
 }
 
 pub(super) fn irq(counts: &IrqCounts, body: &[u8], reply: &mut Outbox) -> Result<(), Refusal> {

@@ -126,6 +126,12 @@ pub mod region {
     pub const READ: u32 = 1 << 0;
     /// May be written.
     pub const WRITE: u32 = 1 << 1;
+    /// Some of it may be mapped.
+    pub const MMAP: u32 = 1 << 2;
+    /// Capabilities follow.
+    pub const CAPS: u32 = 1 << 3;
+    /// Capability of the parts that may be mapped.
+    pub const CAP_SPARSE_MMAP: u16 = 1;
     /// Regions of a PCI function, the legacy VGA region included.
     pub const COUNT: u32 = 9;
 }
@@ -261,6 +267,26 @@ pub struct RegionInfo {
     pub size: u64,
     /// Offset to give to `mmap`.
     pub offset: u64,
+}
+
+/// The capability that says which part of a region may be mapped, with one part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct SparseMmap {
+    /// [`region::CAP_SPARSE_MMAP`].
+    pub id: u16,
+    /// 1.
+    pub version: u16,
+    /// Offset of the next capability; 0 for none.
+    pub next: u32,
+    /// 1.
+    pub nr_areas: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Where the part begins in the region.
+    pub offset: u64,
+    /// Its bytes.
+    pub size: u64,
 }
 
 /// What an interrupt type is.
