@@ -1,14 +1,25 @@
-//! Writes `newc` cpio archives, the format of an initramfs.
+//! Writes and reads `newc` cpio archives, the format of an initramfs.
 //!
 //! Each member is a header of hexadecimal fields, a name and the contents, padded to four bytes; a member named
 //! `TRAILER!!!` ends the archive. Owner, times and link counts do not matter to a kernel that unpacks it as root,
 //! and stay fixed so that equal contents give an equal archive.
 
+mod reader;
+
 use std::io::{Result, Write};
+
+pub use reader::{Member, Reader};
 
 const FILE: u32 = 0o100_000;
 const FOLDER: u32 = 0o040_000;
 const CHARACTER_DEVICE: u32 = 0o020_000;
+/// The bits of a mode that say what a member is.
+const KIND: u32 = 0o170_000;
+
+const MAGIC: &[u8] = b"070701";
+const TRAILER: &str = "TRAILER!!!";
+/// Bytes of a header: the magic, and 13 fields of eight digits.
+const HEADER: usize = 6 + 13 * 8;
 
 /// An archive that is being written.
 #[derive(Debug)]
@@ -46,7 +57,7 @@ impl<W: Write> Writer<W> {
     /// Ends the archive and hands the output back.
     pub fn finish(mut self) -> Result<W> {
         self.next_inode = 0;
-        self.member("TRAILER!!!", 0, (0, 0), &[])?;
+        self.member(TRAILER, 0, (0, 0), &[])?;
         self.out.flush()?;
         Ok(self.out)
     }
@@ -57,13 +68,13 @@ impl<W: Write> Writer<W> {
         let name_size = u32::try_from(name.len() + 1).map_err(too_long)?;
         let fields = [self.next_inode, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_size, 0];
         self.next_inode += 1;
-        self.out.write_all(b"070701")?;
+        self.out.write_all(MAGIC)?;
         for field in fields {
             write!(self.out, "{field:08x}")?;
         }
         self.out.write_all(name.as_bytes())?;
         self.out.write_all(&[0])?;
-        self.pad(6 + fields.len() * 8 + name.len() + 1)?;
+        self.pad(HEADER + name.len() + 1)?;
         self.out.write_all(contents)?;
         self.pad(contents.len())
     }

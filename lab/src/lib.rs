@@ -5,11 +5,13 @@
 //! stand on this one library, so they cannot disagree about what a passing guest is.
 //!
 //! From the ground up: [`cache`] (one folder, one lock) · [`sources`], [`apt`], [`qemu`], [`kernel`] (Debian
-//! packages, without root) · [`modules`], [`cpio`], [`initramfs`], [`guest_build`] (what a guest boots) ·
+//! packages, without root) · [`modules`], [`cpio`], [`initramfs`], [`static_build`], [`guest_build`] (what a guest
+//! boots) · [`archive`], [`pack`] (all of it on a machine without network) ·
 //! [`process`], [`machine`], [`report`], [`verdict`] (one guest, run and judged) · [`daemons`], [`control`],
 //! [`rig`] (whole set-ups) · [`demo`].
 
 pub mod apt;
+pub mod archive;
 pub mod cache;
 pub mod control;
 pub mod cpio;
@@ -21,9 +23,11 @@ pub mod interrupt;
 pub mod kernel;
 pub mod machine;
 pub mod modules;
+pub mod pack;
 pub mod process;
 pub mod qemu;
 pub mod report;
 pub mod rig;
 pub mod sources;
+pub mod static_build;
 pub mod verdict;

@@ -6,7 +6,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -19,6 +19,12 @@ pub const QEMU_VARIABLE: &str = "GPUVMK_QEMU";
 /// The first QEMU with `vfio-user-pci`.
 const OLDEST: Version = Version { major: 10, minor: 1 };
 const PROGRAM: &str = "qemu-system-x86_64";
+/// Where Debian's packages put libraries, the dynamic loader among them, and firmware.
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+const LOADER: &str = "ld-linux-x86-64.so.2";
+const DATA_FOLDERS: [&str; 2] = ["usr/share/qemu", "usr/share/seabios"];
+/// The BIOS, its helper for the interrupt controller, and the one that boots a kernel from QEMU's command line.
+const FIRMWARE: [&str; 3] = ["bios-256k.bin", "kvmvapic.bin", "linuxboot_dma.bin"];
 
 /// QEMU's version, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +71,34 @@ impl Qemu {
         }
     }
 
+    /// Debian's QEMU from the cache, fetched first if need be.
+    pub fn fetch(cache: &Cache) -> Result<Self> {
+        let qemu = Self::in_folder(&fetched(cache)?)?;
+        ensure!(
+            qemu.version >= OLDEST,
+            "Debian's QEMU is version {}, but {OLDEST} or newer is needed",
+            qemu.version
+        );
+        Ok(qemu)
+    }
+
+    /// The QEMU in a folder laid out as Debian's packages are, with the C library that it is to run on.
+    pub fn in_folder(root: &Path) -> Result<Self> {
+        let libraries = root.join(LIBRARIES);
+        let command = vec![
+            libraries.join(LOADER).into_os_string(),
+            "--library-path".into(),
+            libraries.clone().into_os_string(),
+            root.join("usr/bin").join(PROGRAM).into_os_string(),
+        ];
+        let data = DATA_FOLDERS.map(|folder| root.join(folder)).to_vec();
+        // Guests here need none of the modules; a folder that has them is told all the same.
+        let modules = Some(libraries.join("qemu")).filter(|folder| folder.is_dir());
+        Self::from_command(command, data, modules).with_context(|| {
+            format!("The QEMU in {} does not run: remove that folder and try again", root.display())
+        })
+    }
+
     fn find() -> Result<Choice> {
         if let Some(path) = env::var_os(QEMU_VARIABLE).filter(|path| !path.is_empty()) {
             let shown = path.to_string_lossy().into_owned();
@@ -90,40 +124,6 @@ impl Qemu {
             }),
             Err(error) => Ok(Choice::Fetch { because: format!("The QEMU on PATH does not run ({error:#})") }),
         }
-    }
-
-    fn fetch(cache: &Cache) -> Result<Self> {
-        let root = match cache.entry("qemu", None) {
-            Some(root) => root,
-            None => {
-                let lock = cache.lock()?;
-                cache.entry_or_build(&lock, "qemu", "trixie-backports", |folder| {
-                    eprintln!("gpuvmk: fetching QEMU (about 40 MB)");
-                    let apt = Apt::set_up(cache)?;
-                    let packages =
-                        apt.download_with_dependencies(&["qemu-system-x86", "seabios"], "trixie-backports")?;
-                    apt::unpack(&packages, folder, "QEMU")?;
-                    apt.drop_archives()
-                })?
-            }
-        };
-        let libraries = root.join("usr/lib/x86_64-linux-gnu");
-        let command = vec![
-            libraries.join("ld-linux-x86-64.so.2").into_os_string(),
-            "--library-path".into(),
-            libraries.clone().into_os_string(),
-            root.join("usr/bin").join(PROGRAM).into_os_string(),
-        ];
-        let data = vec![root.join("usr/share/qemu"), root.join("usr/share/seabios")];
-        let qemu = Self::from_command(command, data, Some(libraries.join("qemu"))).with_context(|| {
-            format!("The QEMU in {} does not run: remove that folder and try again", root.display())
-        })?;
-        ensure!(
-            qemu.version >= OLDEST,
-            "Debian's QEMU is version {}, but {OLDEST} or newer is needed",
-            qemu.version
-        );
-        Ok(qemu)
     }
 
     fn from_command(
@@ -165,6 +165,69 @@ impl Qemu {
     }
 }
 
+/// The folder with Debian's QEMU, filled first if need be.
+pub fn fetched(cache: &Cache) -> Result<PathBuf> {
+    if let Some(root) = cache.entry("qemu", None) {
+        return Ok(root);
+    }
+    let lock = cache.lock()?;
+    cache.entry_or_build(&lock, "qemu", "trixie-backports", |folder| {
+        eprintln!("gpuvmk: fetching QEMU (about 40 MB)");
+        let apt = Apt::set_up(cache)?;
+        let packages = apt.download_with_dependencies(&["qemu-system-x86", "seabios"], "trixie-backports")?;
+        apt::unpack(&packages, folder, "QEMU")?;
+        apt.drop_archives()
+    })
+}
+
+/// The files of the QEMU in `root` that guests here need, relative to it: the program, the dynamic loader, every
+/// library that it is linked with, and the firmware of a PC that boots a kernel directly.
+pub fn needed_files(root: &Path) -> Result<Vec<PathBuf>> {
+    let (libraries, program) = (root.join(LIBRARIES), root.join("usr/bin").join(PROGRAM));
+    let output = Command::new(libraries.join(LOADER))
+        .arg("--library-path")
+        .arg(&libraries)
+        .arg("--list")
+        .arg(&program)
+        .stdin(Stdio::null())
+        .output()
+        .context("Cannot ask the dynamic loader what QEMU is linked with")?;
+    ensure!(
+        output.status.success(),
+        "The dynamic loader cannot tell what QEMU is linked with: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    let mut files = vec![Path::new("usr/bin").join(PROGRAM), Path::new(LIBRARIES).join(LOADER)];
+    for library in linked(&String::from_utf8_lossy(&output.stdout))? {
+        ensure!(
+            libraries.join(&library).is_file(),
+            "QEMU needs {library}, which is not in {}",
+            libraries.display()
+        );
+        files.push(Path::new(LIBRARIES).join(library));
+    }
+    for firmware in FIRMWARE {
+        let place = DATA_FOLDERS.iter().map(|folder| Path::new(folder).join(firmware));
+        let found = place.clone().find(|path| root.join(path).is_file());
+        files.push(found.with_context(|| format!("{} has no {firmware}", root.display()))?);
+    }
+    Ok(files)
+}
+
+/// The libraries' names in lines such as `libm.so.6 => /some/where/libm.so.6 (0x...)`.
+fn linked(list: &str) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for line in list.lines() {
+        let Some((name, place)) = line.trim().split_once(" => ") else { continue };
+        ensure!(!place.starts_with("not found"), "QEMU needs {name}, which is not there");
+        // The loader itself is listed by its path.
+        if !name.starts_with('/') {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
+}
+
 /// `QEMU emulator version 11.1.3 (Debian ...)`.
 fn parse_version(text: &str) -> Option<Version> {
     let (_, rest) = text.split_once("version ")?;
@@ -181,6 +244,14 @@ mod tests {
         let text = "QEMU emulator version 11.1.3 (Debian 1:11.1.3+ds-1)\nCopyright (c) 2003-2026\n";
         assert_eq!(parse_version(text), Some(Version { major: 11, minor: 1 }));
         assert_eq!(parse_version("something else"), None);
+    }
+
+    #[test]
+    fn libraries_are_read_from_the_loaders_list() {
+        let list = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibm.so.6 => /q/libm.so.6 (0x00007f)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 => /q/ld-linux-x86-64.so.2 (0x00007f)\n";
+        assert_eq!(linked(list).unwrap(), ["libm.so.6"]);
+        assert!(linked("libgone.so.1 => not found").unwrap_err().to_string().contains("libgone.so.1"));
     }
 
     #[test]
