@@ -3,8 +3,11 @@
 
 pub mod gf100;
 pub mod gh100;
+mod model;
 pub mod register_index;
 pub mod registers;
+
+pub use model::Chip;
 
 /// An engine that executes channel work, in chip-neutral terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

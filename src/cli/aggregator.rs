@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::aggregator::{Config, Service};
+use crate::chip::Chip;
 use crate::config::{Backend, GpuConfig};
-use crate::gpu::OwnershipLedger;
 use crate::gpu::register::RegisterDriver;
+use crate::gpu::{GpuDriver, OwnershipLedger};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
 
 /// Arguments of `gpuvmk aggregator`.
@@ -27,19 +28,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = GpuConfig::load(&args.file)?;
     // Caught before anything exists that would have to be cleaned up.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("Cannot catch signals")?;
-    let Backend::Soft = config.backend;
-    let gpu = SoftGpu::new(SoftGpuConfig { vram: config.vram, ..SoftGpuConfig::default() })
-        .context("Cannot make the software GPU")?;
-    let ledger: Arc<dyn OwnershipLedger> = gpu.ledger();
-    let driver = RegisterDriver::new(gpu).context("Cannot bring the GPU up")?;
+    let (driver, ledger) = bring_up(&config)?;
     let settings = Config {
         socket: Some(config.socket.clone()),
         control: config.control.clone(),
         policy: config.policy,
-        backend: "soft".to_owned(),
+        backend: config.backend.name().to_owned(),
         poll: config.poll,
     };
-    let service = Service::start(Box::new(driver), Some(ledger), &settings)
+    let service = Service::start(driver, ledger, &settings)
         .with_context(|| format!("GPU `{}` cannot be served", config.name))?;
     log::info!("GPU `{}` serves at {}", config.name, config.socket.path.display());
     // The service may end by itself, when its GPU is lost; nobody would be left to serve then.
@@ -54,4 +51,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let orderly = service.join();
     ended.close();
     Ok(if orderly { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A physical GPU: what drives it, and what knows the true owners of its memory.
+type Physical = (Box<dyn GpuDriver>, Option<Arc<dyn OwnershipLedger>>);
+
+/// Brings up the physical GPU that the file names.
+fn bring_up(config: &GpuConfig) -> anyhow::Result<Physical> {
+    match (&config.backend, config.chip) {
+        (Backend::Soft { vram }, Chip::Gf100) => {
+            let gpu = SoftGpu::new(SoftGpuConfig { vram: *vram, ..SoftGpuConfig::default() })
+                .context("Cannot make the software GPU")?;
+            let ledger: Arc<dyn OwnershipLedger> = gpu.ledger();
+            let driver = RegisterDriver::new(gpu).context("Cannot bring the GPU up")?;
+            Ok((Box::new(driver), Some(ledger)))
+        }
+        (Backend::Soft { .. }, Chip::Gh100) => bail!("This build has no software GPU that is a GH100"),
+        (Backend::Rm { .. }, _) => bail!("This build has no driver for GPUs behind the NVIDIA driver"),
+    }
 }

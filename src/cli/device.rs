@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let hello = Hello {
         version: PROTOCOL_VERSION,
         name: config.name.clone(),
-        chip: config.chip.clone(),
+        chip: config.chip.name().to_owned(),
         vram: config.vram,
         channels: config.channels,
         weight: config.weight,

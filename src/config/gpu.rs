@@ -2,15 +2,69 @@
 
 use std::time::Duration;
 
+use std::fmt;
+
+use super::chip::{self, VRAM_GRANULE};
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, SocketSpec};
-use super::vm::{CHIP_ALLOWED, CHIPS, VRAM_GRANULE};
+use crate::chip::Chip;
 
 /// How the aggregator reaches the physical GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// The software GPU, in the aggregator's own process.
-    Soft,
+    Soft {
+        /// Its VRAM in bytes.
+        vram: u64,
+    },
+    /// A GPU whose host keeps the NVIDIA driver loaded.
+    Rm {
+        /// Which.
+        device: DeviceChoice,
+        /// User to become when started as root.
+        uid: u32,
+    },
+}
+
+impl Backend {
+    /// Its name as in the file.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Soft { .. } => "soft",
+            Self::Rm { .. } => "rm",
+        }
+    }
+}
+
+/// Which of the host's NVIDIA GPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The first one of the configured chip.
+    First,
+    /// The one behind `/dev/nvidia` with this number.
+    Minor(u32),
+    /// The one at this PCI address.
+    Address(PciAddress),
+}
+
+/// Domain, bus, device and function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PciAddress {
+    /// Domain.
+    pub domain: u32,
+    /// Bus.
+    pub bus: u8,
+    /// Device.
+    pub device: u8,
+    /// Function.
+    pub function: u8,
+}
+
+impl fmt::Display for PciAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { domain, bus, device, function } = self;
+        write!(f, "{domain:04x}:{bus:02x}:{device:02x}.{function}")
+    }
 }
 
 /// How VMs share the GPU.
@@ -30,9 +84,7 @@ pub struct GpuConfig {
     /// How it is reached.
     pub backend: Backend,
     /// Its chip; for the software GPU, the chip that it models.
-    pub chip: String,
-    /// VRAM of the software GPU in bytes.
-    pub vram: u64,
+    pub chip: Chip,
     /// How VMs share it.
     pub policy: PolicyKind,
     /// How long the aggregator looks for more doorbells after one, without sleeping.
@@ -46,11 +98,7 @@ pub struct GpuConfig {
 impl GpuConfig {
     pub(super) fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
         let name = reader.required("name", NAME_ALLOWED, value::name);
-        let backend = reader.required("backend", "\"soft\"", |v| value::word(v, &[("soft", Backend::Soft)]));
-        let chip = reader.defaulted("chip", "GF100", CHIP_ALLOWED, |v| value::word(v, CHIPS));
-        let vram = reader.defaulted("vram", 1 << 30, "a multiple of \"16M\" from \"64M\" to \"32G\"", |v| {
-            value::size(v, 64 << 20, 32 << 30, VRAM_GRANULE)
-        });
+        let backend = backend(reader);
         let policy = reader.defaulted("policy", PolicyKind::Fifo, "\"fifo\" or \"round-robin\"", |v| {
             value::word(v, &[("fifo", PolicyKind::Fifo), ("round-robin", PolicyKind::RoundRobin)])
         });
@@ -69,9 +117,8 @@ impl GpuConfig {
         }
         Some(Self {
             name: name?,
-            backend: backend?,
-            chip: chip?.to_owned(),
-            vram: vram?,
+            chip: backend.as_ref()?.0,
+            backend: backend?.1,
             policy: policy?,
             poll: Duration::from_micros(poll?),
             socket: socket?,
@@ -84,4 +131,112 @@ impl GpuConfig {
 fn default_poll() -> u64 {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if cpus >= 8 { 500 } else { 0 }
+}
+
+/// User that nobody's files belong to.
+const NOBODY: u32 = 65_534;
+
+const ONLY_RM: &str = "belongs to `backend = \"rm\"`";
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Soft,
+    Rm,
+}
+
+/// The keys that say what the physical GPU is.
+fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
+    let words = [("soft", Kind::Soft), ("rm", Kind::Rm)];
+    match reader.required("backend", "\"soft\" or \"rm\"", |v| value::word(v, &words)) {
+        Some(Kind::Soft) => soft(reader),
+        Some(Kind::Rm) => rm(reader),
+        None => {
+            // All keys are known, and are checked as far as they can be.
+            chip::read(reader, Chip::Gf100);
+            vram(reader, None);
+            device(reader);
+            uid(reader);
+            None
+        }
+    }
+}
+
+fn soft(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
+    let chip = chip::read(reader, Chip::Gf100);
+    let vram = vram(reader, chip);
+    let device_absent = reader.unused("device", ONLY_RM, "no `device` for the software GPU");
+    let uid_absent = reader.unused("uid", ONLY_RM, "no `uid` for the software GPU");
+    let backend = Backend::Soft { vram: vram? };
+    (device_absent && uid_absent).then_some((chip?, backend))
+}
+
+fn rm(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
+    let chip = chip::read(reader, Chip::Gh100);
+    if chip == Some(Chip::Gf100) {
+        reader.reject(
+            "chip",
+            "cannot be served by the NVIDIA driver, which has no GPUs of that age".to_owned(),
+            "\"GH100\" for `backend = \"rm\"`",
+        );
+    }
+    let vram_absent = reader.unused(
+        "vram",
+        "belongs to `backend = \"soft\"`",
+        "no `vram` for a real GPU, whose VRAM VMs get as long as there is some",
+    );
+    let device = device(reader);
+    let uid = uid(reader);
+    let backend = Backend::Rm { device: device?, uid: uid? };
+    (vram_absent && chip != Some(Chip::Gf100)).then_some((chip?, backend))
+}
+
+fn vram(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<u64> {
+    let (least, most) = chip.map_or_else(chip::widest, chip::limits).soft_vram;
+    let allowed = chip::vram_allowed(chip, |limits| limits.soft_vram);
+    reader.defaulted("vram", 1 << 30, &allowed, |v| value::size(v, least, most, VRAM_GRANULE))
+}
+
+fn device(reader: &mut TableReader<'_, '_>) -> Option<DeviceChoice> {
+    let allowed = "a PCI address such as \"0000:65:00.0\", or the number of a /dev/nvidia node from 0 to 254";
+    reader.defaulted("device", DeviceChoice::First, allowed, |v| {
+        if v.as_integer().is_some() {
+            let minor = value::integer(v, 0, 254)?;
+            return Ok(DeviceChoice::Minor(u32::try_from(minor).unwrap_or(u32::MAX)));
+        }
+        let text = value::string(v)?;
+        let address = parse_address(&text).ok_or_else(|| format!("\"{text}\" is not a PCI address"))?;
+        Ok(DeviceChoice::Address(address))
+    })
+}
+
+fn uid(reader: &mut TableReader<'_, '_>) -> Option<u32> {
+    let last = u32::MAX - 1;
+    let allowed = format!("the number of a user from 1 to {last}, not root");
+    reader.defaulted("uid", NOBODY, &allowed, |v| {
+        let uid = value::integer(v, 1, last.into())?;
+        u32::try_from(uid).map_err(|_| format!("{uid} is out of range"))
+    })
+}
+
+/// Parses `0000:65:00.0`; the domain may be left out.
+fn parse_address(text: &str) -> Option<PciAddress> {
+    let hex = |digits: &str, most: usize| {
+        let good = (1..=most).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        good.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
+    };
+    let (place, function) = text.split_once('.')?;
+    let mut parts = place.rsplit(':');
+    let device = hex(parts.next()?, 2)?;
+    let bus = hex(parts.next()?, 2)?;
+    let domain = parts.next().map_or(Some(0), |domain| hex(domain, 8))?;
+    let function = hex(function, 1)?;
+    if parts.next().is_some() || device > 0x1f || function > 7 {
+        return None;
+    }
+    Some(PciAddress {
+        domain,
+        bus: u8::try_from(bus).ok()?,
+        device: u8::try_from(device).ok()?,
+        function: u8::try_from(function).ok()?,
+    })
 }

@@ -3,6 +3,7 @@
 //! Every mistake of a file is reported at once, each with file, line, key, what is allowed, and the nearest
 //! known key for an unknown one. docs/configuration.md documents the keys; a test parses its examples.
 
+mod chip;
 mod gpu;
 mod mistake;
 mod reader;
@@ -11,7 +12,7 @@ mod vm;
 
 use std::path::{Path, PathBuf};
 
-pub use gpu::{Backend, GpuConfig, PolicyKind};
+pub use gpu::{Backend, DeviceChoice, GpuConfig, PciAddress, PolicyKind};
 pub use mistake::{ConfigError, Mistake};
 pub use value::{SocketSpec, parse_size, show_size};
 pub use vm::VmConfig;

@@ -108,6 +108,16 @@ impl<'a, 't> TableReader<'a, 't> {
         read
     }
 
+    /// Refuses a key that means nothing beside the values of others. True when it is absent.
+    pub(super) fn unused(&mut self, key: &'static str, why: &str, allowed: &str) -> bool {
+        self.known.insert(key);
+        let absent = !self.has(key);
+        if !absent {
+            self.reject(key, why.to_owned(), allowed);
+        }
+        absent
+    }
+
     /// True when `key` is present.
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)

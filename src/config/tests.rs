@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::chip::Chip;
 
 const VM: &str = r#"
 name = "vm1"
@@ -33,7 +34,7 @@ fn minimal_vm_gets_the_documented_defaults() {
     let config = vm(VM).expect("valid");
     assert_eq!(config.channels, 32);
     assert_eq!(config.weight, 100);
-    assert_eq!(config.chip, "GF100");
+    assert_eq!(config.chip, Chip::Gf100);
     assert_eq!(config.vram, 256 << 20);
     let socket = config.socket.expect("given");
     assert_eq!(socket.path, Path::new("/etc/gpuvmk/vm1.sock"));
@@ -85,7 +86,104 @@ fn gpu_without_socket_is_refused() {
 fn gpu_with_unknown_backend_lists_what_is_allowed() {
     let found = mistakes(gpu("name = \"gpu0\"\nbackend = \"vfio\"\n[socket]\npath = \"g\"\n"));
     assert_eq!(found[0].key, "backend");
-    assert!(found[0].allowed.contains("\"soft\""));
+    assert_eq!(found[0].allowed, "\"soft\" or \"rm\"");
+}
+
+const RM: &str = "name = \"gpu0\"\nbackend = \"rm\"\n[socket]\npath = \"g\"\n";
+const SOFT: &str = "name = \"gpu0\"\nbackend = \"soft\"\n[socket]\npath = \"g\"\n";
+
+/// The one mistake of a file that is `base` with `line` as its first line.
+fn only_mistake(base: &str, line: &str) -> String {
+    let found = mistakes(gpu(&format!("{line}\n{base}")));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].line, 1);
+    found[0].to_string()
+}
+
+#[test]
+fn modern_vm_may_have_what_its_chip_allows() {
+    let text = VM.replace("vram = \"256M\"", "chip = \"gh100\"\nvram = \"64G\"\nchannels = 512");
+    let config = vm(&text).expect("valid");
+    assert_eq!((config.chip, config.vram, config.channels), (Chip::Gh100, 64 << 30, 512));
+
+    let found = mistakes(vm(&text.replace("gh100", "GF100")));
+    let said: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let expected = [
+        "line 5: `vram`: \"64G\" is out of range (allowed: a multiple of \"16M\" from \"32M\" to \"6G\" for a GF100)",
+        "line 6: `channels`: 512 is out of range (allowed: a whole number from 2 to 128)",
+    ];
+    assert_eq!(said, expected);
+
+    let found = mistakes(vm(&text.replace("64G", "32M").replace("512", "513")));
+    assert!(found[0].allowed.contains("from \"64M\" to \"64G\" for a GH100"), "{}", found[0]);
+    assert!(found[1].allowed.contains("2 to 512"), "{}", found[1]);
+}
+
+#[test]
+fn unknown_chip_is_one_mistake_with_the_known_ones() {
+    let found = mistakes(vm(&VM.replace("vram =", "chip = \"GK104\"\nvram =")));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].allowed, "\"GF100\" or \"GH100\"");
+}
+
+#[test]
+fn gpu_backends_have_their_defaults() {
+    let soft = gpu(SOFT).expect("valid");
+    assert_eq!((soft.chip, soft.backend), (Chip::Gf100, Backend::Soft { vram: 1 << 30 }));
+    let modern = gpu(&format!("chip = \"GH100\"\nvram = \"96G\"\n{SOFT}")).expect("valid");
+    assert_eq!((modern.chip, modern.backend), (Chip::Gh100, Backend::Soft { vram: 96 << 30 }));
+    let rm = gpu(RM).expect("valid");
+    assert_eq!(rm.backend, Backend::Rm { device: DeviceChoice::First, uid: 65_534 });
+    assert_eq!(rm.chip, Chip::Gh100);
+}
+
+#[test]
+fn real_gpu_is_chosen_by_address_or_number() {
+    let device =
+        |value: &str| gpu(&format!("device = {value}\nuid = 1000\n{RM}")).map(|config| config.backend);
+    let at = |device| Backend::Rm { device, uid: 1000 };
+    let address = PciAddress { domain: 0, bus: 0x65, device: 0, function: 0 };
+    assert_eq!(device("3").expect("valid"), at(DeviceChoice::Minor(3)));
+    assert_eq!(device("\"0000:65:00.0\"").expect("valid"), at(DeviceChoice::Address(address)));
+    assert_eq!(device("\"65:00.0\"").expect("valid"), at(DeviceChoice::Address(address)));
+    let far = PciAddress { domain: 0x1_0000, bus: 0xff, device: 0x1f, function: 7 };
+    assert_eq!(device("\"00010000:FF:1f.7\"").expect("valid"), at(DeviceChoice::Address(far)));
+    assert_eq!(far.to_string(), "10000:ff:1f.7");
+    for bad in [
+        "255",
+        "-1",
+        "\"\"",
+        "\"65:00\"",
+        "\"65:20.0\"",
+        "\"65:00.8\"",
+        "\"0:0:65:00.0\"",
+        "\"+5:00.0\"",
+        "true",
+    ] {
+        let text = only_mistake(RM, &format!("device = {bad}"));
+        assert!(text.contains("`device`") && text.contains("/dev/nvidia"), "{text}");
+    }
+}
+
+#[test]
+fn keys_of_the_other_backend_are_refused_with_the_reason() {
+    let cases = [
+        (SOFT, "device = 0", "`device`: belongs to `backend = \"rm\"`"),
+        (SOFT, "uid = 1000", "`uid`: belongs to `backend = \"rm\"`"),
+        (RM, "vram = \"1G\"", "`vram`: belongs to `backend = \"soft\"`"),
+        (RM, "chip = \"GF100\"", "`chip`: cannot be served by the NVIDIA driver"),
+        (
+            RM,
+            "uid = 0",
+            "`uid`: 0 is out of range (allowed: the number of a user from 1 to 4294967294, not root)",
+        ),
+        (SOFT, "vram = \"64G\"", "from \"64M\" to \"32G\" for a GF100"),
+        (SOFT, "vram = \"100M\"", "is not a multiple of 16M"),
+    ];
+    for (base, line, expected) in cases {
+        let text = only_mistake(base, line);
+        assert!(text.contains(expected), "{text}");
+    }
 }
 
 #[test]

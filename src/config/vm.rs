@@ -2,19 +2,10 @@
 
 use std::path::PathBuf;
 
+use super::chip::{self, VRAM_GRANULE};
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, SocketSpec};
-
-/// The chips that a vGPU can present.
-pub(super) const CHIPS: &[(&str, &str)] = &[("GF100", "GF100")];
-
-pub(super) const CHIP_ALLOWED: &str = "\"GF100\"";
-
-/// Smallest and largest VRAM, and what it must be a multiple of. A stock driver needs about 16 MiB for its own
-/// tables and buffers; GF100 addresses 40 bits but no card had more than 6 GiB.
-pub(super) const VRAM_MIN: u64 = 32 << 20;
-pub(super) const VRAM_MAX: u64 = 6 << 30;
-pub(super) const VRAM_GRANULE: u64 = 16 << 20;
+use crate::chip::Chip;
 
 /// A VM's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +15,7 @@ pub struct VmConfig {
     /// Socket of the aggregator that owns the GPU.
     pub gpu: PathBuf,
     /// Chip that the guest sees.
-    pub chip: String,
+    pub chip: Chip,
     /// VRAM in bytes.
     pub vram: u64,
     /// Channels.
@@ -41,12 +32,14 @@ impl VmConfig {
     pub(super) fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
         let name = reader.required("name", NAME_ALLOWED, value::name);
         let gpu = value::socket_path(reader, "gpu");
-        let chip = reader.defaulted("chip", "GF100", CHIP_ALLOWED, |v| value::word(v, CHIPS));
-        let vram = reader.required("vram", "a multiple of \"16M\" from \"32M\" to \"6G\"", |v| {
-            value::size(v, VRAM_MIN, VRAM_MAX, VRAM_GRANULE)
+        let chip = chip::read(reader, Chip::Gf100);
+        // Where the chip is wrong, the rest is checked against what any chip allows.
+        let limits = chip.map_or_else(chip::widest, chip::limits);
+        let vram = reader.required("vram", &chip::vram_allowed(chip, |limits| limits.vram), |v| {
+            value::size(v, limits.vram.0, limits.vram.1, VRAM_GRANULE)
         });
-        let channels =
-            reader.defaulted("channels", 32, "a whole number from 2 to 128", |v| value::integer(v, 2, 128));
+        let allowed = format!("a whole number from 2 to {}", limits.channels);
+        let channels = reader.defaulted("channels", 32, &allowed, |v| value::integer(v, 2, limits.channels));
         let weight = reader
             .defaulted("weight", 100, "a whole number from 1 to 10000", |v| value::integer(v, 1, 10_000));
         let has_socket = reader.has("socket");
@@ -61,7 +54,7 @@ impl VmConfig {
         Some(Self {
             name: name?,
             gpu: gpu?,
-            chip: chip?.to_owned(),
+            chip: chip?,
             vram: vram?,
             channels: u16::try_from(channels?).ok()?,
             weight: u32::try_from(weight?).ok()?,
