@@ -32,8 +32,13 @@ pub struct Apt {
 }
 
 impl Apt {
-    /// Sets the private configuration up and refreshes its package lists.
+    /// Sets the private configuration up and refreshes its package lists: free software only.
     pub fn set_up(cache: &Cache) -> Result<Self> {
+        Self::set_up_with(cache, &[])
+    }
+
+    /// The same with more components, each with its suite (`("trixie-backports", "non-free-firmware")`).
+    pub fn set_up_with(cache: &Cache, more: &[(&str, &str)]) -> Result<Self> {
         for tool in ["apt-get", "apt-cache", "dpkg-deb"] {
             ensure!(
                 on_path(tool),
@@ -51,7 +56,7 @@ impl Apt {
             fs::create_dir_all(&path).with_context(|| format!("Cannot create {}", path.display()))?;
         }
         fs::write(folder.join("state/status"), "").context("Cannot write the empty dpkg status")?;
-        fs::write(folder.join("sources.list"), source_list(&Mirror::of_this_machine()?))
+        fs::write(folder.join("sources.list"), source_list(&Mirror::of_this_machine()?, more))
             .context("Cannot write the private sources.list")?;
         fs::write(folder.join("apt.conf"), WITHOUT_HOOKS).context("Cannot write the private apt.conf")?;
         let path = |key: &str, path: PathBuf| {
@@ -161,11 +166,16 @@ pub fn unpack(packages: &[PathBuf], root: &Path, what: &str) -> Result<()> {
     Ok(())
 }
 
-fn source_list(mirror: &Mirror) -> String {
-    let line =
-        |base: &str, suite: &str| format!("deb [signed-by={KEYRING} arch=amd64] {base} {suite} main\n");
+fn source_list(mirror: &Mirror, more: &[(&str, &str)]) -> String {
+    let component = |base: &str, suite: &str, name: &str| {
+        format!("deb [signed-by={KEYRING} arch=amd64] {base} {suite} {name}\n")
+    };
+    let line = |base: &str, suite: &str| component(base, suite, "main");
     let mut text: String =
         ["bookworm", "trixie", "trixie-backports"].map(|suite| line(&mirror.main, suite)).concat();
+    for (suite, name) in more {
+        text.push_str(&component(&mirror.main, suite, name));
+    }
     if let Some(security) = &mirror.security {
         // Debian 12's newest kernel comes through the security archive.
         text.push_str(&line(security, "bookworm-security"));
@@ -237,10 +247,13 @@ mod tests {
     #[test]
     fn sources_are_signed_and_name_the_security_suite_only_with_its_archive() {
         let mirror = Mirror { main: "http://m.example/debian".into(), security: None };
-        let text = source_list(&mirror);
+        let text = source_list(&mirror, &[]);
         assert_eq!(text.lines().count(), 3);
         assert!(text.lines().all(|line| line.contains("signed-by=/usr/share/keyrings/")));
+        assert!(
+            source_list(&mirror, &[("trixie", "non-free-firmware")]).ends_with(" trixie non-free-firmware\n")
+        );
         let with_security = Mirror { security: Some("http://m.example/debian-security".into()), ..mirror };
-        assert!(source_list(&with_security).contains("/debian-security bookworm-security main"));
+        assert!(source_list(&with_security, &[]).contains("/debian-security bookworm-security main"));
     }
 }

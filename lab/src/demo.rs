@@ -12,7 +12,9 @@ use anyhow::{Result, ensure};
 use serde_json::{Map, Value, json};
 
 use crate::cache::Cache;
+use crate::chip::Chip;
 use crate::control::Tenant;
+use crate::firmware::Firmware;
 use crate::kernel::{GuestKernel, KernelSeries};
 use crate::machine::{Accelerator, LOOK, Machine, MachineSpec, Outcome};
 use crate::qemu::Qemu;
@@ -22,9 +24,15 @@ use crate::{guest_build, initramfs};
 use show::Show;
 
 /// What each guest runs.
-const PROGRAMS: [&str; 7] = ["probe", "copy", "fence", "channels", "bar1", "evict", "badaddr"];
-/// The chip that guests see.
-const CHIP: &str = "GF100";
+fn programs(chip: Chip) -> &'static [&'static str] {
+    match chip {
+        Chip::Gf100 => &["probe", "copy", "fence", "channels", "bar1", "evict", "badaddr"],
+        Chip::Gh100 => {
+            &["probe", "copy", "exec", "fence", "channels", "fill", "i2m", "bar1", "evict", "badaddr"]
+        }
+    }
+}
+
 /// A vGPU's memory.
 const VRAM_MIB: u32 = 128;
 const MEMORY_MIB: u32 = 512;
@@ -43,6 +51,8 @@ pub struct Options {
     pub gpuvmk: PathBuf,
     /// How many guests.
     pub vms: u32,
+    /// The chip that they see.
+    pub chip: Chip,
     /// Their kernel.
     pub kernel: KernelSeries,
     /// Whether the configuration files and logs stay when all went well.
@@ -80,13 +90,17 @@ pub fn run(options: &Options) -> Result<Value> {
         "{} VMs cannot be demonstrated: 1 to {MOST_VMS} can",
         options.vms
     );
+    options.chip.check_kernel(options.kernel)?;
     enough_memory(options.vms)?;
+    let (chip, programs) = (options.chip, programs(options.chip));
     let cache = Cache::open()?;
     let qemu = Qemu::obtain(&cache)?;
     let kernel = GuestKernel::obtain(&cache, options.kernel)?;
     eprintln!("gpuvmk: building the guest programs");
     let init = guest_build::obtain(&cache)?;
-    let initramfs = initramfs::obtain(&cache, &kernel, &init)?;
+    let firmware = Firmware::for_kernel(options.kernel);
+    let files = firmware.files(&cache, &options.gpuvmk)?;
+    let initramfs = initramfs::obtain(&cache, &kernel, &init, &files, firmware.label())?;
 
     let path = std::env::temp_dir().join(format!("gpuvmk-demo-{}", std::process::id()));
     let mut folder = RunFolder { path, keep: options.keep };
@@ -97,12 +111,15 @@ pub fn run(options: &Options) -> Result<Value> {
         folder: folder.path.clone(),
         topology: Topology::Mediated,
         devices_first: false,
-        gpus: names.iter().map(|name| GpuSpec { name: name.clone(), vram_mib: VRAM_MIB }).collect(),
-        shared_vram_mib: options.vms * VRAM_MIB + SPARE_VRAM_MIB,
+        gpus: names
+            .iter()
+            .map(|name| GpuSpec { name: name.clone(), chip, vram_mib: VRAM_MIB, trace: false })
+            .collect(),
+        spare_vram_mib: SPARE_VRAM_MIB,
     })?;
     let accelerator = Accelerator::of_this_machine();
     show.title(&format!(
-        "{} guests with Linux {} on one {CHIP} (software GPU), QEMU {} on {}",
+        "{} guests with Linux {} on one {chip} (software GPU), QEMU {} on {}",
         names.len(),
         kernel.release,
         qemu.version,
@@ -120,7 +137,7 @@ pub fn run(options: &Options) -> Result<Value> {
             cpus: 1,
             sockets: vec![rig.socket(index)],
             accelerator,
-            programs: PROGRAMS.map(str::to_owned).to_vec(),
+            programs: owned(programs),
             nouveau_options: Vec::new(),
             kernel_words: Vec::new(),
             reboots: 0,
@@ -131,7 +148,7 @@ pub fn run(options: &Options) -> Result<Value> {
     let (outcomes, tenants) = watch(&mut machines, &rig, &mut show)?;
     let mut problems = rig.stop()?;
 
-    let expected = Expected { programs: PROGRAMS.map(str::to_owned).to_vec(), gpus: 1, boots: 1 };
+    let expected = Expected { programs: owned(programs), gpus: 1, boots: 1 };
     let results: Vec<VmResult> = names
         .iter()
         .zip(&outcomes)
@@ -153,14 +170,14 @@ pub fn run(options: &Options) -> Result<Value> {
         }
     }
     let ok = problems.is_empty();
-    show.results(&results, &problems);
+    show.results(programs, &results, &problems);
     // Whoever looks into a failed check needs the logs.
     folder.keep |= !ok;
     if folder.keep {
         show.line(&format!("configuration files and logs are in {}", folder.path.display()));
     }
-    let vms: Vec<Value> = results.iter().map(|result| vm_json(result, &kernel.release)).collect();
-    Ok(json!({ "ok": ok, "chip": CHIP, "vms": vms, "problems": problems }))
+    let vms: Vec<Value> = results.iter().map(|result| vm_json(result, programs, &kernel.release)).collect();
+    Ok(json!({ "ok": ok, "chip": chip.name(), "vms": vms, "problems": problems }))
 }
 
 /// Runs the machines to their ends; returns how each ended, and the last state of each tenant.
@@ -182,7 +199,7 @@ fn watch(
         let all_ended = outcomes.iter().all(Option::is_some);
         if asked.elapsed() >= ASK || all_ended {
             asked = Instant::now();
-            for tenant in rig.status()?.map(|status| status.tenants).unwrap_or_default() {
+            for tenant in rig.tenants()? {
                 tenants.insert(tenant.name.clone(), tenant);
             }
         }
@@ -193,10 +210,14 @@ fn watch(
     }
 }
 
-fn vm_json(result: &VmResult, kernel: &str) -> Value {
+fn owned(programs: &[&str]) -> Vec<String> {
+    programs.iter().map(|program| (*program).to_owned()).collect()
+}
+
+fn vm_json(result: &VmResult, programs: &[&str], kernel: &str) -> Value {
     let verdict = &result.verdict;
     let mut checks = Map::new();
-    for program in PROGRAMS {
+    for &program in programs {
         let passed = verdict.result(program, 0).is_some_and(|result| result.ok);
         checks.insert(program.to_owned(), passed.into());
     }
@@ -258,7 +279,8 @@ mod tests {
             ],
         };
         let tenant: Tenant = serde_json::from_str(r#"{"name":"vm1","foreign_accesses":0}"#).unwrap();
-        let json = vm_json(&VmResult { name: "vm1".into(), verdict, tenant: Some(tenant) }, "6.12.1");
+        let result = VmResult { name: "vm1".into(), verdict, tenant: Some(tenant) };
+        let json = vm_json(&result, programs(Chip::Gf100), "6.12.1");
         assert_eq!(json["probe_ms"], 1900.5);
         assert_eq!(json["submit_us_p50"], 82.0);
         assert_eq!(json["nouveau"], "1.4.0");
@@ -272,8 +294,17 @@ mod tests {
 
     #[test]
     fn number_of_vms_is_bounded() {
-        let options =
-            Options { gpuvmk: "/bin/false".into(), vms: 99, kernel: KernelSeries::V6_12, keep: false };
+        let options = Options { vms: 99, ..options(Chip::Gf100) };
         assert!(run(&options).unwrap_err().to_string().contains("1 to 16"));
+    }
+
+    #[test]
+    fn kernel_without_a_driver_for_the_chip_is_refused_before_anything_is_fetched() {
+        let message = run(&options(Chip::Gh100)).unwrap_err().to_string();
+        assert!(message.contains("6.12") && message.contains("--kernel 7.2"), "{message}");
+    }
+
+    fn options(chip: Chip) -> Options {
+        Options { gpuvmk: "/bin/false".into(), vms: 2, chip, kernel: KernelSeries::V6_12, keep: false }
     }
 }

@@ -1,8 +1,10 @@
-//! The initramfs of a test guest: `/init` (our guest programs), nouveau and the modules it needs, nothing else.
+//! The initramfs of a test guest: `/init` (our guest programs), nouveau, the modules it needs and firmware for GPUs
+//! with a GSP; nothing else.
 //!
 //! Cached by the hash of what goes in. It is not compressed: QEMU places it in the guest's memory by one copy,
 //! while unpacking costs an emulated processor most of a second at each boot.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -12,14 +14,21 @@ use sha2::{Digest, Sha256};
 
 use crate::cache::Cache;
 use crate::cpio::Writer;
+use crate::firmware::FirmwareFile;
 use crate::kernel::GuestKernel;
 
 const FOLDERS: [&str; 7] = ["dev", "proc", "sys", "run", "tmp", "bin", "modules"];
 /// Changes when the layout below changes, so that older images are not taken for current ones.
-const LAYOUT: &[u8] = b"layout 1";
+const LAYOUT: &[u8] = b"layout 2";
 
-/// The initramfs for `kernel` with the guest binary `init`.
-pub fn obtain(cache: &Cache, kernel: &GuestKernel, init: &Path) -> Result<PathBuf> {
+/// The initramfs for `kernel` with the guest binary `init` and these firmware files, which `label` names.
+pub fn obtain(
+    cache: &Cache,
+    kernel: &GuestKernel,
+    init: &Path,
+    firmware: &[FirmwareFile],
+    label: &str,
+) -> Result<PathBuf> {
     let mut members = Vec::new();
     for module in &kernel.modules {
         let name = module.file_name().context("A module has no name")?.to_string_lossy().into_owned();
@@ -30,7 +39,8 @@ pub fn obtain(cache: &Cache, kernel: &GuestKernel, init: &Path) -> Result<PathBu
     let mut hash = Sha256::new();
     hash.update(LAYOUT);
     hash.update(&init);
-    for (name, contents) in &members {
+    let files = firmware.iter().map(|file| (&file.path, &file.contents));
+    for (name, contents) in members.iter().map(|(name, contents)| (name, contents)).chain(files) {
         hash.update(name.as_bytes());
         hash.update([0]);
         hash.update(contents);
@@ -38,12 +48,13 @@ pub fn obtain(cache: &Cache, kernel: &GuestKernel, init: &Path) -> Result<PathBu
     let key: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
 
     let lock = cache.lock()?;
-    let folder = cache.entry_or_build(&lock, format!("initramfs-{}", kernel.series), &key, |folder| {
-        let path = folder.join("initramfs.cpio");
-        let file = File::create(&path).with_context(|| format!("Cannot create {}", path.display()))?;
-        write(Writer::new(BufWriter::new(file)), &init, &members)
-            .with_context(|| format!("Cannot write {}", path.display()))
-    })?;
+    let folder =
+        cache.entry_or_build(&lock, format!("initramfs-{}-{label}", kernel.series), &key, |folder| {
+            let path = folder.join("initramfs.cpio");
+            let file = File::create(&path).with_context(|| format!("Cannot create {}", path.display()))?;
+            write(Writer::new(BufWriter::new(file)), &init, &members, firmware)
+                .with_context(|| format!("Cannot write {}", path.display()))
+        })?;
     Ok(folder.join("initramfs.cpio"))
 }
 
@@ -51,6 +62,7 @@ fn write<W: std::io::Write>(
     mut archive: Writer<W>,
     init: &[u8],
     modules: &[(String, Vec<u8>)],
+    firmware: &[FirmwareFile],
 ) -> std::io::Result<()> {
     for folder in FOLDERS {
         archive.folder(folder)?;
@@ -65,6 +77,17 @@ fn write<W: std::io::Write>(
         order.push('\n');
     }
     archive.file("modules/order", order.as_bytes())?;
+    let mut folders = BTreeSet::new();
+    for file in firmware {
+        let path = Path::new("lib/firmware").join(&file.path);
+        // From the root down, without the archive's own root (the empty path).
+        for folder in path.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev() {
+            if !folder.as_os_str().is_empty() && folders.insert(folder.to_owned()) {
+                archive.folder(&folder.to_string_lossy())?;
+            }
+        }
+        archive.file(&path.to_string_lossy(), &file.contents)?;
+    }
     archive.finish()?;
     Ok(())
 }
@@ -79,7 +102,7 @@ mod tests {
     use crate::kernel::KernelSeries;
 
     #[test]
-    fn image_is_built_again_when_the_guest_binary_changes() {
+    fn image_is_built_again_when_what_goes_in_changes() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path().join("cache")).unwrap();
         let module = folder.path().join("nouveau.ko");
@@ -93,13 +116,21 @@ mod tests {
             modules: vec![module],
         };
 
-        let first = fs::read(obtain(&cache, &kernel, &init).unwrap()).unwrap();
+        let first = fs::read(obtain(&cache, &kernel, &init, &[], "none").unwrap()).unwrap();
         fs::write(&init, "second").unwrap();
-        let second = fs::read(obtain(&cache, &kernel, &init).unwrap()).unwrap();
+        let second = fs::read(obtain(&cache, &kernel, &init, &[], "none").unwrap()).unwrap();
 
         let holds =
             |image: &[u8], text: &str| image.windows(text.len()).any(|window| window == text.as_bytes());
         assert!(holds(&first, "first") && holds(&first, "nouveau.ko\n"));
         assert!(holds(&second, "second") && !holds(&second, "first"));
+
+        let file = FirmwareFile { path: "nvidia/gh100/gsp/fmc.bin".into(), contents: b"stand-in".to_vec() };
+        let third = fs::read(obtain(&cache, &kernel, &init, &[file], "some").unwrap()).unwrap();
+        for folder in ["lib\0", "lib/firmware\0", "lib/firmware/nvidia\0", "lib/firmware/nvidia/gh100/gsp\0"]
+        {
+            assert!(holds(&third, folder), "{folder:?} must be there before what lies in it");
+        }
+        assert!(holds(&third, "lib/firmware/nvidia/gh100/gsp/fmc.bin\0") && holds(&third, "stand-in"));
     }
 }

@@ -39,6 +39,14 @@ impl KernelSeries {
         }
     }
 
+    /// Whether its nouveau drives chips that need a GSP's firmware, such as GH100.
+    pub fn drives_gsp_chips(self) -> bool {
+        match self {
+            Self::V6_1 | Self::V6_12 => false,
+            Self::V7_2 => true,
+        }
+    }
+
     /// Patterns of the package names that hold image and modules; the version inside them must agree.
     fn packages(self) -> &'static [&'static str] {
         match self {

@@ -5,18 +5,21 @@
 //! stand on this one library, so they cannot disagree about what a passing guest is.
 //!
 //! From the ground up: [`cache`] (one folder, one lock) · [`sources`], [`apt`], [`qemu`], [`kernel`] (Debian
-//! packages, without root) · [`modules`], [`cpio`], [`initramfs`], [`static_build`], [`guest_build`] (what a guest
-//! boots) · [`archive`], [`pack`] (all of it on a machine without network) ·
+//! packages, without root) · [`chip`] (which kernel drives which) · [`modules`], [`firmware`], [`cpio`],
+//! [`initramfs`], [`static_build`], [`guest_build`] (what a guest boots) · [`archive`], [`pack`] (all of it on a
+//! machine without network) ·
 //! [`process`], [`machine`], [`report`], [`verdict`] (one guest, run and judged) · [`daemons`], [`control`],
 //! [`rig`] (whole set-ups) · [`demo`].
 
 pub mod apt;
 pub mod archive;
 pub mod cache;
+pub mod chip;
 pub mod control;
 pub mod cpio;
 pub mod daemons;
 pub mod demo;
+pub mod firmware;
 pub mod guest_build;
 pub mod initramfs;
 pub mod interrupt;

@@ -1,18 +1,21 @@
 //! A whole set-up: the GPU's processes in front of which guests are started.
 //!
 //! *Native*: each GPU of each VM is a software GPU of its own, served by `gpuvmk softgpu`. *Mediated*: one
-//! aggregator owns one software GPU, and each vGPU is a `gpuvmk device` process. Guests cannot tell which; that
-//! is what tests and benchmarks compare.
+//! aggregator for each chip owns one software GPU, and each vGPU is a `gpuvmk device` process. Guests cannot tell
+//! which; that is what tests and benchmarks compare. (A GH100 has no native form: its engines can be modelled, but
+//! not the firmware interface that its driver speaks to, which the device process plays.)
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
-use crate::control::{self, Status};
+use crate::chip::Chip;
+use crate::control::{self, Status, Tenant};
 use crate::daemons::Daemon;
 
 /// How long device processes are left without their aggregator when they start first.
@@ -42,8 +45,12 @@ impl Topology {
 pub struct GpuSpec {
     /// The vGPU's name.
     pub name: String,
+    /// What it presents.
+    pub chip: Chip,
     /// Its memory.
     pub vram_mib: u32,
+    /// Whether its register accesses are recorded.
+    pub trace: bool,
 }
 
 /// What a set-up consists of.
@@ -59,8 +66,8 @@ pub struct RigSpec {
     pub devices_first: bool,
     /// The GPUs.
     pub gpus: Vec<GpuSpec>,
-    /// The memory of the GPU that is shared.
-    pub shared_vram_mib: u32,
+    /// What a shared GPU has beside the partitions of its vGPUs.
+    pub spare_vram_mib: u32,
 }
 
 /// A folder for sockets with a short path, gone with its value.
@@ -89,7 +96,7 @@ impl Drop for SocketFolder {
 pub struct Rig {
     // Field order is drop order: devices go before the aggregator, and the sockets' folder last.
     devices: Vec<Daemon>,
-    aggregator: Option<Daemon>,
+    aggregators: BTreeMap<Chip, Daemon>,
     spec: RigSpec,
     sockets: SocketFolder,
 }
@@ -99,10 +106,19 @@ impl Rig {
     pub fn start(spec: RigSpec) -> Result<Self> {
         fs::create_dir_all(&spec.folder)
             .with_context(|| format!("Cannot create {}", spec.folder.display()))?;
-        let mut rig = Self { devices: Vec::new(), aggregator: None, spec, sockets: SocketFolder::create()? };
+        let mut rig = Self {
+            devices: Vec::new(),
+            aggregators: BTreeMap::new(),
+            spec,
+            sockets: SocketFolder::create()?,
+        };
         let mediated = rig.spec.topology == Topology::Mediated;
+        let without_native = rig.spec.gpus.iter().find(|gpu| gpu.chip != Chip::Gf100);
+        if let Some(gpu) = without_native {
+            ensure!(mediated, "There is no native software {} for {}", gpu.chip, gpu.name);
+        }
         if mediated && !rig.spec.devices_first {
-            rig.start_aggregator()?;
+            rig.start_aggregators()?;
         }
         for index in 0..rig.spec.gpus.len() {
             let device = rig.spawn_device(index)?;
@@ -110,7 +126,7 @@ impl Rig {
         }
         if mediated && rig.spec.devices_first {
             thread::sleep(ALONE);
-            rig.start_aggregator()?;
+            rig.start_aggregators()?;
         }
         for index in 0..rig.spec.gpus.len() {
             rig.wait_device(index)?;
@@ -123,9 +139,14 @@ impl Rig {
         self.sockets.0.join(format!("{}.sock", self.name(index)))
     }
 
-    /// The aggregator's control socket.
-    pub fn control_socket(&self) -> PathBuf {
-        self.sockets.0.join("control.sock")
+    /// The control socket of the aggregator for `chip`.
+    fn control_socket(&self, chip: Chip) -> PathBuf {
+        self.sockets.0.join(format!("control-{chip}.sock"))
+    }
+
+    /// Where device processes find the aggregator for `chip`.
+    fn shared_socket(&self, chip: Chip) -> PathBuf {
+        self.sockets.0.join(format!("gpu-{chip}.sock"))
     }
 
     /// The folder that all sockets lie in.
@@ -133,12 +154,14 @@ impl Rig {
         &self.sockets.0
     }
 
-    /// What the aggregator says; `None` where there is none.
-    pub fn status(&self) -> Result<Option<Status>> {
-        match self.aggregator {
-            Some(_) => control::status(&self.control_socket()).map(Some),
-            None => Ok(None),
-        }
+    /// What each aggregator says.
+    pub fn status(&self) -> Result<Vec<Status>> {
+        self.aggregators.keys().map(|chip| control::status(&self.control_socket(*chip))).collect()
+    }
+
+    /// The tenants of all aggregators.
+    pub fn tenants(&self) -> Result<Vec<Tenant>> {
+        Ok(self.status()?.into_iter().flat_map(|status| status.tenants).collect())
     }
 
     /// The process that serves GPU `index`.
@@ -146,9 +169,15 @@ impl Rig {
         self.devices.get_mut(index)
     }
 
-    /// The aggregator's process.
+    /// The process of the first aggregator.
     pub fn aggregator(&mut self) -> Option<&mut Daemon> {
-        self.aggregator.as_mut()
+        self.aggregators.values_mut().next()
+    }
+
+    /// Where the register accesses of GPU `index` are recorded, if they are.
+    pub fn trace(&self, index: usize) -> Option<PathBuf> {
+        let gpu = self.spec.gpus.get(index).filter(|gpu| gpu.trace)?;
+        Some(self.trace_path(&gpu.name))
     }
 
     /// Starts the process of GPU `index` again, in place of one that has ended.
@@ -160,23 +189,45 @@ impl Rig {
         self.wait_device(index)
     }
 
-    /// Starts the aggregator, also in place of one that has ended.
-    pub fn start_aggregator(&mut self) -> Result<()> {
-        let (socket, control) = (self.sockets.0.join("gpu0.sock"), self.control_socket());
-        let config = gpu_config(self.spec.shared_vram_mib, &socket, &control);
-        let path = self.write_config("gpu0.toml", &config)?;
+    /// Starts the aggregators, also in place of those that have ended.
+    pub fn start_aggregators(&mut self) -> Result<()> {
+        let chips: BTreeSet<Chip> = self.spec.gpus.iter().map(|gpu| gpu.chip).collect();
+        for chip in chips {
+            let running = match self.aggregators.get_mut(&chip) {
+                Some(daemon) => daemon.runs()?,
+                None => false,
+            };
+            if !running {
+                let daemon = self.start_aggregator(chip)?;
+                self.aggregators.insert(chip, daemon);
+            }
+        }
+        Ok(())
+    }
+
+    fn start_aggregator(&self, chip: Chip) -> Result<Daemon> {
+        let (socket, control) = (self.shared_socket(chip), self.control_socket(chip));
+        let partitions: u32 =
+            self.spec.gpus.iter().filter(|gpu| gpu.chip == chip).map(|gpu| gpu.vram_mib).sum();
+        let name = format!("gpu-{chip}");
+        let config = gpu_config(&name, chip, partitions + self.spec.spare_vram_mib, &socket, &control);
+        let path = self.write_config(&format!("{name}.toml"), &config)?;
         let arguments = ["aggregator", &path];
-        let mut daemon = Daemon::start(&self.spec.gpuvmk, &arguments, &self.spec.folder, "aggregator")?;
+        let log = format!("aggregator-{chip}");
+        let mut daemon = Daemon::start(&self.spec.gpuvmk, &arguments, &self.spec.folder, &log)?;
         daemon.wait_listening(&socket)?;
         daemon.wait_listening(&control)?;
-        self.aggregator = Some(daemon);
-        Ok(())
+        Ok(daemon)
+    }
+
+    fn trace_path(&self, name: &str) -> PathBuf {
+        self.spec.folder.join(format!("{name}.trace"))
     }
 
     /// Ends everything, devices first; returns what was wrong about it.
     pub fn stop(&mut self) -> Result<Vec<String>> {
         let mut problems = Vec::new();
-        for daemon in self.devices.iter_mut().chain(&mut self.aggregator) {
+        for daemon in self.devices.iter_mut().chain(self.aggregators.values_mut()) {
             problems.extend(daemon.stop()?);
         }
         for entry in fs::read_dir(&self.sockets.0)?.flatten() {
@@ -212,7 +263,11 @@ impl Rig {
                 )
             }
             Topology::Mediated => {
-                let config = vm_config(gpu, &self.sockets.0.join("gpu0.sock"), &socket);
+                let mut config = vm_config(gpu, &self.shared_socket(gpu.chip), &socket);
+                if gpu.trace {
+                    let path = quoted(&self.trace_path(&gpu.name));
+                    config.push_str(&format!("\n[trace]\npath = {path}\n"));
+                }
                 let path = self.write_config(&format!("{}.toml", gpu.name), &config)?;
                 let name = format!("device-{}", gpu.name);
                 Daemon::start(&self.spec.gpuvmk, &["device", &path], &self.spec.folder, &name)
@@ -231,9 +286,9 @@ fn socket_option(path: &Path) -> String {
     format!("--socket-path={}", path.display())
 }
 
-fn gpu_config(vram_mib: u32, socket: &Path, control: &Path) -> String {
+fn gpu_config(name: &str, chip: Chip, vram_mib: u32, socket: &Path, control: &Path) -> String {
     format!(
-        "name = \"gpu0\"\nbackend = \"soft\"\nchip = \"GF100\"\nvram = \"{vram_mib}M\"\npolicy = \"fifo\"\n\n\
+        "name = \"{name}\"\nbackend = \"soft\"\nchip = \"{chip}\"\nvram = \"{vram_mib}M\"\npolicy = \"fifo\"\n\n\
          [socket]\npath = {}\n\n[control]\npath = {}\n",
         quoted(socket),
         quoted(control)
@@ -242,9 +297,10 @@ fn gpu_config(vram_mib: u32, socket: &Path, control: &Path) -> String {
 
 fn vm_config(gpu: &GpuSpec, aggregator: &Path, socket: &Path) -> String {
     format!(
-        "name = {}\ngpu = {}\nvram = \"{}M\"\nchannels = 32\nweight = 100\n\n[socket]\npath = {}\n",
+        "name = {}\ngpu = {}\nchip = \"{}\"\nvram = \"{}M\"\nchannels = 32\nweight = 100\n\n[socket]\npath = {}\n",
         quoted(Path::new(&gpu.name)),
         quoted(aggregator),
+        gpu.chip,
         gpu.vram_mib,
         quoted(socket)
     )
@@ -261,14 +317,24 @@ mod tests {
 
     #[test]
     fn configurations_name_sockets_as_quoted_strings() {
-        let text = gpu_config(1024, Path::new("/tmp/a \"b\"/gpu0.sock"), Path::new("/tmp/control.sock"));
+        let text = gpu_config(
+            "gpu0",
+            Chip::Gh100,
+            1024,
+            Path::new("/tmp/a \"b\"/gpu0.sock"),
+            Path::new("/tmp/control.sock"),
+        );
         assert!(
-            text.contains("vram = \"1024M\"") && text.contains(r#"path = "/tmp/a \"b\"/gpu0.sock""#),
+            text.contains("chip = \"GH100\"\nvram = \"1024M\"")
+                && text.contains(r#"path = "/tmp/a \"b\"/gpu0.sock""#),
             "{text}"
         );
-        let gpu = GpuSpec { name: "vm1".into(), vram_mib: 256 };
+        let gpu = GpuSpec { name: "vm1".into(), chip: Chip::Gf100, vram_mib: 256, trace: false };
         let text = vm_config(&gpu, Path::new("/tmp/gpu0.sock"), Path::new("/tmp/vm1.sock"));
-        assert!(text.starts_with("name = \"vm1\"\ngpu = \"/tmp/gpu0.sock\"\nvram = \"256M\"\n"), "{text}");
+        assert!(
+            text.starts_with("name = \"vm1\"\ngpu = \"/tmp/gpu0.sock\"\nchip = \"GF100\"\nvram = \"256M\"\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
+use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::demo::{self, Options};
 use gpuvmk_lab::interrupt;
 use gpuvmk_lab::kernel::KernelSeries;
@@ -12,15 +13,18 @@ use gpuvmk_lab::kernel::KernelSeries;
 #[command(
     after_help = "QEMU and the guest kernels come from Debian's packages; they are kept in the folder that \
                   GPUVMK_CACHE names (.cache in the source tree by default).\n\n\
-                  Examples:\n  gpuvmk demo\n  gpuvmk demo --vms 3 --kernel 7.2 --json"
+                  Examples:\n  gpuvmk demo\n  gpuvmk demo --vms 3 --kernel 7.2 --json\n  gpuvmk demo --chip gh100"
 )]
 pub(super) struct Args {
     /// How many guests share the GPU.
     #[arg(long, value_name = "N", default_value_t = 2)]
     vms: u32,
-    /// The guests' kernel: 6.12, 7.2 or 6.1.
-    #[arg(long, value_name = "SERIES", default_value = "6.12")]
-    kernel: KernelSeries,
+    /// The chip that guests see: gf100 or gh100.
+    #[arg(long, value_name = "CHIP", default_value = "gf100")]
+    chip: Chip,
+    /// The guests' kernel: 6.1, 6.12 or 7.2 (GH100: 7.2). [default: 6.12; GH100: 7.2]
+    #[arg(long, value_name = "SERIES")]
+    kernel: Option<KernelSeries>,
     /// Print one JSON object as the last line.
     #[arg(long)]
     json: bool,
@@ -32,7 +36,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     interrupt::watch()?;
     let gpuvmk = std::env::current_exe().context("Cannot tell where this program is")?;
-    let result = demo::run(&Options { gpuvmk, vms: args.vms, kernel: args.kernel, keep: args.keep })?;
+    let kernel = args.kernel.unwrap_or(args.chip.usual_kernel());
+    let options = Options { gpuvmk, vms: args.vms, chip: args.chip, kernel, keep: args.keep };
+    let result = demo::run(&options)?;
     if args.json {
         println!("{result}");
     }

@@ -4,10 +4,12 @@
 //! Ratios are of mediated to native: `suite` and `work_1ms` compare speed (1 is as fast as native, and they must
 //! not fall below 0.9), `latency_4k` and `probe` compare time (and must not exceed 1.35 and 1.25).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
+use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::rig::Topology;
 use gpuvmk_lab::verdict;
@@ -55,7 +57,8 @@ type Samples = BTreeMap<String, Vec<f64>>;
 pub fn run(arguments: &Arguments) -> Result<bool> {
     ensure!(arguments.what == "suite", "There is no benchmark '{}': there is 'suite'", arguments.what);
     ensure!(arguments.rounds > 0, "At least one round is needed");
-    let workshop = Workshop::open(&[arguments.kernel], &arguments.logs, arguments.gpuvmk.as_deref())?;
+    let kinds = BTreeSet::from([(arguments.kernel, Firmware::for_kernel(arguments.kernel))]);
+    let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
     eprintln!("guests run on {}", workshop.accelerator().name());
     let (mut native, mut mediated) = (Samples::new(), Samples::new());
     for round in 0..arguments.rounds {
@@ -117,7 +120,7 @@ fn messages_per_submission(workshop: &Workshop, topology: Topology, kernel: Kern
     const FEW: (&[&str], f64) = (&["probe", "bench:repeats=100"], 100.0);
     const MANY: (&[&str], f64) = (&["probe", "bench:repeats=600"], 600.0);
     let accesses = |what: &str, programs: &'static [&'static str]| -> Result<f64> {
-        let guest = Guest::new("vm1", kernel, programs);
+        let guest = Guest::new("vm1", Chip::Gf100, kernel, programs);
         let label = format!("{}-messages-{what}", topology.name());
         let mut rig = workshop.rig(&label, topology, std::slice::from_ref(&guest))?;
         let outcome = workshop.start(&label, guest.name, &rig, &guest, 0)?.wait(&mut |_| {})?;
@@ -153,7 +156,7 @@ fn one_boot(
     round: u32,
     samples: &mut Samples,
 ) -> Result<()> {
-    let guest = Guest::new("vm1", kernel, PROGRAMS);
+    let guest = Guest::new("vm1", Chip::Gf100, kernel, PROGRAMS);
     let label = format!("{}-{round}", topology.name());
     let mut rig = workshop.rig(&label, topology, std::slice::from_ref(&guest))?;
     let outcome = workshop.start(&label, guest.name, &rig, &guest, 0)?.wait(&mut |_| {})?;

@@ -1,13 +1,36 @@
 //! The guest tests, as data: which kernel, whose GPU, what runs, what happens meanwhile.
 
+use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::rig::Topology;
 
-/// Every program that a guest with a GPU of its own must pass.
-pub const EVERYTHING: &[&str] =
+/// Every program that a guest with a GF100 of its own must pass.
+const EVERYTHING_FERMI: &[&str] =
     &["probe", "copy", "fence", "channels", "bar1", "badaddr", "badcopy", "evict", "reload"];
+/// The same with a GH100. What provokes faults comes before what shows that the GPU still works.
+const EVERYTHING_HOPPER: &[&str] = &[
+    "probe", "copy", "exec", "fence", "channels", "fill", "i2m", "bar1", "badaddr", "badcopy", "evict",
+    "reload", "suspend",
+];
 /// Enough to know that the GPU works.
 const SHORT: &[&str] = &["probe", "copy:largest=65537", "fence"];
+/// What keeps a guest busy.
+const BUSY: &[&str] = &["probe", "copy", "fence", "channels", "evict", "load:secs=5"];
+const FAULTS: &[&str] = &["probe", "badaddr", "badaddr", "badaddr", "copy:largest=65537"];
+const NEIGHBOUR: &[&str] = &["probe", "load:secs=15", "copy:largest=65537"];
+const AT_WORK: &[&str] = &["probe", "load:secs=90"];
+
+/// A vGPU's memory in tests: small, so that evicting all of it does not take long.
+const VRAM_MIB: u32 = 128;
+
+/// Every program that `chip` can run.
+pub fn everything(chip: Chip) -> &'static [&'static str] {
+    match chip {
+        Chip::Gf100 => EVERYTHING_FERMI,
+        Chip::Gh100 => EVERYTHING_HOPPER,
+    }
+}
 
 /// One guest of a case.
 #[derive(Debug, Clone)]
@@ -16,8 +39,12 @@ pub struct Guest {
     pub name: &'static str,
     /// Its kernel.
     pub kernel: KernelSeries,
-    /// How many GPUs it has.
-    pub gpus: usize,
+    /// The firmware files that it has.
+    pub firmware: Firmware,
+    /// Its GPUs' chips.
+    pub gpus: Vec<Chip>,
+    /// Each GPU's memory.
+    pub vram_mib: u32,
     /// Its processors.
     pub cpus: u32,
     /// The programs it runs.
@@ -26,12 +53,30 @@ pub struct Guest {
     pub nouveau_options: &'static [&'static str],
     /// How often it reboots itself.
     pub reboots: u32,
+    /// Whether accesses to its GPUs' registers are recorded.
+    pub trace: bool,
 }
 
 impl Guest {
     /// A guest with one GPU, one processor and no options.
-    pub fn new(name: &'static str, kernel: KernelSeries, programs: &'static [&'static str]) -> Self {
-        Self { name, kernel, gpus: 1, cpus: 1, programs, nouveau_options: &[], reboots: 0 }
+    pub fn new(
+        name: &'static str,
+        chip: Chip,
+        kernel: KernelSeries,
+        programs: &'static [&'static str],
+    ) -> Self {
+        Self {
+            name,
+            kernel,
+            firmware: Firmware::for_kernel(kernel),
+            gpus: vec![chip],
+            vram_mib: VRAM_MIB,
+            cpus: 1,
+            programs,
+            nouveau_options: &[],
+            reboots: 0,
+            trace: false,
+        }
     }
 }
 
@@ -63,17 +108,38 @@ pub struct Case {
     pub disturbance: Disturbance,
 }
 
+impl Case {
+    /// The kernels and firmware that its guests need.
+    pub fn kinds(&self) -> impl Iterator<Item = (KernelSeries, Firmware)> + '_ {
+        self.guests.iter().map(|guest| (guest.kernel, guest.firmware))
+    }
+
+    /// Whether NVIDIA's firmware must have been fetched for it.
+    pub fn needs_debian_firmware(&self) -> bool {
+        self.guests.iter().any(|guest| guest.firmware == Firmware::Debian)
+    }
+}
+
 /// All cases, quick ones of each kind first.
 pub fn all() -> Vec<Case> {
+    let mut cases = fermi();
+    cases.extend(hopper());
+    cases.extend(both());
+    cases
+}
+
+/// Guests with GF100s, native and mediated.
+fn fermi() -> Vec<Case> {
     let mut cases = Vec::new();
+    let chip = Chip::Gf100;
     for topology in [Topology::Native, Topology::Mediated] {
         for kernel in KernelSeries::ALL {
-            let guest = Guest { cpus: 2, ..Guest::new("vm1", kernel, EVERYTHING) };
+            let guest = Guest { cpus: 2, ..Guest::new("vm1", chip, kernel, everything(chip)) };
             cases.push(case(format!("{}-{kernel}", topology.name()), topology, vec![guest]));
         }
     }
-    let kernel = KernelSeries::V6_12;
-    let one = Guest::new("vm1", kernel, SHORT);
+    let kernel = chip.usual_kernel();
+    let one = Guest::new("vm1", chip, kernel, SHORT);
     for topology in [Topology::Native, Topology::Mediated] {
         let intx = Guest { nouveau_options: &["config=NvMSI=0"], ..one.clone() };
         cases.push(case(format!("{}-intx", topology.name()), topology, vec![intx]));
@@ -82,45 +148,82 @@ pub fn all() -> Vec<Case> {
     }
 
     let mediated = Topology::Mediated;
-    let two_gpus = Guest { gpus: 2, ..one.clone() };
+    let two_gpus = Guest { gpus: vec![chip; 2], ..one };
     cases.push(case("two-vgpus-in-one-guest".into(), mediated, vec![two_gpus]));
-    let busy: &[&str] = &["probe", "copy", "fence", "channels", "evict", "load:secs=5"];
-    let pair = |first, second| vec![Guest::new("vm1", first, busy), Guest::new("vm2", second, busy)];
-    cases.push(case("two-guests".into(), mediated, pair(kernel, kernel)));
-    cases.push(case("two-guests-mixed".into(), mediated, pair(KernelSeries::V6_1, KernelSeries::V7_2)));
-    let fault: &[&str] = &["probe", "badaddr", "badaddr", "badaddr", "copy:largest=65537"];
-    let neighbour: &[&str] = &["probe", "load:secs=15", "copy:largest=65537"];
-    let guests = vec![Guest::new("vm1", kernel, fault), Guest::new("vm2", kernel, neighbour)];
-    cases.push(case("neighbour-faults".into(), mediated, guests));
-
-    let at_work: &[&str] = &["probe", "load:secs=90"];
-    let victim = Guest::new("vm1", kernel, at_work);
-    for topology in [Topology::Native, mediated] {
-        let name = format!("{}-qemu-killed", topology.name());
-        cases.push(Case {
-            disturbance: Disturbance::QemuKilled,
-            ..case(name, topology, vec![victim.clone()])
-        });
-    }
-    let guests = vec![victim.clone(), Guest::new("vm2", kernel, neighbour)];
+    let pair = [KernelSeries::V6_1, KernelSeries::V7_2];
+    cases.push(case("two-guests-mixed".into(), mediated, guests([(chip, BUSY); 2], pair)));
+    cases.extend(several("", chip, kernel));
+    let victim = Guest::new("vm1", chip, kernel, AT_WORK);
     cases.push(Case {
-        disturbance: Disturbance::BackendKilled,
-        ..case("backend-killed".into(), mediated, guests)
-    });
-    cases.push(Case {
-        disturbance: Disturbance::DevicesFirst,
-        ..case("devices-before-aggregator".into(), mediated, vec![one])
-    });
-    cases.push(Case {
-        disturbance: Disturbance::AggregatorRestarted,
-        ..case("aggregator-restarted".into(), mediated, vec![victim])
+        disturbance: Disturbance::QemuKilled,
+        ..case("native-qemu-killed".into(), Topology::Native, vec![victim])
     });
     cases
 }
 
-/// What runs on a socket after a disturbance, to show that it works again.
-pub fn afterwards(kernel: KernelSeries) -> Guest {
-    Guest::new("vm1", kernel, SHORT)
+/// Guests with GH100s, all mediated.
+fn hopper() -> Vec<Case> {
+    let (chip, mediated) = (Chip::Gh100, Topology::Mediated);
+    let kernel = chip.usual_kernel();
+    let full = Guest { cpus: 2, ..Guest::new("vm1", chip, kernel, everything(chip)) };
+    let one = Guest::new("vm1", chip, kernel, SHORT);
+    let single = |name: &str, guest: Guest| case(format!("gh100-{name}"), mediated, vec![guest]);
+    let mut cases = vec![
+        single(kernel.name(), full.clone()),
+        single("smp-4", Guest { cpus: 4, programs: BUSY, ..full.clone() }),
+        single("intx", Guest { nouveau_options: &["config=NvMSI=0"], ..one.clone() }),
+        single("reboot", Guest { reboots: 1, ..one.clone() }),
+        single("two-vgpus-in-one-guest", Guest { gpus: vec![chip; 2], ..one.clone() }),
+        single("vram-64m", Guest { vram_mib: 64, programs: BUSY, ..full.clone() }),
+        single("vram-24g", Guest { vram_mib: 24 << 10, programs: SHORT, ..full }),
+        single("debian-firmware", Guest { firmware: Firmware::Debian, ..one }),
+    ];
+    cases.extend(several("gh100-", chip, kernel));
+    cases
+}
+
+/// Guests of both chips on one machine.
+fn both() -> Vec<Case> {
+    let chips = [Chip::Gf100, Chip::Gh100];
+    let kernels = chips.map(Chip::usual_kernel);
+    let one_each = guests(chips.map(|chip| (chip, BUSY)), kernels);
+    let in_one = Guest { gpus: chips.to_vec(), ..Guest::new("vm1", Chip::Gh100, KernelSeries::V7_2, SHORT) };
+    vec![
+        case("gf100-beside-gh100".into(), Topology::Mediated, one_each),
+        case("both-chips-in-one-guest".into(), Topology::Mediated, vec![in_one]),
+    ]
+}
+
+/// What concerns several tenants of one GPU, and the ends of processes.
+fn several(prefix: &str, chip: Chip, kernel: KernelSeries) -> Vec<Case> {
+    let mediated = Topology::Mediated;
+    let named = |name: &str, guests| case(format!("{prefix}{name}"), mediated, guests);
+    let pair = |first, second| guests([(chip, first), (chip, second)], [kernel; 2]);
+    let alone = |programs| vec![Guest::new("vm1", chip, kernel, programs)];
+    let with = |disturbance, case| Case { disturbance, ..case };
+    vec![
+        named("two-guests", pair(BUSY, BUSY)),
+        named("neighbour-faults", pair(FAULTS, NEIGHBOUR)),
+        with(Disturbance::QemuKilled, named("mediated-qemu-killed", alone(AT_WORK))),
+        with(Disturbance::BackendKilled, named("backend-killed", pair(AT_WORK, NEIGHBOUR))),
+        with(Disturbance::DevicesFirst, named("devices-before-aggregator", alone(SHORT))),
+        with(Disturbance::AggregatorRestarted, named("aggregator-restarted", alone(AT_WORK))),
+    ]
+}
+
+/// Two guests with these chips, programs and kernels.
+fn guests(work: [(Chip, &'static [&'static str]); 2], kernels: [KernelSeries; 2]) -> Vec<Guest> {
+    ["vm1", "vm2"]
+        .into_iter()
+        .zip(work)
+        .zip(kernels)
+        .map(|((name, (chip, programs)), kernel)| Guest::new(name, chip, kernel, programs))
+        .collect()
+}
+
+/// What runs on a victim's socket after a disturbance, to show that it works again.
+pub fn afterwards(victim: &Guest) -> Guest {
+    Guest { programs: SHORT, ..victim.clone() }
 }
 
 fn case(name: String, topology: Topology, guests: Vec<Guest>) -> Case {
@@ -142,13 +245,29 @@ mod tests {
 
     #[test]
     fn every_kernel_passes_every_program_on_both_topologies() {
-        let cases = all();
         for topology in [Topology::Native, Topology::Mediated] {
             for kernel in KernelSeries::ALL {
-                let covered = cases.iter().filter(|case| case.topology == topology).any(|case| {
-                    case.guests.iter().any(|guest| guest.kernel == kernel && guest.programs == EVERYTHING)
-                });
-                assert!(covered, "{} {kernel}", topology.name());
+                assert!(covered(topology, kernel, Chip::Gf100), "{} {kernel}", topology.name());
+            }
+        }
+        assert!(covered(Topology::Mediated, KernelSeries::V7_2, Chip::Gh100));
+    }
+
+    fn covered(topology: Topology, kernel: KernelSeries, chip: Chip) -> bool {
+        all()
+            .iter()
+            .filter(|case| case.topology == topology)
+            .flat_map(|case| &case.guests)
+            .any(|guest| guest.kernel == kernel && guest.gpus == [chip] && guest.programs == everything(chip))
+    }
+
+    #[test]
+    fn every_guest_has_a_kernel_that_drives_its_chips() {
+        for case in all() {
+            for guest in &case.guests {
+                for chip in &guest.gpus {
+                    assert!(chip.check_kernel(guest.kernel).is_ok(), "{}", case.name);
+                }
             }
         }
     }

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use gpuvmk_lab::cache::Cache;
+use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
 use gpuvmk_lab::machine::{Accelerator, Machine, MachineSpec, Said};
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::verdict::{self, Expected};
 use gpuvmk_lab::{guest_build, initramfs};
+
+use crate::workshop;
 
 /// What to boot.
 #[derive(Debug, clap::Args)]
@@ -51,10 +54,16 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let qemu = Qemu::obtain(&cache)?;
     let kernel = GuestKernel::obtain(&cache, arguments.kernel)?;
     let init = guest_build::obtain(&cache)?;
+    let firmware = Firmware::for_kernel(arguments.kernel);
+    // Only GPUs with a GSP need files; the program that makes them is what the user has built already.
+    let files = match firmware {
+        Firmware::None => Vec::new(),
+        _ => firmware.files(&cache, &workshop::build_gpuvmk()?)?,
+    };
     let spec = MachineSpec {
         name: "guest".into(),
         folder: arguments.folder.clone(),
-        initramfs: initramfs::obtain(&cache, &kernel, &init)?,
+        initramfs: initramfs::obtain(&cache, &kernel, &init, &files, firmware.label())?,
         kernel,
         memory_mib: arguments.memory,
         cpus: arguments.cpus,

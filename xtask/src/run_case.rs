@@ -4,10 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use gpuvmk_lab::control::Status;
+use gpuvmk_lab::control::Tenant;
 use gpuvmk_lab::machine::{self, Machine};
 use gpuvmk_lab::report::Report;
-use gpuvmk_lab::rig::{Rig, Topology};
+use gpuvmk_lab::rig::{Rig, RigSpec, Topology};
 use gpuvmk_lab::verdict::{self, Verdict};
 use serde_json::{Value, json};
 
@@ -82,20 +82,16 @@ impl Run<'_> {
         // Logs of an earlier run of this case would only mislead.
         let _ = std::fs::remove_dir_all(self.workshop.folder(&self.case.name));
         let devices_first = self.case.disturbance == Disturbance::DevicesFirst;
-        let mut rig = self.workshop.rig_in_order(
-            &self.case.name,
-            self.case.topology,
-            &self.case.guests,
-            devices_first,
-        )?;
+        let spec = self.workshop.rig_spec(&self.case.name, self.case.topology, &self.case.guests);
+        let mut rig = Rig::start(RigSpec { devices_first, ..spec })?;
         match self.case.disturbance {
             Disturbance::None | Disturbance::DevicesFirst => self.undisturbed(&rig)?,
             Disturbance::QemuKilled => self.qemu_killed(&rig)?,
             Disturbance::BackendKilled => self.backend_killed(&mut rig)?,
             Disturbance::AggregatorRestarted => self.aggregator_restarted(&mut rig)?,
         }
-        if let Some(status) = rig.status()? {
-            self.check_status(&status);
+        if self.case.topology == Topology::Mediated {
+            self.check_tenants(&rig.tenants()?);
         }
         self.problems.extend(rig.stop()?);
         Ok(())
@@ -110,7 +106,7 @@ impl Run<'_> {
         let mut first_gpu = 0;
         for guest in &self.case.guests {
             machines.push(self.start(rig, guest.name, guest, first_gpu)?);
-            first_gpu += guest.gpus;
+            first_gpu += guest.gpus.len();
         }
         let outcomes = machine::wait_all(&mut machines, &mut |_, _| {})?;
         for (guest, outcome) in self.case.guests.iter().zip(outcomes) {
@@ -153,14 +149,14 @@ impl Run<'_> {
             rig.restart_device(0)?;
         }
         machine.kill()?;
-        rig.start_aggregator()?;
+        rig.start_aggregators()?;
         self.works_again(rig)
     }
 
     /// Waits until the aggregator no longer lists `tenant` as running.
     fn gone(&mut self, rig: &Rig, tenant: &str) -> Result<()> {
         let start = Instant::now();
-        while rig.status()?.is_some_and(|status| status.tenant(tenant).is_some()) {
+        while rig.tenants()?.iter().any(|found| found.name == tenant) {
             if start.elapsed() > NOTICE {
                 self.problems.push(format!("the aggregator still lists {tenant} {NOTICE:?} after its end"));
                 return Ok(());
@@ -172,7 +168,7 @@ impl Run<'_> {
 
     /// A fresh guest on the first GPU must pass.
     fn works_again(&mut self, rig: &Rig) -> Result<()> {
-        let guest = cases::afterwards(self.victim()?.kernel);
+        let guest = cases::afterwards(&self.victim()?);
         let outcome = self.start(rig, "afterwards", &guest, 0)?.wait(&mut |_| {})?;
         self.judge("afterwards", &guest, &outcome);
         Ok(())
@@ -189,15 +185,15 @@ impl Run<'_> {
     }
 
     /// What the software GPU counted: no tenant may ever have touched another's memory.
-    fn check_status(&mut self, status: &Status) {
-        for tenant in &status.tenants {
+    fn check_tenants(&mut self, tenants: &[Tenant]) {
+        for tenant in tenants {
             if tenant.foreign_accesses != 0 {
                 let count = tenant.foreign_accesses;
                 self.problems
                     .push(format!("{} made {count} engine accesses outside its own memory", tenant.name));
             }
         }
-        if self.case.topology == Topology::Mediated && status.tenants.is_empty() {
+        if tenants.is_empty() {
             self.problems.push("the aggregator lists no tenant".into());
         }
     }

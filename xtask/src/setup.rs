@@ -2,18 +2,24 @@
 
 use anyhow::Result;
 use gpuvmk_lab::cache::Cache;
+use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::{guest_build, initramfs};
+
+use crate::workshop;
 
 pub fn run() -> Result<()> {
     let cache = Cache::open()?;
     let qemu = Qemu::obtain(&cache)?;
     println!("QEMU {}", qemu.version);
     let init = guest_build::obtain(&cache)?;
+    let gpuvmk = workshop::build_gpuvmk()?;
     for series in KernelSeries::ALL {
         let kernel = GuestKernel::obtain(&cache, series)?;
-        let image = initramfs::obtain(&cache, &kernel, &init)?;
+        let firmware = Firmware::for_kernel(series);
+        let files = firmware.files(&cache, &gpuvmk)?;
+        let image = initramfs::obtain(&cache, &kernel, &init, &files, firmware.label())?;
         println!("guest kernel {} with {}", kernel.release, image.display());
     }
     println!("everything is in {}", cache.root().display());

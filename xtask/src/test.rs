@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use gpuvmk_lab::cache::source_tree;
+use gpuvmk_lab::cache::{Cache, source_tree};
+use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::interrupt;
 use serde_json::json;
 
@@ -29,6 +30,10 @@ pub struct Arguments {
     /// List the cases and do nothing
     #[arg(long)]
     list: bool,
+    /// Also fetch Debian's firmware package (about 100 MB), and run the cases that need it; once it is there, they run
+    /// without this
+    #[arg(long)]
+    debian_firmware: bool,
     /// Where logs go
     #[arg(long, value_name = "FOLDER", default_value = "target/xtask-test")]
     logs: PathBuf,
@@ -44,7 +49,11 @@ impl Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<bool> {
-    let cases: Vec<Case> = cases::all().into_iter().filter(|case| arguments.wants(&case.name)).collect();
+    let debian = arguments.debian_firmware || Firmware::Debian.is_there(&Cache::open()?);
+    let cases: Vec<Case> = cases::all()
+        .into_iter()
+        .filter(|case| arguments.wants(&case.name) && (debian || !case.needs_debian_firmware()))
+        .collect();
     if arguments.list {
         cases.iter().for_each(|case| println!("{}", case.name));
         return Ok(true);
@@ -90,12 +99,8 @@ fn guest_tests(cases: &[Case], arguments: &Arguments) -> Result<Vec<CaseResult>>
     if cases.is_empty() {
         return Ok(Vec::new());
     }
-    let kernels: BTreeSet<_> = cases.iter().flat_map(|case| &case.guests).map(|guest| guest.kernel).collect();
-    let workshop = Workshop::open(
-        &kernels.into_iter().collect::<Vec<_>>(),
-        &arguments.logs,
-        arguments.gpuvmk.as_deref(),
-    )?;
+    let kinds: BTreeSet<_> = cases.iter().flat_map(Case::kinds).collect();
+    let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
     eprintln!("guests run on {}; logs in {}", workshop.accelerator().name(), arguments.logs.display());
     let mut results = Vec::new();
     for case in cases {

@@ -1,6 +1,6 @@
 //! What every case needs: QEMU, kernels, guest programs and the gpuvmk program, obtained once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use gpuvmk_lab::cache::{Cache, source_tree};
+use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
 use gpuvmk_lab::machine::{Accelerator, Machine, MachineSpec};
 use gpuvmk_lab::qemu::Qemu;
@@ -17,10 +18,8 @@ use gpuvmk_lab::{guest_build, initramfs};
 
 use crate::cases::Guest;
 
-/// A vGPU's memory in tests: small, so that evicting all of it does not take long.
-const VRAM_MIB: u32 = 128;
-/// The shared GPU's memory.
-const SHARED_VRAM_MIB: u32 = 1024;
+/// What a shared GPU has beside the partitions.
+const SPARE_VRAM_MIB: u32 = 768;
 const MEMORY_MIB: u32 = 512;
 /// The longest that a guest may take. The slowest case takes about a minute on a quiet machine.
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -30,30 +29,35 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 pub struct Workshop {
     qemu: Qemu,
     gpuvmk: PathBuf,
-    guests: BTreeMap<KernelSeries, (GuestKernel, PathBuf)>,
+    guests: BTreeMap<(KernelSeries, Firmware), (GuestKernel, PathBuf)>,
     accelerator: Accelerator,
     logs: PathBuf,
 }
 
 impl Workshop {
-    /// Obtains everything for guests with these kernels.
+    /// Obtains everything for guests with these kernels and this firmware.
     ///
     /// gpuvmk is built as users run it, unless `gpuvmk` names one.
-    pub fn open(kernels: &[KernelSeries], logs: &Path, gpuvmk: Option<&Path>) -> Result<Self> {
+    pub fn open(
+        kinds: &BTreeSet<(KernelSeries, Firmware)>,
+        logs: &Path,
+        gpuvmk: Option<&Path>,
+    ) -> Result<Self> {
         let cache = Cache::open()?;
         let qemu = Qemu::obtain(&cache)?;
         let init = guest_build::obtain(&cache)?;
-        let mut guests = BTreeMap::new();
-        for &series in kernels {
-            let kernel = GuestKernel::obtain(&cache, series)?;
-            let image = initramfs::obtain(&cache, &kernel, &init)?;
-            guests.insert(series, (kernel, image));
-        }
         let accelerator = Accelerator::of_this_machine();
         let gpuvmk = match gpuvmk {
             Some(path) => path.canonicalize().with_context(|| format!("Cannot find {}", path.display()))?,
             None => build_gpuvmk()?,
         };
+        let mut guests = BTreeMap::new();
+        for &(series, firmware) in kinds {
+            let kernel = GuestKernel::obtain(&cache, series)?;
+            let files = firmware.files(&cache, &gpuvmk)?;
+            let image = initramfs::obtain(&cache, &kernel, &init, &files, firmware.label())?;
+            guests.insert((series, firmware), (kernel, image));
+        }
         Ok(Self { qemu, gpuvmk, guests, accelerator, logs: logs.to_owned() })
     }
 
@@ -69,27 +73,19 @@ impl Workshop {
 
     /// Starts the GPUs of `guests`.
     pub fn rig(&self, case: &str, topology: Topology, guests: &[Guest]) -> Result<Rig> {
-        self.rig_in_order(case, topology, guests, false)
+        Rig::start(self.rig_spec(case, topology, guests))
     }
 
-    /// The same, with the device processes before the aggregator if `devices_first`.
-    pub fn rig_in_order(
-        &self,
-        case: &str,
-        topology: Topology,
-        guests: &[Guest],
-        devices_first: bool,
-    ) -> Result<Rig> {
-        let gpus =
-            guests.iter().flat_map(gpu_names).map(|name| GpuSpec { name, vram_mib: VRAM_MIB }).collect();
-        Rig::start(RigSpec {
+    /// What the GPUs of `guests` are made from.
+    pub fn rig_spec(&self, case: &str, topology: Topology, guests: &[Guest]) -> RigSpec {
+        RigSpec {
             gpuvmk: self.gpuvmk.clone(),
             folder: self.folder(case),
             topology,
-            devices_first,
-            gpus,
-            shared_vram_mib: SHARED_VRAM_MIB,
-        })
+            devices_first: false,
+            gpus: guests.iter().flat_map(gpus).collect(),
+            spare_vram_mib: SPARE_VRAM_MIB,
+        }
     }
 
     /// Starts a guest whose first GPU is the rig's GPU `first_gpu`; `label` names its logs.
@@ -103,7 +99,7 @@ impl Workshop {
     ) -> Result<Machine> {
         let (kernel, initramfs) = self
             .guests
-            .get(&guest.kernel)
+            .get(&(guest.kernel, guest.firmware))
             .with_context(|| format!("The kernel {} is not there", guest.kernel))?;
         let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
         let spec = MachineSpec {
@@ -113,7 +109,7 @@ impl Workshop {
             initramfs: initramfs.clone(),
             memory_mib: MEMORY_MIB,
             cpus: guest.cpus,
-            sockets: (first_gpu..first_gpu + guest.gpus).map(|index| rig.socket(index)).collect(),
+            sockets: (first_gpu..first_gpu + guest.gpus.len()).map(|index| rig.socket(index)).collect(),
             accelerator: self.accelerator,
             programs: words(guest.programs),
             nouveau_options: words(guest.nouveau_options),
@@ -125,25 +121,28 @@ impl Workshop {
     }
 }
 
-/// The names of a guest's GPUs.
-fn gpu_names(guest: &Guest) -> Vec<String> {
-    match guest.gpus {
-        1 => vec![guest.name.to_owned()],
-        count => (1..=count).map(|number| format!("{}-{number}", guest.name)).collect(),
-    }
+/// A guest's GPUs.
+fn gpus(guest: &Guest) -> Vec<GpuSpec> {
+    let name = |number: usize| match guest.gpus.len() {
+        1 => guest.name.to_owned(),
+        _ => format!("{}-{number}", guest.name),
+    };
+    let spec =
+        |(number, &chip)| GpuSpec { name: name(number), chip, vram_mib: guest.vram_mib, trace: guest.trace };
+    (1..).zip(&guest.gpus).map(spec).collect()
 }
 
 /// What a guest is expected to do.
 pub fn expected(guest: &Guest) -> Expected {
     Expected {
         programs: guest.programs.iter().map(|program| (*program).to_owned()).collect(),
-        gpus: guest.gpus,
+        gpus: guest.gpus.len(),
         boots: guest.reboots as usize + 1,
     }
 }
 
 /// Builds gpuvmk as users run it.
-fn build_gpuvmk() -> Result<PathBuf> {
+pub fn build_gpuvmk() -> Result<PathBuf> {
     let tree = source_tree();
     eprintln!("building gpuvmk");
     let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::{PROGRAMS, VmResult};
+use super::VmResult;
 use crate::machine::Said;
 use crate::report::{ProgramResult, Report};
 
@@ -48,13 +48,13 @@ impl Show {
     }
 
     /// The table at the end.
-    pub(super) fn results(&self, results: &[VmResult], problems: &[String]) {
+    pub(super) fn results(&self, programs: &[&str], results: &[VmResult], problems: &[String]) {
         eprintln!(
             "\n{:5} {:9} {:>9} {:>10} {:>9} {:>8}",
             "VM", "checks", "probe", "4 KiB copy", "GPU share", "foreign"
         );
         for result in results {
-            let passed = PROGRAMS
+            let passed = programs
                 .iter()
                 .filter(|program| result.verdict.result(program, 0).is_some_and(|result| result.ok))
                 .count();
@@ -68,7 +68,7 @@ impl Show {
                 });
             let (probe, latency) =
                 (figure("probe", "probe_ms", "ms"), figure("fence", "submit_us_p50", "us"));
-            let checks = format!("{passed} of {}", PROGRAMS.len());
+            let checks = format!("{passed} of {}", programs.len());
             eprintln!("{:5} {checks:9} {probe:>9} {latency:>10} {share:>9} {foreign:>8}", result.name);
         }
         eprintln!();
