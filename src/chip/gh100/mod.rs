@@ -2,6 +2,7 @@
 //!
 //! Sources: open-gpu-kernel-modules (r570 and r580), open-gpu-doc class headers, Linux `drivers/gpu/drm/nouveau`.
 
+pub mod gsp;
 pub mod mmu;
 
 /// Name as users write it in configuration files.

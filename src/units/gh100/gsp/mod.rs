@@ -4,8 +4,39 @@
 //! where the boot arguments are, [`Gsp::commands`] when the driver rang, and [`Gsp::stopped`] when the back stopped a
 //! channel, and carries out the [`Effect`]s.
 
+mod alloc;
+mod boot;
+mod channel;
+mod control;
+mod counters;
+mod engines;
+mod events;
+mod message;
+mod objects;
+mod queue;
+mod rm;
+mod rpc;
+mod shared;
+mod static_info;
+
+pub use counters::{Call, Counters, Note};
+pub use objects::{MAX_OBJECTS, MAX_OBJECTS_PER_CLIENT};
+pub use queue::Refused;
+
+use crate::chip::gh100::gsp::Firmware;
+use crate::chip::gh100::gsp::status::Status;
 use crate::chip::{Engine, EngineSet};
 use crate::units::backend::GspBackend;
+use channel::Token;
+use events::Event;
+use message::{Assembled, Assembly, Request};
+use queue::{Queues, Unsent};
+use rm::Rm;
+
+/// Handles of the objects that firmware makes for the driver.
+const INTERNAL_CLIENT: u32 = 0xc1e0_0004;
+const INTERNAL_DEVICE: u32 = 0xabcd_0080;
+const INTERNAL_SUBDEVICE: u32 = 0xabcd_2080;
 
 /// What the register face has to show or do after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,49 +117,216 @@ pub enum BootError {
     Arguments(&'static str),
 }
 
+/// What GSP does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Not booted, or unloaded.
+    Off,
+    /// Reads its queue.
+    Running,
+    /// Unloaded by a driver that will come back: objects and queues are kept.
+    Suspended,
+}
+
 /// The virtual GSP of one function.
 #[derive(Debug)]
 pub struct Gsp {
-    config: GspConfig,
+    state: State,
+    queues: Option<Queues>,
+    assembly: Assembly,
+    rm: Rm,
 }
 
 impl Gsp {
     /// A GSP that was not booted.
     pub fn new(config: GspConfig) -> Self {
-        Self { config }
+        Self::with_firmware(config, Firmware::default())
+    }
+
+    /// A GSP that speaks a certain version of the message ABI.
+    pub fn with_firmware(config: GspConfig, firmware: Firmware) -> Self {
+        Self { state: State::Off, queues: None, assembly: Assembly::default(), rm: Rm::new(config, firmware) }
     }
 
     /// Boots, or resumes when `libos_arguments` is 0. `libos_arguments` is a bus address.
     ///
     /// # Errors
     /// See [`BootError`].
-    pub fn boot(&mut self, _back: &impl GspBackend, _libos_arguments: u64) -> Result<Vec<Effect>, BootError> {
-        Err(BootError::Arguments("not built yet"))
+    pub fn boot(&mut self, back: &impl GspBackend, libos_arguments: u64) -> Result<Vec<Effect>, BootError> {
+        let back: &dyn GspBackend = back;
+        if libos_arguments == 0 {
+            if self.state != State::Suspended {
+                return Err(BootError::Arguments("there are none, and nothing was suspended"));
+            }
+        } else {
+            let queues = boot::queues(back, self.rm.firmware, libos_arguments)?;
+            self.rm.clear(back);
+            self.rm
+                .make_internal()
+                .map_err(|_| BootError::Arguments("the firmware's own objects exist already"))?;
+            self.assembly = Assembly::default();
+            self.queues = Some(queues);
+        }
+        self.state = State::Running;
+        let mut effects = vec![Effect::Running];
+        effects.extend(self.drain(back));
+        effects.extend(self.post(back, &events::init_done()));
+        Ok(effects)
     }
 
     /// Carries out what is in the command queue.
-    pub fn commands(&mut self, _back: &impl GspBackend) -> Vec<Effect> {
-        Vec::new()
+    pub fn commands(&mut self, back: &impl GspBackend) -> Vec<Effect> {
+        self.drain(back)
     }
 
     /// Tells the driver that a channel was stopped.
-    pub fn stopped(&mut self, _back: &impl GspBackend, _stopped: Stopped) -> Vec<Effect> {
-        Vec::new()
+    pub fn stopped(&mut self, back: &impl GspBackend, stopped: Stopped) -> Vec<Effect> {
+        let Some(token) = self.rm.channels.stopped(stopped.slot) else {
+            return Vec::new();
+        };
+        self.rm.counters.channels_stopped = self.rm.counters.channels_stopped.saturating_add(1);
+        let event = events::rc_triggered(self.rm.firmware, token, stopped);
+        self.post(back, &event).into_iter().collect()
     }
 
     /// The channel of a doorbell token.
-    pub fn doorbell_target(&self, _runlist: u16, _chid: u16) -> Option<DoorbellTarget> {
-        None
+    pub fn doorbell_target(&self, runlist: u16, chid: u16) -> Option<DoorbellTarget> {
+        self.rm.channels.doorbell_target(Token { runlist, chid })
     }
 
     /// VRAM address of BAR1's top page table, which the driver fills in itself.
     pub fn bar1_root(&self) -> u64 {
-        // The top MiB of VRAM is not given to the driver as memory.
-        self.config.vram.saturating_sub(1 << 20)
+        Self::bar1_root_of(&self.rm.config)
     }
 
     /// VRAM address by which the driver names BAR2's page directory in TLB invalidations.
     pub fn bar2_root(&self) -> u64 {
-        self.bar1_root().saturating_add(0x1000)
+        Self::bar2_root_of(&self.rm.config)
+    }
+
+    /// What happened since the function was reset.
+    pub fn counters(&self) -> Counters {
+        self.rm.counters
+    }
+
+    /// What a log should say, since the last call of this.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        self.rm.notes.take()
+    }
+
+    /// Objects that the driver has, the three that firmware made for it included.
+    pub fn objects(&self) -> usize {
+        self.rm.objects.len()
+    }
+
+    const fn bar1_root_of(config: &GspConfig) -> u64 {
+        // The top MiB of VRAM is not given to the driver as memory.
+        config.vram.saturating_sub(1 << 20)
+    }
+
+    const fn bar2_root_of(config: &GspConfig) -> u64 {
+        Self::bar1_root_of(config).saturating_add(0x1000)
+    }
+
+    /// Carries out what was in the command queue when it was looked at. What the driver adds meanwhile has a doorbell
+    /// of its own, so a driver that never stops cannot keep us here.
+    fn drain(&mut self, back: &dyn GspBackend) -> Vec<Effect> {
+        let mut left = match self.queues.as_ref().map(|queues| queues.available(back)) {
+            Some(Ok(available)) => available,
+            Some(Err(refused)) if self.state == State::Running => {
+                self.refuse(refused);
+                0
+            }
+            Some(Err(_)) | None => 0,
+        };
+        while self.state == State::Running && left > 0 {
+            let Some(queues) = self.queues.as_mut() else { break };
+            match queues.receive(back, &mut left) {
+                Ok(record) => self.take(back, record),
+                Err(refused) => {
+                    self.refuse(refused);
+                    if let Refused::Checksum { function, sequence } = refused {
+                        // The driver waits for something; only what it is may be wrong.
+                        self.reply(
+                            back,
+                            &Request { function, sequence, body: Vec::new() },
+                            Status::InvalidData.code(),
+                        );
+                    }
+                }
+            }
+        }
+        std::mem::take(&mut self.rm.effects)
+    }
+
+    /// Counts a record that was not taken.
+    fn refuse(&mut self, refused: Refused) {
+        self.rm.counters.records_refused = self.rm.counters.records_refused.saturating_add(1);
+        self.rm.note(Note::Record(refused));
+    }
+
+    /// Takes a record, and carries the RPC out that it completes.
+    fn take(&mut self, back: &dyn GspBackend, record: queue::Record) {
+        let counters = &mut self.rm.counters;
+        counters.sequence_gaps = counters.sequence_gaps.saturating_add(record.gap.into());
+        let (assembled, given_up) = self.assembly.push(record);
+        let lost = given_up || matches!(assembled, Assembled::Orphan | Assembled::TooLarge(_));
+        counters.continuations_refused = counters.continuations_refused.saturating_add(lost.into());
+        match assembled {
+            Assembled::Whole(mut request) => {
+                let Some(result) = rpc::dispatch(&mut self.rm, back, &mut request) else { return };
+                self.reply(back, &request, result);
+                self.note_state();
+            }
+            Assembled::TooLarge(request) => self.reply(back, &request, Status::InsufficientResources.code()),
+            Assembled::Waiting | Assembled::Orphan => {}
+        }
+    }
+
+    /// Follows the effects that end GSP's running.
+    fn note_state(&mut self) {
+        match self.rm.effects.last() {
+            Some(Effect::Halted { suspend: true }) => self.state = State::Suspended,
+            Some(Effect::Halted { suspend: false }) => {
+                self.state = State::Off;
+                self.queues = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Answers a request.
+    fn reply(&mut self, back: &dyn GspBackend, request: &Request, result: u32) {
+        let Some(queues) = self.queues.as_mut() else { return };
+        if let Err(unsent) = queues.send(back, request.function, request.sequence, result, &request.body) {
+            self.rm.counters.replies_dropped = self.rm.counters.replies_dropped.saturating_add(1);
+            self.unsent(unsent);
+        }
+    }
+
+    /// Sends an event, if GSP runs.
+    fn post(&mut self, back: &dyn GspBackend, event: &Event) -> Option<Effect> {
+        if self.state != State::Running {
+            return None;
+        }
+        let queues = self.queues.as_mut()?;
+        match queues.send(back, event.function, 0, 0, &event.body) {
+            Ok(()) => {
+                self.rm.counters.events = self.rm.counters.events.saturating_add(1);
+                Some(Effect::Interrupt)
+            }
+            Err(unsent) => {
+                self.rm.counters.events_dropped = self.rm.counters.events_dropped.saturating_add(1);
+                self.unsent(unsent);
+                None
+            }
+        }
+    }
+
+    fn unsent(&mut self, unsent: Unsent) {
+        self.rm.note(match unsent {
+            Unsent::Full => Note::QueueFull,
+            Unsent::NoMemory => Note::Record(Refused::NoMemory),
+        });
     }
 }

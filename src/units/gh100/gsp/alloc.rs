@@ -1,0 +1,208 @@
+//! Allocations: GSP_RM_ALLOC by a table of classes, and memory lists (ALLOC_MEMORY).
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::chip::Engine;
+use crate::chip::gh100::gsp::r570_144::object::{
+    FERMI_TWOD_A, FERMI_VASPACE_A, HOPPER_A, HOPPER_CHANNEL_GPFIFO_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A,
+    KEPLER_INLINE_TO_MEMORY_B, NV_CHANNEL_ALLOC_PARAMS, NV_GR_ALLOCATION_PARAMETERS_SIZE,
+    NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS,
+    NV0000_ALLOC_PARAMETERS_SIZE, NV01_DEVICE_0, NV01_EVENT, NV01_EVENT_KERNEL_CALLBACK,
+    NV01_EVENT_KERNEL_CALLBACK_EX, NV01_EVENT_OS_EVENT, NV01_MEMORY_LIST_FBMEM, NV01_MEMORY_LIST_SYSTEM,
+    NV01_ROOT, NV0005_ALLOC_PARAMETERS, NV20_SUBDEVICE_0, NV0080_ALLOC_PARAMETERS_SIZE,
+    NV2080_ALLOC_PARAMETERS_SIZE, NVC0B5_ALLOCATION_PARAMETERS,
+};
+use crate::chip::gh100::gsp::r570_144::rpc::{rpc_alloc_memory_v13_01, rpc_gsp_rm_alloc_v03_00};
+use crate::chip::gh100::gsp::status::{Status, code};
+use crate::units::backend::GspBackend;
+use crate::units::gh100::gsp::counters::{Call, Note};
+use crate::units::gh100::gsp::objects::{AddressSpace, Id, Kind, Type};
+use crate::units::gh100::gsp::rm::Rm;
+use crate::units::gh100::gsp::{channel, engines};
+
+/// What is asked for.
+struct Wanted<'a> {
+    id: Id,
+    parent: u32,
+    class: u32,
+    parameters: &'a [u8],
+}
+
+type Make = fn(&mut Rm, &dyn GspBackend, &Wanted<'_>) -> Result<Kind, Status>;
+
+struct Class {
+    number: u32,
+    /// What it can be below; empty for a client.
+    parents: &'static [Type],
+    /// Bytes of its parameters.
+    size: usize,
+    /// True when it can be had without parameters.
+    optional: bool,
+    make: Make,
+}
+
+const fn class(number: u32, parents: &'static [Type], size: usize, make: Make) -> Class {
+    Class { number, parents, size, optional: false, make }
+}
+
+const fn engine_class(number: u32, size: usize, make: Make) -> Class {
+    Class { number, parents: &[Type::Channel], size, optional: true, make }
+}
+
+/// What events can be below.
+const EVENT_SOURCES: &[Type] =
+    &[Type::Client, Type::Device, Type::Subdevice, Type::AddressSpace, Type::Channel, Type::EngineObject];
+
+/// Every class that is known. Parameters of graphics classes carry nothing to check.
+static CLASSES: [Class; 13] = [
+    class(NV01_DEVICE_0, &[Type::Client], NV0080_ALLOC_PARAMETERS_SIZE, |_, _, _| Ok(Kind::Device)),
+    Class {
+        number: NV20_SUBDEVICE_0,
+        parents: &[Type::Device],
+        size: NV2080_ALLOC_PARAMETERS_SIZE,
+        optional: true,
+        make: |_, _, _| Ok(Kind::Subdevice),
+    },
+    class(FERMI_VASPACE_A, &[Type::Device], size_of::<NV_VASPACE_ALLOCATION_PARAMETERS>(), address_space),
+    class(HOPPER_CHANNEL_GPFIFO_A, &[Type::Device], size_of::<NV_CHANNEL_ALLOC_PARAMS>(), gpfifo),
+    engine_class(HOPPER_DMA_COPY_A, size_of::<NVC0B5_ALLOCATION_PARAMETERS>(), copy),
+    engine_class(HOPPER_COMPUTE_A, NV_GR_ALLOCATION_PARAMETERS_SIZE, graphics),
+    engine_class(HOPPER_A, NV_GR_ALLOCATION_PARAMETERS_SIZE, graphics),
+    engine_class(FERMI_TWOD_A, NV_GR_ALLOCATION_PARAMETERS_SIZE, graphics),
+    engine_class(KEPLER_INLINE_TO_MEMORY_B, NV_GR_ALLOCATION_PARAMETERS_SIZE, graphics),
+    class(NV01_EVENT, EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), event),
+    class(NV01_EVENT_KERNEL_CALLBACK, EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), event),
+    class(NV01_EVENT_OS_EVENT, EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), event),
+    class(NV01_EVENT_KERNEL_CALLBACK_EX, EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), event),
+];
+
+/// GSP_RM_ALLOC: the status of the allocation goes into the body.
+pub(super) fn rm_alloc(rm: &mut Rm, back: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
+    let (header, parameters) =
+        rpc_gsp_rm_alloc_v03_00::read_from_prefix(body).map_err(|_| Status::InvalidParamStruct)?;
+    let outcome = usize::try_from(header.paramsSize)
+        .ok()
+        .and_then(|size| parameters.get(..size))
+        .ok_or(Status::InvalidParamStruct)
+        .and_then(|parameters| {
+            let id = Id { client: header.hClient, handle: header.hObject };
+            let wanted = Wanted { id, parent: header.hParent, class: header.hClass, parameters };
+            allocate(rm, back, &wanted)
+        });
+    rm.ended(Call::Allocation(header.hClass), outcome);
+    let answer = rpc_gsp_rm_alloc_v03_00 { status: code(outcome), ..header };
+    answer.write_to_prefix(body).map_err(|_| Status::InvalidParamStruct)
+}
+
+fn allocate(rm: &mut Rm, back: &dyn GspBackend, wanted: &Wanted<'_>) -> Result<(), Status> {
+    if wanted.class == NV01_ROOT {
+        return root(rm, wanted);
+    }
+    if !rm.objects.has_client(wanted.id.client) {
+        return Err(Status::InvalidClient);
+    }
+    let Some(class) = CLASSES.iter().find(|class| class.number == wanted.class) else {
+        rm.note(Note::UnknownClass(wanted.class));
+        return Err(Status::InvalidClass);
+    };
+    rm.objects.admit(wanted.id, wanted.parent, class.parents)?;
+    if wanted.parameters.len() != class.size && !(class.optional && wanted.parameters.is_empty()) {
+        return Err(Status::InvalidParamStruct);
+    }
+    let kind = (class.make)(rm, back, wanted)?;
+    rm.objects.add(wanted.id, wanted.parent, wanted.class, kind)
+}
+
+/// A client: it is its own root, and has the same handle twice.
+fn root(rm: &mut Rm, wanted: &Wanted<'_>) -> Result<(), Status> {
+    if wanted.id.client != wanted.id.handle {
+        return Err(Status::InvalidClient);
+    }
+    if wanted.parameters.len() != NV0000_ALLOC_PARAMETERS_SIZE && !wanted.parameters.is_empty() {
+        return Err(Status::InvalidParamStruct);
+    }
+    rm.objects.add_client(wanted.id.client)
+}
+
+fn read<T: FromBytes>(parameters: &[u8]) -> Result<T, Status> {
+    T::read_from_bytes(parameters).map_err(|_| Status::InvalidParamStruct)
+}
+
+fn address_space(_: &mut Rm, _: &dyn GspBackend, wanted: &Wanted<'_>) -> Result<Kind, Status> {
+    let parameters: NV_VASPACE_ALLOCATION_PARAMETERS = read(wanted.parameters)?;
+    let external = parameters.flags & NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED != 0;
+    Ok(Kind::AddressSpace(AddressSpace { external, ..AddressSpace::default() }))
+}
+
+fn gpfifo(rm: &mut Rm, back: &dyn GspBackend, wanted: &Wanted<'_>) -> Result<Kind, Status> {
+    let parameters: NV_CHANNEL_ALLOC_PARAMS = read(wanted.parameters)?;
+    let space = parameters.hVASpace;
+    let space_id = Id { client: wanted.id.client, handle: space };
+    let page_directory = rm.objects.space(space_id)?.page_directory;
+    if rm.objects.parent(space_id)? != wanted.parent {
+        return Err(Status::InvalidObjectHandle);
+    }
+    let checked = channel::check(&rm.config, &parameters)?;
+    if checked.runs() && page_directory.is_none() {
+        return Err(Status::InvalidState);
+    }
+    let token = rm.channels.create(back, rm.config.channels, checked, page_directory)?;
+    Ok(Kind::Channel { token, space })
+}
+
+/// An object of a graphics class.
+fn graphics(rm: &mut Rm, back: &dyn GspBackend, wanted: &Wanted<'_>) -> Result<Kind, Status> {
+    engine_object(rm, back, wanted, Engine::Graphics)
+}
+
+/// An object of a copy class; its parameters name the engine, in one of two numberings.
+fn copy(rm: &mut Rm, back: &dyn GspBackend, wanted: &Wanted<'_>) -> Result<Kind, Status> {
+    let parameters: NVC0B5_ALLOCATION_PARAMETERS = read(wanted.parameters)?;
+    let engine = match parameters.version {
+        0 => u8::try_from(parameters.engineType).ok().map(Engine::Copy),
+        1 => engines::of_type(parameters.engineType),
+        _ => None,
+    };
+    let engine = engine.filter(|engine| matches!(engine, Engine::Copy(_))).ok_or(Status::InvalidArgument)?;
+    engine_object(rm, back, wanted, engine)
+}
+
+fn engine_object(
+    rm: &mut Rm,
+    back: &dyn GspBackend,
+    wanted: &Wanted<'_>,
+    engine: Engine,
+) -> Result<Kind, Status> {
+    let token = rm.objects.channel(Id { handle: wanted.parent, ..wanted.id })?;
+    if !rm.config.engines.contains(engine.into()) || !rm.channels.has_engine(token, engine) {
+        return Err(Status::InvalidClass);
+    }
+    rm.channels.create_object(back, token, wanted.class, engine)?;
+    Ok(Kind::EngineObject { engine })
+}
+
+fn event(_: &mut Rm, _: &dyn GspBackend, wanted: &Wanted<'_>) -> Result<Kind, Status> {
+    let parameters: NV0005_ALLOC_PARAMETERS = read(wanted.parameters)?;
+    Ok(Kind::Event { index: parameters.notifyIndex })
+}
+
+/// ALLOC_MEMORY: memory as a list of pages, which a driver makes for GSP to save VRAM in. Nothing is saved there, so
+/// only the number of pages is kept.
+pub(super) fn alloc_memory(rm: &mut Rm, _: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
+    let (list, entries) =
+        rpc_alloc_memory_v13_01::read_from_prefix(body).map_err(|_| Status::InvalidParamStruct)?;
+    if list.hClass != NV01_MEMORY_LIST_SYSTEM && list.hClass != NV01_MEMORY_LIST_FBMEM {
+        rm.note(Note::UnknownClass(list.hClass));
+        return Err(Status::InvalidClass);
+    }
+    let whole = usize::try_from(list.entries())
+        .ok()
+        .and_then(|count| count.checked_mul(8))
+        .is_some_and(|bytes| bytes <= entries.len());
+    if !whole || list.pageCount != list.entries() {
+        return Err(Status::InvalidParamStruct);
+    }
+    let id = Id { client: list.hClient, handle: list.hMemory };
+    rm.objects.admit(id, list.hDevice, &[Type::Device])?;
+    rm.objects.add(id, list.hDevice, list.hClass, Kind::Memory { pages: list.pageCount })
+}

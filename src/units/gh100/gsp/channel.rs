@@ -1,0 +1,258 @@
+//! Channels: what a driver's channel of class c86f is at the back.
+//!
+//! The driver chooses a channel number for each runlist (by the USERD flags), the GPU behind has slots; a token is
+//! the driver's name for a channel, which its doorbell writes hold as well. A channel without a ring (nouveau's golden
+//! context) never runs and has no slot.
+
+use std::collections::BTreeMap;
+
+use crate::addr::GpuVa;
+use crate::chip::gh100::CHANNELS_PER_RUNLIST;
+use crate::chip::gh100::gsp::r570_144::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, fixed_chid};
+use crate::chip::gh100::gsp::status::Status;
+use crate::chip::{Engine, EngineSet, PhysicalAddress};
+use crate::units::backend::{ChannelRefusal, GspBackend, GspChannel};
+use crate::units::gh100::gsp::{DoorbellTarget, GspConfig, engines};
+
+/// Entries of the largest ring, log2.
+const MAX_ENTRIES_LOG2: u32 = 19;
+/// Bytes of an entry of a ring, and its alignment.
+const ENTRY_SIZE: u64 = 8;
+/// Bytes of a USERD, and its alignment.
+const USERD_SIZE: u64 = 512;
+/// Rings are addressed with 40 bits.
+const RING_LIMIT: u64 = 1 << 40;
+
+/// A channel as the driver names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Token {
+    pub(super) runlist: u16,
+    pub(super) chid: u16,
+}
+
+impl Token {
+    /// The value of a doorbell write.
+    pub(super) fn doorbell(self) -> u32 {
+        u32::from(self.runlist) << 16 | u32::from(self.chid)
+    }
+}
+
+/// What a channel does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Held back by the driver.
+    Idle,
+    /// May run.
+    Scheduled,
+    /// Stopped by an error, for good.
+    Stopped,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Channel {
+    slot: Option<u16>,
+    userd: u64,
+    engines: EngineSet,
+    state: State,
+}
+
+/// What a driver asks for, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    runlist: u16,
+    chid: Option<u16>,
+    engines: EngineSet,
+    userd: u64,
+    ring: Option<(GpuVa, u8)>,
+}
+
+/// The status that tells a driver of a refusal by the back.
+pub(super) const fn status(refusal: ChannelRefusal) -> Status {
+    match refusal {
+        ChannelRefusal::Exhausted => Status::InsufficientResources,
+        ChannelRefusal::Invalid => Status::InvalidArgument,
+        ChannelRefusal::Unsupported => Status::NotSupported,
+        ChannelRefusal::Lost => Status::GpuIsLost,
+    }
+}
+
+/// Checks the parameters of a channel.
+pub(super) fn check(config: &GspConfig, raw: &NV_CHANNEL_ALLOC_PARAMS) -> Result<Wanted, Status> {
+    let engine = engines::of_type(raw.engineType)
+        .filter(|engine| config.engines.contains((*engine).into()))
+        .ok_or(Status::InvalidArgument)?;
+    let runlist = engines::runlist(engine);
+    let chid = fixed_chid(raw.flags);
+    if chid.is_some_and(|chid| chid >= CHANNELS_PER_RUNLIST) {
+        return Err(Status::InvalidArgument);
+    }
+    let userd = raw.userdMem.base;
+    if raw.userdMem.addressSpace != ADDR_FBMEM || userd % USERD_SIZE != 0 {
+        return Err(Status::InvalidArgument);
+    }
+    if userd.checked_add(USERD_SIZE).is_none_or(|end| end > config.vram) {
+        return Err(Status::InvalidAddress);
+    }
+    if !raw.gpFifoEntries.is_power_of_two() || raw.gpFifoEntries.ilog2() > MAX_ENTRIES_LOG2 {
+        return Err(Status::InvalidArgument);
+    }
+    let size = u64::from(raw.gpFifoEntries).saturating_mul(ENTRY_SIZE);
+    if raw.gpFifoOffset % ENTRY_SIZE != 0 {
+        return Err(Status::InvalidArgument);
+    }
+    if raw.gpFifoOffset.checked_add(size).is_none_or(|end| end > RING_LIMIT) {
+        return Err(Status::InvalidLimit);
+    }
+    // CAST: at most 19.
+    #[allow(clippy::cast_possible_truncation, reason = "at most 19")]
+    let log2 = raw.gpFifoEntries.ilog2() as u8;
+    let ring = (raw.gpFifoOffset != 0).then_some((GpuVa(raw.gpFifoOffset), log2));
+    Ok(Wanted { runlist, chid, engines: engines::of_runlist(config.engines, runlist), userd, ring })
+}
+
+impl Wanted {
+    /// True when it can run, and so needs a page directory.
+    pub(super) const fn runs(&self) -> bool {
+        self.ring.is_some()
+    }
+}
+
+/// All channels.
+#[derive(Debug, Default)]
+pub(super) struct Channels {
+    table: BTreeMap<Token, Channel>,
+    /// Who is in a slot of the back.
+    slots: BTreeMap<u16, Token>,
+    /// Channels are held back all together (a suspend).
+    held: bool,
+}
+
+impl Channels {
+    /// Makes a channel.
+    pub(super) fn create(
+        &mut self,
+        back: &dyn GspBackend,
+        limit: u16,
+        wanted: Wanted,
+        page_directory: Option<PhysicalAddress>,
+    ) -> Result<Token, Status> {
+        let runlist = wanted.runlist;
+        let taken = |chid: u16| self.table.contains_key(&Token { runlist, chid });
+        let chid = match wanted.chid {
+            Some(chid) if taken(chid) => return Err(Status::StateInUse),
+            Some(chid) => chid,
+            None => (0..CHANNELS_PER_RUNLIST).find(|chid| !taken(*chid)).ok_or(Status::NoFreeFifos)?,
+        };
+        let token = Token { runlist, chid };
+        let slot = match wanted.ring {
+            None => None,
+            Some((gpfifo, gpfifo_entries_log2)) => {
+                let page_directory = page_directory.ok_or(Status::InvalidState)?;
+                let slot = (0..limit.min(back.channels()))
+                    .find(|slot| !self.slots.contains_key(slot))
+                    .ok_or(Status::NoFreeFifos)?;
+                let Wanted { userd, engines, .. } = wanted;
+                back.create_channel(
+                    slot,
+                    GspChannel { page_directory, gpfifo, gpfifo_entries_log2, userd, engines },
+                )
+                .map_err(status)?;
+                self.slots.insert(slot, token);
+                Some(slot)
+            }
+        };
+        let Wanted { userd, engines, .. } = wanted;
+        self.table.insert(token, Channel { slot, userd, engines, state: State::Idle });
+        Ok(token)
+    }
+
+    /// Makes an object on a channel.
+    pub(super) fn create_object(
+        &self,
+        back: &dyn GspBackend,
+        token: Token,
+        class: u32,
+        engine: Engine,
+    ) -> Result<(), Status> {
+        let channel = self.table.get(&token).ok_or(Status::InvalidChannel)?;
+        if !channel.engines.contains(engine.into()) {
+            return Err(Status::InvalidClass);
+        }
+        match channel.slot {
+            None => Ok(()),
+            Some(slot) => back.create_object(slot, class, engine).map_err(|refusal| match refusal {
+                ChannelRefusal::Unsupported => Status::InvalidClass,
+                other => status(other),
+            }),
+        }
+    }
+
+    /// True when the channel can use the engine.
+    pub(super) fn has_engine(&self, token: Token, engine: Engine) -> bool {
+        self.table.get(&token).is_some_and(|channel| channel.engines.contains(engine.into()))
+    }
+
+    /// Lets a channel run, or holds it back.
+    pub(super) fn schedule(&mut self, back: &dyn GspBackend, token: Token, on: bool) -> Result<(), Status> {
+        let held = self.held;
+        let channel = self.table.get_mut(&token).ok_or(Status::InvalidChannel)?;
+        if channel.state == State::Stopped {
+            return if on { Err(Status::InvalidState) } else { Ok(()) };
+        }
+        if let Some(slot) = channel.slot
+            && !held
+        {
+            back.schedule_channel(slot, on).map_err(status)?;
+        }
+        channel.state = if on { State::Scheduled } else { State::Idle };
+        Ok(())
+    }
+
+    /// Holds all channels back, or lets those run again that may.
+    pub(super) fn hold(&mut self, back: &dyn GspBackend, held: bool) -> Result<(), Status> {
+        if self.held == held {
+            return Ok(());
+        }
+        self.held = held;
+        let mut outcome = Ok(());
+        for channel in self.table.values().filter(|channel| channel.state == State::Scheduled) {
+            if let Some(slot) = channel.slot {
+                outcome = outcome.and(back.schedule_channel(slot, !held).map_err(status));
+            }
+        }
+        outcome
+    }
+
+    /// Takes a channel away.
+    pub(super) fn destroy(&mut self, back: &dyn GspBackend, token: Token) {
+        if let Some(Channel { slot: Some(slot), .. }) = self.table.remove(&token) {
+            self.slots.remove(&slot);
+            back.destroy_channel(slot);
+        }
+    }
+
+    /// Takes all channels away.
+    pub(super) fn clear(&mut self, back: &dyn GspBackend) {
+        while let Some(token) = self.table.keys().next().copied() {
+            self.destroy(back, token);
+        }
+        self.held = false;
+    }
+
+    /// Notes that the back stopped a channel; `None` when there is none in the slot or it was stopped before.
+    pub(super) fn stopped(&mut self, slot: u16) -> Option<Token> {
+        let token = *self.slots.get(&slot)?;
+        let channel = self.table.get_mut(&token)?;
+        if channel.state == State::Stopped {
+            return None;
+        }
+        channel.state = State::Stopped;
+        Some(token)
+    }
+
+    /// The channel of a doorbell token. A stopped one has no doorbell any more.
+    pub(super) fn doorbell_target(&self, token: Token) -> Option<DoorbellTarget> {
+        let channel = self.table.get(&token).filter(|channel| channel.state != State::Stopped)?;
+        channel.slot.map(|slot| DoorbellTarget { slot, userd: channel.userd })
+    }
+}

@@ -1,0 +1,187 @@
+//! Controls that ask what the GPU has: engines, interrupts, graphics units and buffers.
+
+use zerocopy::FromZeros;
+
+use super::Target;
+use crate::chip::Engine;
+use crate::chip::gh100::gsp::r570_144::control::{
+    ENGINE_INFO_TYPE_ENG_DESC, ENGINE_INFO_TYPE_FIFO_TAG, ENGINE_INFO_TYPE_INSTANCE_ID,
+    ENGINE_INFO_TYPE_IS_HOST_DRIVEN_ENGINE, ENGINE_INFO_TYPE_MC, ENGINE_INFO_TYPE_RM_ENGINE_TYPE,
+    ENGINE_INFO_TYPE_RUNLIST, ENGINE_INFO_TYPE_RUNLIST_ENGINE_ID, ENGINE_INFO_TYPE_RUNLIST_PRI_BASE,
+    GRAPHICS_CONTEXT_BUFFERS, MC_ENGINE_IDX_CE0, MC_ENGINE_IDX_GR0, MC_ENGINE_IDX_GSP,
+    NV_INTR_VECTOR_INVALID, NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_REPEAT,
+    NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS, NV2080_CTRL_FIFO_DEVICE_ENTRY,
+    NV2080_CTRL_FIFO_GET_DEVICE_INFO_TABLE_PARAMS, NV2080_CTRL_GPU_GET_FERMI_TPC_INFO_PARAMS,
+    NV2080_CTRL_GR_GET_ZCULL_INFO_PARAMS, NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_ENTRY,
+    NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_PARAMS,
+    NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS, parameters, put,
+};
+use crate::chip::gh100::gsp::status::Status;
+use crate::units::backend::GspBackend;
+use crate::units::gh100::gsp::rm::Rm;
+use crate::units::gh100::gsp::{engines, vector};
+
+/// Graphics processing clusters: eight, of nine texture clusters each. At least as many as any Hopper has (66
+/// texture clusters), so that drivers make their scratch memory large enough.
+const GPC_MASK: u32 = 0xff;
+const TPC_MASK: u32 = 0x1ff;
+
+/// Size and alignment of a context buffer: one page, since none is used.
+const CONTEXT_BUFFER: u32 = 0x1000;
+
+/// Size of a copy engine's buffer for methods that faulted, one for each channel.
+const FAULT_METHOD_BUFFER: u32 = 0x1000;
+
+/// Distance of the runlists' register blocks. Drivers that leave runlists to firmware only tell them apart by it.
+const RUNLIST_STRIDE: u32 = 0x1_0000;
+
+pub(super) fn gpc_info(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
+    put(raw, &GPC_MASK);
+    Ok(())
+}
+
+pub(super) fn tpc_info(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
+    let asked: NV2080_CTRL_GPU_GET_FERMI_TPC_INFO_PARAMS = parameters(raw);
+    if asked.gpcId >= GPC_MASK.count_ones() {
+        return Err(Status::InvalidArgument);
+    }
+    put(raw, &NV2080_CTRL_GPU_GET_FERMI_TPC_INFO_PARAMS { tpcMask: TPC_MASK, ..asked });
+    Ok(())
+}
+
+/// No engine needs a context buffer for its falcon.
+pub(super) fn falcon_info(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
+    raw.fill(0);
+    Ok(())
+}
+
+/// Nothing that a subdevice could tell of ever happens.
+pub(super) fn set_notification(
+    _: &mut Rm,
+    _: &dyn GspBackend,
+    _: Target,
+    raw: &mut [u8],
+) -> Result<(), Status> {
+    let wanted: NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS = parameters(raw);
+    if wanted.action > NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_REPEAT {
+        Err(Status::InvalidArgument)
+    } else {
+        Ok(())
+    }
+}
+
+pub(super) fn context_buffers(
+    _: &mut Rm,
+    _: &dyn GspBackend,
+    _: Target,
+    raw: &mut [u8],
+) -> Result<(), Status> {
+    let mut info = NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS::new_zeroed();
+    let [graphics, ..] = &mut info.engineContextBuffersInfo;
+    for (id, buffer) in graphics.iter_mut().enumerate() {
+        if GRAPHICS_CONTEXT_BUFFERS.contains(&id) {
+            buffer.size = CONTEXT_BUFFER;
+            buffer.alignment = CONTEXT_BUFFER;
+        }
+    }
+    put(raw, &info);
+    Ok(())
+}
+
+/// Ones: there is no zcull memory to lay out, and a driver may divide by them.
+pub(super) fn zcull_info(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
+    let ones: NV2080_CTRL_GR_GET_ZCULL_INFO_PARAMS = [1; 10];
+    put(raw, &ones);
+    Ok(())
+}
+
+pub(super) fn fault_method_buffer(
+    _: &mut Rm,
+    _: &dyn GspBackend,
+    _: Target,
+    raw: &mut [u8],
+) -> Result<(), Status> {
+    put(raw, &FAULT_METHOD_BUFFER);
+    Ok(())
+}
+
+/// Index of an engine among the interrupt sources.
+fn source(engine: Engine) -> u16 {
+    match engine {
+        Engine::Graphics => MC_ENGINE_IDX_GR0,
+        Engine::Copy(n) => MC_ENGINE_IDX_CE0.saturating_add(n.into()),
+    }
+}
+
+pub(super) fn interrupt_table(
+    rm: &mut Rm,
+    _: &dyn GspBackend,
+    _: Target,
+    raw: &mut [u8],
+) -> Result<(), Status> {
+    let entry = |index, stall, non_stall| NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_ENTRY {
+        engineIdx: index,
+        pad: 0,
+        pmcIntrMask: 0,
+        vectorStall: stall,
+        vectorNonStall: non_stall,
+    };
+    let gsp = entry(MC_ENGINE_IDX_GSP, vector::GSP_STALL, NV_INTR_VECTOR_INVALID);
+    let engines = rm
+        .config
+        .engines
+        .engines()
+        .map(|engine| entry(source(engine), NV_INTR_VECTOR_INVALID, vector::non_stall(engine)));
+    let mut table = NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_PARAMS::new_zeroed();
+    for (to, from) in table.table.iter_mut().zip(std::iter::once(gsp).chain(engines)) {
+        *to = from;
+        table.tableLen = table.tableLen.saturating_add(1);
+    }
+    put(raw, &table);
+    Ok(())
+}
+
+/// The engines, those of a runlist in a row: drivers name a runlist's channels after its first engine.
+pub(super) fn device_table(rm: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
+    let asked: NV2080_CTRL_FIFO_GET_DEVICE_INFO_TABLE_PARAMS = parameters(raw);
+    let skip = usize::try_from(asked.baseIndex).unwrap_or(usize::MAX);
+    let mut table = NV2080_CTRL_FIFO_GET_DEVICE_INFO_TABLE_PARAMS::new_zeroed();
+    table.baseIndex = asked.baseIndex;
+    let known = (0u32..).zip(rm.config.engines.engines()).skip(skip);
+    for (to, (index, engine)) in table.entries.iter_mut().zip(known) {
+        *to = device(index, engine);
+        table.numEntries = table.numEntries.saturating_add(1);
+    }
+    put(raw, &table);
+    Ok(())
+}
+
+/// What a driver is told of one engine.
+fn device(index: u32, engine: Engine) -> NV2080_CTRL_FIFO_DEVICE_ENTRY {
+    let mut entry = NV2080_CTRL_FIFO_DEVICE_ENTRY::new_zeroed();
+    let runlist = u32::from(engines::runlist(engine));
+    let (instance, on_runlist, name) = match engine {
+        Engine::Graphics => (0, 0, "GRAPHICS".to_string()),
+        // The GRCE comes second on the graphics runlist.
+        Engine::Copy(n) => (u32::from(n), u32::from(n == 0), format!("CE{n}")),
+    };
+    let data = &mut entry.engineData;
+    data[ENGINE_INFO_TYPE_ENG_DESC] = engine_descriptor(engine);
+    data[ENGINE_INFO_TYPE_FIFO_TAG] = index;
+    data[ENGINE_INFO_TYPE_RM_ENGINE_TYPE] = engines::engine_type(engine);
+    data[ENGINE_INFO_TYPE_RUNLIST] = runlist;
+    data[ENGINE_INFO_TYPE_MC] = source(engine).into();
+    data[ENGINE_INFO_TYPE_INSTANCE_ID] = instance;
+    data[ENGINE_INFO_TYPE_RUNLIST_PRI_BASE] = runlist.saturating_add(1).saturating_mul(RUNLIST_STRIDE);
+    data[ENGINE_INFO_TYPE_IS_HOST_DRIVEN_ENGINE] = 1;
+    data[ENGINE_INFO_TYPE_RUNLIST_ENGINE_ID] = on_runlist;
+    entry.pbdmaIds = [runlist, 0];
+    entry.numPbdmas = 1;
+    entry.engineName.iter_mut().take(15).zip(name.bytes()).for_each(|(to, from)| *to = from);
+    entry
+}
+
+/// A number for the engine that is not another's: drivers compare it with falcons', of which there are none.
+fn engine_descriptor(engine: Engine) -> u32 {
+    engines::engine_type(engine).saturating_mul(0x100)
+}

@@ -1,0 +1,111 @@
+//! Controls about page directories, and about memory kept over a suspend.
+
+use super::Target;
+use crate::addr::PAGE_SIZE;
+use crate::chip::gh100::gsp::r570_144::control::{
+    NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS, NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS,
+    NV90F1_CTRL_VASPACE_COPY_SERVER_RESERVED_PDES_PARAMS, NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS, parameters,
+};
+use crate::chip::gh100::gsp::status::Status;
+use crate::chip::{Aperture, PhysicalAddress};
+use crate::units::backend::GspBackend;
+use crate::units::gh100::gsp::objects::{Id, Kind};
+use crate::units::gh100::gsp::rm::Rm;
+
+/// `NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_FLAGS_APERTURE_*`.
+const fn aperture_of_flags(flags: u32) -> Option<Aperture> {
+    match flags & 3 {
+        0 => Some(Aperture::Vram),
+        1 => Some(Aperture::SystemCoherent),
+        2 => Some(Aperture::SystemNonCoherent),
+        _ => None,
+    }
+}
+
+/// `GMMU_APERTURE_*`.
+const fn aperture_of_level(number: u32) -> Option<Aperture> {
+    match number {
+        1 => Some(Aperture::Vram),
+        2 => Some(Aperture::SystemCoherent),
+        3 => Some(Aperture::SystemNonCoherent),
+        _ => None,
+    }
+}
+
+/// Checks where a page directory is said to be.
+fn directory(rm: &Rm, aperture: Option<Aperture>, address: u64) -> Result<PhysicalAddress, Status> {
+    let aperture = aperture.ok_or(Status::InvalidArgument)?;
+    if address % PAGE_SIZE != 0 {
+        return Err(Status::InvalidAddress);
+    }
+    let inside = address.checked_add(PAGE_SIZE).is_some_and(|end| end <= rm.config.vram);
+    if aperture == Aperture::Vram && !inside {
+        return Err(Status::InvalidAddress);
+    }
+    Ok(PhysicalAddress { aperture, address })
+}
+
+/// The driver says where the page tables of an address space are that it keeps itself.
+pub(super) fn set_page_directory(
+    rm: &mut Rm,
+    _: &dyn GspBackend,
+    target: Target,
+    raw: &mut [u8],
+) -> Result<(), Status> {
+    let wanted: NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS = parameters(raw);
+    let page_directory = directory(rm, aperture_of_flags(wanted.flags), wanted.physAddress)?;
+    let space = rm.objects.space_mut(Id { handle: wanted.hVASpace, ..target.id })?;
+    if !space.external {
+        return Err(Status::InvalidArgument);
+    }
+    // Channels at the back have the directory that was there when they were made.
+    if !space.channels.is_empty() && space.page_directory != Some(page_directory) {
+        return Err(Status::StateInUse);
+    }
+    space.page_directory = Some(page_directory);
+    Ok(())
+}
+
+pub(super) fn unset_page_directory(
+    rm: &mut Rm,
+    _: &dyn GspBackend,
+    target: Target,
+    raw: &mut [u8],
+) -> Result<(), Status> {
+    let wanted: NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS = parameters(raw);
+    let space = rm.objects.space_mut(Id { handle: wanted.hVASpace, ..target.id })?;
+    if space.channels.is_empty() {
+        space.page_directory = None;
+    }
+    Ok(())
+}
+
+/// The driver shows its page tables of the range that real firmware keeps for itself. The first is the directory.
+pub(super) fn copy_server_reserved_pdes(
+    rm: &mut Rm,
+    _: &dyn GspBackend,
+    target: Target,
+    raw: &mut [u8],
+) -> Result<(), Status> {
+    let shown: NV90F1_CTRL_VASPACE_COPY_SERVER_RESERVED_PDES_PARAMS = parameters(raw);
+    let levels = usize::try_from(shown.numLevelsToCopy).map_err(|_| Status::InvalidArgument)?;
+    let [root, ..] = shown.levels.get(..levels).ok_or(Status::InvalidArgument)? else {
+        return Err(Status::InvalidArgument);
+    };
+    let page_directory = directory(rm, aperture_of_level(root.aperture), root.physAddress)?;
+    let space = rm.objects.space_mut(target.id)?;
+    if !space.channels.is_empty() && space.page_directory != Some(page_directory) {
+        return Err(Status::StateInUse);
+    }
+    space.page_directory = Some(page_directory);
+    Ok(())
+}
+
+/// Where VRAM that firmware uses is to be saved. It uses none, and VRAM keeps its contents in a suspend.
+pub(super) fn fbsr_init(rm: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
+    let wanted: NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS = parameters(raw);
+    match rm.objects.get(Id { client: wanted.hClient, handle: wanted.hSysMem })?.kind {
+        Kind::Memory { .. } => Ok(()),
+        _ => Err(Status::InvalidObject),
+    }
+}

@@ -1,0 +1,31 @@
+//! Events: what GSP tells a driver unasked. They go through the message queue and raise GSP's interrupt.
+
+use crate::chip::gh100::gsp::r570_144::rpc::{
+    NV_VGPU_MSG_EVENT_GSP_INIT_DONE, NV_VGPU_MSG_EVENT_RC_TRIGGERED,
+};
+use crate::chip::gh100::gsp::{Firmware, RcTriggered};
+use crate::units::gh100::gsp::channel::Token;
+use crate::units::gh100::gsp::{Stopped, engines};
+
+/// An event: function and body.
+pub(super) struct Event {
+    pub(super) function: u32,
+    pub(super) body: Vec<u8>,
+}
+
+/// GSP is ready.
+pub(super) const fn init_done() -> Event {
+    Event { function: NV_VGPU_MSG_EVENT_GSP_INIT_DONE, body: Vec::new() }
+}
+
+/// A channel was stopped: nouveau kills it and releases who waits for it.
+pub(super) fn rc_triggered(firmware: Firmware, token: Token, stopped: Stopped) -> Event {
+    let body = firmware.rc_triggered(RcTriggered {
+        engine_type: engines::engine_type(stopped.engine),
+        chid: token.chid.into(),
+        except_type: stopped.code,
+        address: stopped.address,
+        fault_type: stopped.fault_type,
+    });
+    Event { function: NV_VGPU_MSG_EVENT_RC_TRIGGERED, body }
+}

@@ -1,0 +1,79 @@
+//! The resource manager that GSP runs: state that RPCs act on.
+
+use crate::chip::gh100::gsp::Firmware;
+use crate::chip::gh100::gsp::r570_144::object::{NV01_DEVICE_0, NV20_SUBDEVICE_0};
+use crate::chip::gh100::gsp::status::Status;
+use crate::units::backend::GspBackend;
+use crate::units::gh100::gsp::channel::Channels;
+use crate::units::gh100::gsp::counters::{Call, Counters, Note, Notes};
+use crate::units::gh100::gsp::objects::{Id, Kind, Objects};
+use crate::units::gh100::gsp::{Effect, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE};
+
+/// State that RPCs act on.
+#[derive(Debug)]
+pub(super) struct Rm {
+    pub(super) config: GspConfig,
+    pub(super) firmware: Firmware,
+    pub(super) objects: Objects,
+    pub(super) channels: Channels,
+    pub(super) counters: Counters,
+    pub(super) notes: Notes,
+    /// What the face has to do for the RPC that is carried out.
+    pub(super) effects: Vec<Effect>,
+}
+
+impl Rm {
+    pub(super) fn new(config: GspConfig, firmware: Firmware) -> Self {
+        Self {
+            config,
+            firmware,
+            objects: Objects::default(),
+            channels: Channels::default(),
+            counters: Counters::default(),
+            notes: Notes::default(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// Forgets all objects, and takes all channels from the back.
+    pub(super) fn clear(&mut self, back: &dyn GspBackend) {
+        self.channels.clear(back);
+        self.objects.clear();
+    }
+
+    /// Makes the client, device and subdevice that a driver finds without asking for them.
+    pub(super) fn make_internal(&mut self) -> Result<(), Status> {
+        let id = |handle| Id { client: INTERNAL_CLIENT, handle };
+        self.objects.add_client(INTERNAL_CLIENT)?;
+        self.objects.add(id(INTERNAL_DEVICE), INTERNAL_CLIENT, NV01_DEVICE_0, Kind::Device)?;
+        self.objects.add(id(INTERNAL_SUBDEVICE), INTERNAL_DEVICE, NV20_SUBDEVICE_0, Kind::Subdevice)
+    }
+
+    /// Frees an object and what goes with it.
+    pub(super) fn free(&mut self, back: &dyn GspBackend, id: Id) -> Result<(), Status> {
+        if id.client == INTERNAL_CLIENT
+            && [INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE].contains(&id.handle)
+        {
+            return Err(Status::InsufficientPermissions);
+        }
+        for kind in self.objects.remove(id)? {
+            if let Kind::Channel { token, .. } = kind {
+                self.channels.destroy(back, token);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a note.
+    pub(super) fn note(&mut self, note: Note) {
+        self.notes.add(note, &mut self.counters);
+    }
+
+    /// Counts and notes how a call ended.
+    pub(super) fn ended(&mut self, what: Call, outcome: Result<(), Status>) {
+        if let Err(status) = outcome {
+            self.counters.refused = self.counters.refused.saturating_add(1);
+            self.note(Note::Refused { what, status });
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! RPC functions, by table. The body of a request is the body of its answer: a function changes it in place.
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::chip::gh100::gsp::r570_144::rpc::{
+    GSP_SYSTEM_INFO_SIZE, NV_RPC_UPDATE_PDE_BAR_1, NV_RPC_UPDATE_PDE_BAR_2,
+    NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, NV_VGPU_MSG_FUNCTION_FREE, NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO,
+    NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC, NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL,
+    NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO, NV_VGPU_MSG_FUNCTION_SET_REGISTRY,
+    NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER, NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE,
+    NVOS00_PARAMETERS_v03_00, PACKED_REGISTRY_TABLE, rpc_unloading_guest_driver_v1F_07,
+    rpc_update_bar_pde_v15_00,
+};
+use crate::chip::gh100::gsp::status::{Status, code};
+use crate::chip::{Aperture, PhysicalAddress};
+use crate::units::backend::GspBackend;
+use crate::units::gh100::gsp::counters::{Call, Note};
+use crate::units::gh100::gsp::message::Request;
+use crate::units::gh100::gsp::objects::Id;
+use crate::units::gh100::gsp::rm::Rm;
+use crate::units::gh100::gsp::{Effect, Gsp, alloc, control, static_info};
+
+/// VA bits that one entry of a BAR's top page table covers on this chip.
+const BAR_PDE_SHIFT: u64 = 56;
+
+/// Whether the driver waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reply {
+    Wanted,
+    NotRead,
+}
+
+type Handler = fn(&mut Rm, &dyn GspBackend, &mut [u8]) -> Result<(), Status>;
+
+struct Function {
+    number: u32,
+    reply: Reply,
+    handler: Handler,
+}
+
+const fn function(number: u32, reply: Reply, handler: Handler) -> Function {
+    Function { number, reply, handler }
+}
+
+/// Every function that is known.
+static FUNCTIONS: [Function; 9] = [
+    function(NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, Reply::Wanted, control::rm_control),
+    function(NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC, Reply::Wanted, alloc::rm_alloc),
+    function(NV_VGPU_MSG_FUNCTION_FREE, Reply::Wanted, free),
+    function(NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, Reply::Wanted, alloc::alloc_memory),
+    function(NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER, Reply::Wanted, unloading),
+    function(NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO, Reply::Wanted, get_static_info),
+    function(NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE, Reply::Wanted, update_bar_pde),
+    function(NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO, Reply::NotRead, set_system_info),
+    function(NV_VGPU_MSG_FUNCTION_SET_REGISTRY, Reply::NotRead, set_registry),
+];
+
+/// Carries a request out. Returns the result for the answer's header, or `None` where no answer is wanted.
+pub(super) fn dispatch(rm: &mut Rm, back: &dyn GspBackend, request: &mut Request) -> Option<u32> {
+    rm.counters.rpcs = rm.counters.rpcs.saturating_add(1);
+    let Some(known) = FUNCTIONS.iter().find(|known| known.number == request.function) else {
+        rm.counters.rpcs_unknown = rm.counters.rpcs_unknown.saturating_add(1);
+        rm.note(Note::UnknownFunction(request.function));
+        return Some(Status::NotSupported.code());
+    };
+    let outcome = (known.handler)(rm, back, &mut request.body);
+    rm.ended(Call::Function(known.number), outcome);
+    (known.reply == Reply::Wanted).then(|| code(outcome))
+}
+
+/// What the driver knows of the host: nothing of it changes what a virtual GPU does.
+fn set_system_info(_: &mut Rm, _: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
+    if body.len() < GSP_SYSTEM_INFO_SIZE { Err(Status::InvalidParamStruct) } else { Ok(()) }
+}
+
+/// Registry keys tune real firmware; there is nothing to tune.
+fn set_registry(_: &mut Rm, _: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
+    let (table, _) = PACKED_REGISTRY_TABLE::read_from_prefix(body).map_err(|_| Status::InvalidParamStruct)?;
+    let fits = usize::try_from(table.size).is_ok_and(|size| size <= body.len());
+    if fits { Ok(()) } else { Err(Status::InvalidParamStruct) }
+}
+
+fn get_static_info(rm: &mut Rm, _: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
+    let info = static_info::with_info(&rm.config, |info| rm.firmware.static_info(info));
+    body.get_mut(..info.len()).ok_or(Status::InvalidParamStruct)?.copy_from_slice(&info);
+    Ok(())
+}
+
+fn update_bar_pde(rm: &mut Rm, back: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
+    let (update, _) =
+        rpc_update_bar_pde_v15_00::read_from_prefix(body).map_err(|_| Status::InvalidParamStruct)?;
+    if update.entryLevelShift != BAR_PDE_SHIFT {
+        return Err(Status::InvalidArgument);
+    }
+    match update.barType {
+        NV_RPC_UPDATE_PDE_BAR_1 => {
+            // Real firmware writes its own table; the driver may as well do so.
+            let address = Gsp::bar1_root_of(&rm.config);
+            back.write_memory(
+                PhysicalAddress { aperture: Aperture::Vram, address },
+                &update.entryValue.to_le_bytes(),
+            )
+            .map_err(|_| Status::InvalidAddress)
+        }
+        NV_RPC_UPDATE_PDE_BAR_2 => {
+            rm.effects.push(Effect::Bar2Root(update.entryValue));
+            Ok(())
+        }
+        _ => Err(Status::InvalidArgument),
+    }
+}
+
+fn free(rm: &mut Rm, back: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
+    let (parameters, _) =
+        NVOS00_PARAMETERS_v03_00::read_from_prefix(body).map_err(|_| Status::InvalidParamStruct)?;
+    let outcome = rm.free(back, Id { client: parameters.hRoot, handle: parameters.hObjectOld });
+    let answer = NVOS00_PARAMETERS_v03_00 { status: code(outcome), ..parameters };
+    answer.write_to_prefix(body).map_err(|_| Status::InvalidParamStruct)?;
+    outcome
+}
+
+/// The driver leaves. In a suspend it comes back, and finds its objects as they were.
+fn unloading(rm: &mut Rm, back: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
+    let (parameters, _) =
+        rpc_unloading_guest_driver_v1F_07::read_from_prefix(body).map_err(|_| Status::InvalidParamStruct)?;
+    let suspend = parameters.bInPMTransition != 0;
+    if suspend {
+        // nouveau has done so already; a channel that runs on while its driver sleeps would find nobody to wake.
+        rm.channels.hold(back, true)?;
+    } else {
+        rm.clear(back);
+    }
+    rm.effects.push(Effect::Halted { suspend });
+    Ok(())
+}
