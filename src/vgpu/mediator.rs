@@ -69,7 +69,7 @@ impl<C: ChannelControl> Mediator<C> {
     ) -> Result<Self, VgpuError> {
         let face = Face::default();
         let counters = Arc::<Counters>::default();
-        let connection = Connection::new(link, grant, &face, &counters)?;
+        let connection = Connection::new(link, grant, config.table_cache, &face, &counters)?;
         Ok(Self {
             vram: connection.window.size(),
             face,
@@ -159,7 +159,7 @@ impl<C: ChannelControl> Mediator<C> {
         if grant.vram != self.vram {
             return Err(lost(format!("{} bytes of VRAM were granted instead of {}", grant.vram, self.vram)));
         }
-        let connection = Connection::new(link, grant, &self.face, &self.counters)
+        let connection = Connection::new(link, grant, self.config.table_cache, &self.face, &self.counters)
             .map_err(|error| lost(error.to_string()))?;
         let host = self.host(&connection);
         for range in control.ram.iter() {
@@ -193,13 +193,13 @@ impl Connection {
     fn new(
         link: Arc<dyn AggregatorLink>,
         grant: Grant,
+        table_cache: usize,
         face: &Face,
         counters: &Arc<Counters>,
     ) -> Result<Self, VgpuError> {
-        let Grant { vram, channels, spaces, engines, va_bits, page_shifts, slow_vram_reads: _, window } =
-            grant;
+        let Grant { vram, channels, spaces, engines, va_bits, page_shifts, slow_vram_reads, window } = grant;
         let terms = Terms { channels, spaces, engines, va_bits, page_shifts };
-        let window = Window::new(vram, window)?;
+        let window = Window::new(vram, window, slow_vram_reads.then_some(table_cache))?;
         let events = Arc::new(EventPath::new(face.clone(), counters.clone(), channels));
         Ok(Self { link, window, events, terms })
     }
@@ -233,6 +233,10 @@ impl<C: ChannelControl> Backend for Mediator<C> {
 
     fn read_memory(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
         self.with_memory(|memory| memory.load(address, data))
+    }
+
+    fn read_tables(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        self.with_memory(|memory| memory.load_tables(address, data))
     }
 
     fn write_memory(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget> {
@@ -294,6 +298,8 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         // What the link's thread still tells of the time before finds no channel.
         let connection = self.connection();
         connection.events.live.clear_all();
+        // It may have been zeroed; and what the last driver kept there is nothing to the next one.
+        connection.window.forget_tables();
         control.reset(&connection.terms, self.config.limits);
         // The face forgets the loss with the reset: if there is still one, the next request tells it again.
         connection.events.rearm_loss();

@@ -1,14 +1,17 @@
 //! The guest's memory as this process reaches it: its partition of VRAM through a shared mapping, its system
 //! memory through the ranges that its machine announced.
+//!
+//! Where the partition is slow to read, page tables and instance memory are read from a copy ([`TableCache`]).
 
 use std::io;
 
 use super::VgpuError;
+use super::table_cache::TableCache;
 use crate::addr::PAGE_SIZE;
 use crate::chip::{Aperture, PhysicalAddress};
 use crate::pci::SharedMemory;
 use crate::pci::dma::DmaSpace;
-use crate::pci::mapping::{Access, FilePiece, Mapping};
+use crate::pci::mapping::{Access, FilePiece, Mapping, MemoryError};
 use crate::shadow_pagetable::{GuestMemory, NotGuestMemory};
 use crate::units::backend::NoTarget;
 use std::os::fd::AsFd;
@@ -18,11 +21,17 @@ use std::os::fd::AsFd;
 pub struct Window {
     memory: Mapping,
     pieces: Vec<SharedMemory>,
+    /// Copies of pages, where the device is slow to read.
+    tables: Option<TableCache>,
 }
 
 impl Window {
-    /// Maps what the aggregator granted.
-    pub fn new(grant_vram: u64, pieces: Vec<SharedMemory>) -> Result<Self, VgpuError> {
+    /// Maps what the aggregator granted; `table_cache` bytes of copies if it is slow to read.
+    pub fn new(
+        grant_vram: u64,
+        pieces: Vec<SharedMemory>,
+        table_cache: Option<usize>,
+    ) -> Result<Self, VgpuError> {
         let shown = pieces.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.size));
         if shown != Some(grant_vram) || grant_vram == 0 {
             return Err(VgpuError::Window { granted: grant_vram, shown: shown.unwrap_or(u64::MAX) });
@@ -32,7 +41,7 @@ impl Window {
             .map(|piece| FilePiece { fd: piece.fd.as_fd(), offset: piece.offset, size: piece.size })
             .collect();
         let memory = Mapping::contiguous(&files, Access::ReadWrite)?;
-        Ok(Self { memory, pieces })
+        Ok(Self { memory, pieces, tables: table_cache.map(TableCache::new) })
     }
 
     /// Bytes.
@@ -40,8 +49,47 @@ impl Window {
         self.memory.size()
     }
 
+    /// Drops all copies: memory is changed from elsewhere.
+    pub fn forget_tables(&self) {
+        if let Some(tables) = &self.tables {
+            tables.clear();
+        }
+    }
+
+    fn write(&self, address: u64, data: &[u8]) -> Result<(), MemoryError> {
+        let Some(tables) = &self.tables else { return self.memory.write(address, data) };
+        self.check(address, data.len())?;
+        tables.write(address, data, |at, part| self.memory.write(at, part))
+    }
+
+    /// Reads memory that only CPUs write.
+    fn read_tables(&self, address: u64, data: &mut [u8]) -> Result<(), MemoryError> {
+        let Some(tables) = &self.tables else { return self.memory.read(address, data) };
+        self.check(address, data.len())?;
+        tables.read(address, data, |at, page| {
+            // Over the bus every access is a round trip: in words, because a plain copy may go byte by byte.
+            (at..)
+                .step_by(8)
+                .zip(page.chunks_exact_mut(8))
+                .try_for_each(|(at, word)| self.memory.read(at, word))
+        })
+    }
+
+    fn check(&self, offset: u64, length: usize) -> Result<(), MemoryError> {
+        let (size, limit) = (length as u64, self.size());
+        match offset.checked_add(size) {
+            Some(end) if end <= limit => Ok(()),
+            _ => Err(MemoryError::OutOfRange { offset, size, limit }),
+        }
+    }
+
     /// Files that show `[offset, offset + size)`.
     pub fn share(&self, offset: u64, size: u64) -> io::Result<Vec<SharedMemory>> {
+        if self.tables.is_some() {
+            // Stores through them would be missing in the copies.
+            let why = "this VRAM is not shared: page tables in it are read from copies";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
         let refused = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
         let end = offset.checked_add(size).filter(|end| *end <= self.size());
         let end = end.ok_or_else(|| refused("the range leaves the vGPU's VRAM"))?;
@@ -88,10 +136,21 @@ impl Memory<'_> {
         }
     }
 
+    /// Reads memory that only CPUs write: engines' stores may be missed.
+    pub fn load_tables(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        match address.aperture {
+            Aperture::Vram => {
+                let refused = NoTarget { address, size: data.len() };
+                self.window.read_tables(address.address, data).map_err(|_| refused)
+            }
+            Aperture::SystemCoherent | Aperture::SystemNonCoherent => self.load(address, data),
+        }
+    }
+
     pub fn store(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget> {
         let refused = NoTarget { address, size: data.len() };
         match address.aperture {
-            Aperture::Vram => self.window.memory.write(address.address, data).map_err(|_| refused),
+            Aperture::Vram => self.window.write(address.address, data).map_err(|_| refused),
             Aperture::SystemCoherent | Aperture::SystemNonCoherent => {
                 self.system.write(address.address, data).map_err(|_| refused)
             }
@@ -101,7 +160,7 @@ impl Memory<'_> {
 
 impl GuestMemory for Memory<'_> {
     fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NotGuestMemory> {
-        self.load(address, data).map_err(|_| NotGuestMemory)
+        self.load_tables(address, data).map_err(|_| NotGuestMemory)
     }
 
     fn contains(&self, address: PhysicalAddress, size: u64) -> bool {

@@ -15,6 +15,7 @@ mod mediator;
 mod memory;
 mod spaces;
 mod status;
+mod table_cache;
 #[cfg(test)]
 mod tests;
 
@@ -36,20 +37,29 @@ use crate::shadow_pagetable::Limits;
 pub type LinkFactory = Box<dyn Fn() -> Result<(Arc<dyn AggregatorLink>, Grant), LinkError> + Send + Sync>;
 
 /// How a mediator behaves.
-#[derive(Default)]
 pub struct MediatorConfig {
     /// What the guest's page tables may cost here, if not what their format suggests.
     pub limits: Option<Limits>,
+    /// Bytes of copies of page tables and instance memory, where the physical GPU's VRAM is slow to read. A walk of
+    /// tables that do not fit in reads them from the device every time.
+    pub table_cache: usize,
     /// Zero the partition at a function reset. Nobody else sees it either way; it costs time.
     pub scrub_on_reset: bool,
     /// How to reach a new aggregator at a function reset after the old one was gone.
     pub reconnect: Option<LinkFactory>,
 }
 
+impl Default for MediatorConfig {
+    fn default() -> Self {
+        Self { limits: None, table_cache: 32 << 20, scrub_on_reset: false, reconnect: None }
+    }
+}
+
 impl fmt::Debug for MediatorConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MediatorConfig")
             .field("limits", &self.limits)
+            .field("table_cache", &self.table_cache)
             .field("scrub_on_reset", &self.scrub_on_reset)
             .field("reconnect", &self.reconnect.is_some())
             .finish()

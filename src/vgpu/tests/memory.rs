@@ -3,6 +3,9 @@
 use super::*;
 use crate::addr::{Gpa, GpuVa, GuestVram};
 use crate::aggregator::protocol::{GuestMapping, GuestRange, GuestTarget};
+use std::os::fd::AsFd;
+
+use crate::pci::mapping::{Access, Mapping};
 use crate::pci::{DmaBacking, DmaError, DmaMapping};
 
 fn mapping(page: u64, target: GuestTarget) -> GuestMapping {
@@ -244,4 +247,68 @@ fn grant_whose_window_is_not_its_vram_is_refused() {
         result.unwrap_err().to_string(),
         "The aggregator granted 0x800000 bytes of VRAM but shows 0x400000"
     );
+}
+
+/// A vGPU whose VRAM is slow to read, and its memory as an engine sees it.
+fn slow_fixture(config: MediatorConfig) -> (Fixture, Mapping) {
+    let fd = create_memory_file(c"slow", VRAM).unwrap();
+    let engine = Mapping::of_file(fd.as_fd(), 0, VRAM, Access::ReadWrite).unwrap();
+    let window = vec![SharedMemory { fd, offset: 0, size: VRAM }];
+    (fixture_of(Grant { slow_vram_reads: true, window, ..grant() }, config), engine)
+}
+
+fn word(f: &Fixture, address: u64, tables: bool) -> u64 {
+    let mut raw = [0; 8];
+    let read = if tables {
+        f.mediator.read_tables(vram(address), &mut raw)
+    } else {
+        f.mediator.read_memory(vram(address), &mut raw)
+    };
+    read.unwrap();
+    u64::from_le_bytes(raw)
+}
+
+#[test]
+fn tables_in_slow_memory_are_read_once_and_data_every_time() {
+    let (f, engine) = slow_fixture(MediatorConfig::default());
+    engine.write_u64(0x5000, 1).unwrap();
+    assert_eq!((word(&f, 0x5000, true), word(&f, 0x5000, false)), (1, 1));
+
+    engine.write_u64(0x5000, 2).unwrap();
+    assert_eq!((word(&f, 0x5000, true), word(&f, 0x5000, false)), (1, 2));
+
+    f.write_u64(0x5000, 3);
+    assert_eq!((word(&f, 0x5000, true), engine.read_u64(0x5000).unwrap()), (3, 3));
+    assert!(f.mediator.read_tables(vram(VRAM - 4), &mut [0; 8]).is_err());
+    assert!(f.mediator.write_memory(vram(u64::MAX - 3), &[0; 8]).is_err());
+}
+
+#[test]
+fn walks_of_slow_memory_see_every_write_of_the_cpu_and_stay_off_the_device() {
+    let (f, engine) = slow_fixture(MediatorConfig::default());
+    f.write_pte(1, vram(0x5000));
+    f.start(0);
+    // Were the walker to look at the device, it would find nothing mapped.
+    engine.fill(SMALL_TABLE, 0x4_0000, 0).unwrap();
+
+    f.flush();
+    assert_eq!(f.link.take(), []);
+
+    f.write_pte(2, vram(0x6000));
+    f.flush();
+    let map = mapping(2, GuestTarget::Vram(GuestVram(0x6000)));
+    assert_eq!(f.link.take(), [update(vec![], vec![map])]);
+}
+
+#[test]
+fn copies_of_slow_memory_end_with_a_reset_and_forbid_sharing() {
+    let (f, engine) = slow_fixture(MediatorConfig { table_cache: 0, ..MediatorConfig::default() });
+    assert_eq!(word(&f, 0x5000, true), 0);
+    engine.write_u64(0x5000, 7).unwrap();
+
+    f.mediator.reset();
+
+    assert_eq!(word(&f, 0x5000, true), 7);
+    let refusal = f.mediator.share_vram(0, 0x1000).unwrap_err();
+    assert_eq!(refusal.kind(), std::io::ErrorKind::Unsupported);
 }

@@ -4,6 +4,7 @@
 
 mod channels;
 mod failures;
+mod gsp;
 mod hostile;
 mod memory;
 
@@ -236,9 +237,13 @@ fn fixture() -> Fixture {
 }
 
 fn fixture_with(config: MediatorConfig) -> Fixture {
+    fixture_of(grant(), config)
+}
+
+fn fixture_of(grant: Grant, config: MediatorConfig) -> Fixture {
     let link = Arc::new(FakeLink::default());
     let face = Arc::new(FakeFace::default());
-    let mediator = Mediator::new(link.clone(), grant(), config).unwrap();
+    let mediator = Mediator::new(link.clone(), grant, config).unwrap();
     mediator.connect_events(face.clone());
     mediator.set_fifo_state(FIFO_ON);
     Fixture { link, face, mediator }

@@ -1,0 +1,131 @@
+//! Random requests of a random driver over random page tables: nothing panics, and the aggregator's contract holds
+//! (the fake link checks it). Refusals come at random too.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::pci::{DmaBacking, DmaMapping};
+use crate::shadow_pagetable::Limits;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Create(u16, u64, u64, u8, u32),
+    Object(u16, u32, u8),
+    Schedule(u16, bool),
+    Destroy(u16),
+    Flush(u64),
+    Doorbell(u16, u32),
+    Write(u64, u64),
+    Map(u64),
+    Unmap(u64),
+    Error(u16),
+    Reset,
+    RefuseEvery(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let slot = || 0..CHANNELS + 2;
+    let page = || prop_oneof![9 => (0u64..64).prop_map(|page| page << 12), 1 => any::<u64>()];
+    let entry = prop_oneof![
+        (0u64..VRAM >> 12).prop_map(|page| encode_pde(TablePde::Table(vram(page << 12)))),
+        (0u64..64, any::<bool>()).prop_map(|(page, read_only)| {
+            PagePte { target: vram(page << 12), read_only, privileged: false, kind: 0 }.encode()
+        }),
+        any::<u64>(),
+    ];
+    prop_oneof![
+        4 => (slot(), page(), page(), 0u8..24, 0u32..64)
+            .prop_map(|(id, root, userd, log2, engines)| Step::Create(id, root, userd, log2, engines)),
+        1 => (slot(), any::<u32>(), 0u8..4).prop_map(|(id, class, engine)| Step::Object(id, class, engine)),
+        2 => (slot(), any::<bool>()).prop_map(|(id, on)| Step::Schedule(id, on)),
+        1 => slot().prop_map(Step::Destroy),
+        3 => page().prop_map(Step::Flush),
+        1 => (slot(), any::<u32>()).prop_map(|(id, put)| Step::Doorbell(id, put)),
+        8 => (0u64..64, 0u64..4, entry).prop_map(|(page, at, value)| Step::Write((page << 12) + at * 8, value)),
+        1 => (0u64..8).prop_map(Step::Map),
+        1 => (0u64..8).prop_map(Step::Unmap),
+        1 => slot().prop_map(Step::Error),
+        1 => Just(Step::Reset),
+        1 => (2usize..40).prop_map(Step::RefuseEvery),
+    ]
+}
+
+fn perform(f: &Gsp, step: Step) {
+    let mediator = &f.mediator;
+    match step {
+        Step::Create(slot, root, userd, log2, engines) => {
+            let channel = GspChannel {
+                page_directory: vram(root),
+                gpfifo: GpuVa(userd),
+                gpfifo_entries_log2: log2,
+                userd,
+                engines: EngineSet::from_bits_truncate(engines),
+            };
+            let _ = mediator.create_channel(slot, channel);
+        }
+        Step::Object(slot, class, engine) => {
+            let _ = mediator.create_object(slot, class, Engine::ALL[usize::from(engine)]);
+        }
+        Step::Schedule(slot, scheduled) => {
+            let _ = mediator.schedule_channel(slot, scheduled);
+        }
+        Step::Destroy(slot) => mediator.destroy_channel(slot),
+        Step::Flush(root) => mediator.flush_tlb(FlushScope { page_directory: vram(root), hub_only: true }),
+        Step::Doorbell(slot, put) => mediator.doorbell(slot, put),
+        Step::Write(at, value) => f.write(at, value),
+        Step::Map(n) => {
+            let fd = create_memory_file(c"ram", 0x2000).unwrap();
+            let backing = Some(DmaBacking { fd, offset: 0 });
+            let _ = mediator.dma_map(DmaMapping { iova: n << 12, size: 0x2000, writable: true, backing });
+        }
+        Step::Unmap(n) => {
+            let _ = mediator.dma_unmap(n << 12, 0x2000);
+        }
+        Step::Error(channel) => {
+            f.link.handler().event(Event::ChannelError(ChannelError { channel, code: 13 }))
+        }
+        Step::Reset => mediator.reset(),
+        Step::RefuseEvery(n) => {
+            let count = std::sync::atomic::AtomicUsize::new(0);
+            let kinds = [RefusalKind::Exhausted, RefusalKind::Class, RefusalKind::OutsidePartition];
+            f.link.refuse_with(move |request| {
+                let now = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let grants = match request {
+                    Request::CreateSpace(_) => {
+                        return (now % n == n - 1).then(|| refused(RefusalKind::Quota));
+                    }
+                    Request::UpdateSpace { .. } => {
+                        return (now % n == n - 1).then(|| refused(RefusalKind::OutsidePartition));
+                    }
+                    Request::CreateChannel { .. }
+                    | Request::CreateObject { .. }
+                    | Request::EnableChannel { .. }
+                    | Request::DmaMap { .. } => true,
+                    _ => false,
+                };
+                (grants && now % n == n - 1).then(|| refused(kinds[now % kinds.len()]))
+            });
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn random_driver_keeps_the_contract(steps in proptest::collection::vec(step(), 1..120)) {
+        let limits = Limits { tables: 300, snapshot_bytes: 1 << 20 };
+        let f = gsp_with(MediatorConfig { limits: Some(limits), ..MediatorConfig::default() }, &[12, 16, 21], 49);
+        f.write_directories();
+
+        for step in steps {
+            perform(&f, step);
+        }
+
+        f.link.refuse_nothing();
+        f.mediator.reset();
+        let status = f.mediator.status();
+        prop_assert_eq!(status.state, State::Running);
+        prop_assert_eq!((status.channels_bound, status.spaces, status.snapshot_bytes), (0, 0, 0));
+    }
+}
