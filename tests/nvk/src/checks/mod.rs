@@ -1,0 +1,173 @@
+//! The checks, by name and in groups.
+//!
+//! - `transfer`: what a device that only moves data can do (the software GPU);
+//! - `compute`: shaders whose results are compared word by word;
+//! - `rates`: the same on larger work, with figures;
+//! - `refused`: passes if a launch is refused with an error. In front of a device that cannot run shaders, this
+//!   tells an honest device from one that drops work silently.
+
+mod compare;
+mod compute;
+mod rates;
+mod transfer;
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value};
+
+use crate::options::Options;
+use crate::vulkan::{Device, Gpu, Instance};
+
+/// What a check found out, by name.
+pub type Figures = Map<String, Value>;
+type Check = fn(&Rc<Device>) -> Result<Figures>;
+
+/// Groups of checks.
+const GROUPS: [(&str, &[(&str, Check)]); 4] = [
+    ("transfer", &[("fill", transfer::fill), ("copy", transfer::copy), ("empty", transfer::empty)]),
+    (
+        "compute",
+        &[
+            ("constant", compute::constant),
+            ("vector_add", compute::vector_add),
+            ("saxpy", compute::saxpy),
+            ("matrix_product", compute::matrix_product),
+            ("reduction", compute::reduction),
+        ],
+    ),
+    (
+        "rates",
+        &[
+            ("launches", rates::launches),
+            ("stream", rates::stream),
+            ("peak_fp32", rates::peak_fp32),
+            ("peak_fp64", rates::peak_fp64),
+            ("peak_int32", rates::peak_int32),
+        ],
+    ),
+    ("refused", &[("refused", compute::refused)]),
+];
+
+/// What `all` stands for; a device that runs shaders cannot pass `refused`.
+const ALL: [&str; 3] = ["transfer", "compute", "rates"];
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The device and its driver.
+    pub about: Figures,
+    /// Each check with what it found out.
+    pub checks: Vec<(&'static str, Result<Figures>)>,
+    /// What kept the checks from being run.
+    pub trouble: Option<String>,
+}
+
+impl Outcome {
+    /// Whether everything passed.
+    pub fn ok(&self) -> bool {
+        self.trouble.is_none() && self.checks.iter().all(|(_, result)| result.is_ok())
+    }
+}
+
+/// The checks that `name` stands for: `all`, a group, or one check.
+pub fn group(name: &str) -> Result<Vec<&'static str>> {
+    if name == "all" {
+        return Ok(ALL.iter().map(|name| group(name)).collect::<Result<Vec<_>>>()?.concat());
+    }
+    if let Some((_, members)) = GROUPS.iter().find(|(group, _)| *group == name) {
+        return Ok(members.iter().map(|(name, _)| *name).collect());
+    }
+    let (found, _) = find(name).with_context(|| {
+        let names: Vec<&str> = GROUPS.iter().map(|(group, _)| *group).collect();
+        format!("There is no check '{name}': there are all, {} and their members", names.join(", "))
+    })?;
+    Ok(vec![found])
+}
+
+fn find(name: &str) -> Option<(&'static str, Check)> {
+    GROUPS.iter().flat_map(|(_, members)| members.iter()).copied().find(|(known, _)| *known == name)
+}
+
+/// Runs what the options ask for.
+pub fn run(options: &Options) -> Outcome {
+    let mut outcome = Outcome { about: Figures::new(), checks: Vec::new(), trouble: None };
+    if let Err(error) = run_into(options, &mut outcome) {
+        outcome.trouble = Some(format!("{error:#}"));
+    }
+    outcome
+}
+
+fn run_into(options: &Options, outcome: &mut Outcome) -> Result<()> {
+    let start = Instant::now();
+    let instance = Instance::create()?;
+    let gpus = instance.gpus()?;
+    outcome.about.insert("list_ms".into(), millis(start).into());
+    outcome.about.insert("devices".into(), gpus.len().into());
+    let gpu = gpus.get(options.gpu).with_context(|| {
+        format!("The driver lists {} devices, number {} is none of them", gpus.len(), options.gpu)
+    })?;
+    for (name, value) in
+        [("device", &gpu.name), ("version", &gpu.driver), ("pci", &gpu.pci), ("vulkan", &gpu.vulkan)]
+    {
+        outcome.about.insert(name.into(), value.as_str().into());
+    }
+
+    let start = Instant::now();
+    let mut device = Some(Device::open(&instance, gpu)?);
+    outcome.about.insert("open_ms".into(), millis(start).into());
+    for name in &options.checks {
+        let (_, check) = find(name).with_context(|| format!("There is no check '{name}'"))?;
+        let result = match open_again(&mut device, &instance, gpu) {
+            Ok(device) => check(&device),
+            Err(error) => Err(error),
+        };
+        if result.is_err() {
+            // Its channel may be gone; the next check gets another.
+            device = None;
+        }
+        outcome.checks.push((name, result));
+    }
+    Ok(())
+}
+
+fn open_again(place: &mut Option<Rc<Device>>, instance: &Rc<Instance>, gpu: &Gpu) -> Result<Rc<Device>> {
+    if let Some(device) = place {
+        return Ok(Rc::clone(device));
+    }
+    let device = Device::open(instance, gpu).context("opened again after a failure")?;
+    *place = Some(Rc::clone(&device));
+    Ok(device)
+}
+
+fn millis(start: Instant) -> f64 {
+    rounded(start.elapsed().as_secs_f64() * 1e3)
+}
+
+/// Three digits behind the point are enough for every figure here.
+fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_checks_are_those_that_a_gpu_with_shaders_passes() {
+        let all = group("all").unwrap();
+        assert!(all.contains(&"fill") && all.contains(&"reduction") && all.contains(&"stream"));
+        assert!(!all.contains(&"refused"));
+    }
+
+    #[test]
+    fn names_of_checks_are_unique() {
+        let mut names: Vec<&str> =
+            GROUPS.iter().flat_map(|(_, members)| members.iter()).map(|(name, _)| *name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

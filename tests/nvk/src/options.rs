@@ -1,0 +1,58 @@
+//! The program's options, as `name=value` words.
+
+use anyhow::{Context, Result, bail};
+
+use crate::checks;
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Which of the GPUs that the driver lists.
+    pub gpu: usize,
+    /// What the report calls the driver.
+    pub driver: String,
+    /// Names of checks, in the order in which they run.
+    pub checks: Vec<&'static str>,
+}
+
+impl Options {
+    /// Reads the words.
+    pub fn parse(words: &[String]) -> Result<Self> {
+        let mut options = Self { gpu: 0, driver: "unnamed".into(), checks: checks::group("all")? };
+        for word in words {
+            let (name, value) = word.split_once('=').with_context(|| format!("'{word}' is no name=value"))?;
+            match name {
+                "gpu" => options.gpu = value.parse().with_context(|| format!("'{value}' is no number"))?,
+                "driver" => value.clone_into(&mut options.driver),
+                "checks" => {
+                    let lists: Result<Vec<_>> = value.split(',').map(checks::group).collect();
+                    options.checks = lists?.concat();
+                }
+                _ => bail!("There is no option '{name}'"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Options> {
+        Options::parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn groups_and_single_checks_can_be_mixed() {
+        let options = parse(&["gpu=1", "driver=stock", "checks=transfer,saxpy"]).unwrap();
+        assert_eq!((options.gpu, options.driver.as_str()), (1, "stock"));
+        assert!(options.checks.starts_with(&["fill", "copy"]) && options.checks.ends_with(&["saxpy"]));
+    }
+
+    #[test]
+    fn unknown_check_and_option_are_refused_by_name() {
+        assert!(format!("{:#}", parse(&["checks=nothing"]).unwrap_err()).contains("nothing"));
+        assert!(format!("{:#}", parse(&["colour=red"]).unwrap_err()).contains("colour"));
+    }
+}

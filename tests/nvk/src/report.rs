@@ -1,0 +1,65 @@
+//! The program's one line.
+
+use serde_json::{Map, Value};
+
+use crate::checks::Outcome;
+use crate::options::Options;
+
+/// What stands before the report; `/init` looks for it.
+const MARKER: &str = "GPUVMK-JSON ";
+
+/// The line: the driver and its device, each check with its figures, and the first failure.
+pub fn line(options: &Options, outcome: Outcome) -> String {
+    let mut line = Map::new();
+    line.insert("prog".into(), "nvk".into());
+    line.insert("gpu".into(), options.gpu.into());
+    line.insert("ok".into(), outcome.ok().into());
+    line.insert("driver".into(), options.driver.as_str().into());
+    line.extend(outcome.about);
+    let error = outcome.trouble.or_else(|| {
+        let failed = outcome.checks.iter().find_map(|(name, result)| Some((name, result.as_ref().err()?)));
+        failed.map(|(name, error)| format!("{name}: {error:#}"))
+    });
+    let checks: Map<String, Value> = outcome
+        .checks
+        .into_iter()
+        .map(|(name, result)| {
+            let fields = match result {
+                Ok(figures) => [("ok".to_owned(), Value::Bool(true))].into_iter().chain(figures).collect(),
+                Err(error) => Map::from_iter([
+                    ("ok".to_owned(), Value::Bool(false)),
+                    ("error".to_owned(), format!("{error:#}").into()),
+                ]),
+            };
+            (name.to_owned(), Value::Object(fields))
+        })
+        .collect();
+    line.insert("checks".into(), checks.into());
+    line.insert("error".into(), error.into());
+    format!("{MARKER}{}", Value::Object(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn failed_check_is_named_and_the_others_keep_their_figures() {
+        let options = Options::parse(&["driver=stock".to_owned()]).unwrap();
+        let figures = Map::from_iter([("bytes".to_owned(), Value::from(7))]);
+        let outcome = Outcome {
+            about: Map::new(),
+            checks: vec![("fill", Ok(figures)), ("saxpy", Err(anyhow!("9 of 9 words are wrong")))],
+            trouble: None,
+        };
+
+        let line = line(&options, outcome);
+
+        let json: Value = serde_json::from_str(line.strip_prefix(MARKER).unwrap()).unwrap();
+        assert_eq!(json["ok"], false);
+        assert_eq!(json["error"], "saxpy: 9 of 9 words are wrong");
+        assert_eq!(json["checks"]["fill"], serde_json::json!({ "ok": true, "bytes": 7 }));
+        assert_eq!(json["checks"]["saxpy"]["ok"], false);
+    }
+}

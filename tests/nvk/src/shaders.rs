@@ -1,0 +1,47 @@
+//! The shaders, as SPIR-V. `shaders/generate.sh` makes them of the GLSL that lies beside them.
+
+macro_rules! shader {
+    ($name:literal) => {
+        include_bytes!(concat!("../shaders/", $name, ".spv"))
+    };
+}
+
+pub const CONSTANT: &[u8] = shader!("constant");
+pub const VECTOR_ADD: &[u8] = shader!("vector_add");
+pub const SAXPY: &[u8] = shader!("saxpy");
+pub const MATRIX_PRODUCT: &[u8] = shader!("matrix_product");
+pub const REDUCTION: &[u8] = shader!("reduction");
+pub const PEAK_FP32: &[u8] = shader!("peak_fp32");
+pub const PEAK_FP64: &[u8] = shader!("peak_fp64");
+pub const PEAK_INT32: &[u8] = shader!("peak_int32");
+pub const STREAM: &[u8] = shader!("stream");
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use sha2::{Digest, Sha256};
+
+    #[test]
+    fn sources_and_spirv_are_those_that_were_generated_together() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("shaders");
+        let sums = fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
+        assert!(sums.lines().count() >= 16);
+        for line in sums.lines() {
+            let (noted, name) = line.split_once("  ").unwrap();
+            let found: String = Sha256::digest(fs::read(folder.join(name)).unwrap())
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            assert_eq!(noted, found, "{name} has changed: run shaders/generate.sh");
+        }
+    }
+
+    #[test]
+    fn every_shader_is_spirv() {
+        for (name, code) in [("constant", super::CONSTANT), ("stream", super::STREAM)] {
+            assert_eq!(code.get(..4), Some(&[0x03, 0x02, 0x23, 0x07][..]), "{name}");
+        }
+    }
+}
