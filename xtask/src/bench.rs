@@ -1,8 +1,13 @@
-//! `cargo xtask bench`: native and mediated in the same run, taking turns; the medians over the boots of each
+//! `cargo xtask bench suite`: native and mediated in the same run, taking turns; the medians over the boots of each
 //! boot's medians, and their ratios.
 //!
 //! Ratios are of mediated to native: `suite` and `work_1ms` compare speed (1 is as fast as native, and they must
 //! not fall below 0.9), `latency_4k` and `probe` compare time (and must not exceed 1.35 and 1.25).
+//!
+//! `cargo xtask bench gh100`: what a GH100's driver costs ([`gh100`]).
+
+mod gh100;
+mod submission;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -31,15 +36,15 @@ const PROGRAMS: &[&str] = &["probe", "bench"];
 /// What to measure.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Which benchmark; there is `suite`
-    #[arg(default_value = "suite")]
-    what: String,
+    /// Which benchmark: `suite` compares mediated with native on a GF100, `gh100` measures a GH100's driver
+    #[arg(value_enum, default_value_t = What::Suite)]
+    what: What,
     /// Print one JSON object as the last line
     #[arg(long)]
     json: bool,
-    /// The guest's kernel
-    #[arg(long, default_value = "6.12")]
-    kernel: KernelSeries,
+    /// The guest's kernel [default: 6.12; gh100: 7.2]
+    #[arg(long)]
+    kernel: Option<KernelSeries>,
     /// How often each set-up is booted
     #[arg(long, default_value_t = 3)]
     rounds: u32,
@@ -51,24 +56,50 @@ pub struct Arguments {
     gpuvmk: Option<PathBuf>,
 }
 
+/// A benchmark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// Mediated against native.
+    Suite,
+    /// A GH100's driver.
+    Gh100,
+}
+
 /// Every sample of a figure, by its name.
 type Samples = BTreeMap<String, Vec<f64>>;
 
 pub fn run(arguments: &Arguments) -> Result<bool> {
-    ensure!(arguments.what == "suite", "There is no benchmark '{}': there is 'suite'", arguments.what);
     ensure!(arguments.rounds > 0, "At least one round is needed");
-    let kinds = BTreeSet::from([(arguments.kernel, Firmware::for_kernel(arguments.kernel))]);
+    match arguments.what {
+        What::Suite => suite(arguments),
+        What::Gh100 => gh100::run(arguments),
+    }
+}
+
+/// The tools for guests with a GPU of this chip, and their kernel.
+fn workshop(arguments: &Arguments, chip: Chip) -> Result<(Workshop, KernelSeries)> {
+    let kernel = arguments.kernel.unwrap_or(chip.usual_kernel());
+    chip.check_kernel(kernel)?;
+    let kinds = BTreeSet::from([(kernel, Firmware::for_kernel(kernel))]);
     let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
     eprintln!("guests run on {}", workshop.accelerator().name());
+    Ok((workshop, kernel))
+}
+
+fn suite(arguments: &Arguments) -> Result<bool> {
+    let (workshop, kernel) = workshop(arguments, Chip::Gf100)?;
     let (mut native, mut mediated) = (Samples::new(), Samples::new());
     for round in 0..arguments.rounds {
         for (topology, samples) in [(Topology::Native, &mut native), (Topology::Mediated, &mut mediated)] {
-            one_boot(&workshop, topology, arguments.kernel, round, samples)
+            one_boot(&workshop, topology, kernel, round, samples)
                 .with_context(|| format!("{}, round {round}", topology.name()))?;
         }
     }
-    let native_messages = messages_per_submission(&workshop, Topology::Native, arguments.kernel)?;
-    let mediated_messages = messages_per_submission(&workshop, Topology::Mediated, arguments.kernel)?;
+    let messages = |topology| -> Result<f64> {
+        let guest = Guest::new("vm1", Chip::Gf100, kernel, &[]);
+        Ok(submission::costs(&workshop, topology, &guest)?.messages())
+    };
+    let (native_messages, mediated_messages) = (messages(Topology::Native)?, messages(Topology::Mediated)?);
     let table = Table::new(&native, &mediated)?;
     table.print();
     println!(
@@ -89,7 +120,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
             json!({
                 "ok": problems.is_empty(),
                 "accelerator": workshop.accelerator().name(),
-                "kernel": arguments.kernel.name(),
+                "kernel": kernel.name(),
                 "rounds": arguments.rounds,
                 "medians": rows,
                 "mediated_over_native": {
@@ -111,41 +142,6 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
 
 fn round3(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
-}
-
-/// Reads and writes that reach the vfio-user server for one submission and the wait for it, half of the waits
-/// asleep and half awake: the difference between a boot with many submissions and one with few. (Writes that the
-/// client batches count one by one, so that the figure does not depend on how busy the machine is.)
-fn messages_per_submission(workshop: &Workshop, topology: Topology, kernel: KernelSeries) -> Result<f64> {
-    const FEW: (&[&str], f64) = (&["probe", "bench:repeats=100"], 100.0);
-    const MANY: (&[&str], f64) = (&["probe", "bench:repeats=600"], 600.0);
-    let accesses = |what: &str, programs: &'static [&'static str]| -> Result<f64> {
-        let guest = Guest::new("vm1", Chip::Gf100, kernel, programs);
-        let label = format!("{}-messages-{what}", topology.name());
-        let mut rig = workshop.rig(&label, topology, std::slice::from_ref(&guest))?;
-        let outcome = workshop.start(&label, guest.name, &rig, &guest, 0)?.wait(&mut |_| {})?;
-        let verdict = verdict::judge(&outcome, &workshop::expected(&guest));
-        ensure!(verdict.ok(), "the guest failed: {}", verdict.problems.join("; "));
-        rig.stop()?;
-        let log = rig.device(0).context("The set-up has no device")?.log();
-        session_accesses(&log).context("The device's log counts no accesses")
-    };
-    let difference = accesses("many", MANY.0)? - accesses("few", FEW.0)?;
-    Ok(difference / (2.0 * (MANY.1 - FEW.1)))
-}
-
-/// The reads and writes of all sessions that a device's log counts.
-fn session_accesses(log: &str) -> Option<f64> {
-    let counts: Vec<f64> = log
-        .lines()
-        .filter(|line| line.contains("Session ends:"))
-        .flat_map(|line| ["reads=", "writes="].map(|name| count_after(line, name)))
-        .collect::<Option<_>>()?;
-    (!counts.is_empty()).then(|| counts.iter().sum())
-}
-
-fn count_after(line: &str, name: &str) -> Option<f64> {
-    line.split(name).nth(1)?.split(' ').next()?.parse().ok()
 }
 
 /// Boots one guest and collects its figures.
@@ -318,14 +314,6 @@ mod tests {
     fn results_beyond_the_limits_are_problems() {
         let ratios = Ratios { suite: 1.0, work_1ms: 0.5, latency_4k: 2.0, probe: 2.0 };
         assert_eq!(ratios.problems().len(), 3);
-    }
-
-    #[test]
-    fn accesses_of_all_sessions_are_added_up() {
-        let log = "x Session ends: messages=9 reads=10 writes=2 write_batches=1\nother\n\
-                   x Session ends: messages=5 reads=5 writes=1 write_batches=0\n";
-        assert_eq!(session_accesses(log), Some(18.0));
-        assert_eq!(session_accesses("nothing"), None);
     }
 
     #[test]

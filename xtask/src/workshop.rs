@@ -66,6 +66,11 @@ impl Workshop {
         self.accelerator
     }
 
+    /// The gpuvmk program.
+    pub fn gpuvmk(&self) -> &Path {
+        &self.gpuvmk
+    }
+
     /// The folder for a case's logs.
     pub fn folder(&self, case: &str) -> PathBuf {
         self.logs.join(case)
