@@ -4,7 +4,9 @@
 pub mod gf100;
 pub mod gh100;
 mod model;
+pub mod register_doc;
 pub mod register_index;
+pub mod register_sets;
 pub mod registers;
 
 pub use model::Chip;

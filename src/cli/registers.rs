@@ -1,16 +1,22 @@
-//! `gpuvmk registers [--markdown]`
+//! `gpuvmk registers [--chip CHIP] [--format FORMAT]`
 
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 
-use crate::chip::gf100::regs;
+use crate::chip::register_doc;
+use crate::chip::register_sets::{ALL, RegisterSet};
 use crate::chip::registers::Reg;
 
 /// Arguments of `gpuvmk registers`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  gpuvmk registers | grep PFIFO\n  gpuvmk registers --lookup 0x2254")]
+#[command(
+    after_help = "Examples:\n  gpuvmk registers | grep PFIFO\n  gpuvmk registers --chip GH100 --lookup 0xbb0090"
+)]
 pub(super) struct Args {
+    /// Whose registers.
+    #[arg(long, default_value = "GF100", value_parser = chip)]
+    chip: &'static RegisterSet,
     /// How to print the table.
     #[arg(long, value_enum, default_value_t = Format::Text, conflicts_with = "lookup")]
     format: Format,
@@ -23,8 +29,13 @@ pub(super) struct Args {
 enum Format {
     /// One line a register: offset, unit, name, policy.
     Text,
-    /// The page docs/registers.md.
+    /// The page docs/registers.md, with all chips.
     Markdown,
+}
+
+fn chip(text: &str) -> Result<&'static RegisterSet, String> {
+    let known = || ALL.map(|set| set.chip).join(", ");
+    RegisterSet::by_name(text).ok_or_else(|| format!("no chip is called `{text}`; there are {}", known()))
 }
 
 fn offset(text: &str) -> Result<u32, String> {
@@ -38,7 +49,7 @@ fn offset(text: &str) -> Result<u32, String> {
 #[expect(clippy::unnecessary_wraps, reason = "all subcommands have one signature")]
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(offset) = args.lookup {
-        let Some(definition) = regs::definition(Reg(offset & !3)) else {
+        let Some(definition) = args.chip.definition(Reg(offset & !3)) else {
             println!("{offset:#08x}: not in the tables: reads back what was written, touches nothing");
             return Ok(ExitCode::FAILURE);
         };
@@ -49,9 +60,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     match args.format {
-        Format::Markdown => print!("{}", regs::doc::markdown()),
+        Format::Markdown => print!("{}", register_doc::markdown()),
         Format::Text => {
-            for register in regs::index().definitions() {
+            for register in args.chip.index().definitions() {
                 let family = if register.count > 1 { format!("[{}]", register.count) } else { String::new() };
                 println!(
                     "{:#08x} {:10} {}{family} {:?}",

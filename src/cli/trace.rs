@@ -7,8 +7,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use crate::chip::gf100;
-use crate::trace::{Reader, decode};
+use crate::chip::register_sets::{ALL, RegisterSet};
+use crate::chip::registers::Reg;
+use crate::pci::Region;
+use crate::trace::{Operation, Reader, Record, decode};
 
 /// Arguments of `gpuvmk trace`.
 #[derive(Debug, clap::Args)]
@@ -37,6 +39,8 @@ fn dump(file: &Path) -> anyhow::Result<ExitCode> {
     let source = File::open(file).with_context(|| format!("Cannot open {}", file.display()))?;
     let records =
         Reader::new(BufReader::new(source)).with_context(|| format!("Cannot read {}", file.display()))?;
+    // Which chip it was shows when the driver asks; hardly anything comes before.
+    let mut set = ALL.first();
     let mut out = BufWriter::new(std::io::stdout().lock());
     for record in records {
         let record = match record {
@@ -47,7 +51,9 @@ fn dump(file: &Path) -> anyhow::Result<ExitCode> {
                 return Err(anyhow::Error::from(error).context(format!("In {}", file.display())));
             }
         };
-        match writeln!(out, "{}", decode::line(&record, &gf100::regs::definition)) {
+        set = identified(&record).or(set);
+        let names = |reg: Reg| set.and_then(|set| set.definition(reg));
+        match writeln!(out, "{}", decode::line(&record, &names)) {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
             written => written?,
         }
@@ -56,4 +62,13 @@ fn dump(file: &Path) -> anyhow::Result<ExitCode> {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         flushed => flushed.map(|()| ExitCode::SUCCESS).map_err(Into::into),
     }
+}
+
+/// The chip, when the record is a driver's question for it.
+fn identified(record: &Record) -> Option<&'static RegisterSet> {
+    let asked = record.operation == Operation::Read
+        && record.region == Some(Region::Bar(0))
+        && record.offset == 0
+        && record.size == 4;
+    u32::try_from(record.value).ok().filter(|_| asked).and_then(RegisterSet::by_boot_0)
 }

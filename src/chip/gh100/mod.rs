@@ -3,7 +3,9 @@
 //! Sources: open-gpu-kernel-modules (r570 and r580), open-gpu-doc class headers, Linux `drivers/gpu/drm/nouveau`.
 
 pub mod gsp;
+pub mod fsp;
 pub mod mmu;
+pub mod regs;
 
 /// Name as users write it in configuration files.
 pub const NAME: &str = "GH100";

@@ -6,7 +6,6 @@
 //! lists and whose single registers nobody describes. What no table lists behaves as scratch.
 
 pub mod board;
-pub mod doc;
 pub mod falcon;
 pub mod fecs;
 pub mod gpc;
@@ -68,38 +67,6 @@ mod tests {
     use super::*;
     use crate::chip::gf100;
     use crate::chip::registers::Policy;
-
-    #[test]
-    fn no_two_declarations_claim_one_register() {
-        assert_eq!(index().overlaps(), []);
-    }
-
-    #[test]
-    fn tables_are_sorted_inside_bar0_and_complete() {
-        for table in TABLES {
-            for pair in table.windows(2) {
-                assert!(pair[0].offset < pair[1].offset, "{} is out of order", pair[1].name);
-            }
-            for entry in *table {
-                let last = u64::from(entry.offset) + u64::from(entry.count - 1) * u64::from(entry.stride);
-                assert!(last < 16 << 20 && entry.offset % 4 == 0, "{} leaves BAR0", entry.name);
-                assert!(entry.name.starts_with("NV_"), "{} is no vendor name", entry.name);
-                assert!(!entry.source.is_empty() && entry.doc.trim().ends_with('.'), "{}", entry.name);
-                for field in entry.fields {
-                    assert!(field.high >= field.low && field.high < 32, "{}.{}", entry.name, field.name);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn fields_do_not_overlap_and_most_significant_comes_first() {
-        for entry in index().definitions() {
-            for pair in entry.fields.windows(2) {
-                assert!(pair[0].low > pair[1].high, "{}.{}", entry.name, pair[1].name);
-            }
-        }
-    }
 
     #[test]
     fn constants_of_the_chip_are_the_ones_in_the_tables() {

@@ -2,32 +2,39 @@
 
 use std::fmt::Write;
 
-use super::TABLES;
-use crate::chip::registers::{FieldDef, Policy, RegisterDef};
+use super::register_sets::{ALL, RegisterSet};
+use super::registers::{FieldDef, Policy, RegisterDef};
 
-const HEAD: &str = "# Registers of the GF100 register face
+const HEAD: &str = "# Registers of the register faces
 
-Generated from the tables in `src/chip/gf100/regs/`; regenerate with `UPDATE_DOCS=1 cargo test --lib regs::doc`.
+Generated from the tables in `src/chip/*/regs/`; regenerate with `UPDATE_DOCS=1 cargo test --lib register_doc`.
 
 What a guest's access does: **scratch** reads back what was written and touches nothing (also the rule for
 registers that are not listed); **constant** reads its reset value, writes are dropped; **write 1 to clear**;
-**handler** means that the unit's model in `src/units/gf100/` decides; **denied** drops writes and counts them.
+**handler** means that the unit's model in `src/units/` decides; **denied** drops writes and counts them.
 ";
 
 /// The document.
 pub fn markdown() -> String {
     let mut text = HEAD.to_owned();
-    for table in TABLES {
+    for set in &ALL {
+        chip(&mut text, set);
+    }
+    text
+}
+
+fn chip(text: &mut String, set: &RegisterSet) {
+    let _ = writeln!(text, "\n## {}", set.chip);
+    for table in set.tables {
         if let Some(first) = table.first() {
-            let _ = writeln!(text, "\n## {}\n\nSource: {}.\n", first.unit, first.source);
+            let _ = writeln!(text, "\n### {} {}\n\nSource: {}.\n", set.chip, first.unit, first.source);
             let _ = writeln!(text, "| Offset | Register | Reset | Access | Fields | Meaning |");
             let _ = writeln!(text, "| --- | --- | --- | --- | --- | --- |");
         }
         for entry in *table {
-            row(&mut text, entry);
+            row(text, entry);
         }
     }
-    text
 }
 
 fn row(text: &mut String, entry: &RegisterDef) {
@@ -82,7 +89,7 @@ mod tests {
     #[test]
     fn every_register_has_a_row_with_its_name() {
         let text = markdown();
-        for entry in TABLES.iter().flat_map(|table| table.iter()) {
+        for entry in ALL.iter().flat_map(|set| set.index().definitions()) {
             assert!(text.contains(&format!("| {:#08x} | `{}`", entry.offset, entry.name)), "{}", entry.name);
         }
     }

@@ -1,0 +1,25 @@
+//! The GSP processor's registers that stay open to the driver once firmware runs.
+
+crate::registers! {
+    unit "GSP", source "open-gpu-kernel-modules hopper/gh100 dev_gsp.h, dev_falcon_v4.h, dev_riscv_pri.h, turing/tu102 dev_gsp.h, dev_falcon_v4.h; nouveau nvkm/subdev/gsp/gh100.c, gsp/rm/r535/gsp.c, falcon/ga100.c";
+    /// Clears pending interrupts.
+    NV_PGSP_FALCON_IRQSCLR @ 0x110004, reset 0, Handler, { 7:7 SWGEN1, 6:6 SWGEN0, 4:4 HALT };
+    /// Interrupts pending. SWGEN0: the message queue has something new.
+    NV_PGSP_FALCON_IRQSTAT @ 0x110008, reset 0, Handler, { 7:7 SWGEN1, 6:6 SWGEN0, 4:4 HALT };
+    /// First mailbox. 0 after a successful boot, bit 31 after an unload, another value is an error.
+    NV_PGSP_FALCON_MAILBOX0 @ 0x110040, reset 0, Handler, { 31:0 DATA };
+    /// Second mailbox.
+    NV_PGSP_FALCON_MAILBOX1 @ 0x110044, reset 0, Handler, { 31:0 DATA };
+    /// Version of the firmware's bootloader, left here by the driver.
+    NV_PGSP_FALCON_OS @ 0x110080, reset 0, Scratch, {};
+    /// Hardware configuration; the lock is open once firmware runs.
+    NV_PGSP_FALCON_HWCFG2 @ 0x1100f4, reset 0, Handler, { 13:13 RISCV_BR_PRIV_LOCKDOWN, 10:10 RISCV };
+    /// Raises the interrupt towards the CPU again when something is still pending.
+    NV_PGSP_FALCON_INTR_RETRIGGER @ 0x1103e8, reset 0, Handler, { 0:0 TRIGGER };
+    /// Doorbells to the firmware, by queue. The first: the command queue has something new.
+    NV_PGSP_QUEUE_HEAD[8; 8] @ 0x110c00, reset 0, Handler, { 31:0 ADDRESS };
+    /// State of the RISC-V core.
+    NV_PGSP_RISCV_CPUCTL @ 0x111388, reset 0, Handler, { 7:7 ACTIVE_STAT, 5:5 STOPPED, 4:4 HALTED, 0:0 STARTCPU };
+    /// Interrupts that reach the CPU.
+    NV_PGSP_RISCV_IRQMASK @ 0x111528, reset 0x40, Constant, { 7:7 SWGEN1, 6:6 SWGEN0, 4:4 HALT };
+}
