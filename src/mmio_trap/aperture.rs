@@ -1,23 +1,26 @@
 //! BAR1 and BAR3 (BAR2 in the vendor's counting): windows through which the CPU reaches GPU memory.
 //!
-//! After reset a window shows VRAM directly. A driver then gives it an instance block, and the window becomes
-//! an address space of its own, walked through the driver's page tables. Translations are kept in a TLB that
-//! goes stale when the driver changes its tables, until it says so by an MMU invalidation: as in hardware. The
-//! TLB has a fixed number of entries; failed walks are not kept. The instance block itself is read when it is
-//! bound.
+//! After reset a window shows VRAM directly. A driver then makes it an address space of its own, walked through
+//! the driver's page tables; where they begin, and their format, differ by chip ([`fermi`], [`hopper`]).
+//! Translations are kept in a TLB that goes stale when the driver changes its tables, until it says so by an MMU
+//! invalidation: as in hardware. The TLB has a fixed number of entries; failed walks are not kept.
 //!
 //! Not modelled: storage kinds (block-linear pages are shown as they lie in memory) and compression.
 
+pub mod fermi;
+pub mod hopper;
+
 use super::PhysicalMemory;
-use crate::chip::gf100::mmu::{ENTRY_SIZE, LargePages, Pde, Pte, PteDefect, SMALL_PAGE_SHIFT, VA_MAX};
-use crate::chip::gf100::ramin;
 use crate::chip::{AccessKind, Aperture as Memory, FaultReason, PhysicalAddress};
+
+/// log2 of the smallest page of every format.
+const GRANULE_SHIFT: u8 = 12;
 
 /// Entries of the TLB, a power of two: 8 MiB in pages of 4 KiB.
 const TLB_ENTRIES: usize = 2048;
 
 /// Bytes that one TLB entry covers, also in large pages.
-const GRANULE: u64 = 1 << SMALL_PAGE_SHIFT;
+const GRANULE: u64 = 1 << GRANULE_SHIFT;
 
 /// An access that no translation allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,20 +31,6 @@ pub struct WindowFault {
     pub access: AccessKind,
     /// Why.
     pub reason: FaultReason,
-}
-
-/// How a window finds memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    /// Offsets are VRAM addresses.
-    Physical,
-    /// Offsets are virtual addresses below this page directory.
-    Virtual {
-        /// Root of the tables; none when the instance block could not be read.
-        directory: Option<PhysicalAddress>,
-        /// Last address of the space.
-        limit: u64,
-    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,60 +51,63 @@ const EMPTY: TlbEntry = TlbEntry {
     read_only: true,
 };
 
+/// What a window shows at a page of 4 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First byte of the 4 KiB.
+    pub target: PhysicalAddress,
+    /// Stores fault.
+    pub read_only: bool,
+}
+
+impl Mapping {
+    /// VRAM at the window's own offset, as a window shows it before a driver sets it up.
+    pub const fn identity(page: u64) -> Self {
+        Self { target: PhysicalAddress { aperture: Memory::Vram, address: page }, read_only: false }
+    }
+}
+
+/// How a window finds memory: a chip's page tables, and where those of this window begin.
+pub trait Translation {
+    /// Walks the tables for the 4 KiB at `page`.
+    ///
+    /// # Errors
+    /// They translate it to nothing.
+    fn walk(&self, page: u64, memory: &impl PhysicalMemory) -> Result<Mapping, FaultReason>;
+}
+
 /// One window.
 #[derive(Debug)]
-pub struct Window {
-    mode: Mode,
-    large_pages: LargePages,
+pub struct Window<T> {
+    tables: T,
     tlb: Box<[TlbEntry]>,
     /// Entries of older generations are gone; counting up empties the TLB at once.
     generation: u64,
 }
 
-impl Default for Window {
+impl<T: Default> Default for Window<T> {
     fn default() -> Self {
-        Self {
-            mode: Mode::Physical,
-            large_pages: LargePages::default(),
-            tlb: vec![EMPTY; TLB_ENTRIES].into_boxed_slice(),
-            generation: 1,
-        }
+        Self { tables: T::default(), tlb: vec![EMPTY; TLB_ENTRIES].into_boxed_slice(), generation: 1 }
     }
 }
 
-impl Window {
+impl<T: Default> Window<T> {
     /// Back to the state after reset.
     pub fn reset(&mut self) {
-        self.mode = Mode::Physical;
-        self.large_pages = LargePages::default();
+        self.set_tables(T::default());
+    }
+}
+
+impl<T> Window<T> {
+    /// The tables that the window goes through.
+    pub const fn tables(&self) -> &T {
+        &self.tables
+    }
+
+    /// Other tables; what was translated goes.
+    pub fn set_tables(&mut self, tables: T) {
+        self.tables = tables;
         self.flush_all();
-    }
-
-    /// Shows VRAM directly.
-    pub fn bind_physical(&mut self) {
-        self.mode = Mode::Physical;
-        self.flush_all();
-    }
-
-    /// Goes through the page tables that the instance block names.
-    pub fn bind_instance(&mut self, instance: PhysicalAddress, memory: &impl PhysicalMemory) {
-        self.mode = read_instance(instance, memory);
-        self.flush_all();
-    }
-
-    /// Sets the size of large pages; old translations go.
-    pub fn set_large_pages(&mut self, large_pages: LargePages) {
-        if self.large_pages != large_pages {
-            self.large_pages = large_pages;
-            self.flush_all();
-        }
-    }
-
-    /// Drops translations of that page directory.
-    pub fn flush(&mut self, directory: PhysicalAddress) {
-        if matches!(self.mode, Mode::Virtual { directory: Some(mine), .. } if mine == directory) {
-            self.flush_all();
-        }
     }
 
     /// Drops all translations.
@@ -123,7 +115,9 @@ impl Window {
         // 2^64 invalidations do not happen; wrapping is defined all the same.
         self.generation = self.generation.wrapping_add(1).max(1);
     }
+}
 
+impl<T: Translation> Window<T> {
     /// Reads memory through the window.
     ///
     /// # Errors
@@ -184,20 +178,15 @@ impl Window {
         memory: &impl PhysicalMemory,
     ) -> Result<PhysicalAddress, WindowFault> {
         let fault = |reason| WindowFault { address, access, reason };
-        let Mode::Virtual { directory, limit } = self.mode else {
-            return Ok(PhysicalAddress { aperture: Memory::Vram, address });
-        };
-        let page = address >> SMALL_PAGE_SHIFT;
+        let page = address >> GRANULE_SHIFT;
         let generation = self.generation;
         let slot = usize::try_from(page).unwrap_or(0) % TLB_ENTRIES;
         let known = self.tlb.get(slot).copied().filter(|e| e.generation == generation && e.page == page);
         let entry = match known {
             Some(entry) => entry,
             None => {
-                let directory = directory.ok_or(fault(FaultReason::NoChannel))?;
-                let (target, read_only) =
-                    walk(directory, limit, self.large_pages, page << SMALL_PAGE_SHIFT, memory)
-                        .map_err(fault)?;
+                let Mapping { target, read_only } =
+                    self.tables.walk(page << GRANULE_SHIFT, memory).map_err(fault)?;
                 let entry = TlbEntry { generation, page, target, read_only };
                 if let Some(place) = self.tlb.get_mut(slot) {
                     *place = entry;
@@ -209,7 +198,35 @@ impl Window {
             return Err(fault(FaultReason::WriteToReadOnly));
         }
         let offset = address & (GRANULE - 1);
-        Ok(PhysicalAddress { aperture: entry.target.aperture, address: entry.target.address + offset })
+        Ok(PhysicalAddress { aperture: entry.target.aperture, address: entry.target.address | offset })
+    }
+
+    /// The VRAM behind `[offset, offset + size)`, whole pages: runs of first byte and length.
+    ///
+    /// # Errors
+    /// A page is not mapped for stores, or lies in system memory (kind `Unsupported`).
+    pub fn vram_runs(
+        &mut self,
+        offset: u64,
+        size: u64,
+        memory: &impl PhysicalMemory,
+    ) -> std::io::Result<Vec<(u64, u64)>> {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for address in (offset..offset.saturating_add(size)).step_by(1 << GRANULE_SHIFT) {
+            let target = self
+                .translate(address, AccessKind::Write, memory)
+                .map_err(|fault| std::io::Error::other(format!("No memory to share: {fault:?}")))?;
+            if target.aperture != Memory::Vram {
+                return Err(std::io::ErrorKind::Unsupported.into());
+            }
+            match runs.last_mut() {
+                Some((start, length)) if start.checked_add(*length) == Some(target.address) => {
+                    *length = length.saturating_add(GRANULE);
+                }
+                _ => runs.push((target.address, GRANULE)),
+            }
+        }
+        Ok(runs)
     }
 }
 
@@ -221,67 +238,3 @@ fn in_granule(at: u64, len: usize) -> usize {
 const fn no_memory(address: u64, access: AccessKind) -> WindowFault {
     WindowFault { address, access, reason: FaultReason::UnsupportedAperture }
 }
-
-fn read_instance(instance: PhysicalAddress, memory: &impl PhysicalMemory) -> Mode {
-    let word = |offset| {
-        let address = instance.address.checked_add(offset)?;
-        let mut raw = [0; 8];
-        memory.read(PhysicalAddress { address, ..instance }, &mut raw).then(|| u64::from_le_bytes(raw))
-    };
-    let directory = word(ramin::PAGE_DIRECTORY_LO).and_then(decode_directory);
-    let limit = word(ramin::VA_LIMIT_LO).unwrap_or(0);
-    Mode::Virtual { directory, limit: limit.min(VA_MAX) }
-}
-
-/// The page directory that an instance block's field names.
-pub fn decode_directory(raw: u64) -> Option<PhysicalAddress> {
-    let aperture = match raw & 3 {
-        0 => Memory::Vram,
-        2 => Memory::SystemCoherent,
-        3 => Memory::SystemNonCoherent,
-        _ => return None,
-    };
-    Some(PhysicalAddress { aperture, address: raw & VA_MAX & !0xfff })
-}
-
-/// Walks the tables for the 4 KiB at `address`: first byte of its memory, and whether stores fault.
-fn walk(
-    directory: PhysicalAddress,
-    limit: u64,
-    large_pages: LargePages,
-    address: u64,
-    memory: &impl PhysicalMemory,
-) -> Result<(PhysicalAddress, bool), FaultReason> {
-    if address > limit || address > VA_MAX {
-        return Err(FaultReason::VmLimitExceeded);
-    }
-    let entry = |table: PhysicalAddress, index: u64| {
-        let offset = index.checked_mul(ENTRY_SIZE).and_then(|offset| table.address.checked_add(offset));
-        let address = offset.ok_or(FaultReason::PageTableTooShort)?;
-        let mut raw = [0; 8];
-        if memory.read(PhysicalAddress { address, ..table }, &mut raw) {
-            Ok(u64::from_le_bytes(raw))
-        } else {
-            Err(FaultReason::UnsupportedAperture)
-        }
-    };
-    let pde = Pde::decode(entry(directory, large_pages.directory_index(address))?);
-    let tables = [(pde.small, SMALL_PAGE_SHIFT), (pde.large, large_pages.page_shift())];
-    let mut reason = FaultReason::PageTableNotPresent;
-    for (table, shift) in tables {
-        let Some(table) = table else { continue };
-        match Pte::decode(entry(table, large_pages.table_index(address, shift))?) {
-            Ok(pte) => {
-                let inside = (1 << shift) - 1;
-                let first = pte.target.address & !inside | address & inside;
-                return Ok((PhysicalAddress { address: first, ..pte.target }, pte.read_only));
-            }
-            Err(PteDefect::NotValid) => reason = FaultReason::PageNotPresent,
-            Err(PteDefect::Aperture) => reason = FaultReason::UnsupportedAperture,
-        }
-    }
-    Err(reason)
-}
-
-#[cfg(test)]
-mod tests;

@@ -16,6 +16,11 @@ pub trait PhysicalMemory {
     /// Fills `data`; false when the range has no target (its content is then unspecified).
     fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> bool;
 
+    /// Reads page tables and other memory that only CPUs write; possibly from a copy.
+    fn read_tables(&self, address: PhysicalAddress, data: &mut [u8]) -> bool {
+        self.read(address, data)
+    }
+
     /// Stores `data`; false when the range has no target.
     fn write(&self, address: PhysicalAddress, data: &[u8]) -> bool;
 }

@@ -1,7 +1,7 @@
 //! The end of the interrupt tree: a level that becomes INTx or one message.
 //!
 //! With messages (MSI) the GPU sends one when the level rises or is found high while armed, and then none until
-//! the driver rearms it (a byte written to NV_XVE_MSI_REARM). With INTx the line follows the level. Which of
+//! it is armed again (GF100: a byte written to NV_XVE_MSI_REARM; GH100: the top of its interrupt tree enabled). With INTx the line follows the level. Which of
 //! the two is decided by configuration space: a function that may not master the bus sends no message.
 
 use std::sync::Arc;

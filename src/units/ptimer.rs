@@ -1,7 +1,8 @@
 //! PTIMER: 64 bits of nanoseconds in steps of 32, and an alarm on the low word.
 //!
 //! Time is the clock's plus an offset that writes to the time registers set. A driver reads high, low, high
-//! until the high word is steady. The ratio registers are scratch: the model always counts nanoseconds.
+//! until the high word is steady. The ratio registers are scratch: the model always counts nanoseconds. The
+//! registers lie at the same offsets in all chips here; a chip whose firmware owns the alarm declares only the time.
 
 use crate::chip::gf100::regs::ptimer::*;
 use crate::chip::registers::Reg;

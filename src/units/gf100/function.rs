@@ -12,14 +12,16 @@ use super::face::Face;
 use super::registers::Registers;
 use crate::mmio_trap::access::check;
 use crate::mmio_trap::aperture::Window;
+use crate::mmio_trap::aperture::fermi::FermiTables;
 use crate::pci::config_space::BuildError;
 use crate::pci::{
     AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable, SharedMemory, vbios,
 };
+use crate::units::FaceCounters;
 use crate::units::backend::{EngineBackend, FifoState};
 use config::{CLASS, VENDOR, regions};
 
-pub use config::{FaceCounters, Gf100Config};
+pub use config::Gf100Config;
 
 /// A GF100 over whatever executes its work.
 ///
@@ -31,8 +33,8 @@ pub struct Gf100Function<B: EngineBackend + ?Sized> {
     backend: Arc<B>,
     face: Arc<Face>,
     order: Mutex<()>,
-    bar1: Mutex<Window>,
-    bar3: Mutex<Window>,
+    bar1: Mutex<Window<FermiTables>>,
+    bar3: Mutex<Window<FermiTables>>,
     alarm: Mutex<Alarm>,
     vbios: Box<[u8]>,
 }
@@ -84,6 +86,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             refused: file.refused,
             window_faults: self.face.window_faults(),
             dropped_patches: self.face.dropped_patches(),
+            ..FaceCounters::default()
         }
     }
 

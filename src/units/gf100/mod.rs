@@ -13,7 +13,6 @@ mod face;
 mod falcon;
 mod fecs;
 mod function;
-mod interrupt;
 mod pbus;
 mod pce;
 mod pfb;
@@ -21,12 +20,12 @@ mod pfifo;
 mod pgraph;
 mod pmc;
 mod pmu;
-mod ptimer;
 mod registers;
 #[cfg(test)]
 mod tests;
 
-pub use function::{FaceCounters, Gf100Config, Gf100Function};
+pub use crate::units::FaceCounters;
+pub use function::{Gf100Config, Gf100Function};
 
 use crate::chip::gf100::regs;
 use crate::chip::registers::Reg;

@@ -4,7 +4,6 @@
 use super::effect::{Effect, ReadResult};
 use super::falcon_config;
 use super::fecs::ContextSwitch;
-use super::interrupt::InterruptOutput;
 use super::pbus::Pbus;
 use super::pce::Pce;
 use super::pfb::Pfb;
@@ -12,7 +11,6 @@ use super::pfifo::Pfifo;
 use super::pgraph::Pgraph;
 use super::pmc::{self, Pmc};
 use super::pmu::Pmu;
-use super::ptimer::Ptimer;
 use crate::chip::EngineSet;
 use crate::chip::gf100::regs::{self, fecs, gpccs, pce0, pce1, pci, pmu};
 use crate::chip::registers::Reg;
@@ -21,6 +19,8 @@ use crate::mmio_trap::register_file::{Counters, Outcome, RegisterFile};
 use crate::pci::config_space::{ConfigSpace, Control};
 use crate::units::backend::FifoState;
 use crate::units::clock::Clock;
+use crate::units::interrupt::InterruptOutput;
+use crate::units::ptimer::Ptimer;
 
 /// What a read of a unit in reset gives. Drivers test the upper half only; the ring's own error codes differ
 /// by cause.

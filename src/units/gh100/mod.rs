@@ -1,4 +1,39 @@
 //! The register face of a GH100 as GSP firmware leaves it to a driver: FSP and GSP mailboxes, the VFN interrupt
 //! tree, PRAMIN, BAR1 and BAR2, TLB invalidation, doorbells. Everything else is asked of [`gsp`].
+//!
+//! [`Gh100Function`] is a PCI function over a [`GspBackend`]. Each unit is a pure model in a file of its own; a
+//! register write returns its consequences as [`action`] values, which the function carries out.
+//!
+//! Not modelled: the configuration space's mirror in BAR0, MSI-X, the alarm of PTIMER, access counters and fault
+//! buffers, every unit that a driver reaches by messages to GSP only.
 
+mod action;
+mod config;
+mod core;
+mod face;
+mod falcon;
+mod fault;
+mod fsp;
+mod function;
 pub mod gsp;
+mod invalidate;
+mod registers;
+mod stops;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod vfn;
+mod windows;
+
+pub use config::Gh100Config;
+pub use function::Gh100Function;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+#[cfg(doc)]
+use crate::units::backend::GspBackend;
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Models do not panic; if one did all the same, its state is still the best there is.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -3,6 +3,8 @@ use std::cell::RefCell;
 use proptest::prelude::*;
 
 use super::*;
+use crate::chip::AccessKind;
+use crate::mmio_trap::aperture::WindowFault;
 
 /// VRAM of a mebibyte or more, with little else.
 struct Vram(RefCell<Vec<u8>>);
@@ -59,7 +61,7 @@ fn pte(address: u64, read_only: bool) -> u64 {
 }
 
 /// A window of 64 MiB with one directory entry: small pages for 4 KiB number 0 and 1, large pages otherwise.
-fn bound() -> (Vram, Window) {
+fn bound() -> (Vram, Window<FermiTables>) {
     let memory = Vram::new(4 << 20);
     memory.put(INSTANCE + ramin::PAGE_DIRECTORY_LO, DIRECTORY);
     memory.put(INSTANCE + ramin::VA_LIMIT_LO, (64 << 20) - 1);
@@ -67,7 +69,7 @@ fn bound() -> (Vram, Window) {
     memory.put(SMALL, pte(0x20_0000, false));
     memory.put(SMALL + 8, pte(0x20_5000, true));
     memory.put(LARGE + 8, pte(0x26_0000, false));
-    let mut window = Window::default();
+    let mut window = Window::<FermiTables>::default();
     window.bind_instance(vram(INSTANCE), &memory);
     (memory, window)
 }
@@ -75,7 +77,7 @@ fn bound() -> (Vram, Window) {
 #[test]
 fn unbound_window_shows_vram() {
     let memory = Vram::new(0x1000);
-    let mut window = Window::default();
+    let mut window = Window::<FermiTables>::default();
     assert_eq!(window.write(0x10, &[1, 2, 3, 4], &memory), Ok(()));
     assert_eq!(memory.0.borrow()[0x10..0x14], [1, 2, 3, 4]);
     let fault = window.read(0xffe, &mut [0; 4], &memory).unwrap_err();
@@ -103,7 +105,7 @@ fn access_over_a_page_border_goes_to_both_pages() {
 #[test]
 fn translation_is_stale_until_its_directory_is_flushed() {
     let (memory, mut window) = bound();
-    let at = |window: &mut Window| window.translate(0, AccessKind::Read, &memory).unwrap();
+    let at = |window: &mut Window<FermiTables>| window.translate(0, AccessKind::Read, &memory).unwrap();
     assert_eq!(at(&mut window), vram(0x20_0000));
     memory.put(SMALL, pte(0x30_0000, false));
     assert_eq!(at(&mut window), vram(0x20_0000));
@@ -161,7 +163,7 @@ proptest! {
         for (index, value) in words {
             memory.put(index as u64 * 8, value & 0x000f_ffff_0000_ffff);
         }
-        let mut window = Window::default();
+        let mut window = Window::<FermiTables>::default();
         window.bind_instance(PhysicalAddress { aperture: Memory::Vram, address: instance }, &memory);
         window.bind_instance(vram(instance & 0xf000), &memory);
         for (address, len, narrow) in accesses {

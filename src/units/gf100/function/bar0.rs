@@ -12,7 +12,7 @@ use crate::chip::registers::Reg;
 use crate::chip::{Engine, PhysicalAddress};
 use crate::mmio_trap::PhysicalMemory;
 use crate::mmio_trap::access::lanes;
-use crate::mmio_trap::aperture::decode_directory;
+use crate::mmio_trap::aperture::fermi::decode_directory;
 use crate::units::backend::{EngineBackend, EngineStatus, FlushScope};
 
 /// The VBIOS window in BAR0.

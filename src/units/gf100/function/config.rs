@@ -61,21 +61,6 @@ impl std::fmt::Debug for Gf100Config {
     }
 }
 
-/// Accesses of note since the function was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct FaceCounters {
-    /// Reads of registers that no table lists.
-    pub unlisted_reads: u64,
-    /// Writes to registers that no table lists.
-    pub unlisted_writes: u64,
-    /// Writes to registers that drivers may not write.
-    pub refused: u64,
-    /// CPU accesses through BAR1 and BAR3 that had no translation.
-    pub window_faults: u64,
-    /// Register writes by FECS patch lists whose consequences were dropped.
-    pub dropped_patches: u64,
-}
-
 /// The regions of every GF100.
 pub(super) fn regions() -> RegionTable {
     let memory = |kind, size| RegionInfo { kind, size };

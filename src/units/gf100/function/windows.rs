@@ -6,10 +6,11 @@ use super::super::effect::WindowId;
 use super::super::pbus::window_start;
 use super::config::BAR1_SIZE;
 use super::{Gf100Function, locked};
+use crate::chip::PhysicalAddress;
 use crate::chip::gf100::{CHANNELS, ramin};
-use crate::chip::{AccessKind, Aperture, PhysicalAddress};
 use crate::mmio_trap::PhysicalMemory;
 use crate::mmio_trap::aperture::Window;
+use crate::mmio_trap::aperture::fermi::FermiTables;
 use crate::pci::{Region, SharedMemory};
 use crate::units::backend::EngineBackend;
 
@@ -30,7 +31,7 @@ impl<B: EngineBackend + ?Sized> PhysicalMemory for Memory<'_, B> {
 }
 
 impl<B: EngineBackend + ?Sized> Gf100Function<B> {
-    pub(super) fn window(&self, window: WindowId) -> &Mutex<Window> {
+    pub(super) fn window(&self, window: WindowId) -> &Mutex<Window<FermiTables>> {
         match window {
             WindowId::Bar1 => &self.bar1,
             WindowId::Bar3 => &self.bar3,
@@ -94,24 +95,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         if region != Region::Bar(1) || !fits || size == 0 || (offset | size) & 0xfff != 0 {
             return Err(unsupported());
         }
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        {
-            let mut window = locked(&self.bar1);
-            for address in (offset..offset.saturating_add(size)).step_by(0x1000) {
-                let target = window
-                    .translate(address, AccessKind::Write, &self.memory())
-                    .map_err(|fault| std::io::Error::other(format!("No memory to share: {fault:?}")))?;
-                if target.aperture != Aperture::Vram {
-                    return Err(unsupported());
-                }
-                match runs.last_mut() {
-                    Some((start, length)) if start.checked_add(*length) == Some(target.address) => {
-                        *length = length.saturating_add(0x1000);
-                    }
-                    _ => runs.push((target.address, 0x1000)),
-                }
-            }
-        }
+        let runs = locked(&self.bar1).vram_runs(offset, size, &self.memory())?;
         let mut shared = Vec::new();
         for (start, length) in runs {
             shared.extend(self.backend.share_vram(start, length)?);

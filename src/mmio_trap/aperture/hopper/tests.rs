@@ -1,0 +1,161 @@
+use std::cell::RefCell;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::chip::gh100::mmu::encode_pde;
+use crate::chip::{AccessKind, Aperture};
+use crate::mmio_trap::aperture::Window;
+
+const ROOT: u64 = 0x1000;
+const PD3: u64 = 0x2000;
+const PD2: u64 = 0x3000;
+const PD1: u64 = 0x4000;
+const PD0: u64 = 0x5000;
+const BIG: u64 = 0x6100;
+const SMALL: u64 = 0x7000;
+
+/// 64 KiB of VRAM that hold the tables; pages may be said to lie anywhere.
+struct Vram(RefCell<Vec<u8>>);
+
+impl Vram {
+    fn put(&self, address: u64, data: &[u8]) {
+        assert!(self.write(vram(address), data));
+    }
+}
+
+impl PhysicalMemory for Vram {
+    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> bool {
+        let memory = self.0.borrow();
+        let start = usize::try_from(address.address).unwrap_or(usize::MAX);
+        let from = start.checked_add(data.len()).and_then(|end| memory.get(start..end));
+        from.filter(|_| address.aperture == Aperture::Vram).map(|from| data.copy_from_slice(from)).is_some()
+    }
+
+    fn write(&self, address: PhysicalAddress, data: &[u8]) -> bool {
+        let mut memory = self.0.borrow_mut();
+        let start = usize::try_from(address.address).unwrap_or(usize::MAX);
+        let to = start.checked_add(data.len()).and_then(|end| memory.get_mut(start..end));
+        to.filter(|_| address.aperture == Aperture::Vram).map(|to| to.copy_from_slice(data)).is_some()
+    }
+}
+
+const fn vram(address: u64) -> PhysicalAddress {
+    PhysicalAddress { aperture: Aperture::Vram, address }
+}
+
+fn table(address: u64) -> [u8; 8] {
+    encode_pde(Pde::Table(vram(address))).to_le_bytes()
+}
+
+fn page(address: u64) -> Pte {
+    Pte { target: vram(address), read_only: false, privileged: false, kind: 6 }
+}
+
+/// Tables with a page of each size: 4 KiB and 64 KiB in the first 2 MiB, then one of 2 MiB, and one of 512 MiB.
+fn tables() -> (Vram, Window<HopperTables>) {
+    let memory = Vram(RefCell::new(vec![0; 0x1_0000]));
+    memory.put(ROOT, &table(PD3));
+    memory.put(PD3, &table(PD2));
+    memory.put(PD2, &table(PD1));
+    memory.put(PD1, &table(PD0));
+    let dual = DualPde::tables(Pde::Table(vram(BIG)), Pde::Table(vram(SMALL)));
+    memory.put(PD0, &dual.to_le_bytes());
+    memory.put(PD0 + 16, &DualPde::page(page(0x4020_0000)).to_le_bytes());
+    memory.put(PD1 + 8, &page(0x8000_0000).encode().to_le_bytes());
+    memory.put(SMALL, &page(0x10_0000).encode().to_le_bytes());
+    memory.put(BIG + 8, &page(0x20_0000).encode().to_le_bytes());
+    let mut window = Window::default();
+    window.set_tables(HopperTables::Root(vram(ROOT)));
+    (memory, window)
+}
+
+#[test]
+fn pages_of_every_size_are_found() {
+    let (memory, mut window) = tables();
+    let mut at = |va| window.translate(va, AccessKind::Write, &memory);
+    assert_eq!(at(0x123), Ok(vram(0x10_0123)));
+    assert_eq!(at(0x1_2345), Ok(vram(0x20_2345)));
+    assert_eq!(at((2 << 20) + 0x1f_fffc), Ok(vram(0x4020_0000 + 0x1f_fffc)));
+    assert_eq!(at((512 << 20) + 0x0123_4567), Ok(vram(0x8000_0000 + 0x0123_4567)));
+}
+
+#[test]
+fn root_entry_gives_the_same_pages_and_ends_with_its_half() {
+    let (memory, mut window) = tables();
+    window.set_tables(HopperTables::RootEntry(u64::from_le_bytes(table(PD3))));
+    assert_eq!(window.translate(0x123, AccessKind::Read, &memory), Ok(vram(0x10_0123)));
+    let beyond = window.translate(1 << 56, AccessKind::Read, &memory).unwrap_err();
+    assert_eq!(beyond.reason, FaultReason::VmLimitExceeded);
+}
+
+#[test]
+fn big_page_wins_and_its_marks_hide_small_ones() {
+    let (memory, mut window) = tables();
+    let mut at = |va| {
+        window.flush_all();
+        window.translate(va, AccessKind::Read, &memory).map_err(|fault| fault.reason)
+    };
+    memory.put(BIG, &page(0x30_0000).encode().to_le_bytes());
+    assert_eq!(at(0x123), Ok(vram(0x30_0123)));
+    for hiding in [PteDefect::NoSmallPages, PteDefect::Sparse] {
+        memory.put(BIG, &hiding.encode().to_le_bytes());
+        assert_eq!(at(0x123), Err(FaultReason::PageNotPresent), "{hiding:?}");
+    }
+    memory.put(BIG, &PteDefect::NotValid.encode().to_le_bytes());
+    assert_eq!(at(0x123), Ok(vram(0x10_0123)));
+}
+
+#[test]
+fn each_defect_has_its_reason() {
+    let (memory, mut window) = tables();
+    memory.put(SMALL + 8, &Pte { read_only: true, ..page(0x10_0000) }.encode().to_le_bytes());
+    memory.put(SMALL + 16, &PteDefect::Peer(1).encode().to_le_bytes());
+    memory.put(PD1 + 16, &table(0x7fff_f000));
+    let mut reason = |va| window.translate(va, AccessKind::Write, &memory).unwrap_err().reason;
+    assert_eq!(reason(0x1000), FaultReason::WriteToReadOnly);
+    assert_eq!(reason(0x2000), FaultReason::UnsupportedAperture);
+    assert_eq!(reason(0x3000), FaultReason::PageNotPresent);
+    assert_eq!(reason(2 << 29), FaultReason::UnsupportedAperture);
+    assert_eq!(reason(3 << 29), FaultReason::PageTableNotPresent);
+    assert_eq!(reason(1 << 57), FaultReason::VmLimitExceeded);
+}
+
+#[test]
+fn translation_is_stale_until_the_flush() {
+    let (memory, mut window) = tables();
+    let mut at = |flush: bool| {
+        if flush {
+            window.flush_all();
+        }
+        window.translate(0, AccessKind::Read, &memory)
+    };
+    assert_eq!(at(false), Ok(vram(0x10_0000)));
+    memory.put(SMALL, &page(0x50_0000).encode().to_le_bytes());
+    assert_eq!(at(false), Ok(vram(0x10_0000)));
+    assert_eq!(at(true), Ok(vram(0x50_0000)));
+}
+
+proptest! {
+    #[test]
+    fn random_tables_and_accesses_never_panic(
+        words in prop::collection::vec((0usize..0x2000, any::<u64>(), any::<bool>()), 0..200),
+        root in any::<u64>(),
+        accesses in prop::collection::vec((any::<u64>(), 0usize..24), 1..40),
+    ) {
+        let memory = Vram(RefCell::new(vec![0; 0x1_0000]));
+        for (index, value, near) in words {
+            let value = if near { value & 0xf0ff | 2 } else { value };
+            memory.put(index as u64 * 8, &value.to_le_bytes());
+        }
+        let mut window = Window::default();
+        for tables in [HopperTables::RootEntry(root), HopperTables::Root(vram(root & 0xf000))] {
+            window.set_tables(tables);
+            for (address, len) in &accesses {
+                let mut data = vec![0; *len];
+                let _ = window.read(*address, &mut data, &memory);
+                let _ = window.write(*address & 0x3ff_ffff, &data, &memory);
+            }
+        }
+    }
+}

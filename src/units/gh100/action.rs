@@ -1,0 +1,49 @@
+//! What a register access asks of the world outside the unit models. The models return these as values; the
+//! function carries them out after it has let go of the models' lock.
+
+use crate::chip::PhysicalAddress;
+
+/// A TLB invalidation as the driver asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Invalidation {
+    /// Page directory whose translations go.
+    pub page_directory: PhysicalAddress,
+    /// The engines' translations may stay.
+    pub hub_only: bool,
+}
+
+/// A doorbell of a channel as the driver names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token {
+    /// Runlist.
+    pub runlist: u16,
+    /// Channel on it.
+    pub chid: u16,
+}
+
+impl From<u32> for Token {
+    fn from(raw: u32) -> Self {
+        let [a, b, c, d] = raw.to_le_bytes();
+        Self { runlist: u16::from_le_bytes([c, d]), chid: u16::from_le_bytes([a, b]) }
+    }
+}
+
+/// A consequence of a register write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// FSP was asked to boot GSP, whose parameters are at this bus address. FSP owes an answer.
+    BootGsp {
+        /// Bus address of [`crate::chip::gh100::fsp::FmcBootParams`].
+        parameters: u64,
+    },
+    /// FSP refused a message, and has said so to the driver.
+    FspRefused(super::fsp::FspError),
+    /// The driver rang for its command queue.
+    GspCommands,
+    /// Translations are to be dropped.
+    Invalidate(Invalidation),
+    /// A channel has new work.
+    Doorbell(Token),
+    /// Configuration space was asked for a function-level reset.
+    FunctionReset,
+}

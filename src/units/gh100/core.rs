@@ -1,0 +1,276 @@
+//! What the function and the back's events share: units, windows, GSP, and the rules by which threads meet there.
+//!
+//! Locks, in this order: GSP (held while the back is called, which may wait for another process), then one of the
+//! others: a window (held while the back accesses memory, which neither waits nor calls back), the units, the tokens,
+//! the stopped channels (none of these is held while anything else is called, but for the interrupt sink under the
+//! units').
+//!
+//! Events from the back never wait for GSP. A notification goes to the units at once. A stopped channel is listed
+//! ([`super::stops`]); then the event tries to take GSP to tell it. If somebody holds GSP, that one looks at the list
+//! again after it let go: either it or the event finds the entry.
+//!
+//! Doorbells, BAR and register accesses that are not for GSP do not take GSP's lock, with one exception: a doorbell
+//! whose token was never seen asks GSP whose it is.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError, Weak};
+
+use zerocopy::FromBytes;
+
+use super::action::Token;
+use super::face::Face;
+use super::fault;
+use super::fsp::FspError;
+use super::gsp::{DoorbellTarget, Effect, Gsp, GspConfig, Stopped};
+use super::locked;
+use super::registers::Registers;
+use super::stops::Stops;
+use super::tokens::Tokens;
+use crate::chip::gh100::fsp::{FmcBootParams, TARGET_COHERENT_SYSTEM, TARGET_NONCOHERENT_SYSTEM};
+use crate::chip::gh100::mmu::{Directory, Pde};
+use crate::chip::{Aperture, Engine, PhysicalAddress};
+use crate::mmio_trap::aperture::Window;
+use crate::mmio_trap::aperture::hopper::HopperTables;
+use crate::units::backend::{ChannelError, EngineEvents, GraphicsError, GspBackend, HostError, MmuFault};
+use crate::units::clock::Clock;
+
+/// GSP and the way to the back for those who take it by an event.
+#[derive(Debug)]
+struct Processor<B> {
+    gsp: Gsp,
+    config: GspConfig,
+    /// Gone when the function is: nobody who holds GSP is then the last to hold the back.
+    back: Weak<B>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Core<B> {
+    processor: Mutex<Processor<B>>,
+    pub face: Face,
+    pub bar1: Mutex<Window<HopperTables>>,
+    pub bar2: Mutex<Window<HopperTables>>,
+    tokens: Mutex<Tokens>,
+    stops: Mutex<Stops>,
+    pub window_faults: AtomicU64,
+    pub bad_doorbells: AtomicU64,
+    /// Where the directories of BAR1 and BAR2 are.
+    roots: [u64; 2],
+}
+
+impl<B: GspBackend> Core<B> {
+    /// Everything in its reset state.
+    pub fn new(
+        back: Weak<B>,
+        config: GspConfig,
+        registers: Registers,
+        clock: std::sync::Arc<dyn Clock>,
+    ) -> Self {
+        let gsp = Gsp::new(config);
+        let roots = [gsp.bar1_root(), gsp.bar2_root()];
+        Self {
+            processor: Mutex::new(Processor { gsp, config, back }),
+            face: Face::new(registers, clock),
+            bar1: Mutex::default(),
+            bar2: Mutex::default(),
+            tokens: Mutex::default(),
+            stops: Mutex::default(),
+            window_faults: AtomicU64::new(0),
+            bad_doorbells: AtomicU64::new(0),
+            roots,
+        }
+    }
+
+    /// FSP was asked to boot GSP with the parameters at that bus address.
+    pub fn boot(&self, back: &B, parameters: u64) {
+        let result = {
+            let mut processor = locked(&self.processor);
+            let result = boot_arguments(back, parameters)
+                .and_then(|arguments| Ok(processor.gsp.boot(back, arguments)?))
+                .map(|effects| self.apply(&effects));
+            self.finish(back, &mut processor);
+            result
+        };
+        if let Err(error) = result {
+            log::warn!("FSP does not boot GSP: {error}");
+        }
+        self.face.lock().fsp_answer(result);
+        self.deliver();
+    }
+
+    /// The driver rang for its command queue.
+    pub fn commands(&self, back: &B) {
+        {
+            let mut processor = locked(&self.processor);
+            // What stopped before is told of the channels that there were then.
+            self.tell_stopped(back, &mut processor.gsp);
+            let effects = processor.gsp.commands(back);
+            self.apply(&effects);
+            self.finish(back, &mut processor);
+        }
+        self.deliver();
+    }
+
+    /// Function reset: everything as after power-on.
+    pub fn reset(&self, back: &B) {
+        let mut processor = locked(&self.processor);
+        back.reset();
+        processor.gsp = Gsp::new(processor.config);
+        locked(&self.stops).clear();
+        locked(&self.tokens).clear();
+        self.face.reset();
+        locked(&self.bar1).reset();
+        locked(&self.bar2).reset();
+    }
+
+    /// The channel that a doorbell's token names.
+    pub fn doorbell_target(&self, token: Token) -> Option<DoorbellTarget> {
+        let known = locked(&self.tokens).get(token);
+        if known.is_some() {
+            return known;
+        }
+        // Remembered with GSP held, so that nobody's refresh is missed.
+        let processor = locked(&self.processor);
+        let target = processor.gsp.doorbell_target(token.runlist, token.chid)?;
+        locked(&self.tokens).put(token, target);
+        Some(target)
+    }
+
+    /// True for the page directories by which the driver names BAR1 and BAR2.
+    pub fn is_bar_root(&self, directory: PhysicalAddress) -> bool {
+        directory.aperture == Aperture::Vram && self.roots.contains(&directory.address)
+    }
+
+    /// Stopped channels of which the driver was not told, for lack of room.
+    pub fn dropped_stops(&self) -> u64 {
+        locked(&self.stops).dropped()
+    }
+
+    /// The function goes: events find no back any more. Waits for one that is at it.
+    pub fn close(&self) {
+        locked(&self.processor).back = Weak::new();
+    }
+
+    /// What every holder of GSP does before it lets go.
+    fn finish(&self, back: &B, processor: &mut Processor<B>) {
+        self.tell_stopped(back, &mut processor.gsp);
+        locked(&self.tokens).refresh(|token| processor.gsp.doorbell_target(token.runlist, token.chid));
+    }
+
+    fn tell_stopped(&self, back: &B, gsp: &mut Gsp) {
+        let stopped = locked(&self.stops).take();
+        for stopped in stopped {
+            let effects = gsp.stopped(back, stopped);
+            self.apply(&effects);
+        }
+    }
+
+    fn apply(&self, effects: &[Effect]) {
+        for effect in effects {
+            match *effect {
+                Effect::Running => {
+                    let [root, _] = self.roots;
+                    let root = PhysicalAddress { aperture: Aperture::Vram, address: root };
+                    locked(&self.bar1).set_tables(HopperTables::Root(root));
+                    self.face.lock().gsp_running();
+                }
+                Effect::Bar2Root(raw) => locked(&self.bar2).set_tables(bar2_tables(raw)),
+                Effect::Interrupt => self.face.lock().gsp_event(),
+                Effect::Halted { suspend } => {
+                    if !suspend {
+                        locked(&self.bar1).reset();
+                        locked(&self.bar2).reset();
+                    }
+                    self.face.lock().gsp_halted();
+                }
+            }
+        }
+    }
+
+    /// Tells GSP of stopped channels, unless somebody holds it, who then does.
+    fn deliver(&self) {
+        while !locked(&self.stops).is_empty() {
+            let Some(mut processor) = self.try_processor() else { return };
+            // Dropped before GSP is let go, for which a function that goes waits: never the last one.
+            let Some(back) = processor.back.upgrade() else { return };
+            self.finish(&back, &mut processor);
+        }
+    }
+
+    fn try_processor(&self) -> Option<MutexGuard<'_, Processor<B>>> {
+        match self.processor.try_lock() {
+            Ok(processor) => Some(processor),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn stopped(&self, stopped: Stopped) {
+        locked(&self.stops).push(stopped);
+        self.deliver();
+    }
+}
+
+/// BAR2 by the entry that the driver gave. One that names no table turns translation off, as a driver does when it
+/// goes.
+fn bar2_tables(raw: u64) -> HopperTables {
+    match Directory::decode(raw) {
+        Directory::Pde(Pde::Table(_)) => HopperTables::RootEntry(raw),
+        Directory::Pde(_) | Directory::Page(_) => HopperTables::Physical,
+    }
+}
+
+/// The address of GSP's arguments, from a copy of the boot parameters.
+fn boot_arguments(back: &impl GspBackend, address: u64) -> Result<u64, FspError> {
+    let refused = |why| FspError::Parameters { address, why };
+    let mut raw = [0; size_of::<FmcBootParams>()];
+    back.read_memory(PhysicalAddress { aperture: Aperture::SystemCoherent, address }, &mut raw)
+        .map_err(|_| refused("not all in the guest's memory"))?;
+    let Ok(parameters) = FmcBootParams::read_from_bytes(&raw) else { return Err(refused("too short")) };
+    if parameters.is_rm_boot.get() != 1 {
+        return Err(refused("for another firmware than GSP-RM"));
+    }
+    match parameters.rm_target.get() {
+        TARGET_COHERENT_SYSTEM | TARGET_NONCOHERENT_SYSTEM => Ok(parameters.rm_arguments.get()),
+        _ => Err(refused("with arguments outside system memory")),
+    }
+}
+
+impl<B: GspBackend> EngineEvents for Core<B> {
+    fn non_stall(&self, engine: Engine) {
+        self.face.lock().non_stall(engine);
+    }
+
+    fn mmu_fault(&self, fault: MmuFault) {
+        match fault::mmu_fault(&fault) {
+            Some(stopped) => self.stopped(stopped),
+            // Accesses by the CPU: they stop nothing.
+            None => {
+                self.window_faults.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn host_error(&self, error: HostError) {
+        self.stopped(fault::host_error(&error));
+    }
+
+    fn graphics_error(&self, error: GraphicsError) {
+        self.stopped(fault::graphics_error(&error));
+    }
+
+    fn channel_error(&self, error: ChannelError) {
+        self.stopped(fault::channel_error(&error));
+    }
+
+    fn patch_register(&self, offset: u32, _value: u32) {
+        // Contexts of this chip are the host's: there is no list of registers to patch.
+        log::debug!("A context patches register {offset:#08x}: ignored");
+    }
+
+    fn lost(&self, reason: &str) {
+        if self.face.lose() {
+            log::error!("The GPU is lost: {reason}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The registers of the GSP processor: whether its firmware runs, its mailboxes, and its interrupt.
+//!
+//! The interrupt towards the interrupt tree is an edge: it goes when the first event is told, and again only after the
+//! driver acknowledged that one (or asks for it while something is pending). A handler that clears the tree's leaf
+//! before it acknowledges GSP thus never meets the leaf set and GSP quiet, which Linux would take for a stray
+//! interrupt and disable.
+
+use crate::chip::gh100::regs::gsp::*;
+use crate::chip::registers::Reg;
+use crate::mmio_trap::access::Word;
+
+/// IRQSTAT: an event waits in the message queue.
+const SWGEN0: u32 = 1 << 6;
+/// HWCFG2: the driver may not look inside yet.
+const LOCKDOWN: u32 = 1 << 13;
+/// CPUCTL: the core halted.
+const HALTED: u32 = 1 << 4;
+/// CPUCTL: the core executes.
+const ACTIVE: u32 = 1 << 7;
+/// MAILBOX0: the unload is complete.
+const UNLOADED: u32 = 1 << 31;
+
+/// Life of the firmware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Firmware {
+    /// Never booted since power-on.
+    #[default]
+    Absent,
+    /// Runs.
+    Running,
+    /// Unloaded, by suspend or for good.
+    Halted,
+}
+
+/// What a register write asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Nothing.
+    None,
+    /// The stall interrupt goes to the tree.
+    Interrupt,
+    /// The driver rang for its command queue.
+    Commands,
+}
+
+/// The processor.
+#[derive(Clone, Debug, Default)]
+pub struct GspFalcon {
+    firmware: Firmware,
+    mailboxes: [u32; 2],
+    interrupts: u32,
+}
+
+impl GspFalcon {
+    /// Reads a register.
+    pub fn read(&self, reg: Reg) -> u32 {
+        let [first, second] = self.mailboxes;
+        match reg {
+            NV_PGSP_FALCON_IRQSTAT => self.interrupts,
+            NV_PGSP_FALCON_MAILBOX0 => first,
+            NV_PGSP_FALCON_MAILBOX1 => second,
+            NV_PGSP_FALCON_HWCFG2 => match self.firmware {
+                Firmware::Running => 0,
+                Firmware::Absent | Firmware::Halted => LOCKDOWN,
+            },
+            NV_PGSP_RISCV_CPUCTL => match self.firmware {
+                Firmware::Running => ACTIVE,
+                Firmware::Absent | Firmware::Halted => HALTED,
+            },
+            _ => 0,
+        }
+    }
+
+    /// Writes a register.
+    pub fn write(&mut self, reg: Reg, word: Word) -> Signal {
+        let [first, second] = &mut self.mailboxes;
+        match reg {
+            NV_PGSP_FALCON_IRQSCLR => self.interrupts &= !word.bits(),
+            NV_PGSP_FALCON_MAILBOX0 => *first = word.merge(*first),
+            NV_PGSP_FALCON_MAILBOX1 => *second = word.merge(*second),
+            NV_PGSP_FALCON_INTR_RETRIGGER if word.bits() & 1 != 0 && self.interrupts != 0 => {
+                return Signal::Interrupt;
+            }
+            // Drivers fill the queue before the firmware runs, and ring: it looks there when it starts.
+            _ if reg == NV_PGSP_QUEUE_HEAD.at(0) && self.firmware == Firmware::Running => {
+                return Signal::Commands;
+            }
+            _ => {}
+        }
+        Signal::None
+    }
+
+    /// The firmware is up.
+    pub fn running(&mut self) {
+        *self = Self { firmware: Firmware::Running, ..Self::default() };
+    }
+
+    /// The firmware was unloaded.
+    pub fn halted(&mut self) {
+        self.firmware = Firmware::Halted;
+        self.mailboxes = [UNLOADED, 0];
+    }
+
+    /// An event waits; true when the tree is to be told.
+    pub fn event(&mut self) -> bool {
+        let first = self.interrupts & SWGEN0 == 0;
+        self.interrupts |= SWGEN0;
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lock_opens_and_core_is_active_while_firmware_runs() {
+        let mut gsp = GspFalcon::default();
+        assert_eq!((gsp.read(NV_PGSP_FALCON_HWCFG2), gsp.read(NV_PGSP_RISCV_CPUCTL)), (LOCKDOWN, HALTED));
+        gsp.running();
+        assert_eq!((gsp.read(NV_PGSP_FALCON_HWCFG2), gsp.read(NV_PGSP_RISCV_CPUCTL)), (0, 0x80));
+        assert_eq!(gsp.read(NV_PGSP_FALCON_MAILBOX0), 0);
+        gsp.halted();
+        assert_eq!((gsp.read(NV_PGSP_FALCON_MAILBOX0), gsp.read(NV_PGSP_RISCV_CPUCTL)), (0x8000_0000, 0x10));
+        gsp.running();
+        assert_eq!(gsp.read(NV_PGSP_FALCON_MAILBOX0), 0);
+    }
+
+    #[test]
+    fn doorbell_is_ignored_until_firmware_runs() {
+        let mut gsp = GspFalcon::default();
+        let ring = |gsp: &mut GspFalcon| gsp.write(NV_PGSP_QUEUE_HEAD.at(0), Word::full(0));
+        assert_eq!(ring(&mut gsp), Signal::None);
+        gsp.running();
+        assert_eq!(ring(&mut gsp), Signal::Commands);
+        assert_eq!(gsp.write(NV_PGSP_QUEUE_HEAD.at(1), Word::full(0)), Signal::None);
+        gsp.halted();
+        assert_eq!(ring(&mut gsp), Signal::None);
+    }
+
+    #[test]
+    fn second_event_is_told_after_the_acknowledgement_only() {
+        let mut gsp = GspFalcon::default();
+        gsp.running();
+        assert!(gsp.event());
+        assert!(!gsp.event());
+        assert_eq!(gsp.read(NV_PGSP_FALCON_IRQSTAT), 0x40);
+        gsp.write(NV_PGSP_FALCON_IRQSCLR, Word::full(0x40));
+        assert_eq!(gsp.read(NV_PGSP_FALCON_IRQSTAT), 0);
+        assert_eq!(gsp.write(NV_PGSP_FALCON_INTR_RETRIGGER, Word::full(1)), Signal::None);
+        assert!(gsp.event());
+        assert_eq!(gsp.write(NV_PGSP_FALCON_INTR_RETRIGGER, Word::full(1)), Signal::Interrupt);
+    }
+}

@@ -1,0 +1,358 @@
+//! FSP: the processor that a driver asks to boot GSP, as far as that message goes.
+//!
+//! The driver writes its message into EMEM through a port that moves on by itself, sets the queue's tail to the last
+//! word and then the head, which sends it. FSP takes it at once: head and tail are equal again when the write
+//! returns. The answer lies at the start of EMEM. There is one port, and one queue each way; the message is copied
+//! and checked when it is sent, what the driver writes afterwards does not matter.
+//!
+//! Signatures are not checked: what the message names is never executed.
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::action::Action;
+use crate::chip::gh100::fsp::{
+    COT_VERSION, CotMessage, EMEM_SIZE, Headers, INVALID_DATA, INVALID_STATE, MCTP_SINGLE_PACKET,
+    NOT_SUPPORTED, NVDM_COT, NVDM_VENDOR, OK, Response,
+};
+use crate::chip::gh100::regs::fsp::*;
+use crate::chip::registers::Reg;
+use crate::mmio_trap::access::Word;
+
+/// EMEMC: position in EMEM, a multiple of 4.
+const POSITION: u32 = 0xfffc;
+/// EMEMC: writes move on.
+const AINCW: u32 = 1 << 24;
+/// EMEMC: reads move on.
+const AINCR: u32 = 1 << 25;
+
+/// Words of EMEM.
+const EMEM_WORDS: usize = EMEM_SIZE / 4;
+
+/// Why FSP refuses a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FspError {
+    /// Head and tail name no words of EMEM.
+    #[error(
+        "the queue's head {head:#x} and tail {tail:#x} are no message: multiples of 4 below {EMEM_SIZE:#x}, head first"
+    )]
+    Pointers {
+        /// First word.
+        head: u32,
+        /// Last word.
+        tail: u32,
+    },
+    /// The message's headers are not those of a message of one packet to NVIDIA's firmware.
+    #[error("the headers {mctp:#010x} {nvdm:#010x} are not those of a vendor message in one packet")]
+    Headers {
+        /// MCTP header.
+        mctp: u32,
+        /// NVDM header.
+        nvdm: u32,
+    },
+    /// Another kind of message than the one that boots GSP.
+    #[error("messages of type {0:#04x} are not supported, only {NVDM_COT:#04x} (boot GSP)")]
+    Kind(u8),
+    /// The boot message has another size.
+    #[error("a boot message has {} bytes, not {bytes}", size_of::<CotMessage>())]
+    Size {
+        /// Bytes sent.
+        bytes: usize,
+    },
+    /// The boot message is of another version or contradicts its size.
+    #[error(
+        "the boot message says version {version} and {size} bytes, not version {COT_VERSION} and {} bytes",
+        CotMessage::PAYLOAD
+    )]
+    Version {
+        /// Version.
+        version: u16,
+        /// Bytes of its payload.
+        size: u16,
+    },
+    /// What the boot message points at is no acceptable set of parameters.
+    #[error("the boot parameters at {address:#x} are {why}")]
+    Parameters {
+        /// Bus address.
+        address: u64,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// GSP did not accept its arguments.
+    #[error(transparent)]
+    Gsp(#[from] super::gsp::BootError),
+}
+
+impl FspError {
+    /// What the driver is told.
+    pub const fn code(self) -> u32 {
+        match self {
+            Self::Pointers { .. } | Self::Headers { .. } | Self::Size { .. } | Self::Parameters { .. } => {
+                INVALID_DATA
+            }
+            Self::Kind(_) | Self::Version { .. } => NOT_SUPPORTED,
+            Self::Gsp(_) => INVALID_STATE,
+        }
+    }
+}
+
+/// FSP's state.
+#[derive(Clone, Debug)]
+pub struct Fsp {
+    emem: [u32; EMEM_WORDS],
+    port: u32,
+    queue_head: u32,
+    queue_tail: u32,
+    answer_head: u32,
+    answer_tail: u32,
+}
+
+impl Default for Fsp {
+    fn default() -> Self {
+        Self { emem: [0; EMEM_WORDS], port: 0, queue_head: 0, queue_tail: 0, answer_head: 0, answer_tail: 0 }
+    }
+}
+
+impl Fsp {
+    /// Reads a register.
+    pub fn read(&mut self, reg: Reg) -> u32 {
+        match reg {
+            NV_PFSP_EMEMC => self.port,
+            NV_PFSP_EMEMD => {
+                let value = self.emem.get(self.position()).copied().unwrap_or(0);
+                self.move_on(AINCR);
+                value
+            }
+            NV_PFSP_QUEUE_HEAD => self.queue_head,
+            NV_PFSP_QUEUE_TAIL => self.queue_tail,
+            NV_PFSP_MSGQ_HEAD => self.answer_head,
+            NV_PFSP_MSGQ_TAIL => self.answer_tail,
+            _ => 0,
+        }
+    }
+
+    /// Writes a register.
+    pub fn write(&mut self, reg: Reg, word: Word, actions: &mut Vec<Action>) {
+        match reg {
+            NV_PFSP_EMEMC => self.port = word.merge(self.port) & (POSITION | AINCW | AINCR),
+            NV_PFSP_EMEMD => {
+                let position = self.position();
+                if let Some(place) = self.emem.get_mut(position) {
+                    *place = word.merge(*place);
+                }
+                self.move_on(AINCW);
+            }
+            NV_PFSP_QUEUE_TAIL => self.queue_tail = word.merge(self.queue_tail),
+            NV_PFSP_QUEUE_HEAD => {
+                self.queue_head = word.merge(self.queue_head);
+                // Equal pointers mean that there is no message.
+                if self.queue_head != self.queue_tail {
+                    self.take(actions);
+                }
+            }
+            NV_PFSP_MSGQ_HEAD => self.answer_head = word.merge(self.answer_head),
+            NV_PFSP_MSGQ_TAIL => self.answer_tail = word.merge(self.answer_tail),
+            _ => {}
+        }
+    }
+
+    /// Answers the boot message.
+    pub fn booted(&mut self, result: Result<(), FspError>) {
+        self.answer(NVDM_COT, result.err().map_or(OK, FspError::code));
+    }
+
+    fn take(&mut self, actions: &mut Vec<Action>) {
+        let result = self.message();
+        self.queue_head = 0;
+        self.queue_tail = 0;
+        match result.and_then(|message| parse(&message)) {
+            Ok(parameters) => actions.push(Action::BootGsp { parameters }),
+            Err(error) => {
+                let kind = if let FspError::Kind(kind) = error { kind } else { NVDM_COT };
+                self.answer(kind, error.code());
+                actions.push(Action::FspRefused(error));
+            }
+        }
+    }
+
+    /// A copy of the message between head and tail.
+    fn message(&self) -> Result<Vec<u8>, FspError> {
+        let (head, tail) = (self.queue_head, self.queue_tail);
+        let words = match (head % 4, tail % 4, usize::try_from(head), usize::try_from(tail)) {
+            (0, 0, Ok(first), Ok(last)) if head < tail => self.emem.get(first / 4..=last / 4),
+            _ => None,
+        };
+        let words = words.ok_or(FspError::Pointers { head, tail })?;
+        Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
+    }
+
+    fn answer(&mut self, command: u8, error: u32) {
+        let response = Response::new(command, error);
+        let words = response.as_bytes().chunks_exact(4).filter_map(|word| word.first_chunk::<4>());
+        for (place, word) in self.emem.iter_mut().zip(words) {
+            *place = u32::from_le_bytes(*word);
+        }
+        self.answer_head = 0;
+        // The last word of the answer.
+        self.answer_tail = const {
+            assert!(size_of::<Response>() == 20);
+            16
+        };
+    }
+
+    fn position(&self) -> usize {
+        usize::try_from((self.port & POSITION) / 4).unwrap_or(usize::MAX)
+    }
+
+    fn move_on(&mut self, when: u32) {
+        if self.port & when != 0 {
+            // The position wraps in its field.
+            self.port = self.port & !POSITION | self.port.wrapping_add(4) & POSITION;
+        }
+    }
+}
+
+/// Address of the boot parameters that a message names.
+fn parse(message: &[u8]) -> Result<u64, FspError> {
+    let Ok((headers, _)) = Headers::read_from_prefix(message) else {
+        return Err(FspError::Size { bytes: message.len() });
+    };
+    let (mctp, nvdm) = (headers.mctp.get(), headers.nvdm.get());
+    if mctp & MCTP_SINGLE_PACKET != MCTP_SINGLE_PACKET || nvdm & 0x00ff_ffff != NVDM_VENDOR {
+        return Err(FspError::Headers { mctp, nvdm });
+    }
+    let [.., kind] = nvdm.to_le_bytes();
+    if kind != NVDM_COT {
+        return Err(FspError::Kind(kind));
+    }
+    let cot = CotMessage::read_from_bytes(message).map_err(|_| FspError::Size { bytes: message.len() })?;
+    let (version, size) = (cot.version.get(), cot.size.get());
+    if version != COT_VERSION || usize::from(size) != CotMessage::PAYLOAD {
+        return Err(FspError::Version { version, size });
+    }
+    Ok(cot.boot_params.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use zerocopy::FromZeros;
+
+    use super::*;
+    use crate::chip::gh100::fsp::{NVDM_RESPONSE, nvdm_header};
+
+    fn cot(parameters: u64) -> CotMessage {
+        let mut cot = CotMessage::new_zeroed();
+        cot.headers.mctp = MCTP_SINGLE_PACKET.into();
+        cot.headers.nvdm = nvdm_header(NVDM_COT).into();
+        cot.version = COT_VERSION.into();
+        cot.size = 0x35c.into();
+        cot.boot_params = parameters.into();
+        cot
+    }
+
+    /// Sends a message as drivers do: in chunks of 256 bytes.
+    fn send(fsp: &mut Fsp, message: &[u8]) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let mut at = 0;
+        for chunk in message.chunks(256) {
+            fsp.write(NV_PFSP_EMEMC, Word::full(AINCW | at), &mut actions);
+            for word in chunk.chunks_exact(4) {
+                let word = u32::from_le_bytes(word.try_into().unwrap());
+                fsp.write(NV_PFSP_EMEMD, Word::full(word), &mut actions);
+            }
+            at += 256;
+        }
+        let tail = u32::try_from(message.len() - 4).unwrap();
+        fsp.write(NV_PFSP_QUEUE_TAIL, Word::full(tail), &mut actions);
+        assert_eq!(actions, []);
+        fsp.write(NV_PFSP_QUEUE_HEAD, Word::full(0), &mut actions);
+        actions
+    }
+
+    fn answer(fsp: &mut Fsp) -> Vec<u32> {
+        assert_eq!((fsp.read(NV_PFSP_MSGQ_HEAD), fsp.read(NV_PFSP_MSGQ_TAIL)), (0, 16));
+        fsp.write(NV_PFSP_EMEMC, Word::full(AINCR), &mut Vec::new());
+        (0..5).map(|_| fsp.read(NV_PFSP_EMEMD)).collect()
+    }
+
+    #[test]
+    fn boot_message_is_taken_at_once_and_answered_when_the_boot_is_over() {
+        let mut fsp = Fsp::default();
+        let actions = send(&mut fsp, cot(0x1_2345_6000).as_bytes());
+        assert_eq!(actions, [Action::BootGsp { parameters: 0x1_2345_6000 }]);
+        assert_eq!(fsp.read(NV_PFSP_QUEUE_HEAD), fsp.read(NV_PFSP_QUEUE_TAIL));
+        assert_eq!(fsp.read(NV_PFSP_MSGQ_HEAD), fsp.read(NV_PFSP_MSGQ_TAIL));
+        fsp.booted(Ok(()));
+        assert_eq!(answer(&mut fsp), [0xc000_0000, 0x1510_de7e, 0, 0x14, 0]);
+        assert_eq!(nvdm_header(NVDM_RESPONSE), 0x1510_de7e);
+    }
+
+    #[test]
+    fn failed_boot_is_answered_with_an_error() {
+        let mut fsp = Fsp::default();
+        send(&mut fsp, cot(0).as_bytes());
+        fsp.booted(Err(FspError::Parameters { address: 0, why: "no memory" }));
+        assert_eq!(answer(&mut fsp)[4], INVALID_DATA);
+    }
+
+    #[test]
+    fn messages_that_are_none_are_refused_with_a_code() {
+        let refused = |message: &[u8]| {
+            let mut fsp = Fsp::default();
+            let actions = send(&mut fsp, message);
+            let [Action::FspRefused(error)] = actions[..] else { panic!("{actions:?}") };
+            assert_eq!(answer(&mut fsp)[4], error.code());
+            error
+        };
+        let mut message = cot(0);
+        message.headers.nvdm = nvdm_header(0x13).into();
+        assert_eq!(refused(message.as_bytes()), FspError::Kind(0x13));
+        message.headers.nvdm = 0x1410_de7f.into();
+        assert!(matches!(refused(message.as_bytes()), FspError::Headers { .. }));
+        assert_eq!(refused(&cot(0).as_bytes()[..864]), FspError::Size { bytes: 864 });
+        let mut message = cot(0);
+        message.version = 2.into();
+        assert_eq!(refused(message.as_bytes()), FspError::Version { version: 2, size: 860 });
+    }
+
+    #[test]
+    fn pointers_outside_the_memory_are_refused() {
+        for (head, tail) in [(0, 1024), (4, 2), (8, 4), (0, 0xffff_fffc), (1024, 1020), (2, 8)] {
+            let mut fsp = Fsp::default();
+            let mut actions = Vec::new();
+            fsp.write(NV_PFSP_QUEUE_TAIL, Word::full(tail), &mut actions);
+            fsp.write(NV_PFSP_QUEUE_HEAD, Word::full(head), &mut actions);
+            let [Action::FspRefused(error)] = actions[..] else { panic!("{head:#x} {tail:#x}") };
+            assert_eq!(error, FspError::Pointers { head, tail });
+        }
+    }
+
+    #[test]
+    fn port_past_the_memory_reads_zero_and_wraps() {
+        let mut fsp = Fsp::default();
+        fsp.write(NV_PFSP_EMEMC, Word::full(AINCW | AINCR | 0xfffc), &mut Vec::new());
+        fsp.write(NV_PFSP_EMEMD, Word::full(5), &mut Vec::new());
+        fsp.write(NV_PFSP_EMEMD, Word::full(6), &mut Vec::new());
+        fsp.write(NV_PFSP_EMEMC, Word::full(AINCR | 0xfffc), &mut Vec::new());
+        assert_eq!((fsp.read(NV_PFSP_EMEMD), fsp.read(NV_PFSP_EMEMD)), (0, 6));
+    }
+
+    proptest! {
+        #[test]
+        fn any_message_is_taken_or_refused(message in prop::collection::vec(any::<u8>(), 1..260), near: bool) {
+            let mut whole = if near { cot(0x1000).as_bytes().to_vec() } else { Vec::new() };
+            let start = usize::from(near) * (usize::from(message[0]) * 3);
+            for (index, byte) in message.iter().enumerate() {
+                match whole.get_mut(start + index) {
+                    Some(place) => *place = *byte,
+                    None => whole.push(*byte),
+                }
+            }
+            whole.truncate(EMEM_SIZE);
+            whole.resize(whole.len().next_multiple_of(4).max(8), 0);
+            let mut fsp = Fsp::default();
+            prop_assert_eq!(send(&mut fsp, &whole).len(), 1);
+            prop_assert_eq!(fsp.read(NV_PFSP_QUEUE_HEAD), fsp.read(NV_PFSP_QUEUE_TAIL));
+        }
+    }
+}

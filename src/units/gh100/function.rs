@@ -1,0 +1,244 @@
+//! The PCI function: units, windows, GSP and back put together.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::action::Action;
+use super::config::{self, Gh100Config, regions};
+use super::core::Core;
+use super::gsp::GspConfig;
+use super::locked;
+use super::registers::Registers;
+use super::windows::{PRAMIN, TableMemory, VramMemory};
+use crate::chip::{Aperture, PhysicalAddress};
+use crate::mmio_trap::access::{check, lanes};
+use crate::mmio_trap::aperture::WindowFault;
+use crate::pci::config_space::BuildError;
+use crate::pci::{
+    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable, SharedMemory,
+};
+use crate::units::FaceCounters;
+use crate::units::backend::{FlushScope, GspBackend};
+
+/// Where a channel's USERD has GP_PUT.
+const USERD_GP_PUT: u64 = 0x8c;
+
+/// A GH100 over whatever executes its work.
+///
+/// Which locks there are, and how threads meet: see [`super::core`].
+pub struct Gh100Function<B: GspBackend> {
+    pub(super) backend: Arc<B>,
+    pub(super) core: Arc<Core<B>>,
+}
+
+impl<B: GspBackend> std::fmt::Debug for Gh100Function<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gh100Function").field("face", &self.core.face).finish_non_exhaustive()
+    }
+}
+
+impl<B: GspBackend + 'static> Gh100Function<B> {
+    /// A GH100 in its reset state, connected to `backend`'s events.
+    ///
+    /// # Errors
+    /// The configuration space cannot be built.
+    pub fn new(backend: Arc<B>, config: Gh100Config) -> Result<Self, BuildError> {
+        let space = config::space(&config)?;
+        let registers = Registers::new(space, backend.vram_size());
+        let gsp =
+            GspConfig { vram: backend.vram_size(), engines: backend.engines(), channels: backend.channels() };
+        let core = Arc::new(Core::new(Arc::downgrade(&backend), gsp, registers, config.clock));
+        backend.connect_events(core.clone());
+        Ok(Self { backend, core })
+    }
+}
+
+impl<B: GspBackend> Gh100Function<B> {
+    /// What executes behind the registers.
+    pub fn backend(&self) -> &Arc<B> {
+        &self.backend
+    }
+
+    /// Accesses of note.
+    pub fn counters(&self) -> FaceCounters {
+        let (file, fsp_errors) = {
+            let units = self.core.face.lock();
+            (units.counters(), units.fsp_errors())
+        };
+        FaceCounters {
+            unlisted_reads: file.unlisted_reads,
+            unlisted_writes: file.unlisted_writes,
+            refused: file.refused,
+            window_faults: self.core.window_faults.load(Ordering::Relaxed),
+            fsp_errors,
+            bad_doorbells: self.core.bad_doorbells.load(Ordering::Relaxed),
+            dropped_stops: self.core.dropped_stops(),
+            ..FaceCounters::default()
+        }
+    }
+
+    fn read_bar0(&self, offset: u64, data: &mut [u8]) {
+        if PRAMIN.contains(&offset) {
+            self.read_pramin(offset, data);
+            return;
+        }
+        let mut rest = data;
+        for lane in lanes(offset, rest.len()) {
+            let (part, later) = rest.split_at_mut(lane.len().min(rest.len()));
+            lane.store(self.core.face.read(lane.reg), part);
+            rest = later;
+        }
+    }
+
+    fn write_bar0(&self, offset: u64, data: &[u8]) {
+        if PRAMIN.contains(&offset) {
+            self.write_pramin(offset, data);
+            return;
+        }
+        let mut actions = Vec::new();
+        let mut rest = data;
+        for lane in lanes(offset, data.len()) {
+            let (part, later) = rest.split_at(lane.len().min(rest.len()));
+            self.core.face.write(lane.reg, lane.word(part), &mut actions);
+            for action in actions.drain(..) {
+                self.perform(action);
+            }
+            rest = later;
+        }
+    }
+
+    /// Carries out what follows from a register write.
+    fn perform(&self, action: Action) {
+        match action {
+            Action::BootGsp { parameters } => self.core.boot(&self.backend, parameters),
+            Action::FspRefused(error) => log::warn!("FSP refuses a message: {error}"),
+            Action::GspCommands => self.core.commands(&self.backend),
+            Action::Invalidate(asked) => {
+                // Every invalidation empties the small TLBs of the windows: walks are cheap.
+                locked(&self.core.bar1).flush_all();
+                locked(&self.core.bar2).flush_all();
+                if !self.core.is_bar_root(asked.page_directory) {
+                    self.backend.flush_tlb(FlushScope {
+                        page_directory: asked.page_directory,
+                        hub_only: asked.hub_only,
+                    });
+                }
+            }
+            Action::Doorbell(token) => match self.core.doorbell_target(token) {
+                Some(target) => self.ring(target.slot, target.userd),
+                None => self.bad_doorbell(),
+            },
+            Action::FunctionReset => self.core.reset(&self.backend),
+        }
+    }
+
+    fn ring(&self, slot: u16, userd: u64) {
+        let mut gp_put = [0; 4];
+        let read = userd.checked_add(USERD_GP_PUT).is_some_and(|address| {
+            let address = PhysicalAddress { aperture: Aperture::Vram, address };
+            self.backend.read_memory(address, &mut gp_put).is_ok()
+        });
+        if read {
+            self.backend.doorbell(slot, u32::from_le_bytes(gp_put));
+        } else {
+            self.bad_doorbell();
+        }
+    }
+
+    fn bad_doorbell(&self) {
+        self.core.bad_doorbells.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn window_fault(&self, bar: u8, fault: &WindowFault) {
+        if self.core.window_faults.fetch_add(1, Ordering::Relaxed) == 0 {
+            log::info!(
+                "A CPU access ({:?}) to BAR{bar} at {:#x} has no translation: {:?}",
+                fault.access,
+                fault.address,
+                fault.reason
+            );
+        }
+    }
+
+    pub(super) fn tables(&self) -> TableMemory<'_, B> {
+        TableMemory(&self.backend)
+    }
+
+    pub(super) fn vram(&self) -> VramMemory<'_, B> {
+        VramMemory(&self.backend)
+    }
+
+    fn limit(region: Region) -> u64 {
+        let index = usize::try_from(region.index()).unwrap_or(usize::MAX);
+        regions().get(index).map_or(0, |info| info.size)
+    }
+}
+
+impl<B: GspBackend> Drop for Gh100Function<B> {
+    fn drop(&mut self) {
+        self.core.close();
+    }
+}
+
+impl<B: GspBackend> PciFunction for Gh100Function<B> {
+    fn regions(&self) -> RegionTable {
+        regions()
+    }
+
+    fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
+        check(region, offset, data.len(), Self::limit(region))?;
+        match region {
+            Region::Config => self.core.face.lock().read_config_space(offset, data)?,
+            // A device that is gone does not answer: the bus reads ones.
+            Region::Bar(_) if self.core.face.is_lost() => data.fill(0xff),
+            Region::Bar(0) => self.read_bar0(offset, data),
+            Region::Bar(1) => self.read_bar1(offset, data),
+            Region::Bar(3) => self.read_bar2(offset, data),
+            Region::Bar(_) | Region::Rom => data.fill(0),
+        }
+        Ok(())
+    }
+
+    fn write(&self, region: Region, offset: u64, data: &[u8]) -> Result<(), AccessError> {
+        check(region, offset, data.len(), Self::limit(region))?;
+        match region {
+            Region::Config => {
+                let mut actions = Vec::new();
+                self.core.face.lock().write_config_space(offset, data, &mut actions)?;
+                for action in actions {
+                    self.perform(action);
+                }
+            }
+            Region::Bar(_) if self.core.face.is_lost() => {}
+            Region::Bar(0) => self.write_bar0(offset, data),
+            Region::Bar(1) => self.write_bar1(offset, data),
+            Region::Bar(3) => self.write_bar2(offset, data),
+            Region::Bar(_) | Region::Rom => {}
+        }
+        Ok(())
+    }
+
+    fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError> {
+        self.backend.dma_map(mapping)
+    }
+
+    fn dma_unmap(&self, iova: u64, size: u64) -> Result<(), DmaError> {
+        self.backend.dma_unmap(iova, size)
+    }
+
+    fn dma_unmap_all(&self) {
+        self.backend.dma_unmap_all();
+    }
+
+    fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>) {
+        self.core.face.lock().output().connect(sink);
+    }
+
+    fn reset(&self) {
+        self.core.reset(&self.backend);
+    }
+
+    fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
+        self.share_bar1(region, offset, size)
+    }
+}

@@ -1,0 +1,94 @@
+//! The registers by which a driver drops translations. An invalidation is over when its write is.
+
+use super::action::Invalidation;
+use crate::chip::gh100::regs::vfn::*;
+use crate::chip::registers::Reg;
+use crate::chip::{Aperture, PhysicalAddress};
+use crate::mmio_trap::access::Word;
+
+/// Starts the invalidation.
+const TRIGGER: u32 = 1 << 31;
+/// The engines' translations may stay.
+const HUBTLB_ONLY: u32 = 1 << 2;
+/// PDB: the directory lies in system memory.
+const SYSTEM: u32 = 1 << 1;
+
+/// The registers' state.
+#[derive(Clone, Debug, Default)]
+pub struct MmuInvalidate {
+    pdb: u32,
+    upper: u32,
+    command: u32,
+}
+
+impl MmuInvalidate {
+    /// Reads a register.
+    pub const fn read(&self, reg: Reg) -> u32 {
+        match reg {
+            NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_PDB => self.pdb,
+            NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_UPPER_PDB => self.upper,
+            NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE => self.command,
+            _ => 0,
+        }
+    }
+
+    /// Writes a register.
+    pub fn write(&mut self, reg: Reg, word: Word) -> Option<Invalidation> {
+        match reg {
+            NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_PDB => self.pdb = word.merge(self.pdb),
+            NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_UPPER_PDB => {
+                self.upper = word.merge(self.upper) & 0x000f_ffff;
+            }
+            NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE => {
+                let command = word.merge(self.command);
+                self.command = command & !TRIGGER;
+                if command & TRIGGER != 0 {
+                    return Some(Invalidation {
+                        page_directory: self.page_directory(),
+                        hub_only: command & HUBTLB_ONLY != 0,
+                    });
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn page_directory(&self) -> PhysicalAddress {
+        let aperture = if self.pdb & SYSTEM == 0 { Aperture::Vram } else { Aperture::SystemCoherent };
+        let address = u64::from(self.upper) << 40 | u64::from(self.pdb >> 4) << 12;
+        PhysicalAddress { aperture, address }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trigger_names_the_directory_and_reads_back_as_done() {
+        let mut mmu = MmuInvalidate::default();
+        let address = 0x12_3456_7000u64;
+        let low = u32::try_from(address >> 8).unwrap();
+        assert_eq!(mmu.write(NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_PDB, Word::full(low)), None);
+        assert_eq!(mmu.write(NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_UPPER_PDB, Word::full(0)), None);
+        let page_directory = PhysicalAddress { aperture: Aperture::Vram, address };
+        assert_eq!(
+            mmu.write(NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE, Word::full(0x8000_0001)),
+            Some(Invalidation { page_directory, hub_only: false })
+        );
+        assert_eq!(mmu.read(NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE), 1);
+        assert_eq!(mmu.write(NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE, Word::full(1)), None);
+    }
+
+    #[test]
+    fn upper_bits_and_aperture_count() {
+        let mut mmu = MmuInvalidate::default();
+        mmu.write(NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_PDB, Word::full(0x12 | SYSTEM));
+        mmu.write(NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_UPPER_PDB, Word::full(3));
+        let asked = mmu.write(NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE, Word::full(0x8000_0007)).unwrap();
+        let page_directory =
+            PhysicalAddress { aperture: Aperture::SystemCoherent, address: 3 << 40 | 1 << 12 };
+        assert_eq!(asked, Invalidation { page_directory, hub_only: true });
+    }
+}

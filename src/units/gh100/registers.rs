@@ -1,0 +1,265 @@
+//! All registers of the function: which unit answers for an offset, and how pending interrupts become the output.
+
+use super::action::{Action, Token};
+use super::falcon::{GspFalcon, Signal};
+use super::fsp::{Fsp, FspError};
+use super::gsp::vector;
+use super::invalidate::MmuInvalidate;
+use super::vfn::{Rearm, Vfn};
+use crate::chip::Engine;
+use crate::chip::gh100::regs::{self, host, timer, vfn};
+use crate::chip::registers::Reg;
+use crate::mmio_trap::access::Word;
+use crate::mmio_trap::register_file::{Counters, Outcome, RegisterFile};
+use crate::pci::AccessError;
+use crate::pci::config_space::{ConfigSpace, Control};
+use crate::units::clock::Clock;
+use crate::units::interrupt::InterruptOutput;
+use crate::units::ptimer::Ptimer;
+
+/// log2 of the bytes of a MiB.
+const MIB_SHIFT: u32 = 20;
+
+/// Who answers for a register with behaviour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Host,
+    Ptimer,
+    Gsp,
+    Fsp,
+    Vfn,
+    Invalidate,
+    UserMode,
+    /// Nobody.
+    Other,
+}
+
+const fn unit(reg: Reg) -> Unit {
+    match reg.0 {
+        0x00_9000..=0x00_9fff => Unit::Ptimer,
+        0x10_f000..=0x10_ffff | 0x11_8000..=0x11_8fff => Unit::Host,
+        0x11_0000..=0x11_3fff => Unit::Gsp,
+        0x8f_0000..=0x8f_3fff => Unit::Fsp,
+        0xb8_1000..=0xb8_1fff => Unit::Vfn,
+        0xb8_3000..=0xb8_3fff => Unit::Invalidate,
+        0xbb_0000..=0xbb_ffff => Unit::UserMode,
+        _ => Unit::Other,
+    }
+}
+
+/// All units of a function.
+#[derive(Debug)]
+pub struct Registers {
+    file: RegisterFile,
+    ptimer: Ptimer,
+    gsp: GspFalcon,
+    fsp: Fsp,
+    vfn: Vfn,
+    invalidate: MmuInvalidate,
+    /// NV_XAL_EP_BAR0_WINDOW.
+    window: u32,
+    config: ConfigSpace,
+    control: Control,
+    output: InterruptOutput,
+    vram: u64,
+    fsp_errors: u64,
+}
+
+impl Registers {
+    /// Units in their reset state, with that configuration space and size of VRAM.
+    pub fn new(config: ConfigSpace, vram: u64) -> Self {
+        let control = config.control();
+        Self {
+            file: RegisterFile::new(regs::index()),
+            ptimer: Ptimer::default(),
+            gsp: GspFalcon::default(),
+            fsp: Fsp::default(),
+            vfn: Vfn::default(),
+            invalidate: MmuInvalidate::default(),
+            window: 0,
+            config,
+            control,
+            output: InterruptOutput::default(),
+            vram,
+            fsp_errors: 0,
+        }
+    }
+
+    /// Function reset. The interrupt connection and the counters stay.
+    pub fn reset(&mut self) {
+        self.file.reset_all();
+        self.ptimer = Ptimer::default();
+        self.gsp = GspFalcon::default();
+        self.fsp = Fsp::default();
+        self.vfn = Vfn::default();
+        self.invalidate = MmuInvalidate::default();
+        self.window = 0;
+        self.config.reset();
+        self.control = self.config.control();
+        self.output.reset();
+    }
+
+    /// Reads a register.
+    pub fn read(&mut self, reg: Reg, clock: &dyn Clock) -> u32 {
+        if let Outcome::Done(value) = self.file.read(reg) {
+            return value;
+        }
+        match unit(reg) {
+            Unit::Host => match reg {
+                host::NV_XAL_EP_BAR0_WINDOW => self.window,
+                host::NV_PGC6_AON_SECURE_SCRATCH_GROUP_42 => {
+                    u32::try_from(self.vram >> MIB_SHIFT).unwrap_or(u32::MAX)
+                }
+                _ => 0,
+            },
+            Unit::Ptimer => self.ptimer.read(reg, clock.now()),
+            Unit::UserMode => match reg {
+                vfn::NV_VIRTUAL_FUNCTION_TIME_0 => self.ptimer.read(timer::NV_PTIMER_TIME_0, clock.now()),
+                vfn::NV_VIRTUAL_FUNCTION_TIME_1 => self.ptimer.read(timer::NV_PTIMER_TIME_1, clock.now()),
+                _ => 0,
+            },
+            Unit::Gsp => self.gsp.read(reg),
+            Unit::Fsp => self.fsp.read(reg),
+            Unit::Vfn => self.vfn.read(reg).unwrap_or(0),
+            Unit::Invalidate => self.invalidate.read(reg),
+            Unit::Other => 0,
+        }
+    }
+
+    /// Writes a register and collects what follows from it.
+    pub fn write(&mut self, reg: Reg, word: Word, clock: &dyn Clock, actions: &mut Vec<Action>) {
+        if self.file.write(reg, word) != Outcome::Handler {
+            return;
+        }
+        match unit(reg) {
+            Unit::Host => {
+                if reg == host::NV_XAL_EP_BAR0_WINDOW {
+                    self.window = word.merge(self.window);
+                }
+            }
+            Unit::Ptimer => {
+                // The alarm is not the driver's here: when it would go off does not matter.
+                let _ = self.ptimer.write(reg, word, clock.now());
+            }
+            Unit::UserMode => {
+                if reg == vfn::NV_VIRTUAL_FUNCTION_DOORBELL {
+                    actions.push(Action::Doorbell(Token::from(word.bits())));
+                }
+            }
+            Unit::Gsp => match self.gsp.write(reg, word) {
+                Signal::None => {}
+                Signal::Interrupt => self.raise(vector::GSP_STALL),
+                Signal::Commands => actions.push(Action::GspCommands),
+            },
+            Unit::Fsp => {
+                self.fsp.write(reg, word, actions);
+                if matches!(actions.last(), Some(Action::FspRefused(_))) {
+                    self.fsp_errors = self.fsp_errors.saturating_add(1);
+                }
+            }
+            Unit::Vfn => {
+                if self.vfn.write(reg, word) == Some(Rearm::Yes) {
+                    self.output.rearm();
+                }
+                self.update_interrupts();
+            }
+            Unit::Invalidate => actions.extend(self.invalidate.write(reg, word).map(Action::Invalidate)),
+            Unit::Other => {}
+        }
+    }
+
+    /// Work on an engine asked for a notification.
+    pub fn non_stall(&mut self, engine: Engine) {
+        self.raise(vector::non_stall(engine));
+    }
+
+    /// An event waits in GSP's message queue.
+    pub fn gsp_event(&mut self) {
+        if self.gsp.event() {
+            self.raise(vector::GSP_STALL);
+        }
+    }
+
+    /// GSP's firmware is up.
+    pub fn gsp_running(&mut self) {
+        self.gsp.running();
+    }
+
+    /// GSP's firmware was unloaded.
+    pub fn gsp_halted(&mut self) {
+        self.gsp.halted();
+    }
+
+    /// FSP answers the boot message.
+    pub fn fsp_answer(&mut self, result: Result<(), FspError>) {
+        if result.is_err() {
+            self.fsp_errors = self.fsp_errors.saturating_add(1);
+        }
+        self.fsp.booted(result);
+    }
+
+    fn raise(&mut self, vector: u32) {
+        self.vfn.raise(vector);
+        self.update_interrupts();
+    }
+
+    fn update_interrupts(&mut self) {
+        let level = self.vfn.level();
+        if !level {
+            // The next rise is a new message.
+            self.output.rearm();
+        }
+        self.config.set_interrupt_status(level && !self.control.msi.enabled);
+        self.output.update(level, &self.control);
+    }
+
+    /// Configuration space as the bus reads it.
+    pub fn read_config_space(&self, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
+        self.config.read(offset, data)
+    }
+
+    /// Configuration space as the bus writes it.
+    pub fn write_config_space(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        actions: &mut Vec<Action>,
+    ) -> Result<(), AccessError> {
+        let change = self.config.write(offset, data)?;
+        if change.after.msi.enabled && !change.before.msi.enabled {
+            self.output.rearm();
+        }
+        self.control = change.after;
+        if change.reset_requested {
+            actions.push(Action::FunctionReset);
+        }
+        self.update_interrupts();
+        Ok(())
+    }
+
+    /// First VRAM address that PRAMIN shows.
+    pub const fn pramin_start(&self) -> u64 {
+        // The field has 22 bits, in steps of 64 KiB.
+        ((self.window & 0x003f_ffff) as u64) << 16
+    }
+
+    /// The interrupt output, for connecting it.
+    pub const fn output(&mut self) -> &mut InterruptOutput {
+        &mut self.output
+    }
+
+    /// The first register that was accessed and that no table lists; told once.
+    pub fn take_notice(&mut self) -> Option<Reg> {
+        self.file.take_notice()
+    }
+
+    /// Accesses of note.
+    pub fn counters(&self) -> Counters {
+        self.file.counters()
+    }
+
+    /// Messages to FSP that were answered with an error.
+    pub const fn fsp_errors(&self) -> u64 {
+        self.fsp_errors
+    }
+}

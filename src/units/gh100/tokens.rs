@@ -1,0 +1,84 @@
+//! Which channel a doorbell's token names, remembered so that a doorbell need not ask GSP, which may be busy.
+//!
+//! A fixed number of places, one for each value of a token's low bits; a collision costs a question. Who holds GSP
+//! brings the places up to date before it lets go. While GSP carries commands out, a doorbell sees what was true
+//! before: the guest that frees a channel and rings it at the same time gets either.
+
+use super::action::Token;
+use super::gsp::DoorbellTarget;
+
+/// Places, a power of two: every channel of some runlists.
+const PLACES: usize = 1024;
+
+/// The places.
+#[derive(Debug)]
+pub struct Tokens(Box<[Option<(Token, DoorbellTarget)>]>);
+
+impl Default for Tokens {
+    fn default() -> Self {
+        Self(vec![None; PLACES].into_boxed_slice())
+    }
+}
+
+fn place(token: Token) -> usize {
+    // Channel numbers are dense and start at 0 on every runlist.
+    (usize::from(token.chid) ^ usize::from(token.runlist) << 8) % PLACES
+}
+
+impl Tokens {
+    /// The channel, if it is known.
+    pub fn get(&self, token: Token) -> Option<DoorbellTarget> {
+        let (known, target) = (*self.0.get(place(token))?)?;
+        (known == token).then_some(target)
+    }
+
+    /// Remembers a channel.
+    pub fn put(&mut self, token: Token, target: DoorbellTarget) {
+        if let Some(place) = self.0.get_mut(place(token)) {
+            *place = Some((token, target));
+        }
+    }
+
+    /// Asks again for all that is remembered.
+    pub fn refresh(&mut self, ask: impl Fn(Token) -> Option<DoorbellTarget>) {
+        for place in &mut self.0 {
+            if let Some((token, _)) = *place {
+                *place = ask(token).map(|target| (token, target));
+            }
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.0.fill(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET: DoorbellTarget = DoorbellTarget { slot: 4, userd: 0x1000 };
+
+    #[test]
+    fn token_is_found_and_one_at_the_same_place_is_not() {
+        let mut tokens = Tokens::default();
+        tokens.put(Token { runlist: 1, chid: 7 }, TARGET);
+        assert_eq!(tokens.get(Token { runlist: 1, chid: 7 }), Some(TARGET));
+        assert_eq!(tokens.get(Token { runlist: 5, chid: 7 }), None);
+        assert_eq!(tokens.get(Token { runlist: 0, chid: 0x107 }), None);
+    }
+
+    #[test]
+    fn refresh_moves_and_removes() {
+        let mut tokens = Tokens::default();
+        let [kept, gone] = [Token { runlist: 0, chid: 1 }, Token { runlist: 0, chid: 2 }];
+        tokens.put(kept, TARGET);
+        tokens.put(gone, TARGET);
+        let moved = DoorbellTarget { slot: 9, ..TARGET };
+        tokens.refresh(|token| (token == kept).then_some(moved));
+        assert_eq!((tokens.get(kept), tokens.get(gone)), (Some(moved), None));
+        tokens.clear();
+        assert_eq!(tokens.get(kept), None);
+    }
+}

@@ -1,0 +1,162 @@
+//! VFN: the function's interrupt tree.
+//!
+//! A vector is a bit of a leaf. It stays pending until the driver writes a one to it. Two leaves make a bit of the top
+//! word, which is set while one of their enabled vectors is pending; the output is high while an enabled top bit is
+//! set. A message goes out when the output rises, and when the driver enables top bits while it is high: a handler
+//! disables them, reads, clears, and enables them again.
+
+use crate::chip::gh100::regs::vfn::*;
+use crate::chip::registers::Reg;
+use crate::mmio_trap::access::Word;
+
+/// Leaves of the tree.
+const LEAVES: usize = 16;
+
+/// What a register write does to the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rearm {
+    /// The next message may go, also for what is pending already.
+    Yes,
+    /// Messages go as before.
+    No,
+}
+
+/// The tree.
+#[derive(Clone, Debug, Default)]
+pub struct Vfn {
+    pending: [u32; LEAVES],
+    enabled: [u32; LEAVES],
+    top_enabled: u32,
+}
+
+impl Vfn {
+    /// Raises a vector. Vectors beyond the tree are nobody's.
+    pub fn raise(&mut self, vector: u32) {
+        let leaf = usize::try_from(vector / 32).unwrap_or(usize::MAX);
+        if let Some(pending) = self.pending.get_mut(leaf) {
+            *pending |= 1 << (vector % 32);
+        }
+    }
+
+    /// The output.
+    pub fn level(&self) -> bool {
+        self.top() & self.top_enabled != 0
+    }
+
+    /// Reads a register; `None` for those of others.
+    pub fn read(&self, reg: Reg) -> Option<u32> {
+        if let Some(leaf) = leaf(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF.index_of(reg)) {
+            return self.pending.get(leaf).copied();
+        }
+        for family in
+            [NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET, NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_CLEAR]
+        {
+            if let Some(leaf) = leaf(family.index_of(reg)) {
+                return self.enabled.get(leaf).copied();
+            }
+        }
+        match reg {
+            NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP => Some(self.top()),
+            NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET | NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_CLEAR => {
+                Some(self.top_enabled)
+            }
+            _ => None,
+        }
+    }
+
+    /// Writes a register; `None` for those of others.
+    pub fn write(&mut self, reg: Reg, word: Word) -> Option<Rearm> {
+        let bits = word.bits();
+        if let Some(leaf) = leaf(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF.index_of(reg)) {
+            *self.pending.get_mut(leaf)? &= !bits;
+        } else if let Some(leaf) = leaf(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET.index_of(reg)) {
+            *self.enabled.get_mut(leaf)? |= bits;
+        } else if let Some(leaf) = leaf(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_CLEAR.index_of(reg)) {
+            *self.enabled.get_mut(leaf)? &= !bits;
+        } else {
+            match reg {
+                NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP => {}
+                NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET => {
+                    self.top_enabled |= bits;
+                    return Some(Rearm::Yes);
+                }
+                NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_CLEAR => self.top_enabled &= !bits,
+                _ => return None,
+            }
+        }
+        Some(Rearm::No)
+    }
+
+    fn top(&self) -> u32 {
+        let pairs = self.pending.chunks(2).zip(self.enabled.chunks(2));
+        pairs.zip(0u32..).fold(0, |top, ((pending, enabled), pair)| {
+            let any = pending.iter().zip(enabled).any(|(pending, enabled)| pending & enabled != 0);
+            top | u32::from(any) << pair
+        })
+    }
+}
+
+fn leaf(index: Option<u32>) -> Option<usize> {
+    index.and_then(|index| usize::try_from(index).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chip::Engine;
+    use crate::units::gh100::gsp::vector;
+
+    const fn at(family: crate::chip::registers::RegArray, leaf: u32) -> Reg {
+        family.at(leaf)
+    }
+
+    #[test]
+    fn enabled_vector_shows_in_leaf_and_top_and_a_one_clears_it() {
+        let mut vfn = Vfn::default();
+        vfn.write(at(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET, 3), Word::full(1));
+        vfn.write(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET, Word::full(0xf));
+        vfn.raise(vector::GSP_STALL);
+        assert!(vfn.level());
+        assert_eq!(vfn.read(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP), Some(2));
+        assert_eq!(vfn.read(at(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF, 3)), Some(1));
+        vfn.write(at(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF, 3), Word::full(1));
+        assert!(!vfn.level());
+        assert_eq!(vfn.read(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP), Some(0));
+    }
+
+    #[test]
+    fn disabled_vector_is_pending_in_its_leaf_only() {
+        let mut vfn = Vfn::default();
+        vfn.write(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET, Word::full(0xf));
+        vfn.raise(vector::non_stall(Engine::Copy(1)));
+        assert_eq!(vfn.read(at(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF, 1)), Some(1 << 2));
+        assert!(!vfn.level());
+        vfn.write(at(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET, 1), Word::full(1 << 2));
+        assert!(vfn.level());
+        vfn.write(at(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_CLEAR, 1), Word::full(u32::MAX));
+        assert!(!vfn.level());
+        assert_eq!(vfn.read(at(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET, 1)), Some(0));
+    }
+
+    #[test]
+    fn only_enabling_the_top_rearms() {
+        let mut vfn = Vfn::default();
+        assert_eq!(
+            vfn.write(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_CLEAR, Word::full(0xf)),
+            Some(Rearm::No)
+        );
+        assert_eq!(
+            vfn.write(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET, Word::full(0xf)),
+            Some(Rearm::Yes)
+        );
+        assert_eq!(vfn.write(NV_VIRTUAL_FUNCTION_DOORBELL, Word::full(0xf)), None);
+    }
+
+    #[test]
+    fn vector_beyond_the_tree_is_ignored() {
+        let mut vfn = Vfn::default();
+        vfn.raise(16 * 32);
+        vfn.raise(u32::MAX);
+        assert_eq!(vfn.pending, [0; LEAVES]);
+    }
+}

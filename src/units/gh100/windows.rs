@@ -1,0 +1,116 @@
+//! The windows to memory: BAR1, BAR2 (the bus calls it BAR3) and PRAMIN.
+//!
+//! PRAMIN and BAR2 show instance memory, which only the CPU writes; a back may answer their reads from a copy. BAR1
+//! shows what engines write, and is read from memory itself.
+
+use super::config::BAR1_SIZE;
+use super::function::Gh100Function;
+use super::locked;
+use crate::chip::{Aperture, PhysicalAddress};
+use crate::mmio_trap::PhysicalMemory;
+use crate::pci::{Region, SharedMemory};
+use crate::units::backend::GspBackend;
+
+/// The moving VRAM window in BAR0.
+pub(super) const PRAMIN: std::ops::Range<u64> = 0x70_0000..0x80_0000;
+
+/// The back's memory.
+pub(super) struct VramMemory<'a, B>(pub(super) &'a B);
+
+impl<B: GspBackend> PhysicalMemory for VramMemory<'_, B> {
+    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> bool {
+        self.0.read_memory(address, data).is_ok()
+    }
+
+    fn read_tables(&self, address: PhysicalAddress, data: &mut [u8]) -> bool {
+        self.0.read_tables(address, data).is_ok()
+    }
+
+    fn write(&self, address: PhysicalAddress, data: &[u8]) -> bool {
+        self.0.write_memory(address, data).is_ok()
+    }
+}
+
+/// The back's memory as far as only the CPU writes it.
+pub(super) struct TableMemory<'a, B>(pub(super) &'a B);
+
+impl<B: GspBackend> PhysicalMemory for TableMemory<'_, B> {
+    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> bool {
+        self.0.read_tables(address, data).is_ok()
+    }
+
+    fn write(&self, address: PhysicalAddress, data: &[u8]) -> bool {
+        self.0.write_memory(address, data).is_ok()
+    }
+}
+
+impl<B: GspBackend> Gh100Function<B> {
+    pub(super) fn read_bar1(&self, offset: u64, data: &mut [u8]) {
+        let result = locked(&self.core.bar1).read(offset, data, &self.vram());
+        if let Err(fault) = result {
+            data.fill(0xff);
+            self.window_fault(1, &fault);
+        }
+    }
+
+    pub(super) fn write_bar1(&self, offset: u64, data: &[u8]) {
+        let result = locked(&self.core.bar1).write(offset, data, &self.vram());
+        if let Err(fault) = result {
+            self.window_fault(1, &fault);
+        }
+    }
+
+    pub(super) fn read_bar2(&self, offset: u64, data: &mut [u8]) {
+        let result = locked(&self.core.bar2).read(offset, data, &self.tables());
+        if let Err(fault) = result {
+            data.fill(0xff);
+            self.window_fault(3, &fault);
+        }
+    }
+
+    pub(super) fn write_bar2(&self, offset: u64, data: &[u8]) {
+        let result = locked(&self.core.bar2).write(offset, data, &self.tables());
+        if let Err(fault) = result {
+            self.window_fault(3, &fault);
+        }
+    }
+
+    pub(super) fn read_pramin(&self, offset: u64, data: &mut [u8]) {
+        let target = self.pramin(offset);
+        if !target.is_some_and(|target| self.tables().read(target, data)) {
+            data.fill(0xff);
+        }
+    }
+
+    pub(super) fn write_pramin(&self, offset: u64, data: &[u8]) {
+        if let Some(target) = self.pramin(offset) {
+            // What has no memory behind it is lost, as on the bus.
+            let _ = self.tables().write(target, data);
+        }
+    }
+
+    fn pramin(&self, offset: u64) -> Option<PhysicalAddress> {
+        let inside = offset.checked_sub(PRAMIN.start)?;
+        let address = self.core.face.pramin().checked_add(inside)?;
+        Some(PhysicalAddress { aperture: Aperture::Vram, address })
+    }
+
+    /// Shares the VRAM that a range of BAR1 shows.
+    pub(super) fn share_bar1(
+        &self,
+        region: Region,
+        offset: u64,
+        size: u64,
+    ) -> std::io::Result<Vec<SharedMemory>> {
+        let fits = offset.checked_add(size).is_some_and(|end| end <= BAR1_SIZE);
+        if region != Region::Bar(1) || !fits || size == 0 || (offset | size) & 0xfff != 0 {
+            return Err(std::io::ErrorKind::Unsupported.into());
+        }
+        let runs = locked(&self.core.bar1).vram_runs(offset, size, &self.vram())?;
+        let mut shared = Vec::new();
+        for (start, length) in runs {
+            shared.extend(self.backend.share_vram(start, length)?);
+        }
+        Ok(shared)
+    }
+}
