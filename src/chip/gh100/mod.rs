@@ -2,8 +2,8 @@
 //!
 //! Sources: open-gpu-kernel-modules (r570 and r580), open-gpu-doc class headers, Linux `drivers/gpu/drm/nouveau`.
 
-pub mod gsp;
 pub mod fsp;
+pub mod gsp;
 pub mod mmu;
 pub mod regs;
 

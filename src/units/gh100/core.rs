@@ -21,7 +21,7 @@ use super::action::Token;
 use super::face::Face;
 use super::fault;
 use super::fsp::FspError;
-use super::gsp::{DoorbellTarget, Effect, Gsp, GspConfig, Stopped};
+use super::gsp::{Counters as GspCounters, DoorbellTarget, Effect, Gsp, GspConfig, Stopped};
 use super::locked;
 use super::registers::Registers;
 use super::stops::Stops;
@@ -136,6 +136,11 @@ impl<B: GspBackend> Core<B> {
         Some(target)
     }
 
+    /// What GSP counted since the function was reset.
+    pub fn gsp_counters(&self) -> GspCounters {
+        locked(&self.processor).gsp.counters()
+    }
+
     /// True for the page directories by which the driver names BAR1 and BAR2.
     pub fn is_bar_root(&self, directory: PhysicalAddress) -> bool {
         directory.aperture == Aperture::Vram && self.roots.contains(&directory.address)
@@ -155,6 +160,9 @@ impl<B: GspBackend> Core<B> {
     fn finish(&self, back: &B, processor: &mut Processor<B>) {
         self.tell_stopped(back, &mut processor.gsp);
         locked(&self.tokens).refresh(|token| processor.gsp.doorbell_target(token.runlist, token.chid));
+        for note in processor.gsp.take_notes() {
+            log::info!("{note}");
+        }
     }
 
     fn tell_stopped(&self, back: &B, gsp: &mut Gsp) {

@@ -77,6 +77,11 @@ impl<B: GspBackend> Gh100Function<B> {
         }
     }
 
+    /// What the virtual GSP counted since the last function reset.
+    pub fn gsp_counters(&self) -> super::gsp::Counters {
+        self.core.gsp_counters()
+    }
+
     fn read_bar0(&self, offset: u64, data: &mut [u8]) {
         if PRAMIN.contains(&offset) {
             self.read_pramin(offset, data);
