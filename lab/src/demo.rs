@@ -18,7 +18,7 @@ use crate::firmware::Firmware;
 use crate::kernel::{GuestKernel, KernelSeries};
 use crate::machine::{Accelerator, LOOK, Machine, MachineSpec, Outcome};
 use crate::qemu::Qemu;
-use crate::rig::{GpuSpec, Rig, RigSpec, Topology};
+use crate::rig::{Backend, GpuSpec, Rig, RigSpec, Topology};
 use crate::verdict::{self, Expected, Verdict};
 use crate::{guest_build, initramfs};
 use show::Show;
@@ -110,6 +110,7 @@ pub fn run(options: &Options) -> Result<Value> {
         gpuvmk: options.gpuvmk.clone(),
         folder: folder.path.clone(),
         topology: Topology::Mediated,
+        backend: Backend::default(),
         devices_first: false,
         gpus: names
             .iter()

@@ -33,4 +33,5 @@ pub mod report;
 pub mod rig;
 pub mod sources;
 pub mod static_build;
+pub mod traffic;
 pub mod verdict;

@@ -8,11 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 
 use crate::chip::Chip;
 use crate::control::{self, Status, Tenant};
@@ -40,6 +41,40 @@ impl Topology {
     }
 }
 
+/// What executes the work of a mediated set-up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// The software GPU.
+    #[default]
+    Soft,
+    /// This machine's NVIDIA GPU, through its loaded driver.
+    Rm,
+}
+
+impl Backend {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Soft, Self::Rm];
+
+    /// Its name, as configuration files have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Soft => "soft",
+            Self::Rm => "rm",
+        }
+    }
+}
+
+impl FromStr for Backend {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match Self::ALL.into_iter().find(|backend| backend.name() == text) {
+            Some(backend) => Ok(backend),
+            None => bail!("No backend '{text}': there are {}", Self::ALL.map(Self::name).join(", ")),
+        }
+    }
+}
+
 /// One GPU as a guest is to see it.
 #[derive(Debug, Clone)]
 pub struct GpuSpec {
@@ -62,11 +97,13 @@ pub struct RigSpec {
     pub folder: PathBuf,
     /// Native or mediated.
     pub topology: Topology,
+    /// What a mediated GPU's work is executed by.
+    pub backend: Backend,
     /// Whether the device processes start before the aggregator that they need.
     pub devices_first: bool,
     /// The GPUs.
     pub gpus: Vec<GpuSpec>,
-    /// What a shared GPU has beside the partitions of its vGPUs.
+    /// What a shared software GPU has beside the partitions of its vGPUs.
     pub spare_vram_mib: u32,
 }
 
@@ -210,7 +247,8 @@ impl Rig {
         let partitions: u32 =
             self.spec.gpus.iter().filter(|gpu| gpu.chip == chip).map(|gpu| gpu.vram_mib).sum();
         let name = format!("gpu-{chip}");
-        let config = gpu_config(&name, chip, partitions + self.spec.spare_vram_mib, &socket, &control);
+        let vram_mib = partitions + self.spec.spare_vram_mib;
+        let config = gpu_config(&name, self.spec.backend, chip, vram_mib, &socket, &control);
         let path = self.write_config(&format!("{name}.toml"), &config)?;
         let arguments = ["aggregator", &path];
         let log = format!("aggregator-{chip}");
@@ -286,10 +324,22 @@ fn socket_option(path: &Path) -> String {
     format!("--socket-path={}", path.display())
 }
 
-fn gpu_config(name: &str, chip: Chip, vram_mib: u32, socket: &Path, control: &Path) -> String {
+/// `vram_mib` is the software GPU's; a real one has what it has.
+fn gpu_config(
+    name: &str,
+    backend: Backend,
+    chip: Chip,
+    vram_mib: u32,
+    socket: &Path,
+    control: &Path,
+) -> String {
+    let vram = match backend {
+        Backend::Soft => format!("vram = \"{vram_mib}M\"\n"),
+        Backend::Rm => String::new(),
+    };
     format!(
-        "name = \"{name}\"\nbackend = \"soft\"\nchip = \"{chip}\"\nvram = \"{vram_mib}M\"\npolicy = \"fifo\"\n\n\
-         [socket]\npath = {}\n\n[control]\npath = {}\n",
+        "name = \"{name}\"\nbackend = \"{}\"\nchip = \"{chip}\"\n{vram}policy = \"fifo\"\n\n[socket]\npath = {}\n\n[control]\npath = {}\n",
+        backend.name(),
         quoted(socket),
         quoted(control)
     )
@@ -317,13 +367,8 @@ mod tests {
 
     #[test]
     fn configurations_name_sockets_as_quoted_strings() {
-        let text = gpu_config(
-            "gpu0",
-            Chip::Gh100,
-            1024,
-            Path::new("/tmp/a \"b\"/gpu0.sock"),
-            Path::new("/tmp/control.sock"),
-        );
+        let (socket, control) = (Path::new("/tmp/a \"b\"/gpu0.sock"), Path::new("/tmp/control.sock"));
+        let text = gpu_config("gpu0", Backend::Soft, Chip::Gh100, 1024, socket, control);
         assert!(
             text.contains("chip = \"GH100\"\nvram = \"1024M\"")
                 && text.contains(r#"path = "/tmp/a \"b\"/gpu0.sock""#),
@@ -335,6 +380,12 @@ mod tests {
             text.starts_with("name = \"vm1\"\ngpu = \"/tmp/gpu0.sock\"\nchip = \"GF100\"\nvram = \"256M\"\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn real_gpu_is_not_told_how_much_memory_it_has() {
+        let text = gpu_config("h200", Backend::Rm, Chip::Gh100, 1024, Path::new("/a"), Path::new("/b"));
+        assert!(text.contains("backend = \"rm\"\nchip = \"GH100\"\npolicy"), "{text}");
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! Set-up, tests and benchmarks of the project: `cargo xtask setup`, `cargo xtask test`, `cargo xtask bench`.
+//! Set-up, tests and benchmarks of the project: `cargo xtask setup`, `cargo xtask test`, `cargo xtask bench`, `cargo xtask pack`.
 
 mod bench;
 mod cases;
 mod guest;
+mod pack;
 mod run_case;
 mod setup;
 mod test;
@@ -29,6 +30,8 @@ enum Command {
     Test(test::Arguments),
     /// Measure mediated against native.
     Bench(bench::Arguments),
+    /// Make a folder that runs guests on any x86-64 machine with an NVIDIA GPU, without network.
+    Pack(pack::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -51,5 +54,6 @@ fn run() -> anyhow::Result<bool> {
         Command::Guest(arguments) => guest::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Pack(arguments) => pack::run(&arguments),
     }
 }

@@ -12,7 +12,7 @@ use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
 use gpuvmk_lab::machine::{Accelerator, Machine, MachineSpec};
 use gpuvmk_lab::qemu::Qemu;
-use gpuvmk_lab::rig::{GpuSpec, Rig, RigSpec, Topology};
+use gpuvmk_lab::rig::{Backend, GpuSpec, Rig, RigSpec, Topology};
 use gpuvmk_lab::verdict::Expected;
 use gpuvmk_lab::{guest_build, initramfs};
 
@@ -87,6 +87,7 @@ impl Workshop {
             gpuvmk: self.gpuvmk.clone(),
             folder: self.folder(case),
             topology,
+            backend: Backend::default(),
             devices_first: false,
             gpus: guests.iter().flat_map(gpus).collect(),
             spare_vram_mib: SPARE_VRAM_MIB,

@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result, ensure};
 use gpuvmk_lab::rig::Topology;
-use gpuvmk_lab::verdict;
+use gpuvmk_lab::{traffic, verdict};
 
 use crate::cases::Guest;
 use crate::workshop::{self, Workshop};
@@ -51,14 +51,8 @@ pub fn costs(workshop: &Workshop, topology: Topology, guest: &Guest) -> Result<C
 
 /// The reads and writes of all sessions that a device's log counts.
 fn session_accesses(log: &str) -> Option<Costs> {
-    let sessions: Vec<&str> = log.lines().filter(|line| line.contains("Session ends:")).collect();
-    let sum = |name: &str| sessions.iter().map(|line| count_after(line, name)).sum::<Option<f64>>();
-    let costs = Costs { reads: sum("reads=")?, writes: sum("writes=")? };
-    (!sessions.is_empty()).then_some(costs)
-}
-
-fn count_after(line: &str, name: &str) -> Option<f64> {
-    line.split(name).nth(1)?.split(' ').next()?.parse().ok()
+    let sum = |name: &str| traffic::counted(log, "Session ends:", &[name]);
+    Some(Costs { reads: sum("reads")?, writes: sum("writes")? })
 }
 
 #[cfg(test)]

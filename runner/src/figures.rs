@@ -1,0 +1,312 @@
+//! The figures that a run is about: what guests measured beside what the same machine does without them.
+//!
+//! Guest programs and `gpuvmk gpu bench` use the same names for the same work, so a ratio is a look-up. All ratios
+//! are of mediated to native; for speeds 1 is as fast as native, for costs 1 is as cheap.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gpuvmk_lab::traffic;
+use serde_json::{Map, Value, json};
+
+use crate::record::round;
+use crate::step::{GuestResult, StepResult};
+use crate::suite;
+
+/// Directions of copies, and the sizes that count: 16 MiB and more.
+const DIRECTIONS: [&str; 3] = ["to_vram", "within_vram", "from_vram"];
+const SIZES: [&str; 2] = ["16m", "64m"];
+/// The GPU's own time for a kernel that runs a millisecond or longer.
+const COMPUTE: &str = "spin_gpu_us";
+/// One map and one unmap of 4 MiB.
+const MAP: &str = "map_unmap_4m_us";
+
+/// What to reach, by the name of the ratio: at least, or at most.
+const TARGETS: [(&str, Limit); 6] = [
+    ("copy_over_native", Limit::AtLeast(0.95)),
+    ("doorbell_us", Limit::AtMost(2.0)),
+    ("compute_over_native", Limit::AtLeast(0.98)),
+    ("share_error", Limit::AtMost(0.05)),
+    ("map_over_native", Limit::AtMost(1.3)),
+    ("reads_per_submission", Limit::AtMost(7.0)),
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Limit {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// Figures as they come in.
+#[derive(Debug, Clone, Default)]
+pub struct Figures {
+    /// Every native sample, by name.
+    native: BTreeMap<String, Vec<f64>>,
+    /// Figures of the guest that was alone.
+    guest: BTreeMap<String, f64>,
+    doorbell_us: Option<f64>,
+    doorbell_us_p99: Option<f64>,
+    reads_per_submission: Option<f64>,
+    share_error: Option<f64>,
+}
+
+impl Figures {
+    /// Takes the answer of `gpuvmk gpu bench` in.
+    pub fn native(&mut self, values: &Value) {
+        let figures = values.get("figures").and_then(Value::as_object);
+        for (name, value) in figures.into_iter().flatten() {
+            if let Some(value) = value.as_f64() {
+                self.native.entry(name.clone()).or_default().push(value);
+            }
+        }
+    }
+
+    /// Takes a step's results in.
+    pub fn step(&mut self, result: &StepResult) {
+        match result.name.as_str() {
+            suite::SPEED => self.alone(result),
+            suite::COUNTS => self.differences(result),
+            suite::SHARE => self.share(result),
+            _ => {}
+        }
+        if let [only] = result.guests.as_slice() {
+            self.doorbell(only);
+        }
+    }
+
+    fn alone(&mut self, result: &StepResult) {
+        let results = result.guests.iter().flat_map(|guest| &guest.verdict.results);
+        for (name, value) in results.flat_map(|result| &result.figures) {
+            if let Some(value) = value.as_f64() {
+                self.guest.insert(name.clone(), value);
+            }
+        }
+    }
+
+    /// Doorbells of a guest that was alone; the first such guest counts, later ones did other things too.
+    fn doorbell(&mut self, guest: &GuestResult) {
+        let times = guest.tenant.as_ref().and_then(|tenant| tenant.more.get("doorbell_ns"));
+        let micros = |name: &str| Some(times?.get(name)?.as_f64()? / 1000.0);
+        if self.doorbell_us.is_none() {
+            self.doorbell_us = micros("p50");
+            self.doorbell_us_p99 = micros("p99");
+        }
+    }
+
+    fn differences(&mut self, result: &StepResult) {
+        let difference = |few: &str, many: &str, value: &dyn Fn(&GuestResult) -> Option<f64>| {
+            Some(value(result.guest(many)?)? - value(result.guest(few)?)?)
+        };
+        let reads = |guest: &GuestResult| traffic::counted(&guest.device_log, "Session ends:", &["reads"]);
+        // Each submission is made twice: waited for asleep, and awake.
+        let submissions = 2.0 * f64::from(suite::MANY_SUBMISSIONS - suite::FEW_SUBMISSIONS);
+        self.reads_per_submission =
+            difference("few-submissions", "many-submissions", &reads).map(|reads| reads / submissions);
+        let nanos = |guest: &GuestResult| traffic::counted(&guest.device_log, "vGPU ends:", &["walk_nanos"]);
+        let mappings = f64::from(suite::MANY_MAPPINGS - suite::FEW_MAPPINGS);
+        if let Some(nanos) = difference("few-mappings", "many-mappings", &nanos) {
+            self.guest.insert(MAP.to_owned(), nanos / mappings / 1000.0);
+        }
+    }
+
+    fn share(&mut self, result: &StepResult) {
+        if let [one, other] = result.guests.as_slice()
+            && let (Some(one), Some(other)) = (slots(one), slots(other))
+        {
+            self.share_error = share_error(&one, &other);
+        }
+    }
+
+    /// What the result has beside the guests, by key.
+    pub fn ratios(&self) -> Vec<(&'static str, Value)> {
+        let number = |value: Option<f64>| value.map_or(Value::Null, |value| round(value).into());
+        let copies: Map<String, Value> = DIRECTIONS
+            .into_iter()
+            .filter_map(|direction| Some((direction.to_owned(), round(self.copy(direction)?).into())))
+            .collect();
+        let copies = if copies.is_empty() { Value::Null } else { copies.into() };
+        vec![
+            ("copy_over_native", copies),
+            ("doorbell_us", number(self.doorbell_us)),
+            // Times: native over mediated is the speed.
+            ("compute_over_native", number(self.over_native(COMPUTE).map(|ratio| 1.0 / ratio))),
+            ("share_error", number(self.share_error)),
+            ("map_over_native", number(self.over_native(MAP))),
+            ("reads_per_submission", number(self.reads_per_submission)),
+        ]
+    }
+
+    /// The slowest of the sizes.
+    fn copy(&self, direction: &str) -> Option<f64> {
+        let ratios =
+            SIZES.into_iter().filter_map(|size| self.over_native(&format!("{direction}_{size}_gb_s")));
+        ratios.min_by(f64::total_cmp)
+    }
+
+    fn over_native(&self, name: &str) -> Option<f64> {
+        let native = median(self.native.get(name)?)?;
+        (native > 0.0).then(|| self.guest.get(name).map(|guest| guest / native)).flatten()
+    }
+
+    /// Every figure, for whoever wants to know what a ratio was made of.
+    pub fn to_json(&self) -> Value {
+        let guest: Map<String, Value> =
+            self.guest.iter().map(|(name, value)| (name.clone(), round(*value).into())).collect();
+        json!({ "guest": guest, "native": self.native, "doorbell_us_p99": self.doorbell_us_p99.map(round) })
+    }
+}
+
+/// Each target with what was found; one that was not measured was not reached, and says so by its value.
+pub fn targets(ratios: &[(&'static str, Value)]) -> Value {
+    let target = |(name, limit): &(&str, Limit)| {
+        let value = ratios.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+        let worst = value.and_then(|value| worst(value, *limit));
+        let (bound, met) = match *limit {
+            Limit::AtLeast(least) => {
+                (json!({ "at_least": least }), worst.is_some_and(|value| value >= least))
+            }
+            Limit::AtMost(most) => (json!({ "at_most": most }), worst.is_some_and(|value| value <= most)),
+        };
+        json!({ "name": name, "value": worst, "target": bound, "met": met })
+    };
+    TARGETS.iter().map(target).collect::<Vec<_>>().into()
+}
+
+/// A value, or the worst of an object's.
+fn worst(value: &Value, limit: Limit) -> Option<f64> {
+    let values: Vec<f64> = match value {
+        Value::Object(fields) => fields.values().filter_map(Value::as_f64).collect(),
+        other => other.as_f64().into_iter().collect(),
+    };
+    let least = values.iter().copied().min_by(f64::total_cmp);
+    let most = values.iter().copied().max_by(f64::total_cmp);
+    match limit {
+        Limit::AtLeast(_) => least,
+        Limit::AtMost(_) => most,
+    }
+}
+
+fn median(samples: &[f64]) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    let upper = *sorted.get(middle)?;
+    if sorted.len().is_multiple_of(2) { Some((sorted.get(middle - 1)? + upper) / 2.0) } else { Some(upper) }
+}
+
+/// Work done in each slot of the GPU's time, as `busy` reports it: pairs of slot and count.
+fn slots(guest: &GuestResult) -> Option<BTreeMap<u64, f64>> {
+    let found = guest.verdict.result("busy", 0)?.figures.get("slots")?.as_array()?.clone();
+    found.iter().map(|pair| Some((pair.get(0)?.as_u64()?, pair.get(1)?.as_f64()?))).collect()
+}
+
+/// How far two guests are from equal shares while both were busy: 0 is equal, 1 is all for one. The GPU's clock is
+/// one for both, so slots with the same number are the same time.
+fn share_error(one: &BTreeMap<u64, f64>, other: &BTreeMap<u64, f64>) -> Option<f64> {
+    let keys = |map: &BTreeMap<u64, f64>| map.keys().copied().collect::<BTreeSet<u64>>();
+    // The first and the last slot are busy for a part only.
+    let first = keys(one).first()?.max(keys(other).first()?).saturating_add(1);
+    let last = keys(one).last()?.min(keys(other).last()?).saturating_sub(1);
+    if first >= last {
+        return None;
+    }
+    let sum = |map: &BTreeMap<u64, f64>| map.range(first..=last).map(|(_, count)| count).sum::<f64>();
+    let (one, other) = (sum(one), sum(other));
+    (one + other > 0.0).then(|| (one - other).abs() / (one + other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuvmk_lab::report::Report;
+    use gpuvmk_lab::verdict::Verdict;
+    use std::time::Duration;
+
+    fn guest(name: &str, reports: &[&str], device_log: &str) -> GuestResult {
+        let results = reports.iter().map(|line| match Report::parse(&format!("GPUVMK-JSON {line}")) {
+            Some(Report::Result(result)) => result,
+            other => panic!("{other:?}"),
+        });
+        let tenant = r#"{"name":"a","doorbell_ns":{"count":9,"p50":1500,"p99":2500}}"#;
+        GuestResult {
+            guest: suite::Guest {
+                name: name.into(),
+                programs: Vec::new(),
+                cpus: 1,
+                memory_mib: 512,
+                vram_mib: 256,
+            },
+            verdict: Verdict { problems: Vec::new(), results: results.collect() },
+            kernel: None,
+            probe_ms: None,
+            wall: Duration::ZERO,
+            tenant: serde_json::from_str(tenant).ok(),
+            device_log: device_log.into(),
+        }
+    }
+
+    fn step(name: &str, guests: Vec<GuestResult>) -> StepResult {
+        StepResult { name: name.into(), guests, ..StepResult::default() }
+    }
+
+    fn ratio(figures: &Figures, name: &str) -> Value {
+        figures.ratios().into_iter().find(|(key, _)| *key == name).unwrap().1
+    }
+
+    #[test]
+    fn copies_and_compute_stand_beside_the_native_median() {
+        let mut figures = Figures::default();
+        for speed in [40.0, 44.0] {
+            figures.native(&json!({ "gpu": "H200", "figures":
+                { "to_vram_16m_gb_s": speed, "to_vram_64m_gb_s": 40.0, "spin_gpu_us": 1000.0 } }));
+        }
+        let bandwidth = r#"{"prog":"bandwidth","ok":true,"to_vram_16m_gb_s":39.9,"to_vram_64m_gb_s":40.0}"#;
+        let compute = r#"{"prog":"compute","ok":true,"spin_gpu_us":1250.0}"#;
+        figures.step(&step(suite::SPEED, vec![guest("speed", &[bandwidth, compute], "")]));
+
+        assert_eq!(ratio(&figures, "copy_over_native"), json!({ "to_vram": 0.95 }));
+        assert_eq!(ratio(&figures, "compute_over_native"), json!(0.8));
+        assert_eq!(ratio(&figures, "doorbell_us"), json!(1.5));
+        let targets = targets(&figures.ratios());
+        assert_eq!(targets[0]["met"], true);
+        assert_eq!(targets[1]["met"], true);
+        assert_eq!(targets[2]["met"], false);
+        assert_eq!(targets[3]["value"], Value::Null, "what was not measured was not reached");
+        assert_eq!(targets[3]["met"], false);
+    }
+
+    #[test]
+    fn costs_are_the_difference_of_two_guests() {
+        let session = |reads: u32| format!("Session ends: messages=1 reads={reads} writes=3\n");
+        let walks = |nanos: u32| format!("vGPU ends: walks=7 walk_nanos={nanos}\n");
+        let mut figures = Figures::default();
+        figures.native(&json!({ "figures": { "map_unmap_4m_us": 100.0 } }));
+        figures.step(&step(
+            suite::COUNTS,
+            vec![
+                guest("few-submissions", &[], &session(1000)),
+                guest("many-submissions", &[], &session(5000)),
+                guest("few-mappings", &[], &walks(1_000_000)),
+                guest("many-mappings", &[], &walks(25_000_000)),
+            ],
+        ));
+        assert_eq!(ratio(&figures, "reads_per_submission"), json!(4.0));
+        assert_eq!(ratio(&figures, "map_over_native"), json!(1.2));
+    }
+
+    #[test]
+    fn shares_count_where_both_were_busy() {
+        let busy = |pairs: &str| format!(r#"{{"prog":"busy","ok":true,"slots":[{pairs}]}}"#);
+        let one = busy("[9,50],[10,10],[11,11],[12,10],[13,2]");
+        let other = busy("[10,1],[11,9],[12,10],[13,10],[14,99]");
+        let mut figures = Figures::default();
+        figures.step(&step(suite::SHARE, vec![guest("busy1", &[&one], ""), guest("busy2", &[&other], "")]));
+        assert_eq!(ratio(&figures, "share_error"), json!(0.05));
+    }
+
+    #[test]
+    fn guests_that_were_never_busy_together_have_no_share() {
+        let map = |pairs: &[(u64, f64)]| pairs.iter().copied().collect::<BTreeMap<u64, f64>>();
+        assert_eq!(share_error(&map(&[(1, 5.0), (2, 5.0)]), &map(&[(7, 5.0), (8, 5.0)])), None);
+        assert_eq!(share_error(&map(&[]), &map(&[])), None);
+    }
+}

@@ -1,0 +1,190 @@
+//! The steps of a run, as data: how many guests, what each runs, how long it may take.
+
+use std::time::Duration;
+
+use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::rig::Backend;
+
+use crate::options::Options;
+
+/// Submissions of the two guests whose difference tells what one costs.
+pub const FEW_SUBMISSIONS: u32 = 100;
+pub const MANY_SUBMISSIONS: u32 = 600;
+/// Mappings, likewise.
+pub const FEW_MAPPINGS: u32 = 20;
+pub const MANY_MAPPINGS: u32 = 220;
+
+/// Names of the steps that figures are taken from.
+pub const SPEED: &str = "speed";
+pub const COUNTS: &str = "counts";
+pub const SHARE: &str = "share";
+
+/// One guest of a step.
+#[derive(Debug, Clone)]
+pub struct Guest {
+    /// Its name, which is its vGPU's.
+    pub name: String,
+    /// What it runs.
+    pub programs: Vec<String>,
+    /// Its processors.
+    pub cpus: u32,
+    /// Its memory.
+    pub memory_mib: u32,
+    /// Its vGPU's memory.
+    pub vram_mib: u32,
+}
+
+/// Guests that run at once.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Its name.
+    pub name: String,
+    /// The guests.
+    pub guests: Vec<Guest>,
+    /// How long it may take.
+    pub limit: Duration,
+}
+
+/// Every step of a run, in order.
+pub fn steps(options: &Options) -> Vec<Step> {
+    let suite = suite(options);
+    let mut steps = Vec::new();
+    if !options.quick && options.chip == Chip::Gh100 {
+        steps.push(speed(options));
+    }
+    for count in [1, 2, 4].into_iter().filter(|count| *count <= options.guests) {
+        let guests = (1..=count).map(|number| guest(options, &format!("vm{number}"), &suite)).collect();
+        steps.push(step(format!("guests-{count}"), guests, 120));
+    }
+    if !options.quick && options.chip == Chip::Gh100 {
+        steps.push(counts(options));
+        if options.guests >= 2 {
+            steps.push(share(options));
+        }
+    }
+    steps
+}
+
+/// What every guest must pass. Programs that provoke a fault run on the software GPU only: a machine with a real one
+/// has other users.
+fn suite(options: &Options) -> Vec<&'static str> {
+    let mut programs = vec!["probe", "copy", "fence", "channels", "bar1"];
+    if options.quick {
+        programs = vec!["probe", "copy:largest=65537", "fence"];
+    }
+    match (options.chip, options.backend) {
+        (Chip::Gf100, _) => {}
+        // The software GPU has no shader cores, and says so.
+        (Chip::Gh100, Backend::Soft) => programs.extend(["exec", "fill", "i2m", "nocompute"]),
+        (Chip::Gh100, Backend::Rm) => programs.extend(["exec", "fill", "i2m", "compute"]),
+    }
+    if !options.quick {
+        programs.extend(["evict", "reload"]);
+        if options.backend == Backend::Soft {
+            programs.extend(["badaddr", "badcopy"]);
+        }
+    }
+    programs
+}
+
+/// One guest alone, for figures that stand beside native ones.
+fn speed(options: &Options) -> Step {
+    let mut programs = vec!["probe", "bandwidth", "bench:repeats=200"];
+    if options.backend == Backend::Rm {
+        programs.push("compute");
+    }
+    step(SPEED.into(), vec![guest(options, SPEED, &programs)], 120)
+}
+
+/// Guests that differ in one number: the difference of what their vGPUs count is that number's.
+fn counts(options: &Options) -> Step {
+    let calls = [
+        ("few-submissions", format!("bench:repeats={FEW_SUBMISSIONS}")),
+        ("many-submissions", format!("bench:repeats={MANY_SUBMISSIONS}")),
+        ("few-mappings", format!("mapping:repeats={FEW_MAPPINGS}")),
+        ("many-mappings", format!("mapping:repeats={MANY_MAPPINGS}")),
+    ];
+    let guests = calls.iter().map(|(name, call)| guest(options, name, &["probe", call])).collect();
+    step(COUNTS.into(), guests, 150)
+}
+
+/// Two guests that keep the GPU busy.
+fn share(options: &Options) -> Step {
+    let busy = match options.backend {
+        Backend::Soft => "busy:secs=10:work=copy",
+        Backend::Rm => "busy:secs=10:work=compute",
+    };
+    let guests = ["busy1", "busy2"].map(|name| guest(options, name, &["probe", busy])).to_vec();
+    step(SHARE.into(), guests, 90)
+}
+
+fn step(name: String, guests: Vec<Guest>, seconds: u64) -> Step {
+    // An emulated guest on a machine with few processors takes its time.
+    Step { name, guests, limit: Duration::from_secs(seconds) }
+}
+
+fn guest(options: &Options, name: &str, programs: &[&str]) -> Guest {
+    Guest {
+        name: name.to_owned(),
+        programs: programs.iter().map(|program| (*program).to_owned()).collect(),
+        cpus: 1,
+        memory_mib: options.memory,
+        vram_mib: options.vram,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn named(words: &[&str]) -> Vec<Step> {
+        steps(&Options::parse_from(std::iter::once(&"run.sh").chain(words)))
+    }
+
+    fn programs(steps: &[Step]) -> Vec<&str> {
+        steps
+            .iter()
+            .flat_map(|step| &step.guests)
+            .flat_map(|guest| &guest.programs)
+            .map(String::as_str)
+            .collect()
+    }
+
+    #[test]
+    fn suite_runs_with_one_two_and_four_guests() {
+        let counts: Vec<usize> = named(&["--backend", "soft"])
+            .iter()
+            .filter(|step| step.name.starts_with("guests-"))
+            .map(|step| step.guests.len())
+            .collect();
+        assert_eq!(counts, [1, 2, 4]);
+        assert_eq!(named(&["--guests", "2", "--quick"]).len(), 2);
+    }
+
+    #[test]
+    fn faults_are_provoked_on_the_software_gpu_only() {
+        let steps = named(&["--backend", "rm"]);
+        assert!(
+            !programs(&steps).iter().any(|program| program.starts_with("bad") || *program == "nocompute")
+        );
+        assert!(programs(&named(&["--backend", "soft"])).contains(&"badaddr"));
+    }
+
+    #[test]
+    fn names_of_vgpus_are_unique_in_a_step() {
+        for step in named(&[]) {
+            let mut names: Vec<_> = step.guests.iter().map(|guest| &guest.name).collect();
+            let count = names.len();
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), count, "{}", step.name);
+        }
+    }
+
+    #[test]
+    fn a_fermi_gets_none_of_hoppers_programs() {
+        let steps = named(&["--chip", "gf100", "--backend", "soft"]);
+        assert!(!programs(&steps).iter().any(|program| matches!(*program, "exec" | "i2m" | "compute")));
+    }
+}

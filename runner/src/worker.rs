@@ -1,0 +1,137 @@
+//! The process that does the work, unprivileged: every step, and the figures that come of them.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Result;
+use gpuvmk_lab::interrupt;
+use gpuvmk_lab::machine::Accelerator;
+use gpuvmk_lab::pack::Pack;
+use gpuvmk_lab::rig::Backend;
+use serde_json::{Value, json};
+
+use crate::figures::{self, Figures};
+use crate::native::Native;
+use crate::options::Options;
+use crate::record::Record;
+use crate::step::{self, Bench, StepResult};
+use crate::{suite, supervisor};
+
+/// Runs everything; what comes of it is in the logs' folder. `Ok(false)` if something failed.
+pub fn run(options: &Options, work: &Path) -> Result<bool> {
+    let mut worker = Worker { options, record: Record::new(options), logs: supervisor::logs_in(work) };
+    let done = worker.everything(&Pack::at(&supervisor::pack_in(work)));
+    if let Err(error) = &done {
+        worker.record.problem(format!("{error:#}"));
+    }
+    worker.keep()?;
+    Ok(done.is_ok() && worker.record.problems().is_empty())
+}
+
+struct Worker<'a> {
+    options: &'a Options,
+    record: Record,
+    logs: std::path::PathBuf,
+}
+
+impl Worker<'_> {
+    fn keep(&self) -> Result<()> {
+        self.record.write(&self.logs)
+    }
+
+    fn everything(&mut self, pack: &Pack) -> Result<()> {
+        let bench = Bench {
+            options: self.options,
+            qemu: pack.qemu()?,
+            kernel: pack.kernel()?,
+            initramfs: pack.initramfs(),
+            gpuvmk: pack.gpuvmk(),
+            accelerator: Accelerator::of_this_machine(),
+            logs: self.logs.clone(),
+        };
+        self.record.set("pack", json!(pack.manifest()?));
+        self.record.set("machine", this_machine(bench.accelerator));
+        self.keep()?;
+
+        let native = Native::new(pack.gpuvmk(), &self.logs);
+        let hardware = self.options.backend == Backend::Rm;
+        if hardware {
+            let list = native.list()?;
+            self.record.set("gpus", list);
+        } else {
+            self.record.set("gpu", format!("software {}", self.options.chip));
+        }
+        let mut figures = Figures::default();
+        let mut benched = 0;
+        for step in suite::steps(self.options) {
+            interrupt::check()?;
+            // Native figures before and after the step that stands beside them: clocks rise under load.
+            let beside = hardware && step.name == suite::SPEED;
+            if beside {
+                benched += self.bench(&native, "before", &mut figures);
+            }
+            eprintln!("{}: {} guests", step.name, step.guests.len());
+            let start = Instant::now();
+            let result = step::run(&bench, &step);
+            eprintln!("{}: {:.1} s", step.name, start.elapsed().as_secs_f64());
+            if beside {
+                benched += self.bench(&native, "after", &mut figures);
+            }
+            self.note(&result, &mut figures);
+            self.keep()?;
+        }
+        if hardware && benched == 0 && !self.options.quick {
+            self.record.problem("no native figures to compare with".into());
+        }
+        Ok(())
+    }
+
+    /// Native figures, once; returns how many were had.
+    fn bench(&mut self, native: &Native, label: &str, figures: &mut Figures) -> usize {
+        match native.bench(label) {
+            Ok(values) => {
+                for key in ["gpu", "driver"] {
+                    if let Some(value) = values.get(key) {
+                        self.record.set(key, value.clone());
+                    }
+                }
+                figures.native(&values);
+                1
+            }
+            Err(error) => {
+                self.record.problem(format!("native figures, {label}: {error:#}"));
+                0
+            }
+        }
+    }
+
+    fn note(&mut self, result: &StepResult, figures: &mut Figures) {
+        self.record.add("steps", result.to_json());
+        for guest in &result.guests {
+            self.record.add("guests", guest.to_json(&result.name));
+        }
+        result.problems.iter().for_each(|problem| self.record.problem(problem.clone()));
+        figures.step(result);
+        for (key, value) in figures.ratios() {
+            self.record.set(key, value);
+        }
+        self.record.set("targets", figures::targets(&figures.ratios()));
+        self.record.set("figures", figures.to_json());
+    }
+}
+
+/// What the guests ran on.
+fn this_machine(accelerator: Accelerator) -> Value {
+    let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let memory_mib = line("/proc/meminfo")
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+        .map(|kib| kib >> 10);
+    json!({
+        "kernel": line("/proc/sys/kernel/osrelease"),
+        "cpus": std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        "memory_mib": memory_mib,
+        "accelerator": accelerator.name(),
+    })
+}
