@@ -7,6 +7,9 @@ use gpuvmk_lab::rig::Topology;
 
 /// Every program that a guest with a GF100 of its own must pass.
 const EVERYTHING_FERMI: &[&str] =
+    &["probe", "copy", "exec", "fence", "channels", "bar1", "badaddr", "badcopy", "evict", "reload"];
+/// The same before Linux 6.6, whose nouveau has no VM_BIND.
+const EVERYTHING_FERMI_OLD: &[&str] =
     &["probe", "copy", "fence", "channels", "bar1", "badaddr", "badcopy", "evict", "reload"];
 /// The same with a GH100. What provokes faults comes before what shows that the GPU still works.
 const EVERYTHING_HOPPER: &[&str] = &[
@@ -24,11 +27,12 @@ const AT_WORK: &[&str] = &["probe", "load:secs=90"];
 /// A vGPU's memory in tests: small, so that evicting all of it does not take long.
 const VRAM_MIB: u32 = 128;
 
-/// Every program that `chip` can run.
-pub fn everything(chip: Chip) -> &'static [&'static str] {
-    match chip {
-        Chip::Gf100 => EVERYTHING_FERMI,
-        Chip::Gh100 => EVERYTHING_HOPPER,
+/// Every program that `chip` can run below this kernel.
+pub fn everything(chip: Chip, kernel: KernelSeries) -> &'static [&'static str] {
+    match (chip, kernel) {
+        (Chip::Gf100, KernelSeries::V6_1) => EVERYTHING_FERMI_OLD,
+        (Chip::Gf100, _) => EVERYTHING_FERMI,
+        (Chip::Gh100, _) => EVERYTHING_HOPPER,
     }
 }
 
@@ -134,7 +138,7 @@ fn fermi() -> Vec<Case> {
     let chip = Chip::Gf100;
     for topology in [Topology::Native, Topology::Mediated] {
         for kernel in KernelSeries::ALL {
-            let guest = Guest { cpus: 2, ..Guest::new("vm1", chip, kernel, everything(chip)) };
+            let guest = Guest { cpus: 2, ..Guest::new("vm1", chip, kernel, everything(chip, kernel)) };
             cases.push(case(format!("{}-{kernel}", topology.name()), topology, vec![guest]));
         }
     }
@@ -165,7 +169,7 @@ fn fermi() -> Vec<Case> {
 fn hopper() -> Vec<Case> {
     let (chip, mediated) = (Chip::Gh100, Topology::Mediated);
     let kernel = chip.usual_kernel();
-    let full = Guest { cpus: 2, ..Guest::new("vm1", chip, kernel, everything(chip)) };
+    let full = Guest { cpus: 2, ..Guest::new("vm1", chip, kernel, everything(chip, kernel)) };
     let one = Guest::new("vm1", chip, kernel, SHORT);
     let single = |name: &str, guest: Guest| case(format!("gh100-{name}"), mediated, vec![guest]);
     let mut cases = vec![
@@ -254,11 +258,9 @@ mod tests {
     }
 
     fn covered(topology: Topology, kernel: KernelSeries, chip: Chip) -> bool {
-        all()
-            .iter()
-            .filter(|case| case.topology == topology)
-            .flat_map(|case| &case.guests)
-            .any(|guest| guest.kernel == kernel && guest.gpus == [chip] && guest.programs == everything(chip))
+        all().iter().filter(|case| case.topology == topology).flat_map(|case| &case.guests).any(|guest| {
+            guest.kernel == kernel && guest.gpus == [chip] && guest.programs == everything(chip, kernel)
+        })
     }
 
     #[test]
