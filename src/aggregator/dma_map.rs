@@ -3,29 +3,32 @@
 //!
 //! Bus addresses of all tenants share one space (the physical GPU has one), so ranges are given out by
 //! [`IovaAllocator`]; a guest never learns them. A bus address is congruent to its guest-physical address
-//! modulo [`CONGRUENCE`], so that large pages stay large pages.
+//! modulo the physical GPU's largest page, so that large pages stay large pages.
 
 use std::collections::BTreeMap;
 
 use crate::addr::{Gpa, Iova, PAGE_SIZE};
 
-/// Guest-physical and bus addresses agree modulo this (2 MiB: beyond every page size of the MMUs involved).
-pub const CONGRUENCE: u64 = 2 << 20;
+/// Guest-physical and bus addresses agree modulo this at least: the large pages of the host's CPU and IOMMU.
+const LEAST_CONGRUENCE: u64 = 2 << 20;
 
 /// Gives out bus-address ranges.
 #[derive(Debug)]
 pub struct IovaAllocator {
     first: u64,
     end: u64,
+    congruence: u64,
     /// Ranges in use: start and bytes.
     used: BTreeMap<u64, u64>,
 }
 
 impl IovaAllocator {
-    /// Addresses from `first` to below 2 to `bits`.
-    pub fn new(first: Iova, bits: u8) -> Self {
-        let end = 1_u64.checked_shl(u32::from(bits)).unwrap_or(u64::MAX);
-        Self { first: first.0, end, used: BTreeMap::new() }
+    /// Addresses from `first` to below 2 to `bits`, for a GPU whose largest page has 2 to `page_shift` bytes.
+    pub fn new(first: Iova, bits: u8, page_shift: u8) -> Self {
+        let power = |bits: u8| 1_u64.checked_shl(u32::from(bits));
+        let end = power(bits).unwrap_or(u64::MAX);
+        let congruence = power(page_shift).unwrap_or(0).max(LEAST_CONGRUENCE);
+        Self { first: first.0, end, congruence, used: BTreeMap::new() }
     }
 
     /// A free range of `size` bytes that is congruent to `like`, first fit.
@@ -33,11 +36,12 @@ impl IovaAllocator {
         if size == 0 {
             return None;
         }
-        let phase = like.0 % CONGRUENCE;
+        let step = self.congruence;
+        let phase = like.0 % step;
         let fit = |from: u64| -> Option<u64> {
-            let base = from / CONGRUENCE * CONGRUENCE;
+            let base = from / step * step;
             let candidate = base.checked_add(phase)?;
-            if candidate >= from { Some(candidate) } else { candidate.checked_add(CONGRUENCE) }
+            if candidate >= from { Some(candidate) } else { candidate.checked_add(step) }
         };
         let mut candidate = fit(self.first)?;
         for (start, used) in &self.used {
@@ -245,21 +249,21 @@ mod tests {
 
     #[test]
     fn bus_addresses_are_congruent_and_reused() {
-        let mut iovas = IovaAllocator::new(Iova(0x10_0000), 40);
+        let mut iovas = IovaAllocator::new(Iova(0x10_0000), 40, 17);
 
         let a = iovas.take(0x1000, Gpa(0x12_3000)).unwrap();
         let b = iovas.take(1 << 30, Gpa(0)).unwrap();
         iovas.give_back(a);
         let c = iovas.take(0x1000, Gpa(0x92_3000)).unwrap();
 
-        assert_eq!(a.0 % CONGRUENCE, 0x12_3000);
-        assert_eq!(b.0 % CONGRUENCE, 0);
+        assert_eq!(a.0 % LEAST_CONGRUENCE, 0x12_3000);
+        assert_eq!(b.0 % LEAST_CONGRUENCE, 0);
         assert_eq!(c, a);
     }
 
     #[test]
     fn bus_addresses_run_out_cleanly() {
-        let mut iovas = IovaAllocator::new(Iova(0), 32);
+        let mut iovas = IovaAllocator::new(Iova(0), 32, 17);
 
         assert!(iovas.take(1 << 33, Gpa(0)).is_none());
         assert!(iovas.take(u64::MAX, Gpa(0x1000)).is_none());
@@ -272,7 +276,7 @@ mod tests {
         fn ranges_given_out_never_overlap(requests in prop::collection::vec(
             (1_u64..0x4_0000, 0_u64..0x4000, any::<bool>()), 1..40))
         {
-            let mut iovas = IovaAllocator::new(Iova(0x1000), 36);
+            let mut iovas = IovaAllocator::new(Iova(0x1000), 36, 17);
             let mut held: Vec<(u64, u64)> = Vec::new();
             for (pages, gpa_page, give_back) in requests {
                 if give_back && let Some((start, _)) = held.pop() {
@@ -280,7 +284,7 @@ mod tests {
                 }
                 let (size, gpa) = (pages * PAGE_SIZE, gpa_page * PAGE_SIZE);
                 if let Some(iova) = iovas.take(size, Gpa(gpa)) {
-                    prop_assert_eq!(iova.0 % CONGRUENCE, gpa % CONGRUENCE);
+                    prop_assert_eq!(iova.0 % LEAST_CONGRUENCE, gpa % LEAST_CONGRUENCE);
                     prop_assert!(iova.0 >= 0x1000 && iova.0 + size <= 1 << 36);
                     for (start, len) in &held {
                         prop_assert!(iova.0 + size <= *start || start + len <= iova.0);

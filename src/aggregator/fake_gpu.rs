@@ -17,6 +17,10 @@ use crate::pci::{DmaError, DmaMapping, SharedMemory};
 
 pub const MIB: u64 = 1 << 20;
 
+/// Classes that the fake GH100 has.
+pub const CLASS_COMPUTE: u32 = 0xcbc0;
+pub const CLASS_COPY: u32 = 0xc8b5;
+
 /// What the fake GPU knows.
 #[derive(Debug, Default)]
 pub struct State {
@@ -36,6 +40,7 @@ pub struct State {
     pub running: Option<HostChannel>,
     pub forced: Vec<HostChannel>,
     pub owners: BTreeMap<u64, (u64, Option<TenantId>)>,
+    pub objects: Vec<(HostChannel, u32, Engine)>,
     next_space: u32,
 }
 
@@ -72,6 +77,22 @@ pub struct FakeGpu {
 }
 
 impl FakeGpu {
+    /// A GH100: 57 address bits, four page sizes, small USERDs, objects.
+    pub fn hopper() -> (Self, Fake) {
+        let (gpu, fake) = Self::new();
+        let info = GpuInfo {
+            chip: "GH100".into(),
+            engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
+            userd_granule: 512,
+            slow_vram_reads: true,
+            va_bits: 57,
+            page_shifts: vec![12, 16, 21, 29],
+            system_bits: 52,
+            ..gpu.info
+        };
+        (Self { info, ..gpu }, fake)
+    }
+
     /// 256 MiB for tenants from 64 MiB on, 16 channels.
     pub fn new() -> (Self, Fake) {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -238,6 +259,16 @@ impl GpuDriver for FakeGpu {
     fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {
         let mut state = self.fake.state();
         state.channels.get_mut(&channel).map(|c| c.engines = engines).ok_or(no_channel(channel))
+    }
+
+    fn create_object(&mut self, channel: HostChannel, class: u32, engine: Engine) -> Result<(), GpuError> {
+        let known =
+            matches!((class, engine), (CLASS_COMPUTE, Engine::Graphics) | (CLASS_COPY, Engine::Copy(_)));
+        if self.info.chip == "GF100" || !known {
+            return Err(GpuError::NoClass { class, engine });
+        }
+        self.fake.state().objects.push((channel, class, engine));
+        Ok(())
     }
 
     fn destroy_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {

@@ -168,7 +168,7 @@ impl Machine {
         let channel = self.tenant(tenant)?.channel(id)?;
         if !channel.engines.contains(engine.into()) {
             let message = format!("channel {} has no context on {engine:?} for class {class:#06x}", id.0);
-            return Err(Refusal::new(RefusalKind::Protocol, message));
+            return Err(Refusal::new(RefusalKind::Class, message));
         }
         match channel.state {
             ChannelState::Faulted | ChannelState::Dead => Ok(()),

@@ -17,8 +17,9 @@ const MAX_RANGES: usize = 512;
 
 const _: () = assert!(MAX_RANGES * super::admission::MAX_TENANTS < crate::pci::mapping::sigbus::MAX_GUARDED);
 
-/// Most memory of a tenant: an eighth of what 40 address bits reach.
-const MAX_BYTES: u64 = 1 << 37;
+/// Most memory of a tenant: 4 TiB, and an eighth of what the physical GPU's bus addresses reach.
+const MAX_BYTES_LOG2: u8 = 42;
+const BUS_SHARE_LOG2: u8 = 3;
 
 impl From<DmaMapError> for Refusal {
     fn from(error: DmaMapError) -> Self {
@@ -36,12 +37,13 @@ impl Machine {
         writable: bool,
         file: Option<OwnedFd>,
     ) -> Result<(), Refusal> {
+        let most = 1_u64 << self.info.system_bits.saturating_sub(BUS_SHARE_LOG2).min(MAX_BYTES_LOG2);
         let memory = &self.tenant(tenant)?.memory;
         memory.check_new(gpa, size)?;
-        if memory.len() >= MAX_RANGES || memory.bytes().saturating_add(size) > MAX_BYTES {
+        if memory.len() >= MAX_RANGES || memory.bytes().saturating_add(size) > most {
             return Err(Refusal::new(
                 RefusalKind::Quota,
-                format!("a VM may have {MAX_RANGES} memory ranges and {} GiB", MAX_BYTES >> 30),
+                format!("a VM may have {MAX_RANGES} memory ranges and {} GiB", most >> 30),
             ));
         }
         let iova = self.iovas.take(size, gpa).ok_or_else(|| {

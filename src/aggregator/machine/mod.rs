@@ -100,9 +100,10 @@ impl Machine {
         scheduler: Scheduler,
     ) -> Self {
         let info = driver.info().clone();
+        let largest_page = info.page_shifts.iter().copied().max().unwrap_or(0);
         Self {
             vram: VramAllocator::new(info.tenant_vram, info.tenant_vram_size, info.partition_granule),
-            iovas: IovaAllocator::new(info.first_iova, info.system_bits),
+            iovas: IovaAllocator::new(info.first_iova, info.system_bits, largest_page),
             driver,
             ledger,
             info,

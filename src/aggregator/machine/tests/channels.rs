@@ -1,0 +1,174 @@
+//! Channels: made, run, faulted, preempted.
+
+use super::*;
+
+#[test]
+fn channel_with_bad_shape_is_refused() {
+    let (mut machine, fake, a, _) = two_tenants();
+    let shape = |userd, gpfifo, log2, engines| Request::CreateChannel {
+        channel: GuestChannel(1),
+        space: SpaceId(0),
+        gpfifo: GpuVa(gpfifo),
+        gpfifo_entries_log2: log2,
+        userd: GuestVram(userd),
+        engines,
+    };
+    let none = EngineSet::empty();
+    let bad = [
+        shape(64 * MIB, 0, 9, none),
+        shape(0x800, 0, 9, none),
+        shape(64 * MIB - 0x800, 0, 9, none),
+        shape(u64::MAX - 0xfff, 0, 9, none),
+        shape(0, 1 << 40, 9, none),
+        shape(0, 4, 9, none),
+        shape(0, 0, 20, none),
+        shape(0, 0, 255, none),
+        shape(0, 0, 9, EngineSet::from_bits_retain(1 << 9)),
+    ];
+
+    for request in bad {
+        refused(&mut machine, a, request);
+    }
+
+    assert_eq!(fake.state().channels.len(), 2);
+}
+
+#[test]
+fn runlist_with_duplicates_is_refused_and_the_old_one_stays() {
+    let (mut machine, fake, a, _) = two_tenants();
+    let before = fake.state().runlist.clone();
+
+    let list = vec![GuestChannel(0), GuestChannel(0)];
+    assert_eq!(refused(&mut machine, a, Request::SetRunlist(list)), RefusalKind::BadId);
+
+    assert_eq!(fake.state().runlist, before);
+}
+
+#[test]
+fn fault_goes_to_its_tenant_in_its_own_numbers_and_others_go_on() {
+    let (mut machine, fake, a, _b) = two_tenants();
+    let (host_a, host_b) = (host_of(&fake, 64 * MIB), host_of(&fake, 128 * MIB));
+    let fault = MmuFault {
+        channel: Some(host_a.0),
+        unit: FaultUnit::Host,
+        address: GpuVa(0x1234_5000),
+        access: AccessKind::Read,
+        reason: FaultReason::PageNotPresent,
+    };
+
+    fake.report(GpuEvent::Fault(fault));
+    machine.gpu_events();
+
+    assert_eq!(
+        outputs(&mut machine),
+        [Output::Event(a, Event::Fault(MmuFault { channel: Some(0), ..fault }))]
+    );
+    assert_eq!(fake.state().runlist, [host_b]);
+    assert!(!fake.state().enabled[&host_a]);
+}
+
+#[test]
+fn faulted_channel_stays_off_until_it_is_made_anew() {
+    let (mut machine, fake, a, _) = two_tenants();
+    let host_a = host_of(&fake, 64 * MIB);
+    let error = HostError { channel: host_a.0, pbdma: 0, status: 1 << 21, method: 0, data: 0 };
+    fake.report(GpuEvent::HostError(error));
+    machine.gpu_events();
+
+    done(&mut machine, a, Request::EnableChannel { channel: GuestChannel(0), enabled: true });
+    done(&mut machine, a, Request::SetRunlist(vec![GuestChannel(0)]));
+    machine.doorbell(a, Doorbell { channel: GuestChannel(0), gp_put: 1 }, 0, T0);
+    assert!(!fake.state().enabled[&host_a]);
+    assert!(!fake.state().runlist.contains(&host_a));
+    assert!(fake.state().rung.is_empty());
+
+    done(&mut machine, a, Request::DestroyChannel(GuestChannel(0)));
+    done(&mut machine, a, create_channel(0));
+    done(&mut machine, a, Request::SetRunlist(vec![GuestChannel(0)]));
+    assert_eq!(fake.state().runlist.len(), 2);
+}
+
+#[test]
+fn running_channels_engines_cannot_be_changed() {
+    let (mut machine, _fake, a, _) = two_tenants();
+
+    let request = Request::SetEngines { channel: GuestChannel(0), engines: EngineSet::COPY0 };
+
+    assert_eq!(refused(&mut machine, a, request), RefusalKind::Protocol);
+}
+
+#[test]
+fn preemption_is_reported_to_who_asked() {
+    let (mut machine, _fake, a, _) = two_tenants();
+
+    done(&mut machine, a, Request::Preempt(GuestChannel(0)));
+
+    assert_eq!(outputs(&mut machine), [Output::Event(a, Event::Preempted(GuestChannel(0)))]);
+}
+
+#[test]
+fn preemption_that_does_not_end_costs_only_its_channel() {
+    let (mut machine, fake, a, _) = two_tenants();
+    let (host_a, host_b) = (host_of(&fake, 64 * MIB), host_of(&fake, 128 * MIB));
+    fake.state().yields = false;
+    done(&mut machine, a, Request::Preempt(GuestChannel(0)));
+    let due = machine.next_due(T0).unwrap();
+
+    settle(&mut machine, due);
+
+    assert!(due <= SECOND);
+    assert_eq!(fake.state().forced, [host_a]);
+    assert_eq!(fake.state().runlist, [host_b]);
+    assert_eq!(outputs(&mut machine), [Output::Event(a, Event::Preempted(GuestChannel(0)))]);
+    done(&mut machine, a, Request::EnableChannel { channel: GuestChannel(0), enabled: true });
+    done(&mut machine, a, Request::DestroyChannel(GuestChannel(0)));
+    done(&mut machine, a, create_channel(0));
+}
+
+#[test]
+fn channel_on_its_way_off_counts_and_its_space_stays_until_it_is_gone() {
+    let (mut machine, fake, a, _) = two_tenants();
+    fake.state().yields = false;
+    for id in 1..4 {
+        done(&mut machine, a, create_channel(id));
+    }
+    done(&mut machine, a, Request::DestroyChannel(GuestChannel(0)));
+    assert_eq!(refused(&mut machine, a, create_channel(0)), RefusalKind::Exhausted);
+    for id in 1..4 {
+        done(&mut machine, a, Request::DestroyChannel(GuestChannel(id)));
+    }
+    done(&mut machine, a, Request::DestroySpace(SpaceId(0)));
+    assert_eq!(fake.state().spaces.len(), 2);
+
+    settle(&mut machine, SECOND);
+
+    assert_eq!(fake.state().spaces.len(), 1);
+    assert_eq!(fake.state().channels.len(), 1);
+}
+
+#[test]
+fn late_event_of_a_departed_channel_reaches_nobody() {
+    let (mut machine, fake, a, _) = two_tenants();
+    let host = host_of(&fake, 64 * MIB);
+    fake.state().yields = false;
+    done(&mut machine, a, Request::DestroyChannel(GuestChannel(0)));
+
+    let error = HostError { channel: host.0, pbdma: 0, status: 1, method: 0, data: 0 };
+    fake.report(GpuEvent::HostError(error));
+    machine.gpu_events();
+
+    assert_eq!(outputs(&mut machine), []);
+    assert!(!fake.state().channels.contains_key(&host));
+}
+
+#[test]
+fn lost_gpu_is_told_to_everybody_once() {
+    let (mut machine, fake, a, b) = two_tenants();
+
+    fake.report(GpuEvent::Lost);
+    fake.report(GpuEvent::Lost);
+    machine.gpu_events();
+
+    assert_eq!(outputs(&mut machine), [Output::Event(a, Event::Lost), Output::Event(b, Event::Lost)]);
+    assert_eq!(refused(&mut machine, a, Request::CreateSpace(SpaceId(1))), RefusalKind::Hardware);
+}
