@@ -14,7 +14,7 @@ use std::sync::Arc;
 use divan::Bencher;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION};
 use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
-use gpuvmk::chip::Engine;
+use gpuvmk::chip::{Chip, Engine};
 use gpuvmk::config::PolicyKind;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::pci::PciFunction;
@@ -70,7 +70,7 @@ fn set_up(kind: Kind) -> Bench {
                 weight: 100,
             };
             let (link, grant) = connect_in_process(&service, hello).expect("admission");
-            let vgpu = Vgpu::new(link, grant, VgpuConfig::default()).expect("a vGPU");
+            let vgpu = Vgpu::new(link, grant, VgpuConfig::of(Chip::Gf100)).expect("a vGPU");
             (Arc::new(vgpu), Some(service))
         }
     };

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use gpuvmk::aggregator::machine::status::TenantStatus;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION};
 use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
+use gpuvmk::chip::Chip;
 use gpuvmk::config::PolicyKind;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::pci::{PciFunction, Region};
@@ -54,7 +55,7 @@ impl Host {
 
     fn vgpu(&self, name: &str) -> Arc<Vgpu> {
         let (link, grant) = connect_in_process(&self.service, hello(name)).unwrap();
-        Arc::new(Vgpu::new(link, grant, VgpuConfig::default()).unwrap())
+        Arc::new(Vgpu::new(link, grant, VgpuConfig::of(Chip::Gf100)).unwrap())
     }
 
     fn tenant(&self, name: &str) -> TenantStatus {
@@ -138,7 +139,8 @@ fn dead_aggregator_is_a_dead_gpu_until_a_reset_finds_a_new_one() {
     let reconnect: LinkFactory = Box::new(move || connect_in_process(&service, hello("one")));
     let (link, grant) = connect_in_process(&first.service, hello("one")).unwrap();
     let mediator = MediatorConfig { reconnect: Some(reconnect), ..MediatorConfig::default() };
-    let vgpu = Arc::new(Vgpu::new(link, grant, VgpuConfig { mediator, ..VgpuConfig::default() }).unwrap());
+    let vgpu =
+        Arc::new(Vgpu::new(link, grant, VgpuConfig { mediator, ..VgpuConfig::of(Chip::Gf100) }).unwrap());
     scenarios::copies_on_every_engine(vgpu.clone());
 
     first.service.stop();

@@ -12,7 +12,6 @@ use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION};
 use crate::aggregator::{Patience, connect};
 use crate::config::VmConfig;
-use crate::units::gf100::Gf100Config;
 use crate::vgpu::{MediatorConfig, Vgpu, VgpuConfig};
 
 /// How long a function reset may look for a new aggregator: QEMU waits 5 s for the reset's answer.
@@ -71,7 +70,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         reconnect: Some(Box::new(move || connect(&path, hello.clone(), &again))),
         ..MediatorConfig::default()
     };
-    let vgpu = Vgpu::new(link, grant, VgpuConfig { face: Gf100Config::default(), mediator })
+    let vgpu = Vgpu::new(link, grant, VgpuConfig { mediator, ..VgpuConfig::of(config.chip) })
         .context("Cannot make the vGPU")?;
     let function = serve::traced(Arc::new(vgpu), config.trace.as_ref())?;
     log::info!("vGPU of VM `{}` serves", config.name);

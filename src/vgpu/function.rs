@@ -1,27 +1,91 @@
-//! A guest's GPU as a PCI function: the register face of its chip over the mediator.
+//! A guest's GPU as a PCI function: the register face of its chip over the mediator. The only place here that knows
+//! which chips there are.
 
+use std::fmt;
 use std::sync::Arc;
 
-use super::{FermiChannels, Mediator, MediatorConfig, Status, VgpuError};
+use super::control::ChannelControl;
+use super::{FermiChannels, GspChannels, Mediator, MediatorConfig, Status, VgpuError};
 use crate::aggregator::link::{AggregatorLink, Grant};
+use crate::chip::Chip;
 use crate::pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable, SharedMemory,
+    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region, RegionTable,
+    SharedMemory,
 };
-use crate::units::gf100::{FaceCounters, Gf100Config, Gf100Function};
+use crate::units::FaceCounters;
+use crate::units::gf100::{Gf100Config, Gf100Function};
+use crate::units::gh100::{Gh100Config, Gh100Function};
+
+/// What the guest sees.
+#[derive(Debug)]
+pub enum FaceConfig {
+    /// A GF100.
+    Gf100(Gf100Config),
+    /// A GH100.
+    Gh100(Gh100Config),
+}
+
+impl FaceConfig {
+    /// An ordinary card of a chip.
+    pub fn of(chip: Chip) -> Self {
+        match chip {
+            Chip::Gf100 => Self::Gf100(Gf100Config::default()),
+            Chip::Gh100 => Self::Gh100(Gh100Config::default()),
+        }
+    }
+}
 
 /// What a vGPU is made of, besides what was granted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct VgpuConfig {
     /// What the guest sees.
-    pub face: Gf100Config,
+    pub face: FaceConfig,
     /// What stands behind it.
     pub mediator: MediatorConfig,
 }
 
+impl VgpuConfig {
+    /// An ordinary card of a chip, with a mediator of the usual kind behind it.
+    pub fn of(chip: Chip) -> Self {
+        Self { face: FaceConfig::of(chip), mediator: MediatorConfig::default() }
+    }
+}
+
+/// A PCI function over a mediator.
+trait Face: PciFunction {
+    fn status(&self) -> Status;
+    fn counters(&self) -> FaceCounters;
+}
+
+impl Face for Gf100Function<Mediator<FermiChannels>> {
+    fn status(&self) -> Status {
+        self.backend().status()
+    }
+
+    fn counters(&self) -> FaceCounters {
+        Self::counters(self)
+    }
+}
+
+impl Face for Gh100Function<Mediator<GspChannels>> {
+    fn status(&self) -> Status {
+        self.backend().status()
+    }
+
+    fn counters(&self) -> FaceCounters {
+        Self::counters(self)
+    }
+}
+
 /// A guest's mediated GPU.
-#[derive(Debug)]
 pub struct Vgpu {
-    face: Gf100Function<Mediator<FermiChannels>>,
+    face: Box<dyn Face>,
+}
+
+impl fmt::Debug for Vgpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vgpu").field("status", &self.status()).finish_non_exhaustive()
+    }
 }
 
 impl Vgpu {
@@ -30,19 +94,31 @@ impl Vgpu {
     /// # Errors
     /// The granted VRAM cannot be mapped, or the register face cannot be built.
     pub fn new(link: Arc<dyn AggregatorLink>, grant: Grant, config: VgpuConfig) -> Result<Self, VgpuError> {
-        let mediator = Mediator::new(link, grant, config.mediator)?;
-        Ok(Self { face: Gf100Function::new(Arc::new(mediator), config.face)? })
+        let VgpuConfig { face, mediator } = config;
+        let face: Box<dyn Face> = match face {
+            FaceConfig::Gf100(face) => Box::new(Gf100Function::new(back(link, grant, mediator)?, face)?),
+            FaceConfig::Gh100(face) => Box::new(Gh100Function::new(back(link, grant, mediator)?, face)?),
+        };
+        Ok(Self { face })
     }
 
     /// Its state and counts.
     pub fn status(&self) -> Status {
-        self.face.backend().status()
+        self.face.status()
     }
 
     /// Register accesses of note.
     pub fn face_counters(&self) -> FaceCounters {
         self.face.counters()
     }
+}
+
+fn back<C: ChannelControl>(
+    link: Arc<dyn AggregatorLink>,
+    grant: Grant,
+    config: MediatorConfig,
+) -> Result<Arc<Mediator<C>>, VgpuError> {
+    Mediator::new(link, grant, config).map(Arc::new)
 }
 
 impl PciFunction for Vgpu {
@@ -76,6 +152,10 @@ impl PciFunction for Vgpu {
 
     fn reset(&self) {
         self.face.reset();
+    }
+
+    fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
+        self.face.plain_memory(region)
     }
 
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {

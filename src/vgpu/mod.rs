@@ -23,7 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use fermi::FermiChannels;
-pub use function::{Vgpu, VgpuConfig};
+pub use function::{FaceConfig, Vgpu, VgpuConfig};
 pub use gsp::GspChannels;
 pub use mediator::Mediator;
 pub use status::{Counts, FailSafe, State, Status};
