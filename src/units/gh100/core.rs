@@ -22,6 +22,7 @@ use super::face::Face;
 use super::fault;
 use super::fsp::FspError;
 use super::gsp::{Counters as GspCounters, DoorbellTarget, Effect, Gsp, GspConfig, Stopped};
+use super::identity_page::IdentityPage;
 use super::locked;
 use super::registers::Registers;
 use super::stops::Stops;
@@ -48,6 +49,7 @@ struct Processor<B> {
 pub struct Core<B> {
     processor: Mutex<Processor<B>>,
     pub face: Face,
+    pub identity: IdentityPage,
     pub bar1: Mutex<Window<HopperTables>>,
     pub bar2: Mutex<Window<HopperTables>>,
     tokens: Mutex<Tokens>,
@@ -71,6 +73,7 @@ impl<B: GspBackend> Core<B> {
         Self {
             processor: Mutex::new(Processor { gsp, config, back }),
             face: Face::new(registers, clock),
+            identity: IdentityPage::new(),
             bar1: Mutex::default(),
             bar2: Mutex::default(),
             tokens: Mutex::default(),
@@ -119,6 +122,7 @@ impl<B: GspBackend> Core<B> {
         locked(&self.stops).clear();
         locked(&self.tokens).clear();
         self.face.reset();
+        self.identity.reset();
         locked(&self.bar1).reset();
         locked(&self.bar2).reset();
     }
@@ -277,6 +281,7 @@ impl<B: GspBackend> EngineEvents for Core<B> {
     }
 
     fn lost(&self, reason: &str) {
+        self.identity.lose();
         if self.face.lose() {
             log::error!("The GPU is lost: {reason}");
         }

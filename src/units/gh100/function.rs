@@ -15,7 +15,8 @@ use crate::mmio_trap::access::{check, lanes};
 use crate::mmio_trap::aperture::WindowFault;
 use crate::pci::config_space::BuildError;
 use crate::pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable, SharedMemory,
+    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region, RegionTable,
+    SharedMemory,
 };
 use crate::units::FaceCounters;
 use crate::units::backend::{FlushScope, GspBackend};
@@ -87,6 +88,9 @@ impl<B: GspBackend> Gh100Function<B> {
             self.read_pramin(offset, data);
             return;
         }
+        if self.core.identity.read(offset, data) {
+            return;
+        }
         let mut rest = data;
         for lane in lanes(offset, rest.len()) {
             let (part, later) = rest.split_at_mut(lane.len().min(rest.len()));
@@ -98,6 +102,9 @@ impl<B: GspBackend> Gh100Function<B> {
     fn write_bar0(&self, offset: u64, data: &[u8]) {
         if PRAMIN.contains(&offset) {
             self.write_pramin(offset, data);
+            return;
+        }
+        if self.core.identity.write(offset, data) {
             return;
         }
         let mut actions = Vec::new();
@@ -241,6 +248,10 @@ impl<B: GspBackend> PciFunction for Gh100Function<B> {
 
     fn reset(&self) {
         self.core.reset(&self.backend);
+    }
+
+    fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
+        if region == Region::Bar(0) { self.core.identity.share() } else { Ok(None) }
     }
 
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {

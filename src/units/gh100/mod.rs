@@ -16,6 +16,7 @@ mod fault;
 mod fsp;
 mod function;
 pub mod gsp;
+mod identity_page;
 mod invalidate;
 mod registers;
 mod stops;

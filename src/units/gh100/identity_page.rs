@@ -1,0 +1,96 @@
+//! The first page of BAR0 as memory: NV_PMC_BOOT_0, which a driver reads in every interrupt, and scratch.
+//!
+//! A front end may map the page, so that reading it costs nothing. What a driver writes there it reads back, until
+//! the function is reset. Where the host has no memory for it, the registers are trapped as all others.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use crate::addr::PAGE_SIZE;
+use crate::chip::gh100::BOOT_0;
+use crate::pci::mapping::{Access, Mapping, create_memory_file};
+use crate::pci::{PlainMemory, SharedMemory};
+
+/// The page, if there is one.
+#[derive(Debug)]
+pub struct IdentityPage(Option<(Mapping, OwnedFd)>);
+
+impl IdentityPage {
+    /// A page as after power-on.
+    pub fn new() -> Self {
+        let create = || -> anyhow::Result<_> {
+            let file = create_memory_file(c"gpuvmk-identity", PAGE_SIZE)?;
+            let memory = Mapping::of_file(file.as_fd(), 0, PAGE_SIZE, Access::ReadWrite)?;
+            Ok((memory, file))
+        };
+        let page = Self(create().inspect_err(|error| log::warn!("BAR0 is trapped as a whole: {error}")).ok());
+        page.reset();
+        page
+    }
+
+    /// Function reset.
+    pub fn reset(&self) {
+        self.fill(0, BOOT_0);
+    }
+
+    /// The back is gone: ones, as of a device that does not answer.
+    pub fn lose(&self) {
+        self.fill(0xff, u32::MAX);
+    }
+
+    fn fill(&self, byte: u8, boot: u32) {
+        let mut bytes = [byte; PAGE_SIZE as usize];
+        let (first, _) = bytes.split_at_mut(4);
+        first.copy_from_slice(&boot.to_le_bytes());
+        self.write(0, &bytes);
+    }
+
+    /// Reads. False when the registers are to be asked.
+    pub fn read(&self, offset: u64, data: &mut [u8]) -> bool {
+        self.0.as_ref().is_some_and(|(memory, _)| memory.read(offset, data).is_ok())
+    }
+
+    /// Writes. False when the registers are to be told.
+    pub fn write(&self, offset: u64, data: &[u8]) -> bool {
+        self.0.as_ref().is_some_and(|(memory, _)| memory.write(offset, data).is_ok())
+    }
+
+    /// The page for a front end to map.
+    pub fn share(&self) -> std::io::Result<Option<PlainMemory>> {
+        let Some((_, file)) = &self.0 else { return Ok(None) };
+        let memory = SharedMemory { fd: file.try_clone()?, offset: 0, size: PAGE_SIZE };
+        Ok(Some(PlainMemory { offset: 0, memory }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(page: &IdentityPage, offset: u64) -> u32 {
+        let mut bytes = [0; 4];
+        assert!(page.read(offset, &mut bytes));
+        u32::from_le_bytes(bytes)
+    }
+
+    #[test]
+    fn whoever_maps_the_page_reads_what_a_trapped_access_reads() {
+        let page = IdentityPage::new();
+        let shared = page.share().unwrap().unwrap();
+        let view = Mapping::of_file(shared.memory.fd.as_fd(), 0, PAGE_SIZE, Access::ReadWrite).unwrap();
+        assert_eq!((view.read_u32(0).unwrap(), word(&page, 0)), (BOOT_0, BOOT_0));
+
+        view.write(0x40, &7u32.to_le_bytes()).unwrap();
+        assert_eq!(word(&page, 0x40), 7);
+        page.lose();
+        assert_eq!((view.read_u32(0).unwrap(), view.read_u32(0xffc).unwrap()), (u32::MAX, u32::MAX));
+        page.reset();
+        assert_eq!((word(&page, 0), word(&page, 0x40)), (BOOT_0, 0));
+    }
+
+    #[test]
+    fn an_access_that_leaves_the_page_is_not_its_business() {
+        let page = IdentityPage::new();
+        assert!(!page.read(PAGE_SIZE - 2, &mut [0; 4]));
+        assert!(!page.write(PAGE_SIZE, &[1]));
+    }
+}
