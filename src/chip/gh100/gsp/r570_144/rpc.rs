@@ -4,7 +4,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::chip::gh100::gsp::{RcTriggered, layout};
 
-pub const NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY: u32 = 6;
+pub const NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY: u32 = 4;
 pub const NV_VGPU_MSG_FUNCTION_FREE: u32 = 10;
 pub const NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER: u32 = 47;
 pub const NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO: u32 = 65;
