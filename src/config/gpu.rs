@@ -19,8 +19,10 @@ pub enum Backend {
     },
     /// A GPU whose host keeps the NVIDIA driver loaded.
     Rm {
-        /// Which.
-        device: DeviceChoice,
+        /// Which; `None`: the only one that there is.
+        device: Option<PciAddress>,
+        /// VRAM for all VMs together, in bytes.
+        vram: u64,
         /// User to become when started as root.
         uid: u32,
     },
@@ -36,18 +38,7 @@ impl Backend {
     }
 }
 
-/// Which of the host's NVIDIA GPUs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DeviceChoice {
-    /// The first one of the configured chip.
-    First,
-    /// The one behind `/dev/nvidia` with this number.
-    Minor(u32),
-    /// The one at this PCI address.
-    Address(PciAddress),
-}
-
-/// Domain, bus, device and function.
+/// Where a GPU is: domain, bus, device and function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PciAddress {
     /// Domain.
@@ -153,7 +144,7 @@ fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
         None => {
             // All keys are known, and are checked as far as they can be.
             chip::read(reader, Chip::Gf100);
-            vram(reader, None);
+            soft_vram(reader, None);
             device(reader);
             uid(reader);
             None
@@ -163,7 +154,7 @@ fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
 
 fn soft(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
     let chip = chip::read(reader, Chip::Gf100);
-    let vram = vram(reader, chip);
+    let vram = soft_vram(reader, chip);
     let device_absent = reader.unused("device", ONLY_RM, "no `device` for the software GPU");
     let uid_absent = reader.unused("uid", ONLY_RM, "no `uid` for the software GPU");
     let backend = Backend::Soft { vram: vram? };
@@ -179,33 +170,26 @@ fn rm(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
             "\"GH100\" for `backend = \"rm\"`",
         );
     }
-    let vram_absent = reader.unused(
-        "vram",
-        "belongs to `backend = \"soft\"`",
-        "no `vram` for a real GPU, whose VRAM VMs get as long as there is some",
-    );
+    let allowed = "a multiple of \"16M\" from \"64M\" to \"1024G\"";
+    let vram =
+        reader.defaulted("vram", 16 << 30, allowed, |v| value::size(v, 64 << 20, 1 << 40, VRAM_GRANULE));
     let device = device(reader);
     let uid = uid(reader);
-    let backend = Backend::Rm { device: device?, uid: uid? };
-    (vram_absent && chip != Some(Chip::Gf100)).then_some((chip?, backend))
+    let backend = Backend::Rm { device: device?, vram: vram?, uid: uid? };
+    (chip != Some(Chip::Gf100)).then_some((chip?, backend))
 }
 
-fn vram(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<u64> {
+fn soft_vram(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<u64> {
     let (least, most) = chip.map_or_else(chip::widest, chip::limits).soft_vram;
     let allowed = chip::vram_allowed(chip, |limits| limits.soft_vram);
     reader.defaulted("vram", 1 << 30, &allowed, |v| value::size(v, least, most, VRAM_GRANULE))
 }
 
-fn device(reader: &mut TableReader<'_, '_>) -> Option<DeviceChoice> {
-    let allowed = "a PCI address such as \"0000:65:00.0\", or the number of a /dev/nvidia node from 0 to 254";
-    reader.defaulted("device", DeviceChoice::First, allowed, |v| {
-        if v.as_integer().is_some() {
-            let minor = value::integer(v, 0, 254)?;
-            return Ok(DeviceChoice::Minor(u32::try_from(minor).unwrap_or(u32::MAX)));
-        }
+/// `Some(None)` when the key is absent, `None` when it is wrong.
+fn device(reader: &mut TableReader<'_, '_>) -> Option<Option<PciAddress>> {
+    reader.defaulted("device", None, "a PCI address such as \"0000:65:00.0\"", |v| {
         let text = value::string(v)?;
-        let address = parse_address(&text).ok_or_else(|| format!("\"{text}\" is not a PCI address"))?;
-        Ok(DeviceChoice::Address(address))
+        parse_address(&text).map(Some).ok_or_else(|| format!("\"{text}\" is not a PCI address"))
     })
 }
 

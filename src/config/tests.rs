@@ -133,24 +133,24 @@ fn gpu_backends_have_their_defaults() {
     let modern = gpu(&format!("chip = \"GH100\"\nvram = \"96G\"\n{SOFT}")).expect("valid");
     assert_eq!((modern.chip, modern.backend), (Chip::Gh100, Backend::Soft { vram: 96 << 30 }));
     let rm = gpu(RM).expect("valid");
-    assert_eq!(rm.backend, Backend::Rm { device: DeviceChoice::First, uid: 65_534 });
+    assert_eq!(rm.backend, Backend::Rm { device: None, vram: 16 << 30, uid: 65_534 });
     assert_eq!(rm.chip, Chip::Gh100);
 }
 
 #[test]
-fn real_gpu_is_chosen_by_address_or_number() {
-    let device =
-        |value: &str| gpu(&format!("device = {value}\nuid = 1000\n{RM}")).map(|config| config.backend);
-    let at = |device| Backend::Rm { device, uid: 1000 };
+fn real_gpu_is_chosen_by_address() {
+    let device = |value: &str| {
+        gpu(&format!("device = {value}\nuid = 1000\nvram = \"64G\"\n{RM}")).map(|config| config.backend)
+    };
+    let at = |device| Backend::Rm { device: Some(device), vram: 64 << 30, uid: 1000 };
     let address = PciAddress { domain: 0, bus: 0x65, device: 0, function: 0 };
-    assert_eq!(device("3").expect("valid"), at(DeviceChoice::Minor(3)));
-    assert_eq!(device("\"0000:65:00.0\"").expect("valid"), at(DeviceChoice::Address(address)));
-    assert_eq!(device("\"65:00.0\"").expect("valid"), at(DeviceChoice::Address(address)));
+    assert_eq!(device("\"0000:65:00.0\"").expect("valid"), at(address));
+    assert_eq!(device("\"65:00.0\"").expect("valid"), at(address));
     let far = PciAddress { domain: 0x1_0000, bus: 0xff, device: 0x1f, function: 7 };
-    assert_eq!(device("\"00010000:FF:1f.7\"").expect("valid"), at(DeviceChoice::Address(far)));
+    assert_eq!(device("\"00010000:FF:1f.7\"").expect("valid"), at(far));
     assert_eq!(far.to_string(), "10000:ff:1f.7");
     for bad in [
-        "255",
+        "3",
         "-1",
         "\"\"",
         "\"65:00\"",
@@ -161,7 +161,7 @@ fn real_gpu_is_chosen_by_address_or_number() {
         "true",
     ] {
         let text = only_mistake(RM, &format!("device = {bad}"));
-        assert!(text.contains("`device`") && text.contains("/dev/nvidia"), "{text}");
+        assert!(text.contains("`device`") && text.contains("0000:65:00.0"), "{text}");
     }
 }
 
@@ -170,7 +170,7 @@ fn keys_of_the_other_backend_are_refused_with_the_reason() {
     let cases = [
         (SOFT, "device = 0", "`device`: belongs to `backend = \"rm\"`"),
         (SOFT, "uid = 1000", "`uid`: belongs to `backend = \"rm\"`"),
-        (RM, "vram = \"1G\"", "`vram`: belongs to `backend = \"soft\"`"),
+        (RM, "vram = \"2048G\"", "`vram`: \"2048G\" is out of range"),
         (RM, "chip = \"GF100\"", "`chip`: cannot be served by the NVIDIA driver"),
         (
             RM,
