@@ -45,8 +45,9 @@ const fn class(number: u32, parents: &'static [Type], size: usize, make: Make) -
     Class { number, parents, size, optional: false, make }
 }
 
-const fn engine_class(number: u32, size: usize, make: Make) -> Class {
-    Class { number, parents: &[Type::Channel], size, optional: true, make }
+const fn graphics_class(number: u32) -> Class {
+    let size = NV_GR_ALLOCATION_PARAMETERS_SIZE;
+    Class { number, parents: &[Type::Channel], size, optional: true, make: graphics }
 }
 
 /// What events can be below.
@@ -65,11 +66,11 @@ static CLASSES: [Class; 13] = [
     },
     class(FERMI_VASPACE_A, &[Type::Device], size_of::<NV_VASPACE_ALLOCATION_PARAMETERS>(), address_space),
     class(HOPPER_CHANNEL_GPFIFO_A, &[Type::Device], size_of::<NV_CHANNEL_ALLOC_PARAMS>(), gpfifo),
-    engine_class(HOPPER_DMA_COPY_A, size_of::<NVC0B5_ALLOCATION_PARAMETERS>(), copy),
-    engine_class(HOPPER_COMPUTE_A, NV_GR_ALLOCATION_PARAMETERS_SIZE, graphics),
-    engine_class(HOPPER_A, NV_GR_ALLOCATION_PARAMETERS_SIZE, graphics),
-    engine_class(FERMI_TWOD_A, NV_GR_ALLOCATION_PARAMETERS_SIZE, graphics),
-    engine_class(KEPLER_INLINE_TO_MEMORY_B, NV_GR_ALLOCATION_PARAMETERS_SIZE, graphics),
+    class(HOPPER_DMA_COPY_A, &[Type::Channel], size_of::<NVC0B5_ALLOCATION_PARAMETERS>(), copy),
+    graphics_class(HOPPER_COMPUTE_A),
+    graphics_class(HOPPER_A),
+    graphics_class(FERMI_TWOD_A),
+    graphics_class(KEPLER_INLINE_TO_MEMORY_B),
     class(NV01_EVENT, EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), event),
     class(NV01_EVENT_KERNEL_CALLBACK, EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), event),
     class(NV01_EVENT_OS_EVENT, EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), event),
@@ -110,6 +111,7 @@ fn allocate(rm: &mut Rm, back: &dyn GspBackend, wanted: &Wanted<'_>) -> Result<(
         return Err(Status::InvalidParamStruct);
     }
     let kind = (class.make)(rm, back, wanted)?;
+    // Cannot fail for what was admitted, so nothing at the back is left without an object.
     rm.objects.add(wanted.id, wanted.parent, wanted.class, kind)
 }
 

@@ -87,7 +87,7 @@ pub(super) fn check(config: &GspConfig, raw: &NV_CHANNEL_ALLOC_PARAMS) -> Result
         return Err(Status::InvalidArgument);
     }
     let userd = raw.userdMem.base;
-    if raw.userdMem.addressSpace != ADDR_FBMEM || userd % USERD_SIZE != 0 {
+    if raw.userdMem.addressSpace != ADDR_FBMEM || !userd.is_multiple_of(USERD_SIZE) {
         return Err(Status::InvalidArgument);
     }
     if userd.checked_add(USERD_SIZE).is_none_or(|end| end > config.vram) {
@@ -97,7 +97,7 @@ pub(super) fn check(config: &GspConfig, raw: &NV_CHANNEL_ALLOC_PARAMS) -> Result
         return Err(Status::InvalidArgument);
     }
     let size = u64::from(raw.gpFifoEntries).saturating_mul(ENTRY_SIZE);
-    if raw.gpFifoOffset % ENTRY_SIZE != 0 {
+    if !raw.gpFifoOffset.is_multiple_of(ENTRY_SIZE) {
         return Err(Status::InvalidArgument);
     }
     if raw.gpFifoOffset.checked_add(size).is_none_or(|end| end > RING_LIMIT) {

@@ -19,6 +19,9 @@ mod rpc;
 mod shared;
 mod static_info;
 
+#[cfg(test)]
+mod tests;
+
 pub use counters::{Call, Counters, Note};
 pub use objects::{MAX_OBJECTS, MAX_OBJECTS_PER_CLIENT};
 pub use queue::Refused;
@@ -306,10 +309,10 @@ impl Gsp {
 
     /// Sends an event, if GSP runs.
     fn post(&mut self, back: &dyn GspBackend, event: &Event) -> Option<Effect> {
-        if self.state != State::Running {
+        let Some(queues) = self.queues.as_mut().filter(|_| self.state == State::Running) else {
+            self.rm.counters.events_dropped = self.rm.counters.events_dropped.saturating_add(1);
             return None;
-        }
-        let queues = self.queues.as_mut()?;
+        };
         match queues.send(back, event.function, 0, 0, &event.body) {
             Ok(()) => {
                 self.rm.counters.events = self.rm.counters.events.saturating_add(1);

@@ -323,9 +323,9 @@ fn ring(header: &msgqTxHeader, offset: u64, size: u64, memory: u64) -> Result<Ri
         ));
     }
     let reader = u64::from(header.rxHdrOff);
-    if offset % PAGE_SIZE != 0
+    if !offset.is_multiple_of(PAGE_SIZE)
         || entries == 0
-        || entries % PAGE_SIZE != 0
+        || !entries.is_multiple_of(PAGE_SIZE)
         // CAST: widening.
         || reader < size_of::<msgqTxHeader>() as u64
         || reader.saturating_add(4) > entries

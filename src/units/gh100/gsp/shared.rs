@@ -30,7 +30,7 @@ impl SharedMemory {
         if arguments.pages == 0 || arguments.pages > MAX_PAGES {
             return Err(BootError::Arguments("the queues' page table must have 1 to 512 entries"));
         }
-        if arguments.shared_memory % PAGE_SIZE != 0 {
+        if !arguments.shared_memory.is_multiple_of(PAGE_SIZE) {
             return Err(BootError::Arguments("the queues' page table must begin at a page"));
         }
         // CAST: at most 512.
@@ -38,7 +38,7 @@ impl SharedMemory {
         back.read_memory(bus(arguments.shared_memory), &mut raw)
             .map_err(|_| BootError::NoMemory(arguments.shared_memory))?;
         let pages: Vec<_> = raw.as_chunks::<8>().0.iter().map(|entry| u64::from_le_bytes(*entry)).collect();
-        if pages.iter().any(|page| page % PAGE_SIZE != 0) {
+        if pages.iter().any(|page| !page.is_multiple_of(PAGE_SIZE)) {
             return Err(BootError::Arguments("an entry of the queues' page table is not a page address"));
         }
         Ok(Self { pages })

@@ -62,10 +62,10 @@ mod tests {
     use crate::chip::EngineSet;
 
     /// What nouveau computes from static info before it suspends, in its own arithmetic.
-    fn suspend_sizes(info: &StaticInfo<'_>) -> (u32, u32) {
+    fn suspend_sizes(info: &StaticInfo<'_>) -> (u64, u64) {
         let saved = (info.frts + FRTS_SIZE) - (info.non_wpr_heap + NON_WPR_HEAP_SIZE);
         let last = info.regions.last().unwrap();
-        (saved as u32, 0u32.wrapping_sub((last.limit.wrapping_add(1)) as u32))
+        (saved, last.limit.wrapping_add(1) % (4 * GIB))
     }
 
     #[test]

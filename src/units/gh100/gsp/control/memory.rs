@@ -35,7 +35,7 @@ const fn aperture_of_level(number: u32) -> Option<Aperture> {
 /// Checks where a page directory is said to be.
 fn directory(rm: &Rm, aperture: Option<Aperture>, address: u64) -> Result<PhysicalAddress, Status> {
     let aperture = aperture.ok_or(Status::InvalidArgument)?;
-    if address % PAGE_SIZE != 0 {
+    if !address.is_multiple_of(PAGE_SIZE) {
         return Err(Status::InvalidAddress);
     }
     let inside = address.checked_add(PAGE_SIZE).is_some_and(|end| end <= rm.config.vram);

@@ -1,0 +1,168 @@
+//! A back with system memory that records channels.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use crate::pci::{DmaError, DmaMapping, SharedMemory};
+use crate::units::backend::{
+    Backend, ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel, NoTarget,
+};
+
+/// What the GSP asked the back for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    Create(u16, GspChannel),
+    Object(u16, u32, Engine),
+    Schedule(u16, bool),
+    Destroy(u16),
+}
+
+#[derive(Default)]
+pub struct Fake {
+    ram: Mutex<Vec<u8>>,
+    vram: Mutex<BTreeMap<u64, Vec<u8>>>,
+    calls: Mutex<Vec<Call>>,
+    live: Mutex<BTreeMap<u16, GspChannel>>,
+    /// The answer to the next calls that can be refused.
+    pub refusal: Mutex<Option<ChannelRefusal>>,
+}
+
+impl Fake {
+    pub fn new(ram: usize) -> Self {
+        Self { ram: Mutex::new(vec![0; ram]), ..Self::default() }
+    }
+
+    /// What was asked since the last call of this.
+    pub fn calls(&self) -> Vec<Call> {
+        std::mem::take(&mut *self.calls.lock().unwrap())
+    }
+
+    /// Channels that exist.
+    pub fn live(&self) -> BTreeMap<u16, GspChannel> {
+        self.live.lock().unwrap().clone()
+    }
+
+    /// Guest memory at a bus address.
+    pub fn get(&self, address: u64, size: usize) -> Vec<u8> {
+        let start = usize::try_from(address).unwrap();
+        self.ram.lock().unwrap()[start..start + size].to_vec()
+    }
+
+    pub fn put(&self, address: u64, data: &[u8]) {
+        let start = usize::try_from(address).unwrap();
+        self.ram.lock().unwrap()[start..start + data.len()].copy_from_slice(data);
+    }
+
+    /// Takes all guest memory away.
+    pub fn unplug(&self) {
+        self.ram.lock().unwrap().clear();
+    }
+
+    /// What was written to VRAM at an address.
+    pub fn vram_write(&self, address: u64) -> Option<Vec<u8>> {
+        self.vram.lock().unwrap().get(&address).cloned()
+    }
+
+    fn note(&self, call: Call) {
+        self.calls.lock().unwrap().push(call);
+    }
+
+    fn refuse(&self) -> Result<(), ChannelRefusal> {
+        self.refusal.lock().unwrap().map_or(Ok(()), Err)
+    }
+
+    fn range(
+        address: PhysicalAddress,
+        size: usize,
+        limit: usize,
+    ) -> Result<std::ops::Range<usize>, NoTarget> {
+        let start = usize::try_from(address.address).ok();
+        let end = start.and_then(|start| start.checked_add(size)).filter(|end| *end <= limit);
+        start.zip(end).map(|(start, end)| start..end).ok_or(NoTarget { address, size })
+    }
+}
+
+impl Backend for Fake {
+    fn vram_size(&self) -> u64 {
+        256 << 20
+    }
+
+    fn read_memory(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        assert_ne!(address.aperture, Aperture::Vram, "GSP has no business in VRAM");
+        let ram = self.ram.lock().unwrap();
+        data.copy_from_slice(&ram[Self::range(address, data.len(), ram.len())?]);
+        Ok(())
+    }
+
+    fn write_memory(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget> {
+        if address.aperture == Aperture::Vram {
+            self.vram.lock().unwrap().insert(address.address, data.to_vec());
+            return Ok(());
+        }
+        let mut ram = self.ram.lock().unwrap();
+        let range = Self::range(address, data.len(), ram.len())?;
+        ram[range].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn share_vram(&self, _: u64, _: u64) -> std::io::Result<Vec<SharedMemory>> {
+        Ok(Vec::new())
+    }
+
+    fn dma_map(&self, _: DmaMapping) -> Result<(), DmaError> {
+        Ok(())
+    }
+
+    fn dma_unmap(&self, _: u64, _: u64) -> Result<(), DmaError> {
+        Ok(())
+    }
+
+    fn dma_unmap_all(&self) {}
+
+    fn connect_events(&self, _: Arc<dyn EngineEvents>) {}
+
+    fn flush_tlb(&self, _: FlushScope) {}
+
+    fn doorbell(&self, _: u16, _: u32) {}
+
+    fn reset(&self) {}
+}
+
+impl GspBackend for Fake {
+    fn channels(&self) -> u16 {
+        64
+    }
+
+    fn engines(&self) -> EngineSet {
+        EngineSet::all()
+    }
+
+    fn create_channel(&self, slot: u16, channel: GspChannel) -> Result<(), ChannelRefusal> {
+        self.refuse()?;
+        self.note(Call::Create(slot, channel));
+        let before = self.live.lock().unwrap().insert(slot, channel);
+        assert_eq!(before, None, "slot {slot} is in use");
+        Ok(())
+    }
+
+    fn create_object(&self, slot: u16, class: u32, engine: Engine) -> Result<(), ChannelRefusal> {
+        self.refuse()?;
+        assert!(self.live.lock().unwrap().contains_key(&slot), "slot {slot} is empty");
+        self.note(Call::Object(slot, class, engine));
+        Ok(())
+    }
+
+    fn schedule_channel(&self, slot: u16, scheduled: bool) -> Result<(), ChannelRefusal> {
+        self.refuse()?;
+        assert!(self.live.lock().unwrap().contains_key(&slot), "slot {slot} is empty");
+        self.note(Call::Schedule(slot, scheduled));
+        Ok(())
+    }
+
+    fn destroy_channel(&self, slot: u16) {
+        self.note(Call::Destroy(slot));
+        let before = self.live.lock().unwrap().remove(&slot);
+        assert!(before.is_some(), "slot {slot} is destroyed twice");
+    }
+}
