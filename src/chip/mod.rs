@@ -3,6 +3,7 @@
 
 pub mod gf100;
 pub mod gh100;
+pub mod methods;
 mod model;
 pub mod register_doc;
 pub mod register_index;

@@ -1,18 +1,31 @@
 //! Accesses by virtual address, in the name of a channel: translated page by page, checked by the ledger,
 //! bounded in how long they keep a TLB flush waiting.
 
+use std::sync::PoisonError;
+
 use super::hardware::Hardware;
 use super::ledger::Actor;
 use super::memory::CopyMissed;
 use super::mmu::{AddressSpace, InUse, Place, Request};
+use super::reduction::{Operand, Reduction};
 use super::tlb::Buffer;
 use crate::addr::GpuVa;
-use crate::chip::gf100::mmu::VA_MAX;
 use crate::chip::{AccessKind, FaultReason};
 use crate::units::backend::{FaultUnit, MmuFault};
 
 /// Bytes that one access moves before it lets a flush pass.
 pub(super) const CHUNK: u64 = 64 << 10;
+
+/// What a report looks like in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Report {
+    /// 32 bits of value.
+    Word,
+    /// 64 bits of value.
+    DoubleWord,
+    /// 64 bits of value, and 64 bits of time.
+    FourWords,
+}
 
 /// A unit that accesses memory through an address space.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +40,8 @@ pub(super) struct Client<'a> {
 
 impl Client<'_> {
     fn fault(&self, va: u64, access: AccessKind, reason: FaultReason) -> MmuFault {
-        MmuFault { channel: self.channel, unit: self.unit, address: GpuVa(va & VA_MAX), access, reason }
+        let address = GpuVa(va & self.hardware.chip.va_max);
+        MmuFault { channel: self.channel, unit: self.unit, address, access, reason }
     }
 
     fn translate(&self, in_use: &InUse<'_>, va: u64, access: AccessKind) -> Result<Place, MmuFault> {
@@ -128,15 +142,58 @@ impl Client<'_> {
         self.write(va, &value.to_le_bytes())
     }
 
-    /// Writes a report as semaphores and queries do: `value` alone, or with the time in the upper half of 16
-    /// bytes. The value lands last, so that whoever waits for it finds the rest.
-    pub(super) fn write_report(&self, va: u64, value: u32, short: bool) -> Result<(), MmuFault> {
-        if !short {
-            self.write(va.saturating_add(8), &self.hardware.timestamp().to_le_bytes())?;
-            self.write_u32(va.saturating_add(4), 0)?;
-        }
-        self.write_u32(va, value)
+    pub(super) fn write_u64(&self, va: u64, value: u64) -> Result<(), MmuFault> {
+        self.write(va, &value.to_le_bytes())
     }
+
+    /// Writes the time where a report of 16 bytes at `va` has it.
+    pub(super) fn write_time(&self, va: u64) -> Result<(), MmuFault> {
+        self.write_u64(va.saturating_add(8), self.hardware.timestamp())
+    }
+
+    /// Writes a report as semaphores and queries do. The value lands last, so that whoever waits for it finds the
+    /// rest.
+    pub(super) fn write_report(&self, va: u64, value: u64, report: Report) -> Result<(), MmuFault> {
+        let [low, high] = halves(value);
+        match report {
+            Report::Word => self.write_u32(va, low),
+            Report::DoubleWord => self.write_u64(va, value),
+            Report::FourWords => {
+                self.write_time(va)?;
+                self.write_u32(va.saturating_add(4), high)?;
+                self.write_u32(va, low)
+            }
+        }
+    }
+
+    /// Combines the value at `va` with an operand. Other reductions wait; stores of others may get lost.
+    pub(super) fn reduce(
+        &self,
+        va: u64,
+        reduction: Reduction,
+        operand: Operand,
+        signed: bool,
+        by: u64,
+    ) -> Result<(), MmuFault> {
+        let _alone = self.hardware.reductions.lock().unwrap_or_else(PoisonError::into_inner);
+        match operand {
+            Operand::Word => {
+                let value = self.read_u32(va)?.into();
+                let [low, _] = halves(reduction.apply(operand, signed, value, by));
+                self.write_u32(va, low)
+            }
+            Operand::DoubleWord => {
+                let value = self.read_u64(va)?;
+                self.write_u64(va, reduction.apply(operand, signed, value, by))
+            }
+        }
+    }
+}
+
+/// The low and the high word of a value.
+pub(super) fn halves(value: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
+    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }
 
 /// CAST: pieces of a slice are no longer than the slice.

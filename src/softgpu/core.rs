@@ -11,13 +11,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use super::description::{self, Description};
 use super::engine::context::Patch;
 use super::engine::unit::{Owner, Switch, Unit};
-use super::fifo::{Fifo, engine_index};
+use super::fifo::Fifo;
 use super::hardware::Hardware;
 use super::ledger::Ledger;
 use super::pbdma;
-use crate::chip::gf100::PBDMAS;
+use super::walker::{FermiTables, Walker};
 use crate::chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
 use crate::chip::{Engine, EngineSet, PhysicalAddress};
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
@@ -42,9 +43,9 @@ pub(super) struct Shared {
     work: Condvar,
     /// A channel has left its PBDMA.
     left: Condvar,
-    units: [Unit; super::fifo::ENGINES],
+    units: Vec<Unit>,
     /// By PBDMA: its channel may have to leave.
-    attention: [AtomicBool; PBDMAS as usize],
+    attention: Vec<AtomicBool>,
 }
 
 impl Shared {
@@ -53,7 +54,7 @@ impl Shared {
     }
 
     pub(super) fn unit(&self, engine: Engine) -> Option<&Unit> {
-        engine_index(engine).and_then(|index| self.units.get(index))
+        self.units.iter().find(|unit| unit.engine() == engine)
     }
 
     /// The flag that tells a PBDMA to look whether its channel must leave.
@@ -130,7 +131,7 @@ impl Shared {
             let entry = self.hardware.memory.read_u64(PhysicalAddress { address, ..list })?;
             let kind = u32::try_from(entry >> 32).unwrap_or(0);
             match u16::try_from(entry & 0xffff_ffff) {
-                Ok(number) if number < crate::chip::gf100::CHANNELS && kind == RUNLIST_ENTRY_CHANNEL => {
+                Ok(number) if number < self.hardware.chip.channels && kind == RUNLIST_ENTRY_CHANNEL => {
                     numbers.push(number);
                 }
                 _ => log::debug!("softgpu: runlist entry {index} names no channel: {entry:#x}"),
@@ -153,21 +154,30 @@ pub struct Core {
 }
 
 impl Core {
-    /// A core with `vram` bytes of zeroed VRAM, everything in reset.
+    /// A GF100's core with `vram` bytes of zeroed VRAM, everything in reset.
     ///
     /// # Errors
     /// The size is not a multiple of 1 MiB, or the host has not the memory or threads.
     pub fn new(vram: u64) -> std::io::Result<Self> {
+        Self::of(&description::GF100, Arc::new(FermiTables::default()), vram)
+    }
+
+    /// The core of any chip.
+    pub(super) fn of(
+        chip: &'static Description,
+        walker: Arc<dyn Walker>,
+        vram: u64,
+    ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
-            hardware: Hardware::new(vram)?,
-            fifo: Mutex::new(Fifo::new()),
+            hardware: Hardware::new(chip, walker, vram)?,
+            fifo: Mutex::new(Fifo::new(chip)),
             work: Condvar::new(),
             left: Condvar::new(),
-            units: [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)].map(Unit::new),
-            attention: std::array::from_fn(|_| AtomicBool::new(false)),
+            units: chip.engines.iter().map(|engine| Unit::new(*engine, (chip.model)(*engine))).collect(),
+            attention: (0..chip.pbdmas).map(|_| AtomicBool::new(false)).collect(),
         });
         let mut core = Self { shared, threads: Vec::new() };
-        for pbdma in 0..PBDMAS {
+        for pbdma in 0..chip.pbdmas {
             let shared = Arc::clone(&core.shared);
             let name = format!("pbdma{pbdma}");
             // Those started before an error end with `core`.
@@ -180,6 +190,25 @@ impl Core {
     /// The ledger of true owners.
     pub fn ledger(&self) -> Arc<Ledger> {
         Arc::clone(&self.shared.hardware.ledger)
+    }
+
+    /// Takes a runlist: the channels that may run, in this order.
+    pub(super) fn set_runlist(&self, numbers: impl IntoIterator<Item = u16>) {
+        self.shared.fifo().set_runlist(numbers);
+        self.shared.alert_all();
+        self.shared.wake();
+    }
+
+    /// Waits until a channel that may not run has left its PBDMA, and saves its contexts: its instance block is all
+    /// that there is of it then.
+    pub(super) fn settle(&self, channel: u16) {
+        drop(self.shared.wait_left(self.shared.fifo(), Some(channel)));
+        self.shared.evict(channel, true);
+    }
+
+    /// What all units share.
+    pub(super) fn hardware(&self) -> &Hardware {
+        &self.shared.hardware
     }
 
     fn tell_switch(&self, switch: Result<Switch, crate::units::backend::MmuFault>) -> Vec<Patch> {
@@ -319,9 +348,7 @@ impl EngineBackend for Core {
             log::warn!("softgpu: runlist of {count} entries cannot be read: {missed}");
             Vec::new()
         });
-        self.shared.fifo().set_runlist(numbers);
-        self.shared.alert_all();
-        self.shared.wake();
+        self.set_runlist(numbers);
     }
 
     fn preempt_channel(&self, channel: u16) {
@@ -338,6 +365,7 @@ impl EngineBackend for Core {
         if let Some(entry) = self.shared.fifo().channel_mut(channel) {
             entry.preempting = false;
         }
+        self.shared.hardware.tell(|events| events.preempted(channel));
         self.shared.wake();
     }
 

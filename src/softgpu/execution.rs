@@ -17,12 +17,12 @@ use super::hardware::Hardware;
 use super::ledger::Actor;
 use super::mmu::AddressSpace;
 use super::pbdma::{Ending, TIMESLICE};
-use super::ramfc::{HostState, Method, engine_of};
+use super::ramfc::{HostState, Method, engine_number};
 use crate::addr::GpuVa;
 use crate::chip::gf100::methods::{host, pbdma_intr};
 use crate::chip::gf100::ramin::USERD_GP_PUT;
 use crate::chip::{AccessKind, Engine, EngineSet, FaultReason, PhysicalAddress};
-use crate::units::backend::{FaultUnit, GraphicsError, HostError, MmuFault};
+use crate::units::backend::{ChannelError, FaultUnit, GraphicsError, HostError, MmuFault};
 
 /// Methods between two looks at the clock.
 const CLOCK_INTERVAL: u32 = 32;
@@ -33,6 +33,7 @@ pub(super) enum Report {
     Fault(MmuFault),
     Host(HostError),
     Graphics(GraphicsError),
+    Channel(ChannelError),
 }
 
 impl Report {
@@ -41,6 +42,7 @@ impl Report {
             Self::Fault(fault) => events.mmu_fault(fault),
             Self::Host(error) => events.host_error(error),
             Self::Graphics(error) => events.graphics_error(error),
+            Self::Channel(error) => events.channel_error(error),
         });
     }
 }
@@ -91,7 +93,7 @@ impl<'a> Execution<'a> {
             shared,
             pbdma,
             job,
-            state: HostState::load(&block),
+            state: HostState::load(&block, hardware.chip),
             space: hardware.mmu.address_space(&block),
             words: Vec::new().into_iter(),
             slice_end: Instant::now() + TIMESLICE,
@@ -200,7 +202,7 @@ impl<'a> Execution<'a> {
             return self.acquire();
         }
         if self.state.operation_pending {
-            let Some(engine) = engine_of(self.state.current_engine) else {
+            let Some(engine) = self.engine_of(self.state.current_engine) else {
                 self.state.operation_pending = false;
                 return Ok(());
             };
@@ -241,12 +243,12 @@ impl<'a> Execution<'a> {
 
     pub(super) fn execute(&mut self, method: Method) -> Result<(), Ending> {
         if method.method == host::SET_OBJECT {
-            self.bind(method)?;
+            self.shared.hardware.chip.host.bind(self, method)?;
         } else if method.method < host::ENGINE_METHODS {
-            return self.host_method(method);
+            return self.shared.hardware.chip.host.method(self, method);
         }
         let number = self.bound(method.subchannel);
-        match engine_of(number) {
+        match self.engine_of(number) {
             Some(engine) => {
                 self.state.current_engine = number;
                 self.engine(engine, Operation::Method(method))
@@ -254,6 +256,12 @@ impl<'a> Execution<'a> {
             None if method.method == host::SET_OBJECT => Ok(()),
             None => Err(self.host_error(pbdma_intr::EMPTY_SUBCHANNEL, Some(method))),
         }
+    }
+
+    /// The engine with this number, if the chip has it.
+    pub(super) fn engine_of(&self, number: u8) -> Option<Engine> {
+        let engines = self.shared.hardware.chip.engines.iter().copied();
+        engines.into_iter().find(|engine| engine_number(*engine) == number)
     }
 
     /// The engine number that a subchannel is bound to.
@@ -326,6 +334,10 @@ impl<'a> Execution<'a> {
             Refusal::Illegal => {
                 log::debug!("softgpu: {engine:?} refuses method {:#x} = {:#x}", method.method, method.data);
                 self.host_error(pbdma_intr::ILLEGAL_METHOD, Some(method))
+            }
+            Refusal::Robust(code) => {
+                log::debug!("softgpu: {engine:?} refuses method {:#x} = {:#x}", method.method, method.data);
+                Report::Channel(ChannelError { channel: self.job.channel, code }).into()
             }
             Refusal::Graphics { status, class } => {
                 let error = GraphicsError {

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::chip::gf100::{CHANNELS, PBDMAS};
+use super::description::Description;
 use crate::chip::{Engine, PhysicalAddress};
 use crate::units::backend::FifoState;
 
@@ -18,16 +18,14 @@ const FIRST_PAUSE: Duration = Duration::from_micros(30);
 /// Longest pause: bounds how late a store by a CPU is noticed.
 const LONGEST_PAUSE: Duration = Duration::from_micros(1000);
 
-/// Engines, for tables by engine.
-pub(super) const ENGINES: usize = 3;
+/// Engines that a chip can have, for tables by engine.
+const ENGINES: usize = 6;
 
 /// Index of an engine in such tables.
 pub(super) fn engine_index(engine: Engine) -> Option<usize> {
     match engine {
         Engine::Graphics => Some(0),
-        Engine::Copy(0) => Some(1),
-        Engine::Copy(1) => Some(2),
-        Engine::Copy(_) => None,
+        Engine::Copy(number) => Some(usize::from(number) + 1).filter(|index| *index < ENGINES),
     }
 }
 
@@ -107,6 +105,7 @@ pub(super) enum Departure {
 /// The tables.
 #[derive(Debug)]
 pub(super) struct Fifo {
+    pbdmas: u8,
     pub(super) state: FifoState,
     pub(super) blocked: bool,
     /// The PBDMAs are to end.
@@ -122,13 +121,14 @@ pub(super) struct Fifo {
 }
 
 impl Fifo {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(chip: &Description) -> Self {
         Self {
+            pbdmas: chip.pbdmas,
             state: FifoState::default(),
             blocked: false,
             shut_down: false,
             resetting: false,
-            channels: vec![Channel::default(); usize::from(CHANNELS)],
+            channels: vec![Channel::default(); usize::from(chip.channels)],
             runlist: Vec::new(),
             holders: [None; ENGINES],
             turns: 0,
@@ -146,7 +146,7 @@ impl Fifo {
 
     /// All channels with their numbers.
     pub(super) fn channels_mut(&mut self) -> impl Iterator<Item = (u16, &mut Channel)> {
-        (0..CHANNELS).zip(self.channels.iter_mut())
+        (0..u16::MAX).zip(self.channels.iter_mut())
     }
 
     /// True while a PBDMA has any channel loaded.
@@ -203,7 +203,7 @@ impl Fifo {
 
     /// True when the PBDMA is one that exists and that the driver has enabled.
     pub(super) fn pbdma_enabled(&self, pbdma: u8) -> bool {
-        pbdma < PBDMAS && self.state.pbdma_mask & (1 << pbdma) != 0
+        pbdma < self.pbdmas && self.state.pbdma_mask & (1 << pbdma) != 0
     }
 
     fn ready(&self, number: u16, now: Instant) -> bool {

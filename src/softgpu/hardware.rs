@@ -1,21 +1,26 @@
 //! What all units of the engine core share: memory, the MMU, the ledger, the clock, and the way back to the
 //! register face.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
+use super::description::Description;
 use super::ledger::Ledger;
 use super::memory::Memory;
 use super::mmu::Mmu;
 use super::vram::Vram;
+use super::walker::Walker;
 use crate::pci::dma::DmaSpace;
 use crate::units::backend::EngineEvents;
 
 /// The shared part.
 pub(super) struct Hardware {
+    pub(super) chip: &'static Description,
     pub(super) memory: Memory,
     pub(super) mmu: Mmu,
     pub(super) ledger: Arc<Ledger>,
+    /// Held by whoever reads, changes and writes back a word: reductions exclude each other.
+    pub(super) reductions: Mutex<()>,
     events: OnceLock<Arc<dyn EngineEvents>>,
     powered_on: Instant,
 }
@@ -27,11 +32,17 @@ impl std::fmt::Debug for Hardware {
 }
 
 impl Hardware {
-    pub(super) fn new(vram: u64) -> std::io::Result<Self> {
+    pub(super) fn new(
+        chip: &'static Description,
+        walker: Arc<dyn Walker>,
+        vram: u64,
+    ) -> std::io::Result<Self> {
         Ok(Self {
+            chip,
             memory: Memory { vram: Vram::new(vram)?, system: DmaSpace::new() },
-            mmu: Mmu::default(),
-            ledger: Arc::new(Ledger::new(vram)),
+            mmu: Mmu::new(walker, chip.va_max, chip.page_shifts),
+            reductions: Mutex::new(()),
+            ledger: Arc::new(Ledger::new(vram, chip.channels)),
             events: OnceLock::new(),
             powered_on: Instant::now(),
         })

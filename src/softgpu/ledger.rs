@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use crate::addr::{HostChannel, HostVram, Iova, PAGE_SIZE, TenantId};
-use crate::chip::gf100::CHANNELS;
 use crate::chip::{Aperture, PhysicalAddress};
 use crate::gpu::OwnershipLedger;
 
@@ -71,9 +70,10 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(vram: u64) -> Self {
+    /// For `vram` bytes and `channels` channels.
+    pub(super) fn new(vram: u64, channels: u16) -> Self {
         let pages = usize::try_from(vram / PAGE_SIZE).unwrap_or(0);
-        let channels = usize::from(CHANNELS);
+        let channels = usize::from(channels);
         Self {
             number: NEXT_LEDGER.fetch_add(1, Ordering::Relaxed),
             generation: AtomicU64::new(0),
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn only_accesses_outside_the_tenants_memory_count() {
-        let ledger = Ledger::new(1 << 20);
+        let ledger = Ledger::new(1 << 20, 16);
         ledger.own_channel(HostChannel(3), Some(A));
         ledger.own_vram(HostVram(0x4000), 0x2000, Some(A));
         ledger.own_vram(HostVram(0x6000), 0x1000, Some(B));
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn firmware_may_reach_the_host_but_nobody_else() {
-        let ledger = Ledger::new(1 << 20);
+        let ledger = Ledger::new(1 << 20, 16);
         ledger.own_channel(HostChannel(3), Some(A));
         ledger.own_vram(HostVram(0x4000), 0x1000, Some(A));
         ledger.own_vram(HostVram(0x6000), 0x1000, Some(B));
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn range_that_changed_its_owner_is_not_remembered() {
-        let ledger = Ledger::new(1 << 20);
+        let ledger = Ledger::new(1 << 20, 16);
         ledger.own_channel(HostChannel(3), Some(A));
         ledger.own_system(Iova(0x10000), 0x4000, Some(A));
         ledger.check(Actor::Work, Some(3), system(0x11000), 0x1000);
@@ -266,7 +266,7 @@ mod tests {
         ledger.check(Actor::Work, Some(3), system(0x11000), 0x1000);
         assert_eq!(ledger.foreign_accesses(A), 1);
 
-        let other = Ledger::new(1 << 20);
+        let other = Ledger::new(1 << 20, 16);
         other.own_channel(HostChannel(3), Some(A));
         other.check(Actor::Work, Some(3), system(0x10000), 0x1000);
         assert_eq!(other.foreign_accesses(A), 1, "another ledger has ranges of its own");
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn channels_without_owner_never_count() {
-        let ledger = Ledger::new(1 << 20);
+        let ledger = Ledger::new(1 << 20, 16);
         ledger.own_vram(HostVram(0), 1 << 20, Some(B));
         ledger.check(Actor::Work, Some(3), vram(0), 16);
         ledger.check(Actor::Work, None, vram(0), 16);
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn bus_labels_join_split_and_go() {
-        let ledger = Ledger::new(1 << 20);
+        let ledger = Ledger::new(1 << 20, 16);
         ledger.own_channel(HostChannel(1), Some(A));
         ledger.own_system(Iova(0x1000), 0x1000, Some(A));
         ledger.own_system(Iova(0x2000), 0x3000, Some(A));

@@ -1,20 +1,19 @@
-//! The MMU that engines and the host unit look through: page tables are walked for real, results are
-//! remembered until flushed, and refusals have the reasons of hardware.
+//! The MMU that engines and the host unit look through: page tables are walked for real (by the chip's
+//! [`Walker`]), results are remembered until flushed, and refusals have the reasons of hardware.
 //!
 //! An access holds the MMU *in use* from its translation to its last byte, for at most some tens of KiB. A
 //! flush waits until nobody does, so when it returns, no access through an old translation is under way. The
 //! same holds for a change of the large-page size.
 //!
-//! Storage kinds other than 0xff are taken as plain memory: surfaces in blocks are laid out by the engines.
+//! Storage kinds other than the invalid one are taken as plain memory: surfaces in blocks are laid out by the engines.
 //! Compression is not modelled.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use super::memory::Memory;
 use super::tlb::{Buffer, Page, Space};
-use crate::chip::gf100::mmu::{ENTRY_SIZE, LargePages, Pde, Pte, PteDefect, SMALL_PAGE_SHIFT, VA_MAX};
+use super::walker::Walker;
 use crate::chip::gf100::ramin::{PAGE_DIRECTORY_LO, VA_LIMIT_LO};
 use crate::chip::{AccessKind, Aperture, FaultReason, PhysicalAddress};
 use crate::units::backend::FlushScope;
@@ -22,8 +21,8 @@ use crate::units::backend::FlushScope;
 /// Page directories with remembered translations; more than there are channels.
 const MAX_SPACES: usize = 192;
 
-/// Storage kind that names no layout.
-const KIND_INVALID: u8 = 0xff;
+/// Address bits of a page directory in an instance block.
+const DIRECTORY_MASK: u64 = 0xff_ffff_f000;
 
 /// An address space as an instance block describes it.
 #[derive(Clone, Debug)]
@@ -53,14 +52,21 @@ pub(super) struct Place {
 pub(super) type InUse<'a> = RwLockReadGuard<'a, ()>;
 
 /// The MMU. Lock order: in use, then the directory table, then one directory's buffers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Mmu {
+    walker: Arc<dyn Walker>,
+    /// Highest virtual address.
+    va_max: u64,
+    page_shifts: &'static [u8],
     in_use: RwLock<()>,
     spaces: Mutex<HashMap<PhysicalAddress, Arc<Space>>>,
-    large_pages_64k: AtomicBool,
 }
 
 impl Mmu {
+    pub(super) fn new(walker: Arc<dyn Walker>, va_max: u64, page_shifts: &'static [u8]) -> Self {
+        Self { walker, va_max, page_shifts, in_use: RwLock::default(), spaces: Mutex::default() }
+    }
+
     /// To be held during an access, and not for longer.
     pub(super) fn in_use(&self) -> InUse<'_> {
         self.in_use.read().unwrap_or_else(PoisonError::into_inner)
@@ -75,7 +81,7 @@ impl Mmu {
             3 => Aperture::SystemNonCoherent,
             _ => return AddressSpace { space: None, limit: 0 },
         };
-        let address = directory & VA_MAX & !0xfff;
+        let address = directory & DIRECTORY_MASK;
         let space = self.space(PhysicalAddress { aperture, address });
         AddressSpace { space: Some(space), limit: read_u64(instance, VA_LIMIT_LO) }
     }
@@ -86,7 +92,9 @@ impl Mmu {
             // Those in use now are few; the others only lose what they remember.
             spaces.retain(|_, space| Arc::strong_count(space) > 1);
         }
-        Arc::clone(spaces.entry(directory).or_insert_with(|| Arc::new(Space::new(directory))))
+        Arc::clone(
+            spaces.entry(directory).or_insert_with(|| Arc::new(Space::new(directory, self.page_shifts))),
+        )
     }
 
     /// Drops translations; when it returns, none of them is in use.
@@ -116,8 +124,7 @@ impl Mmu {
 
     /// Sets the size of large pages; remembered translations go when it changes.
     pub(super) fn set_large_pages(&self, is_64k: bool) {
-        if self.large_pages_64k.load(Ordering::Acquire) != is_64k {
-            self.large_pages_64k.store(is_64k, Ordering::Release);
+        if self.walker.set_large_pages(is_64k) {
             self.flush_all();
         }
     }
@@ -132,7 +139,7 @@ impl Mmu {
         request: Request,
     ) -> Result<Place, FaultReason> {
         let Some(directory) = &space.space else { return Err(FaultReason::NoChannel) };
-        if va > VA_MAX {
+        if va > self.va_max {
             return Err(FaultReason::PageTableTooShort);
         }
         if va > space.limit {
@@ -141,62 +148,32 @@ impl Mmu {
         let page = match directory.lookup(request.buffer, va) {
             Some(page) => page,
             None => {
-                let large = LargePages::from_64k(self.large_pages_64k.load(Ordering::Acquire));
-                let page = walk(memory, directory.directory, large, va)?;
+                let page = self.walker.walk(memory, directory.directory, va)?;
                 directory.insert(request.buffer, page);
                 page
             }
         };
-        check(&page.pte, request)?;
+        self.check(&page, request)?;
         let bytes = 1u64 << page.shift;
         let offset = va & (bytes - 1);
-        // Hardware ignores the address bits below the page size.
-        let base = page.pte.target.address & !(bytes - 1);
-        let target = PhysicalAddress { aperture: page.pte.target.aperture, address: base + offset };
+        let target = PhysicalAddress { address: page.target.address + offset, ..page.target };
         // The space may end inside the page.
         let run = (bytes - offset).min((space.limit - va).saturating_add(1));
         Ok(Place { target, run })
     }
-}
 
-fn check(pte: &Pte, request: Request) -> Result<(), FaultReason> {
-    if pte.privileged && !request.privileged {
-        return Err(FaultReason::PageSystemOnly);
-    }
-    if pte.read_only && request.access == AccessKind::Write {
-        return Err(FaultReason::WriteToReadOnly);
-    }
-    if pte.kind == KIND_INVALID {
-        return Err(FaultReason::CompressionFault);
-    }
-    Ok(())
-}
-
-/// Reads the tables: the small page first, then the large one.
-fn walk(
-    memory: &Memory,
-    directory: PhysicalAddress,
-    large: LargePages,
-    va: u64,
-) -> Result<Page, FaultReason> {
-    let pde = Pde::decode(entry(memory, directory, large.directory_index(va))?);
-    let tables = [(pde.small, SMALL_PAGE_SHIFT), (pde.large, large.page_shift())];
-    let mut reason = FaultReason::PageTableNotPresent;
-    for (table, shift) in tables {
-        let Some(table) = table else { continue };
-        match Pte::decode(entry(memory, table, large.table_index(va, shift))?) {
-            Ok(pte) => return Ok(Page { va: va >> shift << shift, shift, pte }),
-            Err(PteDefect::NotValid) => reason = FaultReason::PageNotPresent,
-            Err(PteDefect::Aperture) => return Err(FaultReason::UnsupportedAperture),
+    fn check(&self, page: &Page, request: Request) -> Result<(), FaultReason> {
+        if page.privileged && !request.privileged {
+            return Err(FaultReason::PageSystemOnly);
         }
+        if page.read_only && request.access == AccessKind::Write {
+            return Err(FaultReason::WriteToReadOnly);
+        }
+        if page.kind == self.walker.invalid_kind() {
+            return Err(FaultReason::CompressionFault);
+        }
+        Ok(())
     }
-    Err(reason)
-}
-
-fn entry(memory: &Memory, table: PhysicalAddress, index: u64) -> Result<u64, FaultReason> {
-    // Tables are below 2^40 and indices below 2^14: no overflow.
-    let address = table.address + index * ENTRY_SIZE;
-    memory.read_u64(PhysicalAddress { address, ..table }).map_err(|_| FaultReason::UnsupportedAperture)
 }
 
 /// A little-endian word of an instance block; 0 beyond its end.

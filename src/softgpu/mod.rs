@@ -14,20 +14,24 @@
 
 mod access;
 mod core;
+mod description;
 mod engine;
 mod execution;
+pub mod executor;
 mod fifo;
 mod gpu;
 mod hardware;
-mod host_methods;
+mod host;
 pub mod ledger;
 mod memory;
 mod mmu;
 mod pbdma;
 mod pushbuffer;
 mod ramfc;
+mod reduction;
 mod tlb;
 mod vram;
+mod walker;
 
 pub use self::core::Core;
 pub use gpu::{SoftGpu, SoftGpuConfig, SoftGpuError};

@@ -99,7 +99,8 @@ fn stay(shared: &Shared, execution: &mut Execution<'_>) -> Ending {
 fn leave(shared: &Shared, job: Job, ending: Ending) -> Ending {
     let mut fifo = shared.fifo();
     let same = |entry: &&Channel| entry.generation == job.generation;
-    if fifo.channel(job.channel).filter(same).is_some_and(|entry| entry.preempting) {
+    let preempted = fifo.channel(job.channel).filter(same).is_some_and(|entry| entry.preempting);
+    if preempted {
         drop(fifo);
         shared.evict(job.channel, true);
         fifo = shared.fifo();
@@ -109,6 +110,9 @@ fn leave(shared: &Shared, job: Job, ending: Ending) -> Ending {
     let others = fifo.others_wait(now);
     drop(fifo);
     shared.tell_left();
+    if preempted {
+        shared.hardware.tell(|events| events.preempted(job.channel));
+    }
     if others {
         shared.wake();
     }

@@ -3,6 +3,7 @@
 //! A header may have its words in later segments. Not handled: subdevice masks of the old header form (accepted,
 //! ignored), subroutines and privileged segments (flags of ring entries, ignored).
 
+use super::access::halves;
 use super::execution::Execution;
 use super::fifo::Departure;
 use super::pbdma::Ending;
@@ -17,7 +18,7 @@ impl Execution<'_> {
     /// The segment is done: goes on to the next ring entry, or has nothing left to do.
     pub(super) fn next_entry(&mut self) -> Result<(), Ending> {
         if self.published != Some(self.state.gp_get) {
-            let [get, get_hi] = words_of(self.state.get);
+            let [get, get_hi] = halves(self.state.get);
             self.write_userd(USERD_GET, get)?;
             self.write_userd(USERD_GET_HI, get_hi)?;
             self.write_userd(USERD_GP_GET, self.state.gp_get)?;
@@ -36,14 +37,10 @@ impl Execution<'_> {
         self.state.gp_get = if next == entries { 0 } else { self.state.gp_get + 1 };
         let length = (entry >> 42) & 0x1f_ffff;
         if length == 0 {
-            // An entry without words is a control entry; only the one that does nothing is known.
-            let operation = (entry >> 32) & 0xff;
-            if operation == 0 {
-                return Ok(());
-            }
-            return Err(self.host_error(pbdma_intr::ENTRY_INVALID, None));
+            // An entry without words is a control entry.
+            return self.shared.hardware.chip.host.control_entry(self, entry);
         }
-        self.state.get = entry & 0xff_ffff_fffc;
+        self.state.get = self.state.segment_base | entry & 0xff_ffff_fffc;
         self.state.end = self.state.get + 4 * length;
         self.words = Vec::new().into_iter();
         Ok(())
@@ -110,12 +107,6 @@ impl Execution<'_> {
         }
         self.execute(method)
     }
-}
-
-/// The low and the high word of an address.
-fn words_of(address: u64) -> [u32; 2] {
-    let [a, b, c, d, e, f, g, h] = address.to_le_bytes();
-    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }
 
 fn low8(word: u32) -> u8 {

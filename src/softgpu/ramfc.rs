@@ -4,12 +4,16 @@
 //! leaves. RAMFC mirrors the PBDMA's registers (envytools `rnndb/fifo/gf100_pfifo.xml`, PSUBFIFO). What this
 //! PBDMA has and hardware keeps elsewhere is in words that drivers leave 0 (0xb0) or in unused bits.
 
+use super::description::Description;
 use super::mmu::{read_u32, read_u64};
-use crate::chip::gf100::methods::host::ENGINE_SOFTWARE;
+use crate::chip::gf100::methods::host::{ENGINE_COPY0, ENGINE_GRAPHICS, ENGINE_SOFTWARE};
 use crate::chip::gf100::ramin::{
     RAMFC_ACQUIRE, RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO, RAMFC_SIGNATURE, RAMFC_USERD_LO, SIGNATURE,
 };
 use crate::chip::{Aperture, Engine, PhysicalAddress};
+
+/// Highest address of 40 bits.
+const NARROW: u64 = (1 << 40) - 1;
 
 /// Bytes of RAMFC that the PBDMA loads and saves.
 pub(super) const RAMFC_SIZE: usize = 0x100;
@@ -25,8 +29,13 @@ const SEMAPHORE_STATE: u64 = 0x44;
 const END: u64 = 0x5c;
 const HEADER: u64 = 0x84;
 const HEADER_COUNT: u64 = 0x88;
-const ENGINES: u64 = 0xa4;
+/// Engine numbers by subchannel, a byte each.
+pub(super) const ENGINES: u64 = 0xa4;
 const CURRENT_ENGINE: u64 = 0xac;
+/// Only where virtual addresses have more than 40 bits: address bits 56:40 of segments.
+const SEGMENT_BASE: u64 = 0xb0;
+/// Only there: high word of the semaphore's value.
+const SEMAPHORE_VALUE_HIGH: u64 = 0xb4;
 const CACHE_METHOD: u64 = 0xc0;
 const CACHE_DATA: u64 = 0xc4;
 
@@ -79,7 +88,7 @@ impl Method {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Semaphore {
     pub(super) address: u64,
-    pub(super) value: u32,
+    pub(super) value: u64,
     pub(super) operation: u32,
     pub(super) pending: bool,
 }
@@ -89,6 +98,8 @@ pub(super) struct Semaphore {
 pub(super) struct HostState {
     /// RAMFC as loaded: what the PBDMA does not interpret goes back unchanged.
     raw: [u8; RAMFC_SIZE],
+    /// Virtual addresses have more than 40 bits.
+    wide: bool,
     pub(super) signed: bool,
     pub(super) userd: PhysicalAddress,
     pub(super) ring: u64,
@@ -97,6 +108,8 @@ pub(super) struct HostState {
     pub(super) gp_get: u32,
     /// End of the valid ring entries.
     pub(super) gp_put: u32,
+    /// Address bits above 39 of the next segments.
+    pub(super) segment_base: u64,
     /// Next word of the current segment.
     pub(super) get: u64,
     /// End of the current segment.
@@ -114,20 +127,40 @@ pub(super) struct HostState {
     pub(super) cached: Option<Method>,
 }
 
-/// The engine with this number.
-pub(super) fn engine_of(number: u8) -> Option<Engine> {
-    use crate::chip::gf100::methods::host::{ENGINE_COPY0, ENGINE_COPY1, ENGINE_GRAPHICS};
-    match number {
-        ENGINE_GRAPHICS => Some(Engine::Graphics),
-        ENGINE_COPY0 => Some(Engine::Copy(0)),
-        ENGINE_COPY1 => Some(Engine::Copy(1)),
-        _ => None,
+/// The number of an engine; Fermi's numbering, continued.
+pub(super) fn engine_number(engine: Engine) -> u8 {
+    match engine {
+        Engine::Graphics => ENGINE_GRAPHICS,
+        Engine::Copy(copy) => ENGINE_COPY0.saturating_add(copy),
     }
+}
+
+/// A RAMFC of a channel that has done nothing, with its USERD in VRAM.
+pub(super) fn compose(userd: u64, ring: u64, ring_log2: u8, engines: [u8; 8]) -> [u8; RAMFC_SIZE] {
+    let mut raw = [0; RAMFC_SIZE];
+    let base = ring & NARROW | u64::from(ring_log2 & 0x1f) << 48;
+    let fields: [(u64, &[u8]); 5] = [
+        (RAMFC_USERD_LO, &userd.to_le_bytes()),
+        (RAMFC_SIGNATURE, &SIGNATURE.to_le_bytes()),
+        (RAMFC_GP_BASE_LO, &base.to_le_bytes()),
+        (ENGINES, &engines),
+        (CURRENT_ENGINE, &u32::from(ENGINE_SOFTWARE).to_le_bytes()),
+    ];
+    for (offset, bytes) in fields {
+        let place =
+            usize::try_from(offset).ok().and_then(|start| raw.get_mut(start..)?.get_mut(..bytes.len()));
+        if let Some(place) = place {
+            place.copy_from_slice(bytes);
+        }
+    }
+    raw
 }
 
 impl HostState {
     /// Loads RAMFC from the start of an instance block.
-    pub(super) fn load(block: &[u8]) -> Self {
+    pub(super) fn load(block: &[u8], chip: &Description) -> Self {
+        let va_max = chip.va_max;
+        let wide = va_max > NARROW;
         let mut raw = [0; RAMFC_SIZE];
         for (to, from) in raw.iter_mut().zip(block) {
             *to = *from;
@@ -150,15 +183,18 @@ impl HostState {
             *to = from & 0x1f;
         }
         let current = word(CURRENT_ENGINE);
+        let value_high = if wide { u64::from(word(SEMAPHORE_VALUE_HIGH)) } else { 0 };
         Self {
+            wide,
             signed: word(RAMFC_SIGNATURE) & 0xffff == SIGNATURE,
-            userd: PhysicalAddress { aperture, address: userd & 0xff_ffff_f000 },
+            userd: PhysicalAddress { aperture, address: userd & chip.userd_mask },
             ring: u64::from(base_high & 0xff) << 32 | u64::from(word(RAMFC_GP_BASE_LO)),
             ring_log2: low8(base_high, 16) & 0x1f,
             gp_get: word(GP_GET),
             gp_put: word(GP_PUT),
-            get: read_u64(&raw, GET) & 0xff_ffff_ffff,
-            end: read_u64(&raw, END) & 0x1ff_ffff_ffff,
+            segment_base: if wide { u64::from(word(SEGMENT_BASE)) << 40 & va_max } else { 0 },
+            get: read_u64(&raw, GET) & va_max,
+            end: read_u64(&raw, END) & (va_max << 1 | 1),
             header: Header {
                 stepping: match header >> 29 {
                     1 => Stepping::Increment,
@@ -170,8 +206,9 @@ impl HostState {
                 remaining: halfword(word(HEADER_COUNT)) & 0x1fff,
             },
             semaphore: Semaphore {
-                address: u64::from(word(SEMAPHORE_HIGH) & 0xff) << 32 | u64::from(word(SEMAPHORE_LOW) & !3),
-                value: word(SEMAPHORE_VALUE),
+                address: (u64::from(word(SEMAPHORE_HIGH)) << 32 | u64::from(word(SEMAPHORE_LOW) & !3))
+                    & va_max,
+                value: value_high << 32 | u64::from(word(SEMAPHORE_VALUE)),
                 operation: state & !ACQUIRE_PENDING,
                 pending: state & ACQUIRE_PENDING != 0,
             },
@@ -207,7 +244,11 @@ impl HostState {
         put(REFERENCE, self.reference);
         put(SEMAPHORE_HIGH, low(self.semaphore.address >> 32));
         put(SEMAPHORE_LOW, low(self.semaphore.address));
-        put(SEMAPHORE_VALUE, self.semaphore.value);
+        put(SEMAPHORE_VALUE, low(self.semaphore.value));
+        if self.wide {
+            put(SEMAPHORE_VALUE_HIGH, low(self.semaphore.value >> 32));
+            put(SEGMENT_BASE, low(self.segment_base >> 40));
+        }
         let pending = if self.semaphore.pending { ACQUIRE_PENDING } else { 0 };
         put(SEMAPHORE_STATE, self.semaphore.operation | pending);
         if self.header.remaining > 0 {
@@ -256,20 +297,23 @@ fn halfword(word: u32) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::softgpu::description::{GF100, GH100};
     use proptest::prelude::*;
 
     proptest! {
         #[test]
         fn saved_state_loads_as_itself(bytes in proptest::collection::vec(any::<u8>(), RAMFC_SIZE)) {
-            let mut state = HostState::load(&bytes);
+            for chip in [&GF100, &GH100] {
+            let mut state = HostState::load(&bytes, chip);
             state.gp_get = state.gp_get.wrapping_add(1);
             state.operation_pending = !state.operation_pending;
-            let again = HostState::load(&state.save());
+            let again = HostState::load(&state.save(), chip);
             let unused_header = Header { remaining: 0, ..again.header };
             if state.header.remaining == 0 {
                 state.header = unused_header;
             }
             prop_assert_eq!(HostState { raw: again.raw, ..state }, again);
+            }
         }
     }
 
@@ -293,7 +337,7 @@ mod tests {
             block[offset..offset + 4].copy_from_slice(&u32::to_le_bytes(word));
         }
 
-        let state = HostState::load(&block);
+        let state = HostState::load(&block, &GF100);
 
         assert!(state.signed);
         assert_eq!(state.userd, PhysicalAddress { aperture: Aperture::Vram, address: 0x0123_4000 });

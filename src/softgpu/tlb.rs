@@ -8,9 +8,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::chip::PhysicalAddress;
-use crate::chip::gf100::mmu::{Pte, SMALL_PAGE_SHIFT};
 
-/// Sets of a buffer for small pages, and for large ones; powers of two.
+/// log2 of the smallest page.
+const SMALL_PAGE_SHIFT: u8 = 12;
+
+/// Sets of a buffer for small pages, and for each larger size; powers of two.
 const SMALL_SETS: usize = 128;
 const LARGE_SETS: usize = 32;
 
@@ -24,8 +26,14 @@ pub(super) struct Page {
     pub(super) va: u64,
     /// log2 of its bytes.
     pub(super) shift: u8,
-    /// Its entry.
-    pub(super) pte: Pte,
+    /// Where its first byte lies.
+    pub(super) target: PhysicalAddress,
+    /// Stores fault.
+    pub(super) read_only: bool,
+    /// Only privileged units may use it.
+    pub(super) privileged: bool,
+    /// Storage kind.
+    pub(super) kind: u8,
 }
 
 /// Pages that share a place; the oldest leaves first.
@@ -50,43 +58,49 @@ impl Set {
     }
 }
 
+/// The pages of one size.
+#[derive(Debug)]
+struct Class {
+    shift: u8,
+    /// Empty until the first page of this size.
+    sets: Vec<Set>,
+}
+
 /// One buffer.
 #[derive(Debug)]
 struct Sets {
-    small: Vec<Set>,
-    large: Vec<Set>,
-    /// log2 of the large pages in `large`.
-    large_shift: u8,
+    /// By page size, ascending.
+    classes: Vec<Class>,
 }
 
 impl Sets {
-    fn new() -> Self {
-        Self {
-            small: vec![Set::default(); SMALL_SETS],
-            large: vec![Set::default(); LARGE_SETS],
-            large_shift: 0,
-        }
+    fn new(page_shifts: &[u8]) -> Self {
+        let class = |shift: &u8| Class { shift: *shift, sets: Vec::new() };
+        Self { classes: page_shifts.iter().map(class).collect() }
     }
 
     fn clear(&mut self) {
-        self.small.fill(Set::default());
-        self.large.fill(Set::default());
+        for class in &mut self.classes {
+            class.sets.fill(Set::default());
+        }
     }
 
     fn lookup(&self, va: u64) -> Option<Page> {
-        let small = self.small.get(place(va, SMALL_PAGE_SHIFT, SMALL_SETS));
-        let large = || self.large.get(place(va, self.large_shift, LARGE_SETS));
-        small.and_then(|set| set.lookup(va)).or_else(|| large()?.lookup(va))
+        let in_class = |class: &Class| {
+            // A class without sets has no pages either.
+            class.sets.get(place(va, class.shift, class.sets.len()))?.lookup(va)
+        };
+        self.classes.iter().find_map(in_class)
     }
 
     fn insert(&mut self, page: Page) {
-        let set = if page.shift == SMALL_PAGE_SHIFT {
-            self.small.get_mut(place(page.va, page.shift, SMALL_SETS))
-        } else {
-            self.large_shift = page.shift;
-            self.large.get_mut(place(page.va, page.shift, LARGE_SETS))
-        };
-        if let Some(set) = set {
+        let Some(class) = self.classes.iter_mut().find(|class| class.shift == page.shift) else { return };
+        if class.sets.is_empty() {
+            let sets = if page.shift == SMALL_PAGE_SHIFT { SMALL_SETS } else { LARGE_SETS };
+            class.sets = vec![Set::default(); sets];
+        }
+        let index = place(page.va, page.shift, class.sets.len());
+        if let Some(set) = class.sets.get_mut(index) {
             set.insert(page);
         }
     }
@@ -96,8 +110,8 @@ impl Sets {
 fn place(va: u64, shift: u8, sets: usize) -> usize {
     let page = va >> shift;
     let folded = page ^ (page >> 7) ^ (page >> 14) ^ (page >> 21);
-    // CAST: the remainder is below `sets`.
-    usize::try_from(folded % (sets as u64)).unwrap_or(0)
+    // The number of sets is a power of two, or 0 and then nothing is looked up with the result.
+    usize::try_from(folded & (sets as u64).wrapping_sub(1)).unwrap_or(0)
 }
 
 /// Which buffer an access looks in.
@@ -118,8 +132,9 @@ pub(super) struct Space {
 }
 
 impl Space {
-    pub(super) fn new(directory: PhysicalAddress) -> Self {
-        Self { directory, hub: Mutex::new(Sets::new()), engines: Mutex::new(Sets::new()) }
+    pub(super) fn new(directory: PhysicalAddress, page_shifts: &[u8]) -> Self {
+        let sets = || Mutex::new(Sets::new(page_shifts));
+        Self { directory, hub: sets(), engines: sets() }
     }
 
     fn sets(&self, buffer: Buffer) -> MutexGuard<'_, Sets> {
@@ -153,16 +168,20 @@ mod tests {
 
     fn page(va: u64, shift: u8, address: u64) -> Page {
         let target = PhysicalAddress { aperture: Aperture::Vram, address };
-        Page { va, shift, pte: Pte { target, read_only: false, privileged: false, kind: 0 } }
+        Page { va, shift, target, read_only: false, privileged: false, kind: 0 }
+    }
+
+    fn space() -> Space {
+        Space::new(PhysicalAddress { aperture: Aperture::Vram, address: 0 }, &[12, 16, 17])
     }
 
     #[test]
     fn pages_are_found_by_any_address_inside() {
-        let space = Space::new(PhysicalAddress { aperture: Aperture::Vram, address: 0 });
+        let space = space();
         space.insert(Buffer::Engines, page(0x5000, 12, 0x1000));
         space.insert(Buffer::Engines, page(0x10_0000, 17, 0x20_0000));
 
-        let found = |va| space.lookup(Buffer::Engines, va).map(|page| page.pte.target.address);
+        let found = |va| space.lookup(Buffer::Engines, va).map(|page| page.target.address);
         assert_eq!(found(0x5fff), Some(0x1000));
         assert_eq!(found(0x11_ffff), Some(0x20_0000));
         assert_eq!(found(0x6000), None);
@@ -172,7 +191,7 @@ mod tests {
 
     #[test]
     fn clearing_the_hub_keeps_the_engines() {
-        let space = Space::new(PhysicalAddress { aperture: Aperture::Vram, address: 0 });
+        let space = space();
         for buffer in [Buffer::Hub, Buffer::Engines] {
             space.insert(buffer, page(0x5000, 12, 0x1000));
         }
@@ -198,7 +217,7 @@ mod tests {
         let mut set = Set::default();
         set.insert(page(0x5000, 12, 0x1000));
         set.insert(page(0x5000, 12, 0x2000));
-        assert_eq!(set.lookup(0x5000).map(|page| page.pte.target.address), Some(0x2000));
+        assert_eq!(set.lookup(0x5000).map(|page| page.target.address), Some(0x2000));
         assert_eq!(set.pages.iter().flatten().count(), 1);
     }
 }

@@ -7,6 +7,8 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::fs::{FallocateFlags, fallocate};
+
 use crate::pci::SharedMemory;
 use crate::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
 
@@ -64,6 +66,25 @@ impl Vram {
         self.memory.size()
     }
 
+    /// Makes a range zeros, and gives the memory behind it back to the system.
+    pub(super) fn zero(&self, offset: u64, size: u64) -> io::Result<()> {
+        let end = offset.checked_add(size).filter(|end| *end <= self.size());
+        let end = end.ok_or_else(|| {
+            let text = format!("{size:#x} bytes at {offset:#x} are not VRAM, which has {:#x}", self.size());
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        })?;
+        let mut start: u64 = 0;
+        for (fd, bytes) in &self.banks {
+            let (first, last) = (offset.max(start), end.min(start.saturating_add(*bytes)));
+            if first < last {
+                let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(fd, how, first.saturating_sub(start), last.saturating_sub(first))?;
+            }
+            start = start.saturating_add(*bytes);
+        }
+        Ok(())
+    }
+
     /// Descriptors of the banks that make up `[offset, offset + size)`.
     pub(super) fn share(&self, offset: u64, size: u64) -> io::Result<Vec<SharedMemory>> {
         let refuse = || {
@@ -109,6 +130,21 @@ mod tests {
         let mut bytes = [0; 33];
         bank.read(0, &mut bytes).unwrap();
         assert_eq!((bytes[31], bytes[32]), (0x5a, 0));
+    }
+
+    #[test]
+    fn zeroed_range_is_zero_and_its_surroundings_are_not() {
+        let vram = Vram::new(40 << 20).unwrap();
+        vram.memory.fill(0, 40 << 20, 0x5a).unwrap();
+
+        vram.zero(0x1800, 32 << 20).unwrap();
+
+        let mut bytes = vec![0; 40 << 20];
+        vram.memory.read(0, &mut bytes).unwrap();
+        let end = 0x1800 + (32 << 20);
+        assert!(bytes[..0x1800].iter().chain(&bytes[end..]).all(|&byte| byte == 0x5a));
+        assert!(bytes[0x1800..end].iter().all(|&byte| byte == 0));
+        assert!(vram.zero(40 << 20, 1).is_err());
     }
 
     #[test]

@@ -298,6 +298,10 @@ pub trait EngineEvents: Send + Sync {
     /// The physical GPU's own manager stopped a channel, for a reason in its numbering of robust-channel errors
     /// (`ROBUST_CHANNEL_*`, the Xid).
     fn channel_error(&self, error: ChannelError);
+    /// A preemption that was started is complete. For those who do not poll [`EngineBackend::preempt_pending`].
+    fn preempted(&self, channel: u16) {
+        let _ = channel;
+    }
     /// FECS applied an entry of a context's patch list: a write to a register of this function.
     fn patch_register(&self, offset: u32, value: u32);
     /// The back is gone for good (its physical GPU or aggregator died).

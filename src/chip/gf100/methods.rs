@@ -1,46 +1,13 @@
 //! Classes of GF100 and their methods: what a command stream can say, as data.
 //!
-//! A method is a 32-bit write to a byte address below 0x4000 of the object bound to one of eight subchannels.
 //! Methods below 0x100 belong to the host unit (PBDMA), whatever is bound. Names follow envytools
 //! (`rnndb/fifo`, `rnndb/graph`) and open-gpu-doc (`classes/host`, `classes/compute`).
 //!
 //! Not listed: most of the 3D and 2D state, which nothing here interprets.
 
-/// One method, or a run of equal ones four bytes apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MethodDef {
-    /// Byte address of the first.
-    pub method: u16,
-    /// How many.
-    pub count: u16,
-    /// Bits that its data may have set.
-    pub mask: u32,
-    /// Name without the class's.
-    pub name: &'static str,
-}
+use crate::chip::methods::{find, masked, method, run};
 
-/// A class of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClassDef {
-    /// Number, as SET_OBJECT names it.
-    pub class: u16,
-    /// Name.
-    pub name: &'static str,
-    /// Known methods in ascending order.
-    pub methods: &'static [MethodDef],
-}
-
-const fn method(method: u16, name: &'static str) -> MethodDef {
-    MethodDef { method, count: 1, mask: u32::MAX, name }
-}
-
-const fn masked(method: u16, mask: u32, name: &'static str) -> MethodDef {
-    MethodDef { method, count: 1, mask, name }
-}
-
-const fn run(method: u16, count: u16, name: &'static str) -> MethodDef {
-    MethodDef { method, count, mask: u32::MAX, name }
-}
+pub use crate::chip::methods::{ClassDef, MethodDef};
 
 /// Methods of the host unit, of all subchannels.
 pub mod host {
@@ -424,13 +391,6 @@ pub const CLASSES: &[ClassDef] = &[
 /// The class with this number.
 pub fn class(number: u16) -> Option<&'static ClassDef> {
     CLASSES.iter().find(|class| class.class == number)
-}
-
-fn find(methods: &'static [MethodDef], method: u16) -> Option<&'static MethodDef> {
-    methods.iter().find(|def| {
-        let last = def.method.saturating_add(4 * (def.count - 1));
-        (def.method..=last).contains(&method)
-    })
 }
 
 /// What a method of an object of class `number` is, by the tables.

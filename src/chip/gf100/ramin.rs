@@ -36,6 +36,8 @@ pub const GRAPHICS_CONTEXT_LO: u64 = 0x210;
 pub const GRAPHICS_CONTEXT_HI: u64 = 0x214;
 /// Pointer to the context of copy engine 0, in the same form.
 pub const COPY0_CONTEXT_LO: u64 = 0x230;
+/// From the pointer of a copy engine to that of the next.
+pub const COPY_CONTEXT_STRIDE: u64 = COPY1_CONTEXT_LO - COPY0_CONTEXT_LO;
 /// Pointer to the context of copy engine 1, in the same form.
 pub const COPY1_CONTEXT_LO: u64 = 0x240;
 

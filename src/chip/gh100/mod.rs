@@ -4,6 +4,7 @@
 
 pub mod fsp;
 pub mod gsp;
+pub mod methods;
 pub mod mmu;
 pub mod regs;
 

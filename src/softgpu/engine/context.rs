@@ -7,7 +7,7 @@
 
 use crate::chip::gf100::GRAPHICS_CONTEXT_SIZE;
 use crate::chip::gf100::ramin::{
-    CONTEXT_VIRTUAL, COPY0_CONTEXT_LO, COPY1_CONTEXT_LO, GRAPHICS_CONTEXT_LO, INSTANCE_SIZE,
+    CONTEXT_VIRTUAL, COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO, INSTANCE_SIZE,
 };
 use crate::chip::{AccessKind, Aperture, Engine, FaultReason, PhysicalAddress};
 use crate::softgpu::access::Client;
@@ -69,8 +69,7 @@ impl Image {
     ) -> Result<Self, MmuFault> {
         let offset = match engine {
             Engine::Graphics => GRAPHICS_CONTEXT_LO,
-            Engine::Copy(0) => COPY0_CONTEXT_LO,
-            Engine::Copy(_) => COPY1_CONTEXT_LO,
+            Engine::Copy(number) => COPY0_CONTEXT_LO + COPY_CONTEXT_STRIDE * u64::from(number),
         };
         let pointer = read_u64(block, offset);
         let address = pointer & 0xff_ffff_f000;

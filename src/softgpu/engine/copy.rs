@@ -2,10 +2,12 @@
 //!
 //! Not handled: swizzling of components (the FORMAT bit of EXEC), which is refused.
 
-use super::layout::{Blocks, Layout, Surface};
+use super::layout::{Blocks, Gob, Layout, Surface};
 use super::transfer::{Position, Transfer};
 use super::{Effects, Model, Progress, Refusal, Run};
 use crate::chip::gf100::methods::{host, pcopy};
+use crate::chip::gf100::mmu::VA_MAX;
+use crate::softgpu::access::Report;
 use crate::softgpu::ramfc::Method;
 
 /// Words of the context: the stored methods, the object, EXEC, whether it runs, and how far it got.
@@ -20,7 +22,7 @@ const TILE_HEIGHT_MASK: u32 = 7;
 
 /// The engine's context.
 #[derive(Clone, Debug)]
-pub(super) struct Copy {
+pub(in crate::softgpu) struct Copy {
     object: u32,
     words: [u32; pcopy::STATE.len()],
     exec: u32,
@@ -53,6 +55,7 @@ impl Copy {
             Layout::Pitch(i64::from(self.word(pitch)))
         } else {
             Layout::Blocks(Blocks {
+                gob: Gob::Lines,
                 height_shift: (shape >> 4) & TILE_HEIGHT_MASK,
                 depth_shift: (shape >> 8) & TILE_HEIGHT_MASK,
                 width: u64::from(self.word(mode + 4)),
@@ -62,7 +65,7 @@ impl Copy {
                 y: u64::from(self.word(mode + 24)),
             })
         };
-        Surface { base: self.address(address), layout }
+        Surface { base: self.address(address), layout, va_max: VA_MAX }
     }
 
     fn transfer(&self) -> Transfer {
@@ -122,7 +125,8 @@ impl Model for Copy {
             Progress::Done if self.exec & pcopy::EXEC_QUERY != 0 => {
                 let short = self.exec & pcopy::EXEC_QUERY_SHORT != 0;
                 let va = self.address(pcopy::QUERY_ADDRESS_HIGH);
-                run.client.write_report(va, self.word(pcopy::QUERY_COUNTER), short)?;
+                let report = if short { Report::Word } else { Report::FourWords };
+                run.client.write_report(va, self.word(pcopy::QUERY_COUNTER).into(), report)?;
                 effects.released = true;
             }
             Progress::Done => {}

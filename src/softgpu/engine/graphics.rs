@@ -6,6 +6,7 @@ use super::context::{GRAPHICS_STATE_MAX, GRAPHICS_STATE_OFFSET};
 use super::m2mf::{self, M2mf};
 use super::{Effects, Model, Progress, Refusal, Run};
 use crate::chip::gf100::methods::{self, graphics, graphics_intr, host, query};
+use crate::softgpu::access::Report;
 use crate::softgpu::ramfc::Method;
 
 /// Words of a class's report methods.
@@ -55,7 +56,9 @@ impl Query {
             // The model counts no samples or primitives: every counter reads 0.
             let selected = (data >> query::GET_SELECT_SHIFT) & 0x1f;
             let value = if selected == 0 { self.sequence() } else { 0 };
-            run.client.write_report(self.address(), value, data & query::GET_SHORT != 0)?;
+            let short = data & query::GET_SHORT != 0;
+            let report = if short { Report::Word } else { Report::FourWords };
+            run.client.write_report(self.address(), value.into(), report)?;
             effects.released = true;
         }
         effects.interrupt |= data & query::GET_INTERRUPT != 0;
@@ -65,7 +68,7 @@ impl Query {
 
 /// The engine's context.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Graphics {
+pub(in crate::softgpu) struct Graphics {
     /// Class by subchannel; 0 is none.
     classes: [u16; 8],
     /// High and low word.

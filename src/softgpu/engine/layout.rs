@@ -1,9 +1,9 @@
 //! Where the bytes of a surface lie: in lines with a pitch, or in blocks.
 //!
 //! A block-linear surface is made of GOBs of 64 bytes by 8 lines, stacked to blocks of 2^n GOBs in height and
-//! depth; blocks follow each other along x, then y, then z. Inside a GOB, lines follow each other. (Real
-//! hardware shuffles 16-byte pieces inside a GOB. No driver can tell as long as all engines agree and no CPU
-//! looks at the surface through an untiled mapping.)
+//! depth; blocks follow each other along x, then y, then z. Inside a GOB, pieces of 16 bytes are shuffled. No
+//! driver can tell as long as all engines agree and no CPU looks at the surface through an untiled mapping, as
+//! drivers of newer chips do.
 
 /// Bytes of a line of a GOB, as log2.
 const GOB_WIDTH_SHIFT: u32 = 6;
@@ -11,9 +11,43 @@ const GOB_WIDTH_SHIFT: u32 = 6;
 /// Lines of a GOB, as log2.
 const GOB_HEIGHT_SHIFT: u32 = 3;
 
+/// How the bytes of a GOB follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gob {
+    /// Line by line. (What Fermi really does, nobody has to know.)
+    Lines,
+    /// Sectors of 16 bytes by 2 lines, two side by side, two such pairs below each other, and so on, as colour and
+    /// copies have it since Turing.
+    Sectors,
+}
+
+impl Gob {
+    /// Offset of a byte; both are inside the GOB.
+    fn offset(self, x: u64, y: u64) -> u64 {
+        match self {
+            Self::Lines => y << GOB_WIDTH_SHIFT | x,
+            Self::Sectors => {
+                let bit = |value: u64, from: u32, to: u32| (value >> from & 1) << to;
+                let columns = bit(x, 5, 8) | bit(x, 4, 6) | x & 15;
+                columns | bit(y, 2, 7) | bit(y, 1, 5) | bit(y, 0, 4)
+            }
+        }
+    }
+
+    /// log2 of the bytes of a line that follow each other.
+    fn run_shift(self) -> u32 {
+        match self {
+            Self::Lines => GOB_WIDTH_SHIFT,
+            Self::Sectors => 4,
+        }
+    }
+}
+
 /// The shape of a block-linear surface, and where in it a rectangle begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocks {
+    /// Inside a GOB.
+    pub(super) gob: Gob,
     /// log2 of a block's height in GOBs.
     pub(super) height_shift: u32,
     /// log2 of a block's depth in slices.
@@ -46,6 +80,8 @@ pub(super) struct Surface {
     pub(super) base: u64,
     /// How it lies there.
     pub(super) layout: Layout,
+    /// Address bits that the engine puts out.
+    pub(super) va_max: u64,
 }
 
 impl Surface {
@@ -55,19 +91,17 @@ impl Surface {
         match self.layout {
             Layout::Pitch(pitch) => {
                 let distance = pitch.wrapping_mul(line.cast_signed()).cast_unsigned();
-                (self.base.wrapping_add(distance).wrapping_add(at) & ADDRESS_MASK, limit)
+                (self.base.wrapping_add(distance).wrapping_add(at) & self.va_max, limit)
             }
             Layout::Blocks(blocks) => {
                 let x = blocks.x.wrapping_add(at);
-                let run = (1 << GOB_WIDTH_SHIFT) - (x & ((1 << GOB_WIDTH_SHIFT) - 1));
-                (self.base.wrapping_add(blocks.offset(x, line)) & ADDRESS_MASK, run.min(limit))
+                let longest = 1 << blocks.gob.run_shift();
+                let run = longest - (x & (longest - 1));
+                (self.base.wrapping_add(blocks.offset(x, line)) & self.va_max, run.min(limit))
             }
         }
     }
 }
-
-/// Engines put out 40 bits of address.
-const ADDRESS_MASK: u64 = crate::chip::gf100::mmu::VA_MAX;
 
 impl Blocks {
     fn offset(&self, x: u64, line: u64) -> u64 {
@@ -82,7 +116,8 @@ impl Blocks {
             .wrapping_mul(across)
             .wrapping_add(x >> GOB_WIDTH_SHIFT);
         let slice = part(self.z, self.depth_shift) << (GOB_WIDTH_SHIFT + height_shift);
-        let inside = slice | part(y, height_shift) << GOB_WIDTH_SHIFT | part(x, GOB_WIDTH_SHIFT);
+        let gobs = part(y >> GOB_HEIGHT_SHIFT, self.height_shift) << (GOB_WIDTH_SHIFT + GOB_HEIGHT_SHIFT);
+        let inside = slice | gobs | self.gob.offset(part(x, GOB_WIDTH_SHIFT), part(y, GOB_HEIGHT_SHIFT));
         let block_shift = GOB_WIDTH_SHIFT + height_shift + self.depth_shift;
         block.wrapping_shl(block_shift).wrapping_add(inside)
     }
@@ -91,17 +126,20 @@ impl Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chip::gf100::mmu::VA_MAX;
 
     fn blocks(height_shift: u32, depth_shift: u32) -> Blocks {
-        Blocks { height_shift, depth_shift, width: 200, height: 40, x: 0, y: 0, z: 0 }
+        Blocks { gob: Gob::Lines, height_shift, depth_shift, width: 200, height: 40, x: 0, y: 0, z: 0 }
     }
 
     #[test]
     fn every_byte_has_a_place_of_its_own() {
-        for (height_shift, depth_shift) in [(0, 0), (1, 0), (2, 1)] {
+        let shapes = [(0, 0), (1, 0), (2, 1)];
+        let orders = [Gob::Lines, Gob::Sectors];
+        for ((height_shift, depth_shift), gob) in shapes.into_iter().flat_map(|s| orders.map(|g| (s, g))) {
             let mut seen = std::collections::HashSet::new();
             for z in 0..3 {
-                let surface = Blocks { z, ..blocks(height_shift, depth_shift) };
+                let surface = Blocks { z, gob, ..blocks(height_shift, depth_shift) };
                 for line in 0..40 {
                     for x in 0..200 {
                         assert!(seen.insert(surface.offset(x, line)), "{z} {line} {x}");
@@ -121,8 +159,24 @@ mod tests {
     }
 
     #[test]
+    fn sectors_are_shuffled_as_drivers_expect() {
+        // Number of the 32-byte sector by pair of lines and by 16 bytes of a line.
+        let sectors = [[0, 2, 8, 10], [1, 3, 9, 11], [4, 6, 12, 14], [5, 7, 13, 15]];
+        for (lines, row) in (0..).zip(sectors) {
+            for (column, sector) in (0..).zip(row) {
+                assert_eq!(Gob::Sectors.offset(column * 16 + 3, lines * 2), sector * 32 + 3);
+                assert_eq!(Gob::Sectors.offset(column * 16, lines * 2 + 1), sector * 32 + 16);
+            }
+        }
+    }
+
+    #[test]
     fn runs_end_with_the_gob_line() {
-        let surface = Surface { base: 0x1000, layout: Layout::Blocks(Blocks { x: 60, ..blocks(0, 0) }) };
+        let surface = Surface {
+            base: 0x1000,
+            layout: Layout::Blocks(Blocks { x: 60, ..blocks(0, 0) }),
+            va_max: VA_MAX,
+        };
         assert_eq!(surface.locate(0, 0, 100), (0x1000 + 60, 4));
         assert_eq!(surface.locate(0, 4, 100), (0x1000 + 512, 64));
         assert_eq!(surface.locate(0, 4, 10), (0x1000 + 512, 10));
@@ -130,7 +184,7 @@ mod tests {
 
     #[test]
     fn pitch_may_be_negative() {
-        let surface = Surface { base: 0x1_0000, layout: Layout::Pitch(-0x100) };
+        let surface = Surface { base: 0x1_0000, layout: Layout::Pitch(-0x100), va_max: VA_MAX };
         assert_eq!(surface.locate(2, 4, 64), (0xfe04, 64));
     }
 }

@@ -4,10 +4,12 @@
 //! Words of an inline transfer follow each other without padding, across lines too. Conditional execution is
 //! not modelled.
 
-use super::layout::{Blocks, Layout, Surface};
-use super::transfer::{Position, Transfer};
+use super::layout::{Blocks, Gob, Layout, Surface};
+use super::transfer::{Inline, Position, Transfer};
 use super::{Effects, Progress, Refusal, Run};
 use crate::chip::gf100::methods::{graphics_intr, lookup, m2mf};
+use crate::chip::gf100::mmu::VA_MAX;
+use crate::softgpu::access::Report;
 use crate::units::backend::MmuFault;
 
 /// First method that is kept.
@@ -60,6 +62,7 @@ impl M2mf {
     fn blocks(&self, mode: u16, x: u16) -> Blocks {
         let shape = self.word(mode);
         Blocks {
+            gob: Gob::Lines,
             height_shift: (shape >> 4) & 7,
             depth_shift: (shape >> 8) & 7,
             width: u64::from(self.word(mode + 4)),
@@ -76,7 +79,7 @@ impl M2mf {
         } else {
             Layout::Blocks(self.blocks(m2mf::TILING_MODE_IN, m2mf::TILING_POSITION_IN_X))
         };
-        Surface { base: self.address(m2mf::OFFSET_IN_HIGH), layout }
+        Surface { base: self.address(m2mf::OFFSET_IN_HIGH), layout, va_max: VA_MAX }
     }
 
     fn target(&self) -> Surface {
@@ -85,7 +88,7 @@ impl M2mf {
         } else {
             Layout::Blocks(self.blocks(m2mf::TILING_MODE_OUT, m2mf::TILING_POSITION_OUT_X))
         };
-        Surface { base: self.address(m2mf::OFFSET_OUT_HIGH), layout }
+        Surface { base: self.address(m2mf::OFFSET_OUT_HIGH), layout, va_max: VA_MAX }
     }
 
     fn length(&self) -> u64 {
@@ -154,23 +157,10 @@ impl M2mf {
         let Activity::Inline(done) = self.activity else {
             return Err(Refusal::Graphics { status: graphics_intr::DATA_ERROR, class: m2mf::CLASS });
         };
-        // At most 2^64 - 2^33 + 1: no overflow.
-        let total = self.length() * self.count();
-        let target = self.target();
-        let mut at = done;
-        let bytes = data.to_le_bytes();
-        let mut rest = bytes.get(..).unwrap_or_default();
-        while !rest.is_empty() && at < total {
-            let (line, column) = (at / self.length(), at % self.length());
-            let limit = (self.length() - column).min(rest.len() as u64);
-            let (va, run_length) = target.locate(line, column, limit);
-            let (now, later) = rest.split_at(usize::try_from(run_length).unwrap_or(rest.len()));
-            run.client.write(va, now)?;
-            rest = later;
-            at += run_length;
-        }
+        let inline = Inline { target: self.target(), length: self.length(), count: self.count() };
+        let at = inline.store(run, done, data)?;
         self.activity = Activity::Inline(at);
-        if done < total && at >= total {
+        if done < inline.total() && at >= inline.total() {
             self.complete(run, effects)?;
         }
         Ok(())
@@ -181,7 +171,8 @@ impl M2mf {
         if (exec >> m2mf::EXEC_QUERY_SHIFT) & 3 == 2 {
             let short = exec & m2mf::EXEC_QUERY_SHORT != 0;
             let va = self.address(m2mf::QUERY_ADDRESS_HIGH);
-            run.client.write_report(va, self.word(m2mf::QUERY_SEQUENCE), short)?;
+            let report = if short { Report::Word } else { Report::FourWords };
+            run.client.write_report(va, self.word(m2mf::QUERY_SEQUENCE).into(), report)?;
             effects.released = true;
         }
         if (exec >> m2mf::EXEC_INTERRUPT_SHIFT) & 3 != 0 {

@@ -5,10 +5,15 @@
 //! graphics engine's loader applies the image's patch list.
 
 pub(super) mod context;
-mod copy;
-mod graphics;
+pub(super) mod copy;
+pub(super) mod graphics;
+pub(super) mod hopper_copy;
+pub(super) mod hopper_graphics;
+mod inline;
 mod layout;
 mod m2mf;
+mod remap;
+mod report;
 mod transfer;
 pub(super) mod unit;
 
@@ -28,6 +33,8 @@ pub(super) enum Refusal {
     Graphics { status: u32, class: u16 },
     /// The copy engine's firmware does not know the method, or not these bits of its data.
     Illegal,
+    /// The engine's launch check failed: the robust-channel number of that error.
+    Robust(u32),
     /// The engine was reset meanwhile.
     Aborted,
 }

@@ -1,4 +1,5 @@
-//! A copy of lines between two surfaces, which can pause between chunks and be taken up again.
+//! A copy of lines between two surfaces, which can pause between chunks and be taken up again; and lines that come
+//! from the command stream, word by word.
 
 use super::layout::{Layout, Surface};
 use super::{Progress, Run};
@@ -6,10 +7,10 @@ use crate::softgpu::access::CHUNK;
 use crate::units::backend::MmuFault;
 
 /// Work between two looks at the clock, in bytes; a run of any size counts [`RUN_COST`] bytes more.
-const QUANTUM: u64 = 128 << 10;
+pub(super) const QUANTUM: u64 = 128 << 10;
 
 /// What finding a run costs, in bytes of copying.
-const RUN_COST: u64 = 512;
+pub(super) const RUN_COST: u64 = 512;
 
 /// A copy: what, and from where to where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,40 @@ pub(super) struct Transfer {
     pub(super) length: u64,
     /// Lines.
     pub(super) count: u64,
+}
+
+/// Lines that are written from the command stream. Words follow each other without padding, across lines too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Inline {
+    pub(super) target: Surface,
+    /// Bytes of a line, below 2^32.
+    pub(super) length: u64,
+    /// Lines, below 2^32.
+    pub(super) count: u64,
+}
+
+impl Inline {
+    /// Bytes in all.
+    pub(super) fn total(&self) -> u64 {
+        self.length.saturating_mul(self.count)
+    }
+
+    /// Stores a word after `done` bytes. Returns how many there are then; what is over at the end is dropped.
+    pub(super) fn store(&self, run: &Run<'_>, done: u64, data: u32) -> Result<u64, MmuFault> {
+        let mut at = done;
+        let bytes = data.to_le_bytes();
+        let mut rest = bytes.get(..).unwrap_or_default();
+        while !rest.is_empty() && at < self.total() {
+            let (line, column) = (at / self.length, at % self.length);
+            let limit = (self.length - column).min(rest.len() as u64);
+            let (va, length) = self.target.locate(line, column, limit);
+            let (now, later) = rest.split_at(usize::try_from(length).unwrap_or(rest.len()));
+            run.client.write(va, now)?;
+            rest = later;
+            at += length;
+        }
+        Ok(at)
+    }
 }
 
 /// How far it got. Zero words are the beginning.

@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::context::{Image, Patch, read_instance};
-use super::copy::Copy;
-use super::graphics::Graphics;
 use super::{Control, Effects, Model, Progress, Refusal, Run};
 use crate::chip::{AccessKind, Engine, FaultReason, PhysicalAddress};
 use crate::softgpu::access::Client;
@@ -91,11 +89,7 @@ pub(in crate::softgpu) struct Unit {
 }
 
 impl Unit {
-    pub(in crate::softgpu) fn new(engine: Engine) -> Self {
-        let model: Box<dyn Model> = match engine {
-            Engine::Graphics => Box::<Graphics>::default(),
-            Engine::Copy(_) => Box::<Copy>::default(),
-        };
+    pub(in crate::softgpu) fn new(engine: Engine, model: Box<dyn Model>) -> Self {
         Self {
             engine,
             inner: Mutex::new(Inner { model, resident: None }),

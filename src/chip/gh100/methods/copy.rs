@@ -1,0 +1,191 @@
+//! Class c8b5, HOPPER_DMA_COPY_A: copies and fills of lines between pitch and block-linear surfaces.
+
+use super::{MethodDef, masked, method};
+
+/// Does nothing.
+pub const NOP: u16 = 0x100;
+/// Does nothing that shows.
+pub const PM_TRIGGER: u16 = 0x140;
+/// Semaphore address bits 56:32.
+pub const SET_SEMAPHORE_A: u16 = 0x240;
+/// Semaphore address bits 31:0.
+pub const SET_SEMAPHORE_B: u16 = 0x244;
+/// What a release writes, low word.
+pub const SET_SEMAPHORE_PAYLOAD: u16 = 0x248;
+/// High word of the same.
+pub const SET_SEMAPHORE_PAYLOAD_UPPER: u16 = 0x24c;
+/// Whether launches do anything.
+pub const SET_RENDER_ENABLE_C: u16 = 0x25c;
+/// Starts.
+pub const LAUNCH_DMA: u16 = 0x300;
+/// Source address bits 56:32.
+pub const OFFSET_IN_UPPER: u16 = 0x400;
+/// Target address bits 56:32.
+pub const OFFSET_OUT_UPPER: u16 = 0x408;
+/// Bytes from a source line to the next, signed.
+pub const PITCH_IN: u16 = 0x410;
+/// Bytes from a target line to the next, signed.
+pub const PITCH_OUT: u16 = 0x414;
+/// Bytes of a line; elements when components are remapped.
+pub const LINE_LENGTH_IN: u16 = 0x418;
+/// Lines.
+pub const LINE_COUNT: u16 = 0x41c;
+/// Constant that a component can be set to.
+pub const SET_REMAP_CONST_A: u16 = 0x700;
+/// The other one.
+pub const SET_REMAP_CONST_B: u16 = 0x704;
+/// Where each component of the target comes from, and how large and how many they are.
+pub const SET_REMAP_COMPONENTS: u16 = 0x708;
+/// Block shape of the target: log2 of its height in bits 7:4, of its depth in bits 11:8, GOB height 15:12. Width,
+/// height, depth, layer and packed origin follow.
+pub const SET_DST_BLOCK_SIZE: u16 = 0x70c;
+/// First target element and line, 16 bits each.
+pub const SET_DST_ORIGIN: u16 = 0x720;
+/// The same of the source.
+pub const SET_SRC_BLOCK_SIZE: u16 = 0x728;
+/// First source element and line, 16 bits each.
+pub const SET_SRC_ORIGIN: u16 = 0x73c;
+/// First source element.
+pub const SRC_ORIGIN_X: u16 = 0x744;
+/// First source line.
+pub const SRC_ORIGIN_Y: u16 = 0x748;
+/// First target element.
+pub const DST_ORIGIN_X: u16 = 0x74c;
+/// First target line.
+pub const DST_ORIGIN_Y: u16 = 0x750;
+
+/// From a block-size method to the others of the same surface.
+pub mod surface {
+    /// Bytes or elements of a line.
+    pub const WIDTH: u16 = 4;
+    /// Lines.
+    pub const HEIGHT: u16 = 8;
+    /// Slice.
+    pub const LAYER: u16 = 16;
+}
+
+/// SET_RENDER_ENABLE_C.
+pub mod render_enable {
+    /// Launches do nothing.
+    pub const FALSE: u32 = 0;
+    /// Launches copy.
+    pub const TRUE: u32 = 1;
+}
+
+/// LAUNCH_DMA.
+pub mod launch {
+    /// DATA_TRANSFER_TYPE, bits 1:0: none at all.
+    pub const TRANSFER_MASK: u32 = 3;
+    /// DATA_TRANSFER_TYPE: not one that exists.
+    pub const TRANSFER_INVALID: u32 = 3;
+    /// SEMAPHORE_TYPE, bits 4:3.
+    pub const SEMAPHORE_SHIFT: u32 = 3;
+    /// SEMAPHORE_TYPE: the payload alone.
+    pub const SEMAPHORE_ONE_WORD: u32 = 1;
+    /// SEMAPHORE_TYPE: the payload, and the time in the upper half of 16 bytes.
+    pub const SEMAPHORE_FOUR_WORDS: u32 = 2;
+    /// INTERRUPT_TYPE, bits 6:5.
+    pub const INTERRUPT_MASK: u32 = 3 << 5;
+    /// SRC_MEMORY_LAYOUT: pitch; clear: blocks.
+    pub const SRC_PITCH: u32 = 1 << 7;
+    /// DST_MEMORY_LAYOUT: pitch; clear: blocks.
+    pub const DST_PITCH: u32 = 1 << 8;
+    /// MULTI_LINE_ENABLE: LINE_COUNT counts; clear: one line.
+    pub const MULTI_LINE: u32 = 1 << 9;
+    /// REMAP_ENABLE.
+    pub const REMAP: u32 = 1 << 10;
+    /// SRC_TYPE: the source address is a physical one.
+    pub const SRC_PHYSICAL: u32 = 1 << 12;
+    /// DST_TYPE: the target address is a physical one.
+    pub const DST_PHYSICAL: u32 = 1 << 13;
+    /// SEMAPHORE_REDUCTION, bits 17:14.
+    pub const REDUCTION_SHIFT: u32 = 14;
+    /// SEMAPHORE_REDUCTION_SIGN: unsigned.
+    pub const REDUCTION_UNSIGNED: u32 = 1 << 18;
+    /// SEMAPHORE_REDUCTION_ENABLE.
+    pub const REDUCTION: u32 = 1 << 19;
+    /// COPY_TYPE, bits 21:20: anything but plain.
+    pub const COPY_TYPE_MASK: u32 = 3 << 20;
+    /// VPRMODE.
+    pub const VPR: u32 = 1 << 22;
+    /// MEMORY_SCRUB_ENABLE.
+    pub const SCRUB: u32 = 1 << 23;
+    /// SEMAPHORE_PAYLOAD_SIZE: 64 bits.
+    pub const PAYLOAD_64BIT: u32 = 1 << 27;
+}
+
+/// SET_REMAP_COMPONENTS.
+pub mod remap {
+    /// DST_X in bits 2:0, DST_Y in 6:4 and so on: 0 to 3 are source components.
+    pub const SELECT_CONST_A: u32 = 4;
+    /// The other constant.
+    pub const SELECT_CONST_B: u32 = 5;
+    /// The component stays as it is.
+    pub const SELECT_NO_WRITE: u32 = 6;
+    /// COMPONENT_SIZE, bits 17:16: bytes minus 1.
+    pub const COMPONENT_SIZE_SHIFT: u32 = 16;
+    /// NUM_SRC_COMPONENTS, bits 21:20: minus 1.
+    pub const NUM_SRC_SHIFT: u32 = 20;
+    /// NUM_DST_COMPONENTS, bits 25:24: minus 1.
+    pub const NUM_DST_SHIFT: u32 = 24;
+}
+
+/// All methods. Those from [`FIRST_STATE`] on, but for [`LAUNCH_DMA`], are stored.
+pub const METHODS: &[MethodDef] = &[
+    method(NOP, "NOP"),
+    method(PM_TRIGGER, "PM_TRIGGER"),
+    masked(0x21c, 1, "SET_MONITORED_FENCE_TYPE"),
+    masked(0x220, 0x01ff_ffff, "SET_MONITORED_FENCE_SIGNAL_ADDR_BASE_UPPER"),
+    method(0x224, "SET_MONITORED_FENCE_SIGNAL_ADDR_BASE_LOWER"),
+    masked(SET_SEMAPHORE_A, 0x01ff_ffff, "SET_SEMAPHORE_A"),
+    method(SET_SEMAPHORE_B, "SET_SEMAPHORE_B"),
+    method(SET_SEMAPHORE_PAYLOAD, "SET_SEMAPHORE_PAYLOAD"),
+    method(SET_SEMAPHORE_PAYLOAD_UPPER, "SET_SEMAPHORE_PAYLOAD_UPPER"),
+    masked(0x254, 0x01ff_ffff, "SET_RENDER_ENABLE_A"),
+    method(0x258, "SET_RENDER_ENABLE_B"),
+    masked(SET_RENDER_ENABLE_C, 7, "SET_RENDER_ENABLE_C"),
+    masked(0x260, 0x3ff, "SET_SRC_PHYS_MODE"),
+    masked(0x264, 0x3ff, "SET_DST_PHYS_MODE"),
+    masked(LAUNCH_DMA, 0x0fff_ffff, "LAUNCH_DMA"),
+    masked(OFFSET_IN_UPPER, 0x01ff_ffff, "OFFSET_IN_UPPER"),
+    method(0x404, "OFFSET_IN_LOWER"),
+    masked(OFFSET_OUT_UPPER, 0x01ff_ffff, "OFFSET_OUT_UPPER"),
+    method(0x40c, "OFFSET_OUT_LOWER"),
+    method(PITCH_IN, "PITCH_IN"),
+    method(PITCH_OUT, "PITCH_OUT"),
+    method(LINE_LENGTH_IN, "LINE_LENGTH_IN"),
+    method(LINE_COUNT, "LINE_COUNT"),
+    masked(0x500, 1, "SET_SECURE_COPY_MODE"),
+    masked(0x514, 0x01ff_ffff, "SET_DECRYPT_AUTH_TAG_COMPARE_ADDR_UPPER"),
+    method(0x518, "SET_DECRYPT_AUTH_TAG_COMPARE_ADDR_LOWER"),
+    masked(0x530, 0x01ff_ffff, "SET_ENCRYPT_AUTH_TAG_ADDR_UPPER"),
+    method(0x534, "SET_ENCRYPT_AUTH_TAG_ADDR_LOWER"),
+    masked(0x538, 0x01ff_ffff, "SET_ENCRYPT_IV_ADDR_UPPER"),
+    method(0x53c, "SET_ENCRYPT_IV_ADDR_LOWER"),
+    masked(0x6fc, 1, "SET_MEMORY_SCRUB_PARAMETERS"),
+    method(SET_REMAP_CONST_A, "SET_REMAP_CONST_A"),
+    method(SET_REMAP_CONST_B, "SET_REMAP_CONST_B"),
+    masked(SET_REMAP_COMPONENTS, 0x0333_7777, "SET_REMAP_COMPONENTS"),
+    masked(SET_DST_BLOCK_SIZE, 0xffff, "SET_DST_BLOCK_SIZE"),
+    method(0x710, "SET_DST_WIDTH"),
+    method(0x714, "SET_DST_HEIGHT"),
+    method(0x718, "SET_DST_DEPTH"),
+    method(0x71c, "SET_DST_LAYER"),
+    method(SET_DST_ORIGIN, "SET_DST_ORIGIN"),
+    masked(SET_SRC_BLOCK_SIZE, 0xffff, "SET_SRC_BLOCK_SIZE"),
+    method(0x72c, "SET_SRC_WIDTH"),
+    method(0x730, "SET_SRC_HEIGHT"),
+    method(0x734, "SET_SRC_DEPTH"),
+    method(0x738, "SET_SRC_LAYER"),
+    method(SET_SRC_ORIGIN, "SET_SRC_ORIGIN"),
+    method(SRC_ORIGIN_X, "SRC_ORIGIN_X"),
+    method(SRC_ORIGIN_Y, "SRC_ORIGIN_Y"),
+    method(DST_ORIGIN_X, "DST_ORIGIN_X"),
+    method(DST_ORIGIN_Y, "DST_ORIGIN_Y"),
+    method(0x1114, "PM_TRIGGER_END"),
+];
+
+/// First method that is stored.
+pub const FIRST_STATE: u16 = 0x21c;
+/// Last method that is stored.
+pub const LAST_STATE: u16 = DST_ORIGIN_Y;

@@ -1,0 +1,84 @@
+//! The graphics engine's classes: what all of them have, and the methods that start shaders and drawing.
+
+use super::{MethodDef, masked, method, run};
+
+/// Notifier address bits 56:32.
+pub const SET_NOTIFY_A: u16 = 0x104;
+/// Notifier address bits 31:0.
+pub const SET_NOTIFY_B: u16 = 0x108;
+/// Writes the notifier; 1 also notifies the driver.
+pub const NOTIFY: u16 = 0x10c;
+
+/// Compute: acts on the launch descriptor that SEND_PCAS_A names; bit 1 schedules it.
+pub const SEND_SIGNALING_PCAS_B: u16 = 0x2bc;
+/// Compute: the same, by an action in bits 3:0.
+pub const SEND_SIGNALING_PCAS2_B: u16 = 0x2c0;
+
+/// SEND_SIGNALING_PCAS_B: SCHEDULE.
+pub const PCAS_B_SCHEDULE: u32 = 1 << 1;
+/// SEND_SIGNALING_PCAS2_B: actions that start nothing: NOP, INVALIDATE, PREFETCH.
+pub const PCAS2_B_HARMLESS: [u32; 3] = [0, 1, 8];
+
+/// Interrupt bits of the graphics engine, NV_PGRAPH_INTR.
+pub mod intr {
+    /// The class does not have the method, or this GPU cannot do it.
+    pub const ILLEGAL_METHOD: u32 = 1 << 4;
+    /// There is no such class.
+    pub const ILLEGAL_CLASS: u32 = 1 << 5;
+    /// The data is not allowed.
+    pub const DATA_ERROR: u32 = 1 << 20;
+}
+
+/// Common to all classes. Macros (MME) can be loaded and called.
+pub(super) const METHODS: &[MethodDef] = &[
+    method(0x100, "NO_OPERATION"),
+    masked(SET_NOTIFY_A, 0x01ff_ffff, "SET_NOTIFY_A"),
+    method(SET_NOTIFY_B, "SET_NOTIFY_B"),
+    method(NOTIFY, "NOTIFY"),
+    method(0x110, "WAIT_FOR_IDLE"),
+    method(0x114, "LOAD_MME_INSTRUCTION_RAM_POINTER"),
+    method(0x118, "LOAD_MME_INSTRUCTION_RAM"),
+    method(0x11c, "LOAD_MME_START_ADDRESS_RAM_POINTER"),
+    method(0x120, "LOAD_MME_START_ADDRESS_RAM"),
+    method(0x124, "SET_MME_SHADOW_RAM_CONTROL"),
+    run(0x130, 3, "SET_GLOBAL_RENDER_ENABLE"),
+    method(0x13c, "SEND_GO_IDLE"),
+    method(0x140, "PM_TRIGGER"),
+    method(0x144, "PM_TRIGGER_WFI"),
+    method(0x148, "FE_ATOMIC_SEQUENCE_BEGIN"),
+    method(0x14c, "FE_ATOMIC_SEQUENCE_END"),
+    run(0x3400, 0x100, "SET_MME_SHADOW_SCRATCH"),
+    run(0x3800, 0x200, "CALL_MME"),
+];
+
+/// Of the compute class: what launches.
+pub(super) const COMPUTE_METHODS: &[MethodDef] = &[
+    method(0x2b4, "SEND_PCAS_A"),
+    method(0x2b8, "SEND_PCAS_B"),
+    masked(SEND_SIGNALING_PCAS_B, 3, "SEND_SIGNALING_PCAS_B"),
+    method(SEND_SIGNALING_PCAS2_B, "SEND_SIGNALING_PCAS2_B"),
+];
+
+/// Of the 3D class: what draws or clears.
+pub const THREED_METHODS: &[MethodDef] = &[
+    run(0x268, 2, "DRAW_INDEX_BUFFER_BEGIN_END"),
+    run(0x270, 2, "DRAW_VERTEX_ARRAY_BEGIN_END"),
+    method(0x304, "DRAW_ZERO_INDEX"),
+    method(0xd78, "DRAW_VERTEX_ARRAY"),
+    run(0x1214, 2, "DRAW_VERTEX_ARRAY_BEGIN_END_INSTANCE"),
+    method(0x123c, "DRAW_AUTO"),
+    method(0x1304, "DRAW_INLINE_INDEX4X8"),
+    method(0x15e8, "DRAW_INLINE_INDEX"),
+    method(0x15f0, "DRAW_INLINE_INDEX2X16"),
+    method(0x17e0, "DRAW_INDEX_BUFFER"),
+    run(0x17e4, 6, "DRAW_INDEX_BUFFER_BEGIN_END_INSTANCE"),
+    method(0x19d0, "CLEAR_SURFACE"),
+];
+
+/// Of the 2D class: what draws or copies.
+pub const TWOD_METHODS: &[MethodDef] = &[
+    method(0x5e0, "RENDER_SOLID_PRIM_POINT_X_Y"),
+    run(0x600, 0x80, "RENDER_SOLID_PRIM_POINT"),
+    method(0x860, "PIXELS_FROM_CPU_DATA"),
+    method(0x8dc, "PIXELS_FROM_MEMORY_SRC_Y0_INT"),
+];

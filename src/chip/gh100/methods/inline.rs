@@ -1,0 +1,78 @@
+//! Inline to memory: lines of data from the command stream. Class a140 is that alone; the 3D and compute classes
+//! have the same methods at the same addresses.
+
+use super::{MethodDef, masked, method, run};
+
+/// First method.
+pub const FIRST: u16 = 0x180;
+/// Bytes of a line.
+pub const LINE_LENGTH_IN: u16 = 0x180;
+/// Lines.
+pub const LINE_COUNT: u16 = 0x184;
+/// Target address bits 56:32.
+pub const OFFSET_OUT_UPPER: u16 = 0x188;
+/// Bytes from a line to the next, signed.
+pub const PITCH_OUT: u16 = 0x190;
+/// Block shape: log2 of its height in bits 7:4, of its depth in bits 11:8. Width, height, depth and layer follow.
+pub const SET_DST_BLOCK_SIZE: u16 = 0x194;
+/// Bytes of a line of the surface.
+pub const SET_DST_WIDTH: u16 = 0x198;
+/// Lines of the surface.
+pub const SET_DST_HEIGHT: u16 = 0x19c;
+/// Slice.
+pub const SET_DST_LAYER: u16 = 0x1a4;
+/// First byte.
+pub const SET_DST_ORIGIN_BYTES_X: u16 = 0x1a8;
+/// First line.
+pub const SET_DST_ORIGIN_SAMPLES_Y: u16 = 0x1ac;
+/// Starts: data follows.
+pub const LAUNCH_DMA: u16 = 0x1b0;
+/// Data.
+pub const LOAD_INLINE_DATA: u16 = 0x1b4;
+/// Semaphore address bits 56:32.
+pub const SET_I2M_SEMAPHORE_A: u16 = 0x1dc;
+/// What a release writes.
+pub const SET_I2M_SEMAPHORE_C: u16 = 0x1e4;
+/// Last method.
+pub const LAST: u16 = 0x1fc;
+
+/// LAUNCH_DMA.
+pub mod launch {
+    /// DST_MEMORY_LAYOUT: pitch; clear: blocks.
+    pub const DST_PITCH: u32 = 1 << 0;
+    /// REDUCTION_ENABLE.
+    pub const REDUCTION: u32 = 1 << 1;
+    /// REDUCTION_FORMAT, bits 3:2: signed.
+    pub const REDUCTION_SIGNED: u32 = 1 << 2;
+    /// COMPLETION_TYPE, bits 5:4.
+    pub const COMPLETION_SHIFT: u32 = 4;
+    /// COMPLETION_TYPE: the semaphore is written.
+    pub const COMPLETION_RELEASE: u32 = 2;
+    /// INTERRUPT_TYPE, bits 9:8.
+    pub const INTERRUPT_MASK: u32 = 3 << 8;
+    /// SEMAPHORE_STRUCT_SIZE: one word; clear: four with the time.
+    pub const ONE_WORD: u32 = 1 << 12;
+    /// REDUCTION_OP, bits 15:13, in the numbering of [`super::super::report`].
+    pub const REDUCTION_SHIFT: u32 = 13;
+}
+
+pub(super) const METHODS: &[MethodDef] = &[
+    method(LINE_LENGTH_IN, "LINE_LENGTH_IN"),
+    method(LINE_COUNT, "LINE_COUNT"),
+    masked(OFFSET_OUT_UPPER, 0x01ff_ffff, "OFFSET_OUT_UPPER"),
+    method(0x18c, "OFFSET_OUT"),
+    method(PITCH_OUT, "PITCH_OUT"),
+    masked(SET_DST_BLOCK_SIZE, 0xfff, "SET_DST_BLOCK_SIZE"),
+    method(SET_DST_WIDTH, "SET_DST_WIDTH"),
+    method(SET_DST_HEIGHT, "SET_DST_HEIGHT"),
+    method(0x1a0, "SET_DST_DEPTH"),
+    method(SET_DST_LAYER, "SET_DST_LAYER"),
+    masked(SET_DST_ORIGIN_BYTES_X, 0x001f_ffff, "SET_DST_ORIGIN_BYTES_X"),
+    masked(SET_DST_ORIGIN_SAMPLES_Y, 0x0001_ffff, "SET_DST_ORIGIN_SAMPLES_Y"),
+    method(LAUNCH_DMA, "LAUNCH_DMA"),
+    method(LOAD_INLINE_DATA, "LOAD_INLINE_DATA"),
+    masked(SET_I2M_SEMAPHORE_A, 0x01ff_ffff, "SET_I2M_SEMAPHORE_A"),
+    method(0x1e0, "SET_I2M_SEMAPHORE_B"),
+    method(SET_I2M_SEMAPHORE_C, "SET_I2M_SEMAPHORE_C"),
+    run(0x1f0, 4, "SET_I2M_SPARE_NOOP"),
+];

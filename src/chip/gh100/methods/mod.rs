@@ -1,0 +1,115 @@
+//! Classes that GH100's drivers use and their methods: what a command stream can say, as data.
+//!
+//! Methods below 0x100 belong to the host unit (PBDMA), whatever the subchannel is. The subchannel alone decides
+//! which engine gets the others: on the graphics runlist 0 to 3 go to graphics and compute and 4 to the copy engine
+//! that sits there; elsewhere 0 to 4 go to the runlist's engine; 5 to 7 are for software. Names follow NVIDIA's
+//! class headers (open-gpu-doc `classes/`), semantics `manuals/volta/gv100` dev_pbdma and dev_ram.
+//!
+//! Not listed: the state of the 3D, 2D and compute classes, which nothing here interprets.
+
+pub mod copy;
+pub mod graphics;
+pub mod host;
+pub mod inline;
+pub mod report;
+
+use crate::chip::EngineSet;
+pub use crate::chip::methods::{ClassDef, MethodDef};
+use crate::chip::methods::{find, masked, method, run};
+
+/// HOPPER_CHANNEL_GPFIFO_A: the channel itself.
+pub const CLASS_HOST: u16 = 0xc86f;
+/// HOPPER_DMA_COPY_A.
+pub const CLASS_COPY: u16 = 0xc8b5;
+/// HOPPER_COMPUTE_A.
+pub const CLASS_COMPUTE: u16 = 0xcbc0;
+/// HOPPER_A: three-dimensional drawing.
+pub const CLASS_3D: u16 = 0xcb97;
+/// FERMI_TWOD_A: two-dimensional drawing.
+pub const CLASS_2D: u16 = 0x902d;
+/// KEPLER_INLINE_TO_MEMORY_B.
+pub const CLASS_INLINE: u16 = 0xa140;
+
+/// Subchannel of the copy engine on the graphics runlist.
+pub const SUBCHANNEL_COPY: u8 = 4;
+/// First subchannel that is software's business.
+pub const SUBCHANNEL_SOFTWARE: u8 = 5;
+
+/// Classes of subchannels 0 to 3 of the graphics runlist, unless SET_OBJECT says otherwise.
+pub const GRAPHICS_SUBCHANNELS: [u16; 4] = [CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, CLASS_2D];
+
+/// The classes, in ascending order.
+pub const CLASSES: &[ClassDef] = &[
+    ClassDef { class: CLASS_2D, name: "FERMI_TWOD_A", methods: graphics::TWOD_METHODS },
+    ClassDef { class: CLASS_INLINE, name: "KEPLER_INLINE_TO_MEMORY_B", methods: inline::METHODS },
+    ClassDef { class: CLASS_HOST, name: "HOPPER_CHANNEL_GPFIFO_A", methods: host::METHODS },
+    ClassDef { class: CLASS_COPY, name: "HOPPER_DMA_COPY_A", methods: copy::METHODS },
+    ClassDef { class: CLASS_3D, name: "HOPPER_A", methods: graphics::THREED_METHODS },
+    ClassDef { class: CLASS_COMPUTE, name: "HOPPER_COMPUTE_A", methods: graphics::COMPUTE_METHODS },
+];
+
+/// The engines that have objects of a class.
+pub fn class_engines(class: u32) -> EngineSet {
+    match u16::try_from(class) {
+        Ok(CLASS_COPY) => EngineSet::all().difference(EngineSet::GRAPHICS),
+        Ok(CLASS_COMPUTE | CLASS_3D | CLASS_2D | CLASS_INLINE) => EngineSet::GRAPHICS,
+        _ => EngineSet::empty(),
+    }
+}
+
+/// The class with this number.
+pub fn class(number: u16) -> Option<&'static ClassDef> {
+    CLASSES.iter().find(|class| class.class == number)
+}
+
+/// What a method of an object of class `number` is, by the tables.
+pub fn lookup(number: u16, address: u16) -> Option<&'static MethodDef> {
+    if address < host::ENGINE_METHODS {
+        return find(host::METHODS, address);
+    }
+    let own = find(class(number)?.methods, address);
+    let graphics = matches!(number, CLASS_2D | CLASS_INLINE | CLASS_3D | CLASS_COMPUTE);
+    let inline = matches!(number, CLASS_3D | CLASS_COMPUTE);
+    own.or_else(|| if graphics { find(graphics::METHODS, address) } else { None })
+        .or_else(|| if inline { find(inline::METHODS, address) } else { None })
+        .or_else(|| if inline { find(report::METHODS, address) } else { None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_sorted_and_do_not_overlap() {
+        let own = CLASSES.iter().map(|class| class.methods);
+        for table in own.chain([graphics::METHODS, report::METHODS]) {
+            for pair in table.windows(2) {
+                assert!(pair[0].method + 4 * pair[0].count <= pair[1].method, "{pair:?}");
+            }
+        }
+        assert!(CLASSES.is_sorted_by_key(|class| class.class));
+    }
+
+    #[test]
+    fn methods_are_found_by_class() {
+        let name = |class, address| lookup(class, address).map(|def| def.name);
+        assert_eq!(name(CLASS_COPY, 0x300), Some("LAUNCH_DMA"));
+        assert_eq!(name(CLASS_COPY, 0x6c), Some("SEM_EXECUTE"));
+        assert_eq!(name(CLASS_COMPUTE, 0x2c0), Some("SEND_SIGNALING_PCAS2_B"));
+        assert_eq!(name(CLASS_COMPUTE, 0x1b4), Some("LOAD_INLINE_DATA"));
+        assert_eq!(name(CLASS_3D, 0x1b0c), Some("SET_REPORT_SEMAPHORE_D"));
+        assert_eq!(name(CLASS_2D, 0x10c), Some("NOTIFY"));
+        assert_eq!(name(CLASS_COPY, 0x10c), None);
+        assert_eq!(name(0x1234, 0x300), None);
+    }
+
+    #[test]
+    fn classes_belong_to_engines() {
+        assert_eq!(class_engines(0xc8b5) & EngineSet::GRAPHICS, EngineSet::empty());
+        assert!(class_engines(0xc8b5).contains(EngineSet::COPY2));
+        assert_eq!(class_engines(0xcbc0), EngineSet::GRAPHICS);
+        for class in [0xc86f, 0xc7b5, 0x1_c8b5, 0] {
+            assert_eq!(class_engines(class), EngineSet::empty(), "{class:#x}");
+        }
+    }
+}

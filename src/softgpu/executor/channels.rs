@@ -1,0 +1,275 @@
+//! Channels of the executor: numbers, and their instance blocks and context images in VRAM that no tenant gets.
+//!
+//! A channel on the graphics runlist has graphics behind subchannels 0 to 3 and copy engine 0 behind 4; a copy
+//! channel has its engine behind 0 to 4. Behind 5 to 7 is no hardware.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::addr::{HostChannel, HostVram};
+use crate::chip::gf100::methods::host::ENGINE_SOFTWARE;
+use crate::chip::gf100::ramin::{
+    COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO, PAGE_DIRECTORY_LO, USERD_GP_GET,
+    USERD_GP_PUT, VA_LIMIT_LO,
+};
+use crate::chip::gh100::methods::{SUBCHANNEL_COPY, SUBCHANNEL_SOFTWARE, class_engines};
+use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use crate::gpu::{ChannelSpec, GpuError, SpaceHandle};
+use crate::softgpu::core::Core;
+use crate::softgpu::description::GH100;
+use crate::softgpu::engine::{hopper_copy, hopper_graphics};
+use crate::softgpu::ramfc::{self, compose, engine_number};
+use crate::units::backend::{Backend, EngineBackend};
+
+use super::spaces::directory;
+
+/// The first channel number that is given out.
+const FIRST: u16 = 1;
+
+/// Bytes of USERD.
+pub(super) const USERD_SIZE: u64 = 0x200;
+
+/// Ring addresses are below this.
+const RING_LIMIT: u64 = 1 << 40;
+
+/// Largest ring: 2 to this entries.
+const MAX_RING_LOG2: u8 = 24;
+
+/// A channel's host memory: its instance block, and an image for every engine.
+const INSTANCE_SIZE: u64 = 0x1000;
+const COPY_ENGINES: u64 = 3;
+const SLOT_SIZE: u64 = INSTANCE_SIZE + hopper_graphics::IMAGE_SIZE + COPY_ENGINES * hopper_copy::IMAGE_SIZE;
+
+/// Bytes of VRAM that channels take, from address 0 on.
+pub(super) const HOST_VRAM: u64 = SLOT_SIZE * (GH100.channels as u64 + 1);
+
+/// Channels that are given out.
+pub(super) const USABLE: u16 = GH100.channels - FIRST;
+
+#[derive(Debug)]
+struct Channel {
+    space: SpaceHandle,
+    userd: HostVram,
+    engines: EngineSet,
+    enabled: bool,
+    objects: BTreeSet<u32>,
+}
+
+/// All channels.
+#[derive(Debug, Default)]
+pub(super) struct Channels {
+    channels: BTreeMap<HostChannel, Channel>,
+    runlist: Vec<HostChannel>,
+}
+
+fn no_such(channel: HostChannel) -> GpuError {
+    GpuError::NoSuch { what: "channel", id: channel.0.into() }
+}
+
+/// Where a channel's host memory begins.
+fn slot(channel: HostChannel) -> u64 {
+    SLOT_SIZE * u64::from(channel.0)
+}
+
+/// Where an engine's image is in a channel's host memory.
+fn image(engine: Engine) -> u64 {
+    match engine {
+        Engine::Graphics => INSTANCE_SIZE,
+        Engine::Copy(number) => {
+            let before = u64::from(number).saturating_mul(hopper_copy::IMAGE_SIZE);
+            INSTANCE_SIZE.saturating_add(hopper_graphics::IMAGE_SIZE).saturating_add(before)
+        }
+    }
+}
+
+/// The engine behind each subchannel.
+fn routing(engines: EngineSet) -> Result<[u8; 8], GpuError> {
+    let refused = || {
+        GpuError::Invalid(format!(
+            "No runlist serves {engines:?}: graphics with copy engine 0, or one copy engine, of {:?}",
+            GH100.engines
+        ))
+    };
+    let mut primary = engines.engines();
+    let first = primary.next().ok_or_else(refused)?;
+    let second = primary.next();
+    let serves = match (first, second) {
+        (Engine::Graphics, None | Some(Engine::Copy(0))) | (Engine::Copy(_), None) => GH100.has(first),
+        _ => false,
+    };
+    if !serves || primary.next().is_some() {
+        return Err(refused());
+    }
+    let mut numbers = [ENGINE_SOFTWARE; 8];
+    for (subchannel, number) in (0..SUBCHANNEL_SOFTWARE).zip(&mut numbers) {
+        *number = match (first, second) {
+            (Engine::Graphics, Some(copy)) if subchannel == SUBCHANNEL_COPY => engine_number(copy),
+            (Engine::Graphics, None) if subchannel == SUBCHANNEL_COPY => ENGINE_SOFTWARE,
+            _ => engine_number(first),
+        };
+    }
+    Ok(numbers)
+}
+
+fn write(core: &Core, address: u64, data: &[u8]) -> Result<(), GpuError> {
+    let target = PhysicalAddress { aperture: Aperture::Vram, address };
+    core.write_memory(target, data).map_err(|missed| GpuError::Invalid(missed.to_string()))
+}
+
+/// Makes a channel's host memory: an instance block, and contexts as after power-on.
+fn write_instance(
+    core: &Core,
+    channel: HostChannel,
+    spec: &ChannelSpec,
+    routing: [u8; 8],
+) -> Result<(), GpuError> {
+    let start = slot(channel);
+    write(core, start, &[0; INSTANCE_SIZE as usize])?;
+    let ramfc = compose(spec.userd.0, spec.gpfifo.0, spec.gpfifo_entries_log2, routing);
+    write(core, start, &ramfc)?;
+    let pointers = [(PAGE_DIRECTORY_LO, directory(spec.space).address), (VA_LIMIT_LO, GH100.va_max)];
+    for (offset, value) in pointers {
+        write(core, start.saturating_add(offset), &value.to_le_bytes())?;
+    }
+    for engine in GH100.engines {
+        let place = start.saturating_add(image(*engine));
+        let model = (GH100.model)(*engine);
+        write(core, place, &[0; hopper_copy::IMAGE_SIZE as usize])?;
+        write(core, place.saturating_add(model.image_offset()), &model.save())?;
+        let pointer = match engine {
+            Engine::Graphics => GRAPHICS_CONTEXT_LO,
+            Engine::Copy(number) => {
+                COPY0_CONTEXT_LO.saturating_add(COPY_CONTEXT_STRIDE.saturating_mul(u64::from(*number)))
+            }
+        };
+        write(core, start.saturating_add(pointer), &place.to_le_bytes())?;
+    }
+    Ok(())
+}
+
+impl Channels {
+    fn get(&self, channel: HostChannel) -> Result<&Channel, GpuError> {
+        self.channels.get(&channel).ok_or_else(|| no_such(channel))
+    }
+
+    pub(super) fn any_in(&self, space: SpaceHandle) -> bool {
+        self.channels.values().any(|channel| channel.space == space)
+    }
+
+    /// A new channel. Its USERD is cleared, as a GPU's manager does it.
+    pub(super) fn create(&mut self, core: &Core, spec: &ChannelSpec) -> Result<HostChannel, GpuError> {
+        let ChannelSpec { gpfifo, gpfifo_entries_log2, userd, engines, .. } = *spec;
+        let in_reach = gpfifo.is_aligned(8)
+            && gpfifo.0 < RING_LIMIT
+            && gpfifo_entries_log2 <= MAX_RING_LOG2
+            && userd.is_aligned(USERD_SIZE)
+            && HOST_VRAM <= userd.0
+            && userd.0.checked_add(USERD_SIZE).is_some_and(|end| end <= core.vram_size());
+        if !in_reach {
+            return Err(GpuError::Invalid(format!("Ring and USERD of a channel cannot be {spec:?}")));
+        }
+        let routing = routing(engines)?;
+        let channel = (FIRST..GH100.channels)
+            .map(HostChannel)
+            .find(|channel| !self.channels.contains_key(channel))
+            .ok_or(GpuError::Exhausted { what: "channels", limit: USABLE.into() })?;
+        write_instance(core, channel, spec, routing)?;
+        write(core, userd.0, &[0; USERD_SIZE as usize])?;
+        core.enable_channel(channel.0, false);
+        let instance = PhysicalAddress { aperture: Aperture::Vram, address: slot(channel) };
+        core.bind_channel(channel.0, Some(instance));
+        let objects = BTreeSet::new();
+        let new = Channel { space: spec.space, userd, engines, enabled: false, objects };
+        self.channels.insert(channel, new);
+        Ok(channel)
+    }
+
+    pub(super) fn set_engines(
+        &mut self,
+        core: &Core,
+        channel: HostChannel,
+        engines: EngineSet,
+    ) -> Result<(), GpuError> {
+        let known = self.channels.get_mut(&channel).ok_or_else(|| no_such(channel))?;
+        if known.engines == engines {
+            return Ok(());
+        }
+        let routing = routing(engines)?;
+        if known.enabled {
+            return Err(GpuError::Invalid(format!("Channel {} is enabled", channel.0)));
+        }
+        core.settle(channel.0);
+        write(core, slot(channel).saturating_add(ramfc::ENGINES), &routing)?;
+        known.engines = engines;
+        Ok(())
+    }
+
+    pub(super) fn create_object(
+        &mut self,
+        channel: HostChannel,
+        class: u32,
+        engine: Engine,
+    ) -> Result<(), GpuError> {
+        let known = self.channels.get_mut(&channel).ok_or_else(|| no_such(channel))?;
+        if !(class_engines(class) & known.engines).contains(engine.into()) || !GH100.has(engine) {
+            return Err(GpuError::NoClass { class, engine });
+        }
+        known.objects.insert(class);
+        Ok(())
+    }
+
+    pub(super) fn destroy(&mut self, core: &Core, channel: HostChannel) -> Result<(), GpuError> {
+        self.channels.remove(&channel).ok_or_else(|| no_such(channel))?;
+        self.runlist.retain(|listed| *listed != channel);
+        core.enable_channel(channel.0, false);
+        core.set_runlist(self.runlist.iter().map(|channel| channel.0));
+        // Waits until it is off; a copy under way ends within some tens of KiB.
+        core.bind_channel(channel.0, None);
+        Ok(())
+    }
+
+    pub(super) fn enable(
+        &mut self,
+        core: &Core,
+        channel: HostChannel,
+        enabled: bool,
+    ) -> Result<(), GpuError> {
+        let known = self.channels.get_mut(&channel).ok_or_else(|| no_such(channel))?;
+        known.enabled = enabled;
+        core.enable_channel(channel.0, enabled);
+        Ok(())
+    }
+
+    pub(super) fn commit_runlist(&mut self, core: &Core, channels: &[HostChannel]) -> Result<(), GpuError> {
+        for channel in channels {
+            self.get(*channel)?;
+        }
+        self.runlist = channels.to_vec();
+        core.set_runlist(channels.iter().map(|channel| channel.0));
+        Ok(())
+    }
+
+    pub(super) fn preempt(&self, core: &Core, channel: HostChannel) -> Result<(), GpuError> {
+        self.get(channel)?;
+        core.preempt_channel(channel.0);
+        Ok(())
+    }
+
+    /// New work: as hardware, reads GP_PUT from USERD.
+    pub(super) fn doorbell(&self, core: &Core, channel: HostChannel) -> Result<(), GpuError> {
+        let gp_put = self.read_userd(core, channel, USERD_GP_PUT)?;
+        core.doorbell(channel.0, gp_put);
+        Ok(())
+    }
+
+    pub(super) fn progress(&self, core: &Core, channel: HostChannel) -> Result<u32, GpuError> {
+        self.read_userd(core, channel, USERD_GP_GET)
+    }
+
+    fn read_userd(&self, core: &Core, channel: HostChannel, offset: u64) -> Result<u32, GpuError> {
+        let userd = self.get(channel)?.userd;
+        let mut word = [0; 4];
+        let target = PhysicalAddress { aperture: Aperture::Vram, address: userd.0.saturating_add(offset) };
+        core.read_memory(target, &mut word).map_err(|missed| GpuError::Invalid(missed.to_string()))?;
+        Ok(u32::from_le_bytes(word))
+    }
+}

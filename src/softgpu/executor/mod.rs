@@ -1,0 +1,284 @@
+//! The executor: the engine core as a [`GpuDriver`] for GH100, whose silicon is reached through firmware only.
+//!
+//! There are no registers and no page tables in memory: address spaces are kept as runs in host memory
+//! ([`spaces`]), where the MMU's walker finds them; channels are bound by the core's own controls ([`channels`]);
+//! what happens is collected in an [`outbox`]. Everything behind that is the same hardware model as GF100's: FIFO,
+//! PBDMAs, TLBs, engines, with GH100's classes.
+//!
+//! The first bank of VRAM is the executor's own: instance blocks and context images lie there, and no tenant's
+//! partition ever covers it.
+//!
+//! Not handled: shaders and drawing (launches are refused with an error of their channel), several runlists (one
+//! holds all channels; engines run concurrently all the same).
+
+mod channels;
+mod outbox;
+mod spaces;
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use self::channels::{Channels, HOST_VRAM, USABLE, USERD_SIZE};
+use self::outbox::Outbox;
+use self::spaces::{Spaces, directory};
+use super::core::Core;
+use super::description::GH100;
+use super::walker::Walker;
+use super::{VRAM_UNIT, bank_size};
+use crate::addr::{HostChannel, HostVram, Iova};
+use crate::chip::{Engine, EngineSet, gh100};
+use crate::gpu::space_map::SpaceShape;
+use crate::gpu::{
+    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnershipLedger,
+    SpaceHandle, SpaceUsage,
+};
+use crate::pci::{DmaMapping, SharedMemory};
+use crate::units::backend::{Backend, EngineBackend, FifoState, FlushScope};
+
+/// Bits of a bus address.
+const SYSTEM_BITS: u8 = 52;
+
+/// First bus address for tenants' memory; low addresses stay free of it, so that a truncated address never reaches
+/// anybody's memory.
+const FIRST_IOVA: Iova = Iova(1 << 32);
+
+/// Host memory for the runs of all address spaces together: a million runs.
+const TABLE_MEMORY: u64 = 128 << 20;
+
+/// What distinguishes one executor from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExecutorConfig {
+    /// Bytes of VRAM, a multiple of [`VRAM_UNIT`] up to [`super::MAX_VRAM`]. The first bank is not for tenants.
+    pub vram: u64,
+}
+
+impl Default for ExecutorConfig {
+    fn default() -> Self {
+        Self { vram: 256 << 20 }
+    }
+}
+
+/// Why there is no executor.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecutorError {
+    /// Nothing would be left for tenants.
+    #[error("{vram:#x} bytes of VRAM leave nothing for tenants: the executor needs {own:#x} for itself")]
+    TooSmall {
+        /// Bytes wanted.
+        vram: u64,
+        /// Bytes that it takes.
+        own: u64,
+    },
+    /// VRAM of that size, or the threads, cannot be had.
+    #[error("The executor's core with {vram:#x} bytes of VRAM cannot be made")]
+    Core {
+        /// Bytes wanted.
+        vram: u64,
+        /// What is wrong.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// The executor.
+#[derive(Debug)]
+pub struct Executor {
+    info: GpuInfo,
+    core: Core,
+    spaces: Arc<Spaces>,
+    last_space: SpaceHandle,
+    channels: Channels,
+    outbox: Arc<Outbox>,
+}
+
+impl Executor {
+    /// An executor with zeroed VRAM.
+    ///
+    /// # Errors
+    /// See [`ExecutorError`].
+    pub fn new(config: ExecutorConfig) -> Result<Self, ExecutorError> {
+        let ExecutorConfig { vram } = config;
+        let own = bank_size(vram);
+        if vram < own.saturating_add(VRAM_UNIT) || own < HOST_VRAM {
+            return Err(ExecutorError::TooSmall { vram, own });
+        }
+        let no_core = |source| ExecutorError::Core { vram, source };
+        let shape = SpaceShape {
+            va_bits: u8::try_from(gh100::mmu::VA_BITS).unwrap_or(u8::MAX),
+            system_bits: SYSTEM_BITS,
+            page_shifts: GH100.page_shifts,
+            join: true,
+        };
+        let spaces = Arc::new(Spaces::new(shape));
+        let walker: Arc<dyn Walker> = Arc::clone(&spaces) as Arc<dyn Walker>;
+        let core = Core::of(&GH100, walker, vram).map_err(no_core)?;
+        let outbox = Arc::new(Outbox::new().map_err(no_core)?);
+        core.connect_events(Arc::clone(&outbox) as _);
+        let engines = GH100.engines.iter().fold(EngineSet::empty(), |set, engine| set | (*engine).into());
+        core.set_fifo_state(FifoState {
+            enabled: true,
+            pbdma_mask: u32::MAX,
+            ready: engines,
+            large_pages_64k: false,
+        });
+        let info = GpuInfo {
+            chip: gh100::NAME.to_owned(),
+            tenant_vram: HostVram(own),
+            tenant_vram_size: vram.saturating_sub(own),
+            partition_granule: own,
+            channels: USABLE,
+            engines,
+            userd_granule: USERD_SIZE,
+            slow_vram_reads: false,
+            va_bits: shape.va_bits,
+            page_shifts: shape.page_shifts.to_vec(),
+            system_bits: shape.system_bits,
+            first_iova: FIRST_IOVA,
+            table_memory: TABLE_MEMORY,
+        };
+        Ok(Self { info, core, spaces, last_space: SpaceHandle(0), channels: Channels::default(), outbox })
+    }
+
+    /// The ledger of true owners, for the aggregator's admission code to label.
+    pub fn ledger(&self) -> Arc<dyn OwnershipLedger> {
+        self.core.ledger()
+    }
+
+    /// Drops remembered translations of a space; engines use none of them when it returns.
+    fn flush(&self, space: SpaceHandle) {
+        self.core.flush_tlb(FlushScope { page_directory: directory(space), hub_only: false });
+    }
+
+    fn check_tenant_memory(&self, start: HostVram, size: u64) -> Result<(), GpuError> {
+        let end = self.info.tenant_vram.checked_add(self.info.tenant_vram_size);
+        if start >= self.info.tenant_vram && start.checked_add(size) <= end && size > 0 {
+            Ok(())
+        } else {
+            Err(GpuError::Invalid(format!("{size:#x} bytes at {start} are not tenant memory")))
+        }
+    }
+}
+
+impl GpuDriver for Executor {
+    fn info(&self) -> &GpuInfo {
+        &self.info
+    }
+
+    fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
+        self.check_tenant_memory(start, size)?;
+        Ok(self.core.share_vram(start.0, size)?)
+    }
+
+    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
+        self.check_tenant_memory(start, size)?;
+        Ok(self.core.hardware().memory.vram.zero(start.0, size)?)
+    }
+
+    fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
+        Ok(self.core.dma_map(mapping)?)
+    }
+
+    fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
+        Ok(self.core.dma_unmap(iova.0, size)?)
+    }
+
+    fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {
+        self.last_space = self.spaces.create(self.last_space)?;
+        Ok(self.last_space)
+    }
+
+    fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+        if self.channels.any_in(space) {
+            return Err(GpuError::Invalid(format!("Address space {} still has channels", space.0)));
+        }
+        self.spaces.destroy(space)?;
+        self.flush(space);
+        Ok(())
+    }
+
+    fn update_space(
+        &mut self,
+        space: SpaceHandle,
+        unmap: &[HostRange],
+        map: &[HostMapping],
+        table_budget: u64,
+    ) -> Result<(), GpuError> {
+        let updated = self.spaces.update(space, unmap, map, table_budget);
+        // What was done before an error is visible to engines too.
+        self.flush(space);
+        updated
+    }
+
+    fn space_usage(&self, space: SpaceHandle) -> Result<SpaceUsage, GpuError> {
+        self.spaces.usage(space)
+    }
+
+    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+        self.spaces.clear(space)?;
+        self.flush(space);
+        Ok(())
+    }
+
+    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
+        let revoked = self.spaces.revoke(space, iova, size)?;
+        self.flush(space);
+        Ok(revoked)
+    }
+
+    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
+        self.spaces.check(spec.space)?;
+        self.channels.create(&self.core, &spec)
+    }
+
+    fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {
+        self.channels.set_engines(&self.core, channel, engines)
+    }
+
+    fn create_object(&mut self, channel: HostChannel, class: u32, engine: Engine) -> Result<(), GpuError> {
+        self.channels.create_object(channel, class, engine)
+    }
+
+    fn destroy_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        self.channels.destroy(&self.core, channel)
+    }
+
+    fn enable_channel(&mut self, channel: HostChannel, enabled: bool) -> Result<(), GpuError> {
+        self.channels.enable(&self.core, channel, enabled)
+    }
+
+    fn commit_runlist(&mut self, channels: &[HostChannel]) -> Result<(), GpuError> {
+        self.channels.commit_runlist(&self.core, channels)
+    }
+
+    fn preempt_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        self.channels.preempt(&self.core, channel)
+    }
+
+    fn doorbell(&mut self, channel: HostChannel, _gp_put: u32) -> Result<(), GpuError> {
+        self.channels.doorbell(&self.core, channel)
+    }
+
+    fn channel_progress(&mut self, channel: HostChannel) -> Result<u32, GpuError> {
+        self.channels.progress(&self.core, channel)
+    }
+
+    fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
+        let sample = |engine: &Engine| {
+            let status = self.core.engine_status(*engine);
+            (*engine, status.channel.filter(|_| status.busy).map(HostChannel))
+        };
+        GH100.engines.iter().map(sample).collect()
+    }
+
+    fn event_fd(&self) -> BorrowedFd<'_> {
+        self.outbox.fd()
+    }
+
+    fn take_events(&mut self, events: &mut Vec<GpuEvent>) {
+        self.outbox.take(events);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "tests pick words apart")]
+mod tests;

@@ -1,0 +1,92 @@
+//! What the core reports, kept until the driver's owner takes it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::addr::HostChannel;
+use crate::chip::{Engine, EngineSet};
+use crate::gpu::GpuEvent;
+use crate::units::backend::{ChannelError, EngineEvents, GraphicsError, HostError, MmuFault};
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Notifications are told once, however many there were: they say "look", not what happened.
+    non_stall: EngineSet,
+    /// Bounded by what channels there are: a stopped one reports nothing more.
+    events: Vec<GpuEvent>,
+}
+
+/// The outbox. Its descriptor is readable while something waits.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    waiting: Mutex<Waiting>,
+    wake: OwnedFd,
+}
+
+impl Outbox {
+    pub(super) fn new() -> std::io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { waiting: Mutex::default(), wake })
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    fn put(&self, put: impl FnOnce(&mut Waiting)) {
+        put(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        // It fails only when the counter is full, and then the owner is being woken already.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    fn event(&self, event: GpuEvent) {
+        self.put(|waiting| waiting.events.push(event));
+    }
+
+    /// Moves everything into `events`.
+    pub(super) fn take(&self, events: &mut Vec<GpuEvent>) {
+        // Cleared before looking, so that nothing that comes later goes unnoticed. Nothing to clear is an error.
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        events.extend(waiting.events);
+        events.extend(waiting.non_stall.engines().map(GpuEvent::NonStall));
+    }
+}
+
+impl EngineEvents for Outbox {
+    fn non_stall(&self, engine: Engine) {
+        self.put(|waiting| waiting.non_stall |= engine.into());
+    }
+
+    fn mmu_fault(&self, fault: MmuFault) {
+        self.event(GpuEvent::Fault(fault));
+    }
+
+    fn host_error(&self, error: HostError) {
+        self.event(GpuEvent::HostError(error));
+    }
+
+    fn graphics_error(&self, error: GraphicsError) {
+        self.event(GpuEvent::GraphicsError(error));
+    }
+
+    fn channel_error(&self, error: ChannelError) {
+        self.event(GpuEvent::ChannelError(error));
+    }
+
+    fn preempted(&self, channel: u16) {
+        self.event(GpuEvent::Preempted(HostChannel(channel)));
+    }
+
+    fn patch_register(&self, offset: u32, value: u32) {
+        // Images are ours, and have no patch list.
+        log::debug!("executor: a context image asks for {value:#x} in register {offset:#x}");
+    }
+
+    fn lost(&self, reason: &str) {
+        log::error!("executor: {reason}");
+        self.event(GpuEvent::Lost);
+    }
+}

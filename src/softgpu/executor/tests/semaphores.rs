@@ -1,0 +1,173 @@
+use super::rig::*;
+use crate::chip::gh100::methods::host::{self, control_entry, sem};
+use crate::chip::{Engine, EngineSet};
+use crate::gpu::GpuEvent;
+
+const SEM: u64 = 0x1f0_0000_0000;
+const DONE: u64 = SEM + 0x800;
+
+fn setup(rig: &mut Rig) -> (Channel, u64) {
+    let space = rig.space();
+    let channel = rig.channel(space, EngineSet::COPY1);
+    let memory = rig.buffer(space, SEM, 0x1000);
+    (channel, memory)
+}
+
+#[test]
+fn releases_write_words_and_reports() {
+    let mut rig = Rig::new();
+    let (mut channel, memory) = setup(&mut rig);
+    let (wide, timed) = (sem::PAYLOAD_64BIT, sem::RELEASE_TIMESTAMP);
+    rig.write(memory, &[0xff; 0x80]);
+
+    let words = [
+        semaphore(SEM, 0x5_0000_0001, sem::RELEASE),
+        semaphore(SEM + 0x10, 0x5_0000_0002, sem::RELEASE | wide),
+        semaphore(SEM + 0x20, 0x5_0000_0003, sem::RELEASE | timed | 1 << 20),
+        semaphore(SEM + 0x30, 0x5_0000_0004, sem::RELEASE | timed | wide),
+    ];
+    rig.run(&mut channel, &words.concat());
+
+    assert_eq!(rig.read_u64(memory), 0xffff_ffff_0000_0001);
+    assert_eq!(rig.read_u64(memory + 0x10), 0x5_0000_0002);
+    assert_eq!((rig.read_u64(memory + 0x18), rig.read_u64(memory + 0x20)), (u64::MAX, 3));
+    assert_eq!(rig.read_u64(memory + 0x30), 0x5_0000_0004);
+    let times = [0x28, 0x38].map(|offset| rig.read_u64(memory + offset));
+    assert!(0 < times[0] && times[0] <= times[1] && times[1] < u64::MAX, "{times:?}");
+}
+
+#[test]
+fn acquires_wait_for_their_condition() {
+    let wide = sem::PAYLOAD_64BIT;
+    // Operation, payload, a value that does not do, one that does.
+    let cases: [(u32, u64, u64, u64); 9] = [
+        (sem::ACQUIRE, 5, 6, 5),
+        (sem::ACQUIRE | wide, 5 << 32, 5, 5 << 32),
+        (sem::ACQ_STRICT_GEQ, 5, 4, 0xffff_ffff),
+        (sem::ACQ_CIRC_GEQ | 1 << 12, 5, 0xffff_ffff, 6),
+        (sem::ACQ_CIRC_GEQ, 0xffff_fffe, 0x7fff_0000_u64.wrapping_neg() & 0xffff_ffff, 1),
+        (sem::ACQ_CIRC_GEQ | wide, 5, u64::MAX, 1 << 62),
+        (sem::ACQ_AND, 6, 9, 2),
+        (sem::ACQ_NOR, !1 & 0xffff_ffff, 1, 0xff00),
+        (sem::ACQ_NOR | wide, u64::MAX >> 1, 1 << 63, 0),
+    ];
+    let mut rig = Rig::new();
+    let (mut channel, memory) = setup(&mut rig);
+    for (number, (operation, payload, not, value)) in (1..).zip(cases) {
+        rig.write(memory, &not.to_le_bytes());
+        let words = [semaphore(SEM, payload, operation), semaphore(DONE, number, sem::RELEASE)].concat();
+        rig.submit(&mut channel, &words);
+        rig.settle();
+        assert_ne!(rig.read_u64(memory + 0x800), number, "case {number}: {not:#x} must not do");
+        rig.write(memory, &value.to_le_bytes());
+        rig.wait(|rig| rig.read_u64(memory + 0x800) == number);
+    }
+    assert!(rig.errors().is_empty(), "{:?}", rig.events);
+}
+
+#[test]
+fn reductions_change_memory() {
+    let op = |number: u32| sem::REDUCTION | number << sem::REDUCTION_SHIFT | sem::REDUCTION_UNSIGNED;
+    let signed = |number: u32| sem::REDUCTION | number << sem::REDUCTION_SHIFT;
+    // Operation, value in memory, payload, value then.
+    let cases: [(u32, u64, u64, u64); 11] = [
+        (op(0), 7, 5, 5),
+        (op(1), 7, 0xffff_ffff, 0xffff_ffff),
+        (signed(1), 7, 0xffff_ffff, 7),
+        (op(2), 0xf0, 0xff, 0x0f),
+        (op(3), 0xf0, 0x3c, 0x30),
+        (op(4), 0xf0, 0x0c, 0xfc),
+        (op(5), 0xffff_ffff, 2, 1),
+        (op(5) | sem::PAYLOAD_64BIT, 0xffff_ffff, 2, 0x1_0000_0001),
+        (op(6), 3, 3, 0),
+        (op(6), 2, 3, 3),
+        (op(7), 0, 9, 9),
+    ];
+    let mut rig = Rig::new();
+    let (mut channel, memory) = setup(&mut rig);
+    for (operation, value, payload, expected) in cases {
+        rig.write(memory, &value.to_le_bytes());
+        rig.run(&mut channel, &semaphore(SEM, payload, operation));
+        assert_eq!(rig.read_u64(memory), expected, "{operation:#x}");
+    }
+    rig.run(&mut channel, &semaphore(SEM, 1, op(5) | sem::RELEASE_TIMESTAMP));
+    assert_eq!(rig.read_u64(memory), 10);
+    assert_ne!(rig.read_u64(memory + 8), 0);
+}
+
+#[test]
+fn reductions_of_many_channels_all_count() {
+    let mut rig = Rig::new();
+    let space = rig.space();
+    let memory = rig.buffer(space, SEM, 0x1000);
+    let mut channels: Vec<_> = (0..4).map(|_| rig.channel(space, EngineSet::COPY1)).collect();
+    let add = semaphore(SEM, 1, sem::REDUCTION | 5 << sem::REDUCTION_SHIFT | sem::REDUCTION_UNSIGNED);
+    let many: Vec<u32> = std::iter::repeat_n(add, 500).flatten().collect();
+    for channel in &mut channels {
+        rig.submit(channel, &many);
+    }
+    for channel in &channels {
+        rig.wait_done(channel);
+    }
+    assert_eq!(rig.read_u32(memory), 2000);
+}
+
+#[test]
+fn channels_wake_each_other() {
+    let mut rig = Rig::new();
+    let space = rig.space();
+    let memory = rig.buffer(space, SEM, 0x1000);
+    let mut waits = rig.channel(space, EngineSet::COPY1);
+    let mut releases = rig.channel(space, graphics());
+    for round in 1..50u64 {
+        let acquire = semaphore(SEM, round, sem::ACQ_STRICT_GEQ);
+        rig.submit(&mut waits, &[acquire, semaphore(DONE, round, sem::RELEASE)].concat());
+        rig.submit(&mut releases, &semaphore(SEM, round, sem::RELEASE));
+        rig.wait(|rig| u64::from(rig.read_u32(memory + 0x800)) == round);
+    }
+}
+
+#[test]
+fn fence_of_the_kernel_is_executed_and_notifies() {
+    for (engines, engine) in [(graphics(), Engine::Graphics), (EngineSet::COPY2, Engine::Copy(2))] {
+        let mut rig = Rig::new();
+        let space = rig.space();
+        let memory = rig.buffer(space, SEM, 0x1000);
+        let mut channel = rig.channel(space, engines);
+        let words = [
+            inc(0, host::SEM_ADDR_LO, &[lo(SEM), hi(SEM), 77]),
+            inc(0, host::SEM_EXECUTE, &[0x0010_0001]),
+            inc(0, host::MEM_OP_A, &[0, 0, 0, 5 << 27]),
+            inc(0, host::NON_STALL_INTERRUPT, &[0]),
+            inc(0, host::WFI, &[1]),
+            inc(0, host::YIELD, &[2]),
+            inc(0, host::NOP, &[1]),
+        ];
+        rig.run(&mut channel, &words.concat());
+        assert_eq!(rig.read_u32(memory), 77);
+        rig.wait_event(|event| (*event == GpuEvent::NonStall(engine)).then_some(()));
+        assert!(rig.errors().is_empty(), "{:?}", rig.events);
+    }
+}
+
+#[test]
+fn entries_without_words_control_the_fetch() {
+    let mut rig = Rig::new();
+    let (mut channel, memory) = setup(&mut rig);
+    // A segment beyond 40 bits.
+    let push = rig.alloc(0x1000);
+    let va = 0x1ab << 40 | 0x5000;
+    rig.map(channel.space, va, push, 0x1000);
+    let words = semaphore(SEM, 5, sem::RELEASE);
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    rig.write(push, &bytes);
+
+    rig.prepare_entry(&mut channel, 0);
+    rig.prepare_entry(&mut channel, control_entry::SET_PB_SEGMENT_EXTENDED_BASE << 32 | 0x1ab << 8);
+    rig.prepare_entry(&mut channel, 0x5000 | (words.len() as u64) << 42 | 1 << 63);
+    rig.prepare_entry(&mut channel, control_entry::SET_PB_SEGMENT_EXTENDED_BASE << 32);
+    rig.submit(&mut channel, &semaphore(DONE, 6, sem::RELEASE));
+    rig.wait_done(&channel);
+
+    assert_eq!((rig.read_u32(memory), rig.read_u32(memory + 0x800)), (5, 6));
+}
