@@ -92,6 +92,11 @@ const EXPLAINED: &[Explanation] = &[
         reason: "the address that the program made up",
     },
     Explanation {
+        parts: &["nouveau", "gsp: rc engn:", "fault_addr:0000003f0000"],
+        provoked_by: BAD_ADDRESS,
+        reason: "the same on a chip whose firmware reports it",
+    },
+    Explanation {
         parts: &["nouveau", "error fencing pushbuf: -19"],
         provoked_by: BAD_ADDRESS,
         reason: "the channel was dead before the kernel put its own fence behind the bad commands",

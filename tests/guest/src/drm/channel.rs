@@ -150,7 +150,8 @@ pub(super) fn allocate(device: &Device, runlist: Runlist) -> Result<u32> {
 pub(super) fn make_object(device: &Device, id: u32, class: u16) -> Result<()> {
     let mut argument = GrobjAlloc {
         channel: id.cast_signed(),
-        handle: 0xbeef_0000 | u32::from(class),
+        // On chips with a GSP all objects of an open file share one name space, so the channel is part of the name.
+        handle: 0xb000_0000 | (id & 0xfff) << 16 | u32::from(class),
         class: i32::from(class),
     };
     device.ioctl("GROBJ_ALLOC", Direction::Write, abi::GROBJ_ALLOC, &mut argument)
