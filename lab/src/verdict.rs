@@ -52,6 +52,7 @@ struct Explanation {
 const ALWAYS: &[&str] = &[];
 const EMULATED_CLOCK: &str = "an emulated processor's clocks are uneven while the host is busy";
 const BAD_ADDRESS: &[&str] = &["badaddr", "badcopy"];
+const REFUSED_LAUNCH: &[&str] = &["nocompute"];
 
 const EXPLAINED: &[Explanation] = &[
     Explanation {
@@ -95,6 +96,16 @@ const EXPLAINED: &[Explanation] = &[
         parts: &["nouveau", "gsp: rc engn:", "fault_addr:0000003f0000"],
         provoked_by: BAD_ADDRESS,
         reason: "the same on a chip whose firmware reports it",
+    },
+    Explanation {
+        parts: &["nouveau", "gsp: rc engn:"],
+        provoked_by: REFUSED_LAUNCH,
+        reason: "a compute launch on the software GPU, which has no shader cores",
+    },
+    Explanation {
+        parts: &["nouveau", "killed"],
+        provoked_by: REFUSED_LAUNCH,
+        reason: "the channel of that launch",
     },
     Explanation {
         parts: &["nouveau", "error fencing pushbuf: -19"],
@@ -295,6 +306,15 @@ mod tests {
     fn fault_is_explained_only_where_a_program_provokes_it() {
         assert_eq!(unexplained(&lines(&[FAULT]), &lines(&["badaddr"])), Vec::<String>::new());
         assert_eq!(unexplained(&lines(&[FAULT]), &lines(&["copy", "load:secs=5"])), [FAULT]);
+    }
+
+    #[test]
+    fn killed_channel_is_explained_by_a_launch_that_must_be_refused_only() {
+        let line =
+            "[ 9.1] nouveau 0000:01:00.0: fifo:000000:0003:0003:[init[88]] errored - disabling channel";
+        let killed = "[ 9.1] nouveau 0000:01:00.0: init[88]: channel 3 killed!";
+        assert_eq!(unexplained(&lines(&[line, killed]), &lines(&["nocompute"])), Vec::<String>::new());
+        assert_eq!(unexplained(&lines(&[killed]), &lines(&["compute"])), [killed]);
     }
 
     #[test]

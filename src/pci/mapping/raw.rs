@@ -64,8 +64,9 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Where it lies: a number to tell the kernel, never to access.
-    pub(crate) fn address(&self) -> usize {
+    /// Where it lies.
+    #[cfg(test)]
+    pub(super) fn address(&self) -> usize {
         self.base.as_ptr() as usize
     }
 

@@ -10,7 +10,7 @@ mod syncobj;
 pub use buffer::{Buffer, Place, errno};
 pub use channel::Channel;
 pub use device::{Device, render_nodes};
-pub use exec::{Bound, UserSpace};
+pub use exec::{Bound, Mapped, UserSpace};
 pub use syncobj::Syncobj;
 
 /// Bytes as the ioctls count them, for a size of this 64-bit program.

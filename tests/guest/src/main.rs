@@ -9,6 +9,7 @@
 
 mod chip;
 mod cmdline;
+mod compute;
 mod drm;
 mod engine;
 mod init;
@@ -17,6 +18,7 @@ mod pattern;
 mod programs;
 mod push;
 mod report;
+mod stamps;
 mod stats;
 mod sys;
 

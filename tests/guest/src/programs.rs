@@ -1,14 +1,18 @@
 //! The test programs. Each is a function from its options to its figures; an error is a failed test.
 
 mod badaddr;
+mod bandwidth;
 mod bar1;
 mod bench;
+mod busy;
 mod channels;
+mod compute;
 mod copies;
 mod evict;
 mod exec;
 mod fence;
 mod load;
+mod mapping;
 mod probe;
 mod reload;
 mod session;
@@ -27,7 +31,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 16] = [
+const PROGRAMS: [(&str, Program); 21] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -39,9 +43,14 @@ const PROGRAMS: [(&str, Program); 16] = [
     ("exec", exec::run),
     ("fill", upload::fill),
     ("i2m", upload::inline),
+    ("compute", compute::run),
+    ("nocompute", compute::refused),
     ("suspend", suspend::run),
     ("reload", reload::run),
     ("bench", bench::run),
+    ("bandwidth", bandwidth::run),
+    ("mapping", mapping::run),
+    ("busy", busy::run),
     ("load", load::run),
     ("sleep", load::sleep),
 ];

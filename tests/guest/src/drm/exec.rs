@@ -7,7 +7,7 @@ use super::abi::{self, Exec, ExecPush, Sync, VmBind, VmBindOp, VmInit};
 use super::channel::{allocate, free, make_object};
 use super::{Buffer, Device, Place, Syncobj, bytes};
 use crate::engine::Engine;
-use crate::push::Commands;
+use crate::push::{Commands, Subchannel};
 use crate::sys::Direction;
 
 /// What the kernel keeps for itself: the upper half of the 40 bits that Mesa's drivers use, as they do.
@@ -15,8 +15,13 @@ const KERNEL_PART: u64 = 1 << 39;
 /// Where this program's part starts, and what every mapping is aligned to, so that large pages can be used.
 const FIRST: u64 = 1 << 32;
 const ALIGNMENT: u64 = 2 << 20;
+/// What sizes of buffers are rounded up to.
+const GRANULE: usize = 64 << 10;
 /// The size of the ring of command words, which is also the most that may be under way.
 const RING: usize = 64 << 10;
+
+/// A buffer, and where the GPU sees it.
+pub type Mapped = (Buffer, u64);
 
 /// An open device whose GPU address space this program lays out.
 #[derive(Debug)]
@@ -55,6 +60,13 @@ impl UserSpace {
         let address = self.next;
         self.next += bytes(size).next_multiple_of(ALIGNMENT);
         address
+    }
+
+    /// A buffer of at least `size` bytes at a new address: whole pages, as mappings are.
+    pub fn mapped(&mut self, place: Place, size: usize) -> Result<Mapped> {
+        let buffer = Buffer::new(&self.device, place, size.next_multiple_of(GRANULE))?;
+        let address = self.map(&buffer)?;
+        Ok((buffer, address))
     }
 
     /// Maps a buffer at a new address.
@@ -114,6 +126,14 @@ impl Bound {
     /// The engine that its copies run on.
     pub fn engine(&self) -> Engine {
         self.engine
+    }
+
+    /// Makes an object of `class`; returns the commands that bind it to a subchannel.
+    pub fn object(&self, subchannel: Subchannel, class: u16) -> Result<Commands> {
+        make_object(&self.device, self.id, class).with_context(|| format!("cannot use class {class:04x}"))?;
+        let mut commands = Commands::new();
+        commands.bind(subchannel, class);
+        Ok(commands)
     }
 
     /// Hands `commands` to the GPU once all of `after` are signalled; signals all of `then` when they are done.

@@ -48,6 +48,12 @@ pub(super) fn copy(commands: &mut Commands, lines: &Lines) {
     commands.immediate(COPY, LAUNCH_DMA, LAUNCH_COPY);
 }
 
+/// Copies `length` bytes (less than 4 GiB) as a single line.
+pub fn copy_line(commands: &mut Commands, to: u64, from: u64, length: u64) {
+    geometry(commands, &Lines { to, from, length, count: 1 });
+    commands.immediate(COPY, LAUNCH_DMA, LAUNCH_COPY);
+}
+
 fn geometry(commands: &mut Commands, lines: &Lines) {
     // Lengths and counts are at most a million.
     let [length, count, pitch] = [lines.length, lines.count, LINE].map(|value| split(value)[1]);

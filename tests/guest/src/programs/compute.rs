@@ -1,0 +1,215 @@
+//! `compute`: kernels of our own on the shader cores, every result checked by the processor. `nocompute`: on a GPU
+//! without shader cores a launch must kill its own channel and nothing else.
+//!
+//! `spin` runs a millisecond and longer, so that its time is the GPU's and not a submission's.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use gpuvmk_kernels::launch::{Parameters, Size3};
+use gpuvmk_kernels::{MATRIX_PRODUCT, REDUCE_SUM, SPIN, VECTOR_ADD};
+
+use super::session::Session;
+use super::{Figures, Options};
+use crate::compute::{Compute, SPIN_BLOCK, SPIN_BLOCKS, SPIN_ROUNDS};
+use crate::drm::Mapped;
+use crate::kmsg::Log;
+use crate::{pattern, stats};
+
+/// Elements of the vectors and of the reduction: no multiple of a block's.
+const COUNT: u32 = (1 << 18) + 77;
+/// Rows and columns of the matrices.
+const SIDE: u32 = 128;
+/// Threads of a block.
+const BLOCK: u32 = SPIN_BLOCK;
+const REPEATS: usize = 20;
+const LARGEST: usize = 4 << 20;
+/// How long the driver may take to notice a refused launch.
+const NOTICE: Duration = Duration::from_secs(10);
+
+pub fn run(options: &Options) -> Result<Figures> {
+    let mut log = Log::from_now()?;
+    match everything(options) {
+        Ok(figures) => Ok(figures),
+        Err(error) => match log.wait_for(&["nouveau", "killed"], Duration::ZERO)? {
+            Some(line) => Err(error
+                .context(format!("compute is not supported by this GPU, as by the software GPU: {line}"))),
+            None => Err(error),
+        },
+    }
+}
+
+fn everything(options: &Options) -> Result<Figures> {
+    let mut compute = Compute::open(options.gpu()?, LARGEST)?;
+    let mut figures = Figures::new();
+    let mut note = |name: &str, times: &[Duration]| {
+        figures.insert(name.to_owned(), stats::percentile_us(times, 50).into());
+    };
+    note("vector_add_gpu_us", &[vector_add(&mut compute)?]);
+    note("matrix_product_gpu_us", &[matrix_product(&mut compute)?]);
+    note("reduce_sum_gpu_us", &[reduce_sum(&mut compute)?]);
+    let (gpu, wall) = spin(&mut compute, options.get("rounds", SPIN_ROUNDS)?)?;
+    note("spin_gpu_us", &gpu);
+    note("spin_wall_us", &wall);
+    Ok(figures)
+}
+
+fn vector_add(compute: &mut Compute) -> Result<Duration> {
+    // Whole numbers below 2^23: sums are exact.
+    let values = |seed| floats(&pattern::bytes(seed, 0, COUNT as usize * 4));
+    let (left, right) = (values(1), values(2));
+    let (a, b) = (filled(compute, &bytes_of(&left))?, filled(compute, &bytes_of(&right))?);
+    let sum = filled(compute, &vec![0xff; COUNT as usize * 4])?;
+    let parameters = Parameters::default().pointer(a.1).pointer(b.1).pointer(sum.1).word(COUNT);
+    let grid = Size3(COUNT.div_ceil(BLOCK), 1, 1);
+    let time = compute.run(&VECTOR_ADD, grid, Size3(BLOCK, 1, 1), &parameters)?;
+    let wanted: Vec<f32> = left.iter().zip(&right).map(|(left, right)| left + right).collect();
+    compare(compute, &sum, &bytes_of(&wanted)).context("vector_add")?;
+    Ok(time)
+}
+
+fn matrix_product(compute: &mut Compute) -> Result<Duration> {
+    let side = SIDE as usize;
+    // Small whole numbers: every partial sum is exact, in whatever order.
+    let values = |seed| -> Vec<f32> {
+        pattern::bytes(seed, 0, side * side).iter().map(|byte| f32::from(*byte) - 128.0).collect()
+    };
+    let (left, right) = (values(3), values(4));
+    let (a, b) = (filled(compute, &bytes_of(&left))?, filled(compute, &bytes_of(&right))?);
+    let product = filled(compute, &vec![0xff; side * side * 4])?;
+    let parameters = Parameters::default().pointer(a.1).pointer(b.1).pointer(product.1).word(SIDE);
+    let grid = Size3(SIDE / 16, SIDE / 16, 1);
+    let time = compute.run(&MATRIX_PRODUCT, grid, Size3(16, 16, 1), &parameters)?;
+    let mut wanted = vec![0.0f32; side * side];
+    for (row, left) in wanted.chunks_mut(side).zip(left.chunks(side)) {
+        for (factor, right) in left.iter().zip(right.chunks(side)) {
+            row.iter_mut().zip(right).for_each(|(sum, value)| *sum += factor * value);
+        }
+    }
+    compare(compute, &product, &bytes_of(&wanted)).context("matrix_product")?;
+    Ok(time)
+}
+
+fn reduce_sum(compute: &mut Compute) -> Result<Duration> {
+    const START: u64 = 5;
+    let contents = pattern::bytes(5, 0, COUNT as usize * 4);
+    let values = filled(compute, &contents)?;
+    let total = filled(compute, &START.to_le_bytes())?;
+    let parameters = Parameters::default().pointer(values.1).pointer(total.1).word(COUNT);
+    let time = compute.run(&REDUCE_SUM, Size3(64, 1, 1), Size3(BLOCK, 1, 1), &parameters)?;
+    let wanted = words(&contents).fold(START, |sum, word| sum + u64::from(word));
+    compare(compute, &total, &wanted.to_le_bytes()).context("reduce_sum")?;
+    Ok(time)
+}
+
+/// The GPU's times, and those from submission to wake-up.
+fn spin(compute: &mut Compute, rounds: u32) -> Result<(Vec<Duration>, Vec<Duration>)> {
+    const SEED: u32 = 12345;
+    let threads = SPIN_BLOCKS * BLOCK;
+    let out = filled(compute, &vec![0xff; threads as usize * 4])?;
+    let parameters = Parameters::default().pointer(out.1).word(rounds).word(SEED);
+    let (grid, block) = (Size3(SPIN_BLOCKS, 1, 1), Size3(BLOCK, 1, 1));
+    let (mut gpu, mut wall) = (Vec::new(), Vec::new());
+    for _ in 0..REPEATS {
+        let start = Instant::now();
+        gpu.push(compute.run(&SPIN, grid, block, &parameters)?);
+        wall.push(start.elapsed());
+    }
+    let wanted: Vec<u8> =
+        (0..threads).flat_map(|thread| generator(SEED.wrapping_add(thread), rounds).to_le_bytes()).collect();
+    compare(compute, &out, &wanted).context("spin")?;
+    Ok((gpu, wall))
+}
+
+/// The linear congruential generator of the kernel after `rounds` steps, by squaring the step.
+fn generator(seed: u32, rounds: u32) -> u32 {
+    let (mut factor, mut addend) = (1_664_525u32, 1_013_904_223u32);
+    let (mut value, mut left) = (seed, rounds);
+    while left > 0 {
+        if left & 1 == 1 {
+            value = value.wrapping_mul(factor).wrapping_add(addend);
+        }
+        addend = addend.wrapping_mul(factor).wrapping_add(addend);
+        factor = factor.wrapping_mul(factor);
+        left >>= 1;
+    }
+    value
+}
+
+/// A launch on a GPU that has no shader cores.
+pub fn refused(options: &Options) -> Result<Figures> {
+    let gpu = options.gpu()?;
+    let mut log = Log::from_now()?;
+    let mut bystander = Session::open(gpu, 1 << 20)?;
+    let mut compute = Compute::open(gpu, LARGEST)?;
+    let before = pattern::bytes(7, 0, 4096);
+    let out = filled(&mut compute, &before)?;
+    let parameters = Parameters::default().pointer(out.1).word(1).word(0);
+    // Whether the fence of a killed channel is signalled in time is the driver's affair.
+    let launched = compute.run(&SPIN, Size3(4, 1, 1), Size3(BLOCK, 1, 1), &parameters);
+    let line = log
+        .wait_for(&["nouveau", "killed"], NOTICE)?
+        .with_context(|| format!("the launch was not refused within {NOTICE:?}: it gave {launched:?}"))?;
+    let error = match compute.read(&out, before.len()) {
+        Err(error) => error,
+        Ok(_) => bail!("the channel still takes work after a refused launch"),
+    };
+    drop(compute);
+    bystander.there_and_back(1, [0, 4096, 0], 64 << 10).context("the other channel, after the refusal")?;
+    let mut figures = Figures::new();
+    figures.insert("supported".into(), false.into());
+    figures.insert("line".into(), line.into());
+    figures.insert("refusal".into(), format!("{error:#}").into());
+    Ok(figures)
+}
+
+/// VRAM with these contents.
+fn filled(compute: &mut Compute, contents: &[u8]) -> Result<Mapped> {
+    let buffer = compute.buffer(contents.len())?;
+    compute.write(&buffer, contents)?;
+    Ok(buffer)
+}
+
+fn compare(compute: &mut Compute, found: &Mapped, wanted: &[u8]) -> Result<()> {
+    let found = compute.read(found, wanted.len())?;
+    let difference = pattern::difference(&found, wanted);
+    ensure!(difference.is_none(), "the result is wrong: {}", difference.unwrap_or_default());
+    Ok(())
+}
+
+/// Words as whole numbers that a float holds exactly.
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    // CAST: 23 bits fit a float's mantissa.
+    words(bytes).map(|word| (word >> 9) as f32).collect()
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    let (words, _) = bytes.as_chunks::<4>();
+    words.iter().map(|word| u32::from_le_bytes(*word))
+}
+
+fn bytes_of(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn squared_steps_give_what_single_steps_give() {
+        for rounds in [0, 1, 2, 7, 100] {
+            let slowly =
+                (0..rounds).fold(99u32, |value, _| value.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+            assert_eq!(generator(99, rounds), slowly);
+        }
+    }
+
+    #[test]
+    fn sums_of_the_vectors_are_exact() {
+        let values = floats(&[0xff; 8]);
+        assert_eq!(values, [8_388_607.0, 8_388_607.0]);
+        // CAST: whole numbers, far below 2^53.
+        assert_eq!((values[0] + values[1]) as u64, 16_777_214);
+    }
+}
