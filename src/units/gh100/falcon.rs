@@ -1,9 +1,10 @@
 //! The registers of the GSP processor: whether its firmware runs, its mailboxes, and its interrupt.
 //!
-//! The interrupt towards the interrupt tree is an edge: it goes when the first event is told, and again only after the
-//! driver acknowledged that one (or asks for it while something is pending). A handler that clears the tree's leaf
-//! before it acknowledges GSP thus never meets the leaf set and GSP quiet, which Linux would take for a stray
-//! interrupt and disable.
+//! Every event goes to the interrupt tree, also while an earlier one is not acknowledged (drivers never acknowledge
+//! what they polled for, such as the end of the boot). An acknowledgement that leaves nothing pending takes the
+//! vector out of the tree as well: nouveau's handler clears the tree first and acknowledges then, and an event
+//! between the two would otherwise interrupt once more with GSP quiet, which Linux takes for a stray interrupt and
+//! disables. Nothing is lost by it: the driver looks at the queue after the acknowledgement.
 
 use crate::chip::gh100::regs::gsp::*;
 use crate::chip::registers::Reg;
@@ -39,6 +40,8 @@ pub enum Signal {
     None,
     /// The stall interrupt goes to the tree.
     Interrupt,
+    /// Nothing is pending any more: the stall interrupt leaves the tree.
+    Quiet,
     /// The driver rang for its command queue.
     Commands,
 }
@@ -75,7 +78,12 @@ impl GspFalcon {
     pub fn write(&mut self, reg: Reg, word: Word) -> Signal {
         let [first, second] = &mut self.mailboxes;
         match reg {
-            NV_PGSP_FALCON_IRQSCLR => self.interrupts &= !word.bits(),
+            NV_PGSP_FALCON_IRQSCLR => {
+                self.interrupts &= !word.bits();
+                if self.interrupts == 0 {
+                    return Signal::Quiet;
+                }
+            }
             NV_PGSP_FALCON_MAILBOX0 => *first = word.merge(*first),
             NV_PGSP_FALCON_MAILBOX1 => *second = word.merge(*second),
             NV_PGSP_FALCON_INTR_RETRIGGER if word.bits() & 1 != 0 && self.interrupts != 0 => {
@@ -101,11 +109,9 @@ impl GspFalcon {
         self.mailboxes = [UNLOADED, 0];
     }
 
-    /// An event waits; true when the tree is to be told.
-    pub fn event(&mut self) -> bool {
-        let first = self.interrupts & SWGEN0 == 0;
+    /// An event waits.
+    pub fn event(&mut self) {
         self.interrupts |= SWGEN0;
-        first
     }
 }
 
@@ -139,16 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn second_event_is_told_after_the_acknowledgement_only() {
+    fn acknowledgement_quietens_and_retrigger_asks_again_while_pending() {
         let mut gsp = GspFalcon::default();
         gsp.running();
-        assert!(gsp.event());
-        assert!(!gsp.event());
+        gsp.event();
         assert_eq!(gsp.read(NV_PGSP_FALCON_IRQSTAT), 0x40);
-        gsp.write(NV_PGSP_FALCON_IRQSCLR, Word::full(0x40));
+        assert_eq!(gsp.write(NV_PGSP_FALCON_IRQSCLR, Word::full(0x80)), Signal::None);
+        assert_eq!(gsp.write(NV_PGSP_FALCON_INTR_RETRIGGER, Word::full(1)), Signal::Interrupt);
+        assert_eq!(gsp.write(NV_PGSP_FALCON_IRQSCLR, Word::full(0x40)), Signal::Quiet);
         assert_eq!(gsp.read(NV_PGSP_FALCON_IRQSTAT), 0);
         assert_eq!(gsp.write(NV_PGSP_FALCON_INTR_RETRIGGER, Word::full(1)), Signal::None);
-        assert!(gsp.event());
-        assert_eq!(gsp.write(NV_PGSP_FALCON_INTR_RETRIGGER, Word::full(1)), Signal::Interrupt);
     }
 }

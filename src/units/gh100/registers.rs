@@ -149,6 +149,10 @@ impl Registers {
             Unit::Gsp => match self.gsp.write(reg, word) {
                 Signal::None => {}
                 Signal::Interrupt => self.raise(vector::GSP_STALL),
+                Signal::Quiet => {
+                    self.vfn.lower(vector::GSP_STALL);
+                    self.update_interrupts();
+                }
                 Signal::Commands => actions.push(Action::GspCommands),
             },
             Unit::Fsp => {
@@ -175,9 +179,8 @@ impl Registers {
 
     /// An event waits in GSP's message queue.
     pub fn gsp_event(&mut self) {
-        if self.gsp.event() {
-            self.raise(vector::GSP_STALL);
-        }
+        self.gsp.event();
+        self.raise(vector::GSP_STALL);
     }
 
     /// GSP's firmware is up.

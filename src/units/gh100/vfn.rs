@@ -38,6 +38,14 @@ impl Vfn {
         }
     }
 
+    /// Takes a vector back: its cause is gone.
+    pub fn lower(&mut self, vector: u32) {
+        let leaf = usize::try_from(vector / 32).unwrap_or(usize::MAX);
+        if let Some(pending) = self.pending.get_mut(leaf) {
+            *pending &= !(1 << (vector % 32));
+        }
+    }
+
     /// The output.
     pub fn level(&self) -> bool {
         self.top() & self.top_enabled != 0

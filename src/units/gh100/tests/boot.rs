@@ -1,0 +1,132 @@
+//! Identification, boot, unload, suspend, reset.
+
+use super::driver::Driver;
+use super::fake::{Call, RAM};
+use super::*;
+use crate::chip::gh100::regs::{gsp, host};
+
+#[test]
+fn driver_finds_a_gh100() {
+    let gpu = Gpu::new();
+    assert_eq!(gpu.config_rd(0), 0x2330_10de);
+    assert_eq!(gpu.config_rd(8), 0x0302_00a1);
+    assert_eq!(gpu.config_rd(0x2c), 0x16c1_10de);
+    assert_eq!(gpu.config_rd(0x60) & 0xff, 1);
+    assert_eq!(gpu.config_rd(0x68) & 0xff, 5);
+    assert_eq!(gpu.config_rd(0x78) & 0xff, 0x10);
+    assert_eq!((gpu.rd(4), gpu.rd(0)), (0, 0x1800_00a1));
+    assert_eq!((gpu.rd(0x10_1000), gpu.rd(0x2_00bc)), (0, 0xff));
+    assert_eq!(gpu.reg(host::NV_PGC6_AON_SECURE_SCRATCH_GROUP_42), 64);
+    gpu.wr(0x7_0000, 1);
+    assert_eq!(gpu.rd(0x7_0000), 0);
+}
+
+#[test]
+fn regions_are_those_of_the_card() {
+    let sizes = Gpu::new().function.regions().map(|info| info.size);
+    assert_eq!(sizes, [16 << 20, 256 << 20, 0, 32 << 20, 0, 0, 0, 4096]);
+}
+
+#[test]
+fn gsp_boots_by_the_message_to_fsp() {
+    let gpu = Gpu::new();
+    assert_ne!(gpu.reg(gsp::NV_PGSP_FALCON_HWCFG2) & 1 << 13, 0);
+    let mut driver = Driver::booted(&gpu);
+    assert_eq!(gpu.reg(gsp::NV_PGSP_FALCON_MAILBOX0), 0);
+    assert_eq!(gpu.reg(gsp::NV_PGSP_FALCON_HWCFG2) & 1 << 13, 0);
+    assert_eq!(gpu.reg(gsp::NV_PGSP_RISCV_CPUCTL), 0x80);
+    assert_eq!(driver.receive(), None);
+    assert_eq!(gpu.function.gsp_counters().events, 1);
+}
+
+#[test]
+fn doorbell_before_the_boot_is_ignored_and_what_was_queued_is_done_at_boot() {
+    let gpu = Gpu::new();
+    let mut driver = Driver::prepared(&gpu);
+    driver.push(73, &[0; 16]);
+    driver.ring();
+    driver.ring();
+    assert_eq!(gpu.function.gsp_counters().rpcs, 0);
+    assert_eq!(driver.boot(RAM + 0x2000), 0);
+    assert_eq!(gpu.function.gsp_counters().rpcs, 1);
+}
+
+#[test]
+fn boot_with_parameters_that_are_not_there_is_refused_by_fsp() {
+    let gpu = Gpu::new();
+    let driver = Driver::prepared(&gpu);
+    for parameters in [0, RAM - 8, RAM + (2 << 20) - 8, u64::MAX - 3] {
+        driver.send_fsp(parameters);
+        assert_eq!(driver.fsp_answer()[4], 0xa1, "{parameters:#x}");
+    }
+    // Parameters of zeros are for no firmware that there is.
+    driver.send_fsp(RAM + 0x8000);
+    assert_eq!(driver.fsp_answer()[4], 0xa1);
+    assert_eq!(driver.boot(0), 0x9e);
+    assert_eq!(driver.boot(RAM + 0x8000), 0x9e);
+    assert_eq!(gpu.function.counters().fsp_errors, 7);
+    assert_eq!(gpu.reg(gsp::NV_PGSP_RISCV_CPUCTL), 0x10);
+}
+
+#[test]
+fn unloading_halts_the_core_and_takes_the_channels() {
+    let gpu = Gpu::new();
+    let mut driver = Driver::booted(&gpu);
+    driver.open();
+    driver.channel(3, 0x10_0000);
+    gpu.back.calls();
+    driver.unload(false);
+    assert_eq!(gpu.reg(gsp::NV_PGSP_FALCON_MAILBOX0), 0x8000_0000);
+    assert_eq!(gpu.reg(gsp::NV_PGSP_RISCV_CPUCTL) & 0x10, 0x10);
+    assert_eq!(gpu.back.calls(), [Call::Destroy(0)]);
+    drop(driver);
+    Driver::booted(&gpu);
+}
+
+#[test]
+fn resume_keeps_queues_and_channels() {
+    let gpu = Gpu::new();
+    let mut driver = Driver::booted(&gpu);
+    driver.open();
+    driver.channel(3, 0x10_0000);
+    driver.unload(true);
+    assert_eq!(gpu.reg(gsp::NV_PGSP_FALCON_MAILBOX0), 0x8000_0000);
+    assert_eq!(driver.boot(0), 0);
+    assert_eq!(gpu.reg(gsp::NV_PGSP_RISCV_CPUCTL), 0x80);
+    assert_eq!(driver.receive().unwrap().function, 0x1001);
+    gpu.back.calls();
+    gpu.wr(0xbb_0090, 1 << 16 | 3);
+    assert_eq!(gpu.back.calls(), [Call::Doorbell(0, 0)]);
+}
+
+#[test]
+fn function_reset_brings_everything_back() {
+    let gpu = Gpu::new();
+    let mut driver = Driver::booted(&gpu);
+    driver.open();
+    driver.channel(3, 0x10_0000);
+    gpu.wr(0x10_fd40, 0x12);
+    gpu.wr(0x1234, 5);
+    gpu.back.calls();
+    gpu.config_wr(0x78 + 8 + 1, &[0x80]);
+    assert_eq!(gpu.back.calls(), [Call::Reset]);
+    assert_eq!((gpu.rd(0x10_fd40), gpu.rd(0x1234)), (0, 0));
+    assert_eq!(gpu.reg(gsp::NV_PGSP_RISCV_CPUCTL), 0x10);
+    gpu.wr(0xbb_0090, 1 << 16 | 3);
+    assert_eq!(gpu.back.calls(), []);
+    assert_eq!(gpu.function.counters().bad_doorbells, 1);
+    gpu.function.reset();
+    assert_eq!(gpu.back.calls(), [Call::Reset]);
+    let mut driver = Driver::booted(&gpu);
+    driver.open();
+}
+
+#[test]
+fn timer_counts_from_what_was_set_and_user_mode_reads_it() {
+    let gpu = Gpu::new();
+    gpu.wr(0x9410, 2);
+    gpu.wr(0x9400, 0x40);
+    gpu.clock.advance(0x100);
+    assert_eq!((gpu.rd(0x9410), gpu.rd(0x9400)), (2, 0x140));
+    assert_eq!((gpu.rd(0xbb_0084), gpu.rd(0xbb_0080)), (2, 0x140));
+}

@@ -1,0 +1,82 @@
+//! Doorbells: from the token to the back.
+
+use super::driver::{CHANNEL, Driver};
+use super::fake::Call;
+use super::*;
+
+const USERD: u64 = 0x10_0000;
+
+fn ring(gpu: &Gpu, chid: u32) {
+    gpu.wr(0xbb_0090, 1 << 16 | chid);
+}
+
+#[test]
+fn doorbell_hands_on_what_userd_says() {
+    let gpu = Gpu::new();
+    let mut driver = Driver::booted(&gpu);
+    driver.open();
+    driver.channel(3, USERD);
+    driver.channel(9, USERD + 0x200);
+    gpu.back.calls();
+    gpu.back.put(USERD + 0x8c, &5u32.to_le_bytes());
+    gpu.back.put(USERD + 0x28c, &6u32.to_le_bytes());
+    ring(&gpu, 3);
+    ring(&gpu, 9);
+    gpu.back.put(USERD + 0x8c, &7u32.to_le_bytes());
+    ring(&gpu, 3);
+    assert_eq!(gpu.back.calls(), [Call::Doorbell(0, 5), Call::Doorbell(1, 6), Call::Doorbell(0, 7)]);
+}
+
+#[test]
+fn token_of_no_channel_is_counted() {
+    let gpu = Gpu::new();
+    ring(&gpu, 3);
+    let mut driver = Driver::booted(&gpu);
+    driver.open();
+    driver.channel(3, USERD);
+    gpu.back.calls();
+    ring(&gpu, 4);
+    gpu.wr(0xbb_0090, 2 << 16 | 3);
+    assert_eq!(gpu.back.calls(), []);
+    assert_eq!(gpu.function.counters().bad_doorbells, 3);
+}
+
+#[test]
+fn channel_that_was_freed_or_moved_is_not_rung_by_what_was_remembered() {
+    let gpu = Gpu::new();
+    let mut driver = Driver::booted(&gpu);
+    driver.open();
+    driver.channel(3, USERD);
+    ring(&gpu, 3);
+    driver.free(CHANNEL + 3);
+    gpu.back.calls();
+    ring(&gpu, 3);
+    assert_eq!(gpu.back.calls(), []);
+    driver.channel(8, USERD);
+    driver.channel(3, USERD + 0x200);
+    gpu.back.put(USERD + 0x28c, &6u32.to_le_bytes());
+    gpu.back.calls();
+    ring(&gpu, 3);
+    assert_eq!(gpu.back.calls(), [Call::Doorbell(1, 6)]);
+}
+
+#[test]
+fn doorbell_does_not_wait_for_a_command_under_way() {
+    let gpu = Arc::new(Gpu::new());
+    let mut driver = Driver::booted(&gpu);
+    driver.open();
+    driver.channel(3, USERD);
+    ring(&gpu, 3);
+    gpu.back.calls();
+    // While the back makes the second channel, with GSP held, another CPU rings the first.
+    let other = gpu.clone();
+    *gpu.back.interlude.lock().unwrap() = Some(Box::new(move |_| {
+        let gpu = other.clone();
+        std::thread::spawn(move || ring(&gpu, 3)).join().unwrap();
+    }));
+    driver.channel(4, USERD + 0x200);
+    assert!(matches!(
+        gpu.back.calls()[..],
+        [Call::Create(1, _), Call::Doorbell(0, 0), Call::Schedule(1, true)]
+    ));
+}

@@ -1,0 +1,182 @@
+//! A back that has VRAM and guest memory, and records what it is told.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use crate::pci::{DmaError, DmaMapping, SharedMemory};
+use crate::units::backend::{
+    Backend, ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel, NoTarget,
+};
+
+/// Bus address of the guest's memory, and its bytes.
+pub const RAM: u64 = 0x1_0000_0000;
+const RAM_SIZE: usize = 2 << 20;
+
+/// What the face told the back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    Flush(FlushScope),
+    Create(u16, GspChannel),
+    Object(u16, u32, Engine),
+    Schedule(u16, bool),
+    Destroy(u16),
+    Doorbell(u16, u32),
+    Share(u64, u64),
+    Reset,
+}
+
+/// Something that happens while the back makes a channel.
+type Interlude = Box<dyn Fn(&dyn EngineEvents) + Send>;
+
+pub struct FakeBackend {
+    vram: Mutex<Vec<u8>>,
+    ram: Mutex<Vec<u8>>,
+    calls: Mutex<Vec<Call>>,
+    events: OnceLock<Arc<dyn EngineEvents>>,
+    pub interlude: Mutex<Option<Interlude>>,
+}
+
+impl std::fmt::Debug for FakeBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FakeBackend").finish_non_exhaustive()
+    }
+}
+
+impl FakeBackend {
+    pub fn new(vram: u64) -> Self {
+        Self {
+            vram: Mutex::new(vec![0; usize::try_from(vram).unwrap()]),
+            ram: Mutex::new(vec![0; RAM_SIZE]),
+            calls: Mutex::default(),
+            events: OnceLock::new(),
+            interlude: Mutex::default(),
+        }
+    }
+
+    /// What was told since the last call of this.
+    pub fn calls(&self) -> Vec<Call> {
+        std::mem::take(&mut *self.calls.lock().unwrap())
+    }
+
+    pub fn events(&self) -> Arc<dyn EngineEvents> {
+        self.events.get().unwrap().clone()
+    }
+
+    pub fn put(&self, address: u64, data: &[u8]) {
+        self.write_memory(PhysicalAddress { aperture: Aperture::Vram, address }, data).unwrap();
+    }
+
+    pub fn get(&self, address: u64) -> u32 {
+        let mut raw = [0; 4];
+        self.read_memory(PhysicalAddress { aperture: Aperture::Vram, address }, &mut raw).unwrap();
+        u32::from_le_bytes(raw)
+    }
+
+    /// Writes the guest's memory, `offset` from its start.
+    pub fn put_ram(&self, offset: u64, data: &[u8]) {
+        let address = RAM + offset;
+        self.write_memory(PhysicalAddress { aperture: Aperture::SystemCoherent, address }, data).unwrap();
+    }
+
+    pub fn get_ram(&self, offset: u64, data: &mut [u8]) {
+        let address = RAM + offset;
+        self.read_memory(PhysicalAddress { aperture: Aperture::SystemCoherent, address }, data).unwrap();
+    }
+
+    fn note(&self, call: Call) {
+        self.calls.lock().unwrap().push(call);
+    }
+
+    fn with<R>(
+        &self,
+        address: PhysicalAddress,
+        size: usize,
+        access: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, NoTarget> {
+        let (memory, base) = match address.aperture {
+            Aperture::Vram => (&self.vram, 0),
+            Aperture::SystemCoherent | Aperture::SystemNonCoherent => (&self.ram, RAM),
+        };
+        let mut memory = memory.lock().unwrap();
+        let start = address.address.checked_sub(base).and_then(|start| usize::try_from(start).ok());
+        let range = start.and_then(|start| memory.get_mut(start..start.checked_add(size)?));
+        range.map(access).ok_or(NoTarget { address, size })
+    }
+}
+
+impl Backend for FakeBackend {
+    fn vram_size(&self) -> u64 {
+        self.vram.lock().unwrap().len() as u64
+    }
+
+    fn read_memory(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        self.with(address, data.len(), |memory| data.copy_from_slice(memory))
+    }
+
+    fn write_memory(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget> {
+        self.with(address, data.len(), |memory| memory.copy_from_slice(data))
+    }
+
+    fn share_vram(&self, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
+        self.note(Call::Share(offset, size));
+        Ok(Vec::new())
+    }
+
+    fn dma_map(&self, _: DmaMapping) -> Result<(), DmaError> {
+        Ok(())
+    }
+
+    fn dma_unmap(&self, _: u64, _: u64) -> Result<(), DmaError> {
+        Ok(())
+    }
+
+    fn dma_unmap_all(&self) {}
+
+    fn connect_events(&self, events: Arc<dyn EngineEvents>) {
+        assert!(self.events.set(events).is_ok());
+    }
+
+    fn flush_tlb(&self, scope: FlushScope) {
+        self.note(Call::Flush(scope));
+    }
+
+    fn doorbell(&self, channel: u16, gp_put: u32) {
+        self.note(Call::Doorbell(channel, gp_put));
+    }
+
+    fn reset(&self) {
+        self.note(Call::Reset);
+    }
+}
+
+impl GspBackend for FakeBackend {
+    fn channels(&self) -> u16 {
+        16
+    }
+
+    fn engines(&self) -> EngineSet {
+        EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2
+    }
+
+    fn create_channel(&self, slot: u16, channel: GspChannel) -> Result<(), ChannelRefusal> {
+        self.note(Call::Create(slot, channel));
+        if let Some(interlude) = self.interlude.lock().unwrap().take() {
+            interlude(&*self.events());
+        }
+        Ok(())
+    }
+
+    fn create_object(&self, slot: u16, class: u32, engine: Engine) -> Result<(), ChannelRefusal> {
+        self.note(Call::Object(slot, class, engine));
+        Ok(())
+    }
+
+    fn schedule_channel(&self, slot: u16, scheduled: bool) -> Result<(), ChannelRefusal> {
+        self.note(Call::Schedule(slot, scheduled));
+        Ok(())
+    }
+
+    fn destroy_channel(&self, slot: u16) {
+        self.note(Call::Destroy(slot));
+    }
+}
