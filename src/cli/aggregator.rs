@@ -13,6 +13,7 @@ use crate::chip::Chip;
 use crate::config::{Backend, GpuConfig};
 use crate::gpu::register::RegisterDriver;
 use crate::gpu::{GpuDriver, OwnershipLedger};
+use crate::softgpu::executor::{Executor, ExecutorConfig};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
 
 /// Arguments of `gpuvmk aggregator`.
@@ -66,7 +67,12 @@ fn bring_up(config: &GpuConfig) -> anyhow::Result<Physical> {
             let driver = RegisterDriver::new(gpu).context("Cannot bring the GPU up")?;
             Ok((Box::new(driver), Some(ledger)))
         }
-        (Backend::Soft { .. }, Chip::Gh100) => bail!("This build has no software GPU that is a GH100"),
+        (Backend::Soft { vram }, Chip::Gh100) => {
+            let gpu =
+                Executor::new(ExecutorConfig { vram: *vram }).context("Cannot make the software GPU")?;
+            let ledger: Arc<dyn OwnershipLedger> = gpu.ledger();
+            Ok((Box::new(gpu), Some(ledger)))
+        }
         (Backend::Rm { .. }, _) => bail!("This build has no driver for GPUs behind the NVIDIA driver"),
     }
 }
