@@ -171,7 +171,7 @@ fn commit() -> Option<String> {
 
 /// One digit after the point.
 fn mib(bytes: u64) -> String {
-    format!("{}.{}", bytes >> 20, (bytes & 0xf_ffff) * 10 >> 20)
+    format!("{}.{}", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20)
 }
 
 #[cfg(test)]
