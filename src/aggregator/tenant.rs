@@ -203,7 +203,9 @@ impl From<GpuError> for Refusal {
             GpuError::Exhausted { .. } => RefusalKind::Exhausted,
             GpuError::NoClass { .. } => RefusalKind::Class,
             GpuError::Dma(_) => RefusalKind::OutsidePartition,
-            GpuError::NoSuch { .. }
+            GpuError::Rm(error) if error.is_shortage() => RefusalKind::Exhausted,
+            GpuError::Rm(_)
+            | GpuError::NoSuch { .. }
             | GpuError::Invalid(_)
             | GpuError::Timeout { .. }
             | GpuError::Io(_)

@@ -4,6 +4,7 @@ mod aggregator;
 mod check;
 mod demo;
 mod device;
+mod gpu;
 mod guest_firmware;
 mod registers;
 mod serve;
@@ -35,6 +36,8 @@ enum Command {
     Device(device::Args),
     /// Write the firmware files that a guest with a GH100 asks for.
     GuestFirmware(guest_firmware::Args),
+    /// Look at the NVIDIA GPUs of this machine.
+    Gpu(gpu::Args),
     /// Print the register tables that traps, traces and documentation share.
     Registers(registers::Args),
     /// Serve the software GPU alone, as a PCI function for one QEMU.
@@ -58,6 +61,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Device(args) => device::run(&args),
         Command::GuestFirmware(args) => guest_firmware::run(&args),
+        Command::Gpu(args) => gpu::run(&args),
         Command::Registers(args) => registers::run(&args),
         Command::Softgpu(args) => softgpu::run(&args),
         Command::Status(args) => status::run(&args),

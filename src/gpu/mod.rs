@@ -5,6 +5,7 @@
 //! All addresses here are host addresses: whoever calls has checked them.
 
 pub mod register;
+pub mod rm;
 pub mod space_map;
 
 use std::os::fd::BorrowedFd;
@@ -159,6 +160,9 @@ pub enum GpuError {
     /// Input or output failed.
     #[error("The physical GPU's resources are not accessible")]
     Io(#[from] std::io::Error),
+    /// The NVIDIA driver that has the GPU refused.
+    #[error(transparent)]
+    Rm(rm::RmError),
     /// The device is gone.
     #[error("The physical GPU is lost")]
     Lost,

@@ -40,7 +40,7 @@ impl Window {
             .iter()
             .map(|piece| FilePiece { fd: piece.fd.as_fd(), offset: piece.offset, size: piece.size })
             .collect();
-        let memory = Mapping::contiguous(&files, Access::ReadWrite)?;
+        let memory = Mapping::granted(&files, Access::ReadWrite)?;
         Ok(Self { memory, pieces, tables: table_cache.map(TableCache::new) })
     }
 

@@ -132,14 +132,20 @@ pub(super) fn check_file(fd: BorrowedFd<'_>) -> Result<FileFacts, MapError> {
     Ok(FileFacts { identity: (facts.dev(), facts.ino()), size: facts.size(), page })
 }
 
-/// Checks one piece against its file.
-fn check_piece(piece: &FilePiece<'_>) -> Result<FileFacts, MapError> {
+/// Checks one piece by itself; returns where it ends.
+fn check_bounds(piece: &FilePiece<'_>) -> Result<u64, MapError> {
     let FilePiece { offset, size, .. } = *piece;
     let invalid = |why| MapError::Invalid { offset, size, why };
     if size == 0 || !size.is_multiple_of(PAGE_SIZE) || !offset.is_multiple_of(PAGE_SIZE) {
         return Err(invalid("offset and size must be multiples of 4096, and the size not 0"));
     }
-    let end = offset.checked_add(size).ok_or(invalid("it wraps"))?;
+    offset.checked_add(size).ok_or(invalid("it wraps"))
+}
+
+/// Checks one piece against its file.
+fn check_piece(piece: &FilePiece<'_>) -> Result<FileFacts, MapError> {
+    let FilePiece { offset, size, .. } = *piece;
+    let end = check_bounds(piece)?;
     let facts = check_file(piece.fd)?;
     if end > facts.size {
         return Err(MapError::TooSmall { offset, size, file_size: facts.size });
@@ -167,6 +173,30 @@ impl Mapping {
         }
         Self::map_checked(pieces, access, page)
     }
+
+    /// Maps several pieces, as [`Self::contiguous`], that somebody trusted granted: they may also be device nodes,
+    /// whose size nobody can check and which need not answer for ever.
+    ///
+    /// # Errors
+    /// A piece is invalid, its file is smaller or no memory, or the kernel refuses.
+    pub fn granted(pieces: &[FilePiece<'_>], access: Access) -> Result<Self, MapError> {
+        let mut page = PAGE_SIZE;
+        for piece in pieces {
+            if is_device(piece.fd)? {
+                check_bounds(piece)?;
+            } else {
+                page = page.max(check_piece(piece)?.page);
+            }
+        }
+        Self::map_checked(pieces, access, page)
+    }
+}
+
+/// True for a character device.
+fn is_device(fd: BorrowedFd<'_>) -> Result<bool, MapError> {
+    let stat = rustix::fs::fstat(fd)
+        .map_err(|source| MapError::System { step: "Reading the kind of file", source: source.into() })?;
+    Ok(rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::CharacterDevice)
 }
 
 /// A new anonymous file of `size` zero bytes that can neither shrink nor grow: memory to share with a process

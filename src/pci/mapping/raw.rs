@@ -64,9 +64,8 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Where it lies.
-    #[cfg(test)]
-    pub(super) fn address(&self) -> usize {
+    /// Where it lies: a number to tell the kernel, never to access.
+    pub(crate) fn address(&self) -> usize {
         self.base.as_ptr() as usize
     }
 

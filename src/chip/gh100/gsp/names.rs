@@ -23,18 +23,48 @@ mod tests {
 
     #[test]
     fn functions_in_use_have_the_names_of_the_list() {
-        assert_eq!(function(rpc::NV_VGPU_MSG_FUNCTION_FREE), Some("FREE"));
-        assert_eq!(function(rpc::NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL), Some("GSP_RM_CONTROL"));
-        assert_eq!(function(rpc::NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC), Some("GSP_RM_ALLOC"));
+        for (number, name) in [
+            (rpc::NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, "ALLOC_MEMORY"),
+            (rpc::NV_VGPU_MSG_FUNCTION_FREE, "FREE"),
+            (rpc::NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER, "UNLOADING_GUEST_DRIVER"),
+            (rpc::NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO, "GET_GSP_STATIC_INFO"),
+            (rpc::NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE, "UPDATE_BAR_PDE"),
+            (rpc::NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD, "CONTINUATION_RECORD"),
+            (rpc::NV_VGPU_MSG_FUNCTION_GSP_SET_SYSTEM_INFO, "GSP_SET_SYSTEM_INFO"),
+            (rpc::NV_VGPU_MSG_FUNCTION_SET_REGISTRY, "SET_REGISTRY"),
+            (rpc::NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, "GSP_RM_CONTROL"),
+            (rpc::NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC, "GSP_RM_ALLOC"),
+        ] {
+            assert_eq!(function(number), Some(name));
+        }
         assert_eq!(function(0x1001), None);
     }
 
     #[test]
     fn controls_are_found_by_number_and_unknown_ones_are_not() {
-        assert_eq!(
-            control(numbers::NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE),
-            Some("NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE")
-        );
+        macro_rules! named {
+            ($($name:ident)*) => { $(assert_eq!(control(numbers::$name), Some(stringify!($name)));)* };
+        }
+        named! {
+            NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY
+            NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY
+            NV2080_CTRL_CMD_GPU_PROMOTE_CTX
+            NV2080_CTRL_CMD_GPU_GET_FERMI_GPC_INFO
+            NV2080_CTRL_CMD_GPU_GET_FERMI_TPC_INFO
+            NV2080_CTRL_CMD_GPU_GET_CONSTRUCTED_FALCON_INFO
+            NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION
+            NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO
+            NV2080_CTRL_CMD_INTERNAL_INTR_GET_KERNEL_TABLE
+            NV2080_CTRL_CMD_INTERNAL_FBSR_INIT
+            NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING
+            NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE
+            NV2080_CTRL_CMD_GR_GET_ZCULL_INFO
+            NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE
+            NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES
+            NVA06F_CTRL_CMD_GPFIFO_SCHEDULE
+            NVA06F_CTRL_CMD_BIND
+            NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN
+        }
         assert_eq!(control(0xdead_beef), None);
     }
 

@@ -4,7 +4,7 @@
 use super::fake::Fake;
 use crate::units::gh100::gsp::{BootError, Effect, Gsp, GspConfig};
 
-pub const ALLOC_MEMORY: u32 = 6;
+pub const ALLOC_MEMORY: u32 = 4;
 pub const FREE: u32 = 10;
 pub const UNLOADING: u32 = 47;
 pub const STATIC_INFO: u32 = 65;

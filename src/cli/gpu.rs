@@ -1,0 +1,137 @@
+//! `gpuvmk gpu`: NVIDIA GPUs of this machine, what could be done with each, and what a native client gets from one.
+
+use std::process::ExitCode;
+
+use crate::gpu::rm::bench::{self, BenchConfig, Report};
+use crate::gpu::rm::discovery::{Inventory, inventory};
+
+/// Arguments of `gpuvmk gpu`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// List NVIDIA GPUs, and what each backend could do with them.
+    #[command(after_help = "Example:\n  gpuvmk gpu list --json")]
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Measure what a native client of the NVIDIA driver gets: copies, latencies, mappings.
+    ///
+    /// Guests' figures are compared with these. Uses some 400 MiB of VRAM for a few seconds.
+    #[command(
+        after_help = "Examples:\n  gpuvmk gpu bench --json\n  sudo gpuvmk gpu bench --uid 65534 --rehearse"
+    )]
+    Bench {
+        /// PCI address of the GPU; without it, the only one.
+        #[arg(long, value_name = "ADDRESS")]
+        gpu: Option<String>,
+        /// User to become before the GPU is opened; root must name one.
+        #[arg(long)]
+        uid: Option<u32>,
+        /// Also rehearse the driver: a tenant's life, with every effect checked.
+        #[arg(long)]
+        rehearse: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// The second process of a rehearsal: its standard input is a window.
+    #[command(hide = true)]
+    WindowChild {
+        #[arg(long)]
+        size: u64,
+    },
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Command::List { json } => {
+            let inventory = inventory();
+            if *json {
+                println!("{}", serde_json::to_string_pretty(&inventory)?);
+            } else {
+                print!("{}", describe(&inventory));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Bench { gpu, uid, rehearse, json } => {
+            let config = BenchConfig { gpu: gpu.clone(), uid: *uid, rehearse: *rehearse };
+            let report = bench::run(&config)?;
+            if *json {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+            } else {
+                print!("{}", describe_report(&report));
+            }
+            Ok(if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Command::WindowChild { size } => match bench::play_window_child(*size) {
+            Ok(text) => {
+                println!("{text}");
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(why) => anyhow::bail!("{why}"),
+        },
+    }
+}
+
+fn describe(inventory: &Inventory) -> String {
+    use std::fmt::Write as _;
+
+    let mut text = String::new();
+    let branches: Vec<_> = inventory.supported_branches.iter().map(ToString::to_string).collect();
+    let branches = branches.join(", ");
+    let driver = match &inventory.nvidia_driver {
+        Some(version) if inventory.branch_supported => format!("{version} (supported branch)"),
+        Some(version) => format!("{version} (not supported; supported branches: {branches})"),
+        None => format!("not loaded (supported branches: {branches})"),
+    };
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "NVIDIA driver: {driver}");
+    if inventory.gpus.is_empty() {
+        let _ = writeln!(text, "NVIDIA GPUs:   none");
+    }
+    for gpu in &inventory.gpus {
+        let name = gpu.name.as_deref().unwrap_or("NVIDIA GPU");
+        let architecture = gpu.architecture.as_deref().unwrap_or("architecture unknown");
+        let _ = writeln!(text, "{}  {name} [{}], {architecture}", gpu.address, gpu.pci_id);
+        if let (Some(vram), Some(free)) = (gpu.vram, gpu.vram_free) {
+            let _ = writeln!(text, "    vram  {} MiB, {} MiB free", vram >> 20, free >> 20);
+        }
+        for (backend, verdict) in [("rm", &gpu.rm), ("vfio", &gpu.vfio)] {
+            let word = if verdict.possible { "yes" } else { "no" };
+            let _ = writeln!(text, "    {backend:<5} {word}: {}", verdict.why);
+        }
+    }
+    let _ = writeln!(text, "soft backend:  yes: {}", inventory.soft.why);
+    text
+}
+
+fn describe_report(report: &Report) -> String {
+    use std::fmt::Write as _;
+
+    let mut text = String::new();
+    let _ = writeln!(text, "{} at {}, NVIDIA driver {}", report.name, report.address, report.driver);
+    for figure in &report.figures {
+        let _ = writeln!(
+            text,
+            "  {:<72} {:>10.2} {} (min {:.2}, p99 {:.2}, n {})",
+            figure.name, figure.p50, figure.unit, figure.min, figure.p99, figure.samples
+        );
+    }
+    for step in &report.passed {
+        let _ = writeln!(text, "  passed: {step}");
+    }
+    for failure in &report.failed {
+        let _ = writeln!(text, "  FAILED: {}: {}", failure.step, failure.why);
+    }
+    if report.refused {
+        let _ = writeln!(text, "  The driver refused a call; nothing more was tried.");
+    }
+    text
+}

@@ -1,0 +1,368 @@
+//! The structures of the ioctls themselves (magic `F`).
+//!
+//! The kernel's ioctl number has the structure's size in it, so a wrong size is refused by number already.
+
+use std::mem::{offset_of, size_of};
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::Handle;
+
+/// Ioctl numbers: `NV_ESC_*`.
+pub mod escape {
+    /// `NV_ESC_RM_ALLOC_MEMORY`.
+    pub const ALLOC_MEMORY: u8 = 0x27;
+    /// `NV_ESC_RM_FREE`.
+    pub const FREE: u8 = 0x29;
+    /// `NV_ESC_RM_CONTROL`.
+    pub const CONTROL: u8 = 0x2a;
+    /// `NV_ESC_RM_ALLOC`.
+    pub const ALLOC: u8 = 0x2b;
+    /// `NV_ESC_RM_MAP_MEMORY`.
+    pub const MAP_MEMORY: u8 = 0x4e;
+    /// `NV_ESC_RM_UNMAP_MEMORY`.
+    pub const UNMAP_MEMORY: u8 = 0x4f;
+    /// `NV_ESC_RM_GET_EVENT_DATA`.
+    pub const GET_EVENT_DATA: u8 = 0x52;
+    /// `NV_ESC_RM_MAP_MEMORY_DMA`.
+    pub const MAP_MEMORY_DMA: u8 = 0x57;
+    /// `NV_ESC_RM_UNMAP_MEMORY_DMA`.
+    pub const UNMAP_MEMORY_DMA: u8 = 0x58;
+    /// `NV_ESC_CARD_INFO`.
+    pub const CARD_INFO: u8 = 200;
+    /// `NV_ESC_REGISTER_FD`.
+    pub const REGISTER_FD: u8 = 201;
+    /// `NV_ESC_ALLOC_OS_EVENT`.
+    pub const ALLOC_OS_EVENT: u8 = 206;
+    /// `NV_ESC_CHECK_VERSION_STR`.
+    pub const CHECK_VERSION: u8 = 210;
+}
+
+macro_rules! layout {
+    ($name:ident, $size:literal $(, $field:ident @ $offset:literal)*) => {
+        const _: () = {
+            assert!(size_of::<$name>() == $size);
+            $(assert!(offset_of!($name, $field) == $offset);)*
+        };
+    };
+}
+pub(super) use layout;
+
+/// `NVOS64_PARAMETERS`: makes an object.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct Alloc {
+    /// Client.
+    pub root: Handle,
+    /// Parent object.
+    pub parent: Handle,
+    /// The new object's handle; 0 lets the driver choose (clients).
+    pub object: Handle,
+    /// Class.
+    pub class: u32,
+    /// Pointer to the class's parameters.
+    pub params: u64,
+    /// Pointer to wanted rights; none.
+    pub rights: u64,
+    /// Size of the parameters.
+    pub params_size: u32,
+    /// Serialisation; none.
+    pub flags: u32,
+    /// Status.
+    pub status: u32,
+    /// Unused.
+    pub pad: u32,
+}
+layout!(Alloc, 48, params @ 16, params_size @ 32, status @ 40);
+
+/// `NVOS00_PARAMETERS`: frees an object and all below it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct Free {
+    /// Client.
+    pub root: Handle,
+    /// Its parent.
+    pub parent: Handle,
+    /// Object.
+    pub object: Handle,
+    /// Status.
+    pub status: u32,
+}
+layout!(Free, 16, status @ 12);
+
+/// `NVOS54_PARAMETERS`: a control call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct Control {
+    /// Client.
+    pub client: Handle,
+    /// Object.
+    pub object: Handle,
+    /// Command.
+    pub command: u32,
+    /// Flags; none.
+    pub flags: u32,
+    /// Pointer to the parameters.
+    pub params: u64,
+    /// Their size.
+    pub params_size: u32,
+    /// Status.
+    pub status: u32,
+}
+layout!(Control, 32, params @ 16, status @ 28);
+
+/// `nv_ioctl_nvos02_parameters_with_fd`: registers memory of this process (class `NV01_MEMORY_SYSTEM_OS_DESCRIPTOR`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct AllocMemory {
+    /// Client.
+    pub root: Handle,
+    /// Parent object.
+    pub parent: Handle,
+    /// The new object's handle.
+    pub object: Handle,
+    /// Class.
+    pub class: u32,
+    /// Flags, see [`super::flags::REGISTER_PAGES`].
+    pub flags: u32,
+    /// Unused.
+    pub pad0: u32,
+    /// Address of the memory.
+    pub memory: u64,
+    /// Bytes less one.
+    pub limit: u64,
+    /// Status.
+    pub status: u32,
+    /// Unused.
+    pub pad1: u32,
+    /// File of a CPU mapping; none.
+    pub fd: i32,
+    /// Unused.
+    pub pad2: u32,
+}
+layout!(AllocMemory, 56, memory @ 24, limit @ 32, status @ 40, fd @ 48);
+
+/// `nv_ioctl_nvos33_parameters_with_fd`: prepares a CPU mapping on a file, which `mmap` then makes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct MapMemory {
+    /// Client.
+    pub client: Handle,
+    /// Device or subdevice.
+    pub device: Handle,
+    /// Memory object.
+    pub memory: Handle,
+    /// Unused.
+    pub pad0: u32,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+    /// What names the mapping when it is taken back.
+    pub address: u64,
+    /// Status.
+    pub status: u32,
+    /// Flags.
+    pub flags: u32,
+    /// The file that becomes the mapping's.
+    pub fd: i32,
+    /// Unused.
+    pub pad1: u32,
+}
+layout!(MapMemory, 56, offset @ 16, address @ 32, status @ 40, flags @ 44, fd @ 48);
+
+/// `NVOS34_PARAMETERS`: takes a CPU mapping back.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct UnmapMemory {
+    /// Client.
+    pub client: Handle,
+    /// Device or subdevice.
+    pub device: Handle,
+    /// Memory object.
+    pub memory: Handle,
+    /// Unused.
+    pub pad: u32,
+    /// The mapping.
+    pub address: u64,
+    /// Status.
+    pub status: u32,
+    /// Flags.
+    pub flags: u32,
+}
+layout!(UnmapMemory, 32, address @ 16, status @ 24);
+
+/// `NVOS46_PARAMETERS`: maps memory into a GPU address space.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct MapDma {
+    /// Client.
+    pub client: Handle,
+    /// Device.
+    pub device: Handle,
+    /// Virtual memory object.
+    pub dma: Handle,
+    /// Memory object.
+    pub memory: Handle,
+    /// First byte of the memory.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+    /// See [`super::flags::map`].
+    pub flags: u32,
+    /// More flags; none.
+    pub flags2: u32,
+    /// Storage kind, where flags say so.
+    pub kind: u32,
+    /// Unused.
+    pub pad0: u32,
+    /// Virtual address.
+    pub va: u64,
+    /// Status.
+    pub status: u32,
+    /// Unused.
+    pub pad1: u32,
+}
+layout!(MapDma, 64, flags @ 32, flags2 @ 36, kind @ 40, va @ 48, status @ 56);
+
+/// `NVOS47_PARAMETERS`: unmaps (a part of) a mapping.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct UnmapDma {
+    /// Client.
+    pub client: Handle,
+    /// Device.
+    pub device: Handle,
+    /// Virtual memory object.
+    pub dma: Handle,
+    /// Memory object.
+    pub memory: Handle,
+    /// Flags; none.
+    pub flags: u32,
+    /// Unused.
+    pub pad0: u32,
+    /// Virtual address.
+    pub va: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Status.
+    pub status: u32,
+    /// Unused.
+    pub pad1: u32,
+}
+layout!(UnmapDma, 48, flags @ 16, va @ 24, size @ 32, status @ 40);
+
+/// `nv_ioctl_register_fd_t`: ties a device file to the control file that has the client.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct RegisterFd {
+    /// Control file.
+    pub control: i32,
+}
+layout!(RegisterFd, 4);
+
+/// `nv_ioctl_alloc_os_event_t`: makes a file one that events can wake.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct AllocOsEvent {
+    /// Client.
+    pub client: Handle,
+    /// Device.
+    pub device: Handle,
+    /// The file itself.
+    pub fd: i32,
+    /// Status.
+    pub status: u32,
+}
+layout!(AllocOsEvent, 16, status @ 12);
+
+/// `NVOS41_PARAMETERS`: fetches the next event of a file.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct GetEventData {
+    /// Pointer to an [`EventData`].
+    pub event: u64,
+    /// Nonzero when more wait.
+    pub more: u32,
+    /// Status.
+    pub status: u32,
+}
+layout!(GetEventData, 16, more @ 8, status @ 12);
+
+/// `NvUnixEvent`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct EventData {
+    /// The event object.
+    pub object: Handle,
+    /// Notification index.
+    pub index: u32,
+    /// Depends on the notification.
+    pub info32: u32,
+    /// Depends on the notification.
+    pub info16: u16,
+    /// Unused.
+    pub pad: u16,
+}
+layout!(EventData, 16);
+
+/// `nv_ioctl_rm_api_version_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct CheckVersion {
+    /// `'2'`: tell the version.
+    pub command: u32,
+    /// 1 when recognised.
+    pub reply: u32,
+    /// Version string, padded with zeros.
+    pub version: [u8; 64],
+}
+layout!(CheckVersion, 72, version @ 8);
+
+/// `nv_ioctl_card_info_t`: one entry of 32.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct CardInfo {
+    /// Nonzero when there is one.
+    pub valid: u8,
+    /// Unused.
+    pub pad0: [u8; 3],
+    /// PCI domain.
+    pub domain: u32,
+    /// PCI bus.
+    pub bus: u8,
+    /// PCI slot.
+    pub slot: u8,
+    /// PCI function.
+    pub function: u8,
+    /// Unused.
+    pub pad1: u8,
+    /// PCI vendor.
+    pub vendor: u16,
+    /// PCI device.
+    pub device: u16,
+    /// The driver's number for the GPU.
+    pub gpu_id: u32,
+    /// Interrupt line.
+    pub interrupt: u16,
+    /// Unused.
+    pub pad2: u16,
+    /// BAR0 address.
+    pub registers: u64,
+    /// BAR0 size.
+    pub registers_size: u64,
+    /// BAR1 address.
+    pub framebuffer: u64,
+    /// BAR1 size.
+    pub framebuffer_size: u64,
+    /// N of `/dev/nvidiaN`.
+    pub minor: u32,
+    /// Name of the device, where it has one.
+    pub name: [u8; 10],
+    /// Unused.
+    pub pad3: [u8; 2],
+}
+layout!(CardInfo, 72, domain @ 4, vendor @ 12, gpu_id @ 16, registers @ 24, framebuffer_size @ 48, minor @ 56);
+
+/// Entries of [`escape::CARD_INFO`].
+pub const CARDS: usize = 32;

@@ -1,0 +1,293 @@
+//! Control calls: commands on an object, with a parameter structure each.
+
+use std::mem::{offset_of, size_of};
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::Handle;
+use super::calls::layout;
+
+/// A control's parameters, which know their command.
+pub trait ControlParams: FromBytes + IntoBytes + KnownLayout + Immutable {
+    /// Command number.
+    const COMMAND: u32;
+    /// NVIDIA's name, for messages.
+    const NAME: &'static str;
+}
+
+macro_rules! control {
+    ($name:ident = $command:literal, $vendor:literal, $size:literal $(, $field:ident @ $offset:literal)*) => {
+        impl ControlParams for $name {
+            const COMMAND: u32 = $command;
+            const NAME: &'static str = $vendor;
+        }
+        layout!($name, $size $(, $field @ $offset)*);
+    };
+}
+
+/// Instances of a GPU (on the client).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct IdInfo {
+    /// The driver's number for the GPU.
+    pub gpu_id: u32,
+    /// Flags.
+    pub flags: u32,
+    /// Device instance.
+    pub device: u32,
+    /// Subdevice instance.
+    pub subdevice: u32,
+    /// Unused here.
+    pub sli: u32,
+    /// Board.
+    pub board: u32,
+    /// GPU instance.
+    pub instance: u32,
+    /// NUMA node, or -1.
+    pub numa: i32,
+}
+control!(IdInfo = 0x205, "NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2", 32);
+
+/// What the driver itself has in its books about an object (on the client).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct HandleInfo {
+    /// The object.
+    pub object: Handle,
+    /// 2: its class.
+    pub index: u32,
+    /// Filled in.
+    pub data: u64,
+}
+control!(HandleInfo = 0xd02, "NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO", 16, data @ 8);
+
+/// Marketing name (on the subdevice).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct NameString {
+    /// 0: ASCII.
+    pub flags: u32,
+    /// Name, padded with zeros.
+    pub name: [u8; 128],
+}
+control!(NameString = 0x2080_0110, "NV2080_CTRL_CMD_GPU_GET_NAME_STRING", 132);
+
+impl Default for NameString {
+    fn default() -> Self {
+        Self { flags: 0, name: [0; 128] }
+    }
+}
+
+/// Architecture (on the subdevice).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct ArchInfo {
+    /// Such as 0x180 for GH100.
+    pub architecture: u32,
+    /// Within it.
+    pub implementation: u32,
+    /// Revision.
+    pub revision: u32,
+    /// Sub-revision.
+    pub subrevision: u8,
+    /// Unused.
+    pub pad: [u8; 3],
+}
+control!(ArchInfo = 0x2080_1701, "NV2080_CTRL_CMD_MC_GET_ARCH_INFO", 16);
+
+/// Engines (on the subdevice).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct Engines {
+    /// Entries.
+    pub count: u32,
+    /// `NV2080_ENGINE_TYPE` each.
+    pub list: [u32; 84],
+}
+control!(Engines = 0x2080_0170, "NV2080_CTRL_CMD_GPU_GET_ENGINES_V2", 340);
+
+impl Default for Engines {
+    fn default() -> Self {
+        Self { count: 0, list: [0; 84] }
+    }
+}
+
+/// What a copy engine can do (on the subdevice).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct CopyCaps {
+    /// `NV2080_ENGINE_TYPE`.
+    pub engine: u32,
+    /// Bits.
+    pub caps: [u8; 2],
+    /// Unused.
+    pub pad: [u8; 2],
+}
+control!(CopyCaps = 0x2080_2a03, "NV2080_CTRL_CMD_CE_GET_CAPS_V2", 8);
+
+/// Physical copy engines behind a copy engine (on the subdevice).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct CopyUnits {
+    /// `NV2080_ENGINE_TYPE`.
+    pub engine: u32,
+    /// A bit for each.
+    pub mask: u32,
+}
+control!(CopyUnits = 0x2080_2a02, "NV2080_CTRL_CMD_CE_GET_CE_PCE_MASK", 8);
+
+/// One question about video memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct FbQuestion {
+    /// `NV2080_CTRL_FB_INFO_INDEX`.
+    pub index: u32,
+    /// Answer; sizes in KiB.
+    pub data: u32,
+}
+
+/// Video memory (on the subdevice).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct FbInfo {
+    /// Questions.
+    pub count: u32,
+    /// Them.
+    pub list: [FbQuestion; 128],
+}
+control!(FbInfo = 0x2080_1303, "NV2080_CTRL_CMD_FB_GET_INFO_V2", 1028);
+
+impl Default for FbInfo {
+    fn default() -> Self {
+        Self { count: 0, list: [FbQuestion::default(); 128] }
+    }
+}
+
+/// `NV2080_CTRL_FB_INFO_INDEX_TOTAL_RAM_SIZE`.
+pub const FB_TOTAL_RAM: u32 = 0x08;
+/// `NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE`.
+pub const FB_HEAP_FREE: u32 = 0x16;
+/// `NV2080_CTRL_FB_INFO_INDEX_BAR1_AVAIL_SIZE`.
+pub const FB_BAR1_FREE: u32 = 0x1d;
+
+/// Switches a notification on (on the subdevice).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct SetNotification {
+    /// Notification index.
+    pub event: u32,
+    /// See [`super::flags::NOTIFY_REPEAT`].
+    pub action: u32,
+    /// No.
+    pub notify_state: u8,
+    /// Unused.
+    pub pad0: [u8; 3],
+    /// Unused.
+    pub info32: u32,
+    /// Unused.
+    pub info16: u16,
+    /// Unused.
+    pub pad1: [u8; 2],
+}
+control!(SetNotification = 0x2080_0301, "NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION", 20, info32 @ 12);
+
+/// Channels that [`DisableChannels`] takes at once.
+pub const DISABLE_MAX: usize = 64;
+
+/// Takes channels off the hardware, or lets them run again (on the subdevice).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct DisableChannels {
+    /// 1 to disable.
+    pub disable: u8,
+    /// Unused.
+    pub pad0: [u8; 3],
+    /// Channels.
+    pub count: u32,
+    /// 1: without preempting.
+    pub only_scheduling: u8,
+    /// No.
+    pub rewind: u8,
+    /// Unused.
+    pub pad1: [u8; 6],
+    /// None.
+    pub preempt_event: u64,
+    /// Client of each.
+    pub clients: [Handle; DISABLE_MAX],
+    /// Channels.
+    pub channels: [Handle; DISABLE_MAX],
+}
+control!(DisableChannels = 0x2080_110b, "NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS", 536, only_scheduling @ 8, preempt_event @ 16);
+
+impl Default for DisableChannels {
+    fn default() -> Self {
+        Self {
+            disable: 0,
+            pad0: [0; 3],
+            count: 0,
+            only_scheduling: 0,
+            rewind: 0,
+            pad1: [0; 6],
+            preempt_event: 0,
+            clients: [Handle::NONE; DISABLE_MAX],
+            channels: [Handle::NONE; DISABLE_MAX],
+        }
+    }
+}
+
+/// Puts a group's channels on the runlist (on the group).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct GroupSchedule {
+    /// 1 to enable.
+    pub enable: u8,
+    /// No.
+    pub skip_submit: u8,
+    /// No.
+    pub skip_enable: u8,
+}
+control!(GroupSchedule = 0xa06c_0101, "NVA06C_CTRL_CMD_GPFIFO_SCHEDULE", 3);
+
+/// Time slice of a group (on the group).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct GroupTimeslice {
+    /// Microseconds.
+    pub micros: u64,
+}
+control!(GroupTimeslice = 0xa06c_0103, "NVA06C_CTRL_CMD_SET_TIMESLICE", 8);
+
+/// Takes a group off its engine (on the group).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct GroupPreempt {
+    /// 1 to wait.
+    pub wait: u8,
+    /// 1: the time below counts.
+    pub manual_timeout: u8,
+    /// Unused.
+    pub pad: [u8; 2],
+    /// Microseconds.
+    pub timeout_micros: u32,
+}
+control!(GroupPreempt = 0xa06c_0105, "NVA06C_CTRL_CMD_PREEMPT", 8, timeout_micros @ 4);
+
+/// What to write to the doorbell for a channel (on the channel).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct WorkSubmitToken {
+    /// Filled in.
+    pub token: u32,
+}
+control!(WorkSubmitToken = 0xc36f_0108, "NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN", 4);
+
+/// Drops translations of an address space (on the device).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct InvalidateTlb {
+    /// Address space.
+    pub space: Handle,
+    /// 1: all levels.
+    pub flags: u32,
+}
+control!(InvalidateTlb = 0x0080_180c, "NV0080_CTRL_CMD_DMA_INVALIDATE_TLB", 8);

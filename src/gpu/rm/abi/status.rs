@@ -1,0 +1,194 @@
+//! What the NVIDIA driver answers: its status numbers and their names.
+
+use std::fmt;
+
+/// A status of the resource manager.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RmStatus(pub u32);
+
+macro_rules! statuses {
+    ($($name:ident = $value:literal,)*) => {
+        impl RmStatus {
+            $(
+                #[doc = concat!("`NV_", stringify!($name), "`.")]
+                pub const $name: Self = Self($value);
+            )*
+
+            /// The name in NVIDIA's headers.
+            pub fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($value => Some(concat!("NV_", stringify!($name))),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+statuses! {
+    OK = 0x0,
+    ERR_GENERIC = 0xffff,
+    ERR_BROKEN_FB = 0x1,
+    ERR_BUFFER_TOO_SMALL = 0x2,
+    ERR_BUSY_RETRY = 0x3,
+    ERR_CALLBACK_NOT_SCHEDULED = 0x4,
+    ERR_CARD_NOT_PRESENT = 0x5,
+    ERR_CYCLE_DETECTED = 0x6,
+    ERR_DMA_IN_USE = 0x7,
+    ERR_DMA_MEM_NOT_LOCKED = 0x8,
+    ERR_DMA_MEM_NOT_UNLOCKED = 0x9,
+    ERR_DUAL_LINK_INUSE = 0xa,
+    ERR_ECC_ERROR = 0xb,
+    ERR_FIFO_BAD_ACCESS = 0xc,
+    ERR_FREQ_NOT_SUPPORTED = 0xd,
+    ERR_GPU_DMA_NOT_INITIALIZED = 0xe,
+    ERR_GPU_IS_LOST = 0xf,
+    ERR_GPU_IN_FULLCHIP_RESET = 0x10,
+    ERR_GPU_NOT_FULL_POWER = 0x11,
+    ERR_GPU_UUID_NOT_FOUND = 0x12,
+    ERR_HOT_SWITCH = 0x13,
+    ERR_I2C_ERROR = 0x14,
+    ERR_I2C_SPEED_TOO_HIGH = 0x15,
+    ERR_ILLEGAL_ACTION = 0x16,
+    ERR_IN_USE = 0x17,
+    ERR_INFLATE_COMPRESSED_DATA_FAILED = 0x18,
+    ERR_INSERT_DUPLICATE_NAME = 0x19,
+    ERR_INSUFFICIENT_RESOURCES = 0x1a,
+    ERR_INSUFFICIENT_PERMISSIONS = 0x1b,
+    ERR_INSUFFICIENT_POWER = 0x1c,
+    ERR_INVALID_ACCESS_TYPE = 0x1d,
+    ERR_INVALID_ADDRESS = 0x1e,
+    ERR_INVALID_ARGUMENT = 0x1f,
+    ERR_INVALID_BASE = 0x20,
+    ERR_INVALID_CHANNEL = 0x21,
+    ERR_INVALID_CLASS = 0x22,
+    ERR_INVALID_CLIENT = 0x23,
+    ERR_INVALID_COMMAND = 0x24,
+    ERR_INVALID_DATA = 0x25,
+    ERR_INVALID_DEVICE = 0x26,
+    ERR_INVALID_DMA_SPECIFIER = 0x27,
+    ERR_INVALID_EVENT = 0x28,
+    ERR_INVALID_FLAGS = 0x29,
+    ERR_INVALID_FUNCTION = 0x2a,
+    ERR_INVALID_HEAP = 0x2b,
+    ERR_INVALID_INDEX = 0x2c,
+    ERR_INVALID_IRQ_LEVEL = 0x2d,
+    ERR_INVALID_LIMIT = 0x2e,
+    ERR_INVALID_LOCK_STATE = 0x2f,
+    ERR_INVALID_METHOD = 0x30,
+    ERR_INVALID_OBJECT = 0x31,
+    ERR_INVALID_OBJECT_BUFFER = 0x32,
+    ERR_INVALID_OBJECT_HANDLE = 0x33,
+    ERR_INVALID_OBJECT_NEW = 0x34,
+    ERR_INVALID_OBJECT_OLD = 0x35,
+    ERR_INVALID_OBJECT_PARENT = 0x36,
+    ERR_INVALID_OFFSET = 0x37,
+    ERR_INVALID_OPERATION = 0x38,
+    ERR_INVALID_OWNER = 0x39,
+    ERR_INVALID_PARAM_STRUCT = 0x3a,
+    ERR_INVALID_PARAMETER = 0x3b,
+    ERR_INVALID_PATH = 0x3c,
+    ERR_INVALID_POINTER = 0x3d,
+    ERR_INVALID_REGISTRY_KEY = 0x3e,
+    ERR_INVALID_REQUEST = 0x3f,
+    ERR_INVALID_STATE = 0x40,
+    ERR_INVALID_STRING_LENGTH = 0x41,
+    ERR_INVALID_READ = 0x42,
+    ERR_INVALID_WRITE = 0x43,
+    ERR_INVALID_XLATE = 0x44,
+    ERR_IRQ_NOT_FIRING = 0x45,
+    ERR_IRQ_EDGE_TRIGGERED = 0x46,
+    ERR_MEMORY_TRAINING_FAILED = 0x47,
+    ERR_MISMATCHED_SLAVE = 0x48,
+    ERR_MISMATCHED_TARGET = 0x49,
+    ERR_MISSING_TABLE_ENTRY = 0x4a,
+    ERR_MODULE_LOAD_FAILED = 0x4b,
+    ERR_MORE_DATA_AVAILABLE = 0x4c,
+    ERR_MORE_PROCESSING_REQUIRED = 0x4d,
+    ERR_MULTIPLE_MEMORY_TYPES = 0x4e,
+    ERR_NO_FREE_FIFOS = 0x4f,
+    ERR_NO_INTR_PENDING = 0x50,
+    ERR_NO_MEMORY = 0x51,
+    ERR_NO_SUCH_DOMAIN = 0x52,
+    ERR_NO_VALID_PATH = 0x53,
+    ERR_NOT_COMPATIBLE = 0x54,
+    ERR_NOT_READY = 0x55,
+    ERR_NOT_SUPPORTED = 0x56,
+    ERR_OBJECT_NOT_FOUND = 0x57,
+    ERR_OBJECT_TYPE_MISMATCH = 0x58,
+    ERR_OPERATING_SYSTEM = 0x59,
+    ERR_OTHER_DEVICE_FOUND = 0x5a,
+    ERR_OUT_OF_RANGE = 0x5b,
+    ERR_OVERLAPPING_UVM_COMMIT = 0x5c,
+    ERR_PAGE_TABLE_NOT_AVAIL = 0x5d,
+    ERR_PID_NOT_FOUND = 0x5e,
+    ERR_PROTECTION_FAULT = 0x5f,
+    ERR_RC_ERROR = 0x60,
+    ERR_REJECTED_VBIOS = 0x61,
+    ERR_RESET_REQUIRED = 0x62,
+    ERR_STATE_IN_USE = 0x63,
+    ERR_SIGNAL_PENDING = 0x64,
+    ERR_TIMEOUT = 0x65,
+    ERR_TIMEOUT_RETRY = 0x66,
+    ERR_TOO_MANY_PRIMARIES = 0x67,
+    ERR_UVM_ADDRESS_IN_USE = 0x68,
+    ERR_MAX_SESSION_LIMIT_REACHED = 0x69,
+    ERR_LIB_RM_VERSION_MISMATCH = 0x6a,
+    ERR_PRIV_SEC_VIOLATION = 0x6b,
+    ERR_GPU_IN_DEBUG_MODE = 0x6c,
+    ERR_FEATURE_NOT_ENABLED = 0x6d,
+    ERR_RESOURCE_LOST = 0x6e,
+    ERR_PMU_NOT_READY = 0x6f,
+    ERR_FLCN_ERROR = 0x70,
+    ERR_FATAL_ERROR = 0x71,
+    ERR_MEMORY_ERROR = 0x72,
+    ERR_INVALID_LICENSE = 0x73,
+    ERR_NVLINK_INIT_ERROR = 0x74,
+    ERR_NVLINK_MINION_ERROR = 0x75,
+    ERR_NVLINK_CLOCK_ERROR = 0x76,
+    ERR_NVLINK_TRAINING_ERROR = 0x77,
+    ERR_NVLINK_CONFIGURATION_ERROR = 0x78,
+    ERR_RISCV_ERROR = 0x79,
+    ERR_FABRIC_MANAGER_NOT_PRESENT = 0x7a,
+    ERR_ALREADY_SIGNALLED = 0x7b,
+    ERR_QUEUE_TASK_SLOT_NOT_AVAILABLE = 0x7c,
+    ERR_KEY_ROTATION_IN_PROGRESS = 0x7d,
+    ERR_TEST_ONLY_CODE_NOT_ENABLED = 0x7e,
+    ERR_SECURE_BOOT_FAILED = 0x7f,
+    ERR_INSUFFICIENT_ZBC_ENTRY = 0x80,
+    ERR_NVLINK_FABRIC_NOT_READY = 0x81,
+    ERR_NVLINK_FABRIC_FAILURE = 0x82,
+    ERR_GPU_MEMORY_ONLINING_FAILURE = 0x83,
+    ERR_REDUCTION_MANAGER_NOT_AVAILABLE = 0x84,
+    ERR_THRESHOLD_CROSSED = 0x85,
+    ERR_RESOURCE_RETIREMENT_ERROR = 0x86,
+    ERR_FABRIC_STATE_OUT_OF_SYNC = 0x87,
+    ERR_BUFFER_FULL = 0x88,
+    ERR_BUFFER_EMPTY = 0x89,
+    ERR_MC_FLA_OFFSET_TABLE_FULL = 0x8a,
+    ERR_DMA_XFER_FAILED = 0x8b,
+    WARN_HOT_SWITCH = 0x10001,
+    WARN_INCORRECT_PERFMON_DATA = 0x10002,
+    WARN_MISMATCHED_SLAVE = 0x10003,
+    WARN_MISMATCHED_TARGET = 0x10004,
+    WARN_MORE_PROCESSING_REQUIRED = 0x10005,
+    WARN_NOTHING_TO_DO = 0x10006,
+    WARN_NULL_OBJECT = 0x10007,
+    WARN_OUT_OF_RANGE = 0x10008,
+    WARN_THRESHOLD_CROSSED = 0x10009,
+}
+
+impl fmt::Display for RmStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => write!(f, "{name} ({:#x})", self.0),
+            None => write!(f, "status {:#x}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for RmStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,216 @@
+//! One channel of the NVIDIA driver: a group of its own, so that it has a time slice and can be preempted, the
+//! channel, its error notifier, and its work token.
+//!
+//! Ring and USERD are wherever the caller says: a guest's channel has the guest's own, and the GPU fetches them
+//! itself. Nothing here ever reads them.
+
+use super::abi::Handle;
+use super::abi::classes::{
+    ChannelParams, Class, CopyParams, FERMI_TWOD_A, GroupParams, HOPPER_A, HOPPER_CHANNEL_GPFIFO_A,
+    HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A, KEPLER_CHANNEL_GROUP_A, KEPLER_INLINE_TO_MEMORY_B, MemoryParams,
+    NV01_MEMORY_SYSTEM,
+};
+use super::abi::controls::{GroupPreempt, GroupSchedule, GroupTimeslice, WorkSubmitToken};
+use super::abi::flags::{alloc, attr};
+use super::device::Device;
+use super::error::RmError;
+use super::kernel::Node;
+use crate::addr::PAGE_SIZE;
+use crate::pci::mapping::Mapping;
+
+/// `NVOS32_TYPE_NOTIFIER`.
+const TYPE_NOTIFIER: u32 = 13;
+
+/// Where `NvNotification` has its error number, and its status.
+const NOTIFICATION_INFO32: u64 = 8;
+const NOTIFICATION_STATUS: u64 = 14;
+
+/// Time slice of every channel: how long another one on the same engine waits for it.
+const TIMESLICE_MICROS: u64 = 1000;
+
+/// How long a preemption may take before it is given up, in microseconds: a time slice is about 1 ms.
+const PREEMPT_MICROS: u32 = 20_000;
+
+/// What a channel needs.
+#[derive(Clone, Copy, Debug)]
+pub struct NewChannel {
+    /// Address space.
+    pub space: Handle,
+    /// `NV2080_ENGINE_TYPE` of the runlist.
+    pub engine: u32,
+    /// Virtual address of its ring.
+    pub gpfifo: u64,
+    /// Entries.
+    pub entries: u32,
+    /// Memory with its USERD.
+    pub userd: Handle,
+    /// Offset there.
+    pub userd_offset: u64,
+}
+
+/// Classes that may be made on a channel of graphics.
+const GRAPHICS_CLASSES: [Class; 4] = [FERMI_TWOD_A, KEPLER_INLINE_TO_MEMORY_B, HOPPER_A, HOPPER_COMPUTE_A];
+
+/// What a class is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// On the graphics engine.
+    Graphics(Class),
+    /// On a copy engine.
+    Copy(Class),
+}
+
+/// The classes that tenants may have: by number, nothing else is ever passed on.
+pub fn allowed(class: u32) -> Option<Allowed> {
+    if class == HOPPER_DMA_COPY_A.number {
+        return Some(Allowed::Copy(HOPPER_DMA_COPY_A));
+    }
+    GRAPHICS_CLASSES.into_iter().find(|known| known.number == class).map(Allowed::Graphics)
+}
+
+/// A channel.
+#[derive(Debug)]
+pub struct RmChannel {
+    group: Handle,
+    channel: Handle,
+    notifier: Handle,
+    notifications: Mapping,
+    token: u32,
+}
+
+impl RmChannel {
+    /// A new channel, on no runlist.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn new(device: &mut Device, new: &NewChannel) -> Result<Self, RmError> {
+        let mut params = MemoryParams {
+            kind: TYPE_NOTIFIER,
+            flags: alloc::NO_MAP,
+            attr: attr::SYSTEM | attr::CONTIGUOUS | attr::PAGE_4K | attr::CACHED,
+            size: PAGE_SIZE,
+            limit: PAGE_SIZE - 1,
+            ..Default::default()
+        };
+        let notifier = device.client.alloc(device.device, NV01_MEMORY_SYSTEM, &mut params)?;
+        let made = Self::with_notifier(device, new, notifier);
+        if made.is_err() {
+            device.client.free(notifier)?;
+        }
+        made
+    }
+
+    fn with_notifier(device: &mut Device, new: &NewChannel, notifier: Handle) -> Result<Self, RmError> {
+        let notifications = device.client.cpu_mapping(
+            Node::Control,
+            device.device,
+            notifier,
+            PAGE_SIZE,
+            "a channel's error notifier",
+        )?;
+        let mut params = GroupParams { space: new.space, engine: new.engine, ..Default::default() };
+        let group = device.client.alloc(device.device, KEPLER_CHANNEL_GROUP_A, &mut params)?;
+        match Self::in_group(device, new, group, notifier) {
+            Ok((channel, token)) => Ok(Self { group, channel, notifier, notifications, token }),
+            Err(error) => {
+                device.client.free(group)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn in_group(
+        device: &mut Device,
+        new: &NewChannel,
+        group: Handle,
+        notifier: Handle,
+    ) -> Result<(Handle, u32), RmError> {
+        // One entry for each subdevice; there is one.
+        let none = Handle::NONE;
+        let mut params = ChannelParams {
+            error: notifier,
+            gpfifo: new.gpfifo,
+            entries: new.entries,
+            userd: [new.userd, none, none, none, none, none, none, none],
+            userd_offset: [new.userd_offset, 0, 0, 0, 0, 0, 0, 0],
+            engine: new.engine,
+            ..Default::default()
+        };
+        let channel = device.client.alloc(group, HOPPER_CHANNEL_GPFIFO_A, &mut params)?;
+        device.client.control(group, &mut GroupTimeslice { micros: TIMESLICE_MICROS })?;
+        let mut token = WorkSubmitToken::default();
+        device.client.control(channel, &mut token)?;
+        Ok((channel, token.token))
+    }
+
+    /// Takes it away.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn destroy(&mut self, device: &mut Device) -> Result<(), RmError> {
+        device.client.free(self.channel)?;
+        device.client.free(self.group)?;
+        device.client.free(self.notifier)
+    }
+
+    /// The driver's handle.
+    pub fn handle(&self) -> Handle {
+        self.channel
+    }
+
+    /// Group, channel and notifier.
+    pub fn objects(&self) -> [Handle; 3] {
+        [self.group, self.channel, self.notifier]
+    }
+
+    /// What to write to the doorbell.
+    pub fn token(&self) -> u32 {
+        self.token
+    }
+
+    /// Makes an object of a copy class for an engine.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn copy_object(&self, device: &mut Device, class: Class, engine: u32) -> Result<Handle, RmError> {
+        device.client.alloc(self.channel, class, &mut CopyParams { version: 1, engine })
+    }
+
+    /// Makes an object of a graphics class.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn graphics_object(&self, device: &mut Device, class: Class) -> Result<Handle, RmError> {
+        device.client.alloc_plain(self.channel, class)
+    }
+
+    /// Puts it on its runlist, or takes it off.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn schedule(&self, device: &Device, enable: bool) -> Result<(), RmError> {
+        let mut params = GroupSchedule { enable: u8::from(enable), ..Default::default() };
+        device.client.control(self.group, &mut params)
+    }
+
+    /// Takes it off its engine, if it is there, and waits for that a little.
+    ///
+    /// # Errors
+    /// The driver refuses, or it took too long.
+    pub fn preempt(&self, device: &Device) -> Result<(), RmError> {
+        let mut params =
+            GroupPreempt { wait: 1, manual_timeout: 1, pad: [0; 2], timeout_micros: PREEMPT_MICROS };
+        device.client.control(self.group, &mut params)
+    }
+
+    /// The error that stopped it, if one did: a number of `ROBUST_CHANNEL_*`.
+    pub fn error(&self) -> Option<u32> {
+        let mut status = [0; 2];
+        self.notifications.read(NOTIFICATION_STATUS, &mut status).ok()?;
+        // The driver writes the status last.
+        if u16::from_le_bytes(status) == 0 {
+            return None;
+        }
+        self.notifications.read_u32(NOTIFICATION_INFO32).ok()
+    }
+}

@@ -1,0 +1,373 @@
+//! Tenants' channels: numbers of our own over the driver's objects, and which of them may run.
+//!
+//! A channel runs when it is enabled and on the runlist that was committed. The first time that makes it one, it is
+//! scheduled; later it is disabled and enabled, which the driver does for many at once. Disabling takes it off
+//! the engine.
+
+use std::collections::BTreeMap;
+
+use super::abi::Handle;
+use super::abi::controls::{DISABLE_MAX, DisableChannels};
+use super::abi::flags::{ENGINE_COPY0, ENGINE_GRAPHICS};
+use super::channel::{Allowed, NewChannel, RmChannel, allowed};
+use super::device::{CopyEngine, Device, Doorbell};
+use super::error::RmError;
+use super::vram::Vram;
+use crate::addr::{HostChannel, HostVram};
+use crate::chip::{Engine, EngineSet};
+use crate::gpu::{ChannelSpec, GpuError, SpaceHandle};
+use crate::units::backend::ChannelError;
+
+/// Channels of all tenants together: the hardware has 2048 on each runlist, other users of the GPU want some.
+pub const MAX_CHANNELS: u16 = 512;
+
+/// Bytes of a USERD.
+pub const USERD_SIZE: u64 = 512;
+
+const GP_GET: u64 = 0x88;
+const GP_PUT: u64 = 0x8c;
+
+/// Real engines behind the engines of a vGPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineTable {
+    /// Real copy engine behind each of Copy(0), on the graphics runlist, Copy(1) and Copy(2), alone on theirs.
+    pub copy: [u32; 3],
+}
+
+impl EngineTable {
+    /// Chooses: of the lone engines those with most physical units behind them.
+    pub fn choose(copy_engines: &[CopyEngine]) -> Option<Self> {
+        let with_graphics = copy_engines.iter().find(|engine| engine.with_graphics)?;
+        let mut lone: Vec<_> = copy_engines.iter().filter(|engine| !engine.with_graphics).collect();
+        lone.sort_by_key(|engine| (std::cmp::Reverse(engine.units.count_ones()), engine.number));
+        let [first, second, ..] = lone.as_slice() else { return None };
+        Some(Self { copy: [with_graphics.number, first.number, second.number] })
+    }
+
+    /// `NV2080_ENGINE_TYPE` of an engine.
+    pub fn engine_type(&self, engine: Engine) -> Option<u32> {
+        match engine {
+            Engine::Graphics => Some(ENGINE_GRAPHICS),
+            Engine::Copy(n) => {
+                self.copy.get(usize::from(n)).map(|number| ENGINE_COPY0.saturating_add(*number))
+            }
+        }
+    }
+
+    /// The engine whose runlist a channel with these engines is on.
+    fn runlist(&self, engines: EngineSet) -> Option<Engine> {
+        let first = engines.engines().next()?;
+        let together = EngineSet::GRAPHICS | EngineSet::COPY0;
+        // A channel has the graphics engine and its copy engine, or one lone engine.
+        let fits = together.contains(engines) || engines == EngineSet::from(first);
+        (fits && self.engine_type(first).is_some()).then_some(first)
+    }
+}
+
+/// What the driver has been told of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Run {
+    /// Never scheduled.
+    New,
+    /// On its runlist.
+    Running,
+    /// Disabled.
+    Held,
+}
+
+#[derive(Debug)]
+struct Slot {
+    channel: RmChannel,
+    space: SpaceHandle,
+    engines: EngineSet,
+    userd: HostVram,
+    objects: Vec<(u32, Engine)>,
+    enabled: bool,
+    listed: bool,
+    run: Run,
+    /// Its error was told.
+    stopped: bool,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct Channels {
+    engines: EngineTable,
+    slots: BTreeMap<HostChannel, Slot>,
+    turn: usize,
+}
+
+impl Channels {
+    /// None yet.
+    pub fn new(engines: EngineTable) -> Self {
+        Self { engines, slots: BTreeMap::new(), turn: 0 }
+    }
+
+    fn slot(&mut self, channel: HostChannel) -> Result<&mut Slot, GpuError> {
+        self.slots.get_mut(&channel).ok_or_else(|| no_such(channel))
+    }
+
+    /// True when there is one.
+    pub fn any(&self) -> bool {
+        !self.slots.is_empty()
+    }
+
+    /// True when a channel uses the space.
+    pub fn any_in(&self, space: SpaceHandle) -> bool {
+        self.slots.values().any(|slot| slot.space == space)
+    }
+
+    /// True when a channel has its USERD in a range of VRAM.
+    pub fn uses_vram(&self, start: HostVram, size: u64) -> bool {
+        let end = start.0.saturating_add(size);
+        self.slots.values().any(|slot| (start.0..end).contains(&slot.userd.0))
+    }
+
+    /// A new channel.
+    ///
+    /// # Errors
+    /// No numbers left, engines that no channel can have together, a USERD in nobody's memory, or the driver
+    /// refuses.
+    pub fn create(
+        &mut self,
+        device: &mut Device,
+        vram: &Vram,
+        space: Handle,
+        spec: &ChannelSpec,
+    ) -> Result<HostChannel, GpuError> {
+        let free = (0..MAX_CHANNELS).map(HostChannel).find(|number| !self.slots.contains_key(number));
+        let number = free.ok_or(GpuError::Exhausted { what: "channels", limit: MAX_CHANNELS.into() })?;
+        let unfit = || GpuError::Invalid(format!("no channel has the engines {:?} together", spec.engines));
+        let engine = self.engines.runlist(spec.engines).ok_or_else(unfit)?;
+        let (partition, userd_offset) = vram
+            .locate(spec.userd, USERD_SIZE)
+            .ok_or_else(|| GpuError::Invalid(format!("USERD at {} is in no partition", spec.userd)))?;
+        let new = NewChannel {
+            space,
+            engine: self.engines.engine_type(engine).ok_or_else(unfit)?,
+            gpfifo: spec.gpfifo.0,
+            entries: 1_u32.checked_shl(spec.gpfifo_entries_log2.into()).unwrap_or(0),
+            userd: partition.object,
+            userd_offset,
+        };
+        let channel = RmChannel::new(device, &new)?;
+        let slot = Slot {
+            channel,
+            space: spec.space,
+            engines: spec.engines,
+            userd: spec.userd,
+            objects: Vec::new(),
+            enabled: false,
+            listed: false,
+            run: Run::New,
+            stopped: false,
+        };
+        self.slots.insert(number, slot);
+        Ok(number)
+    }
+
+    /// Takes a channel away.
+    ///
+    /// # Errors
+    /// No such channel, or the driver refuses.
+    pub fn destroy(&mut self, device: &mut Device, channel: HostChannel) -> Result<(), GpuError> {
+        self.slot(channel)?.channel.destroy(device)?;
+        self.slots.remove(&channel);
+        Ok(())
+    }
+
+    /// Engines are chosen when a channel is made; the same ones may be named again.
+    ///
+    /// # Errors
+    /// No such channel, or other engines.
+    pub fn set_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {
+        let slot = self.slot(channel)?;
+        if slot.engines.contains(engines) {
+            return Ok(());
+        }
+        Err(GpuError::Invalid(format!("channel {} has the engines {:?} for good", channel.0, slot.engines)))
+    }
+
+    /// Makes an object.
+    ///
+    /// # Errors
+    /// No such channel, a class that tenants may not have, or the driver refuses.
+    pub fn create_object(
+        &mut self,
+        device: &mut Device,
+        channel: HostChannel,
+        class: u32,
+        engine: Engine,
+    ) -> Result<(), GpuError> {
+        let engine_type = self.engines.engine_type(engine);
+        let slot = self.slot(channel)?;
+        let no_class = GpuError::NoClass { class, engine };
+        if slot.objects.contains(&(class, engine)) {
+            return Ok(());
+        }
+        let (Some(known), Some(engine_type)) = (allowed(class), engine_type) else { return Err(no_class) };
+        if !slot.engines.contains(engine.into()) {
+            return Err(no_class);
+        }
+        match (known, engine) {
+            (Allowed::Copy(class), Engine::Copy(_)) => {
+                slot.channel.copy_object(device, class, engine_type)?;
+            }
+            (Allowed::Graphics(class), Engine::Graphics) => {
+                slot.channel.graphics_object(device, class)?;
+            }
+            _ => return Err(no_class),
+        }
+        slot.objects.push((class, engine));
+        Ok(())
+    }
+
+    /// Lets a channel run, or not.
+    ///
+    /// # Errors
+    /// No such channel, or the driver refuses.
+    pub fn enable(&mut self, device: &Device, channel: HostChannel, enabled: bool) -> Result<(), GpuError> {
+        self.slot(channel)?.enabled = enabled;
+        self.apply(device)
+    }
+
+    /// The channels that may run.
+    ///
+    /// # Errors
+    /// No such channel, or the driver refuses.
+    pub fn commit(&mut self, device: &Device, list: &[HostChannel]) -> Result<(), GpuError> {
+        if let Some(stranger) = list.iter().find(|channel| !self.slots.contains_key(channel)) {
+            return Err(no_such(*stranger));
+        }
+        for (number, slot) in &mut self.slots {
+            slot.listed = list.contains(number);
+        }
+        self.apply(device)
+    }
+
+    /// Tells the driver what changed: first what must stop.
+    fn apply(&mut self, device: &Device) -> Result<(), GpuError> {
+        let wants = |slot: &Slot| slot.enabled && slot.listed && !slot.stopped;
+        let changed = |run: Run, want: bool| {
+            self.slots
+                .iter()
+                .filter(|(_, slot)| slot.run == run && wants(slot) == want)
+                .map(|(number, slot)| (*number, slot.channel.handle()))
+                .collect::<Vec<_>>()
+        };
+        let (stop, resume, start) =
+            (changed(Run::Running, false), changed(Run::Held, true), changed(Run::New, true));
+        for (channels, disable) in [(stop, true), (resume, false)] {
+            for some in channels.chunks(DISABLE_MAX) {
+                set_disabled(device, some, disable)?;
+                for (number, _) in some {
+                    self.slot(*number)?.run = if disable { Run::Held } else { Run::Running };
+                }
+            }
+        }
+        for (number, _) in start {
+            let slot = self.slot(number)?;
+            slot.channel.schedule(device, true)?;
+            slot.run = Run::Running;
+        }
+        Ok(())
+    }
+
+    /// Takes a channel off its engine.
+    ///
+    /// # Errors
+    /// No such channel, the driver refuses, or it takes too long.
+    pub fn preempt(&mut self, device: &Device, channel: HostChannel) -> Result<(), GpuError> {
+        let slot = self.slot(channel)?;
+        match slot.run {
+            Run::Running => Ok(slot.channel.preempt(device)?),
+            // Off already.
+            Run::New | Run::Held => Ok(()),
+        }
+    }
+
+    /// Rings.
+    ///
+    /// # Errors
+    /// No such channel.
+    pub fn ring(&mut self, doorbell: &Doorbell, channel: HostChannel) -> Result<(), GpuError> {
+        let token = self.slot(channel)?.channel.token();
+        doorbell.ring(token);
+        Ok(())
+    }
+
+    /// GP_GET in the channel's USERD.
+    ///
+    /// # Errors
+    /// No such channel.
+    pub fn progress(&mut self, vram: &Vram, channel: HostChannel) -> Result<u32, GpuError> {
+        let userd = self.slot(channel)?.userd;
+        Ok(userd_word(vram, userd, GP_GET))
+    }
+
+    /// For each engine a channel that has unfetched work, in turn where several have. Hardware tells nobody what it
+    /// runs.
+    pub fn sample(&mut self, vram: &Vram) -> Vec<(Engine, Option<HostChannel>)> {
+        self.turn = self.turn.wrapping_add(1);
+        let engines = [Engine::Graphics, Engine::Copy(1), Engine::Copy(2)];
+        let busy = |engine: Engine| -> Vec<HostChannel> {
+            self.slots
+                .iter()
+                .filter(|(_, slot)| {
+                    slot.run == Run::Running && self.engines.runlist(slot.engines) == Some(engine)
+                })
+                .filter(|(_, slot)| {
+                    userd_word(vram, slot.userd, GP_GET) != userd_word(vram, slot.userd, GP_PUT)
+                })
+                .map(|(number, _)| *number)
+                .collect()
+        };
+        engines
+            .into_iter()
+            .map(|engine| {
+                let busy = busy(engine);
+                let index = self.turn.checked_rem(busy.len()).unwrap_or(0);
+                (engine, busy.get(index).copied())
+            })
+            .collect()
+    }
+
+    /// Channels that an error stopped since the last call.
+    pub fn errors(&mut self) -> Vec<ChannelError> {
+        let mut errors = Vec::new();
+        for (number, slot) in &mut self.slots {
+            if slot.stopped {
+                continue;
+            }
+            if let Some(code) = slot.channel.error() {
+                slot.stopped = true;
+                errors.push(ChannelError { channel: number.0, code });
+            }
+        }
+        errors
+    }
+}
+
+fn userd_word(vram: &Vram, userd: HostVram, offset: u64) -> u32 {
+    vram.locate(userd, USERD_SIZE)
+        .and_then(|(partition, at)| partition.read_u32(at.saturating_add(offset)))
+        .unwrap_or(0)
+}
+
+fn set_disabled(device: &Device, channels: &[(HostChannel, Handle)], disable: bool) -> Result<(), RmError> {
+    let mut params = DisableChannels {
+        disable: u8::from(disable),
+        count: u32::try_from(channels.len()).unwrap_or(0),
+        ..Default::default()
+    };
+    let slots = params.clients.iter_mut().zip(&mut params.channels);
+    for ((client, channel), (_, handle)) in slots.zip(channels) {
+        *client = device.client.root();
+        *channel = *handle;
+    }
+    device.client.control(device.subdevice, &mut params)
+}
+
+fn no_such(channel: HostChannel) -> GpuError {
+    GpuError::NoSuch { what: "channel", id: channel.0.into() }
+}

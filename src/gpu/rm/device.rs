@@ -1,0 +1,218 @@
+//! One GPU of the NVIDIA driver: device, subdevice, doorbell page, and what it is.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::abi::calls::CardInfo;
+use super::abi::classes::{
+    DeviceParams, HOPPER_USERMODE_A, NV01_DEVICE_0, NV20_SUBDEVICE_0, SubdeviceParams, UsermodeParams,
+};
+use super::abi::controls::{
+    ArchInfo, CopyCaps, CopyUnits, Engines, FB_BAR1_FREE, FB_HEAP_FREE, FB_TOTAL_RAM, FbInfo, FbQuestion,
+    IdInfo, NameString,
+};
+use super::abi::{Handle, flags};
+use super::client::Client;
+use super::error::{OpenError, RmError};
+use super::kernel::Node;
+use crate::pci::mapping::Mapping;
+
+/// Architecture number of GH100.
+pub const ARCH_GH100: u32 = 0x180;
+
+/// Bytes of the doorbell page.
+const USERMODE_SIZE: u64 = 0x1_0000;
+
+/// `NVC661_NOTIFY_CHANNEL_PENDING`: the doorbell.
+const DOORBELL: u64 = 0x90;
+
+/// A copy engine, as the driver numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyEngine {
+    /// N of COPYn.
+    pub number: u32,
+    /// True for one that shares the graphics runlist.
+    pub with_graphics: bool,
+    /// Physical copy engines behind it, a bit each.
+    pub units: u32,
+}
+
+/// What a GPU is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// PCI address.
+    pub address: String,
+    /// Marketing name.
+    pub name: String,
+    /// Architecture number.
+    pub architecture: u32,
+    /// Bytes of VRAM.
+    pub vram: u64,
+    /// Bytes of VRAM that nobody has.
+    pub vram_free: u64,
+    /// Bytes of BAR1 that nobody has.
+    pub bar1_free: u64,
+    /// True when there is a graphics engine.
+    pub graphics: bool,
+    /// Its copy engines.
+    pub copy_engines: Vec<CopyEngine>,
+}
+
+/// The name of an architecture number.
+pub fn architecture_name(architecture: u32) -> String {
+    match architecture {
+        0x160 => "Turing".into(),
+        0x170 => "Ampere".into(),
+        0x180 => "Hopper".into(),
+        0x190 => "Ada".into(),
+        0x1a0 | 0x1b0 => "Blackwell".into(),
+        other => format!("{other:#x}"),
+    }
+}
+
+/// PCI address of a card.
+pub fn address_of(card: &CardInfo) -> String {
+    format!("{:04x}:{:02x}:{:02x}.{:x}", card.domain, card.bus, card.slot, card.function)
+}
+
+/// A GPU that a client has opened.
+#[derive(Debug)]
+pub struct Device {
+    /// The client.
+    pub client: Client,
+    /// `NV01_DEVICE_0`.
+    pub device: Handle,
+    /// `NV20_SUBDEVICE_0`.
+    pub subdevice: Handle,
+    /// Its node.
+    pub node: Node,
+    file: OwnedFd,
+}
+
+impl Device {
+    /// Opens a GPU with a client of its own.
+    ///
+    /// # Errors
+    /// The node is not accessible, or the driver refuses.
+    pub fn open(mut client: Client, card: &CardInfo) -> Result<Self, OpenError> {
+        let node = Node::Device(card.minor);
+        let file = client.kernel().open(node).map_err(|source| OpenError::Node {
+            node,
+            uid: rustix::process::geteuid().as_raw(),
+            source,
+        })?;
+        client
+            .kernel()
+            .register(file.as_fd())
+            .map_err(|error| RmError::new(format!("to register {node}"), error))?;
+        let mut id = IdInfo { gpu_id: card.gpu_id, ..Default::default() };
+        client.control(client.root(), &mut id)?;
+        let root = client.root();
+        let mut params = DeviceParams { device: id.device, client_share: root, ..Default::default() };
+        let device = client.alloc(root, NV01_DEVICE_0, &mut params)?;
+        let mut params = SubdeviceParams { subdevice: id.subdevice };
+        let subdevice = client.alloc(device, NV20_SUBDEVICE_0, &mut params)?;
+        Ok(Self { client, device, subdevice, node, file })
+    }
+
+    /// Its file, for calls that name the GPU by it.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Asks what it is.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn facts(&self, card: &CardInfo) -> Result<DeviceFacts, RmError> {
+        let mut name = NameString::default();
+        self.client.control(self.subdevice, &mut name)?;
+        let text = name.name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let mut arch = ArchInfo::default();
+        self.client.control(self.subdevice, &mut arch)?;
+        let [vram, vram_free, bar1_free] = self.memory([FB_TOTAL_RAM, FB_HEAP_FREE, FB_BAR1_FREE])?;
+        let (graphics, copy_engines) = self.engines()?;
+        Ok(DeviceFacts {
+            address: address_of(card),
+            name: String::from_utf8_lossy(text).into_owned(),
+            architecture: arch.architecture,
+            vram,
+            vram_free,
+            bar1_free,
+            graphics,
+            copy_engines,
+        })
+    }
+
+    /// Answers about memory, in bytes.
+    fn memory<const N: usize>(&self, questions: [u32; N]) -> Result<[u64; N], RmError> {
+        let mut info = FbInfo { count: u32::try_from(N).unwrap_or(0), ..Default::default() };
+        for (slot, index) in info.list.iter_mut().zip(questions) {
+            *slot = FbQuestion { index, data: 0 };
+        }
+        self.client.control(self.subdevice, &mut info)?;
+        let mut answers = [0; N];
+        for (answer, slot) in answers.iter_mut().zip(&info.list) {
+            *answer = u64::from(slot.data) << 10;
+        }
+        Ok(answers)
+    }
+
+    /// Whether there is a graphics engine, and the copy engines.
+    fn engines(&self) -> Result<(bool, Vec<CopyEngine>), RmError> {
+        let mut engines = Engines::default();
+        self.client.control(self.subdevice, &mut engines)?;
+        let count = usize::try_from(engines.count).unwrap_or(0);
+        let present: Vec<u32> = engines.list.iter().take(count).copied().collect();
+        let mut copy = Vec::new();
+        for engine in present.iter().copied() {
+            if !(flags::ENGINE_COPY0..=flags::ENGINE_COPY_LAST).contains(&engine) {
+                continue;
+            }
+            let mut caps = CopyCaps { engine, ..Default::default() };
+            self.client.control(self.subdevice, &mut caps)?;
+            let mut units = CopyUnits { engine, mask: 0 };
+            // Tells how fast it may be; nothing depends on it.
+            if let Err(error) = self.client.control(self.subdevice, &mut units) {
+                log::debug!("{error}");
+            }
+            let [first, _] = caps.caps;
+            copy.push(CopyEngine {
+                number: engine - flags::ENGINE_COPY0,
+                with_graphics: first & flags::CE_IS_GRCE != 0,
+                units: units.mask,
+            });
+        }
+        Ok((present.contains(&flags::ENGINE_GRAPHICS), copy))
+    }
+
+    /// Maps the doorbell.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn doorbell(&mut self) -> Result<Doorbell, RmError> {
+        let usermode =
+            self.client.alloc(self.subdevice, HOPPER_USERMODE_A, &mut UsermodeParams::default())?;
+        let page = self.client.cpu_mapping(
+            self.node,
+            self.subdevice,
+            usermode,
+            USERMODE_SIZE,
+            "the doorbell page",
+        )?;
+        Ok(Doorbell { page })
+    }
+}
+
+/// The page with the doorbell.
+#[derive(Debug)]
+pub struct Doorbell {
+    page: Mapping,
+}
+
+impl Doorbell {
+    /// Tells the GPU that a channel has work.
+    pub fn ring(&self, token: u32) {
+        // The page is larger than the offset.
+        let _ = self.page.write_u32(DOORBELL, token);
+    }
+}

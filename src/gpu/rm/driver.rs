@@ -1,0 +1,319 @@
+//! The driver as the aggregator sees it: [`GpuDriver`] over one GPU of the NVIDIA driver.
+
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use super::abi::classes::{
+    Class, FERMI_VASPACE_A, HOPPER_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, NV01_MEMORY_SYSTEM,
+    NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
+};
+use super::channels::{Channels, EngineTable, MAX_CHANNELS, USERD_SIZE};
+use super::device::{Device, DeviceFacts, Doorbell};
+use super::error::OpenError;
+use super::events::Events;
+use super::space::{Memories, PAGE_SHIFTS, Space, VA_BITS};
+use super::system::{FIRST_IOVA, SYSTEM_BITS, SystemMemory};
+use super::vram::{GRANULE, Vram};
+use super::worker::{Work, Worker};
+use crate::addr::{HostChannel, HostVram, Iova};
+use crate::chip::{Engine, EngineSet};
+use crate::gpu::{
+    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, SpaceHandle, SpaceUsage,
+};
+use crate::pci::{DmaMapping, SharedMemory};
+
+/// Address spaces at once.
+const MAX_SPACES: usize = 256;
+
+/// Host memory for the runs of all spaces: half a million. Each may cost the driver a page table of 4 KiB or more.
+const TABLE_MEMORY: u64 = 64 << 20;
+
+/// Bytes for reading cleared memory back.
+const STAGING: u64 = 32 << 20;
+
+/// Classes that only channels, address spaces and memory of tenants have (and the worker).
+const TENANT_CLASSES: [Class; 5] = [
+    FERMI_VASPACE_A,
+    KEPLER_CHANNEL_GROUP_A,
+    HOPPER_CHANNEL_GPFIFO_A,
+    NV01_MEMORY_SYSTEM,
+    NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
+];
+
+/// The RM driver.
+pub struct RmDriver {
+    info: GpuInfo,
+    facts: DeviceFacts,
+    // Before the device: what it holds is freed with the client.
+    worker: Worker,
+    events: Events,
+    channels: Channels,
+    spaces: BTreeMap<SpaceHandle, Space>,
+    next_space: u32,
+    vram: Vram,
+    system: SystemMemory,
+    doorbell: Arc<Doorbell>,
+    preempted: Vec<HostChannel>,
+    wake: rustix::fd::OwnedFd,
+    device: Device,
+}
+
+impl std::fmt::Debug for RmDriver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RmDriver").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+impl RmDriver {
+    /// Takes a GPU that was found fit.
+    pub(super) fn new(
+        mut device: Device,
+        facts: DeviceFacts,
+        table: EngineTable,
+        vram: u64,
+    ) -> Result<Self, OpenError> {
+        let gpu = |error: GpuError| OpenError::Setup(Box::new(error));
+        let doorbell = Arc::new(device.doorbell()?);
+        let lone = table.engine_type(Engine::Copy(1)).unwrap_or_default();
+        let worker =
+            Worker::new(&mut device, Arc::clone(&doorbell), Work::Copy(lone), STAGING).map_err(gpu)?;
+        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+        let wake = rustix::event::eventfd(0, flags).map_err(std::io::Error::from)?;
+        let events = Events::new(&mut device, &table, &wake).map_err(gpu)?;
+        let info = GpuInfo {
+            chip: "GH100".to_owned(),
+            tenant_vram: HostVram(0),
+            tenant_vram_size: vram,
+            partition_granule: GRANULE,
+            channels: MAX_CHANNELS,
+            engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
+            userd_granule: USERD_SIZE,
+            slow_vram_reads: true,
+            va_bits: VA_BITS,
+            page_shifts: PAGE_SHIFTS.to_vec(),
+            system_bits: SYSTEM_BITS,
+            first_iova: Iova(FIRST_IOVA),
+            table_memory: TABLE_MEMORY,
+        };
+        Ok(Self {
+            info,
+            facts,
+            worker,
+            events,
+            channels: Channels::new(table),
+            spaces: BTreeMap::new(),
+            next_space: 0,
+            vram: Vram::new(vram),
+            system: SystemMemory::default(),
+            doorbell,
+            preempted: Vec::new(),
+            wake,
+            device,
+        })
+    }
+
+    /// What the GPU is.
+    pub fn facts(&self) -> &DeviceFacts {
+        &self.facts
+    }
+
+    /// Tenants' objects that are there although no tenant has channels or spaces: by our books, and by the NVIDIA
+    /// driver's own. Memory ranges count as long as they are announced.
+    ///
+    /// # Errors
+    /// The driver refuses to say.
+    pub fn left_behind(&self) -> Result<Vec<String>, GpuError> {
+        if self.channels.any() || !self.spaces.is_empty() {
+            return Ok(Vec::new());
+        }
+        let own = self.worker.objects();
+        let mut left: Vec<String> = self
+            .device
+            .client
+            .objects()
+            .filter(|(handle, object)| TENANT_CLASSES.contains(&object.class) && !own.contains(handle))
+            .map(|(handle, object)| format!("{} {handle}", object.class.name))
+            .collect();
+        for handle in self.device.client.freed() {
+            if self.device.client.has_object(handle)? {
+                left.push(format!("object {handle}, by the driver's list"));
+            }
+        }
+        Ok(left)
+    }
+
+    fn space(&mut self, handle: SpaceHandle) -> Result<&mut Space, GpuError> {
+        self.spaces.get_mut(&handle).ok_or_else(|| no_such_space(handle))
+    }
+
+    #[cfg(test)]
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    #[cfg(test)]
+    pub(super) fn system(&self) -> &SystemMemory {
+        &self.system
+    }
+}
+
+fn no_such_space(handle: SpaceHandle) -> GpuError {
+    GpuError::NoSuch { what: "address space", id: handle.0.into() }
+}
+
+impl GpuDriver for RmDriver {
+    fn info(&self) -> &GpuInfo {
+        &self.info
+    }
+
+    fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
+        let Self { device, worker, vram, spaces, channels, .. } = self;
+        let in_use = |start, size| {
+            channels.uses_vram(start, size) || spaces.values().any(|space| space.uses_vram(start, size))
+        };
+        Ok(vec![vram.share(device, worker, start, size, in_use)?])
+    }
+
+    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
+        self.vram.scrub(&mut self.device, &mut self.worker, start, size)
+    }
+
+    fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
+        Ok(self.system.map(mapping)?)
+    }
+
+    fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
+        if let Some((handle, _)) = self.spaces.iter().find(|(_, space)| space.uses_system(iova, size)) {
+            return Err(GpuError::Invalid(format!(
+                "{size:#x} bytes at bus address {iova} are still mapped in address space {}",
+                handle.0
+            )));
+        }
+        self.system.unmap(&mut self.device, iova, size)
+    }
+
+    fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {
+        if self.spaces.len() >= MAX_SPACES {
+            return Err(GpuError::Exhausted { what: "address spaces", limit: MAX_SPACES as u64 });
+        }
+        let space = Space::new(&mut self.device)?;
+        let handle = SpaceHandle(self.next_space);
+        self.next_space = self.next_space.wrapping_add(1);
+        self.spaces.insert(handle, space);
+        Ok(handle)
+    }
+
+    fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+        if self.channels.any_in(space) {
+            return Err(GpuError::Invalid(format!("Address space {} still has channels", space.0)));
+        }
+        let gone = self.spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
+        gone.destroy(&mut self.device)?;
+        self.spaces.remove(&space);
+        Ok(())
+    }
+
+    fn update_space(
+        &mut self,
+        space: SpaceHandle,
+        unmap: &[HostRange],
+        map: &[HostMapping],
+        table_budget: u64,
+    ) -> Result<(), GpuError> {
+        let Self { device, vram, system, spaces, .. } = self;
+        let space = spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
+        space.update(device, &mut Memories { vram, system }, unmap, map, table_budget)
+    }
+
+    fn space_usage(&self, space: SpaceHandle) -> Result<SpaceUsage, GpuError> {
+        self.spaces.get(&space).map(Space::usage).ok_or_else(|| no_such_space(space))
+    }
+
+    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+        let Self { device, vram, spaces, .. } = self;
+        spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?.clear(device, vram)
+    }
+
+    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
+        let Self { device, vram, spaces, .. } = self;
+        spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?.revoke(device, vram, iova, size)
+    }
+
+    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
+        let space = self.space(spec.space)?.handle;
+        let channel = self.channels.create(&mut self.device, &self.vram, space, &spec)?;
+        self.events.watch(true);
+        Ok(channel)
+    }
+
+    fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {
+        self.channels.set_engines(channel, engines)
+    }
+
+    fn create_object(&mut self, channel: HostChannel, class: u32, engine: Engine) -> Result<(), GpuError> {
+        self.channels.create_object(&mut self.device, channel, class, engine)
+    }
+
+    fn destroy_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        self.channels.destroy(&mut self.device, channel)?;
+        self.preempted.retain(|preempted| *preempted != channel);
+        self.events.watch(self.channels.any());
+        Ok(())
+    }
+
+    fn enable_channel(&mut self, channel: HostChannel, enabled: bool) -> Result<(), GpuError> {
+        self.channels.enable(&self.device, channel, enabled)
+    }
+
+    fn commit_runlist(&mut self, channels: &[HostChannel]) -> Result<(), GpuError> {
+        self.channels.commit(&self.device, channels)
+    }
+
+    fn preempt_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        match self.channels.preempt(&self.device, channel) {
+            Ok(()) => {
+                self.preempted.push(channel);
+                // It fails only when the counter is full, and then somebody looks anyway.
+                let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+                Ok(())
+            }
+            // It is still there; whoever waits gives up after a while and takes the channel away.
+            Err(GpuError::Rm(error)) if error.status().is_some_and(super::is_timeout) => {
+                log::warn!("channel {} does not yield: {error}", channel.0);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn doorbell(&mut self, channel: HostChannel, _gp_put: u32) -> Result<(), GpuError> {
+        // The guest's store to its USERD is what the GPU reads.
+        self.channels.ring(&self.doorbell, channel)
+    }
+
+    fn channel_progress(&mut self, channel: HostChannel) -> Result<u32, GpuError> {
+        self.channels.progress(&self.vram, channel)
+    }
+
+    fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
+        self.channels.sample(&self.vram)
+    }
+
+    fn event_fd(&self) -> BorrowedFd<'_> {
+        self.events.fd()
+    }
+
+    fn take_events(&mut self, events: &mut Vec<GpuEvent>) {
+        let mut count = [0; 8];
+        // Nothing to read is as good.
+        let _ = rustix::io::read(&self.wake, &mut count);
+        events.extend(self.preempted.drain(..).map(GpuEvent::Preempted));
+        match self.events.take(&self.device) {
+            Ok(engines) => events.extend(engines.into_iter().map(GpuEvent::NonStall)),
+            Err(GpuError::Lost) => events.push(GpuEvent::Lost),
+            Err(error) => log::warn!("events of the GPU cannot be read: {error}"),
+        }
+        events.extend(self.channels.errors().into_iter().map(GpuEvent::ChannelError));
+    }
+}

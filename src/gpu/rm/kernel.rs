@@ -1,0 +1,170 @@
+//! The seam to the NVIDIA driver's kernel module: what it is asked, and that it may refuse.
+//!
+//! `sys::NodeKernel` is the real one; tests have one that keeps an object tree in memory.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use super::abi::calls::{CardInfo, EventData, MapDma, UnmapDma};
+use super::abi::classes::Class;
+use super::abi::{Handle, RmStatus};
+use crate::pci::mapping::Mapping;
+
+/// Why a call did not do what it was asked.
+#[derive(Debug)]
+pub enum CallError {
+    /// The driver answered with a status.
+    Status(RmStatus),
+    /// The system call failed.
+    System(io::Error),
+}
+
+impl From<io::Error> for CallError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// A node in `/dev`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Node {
+    /// `nvidiactl`.
+    Control,
+    /// `nvidiaN`.
+    Device(u32),
+}
+
+impl std::fmt::Display for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Control => write!(f, "/dev/nvidiactl"),
+            Self::Device(minor) => write!(f, "/dev/nvidia{minor}"),
+        }
+    }
+}
+
+/// An object to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct NewObject {
+    /// Client; none for a client itself.
+    pub client: Handle,
+    /// Parent.
+    pub parent: Handle,
+    /// Handle; none for a client, which the driver numbers.
+    pub object: Handle,
+    /// Class.
+    pub class: Class,
+}
+
+/// Memory of this process that becomes an object.
+#[derive(Clone, Copy, Debug)]
+pub struct NewPages<'a> {
+    /// Client.
+    pub client: Handle,
+    /// Device.
+    pub device: Handle,
+    /// Handle.
+    pub object: Handle,
+    /// The memory.
+    pub memory: &'a Mapping,
+    /// First byte, a multiple of the page size.
+    pub offset: u64,
+    /// Bytes, a multiple of the page size.
+    pub size: u64,
+}
+
+/// Memory that a CPU is to see.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuView {
+    /// Client.
+    pub client: Handle,
+    /// Device, or subdevice for registers.
+    pub device: Handle,
+    /// Memory.
+    pub memory: Handle,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// The kernel module of the NVIDIA driver. One thread calls it; calls may take milliseconds.
+pub trait Kernel: Send + Sync {
+    /// Opens a node.
+    ///
+    /// # Errors
+    /// There is none, or this user may not.
+    fn open(&self, node: Node) -> io::Result<OwnedFd>;
+
+    /// The GPUs that the module drives.
+    ///
+    /// # Errors
+    /// The module refuses.
+    fn cards(&self) -> Result<Vec<CardInfo>, CallError>;
+
+    /// Ties a device's file to the clients of this kernel.
+    ///
+    /// # Errors
+    /// The module refuses.
+    fn register(&self, device: BorrowedFd<'_>) -> Result<(), CallError>;
+
+    /// Makes an object; returns its handle.
+    ///
+    /// # Errors
+    /// The module refuses.
+    fn alloc(&self, new: NewObject, params: &mut [u8]) -> Result<Handle, CallError>;
+
+    /// Makes memory of this process an object.
+    ///
+    /// # Errors
+    /// The module refuses.
+    fn alloc_pages(&self, device: BorrowedFd<'_>, new: NewPages<'_>) -> Result<(), CallError>;
+
+    /// Frees an object, and all that is below it.
+    ///
+    /// # Errors
+    /// The module refuses.
+    fn free(&self, client: Handle, parent: Handle, object: Handle) -> Result<(), CallError>;
+
+    /// A control call.
+    ///
+    /// # Errors
+    /// The module refuses.
+    fn control(
+        &self,
+        client: Handle,
+        object: Handle,
+        command: u32,
+        params: &mut [u8],
+    ) -> Result<(), CallError>;
+
+    /// Makes `file` one that maps `view`, for whoever maps it; it can be made one only once.
+    ///
+    /// # Errors
+    /// The module refuses.
+    fn map_cpu(&self, view: CpuView, file: BorrowedFd<'_>) -> Result<(), CallError>;
+
+    /// Maps into a GPU address space. Client and status are filled in here.
+    ///
+    /// # Errors
+    /// The module refuses.
+    fn map_dma(&self, call: MapDma) -> Result<(), CallError>;
+
+    /// Unmaps from a GPU address space.
+    ///
+    /// # Errors
+    /// The module refuses.
+    fn unmap_dma(&self, call: UnmapDma) -> Result<(), CallError>;
+
+    /// Makes `file` one that events of `client` can wake.
+    ///
+    /// # Errors
+    /// The module refuses.
+    fn make_event_file(&self, client: Handle, file: BorrowedFd<'_>) -> Result<(), CallError>;
+
+    /// The next event of a file, and whether more wait.
+    ///
+    /// # Errors
+    /// The module refuses.
+    fn next_event(&self, file: BorrowedFd<'_>) -> Result<Option<(EventData, bool)>, CallError>;
+}

@@ -1,0 +1,59 @@
+//! The driver for a Hopper GPU whose host keeps the NVIDIA driver loaded: everything by that driver's own ioctls, as an
+//! ordinary user, without VFIO, SR-IOV or a module of ours.
+//!
+//! What a vGPU asks for becomes objects of the NVIDIA driver: its partition one memory object, its address spaces the
+//! driver's address spaces with the guest's own addresses, its channels the driver's channels over the guest's own
+//! ring and USERD. So isolation is the NVIDIA driver's, between processes as between our tenants: page tables that
+//! only it writes, channels without privilege.
+//!
+//! From the bottom: `abi` is the interface as data, `kernel` the seam to it, `sys` the real other side, `client`
+//! and `device` objects and calls, `vram`, `system`, `space`, `channel`, `channels`, `events` the parts, `driver` all
+//! together. `worker` is a channel of our own that clears memory; `bench` measures on the same code what guests are
+//! compared with; `discovery` finds GPUs.
+//!
+//! Not handled: GPUs of other architectures (a guest's commands run unchanged, so the GPU must be of the vGPU's chip's),
+//! MIG, confidential computing, more than one GPU per driver.
+
+pub mod abi;
+pub mod bench;
+mod channel;
+mod channels;
+mod client;
+pub mod device;
+pub mod discovery;
+mod driver;
+mod error;
+mod events;
+mod kernel;
+mod pushbuffer;
+mod space;
+mod sys;
+mod system;
+mod vram;
+mod worker;
+
+#[cfg(test)]
+mod mock;
+#[cfg(test)]
+mod tests;
+
+pub use driver::RmDriver;
+pub use error::{OpenError, RmError};
+
+use abi::RmStatus;
+
+/// How to take a GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RmConfig {
+    /// PCI address, such as `0000:06:00.0`; none: the only one.
+    pub gpu: Option<String>,
+    /// Bytes of VRAM for tenants together.
+    pub vram: u64,
+    /// User to become first. Root must name one.
+    pub uid: Option<u32>,
+}
+
+/// True for the statuses that mean "not yet".
+fn is_timeout(status: RmStatus) -> bool {
+    matches!(status, RmStatus::ERR_TIMEOUT | RmStatus::ERR_TIMEOUT_RETRY | RmStatus::ERR_BUSY_RETRY)
+}

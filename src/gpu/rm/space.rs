@@ -1,0 +1,400 @@
+//! Address spaces: the driver keeps the page tables, we keep what is mapped and tell it the differences.
+//!
+//! A space is the driver's own (`FERMI_VASPACE_A`, flags 0), because the graphics engine's context buffers live in it
+//! too. So that a guest's addresses are free when the guest wants them, they are reserved at once, without page
+//! tables ([`WINDOWS`]). What is left to the driver:
+//! * [4 GiB, 4.5 GiB), which it keeps for its firmware (and nouveau keeps free for the same reason);
+//! * [0xc0_00000000, 2^40): context buffers, which the 3D engine names by 40 bits. Nothing else below 2^40 is free,
+//!   so they land there.
+//!
+//! Guest mappings there are refused; the rest of an update is done.
+//!
+//! The driver unmaps by range, so parts of a mapping too; where a cut goes through a large page, the page is unmapped
+//! and its remains are mapped again with 4 KiB pages.
+//! Storage kinds are not told to the driver: memory is mapped with the kind it was made with.
+
+use super::abi::Handle;
+use super::abi::calls::{MapDma, UnmapDma};
+use super::abi::classes::{FERMI_VASPACE_A, MemoryParams, NV50_MEMORY_VIRTUAL, SpaceParams};
+use super::abi::controls::InvalidateTlb;
+use super::abi::flags::{alloc, attr, map};
+use super::device::Device;
+use super::error::RmError;
+use super::system::{SYSTEM_BITS, SystemMemory};
+use super::vram::Vram;
+use crate::addr::{GpuVa, HostVram, Iova, PAGE_SIZE};
+use crate::gpu::space_map::{Run, SpaceMap, SpaceShape};
+use crate::gpu::{GpuError, HostMapping, HostRange, HostTarget, SpaceUsage};
+
+/// First address of a space: nouveau uses what lies below the driver's default of 1 MiB.
+const BASE: u64 = 0x1000;
+
+/// Addresses that guests can use.
+pub const WINDOWS: [(u64, u64); 3] =
+    [(BASE, 4 << 30), (0x1_2000_0000, 0xc0_0000_0000), (1 << 40, 1 << VA_BITS)];
+
+/// Guests' addresses are below 2 to this.
+pub const VA_BITS: u8 = 47;
+
+/// Page sizes.
+pub const PAGE_SHIFTS: &[u8] = &[12, 16, 21];
+
+const SHAPE: SpaceShape =
+    SpaceShape { va_bits: VA_BITS, system_bits: SYSTEM_BITS, page_shifts: PAGE_SHIFTS, join: false };
+
+/// A reservation of addresses.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    start: u64,
+    end: u64,
+    object: Handle,
+}
+
+/// Where the memory is that mappings name.
+#[derive(Debug)]
+pub struct Memories<'a> {
+    /// Video memory.
+    pub vram: &'a Vram,
+    /// System memory.
+    pub system: &'a mut SystemMemory,
+}
+
+/// A part of a mapping that is one call.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    run: Run,
+    memory: Handle,
+    offset: u64,
+}
+
+/// An address space.
+#[derive(Debug)]
+pub struct Space {
+    /// The driver's object.
+    pub handle: Handle,
+    windows: Vec<Window>,
+    runs: SpaceMap,
+}
+
+impl Space {
+    /// A new, empty space.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn new(device: &mut Device) -> Result<Self, RmError> {
+        let mut params = SpaceParams { base: BASE, ..Default::default() };
+        let handle = device.client.alloc(device.device, FERMI_VASPACE_A, &mut params)?;
+        let mut space = Self { handle, windows: Vec::new(), runs: SpaceMap::new(SHAPE) };
+        for (start, end) in WINDOWS {
+            match reserve(device, handle, start, end) {
+                Ok(object) => space.windows.push(Window { start, end, object }),
+                Err(error) => {
+                    space.destroy(device)?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(space)
+    }
+
+    /// Takes it away, with all its mappings.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn destroy(&mut self, device: &mut Device) -> Result<(), RmError> {
+        for window in std::mem::take(&mut self.windows) {
+            device.client.free(window.object)?;
+        }
+        device.client.free(self.handle)
+    }
+
+    /// What it holds.
+    pub fn usage(&self) -> SpaceUsage {
+        self.runs.usage()
+    }
+
+    /// Whether a run points into a range of VRAM.
+    pub fn uses_vram(&self, start: HostVram, size: u64) -> bool {
+        let end = start.0.saturating_add(size);
+        self.runs.runs().any(|run| match run.target {
+            HostTarget::Vram(HostVram(at)) => at < end && at.saturating_add(run.len) > start.0,
+            HostTarget::System { .. } => false,
+        })
+    }
+
+    /// Whether a run points into a range of bus addresses.
+    pub fn uses_system(&self, iova: Iova, size: u64) -> bool {
+        self.runs.pointing_at(iova, size).next().is_some()
+    }
+
+    /// Unmaps, then maps.
+    ///
+    /// # Errors
+    /// A run is invalid or in nobody's window, the budget is used up, or the driver refuses. Runs that can be mapped
+    /// are, also behind one that cannot.
+    pub fn update(
+        &mut self,
+        device: &mut Device,
+        memories: &mut Memories<'_>,
+        unmap: &[HostRange],
+        map: &[HostMapping],
+        budget: u64,
+    ) -> Result<(), GpuError> {
+        let mut removed = Vec::new();
+        for range in unmap {
+            removed.extend(self.runs.unmap(range, budget)?);
+        }
+        self.unmap_runs(device, memories.vram, &removed)?;
+        let mut first_error = None;
+        let mut parts = Vec::new();
+        for mapping in joined(map) {
+            if let Err(error) = self.split(device, memories, &mapping, &mut parts) {
+                first_error.get_or_insert(error);
+            }
+        }
+        let mut unflushed = false;
+        let last = parts.len().saturating_sub(1);
+        for (index, part) in parts.iter().enumerate() {
+            // Translations that were absent are not remembered; the last call drops those that were replaced.
+            let defer = index < last;
+            match self.map_part(device, memories.vram, part, defer, budget) {
+                Ok(()) => unflushed = defer,
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        if unflushed {
+            let mut params = InvalidateTlb { space: self.handle, flags: 0 };
+            device.client.control(device.device, &mut params)?;
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    /// Unmaps everything.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn clear(&mut self, device: &Device, vram: &Vram) -> Result<(), GpuError> {
+        let removed = self.runs.clear();
+        self.unmap_runs(device, vram, &removed)
+    }
+
+    /// Unmaps what points at a range of bus addresses; returns how many pages that were.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn revoke(&mut self, device: &Device, vram: &Vram, iova: Iova, size: u64) -> Result<u64, GpuError> {
+        let removed = self.runs.revoke_system(iova, size, u64::MAX);
+        let pages = removed.iter().fold(0_u64, |sum, run| sum.saturating_add(run.pages()));
+        self.unmap_runs(device, vram, &removed)?;
+        Ok(pages)
+    }
+
+    /// Cuts a mapping into parts that lie in one window and one memory object each.
+    fn split(
+        &self,
+        device: &mut Device,
+        memories: &mut Memories<'_>,
+        mapping: &HostMapping,
+        parts: &mut Vec<Part>,
+    ) -> Result<(), GpuError> {
+        let total = u64::from(mapping.pages) << mapping.page_shift;
+        let mut done = 0;
+        while done < total {
+            let left = total.saturating_sub(done);
+            let va = mapping.va.checked_add(done).ok_or_else(|| unmappable(mapping.va))?;
+            let window = self.window(va.0).ok_or_else(|| unmappable(va))?;
+            let left = left.min(window.end.saturating_sub(va.0));
+            let target = ahead(mapping.target, done);
+            let (memory, offset, size) = match target {
+                HostTarget::Vram(at) => {
+                    let (partition, offset) = memories
+                        .vram
+                        .locate(at, PAGE_SIZE)
+                        .ok_or_else(|| GpuError::Invalid(format!("VRAM at {at} belongs to no partition")))?;
+                    (partition.object, offset, memories.vram.reach(at, left))
+                }
+                HostTarget::System { iova, .. } => {
+                    let place = memories.system.locate(device, iova, left)?;
+                    (place.object, place.offset, place.size)
+                }
+            };
+            let page_shift = match target {
+                // The driver holds system memory page by page.
+                HostTarget::System { .. } => 12,
+                HostTarget::Vram(_) => fitting_shift(mapping.page_shift, va.0 | offset | size),
+            };
+            let run =
+                Run { va, len: size, target, read_only: mapping.read_only, kind: mapping.kind, page_shift };
+            parts.push(Part { run, memory, offset });
+            done = done.saturating_add(size.max(PAGE_SIZE));
+        }
+        Ok(())
+    }
+
+    fn map_part(
+        &mut self,
+        device: &Device,
+        vram: &Vram,
+        part: &Part,
+        defer: bool,
+        budget: u64,
+    ) -> Result<(), GpuError> {
+        let run = part.run;
+        let mapping = HostMapping {
+            va: run.va,
+            pages: u32::try_from(run.pages()).map_err(|_| unmappable(run.va))?,
+            page_shift: run.page_shift,
+            target: run.target,
+            read_only: run.read_only,
+            kind: run.kind,
+        };
+        let replaced = self.runs.insert(&mapping, budget)?;
+        let unmapped = self.unmap_runs(device, vram, &replaced);
+        let done = unmapped.and_then(|()| Ok(self.call_map(device, part, defer)?));
+        if done.is_err() {
+            // What the books say must be what is there.
+            let range = HostRange { va: run.va, pages: mapping.pages, page_shift: run.page_shift };
+            self.runs.unmap(&range, u64::MAX)?;
+        }
+        done
+    }
+
+    fn call_map(&self, device: &Device, part: &Part, defer: bool) -> Result<(), RmError> {
+        let Part { run, memory, offset } = *part;
+        let Some(window) = self.window(run.va.0) else { return Ok(()) };
+        let page = match run.page_shift {
+            21 => map::PAGE_2M,
+            16 => map::PAGE_64K,
+            _ => map::PAGE_4K,
+        };
+        let access = if run.read_only { map::READ_ONLY } else { 0 };
+        let snoop = if matches!(run.target, HostTarget::System { .. }) { map::SNOOP } else { 0 };
+        let flush = if defer { map::DEFER_FLUSH } else { 0 };
+        device.client.map_dma(MapDma {
+            device: device.device,
+            dma: window.object,
+            memory,
+            offset,
+            length: run.len,
+            flags: map::FIXED | page | access | snoop | flush,
+            va: run.va.0,
+            ..Default::default()
+        })
+    }
+
+    /// Unmaps runs that the books no longer have.
+    fn unmap_runs(&self, device: &Device, vram: &Vram, removed: &[Run]) -> Result<(), GpuError> {
+        let mut rests: Vec<&Run> = Vec::new();
+        for (start, end) in page_ranges(removed) {
+            let Some(window) = self.window(start) else { continue };
+            // The driver unmaps by range: what is there of any mapping, and parts of those that reach out.
+            device.client.unmap_dma(UnmapDma {
+                device: device.device,
+                dma: window.object,
+                va: start,
+                size: end.saturating_sub(start),
+                ..Default::default()
+            })?;
+            rests.extend(
+                self.runs.overlapping(start, end).filter(|run| run.va.0 >= start && run.end() <= end),
+            );
+        }
+        // What a cut page leaves comes back with small pages.
+        for run in rests {
+            let HostTarget::Vram(at) = run.target else { continue };
+            if let Some((partition, offset)) = vram.locate(at, run.len) {
+                self.call_map(device, &Part { run: *run, memory: partition.object, offset }, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn window(&self, va: u64) -> Option<Window> {
+        self.windows.iter().find(|window| (window.start..window.end).contains(&va)).copied()
+    }
+}
+
+/// Reserves addresses, without page tables.
+fn reserve(device: &mut Device, space: Handle, start: u64, end: u64) -> Result<Handle, RmError> {
+    let size = end.saturating_sub(start);
+    let mut params = MemoryParams {
+        flags: alloc::VIRTUAL | alloc::FIXED | alloc::LAZY,
+        attr: attr::PAGE_4K,
+        size,
+        offset: start,
+        limit: size.saturating_sub(1),
+        space,
+        ..Default::default()
+    };
+    device.client.alloc(device.device, NV50_MEMORY_VIRTUAL, &mut params)
+}
+
+/// Mappings that go on where the one before ends, as one.
+fn joined(mappings: &[HostMapping]) -> Vec<HostMapping> {
+    let mut joined: Vec<HostMapping> = Vec::new();
+    for mapping in mappings {
+        if let Some(last) = joined.last_mut() {
+            let length = u64::from(last.pages) << last.page_shift;
+            let follows = HostMapping {
+                va: GpuVa(last.va.0.saturating_add(length)),
+                target: ahead(last.target, length),
+                pages: mapping.pages,
+                ..*last
+            };
+            if follows == *mapping
+                && let Some(pages) = last.pages.checked_add(mapping.pages)
+            {
+                last.pages = pages;
+                continue;
+            }
+        }
+        joined.push(*mapping);
+    }
+    joined
+}
+
+/// Runs as ranges of whole pages, those that touch as one. Ranges stay inside a window, as runs do.
+fn page_ranges(runs: &[Run]) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = runs
+        .iter()
+        .map(|run| {
+            let page = 1_u64 << run.page_shift;
+            let end = run.end().checked_next_multiple_of(page).unwrap_or(run.end());
+            (run.va.0 / page * page, end)
+        })
+        .collect();
+    ranges.sort_unstable();
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in ranges {
+        match joined.last_mut() {
+            Some(last) if last.1 >= start => last.1 = last.1.max(end),
+            _ => joined.push((start, end)),
+        }
+    }
+    joined
+}
+
+/// The largest page size, at most `shift`, that all of the addresses and sizes or-ed together are multiples of.
+fn fitting_shift(shift: u8, bits: u64) -> u8 {
+    let fits = |candidate: &u8| *candidate <= shift && bits.is_multiple_of(1 << *candidate);
+    PAGE_SHIFTS.iter().copied().filter(|candidate| fits(candidate)).max().unwrap_or(12)
+}
+
+fn ahead(target: HostTarget, bytes: u64) -> HostTarget {
+    match target {
+        HostTarget::Vram(HostVram(at)) => HostTarget::Vram(HostVram(at.saturating_add(bytes))),
+        HostTarget::System { iova: Iova(at), coherent } => {
+            HostTarget::System { iova: Iova(at.saturating_add(bytes)), coherent }
+        }
+    }
+}
+
+fn unmappable(va: GpuVa) -> GpuError {
+    GpuError::Invalid(format!(
+        "{va} cannot be mapped: guests have [{:#x}, 4 GiB), [4.5 GiB, {:#x}) and [2^40, 2^{VA_BITS}); the rest is \
+         the NVIDIA driver's",
+        BASE, WINDOWS[1].1
+    ))
+}
