@@ -6,7 +6,7 @@
 //!
 //! From the ground up: [`cache`] (one folder, one lock) · [`sources`], [`apt`], [`qemu`], [`kernel`] (Debian
 //! packages, without root) · [`chip`] (which kernel drives which) · [`modules`], [`firmware`], [`cpio`],
-//! [`initramfs`], [`static_build`], [`guest_build`] (what a guest boots) · [`archive`], [`pack`] (all of it on a
+//! [`initramfs`], [`static_build`], [`guest_build`], [`nvk`] (what a guest boots) · [`archive`], [`pack`] (all of it on a
 //! machine without network) ·
 //! [`process`], [`machine`], [`report`], [`verdict`] (one guest, run and judged) · [`daemons`], [`control`],
 //! [`rig`] (whole set-ups) · [`demo`].
@@ -26,6 +26,7 @@ pub mod interrupt;
 pub mod kernel;
 pub mod machine;
 pub mod modules;
+pub mod nvk;
 pub mod pack;
 pub mod process;
 pub mod qemu;

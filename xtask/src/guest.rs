@@ -10,7 +10,7 @@ use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
 use gpuvmk_lab::machine::{Accelerator, Machine, MachineSpec, Said};
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::verdict::{self, Expected};
-use gpuvmk_lab::{guest_build, initramfs};
+use gpuvmk_lab::{guest_build, initramfs, nvk};
 
 use crate::workshop;
 
@@ -38,6 +38,9 @@ pub struct Arguments {
     /// How often the guest reboots before it powers off
     #[arg(long, default_value_t = 0)]
     reboots: u32,
+    /// Give it Mesa's NVK, for the program nvk; needs --memory 1024
+    #[arg(long)]
+    nvk: bool,
     /// Where its logs go
     #[arg(long, default_value = "target/guest")]
     folder: PathBuf,
@@ -60,10 +63,11 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         Firmware::None => Vec::new(),
         _ => firmware.files(&cache, &workshop::build_gpuvmk()?)?,
     };
+    let image = initramfs::obtain(&cache, &kernel, &init, &files, firmware.label())?;
     let spec = MachineSpec {
         name: "guest".into(),
         folder: arguments.folder.clone(),
-        initramfs: initramfs::obtain(&cache, &kernel, &init, &files, firmware.label())?,
+        initramfs: if arguments.nvk { nvk::behind(&cache, &image)? } else { image },
         kernel,
         memory_mib: arguments.memory,
         cpus: arguments.cpus,

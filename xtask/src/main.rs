@@ -3,6 +3,7 @@
 mod bench;
 mod cases;
 mod guest;
+mod nvk;
 mod pack;
 mod run_case;
 mod setup;
@@ -26,6 +27,8 @@ enum Command {
     Setup,
     /// Boot one stock guest, show what it says, and judge it.
     Guest(guest::Arguments),
+    /// Fetch Mesa's Vulkan driver for guests, or build it from Debian's source with our patch.
+    Nvk(nvk::Arguments),
     /// Run the host's tests and every guest test.
     Test(test::Arguments),
     /// Measure mediated against native.
@@ -52,6 +55,7 @@ fn run() -> anyhow::Result<bool> {
     match arguments.command {
         Command::Setup => setup::run().map(|()| true),
         Command::Guest(arguments) => guest::run(&arguments),
+        Command::Nvk(arguments) => nvk::run(&arguments).map(|()| true),
         Command::Test(arguments) => test::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Pack(arguments) => pack::run(&arguments),

@@ -13,6 +13,7 @@ mod exec;
 mod fence;
 mod load;
 mod mapping;
+mod nvk;
 mod probe;
 mod reload;
 mod session;
@@ -31,7 +32,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 21] = [
+const PROGRAMS: [(&str, Program); 22] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -45,6 +46,7 @@ const PROGRAMS: [(&str, Program); 21] = [
     ("i2m", upload::inline),
     ("compute", compute::run),
     ("nocompute", compute::refused),
+    ("nvk", nvk::run),
     ("suspend", suspend::run),
     ("reload", reload::run),
     ("bench", bench::run),

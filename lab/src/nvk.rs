@@ -1,0 +1,159 @@
+//! Mesa's NVK for guests: an initramfs part with Debian's Vulkan loader and driver, and our Vulkan program.
+//!
+//! The part is an archive of its own that is put behind a guest's initramfs (the kernel unpacks archives one after
+//! the other). Everything in it lies below `/nvk`:
+//!
+//! - `lib/`: the dynamic loader, the C library and every library that loader and driver are linked with;
+//! - `stock/`, `edited/`, `rebuilt/`: the driver as Debian builds it, the same with the type of compute launches set
+//!   on Hopper ([`edit`]), and one built from Debian's source with our patch, if there is one ([`rebuild`]);
+//! - `stock.json` and so on: what tells the Vulkan loader where the driver lies;
+//! - `bin/gpuvmk-nvk`: the program.
+//!
+//! The guest program `nvk:driver=NAME:checks=NAME,...` starts it. See docs/nvk.md.
+
+pub mod edit;
+pub mod mesa;
+mod program;
+pub mod rebuild;
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+
+use crate::cache::Cache;
+use crate::cpio::Writer;
+
+/// The driver's file, in each driver's folder.
+pub const DRIVER: &str = "libvulkan_nouveau.so";
+/// Where everything lies in the guest.
+const PLACE: &str = "nvk";
+
+/// A file of the part: its name below [`PLACE`], its bytes, whether it can be executed.
+struct Part {
+    name: String,
+    contents: Vec<u8>,
+    executable: bool,
+}
+
+/// The initramfs part, fetched and built first if need be.
+pub fn obtain(cache: &Cache) -> Result<PathBuf> {
+    let program = program::obtain(cache)?;
+    let mesa = mesa::obtain(cache, &program)?;
+    let mut parts = vec![Part { name: "bin/gpuvmk-nvk".into(), contents: read(&program)?, executable: true }];
+    for path in files(&mesa.join(mesa::LIBRARIES))? {
+        let name = format!("lib/{}", name_of(&path)?);
+        parts.push(Part { name, contents: read(&path)?, executable: true });
+    }
+    let mut drivers = vec![("stock", mesa.join(mesa::STOCK).join(DRIVER))];
+    drivers.push(("edited", mesa.join(mesa::EDITED).join(DRIVER)));
+    drivers.extend(rebuild::built(cache).map(|driver| ("rebuilt", driver)));
+    for (name, driver) in drivers {
+        parts.push(Part { name: format!("{name}/{DRIVER}"), contents: read(&driver)?, executable: false });
+        parts.push(Part { name: format!("{name}.json"), contents: manifest(name), executable: false });
+    }
+    write(cache, &parts)
+}
+
+/// A guest's initramfs with the part behind it, in the cache.
+pub fn behind(cache: &Cache, initramfs: &Path) -> Result<PathBuf> {
+    let part = obtain(cache)?;
+    let bytes = [read(initramfs)?, read(&part)?].concat();
+    let key = hash([("joined", bytes.as_slice())].into_iter());
+    let lock = cache.lock()?;
+    let folder = cache.entry_or_build(&lock, "nvk-initramfs", &key, |folder| {
+        fs::write(folder.join("initramfs.cpio"), &bytes).context("Cannot write the initramfs with NVK")
+    })?;
+    Ok(folder.join("initramfs.cpio"))
+}
+
+/// What tells the Vulkan loader where a driver lies.
+fn manifest(driver: &str) -> Vec<u8> {
+    let library = format!("/{PLACE}/{driver}/{DRIVER}");
+    let icd = serde_json::json!({
+        "file_format_version": "1.0.1",
+        "ICD": { "api_version": "1.4.0", "library_path": library },
+    });
+    format!("{icd}\n").into_bytes()
+}
+
+fn write(cache: &Cache, parts: &[Part]) -> Result<PathBuf> {
+    let key = hash(parts.iter().map(|part| (part.name.as_str(), part.contents.as_slice())));
+    let lock = cache.lock()?;
+    let folder = cache.entry_or_build(&lock, "nvk-part", &key, |folder| {
+        let path = folder.join("nvk.cpio");
+        let file = File::create(&path).with_context(|| format!("Cannot create {}", path.display()))?;
+        archive(Writer::new(BufWriter::new(file)), parts)
+            .with_context(|| format!("Cannot write {}", path.display()))?;
+        Ok(())
+    })?;
+    Ok(folder.join("nvk.cpio"))
+}
+
+fn archive<W: std::io::Write>(mut archive: Writer<W>, parts: &[Part]) -> std::io::Result<W> {
+    archive.folder(PLACE)?;
+    let mut folders: Vec<&str> =
+        parts.iter().filter_map(|part| Some(part.name.rsplit_once('/')?.0)).collect();
+    folders.sort_unstable();
+    folders.dedup();
+    for folder in folders {
+        archive.folder(&format!("{PLACE}/{folder}"))?;
+    }
+    for part in parts {
+        let add = if part.executable { Writer::program } else { Writer::file };
+        add(&mut archive, &format!("{PLACE}/{}", part.name), &part.contents)?;
+    }
+    archive.finish()
+}
+
+fn hash<'a>(members: impl Iterator<Item = (&'a str, &'a [u8])>) -> String {
+    let mut hash = Sha256::new();
+    for (name, contents) in members {
+        hash.update(name.as_bytes());
+        hash.update([0]);
+        hash.update(contents);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("Cannot list {}", folder.display()))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+fn name_of(path: &Path) -> Result<String> {
+    let name = path.file_name().with_context(|| format!("{} has no name", path.display()))?;
+    Ok(name.to_string_lossy().into_owned())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("Cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpio::Reader;
+
+    #[test]
+    fn part_has_every_folder_before_what_lies_in_it() {
+        let part = |name: &str| Part { name: name.into(), contents: b"x".to_vec(), executable: false };
+        let bytes = archive(Writer::new(Vec::new()), &[part("lib/a.so"), part("stock.json")]).unwrap();
+        let mut reader = Reader::new(bytes.as_slice());
+        let mut names = Vec::new();
+        while let Some(member) = reader.next().unwrap() {
+            names.push(member.name);
+        }
+        assert_eq!(names, ["nvk", "nvk/lib", "nvk/lib/a.so", "nvk/stock.json"]);
+    }
+
+    #[test]
+    fn manifest_names_the_driver_by_its_place_in_the_guest() {
+        let json: serde_json::Value = serde_json::from_slice(&manifest("edited")).unwrap();
+        assert_eq!(json["ICD"]["library_path"], "/nvk/edited/libvulkan_nouveau.so");
+    }
+}

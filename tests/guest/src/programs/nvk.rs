@@ -1,0 +1,37 @@
+//! `nvk`: Vulkan through Mesa's NVK.
+//!
+//! The program is another binary, with Debian's libraries beside it: the guest has them only if its initramfs was made
+//! with them (docs/nvk.md). This process becomes that program; it prints the result line.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Figures, Options};
+
+const LOADER: &str = "/nvk/lib/ld-linux-x86-64.so.2";
+const LIBRARIES: &str = "/nvk/lib";
+const PROGRAM: &str = "/nvk/bin/gpuvmk-nvk";
+
+pub fn run(options: &Options) -> Result<Figures> {
+    let driver: String = options.get("driver", "stock".to_owned())?;
+    let checks: String = options.get("checks", "all".to_owned())?;
+    let manifest = format!("/nvk/{driver}.json");
+    for path in [LOADER, manifest.as_str()] {
+        ensure!(Path::new(path).exists(), "{path} is not in this guest's initramfs");
+    }
+    let error = Command::new(LOADER)
+        .args(["--library-path", LIBRARIES, PROGRAM])
+        .arg(format!("gpu={}", options.gpu()?))
+        .arg(format!("driver={driver}"))
+        .arg(format!("checks={checks}"))
+        .env("VK_DRIVER_FILES", manifest)
+        // NVK does not claim to conform on Hopper, and hides such devices.
+        .env("NVK_I_WANT_A_BROKEN_VULKAN_DRIVER", "1")
+        .env("MESA_SHADER_CACHE_DISABLE", "true")
+        .env("HOME", "/tmp")
+        .exec();
+    Err(error).context("the Vulkan program cannot be started")
+}
