@@ -21,7 +21,7 @@ use crate::chip::gh100::gsp::r570_144::control::{
 use crate::chip::gh100::gsp::r570_144::object::{
     ADDR_FBMEM, FERMI_VASPACE_A, HOPPER_CHANNEL_GPFIFO_A, NV_CHANNEL_ALLOC_PARAMS,
     NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS, NV01_DEVICE_0,
-    NV01_ROOT, NV0080_ALLOC_PARAMETERS_SIZE, flags_of_chid,
+    NV01_ROOT, NV0080_ALLOC_PARAMETERS_SIZE,
 };
 use crate::chip::gh100::gsp::r570_144::queue::{
     GSP_MSG_QUEUE_ELEMENT, MSGQ_FLAGS_SWAP_RX, NV_VGPU_MSG_SIGNATURE_VALID, RPC_HEADER_VERSION, checksum,
@@ -263,7 +263,7 @@ impl<'a> Driver<'a> {
         let mut parameters = NV_CHANNEL_ALLOC_PARAMS::new_zeroed();
         parameters.gpFifoOffset = 0x1_1000;
         parameters.gpFifoEntries = 1024;
-        parameters.flags = flags_of_chid(chid);
+        parameters.flags = chid_flags(chid);
         parameters.hVASpace = SPACE;
         parameters.engineType = 10;
         parameters.userdMem.base = userd;
@@ -295,4 +295,10 @@ impl<'a> Driver<'a> {
         parameters.bInPMTransition = u8::from(suspend);
         self.rpc(NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER, parameters.as_bytes());
     }
+}
+
+/// The flags that fix a channel number: eight channels to a USERD page.
+fn chid_flags(chid: u16) -> u32 {
+    let chid = u32::from(chid);
+    (chid % 8) << 8 | (chid / 8) << 12 | 1 << 21
 }
