@@ -18,7 +18,7 @@ use rustix::pipe::PipeFlags;
 use super::event_record::{RECORD_WORDS, decode, encode};
 use super::protocol::Event;
 use super::shared::SharedWords;
-use crate::chip::{Engine, EngineSet};
+use crate::chip::EngineSet;
 
 /// Records that fit.
 pub const CAPACITY: u32 = 512;
@@ -141,11 +141,9 @@ impl EventConsumer {
         }
         if self.ring.word(NOTIFIED).load(Ordering::Relaxed) != 0 {
             let bits = self.ring.word(NOTIFIED).swap(0, Ordering::AcqRel);
-            for engine in [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)] {
-                if EngineSet::from_bits_truncate(bits).contains(engine.into()) {
-                    each(Event::NonStall(engine));
-                    taken = taken.saturating_add(1);
-                }
+            for engine in EngineSet::from_bits_truncate(bits).engines() {
+                each(Event::NonStall(engine));
+                taken = taken.saturating_add(1);
             }
         }
         taken
@@ -190,6 +188,7 @@ mod tests {
 
     use super::*;
     use crate::addr::GuestChannel;
+    use crate::chip::Engine;
 
     fn pair() -> (EventProducer, EventConsumer) {
         let (producer, file, wake) = create().unwrap();
@@ -225,6 +224,17 @@ mod tests {
             ]
         );
         assert_eq!(take(&mut consumer), []);
+    }
+
+    #[test]
+    fn notification_of_every_engine_arrives() {
+        let (mut producer, mut consumer) = pair();
+
+        for engine in Engine::ALL {
+            producer.send(Event::NonStall(engine));
+        }
+
+        assert_eq!(take(&mut consumer), Engine::ALL.map(Event::NonStall));
     }
 
     #[test]

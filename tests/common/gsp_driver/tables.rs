@@ -1,0 +1,85 @@
+//! Hopper's page tables as a driver builds them, in the VRAM of its function.
+
+use gpuvmk::chip::gh100::mmu::{DualPde, Level, Pde, Pte, encode_pde};
+use gpuvmk::chip::{Aperture, PhysicalAddress};
+use gpuvmk::units::backend::Backend;
+
+/// Tables from the bottom of VRAM, a page each.
+pub struct Tables {
+    next: u64,
+}
+
+/// No table is above this.
+const END: u64 = 4 << 20;
+
+fn vram(address: u64) -> PhysicalAddress {
+    PhysicalAddress { aperture: Aperture::Vram, address }
+}
+
+fn read(back: &impl Backend, at: u64) -> u64 {
+    let mut raw = [0; 8];
+    back.read_tables(vram(at), &mut raw).unwrap();
+    u64::from_le_bytes(raw)
+}
+
+fn write(back: &impl Backend, at: u64, value: u64) {
+    back.write_memory(vram(at), &value.to_le_bytes()).unwrap();
+}
+
+impl Tables {
+    /// The page directory.
+    pub const ROOT: u64 = 0x1000;
+
+    pub fn new() -> Self {
+        Self { next: Self::ROOT + 0x1000 }
+    }
+
+    /// Zeroes the memory of all tables.
+    pub fn clear(&self, back: &impl Backend) {
+        for page in (0..END).step_by(0x1000) {
+            back.write_memory(vram(page), &[0; 0x1000]).unwrap();
+        }
+    }
+
+    /// Maps a page of 2 to `shift` bytes.
+    pub fn map(&mut self, back: &impl Backend, va: u64, shift: u8, target: PhysicalAddress) {
+        let pte = Pte { target, read_only: false, privileged: false, kind: 6 };
+        let entry = self.entry(back, va, shift);
+        write(back, entry, pte.encode());
+    }
+
+    /// Makes a fault of a page.
+    pub fn unmap(&mut self, back: &impl Backend, va: u64, shift: u8) {
+        let entry = self.entry(back, va, shift);
+        write(back, entry, 0);
+    }
+
+    fn entry(&mut self, back: &impl Backend, va: u64, shift: u8) -> u64 {
+        let (mut at, mut level) = (Self::ROOT, Level::Pd4);
+        loop {
+            let entry = at + level.index(va) * level.entry_size();
+            if level.shift() == shift {
+                return entry;
+            }
+            let Some(below) = level.below() else {
+                // The dual entry: its lower half names the table of big pages.
+                let (half, kind) = if shift == 12 { (entry + 8, Level::Small) } else { (entry, Level::Big) };
+                let table =
+                    self.table(back, half, |table| DualPde::tables(Pde::Table(table), Pde::Invalid) as u64);
+                return table + kind.index(va) * kind.entry_size();
+            };
+            at = self.table(back, entry, |table| encode_pde(Pde::Table(table)));
+            level = below;
+        }
+    }
+
+    /// The table that an entry names; a new one if it names none.
+    fn table(&mut self, back: &impl Backend, entry: u64, encode: impl Fn(PhysicalAddress) -> u64) -> u64 {
+        if read(back, entry) == 0 {
+            assert!(self.next < END, "no room for tables");
+            write(back, entry, encode(vram(self.next)));
+            self.next += 0x1000;
+        }
+        read(back, entry) & 0x000f_ffff_ffff_f000
+    }
+}
