@@ -271,10 +271,11 @@ impl Fifo {
         due.min()
     }
 
-    /// Makes every waiting acquire look again. True when there is one.
+    /// Makes every waiting acquire of the runlist look again. True when there is one.
     pub(super) fn retry_semaphores(&mut self, now: Instant) -> bool {
         let mut any = false;
-        for channel in &mut self.channels {
+        for number in &self.runlist {
+            let Some(channel) = self.channels.get_mut(usize::from(*number)) else { continue };
             if let Some(Wait::Semaphore { retry_at, pause, .. }) = &mut channel.wait {
                 *retry_at = now;
                 *pause = FIRST_PAUSE;

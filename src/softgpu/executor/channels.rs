@@ -115,6 +115,10 @@ fn write(core: &Core, address: u64, data: &[u8]) -> Result<(), GpuError> {
     core.write_memory(target, data).map_err(|missed| GpuError::Invalid(missed.to_string()))
 }
 
+fn zero(core: &Core, address: u64, size: u64) -> Result<(), GpuError> {
+    Ok(core.hardware().memory.vram.zero(address, size)?)
+}
+
 /// Makes a channel's host memory: an instance block, and contexts as after power-on.
 fn write_instance(
     core: &Core,
@@ -123,7 +127,7 @@ fn write_instance(
     routing: [u8; 8],
 ) -> Result<(), GpuError> {
     let start = slot(channel);
-    write(core, start, &[0; INSTANCE_SIZE as usize])?;
+    zero(core, start, SLOT_SIZE)?;
     let ramfc = compose(spec.userd.0, spec.gpfifo.0, spec.gpfifo_entries_log2, routing);
     write(core, start, &ramfc)?;
     let pointers = [(PAGE_DIRECTORY_LO, directory(spec.space).address), (VA_LIMIT_LO, GH100.va_max)];
@@ -133,7 +137,6 @@ fn write_instance(
     for engine in GH100.engines {
         let place = start.saturating_add(image(*engine));
         let model = (GH100.model)(*engine);
-        write(core, place, &[0; hopper_copy::IMAGE_SIZE as usize])?;
         write(core, place.saturating_add(model.image_offset()), &model.save())?;
         let pointer = match engine {
             Engine::Graphics => GRAPHICS_CONTEXT_LO,
@@ -173,7 +176,7 @@ impl Channels {
             .find(|channel| !self.channels.contains_key(channel))
             .ok_or(GpuError::Exhausted { what: "channels", limit: USABLE.into() })?;
         write_instance(core, channel, spec, routing)?;
-        write(core, userd.0, &[0; USERD_SIZE as usize])?;
+        zero(core, userd.0, USERD_SIZE)?;
         core.enable_channel(channel.0, false);
         let instance = PhysicalAddress { aperture: Aperture::Vram, address: slot(channel) };
         core.bind_channel(channel.0, Some(instance));

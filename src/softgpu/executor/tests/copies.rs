@@ -131,7 +131,7 @@ fn blocks_offset(x: u64, y: u64, z: u64, width: u64, height: u64, log2: (u32, u3
     let (lines, depth) = (8u64 << log2.0, 1u64 << log2.1);
     let (across, down) = (width.div_ceil(64), height.div_ceil(lines));
     let block = (z / depth * down + y / lines) * across + x / 64;
-    let gob = (z % depth << log2.0) + y % lines / 8;
+    let gob = ((z % depth) << log2.0) + y % lines / 8;
     let sector = [[0, 2, 8, 10], [1, 3, 9, 11], [4, 6, 12, 14], [5, 7, 13, 15]];
     let sector = sector[(y % 8 / 2) as usize][(x % 64 / 16) as usize];
     block * (512 << (log2.0 + log2.1)) + gob * 512 + sector * 32 + y % 2 * 16 + x % 16

@@ -2,5 +2,11 @@
 //! into tenants' memory.
 
 mod copies;
+mod driver;
+mod errors;
+mod graphics;
+mod random;
 mod rig;
+mod scheduling;
 mod semaphores;
+mod translation;

@@ -1,0 +1,153 @@
+use super::rig::*;
+use crate::chip::gh100::methods::copy::{self, launch};
+use crate::chip::gh100::methods::host::{self, control_entry, pbdma_intr, sem};
+use crate::chip::{Engine, EngineSet};
+use crate::gpu::GpuEvent;
+
+const DST: u64 = 0x31_0000_0000;
+
+/// What stops a channel of these engines that executes these words.
+fn stopped(engines: EngineSet, words: &[u32]) -> GpuEvent {
+    let mut rig = Rig::new();
+    let space = rig.space();
+    rig.buffer(space, DST, 0x1000);
+    let mut channel = rig.channel(space, engines);
+    rig.submit(&mut channel, words);
+    rig.wait(|rig| !rig.errors().is_empty());
+    // Nothing after it is executed.
+    rig.submit(&mut channel, &semaphore(DST, 1, sem::RELEASE));
+    rig.settle();
+    assert_eq!(rig.errors().len(), 1);
+    assert!(!rig.done(&channel));
+    rig.errors()[&channel.id.0]
+}
+
+#[test]
+fn host_unit_refuses_what_it_does_not_have() {
+    let mem_op = |operation: u32| inc(0, host::MEM_OP_A, &[0, 0, 0, operation << 27]);
+    let reduction = |bits: u32| semaphore(DST, 1, sem::REDUCTION | bits);
+    let cases = [
+        (immediate(0, host::ILLEGAL, 0), pbdma_intr::METHOD),
+        (immediate(0, 0x10, 0), pbdma_intr::METHOD),
+        (immediate(0, 0xfc, 0), pbdma_intr::METHOD),
+        (immediate(0, host::YIELD, 1), pbdma_intr::METHOD),
+        (inc(0, host::CLEAR_FAULTED, &[1 << 31 | 1]), pbdma_intr::METHOD),
+        // TLB invalidation and access counters are for privileged channels.
+        (mem_op(0x09), pbdma_intr::METHOD),
+        (mem_op(0x0a), pbdma_intr::METHOD),
+        (mem_op(0x0b), pbdma_intr::METHOD),
+        (mem_op(0x16), pbdma_intr::METHOD),
+        (mem_op(0x00), pbdma_intr::METHOD),
+        (immediate(0, host::CRC_CHECK, 1), pbdma_intr::METHODCRC),
+        (semaphore(DST, 1, 7), pbdma_intr::SEMAPHORE),
+        (semaphore(DST + 4, 1, sem::RELEASE | sem::PAYLOAD_64BIT), pbdma_intr::SEMAPHORE),
+        (semaphore(DST + 8, 1, sem::RELEASE | sem::RELEASE_TIMESTAMP), pbdma_intr::SEMAPHORE),
+        (reduction(8 << sem::REDUCTION_SHIFT), pbdma_intr::SEMAPHORE),
+        (reduction(6 << sem::REDUCTION_SHIFT), pbdma_intr::SEMAPHORE),
+        (reduction(5 << sem::REDUCTION_SHIFT | sem::PAYLOAD_64BIT), pbdma_intr::SEMAPHORE),
+        // Software's subchannels.
+        (immediate(6, 0x200, 0), 1 << 23),
+        // A header of no known form.
+        (vec![6 << 29 | 1 << 16], 1 << 18),
+    ];
+    for (words, status) in cases {
+        let event = stopped(EngineSet::COPY1, &words);
+        let GpuEvent::HostError(error) = event else { panic!("{words:x?}: {event:?}") };
+        assert_eq!(error.status, status, "{words:x?}: {error:x?}");
+    }
+}
+
+#[test]
+fn host_error_names_the_method() {
+    let event = stopped(EngineSet::COPY1, &inc(3, host::CLEAR_FAULTED, &[0x8000_0001]));
+    let GpuEvent::HostError(error) = event else { panic!("{event:?}") };
+    assert_eq!((error.method, error.data), (3 << 16 | 0x84, 0x8000_0001));
+}
+
+#[test]
+fn ring_entries_that_mean_nothing_stop_the_channel() {
+    for entry in [1 << 32, 2 << 32, 9 << 32 | 0x1234] {
+        let mut rig = Rig::new();
+        let space = rig.space();
+        let mut channel = rig.channel(space, EngineSet::COPY1);
+        rig.prepare_entry(&mut channel, entry);
+        rig.ring_doorbell(&channel);
+        let status = |event: &GpuEvent| match event {
+            GpuEvent::HostError(error) => Some(error.status),
+            _ => None,
+        };
+        assert_eq!(rig.wait_event(status), pbdma_intr::GPENTRY, "{entry:#x}");
+    }
+    assert_eq!(control_entry::NOP, 0);
+}
+
+#[test]
+fn put_outside_the_ring_stops_the_channel() {
+    let mut rig = Rig::new();
+    let space = rig.space();
+    let mut channel = rig.channel(space, EngineSet::COPY1);
+    channel.put = 1 << RING_ENTRIES_LOG2;
+    rig.ring_doorbell(&channel);
+    let status =
+        |event: &GpuEvent| if let GpuEvent::HostError(error) = event { Some(error.status) } else { None };
+    assert_eq!(rig.wait_event(status), 1 << 14);
+}
+
+#[test]
+fn copy_engines_refuse_what_they_were_not_set_up_for() {
+    let launch = |bits: u32| inc(4, copy::LAUNCH_DMA, &[0x386 | bits]);
+    let cases = [
+        launch(launch::SRC_PHYSICAL),
+        launch(launch::DST_PHYSICAL),
+        launch(1 << 20),
+        launch(launch::VPR),
+        launch(launch::SCRUB),
+        launch(1),
+        launch(1 << 31),
+        launch(3 << launch::SEMAPHORE_SHIFT),
+        launch(1 << launch::SEMAPHORE_SHIFT | launch::REDUCTION | 0xa << launch::REDUCTION_SHIFT),
+        [inc(4, copy::SET_RENDER_ENABLE_C, &[2]), launch(0)].concat(),
+        [inc(4, copy::SET_REMAP_COMPONENTS, &[7]), launch(launch::REMAP)].concat(),
+        // The second of one component.
+        [inc(4, copy::SET_REMAP_COMPONENTS, &[1]), launch(launch::REMAP)].concat(),
+        [inc(4, copy::SET_DST_BLOCK_SIZE, &[1]), inc(4, copy::LAUNCH_DMA, &[0x286])].concat(),
+        [inc(4, copy::SET_DST_BLOCK_SIZE, &[6 << 4]), inc(4, copy::LAUNCH_DMA, &[0x286])].concat(),
+        inc(4, copy::OFFSET_IN_UPPER, &[1 << 25]),
+        inc(4, 0x304, &[0]),
+        inc(4, host::SET_OBJECT, &[0xc7b5]),
+    ];
+    for words in cases {
+        let event = stopped(EngineSet::COPY2, &words);
+        let GpuEvent::ChannelError(error) = event else { panic!("{words:x?}: {event:?}") };
+        assert_eq!(error.code, 41, "{words:x?}");
+    }
+}
+
+#[test]
+fn render_enable_switches_launches_off() {
+    let mut rig = Rig::new();
+    let space = rig.space();
+    let memory = rig.buffer(space, DST, 0x1000);
+    rig.write(memory, &pattern(1, 64));
+    let mut channel = rig.channel(space, EngineSet::COPY1);
+    let off = inc(4, copy::SET_RENDER_ENABLE_C, &[0]);
+    let on = inc(4, copy::SET_RENDER_ENABLE_C, &[1]);
+    let copy = |to: u64| copy_lines(DST, DST + to, 0, 64, 1, 0);
+    rig.run(&mut channel, &[off, copy(0x100), on, copy(0x200)].concat());
+    assert_eq!(rig.read(memory + 0x100, 64), vec![0; 64]);
+    assert_eq!(rig.read(memory + 0x200, 64), pattern(1, 64));
+}
+
+#[test]
+fn engines_of_a_lone_copy_channel_are_its_own() {
+    // Subchannel 0 of a copy channel is the copy engine too.
+    let words = inc(0, host::SET_OBJECT, &[0xcbc0]);
+    let event = stopped(EngineSet::COPY1, &words);
+    let GpuEvent::ChannelError(error) = event else { panic!("{event:?}") };
+    assert_eq!(error.code, 40);
+    // On the graphics runlist the copy engine is engine 0.
+    let event = stopped(graphics(), &inc(4, host::SET_OBJECT, &[0xcbc0]));
+    let GpuEvent::ChannelError(error) = event else { panic!("{event:?}") };
+    assert_eq!(error.code, 39);
+    assert_eq!(Engine::ALL[1], Engine::Copy(0));
+}
