@@ -1,7 +1,6 @@
 //! The figures that a run is about: what guests measured beside what the same machine does without them.
 //!
-//! Guest programs and `gpuvmk gpu bench` use the same names for the same work, so a ratio is a look-up. All ratios
-//! are of mediated to native; for speeds 1 is as fast as native, for costs 1 is as cheap.
+//! All ratios are of mediated to native; for speeds 1 is as fast as native, for costs 1 is as cheap.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +11,15 @@ use crate::record::round;
 use crate::step::{GuestResult, StepResult};
 use crate::suite;
 
-/// Directions of copies, and the sizes that count: 16 MiB and more.
-const DIRECTIONS: [&str; 3] = ["to_vram", "within_vram", "from_vram"];
-const SIZES: [&str; 2] = ["16m", "64m"];
+/// Directions of copies, and the sizes that count: 16 MiB and more; as guests and as `gpuvmk gpu bench` call them.
+const DIRECTIONS: [(&str, &str); 3] =
+    [("to_vram", "system to video"), ("within_vram", "video to video"), ("from_vram", "video to system")];
+const SIZES: [(&str, &str); 2] = [("16m", "16 MiB"), ("64m", "64 MiB")];
+/// Native figures beside figures of ours, which are sums of theirs. Guests' buffers are mapped by pages of 2 MiB.
+const NATIVE: [(&str, &[&str]); 2] = [
+    (COMPUTE, &["compute kernel spin, time of the GPU"]),
+    (MAP, &["map 4 MiB of video memory, 2M pages", "unmap 4 MiB of video memory, 2M pages"]),
+];
 /// The GPU's own time for a kernel that runs a millisecond or longer.
 const COMPUTE: &str = "spin_gpu_us";
 /// One map and one unmap of 4 MiB.
@@ -50,14 +55,19 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Takes the answer of `gpuvmk gpu bench` in.
-    pub fn native(&mut self, values: &Value) {
-        let figures = values.get("figures").and_then(Value::as_object);
-        for (name, value) in figures.into_iter().flatten() {
-            if let Some(value) = value.as_f64() {
-                self.native.entry(name.clone()).or_default().push(value);
+    /// Takes the answer of `gpuvmk gpu bench` in: a list of figures with names and medians.
+    pub fn native(&mut self, report: &Value) {
+        for figure in report.get("figures").and_then(Value::as_array).into_iter().flatten() {
+            let name = figure.get("name").and_then(Value::as_str);
+            if let (Some(name), Some(median)) = (name, figure.get("p50").and_then(Value::as_f64)) {
+                self.native.entry(name.to_owned()).or_default().push(median);
             }
         }
+    }
+
+    /// The median of what the native client measured, or the sum of several such.
+    fn native_of(&self, names: &[impl AsRef<str>]) -> Option<f64> {
+        names.iter().map(|name| median(self.native.get(name.as_ref())?)).sum()
     }
 
     /// Takes a step's results in.
@@ -121,7 +131,7 @@ impl Figures {
         let number = |value: Option<f64>| value.map_or(Value::Null, |value| round(value).into());
         let copies: Map<String, Value> = DIRECTIONS
             .into_iter()
-            .filter_map(|direction| Some((direction.to_owned(), round(self.copy(direction)?).into())))
+            .filter_map(|direction| Some((direction.0.to_owned(), round(self.copy(direction)?).into())))
             .collect();
         let copies = if copies.is_empty() { Value::Null } else { copies.into() };
         vec![
@@ -136,15 +146,19 @@ impl Figures {
     }
 
     /// The slowest of the sizes.
-    fn copy(&self, direction: &str) -> Option<f64> {
-        let ratios =
-            SIZES.into_iter().filter_map(|size| self.over_native(&format!("{direction}_{size}_gb_s")));
+    fn copy(&self, (direction, route): (&str, &str)) -> Option<f64> {
+        let ratios = SIZES.into_iter().filter_map(|(label, size)| {
+            // The engine that nouveau's ordinary copies use.
+            let native = self.native_of(&[format!("Copy(1) {route} {size}, 2M pages")])?;
+            Some(self.guest.get(&format!("{direction}_{label}_gb_s"))? / native)
+        });
         ratios.min_by(f64::total_cmp)
     }
 
     fn over_native(&self, name: &str) -> Option<f64> {
-        let native = median(self.native.get(name)?)?;
-        (native > 0.0).then(|| self.guest.get(name).map(|guest| guest / native)).flatten()
+        let (_, native) = NATIVE.iter().find(|(ours, _)| *ours == name)?;
+        let native = self.native_of(native).filter(|native| *native > 0.0)?;
+        Some(self.guest.get(name)? / native)
     }
 
     /// Every figure, for whoever wants to know what a ratio was made of.
@@ -256,8 +270,11 @@ mod tests {
     fn copies_and_compute_stand_beside_the_native_median() {
         let mut figures = Figures::default();
         for speed in [40.0, 44.0] {
-            figures.native(&json!({ "gpu": "H200", "figures":
-                { "to_vram_16m_gb_s": speed, "to_vram_64m_gb_s": 40.0, "spin_gpu_us": 1000.0 } }));
+            figures.native(&json!({ "name": "H200", "figures": [
+                { "name": "Copy(1) system to video 16 MiB, 2M pages", "p50": speed },
+                { "name": "Copy(1) system to video 64 MiB, 2M pages", "p50": 40.0 },
+                { "name": "compute kernel spin, time of the GPU", "p50": 1000.0 },
+            ] }));
         }
         let bandwidth = r#"{"prog":"bandwidth","ok":true,"to_vram_16m_gb_s":39.9,"to_vram_64m_gb_s":40.0}"#;
         let compute = r#"{"prog":"compute","ok":true,"spin_gpu_us":1250.0}"#;
@@ -279,7 +296,10 @@ mod tests {
         let session = |reads: u32| format!("Session ends: messages=1 reads={reads} writes=3\n");
         let walks = |nanos: u32| format!("vGPU ends: walks=7 walk_nanos={nanos}\n");
         let mut figures = Figures::default();
-        figures.native(&json!({ "figures": { "map_unmap_4m_us": 100.0 } }));
+        figures.native(&json!({ "figures": [
+            { "name": "map 4 MiB of video memory, 2M pages", "p50": 60.0 },
+            { "name": "unmap 4 MiB of video memory, 2M pages", "p50": 40.0 },
+        ] }));
         figures.step(&step(
             suite::COUNTS,
             vec![

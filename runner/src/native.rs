@@ -49,11 +49,14 @@ impl Native {
         let name = format!("gpuvmk gpu {command}");
         let mut process = Process::start(call, &name)?;
         let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-        match process.wait(LIMIT)? {
-            Some(status) if status.success() => last_json(&read(&output))
-                .with_context(|| format!("{name} printed no JSON: {}", last_lines(&read(&output), 1))),
-            Some(status) => bail!("{name} ended with {status}: {}", last_lines(&read(&errors), 3)),
-            None => bail!("{name} was not done after {} s", LIMIT.as_secs()),
+        let Some(status) = process.wait(LIMIT)? else {
+            bail!("{name} was not done after {} s", LIMIT.as_secs());
+        };
+        // A report of what failed is an answer, too.
+        match last_json(&read(&output)) {
+            Some(answer) => Ok(answer),
+            None if status.success() => bail!("{name} printed no JSON: {}", last_lines(&read(&output), 1)),
+            None => bail!("{name} ended with {status}: {}", last_lines(&read(&errors), 3)),
         }
     }
 }

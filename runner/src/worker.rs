@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use gpuvmk_lab::interrupt;
 use gpuvmk_lab::machine::Accelerator;
 use gpuvmk_lab::pack::Pack;
@@ -57,8 +57,7 @@ impl Worker<'_> {
         let native = Native::new(pack.gpuvmk(), &self.logs);
         let hardware = self.options.backend == Backend::Rm;
         if hardware {
-            let list = native.list()?;
-            self.record.set("gpus", list);
+            self.hardware(&native.list()?)?;
         } else {
             self.record.set("gpu", format!("software {}", self.options.chip));
         }
@@ -87,14 +86,36 @@ impl Worker<'_> {
         Ok(())
     }
 
+    /// Notes which GPUs there are; an error that says why, if none can serve guests.
+    fn hardware(&mut self, list: &Value) -> Result<()> {
+        let gpus = list.get("gpus").and_then(Value::as_array).cloned().unwrap_or_default();
+        let (usable, others): (Vec<_>, Vec<_>) =
+            gpus.iter().partition(|gpu| gpu.pointer("/rm/possible").and_then(Value::as_bool) == Some(true));
+        self.record.set("driver", list.get("nvidia_driver").cloned().unwrap_or_default());
+        self.record.set("gpus", gpus.clone());
+        if let Some(gpu) = usable.first() {
+            self.record.set("gpu", gpu.get("name").cloned().unwrap_or_default());
+            return Ok(());
+        }
+        let why =
+            |gpu: &&Value| gpu.pointer("/rm/why").and_then(Value::as_str).unwrap_or("no reason").to_owned();
+        match others.first().map(why) {
+            Some(why) => bail!("No GPU of this machine can serve guests: {why}"),
+            None => bail!("This machine has no NVIDIA GPU: give --backend soft to try without one"),
+        }
+    }
+
     /// Native figures, once; returns how many were had.
     fn bench(&mut self, native: &Native, label: &str, figures: &mut Figures) -> usize {
         match native.bench(label) {
             Ok(values) => {
-                for key in ["gpu", "driver"] {
-                    if let Some(value) = values.get(key) {
+                for (key, theirs) in [("gpu", "name"), ("driver", "driver"), ("gpu_address", "address")] {
+                    if let Some(value) = values.get(theirs) {
                         self.record.set(key, value.clone());
                     }
+                }
+                for failure in values.get("failed").and_then(Value::as_array).into_iter().flatten() {
+                    self.record.problem(format!("native figures, {label}: {failure}"));
                 }
                 figures.native(&values);
                 1

@@ -12,6 +12,8 @@ mod host {
     pub const SEM_ADDR_LO: u32 = 0x5c;
     /// Release when all earlier work is done.
     pub const RELEASE_AFTER_IDLE: u32 = 0x0010_0001;
+    /// The same with the time, in nanoseconds, at +8.
+    pub const RELEASE_AFTER_IDLE_WITH_TIME: u32 = 0x0210_0001;
     /// Release at once.
     pub const RELEASE: u32 = 0x1;
 }
@@ -123,6 +125,20 @@ impl Commands {
         let [high, low] = halves(at);
         let execute = if after_idle { host::RELEASE_AFTER_IDLE } else { host::RELEASE };
         self.methods(0, host::SEM_ADDR_LO, &[low, high, value, 0, execute])
+    }
+
+    /// The host writes `value`, and the time at +8, when all earlier work is done.
+    pub fn release_with_time(&mut self, at: u64, value: u32) -> &mut Self {
+        let [high, low] = halves(at);
+        self.methods(0, host::SEM_ADDR_LO, &[low, high, value, 0, host::RELEASE_AFTER_IDLE_WITH_TIME])
+    }
+
+    /// Methods of the compute class with their data.
+    pub fn compute(&mut self, methods: &[(u16, u32)]) -> &mut Self {
+        for (method, data) in methods {
+            self.methods(COMPUTE, u32::from(*method), &[*data]);
+        }
+        self
     }
 
     /// Asks for a notification.

@@ -24,11 +24,6 @@ const CODE: usize = 64 << 10;
 /// Constants first, then the queue meta data.
 const DESCRIPTION: usize = 4096;
 const QMD: usize = 2048;
-/// Enough blocks to fill every shader core of the largest Hopper with `spin`, and steps that take it a few
-/// milliseconds.
-pub const SPIN_BLOCKS: u32 = 132 * 8;
-pub const SPIN_BLOCK: u32 = 256;
-pub const SPIN_ROUNDS: u32 = 100_000;
 /// How long work may take.
 const LIMIT: Duration = Duration::from_secs(20);
 

@@ -10,6 +10,7 @@
 
 pub mod launch;
 pub mod qmd;
+pub mod spin;
 
 /// A compiled kernel.
 #[derive(Clone, Copy, Debug)]

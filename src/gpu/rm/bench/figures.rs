@@ -35,6 +35,8 @@ pub(super) fn measure(bench: &mut Bench, report: &mut Report) -> Result<(), Stop
     }
     let outcome = inline(bench, report);
     report.note("measurements on the graphics engine", outcome)?;
+    let outcome = super::compute::measure(bench, report);
+    report.note("a compute kernel", outcome)?;
     let freed = bench.device.client.free(video).map_err(StepError::from);
     report.note("freeing video memory", freed)
 }

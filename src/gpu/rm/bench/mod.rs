@@ -4,6 +4,7 @@
 //! A measurement that fails is told, and the next one is made. A call that the driver refuses ends the run: whoever
 //! reads the report decides what that means.
 
+mod compute;
 mod figures;
 mod rehearsal;
 

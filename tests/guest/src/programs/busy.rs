@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use gpuvmk_kernels::SPIN;
-use gpuvmk_kernels::launch::{Parameters, Size3};
+use gpuvmk_kernels::launch::Parameters;
+use gpuvmk_kernels::{SPIN, spin};
 
 use super::{Figures, Options};
 use crate::chip::{self, Chip};
-use crate::compute::{Compute, SPIN_BLOCK, SPIN_BLOCKS, SPIN_ROUNDS};
+use crate::compute::Compute;
 use crate::drm::{Bound, Device, Mapped, Place, Syncobj, UserSpace};
 use crate::engine::hopper;
 use crate::push::Commands;
@@ -44,12 +44,10 @@ pub fn run(options: &Options) -> Result<Figures> {
             work(space.device(), &mut channel, &mut stamps, &piece, time)?
         }
         "compute" => {
-            let threads = SPIN_BLOCKS * SPIN_BLOCK;
             let mut compute = Compute::open(gpu, 4096)?;
-            let out = compute.buffer(threads as usize * 4)?;
-            let parameters = Parameters::default().pointer(out.1).word(SPIN_ROUNDS).word(1);
-            let (grid, block) = (Size3(SPIN_BLOCKS, 1, 1), Size3(SPIN_BLOCK, 1, 1));
-            let piece = compute.prepare(&SPIN, grid, block, &parameters)?;
+            let out = compute.buffer(spin::THREADS as usize * 4)?;
+            let parameters = Parameters::default().pointer(out.1).word(spin::ROUNDS).word(1);
+            let piece = compute.prepare(&SPIN, spin::GRID, spin::BLOCK, &parameters)?;
             let (device, channel, stamps) = compute.parts();
             work(device, channel, stamps, &piece, time)?
         }

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use gpuvmk_kernels::launch::{Parameters, Size3};
-use gpuvmk_kernels::{MATRIX_PRODUCT, REDUCE_SUM, SPIN, VECTOR_ADD};
+use gpuvmk_kernels::{MATRIX_PRODUCT, REDUCE_SUM, SPIN, VECTOR_ADD, spin};
 
 use super::session::Session;
 use super::{Figures, Options};
-use crate::compute::{Compute, SPIN_BLOCK, SPIN_BLOCKS, SPIN_ROUNDS};
+use crate::compute::Compute;
 use crate::drm::Mapped;
 use crate::kmsg::Log;
 use crate::{pattern, stats};
@@ -21,7 +21,7 @@ const COUNT: u32 = (1 << 18) + 77;
 /// Rows and columns of the matrices.
 const SIDE: u32 = 128;
 /// Threads of a block.
-const BLOCK: u32 = SPIN_BLOCK;
+const BLOCK: u32 = 256;
 const REPEATS: usize = 20;
 const LARGEST: usize = 4 << 20;
 /// How long the driver may take to notice a refused launch.
@@ -48,7 +48,7 @@ fn everything(options: &Options) -> Result<Figures> {
     note("vector_add_gpu_us", &[vector_add(&mut compute)?]);
     note("matrix_product_gpu_us", &[matrix_product(&mut compute)?]);
     note("reduce_sum_gpu_us", &[reduce_sum(&mut compute)?]);
-    let (gpu, wall) = spin(&mut compute, options.get("rounds", SPIN_ROUNDS)?)?;
+    let (gpu, wall) = spins(&mut compute, options.get("rounds", spin::ROUNDS)?)?;
     note("spin_gpu_us", &gpu);
     note("spin_wall_us", &wall);
     Ok(figures)
@@ -103,37 +103,21 @@ fn reduce_sum(compute: &mut Compute) -> Result<Duration> {
 }
 
 /// The GPU's times, and those from submission to wake-up.
-fn spin(compute: &mut Compute, rounds: u32) -> Result<(Vec<Duration>, Vec<Duration>)> {
+fn spins(compute: &mut Compute, rounds: u32) -> Result<(Vec<Duration>, Vec<Duration>)> {
     const SEED: u32 = 12345;
-    let threads = SPIN_BLOCKS * BLOCK;
-    let out = filled(compute, &vec![0xff; threads as usize * 4])?;
+    let out = filled(compute, &vec![0xff; spin::THREADS as usize * 4])?;
     let parameters = Parameters::default().pointer(out.1).word(rounds).word(SEED);
-    let (grid, block) = (Size3(SPIN_BLOCKS, 1, 1), Size3(BLOCK, 1, 1));
     let (mut gpu, mut wall) = (Vec::new(), Vec::new());
     for _ in 0..REPEATS {
         let start = Instant::now();
-        gpu.push(compute.run(&SPIN, grid, block, &parameters)?);
+        gpu.push(compute.run(&SPIN, spin::GRID, spin::BLOCK, &parameters)?);
         wall.push(start.elapsed());
     }
-    let wanted: Vec<u8> =
-        (0..threads).flat_map(|thread| generator(SEED.wrapping_add(thread), rounds).to_le_bytes()).collect();
+    let wanted: Vec<u8> = (0..spin::THREADS)
+        .flat_map(|thread| spin::result(SEED.wrapping_add(thread), rounds).to_le_bytes())
+        .collect();
     compare(compute, &out, &wanted).context("spin")?;
     Ok((gpu, wall))
-}
-
-/// The linear congruential generator of the kernel after `rounds` steps, by squaring the step.
-fn generator(seed: u32, rounds: u32) -> u32 {
-    let (mut factor, mut addend) = (1_664_525u32, 1_013_904_223u32);
-    let (mut value, mut left) = (seed, rounds);
-    while left > 0 {
-        if left & 1 == 1 {
-            value = value.wrapping_mul(factor).wrapping_add(addend);
-        }
-        addend = addend.wrapping_mul(factor).wrapping_add(addend);
-        factor = factor.wrapping_mul(factor);
-        left >>= 1;
-    }
-    value
 }
 
 /// A launch on a GPU that has no shader cores.
@@ -195,15 +179,6 @@ fn bytes_of(values: &[f32]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn squared_steps_give_what_single_steps_give() {
-        for rounds in [0, 1, 2, 7, 100] {
-            let slowly =
-                (0..rounds).fold(99u32, |value, _| value.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
-            assert_eq!(generator(99, rounds), slowly);
-        }
-    }
 
     #[test]
     fn sums_of_the_vectors_are_exact() {
