@@ -15,8 +15,9 @@ use crate::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
 /// Smallest bank.
 const MIN_BANK: u64 = 16 << 20;
 
-/// Most banks; larger memories have larger banks. Bounds descriptors and mappings of this process.
-const MAX_BANKS: u64 = 512;
+/// Most banks; larger memories have larger banks. Bounds descriptors and mappings of this process, and lets all
+/// banks go into one message (Linux passes at most 253 descriptors), should one owner get them all.
+const MAX_BANKS: u64 = 240;
 
 /// VRAM sizes are multiples of this: the chip reports them in this unit.
 pub const VRAM_UNIT: u64 = 1 << 20;

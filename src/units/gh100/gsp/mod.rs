@@ -173,7 +173,9 @@ impl Gsp {
         self.state = State::Running;
         let mut effects = vec![Effect::Running];
         effects.extend(self.drain(back));
-        effects.extend(self.post(back, &events::init_done()));
+        // No interrupt: the driver polls for this one. In a resume its handler is in place already, and would take the
+        // event out of the queue before the poll sees it.
+        let _ = self.post(back, &events::init_done());
         Ok(effects)
     }
 
