@@ -1,4 +1,5 @@
-//! What the software GPU's engine core can do: latency of a submission, and bytes copied in a second.
+//! What the software GPU's engine core can do: latency of a submission, and bytes copied in a second, as a GF100
+//! and as the executor of GH100's classes.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a benchmark that cannot be set up has failed")]
 
@@ -6,13 +7,17 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use divan::counter::BytesCount;
+use gpuvmk::addr::{GpuVa, HostChannel, HostVram};
 use gpuvmk::chip::gf100::methods::m2mf;
 use gpuvmk::chip::gf100::mmu::{LargePages, Pde, Pte};
 use gpuvmk::chip::gf100::ramin;
+use gpuvmk::chip::gh100::methods::{copy, host};
 use gpuvmk::chip::{Aperture, EngineSet, PhysicalAddress};
-use gpuvmk::pci::mapping::{Access, Mapping, create_memory_file};
+use gpuvmk::gpu::{ChannelSpec, GpuDriver, HostMapping, HostTarget};
+use gpuvmk::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
 use gpuvmk::pci::{DmaBacking, DmaMapping};
 use gpuvmk::softgpu::Core;
+use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 use gpuvmk::units::backend::{Backend, EngineBackend, FifoState};
 
 fn main() {
@@ -175,4 +180,117 @@ fn vram_to_vram(bencher: divan::Bencher<'_, '_>, line: u32) {
 fn vram_to_system(bencher: divan::Bencher<'_, '_>, line: u32) {
     let mut bench = Bench::new();
     bencher.counter(BytesCount::new(DATA_SIZE / 2)).bench_local(|| bench.copy(DATA, SYSTEM_VA, line));
+}
+
+/// One copy channel of an executor, whose address space shows tenant VRAM from 0 on.
+struct ExecutorBench {
+    gpu: Executor,
+    vram: Mapping,
+    channel: HostChannel,
+    put: u32,
+    report: u32,
+}
+
+/// Places in tenant VRAM.
+const EX_RING: u64 = 0x1000;
+const EX_USERD: u64 = 0x2000;
+const EX_REPORT: u64 = 0x3000;
+const EX_PUSH: u64 = 0x1_0000;
+const EX_DATA: u64 = 0x100_0000;
+
+impl ExecutorBench {
+    fn new() -> Self {
+        let mut gpu = Executor::new(ExecutorConfig { vram: VRAM + (16 << 20) }).expect("an executor");
+        let (start, size) = (gpu.info().tenant_vram, gpu.info().tenant_vram_size);
+        let shared = gpu.share_vram(start, size).expect("VRAM");
+        let pieces: Vec<_> = shared
+            .iter()
+            .map(|piece| FilePiece { fd: piece.fd.as_fd(), offset: piece.offset, size: piece.size })
+            .collect();
+        let vram = Mapping::contiguous(&pieces, Access::ReadWrite).expect("mapping");
+        let space = gpu.create_space().expect("a space");
+        let pages = u32::try_from(size >> 21).expect("few");
+        let target = HostTarget::Vram(start);
+        let all = HostMapping { va: GpuVa(0), pages, page_shift: 21, target, read_only: false, kind: 0 };
+        gpu.update_space(space, &[], &[all], 1 << 20).expect("mapped");
+        let spec = ChannelSpec {
+            space,
+            gpfifo: GpuVa(EX_RING),
+            gpfifo_entries_log2: 9,
+            userd: HostVram(start.0 + EX_USERD),
+            engines: EngineSet::COPY1,
+        };
+        let channel = gpu.create_channel(spec).expect("a channel");
+        gpu.enable_channel(channel, true).expect("enabled");
+        gpu.commit_runlist(&[channel]).expect("listed");
+        Self { gpu, vram, channel, put: 0, report: 0 }
+    }
+
+    fn run(&mut self, words: &[u32]) {
+        self.report = self.report.wrapping_add(1);
+        let mut words = words.to_vec();
+        let report = u32::try_from(EX_REPORT).expect("low");
+        words.extend(header(host::SEM_ADDR_LO, &[report, 0, self.report, 0, 1]));
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.vram.write(EX_PUSH, &bytes).expect("push buffer");
+        let entry = EX_PUSH | (words.len() as u64) << 42;
+        self.vram.write(EX_RING + u64::from(self.put) * 8, &entry.to_le_bytes()).expect("ring");
+        self.put = (self.put + 1) % 512;
+        self.vram.write(EX_USERD + 0x8c, &self.put.to_le_bytes()).expect("USERD");
+        self.gpu.doorbell(self.channel, self.put).expect("doorbell");
+        let mut seen = [0; 4];
+        while u32::from_le_bytes(seen) != self.report {
+            self.vram.read(EX_REPORT, &mut seen).expect("report");
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Copies `DATA_SIZE / 2` bytes.
+    fn copy(&mut self, line: u32, launch: u32) {
+        let count = u32::try_from(DATA_SIZE / 2).expect("small") / line;
+        let low = |address: u64| u32::try_from(address).expect("below 4 GiB");
+        let (from, to) = (low(EX_DATA), low(EX_DATA + DATA_SIZE));
+        let blocks = [0x1040, line, count, 1, 0, 0];
+        let words = [
+            header(copy::SET_DST_BLOCK_SIZE, &blocks),
+            header(copy::SET_REMAP_CONST_A, &[7, 7, 0x0003_0004]),
+            header(copy::OFFSET_IN_UPPER, &[0, from, 0, to, line, line, line, count]),
+            header(copy::LAUNCH_DMA, &[launch]),
+        ];
+        self.run(&words.concat());
+    }
+}
+
+/// Methods of subchannel 4, one behind the other.
+fn header(method: u16, data: &[u32]) -> Vec<u32> {
+    let count = u32::try_from(data.len()).expect("few");
+    let mut words = vec![1 << 29 | count << 16 | 4 << 13 | u32::from(method) >> 2];
+    words.extend(data);
+    words
+}
+
+#[divan::bench]
+fn executor_submission(bencher: divan::Bencher<'_, '_>) {
+    let mut bench = ExecutorBench::new();
+    bencher.bench_local(|| bench.run(&[]));
+}
+
+#[divan::bench(args = [4096, 65536])]
+fn executor_copy(bencher: divan::Bencher<'_, '_>, line: u32) {
+    let mut bench = ExecutorBench::new();
+    bencher.counter(BytesCount::new(DATA_SIZE / 2)).bench_local(|| bench.copy(line, 0x386));
+}
+
+/// Into blocks of 16 GOBs.
+#[divan::bench]
+fn executor_copy_to_blocks(bencher: divan::Bencher<'_, '_>) {
+    let mut bench = ExecutorBench::new();
+    bencher.counter(BytesCount::new(DATA_SIZE / 2)).bench_local(|| bench.copy(4096, 0x286));
+}
+
+/// Words of a constant; a line has a quarter as many elements as bytes.
+#[divan::bench]
+fn executor_fill(bencher: divan::Bencher<'_, '_>) {
+    let mut bench = ExecutorBench::new();
+    bencher.counter(BytesCount::new(DATA_SIZE * 2)).bench_local(|| bench.copy(4096, 0x786));
 }

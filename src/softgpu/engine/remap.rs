@@ -9,8 +9,8 @@ use crate::units::backend::MmuFault;
 /// Most components of an element.
 const COMPONENTS: usize = 4;
 
-/// Elements that are put together at once.
-const BATCH: u64 = 1024;
+/// Elements that are put together at once: bounds buffers to 64 KiB.
+const BATCH: u64 = 4096;
 
 /// Where a component of the target comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,19 @@ impl Remap {
         Ok(Progress::Done)
     }
 
+    /// Puts one element together.
+    fn element(&self, element: &mut [u8], source: &[u8]) {
+        for (place, select) in element.chunks_exact_mut(self.component).zip(self.selects()) {
+            match select {
+                Select::Keep => {}
+                Select::Constant(value) => fill(place, &value.to_le_bytes()),
+                Select::Source(number) => {
+                    fill(place, source.get(usize::from(number) * self.component..).unwrap_or_default());
+                }
+            }
+        }
+    }
+
     /// Puts some elements of a line together. Returns what it cost.
     fn batch(&self, run: &Run<'_>, position: Position, elements: u64) -> Result<u64, MmuFault> {
         let count = usize::try_from(elements).unwrap_or(0);
@@ -91,16 +104,20 @@ impl Remap {
                 run.client.read(va, piece)
             })?;
         }
-        for (index, element) in target.chunks_exact_mut(target_size).enumerate() {
-            let from = source.get(index * source_size..).unwrap_or_default();
-            for (place, select) in element.chunks_exact_mut(self.component).zip(self.selects()) {
-                match select {
-                    Select::Keep => {}
-                    Select::Constant(value) => fill(place, &value.to_le_bytes()),
-                    Select::Source(number) => {
-                        fill(place, from.get(usize::from(number) * self.component..).unwrap_or_default());
-                    }
-                }
+        if reads_source || keeps {
+            for (index, element) in target.chunks_exact_mut(target_size).enumerate() {
+                self.element(element, source.get(index * source_size..).unwrap_or_default());
+            }
+        } else {
+            // All elements are the same: what is there is doubled until there is enough.
+            if let Some(first) = target.get_mut(..target_size) {
+                self.element(first, &[]);
+            }
+            let mut done = target_size;
+            while done < target.len() {
+                let more = done.min(target.len() - done);
+                target.copy_within(..more, done);
+                done += more;
             }
         }
         pieces(&self.target, position.line, target_at, &mut target, |va, piece| run.client.write(va, piece))?;
