@@ -23,6 +23,8 @@ const BUSY: &[&str] = &["probe", "copy", "fence", "channels", "evict", "load:sec
 const FAULTS: &[&str] = &["probe", "badaddr", "badaddr", "badaddr", "copy:largest=65537"];
 const NEIGHBOUR: &[&str] = &["probe", "load:secs=15", "copy:largest=65537"];
 const AT_WORK: &[&str] = &["probe", "load:secs=90"];
+/// Vulkan on the software GPU, which moves data and refuses to run shaders.
+const VULKAN: &[&str] = &["probe", "nvk:driver=stock:checks=transfer,refused,transfer", "copy:largest=65537"];
 
 /// A vGPU's memory in tests: small, so that evicting all of it does not take long.
 const VRAM_MIB: u32 = 128;
@@ -59,6 +61,8 @@ pub struct Guest {
     pub reboots: u32,
     /// Whether accesses to its GPUs' registers are recorded.
     pub trace: bool,
+    /// Whether it has Mesa's Vulkan driver.
+    pub vulkan: bool,
 }
 
 impl Guest {
@@ -80,6 +84,7 @@ impl Guest {
             nouveau_options: &[],
             reboots: 0,
             trace: false,
+            vulkan: false,
         }
     }
 }
@@ -180,6 +185,7 @@ fn hopper() -> Vec<Case> {
         single("two-vgpus-in-one-guest", Guest { gpus: vec![chip; 2], ..one.clone() }),
         single("vram-64m", Guest { vram_mib: 64, programs: BUSY, ..full.clone() }),
         single("vram-24g", Guest { vram_mib: 24 << 10, programs: SHORT, ..full }),
+        single("vulkan", Guest { vulkan: true, programs: VULKAN, ..one.clone() }),
         single("debian-firmware", Guest { firmware: Firmware::Debian, ..one }),
     ];
     cases.extend(several("gh100-", chip, kernel));

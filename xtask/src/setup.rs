@@ -5,7 +5,7 @@ use gpuvmk_lab::cache::Cache;
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
 use gpuvmk_lab::qemu::Qemu;
-use gpuvmk_lab::{guest_build, initramfs};
+use gpuvmk_lab::{guest_build, initramfs, nvk};
 
 use crate::workshop;
 
@@ -22,6 +22,7 @@ pub fn run() -> Result<()> {
         let image = initramfs::obtain(&cache, &kernel, &init, &files, firmware.label())?;
         println!("guest kernel {} with {}", kernel.release, image.display());
     }
+    println!("Mesa's NVK in {}", nvk::obtain(&cache)?.display());
     println!("everything is in {}", cache.root().display());
     Ok(())
 }

@@ -14,13 +14,15 @@ use gpuvmk_lab::machine::{Accelerator, Machine, MachineSpec};
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::rig::{Backend, GpuSpec, Rig, RigSpec, Topology};
 use gpuvmk_lab::verdict::Expected;
-use gpuvmk_lab::{guest_build, initramfs};
+use gpuvmk_lab::{guest_build, initramfs, nvk};
 
 use crate::cases::Guest;
 
 /// What a shared GPU has beside the partitions.
 const SPARE_VRAM_MIB: u32 = 768;
 const MEMORY_MIB: u32 = 512;
+/// The same for guests with Vulkan, whose initramfs takes a part of it.
+const VULKAN_MEMORY_MIB: u32 = 768;
 /// The longest that a guest may take. The slowest case takes about a minute on a quiet machine.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -107,13 +109,17 @@ impl Workshop {
             .guests
             .get(&(guest.kernel, guest.firmware))
             .with_context(|| format!("The kernel {} is not there", guest.kernel))?;
+        let (initramfs, memory_mib) = match guest.vulkan {
+            false => (initramfs.clone(), MEMORY_MIB),
+            true => (nvk::behind(&Cache::open()?, initramfs)?, VULKAN_MEMORY_MIB),
+        };
         let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
         let spec = MachineSpec {
             name: label.to_owned(),
             folder: self.folder(case).join(label),
             kernel: kernel.clone(),
-            initramfs: initramfs.clone(),
-            memory_mib: MEMORY_MIB,
+            initramfs,
+            memory_mib,
             cpus: guest.cpus,
             sockets: (first_gpu..first_gpu + guest.gpus.len()).map(|index| rig.socket(index)).collect(),
             accelerator: self.accelerator,
