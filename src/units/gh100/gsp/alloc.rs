@@ -77,21 +77,30 @@ static CLASSES: [Class; 13] = [
     class(NV01_EVENT_KERNEL_CALLBACK_EX, EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), event),
 ];
 
-/// GSP_RM_ALLOC: the status of the allocation goes into the body.
+/// GSP_RM_ALLOC: the status of the allocation goes into the body, and the name of an object that came without one.
+///
+/// Mesa's NVK allocates its copy class by the name 0.
 pub(super) fn rm_alloc(rm: &mut Rm, back: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
     let (header, parameters) =
         rpc_gsp_rm_alloc_v03_00::read_from_prefix(body).map_err(|_| Status::InvalidParamStruct)?;
+    let mut name = header.hObject;
+    if name == 0
+        && let Ok(made_up) = rm.objects.free_name(header.hClient)
+    {
+        name = made_up;
+    }
     let outcome = usize::try_from(header.paramsSize)
         .ok()
         .and_then(|size| parameters.get(..size))
         .ok_or(Status::InvalidParamStruct)
         .and_then(|parameters| {
-            let id = Id { client: header.hClient, handle: header.hObject };
+            let id = Id { client: header.hClient, handle: name };
             let wanted = Wanted { id, parent: header.hParent, class: header.hClass, parameters };
             allocate(rm, back, &wanted)
         });
     rm.ended(Call::Allocation(header.hClass), outcome);
-    let answer = rpc_gsp_rm_alloc_v03_00 { status: code(outcome), ..header };
+    let made = if outcome.is_ok() { name } else { header.hObject };
+    let answer = rpc_gsp_rm_alloc_v03_00 { status: code(outcome), hObject: made, ..header };
     answer.write_to_prefix(body).map_err(|_| Status::InvalidParamStruct)
 }
 

@@ -13,6 +13,8 @@ use crate::units::gh100::gsp::channel::Token;
 pub const MAX_OBJECTS: usize = 16_384;
 /// Objects of one client at most.
 pub const MAX_OBJECTS_PER_CLIENT: usize = 4096;
+/// Where the names begin that RM makes up (its RS_UNIQUE_HANDLE_BASE).
+const NAMES_BEGIN: u32 = 0xcaf0_0000;
 
 /// An object's full name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -149,6 +151,15 @@ impl Objects {
     /// True when a client of that handle exists.
     pub(super) fn has_client(&self, handle: u32) -> bool {
         self.clients.contains_key(&handle)
+    }
+
+    /// A name for an object that its maker gave none, as RM makes them up.
+    pub(super) fn free_name(&self, client: u32) -> Result<u32, Status> {
+        let taken = self.clients.get(&client).ok_or(Status::InvalidClient)?;
+        (NAMES_BEGIN..)
+            .take(MAX_OBJECTS_PER_CLIENT.saturating_add(1))
+            .find(|name| *name != client && !taken.contains_key(name))
+            .ok_or(Status::InsufficientResources)
     }
 
     /// Checks that a new object can have this name, this parent and room.

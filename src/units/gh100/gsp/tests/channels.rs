@@ -1,7 +1,7 @@
 //! Channels: parameters, numbers, slots, objects, scheduling, and that each is given back exactly once.
 
 use super::config;
-use super::driver::{Driver, poke, words};
+use super::driver::{ALLOC, Driver, poke, words};
 use super::fake::Call;
 use super::probe::{DEVICE, SPACE, SUBDEVICE, channel, client, set_page_directory, start};
 use crate::chip::Engine;
@@ -160,6 +160,22 @@ fn objects_of_a_graphics_channel_are_those_that_nvk_asks_for() {
             graphics(0xcbc0)
         ]
     );
+}
+
+#[test]
+fn objects_without_a_name_are_given_one_each_and_go_with_their_channel() {
+    let mut driver = driver();
+    assert_eq!(alloc(&mut driver, CHANNEL, &channel(1, 1, 0x1000, 0)), 0);
+    let mut body = words(&[CLIENT, CHANNEL, 0, 0xc8b5, 0, 8, 0, 0]);
+    body.extend(words(&[1, 9]));
+
+    let names: Vec<u32> = (0..2).map(|_| driver.call(ALLOC, &body).word(8)).collect();
+
+    assert_eq!(names, [0xcaf0_0000, 0xcaf0_0001]);
+    assert_eq!(driver.free(CLIENT, 0), 0, "nouveau frees by the name that it gave");
+    assert_eq!(driver.free(CLIENT, names[0]), 0);
+    assert_eq!(driver.free(CLIENT, CHANNEL), 0);
+    assert_eq!(driver.free(CLIENT, names[1]), 0x57, "gone with the channel");
 }
 
 #[test]
