@@ -21,4 +21,4 @@ pub mod tenant;
 pub mod wire;
 
 pub use self::link_socket::{Patience, connect, connect_in_process};
-pub use self::service::{Config, Service, ServiceHandle, ServiceRemote, StartError};
+pub use self::service::{Config, Service, ServiceHandle, ServiceRemote, Sockets, StartError};

@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::aggregator::{Config, Service};
+use crate::aggregator::{Config, Service, Sockets};
 use crate::chip::Chip;
 use crate::config::{Backend, GpuConfig};
 use crate::gpu::register::RegisterDriver;
+use crate::gpu::rm::{RmConfig, RmDriver};
 use crate::gpu::{GpuDriver, OwnershipLedger};
 use crate::softgpu::executor::{Executor, ExecutorConfig};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
@@ -29,7 +30,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = GpuConfig::load(&args.file)?;
     // Caught before anything exists that would have to be cleaned up.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("Cannot catch signals")?;
-    let (driver, ledger) = bring_up(&config)?;
     let settings = Config {
         socket: Some(config.socket.clone()),
         control: config.control.clone(),
@@ -37,8 +37,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         backend: config.backend.name().to_owned(),
         poll: config.poll,
     };
-    let service = Service::start(driver, ledger, &settings)
-        .with_context(|| format!("GPU `{}` cannot be served", config.name))?;
+    let failed = || format!("GPU `{}` cannot be served", config.name);
+    // Before the GPU: the driver of a real one may become an ordinary user, who may not make sockets anywhere.
+    let sockets = Sockets::bind(&settings).with_context(failed)?;
+    let (driver, ledger) = bring_up(&config)?;
+    let service = Service::start_on(sockets, driver, ledger, &settings).with_context(failed)?;
     log::info!("GPU `{}` serves at {}", config.name, config.socket.path.display());
     // The service may end by itself, when its GPU is lost; nobody would be left to serve then.
     let remote = service.remote();
@@ -73,6 +76,12 @@ fn bring_up(config: &GpuConfig) -> anyhow::Result<Physical> {
             let ledger: Arc<dyn OwnershipLedger> = gpu.ledger();
             Ok((Box::new(gpu), Some(ledger)))
         }
-        (Backend::Rm { .. }, _) => bail!("This build has no driver for GPUs behind the NVIDIA driver"),
+        (Backend::Rm { device, vram, uid }, _) => {
+            let gpu = device.map(|address| address.to_string());
+            let uid = rustix::process::geteuid().is_root().then_some(*uid);
+            let driver =
+                RmDriver::open(&RmConfig { gpu, vram: *vram, uid }).context("Cannot take the GPU")?;
+            Ok((Box::new(driver), None))
+        }
     }
 }

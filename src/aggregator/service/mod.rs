@@ -147,25 +147,55 @@ impl Drop for ServiceHandle {
     }
 }
 
+/// The service's sockets: bound before there is a GPU, by whoever may write to their folders.
+#[derive(Debug)]
+pub struct Sockets {
+    backends: Option<PathListener>,
+    control: Option<PathListener>,
+}
+
+impl Sockets {
+    /// Binds what is configured.
+    ///
+    /// # Errors
+    /// A socket cannot be had; nothing is left behind.
+    pub fn bind(config: &Config) -> Result<Self, BindError> {
+        let bind = |spec: &Option<SocketSpec>, kind| {
+            spec.as_ref().map(|spec| PathListener::bind(spec, kind)).transpose()
+        };
+        let backends = bind(&config.socket, SocketType::SEQPACKET)?;
+        Ok(Self { backends, control: bind(&config.control, SocketType::STREAM)? })
+    }
+}
+
 /// The aggregator.
 #[derive(Debug)]
 pub struct Service;
 
 impl Service {
-    /// Starts serving.
+    /// Binds its sockets and starts serving.
     ///
     /// # Errors
     /// A socket cannot be had; nothing is left behind.
     pub fn start(
+        driver: Box<dyn GpuDriver>,
+        ledger: Option<Arc<dyn OwnershipLedger>>,
+        config: &Config,
+    ) -> Result<ServiceHandle, StartError> {
+        Self::start_on(Sockets::bind(config)?, driver, ledger, config)
+    }
+
+    /// Starts serving at sockets that are there.
+    ///
+    /// # Errors
+    /// VRAM cannot be cleared, or there are no descriptors or threads left; nothing is left behind.
+    pub fn start_on(
+        sockets: Sockets,
         mut driver: Box<dyn GpuDriver>,
         ledger: Option<Arc<dyn OwnershipLedger>>,
         config: &Config,
     ) -> Result<ServiceHandle, StartError> {
-        let bind = |spec: &Option<SocketSpec>, kind| {
-            spec.as_ref().map(|spec| PathListener::bind(spec, kind)).transpose()
-        };
-        let listener = bind(&config.socket, SocketType::SEQPACKET)?;
-        let control = bind(&config.control, SocketType::STREAM)?;
+        let Sockets { backends: listener, control } = sockets;
         // What a former owner of the GPU left in its memory is nobody's business.
         let (start, size) = (driver.info().tenant_vram, driver.info().tenant_vram_size);
         driver.scrub_vram(start, size)?;
