@@ -72,8 +72,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let vgpu = Vgpu::new(link, grant, VgpuConfig { mediator, ..VgpuConfig::of(config.chip) })
         .context("Cannot make the vGPU")?;
-    let function = serve::traced(Arc::new(vgpu), config.trace.as_ref())?;
+    let vgpu = Arc::new(vgpu);
+    let function = serve::traced(Arc::clone(&vgpu), config.trace.as_ref())?;
     log::info!("vGPU of VM `{}` serves", config.name);
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop.handle)?;
+    log::info!("vGPU ends: {}", vgpu.status().counts);
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,6 @@
 //! What a vGPU did and in what state it is, for people and for the control socket.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::aggregator::link::LinkError;
@@ -63,6 +64,19 @@ macro_rules! counters {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
         pub struct Counts {
             $($(#[$doc])* pub $name: u64,)*
+        }
+
+        /// `name=count`, for those that are not 0.
+        impl fmt::Display for Counts {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let all = [$((stringify!($name), self.$name),)*];
+                let mut separator = "";
+                for (name, count) in all.into_iter().filter(|(_, count)| *count != 0) {
+                    write!(f, "{separator}{name}={count}")?;
+                    separator = " ";
+                }
+                Ok(())
+            }
         }
 
         impl Counters {
@@ -173,4 +187,15 @@ pub struct Status {
     pub snapshot_bytes: usize,
     /// Counts.
     pub counts: Counts,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_are_not_zero_are_shown_by_name() {
+        let counts = Counts { walks: 7, walk_nanos: 1200, ..Counts::default() };
+        assert_eq!(counts.to_string(), "walks=7 walk_nanos=1200");
+    }
 }
