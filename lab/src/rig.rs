@@ -259,7 +259,7 @@ impl Rig {
     }
 
     fn trace_path(&self, name: &str) -> PathBuf {
-        self.spec.folder.join(format!("{name}.trace"))
+        self.spec.folder.join(trace_name(name))
     }
 
     /// Ends everything, devices first; returns what was wrong about it.
@@ -303,7 +303,8 @@ impl Rig {
             Topology::Mediated => {
                 let mut config = vm_config(gpu, &self.shared_socket(gpu.chip), &socket);
                 if gpu.trace {
-                    let path = quoted(&self.trace_path(&gpu.name));
+                    // Paths in a file are relative to it.
+                    let path = quoted(Path::new(&trace_name(&gpu.name)));
                     config.push_str(&format!("\n[trace]\npath = {path}\n"));
                 }
                 let path = self.write_config(&format!("{}.toml", gpu.name), &config)?;
@@ -318,6 +319,10 @@ impl Rig {
         fs::write(&path, text).with_context(|| format!("Cannot write {}", path.display()))?;
         Ok(path.to_string_lossy().into_owned())
     }
+}
+
+fn trace_name(gpu: &str) -> String {
+    format!("{gpu}.trace")
 }
 
 fn socket_option(path: &Path) -> String {
