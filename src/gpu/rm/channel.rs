@@ -11,7 +11,7 @@ use super::abi::classes::{
     NV01_MEMORY_SYSTEM,
 };
 use super::abi::controls::{GroupPreempt, GroupSchedule, GroupTimeslice, WorkSubmitToken};
-use super::abi::flags::{alloc, attr};
+use super::abi::flags::{OWNER, alloc, attr};
 use super::device::Device;
 use super::error::RmError;
 use super::kernel::Node;
@@ -75,7 +75,8 @@ pub struct RmChannel {
     channel: Handle,
     notifier: Handle,
     notifications: Mapping,
-    token: u32,
+    /// Known once it is scheduled: before, the driver has no runlist for it.
+    token: Option<u32>,
 }
 
 impl RmChannel {
@@ -85,6 +86,7 @@ impl RmChannel {
     /// The driver refuses.
     pub fn new(device: &mut Device, new: &NewChannel) -> Result<Self, RmError> {
         let mut params = MemoryParams {
+            owner: OWNER,
             kind: TYPE_NOTIFIER,
             flags: alloc::NO_MAP,
             attr: attr::SYSTEM | attr::CONTIGUOUS | attr::PAGE_4K | attr::CACHED,
@@ -111,7 +113,7 @@ impl RmChannel {
         let mut params = GroupParams { space: new.space, engine: new.engine, ..Default::default() };
         let group = device.client.alloc(device.device, KEPLER_CHANNEL_GROUP_A, &mut params)?;
         match Self::in_group(device, new, group, notifier) {
-            Ok((channel, token)) => Ok(Self { group, channel, notifier, notifications, token }),
+            Ok(channel) => Ok(Self { group, channel, notifier, notifications, token: None }),
             Err(error) => {
                 device.client.free(group)?;
                 Err(error)
@@ -124,7 +126,7 @@ impl RmChannel {
         new: &NewChannel,
         group: Handle,
         notifier: Handle,
-    ) -> Result<(Handle, u32), RmError> {
+    ) -> Result<Handle, RmError> {
         // One entry for each subdevice; there is one.
         let none = Handle::NONE;
         let mut params = ChannelParams {
@@ -138,9 +140,7 @@ impl RmChannel {
         };
         let channel = device.client.alloc(group, HOPPER_CHANNEL_GPFIFO_A, &mut params)?;
         device.client.control(group, &mut GroupTimeslice { micros: TIMESLICE_MICROS })?;
-        let mut token = WorkSubmitToken::default();
-        device.client.control(channel, &mut token)?;
-        Ok((channel, token.token))
+        Ok(channel)
     }
 
     /// Takes it away.
@@ -163,8 +163,8 @@ impl RmChannel {
         [self.group, self.channel, self.notifier]
     }
 
-    /// What to write to the doorbell.
-    pub fn token(&self) -> u32 {
+    /// What to write to the doorbell, for a channel that was scheduled.
+    pub fn token(&self) -> Option<u32> {
         self.token
     }
 
@@ -184,13 +184,17 @@ impl RmChannel {
         device.client.alloc_plain(self.channel, class)
     }
 
-    /// Puts it on its runlist, or takes it off.
+    /// Puts it on its runlist.
     ///
     /// # Errors
     /// The driver refuses.
-    pub fn schedule(&self, device: &Device, enable: bool) -> Result<(), RmError> {
-        let mut params = GroupSchedule { enable: u8::from(enable), ..Default::default() };
-        device.client.control(self.group, &mut params)
+    pub fn schedule(&mut self, device: &Device) -> Result<(), RmError> {
+        let mut params = GroupSchedule { enable: 1, ..Default::default() };
+        device.client.control(self.group, &mut params)?;
+        let mut token = WorkSubmitToken::default();
+        device.client.control(self.channel, &mut token)?;
+        self.token = Some(token.token);
+        Ok(())
     }
 
     /// Takes it off its engine, if it is there, and waits for that a little.

@@ -87,6 +87,8 @@ struct Slot {
     run: Run,
     /// Its error was told.
     stopped: bool,
+    /// It was told of work at least once.
+    rung: bool,
 }
 
 /// All of them.
@@ -161,6 +163,7 @@ impl Channels {
             listed: false,
             run: Run::New,
             stopped: false,
+            rung: false,
         };
         self.slots.insert(number, slot);
         Ok(number)
@@ -226,27 +229,38 @@ impl Channels {
     ///
     /// # Errors
     /// No such channel, or the driver refuses.
-    pub fn enable(&mut self, device: &Device, channel: HostChannel, enabled: bool) -> Result<(), GpuError> {
+    pub fn enable(
+        &mut self,
+        device: &Device,
+        doorbell: &Doorbell,
+        channel: HostChannel,
+        enabled: bool,
+    ) -> Result<(), GpuError> {
         self.slot(channel)?.enabled = enabled;
-        self.apply(device)
+        self.apply(device, doorbell)
     }
 
     /// The channels that may run.
     ///
     /// # Errors
     /// No such channel, or the driver refuses.
-    pub fn commit(&mut self, device: &Device, list: &[HostChannel]) -> Result<(), GpuError> {
+    pub fn commit(
+        &mut self,
+        device: &Device,
+        doorbell: &Doorbell,
+        list: &[HostChannel],
+    ) -> Result<(), GpuError> {
         if let Some(stranger) = list.iter().find(|channel| !self.slots.contains_key(channel)) {
             return Err(no_such(*stranger));
         }
         for (number, slot) in &mut self.slots {
             slot.listed = list.contains(number);
         }
-        self.apply(device)
+        self.apply(device, doorbell)
     }
 
     /// Tells the driver what changed: first what must stop.
-    fn apply(&mut self, device: &Device) -> Result<(), GpuError> {
+    fn apply(&mut self, device: &Device, doorbell: &Doorbell) -> Result<(), GpuError> {
         let wants = |slot: &Slot| slot.enabled && slot.listed && !slot.stopped;
         let changed = |run: Run, want: bool| {
             self.slots
@@ -257,6 +271,7 @@ impl Channels {
         };
         let (stop, resume, start) =
             (changed(Run::Running, false), changed(Run::Held, true), changed(Run::New, true));
+        let resumed = resume.clone();
         for (channels, disable) in [(stop, true), (resume, false)] {
             for some in channels.chunks(DISABLE_MAX) {
                 set_disabled(device, some, disable)?;
@@ -265,10 +280,14 @@ impl Channels {
                 }
             }
         }
-        for (number, _) in start {
-            let slot = self.slot(number)?;
-            slot.channel.schedule(device, true)?;
+        for (number, _) in &start {
+            let slot = self.slot(*number)?;
+            slot.channel.schedule(device)?;
             slot.run = Run::Running;
+        }
+        // Work that came while they did not run.
+        for (number, _) in resumed.iter().chain(&start) {
+            self.ring_again(doorbell, *number)?;
         }
         Ok(())
     }
@@ -286,14 +305,21 @@ impl Channels {
         }
     }
 
-    /// Rings.
+    /// Tells the GPU that a channel has work; one that does not run is told when it does.
     ///
     /// # Errors
     /// No such channel.
     pub fn ring(&mut self, doorbell: &Doorbell, channel: HostChannel) -> Result<(), GpuError> {
-        let token = self.slot(channel)?.channel.token();
-        doorbell.ring(token);
+        let slot = self.slot(channel)?;
+        slot.rung = true;
+        if let (Run::Running, Some(token)) = (slot.run, slot.channel.token()) {
+            doorbell.ring(token);
+        }
         Ok(())
+    }
+
+    fn ring_again(&mut self, doorbell: &Doorbell, channel: HostChannel) -> Result<(), GpuError> {
+        if self.slot(channel)?.rung { self.ring(doorbell, channel) } else { Ok(()) }
     }
 
     /// GP_GET in the channel's USERD.

@@ -265,14 +265,7 @@ impl Client {
     /// # Errors
     /// The driver refuses.
     pub fn event_file(&self) -> Result<OwnedFd, RmError> {
-        let file = self
-            .kernel
-            .open(Node::Control)
-            .map_err(|source| RmError::System { call: "a file for events".into(), source })?;
-        self.kernel
-            .make_event_file(self.root, file.as_fd())
-            .map_err(|error| RmError::new("a file for events", error))?;
-        Ok(file)
+        self.kernel.event_file(self.root).map_err(|error| RmError::new("a file for events", error))
     }
 
     /// The next event of such a file, and whether more wait.

@@ -14,7 +14,7 @@ use super::error::OpenError;
 use super::events::Events;
 use super::space::{Memories, PAGE_SHIFTS, Space, VA_BITS};
 use super::system::{FIRST_IOVA, SYSTEM_BITS, SystemMemory};
-use super::vram::{GRANULE, Vram};
+use super::vram::{Cleaner, GRANULE, Vram};
 use super::worker::{Work, Worker};
 use crate::addr::{HostChannel, HostVram, Iova};
 use crate::chip::{Engine, EngineSet};
@@ -46,7 +46,7 @@ pub struct RmDriver {
     info: GpuInfo,
     facts: DeviceFacts,
     // Before the device: what it holds is freed with the client.
-    worker: Worker,
+    cleaner: Box<dyn Cleaner>,
     events: Events,
     channels: Channels,
     spaces: BTreeMap<SpaceHandle, Space>,
@@ -73,11 +73,23 @@ impl RmDriver {
         table: EngineTable,
         vram: u64,
     ) -> Result<Self, OpenError> {
-        let gpu = |error: GpuError| OpenError::Setup(Box::new(error));
         let doorbell = Arc::new(device.doorbell()?);
         let lone = table.engine_type(Engine::Copy(1)).unwrap_or_default();
-        let worker =
-            Worker::new(&mut device, Arc::clone(&doorbell), Work::Copy(lone), STAGING).map_err(gpu)?;
+        let worker = Worker::new(&mut device, Arc::clone(&doorbell), Work::Copy(lone), STAGING)
+            .map_err(|error| OpenError::Setup(Box::new(error)))?;
+        Self::with_cleaner(device, doorbell, Box::new(worker), facts, table, vram)
+    }
+
+    /// The same with something else that clears memory.
+    pub(super) fn with_cleaner(
+        mut device: Device,
+        doorbell: Arc<Doorbell>,
+        cleaner: Box<dyn Cleaner>,
+        facts: DeviceFacts,
+        table: EngineTable,
+        vram: u64,
+    ) -> Result<Self, OpenError> {
+        let gpu = |error: GpuError| OpenError::Setup(Box::new(error));
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         let wake = rustix::event::eventfd(0, flags).map_err(std::io::Error::from)?;
         let events = Events::new(&mut device, &table, &wake).map_err(gpu)?;
@@ -99,7 +111,7 @@ impl RmDriver {
         Ok(Self {
             info,
             facts,
-            worker,
+            cleaner,
             events,
             channels: Channels::new(table),
             spaces: BTreeMap::new(),
@@ -127,7 +139,7 @@ impl RmDriver {
         if self.channels.any() || !self.spaces.is_empty() {
             return Ok(Vec::new());
         }
-        let own = self.worker.objects();
+        let own = self.cleaner.objects();
         let mut left: Vec<String> = self
             .device
             .client
@@ -168,15 +180,15 @@ impl GpuDriver for RmDriver {
     }
 
     fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
-        let Self { device, worker, vram, spaces, channels, .. } = self;
+        let Self { device, cleaner, vram, spaces, channels, .. } = self;
         let in_use = |start, size| {
             channels.uses_vram(start, size) || spaces.values().any(|space| space.uses_vram(start, size))
         };
-        Ok(vec![vram.share(device, worker, start, size, in_use)?])
+        Ok(vec![vram.share(device, cleaner.as_mut(), start, size, in_use)?])
     }
 
     fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
-        self.vram.scrub(&mut self.device, &mut self.worker, start, size)
+        self.vram.scrub(&self.device, self.cleaner.as_mut(), start, size)
     }
 
     fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
@@ -263,11 +275,11 @@ impl GpuDriver for RmDriver {
     }
 
     fn enable_channel(&mut self, channel: HostChannel, enabled: bool) -> Result<(), GpuError> {
-        self.channels.enable(&self.device, channel, enabled)
+        self.channels.enable(&self.device, &self.doorbell, channel, enabled)
     }
 
     fn commit_runlist(&mut self, channels: &[HostChannel]) -> Result<(), GpuError> {
-        self.channels.commit(&self.device, channels)
+        self.channels.commit(&self.device, &self.doorbell, channels)
     }
 
     fn preempt_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {

@@ -156,11 +156,11 @@ pub trait Kernel: Send + Sync {
     /// The module refuses.
     fn unmap_dma(&self, call: UnmapDma) -> Result<(), CallError>;
 
-    /// Makes `file` one that events of `client` can wake.
+    /// A file that events of `client` can wake.
     ///
     /// # Errors
     /// The module refuses.
-    fn make_event_file(&self, client: Handle, file: BorrowedFd<'_>) -> Result<(), CallError>;
+    fn event_file(&self, client: Handle) -> Result<OwnedFd, CallError>;
 
     /// The next event of a file, and whether more wait.
     ///

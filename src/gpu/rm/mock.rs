@@ -1,1 +1,438 @@
+//! A kernel module of the NVIDIA driver in memory: a tree of objects, mappings, and refusals where the real one refuses.
+//!
+//! It plays no GPU: what channels would do is not done, so tests clear memory with [`Wiper`].
 
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::abi::calls::{CardInfo, EventData, MapDma, UnmapDma};
+use super::abi::classes::{self, ChannelParams, GroupParams, MemoryParams, NV01_ROOT_CLIENT};
+use super::abi::controls::{
+    ArchInfo, ControlParams, CopyCaps, CopyUnits, DisableChannels, Engines, FbInfo, HandleInfo, IdInfo,
+    NameString, WorkSubmitToken,
+};
+use super::abi::{Handle, RmStatus, flags};
+use super::device::Device;
+use super::kernel::{CallError, CpuView, Kernel, NewObject, NewPages, Node};
+use super::vram::Cleaner;
+use crate::gpu::GpuError;
+
+/// An object of the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MockObject {
+    pub parent: Handle,
+    pub class: u32,
+    /// Bytes, of memory; first address and end, of reservations.
+    pub range: (u64, u64),
+}
+
+/// A mapping in a GPU address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MockMapping {
+    pub dma: Handle,
+    pub memory: Handle,
+    pub offset: u64,
+    pub length: u64,
+    pub flags: u32,
+}
+
+/// What tests look at and set.
+#[derive(Debug, Default)]
+pub struct State {
+    pub objects: BTreeMap<Handle, MockObject>,
+    /// By address space's reservation and address.
+    pub mappings: BTreeMap<(Handle, u64), MockMapping>,
+    pub architecture: u32,
+    pub vram_free: u64,
+    pub disabled: Vec<Handle>,
+    pub scheduled: Vec<Handle>,
+    pub events: VecDeque<EventData>,
+    pub maps: usize,
+    pub unmaps: usize,
+    /// Answers of the next calls for a class: refused with the status.
+    pub refuse_class: Option<(u32, RmStatus)>,
+    /// The map call that is refused: this many succeed before it.
+    pub refuse_map_after: Option<usize>,
+    next_client: u32,
+}
+
+impl State {
+    /// Objects of a class.
+    pub fn count(&self, class: classes::Class) -> usize {
+        self.objects.values().filter(|object| object.class == class.number).count()
+    }
+
+    /// Where `va` of the reservation's address space leads: memory and offset.
+    pub fn translate(&self, va: u64) -> Option<(Handle, u64, u32)> {
+        self.mappings.iter().find_map(|((_, start), mapping)| {
+            let into = va.checked_sub(*start)?;
+            (into < mapping.length).then_some((mapping.memory, mapping.offset + into, mapping.flags))
+        })
+    }
+}
+
+/// The module.
+#[derive(Clone, Debug)]
+pub struct Mock {
+    state: Arc<Mutex<State>>,
+}
+
+fn refuse<T>(status: RmStatus) -> Result<T, CallError> {
+    Err(CallError::Status(status))
+}
+
+impl Mock {
+    /// One H200 with 8 GiB free.
+    pub fn new() -> Self {
+        let state = State {
+            architecture: super::device::ARCH_GH100,
+            vram_free: 8 << 30,
+            next_client: 0xc1d0_0001,
+            ..Default::default()
+        };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Its state.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn kernel(&self) -> Arc<dyn Kernel> {
+        Arc::new(self.clone())
+    }
+}
+
+/// Clears nothing, and remembers what it should have.
+#[derive(Debug, Default)]
+pub struct Wiper {
+    pub wiped: Arc<Mutex<Vec<(Handle, u64, u64)>>>,
+}
+
+impl Cleaner for Wiper {
+    fn zero(&mut self, _device: &Device, object: Handle, offset: u64, size: u64) -> Result<(), GpuError> {
+        self.wiped.lock().unwrap_or_else(PoisonError::into_inner).push((object, offset, size));
+        Ok(())
+    }
+
+    fn objects(&self) -> Vec<Handle> {
+        Vec::new()
+    }
+}
+
+/// Classes that a parent may have.
+fn fits(parent: u32, class: u32) -> bool {
+    let device = classes::NV01_DEVICE_0.number;
+    let subdevice = classes::NV20_SUBDEVICE_0.number;
+    let group = classes::KEPLER_CHANNEL_GROUP_A.number;
+    let channel = classes::HOPPER_CHANNEL_GPFIFO_A.number;
+    match class {
+        0x80 => parent == NV01_ROOT_CLIENT.number,
+        0x2080 | 0x3e | 0x40 | 0x71 | 0x50a0 | 0x90f1 | 0xa06c => parent == device,
+        0xc661 | 0x79 => parent == subdevice,
+        0xc86f => parent == group,
+        _ => parent == channel,
+    }
+}
+
+fn params<T: FromBytes>(bytes: &[u8]) -> Result<T, CallError> {
+    T::read_from_bytes(bytes).map_err(|_| CallError::Status(RmStatus::ERR_INVALID_PARAM_STRUCT))
+}
+
+fn answer<T: IntoBytes + zerocopy::Immutable>(value: &T, bytes: &mut [u8]) {
+    bytes.copy_from_slice(value.as_bytes());
+}
+
+impl State {
+    fn alloc(&mut self, new: NewObject, bytes: &mut [u8]) -> Result<Handle, CallError> {
+        if let Some((class, status)) = self.refuse_class
+            && class == new.class.number
+        {
+            return refuse(status);
+        }
+        if new.class == NV01_ROOT_CLIENT {
+            let root = Handle(self.next_client);
+            self.next_client += 1;
+            let object = MockObject { parent: Handle::NONE, class: new.class.number, range: (0, 0) };
+            self.objects.insert(root, object);
+            return Ok(root);
+        }
+        let Some(parent) = self.objects.get(&new.parent) else {
+            return refuse(RmStatus::ERR_INVALID_OBJECT_PARENT);
+        };
+        if !fits(parent.class, new.class.number) {
+            return refuse(RmStatus::ERR_INVALID_CLASS);
+        }
+        if self.objects.contains_key(&new.object) {
+            return refuse(RmStatus::ERR_INSERT_DUPLICATE_NAME);
+        }
+        let mut range = (0, 0);
+        match new.class.number {
+            0x3e | 0x40 | 0x50a0 => {
+                let memory: MemoryParams = params(bytes)?;
+                if memory.owner == 0 {
+                    return refuse(RmStatus::ERR_INVALID_OWNER);
+                }
+                if memory.size == 0 || memory.limit != memory.size - 1 {
+                    return refuse(RmStatus::ERR_INVALID_ARGUMENT);
+                }
+                range = (memory.offset, memory.offset + memory.size);
+                if new.class.number == 0x40 {
+                    if memory.size > self.vram_free {
+                        return refuse(RmStatus::ERR_NO_MEMORY);
+                    }
+                    self.vram_free -= memory.size;
+                }
+            }
+            0xa06c => {
+                let group: GroupParams = params(bytes)?;
+                if !self.objects.contains_key(&group.space) {
+                    return refuse(RmStatus::ERR_INVALID_OBJECT_HANDLE);
+                }
+            }
+            0xc86f => {
+                let channel: ChannelParams = params(bytes)?;
+                if channel.space != Handle::NONE {
+                    return refuse(RmStatus::ERR_INVALID_ARGUMENT);
+                }
+                let [userd, ..] = channel.userd;
+                let [offset, ..] = channel.userd_offset;
+                let inside = self.objects.get(&userd).is_some_and(|object| offset + 512 <= object.range.1);
+                if !inside || !channel.entries.is_power_of_two() {
+                    return refuse(RmStatus::ERR_INVALID_ARGUMENT);
+                }
+            }
+            _ => {}
+        }
+        self.objects.insert(new.object, MockObject { parent: new.parent, class: new.class.number, range });
+        Ok(new.object)
+    }
+
+    fn free(&mut self, object: Handle) -> Result<(), CallError> {
+        let Some(gone) = self.objects.remove(&object) else { return refuse(RmStatus::ERR_OBJECT_NOT_FOUND) };
+        if gone.class == classes::NV01_MEMORY_LOCAL_USER.number {
+            self.vram_free += gone.range.1 - gone.range.0;
+        }
+        self.mappings.retain(|(dma, _), mapping| *dma != object && mapping.memory != object);
+        let children: Vec<Handle> =
+            self.objects.iter().filter(|(_, o)| o.parent == object).map(|(handle, _)| *handle).collect();
+        children.into_iter().try_for_each(|child| self.free(child))
+    }
+
+    fn map(&mut self, call: MapDma) -> Result<(), CallError> {
+        if self.refuse_map_after == Some(0) {
+            self.refuse_map_after = None;
+            return refuse(RmStatus::ERR_NO_MEMORY);
+        }
+        self.refuse_map_after = self.refuse_map_after.map(|left| left - 1);
+        let (Some(dma), Some(memory)) = (self.objects.get(&call.dma), self.objects.get(&call.memory)) else {
+            return refuse(RmStatus::ERR_OBJECT_NOT_FOUND);
+        };
+        if call.flags & flags::map::FIXED == 0 || call.va < dma.range.0 || call.va + call.length > dma.range.1
+        {
+            return refuse(RmStatus::ERR_INVALID_OFFSET);
+        }
+        if call.offset + call.length > memory.range.1 - memory.range.0 {
+            return refuse(RmStatus::ERR_INVALID_BASE);
+        }
+        let page = match call.flags & 0xf00 {
+            flags::map::PAGE_2M => 2 << 20,
+            flags::map::PAGE_64K => 64 << 10,
+            _ => 4096,
+        };
+        if (call.va | call.offset | call.length) % page != 0 {
+            return refuse(RmStatus::ERR_INVALID_OFFSET);
+        }
+        let overlaps = self.mappings.iter().any(|((dma, start), mapping)| {
+            *dma == call.dma && *start < call.va + call.length && call.va < *start + mapping.length
+        });
+        if overlaps {
+            return refuse(RmStatus::ERR_IN_USE);
+        }
+        self.maps += 1;
+        let MapDma { dma, memory, offset, length, flags, va, .. } = call;
+        self.mappings.insert((dma, va), MockMapping { dma, memory, offset, length, flags });
+        Ok(())
+    }
+
+    /// By range, as the real one: mappings are cut, never inside a page.
+    fn unmap(&mut self, call: UnmapDma) -> Result<(), CallError> {
+        self.unmaps += 1;
+        let end = call.va + call.size;
+        let hit: Vec<(u64, MockMapping)> = self
+            .mappings
+            .iter()
+            .filter(|((dma, start), m)| *dma == call.dma && *start < end && call.va < *start + m.length)
+            .map(|((_, start), m)| (*start, *m))
+            .collect();
+        for (start, mapping) in hit {
+            let page = match mapping.flags & 0xf00 {
+                flags::map::PAGE_2M => 2 << 20,
+                flags::map::PAGE_64K => 64 << 10,
+                _ => 4096,
+            };
+            let (from, to) = (start.max(call.va), (start + mapping.length).min(end));
+            if from % page != 0 || to % page != 0 {
+                return refuse(RmStatus::ERR_INVALID_ARGUMENT);
+            }
+            self.mappings.remove(&(call.dma, start));
+            if start < from {
+                self.mappings.insert((call.dma, start), MockMapping { length: from - start, ..mapping });
+            }
+            let stop = start + mapping.length;
+            if to < stop {
+                let offset = mapping.offset + (to - start);
+                let rest = MockMapping { offset, length: stop - to, ..mapping };
+                self.mappings.insert((call.dma, to), rest);
+            }
+        }
+        Ok(())
+    }
+
+    fn control(&mut self, object: Handle, command: u32, bytes: &mut [u8]) -> Result<(), CallError> {
+        if !self.objects.contains_key(&object) {
+            return refuse(RmStatus::ERR_OBJECT_NOT_FOUND);
+        }
+        match command {
+            IdInfo::COMMAND => Ok(()),
+            NameString::COMMAND => {
+                let mut name = NameString::default();
+                name.name[..11].copy_from_slice(b"NVIDIA H200");
+                answer(&name, bytes);
+                Ok(())
+            }
+            ArchInfo::COMMAND => {
+                answer(&ArchInfo { architecture: self.architecture, ..Default::default() }, bytes);
+                Ok(())
+            }
+            FbInfo::COMMAND => {
+                let mut info: FbInfo = params(bytes)?;
+                let free = u32::try_from(self.vram_free >> 10).unwrap();
+                info.list.iter_mut().for_each(|question| question.data = free);
+                answer(&info, bytes);
+                Ok(())
+            }
+            Engines::COMMAND => {
+                let mut engines = Engines { count: 7, ..Default::default() };
+                engines.list[..7].copy_from_slice(&[1, 9, 10, 11, 12, 13, 0x22]);
+                answer(&engines, bytes);
+                Ok(())
+            }
+            CopyCaps::COMMAND => {
+                let mut caps: CopyCaps = params(bytes)?;
+                caps.caps = [u8::from(caps.engine <= 10), 0];
+                answer(&caps, bytes);
+                Ok(())
+            }
+            CopyUnits::COMMAND => {
+                let mut units: CopyUnits = params(bytes)?;
+                units.mask = if units.engine == 13 { 0x3f0 } else { 1 };
+                answer(&units, bytes);
+                Ok(())
+            }
+            HandleInfo::COMMAND => {
+                let info: HandleInfo = params(bytes)?;
+                if self.objects.contains_key(&info.object) {
+                    Ok(())
+                } else {
+                    refuse(RmStatus::ERR_OBJECT_NOT_FOUND)
+                }
+            }
+            super::abi::controls::GroupSchedule::COMMAND => {
+                self.scheduled.push(object);
+                Ok(())
+            }
+            WorkSubmitToken::COMMAND => {
+                let group = self.objects.get(&object).map(|o| o.parent);
+                if !group.is_some_and(|group| self.scheduled.contains(&group)) {
+                    return refuse(RmStatus::ERR_INVALID_STATE);
+                }
+                answer(&WorkSubmitToken { token: object.0 & 0xffff }, bytes);
+                Ok(())
+            }
+            DisableChannels::COMMAND => {
+                let call: DisableChannels = params(bytes)?;
+                let count = usize::try_from(call.count).unwrap();
+                for channel in call.channels.into_iter().take(count) {
+                    if !self.objects.contains_key(&channel) {
+                        return refuse(RmStatus::ERR_INVALID_OBJECT_HANDLE);
+                    }
+                    self.disabled.retain(|disabled| *disabled != channel);
+                    if call.disable != 0 {
+                        self.disabled.push(channel);
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Kernel for Mock {
+    fn open(&self, _node: Node) -> io::Result<OwnedFd> {
+        Ok(rustix::fs::memfd_create("mock-node", rustix::fs::MemfdFlags::CLOEXEC)?)
+    }
+
+    fn cards(&self) -> Result<Vec<CardInfo>, CallError> {
+        Ok(vec![CardInfo { valid: 1, bus: 6, gpu_id: 0x600, device: 0x2335, ..Default::default() }])
+    }
+
+    fn register(&self, _device: BorrowedFd<'_>) -> Result<(), CallError> {
+        Ok(())
+    }
+
+    fn alloc(&self, new: NewObject, params: &mut [u8]) -> Result<Handle, CallError> {
+        self.state().alloc(new, params)
+    }
+
+    fn alloc_pages(&self, _device: BorrowedFd<'_>, new: NewPages<'_>) -> Result<(), CallError> {
+        let object = MockObject { parent: new.device, class: 0x71, range: (0, new.size) };
+        self.state().objects.insert(new.object, object);
+        Ok(())
+    }
+
+    fn free(&self, _client: Handle, _parent: Handle, object: Handle) -> Result<(), CallError> {
+        self.state().free(object)
+    }
+
+    fn control(
+        &self,
+        _client: Handle,
+        object: Handle,
+        command: u32,
+        params: &mut [u8],
+    ) -> Result<(), CallError> {
+        self.state().control(object, command, params)
+    }
+
+    fn map_cpu(&self, view: CpuView, file: BorrowedFd<'_>) -> Result<(), CallError> {
+        if !self.state().objects.contains_key(&view.memory) {
+            return refuse(RmStatus::ERR_OBJECT_NOT_FOUND);
+        }
+        Ok(rustix::fs::ftruncate(file, view.size).map_err(io::Error::from)?)
+    }
+
+    fn map_dma(&self, call: MapDma) -> Result<(), CallError> {
+        self.state().map(call)
+    }
+
+    fn unmap_dma(&self, call: UnmapDma) -> Result<(), CallError> {
+        self.state().unmap(call)
+    }
+
+    fn event_file(&self, _client: Handle) -> Result<OwnedFd, CallError> {
+        Ok(rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).map_err(io::Error::from)?)
+    }
+
+    fn next_event(&self, _file: BorrowedFd<'_>) -> Result<Option<(EventData, bool)>, CallError> {
+        let mut state = self.state();
+        let event = state.events.pop_front();
+        let more = !state.events.is_empty();
+        Ok(event.map(|event| (event, more)))
+    }
+}

@@ -17,7 +17,7 @@ use super::abi::Handle;
 use super::abi::calls::{MapDma, UnmapDma};
 use super::abi::classes::{FERMI_VASPACE_A, MemoryParams, NV50_MEMORY_VIRTUAL, SpaceParams};
 use super::abi::controls::InvalidateTlb;
-use super::abi::flags::{alloc, attr, map};
+use super::abi::flags::{OWNER, alloc, attr, map};
 use super::device::Device;
 use super::error::RmError;
 use super::system::{SYSTEM_BITS, SystemMemory};
@@ -144,7 +144,7 @@ impl Space {
         for range in unmap {
             removed.extend(self.runs.unmap(range, budget)?);
         }
-        self.unmap_runs(device, memories.vram, &removed)?;
+        self.unmap_runs(device, memories.vram, &removed, None)?;
         let mut first_error = None;
         let mut parts = Vec::new();
         for mapping in joined(map) {
@@ -177,7 +177,7 @@ impl Space {
     /// The driver refuses.
     pub fn clear(&mut self, device: &Device, vram: &Vram) -> Result<(), GpuError> {
         let removed = self.runs.clear();
-        self.unmap_runs(device, vram, &removed)
+        self.unmap_runs(device, vram, &removed, None)
     }
 
     /// Unmaps what points at a range of bus addresses; returns how many pages that were.
@@ -187,7 +187,7 @@ impl Space {
     pub fn revoke(&mut self, device: &Device, vram: &Vram, iova: Iova, size: u64) -> Result<u64, GpuError> {
         let removed = self.runs.revoke_system(iova, size, u64::MAX);
         let pages = removed.iter().fold(0_u64, |sum, run| sum.saturating_add(run.pages()));
-        self.unmap_runs(device, vram, &removed)?;
+        self.unmap_runs(device, vram, &removed, None)?;
         Ok(pages)
     }
 
@@ -251,7 +251,7 @@ impl Space {
             kind: run.kind,
         };
         let replaced = self.runs.insert(&mapping, budget)?;
-        let unmapped = self.unmap_runs(device, vram, &replaced);
+        let unmapped = self.unmap_runs(device, vram, &replaced, Some(run.va));
         let done = unmapped.and_then(|()| Ok(self.call_map(device, part, defer)?));
         if done.is_err() {
             // What the books say must be what is there.
@@ -284,8 +284,14 @@ impl Space {
         })
     }
 
-    /// Unmaps runs that the books no longer have.
-    fn unmap_runs(&self, device: &Device, vram: &Vram, removed: &[Run]) -> Result<(), GpuError> {
+    /// Unmaps runs that the books no longer have. The run at `to_come` is in them, but not mapped yet.
+    fn unmap_runs(
+        &self,
+        device: &Device,
+        vram: &Vram,
+        removed: &[Run],
+        to_come: Option<GpuVa>,
+    ) -> Result<(), GpuError> {
         let mut rests: Vec<&Run> = Vec::new();
         for (start, end) in page_ranges(removed) {
             let Some(window) = self.window(start) else { continue };
@@ -298,7 +304,9 @@ impl Space {
                 ..Default::default()
             })?;
             rests.extend(
-                self.runs.overlapping(start, end).filter(|run| run.va.0 >= start && run.end() <= end),
+                self.runs
+                    .overlapping(start, end)
+                    .filter(|run| run.va.0 >= start && run.end() <= end && Some(run.va) != to_come),
             );
         }
         // What a cut page leaves comes back with small pages.
@@ -320,7 +328,10 @@ impl Space {
 fn reserve(device: &mut Device, space: Handle, start: u64, end: u64) -> Result<Handle, RmError> {
     let size = end.saturating_sub(start);
     let mut params = MemoryParams {
-        flags: alloc::VIRTUAL | alloc::FIXED | alloc::LAZY,
+        owner: OWNER,
+        // Without an alignment of our own, the driver takes that of compressed memory.
+        flags: alloc::VIRTUAL | alloc::FIXED | alloc::LAZY | alloc::ALIGN,
+        alignment: PAGE_SIZE,
         attr: attr::PAGE_4K,
         size,
         offset: start,

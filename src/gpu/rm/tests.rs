@@ -1,1 +1,504 @@
+//! The driver on a kernel module in memory: object tree, addresses, refusals, and that nothing is left.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+
+use super::RmConfig;
+use super::abi::classes::{
+    FERMI_VASPACE_A, HOPPER_CHANNEL_GPFIFO_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A, KEPLER_CHANNEL_GROUP_A,
+    NV01_MEMORY_LOCAL_USER, NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
+};
+use super::abi::{Handle, RmStatus, flags};
+use super::discovery::open_device;
+use super::driver::RmDriver;
+use super::error::OpenError;
+use super::mock::{Mock, Wiper};
+use crate::addr::{GpuVa, HostVram, Iova};
+use crate::chip::{Engine, EngineSet};
+use crate::gpu::{
+    ChannelSpec, GpuDriver, GpuError, GpuEvent, HostMapping, HostRange, HostTarget, SpaceHandle,
+};
+use crate::pci::mapping::create_memory_file;
+use crate::pci::{DmaBacking, DmaMapping};
+
+const MIB: u64 = 1 << 20;
+const BUDGET: u64 = u64::MAX;
+
+type Wiped = Arc<Mutex<Vec<(Handle, u64, u64)>>>;
+
+struct Rig {
+    mock: Mock,
+    driver: RmDriver,
+    wiped: Wiped,
+}
+
+impl Rig {
+    /// A driver with 1 GiB for tenants.
+    fn new() -> Self {
+        let mock = Mock::new();
+        let (mut device, facts, table) = open_device(&mock.kernel(), None).unwrap();
+        let doorbell = Arc::new(device.doorbell().unwrap());
+        let wiper = Wiper::default();
+        let wiped = Arc::clone(&wiper.wiped);
+        let driver =
+            RmDriver::with_cleaner(device, doorbell, Box::new(wiper), facts, table, 1 << 30).unwrap();
+        Self { mock, driver, wiped }
+    }
+
+    /// With a partition of 64 MiB at 0 and 256 MiB of RAM at bus address 4 GiB.
+    fn with_tenant() -> (Self, SpaceHandle) {
+        let mut rig = Self::new();
+        rig.driver.share_vram(HostVram(0), 64 * MIB).unwrap();
+        rig.ram(1 << 32, 256 * MIB);
+        let space = rig.driver.create_space().unwrap();
+        (rig, space)
+    }
+
+    fn ram(&mut self, iova: u64, size: u64) {
+        let fd = create_memory_file(c"ram", size).unwrap();
+        let backing = Some(DmaBacking { fd, offset: 0 });
+        self.driver.dma_map(DmaMapping { iova, size, writable: true, backing }).unwrap();
+    }
+
+    fn map(&mut self, space: SpaceHandle, maps: &[HostMapping]) -> Result<(), GpuError> {
+        self.driver.update_space(space, &[], maps, BUDGET)
+    }
+
+    fn unmap(&mut self, space: SpaceHandle, va: u64, pages: u32, page_shift: u8) -> Result<(), GpuError> {
+        self.driver.update_space(space, &[HostRange { va: GpuVa(va), pages, page_shift }], &[], BUDGET)
+    }
+
+    fn channel(
+        &mut self,
+        space: SpaceHandle,
+        engines: EngineSet,
+    ) -> Result<crate::addr::HostChannel, GpuError> {
+        self.driver.create_channel(ChannelSpec {
+            space,
+            gpfifo: GpuVa(0x1_1000),
+            gpfifo_entries_log2: 10,
+            userd: HostVram(0x4200),
+            engines,
+        })
+    }
+}
+
+fn vram(va: u64, pages: u32, page_shift: u8, at: u64) -> HostMapping {
+    HostMapping {
+        va: GpuVa(va),
+        pages,
+        page_shift,
+        target: HostTarget::Vram(HostVram(at)),
+        read_only: false,
+        kind: 0,
+    }
+}
+
+fn system(va: u64, pages: u32, iova: u64) -> HostMapping {
+    let target = HostTarget::System { iova: Iova(iova), coherent: true };
+    HostMapping { va: GpuVa(va), pages, page_shift: 12, target, read_only: false, kind: 0 }
+}
+
+#[test]
+fn gpu_of_another_architecture_and_a_message_with_the_chips() {
+    let mock = Mock::new();
+    mock.state().architecture = 0x170;
+    let error = open_device(&mock.kernel(), None).unwrap_err();
+    assert!(matches!(&error, OpenError::WrongArchitecture { .. }));
+    let text = error.to_string();
+    assert!(text.contains("Ampere") && text.contains("GH100") && text.contains("Hopper"), "{text}");
+}
+
+#[test]
+fn too_little_vram_and_a_message_with_both_sizes() {
+    let mock = Mock::new();
+    let config = RmConfig { vram: 16 << 30, ..Default::default() };
+    let error = RmDriver::on_kernel(&mock.kernel(), &config).unwrap_err();
+    assert!(matches!(error, OpenError::NotEnoughVram { free: 8192, wanted: 16384, .. }), "{error}");
+}
+
+#[test]
+fn unknown_gpu_and_a_message_with_those_that_are_there() {
+    let error = open_device(&Mock::new().kernel(), Some("0000:01:00.0")).unwrap_err();
+    assert_eq!(error.to_string(), "The NVIDIA driver has no GPU 0000:01:00.0; it has 0000:06:00.0");
+}
+
+#[test]
+fn engines_of_the_vgpu_and_real_ones_behind_them() {
+    let (_, _, table) = open_device(&Mock::new().kernel(), None).unwrap();
+    // Of the lone ones COPY4 has most units; then the first.
+    assert_eq!(table.copy, [0, 4, 2]);
+}
+
+#[test]
+fn new_partition_and_one_object_that_was_cleared_whole() {
+    let mut rig = Rig::new();
+    let pieces = rig.driver.share_vram(HostVram(0), 64 * MIB).unwrap();
+    assert_eq!(pieces.iter().map(|piece| piece.size).sum::<u64>(), 64 * MIB);
+    assert_eq!(rig.mock.state().count(NV01_MEMORY_LOCAL_USER), 1);
+    let wiped = rig.wiped.lock().unwrap().clone();
+    assert!(matches!(wiped.as_slice(), [(_, 0, size)] if *size == 64 * MIB), "{wiped:?}");
+}
+
+#[test]
+fn partition_shared_again_and_the_same_object() {
+    let mut rig = Rig::new();
+    rig.driver.share_vram(HostVram(0), 64 * MIB).unwrap();
+    rig.driver.share_vram(HostVram(0), 64 * MIB).unwrap();
+    assert_eq!(rig.mock.state().count(NV01_MEMORY_LOCAL_USER), 1);
+}
+
+#[test]
+fn partition_in_another_shape_and_a_new_object_unless_the_old_is_in_use() {
+    let (mut rig, space) = Rig::with_tenant();
+    rig.map(space, &[vram(0x20_0000, 1, 12, 0)]).unwrap();
+    assert!(rig.driver.share_vram(HostVram(0), 128 * MIB).is_err());
+    rig.driver.clear_space(space).unwrap();
+    rig.driver.share_vram(HostVram(0), 128 * MIB).unwrap();
+    assert_eq!(rig.mock.state().count(NV01_MEMORY_LOCAL_USER), 1);
+}
+
+#[test]
+fn scrub_of_a_range_and_the_parts_of_partitions_in_it() {
+    let mut rig = Rig::new();
+    rig.driver.share_vram(HostVram(0), 64 * MIB).unwrap();
+    rig.driver.share_vram(HostVram(128 * MIB), 64 * MIB).unwrap();
+    rig.wiped.lock().unwrap().clear();
+    rig.driver.scrub_vram(HostVram(32 * MIB), 128 * MIB).unwrap();
+    let wiped: Vec<(u64, u64)> = rig.wiped.lock().unwrap().iter().map(|(_, at, size)| (*at, *size)).collect();
+    assert_eq!(wiped, [(32 * MIB, 32 * MIB), (0, 32 * MIB)]);
+    assert!(rig.driver.scrub_vram(HostVram(1 << 30), MIB).is_err());
+}
+
+#[test]
+fn mappings_that_go_on_and_one_call() {
+    let (mut rig, space) = Rig::with_tenant();
+    let maps: Vec<_> = (0..8).map(|n| vram(0x20_0000 + n * 0x1000, 1, 12, n * 0x1000)).collect();
+    rig.map(space, &maps).unwrap();
+    assert_eq!(rig.mock.state().maps, 1);
+    let (_, offset, _) = rig.mock.state().translate(0x20_5000).unwrap();
+    assert_eq!(offset, 0x5000);
+}
+
+#[test]
+fn page_sizes_of_vram_and_pages_of_system_memory() {
+    let (mut rig, space) = Rig::with_tenant();
+    let maps = [vram(0x400_0000, 2, 21, 0), vram(0x500_0000, 2, 16, 0), system(0x600_0000, 16, 1 << 32)];
+    rig.map(space, &maps).unwrap();
+    let state = rig.mock.state();
+    let page = |va| state.translate(va).unwrap().2 & 0xf00;
+    assert_eq!(page(0x400_0000), flags::map::PAGE_2M);
+    assert_eq!(page(0x500_0000), flags::map::PAGE_64K);
+    assert_eq!(page(0x600_0000), flags::map::PAGE_4K);
+}
+
+#[test]
+fn read_only_mapping_and_its_flag() {
+    let (mut rig, space) = Rig::with_tenant();
+    let map = HostMapping { read_only: true, ..system(0x20_0000, 1, 1 << 32) };
+    rig.map(space, &[map]).unwrap();
+    let (_, _, found) = rig.mock.state().translate(0x20_0000).unwrap();
+    assert_eq!(found & flags::map::READ_ONLY, flags::map::READ_ONLY);
+}
+
+#[test]
+fn addresses_that_are_the_drivers_and_a_refusal_that_leaves_the_rest_mapped() {
+    let (mut rig, space) = Rig::with_tenant();
+    for taken in [0x0, 0x1_0000_0000, 0xc0_0000_0000, 0xff_ffff_f000] {
+        let error = rig.map(space, &[vram(taken, 1, 12, 0), vram(0x20_0000, 1, 12, 0)]).unwrap_err();
+        assert!(error.to_string().contains("the NVIDIA driver's"), "{error}");
+        assert!(rig.mock.state().translate(0x20_0000).is_some());
+        assert!(rig.mock.state().translate(taken).is_none());
+    }
+    rig.map(space, &[vram(1 << 40, 1, 12, 0), vram(0xbf_ffff_f000, 1, 12, 0)]).unwrap();
+}
+
+#[test]
+fn mapping_across_pieces_of_memory_and_each_its_object() {
+    let (mut rig, space) = Rig::with_tenant();
+    let pages = u32::try_from((2 * super::system::PIECE) >> 12).unwrap();
+    rig.map(space, &[system(0x1000_0000, pages, (1 << 32) + 0x1000)]).unwrap();
+    assert_eq!(rig.mock.state().count(NV01_MEMORY_SYSTEM_OS_DESCRIPTOR), 3);
+    let (first, offset, _) = rig.mock.state().translate(0x1000_0000).unwrap();
+    let (second, start, _) = rig.mock.state().translate(0x1000_0000 + super::system::PIECE - 0x1000).unwrap();
+    assert_eq!((offset, start), (0x1000, 0));
+    assert_ne!(first, second);
+}
+
+#[test]
+fn hole_in_a_large_page_and_its_remains_as_small_pages() {
+    let (mut rig, space) = Rig::with_tenant();
+    rig.map(space, &[vram(0x400_0000, 2, 21, 0)]).unwrap();
+    rig.unmap(space, 0x400_5000, 1, 12).unwrap();
+    let state = rig.mock.state();
+    assert!(state.translate(0x400_5000).is_none());
+    for (va, page) in [
+        (0x400_4000, flags::map::PAGE_4K),
+        (0x400_6000, flags::map::PAGE_4K),
+        (0x420_0000, flags::map::PAGE_2M),
+    ] {
+        let (_, offset, found) = state.translate(va).unwrap();
+        assert_eq!((offset, found & 0xf00), (va - 0x400_0000, page), "{va:#x}");
+    }
+}
+
+#[test]
+fn map_call_that_fails_and_books_that_say_what_is_there() {
+    let (mut rig, space) = Rig::with_tenant();
+    rig.mock.state().refuse_map_after = Some(1);
+    let maps = [vram(0x20_0000, 1, 12, 0), vram(0x40_0000, 1, 12, 0), vram(0x60_0000, 1, 12, 0)];
+    let error = rig.map(space, &maps).unwrap_err();
+    assert!(matches!(&error, GpuError::Rm(error) if error.status() == Some(RmStatus::ERR_NO_MEMORY)));
+    assert_eq!(rig.driver.space_usage(space).unwrap().pages, 2);
+    assert!(rig.mock.state().translate(0x40_0000).is_none());
+    assert!(rig.mock.state().translate(0x60_0000).is_some());
+}
+
+#[test]
+fn revoked_memory_and_no_mapping_of_it() {
+    let (mut rig, space) = Rig::with_tenant();
+    rig.map(space, &[system(0x20_0000, 4, 1 << 32), vram(0x40_0000, 1, 12, 0)]).unwrap();
+    assert!(rig.driver.dma_unmap(Iova(1 << 32), 256 * MIB).is_err());
+    assert_eq!(rig.driver.revoke_system(space, Iova(1 << 32), 256 * MIB).unwrap(), 4);
+    rig.driver.dma_unmap(Iova(1 << 32), 256 * MIB).unwrap();
+    assert!(rig.mock.state().translate(0x20_0000).is_none());
+    assert!(rig.mock.state().translate(0x40_0000).is_some());
+    assert_eq!(rig.mock.state().count(NV01_MEMORY_SYSTEM_OS_DESCRIPTOR), 0);
+}
+
+#[test]
+fn memory_announced_in_pieces_and_registered_once() {
+    let mut rig = Rig::new();
+    let space = rig.driver.create_space().unwrap();
+    let file = create_memory_file(c"ram", 64 * MIB).unwrap();
+    for (iova, offset, size) in [(1 << 32, 0, MIB), ((1 << 32) + MIB, MIB, 63 * MIB)] {
+        let backing = Some(DmaBacking { fd: file.try_clone().unwrap(), offset });
+        rig.driver.dma_map(DmaMapping { iova, size, writable: true, backing }).unwrap();
+    }
+    rig.map(space, &[system(0x20_0000, 512, 1 << 32)]).unwrap();
+    assert_eq!(rig.mock.state().count(NV01_MEMORY_SYSTEM_OS_DESCRIPTOR), 1);
+    assert_eq!(rig.driver.system().registered(), 1);
+}
+
+#[test]
+fn memory_without_a_file_or_for_reading_only_and_no_mapping() {
+    let mut rig = Rig::new();
+    let space = rig.driver.create_space().unwrap();
+    rig.driver.dma_map(DmaMapping { iova: 1 << 33, size: MIB, writable: true, backing: None }).unwrap();
+    let fd = create_memory_file(c"rom", MIB).unwrap();
+    let backing = Some(DmaBacking { fd, offset: 0 });
+    rig.driver.dma_map(DmaMapping { iova: 1 << 34, size: MIB, writable: false, backing }).unwrap();
+    assert!(rig.map(space, &[system(0x20_0000, 1, 1 << 33)]).is_err());
+    assert!(rig.map(space, &[system(0x20_0000, 1, 1 << 34)]).is_err());
+    assert_eq!(rig.mock.state().maps, 0);
+}
+
+#[test]
+fn channel_that_runs_and_is_held_back_and_runs_again() {
+    let (mut rig, space) = Rig::with_tenant();
+    let channel = rig.channel(space, EngineSet::COPY1).unwrap();
+    rig.driver.enable_channel(channel, true).unwrap();
+    assert_eq!(rig.mock.state().scheduled.len(), 0);
+    rig.driver.commit_runlist(&[channel]).unwrap();
+    assert_eq!(rig.mock.state().scheduled.len(), 1);
+    rig.driver.doorbell(channel, 1).unwrap();
+    rig.driver.commit_runlist(&[]).unwrap();
+    assert_eq!(rig.mock.state().disabled.len(), 1);
+    rig.driver.enable_channel(channel, false).unwrap();
+    rig.driver.commit_runlist(&[channel]).unwrap();
+    assert_eq!(rig.mock.state().disabled.len(), 1);
+    rig.driver.enable_channel(channel, true).unwrap();
+    assert_eq!(rig.mock.state().disabled.len(), 0);
+    assert_eq!(rig.mock.state().scheduled.len(), 1);
+}
+
+#[test]
+fn classes_that_tenants_may_have_and_no_others() {
+    let (mut rig, space) = Rig::with_tenant();
+    let graphics = rig.channel(space, EngineSet::GRAPHICS | EngineSet::COPY0).unwrap();
+    rig.driver.create_object(graphics, HOPPER_COMPUTE_A.number, Engine::Graphics).unwrap();
+    rig.driver.create_object(graphics, HOPPER_COMPUTE_A.number, Engine::Graphics).unwrap();
+    rig.driver.create_object(graphics, HOPPER_DMA_COPY_A.number, Engine::Copy(0)).unwrap();
+    assert_eq!(rig.mock.state().count(HOPPER_COMPUTE_A), 1);
+    for (class, engine) in [
+        (0xc661, Engine::Graphics),
+        (HOPPER_COMPUTE_A.number, Engine::Copy(0)),
+        (HOPPER_DMA_COPY_A.number, Engine::Copy(1)),
+        (HOPPER_DMA_COPY_A.number, Engine::Graphics),
+    ] {
+        let error = rig.driver.create_object(graphics, class, engine).unwrap_err();
+        assert!(matches!(error, GpuError::NoClass { .. }), "{class:#x} {engine:?}: {error}");
+    }
+}
+
+#[test]
+fn engines_that_no_channel_has_together_and_a_refusal() {
+    let (mut rig, space) = Rig::with_tenant();
+    for engines in
+        [EngineSet::empty(), EngineSet::COPY1 | EngineSet::COPY2, EngineSet::GRAPHICS | EngineSet::COPY1]
+    {
+        assert!(rig.channel(space, engines).is_err(), "{engines:?}");
+    }
+    assert_eq!(rig.mock.state().count(KEPLER_CHANNEL_GROUP_A), 0);
+}
+
+#[test]
+fn channel_that_the_driver_refuses_and_nothing_left_of_it() {
+    let (mut rig, space) = Rig::with_tenant();
+    let before = rig.mock.state().objects.len();
+    rig.mock.state().refuse_class = Some((HOPPER_CHANNEL_GPFIFO_A.number, RmStatus::ERR_NO_FREE_FIFOS));
+    let error = rig.channel(space, EngineSet::COPY1).unwrap_err();
+    assert!(matches!(&error, GpuError::Rm(error) if error.is_shortage()), "{error}");
+    assert_eq!(rig.mock.state().objects.len(), before);
+}
+
+#[test]
+fn notifications_and_each_engine_once() {
+    let mut rig = Rig::new();
+    let objects: BTreeMap<u32, Handle> = rig
+        .driver
+        .device()
+        .client
+        .objects()
+        .filter(|(_, object)| object.class.number == 0x79)
+        .zip(0..)
+        .map(|((handle, _), index)| (index, handle))
+        .collect();
+    for index in [0, 2, 0] {
+        let object = objects[&index];
+        let event = super::abi::calls::EventData { object, ..Default::default() };
+        rig.mock.state().events.push_back(event);
+    }
+    let mut events = Vec::new();
+    rig.driver.take_events(&mut events);
+    assert_eq!(events, [GpuEvent::NonStall(Engine::Graphics), GpuEvent::NonStall(Engine::Copy(1))]);
+}
+
+#[test]
+fn preemption_and_its_event() {
+    let (mut rig, space) = Rig::with_tenant();
+    let channel = rig.channel(space, EngineSet::COPY2).unwrap();
+    rig.driver.preempt_channel(channel).unwrap();
+    let mut events = Vec::new();
+    rig.driver.take_events(&mut events);
+    assert_eq!(events, [GpuEvent::Preempted(channel)]);
+}
+
+#[test]
+fn tenant_that_leaves_and_nothing_of_it() {
+    let (mut rig, space) = Rig::with_tenant();
+    let channel = rig.channel(space, EngineSet::GRAPHICS | EngineSet::COPY0).unwrap();
+    rig.driver.create_object(channel, HOPPER_COMPUTE_A.number, Engine::Graphics).unwrap();
+    rig.map(space, &[system(0x20_0000, 4, 1 << 32), vram(0x40_0000, 1, 12, 0)]).unwrap();
+    assert!(rig.driver.destroy_space(space).is_err());
+    rig.driver.destroy_channel(channel).unwrap();
+    rig.driver.clear_space(space).unwrap();
+    rig.driver.dma_unmap(Iova(1 << 32), 256 * MIB).unwrap();
+    rig.driver.destroy_space(space).unwrap();
+    assert_eq!(rig.driver.left_behind().unwrap(), Vec::<String>::new());
+    let state = rig.mock.state();
+    assert_eq!((state.count(FERMI_VASPACE_A), state.count(KEPLER_CHANNEL_GROUP_A)), (0, 0));
+    assert!(state.mappings.is_empty());
+}
+
+#[test]
+fn driver_that_ends_and_no_object_at_all() {
+    let (mut rig, space) = Rig::with_tenant();
+    rig.channel(space, EngineSet::COPY1).unwrap();
+    rig.map(space, &[vram(0x40_0000, 1, 12, 0)]).unwrap();
+    drop(rig.driver);
+    assert_eq!(rig.mock.state().objects, BTreeMap::new());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Map { slot: u64, pages: u32, shift: u8, at: u64 },
+    System { slot: u64, pages: u32, at: u64 },
+    Unmap { slot: u64, pages: u32 },
+    Revoke { at: u64, pages: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    // Everything in 8 MiB of addresses, so that steps meet.
+    prop_oneof![
+        (0..2048_u64, 1..40_u32, 0..2048_u64).prop_map(|(slot, pages, at)| Step::Map {
+            slot,
+            pages,
+            shift: 12,
+            at
+        }),
+        (0..128_u64, 1..8_u32, 0..128_u64).prop_map(|(slot, pages, at)| Step::Map {
+            slot: slot * 16,
+            pages,
+            shift: 16,
+            at: at * 16
+        }),
+        (0..4_u64, 1..3_u32, 0..4_u64).prop_map(|(slot, pages, at)| Step::Map {
+            slot: slot * 512,
+            pages,
+            shift: 21,
+            at: at * 512
+        }),
+        (0..2048_u64, 1..40_u32, 0..2048_u64).prop_map(|(slot, pages, at)| Step::System { slot, pages, at }),
+        (0..2048_u64, 1..600_u32).prop_map(|(slot, pages)| Step::Unmap { slot, pages }),
+        (0..2048_u64, 1..200_u64).prop_map(|(at, pages)| Step::Revoke { at, pages }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Whatever is mapped and unmapped, the driver's page tables show what a plain table of pages shows.
+    #[test]
+    fn any_updates_and_the_pages_of_a_naive_table(steps in proptest::collection::vec(step(), 1..40)) {
+        let (mut rig, space) = Rig::with_tenant();
+        let base = 0x4000_0000_u64;
+        let iova = 1_u64 << 32;
+        let mut naive: BTreeMap<u64, HostTarget> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Map { slot, pages, shift, at } => {
+                    rig.map(space, &[vram(base + slot * 4096, pages, shift, at * 4096)]).unwrap();
+                    for page in 0..u64::from(pages) << (shift - 12) {
+                        naive.insert(slot + page, HostTarget::Vram(HostVram((at + page) * 4096)));
+                    }
+                }
+                Step::System { slot, pages, at } => {
+                    rig.map(space, &[system(base + slot * 4096, pages, iova + at * 4096)]).unwrap();
+                    for page in 0..u64::from(pages) {
+                        let target = Iova(iova + (at + page) * 4096);
+                        naive.insert(slot + page, HostTarget::System { iova: target, coherent: true });
+                    }
+                }
+                Step::Unmap { slot, pages } => {
+                    rig.unmap(space, base + slot * 4096, pages, 12).unwrap();
+                    naive.retain(|page, _| !(slot..slot + u64::from(pages)).contains(page));
+                }
+                Step::Revoke { at, pages } => {
+                    let (first, end) = (iova + at * 4096, iova + (at + pages) * 4096);
+                    rig.driver.revoke_system(space, Iova(first), end - first).unwrap();
+                    naive.retain(|_, target| match target {
+                        HostTarget::System { iova: Iova(target), .. } => !(first..end).contains(target),
+                        HostTarget::Vram(_) => true,
+                    });
+                }
+            }
+        }
+        let state = rig.mock.state();
+        for page in 0..4096_u64 {
+            let found = state.translate(base + page * 4096);
+            match naive.get(&page) {
+                None => prop_assert!(found.is_none(), "page {} is still there", page),
+                Some(HostTarget::Vram(HostVram(at))) => {
+                    prop_assert_eq!(found.map(|(_, offset, _)| offset), Some(*at), "page {}", page);
+                }
+                Some(HostTarget::System { iova: Iova(at), .. }) => {
+                    // One piece of RAM: offsets are those of the file.
+                    prop_assert_eq!(found.map(|(_, offset, _)| offset), Some(*at - iova), "page {}", page);
+                }
+            }
+        }
+    }
+}

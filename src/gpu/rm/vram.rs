@@ -16,11 +16,10 @@ use std::os::fd::OwnedFd;
 
 use super::abi::Handle;
 use super::abi::classes::{MemoryParams, NV01_MEMORY_LOCAL_USER};
-use super::abi::flags::{alloc, attr, attr2};
+use super::abi::flags::{OWNER, alloc, attr, attr2};
 use super::client::map_file;
 use super::device::Device;
 use super::error::RmError;
-use super::worker::Worker;
 use crate::addr::HostVram;
 use crate::gpu::GpuError;
 use crate::pci::SharedMemory;
@@ -29,8 +28,17 @@ use crate::pci::mapping::Mapping;
 /// Page size of memory objects, and so the granule of partitions.
 pub const GRANULE: u64 = 2 << 20;
 
-/// Marks the driver's own books: `gpvk`.
-const OWNER: u32 = 0x6770_766b;
+/// What clears video memory.
+pub trait Cleaner: Send {
+    /// Writes zeros, and looks that they are there.
+    ///
+    /// # Errors
+    /// They are not.
+    fn zero(&mut self, device: &Device, object: Handle, offset: u64, size: u64) -> Result<(), GpuError>;
+
+    /// Objects that it needs for that.
+    fn objects(&self) -> Vec<Handle>;
+}
 
 /// What an object of video memory takes.
 pub fn vram_params(size: u64, page_attr: u32, alignment: u64) -> MemoryParams {
@@ -113,7 +121,7 @@ impl Vram {
     pub fn share(
         &mut self,
         device: &mut Device,
-        worker: &mut Worker,
+        cleaner: &mut dyn Cleaner,
         start: HostVram,
         size: u64,
         in_use: impl Fn(HostVram, u64) -> bool,
@@ -143,7 +151,7 @@ impl Vram {
         }
         let partition = make(device, size)?;
         let fd = partition.file.try_clone()?;
-        if let Err(error) = clean(device, worker, partition.object, 0, size) {
+        if let Err(error) = cleaner.zero(device, partition.object, 0, size) {
             device.client.free(partition.object)?;
             return Err(error);
         }
@@ -157,8 +165,8 @@ impl Vram {
     /// The range is not tenant memory, or hardware failed.
     pub fn scrub(
         &self,
-        device: &mut Device,
-        worker: &mut Worker,
+        device: &Device,
+        cleaner: &mut dyn Cleaner,
         start: HostVram,
         size: u64,
     ) -> Result<(), GpuError> {
@@ -166,7 +174,7 @@ impl Vram {
         for (first, partition) in self.overlapping(start.0, end) {
             let from = start.0.max(first).saturating_sub(first);
             let to = end.min(first.saturating_add(partition.size)).saturating_sub(first);
-            clean(device, worker, partition.object, from, to.saturating_sub(from))?;
+            cleaner.zero(device, partition.object, from, to.saturating_sub(from))?;
         }
         Ok(())
     }
@@ -189,15 +197,4 @@ fn map(device: &Device, object: Handle, size: u64) -> Result<(OwnedFd, Mapping),
     let file = device.client.cpu_file(device.node, device.device, object, 0, size)?;
     let window = map_file(&file, size, "a partition")?;
     Ok((file, window))
-}
-
-/// Writes zeros, and looks that they are there.
-fn clean(
-    device: &mut Device,
-    worker: &mut Worker,
-    object: Handle,
-    offset: u64,
-    size: u64,
-) -> Result<(), GpuError> {
-    worker.zero(device, object, offset, size)
 }

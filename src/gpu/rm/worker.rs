@@ -13,12 +13,12 @@ use super::abi::classes::{
     FERMI_VASPACE_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A, MemoryParams, NV01_MEMORY_LOCAL_USER,
     NV50_MEMORY_VIRTUAL, SpaceParams,
 };
-use super::abi::flags::{ENGINE_GRAPHICS, alloc, attr, map};
+use super::abi::flags::{ENGINE_GRAPHICS, OWNER, alloc, attr, map};
 use super::channel::{NewChannel, RmChannel};
 use super::device::{Device, Doorbell};
 use super::error::RmError;
 use super::pushbuffer::Commands;
-use super::vram::vram_params;
+use super::vram::{Cleaner, vram_params};
 use crate::gpu::GpuError;
 use crate::pci::mapping::{Access, Mapping, create_memory_file};
 
@@ -94,6 +94,7 @@ impl Worker {
         let space = device.client.alloc(device.device, FERMI_VASPACE_A, &mut params)?;
         let length = WINDOW.1.saturating_sub(WINDOW.0);
         let mut params = MemoryParams {
+            owner: OWNER,
             flags: alloc::VIRTUAL | alloc::FIXED | alloc::LAZY,
             attr: attr::PAGE_4K,
             size: length,
@@ -154,7 +155,7 @@ impl Worker {
                 commands.bind_compute(HOPPER_COMPUTE_A.number);
             }
         }
-        worker.channel.schedule(device, true)?;
+        worker.channel.schedule(device)?;
         worker.run(&mut commands)?;
         Ok(worker)
     }
@@ -169,13 +170,6 @@ impl Worker {
         device.client.free(self.window)?;
         device.client.free(self.space)?;
         device.client.free(self.system_object)
-    }
-
-    /// Its objects.
-    pub fn objects(&self) -> Vec<Handle> {
-        let mut objects = self.channel.objects().to_vec();
-        objects.extend([self.space, self.window, self.userd_object, self.system_object]);
-        objects
     }
 
     /// Its system memory.
@@ -307,7 +301,9 @@ impl Worker {
     pub fn kick(&self) {
         // The page is larger than the offset. The store is posted before the doorbell's: both are uncached.
         let _ = self.userd.write_u32(USERD_GP_PUT, self.put);
-        self.doorbell.ring(self.channel.token());
+        if let Some(token) = self.channel.token() {
+            self.doorbell.ring(token);
+        }
     }
 
     /// Runs commands to their end.
@@ -350,22 +346,6 @@ impl Worker {
                 }
             }
         }
-    }
-
-    /// Writes zeros to video memory, and reads all of it back to see that they are there.
-    ///
-    /// # Errors
-    /// The driver refuses, or memory is not zero afterwards.
-    pub fn zero(&mut self, device: &Device, object: Handle, offset: u64, size: u64) -> Result<(), GpuError> {
-        if size == 0 {
-            return Ok(());
-        }
-        let large = (offset | size).is_multiple_of(2 << 20);
-        self.map_video(device, object, offset, size, if large { map::PAGE_2M } else { map::PAGE_4K })?;
-        let done = self.fill_zero(size).and_then(|()| self.check_zero(size));
-        // Unmapped in any case: nothing of a tenant stays here.
-        self.unmap_video(device, 0, size)?;
-        done
     }
 
     fn fill_zero(&mut self, size: u64) -> Result<(), GpuError> {
@@ -441,6 +421,26 @@ impl Worker {
             done = done.saturating_add(step);
         }
         Ok(())
+    }
+}
+
+impl Cleaner for Worker {
+    fn zero(&mut self, device: &Device, object: Handle, offset: u64, size: u64) -> Result<(), GpuError> {
+        if size == 0 {
+            return Ok(());
+        }
+        let large = (offset | size).is_multiple_of(2 << 20);
+        self.map_video(device, object, offset, size, if large { map::PAGE_2M } else { map::PAGE_4K })?;
+        let done = self.fill_zero(size).and_then(|()| self.check_zero(size));
+        // Unmapped in any case: nothing of a tenant stays here.
+        self.unmap_video(device, 0, size)?;
+        done
+    }
+
+    fn objects(&self) -> Vec<Handle> {
+        let mut objects = self.channel.objects().to_vec();
+        objects.extend([self.space, self.window, self.userd_object, self.system_object]);
+        objects
     }
 }
 

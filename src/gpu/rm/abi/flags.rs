@@ -4,6 +4,9 @@
 /// no CPU mapping wanted (1 << 30). For memory of a process that the GPU is to reach.
 pub const REGISTER_PAGES: u32 = 1 << 4 | 5 << 12 | 1 << 30;
 
+/// Who owns memory, in the driver's own books; it must not be 0. `gpvk`.
+pub const OWNER: u32 = 0x6770_766b;
+
 /// Fields of `NVOS32_ATTR`.
 pub mod attr {
     /// `PAGE_SIZE`: 4 KiB.

@@ -27,5 +27,5 @@ fn text_of_the_proc_file_and_the_version_in_it() {
 #[test]
 fn status_and_its_name() {
     assert_eq!(RmStatus::ERR_NO_MEMORY.to_string(), "NV_ERR_NO_MEMORY (0x51)");
-    assert_eq!(RmStatus(0xffff).to_string(), "status 0xffff");
+    assert_eq!(RmStatus(0xfffe_0000).to_string(), "status 0xfffe0000");
 }

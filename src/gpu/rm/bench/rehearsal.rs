@@ -22,7 +22,7 @@ use crate::pci::{DmaBacking, DmaMapping};
 pub const WINDOW_PATTERN: u64 = 0x6770_7576_6d6b_2121;
 
 const MIB: u64 = 1 << 20;
-const PARTITION: u64 = 256 * MIB;
+const PARTITION: u64 = 128 * MIB;
 const GUEST_RAM: u64 = 128 * MIB;
 const RAM_IOVA: u64 = 1 << 32;
 /// Guest-like layout: VRAM low (also below 1 MiB, as nouveau does), RAM high, the ring in RAM.
@@ -63,7 +63,7 @@ pub(super) fn rehearse(
     let shared = driver.share_vram(HostVram(0), PARTITION).map_err(StepError::from);
     report
         .figures
-        .push(Figure::times("driver: partition of 256 MiB made, cleared and checked", vec![start.elapsed()]));
+        .push(Figure::times("driver: partition of 128 MiB made, cleared and checked", vec![start.elapsed()]));
     let window = match shared {
         Ok(mut pieces) => pieces.remove(0).fd,
         Err(error) => return report.note("driver: partition", Err(error)),
@@ -388,7 +388,7 @@ impl Tenant {
         self.driver.destroy_space(self.space)?;
         let start = Instant::now();
         self.driver.scrub_vram(HostVram(0), PARTITION)?;
-        report.figures.push(Figure::times("driver: 256 MiB cleared and checked", vec![start.elapsed()]));
+        report.figures.push(Figure::times("driver: 128 MiB cleared and checked", vec![start.elapsed()]));
         let found = self.window.read_u64(0).map_err(memory)?;
         if found != 0 {
             return Err(wrong(format!("{found:#x} after clearing")));

@@ -121,10 +121,12 @@ impl Kernel for NodeKernel {
         check(call.status)
     }
 
-    fn make_event_file(&self, client: Handle, file: BorrowedFd<'_>) -> Result<(), CallError> {
+    fn event_file(&self, client: Handle) -> Result<OwnedFd, CallError> {
+        let file = open(Node::Control)?;
         let mut call = AllocOsEvent { client, device: Handle::NONE, fd: file.as_raw_fd(), status: 0 };
-        ioctl::plain(file, escape::ALLOC_OS_EVENT, &mut call)?;
-        check(call.status)
+        ioctl::plain(file.as_fd(), escape::ALLOC_OS_EVENT, &mut call)?;
+        check(call.status)?;
+        Ok(file)
     }
 
     fn next_event(&self, file: BorrowedFd<'_>) -> Result<Option<(EventData, bool)>, CallError> {
