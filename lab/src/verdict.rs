@@ -82,6 +82,7 @@ const EXPLAINED: &[Explanation] = &[
         provoked_by: ALWAYS,
         reason: EMULATED_CLOCK,
     },
+    Explanation { parts: &["....... failed."], provoked_by: ALWAYS, reason: EMULATED_CLOCK },
     Explanation {
         parts: &["clocksource: Watchdog", "read timed out"],
         provoked_by: ALWAYS,

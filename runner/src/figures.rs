@@ -86,7 +86,9 @@ impl Figures {
     fn alone(&mut self, result: &StepResult) {
         let results = result.guests.iter().flat_map(|guest| &guest.verdict.results);
         for (name, value) in results.flat_map(|result| &result.figures) {
-            if let Some(value) = value.as_f64() {
+            let measured =
+                ["_us", "_us_p50", "_us_p90", "_gb_s", "_mb_s"].iter().any(|end| name.ends_with(end));
+            if let Some(value) = value.as_f64().filter(|_| measured) {
                 self.guest.insert(name.clone(), value);
             }
         }

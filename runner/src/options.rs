@@ -40,7 +40,7 @@ pub struct Options {
     #[arg(long, value_name = "UID", default_value_t = 65534)]
     pub user: u32,
     /// The memory of a vGPU in the suite, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    #[arg(long, value_name = "MIB", default_value_t = 128)]
     pub vram: u32,
     /// The memory of a guest, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 640)]

@@ -14,6 +14,12 @@ pub const MANY_SUBMISSIONS: u32 = 600;
 pub const FEW_MAPPINGS: u32 = 20;
 pub const MANY_MAPPINGS: u32 = 220;
 
+/// The memory of the vGPU and of the guest that are measured alone: two buffers of the largest copy, and more.
+const SPEED_VRAM_MIB: u32 = 512;
+/// The largest vGPU, and its guest's memory.
+const LARGE_VRAM_MIB: u32 = 64 << 10;
+const LARGE_MEMORY_MIB: u32 = 4096;
+
 /// Names of the steps that figures are taken from.
 pub const SPEED: &str = "speed";
 pub const COUNTS: &str = "counts";
@@ -54,12 +60,15 @@ pub fn steps(options: &Options) -> Vec<Step> {
     }
     for count in [1, 2, 4].into_iter().filter(|count| *count <= options.guests) {
         let guests = (1..=count).map(|number| guest(options, &format!("vm{number}"), &suite)).collect();
-        steps.push(step(format!("guests-{count}"), guests, 120));
+        steps.push(step(format!("guests-{count}"), guests, 180));
     }
     if !options.quick && options.chip == Chip::Gh100 {
         steps.push(counts(options));
         if options.guests >= 2 {
             steps.push(share(options));
+        }
+        if options.backend == Backend::Rm {
+            steps.push(large(options));
         }
     }
     steps
@@ -93,7 +102,18 @@ fn speed(options: &Options) -> Step {
     if options.backend == Backend::Rm {
         programs.push("compute");
     }
-    step(SPEED.into(), vec![guest(options, SPEED, &programs)], 120)
+    let guest = Guest { vram_mib: SPEED_VRAM_MIB, ..guest(options, SPEED, &programs) };
+    step(SPEED.into(), vec![guest], 120)
+}
+
+/// Much memory on both sides. On the software GPU it would be this machine's own.
+fn large(options: &Options) -> Step {
+    let guest = Guest {
+        vram_mib: LARGE_VRAM_MIB,
+        memory_mib: LARGE_MEMORY_MIB,
+        ..guest(options, "large", &["probe", "copy:largest=65537", "exec"])
+    };
+    step("large".into(), vec![guest], 120)
 }
 
 /// Guests that differ in one number: the difference of what their vGPUs count is that number's.

@@ -13,8 +13,20 @@ const EVERYTHING_FERMI_OLD: &[&str] =
     &["probe", "copy", "fence", "channels", "bar1", "badaddr", "badcopy", "evict", "reload"];
 /// The same with a GH100. What provokes faults comes before what shows that the GPU still works.
 const EVERYTHING_HOPPER: &[&str] = &[
-    "probe", "copy", "exec", "fence", "channels", "fill", "i2m", "bar1", "badaddr", "badcopy", "evict",
-    "reload", "suspend",
+    "probe",
+    "copy",
+    "exec",
+    "fence",
+    "channels",
+    "fill",
+    "i2m",
+    "nocompute",
+    "bar1",
+    "badaddr",
+    "badcopy",
+    "evict",
+    "reload",
+    "suspend",
 ];
 /// Enough to know that the GPU works.
 const SHORT: &[&str] = &["probe", "copy:largest=65537", "fence"];
