@@ -103,7 +103,7 @@ pub struct RigSpec {
     pub devices_first: bool,
     /// The GPUs.
     pub gpus: Vec<GpuSpec>,
-    /// What a shared software GPU has beside the partitions of its vGPUs.
+    /// What a shared GPU has beside the partitions of its vGPUs.
     pub spare_vram_mib: u32,
 }
 
@@ -329,7 +329,7 @@ fn socket_option(path: &Path) -> String {
     format!("--socket-path={}", path.display())
 }
 
-/// `vram_mib` is the software GPU's; a real one has what it has.
+/// `vram_mib` is what all vGPUs have together, with what a software GPU keeps for itself.
 fn gpu_config(
     name: &str,
     backend: Backend,
@@ -338,12 +338,8 @@ fn gpu_config(
     socket: &Path,
     control: &Path,
 ) -> String {
-    let vram = match backend {
-        Backend::Soft => format!("vram = \"{vram_mib}M\"\n"),
-        Backend::Rm => String::new(),
-    };
     format!(
-        "name = \"{name}\"\nbackend = \"{}\"\nchip = \"{chip}\"\n{vram}policy = \"fifo\"\n\n[socket]\npath = {}\n\n[control]\npath = {}\n",
+        "name = \"{name}\"\nbackend = \"{}\"\nchip = \"{chip}\"\nvram = \"{vram_mib}M\"\npolicy = \"fifo\"\n\n[socket]\npath = {}\n\n[control]\npath = {}\n",
         backend.name(),
         quoted(socket),
         quoted(control)
@@ -388,9 +384,9 @@ mod tests {
     }
 
     #[test]
-    fn real_gpu_is_not_told_how_much_memory_it_has() {
+    fn real_gpu_is_told_what_its_guests_may_have_together() {
         let text = gpu_config("h200", Backend::Rm, Chip::Gh100, 1024, Path::new("/a"), Path::new("/b"));
-        assert!(text.contains("backend = \"rm\"\nchip = \"GH100\"\npolicy"), "{text}");
+        assert!(text.contains("backend = \"rm\"\nchip = \"GH100\"\nvram = \"1024M\""), "{text}");
     }
 
     #[test]
