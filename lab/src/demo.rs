@@ -163,11 +163,13 @@ pub fn run(options: &Options) -> Result<Value> {
         problems.extend(result.verdict.problems.iter().map(|problem| format!("{}: {problem}", result.name)));
         match &result.tenant {
             None => problems.push(format!("{}: the aggregator never listed it", result.name)),
-            Some(tenant) if tenant.foreign_accesses > 0 => problems.push(format!(
-                "{}: {} accesses outside its own memory",
-                result.name, tenant.foreign_accesses
-            )),
-            Some(_) => {}
+            Some(tenant) => match tenant.foreign_accesses {
+                Some(0) => {}
+                Some(count) => {
+                    problems.push(format!("{}: {count} accesses outside its own memory", result.name));
+                }
+                None => problems.push(format!("{}: nobody counted its accesses", result.name)),
+            },
         }
     }
     let ok = problems.is_empty();
@@ -235,7 +237,7 @@ fn vm_json(result: &VmResult, programs: &[&str], kernel: &str) -> Value {
         "checks": checks,
         "probe_ms": figure("probe", "probe_ms"),
         "submit_us_p50": figure("fence", "submit_us_p50"),
-        "foreign_accesses": result.tenant.as_ref().map(|tenant| tenant.foreign_accesses),
+        "foreign_accesses": result.tenant.as_ref().and_then(|tenant| tenant.foreign_accesses),
     })
 }
 

@@ -131,8 +131,9 @@ fn everything(bench: &Bench<'_>, step: &Step, result: &mut StepResult) -> Result
         let mut problems = verdict.problems.clone();
         match &tenant {
             None => problems.push("the aggregator does not list it".into()),
-            Some(tenant) if tenant.foreign_accesses > 0 => {
-                problems.push(format!("{} accesses outside its own memory", tenant.foreign_accesses));
+            // Real hardware does not count them.
+            Some(Tenant { foreign_accesses: Some(count @ 1..), .. }) => {
+                problems.push(format!("{count} accesses outside its own memory"));
             }
             Some(_) => {}
         }

@@ -202,7 +202,7 @@ impl From<GpuError> for Refusal {
         let kind = match &error {
             GpuError::Exhausted { .. } => RefusalKind::Exhausted,
             GpuError::NoClass { .. } => RefusalKind::Class,
-            GpuError::Dma(_) => RefusalKind::OutsidePartition,
+            GpuError::Dma(_) | GpuError::Unmappable(_) => RefusalKind::OutsidePartition,
             GpuError::Rm(error) if error.is_shortage() => RefusalKind::Exhausted,
             GpuError::Rm(_)
             | GpuError::NoSuch { .. }

@@ -135,6 +135,9 @@ pub enum GpuError {
         /// Its number.
         id: u64,
     },
+    /// Virtual addresses that the GPU's manager keeps for itself. The rest of the update is done.
+    #[error("{0}")]
+    Unmappable(String),
     /// A class that the channel's engines do not have, or that tenants may not use.
     #[error("The physical GPU offers no class {class:#06x} on {engine:?} to tenants")]
     NoClass {

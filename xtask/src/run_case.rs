@@ -187,10 +187,12 @@ impl Run<'_> {
     /// What the software GPU counted: no tenant may ever have touched another's memory.
     fn check_tenants(&mut self, tenants: &[Tenant]) {
         for tenant in tenants {
-            if tenant.foreign_accesses != 0 {
-                let count = tenant.foreign_accesses;
-                self.problems
-                    .push(format!("{} made {count} engine accesses outside its own memory", tenant.name));
+            match tenant.foreign_accesses {
+                Some(0) => {}
+                Some(count) => self
+                    .problems
+                    .push(format!("{} made {count} engine accesses outside its own memory", tenant.name)),
+                None => self.problems.push(format!("nobody counted the engine accesses of {}", tenant.name)),
             }
         }
         if tenants.is_empty() {

@@ -64,7 +64,10 @@ impl Show {
             };
             let (share, foreign) =
                 result.tenant.as_ref().map_or(("-".to_owned(), "-".to_owned()), |tenant| {
-                    (format!("{:.0} %", tenant.gpu_share * 100.0), tenant.foreign_accesses.to_string())
+                    (
+                        format!("{:.0} %", tenant.gpu_share * 100.0),
+                        tenant.foreign_accesses.map_or("-".to_owned(), |count| count.to_string()),
+                    )
                 });
             let (probe, latency) =
                 (figure("probe", "probe_ms", "ms"), figure("fence", "submit_us_p50", "us"));

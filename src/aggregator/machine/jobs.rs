@@ -100,6 +100,11 @@ impl Machine {
                         RefusalKind::Quota,
                         format!("no {what} left for this VM ({limit} in all)"),
                     ))),
+                    // Faults, as other pages that cannot be had; what can be mapped is.
+                    Err(GpuError::Unmappable(why)) => {
+                        verdict.get_or_insert(Refusal::new(RefusalKind::OutsidePartition, why));
+                        if unmap.is_empty() && map.is_empty() { verdict.take().map(Err) } else { None }
+                    }
                     Err(error) => {
                         self.quarantine(tenant, "writing page tables", &error);
                         Some(Err(error.into()))

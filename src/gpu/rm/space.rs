@@ -403,7 +403,7 @@ fn ahead(target: HostTarget, bytes: u64) -> HostTarget {
 }
 
 fn unmappable(va: GpuVa) -> GpuError {
-    GpuError::Invalid(format!(
+    GpuError::Unmappable(format!(
         "{va} cannot be mapped: guests have [{:#x}, 4 GiB), [4.5 GiB, {:#x}) and [2^40, 2^{VA_BITS}); the rest is \
          the NVIDIA driver's",
         BASE, WINDOWS[1].1

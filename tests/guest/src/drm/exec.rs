@@ -12,8 +12,9 @@ use crate::sys::Direction;
 
 /// What the kernel keeps for itself: the upper half of the 40 bits that Mesa's drivers use, as they do.
 const KERNEL_PART: u64 = 1 << 39;
-/// Where this program's part starts, and what every mapping is aligned to, so that large pages can be used.
-const FIRST: u64 = 1 << 32;
+/// Where this program's part starts: above [4 GiB, 4.5 GiB), which NVIDIA's firmware keeps in every address space.
+const FIRST: u64 = 1 << 36;
+/// What every mapping is aligned to, so that large pages can be used.
 const ALIGNMENT: u64 = 2 << 20;
 /// What sizes of buffers are rounded up to.
 const GRANULE: usize = 64 << 10;
