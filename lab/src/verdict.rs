@@ -51,7 +51,7 @@ struct Explanation {
 
 const ALWAYS: &[&str] = &[];
 const EMULATED_CLOCK: &str = "an emulated processor's clocks are uneven while the host is busy";
-const BAD_ADDRESS: &[&str] = &["badaddr", "badcopy"];
+const BAD_ADDRESS: &[&str] = &["badaddr", "badcopy", "badexec"];
 const REFUSED_LAUNCH: &[&str] = &["nocompute"];
 
 const EXPLAINED: &[Explanation] = &[
@@ -89,12 +89,12 @@ const EXPLAINED: &[Explanation] = &[
         reason: EMULATED_CLOCK,
     },
     Explanation {
-        parts: &["nouveau", "fault", "PT_NOT_PRESENT"],
+        parts: &["nouveau", "fault", "_NOT_PRESENT"],
         provoked_by: BAD_ADDRESS,
         reason: "the address that the program made up",
     },
     Explanation {
-        parts: &["nouveau", "gsp: rc engn:", "fault_addr:0000003f0000"],
+        parts: &["nouveau", "gsp: rc engn:", "type:31", "fault_addr:"],
         provoked_by: BAD_ADDRESS,
         reason: "the same on a chip whose firmware reports it",
     },

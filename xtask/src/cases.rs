@@ -6,8 +6,9 @@ use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::rig::Topology;
 
 /// Every program that a guest with a GF100 of its own must pass.
-const EVERYTHING_FERMI: &[&str] =
-    &["probe", "copy", "exec", "fence", "channels", "bar1", "badaddr", "badcopy", "evict", "reload"];
+const EVERYTHING_FERMI: &[&str] = &[
+    "probe", "copy", "exec", "fence", "channels", "bar1", "badaddr", "badcopy", "badexec", "evict", "reload",
+];
 /// The same before Linux 6.6, whose nouveau has no VM_BIND.
 const EVERYTHING_FERMI_OLD: &[&str] =
     &["probe", "copy", "fence", "channels", "bar1", "badaddr", "badcopy", "evict", "reload"];
@@ -24,6 +25,7 @@ const EVERYTHING_HOPPER: &[&str] = &[
     "bar1",
     "badaddr",
     "badcopy",
+    "badexec",
     "evict",
     "reload",
     "suspend",

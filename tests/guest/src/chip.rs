@@ -60,7 +60,7 @@ impl Chip {
     /// Words of the kernel's log line about an address that is not mapped.
     pub fn fault_words(self) -> &'static [&'static str] {
         match self {
-            Self::Fermi => &["fault", "PT_NOT_PRESENT"],
+            Self::Fermi => &["fault", "_NOT_PRESENT"],
             // The firmware's "robust channel" event.
             Self::Hopper => &["rc engn:", "fault_addr:"],
         }

@@ -1,6 +1,7 @@
 //! The test programs. Each is a function from its options to its figures; an error is a failed test.
 
 mod badaddr;
+mod badexec;
 mod bandwidth;
 mod bar1;
 mod bench;
@@ -32,7 +33,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 22] = [
+const PROGRAMS: [(&str, Program); 23] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -40,6 +41,7 @@ const PROGRAMS: [(&str, Program); 22] = [
     ("evict", evict::run),
     ("badaddr", badaddr::by_host),
     ("badcopy", badaddr::by_engine),
+    ("badexec", badexec::run),
     ("bar1", bar1::run),
     ("exec", exec::run),
     ("fill", upload::fill),
