@@ -174,6 +174,8 @@ fn pieces(address: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
+
     use std::cell::{Cell, RefCell};
     use std::convert::Infallible;
 
@@ -187,8 +189,6 @@ mod tests {
 
     impl Device {
         fn new(pages: usize) -> Self {
-            // CAST: a pattern.
-            #[expect(clippy::cast_possible_truncation, reason = "a pattern")]
             let bytes = (0..pages * PAGE).map(|at| (at / 8) as u8 ^ (at / PAGE) as u8).collect();
             Self { bytes: RefCell::new(bytes), fetched: Cell::new(0) }
         }

@@ -28,10 +28,11 @@ impl Tree {
         Self { memory: Memory::new(VRAM), next: 0x1000 }
     }
 
-    fn read(&self, at: u64) -> u64 {
+    /// `None` outside memory: a word may name any table.
+    fn read(&self, at: u64) -> Option<u64> {
         let mut raw = [0; 8];
-        self.memory.read(vram(at), &mut raw).unwrap();
-        u64::from_le_bytes(raw)
+        self.memory.read(vram(at), &mut raw).ok()?;
+        Some(u64::from_le_bytes(raw))
     }
 
     fn allocate(&mut self) -> Option<PhysicalAddress> {
@@ -50,7 +51,7 @@ impl Tree {
             if now == level {
                 return Some(entry);
             }
-            let raw = self.read(entry);
+            let raw = self.read(entry)?;
             if raw & 1 != 0 {
                 return None;
             }
@@ -59,18 +60,18 @@ impl Tree {
                     let table = self.allocate()?;
                     self.memory.write_u64(entry, encode_pde(Pde::Table(table)));
                 }
-                at = self.read(entry) & !0xfff;
+                at = self.read(entry)? & 0x000f_ffff_ffff_f000;
                 now = below;
                 continue;
             }
             // The dual entry: one half for each kind of table.
             let half = entry + if level == Level::Small { 8 } else { 0 };
-            if self.read(half) == 0 {
+            if self.read(half)? == 0 {
                 let table = self.allocate()?;
                 let raw = DualPde::tables(Pde::Table(table), Pde::Invalid) as u64;
                 self.memory.write_u64(half, raw);
             }
-            at = self.read(half) & !0xff & ((1 << 52) - 1);
+            at = self.read(half)? & 0x000f_ffff_ffff_ff00;
             now = level;
         }
     }

@@ -82,7 +82,7 @@ fn perform(f: &Gsp, step: Step) {
             let _ = mediator.dma_unmap(n << 12, 0x2000);
         }
         Step::Error(channel) => {
-            f.link.handler().event(Event::ChannelError(ChannelError { channel, code: 13 }))
+            f.link.handler().event(Event::ChannelError(ChannelError { channel, code: 13 }));
         }
         Step::Reset => mediator.reset(),
         Step::RefuseEvery(n) => {
