@@ -52,13 +52,18 @@ struct Explanation {
 const ALWAYS: &[&str] = &[];
 const EMULATED_CLOCK: &str = "an emulated processor's clocks are uneven while the host is busy";
 const BAD_ADDRESS: &[&str] = &["badaddr", "badcopy", "badexec"];
-const REFUSED_LAUNCH: &[&str] = &["nocompute"];
+const REFUSED_LAUNCH: &[&str] = &["nocompute", "nonvk"];
 
 const EXPLAINED: &[Explanation] = &[
     Explanation {
         parts: &["failed to create ce channel, -22"],
         provoked_by: ALWAYS,
         reason: "6.12 and 7.2 ask for a privileged channel, which nouveau has none of on GF100; it uses M2MF instead",
+    },
+    Explanation {
+        parts: &["WARNING: NVK is not a conformant Vulkan implementation"],
+        provoked_by: &["nvk", "nonvk"],
+        reason: "Mesa says so of chips that nobody has had certified",
     },
     Explanation { parts: &["ommand line: console="], provoked_by: ALWAYS, reason: "our own words" },
     Explanation {

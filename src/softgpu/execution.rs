@@ -38,6 +38,7 @@ pub(super) enum Report {
 
 impl Report {
     pub(super) fn tell(self, hardware: &Hardware) {
+        log::debug!("softgpu: a channel stops: {self:x?}");
         hardware.tell(|events| match self {
             Self::Fault(fault) => events.mmu_fault(fault),
             Self::Host(error) => events.host_error(error),

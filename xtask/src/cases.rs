@@ -38,7 +38,8 @@ const FAULTS: &[&str] = &["probe", "badaddr", "badaddr", "badaddr", "copy:larges
 const NEIGHBOUR: &[&str] = &["probe", "load:secs=15", "copy:largest=65537"];
 const AT_WORK: &[&str] = &["probe", "load:secs=90"];
 /// Vulkan on the software GPU, which moves data and refuses to run shaders.
-const VULKAN: &[&str] = &["probe", "nvk:driver=stock:checks=transfer,refused,transfer", "copy:largest=65537"];
+const VULKAN: &[&str] =
+    &["probe", "nvk:checks=transfer", "nonvk", "nonvk:driver=edited", "copy:largest=65537"];
 
 /// A vGPU's memory in tests: small, so that evicting all of it does not take long.
 const VRAM_MIB: u32 = 128;

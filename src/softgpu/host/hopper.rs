@@ -6,7 +6,7 @@
 
 use super::{HostClass, USERD_REFERENCE};
 use crate::chip::Engine;
-use crate::chip::gh100::methods::host::{self, control_entry, mem_op, pbdma_intr, sem, yield_op};
+use crate::chip::gh100::methods::host::{self, control_entry, mem_op, old_sem, pbdma_intr, sem, yield_op};
 use crate::softgpu::access::Report;
 use crate::softgpu::execution::Execution;
 use crate::softgpu::fifo::Departure;
@@ -18,6 +18,8 @@ use crate::units::backend::MmuFault;
 /// Address bits 56:32 in a high word.
 const ADDRESS_HIGH: u32 = 0x01ff_ffff;
 
+/// Address bits 39:32 in the old form's high word.
+const OLD_ADDRESS_HIGH: u32 = 0xff;
 /// Ring entry: bits 24:8 of the first word.
 const EXTENDED_BASE: u64 = 0x1ff_ff00;
 
@@ -31,6 +33,17 @@ impl HostClass for Hopper {
         let semaphore = &mut execution.state.semaphore;
         let low = 0xffff_ffff;
         match method.method {
+            host::SEMAPHORE_A => {
+                semaphore.address = semaphore.address & low | u64::from(data & OLD_ADDRESS_HIGH) << 32;
+            }
+            host::SEMAPHORE_B => semaphore.address = semaphore.address & !low | u64::from(data & !3),
+            host::SEMAPHORE_C => semaphore.value = data.into(),
+            host::SEMAPHORE_D => {
+                let Some(data) = in_new_form(data) else {
+                    return Err(execution.host_error(pbdma_intr::SEMAPHORE, Some(method)));
+                };
+                return execute_semaphore(execution, Method { data, ..method });
+            }
             host::SEM_ADDR_LO => semaphore.address = semaphore.address & !low | u64::from(data & !3),
             host::SEM_ADDR_HI => {
                 semaphore.address = semaphore.address & low | u64::from(data & ADDRESS_HIGH) << 32;
@@ -103,6 +116,19 @@ impl HostClass for Hopper {
             _ => value == wanted,
         })
     }
+}
+
+/// SEMAPHORED's data as SEM_EXECUTE's; `None` for an operation that there is not.
+fn in_new_form(data: u32) -> Option<u32> {
+    let timestamp = if data & old_sem::RELEASE_4_BYTES == 0 { sem::RELEASE_TIMESTAMP } else { 0 };
+    Some(match data & old_sem::OPERATION {
+        old_sem::ACQUIRE => sem::ACQUIRE,
+        old_sem::RELEASE => sem::RELEASE | timestamp,
+        old_sem::ACQ_GEQ => sem::ACQ_CIRC_GEQ,
+        old_sem::ACQ_AND => sem::ACQ_AND,
+        old_sem::REDUCTION => sem::REDUCTION | data & old_sem::REDUCTION_FIELDS,
+        _ => return None,
+    })
 }
 
 fn operand(operation: u32) -> Operand {

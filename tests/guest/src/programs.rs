@@ -33,7 +33,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 23] = [
+const PROGRAMS: [(&str, Program); 24] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -49,6 +49,7 @@ const PROGRAMS: [(&str, Program); 23] = [
     ("compute", compute::run),
     ("nocompute", compute::refused),
     ("nvk", nvk::run),
+    ("nonvk", nvk::refused),
     ("suspend", suspend::run),
     ("reload", reload::run),
     ("bench", bench::run),

@@ -22,7 +22,9 @@ fn main() -> ExitCode {
     let options = match Options::parse(&words) {
         Ok(options) => options,
         Err(error) => {
-            eprintln!("{error:#}; usage: gpuvmk-nvk [gpu=N] [driver=NAME] [checks=NAME,...|GROUP]");
+            eprintln!(
+                "{error:#}; usage: gpuvmk-nvk [name=NAME] [gpu=N] [driver=NAME] [checks=NAME,...|GROUP]"
+            );
             return ExitCode::from(2);
         }
     };

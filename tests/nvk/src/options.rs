@@ -7,6 +7,8 @@ use crate::checks;
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
+    /// The program's name in the report.
+    pub name: String,
     /// Which of the GPUs that the driver lists.
     pub gpu: usize,
     /// What the report calls the driver.
@@ -18,10 +20,12 @@ pub struct Options {
 impl Options {
     /// Reads the words.
     pub fn parse(words: &[String]) -> Result<Self> {
-        let mut options = Self { gpu: 0, driver: "unnamed".into(), checks: checks::group("all")? };
+        let mut options =
+            Self { name: "nvk".into(), gpu: 0, driver: "unnamed".into(), checks: checks::group("all")? };
         for word in words {
             let (name, value) = word.split_once('=').with_context(|| format!("'{word}' is no name=value"))?;
             match name {
+                "name" => value.clone_into(&mut options.name),
                 "gpu" => options.gpu = value.parse().with_context(|| format!("'{value}' is no number"))?,
                 "driver" => value.clone_into(&mut options.driver),
                 "checks" => {

@@ -11,7 +11,7 @@ const MARKER: &str = "GPUVMK-JSON ";
 /// The line: the driver and its device, each check with its figures, and the first failure.
 pub fn line(options: &Options, outcome: Outcome) -> String {
     let mut line = Map::new();
-    line.insert("prog".into(), "nvk".into());
+    line.insert("prog".into(), options.name.as_str().into());
     line.insert("gpu".into(), options.gpu.into());
     line.insert("ok".into(), outcome.ok().into());
     line.insert("driver".into(), options.driver.as_str().into());

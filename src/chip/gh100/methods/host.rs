@@ -10,6 +10,14 @@ pub const SET_OBJECT: u16 = 0x00;
 pub const ILLEGAL: u16 = 0x04;
 /// Does nothing.
 pub const NOP: u16 = 0x08;
+/// Old form of semaphores, as on Fermi: address bits 39:32. Mesa's NVK writes its timestamps by it.
+pub const SEMAPHORE_A: u16 = 0x10;
+/// Old form: address bits 31:2.
+pub const SEMAPHORE_B: u16 = 0x14;
+/// Old form: value to compare or to write.
+pub const SEMAPHORE_C: u16 = 0x18;
+/// Old form: acquires, releases or reduces.
+pub const SEMAPHORE_D: u16 = 0x1c;
 /// Notifies the driver without stopping the channel.
 pub const NON_STALL_INTERRUPT: u16 = 0x20;
 /// Makes writes visible in memory.
@@ -91,6 +99,26 @@ pub mod sem {
     pub const REDUCTION_UNSIGNED: u32 = 1 << 31;
 }
 
+/// SEMAPHORE_D. The reduction and its format are where SEM_EXECUTE has them.
+pub mod old_sem {
+    /// OPERATION, bits 4:0.
+    pub const OPERATION: u32 = 0x1f;
+    /// Wait for equality.
+    pub const ACQUIRE: u32 = 1;
+    /// Write.
+    pub const RELEASE: u32 = 2;
+    /// Wait until the value minus the payload is not negative.
+    pub const ACQ_GEQ: u32 = 4;
+    /// Wait until value and payload share a set bit.
+    pub const ACQ_AND: u32 = 8;
+    /// Read, combine and write.
+    pub const REDUCTION: u32 = 0x10;
+    /// RELEASE_SIZE: four bytes; clear: 16 with the time in the upper half.
+    pub const RELEASE_4_BYTES: u32 = 1 << 24;
+    /// REDUCTION and FORMAT.
+    pub const REDUCTION_FIELDS: u32 = 0xf800_0000;
+}
+
 /// YIELD: known operations are 0, 2 and 3.
 pub mod yield_op {
     /// Nothing.
@@ -125,6 +153,10 @@ pub(super) const METHODS: &[MethodDef] = &[
     method(SET_OBJECT, "SET_OBJECT"),
     method(ILLEGAL, "ILLEGAL"),
     method(NOP, "NOP"),
+    masked(SEMAPHORE_A, 0xff, "SEMAPHOREA"),
+    method(SEMAPHORE_B, "SEMAPHOREB"),
+    method(SEMAPHORE_C, "SEMAPHOREC"),
+    method(SEMAPHORE_D, "SEMAPHORED"),
     method(NON_STALL_INTERRUPT, "NON_STALL_INTERRUPT"),
     method(FB_FLUSH, "FB_FLUSH"),
     method(MEM_OP_A, "MEM_OP_A"),

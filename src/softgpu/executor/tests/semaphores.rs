@@ -1,5 +1,5 @@
 use super::rig::*;
-use crate::chip::gh100::methods::host::{self, control_entry, sem};
+use crate::chip::gh100::methods::host::{self, control_entry, old_sem, sem};
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::GpuEvent;
 
@@ -34,6 +34,36 @@ fn releases_write_words_and_reports() {
     assert_eq!(rig.read_u64(memory + 0x30), 0x5_0000_0004);
     let times = [0x28, 0x38].map(|offset| rig.read_u64(memory + offset));
     assert!(0 < times[0] && times[0] <= times[1] && times[1] < u64::MAX, "{times:?}");
+}
+
+#[test]
+fn old_form_of_semaphores_does_the_same_with_words() {
+    let old = |va: u64, payload: u32, data: u32| inc(0, host::SEMAPHORE_A, &[hi(va), lo(va), payload, data]);
+    let reduction =
+        |number: u32| old_sem::REDUCTION | number << sem::REDUCTION_SHIFT | sem::REDUCTION_UNSIGNED;
+    let mut rig = Rig::new();
+    let space = rig.space();
+    let mut channel = rig.channel(space, EngineSet::COPY1);
+    // The old form has 40 address bits.
+    let va = 0xf0_0000_0000;
+    let memory = rig.buffer(space, va, 0x1000);
+    rig.write(memory, &[0xff; 0x40]);
+
+    let words = [
+        old(va, 7, old_sem::RELEASE | old_sem::RELEASE_4_BYTES),
+        old(va + 0x10, 8, old_sem::RELEASE),
+        old(va, 5, reduction(5)),
+        old(va, 12, old_sem::ACQUIRE),
+        old(va, 11, old_sem::ACQ_GEQ | 1 << 12),
+        old(va, 4, old_sem::ACQ_AND),
+        old(va + 0x20, 9, old_sem::RELEASE | old_sem::RELEASE_4_BYTES),
+    ];
+    rig.run(&mut channel, &words.concat());
+
+    assert_eq!(rig.read_u64(memory), 0xffff_ffff_0000_000c);
+    assert_eq!(rig.read_u64(memory + 0x10), 8);
+    assert!((1..u64::MAX).contains(&rig.read_u64(memory + 0x18)), "the time");
+    assert_eq!(rig.read_u64(memory + 0x20), 0xffff_ffff_0000_0009);
 }
 
 #[test]

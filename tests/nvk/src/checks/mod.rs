@@ -47,8 +47,11 @@ const GROUPS: [(&str, &[(&str, Check)]); 4] = [
             ("peak_int32", rates::peak_int32),
         ],
     ),
-    ("refused", &[("refused", compute::refused)]),
+    (REFUSED, &[(REFUSED, compute::refused)]),
 ];
+
+/// The check that costs a channel when it passes.
+const REFUSED: &str = "refused";
 
 /// What `all` stands for; a device that runs shaders cannot pass `refused`.
 const ALL: [&str; 3] = ["transfer", "compute", "rates"];
@@ -123,7 +126,7 @@ fn run_into(options: &Options, outcome: &mut Outcome) -> Result<()> {
             Ok(device) => check(&device),
             Err(error) => Err(error),
         };
-        if result.is_err() {
+        if result.is_err() || *name == REFUSED {
             // Its channel may be gone; the next check gets another.
             device = None;
         }
