@@ -17,7 +17,7 @@ pub const MANY_MAPPINGS: u32 = 220;
 /// The memory of the vGPU and of the guest that are measured alone: two buffers of the largest copy, and more.
 const SPEED_VRAM_MIB: u32 = 512;
 /// The largest vGPU, and its guest's memory.
-const LARGE_VRAM_MIB: u32 = 64 << 10;
+const LARGE_VRAM_MIB: u32 = 16 << 10;
 const LARGE_MEMORY_MIB: u32 = 4096;
 
 /// Names of the steps that figures are taken from.

@@ -27,6 +27,9 @@ use crate::pci::SharedMemory;
 /// How often an absent aggregator is looked for, and a cancelled wait noticed.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// How long an answer may take that is waited for without sleeping, where there are CPUs to spare.
+const SHORT_ANSWER: Duration = Duration::from_micros(200);
+
 /// How long to look for an aggregator that is not there.
 #[derive(Clone, Debug)]
 pub struct Patience {
@@ -162,11 +165,14 @@ struct Exchange {
     socket: OwnedFd,
     out: Vec<u8>,
     back: Vec<u8>,
+    /// How long to look for an answer before sleeping.
+    patience: Duration,
 }
 
 impl Exchange {
     fn new(socket: OwnedFd) -> Self {
-        Self { socket, out: Vec::new(), back: vec![0; wire::MAX_REPLY_BYTES] }
+        let patience = if crate::config::cpus_to_spare() { SHORT_ANSWER } else { Duration::ZERO };
+        Self { socket, out: Vec::new(), back: vec![0; wire::MAX_REPLY_BYTES], patience }
     }
 
     fn send(&mut self, request: &Request, file: Option<&OwnedFd>) -> Result<(), LinkError> {
@@ -186,8 +192,11 @@ impl Exchange {
     }
 
     fn receive(&mut self, files: &mut Vec<OwnedFd>) -> Result<Reply, LinkError> {
+        // Most answers come sooner than this thread would wake up from a sleep.
+        let awake_until = Instant::now() + self.patience;
         loop {
-            let received = seqpacket::receive(&self.socket, &mut self.back, files, false);
+            let awake = !self.patience.is_zero() && Instant::now() < awake_until;
+            let received = seqpacket::receive(&self.socket, &mut self.back, files, awake);
             return match received.map_err(|error| lost(&error))? {
                 Received::Nothing => continue,
                 Received::End => Err(LinkError::Lost("it closed the connection".to_owned())),

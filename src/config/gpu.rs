@@ -120,8 +120,12 @@ impl GpuConfig {
 
 /// Microseconds. Looking costs a CPU while guests submit work: only a machine with CPUs to spare does it unasked.
 fn default_poll() -> u64 {
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    if cpus >= 8 { 500 } else { 0 }
+    if cpus_to_spare() { 500 } else { 0 }
+}
+
+/// True where a thread may look for news instead of sleeping, without taking a CPU from a guest.
+pub fn cpus_to_spare() -> bool {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get) >= 8
 }
 
 /// User that nobody's files belong to.

@@ -12,7 +12,7 @@ mod vm;
 
 use std::path::{Path, PathBuf};
 
-pub use gpu::{Backend, GpuConfig, PciAddress, PolicyKind};
+pub use gpu::{Backend, GpuConfig, PciAddress, PolicyKind, cpus_to_spare};
 pub use mistake::{ConfigError, Mistake};
 pub use value::{SocketSpec, parse_size, show_size};
 pub use vm::VmConfig;

@@ -59,6 +59,7 @@ impl Loop {
 
     /// Takes one request of a connection.
     pub(super) fn serve(&mut self, number: u32) {
+        self.stay_awake();
         let Some(connection) = self.connections.get_mut(&number) else { return };
         self.files.clear();
         let received = seqpacket::receive(&connection.socket, &mut self.bytes, &mut self.files, true);

@@ -172,6 +172,11 @@ impl Loop {
         news
     }
 
+    /// Whoever asked or rang just now probably does again.
+    pub(super) fn stay_awake(&mut self) {
+        self.poll_until = self.now().saturating_add(self.poll);
+    }
+
     fn take_doorbells(&mut self) {
         let now = self.started.elapsed();
         for number in &self.awake {

@@ -23,6 +23,8 @@ const SIDE: u32 = 128;
 /// Threads of a block.
 const BLOCK: u32 = 256;
 const REPEATS: usize = 20;
+/// How much longer a run is that only warms up.
+const WARM_UP: u32 = 100;
 const LARGEST: usize = 4 << 20;
 /// How long the driver may take to notice a refused launch.
 const NOTICE: Duration = Duration::from_secs(10);
@@ -106,7 +108,12 @@ fn reduce_sum(compute: &mut Compute) -> Result<Duration> {
 fn spins(compute: &mut Compute, rounds: u32) -> Result<(Vec<Duration>, Vec<Duration>)> {
     const SEED: u32 = 12345;
     let out = filled(compute, &vec![0xff; spin::THREADS as usize * 4])?;
-    let parameters = Parameters::default().pointer(out.1).word(rounds).word(SEED);
+    let with_rounds = |rounds| Parameters::default().pointer(out.1).word(rounds).word(SEED);
+    // Long runs first: a GPU that was idle raises its clocks only under load.
+    for _ in 0..2 {
+        compute.run(&SPIN, spin::GRID, spin::BLOCK, &with_rounds(rounds.saturating_mul(WARM_UP)))?;
+    }
+    let parameters = with_rounds(rounds);
     let (mut gpu, mut wall) = (Vec::new(), Vec::new());
     for _ in 0..REPEATS {
         let start = Instant::now();
