@@ -60,13 +60,19 @@ pub fn obtain(cache: &Cache) -> Result<PathBuf> {
 /// A guest's initramfs with the part behind it, in the cache.
 pub fn behind(cache: &Cache, initramfs: &Path) -> Result<PathBuf> {
     let part = obtain(cache)?;
-    let bytes = [read(initramfs)?, read(&part)?].concat();
-    let key = hash([("joined", bytes.as_slice())].into_iter());
+    let key = hash([("image", read(initramfs)?.as_slice()), ("part", read(&part)?.as_slice())].into_iter());
     let lock = cache.lock()?;
     let folder = cache.entry_or_build(&lock, "nvk-initramfs", &key, |folder| {
-        fs::write(folder.join("initramfs.cpio"), &bytes).context("Cannot write the initramfs with NVK")
+        join(initramfs, &part, &folder.join("initramfs.cpio"))
     })?;
     Ok(folder.join("initramfs.cpio"))
+}
+
+/// Writes an initramfs and the part behind it to `out`.
+pub fn join(initramfs: &Path, part: &Path, out: &Path) -> Result<()> {
+    // Archives are whole multiples of four bytes, as what follows one must begin at such a place.
+    fs::write(out, [read(initramfs)?, read(part)?].concat())
+        .with_context(|| format!("Cannot write {}", out.display()))
 }
 
 /// What tells the Vulkan loader where a driver lies.

@@ -61,6 +61,11 @@ impl Pack {
         self.root.join("guest/initramfs.cpio")
     }
 
+    /// Where the initramfs part with Vulkan lies.
+    pub fn vulkan(&self) -> PathBuf {
+        self.root.join("guest/nvk.cpio")
+    }
+
     /// The folder with QEMU.
     pub fn qemu_folder(&self) -> PathBuf {
         self.root.join("qemu")

@@ -12,6 +12,7 @@ mod record;
 mod step;
 mod suite;
 mod supervisor;
+mod vulkan;
 mod worker;
 
 use std::process::ExitCode;

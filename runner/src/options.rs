@@ -27,6 +27,9 @@ pub struct Options {
     /// Only show that guests work: a short suite and no figures that need boots of their own
     #[arg(long)]
     pub quick: bool,
+    /// Only Vulkan: Mesa's NVK in one and two guests
+    #[arg(long)]
+    pub vulkan: bool,
     /// Where logs and the result go
     #[arg(long, value_name = "DIR", default_value = "gpuvmk-logs")]
     pub logs: PathBuf,

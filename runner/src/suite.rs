@@ -6,6 +6,7 @@ use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::rig::Backend;
 
 use crate::options::Options;
+use crate::vulkan;
 
 /// Submissions of the two guests whose difference tells what one costs.
 pub const FEW_SUBMISSIONS: u32 = 100;
@@ -53,6 +54,9 @@ pub struct Step {
 
 /// Every step of a run, in order.
 pub fn steps(options: &Options) -> Vec<Step> {
+    if options.vulkan {
+        return vulkan::steps(options);
+    }
     let suite = suite(options);
     let mut steps = Vec::new();
     if !options.quick && options.chip == Chip::Gh100 {

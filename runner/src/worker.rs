@@ -16,7 +16,7 @@ use crate::native::Native;
 use crate::options::Options;
 use crate::record::Record;
 use crate::step::{self, Bench, StepResult};
-use crate::{suite, supervisor};
+use crate::{suite, supervisor, vulkan};
 
 /// Runs everything; what comes of it is in the logs' folder. `Ok(false)` if something failed.
 pub fn run(options: &Options, work: &Path) -> Result<bool> {
@@ -45,7 +45,7 @@ impl Worker<'_> {
             options: self.options,
             qemu: pack.qemu()?,
             kernel: pack.kernel()?,
-            initramfs: pack.initramfs(),
+            initramfs: if self.options.vulkan { vulkan::initramfs(pack)? } else { pack.initramfs() },
             gpuvmk: pack.gpuvmk(),
             accelerator: Accelerator::of_this_machine(),
             logs: self.logs.clone(),
@@ -80,7 +80,7 @@ impl Worker<'_> {
             self.note(&result, &mut figures);
             self.keep()?;
         }
-        if hardware && benched == 0 && !self.options.quick {
+        if hardware && benched == 0 && !self.options.quick && !self.options.vulkan {
             self.record.problem("no native figures to compare with".into());
         }
         Ok(())

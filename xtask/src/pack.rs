@@ -16,7 +16,7 @@ use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
 use gpuvmk_lab::pack::{self, Manifest, Pack};
 use gpuvmk_lab::qemu::{self, Qemu};
 use gpuvmk_lab::static_build::StaticBuild;
-use gpuvmk_lab::{guest_build, initramfs};
+use gpuvmk_lab::{guest_build, initramfs, nvk};
 
 /// What a pack may weigh: it must travel to machines that take little.
 const LIMIT: u64 = 60 << 20;
@@ -103,6 +103,7 @@ fn stage(cache: &Cache, series: KernelSeries, pack: &Pack) -> Result<Manifest> {
     let firmware = Firmware::for_kernel(series);
     let files = firmware.files(cache, &gpuvmk)?;
     install(&initramfs::obtain(cache, &kernel, &init, &files, firmware.label())?, &pack.initramfs())?;
+    install(&nvk::obtain(cache)?, &pack.vulkan())?;
     for file in qemu::needed_files(&qemu_root)? {
         install(&qemu_root.join(&file), &pack.qemu_folder().join(&file))?;
     }

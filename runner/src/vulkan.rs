@@ -1,0 +1,79 @@
+//! Vulkan in guests: steps of their own, run by `--vulkan` alone.
+//!
+//! Mesa's NVK and our Vulkan program are an initramfs part in the pack, put behind the guests' initramfs only here:
+//! other guests need not unpack 44 MiB at each boot. Of the two drivers (docs/nvk.md) the one as Debian builds it
+//! moves data; the one whose launches have their type set runs shaders as well, where there are shader cores.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use gpuvmk_lab::nvk;
+use gpuvmk_lab::pack::Pack;
+use gpuvmk_lab::rig::Backend;
+
+use crate::options::Options;
+use crate::suite::{Guest, Step};
+
+/// What a guest needs with the part unpacked in its memory, and buffers of the checks.
+const LEAST_MEMORY_MIB: u32 = 1024;
+/// Two buffers of 128 MiB and what the driver itself allocates.
+const LEAST_VRAM_MIB: u32 = 1024;
+
+/// The steps.
+pub fn steps(options: &Options) -> Vec<Step> {
+    let call = match options.backend {
+        Backend::Rm => "nvk:driver=edited",
+        // The software GPU has no shader cores, and says so.
+        Backend::Soft => "nonvk:driver=edited",
+    };
+    let mut steps = vec![
+        step("vulkan-stock", vec![guest(options, "stock", "nvk:driver=stock:checks=transfer")]),
+        step("vulkan", vec![guest(options, "vulkan", call)]),
+    ];
+    if options.guests >= 2 {
+        let guests = ["vulkan1", "vulkan2"].map(|name| guest(options, name, call));
+        steps.push(step("vulkan-2", guests.to_vec()));
+    }
+    steps
+}
+
+/// The guests' initramfs with the part behind it, written to the temporary folder.
+pub fn initramfs(pack: &Pack) -> Result<PathBuf> {
+    let path = std::env::temp_dir().join("initramfs-nvk.cpio");
+    nvk::join(&pack.initramfs(), &pack.vulkan(), &path)?;
+    Ok(path)
+}
+
+fn step(name: &str, guests: Vec<Guest>) -> Step {
+    Step { name: name.into(), guests, limit: Duration::from_secs(120) }
+}
+
+fn guest(options: &Options, name: &str, call: &str) -> Guest {
+    Guest {
+        name: name.to_owned(),
+        programs: vec!["probe".into(), call.to_owned(), "copy:largest=65537".into()],
+        cpus: 1,
+        memory_mib: options.memory.max(LEAST_MEMORY_MIB),
+        vram_mib: options.vram.max(LEAST_VRAM_MIB),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn calls(words: &[&str]) -> Vec<String> {
+        let options = Options::parse_from(std::iter::once(&"run.sh").chain(words));
+        steps(&options).into_iter().flat_map(|step| step.guests).flat_map(|guest| guest.programs).collect()
+    }
+
+    #[test]
+    fn shaders_run_on_hardware_and_are_refused_by_the_software_gpu() {
+        assert!(calls(&["--vulkan"]).contains(&"nvk:driver=edited".to_owned()));
+        let soft = calls(&["--vulkan", "--backend", "soft"]);
+        assert!(soft.contains(&"nonvk:driver=edited".to_owned()));
+        assert!(!soft.contains(&"nvk:driver=edited".to_owned()));
+    }
+}
