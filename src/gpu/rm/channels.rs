@@ -141,16 +141,17 @@ impl Channels {
         let number = free.ok_or(GpuError::Exhausted { what: "channels", limit: MAX_CHANNELS.into() })?;
         let unfit = || GpuError::Invalid(format!("no channel has the engines {:?} together", spec.engines));
         let engine = self.engines.runlist(spec.engines).ok_or_else(unfit)?;
-        let (partition, userd_offset) = vram
-            .locate(spec.userd, USERD_SIZE)
+        let userd = vram
+            .place(spec.userd, USERD_SIZE)
+            .filter(|place| place.size == USERD_SIZE)
             .ok_or_else(|| GpuError::Invalid(format!("USERD at {} is in no partition", spec.userd)))?;
         let new = NewChannel {
             space,
             engine: self.engines.engine_type(engine).ok_or_else(unfit)?,
             gpfifo: spec.gpfifo.0,
             entries: 1_u32.checked_shl(spec.gpfifo_entries_log2.into()).unwrap_or(0),
-            userd: partition.object,
-            userd_offset,
+            userd: userd.object,
+            userd_offset: userd.offset,
         };
         let channel = RmChannel::new(device, &new)?;
         let slot = Slot {

@@ -143,6 +143,15 @@ impl Device {
         })
     }
 
+    /// Bytes of BAR1 that nobody has.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn bar1_free(&self) -> Result<u64, RmError> {
+        let [free] = self.memory([FB_BAR1_FREE])?;
+        Ok(free)
+    }
+
     /// Answers about memory, in bytes.
     fn memory<const N: usize>(&self, questions: [u32; N]) -> Result<[u64; N], RmError> {
         let mut info = FbInfo { count: u32::try_from(N).unwrap_or(0), ..Default::default() };

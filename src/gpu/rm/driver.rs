@@ -139,7 +139,8 @@ impl RmDriver {
         if self.channels.any() || !self.spaces.is_empty() {
             return Ok(Vec::new());
         }
-        let own = self.cleaner.objects();
+        let mut own = self.cleaner.objects();
+        own.extend(self.vram.objects());
         let mut left: Vec<String> = self
             .device
             .client

@@ -21,7 +21,7 @@ use super::abi::flags::{OWNER, alloc, attr, map};
 use super::device::Device;
 use super::error::RmError;
 use super::system::{SYSTEM_BITS, SystemMemory};
-use super::vram::Vram;
+use super::vram::{Vram, VramPlace};
 use crate::addr::{GpuVa, HostVram, Iova, PAGE_SIZE};
 use crate::gpu::space_map::{Run, SpaceMap, SpaceShape};
 use crate::gpu::{GpuError, HostMapping, HostRange, HostTarget, SpaceUsage};
@@ -65,6 +65,8 @@ struct Part {
     run: Run,
     memory: Handle,
     offset: u64,
+    /// True where it is system memory.
+    host: bool,
 }
 
 /// An address space.
@@ -207,27 +209,24 @@ impl Space {
             let window = self.window(va.0).ok_or_else(|| unmappable(va))?;
             let left = left.min(window.end.saturating_sub(va.0));
             let target = ahead(mapping.target, done);
-            let (memory, offset, size) = match target {
+            let (memory, offset, size, host) = match target {
                 HostTarget::Vram(at) => {
-                    let (partition, offset) = memories
+                    let place = memories
                         .vram
-                        .locate(at, PAGE_SIZE)
+                        .place(at, left)
                         .ok_or_else(|| GpuError::Invalid(format!("VRAM at {at} belongs to no partition")))?;
-                    (partition.object, offset, memories.vram.reach(at, left))
+                    (place.object, place.offset, place.size, place.host)
                 }
                 HostTarget::System { iova, .. } => {
                     let place = memories.system.locate(device, iova, left)?;
-                    (place.object, place.offset, place.size)
+                    (place.object, place.offset, place.size, true)
                 }
             };
-            let page_shift = match target {
-                // The driver holds system memory page by page.
-                HostTarget::System { .. } => 12,
-                HostTarget::Vram(_) => fitting_shift(mapping.page_shift, va.0 | offset | size),
-            };
+            // The driver holds system memory page by page.
+            let page_shift = if host { 12 } else { fitting_shift(mapping.page_shift, va.0 | offset | size) };
             let run =
                 Run { va, len: size, target, read_only: mapping.read_only, kind: mapping.kind, page_shift };
-            parts.push(Part { run, memory, offset });
+            parts.push(Part { run, memory, offset, host });
             done = done.saturating_add(size.max(PAGE_SIZE));
         }
         Ok(())
@@ -262,7 +261,7 @@ impl Space {
     }
 
     fn call_map(&self, device: &Device, part: &Part, defer: bool) -> Result<(), RmError> {
-        let Part { run, memory, offset } = *part;
+        let Part { run, memory, offset, host } = *part;
         let Some(window) = self.window(run.va.0) else { return Ok(()) };
         let page = match run.page_shift {
             21 => map::PAGE_2M,
@@ -270,7 +269,7 @@ impl Space {
             _ => map::PAGE_4K,
         };
         let access = if run.read_only { map::READ_ONLY } else { 0 };
-        let snoop = if matches!(run.target, HostTarget::System { .. }) { map::SNOOP } else { 0 };
+        let snoop = if host { map::SNOOP } else { 0 };
         let flush = if defer { map::DEFER_FLUSH } else { 0 };
         device.client.map_dma(MapDma {
             device: device.device,
@@ -312,8 +311,8 @@ impl Space {
         // What a cut page leaves comes back with small pages.
         for run in rests {
             let HostTarget::Vram(at) = run.target else { continue };
-            if let Some((partition, offset)) = vram.locate(at, run.len) {
-                self.call_map(device, &Part { run: *run, memory: partition.object, offset }, false)?;
+            if let Some(VramPlace { object: memory, offset, host, .. }) = vram.place(at, run.len) {
+                self.call_map(device, &Part { run: *run, memory, offset, host }, false)?;
             }
         }
         Ok(())

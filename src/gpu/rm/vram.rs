@@ -7,12 +7,15 @@
 //! The object has pages of 2 MiB, so that mappings may have pages of 4 KiB, 64 KiB and 2 MiB. It is not
 //! contiguous. CPU mappings of it are uncached: stores are posted in order, loads cost about a microsecond.
 //!
+//! Where BAR1 has no room for a partition's CPU mapping, the partition is system memory: slower for the GPU, but a
+//! partition. (Many machines have 256 MiB of BAR1 for all of a GPU's users together.)
+//!
 //! A window is a file of `/dev/nvidiaN` that maps this object and nothing else. The kernel module does not take a
 //! process's mapping away when the object is freed, and BAR1 addresses are used again; so an object that was
 //! shared is freed only when its range is shared in another shape, and whoever had it must be gone by then.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use super::abi::Handle;
 use super::abi::classes::{MemoryParams, NV01_MEMORY_LOCAL_USER};
@@ -20,13 +23,17 @@ use super::abi::flags::{OWNER, alloc, attr, attr2};
 use super::client::map_file;
 use super::device::Device;
 use super::error::RmError;
+use super::system::PIECE;
 use crate::addr::HostVram;
 use crate::gpu::GpuError;
 use crate::pci::SharedMemory;
-use crate::pci::mapping::Mapping;
+use crate::pci::mapping::{Access, Mapping, create_memory_file};
 
 /// Page size of memory objects, and so the granule of partitions.
 pub const GRANULE: u64 = 2 << 20;
+
+/// BAR1 left for the driver's own mappings and those of others.
+const BAR1_RESERVE: u64 = 16 << 20;
 
 /// What clears video memory.
 pub trait Cleaner: Send {
@@ -60,13 +67,54 @@ pub fn vram_params(size: u64, page_attr: u32, alignment: u64) -> MemoryParams {
 #[derive(Debug)]
 pub struct Partition {
     size: u64,
-    /// The memory object.
-    pub object: Handle,
+    /// Memory objects, each of `piece` bytes but the last.
+    objects: Vec<Handle>,
+    piece: u64,
+    /// True where it is system memory.
+    host: bool,
     file: OwnedFd,
     window: Mapping,
 }
 
+/// Where an address of a partition leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VramPlace {
+    /// Memory object.
+    pub object: Handle,
+    /// Offset in it.
+    pub offset: u64,
+    /// Bytes from there that are in it.
+    pub size: u64,
+    /// True where it is system memory.
+    pub host: bool,
+}
+
 impl Partition {
+    fn place(&self, at: u64) -> Option<VramPlace> {
+        let index = usize::try_from(at.checked_div(self.piece)?).ok()?;
+        let offset = at.checked_rem(self.piece)?;
+        let size = self.piece.saturating_sub(offset).min(self.size.saturating_sub(at));
+        Some(VramPlace { object: *self.objects.get(index)?, offset, size, host: self.host })
+    }
+
+    fn free(&self, device: &mut Device) -> Result<(), RmError> {
+        self.objects.iter().try_for_each(|object| device.client.free(*object))
+    }
+
+    fn clear(
+        &self,
+        device: &Device,
+        cleaner: &mut dyn Cleaner,
+        offset: u64,
+        size: u64,
+    ) -> Result<(), GpuError> {
+        if self.host {
+            let done = self.window.fill(offset, size, 0);
+            return done.map_err(|error| GpuError::Invalid(error.to_string()));
+        }
+        self.objects.iter().try_for_each(|object| cleaner.zero(device, *object, offset, size))
+    }
+
     /// Reads a word of it.
     pub fn read_u32(&self, offset: u64) -> Option<u32> {
         self.window.read_u32(offset).ok()
@@ -94,10 +142,16 @@ impl Vram {
         (end <= partition.size).then_some((partition, offset))
     }
 
-    /// How far from `start` on, at most `limit` bytes, the partition goes that `start` lies in.
-    pub fn reach(&self, start: HostVram, limit: u64) -> u64 {
-        self.locate(start, 1)
-            .map_or(0, |(partition, offset)| partition.size.saturating_sub(offset).min(limit))
+    /// Memory objects of all partitions.
+    pub fn objects(&self) -> impl Iterator<Item = Handle> + '_ {
+        self.partitions.values().flat_map(|partition| partition.objects.iter().copied())
+    }
+
+    /// Where `start` leads, at most `limit` bytes on.
+    pub fn place(&self, start: HostVram, limit: u64) -> Option<VramPlace> {
+        let (partition, offset) = self.locate(start, 1)?;
+        let place = partition.place(offset)?;
+        Some(VramPlace { size: place.size.min(limit), ..place })
     }
 
     fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &Partition)> {
@@ -146,13 +200,13 @@ impl Vram {
         }
         for (at, _) in old {
             if let Some(partition) = self.partitions.remove(&at) {
-                device.client.free(partition.object)?;
+                partition.free(device)?;
             }
         }
         let partition = make(device, size)?;
         let fd = partition.file.try_clone()?;
-        if let Err(error) = cleaner.zero(device, partition.object, 0, size) {
-            device.client.free(partition.object)?;
+        if let Err(error) = partition.clear(device, cleaner, 0, size) {
+            partition.free(device)?;
             return Err(error);
         }
         self.partitions.insert(start.0, partition);
@@ -174,23 +228,57 @@ impl Vram {
         for (first, partition) in self.overlapping(start.0, end) {
             let from = start.0.max(first).saturating_sub(first);
             let to = end.min(first.saturating_add(partition.size)).saturating_sub(first);
-            cleaner.zero(device, partition.object, from, to.saturating_sub(from))?;
+            partition.clear(device, cleaner, from, to.saturating_sub(from))?;
         }
         Ok(())
     }
 }
 
 fn make(device: &mut Device, size: u64) -> Result<Partition, GpuError> {
+    let room = device.bar1_free()?;
+    if room < size.saturating_add(BAR1_RESERVE) {
+        log::warn!(
+            "BAR1 has {} MiB free: a partition of {} MiB is put into system memory instead of VRAM, which is slower for \
+             the GPU. A larger BAR1 (resizable BAR in the machine's firmware) avoids this",
+            room >> 20,
+            size >> 20
+        );
+        return make_host(device, size);
+    }
     let mut params = vram_params(size, attr::PAGE_HUGE, GRANULE);
     let object = device.client.alloc(device.device, NV01_MEMORY_LOCAL_USER, &mut params)?;
-    let mapped = map(device, object, size);
-    match mapped {
-        Ok((file, window)) => Ok(Partition { size, object, file, window }),
+    match map(device, object, size) {
+        Ok((file, window)) => {
+            Ok(Partition { size, objects: vec![object], piece: size, host: false, file, window })
+        }
         Err(error) => {
             device.client.free(object)?;
             Err(error.into())
         }
     }
+}
+
+/// A partition in system memory: the GPU reaches it over the bus.
+fn make_host(device: &mut Device, size: u64) -> Result<Partition, GpuError> {
+    let file = create_memory_file(c"gpuvmk-partition", size)?;
+    let window = Mapping::of_file(file.as_fd(), 0, size, Access::ReadWrite)
+        .map_err(|source| RmError::Mapping { what: "a partition", source })?;
+    let node = device.file().try_clone_to_owned()?;
+    let mut partition = Partition { size, objects: Vec::new(), piece: PIECE, host: true, file, window };
+    let mut at = 0;
+    while at < size {
+        let length = size.saturating_sub(at).min(PIECE);
+        let made = device.client.alloc_pages(node.as_fd(), device.device, &partition.window, at, length);
+        match made {
+            Ok(object) => partition.objects.push(object),
+            Err(error) => {
+                partition.free(device)?;
+                return Err(error.into());
+            }
+        }
+        at = at.saturating_add(length);
+    }
+    Ok(partition)
 }
 
 fn map(device: &Device, object: Handle, size: u64) -> Result<(OwnedFd, Mapping), RmError> {

@@ -43,6 +43,7 @@ struct Tenant {
     space: SpaceHandle,
     put: u32,
     sequence: u32,
+    userd: u64,
 }
 
 pub(super) fn rehearse(
@@ -90,6 +91,8 @@ pub(super) fn rehearse(
     }
     let outcome = tenant.holes();
     report.note("driver: holes, cut pages, refused addresses", outcome)?;
+    let outcome = tenant.second_partition(report);
+    report.note("driver: a second partition, in system memory where BAR1 is small", outcome)?;
     let outcome = tenant.leave(report);
     report.note("driver: teardown leaves nothing", outcome)
 }
@@ -167,7 +170,7 @@ impl Tenant {
         let backing = Some(DmaBacking { fd: file, offset: 0 });
         driver.dma_map(DmaMapping { iova: RAM_IOVA, size: GUEST_RAM, writable: true, backing })?;
         let space = driver.create_space()?;
-        Ok(Self { driver, window, ram, space, put: 0, sequence: 0 })
+        Ok(Self { driver, window, ram, space, put: 0, sequence: 0, userd: USERD })
     }
 
     fn see_window(&self) -> Result<(), StepError> {
@@ -224,7 +227,7 @@ impl Tenant {
             space: self.space,
             gpfifo: GpuVa(RAM_VA + RING),
             gpfifo_entries_log2: 9,
-            userd: HostVram(USERD),
+            userd: HostVram(self.userd),
             engines,
         })?;
         let made = start.elapsed();
@@ -374,6 +377,27 @@ impl Tenant {
             }
         }
         Ok(())
+    }
+
+    /// A channel whose USERD and target are in a partition that BAR1 has no room for any more.
+    fn second_partition(&mut self, report: &mut Report) -> Result<(), StepError> {
+        let pieces = self.driver.share_vram(HostVram(PARTITION), PARTITION)?;
+        let files: Vec<_> = pieces
+            .iter()
+            .map(|piece| FilePiece { fd: piece.fd.as_fd(), offset: piece.offset, size: piece.size })
+            .collect();
+        let window = Mapping::granted(&files, Access::ReadWrite).map_err(memory)?;
+        let first = std::mem::replace(&mut self.window, window);
+        let map = mapping(VRAM_VA, 64, 21, HostTarget::Vram(HostVram(PARTITION)));
+        self.driver.update_space(self.space, &[], &[map], u64::MAX)?;
+        self.userd = PARTITION + USERD;
+        let outcome =
+            self.channel(report, "channel of the second partition", EngineSet::COPY1, Engine::Copy(1));
+        self.window = first;
+        let range = HostRange { va: GpuVa(VRAM_VA), pages: 64, page_shift: 21 };
+        self.driver.update_space(self.space, &[range], &[], u64::MAX)?;
+        self.driver.scrub_vram(HostVram(PARTITION), PARTITION)?;
+        outcome
     }
 
     fn leave(mut self, report: &mut Report) -> Result<(), StepError> {
