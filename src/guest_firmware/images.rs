@@ -39,7 +39,7 @@ pub(super) fn fmc() -> Vec<u8> {
 /// The GSP's own bootloader.
 pub(super) fn bootloader() -> Vec<u8> {
     let data_offset = BIN_HEADER + DESCRIPTOR;
-    let data_size = PAGE as u32; // CAST: 4096.
+    let data_size = u32::try_from(PAGE).unwrap_or(u32::MAX);
     let header = [BIN_MAGIC, 1, data_offset + data_size, BIN_HEADER, data_offset, data_size];
     let descriptor = (0..DESCRIPTOR / 4).map(|word| u32::from(word == APP_VERSION));
     let words = header.into_iter().chain(descriptor).flat_map(u32::to_le_bytes);

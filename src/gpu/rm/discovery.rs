@@ -92,7 +92,7 @@ pub fn inventory() -> Inventory {
         None => None,
     };
     let asked: Vec<(CardInfo, Result<DeviceFacts, OpenError>)> =
-        kernel.as_ref().map(|kernel| ask_all(kernel)).unwrap_or_default();
+        kernel.as_ref().map(ask_all).unwrap_or_default();
     let mut gpus: Vec<GpuEntry> = sysfs_gpus(Path::new(SYSFS_DEVICES))
         .into_iter()
         .map(|found| entry(&found, version.as_deref(), branch, kernel.is_some(), &asked))
@@ -107,7 +107,7 @@ pub fn inventory() -> Inventory {
                 driver: Some("nvidia".to_owned()),
                 iommu_group: false,
             };
-            let one = [(*card, facts.as_ref().map(Clone::clone).map_err(|error| error.to_string()))];
+            let one = [(*card, facts.as_ref().cloned().map_err(|error| error.to_string()))];
             gpus.push(entry_of(&found, version.as_deref(), branch, true, one.first().map(|(_, f)| f)));
         }
     }
@@ -185,7 +185,7 @@ fn entry(
     let facts = asked
         .iter()
         .find(|(card, _)| address_of(card) == found.address)
-        .map(|(_, facts)| facts.as_ref().map(Clone::clone).map_err(ToString::to_string));
+        .map(|(_, facts)| facts.as_ref().cloned().map_err(ToString::to_string));
     entry_of(found, version, branch, nodes, facts.as_ref())
 }
 

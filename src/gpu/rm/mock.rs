@@ -244,7 +244,7 @@ impl State {
             flags::map::PAGE_64K => 64 << 10,
             _ => 4096,
         };
-        if (call.va | call.offset | call.length) % page != 0 {
+        if !(call.va | call.offset | call.length).is_multiple_of(page) {
             return refuse(RmStatus::ERR_INVALID_OFFSET);
         }
         let overlaps = self.mappings.iter().any(|((dma, start), mapping)| {

@@ -38,9 +38,10 @@ impl IdentityPage {
     }
 
     fn fill(&self, byte: u8, boot: u32) {
-        let mut bytes = [byte; PAGE_SIZE as usize];
-        let (first, _) = bytes.split_at_mut(4);
-        first.copy_from_slice(&boot.to_le_bytes());
+        let mut bytes = vec![byte; usize::try_from(PAGE_SIZE).unwrap_or(0)];
+        for (place, byte) in bytes.iter_mut().zip(boot.to_le_bytes()) {
+            *place = byte;
+        }
         self.write(0, &bytes);
     }
 
