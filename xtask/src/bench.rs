@@ -20,6 +20,7 @@ use gpuvmk_lab::rig::Topology;
 use gpuvmk_lab::verdict;
 use serde_json::json;
 
+use self::submission::Waits;
 use crate::cases::Guest;
 use crate::workshop::{self, Workshop};
 
@@ -97,7 +98,7 @@ fn suite(arguments: &Arguments) -> Result<bool> {
     }
     let messages = |topology| -> Result<f64> {
         let guest = Guest::new("vm1", Chip::Gf100, kernel, &[]);
-        Ok(submission::costs(&workshop, topology, &guest)?.messages())
+        Ok(submission::costs(&workshop, topology, &guest, Waits::Both)?.messages())
     };
     let (native_messages, mediated_messages) = (messages(Topology::Native)?, messages(Topology::Mediated)?);
     let table = Table::new(&native, &mediated)?;

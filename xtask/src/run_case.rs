@@ -79,8 +79,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn everything(&mut self) -> Result<()> {
-        // Logs of an earlier run of this case would only mislead.
-        let _ = std::fs::remove_dir_all(self.workshop.folder(&self.case.name));
+        self.workshop.forget_logs(&self.case.name)?;
         let devices_first = self.case.disturbance == Disturbance::DevicesFirst;
         let spec = self.workshop.rig_spec(&self.case.name, self.case.topology, &self.case.guests);
         let mut rig = Rig::start(RigSpec { devices_first, ..spec })?;

@@ -80,7 +80,19 @@ impl Workshop {
 
     /// Starts the GPUs of `guests`.
     pub fn rig(&self, case: &str, topology: Topology, guests: &[Guest]) -> Result<Rig> {
+        self.forget_logs(case)?;
         Rig::start(self.rig_spec(case, topology, guests))
+    }
+
+    /// Removes the logs of an earlier run of this case: daemons append to theirs, and what they count is read there.
+    pub fn forget_logs(&self, case: &str) -> Result<()> {
+        let folder = self.folder(case);
+        match std::fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("Cannot remove {}", folder.display()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What the GPUs of `guests` are made from.

@@ -13,7 +13,8 @@ use gpuvmk_lab::rig::Topology;
 use gpuvmk_lab::verdict;
 use serde_json::{Map, json};
 
-use super::{Arguments, median, round3, submission, workshop};
+use super::submission::{self, Waits};
+use super::{Arguments, median, round3, workshop};
 use crate::cases::Guest;
 use crate::workshop::{Workshop, expected};
 
@@ -33,7 +34,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
     let times: Vec<f64> = probes.iter().map(|probe| probe.milliseconds).collect();
     let probe_ms = median(&times);
     let guest = Guest::new("vm1", Chip::Gh100, kernel, &["probe", "fence", "exec", "fill", "bench"]);
-    let costs = submission::costs(&workshop, Topology::Mediated, &guest)?;
+    let costs = submission::costs(&workshop, Topology::Mediated, &guest, Waits::Asleep)?;
     let figures = boot(&workshop, &guest)?;
 
     let mut problems = Vec::new();

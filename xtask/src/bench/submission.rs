@@ -1,18 +1,37 @@
 //! Reads and writes that reach the vfio-user server for one submission and the wait for it.
 //!
-//! Half of the waits are asleep and half awake; the figure is the difference between a boot with many submissions
-//! and one with few. (Writes that the client batches count one by one, so that it does not depend on how busy the
-//! machine is.)
+//! The figure is the difference between a boot with many submissions and one with few; QEMU is killed when they are
+//! done, since what a driver does at its end varies. (Writes that the client batches count one by one, so that it
+//! does not depend on how busy the machine is.)
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use gpuvmk_lab::report::Report;
 use gpuvmk_lab::rig::Topology;
-use gpuvmk_lab::{traffic, verdict};
+use gpuvmk_lab::traffic;
 
 use crate::cases::Guest;
-use crate::workshop::{self, Workshop};
+use crate::workshop::Workshop;
 
-const FEW: (&[&str], f64) = (&["probe", "bench:repeats=100"], 100.0);
-const MANY: (&[&str], f64) = (&["probe", "bench:repeats=600"], 600.0);
+/// How the submitter waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// Half of them asleep, half awake.
+    Both,
+    /// All asleep: where each look at a fence is a trapped read, waiting awake has no fixed cost.
+    Asleep,
+}
+
+impl Waits {
+    /// Programs for few and for many repeats, each with the submissions that it makes.
+    fn programs(self) -> [(&'static [&'static str], f64); 2] {
+        match self {
+            Self::Both => [(&["bench:repeats=100"], 200.0), (&["bench:repeats=600"], 1200.0)],
+            Self::Asleep => {
+                [(&["bench:repeats=100:awake=0"], 100.0), (&["bench:repeats=1100:awake=0"], 1100.0)]
+            }
+        }
+    }
+}
 
 /// What one submission and the wait for it cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,21 +50,26 @@ impl Costs {
 }
 
 /// Boots `guest` twice and tells the costs from the difference.
-pub fn costs(workshop: &Workshop, topology: Topology, guest: &Guest) -> Result<Costs> {
+pub fn costs(workshop: &Workshop, topology: Topology, guest: &Guest, waits: Waits) -> Result<Costs> {
     let accesses = |what: &str, programs: &'static [&'static str]| -> Result<Costs> {
         let guest = Guest { programs, ..guest.clone() };
         let label = format!("{}-messages-{what}", topology.name());
         let mut rig = workshop.rig(&label, topology, std::slice::from_ref(&guest))?;
-        let outcome = workshop.start(&label, guest.name, &rig, &guest, 0)?.wait(&mut |_| {})?;
-        let verdict = verdict::judge(&outcome, &workshop::expected(&guest));
-        ensure!(verdict.ok(), "the guest failed: {}", verdict.problems.join("; "));
+        let mut machine = workshop.start(&label, guest.name, &rig, &guest, 0)?;
+        let done = machine.wait_for(
+            "its submissions were done",
+            |report| matches!(report, Report::Result(result) if result.program == "bench"),
+        )?;
+        let Report::Result(result) = done else { bail!("The guest reports something else") };
+        ensure!(result.ok, "the guest failed: {}", result.error.unwrap_or_default());
+        machine.kill()?;
         rig.stop()?;
         let log = rig.device(0).context("The set-up has no device")?.log();
         session_accesses(&log).context("The device's log counts no accesses")
     };
-    let (many, few) = (accesses("many", MANY.0)?, accesses("few", FEW.0)?);
-    let submissions = 2.0 * (MANY.1 - FEW.1);
-    let each = |many: f64, few: f64| (many - few) / submissions;
+    let [(few, few_submissions), (many, many_submissions)] = waits.programs();
+    let (few, many) = (accesses("few", few)?, accesses("many", many)?);
+    let each = |many: f64, few: f64| (many - few) / (many_submissions - few_submissions);
     Ok(Costs { reads: each(many.reads, few.reads), writes: each(many.writes, few.writes) })
 }
 
