@@ -176,6 +176,8 @@ pub fn context_pointer_is_written_while_the_channel_runs(function: Arc<dyn PciFu
         let mut channel = driver.new_channel_61(&mut space, id, engine, ring_va(id));
         let expected = pattern(0x80 + id as u8, SIZE as usize);
         ram.memory.write(0, &expected).unwrap();
+        // Hardware looks at a channel that was just listed: what is meant here is one that it found idle.
+        std::thread::sleep(std::time::Duration::from_millis(30));
         driver.set_object(&mut channel);
         driver.copy(&mut channel, VA_A, VA_C, SIZE);
         driver.finish(&channel);

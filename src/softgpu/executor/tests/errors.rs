@@ -28,7 +28,7 @@ fn host_unit_refuses_what_it_does_not_have() {
     let reduction = |bits: u32| semaphore(DST, 1, sem::REDUCTION | bits);
     let cases = [
         (immediate(0, host::ILLEGAL, 0), pbdma_intr::METHOD),
-        (immediate(0, 0x10, 0), pbdma_intr::METHOD),
+        (immediate(0, 0x0c, 0), pbdma_intr::METHOD),
         (immediate(0, 0xfc, 0), pbdma_intr::METHOD),
         (immediate(0, host::YIELD, 1), pbdma_intr::METHOD),
         (inc(0, host::CLEAR_FAULTED, &[1 << 31 | 1]), pbdma_intr::METHOD),
