@@ -1,4 +1,5 @@
-//! How long doorbells take from the device backend to the physical GPU, as operators see it.
+//! How long doorbells take from the device backend to the physical GPU, and changes of page tables in its driver, as
+//! operators see it.
 //!
 //! The sender stamps a doorbell with the low word of the monotonic clock, which all processes of a machine share.
 //! A stamp is the sender's word: a tenant that lies spoils its own statistics and nothing else.
@@ -17,7 +18,7 @@ pub fn stamp() -> u32 {
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// Times of one tenant's doorbells.
+/// Times of one tenant's doorbells, or of its updates.
 #[derive(Clone, Debug)]
 pub struct Latency(Option<Histogram<u32>>);
 
@@ -31,7 +32,7 @@ impl Default for Latency {
 /// Times at a glance, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct LatencySummary {
-    /// Doorbells measured.
+    /// How many were measured.
     pub count: u64,
     /// Half of them took at most this.
     pub p50: u64,
@@ -42,8 +43,13 @@ pub struct LatencySummary {
 impl Latency {
     /// Counts a doorbell that reached hardware at `now`.
     pub fn note(&mut self, stamp: u32, now: u32) {
+        self.note_nanos(u64::from(now.wrapping_sub(stamp)));
+    }
+
+    /// Counts what took so long.
+    pub fn note_nanos(&mut self, nanos: u64) {
         if let Some(times) = &mut self.0 {
-            times.saturating_record(u64::from(now.wrapping_sub(stamp)).max(1));
+            times.saturating_record(nanos.max(1));
         }
     }
 

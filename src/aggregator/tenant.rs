@@ -118,6 +118,8 @@ pub struct Tenant {
     pub counters: Counters,
     /// How long its doorbells took.
     pub doorbells: Latency,
+    /// How long changes of its page tables took the driver.
+    pub updates: Latency,
 }
 
 impl Tenant {

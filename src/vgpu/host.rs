@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use super::live::LiveChannels;
 use super::memory::Memory;
@@ -117,7 +118,11 @@ impl<'a, 'h> SpaceSink<'a, 'h> {
     }
 
     fn send(&self, unmap: Vec<GuestRange>, map: Vec<GuestMapping>) -> Result<(), LinkError> {
-        match self.host.request(&Request::UpdateSpace { space: self.space, unmap, map }) {
+        let start = Instant::now();
+        let result = self.host.request(&Request::UpdateSpace { space: self.space, unmap, map });
+        let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.host.counters.update_nanos.add(nanos);
+        match result {
             // The aggregator knows better which targets are the guest's: it made faults of the others.
             Err(LinkError::Refused { kind: RefusalKind::OutsidePartition, .. }) => Ok(()),
             result => result,

@@ -96,6 +96,8 @@ counters! {
     walks,
     /// Time spent in walks, requests to the aggregator included, in nanoseconds.
     walk_nanos,
+    /// Time of them that was spent waiting for the aggregator, in nanoseconds.
+    update_nanos,
     /// Pages of guest page tables that were compared.
     table_pages,
     /// Pages of guest page tables that are not in the guest's memory.

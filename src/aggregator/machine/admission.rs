@@ -103,6 +103,7 @@ impl Machine {
                 quarantined: false,
                 counters: Counters::default(),
                 doorbells: Latency::default(),
+                updates: Latency::default(),
             },
         );
         log::info!(

@@ -4,6 +4,7 @@
 //! A tenant has one job at most: its connection is not read until the answer is out.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use super::{Machine, Outcome, Output};
 use crate::addr::{GpuVa, TenantId};
@@ -93,7 +94,12 @@ impl Machine {
             Job::Update { space, unmap, map, verdict } => {
                 let (some_unmap, some_map) = next_piece(unmap, map);
                 let budget = self.table_budget(tenant, Some(*space));
-                match self.driver.update_space(*space, &some_unmap, &some_map, budget) {
+                let start = Instant::now();
+                let updated = self.driver.update_space(*space, &some_unmap, &some_map, budget);
+                if let Some(owner) = self.tenants.get_mut(&tenant) {
+                    owner.updates.note_nanos(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+                }
+                match updated {
                     Ok(()) if unmap.is_empty() && map.is_empty() => Some(verdict.take().map_or(Ok(()), Err)),
                     Ok(()) => None,
                     Err(GpuError::Exhausted { what, limit }) => Some(Err(Refusal::new(

@@ -69,6 +69,8 @@ pub struct TenantStatus {
     pub bad_pages: u64,
     /// Address-space updates.
     pub updates: u64,
+    /// How long each piece of one took the driver of the physical GPU, in nanoseconds.
+    pub update_ns: LatencySummary,
     /// Pages mapped now.
     pub mapped_pages: u64,
     /// Page-table memory used, in bytes.
@@ -110,6 +112,7 @@ impl Machine {
                 refusals: tenant.counters.refusals,
                 bad_pages: tenant.counters.bad_pages,
                 updates: tenant.counters.updates,
+                update_ns: tenant.updates.summary(),
                 mapped_pages: pages,
                 table_bytes,
                 memory: tenant.memory.bytes(),
