@@ -7,6 +7,8 @@
 //!
 //! The receiver never reads the eventfd (it polls it edge-triggered), because the sender could make it block:
 //! both share one open file description.
+//!
+//! The last words of the board are the sender's report of itself ([`super::report`]).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,20 +18,23 @@ use rustix::event::EventfdFlags;
 
 use super::latency;
 use super::protocol::Doorbell;
+use super::report::Report;
 use super::shared::SharedWords;
 use crate::addr::GuestChannel;
 
 /// Channels that a board can carry.
 pub const MAX_CHANNELS: u16 = 512;
 
-const PAGES: usize = 1;
+const PAGES: usize = 2;
 const WAITING: usize = 0;
 const NEWS: usize = 16;
 const NEWS_WORDS: usize = 16;
 const PUTS: usize = 32;
 const STAMPS: usize = PUTS + MAX_CHANNELS as usize;
+const REPORT: usize = STAMPS + MAX_CHANNELS as usize;
 
 const _: () = assert!(NEWS + NEWS_WORDS <= PUTS && NEWS_WORDS * 32 == MAX_CHANNELS as usize);
+const _: () = assert!(REPORT + super::report::WORDS <= PAGES * 1024);
 
 /// The aggregator's end.
 #[derive(Debug)]
@@ -86,6 +91,11 @@ impl DoorbellReceiver {
         taken
     }
 
+    /// What the sender says of itself.
+    pub fn report(&self) -> Report {
+        Report::load(&self.board, REPORT)
+    }
+
     /// Announces that the receiver is going to sleep. False when there is news already: take it first.
     pub fn prepare_to_sleep(&self) -> bool {
         self.board.word(WAITING).store(1, Ordering::SeqCst);
@@ -105,6 +115,11 @@ impl DoorbellSender {
     /// The memory is not a board.
     pub fn open(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
         Ok(Self { board: SharedWords::open(file, PAGES)?, wake })
+    }
+
+    /// Tells operators how this side is. Never blocks.
+    pub fn report(&self, report: &Report) {
+        report.store(&self.board, REPORT);
     }
 
     /// Rings: stores GP_PUT, marks the channel, and wakes the receiver if it sleeps. Never blocks.
@@ -188,6 +203,21 @@ mod tests {
         sender.ring(bell(u16::MAX, 1));
 
         assert_eq!(take(&receiver), []);
+    }
+
+    #[test]
+    fn highest_channel_rings_nobody_else_and_leaves_the_report_alone() {
+        let (receiver, sender) = pair();
+        let report = Report { fail_safe_count: 9, ..Report::default() };
+        sender.report(&report);
+
+        for channel in 480..MAX_CHANNELS {
+            sender.ring(bell(channel, u32::MAX));
+        }
+
+        let rung: Vec<_> = take(&receiver).iter().map(|bell| bell.channel.0).collect();
+        assert_eq!(rung, (480..MAX_CHANNELS).collect::<Vec<_>>());
+        assert_eq!(receiver.report(), report);
     }
 
     #[test]

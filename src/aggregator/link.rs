@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use super::protocol::{Doorbell, Event, RefusalKind, Request};
+use super::report::Report;
 use crate::chip::EngineSet;
 use crate::pci::SharedMemory;
 
@@ -63,6 +64,9 @@ pub trait AggregatorLink: Send + Sync {
 
     /// Tells of new work: no lock shared with other tenants, no answer.
     fn doorbell(&self, doorbell: Doorbell);
+
+    /// Tells operators how this side is. No answer.
+    fn report(&self, report: &Report);
 
     /// Connects the receiver of events; the link delivers nothing before.
     fn connect(&self, handler: std::sync::Arc<dyn EventHandler>);

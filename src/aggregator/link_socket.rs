@@ -19,6 +19,7 @@ use super::doorbells::DoorbellSender;
 use super::event_ring::{EventConsumer, Woken};
 use super::link::{AggregatorLink, EventHandler, Grant, LinkError};
 use super::protocol::{Doorbell, Hello, Reply, Request, Welcome};
+use super::report::Report;
 use super::seqpacket::{self, Received};
 use super::service::ServiceHandle;
 use super::wire;
@@ -241,6 +242,10 @@ impl AggregatorLink for SocketLink {
 
     fn doorbell(&self, doorbell: Doorbell) {
         self.doorbells.ring(doorbell);
+    }
+
+    fn report(&self, report: &Report) {
+        self.doorbells.report(report);
     }
 
     fn connect(&self, handler: Arc<dyn EventHandler>) {

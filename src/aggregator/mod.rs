@@ -9,11 +9,13 @@ pub mod event_ring;
 #[cfg(test)]
 mod fake_gpu;
 pub mod latency;
+pub mod limit;
 pub mod link;
 mod link_socket;
 pub mod machine;
 pub mod partition;
 pub mod protocol;
+pub mod report;
 mod seqpacket;
 pub mod service;
 mod shared;

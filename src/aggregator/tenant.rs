@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use super::dma_map::DmaMap;
 use super::latency::Latency;
+use super::limit::Limit;
 use super::machine::Job;
 use super::partition::Partition;
 use super::protocol::{RefusalKind, SpaceId};
+use super::report::{FailSafeNow, FailSafeReason};
 use crate::addr::{GuestChannel, HostChannel, TenantId};
 use crate::chip::EngineSet;
 use crate::gpu::{GpuError, SpaceHandle};
@@ -81,6 +83,24 @@ pub struct Counters {
     pub faults: u64,
     /// Times that its doorbells had to wait because there were too many.
     pub throttled: u64,
+    /// Fail-safe states that the aggregator decided.
+    pub fail_safe: u64,
+    /// Times that a limit was met, by [`Limit`].
+    limits: [u64; Limit::ALL.len()],
+}
+
+impl Counters {
+    /// A limit was met.
+    pub fn met(&mut self, limit: Limit) {
+        if let Some(count) = self.limits.get_mut(limit as usize) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// How often a limit was met.
+    pub fn times_met(&self, limit: Limit) -> u64 {
+        self.limits.get(limit as usize).copied().unwrap_or(0)
+    }
 }
 
 /// A tenant.
@@ -114,6 +134,10 @@ pub struct Tenant {
     pub job: Option<Job>,
     /// Hardware failed it: its resources are never given to anybody else.
     pub quarantined: bool,
+    /// The aggregator does not serve it until it asks for a reset.
+    pub fail_safe: Option<FailSafeNow>,
+    /// Requests since its last reset that no honest backend sends.
+    pub violations: u32,
     /// Counters.
     pub counters: Counters,
     /// How long its doorbells took.
@@ -162,6 +186,14 @@ impl Tenant {
         })
     }
 
+    /// Puts it into fail-safe state, if it is not in it.
+    pub fn fail(&mut self, reason: FailSafeReason, took: Duration) {
+        if self.fail_safe.is_none() {
+            self.fail_safe = Some(FailSafeNow::new(reason, took));
+            self.counters.fail_safe = self.counters.fail_safe.saturating_add(1);
+        }
+    }
+
     /// Recomputes [`Tenant::engines`] after channels changed.
     pub fn refresh_engines(&mut self) {
         self.engines = self
@@ -190,12 +222,19 @@ pub struct Refusal {
     pub kind: RefusalKind,
     /// What, where, what was allowed.
     pub message: String,
+    /// The limit that was met, if it was one.
+    pub limit: Option<Limit>,
 }
 
 impl Refusal {
     /// A refusal of a class, with its text.
     pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), limit: None }
+    }
+
+    /// The same, because of a limit.
+    pub fn met(limit: Limit, kind: RefusalKind, message: impl Into<String>) -> Self {
+        Self { limit: Some(limit), ..Self::new(kind, message) }
     }
 }
 
@@ -220,6 +259,6 @@ impl From<GpuError> for Refusal {
             message.push_str(&cause.to_string());
             source = cause.source();
         }
-        Self { kind, message }
+        Self::new(kind, message)
     }
 }

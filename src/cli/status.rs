@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use serde_json::Value;
 
-use crate::config::GpuConfig;
+use crate::config::{GpuConfig, show_size};
 
 /// How long an aggregator may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -16,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Arguments of `gpuvmk status`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  gpuvmk status /etc/gpuvmk/gpu0.toml\n  gpuvmk status --socket /run/gpuvmk/gpu0.control"
+    after_help = "Examples:\n  gpuvmk status /etc/gpuvmk/gpu0.toml\n  gpuvmk status --socket /run/gpuvmk/gpu0.control --json"
 )]
 pub(super) struct Args {
     /// The GPU's configuration file, for its control socket.
@@ -25,6 +26,9 @@ pub(super) struct Args {
     /// The control socket itself.
     #[arg(long, value_name = "PATH", conflicts_with = "file")]
     socket: Option<PathBuf>,
+    /// Print everything as one line of JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -36,8 +40,62 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         },
         (None, None) => bail!("Give the GPU's configuration file or --socket"),
     };
-    print!("{}", ask(&socket, "{\"cmd\":\"status\"}")?);
+    let answer = ask(&socket, "{\"cmd\":\"status\"}")?;
+    if args.json {
+        print!("{answer}");
+    } else {
+        let status = serde_json::from_str(&answer).context("The aggregator's answer is not JSON")?;
+        print!("{}", summary(&status));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The state for people: a line for the GPU, a line for each tenant, and what is wrong below it.
+fn summary(status: &Value) -> String {
+    let gpu = &status["gpu"];
+    let size = |value: &Value| value.as_u64().map_or_else(|| "?".to_owned(), show_size);
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let mut out = format!(
+        "{} ({}): {} of VRAM, {} free, {} of {} channels free, policy {}{}\n",
+        text(&gpu["chip"]),
+        text(&gpu["backend"]),
+        size(&gpu["vram"]),
+        size(&gpu["vram_free"]),
+        gpu["channels_free"],
+        gpu["channels"],
+        text(&gpu["policy"]),
+        if gpu["lost"] == true { ", LOST" } else { "" },
+    );
+    for tenant in status["tenants"].as_array().into_iter().flatten() {
+        out.push_str(&format!(
+            "{}: {}, {} of VRAM, {} channels, {} submissions, {:.0} % of the engines' time\n",
+            text(&tenant["name"]),
+            text(&tenant["state"]),
+            size(&tenant["vram"]),
+            tenant["channels"],
+            tenant["submissions"],
+            tenant["gpu_share"].as_f64().unwrap_or(0.0) * 100.0,
+        ));
+        let state = &tenant["fail_safe"];
+        if !state.is_null() {
+            out.push_str(&format!(
+                "  in fail-safe state for {} ms: {}, decided by the {} ({} times so far)\n",
+                state["for_ms"],
+                text(&state["reason"]),
+                text(&state["decided_by"]),
+                tenant["fail_safe_count"],
+            ));
+        }
+        for (name, limit) in tenant["limits"].as_object().into_iter().flatten() {
+            if limit["hits"].as_u64().is_some_and(|hits| hits > 0) {
+                out.push_str(&format!(
+                    "  limit {name} ({}) was met {} times\n",
+                    limit["limit"], limit["hits"]
+                ));
+            }
+        }
+    }
+    out
 }
 
 /// Sends one line to a control socket and returns the answer's line.
@@ -53,4 +111,32 @@ fn ask(socket: &Path, request: &str) -> anyhow::Result<String> {
         bail!("The aggregator at {} closed the connection without an answer", socket.display());
     }
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary_names_fail_safe_states_and_limits_that_were_met() {
+        let status = serde_json::json!({
+            "gpu": { "chip": "GF100", "backend": "soft", "vram": 1 << 30, "vram_free": 64 << 20, "channels": 120,
+                     "channels_free": 88, "policy": "fifo", "lost": false },
+            "tenants": [{
+                "name": "vm1", "state": "active", "vram": 256 << 20, "channels": 2, "submissions": 7,
+                "gpu_share": 0.5, "fail_safe_count": 3,
+                "fail_safe": { "reason": "quota_exceeded", "decided_by": "backend", "for_ms": 12, "decided_us": 4 },
+                "limits": { "flushes": { "limit": 100, "used": 900, "hits": 8 },
+                            "channels": { "limit": 32, "used": 2, "hits": 0 } },
+            }],
+        });
+
+        assert_eq!(
+            summary(&status),
+            "GF100 (soft): 1G of VRAM, 64M free, 88 of 120 channels free, policy fifo\n\
+             vm1: active, 256M of VRAM, 2 channels, 7 submissions, 50 % of the engines' time\n\
+             \x20 in fail-safe state for 12 ms: quota_exceeded, decided by the backend (3 times so far)\n\
+             \x20 limit flushes (100) was met 8 times\n"
+        );
+    }
 }

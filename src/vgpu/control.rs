@@ -4,16 +4,18 @@
 //! fail-safe state. What a chip's driver does to its channels is a [`ChannelControl`] inside.
 
 use std::fmt;
+use std::time::Instant;
 
 use super::guest_ram::GuestRam;
 use super::host::{Host, Terms};
 use super::live::LiveChannels;
 use super::memory::Memory;
 use super::spaces::Spaces;
-use super::status::{FailSafe, State};
+use super::status::{FailSafe, FailSafeRecord, State};
 use crate::addr::{GuestChannel, GuestVram};
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{Doorbell, RefusalKind, Request};
+use crate::aggregator::report::FailSafeNow;
 use crate::chip::EngineSet;
 use crate::shadow_pagetable::{Limits, MmuFormat};
 use crate::units::backend::FlushScope;
@@ -58,6 +60,7 @@ pub trait ChannelControl: fmt::Debug + Send + Sized + 'static {
 #[derive(Debug)]
 pub struct Control<C: ChannelControl> {
     pub(super) state: State,
+    pub(super) record: FailSafeRecord,
     pub(super) ram: GuestRam,
     pub(super) spaces: Spaces<C::Format>,
     pub(super) chip: C,
@@ -68,6 +71,7 @@ impl<C: ChannelControl> Control<C> {
     pub fn new(terms: &Terms, limits: Option<Limits>) -> Self {
         Self {
             state: State::Running,
+            record: FailSafeRecord::default(),
             ram: GuestRam::default(),
             spaces: Spaces::new(limits, terms.spaces),
             chip: C::new(terms),
@@ -77,12 +81,15 @@ impl<C: ChannelControl> Control<C> {
     /// As after power-on; memory stays announced.
     pub fn reset(&mut self, terms: &Terms, limits: Option<Limits>) {
         let ram = std::mem::take(&mut self.ram);
-        *self = Self { ram, ..Self::new(terms, limits) };
+        let record = FailSafeRecord { now: None, ..self.record };
+        *self = Self { ram, record, ..Self::new(terms, limits) };
     }
 
-    /// Stops serving the guest: everything of it goes off the hardware.
-    pub fn fail(&mut self, reason: FailSafe, host: &Host<'_>) {
+    /// Stops serving the guest: everything of it goes off the hardware. `cause` is when what led here began.
+    pub fn fail(&mut self, reason: FailSafe, cause: Instant, host: &Host<'_>) {
         log::warn!("The vGPU is in fail-safe state until its next reset: {reason}");
+        self.record.now = Some(FailSafeNow::new(reason.reason(), cause.elapsed()));
+        self.record.count = self.record.count.saturating_add(1);
         if !matches!(reason, FailSafe::AggregatorLost(_)) {
             // What can still fail here is the link, and then the aggregator drops everything anyway.
             let _ = host.request(&Request::Reset { scrub: false });

@@ -12,6 +12,7 @@ mod dma;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
 
 use super::control::{ChannelControl, Control};
 use super::events::{EventPath, Face};
@@ -19,11 +20,12 @@ use super::fermi::FermiChannels;
 use super::gsp::GspChannels;
 use super::host::{Host, Terms};
 use super::memory::{Memory, Window};
-use super::status::{Counters, FailSafe, State, Status};
+use super::status::{Counters, FailSafe, FailSafeRecord, State, Status};
 use super::{MediatorConfig, VgpuError};
 use crate::addr::GuestChannel;
 use crate::aggregator::link::{AggregatorLink, Grant, LinkError};
 use crate::aggregator::protocol::{Doorbell, Request};
+use crate::aggregator::report::Report;
 use crate::chip::{Engine, EngineSet, PhysicalAddress};
 use crate::pci::dma::DmaSpace;
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
@@ -91,6 +93,7 @@ impl<C: ChannelControl> Mediator<C> {
         };
         Status {
             state,
+            fail_safe: control.record,
             vram: self.vram,
             channels_bound: control.chip.bound(),
             channels_placed: control.chip.placed(),
@@ -130,6 +133,7 @@ impl<C: ChannelControl> Mediator<C> {
         let mut control = self.control();
         let connection = self.connection();
         let host = self.host(&connection);
+        let start = Instant::now();
         let text = if let Some(reason) = fail_safe_reason(&mut control, &connection.events, &host) {
             self.counters.dropped_in_fail_safe.one();
             // Told again only after a reset that did not bring the vGPU back.
@@ -139,11 +143,12 @@ impl<C: ChannelControl> Mediator<C> {
                 Ok(result) => return Some(result),
                 Err(reason) => {
                     let text = reason.to_string();
-                    control.fail(reason, &host);
+                    control.fail(reason, start, &host);
                     text
                 }
             }
         };
+        connection.link.report(&report(&control));
         drop(control);
         connection.events.tell_lost(&text);
         None
@@ -214,12 +219,18 @@ fn fail_safe_reason<'a, C: ChannelControl>(
     if control.state == State::Running
         && let Some(reason) = events.loss()
     {
-        control.fail(FailSafe::AggregatorLost(reason), host);
+        control.fail(FailSafe::AggregatorLost(reason), Instant::now(), host);
     }
     match &control.state {
         State::Running => None,
         State::FailSafe(reason) => Some(reason),
     }
+}
+
+/// What operators are told.
+fn report<C: ChannelControl>(control: &Control<C>) -> Report {
+    let FailSafeRecord { now, count } = control.record;
+    Report { fail_safe: now, fail_safe_count: count, limits: Vec::new() }
 }
 
 fn is_lost(state: &State) -> bool {
@@ -292,6 +303,7 @@ impl<C: ChannelControl> Backend for Mediator<C> {
     }
 
     fn reset(&self) {
+        let start = Instant::now();
         let mut control = self.control();
         self.counters.resets.one();
         let result = self.reset_host(&control);
@@ -304,8 +316,9 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         // The face forgets the loss with the reset: if there is still one, the next request tells it again.
         connection.events.rearm_loss();
         if let Err(reason) = result {
-            control.fail(reason, &self.host(&connection));
+            control.fail(reason, start, &self.host(&connection));
         }
+        connection.link.report(&report(&control));
     }
 }
 

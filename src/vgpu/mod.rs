@@ -26,7 +26,7 @@ pub use fermi::FermiChannels;
 pub use function::{FaceConfig, Vgpu, VgpuConfig};
 pub use gsp::GspChannels;
 pub use mediator::Mediator;
-pub use status::{Counts, FailSafe, State, Status};
+pub use status::{Counts, FailSafe, FailSafeRecord, State, Status};
 
 use crate::aggregator::link::{AggregatorLink, Grant, LinkError};
 use crate::pci::config_space::BuildError;

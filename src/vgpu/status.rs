@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::RefusalKind;
+use crate::aggregator::report::{FailSafeNow, FailSafeReason};
 
 /// Why a vGPU stopped serving its guest. Only this vGPU: other VMs do not notice. A function reset ends it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +22,31 @@ pub enum FailSafe {
     /// The physical GPU failed.
     #[error("The physical GPU failed: {0}")]
     HardwareFailed(String),
+    /// The guest's page tables point at too much that is not the guest's.
+    #[error("The guest's GPU page tables point outside its memory: {0}")]
+    ForeignMemory(String),
+}
+
+impl FailSafe {
+    /// The reason without its details.
+    pub const fn reason(&self) -> FailSafeReason {
+        match self {
+            Self::AggregatorLost(_) => FailSafeReason::AggregatorLost,
+            Self::ProtocolViolation(_) => FailSafeReason::ProtocolViolation,
+            Self::QuotaExceeded(_) => FailSafeReason::QuotaExceeded,
+            Self::HardwareFailed(_) => FailSafeReason::HardwareFailed,
+            Self::ForeignMemory(_) => FailSafeReason::ForeignMemory,
+        }
+    }
+}
+
+/// Fail-safe states of a vGPU, over its resets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FailSafeRecord {
+    /// The present one.
+    pub now: Option<FailSafeNow>,
+    /// How many there were.
+    pub count: u32,
 }
 
 impl From<LinkError> for FailSafe {
@@ -175,6 +201,8 @@ impl Counter {
 pub struct Status {
     /// Whether it serves its guest.
     pub state: State,
+    /// Its fail-safe states.
+    pub fail_safe: FailSafeRecord,
     /// VRAM in bytes.
     pub vram: u64,
     /// Channel numbers that the guest bound.

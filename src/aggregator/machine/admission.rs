@@ -101,6 +101,8 @@ impl Machine {
                 state: TenantState::Active,
                 job: None,
                 quarantined: false,
+                fail_safe: None,
+                violations: 0,
                 counters: Counters::default(),
                 doorbells: Latency::default(),
                 updates: Latency::default(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Machine, Owner};
 use crate::addr::{GpuVa, GuestChannel, GuestVram, TenantId};
+use crate::aggregator::limit::Limit;
 use crate::aggregator::protocol::{MAX_GPFIFO_ENTRIES_LOG2, RefusalKind, SpaceId};
 use crate::aggregator::tenant::{Channel, ChannelState, Refusal};
 use crate::chip::{Engine, EngineSet};
@@ -38,7 +39,8 @@ impl Machine {
         let limit = owner.channel_limit;
         match owner.channels.get(usize::from(id.0)) {
             None => {
-                return Err(Refusal::new(
+                return Err(Refusal::met(
+                    Limit::Channels,
                     RefusalKind::BadId,
                     format!("channel {} is not below {limit}", id.0),
                 ));
@@ -50,7 +52,8 @@ impl Machine {
         }
         let live = owner.live_channels().count();
         if live.saturating_add(departing) >= usize::from(limit) {
-            return Err(Refusal::new(
+            return Err(Refusal::met(
+                Limit::Channels,
                 RefusalKind::Exhausted,
                 format!(
                     "all {limit} channels of this VM are in use ({departing} are being taken off the hardware)"

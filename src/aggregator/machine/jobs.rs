@@ -4,12 +4,13 @@
 //! A tenant has one job at most: its connection is not read until the answer is out.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Machine, Outcome, Output};
 use crate::addr::{GpuVa, TenantId};
 use crate::aggregator::check::CheckedUpdate;
 use crate::aggregator::dma_map::DmaRange;
+use crate::aggregator::limit::Limit;
 use crate::aggregator::protocol::{RefusalKind, Reply};
 use crate::aggregator::tenant::Refusal;
 use crate::gpu::{GpuError, HostMapping, HostRange, HostTarget, SpaceHandle};
@@ -64,7 +65,7 @@ impl Machine {
     }
 
     /// Carries out the next piece of every job. True when there is more to do.
-    pub(super) fn advance_jobs(&mut self) -> bool {
+    pub(super) fn advance_jobs(&mut self, now: Duration) -> bool {
         let busy: Vec<_> = self.tenants.values().filter(|t| t.job.is_some()).map(|t| t.id).collect();
         let mut more = false;
         for tenant in busy {
@@ -73,7 +74,7 @@ impl Machine {
                 Some(result) => {
                     let reply = match result {
                         Ok(()) => Reply::Done,
-                        Err(refusal) => self.refuse(tenant, refusal),
+                        Err(refusal) => self.refuse(tenant, refusal, now),
                     };
                     self.outputs.push(Output::Reply(tenant, reply));
                 }
@@ -102,7 +103,8 @@ impl Machine {
                 match updated {
                     Ok(()) if unmap.is_empty() && map.is_empty() => Some(verdict.take().map_or(Ok(()), Err)),
                     Ok(()) => None,
-                    Err(GpuError::Exhausted { what, limit }) => Some(Err(Refusal::new(
+                    Err(GpuError::Exhausted { what, limit }) => Some(Err(Refusal::met(
+                        Limit::PageTables,
                         RefusalKind::Quota,
                         format!("no {what} left for this VM ({limit} in all)"),
                     ))),

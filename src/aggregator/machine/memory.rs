@@ -7,13 +7,14 @@ use super::jobs::Job;
 use super::{Machine, Outcome};
 use crate::addr::{Gpa, TenantId};
 use crate::aggregator::dma_map::{DmaMapError, DmaRange};
+use crate::aggregator::limit::Limit;
 use crate::aggregator::protocol::RefusalKind;
 use crate::aggregator::tenant::Refusal;
 use crate::pci::{DmaBacking, DmaMapping};
 
 /// Most memory ranges of a tenant: QEMU has some dozens. All tenants together stay below what one process may
 /// have mapped ([`crate::pci::mapping::sigbus::MAX_GUARDED`]).
-const MAX_RANGES: usize = 512;
+pub(super) const MAX_RANGES: usize = 512;
 
 const _: () = assert!(MAX_RANGES * super::admission::MAX_TENANTS < crate::pci::mapping::sigbus::MAX_GUARDED);
 
@@ -41,7 +42,8 @@ impl Machine {
         let memory = &self.tenant(tenant)?.memory;
         memory.check_new(gpa, size)?;
         if memory.len() >= MAX_RANGES || memory.bytes().saturating_add(size) > most {
-            return Err(Refusal::new(
+            return Err(Refusal::met(
+                Limit::MemoryRanges,
                 RefusalKind::Quota,
                 format!("a VM may have {MAX_RANGES} memory ranges and {} GiB", most >> 30),
             ));

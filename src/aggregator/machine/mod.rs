@@ -10,6 +10,7 @@
 mod admission;
 mod channels;
 mod events;
+mod fail_safe;
 mod jobs;
 mod memory;
 mod recovery;
@@ -30,7 +31,7 @@ use super::partition::VramAllocator;
 use super::protocol::{Event, RefusalKind, Reply, Request};
 use super::tenant::{Refusal, Tenant, TenantState};
 use crate::addr::{GuestChannel, HostChannel, TenantId};
-use crate::gpu::{GpuDriver, GpuError, GpuEvent, GpuInfo, OwnershipLedger, SpaceHandle};
+use crate::gpu::{GpuDriver, GpuEvent, GpuInfo, OwnershipLedger, SpaceHandle};
 use crate::scheduler::Scheduler;
 
 /// Something that leaves the machine.
@@ -143,14 +144,17 @@ impl Machine {
         let result = self.dispatch(tenant, request, file, now);
         match result {
             Ok(outcome) => outcome,
-            Err(refusal) => Outcome::Now(self.refuse(tenant, refusal)),
+            Err(refusal) => Outcome::Now(self.refuse(tenant, refusal, now)),
         }
     }
 
     /// Counts a refusal and makes the answer of it.
-    fn refuse(&mut self, tenant: TenantId, refusal: Refusal) -> Reply {
-        if let Some(tenant) = self.tenants.get_mut(&tenant) {
+    fn refuse(&mut self, id: TenantId, refusal: Refusal, now: Duration) -> Reply {
+        if let Some(tenant) = self.tenants.get_mut(&id) {
             tenant.counters.refusals = tenant.counters.refusals.saturating_add(1);
+            if let Some(limit) = refusal.limit {
+                tenant.counters.met(limit);
+            }
             // Told for the first few and then ever more rarely: a guest decides how often.
             if tenant.counters.refusals.is_power_of_two() {
                 log::warn!(
@@ -160,6 +164,9 @@ impl Machine {
                     refusal.message
                 );
             }
+        }
+        if refusal.kind == RefusalKind::Protocol {
+            self.violation(id, now);
         }
         Reply::Refused { kind: refusal.kind, message: refusal.message }
     }
@@ -177,6 +184,11 @@ impl Machine {
         let owner = self.tenant(tenant)?;
         if owner.state != TenantState::Active || owner.job.is_some() {
             return Err(Refusal::new(RefusalKind::Protocol, "the last request is being carried out"));
+        }
+        let harmless =
+            matches!(request, Request::Reset { .. } | Request::DmaMap { .. } | Request::DmaUnmap { .. });
+        if owner.fail_safe.is_some() && !harmless {
+            return Err(Refusal::new(RefusalKind::Protocol, "the VM is in fail-safe state until its reset"));
         }
         let carries_file = matches!(request, Request::DmaMap { .. });
         if carries_file != file.is_some() {
@@ -222,19 +234,6 @@ impl Machine {
         self.tenants
             .get_mut(&id)
             .ok_or_else(|| Refusal::new(RefusalKind::Protocol, "this connection is not admitted"))
-    }
-
-    /// Notes that hardware failed in a way that leaves a tenant's resources in doubt.
-    fn quarantine(&mut self, tenant: TenantId, what: &str, error: &GpuError) {
-        if let Some(tenant) = self.tenants.get_mut(&tenant)
-            && !tenant.quarantined
-        {
-            tenant.quarantined = true;
-            log::error!("{}: {what} failed, its partition is withheld: {error}", tenant.name);
-        }
-        if matches!(error, GpuError::Lost) {
-            self.note_lost();
-        }
     }
 }
 

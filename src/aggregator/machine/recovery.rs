@@ -151,7 +151,7 @@ impl Machine {
 
     /// Takes all channels and address spaces from a tenant. Engines reach nothing of it through its page
     /// tables when this returns, whatever its channels still do.
-    fn strip(&mut self, tenant: TenantId, now: Duration) {
+    pub(super) fn strip(&mut self, tenant: TenantId, now: Duration) {
         for space in self.spaces_of(tenant) {
             if let Err(error) = self.driver.clear_space(space) {
                 self.quarantine(tenant, "clearing page tables", &error);
@@ -276,6 +276,8 @@ impl Machine {
                     message: "the physical GPU did not let go of the VM's work".to_owned(),
                 }
             } else {
+                tenant.fail_safe = None;
+                tenant.violations = 0;
                 Reply::Done
             };
             self.outputs.push(Output::Reply(id, reply));

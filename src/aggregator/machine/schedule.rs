@@ -52,7 +52,7 @@ impl Machine {
         } else if self.scheduler.review_due(now) {
             self.decide(now);
         }
-        let jobs = self.advance_jobs();
+        let jobs = self.advance_jobs(now);
         self.advance_recovery(now) || jobs
     }
 

@@ -3,6 +3,7 @@
 use super::{Machine, Outcome};
 use crate::addr::TenantId;
 use crate::aggregator::check::Checker;
+use crate::aggregator::limit::Limit;
 use crate::aggregator::protocol::{GuestMapping, GuestRange, RefusalKind, SpaceId};
 use crate::aggregator::tenant::{Refusal, Space};
 use crate::gpu::SpaceHandle;
@@ -13,7 +14,8 @@ impl Machine {
         let owner = self.tenant(tenant)?;
         if id.0 >= owner.space_limit {
             let limit = owner.space_limit;
-            return Err(Refusal::new(
+            return Err(Refusal::met(
+                Limit::Spaces,
                 RefusalKind::BadId,
                 format!("address space {} is not below {limit}", id.0),
             ));
@@ -25,7 +27,8 @@ impl Machine {
         let used = self.driver.space_usage(handle).map_or(0, |usage| usage.table_bytes);
         if used > budget {
             self.driver.destroy_space(handle)?;
-            return Err(Refusal::new(
+            return Err(Refusal::met(
+                Limit::PageTables,
                 RefusalKind::Quota,
                 format!("an address space takes {used} bytes of page tables; {budget} are left for this VM"),
             ));

@@ -3,8 +3,12 @@
 use serde::Serialize;
 
 use super::Machine;
+use super::memory::MAX_RANGES;
+use crate::addr::TenantId;
 use crate::aggregator::latency::LatencySummary;
-use crate::aggregator::tenant::TenantState;
+use crate::aggregator::limit::{Limit, LimitStatus, LimitTable};
+use crate::aggregator::report::{DecidedBy, FailSafeStatus, Report};
+use crate::aggregator::tenant::{Tenant, TenantState};
 
 /// State of the aggregator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -39,10 +43,19 @@ pub struct GpuStatus {
 /// State of one tenant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TenantStatus {
+    /// Its number, for whoever adds what its backend reports.
+    #[serde(skip)]
+    pub id: TenantId,
     /// Name of the VM.
     pub name: String,
     /// `active`, `resetting` or `leaving`.
     pub state: &'static str,
+    /// Why it is not served, if it is not.
+    pub fail_safe: Option<FailSafeStatus>,
+    /// Times that it was not.
+    pub fail_safe_count: u64,
+    /// Its limits, by name.
+    pub limits: LimitTable,
     /// VRAM in bytes.
     pub vram: u64,
     /// Channels that exist.
@@ -79,6 +92,36 @@ pub struct TenantStatus {
     pub memory: u64,
 }
 
+impl TenantStatus {
+    /// Adds what the tenant's backend says of itself.
+    pub fn add_report(&mut self, report: &Report) {
+        let by_backend = report.fail_safe.map(|now| FailSafeStatus::new(now, DecidedBy::Backend));
+        self.fail_safe = self.fail_safe.or(by_backend);
+        self.fail_safe_count = self.fail_safe_count.saturating_add(report.fail_safe_count.into());
+        for (limit, usage) in &report.limits {
+            // What the aggregator counts itself is not for a backend to say.
+            self.limits.entry(limit.name()).or_insert_with(|| (*usage).into());
+        }
+    }
+}
+
+/// What the aggregator limits of a tenant that has so many pages and bytes of tables.
+fn limits(tenant: &Tenant, pages: u64, table_bytes: u64) -> LimitTable {
+    let of = |limit: Limit, most: Option<u64>, used: u64| {
+        (limit.name(), LimitStatus { limit: most, used, hits: tenant.counters.times_met(limit) })
+    };
+    let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let channels = count(tenant.live_channels().count());
+    [
+        of(Limit::PageTables, Some(tenant.table_quota), table_bytes),
+        of(Limit::Mappings, None, pages),
+        of(Limit::Channels, Some(tenant.channel_limit.into()), channels),
+        of(Limit::Spaces, Some(tenant.space_limit.into()), count(tenant.spaces.len())),
+        of(Limit::MemoryRanges, Some(count(MAX_RANGES)), count(tenant.memory.len())),
+    ]
+    .into()
+}
+
 impl Machine {
     /// The state now. `backend` says how the physical GPU is reached.
     pub fn status(&self, backend: &str) -> Status {
@@ -93,6 +136,10 @@ impl Machine {
                     (pages.saturating_add(usage.pages), bytes.saturating_add(usage.table_bytes))
                 });
             TenantStatus {
+                id: tenant.id,
+                fail_safe: tenant.fail_safe.map(|now| FailSafeStatus::new(now, DecidedBy::Aggregator)),
+                fail_safe_count: tenant.counters.fail_safe,
+                limits: limits(tenant, pages, table_bytes),
                 name: tenant.name.clone(),
                 state: match tenant.state {
                     TenantState::Active => "active",

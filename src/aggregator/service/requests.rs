@@ -76,6 +76,9 @@ impl Loop {
             Ok(request) => request,
             Err(error) => {
                 self.files.clear();
+                if let Stage::Tenant(link) = &connection.stage {
+                    self.machine.violation(link.id, self.started.elapsed());
+                }
                 let reply = Reply::Refused { kind: RefusalKind::Protocol, message: error.to_string() };
                 return self.reply(number, &reply, &[]);
             }

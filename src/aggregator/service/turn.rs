@@ -13,6 +13,7 @@ use super::connection::{Connection, Stage, TenantLink};
 use super::requests::HELLO_PATIENCE;
 use super::{Command, watch};
 use crate::addr::TenantId;
+use crate::aggregator::machine::status::Status;
 use crate::aggregator::machine::{Machine, Output};
 use crate::aggregator::wire;
 use crate::socket_path::PathListener;
@@ -228,12 +229,25 @@ impl Loop {
                 Ok(Command::Adopt(socket)) => self.add_connection(socket),
                 Ok(Command::Status(answer)) => {
                     // Whoever asked may have given up.
-                    let _ = answer.try_send(self.machine.status(&self.backend));
+                    let _ = answer.try_send(self.status());
                 }
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
         }
+    }
+
+    /// The machine's state, with what the tenants' backends say of themselves.
+    fn status(&self) -> Status {
+        let mut status = self.machine.status(&self.backend);
+        for tenant in &mut status.tenants {
+            let number = self.by_tenant.get(&tenant.id);
+            if let Some(Stage::Tenant(link)) = number.and_then(|n| self.connections.get(n)).map(|c| &c.stage)
+            {
+                tenant.add_report(&link.doorbells.report());
+            }
+        }
+        status
     }
 
     /// Lets what the machine has to say out.

@@ -1,6 +1,8 @@
 //! The guest's system memory: given to this process and to the physical GPU, and taken away from both.
 
-use super::{Mediator, fail_safe_reason, is_lost};
+use std::time::Instant;
+
+use super::{Mediator, fail_safe_reason, is_lost, report};
 use crate::addr::Gpa;
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{RefusalKind, Request};
@@ -72,26 +74,30 @@ impl<C: ChannelControl> Mediator<C> {
         let mut control = self.control();
         let connection = self.connection();
         let host = self.host(&connection);
+        let start = Instant::now();
         let mut failure = None;
         for range in pick(&control) {
             if fail_safe_reason(&mut control, &connection.events, &host).is_none()
                 && let Err(reason) = control.spaces.evict(range.iova, range.size, &host)
             {
                 failure = Some(reason.to_string());
-                control.fail(reason, &host);
+                control.fail(reason, start, &host);
             }
             if range.file.is_some() && !is_lost(&control.state) {
                 let request = Request::DmaUnmap { gpa: Gpa(range.iova), size: range.size };
                 if let Err(error) = host.request(&request) {
                     let reason = FailSafe::from(error);
                     failure = Some(reason.to_string());
-                    control.fail(reason, &host);
+                    control.fail(reason, start, &host);
                 }
             }
             if let Err(error) = self.system.unmap(range.iova, range.size) {
                 log::error!("Guest memory that was announced cannot be taken away: {error}");
             }
             control.ram.remove(range.iova);
+        }
+        if failure.is_some() {
+            connection.link.report(&report(&control));
         }
         drop(control);
         if let Some(reason) = failure {

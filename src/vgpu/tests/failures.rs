@@ -76,6 +76,10 @@ fn tables_beyond_the_limits_put_the_vgpu_into_fail_safe_until_a_reset() {
     assert_eq!(why, "The guest's GPU page tables name more than 1 tables");
     assert_eq!(f.link.take(), [Request::Reset { scrub: false }]);
     assert!(matches!(f.face.take().as_slice(), [Told::Lost(_)]));
+    let told = f.link.report.lock().unwrap().clone();
+    let now = told.fail_safe.expect("told to the aggregator");
+    assert_eq!((now.reason, told.fail_safe_count), (FailSafeReason::QuotaExceeded, 1));
+    assert!(now.decided_us < 100_000, "decided after {} us", now.decided_us);
 
     // Inert: nothing reaches the aggregator, and nothing hangs.
     f.flush();
@@ -90,6 +94,8 @@ fn tables_beyond_the_limits_put_the_vgpu_into_fail_safe_until_a_reset() {
     f.mediator.reset();
     assert_eq!(f.mediator.status().state, State::Running);
     assert_eq!(f.link.take(), [Request::Reset { scrub: false }]);
+    let told = f.link.report.lock().unwrap().clone();
+    assert_eq!((told.fail_safe, told.fail_safe_count), (None, 1));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::{FermiChannels, Mediator, MediatorConfig};
 use crate::addr::GuestChannel;
 use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
 use crate::aggregator::protocol::{Doorbell, Event, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId};
+use crate::aggregator::report::{FailSafeReason, Report};
 use crate::chip::gf100::mmu::{Pde, Pte};
 use crate::chip::gf100::ramin;
 use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
@@ -47,6 +48,7 @@ struct FakeLink {
     /// Events delivered on the caller's thread while it is inside a preemption request.
     in_request: Mutex<Vec<Event>>,
     world: Mutex<World>,
+    report: Mutex<Report>,
 }
 
 /// What exists on the host.
@@ -125,6 +127,10 @@ impl AggregatorLink for FakeLink {
 
     fn doorbell(&self, doorbell: Doorbell) {
         self.doorbells.lock().unwrap().push(doorbell);
+    }
+
+    fn report(&self, report: &Report) {
+        *self.report.lock().unwrap() = report.clone();
     }
 
     fn connect(&self, handler: Arc<dyn EventHandler>) {

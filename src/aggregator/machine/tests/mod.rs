@@ -4,6 +4,7 @@
 
 mod admission;
 mod channels;
+mod fail_safe;
 mod hopper;
 mod isolation;
 mod memory;

@@ -1,0 +1,217 @@
+//! What a device backend says of itself, for operators: whether it is in fail-safe state, and how far its guest is
+//! from the limits that the backend keeps. Words in the memory of the doorbell board: no message, no answer, and
+//! still there when the backend hangs. It is the sender's word; it can spoil nothing but its own line of the status.
+
+use serde::Serialize;
+
+use super::limit::{Limit, LimitStatus};
+use super::shared::SharedWords;
+use std::sync::atomic::Ordering;
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $variant:ident = $number:literal $name:literal,)*) => {
+        /// Why a vGPU stopped serving its guest.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u32)]
+        pub enum FailSafeReason {
+            $($(#[$doc])* $variant = $number,)*
+        }
+
+        impl FailSafeReason {
+            /// All of them.
+            pub const ALL: [Self; [$($number),*].len()] = [$(Self::$variant),*];
+
+            /// Its name in the status.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// The aggregator, or its physical GPU, is gone.
+    AggregatorLost = 1 "aggregator_lost",
+    /// A request that no honest device backend sends.
+    ProtocolViolation = 2 "protocol_violation",
+    /// The guest asked for more than a VM may have.
+    QuotaExceeded = 3 "quota_exceeded",
+    /// The physical GPU failed, or did not let go of the VM's work.
+    HardwareFailed = 4 "hardware_failed",
+    /// The guest's page tables point at too much that is not the guest's.
+    ForeignMemory = 5 "foreign_memory",
+}
+
+/// Who decided that a vGPU is in fail-safe state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DecidedBy {
+    /// Its device backend.
+    Backend,
+    /// The aggregator.
+    Aggregator,
+}
+
+/// A vGPU's fail-safe state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailSafeNow {
+    /// Why.
+    pub reason: FailSafeReason,
+    /// Since when, see [`millis`].
+    pub since: u32,
+    /// How long the decision took after its cause, in microseconds.
+    pub decided_us: u32,
+}
+
+impl FailSafeNow {
+    /// Decided now, `took` after its cause.
+    pub fn new(reason: FailSafeReason, took: std::time::Duration) -> Self {
+        let decided_us = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
+        Self { reason, since: millis(), decided_us }
+    }
+}
+
+/// The same for operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FailSafeStatus {
+    /// Why.
+    pub reason: &'static str,
+    /// Who decided it.
+    pub decided_by: DecidedBy,
+    /// For how long.
+    pub for_ms: u32,
+    /// How long the decision took after its cause, in microseconds.
+    pub decided_us: u32,
+}
+
+impl FailSafeStatus {
+    /// The state in words.
+    pub fn new(now: FailSafeNow, decided_by: DecidedBy) -> Self {
+        let for_ms = millis().wrapping_sub(now.since);
+        Self { reason: now.reason.name(), decided_by, for_ms, decided_us: now.decided_us }
+    }
+}
+
+/// The low word of the monotonic clock in milliseconds, which all processes of a machine share.
+pub fn millis() -> u32 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let millis = now.tv_sec.wrapping_mul(1000).wrapping_add(now.tv_nsec / 1_000_000);
+    let [a, b, c, d, ..] = millis.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+/// A limit that the backend keeps. Counts stop at their largest value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// The limit; 0 where there is none.
+    pub limit: u32,
+    /// What is used.
+    pub used: u32,
+    /// Times that the limit was met.
+    pub hits: u32,
+}
+
+/// What a backend says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Fail-safe state, if it is in it.
+    pub fail_safe: Option<FailSafeNow>,
+    /// Times that it was.
+    pub fail_safe_count: u32,
+    /// Limits that it keeps.
+    pub limits: Vec<(Limit, Usage)>,
+}
+
+/// Words before the limits.
+const HEAD: usize = 4;
+/// Words of a limit.
+const USAGE: usize = 3;
+/// Words of a report.
+pub(super) const WORDS: usize = HEAD + Limit::ALL.len() * USAGE;
+
+impl Report {
+    /// Writes it to words from `at` on.
+    pub(super) fn store(&self, words: &SharedWords, at: usize) {
+        let store = |index: usize, value| words.word(at.wrapping_add(index)).store(value, Ordering::Relaxed);
+        let now = self.fail_safe;
+        store(1, now.map_or(0, |now| now.since));
+        store(2, now.map_or(0, |now| now.decided_us));
+        store(3, self.fail_safe_count);
+        for (limit, usage) in &self.limits {
+            let place = HEAD.wrapping_add((*limit as usize).wrapping_mul(USAGE));
+            for (offset, value) in [usage.limit, usage.used, usage.hits].into_iter().enumerate() {
+                store(place.wrapping_add(offset), value);
+            }
+        }
+        // Last: whoever sees the reason sees since when.
+        words.word(at).store(now.map_or(0, |now| now.reason as u32), Ordering::Release);
+    }
+
+    /// Reads one from words that its sender may change at any time; what means nothing is left out.
+    pub(super) fn load(words: &SharedWords, at: usize) -> Self {
+        let load = |index: usize| words.word(at.wrapping_add(index)).load(Ordering::Relaxed);
+        let code = words.word(at).load(Ordering::Acquire);
+        let reason = FailSafeReason::ALL.into_iter().find(|reason| *reason as u32 == code);
+        let fail_safe = reason.map(|reason| FailSafeNow { reason, since: load(1), decided_us: load(2) });
+        let usage = |limit: Limit| {
+            let place = HEAD.wrapping_add((limit as usize).wrapping_mul(USAGE));
+            let [limit_, used, hits] = [0, 1, 2].map(|offset: usize| load(place.wrapping_add(offset)));
+            let usage = Usage { limit: limit_, used, hits };
+            (usage != Usage::default()).then_some((limit, usage))
+        };
+        Self {
+            fail_safe,
+            fail_safe_count: load(3),
+            limits: Limit::ALL.into_iter().filter_map(usage).collect(),
+        }
+    }
+}
+
+impl From<Usage> for LimitStatus {
+    fn from(usage: Usage) -> Self {
+        let limit = (usage.limit != 0).then_some(usage.limit.into());
+        Self { limit, used: usage.used.into(), hits: usage.hits.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn report_reads_back_and_is_taken_back() {
+        let (words, _file) = SharedWords::create("test", 1).unwrap();
+        let usage = Usage { limit: 100, used: 7, hits: u32::MAX };
+        let report = Report {
+            fail_safe: Some(FailSafeNow { reason: FailSafeReason::ForeignMemory, since: 5, decided_us: 40 }),
+            fail_safe_count: 3,
+            limits: vec![(Limit::Flushes, usage), (Limit::Objects, Usage { used: 1, ..Usage::default() })],
+        };
+
+        report.store(&words, 100);
+        assert_eq!(Report::load(&words, 100), report);
+        Report { fail_safe: None, ..report.clone() }.store(&words, 100);
+
+        assert_eq!(Report::load(&words, 100).fail_safe, None);
+        assert_eq!(
+            LimitStatus::from(usage),
+            LimitStatus { limit: Some(100), used: 7, hits: u64::from(u32::MAX) }
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn random_words_are_a_report_or_nothing(values in prop::collection::vec(any::<u32>(), WORDS)) {
+            let (words, _file) = SharedWords::create("test", 1).unwrap();
+            for (index, value) in values.iter().enumerate() {
+                words.word(index).store(*value, Ordering::Relaxed);
+            }
+            let report = Report::load(&words, 0);
+            prop_assert!(report.limits.len() <= Limit::ALL.len());
+        }
+    }
+}
