@@ -1,6 +1,7 @@
-//! Unix sockets at paths: made with owner and permissions set before anybody can connect, never taking the
-//! place of a living server or of anything that is not a dead server's socket, and removed when their server
-//! ends. Servers that start at the same time take turns by a lock on the folder.
+//! Listening Unix sockets, of every server here. At a path: made with owner and permissions set before anybody can
+//! connect, never taking the place of a living server or of anything that is not a dead server's socket, and
+//! removed when their server ends. Servers that start at the same time take turns by a lock on the folder. Or given
+//! by a manager as a descriptor: used as it is, and left.
 
 mod group;
 
@@ -46,6 +47,9 @@ pub enum BindError {
     /// The group does not exist.
     #[error("Group {0:?} for the socket does not exist")]
     NoGroup(String),
+    /// A descriptor that somebody gave us is of no use.
+    #[error("Descriptor is {0}, not a Unix stream socket")]
+    NotASocket(&'static str),
     /// A system call failed.
     #[error("{step} failed for socket {path}", path = .path.display())]
     System {
@@ -59,16 +63,15 @@ pub enum BindError {
     },
 }
 
-/// A listening socket at a path; the path is removed when this is dropped.
+/// A listening socket; one that was made at a path is removed from there when this is dropped.
 #[derive(Debug)]
-pub struct PathListener {
+pub struct Listener {
     socket: OwnedFd,
-    path: PathBuf,
-    /// Device and inode: what is removed must be what was made.
-    identity: (u64, u64),
+    /// Keeps the path while the server lives.
+    _made: Option<MadeSocket>,
 }
 
-impl PathListener {
+impl Listener {
     /// Listens, without blocking in `accept`, with sockets of `kind`.
     ///
     /// # Errors
@@ -102,14 +105,23 @@ impl PathListener {
         })?;
         let facts = fs::symlink_metadata(path).map_err(system("Finding"))?;
         // From here on, an early return removes the path again.
-        let listener = Self { socket, path: path.clone(), identity: (facts.dev(), facts.ino()) };
+        let made = MadeSocket { path: path.clone(), identity: (facts.dev(), facts.ino()) };
         if group.is_some() {
             std::os::unix::fs::lchown(path, None, group).map_err(system("Changing the group"))?;
         }
         fs::set_permissions(path, Permissions::from_mode(spec.mode & 0o777))
             .map_err(system("Changing the permissions"))?;
-        rustix::net::listen(&listener.socket, BACKLOG).map_err(|errno| system("Listening")(errno.into()))?;
-        Ok(listener)
+        rustix::net::listen(&socket, BACKLOG).map_err(|errno| system("Listening")(errno.into()))?;
+        Ok(Self { socket, _made: Some(made) })
+    }
+
+    /// Takes over a stream socket that listens already; it no longer blocks in `accept`.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn given(socket: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Self { socket, _made: None })
     }
 
     /// The listening socket.
@@ -130,7 +142,15 @@ impl PathListener {
     }
 }
 
-impl Drop for PathListener {
+/// A socket that was made at a path.
+#[derive(Debug)]
+struct MadeSocket {
+    path: PathBuf,
+    /// Device and inode: what is removed must be what was made.
+    identity: (u64, u64),
+}
+
+impl Drop for MadeSocket {
     fn drop(&mut self) {
         let ours = fs::symlink_metadata(&self.path)
             .is_ok_and(|facts| (facts.dev(), facts.ino()) == self.identity && facts.file_type().is_socket());
@@ -195,7 +215,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
 
-        let listener = PathListener::bind(&spec(path.clone()), SocketType::SEQPACKET).unwrap();
+        let listener = Listener::bind(&spec(path.clone()), SocketType::SEQPACKET).unwrap();
         let mode = fs::symlink_metadata(&path).unwrap().mode() & 0o777;
         drop(listener);
 
@@ -207,10 +227,10 @@ mod tests {
     fn living_server_keeps_its_path() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let _first = PathListener::bind(&spec(path.clone()), SocketType::SEQPACKET).unwrap();
+        let _first = Listener::bind(&spec(path.clone()), SocketType::SEQPACKET).unwrap();
 
         for kind in [SocketType::SEQPACKET, SocketType::STREAM] {
-            let second = PathListener::bind(&spec(path.clone()), kind);
+            let second = Listener::bind(&spec(path.clone()), kind);
             assert!(matches!(second, Err(BindError::InUse(_))), "{second:?}");
         }
         assert!(path.exists());
@@ -220,13 +240,13 @@ mod tests {
     fn dead_servers_socket_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let dead = PathListener::bind(&spec(path.clone()), SocketType::SEQPACKET).unwrap();
+        let dead = Listener::bind(&spec(path.clone()), SocketType::SEQPACKET).unwrap();
         let aside = folder.path().join("aside");
         fs::rename(&path, &aside).unwrap();
         drop(dead);
         fs::rename(&aside, &path).unwrap();
 
-        let listener = PathListener::bind(&spec(path.clone()), SocketType::SEQPACKET);
+        let listener = Listener::bind(&spec(path.clone()), SocketType::SEQPACKET);
 
         assert!(listener.is_ok(), "{listener:?}");
         assert!(connect(&path, SocketType::SEQPACKET).is_ok());
@@ -241,7 +261,7 @@ mod tests {
         std::os::unix::fs::symlink(&file, &link).unwrap();
 
         for path in [&file, &link, &folder.path().to_owned()] {
-            let result = PathListener::bind(&spec(path.clone()), SocketType::STREAM);
+            let result = Listener::bind(&spec(path.clone()), SocketType::STREAM);
             assert!(matches!(result, Err(BindError::Occupied { .. })), "{result:?}");
         }
         assert_eq!(fs::read(&file).unwrap(), b"precious");
@@ -251,11 +271,11 @@ mod tests {
     fn missing_folder_unknown_group_and_long_path_are_named() {
         let folder = tempfile::tempdir().unwrap();
 
-        let missing = PathListener::bind(&spec(folder.path().join("no/s")), SocketType::STREAM);
-        let long = PathListener::bind(&spec(folder.path().join("x".repeat(200))), SocketType::STREAM);
+        let missing = Listener::bind(&spec(folder.path().join("no/s")), SocketType::STREAM);
+        let long = Listener::bind(&spec(folder.path().join("x".repeat(200))), SocketType::STREAM);
         let mut group = spec(folder.path().join("s"));
         group.group = Some("no-such-group-here".into());
-        let group = PathListener::bind(&group, SocketType::STREAM);
+        let group = Listener::bind(&group, SocketType::STREAM);
 
         assert!(matches!(missing, Err(BindError::MissingFolder { .. })));
         assert!(matches!(long, Err(BindError::TooLong(_))));

@@ -15,7 +15,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, poll};
 use serde::Deserialize;
 
 use super::service::ServiceRemote;
-use crate::socket_path::PathListener;
+use crate::socket_path::Listener;
 
 /// Clients at a time.
 const MAX_CLIENTS: usize = 8;
@@ -44,7 +44,7 @@ impl ControlServer {
     ///
     /// # Errors
     /// Out of descriptors or threads.
-    pub fn start(listener: PathListener, remote: ServiceRemote) -> io::Result<Self> {
+    pub fn start(listener: Listener, remote: ServiceRemote) -> io::Result<Self> {
         let stop = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
@@ -65,7 +65,7 @@ impl Drop for ControlServer {
     }
 }
 
-fn serve(listener: &PathListener, remote: &ServiceRemote, stop: &OwnedFd) {
+fn serve(listener: &Listener, remote: &ServiceRemote, stop: &OwnedFd) {
     let clients = Arc::new(AtomicUsize::new(0));
     loop {
         let mut fds = [PollFd::new(listener.socket(), PollFlags::IN), PollFd::new(stop, PollFlags::IN)];

@@ -36,10 +36,8 @@ impl BackendOptions {
             return Server::from_fd(adopt(fd)?).with_context(|| format!("Cannot serve on --fd={fd}"));
         }
         let spec = match (&self.socket_path, configured) {
-            (Some(path), _) => vfio_user::SocketSpec { path: path.clone(), mode: 0o600, group: None },
-            (None, Some(spec)) => {
-                vfio_user::SocketSpec { path: spec.path.clone(), mode: spec.mode, group: spec.group.clone() }
-            }
+            (Some(path), _) => SocketSpec { path: path.clone(), mode: 0o600, group: None },
+            (None, Some(spec)) => spec.clone(),
             (None, None) => anyhow::bail!(
                 "No socket to serve on: give --socket-path or --fd, or a [socket] section in the configuration"
             ),

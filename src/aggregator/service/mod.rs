@@ -29,7 +29,7 @@ use super::machine::status::Status;
 use crate::config::{PolicyKind, SocketSpec};
 use crate::gpu::{GpuDriver, GpuError, OwnershipLedger};
 use crate::scheduler::{Scheduler, policy};
-use crate::socket_path::{BindError, PathListener};
+use crate::socket_path::{BindError, Listener};
 
 /// How long a status request may wait for the service's thread.
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
@@ -150,8 +150,8 @@ impl Drop for ServiceHandle {
 /// The service's sockets: bound before there is a GPU, by whoever may write to their folders.
 #[derive(Debug)]
 pub struct Sockets {
-    backends: Option<PathListener>,
-    control: Option<PathListener>,
+    backends: Option<Listener>,
+    control: Option<Listener>,
 }
 
 impl Sockets {
@@ -161,7 +161,7 @@ impl Sockets {
     /// A socket cannot be had; nothing is left behind.
     pub fn bind(config: &Config) -> Result<Self, BindError> {
         let bind = |spec: &Option<SocketSpec>, kind| {
-            spec.as_ref().map(|spec| PathListener::bind(spec, kind)).transpose()
+            spec.as_ref().map(|spec| Listener::bind(spec, kind)).transpose()
         };
         let backends = bind(&config.socket, SocketType::SEQPACKET)?;
         Ok(Self { backends, control: bind(&config.control, SocketType::STREAM)? })

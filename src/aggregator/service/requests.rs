@@ -14,7 +14,7 @@ use crate::aggregator::protocol::{Hello, RefusalKind, Reply, Request};
 use crate::aggregator::seqpacket::{self, Received};
 use crate::aggregator::tenant::Refusal;
 use crate::aggregator::{doorbells, event_ring, wire};
-use crate::socket_path::PathListener;
+use crate::socket_path::Listener;
 
 /// Connections that were accepted and are not tenants (yet).
 const MAX_STRANGERS: usize = 32;
@@ -28,7 +28,7 @@ pub(super) const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Loop {
     pub(super) fn accept(&mut self) {
-        match self.listener.as_ref().map(PathListener::accept) {
+        match self.listener.as_ref().map(Listener::accept) {
             Some(Ok(Some(socket))) => self.add_connection(socket),
             Some(Ok(None)) | None => {}
             Some(Err(error)) => log::error!("a backend could not connect: {error}"),

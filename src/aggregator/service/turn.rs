@@ -16,7 +16,7 @@ use crate::addr::TenantId;
 use crate::aggregator::machine::status::Status;
 use crate::aggregator::machine::{Machine, Output};
 use crate::aggregator::wire;
-use crate::socket_path::PathListener;
+use crate::socket_path::Listener;
 
 /// Descriptors looked at in one turn.
 const MAX_READY: usize = 64;
@@ -33,7 +33,7 @@ const NUMBER: u64 = 0xffff_ffff;
 /// The loop's state.
 pub(super) struct Loop {
     pub(super) machine: Machine,
-    pub(super) listener: Option<PathListener>,
+    pub(super) listener: Option<Listener>,
     commands: Receiver<Command>,
     wake: Arc<OwnedFd>,
     backend: String,
@@ -58,7 +58,7 @@ pub(super) struct Loop {
 impl Loop {
     pub fn new(
         machine: Machine,
-        listener: Option<PathListener>,
+        listener: Option<Listener>,
         commands: Receiver<Command>,
         wake: Arc<OwnedFd>,
         backend: String,

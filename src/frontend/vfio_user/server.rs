@@ -1,13 +1,15 @@
 //! Takes clients, one at a time, and serves each with the same function.
 
-use super::listener::{self, BindError, SocketSpec, Source};
 use super::session::{self, SessionEnd, SessionObserver};
+use super::source::Source;
 use super::stop::StopHandle;
 use super::sys;
+use crate::config::SocketSpec;
 use crate::pci::PciFunction;
+use crate::socket_path::{BindError, Listener};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +36,7 @@ impl Server {
     /// # Errors
     /// The path is taken, its folder is missing, or the kernel refuses.
     pub fn bind(spec: &SocketSpec) -> Result<Self, BindError> {
-        Ok(Self { source: listener::at_path(spec)? })
+        Ok(Self { source: Source::at_path(spec)? })
     }
 
     /// Uses a socket that a manager has opened: one that listens (clients are taken one after the other), or
@@ -43,7 +45,7 @@ impl Server {
     /// # Errors
     /// The descriptor is no Unix stream socket.
     pub fn from_fd(fd: OwnedFd) -> Result<Self, BindError> {
-        Ok(Self { source: listener::from_fd(fd)? })
+        Ok(Self { source: Source::given(fd)? })
     }
 
     /// Serves clients on this thread until stopped, or until the one client of a connected socket goes.
@@ -61,7 +63,7 @@ impl Server {
                 serve_one(socket, function.as_ref(), observer, stop);
                 Ok(())
             }
-            Source::Listening { listener, .. } => {
+            Source::Listening(listener) => {
                 while let Some(socket) = accept(listener, stop)? {
                     serve_one(&socket, function.as_ref(), observer, stop);
                 }
@@ -72,22 +74,18 @@ impl Server {
 }
 
 /// The next client; `None` once stopped.
-fn accept(listener: &UnixListener, stop: &StopHandle) -> Result<Option<UnixStream>, ServeError> {
+fn accept(listener: &Listener, stop: &StopHandle) -> Result<Option<UnixStream>, ServeError> {
     let mut told = false;
     loop {
         let event = stop.event();
-        sys::wait_readable(listener.as_fd(), event.as_fd()).map_err(ServeError::Wait)?;
+        sys::wait_readable(listener.socket().as_fd(), event.as_fd()).map_err(ServeError::Wait)?;
         if stop.is_stopped() {
             return Ok(None);
         }
         match listener.accept() {
-            Ok((socket, _)) => return Ok(Some(socket)),
+            Ok(Some(socket)) => return Ok(Some(socket.into())),
             // The client has left the queue again.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
-                ) => {}
+            Ok(None) => {}
             Err(error) => {
                 if !told {
                     log::error!("A client cannot be accepted, trying again: {error}");

@@ -1,15 +1,12 @@
-//! The system calls that the standard library lacks: sockets that carry descriptors, `poll`, and a listening
-//! socket whose permissions are set before anybody can connect.
+//! The system calls that the standard library lacks: sockets that carry descriptors, `poll`, who the peer is.
 
-#![allow(unsafe_code, reason = "recvmsg, poll, bind and socket options have no safe form")]
+#![allow(unsafe_code, reason = "recvmsg, poll and socket options have no safe form")]
 
 use super::wire::MAX_FDS;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::os::unix::net::UnixStream;
 
 /// Room for the descriptors of one message, aligned as control messages must be.
 #[repr(C, align(8))]
@@ -123,72 +120,6 @@ pub(super) fn wait_readable(first: BorrowedFd<'_>, second: BorrowedFd<'_>) -> io
     }
 }
 
-/// The kernel's form of a socket path.
-fn socket_address(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
-    // SAFETY: all-zero is a valid value of this plain structure.
-    let mut address: libc::sockaddr_un = unsafe { zeroed() };
-    let bytes = path.as_os_str().as_bytes();
-    // One byte stays for the final NUL.
-    if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    address.sun_family = libc::sa_family_t::try_from(libc::AF_UNIX).unwrap_or_default();
-    for (place, byte) in address.sun_path.iter_mut().zip(bytes) {
-        *place = byte.cast_signed();
-    }
-    let size = libc::socklen_t::try_from(size_of::<libc::sockaddr_un>()).unwrap_or_default();
-    Ok((address, size))
-}
-
-fn unix_socket(options: libc::c_int) -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | options;
-    // SAFETY: takes integers only.
-    let fd = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just returned this descriptor to us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// A socket bound to `path` that does not listen yet: nobody can connect before [`listen`].
-pub(super) fn bind(path: &Path) -> io::Result<OwnedFd> {
-    let (address, size) = socket_address(path)?;
-    let socket = unix_socket(0)?;
-    // SAFETY: `address` is a complete address of that size.
-    let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) };
-    if result == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Tries whether somebody listens at `path`, without waiting for a place in the queue.
-pub(super) fn try_connect(path: &Path) -> io::Result<()> {
-    let (address, size) = socket_address(path)?;
-    let socket = unix_socket(libc::SOCK_NONBLOCK)?;
-    // SAFETY: `address` is a complete address of that size.
-    let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), size) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Lets clients connect.
-pub(super) fn listen(socket: OwnedFd) -> io::Result<UnixListener> {
-    /// Clients that may wait while one is served.
-    const BACKLOG: libc::c_int = 8;
-    // SAFETY: takes integers only.
-    let result = unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) };
-    if result == 0 { Ok(UnixListener::from(socket)) } else { Err(io::Error::last_os_error()) }
-}
-
-/// An integer socket option of level `SOL_SOCKET`.
-pub(super) fn socket_option(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Result<libc::c_int> {
-    let mut value: libc::c_int = 0;
-    let mut size = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or_default();
-    // SAFETY: `value` has room for the `size` bytes of an integer.
-    let result = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, (&raw mut value).cast(), &raw mut size)
-    };
-    if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
-}
-
 /// Process, user and group of the other side.
 pub(super) fn peer_credentials(socket: &UnixStream) -> Option<libc::ucred> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
@@ -226,23 +157,6 @@ pub(super) fn is_anonymous(fd: BorrowedFd<'_>) -> io::Result<bool> {
     // SAFETY: `facts` is writable.
     let result = unsafe { libc::fstat(fd.as_raw_fd(), &raw mut facts) };
     if result == 0 { Ok(facts.st_mode & libc::S_IFMT == 0) } else { Err(io::Error::last_os_error()) }
-}
-
-/// The number of a group by its name, or of a number in decimal.
-pub(super) fn group_id(name: &str) -> Option<u32> {
-    if let Ok(number) = name.parse() {
-        return Some(number);
-    }
-    let name = std::ffi::CString::new(name).ok()?;
-    let mut buffer = vec![0 as libc::c_char; 16 << 10];
-    // SAFETY: all-zero is a valid value of this plain structure.
-    let mut group: libc::group = unsafe { zeroed() };
-    let mut found: *mut libc::group = std::ptr::null_mut();
-    // SAFETY: the pointers are valid, and the buffer has the size told.
-    let result = unsafe {
-        libc::getgrnam_r(name.as_ptr(), &raw mut group, buffer.as_mut_ptr(), buffer.len(), &raw mut found)
-    };
-    (result == 0 && !found.is_null()).then_some(group.gr_gid)
 }
 
 /// An eventfd as the standard library sees descriptors.

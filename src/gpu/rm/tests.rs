@@ -245,6 +245,18 @@ fn hole_in_a_large_page_and_its_remains_as_small_pages() {
 }
 
 #[test]
+fn small_page_over_a_large_one_and_the_rest_of_it_as_small_pages() {
+    let (mut rig, space) = Rig::with_tenant();
+    rig.map(space, &[vram(0x400_0000, 1, 21, 0)]).unwrap();
+    rig.map(space, &[vram(0x400_0000, 1, 12, 0x10_0000)]).unwrap();
+    let state = rig.mock.state();
+    let offset = |va| state.translate(va).map(|(_, offset, _)| offset);
+    assert_eq!(offset(0x400_0000), Some(0x10_0000));
+    assert_eq!(offset(0x400_1000), Some(0x1000));
+    assert_eq!(offset(0x41f_f000), Some(0x1f_f000));
+}
+
+#[test]
 fn map_call_that_fails_and_books_that_say_what_is_there() {
     let (mut rig, space) = Rig::with_tenant();
     rig.mock.state().refuse_map_after = Some(1);
