@@ -37,12 +37,19 @@ impl AnyConfig {
     /// # Errors
     /// The file cannot be read, or has mistakes.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = read_file(path)?;
-        let is_gpu = toml::de::DeTable::parse_recoverable(&text).0.get_ref().contains_key("backend");
+        Self::of_text(path, &read_file(path)?)
+    }
+
+    /// The same for a text that is, or might be, the content of `path`.
+    ///
+    /// # Errors
+    /// The text has mistakes.
+    pub fn of_text(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let is_gpu = toml::de::DeTable::parse_recoverable(text).0.get_ref().contains_key("backend");
         if is_gpu {
-            parse(path, &text, GpuConfig::read).map(Self::Gpu)
+            parse(path, text, GpuConfig::read).map(Self::Gpu)
         } else {
-            parse(path, &text, VmConfig::read).map(Self::Vm)
+            parse(path, text, VmConfig::read).map(Self::Vm)
         }
     }
 }

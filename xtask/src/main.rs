@@ -1,7 +1,9 @@
-//! Set-up, tests and benchmarks of the project: `cargo xtask setup`, `cargo xtask test`, `cargo xtask bench`, `cargo xtask pack`.
+//! Set-up, tests and benchmarks of the project: `cargo xtask setup`, `cargo xtask test`, `cargo xtask bench`,
+//! `cargo xtask fuzz`, `cargo xtask pack`.
 
 mod bench;
 mod cases;
+mod fuzz;
 mod guest;
 mod nvk;
 mod pack;
@@ -33,6 +35,8 @@ enum Command {
     Test(test::Arguments),
     /// Measure mediated against native.
     Bench(bench::Arguments),
+    /// Run the fuzzers: hostile input of every kind, and what must hold all the same.
+    Fuzz(fuzz::Arguments),
     /// Make a folder that runs guests on any x86-64 machine with an NVIDIA GPU, without network.
     Pack(pack::Arguments),
 }
@@ -58,6 +62,7 @@ fn run() -> anyhow::Result<bool> {
         Command::Nvk(arguments) => nvk::run(&arguments).map(|()| true),
         Command::Test(arguments) => test::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Pack(arguments) => pack::run(&arguments),
     }
 }

@@ -12,11 +12,17 @@ use gpuvmk_lab::interrupt;
 use serde_json::json;
 
 use crate::cases::{self, Case};
+use crate::fuzz;
 use crate::run_case::{self, CaseResult};
 use crate::workshop::Workshop;
 
 /// The name under which the host's tests can be chosen.
 const HOST: &str = "host";
+
+/// The name under which the fuzzers' smoke test can be chosen.
+const FUZZ: &str = "fuzz";
+/// How long it runs each of them.
+const FUZZ_SECONDS: u64 = 2;
 
 /// What to test.
 #[derive(Debug, clap::Args)]
@@ -24,7 +30,8 @@ pub struct Arguments {
     /// Print one JSON object as the last line
     #[arg(long)]
     json: bool,
-    /// Only cases whose name contains this; `host` is the host's tests. May be given several times
+    /// Only cases whose name contains this; `host` is the host's tests, `fuzz` a few
+    /// seconds of each fuzzer. May be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// List the cases and do nothing
@@ -58,16 +65,22 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         cases.iter().for_each(|case| println!("{}", case.name));
         return Ok(true);
     }
-    let host_wanted = arguments.wants(HOST);
-    ensure!(host_wanted || !cases.is_empty(), "No case has such a name: see 'cargo xtask test --list'");
+    let (host_wanted, fuzz_wanted) = (arguments.wants(HOST), arguments.wants(FUZZ));
+    ensure!(
+        host_wanted || fuzz_wanted || !cases.is_empty(),
+        "No case has such a name: see 'cargo xtask test --list'"
+    );
 
     let host_ok = if host_wanted { Some(host_tests()?) } else { None };
+    let fuzz_ok = if fuzz_wanted { Some(fuzz::smoke(FUZZ_SECONDS)?) } else { None };
     let results = guest_tests(&cases, arguments)?;
-    let ok = host_ok != Some(false) && results.iter().all(CaseResult::ok);
+    let ok = host_ok != Some(false) && fuzz_ok != Some(false) && results.iter().all(CaseResult::ok);
 
     println!();
-    if let Some(ok) = host_ok {
-        println!("{:32} {}", "host tests", outcome(ok));
+    for (name, ok) in [("host tests", host_ok), ("fuzzers", fuzz_ok)] {
+        if let Some(ok) = ok {
+            println!("{name:32} {}", outcome(ok));
+        }
     }
     for result in &results {
         println!("{:32} {:6} {:6.1} s", result.name, outcome(result.ok()), result.wall.as_secs_f64());
@@ -75,7 +88,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     println!("{}", if ok { "all passed" } else { "FAILED" });
     if arguments.json {
         let cases: Vec<_> = results.iter().map(CaseResult::to_json).collect();
-        println!("{}", json!({ "ok": ok, "host_tests": host_ok, "cases": cases }));
+        println!("{}", json!({ "ok": ok, "host_tests": host_ok, "fuzzers": fuzz_ok, "cases": cases }));
     }
     Ok(ok)
 }
