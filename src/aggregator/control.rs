@@ -1,30 +1,44 @@
 //! The control socket: operators ask in JSON, a line a request, a line an answer.
 //!
-//! `{"cmd":"status"}` gives [`super::machine::status::Status`]. Each client has a thread of its own, few are
-//! allowed, and none may be slow for long; the aggregator's thread only ever hands over a finished status.
+//! `{"cmd":"status"}` gives [`super::machine::status::Status`]. One thread serves all operators from one event loop:
+//! few are allowed, and none may be silent or not read for long. The aggregator's thread only ever hands over a
+//! finished status; while one operator waits for it, so do the others.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+mod operator;
+
+use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, poll};
+use event_manager::{EventManager, EventOps, Events, MutEventSubscriber, SubscriberOps};
+use rustix::event::EventfdFlags;
 use serde::Deserialize;
+use vmm_sys_util::epoll::EventSet;
 
+use self::operator::{Operator, Wants};
 use super::service::ServiceRemote;
 use crate::socket_path::Listener;
 
-/// Clients at a time.
-const MAX_CLIENTS: usize = 8;
+/// Operators at a time.
+const MAX_OPERATORS: usize = 8;
 
-/// Longest request line.
-const MAX_LINE: u64 = 4096;
-
-/// How long a client may be silent, or not read.
+/// How long an operator may be silent, or not read.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often that is looked at, in milliseconds, while there are operators.
+const LOOK_MS: i32 = 1000;
+
+/// Wait after a failed `accept`: it fails for want of descriptors or memory, which does not pass at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What events are about: these two, or an operator's number.
+const LISTENER: u32 = 0;
+const STOP: u32 = 1;
+const FIRST_OPERATOR: u32 = 2;
 
 #[derive(Deserialize)]
 #[serde(tag = "cmd", rename_all = "lowercase", deny_unknown_fields)]
@@ -46,10 +60,36 @@ impl ControlServer {
     /// Out of descriptors or threads.
     pub fn start(listener: Listener, remote: ServiceRemote) -> io::Result<Self> {
         let stop = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new()
-            .name("control".to_owned())
-            .spawn(move || serve(&listener, &remote, &stopped))?;
+        let mut manager = EventManager::new().map_err(io::Error::other)?;
+        let desk = Desk {
+            listener,
+            stop: Arc::clone(&stop),
+            remote,
+            operators: BTreeMap::new(),
+            next: FIRST_OPERATOR,
+            ended: false,
+        };
+        let desk = manager.add_subscriber(desk);
+        let thread = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+            loop {
+                // With nobody there, nothing is due.
+                let idle = manager.subscriber_mut(desk).is_ok_and(|desk| desk.operators.is_empty());
+                if let Err(error) = manager.run_with_timeout(if idle { -1 } else { LOOK_MS }) {
+                    log::error!("the control socket ends: {error}");
+                    return;
+                }
+                let late = match manager.subscriber_mut(desk) {
+                    Ok(desk) if !desk.ended => desk.late(Instant::now()),
+                    Ok(_) | Err(_) => return,
+                };
+                for operator in late {
+                    // Its descriptor must leave the loop before it is closed.
+                    if let Ok(mut ops) = manager.event_ops(desk) {
+                        forget(&operator, &mut ops);
+                    }
+                }
+            }
+        })?;
         Ok(Self { stop, thread: Some(thread) })
     }
 }
@@ -65,67 +105,112 @@ impl Drop for ControlServer {
     }
 }
 
-fn serve(listener: &Listener, remote: &ServiceRemote, stop: &OwnedFd) {
-    let clients = Arc::new(AtomicUsize::new(0));
-    loop {
-        let mut fds = [PollFd::new(listener.socket(), PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
-        match poll(&mut fds, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => {
-                log::error!("the control socket ends: {errno}");
-                return;
-            }
+/// Where operators are served: what the event loop calls.
+struct Desk {
+    listener: Listener,
+    stop: Arc<OwnedFd>,
+    remote: ServiceRemote,
+    operators: BTreeMap<u32, Operator>,
+    next: u32,
+    ended: bool,
+}
+
+impl MutEventSubscriber for Desk {
+    fn init(&mut self, ops: &mut EventOps<'_>) {
+        let listener = Events::with_data(self.listener.socket(), LISTENER, EventSet::IN);
+        let stop = Events::with_data(self.stop.as_ref(), STOP, EventSet::IN);
+        if let Err(error) = ops.add(listener).and_then(|()| ops.add(stop)) {
+            log::error!("the control socket cannot be waited for: {error}");
+            self.ended = true;
         }
-        if matches!(&fds, [_, stop] if !stop.revents().is_empty()) {
-            return;
+    }
+
+    fn process(&mut self, events: Events, ops: &mut EventOps<'_>) {
+        match events.data() {
+            STOP => self.ended = true,
+            LISTENER => self.accept(ops),
+            number => self.serve(number, ops),
         }
-        match listener.accept() {
-            Ok(Some(client)) => start_client(client, remote.clone(), &clients),
-            Ok(None) => {}
+    }
+}
+
+impl Desk {
+    fn accept(&mut self, ops: &mut EventOps<'_>) {
+        let socket = match self.listener.accept() {
+            Ok(Some(socket)) => UnixStream::from(socket),
+            Ok(None) => return,
             Err(error) => {
                 log::error!("an operator could not connect: {error}");
-                std::thread::sleep(Duration::from_millis(100));
+                std::thread::sleep(ACCEPT_PAUSE);
+                return;
+            }
+        };
+        if self.operators.len() >= MAX_OPERATORS {
+            log::warn!("an operator was turned away: {MAX_OPERATORS} are connected");
+            return;
+        }
+        let number = self.number();
+        let events = Events::with_data(&socket, number, EventSet::IN);
+        match Operator::new(socket) {
+            Ok(operator) if ops.add(events).is_ok() => {
+                self.operators.insert(number, operator);
+            }
+            Ok(_) => log::error!("an operator could not be served"),
+            Err(error) => log::error!("an operator could not be served: {error}"),
+        }
+    }
+
+    /// A number that no operator has.
+    fn number(&mut self) -> u32 {
+        loop {
+            let number = self.next;
+            self.next = number.checked_add(1).unwrap_or(FIRST_OPERATOR);
+            if !self.operators.contains_key(&number) {
+                return number;
             }
         }
     }
+
+    fn serve(&mut self, number: u32, ops: &mut EventOps<'_>) {
+        let Some(operator) = self.operators.get_mut(&number) else { return };
+        let remote = &self.remote;
+        let wants = match operator.turn(|line| answer(line, remote)) {
+            Ok(Wants::ToAsk) => EventSet::IN,
+            Ok(Wants::Room) => EventSet::OUT,
+            Ok(Wants::Nothing) => return self.dismiss(number, ops),
+            Err(error) => {
+                log::debug!("an operator's connection ended: {error}");
+                return self.dismiss(number, ops);
+            }
+        };
+        if let Err(error) = ops.modify(Events::with_data(operator.socket(), number, wants)) {
+            log::error!("an operator can be served no more: {error}");
+            self.dismiss(number, ops);
+        }
+    }
+
+    fn dismiss(&mut self, number: u32, ops: &mut EventOps<'_>) {
+        if let Some(operator) = self.operators.remove(&number) {
+            forget(&operator, ops);
+        }
+    }
+
+    /// Takes out those who kept us waiting.
+    fn late(&mut self, now: Instant) -> Vec<Operator> {
+        let late: Vec<u32> = self
+            .operators
+            .iter()
+            .filter(|(_, operator)| operator.idle(now) > PATIENCE)
+            .map(|(number, _)| *number)
+            .collect();
+        late.iter().filter_map(|number| self.operators.remove(number)).collect()
+    }
 }
 
-fn start_client(client: OwnedFd, remote: ServiceRemote, clients: &Arc<AtomicUsize>) {
-    if clients.fetch_add(1, Ordering::SeqCst) >= MAX_CLIENTS {
-        clients.fetch_sub(1, Ordering::SeqCst);
-        log::warn!("an operator was turned away: {MAX_CLIENTS} are connected");
-        return;
-    }
-    let count = Arc::clone(clients);
-    let spawned = std::thread::Builder::new().name("control-client".to_owned()).spawn(move || {
-        if let Err(error) = converse(UnixStream::from(client), &remote) {
-            log::debug!("an operator's connection ended: {error}");
-        }
-        count.fetch_sub(1, Ordering::SeqCst);
-    });
-    if let Err(error) = spawned {
-        clients.fetch_sub(1, Ordering::SeqCst);
-        log::error!("an operator could not be served: {error}");
-    }
-}
-
-fn converse(stream: UnixStream, remote: &ServiceRemote) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut writer = stream.try_clone()?;
-    let mut reader = BufReader::new(stream);
-    loop {
-        let mut line = String::new();
-        let read = reader.by_ref().take(MAX_LINE).read_line(&mut line)?;
-        if read == 0 {
-            return Ok(());
-        }
-        if !line.ends_with('\n') && u64::try_from(read).is_ok_and(|read| read >= MAX_LINE) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "request line is too long"));
-        }
-        let mut answer = answer(&line, remote);
-        answer.push('\n');
-        writer.write_all(answer.as_bytes())?;
+/// Takes an operator's descriptor out of the loop.
+fn forget(operator: &Operator, ops: &mut EventOps<'_>) {
+    if let Err(error) = ops.remove(Events::empty(operator.socket())) {
+        log::debug!("an operator's descriptor was not watched: {error}");
     }
 }
 
