@@ -4,8 +4,8 @@
 //! the other). Everything in it lies below `/nvk`:
 //!
 //! - `lib/`: the dynamic loader, the C library and every library that loader and driver are linked with;
-//! - `stock/`, `edited/`, `rebuilt/`: the driver as Debian builds it, the same with the type of compute launches set
-//!   on Hopper ([`edit`]), and one built from Debian's source with our patch, if there is one ([`rebuild`]);
+//! - `stock/`, `edited/`, `rebuilt/`: the driver as Debian builds it, the same with Hopper's launches and branches put
+//!   right ([`edit`]), and one built from Debian's source with our patches, if there is one ([`rebuild`]);
 //! - `stock.json` and so on: what tells the Vulkan loader where the driver lies;
 //! - `bin/gpuvmk-nvk`: the program.
 //!
@@ -47,11 +47,16 @@ pub fn obtain(cache: &Cache) -> Result<PathBuf> {
         let name = format!("lib/{}", name_of(&path)?);
         parts.push(Part { name, contents: read(&path)?, executable: true });
     }
-    let mut drivers = vec![("stock", mesa.join(mesa::STOCK).join(DRIVER))];
-    drivers.push(("edited", mesa.join(mesa::EDITED).join(DRIVER)));
-    drivers.extend(rebuild::built(cache).map(|driver| ("rebuilt", driver)));
-    for (name, driver) in drivers {
-        parts.push(Part { name: format!("{name}/{DRIVER}"), contents: read(&driver)?, executable: false });
+    // Edited anew each time: a cache that an older version filled has nothing of it that could be out of date.
+    let stock = read(&mesa.join(mesa::STOCK).join(DRIVER))?;
+    let mut edited = stock.clone();
+    edit::apply(&mut edited).context("Debian's NVK cannot be edited for Hopper")?;
+    let mut drivers = vec![("stock", stock), ("edited", edited)];
+    if let Some(driver) = rebuild::built(cache) {
+        drivers.push(("rebuilt", read(&driver)?));
+    }
+    for (name, contents) in drivers {
+        parts.push(Part { name: format!("{name}/{DRIVER}"), contents, executable: false });
         parts.push(Part { name: format!("{name}.json"), contents: manifest(name), executable: false });
     }
     write(cache, &parts)

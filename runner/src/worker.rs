@@ -63,7 +63,8 @@ impl Worker<'_> {
         }
         let mut figures = Figures::default();
         let mut benched = 0;
-        for step in suite::steps(self.options) {
+        let mut steps = suite::steps(self.options).into_iter();
+        while let Some(step) = steps.next() {
             interrupt::check()?;
             // Native figures before and after the step that stands beside them: clocks rise under load.
             let beside = hardware && step.name == suite::SPEED;
@@ -78,12 +79,25 @@ impl Worker<'_> {
                 benched += self.bench(&native, "after", &mut figures);
             }
             self.note(&result, &mut figures);
+            if self.options.vulkan && !result.problems.is_empty() {
+                self.skip(steps.map(|step| step.name));
+                return self.keep();
+            }
             self.keep()?;
         }
         if hardware && benched == 0 && !self.options.quick && !self.options.vulkan {
             self.record.problem("no native figures to compare with".into());
         }
         Ok(())
+    }
+
+    /// Notes steps that are not run. Guests' shaders may provoke faults on a GPU that has other users, so that
+    /// nothing of Vulkan is run after a failure.
+    fn skip(&mut self, names: impl Iterator<Item = String>) {
+        let names: Vec<String> = names.collect();
+        if !names.is_empty() {
+            self.record.problem(format!("not run after this failure: {}", names.join(", ")));
+        }
     }
 
     /// Notes which GPUs there are; an error that says why, if none can serve guests.

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{DRIVER, edit};
+use super::DRIVER;
 use crate::apt::{self, Apt};
 use crate::cache::Cache;
 
@@ -17,8 +17,6 @@ use crate::cache::Cache;
 pub const LIBRARIES: &str = "lib";
 /// The driver as Debian built it.
 pub const STOCK: &str = "stock";
-/// The driver with the type of compute launches set.
-pub const EDITED: &str = "edited";
 /// The file with the package's version.
 const VERSION: &str = "version";
 
@@ -69,7 +67,7 @@ fn version_of(package: &Path) -> Option<String> {
 /// Copies what a guest needs from the unpacked packages.
 fn keep(root: &Path, folder: &Path) -> Result<()> {
     let tree = root.join(TREE);
-    for name in [LIBRARIES, STOCK, EDITED] {
+    for name in [LIBRARIES, STOCK] {
         fs::create_dir_all(folder.join(name)).with_context(|| format!("Cannot create {name}"))?;
     }
     let mut names = vec![LOADER.to_owned(), VULKAN.to_owned()];
@@ -83,10 +81,8 @@ fn keep(root: &Path, folder: &Path) -> Result<()> {
         fs::copy(&from, folder.join(LIBRARIES).join(&name))
             .with_context(|| format!("Cannot keep {}", from.display()))?;
     }
-    let mut driver = fs::read(tree.join(DRIVER)).context("Cannot read Debian's NVK")?;
-    fs::write(folder.join(STOCK).join(DRIVER), &driver).context("Cannot keep Debian's NVK")?;
-    edit::set_launch_type(&mut driver)?;
-    fs::write(folder.join(EDITED).join(DRIVER), &driver).context("Cannot keep the edited NVK")
+    fs::copy(tree.join(DRIVER), folder.join(STOCK).join(DRIVER)).context("Cannot keep Debian's NVK")?;
+    Ok(())
 }
 
 /// The names of all libraries that `library` is linked with, in the end.

@@ -1,4 +1,4 @@
-//! NVK from Debian's source with our patch.
+//! NVK from Debian's source with our patches.
 
 use std::path::PathBuf;
 

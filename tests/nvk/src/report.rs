@@ -35,6 +35,7 @@ pub fn line(options: &Options, outcome: Outcome) -> String {
         checks.insert(key.unwrap_or_default(), Value::Object(fields));
     }
     line.insert("checks".into(), checks.into());
+    line.insert("skipped".into(), outcome.skipped.into());
     line.insert("error".into(), error.into());
     format!("{MARKER}{}", Value::Object(line))
 }
@@ -49,13 +50,13 @@ mod tests {
         let options = Options::parse(&["driver=stock".to_owned()]).unwrap();
         let figures = Map::from_iter([("bytes".to_owned(), Value::from(7))]);
         let outcome = Outcome {
-            about: Map::new(),
             checks: vec![
                 ("fill", Ok(figures)),
                 ("saxpy", Err(anyhow!("9 of 9 words are wrong"))),
                 ("fill", Ok(Map::new())),
             ],
-            trouble: None,
+            skipped: vec!["reduction"],
+            ..Outcome::default()
         };
 
         let line = line(&options, outcome);
@@ -66,5 +67,6 @@ mod tests {
         assert_eq!(json["checks"]["fill"], serde_json::json!({ "ok": true, "bytes": 7 }));
         assert_eq!(json["checks"]["saxpy"]["ok"], false);
         assert_eq!(json["checks"]["fill_2"]["ok"], true);
+        assert_eq!(json["skipped"], serde_json::json!(["reduction"]));
     }
 }
