@@ -12,7 +12,7 @@ mod tiny_driver;
 use std::sync::Arc;
 
 use divan::Bencher;
-use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION};
+use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
 use gpuvmk::chip::{Chip, Engine};
 use gpuvmk::config::PolicyKind;
@@ -68,6 +68,7 @@ fn set_up(kind: Kind) -> Bench {
                 vram: 32 << 20,
                 channels: 8,
                 weight: 100,
+                limits: TenantLimits::default(),
             };
             let (link, grant) = connect_in_process(&service, hello).expect("admission");
             let vgpu = Vgpu::new(link, grant, VgpuConfig::of(Chip::Gf100)).expect("a vGPU");

@@ -35,6 +35,7 @@ fn hello(name: &str) -> Hello {
         vram: VRAM,
         channels: 16,
         weight: 100,
+        limits: gpuvmk::aggregator::protocol::TenantLimits::default(),
     }
 }
 

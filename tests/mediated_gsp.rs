@@ -45,6 +45,7 @@ fn hello(name: &str) -> Hello {
         vram: VRAM,
         channels: 8,
         weight: 100,
+        limits: gpuvmk::aggregator::protocol::TenantLimits::default(),
     }
 }
 

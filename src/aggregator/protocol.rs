@@ -10,7 +10,7 @@ use crate::chip::{Engine, EngineSet};
 use crate::units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
 
 /// Version of the requests, replies and ring records; both sides must speak the same.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// Number of an address space, chosen by the backend, below [`Welcome::spaces`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,6 +37,28 @@ pub struct Hello {
     pub channels: u16,
     /// Scheduling weight.
     pub weight: u32,
+    /// What the VM shall be held to, where that is less than what the aggregator allows anybody.
+    pub limits: TenantLimits,
+}
+
+/// Limits that the aggregator keeps for a VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantLimits {
+    /// Host memory for page tables, in bytes.
+    pub page_tables: u64,
+    /// Pages mapped in all address spaces.
+    pub mappings: u64,
+    /// Doorbells a second.
+    pub doorbells: u32,
+    /// Share of the aggregator's thread, in percent.
+    pub thread_time: u8,
+}
+
+impl Default for TenantLimits {
+    /// What the aggregator allows anybody.
+    fn default() -> Self {
+        Self { page_tables: u64::MAX, mappings: u64::MAX, doorbells: u32::MAX, thread_time: 100 }
+    }
 }
 
 /// What a mapping points at, in the guest's terms.

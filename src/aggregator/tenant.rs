@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::dma_map::DmaMap;
 use super::latency::Latency;
 use super::limit::Limit;
-use super::machine::Job;
+use super::machine::{Job, ThreadAccount};
 use super::partition::Partition;
 use super::protocol::{RefusalKind, SpaceId};
 use super::report::{FailSafeNow, FailSafeReason};
@@ -118,6 +118,12 @@ pub struct Tenant {
     pub space_limit: u16,
     /// Host memory that all its page tables may take.
     pub table_quota: u64,
+    /// Pages that may be mapped in all its address spaces.
+    pub mapping_quota: u64,
+    /// Doorbells a second.
+    pub doorbell_rate: u32,
+    /// Its part of the aggregator's thread.
+    pub thread: ThreadAccount,
     /// Its system memory.
     pub memory: DmaMap,
     /// Its address spaces.
@@ -159,6 +165,11 @@ impl Tenant {
                 format!("channel {} does not exist (numbers are 0 to {})", id.0, limit.saturating_sub(1)),
             )
         })
+    }
+
+    /// True while its reset is being carried out.
+    pub const fn is_resetting(&self) -> bool {
+        matches!(self.state, TenantState::Resetting { .. })
     }
 
     /// The address space with this number.

@@ -9,10 +9,11 @@ use anyhow::{Context, bail};
 
 use super::serve::{self, BackendOptions, ResetBetweenClients};
 use crate::aggregator::link::LinkError;
-use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION};
+use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use crate::aggregator::{Patience, connect};
-use crate::config::VmConfig;
-use crate::vgpu::{MediatorConfig, Vgpu, VgpuConfig};
+use crate::config::{VmConfig, VmLimits};
+use crate::log_limit;
+use crate::vgpu::{MediatorConfig, Quotas, Vgpu, VgpuConfig};
 
 /// How long a function reset may look for a new aggregator: QEMU waits 5 s for the reset's answer.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(2);
@@ -38,6 +39,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let Some(file) = &args.file else { bail!("Give the VM's configuration file") };
     let config = VmConfig::load(file)?;
+    log_limit::set_lines_per_second(config.limits.log_lines);
     let stop = serve::stop_on_signals()?;
     // The socket first: a path that is taken shows before the aggregator gives anything away.
     let server = args.backend.server(config.socket.as_ref())?;
@@ -48,6 +50,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         vram: config.vram,
         channels: config.channels,
         weight: config.weight,
+        limits: tenant_limits(&config.limits),
     };
     let patience =
         Patience { limit: Some(Duration::from_secs(args.wait)), cancelled: Arc::clone(&stop.requested) };
@@ -67,6 +70,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let again = Patience { limit: Some(RECONNECT_WITHIN), cancelled: Arc::clone(&stop.requested) };
     let mediator = MediatorConfig {
         scrub_on_reset: true,
+        quotas: quotas(&config),
         reconnect: Some(Box::new(move || connect(&path, hello.clone(), &again))),
         ..MediatorConfig::default()
     };
@@ -78,4 +82,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop.handle)?;
     log::info!("vGPU ends: {}", vgpu.status().counts);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The limits that the aggregator keeps.
+fn tenant_limits(limits: &VmLimits) -> TenantLimits {
+    TenantLimits {
+        page_tables: limits.page_tables.unwrap_or(u64::MAX),
+        mappings: limits.mappings,
+        doorbells: limits.doorbells,
+        thread_time: limits.thread_time,
+    }
+}
+
+/// The limits that are kept here.
+fn quotas(config: &VmConfig) -> Quotas {
+    let VmLimits { bad_pages, flushes, requests, interrupts, guest_tables, .. } = config.limits;
+    Quotas { bad_pages, flushes, requests, interrupts, guest_tables }
 }

@@ -16,6 +16,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::log_limit::LimitedLog;
+
 /// One physical NVIDIA GPU for many KVM/QEMU guests, each with its stock driver.
 #[derive(Debug, Parser)]
 #[command(name = "gpuvmk", version, about, max_term_width = 100)]
@@ -51,10 +53,13 @@ enum Command {
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
+    let logger = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
         .format_timestamp_millis()
         .format_target(false)
-        .init();
+        .build();
+    log::set_max_level(logger.filter());
+    // Nobody has set one before: this is the first that the process does.
+    let _ = log::set_boxed_logger(Box::new(LimitedLog::new(logger)));
     let done = match cli.command {
         Command::Aggregator(args) => aggregator::run(&args),
         Command::Check(args) => check::run(&args),

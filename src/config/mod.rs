@@ -5,6 +5,7 @@
 
 mod chip;
 mod gpu;
+mod limits;
 mod mistake;
 mod reader;
 mod value;
@@ -13,6 +14,7 @@ mod vm;
 use std::path::{Path, PathBuf};
 
 pub use gpu::{Backend, GpuConfig, PciAddress, PolicyKind, cpus_to_spare};
+pub use limits::VmLimits;
 pub use mistake::{ConfigError, Mistake};
 pub use value::{SocketSpec, parse_size, show_size};
 pub use vm::VmConfig;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::chip::{self, VRAM_GRANULE};
+use super::limits::VmLimits;
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, SocketSpec};
 use crate::chip::Chip;
@@ -24,6 +25,8 @@ pub struct VmConfig {
     pub weight: u32,
     /// Socket that QEMU connects to; the command line may give it instead.
     pub socket: Option<SocketSpec>,
+    /// What the guest may cost the host.
+    pub limits: VmLimits,
     /// File for the MMIO trace.
     pub trace: Option<PathBuf>,
 }
@@ -48,7 +51,9 @@ impl VmConfig {
             let path = trace.required("path", "the path of a file to write", value::string)?;
             Some(trace.path(&path))
         });
-        if has_socket && socket.is_none() {
+        let has_limits = reader.has("limits");
+        let limits = reader.table("limits", VmLimits::read);
+        if (has_socket && socket.is_none()) || (has_limits && limits.is_none()) {
             return None;
         }
         Some(Self {
@@ -59,6 +64,7 @@ impl VmConfig {
             channels: u16::try_from(channels?).ok()?,
             weight: u32::try_from(weight?).ok()?,
             socket,
+            limits: limits.unwrap_or_default(),
             trace,
         })
     }

@@ -53,6 +53,11 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// What may be used.
+    pub const fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// Nothing used yet.
     pub const fn new(limits: Limits) -> Self {
         Self { limits, tables: 0, snapshot_bytes: 0 }

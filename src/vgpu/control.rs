@@ -103,6 +103,7 @@ impl<C: ChannelControl> Control<C> {
     /// The TLB was invalidated.
     pub fn flush(&mut self, scope: FlushScope, host: &Host<'_>) -> Result<(), FailSafe> {
         host.counters.flushes.one();
+        host.meters.flushes.admit();
         // The host unit fetches commands through the hub's TLB, so even a hub-only invalidation counts.
         self.spaces.sync(scope.page_directory, host)
     }

@@ -55,6 +55,7 @@ impl VgpuConfig {
 trait Face: PciFunction {
     fn status(&self) -> Status;
     fn counters(&self) -> FaceCounters;
+    fn paced(&self, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink>;
 }
 
 impl Face for Gf100Function<Mediator<FermiChannels>> {
@@ -65,6 +66,10 @@ impl Face for Gf100Function<Mediator<FermiChannels>> {
     fn counters(&self) -> FaceCounters {
         Self::counters(self)
     }
+
+    fn paced(&self, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink> {
+        self.backend().paced(sink)
+    }
 }
 
 impl Face for Gh100Function<Mediator<GspChannels>> {
@@ -74,6 +79,10 @@ impl Face for Gh100Function<Mediator<GspChannels>> {
 
     fn counters(&self) -> FaceCounters {
         Self::counters(self)
+    }
+
+    fn paced(&self, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink> {
+        self.backend().paced(sink)
     }
 }
 
@@ -147,7 +156,7 @@ impl PciFunction for Vgpu {
     }
 
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>) {
-        self.face.connect_interrupts(sink);
+        self.face.connect_interrupts(sink.map(|sink| self.face.paced(sink)));
     }
 
     fn reset(&self) {

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::live::LiveChannels;
 use super::memory::Memory;
+use super::quotas::Meters;
 use super::status::Counters;
 use crate::addr::{Gpa, GpuVa, GuestVram};
 use crate::aggregator::link::{AggregatorLink, LinkError};
@@ -37,6 +38,7 @@ pub struct Host<'a> {
     pub memory: Memory<'a>,
     pub live: &'a LiveChannels,
     pub counters: &'a Counters,
+    pub meters: &'a Meters,
 }
 
 impl fmt::Debug for Host<'_> {
@@ -54,6 +56,7 @@ impl Host<'_> {
     /// Sends a request with a file and waits for the answer.
     pub fn request_with(&self, request: &Request, file: Option<OwnedFd>) -> Result<(), LinkError> {
         self.counters.requests.one();
+        self.meters.requests.admit();
         let result = self.link.request(request, file);
         if let Err(LinkError::Refused { message, .. }) = &result {
             self.counters.refusals.one();

@@ -20,6 +20,7 @@ use super::fermi::FermiChannels;
 use super::gsp::GspChannels;
 use super::host::{Host, Terms};
 use super::memory::{Memory, Window};
+use super::quotas::{Meters, PacedInterrupts};
 use super::status::{Counters, FailSafe, FailSafeRecord, State, Status};
 use super::{MediatorConfig, VgpuError};
 use crate::addr::GuestChannel;
@@ -28,7 +29,8 @@ use crate::aggregator::protocol::{Doorbell, Request};
 use crate::aggregator::report::Report;
 use crate::chip::{Engine, EngineSet, PhysicalAddress};
 use crate::pci::dma::DmaSpace;
-use crate::pci::{DmaError, DmaMapping, SharedMemory};
+use crate::pci::{DmaError, DmaMapping, InterruptSink, SharedMemory};
+use crate::shadow_pagetable::{Limits, MmuFormat};
 use crate::units::backend::{
     Backend, ChannelRefusal, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, GspBackend,
     GspChannel, NoTarget,
@@ -48,6 +50,7 @@ pub struct Mediator<C: ChannelControl> {
     vram: u64,
     face: Face,
     counters: Arc<Counters>,
+    meters: Arc<Meters>,
     system: DmaSpace,
     control: Mutex<Control<C>>,
     connection: RwLock<Arc<Connection>>,
@@ -67,15 +70,22 @@ impl<C: ChannelControl> Mediator<C> {
     pub fn new(
         link: Arc<dyn AggregatorLink>,
         grant: Grant,
-        config: MediatorConfig,
+        mut config: MediatorConfig,
     ) -> Result<Self, VgpuError> {
+        if let Some(tables) = config.quotas.guest_tables {
+            let usual = config.limits.unwrap_or_else(|| C::Format::default().limits());
+            let tables = usize::try_from(tables).unwrap_or(usize::MAX);
+            config.limits = Some(Limits { tables, ..usual });
+        }
         let face = Face::default();
         let counters = Arc::<Counters>::default();
+        let meters = Arc::new(Meters::new(config.quotas));
         let connection = Connection::new(link, grant, config.table_cache, &face, &counters)?;
         Ok(Self {
             vram: connection.window.size(),
             face,
             counters,
+            meters,
             system: DmaSpace::new(),
             control: Mutex::new(Control::new(&connection.terms, config.limits)),
             connection: RwLock::new(Arc::new(connection)),
@@ -104,6 +114,27 @@ impl<C: ChannelControl> Mediator<C> {
         }
     }
 
+    /// The guest's interrupts at the rate that it may have. Operators are told when that is met.
+    pub(super) fn paced(self: &Arc<Self>, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink> {
+        let mediator = Arc::downgrade(self);
+        Arc::new(PacedInterrupts::new(sink, self.meters.clone(), move || {
+            if let Some(mediator) = mediator.upgrade()
+                // Somebody else is at it, and tells at the end.
+                && let Ok(control) = mediator.control.try_lock()
+            {
+                mediator.connection().link.report(&mediator.report(&control));
+            }
+        }))
+    }
+
+    /// What operators are told.
+    fn report(&self, control: &Control<C>) -> Report {
+        let FailSafeRecord { now, count } = control.record;
+        let budget = control.spaces.budget();
+        let limits = self.meters.usage(budget.tables(), budget.limits().tables);
+        Report { fail_safe: now, fail_safe_count: count, limits }
+    }
+
     fn control(&self) -> MutexGuard<'_, Control<C>> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -125,6 +156,7 @@ impl<C: ChannelControl> Mediator<C> {
             memory: Memory { window: &connection.window, system: &self.system },
             live: &connection.events.live,
             counters: &self.counters,
+            meters: &self.meters,
         }
     }
 
@@ -148,7 +180,7 @@ impl<C: ChannelControl> Mediator<C> {
                 }
             }
         };
-        connection.link.report(&report(&control));
+        connection.link.report(&self.report(&control));
         drop(control);
         connection.events.tell_lost(&text);
         None
@@ -225,12 +257,6 @@ fn fail_safe_reason<'a, C: ChannelControl>(
         State::Running => None,
         State::FailSafe(reason) => Some(reason),
     }
-}
-
-/// What operators are told.
-fn report<C: ChannelControl>(control: &Control<C>) -> Report {
-    let FailSafeRecord { now, count } = control.record;
-    Report { fail_safe: now, fail_safe_count: count, limits: Vec::new() }
 }
 
 fn is_lost(state: &State) -> bool {
@@ -318,7 +344,7 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         if let Err(reason) = result {
             control.fail(reason, start, &self.host(&connection));
         }
-        connection.link.report(&report(&control));
+        connection.link.report(&self.report(&control));
     }
 }
 

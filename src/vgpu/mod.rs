@@ -13,6 +13,7 @@ mod host;
 mod live;
 mod mediator;
 mod memory;
+mod quotas;
 mod spaces;
 mod status;
 mod table_cache;
@@ -26,6 +27,7 @@ pub use fermi::FermiChannels;
 pub use function::{FaceConfig, Vgpu, VgpuConfig};
 pub use gsp::GspChannels;
 pub use mediator::Mediator;
+pub use quotas::Quotas;
 pub use status::{Counts, FailSafe, FailSafeRecord, State, Status};
 
 use crate::aggregator::link::{AggregatorLink, Grant, LinkError};
@@ -40,6 +42,8 @@ pub type LinkFactory = Box<dyn Fn() -> Result<(Arc<dyn AggregatorLink>, Grant), 
 pub struct MediatorConfig {
     /// What the guest's page tables may cost here, if not what their format suggests.
     pub limits: Option<Limits>,
+    /// What the guest may cost otherwise.
+    pub quotas: Quotas,
     /// Bytes of copies of page tables and instance memory, where the physical GPU's VRAM is slow to read. A walk of
     /// tables that do not fit in reads them from the device every time.
     pub table_cache: usize,
@@ -51,7 +55,13 @@ pub struct MediatorConfig {
 
 impl Default for MediatorConfig {
     fn default() -> Self {
-        Self { limits: None, table_cache: 32 << 20, scrub_on_reset: false, reconnect: None }
+        Self {
+            limits: None,
+            quotas: Quotas::default(),
+            table_cache: 32 << 20,
+            scrub_on_reset: false,
+            reconnect: None,
+        }
     }
 }
 
@@ -59,6 +69,7 @@ impl fmt::Debug for MediatorConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MediatorConfig")
             .field("limits", &self.limits)
+            .field("quotas", &self.quotas)
             .field("table_cache", &self.table_cache)
             .field("scrub_on_reset", &self.scrub_on_reset)
             .field("reconnect", &self.reconnect.is_some())

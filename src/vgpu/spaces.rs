@@ -165,9 +165,17 @@ impl<F: MmuFormat> Space<F> {
     fn sync(&mut self, budget: &mut Budget, host: &Host<'_>) -> Result<(), FailSafe> {
         let start = Instant::now();
         let mut sink = SpaceSink::new(host, self.id);
-        let report = self.shadow.sync(&host.memory, budget, &mut sink).map_err(fail_safe)?;
+        let report = self.shadow.sync(&host.memory, budget, &mut sink).map_err(|error| {
+            if matches!(error, SyncError::Walk(_)) {
+                host.meters.too_many_tables();
+            }
+            fail_safe(error)
+        })?;
         sink.finish()?;
         count(host.counters, &report);
+        if host.meters.bad_pages(report.withheld) {
+            return Err(FailSafe::ForeignMemory(format!("{} pages of one address space", report.withheld)));
+        }
         host.counters.walks.one();
         host.counters.walk_nanos.add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
         Ok(())

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use gpuvmk::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use gpuvmk::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
 use gpuvmk::aggregator::protocol::{
-    Doorbell, Event, GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, Request, SpaceId,
+    Doorbell, Event, GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, Request, SpaceId, TenantLimits,
 };
 use gpuvmk::chip::EngineSet;
 use gpuvmk::chip::gf100::methods::{host, pcopy, stream};
@@ -47,6 +47,7 @@ pub fn hello(name: &str, vram: u64) -> Hello {
         vram,
         channels: 8,
         weight: 100,
+        limits: TenantLimits::default(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Machine;
+use super::{Machine, ThreadAccount};
 use crate::addr::TenantId;
 use crate::aggregator::dma_map::DmaMap;
 use crate::aggregator::doorbells::MAX_CHANNELS;
@@ -20,6 +20,9 @@ pub(super) const MAX_TENANTS: usize = 64;
 /// Largest scheduling weight.
 const MAX_WEIGHT: u32 = 10_000;
 
+/// Most doorbells a second that anybody may have.
+const MAX_DOORBELLS: u32 = 200_000;
+
 /// Address spaces for each channel: one in use, and one that a guest builds or tears down meanwhile.
 const SPACES_PER_CHANNEL: u16 = 2;
 
@@ -30,6 +33,8 @@ pub struct Admitted {
     pub tenant: TenantId,
     /// What it got.
     pub welcome: Welcome,
+    /// Doorbells a second.
+    pub doorbell_rate: u32,
     /// The files of its VRAM window, in the order of `welcome.window`.
     pub window: Vec<SharedMemory>,
 }
@@ -92,7 +97,10 @@ impl Machine {
                 partition,
                 channel_limit: hello.channels,
                 space_limit: spaces,
-                table_quota: u64::try_from(quota).unwrap_or(u64::MAX),
+                table_quota: u64::try_from(quota).unwrap_or(u64::MAX).min(hello.limits.page_tables),
+                mapping_quota: hello.limits.mappings,
+                doorbell_rate: hello.limits.doorbells.min(MAX_DOORBELLS),
+                thread: ThreadAccount::new(hello.limits.thread_time),
                 memory: DmaMap::default(),
                 spaces: std::collections::BTreeMap::new(),
                 channels: vec![None; usize::from(hello.channels)],
@@ -116,6 +124,7 @@ impl Machine {
         );
         Ok(Admitted {
             tenant: id,
+            doorbell_rate: hello.limits.doorbells.min(MAX_DOORBELLS),
             welcome: Welcome {
                 vram: partition.size(),
                 channels: hello.channels,

@@ -69,6 +69,10 @@ impl Machine {
         let busy: Vec<_> = self.tenants.values().filter(|t| t.job.is_some()).map(|t| t.id).collect();
         let mut more = false;
         for tenant in busy {
+            if self.held(tenant, now) {
+                continue;
+            }
+            let start = Instant::now();
             let Some(mut job) = self.tenants.get_mut(&tenant).and_then(|t| t.job.take()) else { continue };
             match self.work_at(tenant, &mut job) {
                 Some(result) => {
@@ -85,6 +89,7 @@ impl Machine {
                     more = true;
                 }
             }
+            self.charge(tenant, start.elapsed());
         }
         more
     }
@@ -95,6 +100,9 @@ impl Machine {
             Job::Update { space, unmap, map, verdict } => {
                 let (some_unmap, some_map) = next_piece(unmap, map);
                 let budget = self.table_budget(tenant, Some(*space));
+                if let Err(refusal) = self.check_mappings(tenant, &some_map) {
+                    return Some(Err(refusal));
+                }
                 let start = Instant::now();
                 let updated = self.driver.update_space(*space, &some_unmap, &some_map, budget);
                 if let Some(owner) = self.tenants.get_mut(&tenant) {

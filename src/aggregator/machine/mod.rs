@@ -17,6 +17,7 @@ mod recovery;
 mod schedule;
 mod spaces;
 pub mod status;
+mod thread_time;
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -26,6 +27,7 @@ use std::time::Duration;
 pub use self::admission::{Admitted, Wait};
 pub use self::jobs::Job;
 use self::recovery::{Departure, Zombie};
+pub use self::thread_time::ThreadAccount;
 use super::dma_map::IovaAllocator;
 use super::partition::VramAllocator;
 use super::protocol::{Event, RefusalKind, Reply, Request};
@@ -82,6 +84,8 @@ pub struct Machine {
     events: Vec<GpuEvent>,
     outputs: Vec<Output>,
     lost: bool,
+    /// When the first of those who wait for their part of the thread may go on.
+    held_until: Option<Duration>,
 }
 
 impl std::fmt::Debug for Machine {
@@ -120,6 +124,7 @@ impl Machine {
             events: Vec::new(),
             outputs: Vec::new(),
             lost: false,
+            held_until: None,
         }
     }
 

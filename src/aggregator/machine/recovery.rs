@@ -5,13 +5,13 @@
 //! hardware may use it. Then guest memory is unmapped and, in pieces between other work, VRAM zeroed. What
 //! hardware does not let go is never given to anybody else.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::channels::PREEMPT_DEADLINE;
 use super::{Machine, Output};
 use crate::addr::{GuestChannel, HostChannel, HostVram, TenantId};
 use crate::aggregator::protocol::{Event, RefusalKind, Reply};
-use crate::aggregator::tenant::{ChannelState, Refusal, TenantState};
+use crate::aggregator::tenant::{ChannelState, Refusal, Tenant, TenantState};
 use crate::gpu::SpaceHandle;
 
 /// VRAM zeroed at a time, so that other tenants wait no longer than about a millisecond.
@@ -183,7 +183,14 @@ impl Machine {
             self.tenants.values().filter(|t| t.state != TenantState::Active).map(|t| t.id).collect();
         let mut more = false;
         for tenant in changing {
+            // A reset costs its VM's part of the thread; a departure is in everybody's interest.
+            let resets = self.tenants.get(&tenant).is_some_and(Tenant::is_resetting);
+            if resets && self.held(tenant, now) {
+                continue;
+            }
+            let start = Instant::now();
             more |= self.advance_tenant(tenant);
+            self.charge(tenant, start.elapsed());
         }
         more
     }

@@ -52,6 +52,7 @@ impl Machine {
         } else if self.scheduler.review_due(now) {
             self.decide(now);
         }
+        self.held_until = None;
         let jobs = self.advance_jobs(now);
         self.advance_recovery(now) || jobs
     }
@@ -63,7 +64,7 @@ impl Machine {
             .tenants
             .values()
             .flat_map(|tenant| tenant.live_channels().filter_map(|(_, channel)| channel.preempt_by));
-        departures.chain(preemptions).chain(self.scheduler.next_due(now)).min()
+        departures.chain(preemptions).chain(self.held_until).chain(self.scheduler.next_due(now)).min()
     }
 
     fn decide(&mut self, now: Duration) {

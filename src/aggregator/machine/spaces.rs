@@ -6,7 +6,7 @@ use crate::aggregator::check::Checker;
 use crate::aggregator::limit::Limit;
 use crate::aggregator::protocol::{GuestMapping, GuestRange, RefusalKind, SpaceId};
 use crate::aggregator::tenant::{Refusal, Space};
-use crate::gpu::SpaceHandle;
+use crate::gpu::{HostMapping, SpaceHandle};
 
 impl Machine {
     pub(super) fn create_space(&mut self, tenant: TenantId, id: SpaceId) -> Result<(), Refusal> {
@@ -86,6 +86,25 @@ impl Machine {
         let live = self.tenants.get(&tenant).into_iter().flat_map(|t| t.spaces.values()).map(|s| s.handle);
         let buried = self.zombies.iter().filter(|z| z.tenant == tenant).map(|z| z.space);
         live.chain(buried).collect()
+    }
+
+    /// Whether a tenant may have these mappings too. Pages that are mapped anew count twice until they are.
+    pub(super) fn check_mappings(&self, tenant: TenantId, map: &[HostMapping]) -> Result<(), Refusal> {
+        let most = self.tenants.get(&tenant).map_or(0, |t| t.mapping_quota);
+        let new = map.iter().fold(0_u64, |sum, run| sum.saturating_add(run.pages.into()));
+        if new == 0 || most == u64::MAX {
+            return Ok(());
+        }
+        let pages = self
+            .spaces_of(tenant)
+            .into_iter()
+            .filter_map(|space| self.driver.space_usage(space).ok())
+            .fold(new, |sum, usage| sum.saturating_add(usage.pages));
+        if pages <= most {
+            return Ok(());
+        }
+        let message = format!("{pages} pages would be mapped; this VM may have {most}");
+        Err(Refusal::met(Limit::Mappings, RefusalKind::Quota, message))
     }
 
     /// What `space` (or a new one) may take of its tenant's quota of page-table memory.

@@ -106,17 +106,22 @@ impl TenantStatus {
 }
 
 /// What the aggregator limits of a tenant that has so many pages and bytes of tables.
-fn limits(tenant: &Tenant, pages: u64, table_bytes: u64) -> LimitTable {
+fn limits(tenant: &Tenant, pages: u64, table_bytes: u64, submissions: u64) -> LimitTable {
     let of = |limit: Limit, most: Option<u64>, used: u64| {
         (limit.name(), LimitStatus { limit: most, used, hits: tenant.counters.times_met(limit) })
     };
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let millis = u64::try_from(tenant.thread.used.as_millis()).unwrap_or(u64::MAX);
+    let rate = Some(tenant.doorbell_rate.into());
+    let doorbells = LimitStatus { limit: rate, used: submissions, hits: tenant.counters.throttled };
     let channels = count(tenant.live_channels().count());
     [
         of(Limit::PageTables, Some(tenant.table_quota), table_bytes),
-        of(Limit::Mappings, None, pages),
+        of(Limit::Mappings, Some(tenant.mapping_quota).filter(|most| *most != u64::MAX), pages),
         of(Limit::Channels, Some(tenant.channel_limit.into()), channels),
         of(Limit::Spaces, Some(tenant.space_limit.into()), count(tenant.spaces.len())),
+        (Limit::Doorbells.name(), doorbells),
+        of(Limit::ThreadTime, Some(tenant.thread.most_percent.into()), millis),
         of(Limit::MemoryRanges, Some(count(MAX_RANGES)), count(tenant.memory.len())),
     ]
     .into()
@@ -139,7 +144,7 @@ impl Machine {
                 id: tenant.id,
                 fail_safe: tenant.fail_safe.map(|now| FailSafeStatus::new(now, DecidedBy::Aggregator)),
                 fail_safe_count: tenant.counters.fail_safe,
-                limits: limits(tenant, pages, table_bytes),
+                limits: limits(tenant, pages, table_bytes, self.scheduler.submissions(tenant.id)),
                 name: tenant.name.clone(),
                 state: match tenant.state {
                     TenantState::Active => "active",

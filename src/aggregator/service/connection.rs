@@ -80,6 +80,8 @@ pub(super) struct TenantLink {
     pub rate: DoorbellRate,
     /// True when the sender knows that it has to wake us.
     pub armed: bool,
+    /// Its requests are not taken until then.
+    pub shut_until: Option<Duration>,
     /// True while a request is being carried out whose answer follows.
     pub answering: bool,
 }
@@ -96,6 +98,14 @@ impl Connection {
     pub fn tenant(&mut self) -> Option<&mut TenantLink> {
         match &mut self.stage {
             Stage::Tenant(link) => Some(link),
+            Stage::Silent { .. } | Stage::Waiting { .. } => None,
+        }
+    }
+
+    /// Until when its requests are not taken.
+    pub fn shut_until(&self) -> Option<Duration> {
+        match &self.stage {
+            Stage::Tenant(link) => link.shut_until,
             Stage::Silent { .. } | Stage::Waiting { .. } => None,
         }
     }

@@ -3,21 +3,31 @@
 
 use std::time::Duration;
 
-/// Doorbells taken in a window; with the window, 200,000 a second.
-const LIMIT: usize = 200;
-
 /// The window.
 const WINDOW: Duration = Duration::from_millis(1);
 
 /// One tenant's rate.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct DoorbellRate {
+    /// Doorbells taken in a window.
+    limit: usize,
     window_start: Duration,
     taken: usize,
     closed_until: Option<Duration>,
 }
 
 impl DoorbellRate {
+    /// So many a second, at least one in each window.
+    pub fn new(per_second: u32) -> Self {
+        let limit = usize::try_from(per_second / 1000).unwrap_or(usize::MAX).max(1);
+        Self { limit, window_start: Duration::ZERO, taken: 0, closed_until: None }
+    }
+
+    /// No doorbells are taken until then.
+    pub const fn close(&mut self, until: Duration) {
+        self.closed_until = Some(until);
+    }
+
     /// When doorbells are looked at again; `None` while they are.
     pub const fn closed_until(&self) -> Option<Duration> {
         self.closed_until
@@ -36,7 +46,7 @@ impl DoorbellRate {
             self.taken = 0;
         }
         self.taken = self.taken.saturating_add(taken);
-        if self.taken < LIMIT {
+        if self.taken < self.limit {
             return false;
         }
         self.closed_until = Some(self.window_start.saturating_add(WINDOW));
@@ -52,20 +62,27 @@ mod tests {
 
     #[test]
     fn honest_rate_is_never_closed() {
-        let mut rate = DoorbellRate::default();
+        let mut rate = DoorbellRate::new(200_000);
 
         assert!((0..10_000).all(|i| !rate.note(1, US * i * 10)));
     }
 
     #[test]
     fn flood_is_closed_until_the_window_ends_and_then_open_again() {
-        let mut rate = DoorbellRate::default();
+        let mut rate = DoorbellRate::new(200_000);
 
-        let closed = (0..LIMIT).filter(|_| rate.note(1, US)).count();
+        let closed = (0..200).filter(|_| rate.note(1, US)).count();
 
         assert_eq!(closed, 1);
         assert_eq!(rate.closed_until(), Some(WINDOW));
         rate.open();
         assert!(!rate.note(1, WINDOW));
+    }
+
+    #[test]
+    fn lower_rate_closes_earlier() {
+        let mut rate = DoorbellRate::new(5_000);
+
+        assert_eq!((0..5).map(|_| rate.note(1, US)).collect::<Vec<_>>(), [false, false, false, false, true]);
     }
 }

@@ -60,7 +60,19 @@ impl Loop {
     /// Takes one request of a connection.
     pub(super) fn serve(&mut self, number: u32) {
         self.stay_awake();
+        let now = self.now();
         let Some(connection) = self.connections.get_mut(&number) else { return };
+        // It is not listened to: only its end is told.
+        if connection.shut_until().is_some() {
+            return self.close(number);
+        }
+        if let Stage::Tenant(link) = &mut connection.stage
+            && let Some(until) = self.machine.thread_wait(link.id, now)
+        {
+            link.shut_until = Some(until);
+            self.shut.push(number);
+            return self.listen_to(number, epoll::EventFlags::empty());
+        }
         self.files.clear();
         let received = seqpacket::receive(&connection.socket, &mut self.bytes, &mut self.files, true);
         let length = match received {
@@ -99,7 +111,9 @@ impl Loop {
                 let now = self.started.elapsed();
                 let file = if self.files.len() > 1 { None } else { self.files.pop() };
                 self.files.clear();
-                match self.machine.request(tenant, request, file, now) {
+                let outcome = self.machine.request(tenant, request, file, now);
+                self.machine.charge(tenant, self.started.elapsed().saturating_sub(now));
+                match outcome {
                     Outcome::Now(reply) => {
                         // Events that the request caused are in the ring before its answer.
                         self.flush();
@@ -150,7 +164,8 @@ impl Loop {
             id: tenant,
             doorbells,
             events,
-            rate: DoorbellRate::default(),
+            rate: DoorbellRate::new(admitted.doorbell_rate),
+            shut_until: None,
             armed: false,
             answering: false,
         };

@@ -9,7 +9,9 @@ use super::*;
 use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use crate::aggregator::fake_gpu::{Fake, FakeGpu, MIB};
 use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
-use crate::aggregator::protocol::{Doorbell, Event, Hello, PROTOCOL_VERSION, RefusalKind, Request, SpaceId};
+use crate::aggregator::protocol::{
+    Doorbell, Event, Hello, PROTOCOL_VERSION, RefusalKind, Request, SpaceId, TenantLimits,
+};
 use crate::aggregator::{Patience, connect, connect_in_process};
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::GpuEvent;
@@ -45,6 +47,7 @@ fn hello(name: &str) -> Hello {
         vram: 64 * MIB,
         channels: 4,
         weight: 100,
+        limits: TenantLimits::default(),
     }
 }
 

@@ -44,6 +44,8 @@ pub(super) struct Loop {
     pub(super) leavers: BTreeMap<u32, (TenantId, OwnedFd)>,
     /// Connections whose doorbells are looked at in each turn, because their sender was told we are awake.
     pub(super) awake: Vec<u32>,
+    /// Connections whose requests are not taken for a while.
+    pub(super) shut: Vec<u32>,
     pub(super) next_connection: u32,
     pub(super) started: Instant,
     pub(super) bytes: Vec<u8>,
@@ -81,6 +83,7 @@ impl Loop {
             by_tenant: BTreeMap::new(),
             leavers: BTreeMap::new(),
             awake: Vec::new(),
+            shut: Vec::new(),
             next_connection: 1,
             started: Instant::now(),
             bytes: vec![0; wire::MAX_REQUEST_BYTES],
@@ -113,6 +116,7 @@ impl Loop {
             if !self.turn(&ready) {
                 return Ok(());
             }
+            self.reopen();
             let now = self.now();
             more = self.machine.step(now);
             self.flush();
@@ -180,6 +184,7 @@ impl Loop {
 
     fn take_doorbells(&mut self) {
         let now = self.started.elapsed();
+        let mut begin = now;
         for number in &self.awake {
             let Some(link) = self.connections.get_mut(number).and_then(Connection::tenant) else { continue };
             if let Some(until) = link.rate.closed_until() {
@@ -191,13 +196,44 @@ impl Loop {
             }
             let (machine, tenant) = (&mut self.machine, link.id);
             let taken = link.doorbells.take(|doorbell, rung| machine.doorbell(tenant, doorbell, rung, now));
+            let mut wait = None;
             if taken > 0 {
                 self.poll_until = now.saturating_add(self.poll);
+                let end = self.started.elapsed();
+                machine.charge(tenant, end.saturating_sub(begin));
+                begin = end;
+                wait = machine.thread_wait(tenant, now);
             }
-            if link.rate.note(taken, now) {
+            let flood = link.rate.note(taken, now);
+            if let Some(until) = wait {
+                link.rate.close(until);
+            }
+            if flood || wait.is_some() {
                 // Its eventfd would wake us all the same: it is not listened to until the rate is open again.
                 unwatch(&self.epoll, link.doorbells.wake_fd());
-                machine.note_throttled(tenant);
+                if flood {
+                    machine.note_throttled(tenant);
+                }
+            }
+        }
+    }
+
+    /// Takes requests again of those whose wait is over.
+    fn reopen(&mut self) {
+        if self.shut.is_empty() {
+            return;
+        }
+        let now = self.now();
+        for number in std::mem::take(&mut self.shut) {
+            let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) else { continue };
+            if link.shut_until.is_some_and(|until| now < until) {
+                self.shut.push(number);
+                continue;
+            }
+            link.shut_until = None;
+            // Whoever waits for an answer is listened to when it is out.
+            if !link.answering {
+                self.listen_to(number, epoll::EventFlags::IN);
             }
         }
     }
@@ -213,7 +249,8 @@ impl Loop {
             Stage::Tenant(link) => link.rate.closed_until(),
             Stage::Silent { .. } | Stage::Waiting { .. } => None,
         });
-        let due = silent.chain(throttled).chain(self.machine.next_due(now)).min()?;
+        let shut = self.shut.iter().filter_map(|number| self.connections.get(number)?.shut_until());
+        let due = silent.chain(throttled).chain(shut).chain(self.machine.next_due(now)).min()?;
         let left = due.saturating_sub(now);
         Some(Timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),

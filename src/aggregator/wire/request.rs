@@ -8,7 +8,7 @@ use super::{
 };
 use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use crate::aggregator::protocol::{
-    GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, Request, SpaceId,
+    GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, Request, SpaceId, TenantLimits,
 };
 use crate::chip::EngineSet;
 
@@ -24,9 +24,13 @@ struct WireHello {
     channels: U16,
     name_length: u8,
     chip_length: u8,
-    reserved: U32,
+    doorbells: U32,
     name: [u8; MAX_NAME],
     chip: [u8; MAX_CHIP],
+    page_tables: U64,
+    mappings: U64,
+    thread_time: u8,
+    reserved: [u8; 7],
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
@@ -73,7 +77,7 @@ struct WireChannel {
     reserved: u8,
 }
 
-const _: () = assert!(size_of::<WireHello>() == 104);
+const _: () = assert!(size_of::<WireHello>() == 128);
 const _: () = assert!(size_of::<WireRange>() == 16);
 const _: () = assert!(size_of::<WireMapping>() == 24);
 const _: () = assert!(size_of::<WireChannel>() == 24);
@@ -165,6 +169,12 @@ pub fn decode_request(bytes: &[u8]) -> Result<Request, WireError> {
                 vram: wire.vram.get(),
                 channels: wire.channels.get(),
                 weight: wire.weight.get(),
+                limits: TenantLimits {
+                    page_tables: wire.page_tables.get(),
+                    mappings: wire.mappings.get(),
+                    doorbells: wire.doorbells.get(),
+                    thread_time: wire.thread_time,
+                },
             }))
         }
         kind::DMA_MAP => {
@@ -250,9 +260,13 @@ fn wire_hello(hello: &Hello) -> WireHello {
         channels: hello.channels.into(),
         name_length: 0,
         chip_length: 0,
-        reserved: 0.into(),
+        doorbells: hello.limits.doorbells.into(),
         name: [0; MAX_NAME],
         chip: [0; MAX_CHIP],
+        page_tables: hello.limits.page_tables.into(),
+        mappings: hello.limits.mappings.into(),
+        thread_time: hello.limits.thread_time,
+        reserved: [0; 7],
     };
     wire.name_length = store_text(&mut wire.name, &hello.name);
     wire.chip_length = store_text(&mut wire.chip, &hello.chip);

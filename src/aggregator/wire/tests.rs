@@ -6,7 +6,8 @@ use super::reply::refusal_kind;
 use super::*;
 use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use crate::aggregator::protocol::{
-    GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, Reply, Request, SpaceId, Welcome,
+    GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, Reply, Request, SpaceId, TenantLimits,
+    Welcome,
 };
 
 fn mapping_strategy() -> impl Strategy<Value = GuestMapping> {
@@ -39,16 +40,12 @@ fn request_strategy() -> impl Strategy<Value = Request> {
     let engines = (0_u32..8).prop_map(EngineSet::from_bits_truncate);
     let channel = any::<u16>().prop_map(GuestChannel);
     prop_oneof![
-        ("[a-z0-9-]{0,64}", "[A-Z0-9]{0,16}", any::<(u32, u64, u16, u32)>()).prop_map(
-            |(name, chip, (version, vram, channels, weight))| Request::Hello(Hello {
-                version,
-                name,
-                chip,
-                vram,
-                channels,
-                weight
-            })
-        ),
+        ("[a-z0-9-]{0,64}", "[A-Z0-9]{0,16}", any::<(u32, u64, u16, u32)>(), any::<(u64, u64, u32, u8)>())
+            .prop_map(|(name, chip, (version, vram, channels, weight), limits)| {
+                let (page_tables, mappings, doorbells, thread_time) = limits;
+                let limits = TenantLimits { page_tables, mappings, doorbells, thread_time };
+                Request::Hello(Hello { version, name, chip, vram, channels, weight, limits })
+            }),
         any::<(u64, u64, u64, bool)>().prop_map(|(gpa, size, offset, writable)| Request::DmaMap {
             gpa: Gpa(gpa),
             size,
@@ -180,6 +177,7 @@ fn over_long_name_is_refused_not_shortened() {
         vram: 0,
         channels: 0,
         weight: 0,
+        limits: TenantLimits::default(),
     };
 
     encode_request(&Request::Hello(hello), &mut bytes);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Mediator, fail_safe_reason, is_lost, report};
+use super::{Mediator, fail_safe_reason, is_lost};
 use crate::addr::Gpa;
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{RefusalKind, Request};
@@ -97,7 +97,7 @@ impl<C: ChannelControl> Mediator<C> {
             control.ram.remove(range.iova);
         }
         if failure.is_some() {
-            connection.link.report(&report(&control));
+            connection.link.report(&self.report(&control));
         }
         drop(control);
         if let Some(reason) = failure {

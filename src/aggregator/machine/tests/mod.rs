@@ -9,11 +9,14 @@ mod hopper;
 mod isolation;
 mod memory;
 mod recovery;
+mod thread_time;
 
 use super::*;
 use crate::addr::{Gpa, GpuVa, GuestVram, HostVram, Iova};
 use crate::aggregator::fake_gpu::{Fake, FakeGpu, MIB};
-use crate::aggregator::protocol::{Doorbell, GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, SpaceId};
+use crate::aggregator::protocol::{
+    Doorbell, GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, SpaceId, TenantLimits,
+};
 use crate::chip::{AccessKind, Engine, EngineSet, FaultReason};
 use crate::gpu::HostTarget;
 use crate::scheduler::policy::Fifo;
@@ -30,6 +33,7 @@ fn hello(name: &str) -> Hello {
         vram: 64 * MIB,
         channels: 4,
         weight: 100,
+        limits: TenantLimits::default(),
     }
 }
 
