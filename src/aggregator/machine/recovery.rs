@@ -134,7 +134,14 @@ impl Machine {
         if matches!(owner.state, TenantState::Leaving { .. }) {
             return;
         }
-        log::info!("{}: left", owner.name);
+        let updates = owner.updates.summary();
+        log::info!(
+            "{}: left after {} updates of page tables, {} ns each in the driver (99 of 100: {})",
+            owner.name,
+            updates.count,
+            updates.p50,
+            updates.p99
+        );
         owner.state = TenantState::Leaving { peer_alive, scrub_from: 0 };
         owner.job = None;
         self.strip(tenant, now);
