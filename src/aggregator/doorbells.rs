@@ -3,7 +3,7 @@
 //! A doorbell is a level, not a record: what counts is the channel's last GP_PUT. So the board holds one word a
 //! channel (and a time, for statistics) and a bitmap of channels with news, and cannot overflow, whatever the sender does; rings that come
 //! faster than they are taken merge. A receiver that is awake costs the sender no system call; one that is
-//! about to sleep announces it in `waiting` and is woken by an eventfd.
+//! about to sleep announces it in `waiting` and is woken by an eventfd. The [`Mailbox`] for requests lies behind it.
 //!
 //! The receiver never reads the eventfd (it polls it edge-triggered), because the sender could make it block:
 //! both share one open file description.
@@ -17,6 +17,7 @@ use std::sync::atomic::{Ordering, fence};
 use rustix::event::EventfdFlags;
 
 use super::latency;
+use super::mailbox::{self, Mailbox};
 use super::protocol::Doorbell;
 use super::report::Report;
 use super::shared::SharedWords;
@@ -25,7 +26,9 @@ use crate::addr::GuestChannel;
 /// Channels that a board can carry.
 pub const MAX_CHANNELS: u16 = 512;
 
-const PAGES: usize = 2;
+/// Doorbells and report, and the mailbox behind them.
+const PAGES: usize = 3;
+const MAILBOX: usize = 2048;
 const WAITING: usize = 0;
 const NEWS: usize = 16;
 const NEWS_WORDS: usize = 16;
@@ -34,7 +37,7 @@ const STAMPS: usize = PUTS + MAX_CHANNELS as usize;
 const REPORT: usize = STAMPS + MAX_CHANNELS as usize;
 
 const _: () = assert!(NEWS + NEWS_WORDS <= PUTS && NEWS_WORDS * 32 == MAX_CHANNELS as usize);
-const _: () = assert!(REPORT + super::report::WORDS <= PAGES * 1024);
+const _: () = assert!(REPORT + super::report::WORDS <= MAILBOX && MAILBOX + mailbox::WORDS <= PAGES * 1024);
 
 /// The aggregator's end.
 #[derive(Debug)]
@@ -67,6 +70,11 @@ impl DoorbellReceiver {
         self.wake.as_fd()
     }
 
+    /// The tenant's requests.
+    pub fn mailbox(&self) -> Mailbox<'_> {
+        Mailbox::new(&self.board, MAILBOX)
+    }
+
     /// Takes all news, lowest channel first; at most one call of `ring` for each channel, with the time at which it
     /// was rung (see [`latency::stamp`]). Returns how many.
     pub fn take(&self, mut ring: impl FnMut(Doorbell, u32)) -> usize {
@@ -96,11 +104,13 @@ impl DoorbellReceiver {
         Report::load(&self.board, REPORT)
     }
 
-    /// Announces that the receiver is going to sleep. False when there is news already: take it first.
-    pub fn prepare_to_sleep(&self) -> bool {
+    /// Announces that the receiver is going to sleep. False when there is news already: take it first. A request
+    /// that is being carried out (`answering`) is no news.
+    pub fn prepare_to_sleep(&self, answering: bool) -> bool {
         self.board.word(WAITING).store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        let news = (0..NEWS_WORDS).any(|word| self.board.word(NEWS + word).load(Ordering::SeqCst) != 0);
+        let rung = (0..NEWS_WORDS).any(|word| self.board.word(NEWS + word).load(Ordering::SeqCst) != 0);
+        let news = rung || (!answering && self.mailbox().asked());
         if news {
             self.board.word(WAITING).store(0, Ordering::SeqCst);
         }
@@ -131,6 +141,24 @@ impl DoorbellSender {
         self.board.word(STAMPS + channel).store(latency::stamp(), Ordering::Relaxed);
         self.board.word(PUTS + channel).store(doorbell.gp_put, Ordering::Release);
         self.board.word(NEWS + channel / 32).fetch_or(1 << (channel % 32), Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// The mailbox for requests.
+    pub fn mailbox(&self) -> Mailbox<'_> {
+        Mailbox::new(&self.board, MAILBOX)
+    }
+
+    /// Puts a request into the mailbox and wakes the receiver if it sleeps; false when it is too long.
+    pub fn ask(&self, request: &[u8]) -> bool {
+        let asked = self.mailbox().ask(request);
+        if asked {
+            self.wake();
+        }
+        asked
+    }
+
+    fn wake(&self) {
         fence(Ordering::SeqCst);
         let waiting = self.board.word(WAITING);
         if waiting.load(Ordering::SeqCst) != 0 && waiting.swap(0, Ordering::SeqCst) != 0 {
@@ -187,9 +215,9 @@ mod tests {
 
         sender.ring(bell(1, 1));
         assert!(!woken(&receiver));
-        assert!(!receiver.prepare_to_sleep());
+        assert!(!receiver.prepare_to_sleep(false));
         take(&receiver);
-        assert!(receiver.prepare_to_sleep());
+        assert!(receiver.prepare_to_sleep(false));
         sender.ring(bell(1, 2));
 
         assert!(woken(&receiver));
@@ -234,7 +262,7 @@ mod tests {
         let deadline = std::time::Instant::now() + Duration::from_secs(30);
         while last.iter().max() != Some(&LAST) {
             receiver.take(|b, _| last[usize::from(b.channel.0 == 100)] = b.gp_put);
-            if receiver.prepare_to_sleep() {
+            if receiver.prepare_to_sleep(false) {
                 let fd = receiver.wake_fd();
                 let mut fds = [PollFd::new(&fd, PollFlags::IN)];
                 poll(&mut fds, Some(&rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 })).unwrap();

@@ -1,5 +1,5 @@
-//! The tenant's end of a connection to the aggregator: requests over a socket, doorbells and events through
-//! shared memory. Used across processes and, over a socket pair, within one.
+//! The tenant's end of a connection to the aggregator: requests through a mailbox or a socket, doorbells and events
+//! through shared memory. Used across processes and, over a socket pair, within one.
 //!
 //! Threads: requests run on the caller's thread, one at a time. After [`AggregatorLink::connect`], the thread
 //! `aggregator-events` delivers events; it ends when the aggregator does or the link is dropped.
@@ -18,6 +18,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use super::doorbells::DoorbellSender;
 use super::event_ring::{EventConsumer, Woken};
 use super::link::{AggregatorLink, EventHandler, Grant, LinkError};
+use super::mailbox::Found;
 use super::protocol::{Doorbell, Hello, Reply, Request, Welcome};
 use super::report::Report;
 use super::seqpacket::{self, Received};
@@ -31,24 +32,28 @@ const RETRY: Duration = Duration::from_millis(100);
 /// How long an answer may take that is waited for without sleeping, where there are CPUs to spare.
 const SHORT_ANSWER: Duration = Duration::from_micros(200);
 
-/// How long to look for an aggregator that is not there.
+/// How long to look for an aggregator that is not there, and for its answers.
 #[derive(Clone, Debug)]
 pub struct Patience {
     /// Give up after this; `None`: never.
     pub limit: Option<Duration>,
     /// Give up when this becomes true.
     pub cancelled: Arc<AtomicBool>,
+    /// How long to look for an answer before sleeping, zero where every CPU is needed. Other requests than the
+    /// longest go through the mailbox then, which costs no system call.
+    pub awake: Duration,
 }
 
 impl Patience {
-    /// Do not wait at all.
+    /// Do not wait for it at all.
     pub fn none() -> Self {
-        Self { limit: Some(Duration::ZERO), cancelled: Arc::default() }
+        Self { limit: Some(Duration::ZERO), ..Self::until(Arc::default()) }
     }
 
     /// Wait until it appears or `cancelled` becomes true.
     pub fn until(cancelled: Arc<AtomicBool>) -> Self {
-        Self { limit: None, cancelled }
+        let awake = if crate::config::cpus_to_spare() { SHORT_ANSWER } else { Duration::ZERO };
+        Self { limit: None, cancelled, awake }
     }
 }
 
@@ -65,7 +70,7 @@ pub fn connect(
     let mut told = false;
     loop {
         match crate::socket_path::connect(path, SocketType::SEQPACKET) {
-            Ok(socket) => return handshake(socket, hello, &patience.cancelled),
+            Ok(socket) => return handshake(socket, hello, patience),
             Err(error) => {
                 let worth =
                     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
@@ -96,7 +101,7 @@ pub fn connect_in_process(
     if !service.remote().adopt(theirs) {
         return Err(LinkError::Lost("it has ended".to_owned()));
     }
-    handshake(ours, hello, &AtomicBool::new(false))
+    handshake(ours, hello, &Patience::none())
 }
 
 fn lost(error: &dyn std::fmt::Display) -> LinkError {
@@ -106,14 +111,14 @@ fn lost(error: &dyn std::fmt::Display) -> LinkError {
 fn handshake(
     socket: OwnedFd,
     hello: Hello,
-    cancelled: &AtomicBool,
+    patience: &Patience,
 ) -> Result<(Arc<dyn AggregatorLink>, Grant), LinkError> {
-    let mut exchange = Exchange::new(socket);
+    let mut exchange = Exchange::new(socket, patience.awake);
     let mut files = Vec::new();
     exchange.send(&Request::Hello(hello), None)?;
     // The answer may take until somebody else's resources are free.
     while !exchange.readable(RETRY)? {
-        if cancelled.load(Ordering::Relaxed) {
+        if patience.cancelled.load(Ordering::Relaxed) {
             return Err(LinkError::Lost("the wait for it was cancelled".to_owned()));
         }
     }
@@ -166,18 +171,21 @@ struct Exchange {
     socket: OwnedFd,
     out: Vec<u8>,
     back: Vec<u8>,
-    /// How long to look for an answer before sleeping.
+    /// How long to look for an answer before sleeping. Without any, the mailbox is of no use.
     patience: Duration,
 }
 
 impl Exchange {
-    fn new(socket: OwnedFd) -> Self {
-        let patience = if crate::config::cpus_to_spare() { SHORT_ANSWER } else { Duration::ZERO };
+    fn new(socket: OwnedFd, patience: Duration) -> Self {
         Self { socket, out: Vec::new(), back: vec![0; wire::MAX_REPLY_BYTES], patience }
     }
 
     fn send(&mut self, request: &Request, file: Option<&OwnedFd>) -> Result<(), LinkError> {
         wire::encode_request(request, &mut self.out);
+        self.send_encoded(file)
+    }
+
+    fn send_encoded(&self, file: Option<&OwnedFd>) -> Result<(), LinkError> {
         let files: Vec<_> = file.into_iter().map(AsFd::as_fd).collect();
         seqpacket::send(&self.socket, &self.out, &files, false).map_err(|error| lost(&error))
     }
@@ -193,17 +201,51 @@ impl Exchange {
     }
 
     fn receive(&mut self, files: &mut Vec<OwnedFd>) -> Result<Reply, LinkError> {
-        // Most answers come sooner than this thread would wake up from a sleep.
-        let awake_until = Instant::now() + self.patience;
         loop {
-            let awake = !self.patience.is_zero() && Instant::now() < awake_until;
-            let received = seqpacket::receive(&self.socket, &mut self.back, files, awake);
+            let received = seqpacket::receive(&self.socket, &mut self.back, files, false);
             return match received.map_err(|error| lost(&error))? {
                 Received::Nothing => continue,
                 Received::End => Err(LinkError::Lost("it closed the connection".to_owned())),
-                Received::Datagram(length) => wire::decode_reply(self.back.get(..length).unwrap_or_default())
-                    .map_err(|error| lost(&error)),
+                Received::Datagram(length) => self.decode(length),
             };
+        }
+    }
+
+    fn decode(&self, length: usize) -> Result<Reply, LinkError> {
+        wire::decode_reply(self.back.get(..length).unwrap_or_default()).map_err(|error| lost(&error))
+    }
+
+    /// Asks through the mailbox if that makes sense, else through the socket.
+    fn ask(
+        &mut self,
+        request: &Request,
+        file: Option<&OwnedFd>,
+        doorbells: &DoorbellSender,
+    ) -> Result<Reply, LinkError> {
+        wire::encode_request(request, &mut self.out);
+        if file.is_some() || self.patience.is_zero() || !doorbells.ask(&self.out) {
+            self.send_encoded(file)?;
+            return self.receive(&mut Vec::new());
+        }
+        // Most answers come sooner than this thread would wake up from a sleep.
+        let awake_until = Instant::now() + self.patience;
+        let mailbox = doorbells.mailbox();
+        let mut found = Found::Nothing;
+        while found == Found::Nothing && Instant::now() < awake_until {
+            std::hint::spin_loop();
+            found = mailbox.look(&mut self.back);
+        }
+        if found == Found::Nothing {
+            if mailbox.sleep() {
+                return self.receive(&mut Vec::new());
+            }
+            // It has come just now.
+            found = mailbox.look(&mut self.back);
+        }
+        match found {
+            Found::Answer(length) => self.decode(length),
+            Found::AtSocket => self.receive(&mut Vec::new()),
+            Found::Nothing => Err(LinkError::Lost("its mailbox is in no known state".to_owned())),
         }
     }
 }
@@ -231,9 +273,7 @@ struct SocketLink {
 impl AggregatorLink for SocketLink {
     fn request(&self, request: &Request, file: Option<OwnedFd>) -> Result<(), LinkError> {
         let mut exchange = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);
-        exchange.send(request, file.as_ref())?;
-        let mut files = Vec::new();
-        match exchange.receive(&mut files)? {
+        match exchange.ask(request, file.as_ref(), &self.doorbells)? {
             Reply::Done => Ok(()),
             Reply::Refused { kind, message } => Err(LinkError::Refused { kind, message }),
             Reply::Welcome(_) => Err(LinkError::Lost("it answers with something else".to_owned())),

@@ -13,6 +13,7 @@ pub mod limit;
 pub mod link;
 mod link_socket;
 pub mod machine;
+mod mailbox;
 pub mod partition;
 pub mod protocol;
 pub mod report;

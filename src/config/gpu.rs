@@ -120,7 +120,7 @@ impl GpuConfig {
 
 /// Microseconds. Looking costs a CPU while guests submit work: only a machine with CPUs to spare does it unasked.
 fn default_poll() -> u64 {
-    if cpus_to_spare() { 500 } else { 0 }
+    if cpus_to_spare() { 1000 } else { 0 }
 }
 
 /// True where a thread may look for news instead of sleeping, without taking a CPU from a guest.

@@ -39,6 +39,10 @@ use crate::chip::PhysicalAddress;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotGuestMemory;
 
+/// What a page held at some time, see [`GuestMemory::version`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version(pub u64);
+
 /// The guest's memory, as its page tables see it.
 pub trait GuestMemory {
     /// Copies memory by physical address.
@@ -46,6 +50,12 @@ pub trait GuestMemory {
     /// # Errors
     /// The range is not all in the guest's memory.
     fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NotGuestMemory>;
+
+    /// A number for what is in `size` bytes at `address` now: the same number, at the same address, means the same
+    /// contents. `None` where that is not known.
+    fn version(&self, _address: PhysicalAddress, _size: usize) -> Option<Version> {
+        None
+    }
 
     /// True when all of the range is memory that the guest's GPU may use.
     fn contains(&self, address: PhysicalAddress, size: u64) -> bool;

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use super::GuestMemory;
 use super::budget::{Budget, WalkRefusal};
 use super::format::{Entry, Leaf, MmuFormat, Shape, SubTable};
 use super::runs::{RunSink, Runs};
 use super::space::SyncError;
+use super::{GuestMemory, Version};
 use crate::chip::{Aperture, PhysicalAddress};
 
 /// Bytes that are copied and compared at a time.
@@ -36,6 +36,8 @@ pub(super) struct Table {
     place: SubTable,
     va: u64,
     pieces: Vec<Option<Box<[u8]>>>,
+    /// What the pieces were when they were read, where the memory can tell.
+    versions: Vec<Option<Version>>,
     /// By entry and slot.
     children: BTreeMap<(u32, u8), Table>,
 }
@@ -47,7 +49,8 @@ impl Table {
         let bytes = shape.entry_size.saturating_mul(usize::try_from(shape.entries).unwrap_or(usize::MAX));
         let mut pieces = Vec::new();
         pieces.resize_with(bytes.div_ceil(PIECE), || None);
-        Ok(Self { place, va, pieces, children: BTreeMap::new() })
+        let versions = vec![None; pieces.len()];
+        Ok(Self { place, va, pieces, versions, children: BTreeMap::new() })
     }
 
     /// Brings the snapshot, and through the runs the shadow, up to what the table says now.
@@ -56,34 +59,57 @@ impl Table {
         walk: &mut Walk<'_, '_, F, M, S>,
     ) -> Result<(), SyncError<S::Error>> {
         let shape = walk.format.shape(self.place.kind);
-        let mut copy = EMPTY;
         let mut offset = 0u64;
         for index in 0..self.pieces.len() {
-            let length = piece_length(shape, index);
-            let fresh = copy.get_mut(..length).unwrap_or_default();
             let address = self.place.address.address.checked_add(offset);
-            let read = address
-                .map(|address| PhysicalAddress { address, ..self.place.address })
-                .is_some_and(|address| walk.memory.read(address, fresh).is_ok());
-            walk.pieces += 1;
-            if !read {
-                walk.unreadable += 1;
-                fresh.fill(0);
-            }
-            let known = self.pieces.get(index).and_then(Option::as_deref);
-            if known.or(EMPTY.get(..length)) != Some(&*fresh) {
-                let mut old = EMPTY;
-                let old = old.get_mut(..length).unwrap_or_default();
-                if let Some(known) = known {
-                    old.copy_from_slice(known);
-                }
-                self.sync_piece(walk, shape, index, old, fresh)?;
-                self.keep(walk.budget, index, fresh)?;
-            }
+            let address = address.map(|address| PhysicalAddress { address, ..self.place.address });
+            self.look_at_piece(walk, shape, index, address)?;
             offset = offset.saturating_add(PIECE as u64);
         }
         for child in self.children.values_mut() {
             child.sync(walk)?;
+        }
+        Ok(())
+    }
+
+    /// Compares a piece with its snapshot, unless the memory says that nothing was written to it since.
+    fn look_at_piece<F: MmuFormat, M: GuestMemory, S: RunSink>(
+        &mut self,
+        walk: &mut Walk<'_, '_, F, M, S>,
+        shape: Shape,
+        index: usize,
+        address: Option<PhysicalAddress>,
+    ) -> Result<(), SyncError<S::Error>> {
+        let length = piece_length(shape, index);
+        let version = address.and_then(|address| walk.memory.version(address, length));
+        if version.is_some() && self.versions.get(index) == Some(&version) {
+            return Ok(());
+        }
+        let mut copy = EMPTY;
+        let fresh = copy.get_mut(..length).unwrap_or_default();
+        let read = address.is_some_and(|address| walk.memory.read(address, fresh).is_ok());
+        walk.pieces += 1;
+        if !read {
+            walk.unreadable += 1;
+            fresh.fill(0);
+        }
+        let known = self.pieces.get(index).and_then(Option::as_deref);
+        // What was refused is looked at again: what it points at may be the guest's memory by then.
+        let mut settled = true;
+        if known.or(EMPTY.get(..fresh.len())) != Some(&*fresh) {
+            let mut old = EMPTY;
+            let old = old.get_mut(..fresh.len()).unwrap_or_default();
+            if let Some(known) = known {
+                old.copy_from_slice(known);
+            }
+            let withheld = walk.withheld;
+            self.sync_piece(walk, shape, index, old, fresh)?;
+            settled = walk.withheld == withheld;
+            self.keep(walk.budget, index, fresh)?;
+        }
+        if let Some(place) = self.versions.get_mut(index) {
+            // From before the read: a write that came between is seen the next time.
+            *place = version.filter(|_| settled);
         }
         Ok(())
     }
@@ -156,6 +182,7 @@ impl Table {
                 && child.place.kind == new.kind
             {
                 child.place = new;
+                child.versions.fill(None);
                 continue;
             }
             if let Some(child) = self.children.remove(&key) {
@@ -188,13 +215,15 @@ impl Table {
     ) -> Result<(), SyncError<S::Error>> {
         let shape = walk.format.shape(self.place.kind);
         let va = self.va;
-        for (piece, content) in self.pieces.iter_mut().enumerate() {
+        for ((piece, content), version) in self.pieces.iter_mut().enumerate().zip(&mut self.versions) {
             let Some(content) = content else { continue };
             let entries = content.chunks_exact_mut(shape.entry_size);
             for (index, entry) in (first_entry(shape, piece)..).zip(entries) {
                 let Entry::Page(leaf) = walk.format.decode(self.place.kind, raw(entry)) else { continue };
                 if gone(&EvictedPage { target: leaf.target, bytes: 1 << shape.entry_shift }) {
                     entry.fill(0);
+                    // The table still says so, and is to be read again.
+                    *version = None;
                     let va = va.saturating_add(u64::from(index) << shape.entry_shift);
                     walk.runs.unmap(va, shape.entry_shift).map_err(SyncError::Sink)?;
                 }

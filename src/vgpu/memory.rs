@@ -12,7 +12,7 @@ use crate::chip::{Aperture, PhysicalAddress};
 use crate::pci::SharedMemory;
 use crate::pci::dma::DmaSpace;
 use crate::pci::mapping::{Access, FilePiece, Mapping, MemoryError};
-use crate::shadow_pagetable::{GuestMemory, NotGuestMemory};
+use crate::shadow_pagetable::{GuestMemory, NotGuestMemory, Version};
 use crate::units::backend::NoTarget;
 use std::os::fd::AsFd;
 
@@ -161,6 +161,14 @@ impl Memory<'_> {
 impl GuestMemory for Memory<'_> {
     fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NotGuestMemory> {
         self.load_tables(address, data).map_err(|_| NotGuestMemory)
+    }
+
+    fn version(&self, address: PhysicalAddress, size: usize) -> Option<Version> {
+        match address.aperture {
+            Aperture::Vram => self.window.tables.as_ref()?.version(address.address, size).map(Version),
+            // Others write there whenever they like.
+            Aperture::SystemCoherent | Aperture::SystemNonCoherent => None,
+        }
     }
 
     fn contains(&self, address: PhysicalAddress, size: u64) -> bool {

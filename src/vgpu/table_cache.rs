@@ -42,6 +42,8 @@ struct Shard {
 #[derive(Debug)]
 struct Page {
     used: u64,
+    /// When it was fetched or written last, by the shard's clock.
+    written: u64,
     data: Box<[u8; PAGE]>,
 }
 
@@ -92,12 +94,23 @@ impl TableCache {
             let stored = store(at, part);
             if stored.is_err() {
                 shard.forget(page);
-            } else if let Some(to) = shard.pages.get_mut(&page).and_then(|page| page.data.get_mut(inside)) {
-                to.copy_from_slice(part);
+            } else {
+                shard.write(page, inside, part);
             }
             stored?;
         }
         Ok(())
+    }
+
+    /// When the page with `size` bytes at `address` was fetched or written last: a number that no other contents of
+    /// it have or had. `None` when there is no copy of it, or when it is more than one page.
+    pub fn version(&self, address: u64, size: usize) -> Option<u64> {
+        let last = address.checked_add((size as u64).checked_sub(1)?)?;
+        if address / PAGE_SIZE != last / PAGE_SIZE {
+            return None;
+        }
+        let page = address / PAGE_SIZE;
+        self.shard(page)?.pages.get(&page).map(|page| page.written)
     }
 
     /// Forgets everything: the memory was changed from elsewhere.
@@ -138,13 +151,25 @@ impl Shard {
             {
                 self.pages.remove(&oldest);
             }
-            self.pages.insert(page, Page { used: now, data });
+            self.pages.insert(page, Page { used: now, written: now, data });
         }
-        let known = self.pages.entry(page).or_insert_with(|| Page { used: now, data: Box::new([0; PAGE]) });
+        let new = || Page { used: now, written: now, data: Box::new([0; PAGE]) };
+        let known = self.pages.entry(page).or_insert_with(new);
         self.order.remove(&known.used);
         known.used = now;
         self.order.insert(now, page);
         Ok(&known.data)
+    }
+
+    /// Writes to the copy of a page, if there is one.
+    fn write(&mut self, page: u64, inside: Range<usize>, data: &[u8]) {
+        self.now = self.now.saturating_add(1);
+        if let Some(known) = self.pages.get_mut(&page)
+            && let Some(to) = known.data.get_mut(inside)
+        {
+            to.copy_from_slice(data);
+            known.written = self.now;
+        }
     }
 
     fn forget(&mut self, page: u64) {
@@ -241,6 +266,31 @@ mod tests {
         assert_eq!(device.read(&cache, 4000, 200), data);
         assert_eq!(device.read(&cache, 12_200, 80), data[..80]);
         assert_eq!(device.fetched.get(), 3, "a page that nobody read is not fetched for a write");
+    }
+
+    #[test]
+    fn version_changes_with_every_write_and_every_fetch() {
+        let (device, cache) = (Device::new(64), TableCache::new(16 * PAGE));
+        assert_eq!(cache.version(0, 8), None);
+        device.read(&cache, 0, 8);
+        let first = cache.version(8, 8).unwrap();
+        device.read(&cache, 4000, 8);
+        assert_eq!(cache.version(0, 8), Some(first), "reading changes nothing");
+
+        device.write(&cache, 16, &[1]);
+        let second = cache.version(0, 8).unwrap();
+        // Another page of the same shard takes its place.
+        device.read(&cache, 16 * PAGE, 8);
+        assert_eq!(cache.version(0, 8), None);
+        device.read(&cache, 0, 8);
+        let third = cache.version(0, 8).unwrap();
+
+        assert_eq!(cache.version(4090, 8), None, "two pages");
+        assert!(first != second && second != third && first != third);
+        cache.clear();
+        assert_eq!(cache.version(0, 8), None);
+        device.read(&cache, 0, 8);
+        assert!(![first, second, third].contains(&cache.version(0, 8).unwrap()));
     }
 
     #[test]

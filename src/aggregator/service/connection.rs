@@ -84,6 +84,8 @@ pub(super) struct TenantLink {
     pub shut_until: Option<Duration>,
     /// True while a request is being carried out whose answer follows.
     pub answering: bool,
+    /// True while the request at hand is one of the mailbox.
+    pub in_mailbox: bool,
 }
 
 /// A connection.

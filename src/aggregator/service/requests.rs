@@ -75,15 +75,37 @@ impl Loop {
         }
         self.files.clear();
         let received = seqpacket::receive(&connection.socket, &mut self.bytes, &mut self.files, true);
-        let length = match received {
-            Ok(Received::Datagram(length)) => length,
-            Ok(Received::Nothing) => return,
-            Ok(Received::End) => return self.close(number),
+        match received {
+            Ok(Received::Datagram(length)) => self.handle(number, length),
+            Ok(Received::Nothing) => {}
+            Ok(Received::End) => self.close(number),
             Err(error) => {
                 log::warn!("connection {number} is closed: {error}");
-                return self.close(number);
+                self.close(number);
             }
-        };
+        }
+    }
+
+    /// Takes the requests that lie in mailboxes, one of each tenant that is awake.
+    pub(super) fn serve_mailboxes(&mut self) {
+        for index in 0..self.awake.len() {
+            let Some(number) = self.awake.get(index).copied() else { break };
+            let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) else { continue };
+            let mailbox = link.doorbells.mailbox();
+            if link.answering || !mailbox.asked() {
+                continue;
+            }
+            let length = mailbox.take(&mut self.bytes);
+            link.in_mailbox = true;
+            self.files.clear();
+            self.stay_awake();
+            self.handle(number, length);
+        }
+    }
+
+    /// Carries out the request in the first `length` bytes of the buffer.
+    fn handle(&mut self, number: u32, length: usize) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
         let request = match wire::decode_request(self.bytes.get(..length).unwrap_or_default()) {
             Ok(request) => request,
             Err(error) => {
@@ -168,6 +190,7 @@ impl Loop {
             shut_until: None,
             armed: false,
             answering: false,
+            in_mailbox: false,
         };
         watch_doorbells(&self.epoll, number, &link);
         connection.stage = Stage::Tenant(link);
@@ -212,8 +235,14 @@ impl Loop {
 
     /// Answers. Whoever does not read answers is dropped.
     pub(super) fn reply(&mut self, number: u32, reply: &Reply, files: &[BorrowedFd<'_>]) {
-        let Some(connection) = self.connections.get(&number) else { return };
+        let Some(connection) = self.connections.get_mut(&number) else { return };
         wire::encode_reply(reply, &mut self.answer);
+        if let Some(link) = connection.tenant()
+            && std::mem::take(&mut link.in_mailbox)
+            && link.doorbells.mailbox().answer(&self.answer)
+        {
+            return;
+        }
         if let Err(error) = seqpacket::send(&connection.socket, &self.answer, files, true) {
             log::warn!("connection {number} is closed: its answer cannot be sent: {error}");
             self.close(number);

@@ -12,6 +12,7 @@ use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
 use crate::aggregator::protocol::{
     Doorbell, Event, Hello, PROTOCOL_VERSION, RefusalKind, Request, SpaceId, TenantLimits,
 };
+use crate::aggregator::wire::MAX_RUNLIST;
 use crate::aggregator::{Patience, connect, connect_in_process};
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::GpuEvent;
@@ -155,6 +156,37 @@ fn doorbells_arrive_and_are_counted() {
 
     until("the last doorbell", || setup.fake.state().rung.last().is_some_and(|(_, put)| *put == 50));
     assert!(setup.service().status().unwrap().tenants[0].submissions > 1);
+}
+
+#[test]
+fn requests_through_the_mailbox_are_answered_awake_and_asleep() {
+    let setup = Setup::new();
+    for awake in [Duration::from_secs(1), Duration::from_nanos(1)] {
+        let patience = Patience { awake, ..Patience::none() };
+        let (link, _grant) = connect(&setup.path(), hello("vm1"), &patience).unwrap();
+        furnish(&*link);
+
+        let long = Request::SetRunlist(vec![GuestChannel(9); MAX_RUNLIST]);
+        for round in 0..200 {
+            let refusal = link.request(&Request::DestroyChannel(GuestChannel(3)), None).unwrap_err();
+            assert!(matches!(&refusal, LinkError::Refused { kind: RefusalKind::BadId, .. }), "{refusal}");
+            // Files go by the socket, with nothing left in the mailbox.
+            let file = rustix::fs::memfd_create("ram", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+            rustix::fs::ftruncate(&file, MIB).unwrap();
+            let gpa = Gpa(0);
+            let map = Request::DmaMap { gpa, size: MIB, offset: 0, writable: true };
+            link.request(&map, Some(file)).unwrap();
+            link.request(&Request::DmaUnmap { gpa, size: MIB }, None).unwrap();
+            if round % 50 == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+                link.request(&long, None).unwrap_err();
+            }
+        }
+        // An answer that comes later.
+        link.request(&Request::Reset { scrub: true }, None).unwrap();
+        drop(link);
+        until("no tenants", || setup.service().status().unwrap().tenants.is_empty());
+    }
 }
 
 #[test]

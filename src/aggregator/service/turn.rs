@@ -144,6 +144,7 @@ impl Loop {
             self.machine.gpu_events();
             self.flush();
         }
+        self.serve_mailboxes();
         for token in tokens() {
             match token & !NUMBER {
                 LISTENER => self.accept(),
@@ -170,7 +171,7 @@ impl Loop {
             if link.rate.closed_until().is_some() {
                 return true;
             }
-            link.armed = link.doorbells.prepare_to_sleep();
+            link.armed = link.doorbells.prepare_to_sleep(link.answering);
             news |= !link.armed;
             !link.armed
         });

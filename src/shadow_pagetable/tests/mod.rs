@@ -18,18 +18,27 @@ const VRAM: u64 = 4 << 20;
 /// Guest memory: VRAM as bytes, system memory as one range that exists or not.
 struct Memory {
     vram: RefCell<Vec<u8>>,
+    /// How often each page of VRAM was written: the same numbers for different pages.
+    writes: RefCell<BTreeMap<u64, u64>>,
     system: RefCell<Option<(u64, u64)>>,
 }
 
 impl Memory {
     fn new(vram: u64) -> Self {
-        Self { vram: RefCell::new(vec![0; vram as usize]), system: RefCell::new(None) }
+        Self {
+            vram: RefCell::new(vec![0; vram as usize]),
+            writes: RefCell::default(),
+            system: RefCell::new(None),
+        }
     }
 
     fn write(&self, address: u64, data: &[u8]) {
         let start = address as usize;
         if let Some(bytes) = self.vram.borrow_mut().get_mut(start..start + data.len()) {
             bytes.copy_from_slice(data);
+        }
+        for page in address / 4096..=(address + data.len() as u64 - 1) / 4096 {
+            *self.writes.borrow_mut().entry(page).or_default() += 1;
         }
     }
 
@@ -47,6 +56,13 @@ impl GuestMemory for Memory {
         let end = start.checked_add(data.len()).ok_or(NotGuestMemory)?;
         data.copy_from_slice(self.vram.borrow().get(start..end).ok_or(NotGuestMemory)?);
         Ok(())
+    }
+
+    fn version(&self, address: PhysicalAddress, size: usize) -> Option<Version> {
+        let page = address.address / 4096;
+        let whole = (address.address + size as u64 - 1) / 4096 == page && address.aperture == Aperture::Vram;
+        // Some pages have no copy that could be versioned.
+        (whole && page % 7 != 3).then(|| Version(self.writes.borrow().get(&page).copied().unwrap_or(0)))
     }
 
     fn contains(&self, address: PhysicalAddress, size: u64) -> bool {
