@@ -82,7 +82,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let function = serve::traced(Arc::clone(&vgpu), config.trace.as_ref())?;
     log::info!("vGPU of VM `{}` serves", config.name);
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop.handle)?;
-    log::info!("vGPU ends: {}", vgpu.status().counts);
+    let status = vgpu.status();
+    log::info!("vGPU ends: {}", status.counts);
+    log::info!("Walks of page tables: {}", status.walks);
     Ok(ExitCode::SUCCESS)
 }
 

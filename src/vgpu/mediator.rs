@@ -111,6 +111,7 @@ impl<C: ChannelControl> Mediator<C> {
             tables: control.spaces.budget().tables(),
             snapshot_bytes: control.spaces.budget().snapshot_bytes(),
             counts: self.counters.read(),
+            walks: self.counters.walk_times.read(),
         }
     }
 

@@ -177,7 +177,9 @@ impl<F: MmuFormat> Space<F> {
             return Err(FailSafe::ForeignMemory(format!("{} pages of one address space", report.withheld)));
         }
         host.counters.walks.one();
-        host.counters.walk_nanos.add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        host.counters.walk_nanos.add(nanos);
+        host.counters.walk_times.note(report.mapped.runs > 0, report.unmapped.runs > 0, nanos);
         Ok(())
     }
 }

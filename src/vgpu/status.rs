@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
+use crate::aggregator::latency::{Latency, LatencySummary};
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::RefusalKind;
 use crate::aggregator::report::{FailSafeNow, FailSafeReason};
@@ -83,6 +85,8 @@ macro_rules! counters {
         /// Counts since the vGPU began, as they are kept.
         #[derive(Debug, Default)]
         pub struct Counters {
+            /// How long walks take that map and that unmap.
+            pub walk_times: WalkTimes,
             $($(#[$doc])* pub $name: Counter,)*
         }
 
@@ -201,7 +205,7 @@ impl Counter {
 }
 
 /// A vGPU at a glance.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     /// Whether it serves its guest.
     pub state: State,
@@ -221,11 +225,67 @@ pub struct Status {
     pub snapshot_bytes: usize,
     /// Counts.
     pub counts: Counts,
+    /// How long changes of page tables took, requests to the aggregator included.
+    pub walks: WalkSummary,
+}
+
+/// Times of walks that found changes. A walk that found both kinds counts as one that maps.
+#[derive(Debug, Default)]
+pub struct WalkTimes {
+    maps: Mutex<Latency>,
+    unmaps: Mutex<Latency>,
+}
+
+/// Times of walks at a glance, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WalkSummary {
+    /// Of walks that map.
+    pub maps: LatencySummary,
+    /// Of walks that only unmap.
+    pub unmaps: LatencySummary,
+}
+
+impl WalkTimes {
+    /// Counts a walk by what it changed.
+    pub fn note(&self, mapped: bool, unmapped: bool, nanos: u64) {
+        let times = match (mapped, unmapped) {
+            (true, _) => &self.maps,
+            (false, true) => &self.unmaps,
+            (false, false) => return,
+        };
+        times.lock().unwrap_or_else(PoisonError::into_inner).note_nanos(nanos);
+    }
+
+    /// All so far.
+    pub fn read(&self) -> WalkSummary {
+        let summary = |times: &Mutex<Latency>| times.lock().unwrap_or_else(PoisonError::into_inner).summary();
+        WalkSummary { maps: summary(&self.maps), unmaps: summary(&self.unmaps) }
+    }
+}
+
+/// `name=value`.
+impl fmt::Display for WalkSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { maps, unmaps } = self;
+        write!(f, "maps={} map_p50_ns={} map_p99_ns={} ", maps.count, maps.p50, maps.p99)?;
+        write!(f, "unmaps={} unmap_p50_ns={} unmap_p99_ns={}", unmaps.count, unmaps.p50, unmaps.p99)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn walks_count_by_what_they_changed() {
+        let times = WalkTimes::default();
+        times.note(true, true, 100);
+        times.note(false, true, 50);
+        times.note(false, false, 10);
+
+        let text = times.read().to_string();
+        assert_eq!(text, "maps=1 map_p50_ns=100 map_p99_ns=100 unmaps=1 unmap_p50_ns=50 unmap_p99_ns=50");
+    }
 
     #[test]
     fn counts_that_are_not_zero_are_shown_by_name() {
