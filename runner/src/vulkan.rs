@@ -2,7 +2,8 @@
 //!
 //! Mesa's NVK and our Vulkan program are an initramfs part in the pack, put behind the guests' initramfs only here:
 //! other guests need not unpack 44 MiB at each boot. Of the two drivers (docs/nvk.md) the one as Debian builds it
-//! moves data; the one whose launches have their type set runs shaders as well, where there are shader cores.
+//! moves data; the edited one runs shaders as well, where there are shader cores. No step is run after one that
+//! failed: a shader that provokes a fault would provoke it again, on a GPU that may have other users.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,8 +28,8 @@ const SHARED_VRAM_MIB: u32 = 96;
 pub fn steps(options: &Options) -> Vec<Step> {
     let (all, some) = match options.backend {
         Backend::Rm => ("nvk:driver=edited", "nvk:driver=edited:checks=transfer,compute"),
-        // The software GPU has no shader cores, and says so.
-        Backend::Soft => ("nonvk:driver=edited", "nonvk:driver=edited"),
+        // The software GPU has no shader cores, and says so; the shaders' code can be looked at all the same.
+        Backend::Soft => ("nonvk:driver=edited:checks=code,refused,transfer", "nonvk:driver=edited"),
     };
     let mut steps = vec![
         step("vulkan-stock", vec![guest(options, "stock", "nvk:driver=stock:checks=transfer", VRAM_MIB)]),
@@ -76,7 +77,7 @@ mod tests {
     fn shaders_run_on_hardware_and_are_refused_by_the_software_gpu() {
         assert!(calls(&["--vulkan"]).contains(&"nvk:driver=edited".to_owned()));
         let soft = calls(&["--vulkan", "--backend", "soft"]);
-        assert!(soft.contains(&"nonvk:driver=edited".to_owned()));
-        assert!(!soft.contains(&"nvk:driver=edited".to_owned()));
+        let begins = |call: &str| soft.iter().any(|program| program.starts_with(call));
+        assert!(begins("nonvk:driver=edited") && !begins("nvk:driver=edited"));
     }
 }

@@ -16,6 +16,43 @@ pub const PEAK_FP64: &[u8] = shader!("peak_fp64");
 pub const PEAK_INT32: &[u8] = shader!("peak_int32");
 pub const STREAM: &[u8] = shader!("stream");
 
+/// What a pipeline for a shader needs.
+#[derive(Debug, Clone, Copy)]
+pub struct Shader {
+    /// Its name.
+    pub name: &'static str,
+    pub spirv: &'static [u8],
+    /// How many buffers it has.
+    pub buffers: usize,
+    /// How many bytes of push constants.
+    pub constants: usize,
+    /// Whether it has a loop or a condition that a compiler cannot do without.
+    pub branches: bool,
+}
+
+/// Every shader.
+pub const ALL: [Shader; 9] = [
+    shader("constant", CONSTANT, 1, 0, false),
+    shader("vector_add", VECTOR_ADD, 3, 0, false),
+    shader("saxpy", SAXPY, 2, 8, false),
+    shader("stream", STREAM, 2, 0, false),
+    shader("peak_fp32", PEAK_FP32, 1, 12, true),
+    shader("peak_int32", PEAK_INT32, 1, 12, true),
+    shader("peak_fp64", PEAK_FP64, 1, 20, true),
+    shader("matrix_product", MATRIX_PRODUCT, 3, 4, true),
+    shader("reduction", REDUCTION, 2, 0, true),
+];
+
+const fn shader(
+    name: &'static str,
+    spirv: &'static [u8],
+    buffers: usize,
+    constants: usize,
+    branches: bool,
+) -> Shader {
+    Shader { name, spirv, buffers, constants, branches }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -40,8 +77,8 @@ mod tests {
 
     #[test]
     fn every_shader_is_spirv() {
-        for (name, code) in [("constant", super::CONSTANT), ("stream", super::STREAM)] {
-            assert_eq!(code.get(..4), Some(&[0x03, 0x02, 0x23, 0x07][..]), "{name}");
+        for shader in super::ALL {
+            assert_eq!(shader.spirv.get(..4), Some(&[0x03, 0x02, 0x23, 0x07][..]), "{}", shader.name);
         }
     }
 }

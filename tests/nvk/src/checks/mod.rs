@@ -1,6 +1,7 @@
 //! The checks, by name and in groups.
 //!
 //! - `transfer`: what a device that only moves data can do (the software GPU);
+//! - `code`: what the driver makes of the shaders, looked at without running it;
 //! - `compute`: shaders whose results are compared word by word;
 //! - `rates`: the same on larger work, with figures;
 //! - `refused`: passes if a launch is refused with an error. In front of a device that cannot run shaders, this
@@ -9,9 +10,11 @@
 //! Nothing is run after a failure, so what asks least of the GPU comes first: [`ALL`] has shaders without a loop before
 //! those with one, and those before what has barriers and conditions as well.
 
+mod code;
 mod compare;
 mod compute;
 mod rates;
+mod sass;
 mod transfer;
 
 use std::rc::Rc;
@@ -28,8 +31,9 @@ pub type Figures = Map<String, Value>;
 type Check = fn(&Rc<Device>) -> Result<Figures>;
 
 /// Groups of checks.
-const GROUPS: [(&str, &[(&str, Check)]); 4] = [
+const GROUPS: [(&str, &[(&str, Check)]); 5] = [
     ("transfer", &[("fill", transfer::fill), ("copy", transfer::copy), ("empty", transfer::empty)]),
+    ("code", &[("branches", code::branches)]),
     (
         "compute",
         &[
@@ -57,8 +61,9 @@ const GROUPS: [(&str, &[(&str, Check)]); 4] = [
 const REFUSED: &str = "refused";
 
 /// What `all` stands for; a device that runs shaders cannot pass `refused`.
-const ALL: [&str; 11] = [
+const ALL: [&str; 12] = [
     "transfer",
+    "code",
     "constant",
     "vector_add",
     "saxpy",
@@ -184,7 +189,7 @@ mod tests {
     #[test]
     fn all_checks_are_those_that_a_gpu_with_shaders_passes() {
         let mut all = group("all").unwrap();
-        let mut groups = ["transfer", "compute", "rates"].map(|name| group(name).unwrap()).concat();
+        let mut groups = ["transfer", "code", "compute", "rates"].map(|name| group(name).unwrap()).concat();
         all.sort_unstable();
         groups.sort_unstable();
         assert_eq!(all, groups);

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result, ensure};
 use ash::vk;
 
+use super::binary::Cache;
 use super::{Buffer, Device};
 
 /// A compute pipeline, its one set of storage buffers, and its push constants.
@@ -23,6 +24,27 @@ pub struct Kernel {
 impl Kernel {
     /// The shader `spirv` with `buffers` at bindings 0, 1 and so on, and `constants` as its push constants.
     pub fn new(device: &Rc<Device>, spirv: &[u8], buffers: &[&Buffer], constants: &[u8]) -> Result<Self> {
+        Self::made(vk::PipelineCache::null(), device, spirv, buffers, constants)
+    }
+
+    /// The same, kept in `cache` as well.
+    pub(super) fn kept_in(
+        cache: &Cache,
+        device: &Rc<Device>,
+        spirv: &[u8],
+        buffers: &[&Buffer],
+        constants: &[u8],
+    ) -> Result<Self> {
+        Self::made(cache.raw, device, spirv, buffers, constants)
+    }
+
+    fn made(
+        cache: vk::PipelineCache,
+        device: &Rc<Device>,
+        spirv: &[u8],
+        buffers: &[&Buffer],
+        constants: &[u8],
+    ) -> Result<Self> {
         let mut kernel = Self {
             device: Rc::clone(device),
             module: vk::ShaderModule::null(),
@@ -34,7 +56,7 @@ impl Kernel {
             constants: constants.to_vec(),
         };
         kernel.make_layouts(buffers.len())?;
-        kernel.make_pipeline(spirv)?;
+        kernel.make_pipeline(spirv, cache)?;
         kernel.bind(buffers)?;
         Ok(kernel)
     }
@@ -66,7 +88,7 @@ impl Kernel {
         Ok(())
     }
 
-    fn make_pipeline(&mut self, spirv: &[u8]) -> Result<()> {
+    fn make_pipeline(&mut self, spirv: &[u8], cache: vk::PipelineCache) -> Result<()> {
         ensure!(spirv.len().is_multiple_of(4), "SPIR-V is whole words");
         let words: Vec<u32> =
             spirv.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
@@ -79,8 +101,9 @@ impl Kernel {
             .module(self.module)
             .name(c"main");
         let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(self.layout)];
-        // SAFETY: module and layout are of this device, and agree: both were made for the same shader.
-        let made = unsafe { device.create_compute_pipelines(vk::PipelineCache::null(), &info, None) };
+        // SAFETY: module, layout and cache (which may be null) are of this device, and module and layout agree: both
+        // were made for the same shader.
+        let made = unsafe { device.create_compute_pipelines(cache, &info, None) };
         let pipelines = made.map_err(|(_, error)| error).context("vkCreateComputePipelines")?;
         self.pipeline = pipelines.first().copied().context("vkCreateComputePipelines made none")?;
         Ok(())
