@@ -60,3 +60,18 @@ fn number_of_vms_and_kernel_that_cannot_be_are_refused() {
     assert_refused(&demo(folder.path(), &qemu, &["--vms", "0"]), folder.path(), &["1 to 16"]);
     assert_refused(&demo(folder.path(), &qemu, &["--kernel", "5.10"]), folder.path(), &["6.1, 6.12, 7.2"]);
 }
+
+#[test]
+fn kernel_too_old_for_the_chip_is_refused_with_what_the_guest_would_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let qemu = fake_qemu(folder.path(), "11.1.3");
+    for kernel in ["6.1", "6.12"] {
+        let output = demo(folder.path(), &qemu, &["--chip", "gh100", "--kernel", kernel]);
+        assert_refused(
+            &output,
+            folder.path(),
+            &["unknown chipset (180000a1)", "6.16 or newer", "--kernel 7.2"],
+        );
+    }
+    assert_refused(&demo(folder.path(), &qemu, &["--chip", "ga100"]), folder.path(), &["GF100, GH100"]);
+}

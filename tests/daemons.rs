@@ -147,6 +147,14 @@ fn aggregator_refuses_what_it_cannot_give_and_cleans_up_at_the_end() {
     let file = write(path, "vm9.toml", &vm("vm9", "256M"));
     let said = fails(&["device", &file]);
     assert!(said.contains("not admitted") && said.contains("VRAM"), "{said}");
+    // Another chip than the GPU's.
+    let text = vm("vm9", "64M").replace("vram", "chip = \"GH100\"\nvram");
+    let file = write(path, "vm9.toml", &text);
+    let said = fails(&["device", &file]);
+    assert!(
+        said.contains("is to be a GH100, the physical GPU is a GF100") && said.contains("`chip`"),
+        "{said}"
+    );
     // The same name twice, and the same socket twice.
     let file = write(path, "vm1.toml", &vm("vm1", "32M"));
     let mut device = Daemon::start(&["device", &file], &path.join("vm1.sock"));

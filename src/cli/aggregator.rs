@@ -8,6 +8,7 @@ use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::places::places;
 use crate::aggregator::{Config, Service, Sockets};
 use crate::chip::Chip;
 use crate::config::{Backend, GpuConfig};
@@ -79,8 +80,8 @@ fn bring_up(config: &GpuConfig) -> anyhow::Result<Physical> {
         (Backend::Rm { device, vram, uid }, _) => {
             let gpu = device.map(|address| address.to_string());
             let uid = rustix::process::geteuid().is_root().then_some(*uid);
-            let driver =
-                RmDriver::open(&RmConfig { gpu, vram: *vram, uid }).context("Cannot take the GPU")?;
+            let config = RmConfig { gpu, vram: *vram, uid, places: places() };
+            let driver = RmDriver::open(&config).context("Cannot take the GPU")?;
             Ok((Box::new(driver), None))
         }
     }

@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+use super::places::places;
+use crate::config::PciAddress;
 use crate::gpu::rm::bench::{self, BenchConfig, Report};
-use crate::gpu::rm::discovery::{Inventory, inventory};
+use crate::gpu::rm::inventory::{Inventory, Verdict, inventory};
 
 /// Arguments of `gpuvmk gpu`.
 #[derive(Debug, clap::Args)]
@@ -23,14 +25,14 @@ enum Command {
     },
     /// Measure what a native client of the NVIDIA driver gets: copies, latencies, mappings.
     ///
-    /// Guests' figures are compared with these. Uses some 400 MiB of VRAM for a few seconds.
+    /// Guests' figures are compared with these. Uses some 600 MiB of VRAM for a few seconds.
     #[command(
         after_help = "Examples:\n  gpuvmk gpu bench --json\n  sudo gpuvmk gpu bench --uid 65534 --rehearse"
     )]
     Bench {
         /// PCI address of the GPU; without it, the only one.
         #[arg(long, value_name = "ADDRESS")]
-        gpu: Option<String>,
+        gpu: Option<PciAddress>,
         /// User to become before the GPU is opened; root must name one.
         #[arg(long)]
         uid: Option<u32>,
@@ -52,7 +54,7 @@ enum Command {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::List { json } => {
-            let inventory = inventory();
+            let inventory = inventory(&places());
             if *json {
                 println!("{}", serde_json::to_string_pretty(&inventory)?);
             } else {
@@ -61,7 +63,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Bench { gpu, uid, rehearse, json } => {
-            let config = BenchConfig { gpu: gpu.clone(), uid: *uid, rehearse: *rehearse };
+            let gpu = gpu.map(|address| address.to_string());
+            let config = BenchConfig { gpu, uid: *uid, rehearse: *rehearse, places: places() };
             let report = bench::run(&config)?;
             if *json {
                 println!("{}", serde_json::to_string_pretty(&report)?);
@@ -93,6 +96,9 @@ fn describe(inventory: &Inventory) -> String {
     };
     // Writing to a string does not fail.
     let _ = writeln!(text, "NVIDIA driver: {driver}");
+    if let Some(problem) = &inventory.problem {
+        let _ = writeln!(text, "{problem}");
+    }
     if inventory.gpus.is_empty() {
         let _ = writeln!(text, "NVIDIA GPUs:   none");
     }
@@ -103,13 +109,23 @@ fn describe(inventory: &Inventory) -> String {
         if let (Some(vram), Some(free)) = (gpu.vram, gpu.vram_free) {
             let _ = writeln!(text, "    vram  {} MiB, {} MiB free", vram >> 20, free >> 20);
         }
-        for (backend, verdict) in [("rm", &gpu.rm), ("vfio", &gpu.vfio)] {
-            let word = if verdict.possible { "yes" } else { "no" };
-            let _ = writeln!(text, "    {backend:<5} {word}: {}", verdict.why);
+        for (backend, verdict) in [("rm", &gpu.backends.rm), ("vfio", &gpu.backends.vfio)] {
+            // A problem of the driver was told above.
+            let same = inventory.problem.as_ref() == Some(&verdict.why);
+            let said = if same { "no, see above".to_owned() } else { describe_verdict(verdict) };
+            let _ = writeln!(text, "    {backend:<5} {said}");
         }
     }
-    let _ = writeln!(text, "soft backend:  yes: {}", inventory.soft.why);
+    let _ = writeln!(text, "soft backend:  {}", describe_verdict(&inventory.soft));
     text
+}
+
+fn describe_verdict(verdict: &Verdict) -> String {
+    if verdict.possible {
+        format!("serves {} ({})", verdict.chips.join(", "), verdict.why)
+    } else {
+        format!("no: {}", verdict.why)
+    }
 }
 
 fn describe_report(report: &Report) -> String {

@@ -6,6 +6,7 @@ mod demo;
 mod device;
 mod gpu;
 mod guest_firmware;
+mod places;
 mod registers;
 mod serve;
 mod softgpu;

@@ -1,8 +1,8 @@
 //! A GPU's file: which physical GPU the aggregator owns, and where backends and operators meet it.
 
-use std::time::Duration;
-
 use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
 
 use super::chip::{self, VRAM_GRANULE};
 use super::reader::TableReader;
@@ -55,6 +55,20 @@ impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { domain, bus, device, function } = self;
         write!(f, "{domain:04x}:{bus:02x}:{device:02x}.{function}")
+    }
+}
+
+/// Why a text is no PCI address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is not a PCI address such as \"0000:65:00.0\"")]
+pub struct NoPciAddress(String);
+
+impl FromStr for PciAddress {
+    type Err = NoPciAddress;
+
+    /// Parses `0000:65:00.0`; the domain may be left out.
+    fn from_str(text: &str) -> Result<Self, NoPciAddress> {
+        parse_address(text).ok_or_else(|| NoPciAddress(text.to_owned()))
     }
 }
 
@@ -206,7 +220,6 @@ fn uid(reader: &mut TableReader<'_, '_>) -> Option<u32> {
     })
 }
 
-/// Parses `0000:65:00.0`; the domain may be left out.
 fn parse_address(text: &str) -> Option<PciAddress> {
     let hex = |digits: &str, most: usize| {
         let good = (1..=most).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -183,7 +183,11 @@ impl Machine {
         if hello.chip != self.info.chip {
             return refuse(
                 RefusalKind::Chip,
-                format!("the vGPU is to be a {}, the physical GPU is a {}", hello.chip, self.info.chip),
+                format!(
+                    "the vGPU is to be a {}, the physical GPU is a {}, which can serve no other: correct `chip` or `gpu` \
+                     in the VM's file",
+                    hello.chip, self.info.chip
+                ),
             );
         }
         if !(1..=MAX_WEIGHT).contains(&hello.weight) {

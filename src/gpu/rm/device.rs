@@ -95,11 +95,7 @@ impl Device {
     /// The node is not accessible, or the driver refuses.
     pub fn open(mut client: Client, card: &CardInfo) -> Result<Self, OpenError> {
         let node = Node::Device(card.minor);
-        let file = client.kernel().open(node).map_err(|source| OpenError::Node {
-            node,
-            uid: rustix::process::geteuid().as_raw(),
-            source,
-        })?;
+        let file = client.kernel().open(node).map_err(|source| OpenError::node(node, source))?;
         client
             .kernel()
             .register(file.as_fd())

@@ -5,6 +5,7 @@ use std::io;
 
 use super::abi::{Branch, RmStatus};
 use super::kernel::{CallError, Node};
+use super::places::VERSION_FILE;
 use crate::gpu::GpuError;
 
 /// A call that the NVIDIA driver did not carry out.
@@ -77,16 +78,26 @@ impl From<RmError> for GpuError {
     }
 }
 
-/// Why the RM driver does not start.
+/// Why the RM driver does not start: with the remedy, and nothing left of the attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// No module is loaded.
     #[error(
-        "No NVIDIA driver is loaded on this machine: /proc/driver/nvidia/version does not exist. Load the open \
-         kernel module (`modprobe nvidia`) of branch {}, or use backend = \"soft\"",
+        "No NVIDIA driver is loaded on this machine: {VERSION_FILE} does not exist. Load the open kernel module \
+         (`modprobe nvidia`) of branch {}, or use backend = \"soft\"",
         Branch::list()
     )]
     NoDriver,
+    /// A module whose version is unknown.
+    #[error(
+        "Which NVIDIA driver is loaded cannot be told from {VERSION_FILE}: {why}. Supported branches: {}; nothing was \
+         tried",
+        Branch::list()
+    )]
+    UnclearDriver {
+        /// What is the matter with the file.
+        why: String,
+    },
     /// A branch whose structures are not known.
     #[error(
         "NVIDIA driver {version} is of a branch that is not supported; supported: {}. Its structures differ from \
@@ -118,7 +129,9 @@ pub enum OpenError {
     )]
     Root,
     /// The user cannot be changed.
-    #[error("This process cannot become user {uid}")]
+    #[error(
+        "This process cannot become user {uid}, as only root's can. Start it as that user, or leave the user out"
+    )]
     Privileges {
         /// Wanted.
         uid: u32,
@@ -126,18 +139,38 @@ pub enum OpenError {
         #[source]
         source: io::Error,
     },
+    /// A driver without a GPU.
+    #[error(
+        "The NVIDIA driver has no GPU. `gpuvmk gpu list` shows those on the bus and which kernel driver has them; the \
+         kernel's log says why the NVIDIA driver did not take one"
+    )]
+    NoGpus,
     /// No such GPU.
-    #[error("The NVIDIA driver has no GPU {wanted}; it has {present}")]
-    NoGpu {
+    #[error(
+        "The NVIDIA driver has no GPU {wanted}{elsewhere}; it has {present}. Correct the address (`device` in a GPU's \
+         file)"
+    )]
+    UnknownGpu {
         /// What was asked for.
         wanted: String,
+        /// What there is.
+        present: String,
+        /// Who has the wanted one, in words.
+        elsewhere: String,
+    },
+    /// Which GPU was not said.
+    #[error(
+        "The NVIDIA driver has several GPUs: {present}. Name one by its PCI address (`device` in a GPU's file)"
+    )]
+    SeveralGpus {
         /// What there is.
         present: String,
     },
     /// A GPU that serves none of our vGPUs.
     #[error(
-        "GPU {name} at {address} is of the {architecture} architecture. The RM driver serves vGPUs of chip GH100, \
-         which only Hopper GPUs (H100, H200, GH200) can execute: a guest's commands run on it as they are"
+        "GPU {name} at {address} is of the {architecture} architecture and can serve no vGPU: a guest's commands run on \
+         it as they are, and of the chips that vGPUs can be, only GH100 is one of the NVIDIA driver's, which needs a \
+         Hopper GPU (H100, H200, GH200). Name another GPU, or use backend = \"soft\", which serves GF100 and GH100"
     )]
     WrongArchitecture {
         /// Marketing name.
@@ -161,7 +194,10 @@ pub enum OpenError {
         wanted: u64,
     },
     /// Engines that a vGPU needs are not there.
-    #[error("GPU {name} lacks {what}, which every GH100 vGPU has")]
+    #[error(
+        "GPU {name} lacks {what}, which every GH100 vGPU has. A GPU in MIG mode has fewer engines: switch that off \
+         (`nvidia-smi -mig 0`)"
+    )]
     MissingEngine {
         /// Marketing name.
         name: String,
@@ -177,4 +213,11 @@ pub enum OpenError {
     /// Input or output.
     #[error("The RM driver cannot be set up")]
     Io(#[from] io::Error),
+}
+
+impl OpenError {
+    /// A node that this process may not open.
+    pub(super) fn node(node: Node, source: io::Error) -> Self {
+        Self::Node { node, uid: rustix::process::geteuid().as_raw(), source }
+    }
 }

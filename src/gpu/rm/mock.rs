@@ -43,6 +43,11 @@ pub struct MockMapping {
 /// What tests look at and set.
 #[derive(Debug, Default)]
 pub struct State {
+    pub cards: Vec<CardInfo>,
+    /// `NV2080_ENGINE_TYPE` of each engine.
+    pub engines: Vec<u32>,
+    /// Whether the GPUs' nodes may not be opened.
+    pub closed: bool,
     pub objects: BTreeMap<Handle, MockObject>,
     /// By address space's reservation and address.
     pub mappings: BTreeMap<(Handle, u64), MockMapping>,
@@ -89,6 +94,8 @@ impl Mock {
     /// One H200 with 8 GiB free.
     pub fn new() -> Self {
         let state = State {
+            cards: vec![CardInfo { valid: 1, bus: 6, gpu_id: 0x600, device: 0x2335, ..Default::default() }],
+            engines: vec![1, 9, 10, 11, 12, 13, 0x22],
             architecture: super::device::ARCH_GH100,
             vram_free: 8 << 30,
             next_client: 0xc1d0_0001,
@@ -317,8 +324,9 @@ impl State {
                 Ok(())
             }
             Engines::COMMAND => {
-                let mut engines = Engines { count: 7, ..Default::default() };
-                engines.list[..7].copy_from_slice(&[1, 9, 10, 11, 12, 13, 0x22]);
+                let count = self.engines.len();
+                let mut engines = Engines { count: u32::try_from(count).unwrap(), ..Default::default() };
+                engines.list[..count].copy_from_slice(&self.engines);
                 answer(&engines, bytes);
                 Ok(())
             }
@@ -374,12 +382,15 @@ impl State {
 }
 
 impl Kernel for Mock {
-    fn open(&self, _node: Node) -> io::Result<OwnedFd> {
+    fn open(&self, node: Node) -> io::Result<OwnedFd> {
+        if self.state().closed && node != Node::Control {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         Ok(rustix::fs::memfd_create("mock-node", rustix::fs::MemfdFlags::CLOEXEC)?)
     }
 
     fn cards(&self) -> Result<Vec<CardInfo>, CallError> {
-        Ok(vec![CardInfo { valid: 1, bus: 6, gpu_id: 0x600, device: 0x2335, ..Default::default() }])
+        Ok(self.state().cards.clone())
     }
 
     fn register(&self, _device: BorrowedFd<'_>) -> Result<(), CallError> {

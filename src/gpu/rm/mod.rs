@@ -9,7 +9,7 @@
 //! From the bottom: `abi` is the interface as data, `kernel` the seam to it, `sys` the real other side, `client`
 //! and `device` objects and calls, `vram`, `system`, `space`, `channel`, `channels`, `events` the parts, `driver` all
 //! together. `worker` is a channel of our own that clears memory; `bench` measures on the same code what guests are
-//! compared with; `discovery` finds GPUs.
+//! compared with; `places`, `inventory` and `discovery` find GPUs and take one.
 //!
 //! Not handled: GPUs of other architectures (a guest's commands run unchanged, so the GPU must be of the vGPU's chip's),
 //! MIG, confidential computing, more than one GPU per driver.
@@ -20,11 +20,13 @@ mod channel;
 mod channels;
 mod client;
 pub mod device;
-pub mod discovery;
+mod discovery;
 mod driver;
 mod error;
 mod events;
+pub mod inventory;
 mod kernel;
+mod places;
 mod pushbuffer;
 mod space;
 mod sys;
@@ -39,6 +41,7 @@ mod tests;
 
 pub use driver::RmDriver;
 pub use error::{OpenError, RmError};
+pub use places::Places;
 
 use abi::RmStatus;
 
@@ -51,6 +54,8 @@ pub struct RmConfig {
     pub vram: u64,
     /// User to become first. Root must name one.
     pub uid: Option<u32>,
+    /// Where the host shows its driver.
+    pub places: Places,
 }
 
 /// True for the statuses that mean "not yet".

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 
-use super::RmConfig;
 use super::abi::classes::{
     FERMI_VASPACE_A, HOPPER_CHANNEL_GPFIFO_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A, KEPLER_CHANNEL_GROUP_A,
     NV01_MEMORY_LOCAL_USER, NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
@@ -13,8 +12,8 @@ use super::abi::classes::{
 use super::abi::{Handle, RmStatus, flags};
 use super::discovery::open_device;
 use super::driver::RmDriver;
-use super::error::OpenError;
 use super::mock::{Mock, Wiper};
+use super::places::Places;
 use crate::addr::{GpuVa, HostVram, Iova};
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::{
@@ -22,6 +21,8 @@ use crate::gpu::{
 };
 use crate::pci::mapping::create_memory_file;
 use crate::pci::{DmaBacking, DmaMapping};
+
+mod opening;
 
 const MIB: u64 = 1 << 20;
 const BUDGET: u64 = u64::MAX;
@@ -38,7 +39,7 @@ impl Rig {
     /// A driver with 1 GiB for tenants.
     fn new() -> Self {
         let mock = Mock::new();
-        let (mut device, facts, table) = open_device(&mock.kernel(), None).unwrap();
+        let (mut device, facts, table) = open_device(&mock.kernel(), &Places::default(), None).unwrap();
         let doorbell = Arc::new(device.doorbell().unwrap());
         let wiper = Wiper::default();
         let wiped = Arc::clone(&wiper.wiped);
@@ -102,32 +103,8 @@ fn system(va: u64, pages: u32, iova: u64) -> HostMapping {
 }
 
 #[test]
-fn gpu_of_another_architecture_and_a_message_with_the_chips() {
-    let mock = Mock::new();
-    mock.state().architecture = 0x170;
-    let error = open_device(&mock.kernel(), None).unwrap_err();
-    assert!(matches!(&error, OpenError::WrongArchitecture { .. }));
-    let text = error.to_string();
-    assert!(text.contains("Ampere") && text.contains("GH100") && text.contains("Hopper"), "{text}");
-}
-
-#[test]
-fn too_little_vram_and_a_message_with_both_sizes() {
-    let mock = Mock::new();
-    let config = RmConfig { vram: 16 << 30, ..Default::default() };
-    let error = RmDriver::on_kernel(&mock.kernel(), &config).unwrap_err();
-    assert!(matches!(error, OpenError::NotEnoughVram { free: 8192, wanted: 16384, .. }), "{error}");
-}
-
-#[test]
-fn unknown_gpu_and_a_message_with_those_that_are_there() {
-    let error = open_device(&Mock::new().kernel(), Some("0000:01:00.0")).unwrap_err();
-    assert_eq!(error.to_string(), "The NVIDIA driver has no GPU 0000:01:00.0; it has 0000:06:00.0");
-}
-
-#[test]
 fn engines_of_the_vgpu_and_real_ones_behind_them() {
-    let (_, _, table) = open_device(&Mock::new().kernel(), None).unwrap();
+    let (_, _, table) = open_device(&Mock::new().kernel(), &Places::default(), None).unwrap();
     // Of the lone ones COPY4 has most units; then the first.
     assert_eq!(table.copy, [0, 4, 2]);
 }

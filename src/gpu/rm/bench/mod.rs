@@ -18,8 +18,9 @@ use serde::Serialize;
 use super::RmError;
 use super::channels::EngineTable;
 use super::device::{Device, DeviceFacts, Doorbell};
-use super::discovery::{driver_version, open_device, open_kernel};
+use super::discovery::{open_device, open_kernel};
 use super::error::OpenError;
+use super::places::Places;
 use crate::gpu::GpuError;
 
 /// How to measure.
@@ -31,6 +32,8 @@ pub struct BenchConfig {
     pub uid: Option<u32>,
     /// Also rehearse the driver, with this program as the second process.
     pub rehearse: bool,
+    /// Where the host shows its driver.
+    pub places: Places,
 }
 
 /// One figure.
@@ -191,12 +194,13 @@ struct Bench {
 /// # Errors
 /// The GPU cannot be taken at all.
 pub fn run(config: &BenchConfig) -> Result<Report, OpenError> {
-    let kernel = open_kernel(config.uid)?;
-    let (mut device, facts, table) = open_device(&kernel, config.gpu.as_deref())?;
+    let opened = open_kernel(&config.places, config.uid)?;
+    let (mut device, facts, table) = open_device(&opened.kernel, &config.places, config.gpu.as_deref())?;
+    let kernel = opened.for_good()?;
     let DeviceFacts { address, name, .. } = facts;
     let doorbell = Arc::new(device.doorbell()?);
     let mut report = Report {
-        driver: driver_version().unwrap_or_default(),
+        driver: config.places.driver().version().unwrap_or_default().to_owned(),
         address,
         name,
         copy_engines: table.copy,

@@ -51,7 +51,8 @@ pub(super) fn rehearse(
     config: &BenchConfig,
     report: &mut Report,
 ) -> Result<(), Stop> {
-    let rm = RmConfig { gpu: config.gpu.clone(), vram: 2 * PARTITION, uid: None };
+    let rm =
+        RmConfig { gpu: config.gpu.clone(), vram: 2 * PARTITION, uid: None, places: config.places.clone() };
     let start = Instant::now();
     let made = RmDriver::on_kernel(kernel, &rm).map_err(StepError::from);
     let mut driver = match made {

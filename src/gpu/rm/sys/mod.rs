@@ -12,14 +12,17 @@ use super::abi::calls::{
     AllocOsEvent, CardInfo, CheckVersion, EventData, Free, MapDma, MapMemory, RegisterFd, UnmapDma, escape,
 };
 use super::abi::{Handle, RmStatus};
+use super::error::OpenError;
 use super::kernel::{CallError, CpuView, Kernel, NewObject, NewPages, Node};
+use super::places::Places;
 
-pub use user::{become_user, is_root};
+pub use user::{Lowered, is_root, lower};
 
 /// The kernel module behind the nodes in `/dev`.
 #[derive(Debug)]
 pub struct NodeKernel {
     control: OwnedFd,
+    places: Places,
 }
 
 impl NodeKernel {
@@ -27,8 +30,9 @@ impl NodeKernel {
     ///
     /// # Errors
     /// There is none, or this user may not.
-    pub fn new() -> io::Result<Self> {
-        Ok(Self { control: open(Node::Control)? })
+    pub fn open(places: &Places) -> Result<Self, OpenError> {
+        let control = open(places, Node::Control).map_err(|source| OpenError::node(Node::Control, source))?;
+        Ok(Self { control, places: places.clone() })
     }
 
     /// What the module says its version is.
@@ -43,9 +47,9 @@ impl NodeKernel {
     }
 }
 
-fn open(node: Node) -> io::Result<OwnedFd> {
+fn open(places: &Places, node: Node) -> io::Result<OwnedFd> {
     // Not O_NONBLOCK: the module's poll would never wake then.
-    Ok(rustix::fs::open(node.to_string(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
+    Ok(rustix::fs::open(places.node(node), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 fn check(status: u32) -> Result<(), CallError> {
@@ -54,7 +58,7 @@ fn check(status: u32) -> Result<(), CallError> {
 
 impl Kernel for NodeKernel {
     fn open(&self, node: Node) -> io::Result<OwnedFd> {
-        open(node)
+        open(&self.places, node)
     }
 
     fn cards(&self) -> Result<Vec<CardInfo>, CallError> {
@@ -122,7 +126,7 @@ impl Kernel for NodeKernel {
     }
 
     fn event_file(&self, client: Handle) -> Result<OwnedFd, CallError> {
-        let file = open(Node::Control)?;
+        let file = open(&self.places, Node::Control)?;
         let mut call = AllocOsEvent { client, device: Handle::NONE, fd: file.as_raw_fd(), status: 0 };
         ioctl::plain(file.as_fd(), escape::ALLOC_OS_EVENT, &mut call)?;
         check(call.status)?;

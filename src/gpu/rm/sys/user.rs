@@ -1,4 +1,4 @@
-//! Who this process is to the kernel.
+//! Who this process is to the kernel: root, for a while somebody else, then that for good.
 #![allow(unsafe_code, reason = "changing the ids of a whole process has no safe form")]
 
 use std::io;
@@ -8,16 +8,61 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Becomes an ordinary user for good: user, group and no further groups. Files that are open stay open.
+/// Another user than root, with a way back: dropping it makes the process root again, so that what root made can be
+/// taken away. It holds no right of root's meanwhile, and none at all after [`Lowered::for_good`].
+#[must_use]
+#[derive(Debug)]
+pub struct Lowered {
+    uid: u32,
+    for_good: bool,
+}
+
+/// Makes this process, which is root's, an ordinary user's: user, group and no further groups. Files that are open
+/// stay open.
 ///
 /// # Errors
 /// This process may not.
-pub fn become_user(uid: u32) -> io::Result<()> {
-    let done = |result: libc::c_int| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+pub fn lower(uid: u32) -> io::Result<Lowered> {
     // SAFETY: a null list of no groups is what the call takes for none.
     done(unsafe { libc::setgroups(0, std::ptr::null()) })?;
+    set_ids(uid, uid, 0)?;
+    Ok(Lowered { uid, for_good: false })
+}
+
+impl Lowered {
+    /// Gives the way back up.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn for_good(mut self) -> io::Result<()> {
+        set_ids(self.uid, self.uid, self.uid)?;
+        self.for_good = true;
+        Ok(())
+    }
+}
+
+impl Drop for Lowered {
+    fn drop(&mut self) {
+        if self.for_good {
+            return;
+        }
+        // The effective user first: it is who may change the others.
+        // SAFETY: the call takes numbers only.
+        let back = done(unsafe { libc::seteuid(0) }).and_then(|()| set_ids(0, 0, 0));
+        if let Err(error) = back {
+            log::error!("this process stays user {}: {error}", self.uid);
+        }
+    }
+}
+
+/// Sets real, effective and saved user and group; the group first, while there is the right to.
+fn set_ids(real: u32, effective: u32, saved: u32) -> io::Result<()> {
     // SAFETY: the call takes numbers only.
-    done(unsafe { libc::setresgid(uid, uid, uid) })?;
+    done(unsafe { libc::setresgid(real, effective, saved) })?;
     // SAFETY: as above.
-    done(unsafe { libc::setresuid(uid, uid, uid) })
+    done(unsafe { libc::setresuid(real, effective, saved) })
+}
+
+fn done(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

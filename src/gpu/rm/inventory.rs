@@ -1,0 +1,259 @@
+//! What GPUs a host has: those that the NVIDIA driver has, those that are only on the bus, and what could be done
+//! with each. Looking changes nothing, and what cannot be asked is told as such.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::abi::Branch;
+use super::abi::calls::CardInfo;
+use super::channels::EngineTable;
+use super::client::Client;
+use super::device::{ARCH_GH100, Device, DeviceFacts, address_of, architecture_name};
+use super::error::{OpenError, RmError};
+use super::kernel::Kernel;
+use super::places::{HostDriver, Places};
+use super::sys::NodeKernel;
+
+/// A GPU as `gpuvmk gpu list` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct GpuEntry {
+    /// PCI address.
+    pub address: String,
+    /// PCI vendor and device number.
+    pub pci_id: String,
+    /// Marketing name, where a driver tells it.
+    pub name: Option<String>,
+    /// Architecture, where it is known.
+    pub architecture: Option<String>,
+    /// Kernel driver that has it.
+    pub driver: Option<String>,
+    /// Bytes of VRAM.
+    pub vram: Option<u64>,
+    /// Bytes of VRAM that nobody has.
+    pub vram_free: Option<u64>,
+    /// Copy engines.
+    pub copy_engines: Vec<CopyEngineEntry>,
+    /// What each backend could do with it.
+    pub backends: Backends,
+}
+
+/// A copy engine as `gpuvmk gpu list` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct CopyEngineEntry {
+    /// N of COPYn.
+    pub number: u32,
+    /// True for one that shares the graphics engine's runlist.
+    pub with_graphics: bool,
+    /// Physical copy engines behind it.
+    pub units: u32,
+}
+
+/// What each backend could do with a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Backends {
+    /// The RM driver.
+    pub rm: Verdict,
+    /// A card of its own, by VFIO.
+    pub vfio: Verdict,
+}
+
+/// Whether a backend can serve vGPUs.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Verdict {
+    /// True when it can.
+    pub possible: bool,
+    /// Chips that vGPUs can be.
+    pub chips: Vec<&'static str>,
+    /// Why, or why not.
+    pub why: String,
+}
+
+impl Verdict {
+    fn no(why: impl Into<String>) -> Self {
+        Self { possible: false, chips: Vec::new(), why: why.into() }
+    }
+}
+
+/// What is there.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Inventory {
+    /// Version of the NVIDIA driver, where one is loaded.
+    pub nvidia_driver: Option<String>,
+    /// Whether its branch is one that the RM driver knows.
+    pub branch_supported: bool,
+    /// Branches that the RM driver knows.
+    pub supported_branches: Vec<u32>,
+    /// Why the driver cannot be asked, where it cannot: what an aggregator would say.
+    pub problem: Option<String>,
+    /// GPUs.
+    pub gpus: Vec<GpuEntry>,
+    /// The software GPU needs none.
+    pub soft: Verdict,
+}
+
+/// Looks at everything.
+pub fn inventory(places: &Places) -> Inventory {
+    let driver = places.driver();
+    let kernel = driver.clone().check().and_then(|()| NodeKernel::open(places));
+    let kernel = kernel.map(|kernel| Arc::new(kernel) as Arc<dyn Kernel>);
+    take_stock(places, &driver, kernel)
+}
+
+/// The same with a kernel that is there, or why it is not.
+pub(super) fn take_stock(
+    places: &Places,
+    driver: &HostDriver,
+    kernel: Result<Arc<dyn Kernel>, OpenError>,
+) -> Inventory {
+    let asked = kernel.and_then(|kernel| ask_all(&kernel)).map_err(|error| told(&error));
+    let on_bus = pci_gpus(&places.pci_devices());
+    let mut gpus: Vec<GpuEntry> = on_bus.iter().map(|found| entry(found, &asked)).collect();
+    // A GPU that the driver has is one also where sysfs is hidden (containers).
+    for (card, _) in asked.iter().flatten() {
+        let address = address_of(card);
+        if !on_bus.iter().any(|found| found.address == address) {
+            let driver = Some("nvidia".to_owned());
+            gpus.push(entry(&PciGpu { address, device: card.device, driver, iommu_group: false }, &asked));
+        }
+    }
+    gpus.sort_by(|a, b| a.address.cmp(&b.address));
+    Inventory {
+        nvidia_driver: driver.version().map(str::to_owned),
+        branch_supported: matches!(driver, HostDriver::Loaded { branch: Some(_), .. }),
+        supported_branches: Branch::ALL.iter().map(|branch| branch.number()).collect(),
+        problem: asked.err(),
+        gpus,
+        soft: Verdict { possible: true, chips: vec!["GF100", "GH100"], why: "needs no GPU".to_owned() },
+    }
+}
+
+/// An error with its causes.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+/// What the driver says of one of its GPUs.
+type Asked = (CardInfo, Result<DeviceFacts, String>);
+
+fn ask_all(kernel: &Arc<dyn Kernel>) -> Result<Vec<Asked>, OpenError> {
+    let cards = kernel.cards().map_err(|error| RmError::new("the list of GPUs", error))?;
+    Ok(cards.into_iter().map(|card| (card, ask(kernel, &card).map_err(|error| told(&error)))).collect())
+}
+
+fn ask(kernel: &Arc<dyn Kernel>, card: &CardInfo) -> Result<DeviceFacts, OpenError> {
+    let client = Client::new(Arc::clone(kernel))?;
+    let device = Device::open(client, card)?;
+    Ok(device.facts(card)?)
+}
+
+/// A GPU on the bus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PciGpu {
+    pub address: String,
+    pub device: u16,
+    pub driver: Option<String>,
+    pub iommu_group: bool,
+}
+
+/// NVIDIA's display and 3D controllers below a folder of PCI devices, by address.
+pub(super) fn pci_gpus(devices: &Path) -> Vec<PciGpu> {
+    let Ok(entries) = std::fs::read_dir(devices) else { return Vec::new() };
+    let mut gpus: Vec<PciGpu> = entries
+        .filter_map(Result::ok)
+        .filter_map(|entry| {
+            let path = entry.path();
+            let number = |name: &str| {
+                let text = std::fs::read_to_string(path.join(name)).ok()?;
+                u32::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()
+            };
+            let is_display = number("class")? >> 16 == 0x03;
+            if number("vendor")? != 0x10de || !is_display {
+                return None;
+            }
+            let driver = std::fs::read_link(path.join("driver")).ok();
+            Some(PciGpu {
+                address: entry.file_name().to_string_lossy().into_owned(),
+                device: u16::try_from(number("device")?).ok()?,
+                driver: driver.and_then(|link| Some(link.file_name()?.to_string_lossy().into_owned())),
+                iommu_group: path.join("iommu_group").exists(),
+            })
+        })
+        .collect();
+    gpus.sort_by(|a, b| a.address.cmp(&b.address));
+    gpus
+}
+
+fn entry(found: &PciGpu, asked: &Result<Vec<Asked>, String>) -> GpuEntry {
+    let facts = asked
+        .iter()
+        .flatten()
+        .find(|(card, _)| address_of(card) == found.address)
+        .map(|(_, facts)| facts.as_ref().map_err(String::as_str));
+    let known = facts.and_then(Result::ok);
+    let rm = match (facts, asked) {
+        (Some(Ok(facts)), _) => suitable(facts),
+        (Some(Err(why)), _) => Verdict::no(why),
+        (None, Err(problem)) => Verdict::no(problem.clone()),
+        (None, Ok(_)) => Verdict::no(match &found.driver {
+            Some(driver) if driver == "nvidia" => "the NVIDIA driver does not list it".to_owned(),
+            Some(driver) => format!("kernel driver {driver} has it, not nvidia"),
+            None => "no kernel driver has it".to_owned(),
+        }),
+    };
+    GpuEntry {
+        address: found.address.clone(),
+        pci_id: format!("10de:{:04x}", found.device),
+        name: known.map(|facts| facts.name.clone()),
+        architecture: known.map(|facts| architecture_name(facts.architecture)),
+        driver: found.driver.clone(),
+        vram: known.map(|facts| facts.vram),
+        vram_free: known.map(|facts| facts.vram_free),
+        copy_engines: known.map_or_else(Vec::new, |facts| {
+            let entry = |engine: &super::device::CopyEngine| CopyEngineEntry {
+                number: engine.number,
+                with_graphics: engine.with_graphics,
+                units: engine.units.count_ones(),
+            };
+            facts.copy_engines.iter().map(entry).collect()
+        }),
+        backends: Backends {
+            rm,
+            vfio: Verdict::no(if found.iommu_group {
+                "this backend is not built yet"
+            } else {
+                "this backend is not built yet; and the GPU is in no IOMMU group"
+            }),
+        },
+    }
+}
+
+/// Whether vGPUs can be served on a GPU.
+fn suitable(facts: &DeviceFacts) -> Verdict {
+    if facts.architecture != ARCH_GH100 {
+        return Verdict::no(format!(
+            "{} GPUs execute no chip that vGPUs can be; GH100 needs Hopper",
+            architecture_name(facts.architecture)
+        ));
+    }
+    if !facts.graphics || EngineTable::choose(&facts.copy_engines).is_none() {
+        return Verdict::no("it lacks engines that a GH100 vGPU has (MIG mode takes them away)");
+    }
+    let why = "Hopper, the architecture of GH100".to_owned();
+    Verdict { possible: true, chips: vec!["GH100"], why }
+}
+
+/// Where `address` is if the NVIDIA driver does not have it, in words for a message.
+pub(super) fn elsewhere(devices: &Path, address: &str) -> Option<String> {
+    let found = pci_gpus(devices).into_iter().find(|gpu| gpu.address == address)?;
+    Some(match found.driver.as_deref() {
+        Some(driver) => format!("; kernel driver {driver} has that one"),
+        None => "; that one is on the bus, but no kernel driver has it".to_owned(),
+    })
+}

@@ -1,0 +1,149 @@
+//! Where a host shows its NVIDIA driver and its GPUs: files of `/proc`, `/dev` and `/sys`, below a folder that tests
+//! choose.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::abi::Branch;
+use super::abi::branch::version_of_proc_file;
+use super::error::OpenError;
+use super::kernel::Node;
+
+/// The file that the kernel module makes when it is loaded.
+pub(super) const VERSION_FILE: &str = "/proc/driver/nvidia/version";
+
+/// A host's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    root: PathBuf,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self::below("/")
+    }
+}
+
+impl Places {
+    /// Those that `root` has instead of `/`.
+    pub fn below(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    fn path(&self, absolute: &str) -> PathBuf {
+        self.root.join(absolute.trim_start_matches('/'))
+    }
+
+    /// Where a node is.
+    pub(super) fn node(&self, node: Node) -> PathBuf {
+        self.path(&node.to_string())
+    }
+
+    /// The folder of PCI devices.
+    pub(super) fn pci_devices(&self) -> PathBuf {
+        self.path("/sys/bus/pci/devices")
+    }
+
+    /// What is known of the NVIDIA driver without asking it.
+    pub fn driver(&self) -> HostDriver {
+        match std::fs::read_to_string(self.path(VERSION_FILE)) {
+            Ok(text) => match version_of_proc_file(&text) {
+                Some(version) => HostDriver::Loaded { branch: Branch::of_version(&version), version },
+                None => HostDriver::Unclear { why: format!("it says {:?}", first_line(&text)) },
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => HostDriver::Absent,
+            Err(error) => HostDriver::Unclear { why: error.to_string() },
+        }
+    }
+}
+
+/// The start of a text, for a message.
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().take(80).collect()
+}
+
+/// The NVIDIA driver of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostDriver {
+    /// None is loaded.
+    Absent,
+    /// One is, but which cannot be told.
+    Unclear {
+        /// Why.
+        why: String,
+    },
+    /// One is.
+    Loaded {
+        /// Its version.
+        version: String,
+        /// Its branch, where it is one that can be driven.
+        branch: Option<Branch>,
+    },
+}
+
+impl HostDriver {
+    /// Its version.
+    pub fn version(&self) -> Option<&str> {
+        match self {
+            Self::Loaded { version, .. } => Some(version),
+            Self::Absent | Self::Unclear { .. } => None,
+        }
+    }
+
+    /// That it can be driven.
+    ///
+    /// # Errors
+    /// There is none, or its structures are not known.
+    pub fn check(self) -> Result<(), OpenError> {
+        match self {
+            Self::Loaded { branch: Some(_), .. } => Ok(()),
+            Self::Loaded { version, branch: None } => Err(OpenError::WrongBranch { version }),
+            Self::Absent => Err(OpenError::NoDriver),
+            Self::Unclear { why } => Err(OpenError::UnclearDriver { why }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(version: &str) -> HostDriver {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("proc/driver/nvidia/version");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, version).unwrap();
+        Places::below(folder.path()).driver()
+    }
+
+    #[test]
+    fn known_branch_and_nothing_to_say() {
+        let text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n";
+        let driver = host(text);
+        assert_eq!(driver.version(), Some("580.159.04"));
+        assert!(driver.check().is_ok());
+    }
+
+    #[test]
+    fn other_branch_and_a_refusal_with_the_supported_ones() {
+        let error =
+            host("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu\n").check().unwrap_err();
+        assert!(matches!(&error, OpenError::WrongBranch { version } if version == "550.54.14"));
+        assert!(error.to_string().contains("supported: 580"), "{error}");
+    }
+
+    #[test]
+    fn file_that_is_not_understood_and_a_refusal_with_its_words() {
+        let error = host("hello\nworld").check().unwrap_err();
+        assert!(matches!(&error, OpenError::UnclearDriver { .. }));
+        assert!(error.to_string().contains("\"hello\""), "{error}");
+    }
+
+    #[test]
+    fn no_file_and_no_driver() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Places::below(folder.path()).driver().check().unwrap_err();
+        assert!(matches!(error, OpenError::NoDriver));
+        assert!(error.to_string().contains("modprobe nvidia"), "{error}");
+    }
+}

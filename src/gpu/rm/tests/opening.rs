@@ -1,0 +1,165 @@
+//! What keeps a GPU from being taken: each its own message with the remedy, and nothing left of the attempt.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::gpu::rm::abi::calls::CardInfo;
+use crate::gpu::rm::abi::classes::NV01_ROOT_CLIENT;
+use crate::gpu::rm::abi::{RmStatus, flags};
+use crate::gpu::rm::error::OpenError;
+use crate::gpu::rm::inventory::{Inventory, take_stock};
+use crate::gpu::rm::mock::Mock;
+use crate::gpu::rm::places::{HostDriver, Places};
+use crate::gpu::rm::{RmConfig, RmDriver};
+
+fn card(bus: u8) -> CardInfo {
+    CardInfo { valid: 1, bus, gpu_id: u32::from(bus) << 8, device: 0x2335, ..Default::default() }
+}
+
+/// The refusal, after which the kernel has no object of ours.
+fn refusal(mock: &Mock, config: &RmConfig) -> OpenError {
+    let error = RmDriver::on_kernel(&mock.kernel(), config).unwrap_err();
+    assert_eq!(mock.state().objects, BTreeMap::new(), "something is left after: {error}");
+    error
+}
+
+/// A GPU on the bus of a host.
+fn on_bus(root: &Path, address: &str, driver: Option<&str>) {
+    let device = root.join("sys/bus/pci/devices").join(address);
+    std::fs::create_dir_all(&device).unwrap();
+    for (file, text) in [("class", "0x030200\n"), ("vendor", "0x10de\n"), ("device", "0x2335\n")] {
+        std::fs::write(device.join(file), text).unwrap();
+    }
+    if let Some(driver) = driver {
+        std::os::unix::fs::symlink(Path::new("/sys/bus/pci/drivers").join(driver), device.join("driver"))
+            .unwrap();
+    }
+}
+
+#[test]
+fn gpu_of_another_architecture_and_the_chips_that_can_be_served() {
+    for (number, name) in [(0x160, "Turing"), (0x170, "Ampere"), (0x190, "Ada"), (0x1a0, "Blackwell")] {
+        let mock = Mock::new();
+        mock.state().architecture = number;
+        let error = refusal(&mock, &RmConfig::default());
+        assert!(matches!(&error, OpenError::WrongArchitecture { .. }));
+        let text = error.to_string();
+        for part in [name, "can serve no vGPU", "GH100", "Hopper", "backend = \"soft\""] {
+            assert!(text.contains(part), "'{part}' is not in: {text}");
+        }
+    }
+}
+
+#[test]
+fn too_little_vram_and_both_sizes() {
+    let mock = Mock::new();
+    let error = refusal(&mock, &RmConfig { vram: 16 << 30, ..Default::default() });
+    assert!(matches!(error, OpenError::NotEnoughVram { free: 8192, wanted: 16384, .. }), "{error}");
+    assert!(error.to_string().contains("Lower `vram`"), "{error}");
+}
+
+#[test]
+fn unknown_gpu_and_those_that_are_there() {
+    let wanted = RmConfig { gpu: Some("0000:01:00.0".to_owned()), ..Default::default() };
+    let text = refusal(&Mock::new(), &wanted).to_string();
+    assert!(text.starts_with("The NVIDIA driver has no GPU 0000:01:00.0; it has 0000:06:00.0."), "{text}");
+    assert!(text.contains("`device`"), "{text}");
+}
+
+#[test]
+fn gpu_of_another_kernel_driver_and_its_name() {
+    let host = tempfile::tempdir().unwrap();
+    on_bus(host.path(), "0000:01:00.0", Some("vfio-pci"));
+    on_bus(host.path(), "0000:02:00.0", None);
+    for (address, part) in
+        [("0000:01:00.0", "kernel driver vfio-pci has"), ("0000:02:00.0", "no kernel driver")]
+    {
+        let places = Places::below(host.path());
+        let config = RmConfig { gpu: Some(address.to_owned()), places, ..Default::default() };
+        let text = refusal(&Mock::new(), &config).to_string();
+        assert!(text.contains(part), "'{part}' is not in: {text}");
+    }
+}
+
+#[test]
+fn several_gpus_or_none_and_what_to_do() {
+    let mock = Mock::new();
+    mock.state().cards = vec![card(6), card(7)];
+    let text = refusal(&mock, &RmConfig::default()).to_string();
+    assert!(text.contains("0000:06:00.0, 0000:07:00.0") && text.contains("`device`"), "{text}");
+
+    mock.state().cards = Vec::new();
+    let error = refusal(&mock, &RmConfig::default());
+    assert!(matches!(error, OpenError::NoGpus), "{error}");
+}
+
+#[test]
+fn node_of_the_gpu_that_is_closed_and_who_may_not() {
+    let mock = Mock::new();
+    mock.state().closed = true;
+    let error = refusal(&mock, &RmConfig::default());
+    assert!(matches!(&error, OpenError::Node { .. }));
+    let uid = rustix::process::geteuid().as_raw();
+    assert!(
+        error.to_string().starts_with(&format!("/dev/nvidia0 is not accessible for user {uid}.")),
+        "{error}"
+    );
+}
+
+#[test]
+fn gpu_without_the_engines_and_what_takes_them_away() {
+    for engines in [vec![flags::ENGINE_COPY0], vec![flags::ENGINE_GRAPHICS, flags::ENGINE_COPY0]] {
+        let mock = Mock::new();
+        mock.state().engines = engines;
+        let error = refusal(&mock, &RmConfig::default());
+        assert!(matches!(&error, OpenError::MissingEngine { .. }));
+        assert!(error.to_string().contains("MIG"), "{error}");
+    }
+}
+
+#[test]
+fn call_that_the_driver_refuses_and_its_name_with_the_status() {
+    let mock = Mock::new();
+    mock.state().refuse_class = Some((NV01_ROOT_CLIENT.number, RmStatus::ERR_INSUFFICIENT_PERMISSIONS));
+    let text = refusal(&mock, &RmConfig::default()).to_string();
+    assert!(text.contains("NV01_ROOT_CLIENT") && text.contains("INSUFFICIENT_PERMISSIONS"), "{text}");
+}
+
+/// What is listed on a host with one GPU in the driver.
+fn listed(mock: &Mock, root: &Path) -> Inventory {
+    let driver = HostDriver::Loaded {
+        version: "580.159.04".to_owned(),
+        branch: crate::gpu::rm::abi::Branch::of_version("580"),
+    };
+    let listed = take_stock(&Places::below(root), &driver, Ok(mock.kernel()));
+    assert_eq!(mock.state().objects, BTreeMap::new());
+    listed
+}
+
+#[test]
+fn hopper_and_the_chip_that_it_serves() {
+    let host = tempfile::tempdir().unwrap();
+    on_bus(host.path(), "0000:06:00.0", Some("nvidia"));
+    on_bus(host.path(), "0000:07:00.0", Some("nouveau"));
+    let listed = listed(&Mock::new(), host.path());
+    let [gpu, other] = listed.gpus.as_slice() else { panic!("{listed:?}") };
+    assert!(gpu.backends.rm.possible);
+    assert_eq!(gpu.backends.rm.chips, ["GH100"]);
+    assert_eq!((gpu.name.as_deref(), gpu.architecture.as_deref()), (Some("NVIDIA H200"), Some("Hopper")));
+    assert_eq!(gpu.copy_engines.iter().find(|engine| engine.number == 4).map(|engine| engine.units), Some(6));
+    assert!(!other.backends.rm.possible);
+    assert!(other.backends.rm.why.contains("nouveau"), "{other:?}");
+}
+
+#[test]
+fn gpu_in_a_container_without_sysfs_and_listed_all_the_same() {
+    let host = tempfile::tempdir().unwrap();
+    let mock = Mock::new();
+    mock.state().architecture = 0x170;
+    let listed = listed(&mock, host.path());
+    let [gpu] = listed.gpus.as_slice() else { panic!("{listed:?}") };
+    assert_eq!(gpu.address, "0000:06:00.0");
+    assert!(!gpu.backends.rm.possible);
+    assert!(gpu.backends.rm.why.contains("Ampere"), "{gpu:?}");
+    assert!(gpu.backends.rm.chips.is_empty());
+}
