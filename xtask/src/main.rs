@@ -29,7 +29,7 @@ enum Command {
     Setup,
     /// Boot one stock guest, show what it says, and judge it.
     Guest(guest::Arguments),
-    /// Fetch Mesa's Vulkan driver for guests, or build it from Debian's source with our patch.
+    /// Fetch Mesa's Vulkan driver for guests, and edit it for Hopper.
     Nvk(nvk::Arguments),
     /// Run the host's tests and every guest test.
     Test(test::Arguments),
