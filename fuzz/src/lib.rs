@@ -7,14 +7,26 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a harness reports by panicking")]
 
+pub mod aggregator;
 pub mod aggregator_wire;
 pub mod config;
+pub mod fifo;
+mod input;
 mod log_sink;
+pub mod page_tables;
 pub mod trace;
+pub mod vfio_user;
 
 /// A harness.
 pub type Harness = fn(&[u8]);
 
 /// Every harness by the name of its target, which is also that of its corpus.
-pub const HARNESSES: &[(&str, Harness)] =
-    &[("aggregator_wire", aggregator_wire::run), ("config", config::run), ("trace", trace::run)];
+pub const HARNESSES: &[(&str, Harness)] = &[
+    ("aggregator", aggregator::run),
+    ("aggregator_wire", aggregator_wire::run),
+    ("config", config::run),
+    ("fifo", fifo::run),
+    ("page_tables", page_tables::run),
+    ("trace", trace::run),
+    ("vfio_user", vfio_user::run),
+];

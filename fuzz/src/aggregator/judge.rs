@@ -1,0 +1,443 @@
+//! A physical GPU that does no work: it keeps what it is told, and judges it by what the ledger says of owners.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gpuvmk::addr::{GpuVa, HostChannel, HostVram, Iova, TenantId};
+use gpuvmk::chip::{AccessKind, Engine, EngineSet, FaultReason};
+use gpuvmk::gpu::space_map::{Run, SpaceMap, SpaceShape};
+use gpuvmk::gpu::{
+    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, HostTarget, OwnershipLedger,
+    SpaceHandle, SpaceUsage,
+};
+use gpuvmk::pci::{DmaError, DmaMapping, SharedMemory};
+use gpuvmk::units::backend::{ChannelError, FaultUnit, GraphicsError, HostError, MmuFault};
+use rustix::event::EventfdFlags;
+use rustix::fs::MemfdFlags;
+
+use crate::input::Input;
+
+pub(super) const MIB: u64 = 1 << 20;
+/// What a tenant usually asks for.
+pub(super) const PARTITION: u64 = 16 * MIB;
+const TENANT_VRAM: u64 = 64 * MIB;
+const TENANT_VRAM_SIZE: u64 = 128 * MIB;
+const CHANNELS: u16 = 16;
+const TABLE_MEMORY: u64 = 64 << 10;
+
+/// What one page-sized piece of VRAM is to the judge, by MiB.
+#[derive(Clone, Copy, Debug, Default)]
+struct Piece {
+    owner: Option<TenantId>,
+    /// Somebody had it since it was zeroed last.
+    dirty: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    spaces: BTreeMap<SpaceHandle, SpaceMap>,
+    next_space: u32,
+    channels: BTreeMap<HostChannel, ChannelSpec>,
+    owners: BTreeMap<HostChannel, TenantId>,
+    runlist: Vec<HostChannel>,
+    dma: BTreeMap<u64, u64>,
+    system: BTreeMap<u64, (u64, TenantId)>,
+    vram: BTreeMap<u64, Piece>,
+    events: Vec<GpuEvent>,
+    /// Channels that are being preempted.
+    preempting: Vec<HostChannel>,
+    /// Preemptions do not end.
+    holds: bool,
+    /// Channels are not let go.
+    stuck: bool,
+    /// Something failed: what it belongs to is withheld for good.
+    failed: bool,
+}
+
+/// The judge, shared by driver, ledger and harness.
+#[derive(Clone, Debug)]
+pub(super) struct Judge {
+    state: Arc<Mutex<State>>,
+    hopper: bool,
+}
+
+/// The driver.
+#[derive(Debug)]
+pub(super) struct JudgeGpu {
+    info: GpuInfo,
+    shape: SpaceShape,
+    judge: Judge,
+    wake: OwnedFd,
+}
+
+impl JudgeGpu {
+    pub(super) fn new(hopper: bool) -> (Self, Judge) {
+        let judge = Judge { state: Arc::default(), hopper };
+        let page_shifts: &[u8] = if hopper { &[12, 16, 21, 29] } else { &[12, 17] };
+        let (va_bits, system_bits) = if hopper { (57, 52) } else { (40, 40) };
+        let info = GpuInfo {
+            chip: if hopper { "GH100" } else { "GF100" }.to_owned(),
+            tenant_vram: HostVram(TENANT_VRAM),
+            tenant_vram_size: TENANT_VRAM_SIZE,
+            partition_granule: PARTITION,
+            channels: CHANNELS,
+            engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1,
+            userd_granule: if hopper { 512 } else { 4096 },
+            slow_vram_reads: hopper,
+            va_bits,
+            page_shifts: page_shifts.to_vec(),
+            system_bits,
+            first_iova: Iova(1 << 32),
+            table_memory: TABLE_MEMORY,
+        };
+        let shape = SpaceShape { va_bits, system_bits, page_shifts, join: hopper };
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = rustix::event::eventfd(0, flags).expect("an eventfd");
+        (Self { info, shape, judge: judge.clone(), wake }, judge)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.judge.state()
+    }
+}
+
+impl Judge {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn hopper(&self) -> bool {
+        self.hopper
+    }
+
+    /// The GPU reports something, true or not.
+    pub(super) fn report(&self, input: &mut Input<'_>) {
+        let number = u16::from(input.below(20));
+        let channel = Some(number).filter(|_| input.below(8) != 7);
+        let event = match input.below(16) {
+            0 | 1 => GpuEvent::NonStall(input.pick(&[Engine::Graphics, Engine::Copy(1), Engine::Copy(7)])),
+            2..=4 => GpuEvent::Fault(MmuFault {
+                channel,
+                unit: FaultUnit::Host,
+                address: GpuVa(input.u64()),
+                access: AccessKind::Read,
+                reason: FaultReason::NoChannel,
+            }),
+            5 => GpuEvent::HostError(HostError { channel: number, pbdma: 0, status: 1, method: 0, data: 0 }),
+            6 => GpuEvent::GraphicsError(GraphicsError {
+                channel: number,
+                status: 1,
+                subchannel: 0,
+                class: 0,
+                method: 0,
+                data: 0,
+            }),
+            7 => GpuEvent::ChannelError(ChannelError { channel: number, code: 31 }),
+            15 if input.below(4) == 3 => GpuEvent::Lost,
+            _ => GpuEvent::Preempted(super::host(number)),
+        };
+        let mut state = self.state();
+        state.failed |= event == GpuEvent::Lost;
+        state.events.push(event);
+    }
+
+    /// Hardware that does not do what it should.
+    pub(super) fn misbehave(&self, input: &mut Input<'_>) {
+        let mut state = self.state();
+        match input.below(8) {
+            0..=2 => state.holds = true,
+            3 => state.stuck = true,
+            _ => {
+                state.holds = false;
+                state.stuck = false;
+            }
+        }
+    }
+
+    /// Hardware does what it should from now on.
+    pub(super) fn behave(&self) {
+        let mut state = self.state();
+        state.holds = false;
+        state.stuck = false;
+    }
+
+    /// No space points at memory of two owners or of none, and each channel's space at its owner's only.
+    pub(super) fn check(&self) {
+        let state = self.state();
+        for (handle, space) in &state.spaces {
+            let users: BTreeSet<TenantId> = state
+                .channels
+                .iter()
+                .filter(|(_, spec)| spec.space == *handle)
+                .filter_map(|(channel, _)| state.owners.get(channel).copied())
+                .collect();
+            assert!(users.len() <= 1, "channels of {users:?} share {handle:?}");
+            let mut owner = users.first().copied();
+            for run in space.runs() {
+                let found =
+                    state.owner_of(run).unwrap_or_else(|| panic!("{run:x?} is nobody's or of several"));
+                assert_eq!(*owner.get_or_insert(found), found, "{run:x?} in a space of somebody else");
+            }
+        }
+        for (channel, spec) in &state.channels {
+            let owner = state.owners.get(channel).copied();
+            let page = state.vram.get(&(spec.userd.0 / MIB)).and_then(|piece| piece.owner);
+            assert_eq!(page, owner, "the USERD of {channel:?} is not its owner's");
+        }
+    }
+
+    /// Nothing is left of anybody.
+    pub(super) fn check_empty(&self) {
+        let state = self.state();
+        if state.failed {
+            return;
+        }
+        assert!(state.channels.is_empty() && state.runlist.is_empty(), "channels stay: {:?}", state.channels);
+        assert!(state.spaces.is_empty(), "address spaces stay: {:?}", state.spaces);
+        assert!(state.dma.is_empty() && state.system.is_empty(), "memory stays mapped: {:?}", state.dma);
+        assert!(state.owners.is_empty(), "channels stay somebody's: {:?}", state.owners);
+        assert!(state.vram.values().all(|piece| piece.owner.is_none()), "VRAM stays somebody's");
+    }
+}
+
+impl State {
+    /// The one owner of what a run points at.
+    fn owner_of(&self, run: &Run) -> Option<TenantId> {
+        match run.target {
+            HostTarget::Vram(HostVram(start)) => {
+                let last = start.checked_add(run.len)?.checked_sub(1)?;
+                let mut owners = (start / MIB..=last / MIB).map(|piece| self.vram.get(&piece)?.owner);
+                let first = owners.next()??;
+                owners.all(|owner| owner == Some(first)).then_some(first)
+            }
+            HostTarget::System { iova: Iova(start), .. } => {
+                let (first, (size, owner)) = self.system.range(..=start).next_back()?;
+                let inside = start.checked_add(run.len)? <= first.checked_add(*size)?;
+                let mapped = self.dma.get(first) == Some(size);
+                (inside && mapped).then_some(*owner)
+            }
+        }
+    }
+
+    fn no_channel(&self, channel: HostChannel) -> Result<(), GpuError> {
+        if self.channels.contains_key(&channel) {
+            return Ok(());
+        }
+        Err(GpuError::NoSuch { what: "channel", id: channel.0.into() })
+    }
+
+    fn space(&mut self, space: SpaceHandle) -> Result<&mut SpaceMap, GpuError> {
+        self.spaces.get_mut(&space).ok_or(GpuError::NoSuch { what: "address space", id: space.0.into() })
+    }
+}
+
+impl GpuDriver for JudgeGpu {
+    fn info(&self) -> &GpuInfo {
+        &self.info
+    }
+
+    fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
+        let end = start.0 + size;
+        assert!(start.0 >= TENANT_VRAM && end <= TENANT_VRAM + TENANT_VRAM_SIZE, "the host's VRAM is shared");
+        let fd = rustix::fs::memfd_create("vram", MemfdFlags::CLOEXEC).expect("a memory file");
+        Ok(vec![SharedMemory { fd, offset: 0, size }])
+    }
+
+    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
+        assert!(start.0.is_multiple_of(MIB) && size.is_multiple_of(MIB), "pieces of VRAM are whole MiB here");
+        let mut state = self.state();
+        for piece in start.0 / MIB..(start.0 + size) / MIB {
+            state.vram.entry(piece).or_default().dirty = false;
+        }
+        Ok(())
+    }
+
+    fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
+        let DmaMapping { iova, size, .. } = mapping;
+        let mut state = self.state();
+        let end = iova.checked_add(size).filter(|end| *end <= 1 << self.info.system_bits);
+        let end = end.expect("bus addresses that the GPU has");
+        assert!(iova >= self.info.first_iova.0, "a bus address of the host's own");
+        let clash = state.dma.iter().any(|(other, bytes)| iova < other + bytes && *other < end);
+        assert!(!clash, "bus addresses are given twice");
+        state.dma.insert(iova, size);
+        Ok(())
+    }
+
+    fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
+        let mut state = self.state();
+        for space in state.spaces.values() {
+            let left = space.pointing_at(iova, size).next();
+            assert!(left.is_none(), "memory goes while a page table names it: {left:x?}");
+        }
+        state.dma.remove(&iova.0).map(|_| ()).ok_or(DmaError::NotMapped { iova: iova.0, size }.into())
+    }
+
+    fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {
+        let shape = self.shape;
+        let mut state = self.state();
+        state.next_space += 1;
+        let handle = SpaceHandle(state.next_space);
+        state.spaces.insert(handle, SpaceMap::new(shape));
+        Ok(handle)
+    }
+
+    fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+        let mut state = self.state();
+        let used = state.channels.values().any(|spec| spec.space == space);
+        assert!(!used, "{space:?} goes while a channel uses it");
+        state.space(space)?;
+        state.spaces.remove(&space);
+        Ok(())
+    }
+
+    fn update_space(
+        &mut self,
+        space: SpaceHandle,
+        unmap: &[HostRange],
+        map: &[HostMapping],
+        table_budget: u64,
+    ) -> Result<(), GpuError> {
+        let mut state = self.state();
+        let space = state.space(space)?;
+        for range in unmap {
+            space.unmap(range, table_budget)?;
+        }
+        for mapping in map {
+            space.insert(mapping, table_budget)?;
+        }
+        Ok(())
+    }
+
+    fn space_usage(&self, space: SpaceHandle) -> Result<SpaceUsage, GpuError> {
+        self.state().space(space).map(|space| space.usage())
+    }
+
+    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+        self.state().space(space).map(|space| drop(space.clear()))
+    }
+
+    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
+        let gone = self.state().space(space)?.revoke_system(iova, size, TABLE_MEMORY);
+        Ok(gone.iter().map(Run::pages).sum())
+    }
+
+    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
+        let mut state = self.state();
+        state.space(spec.space)?;
+        let free = (1..=CHANNELS).map(HostChannel).find(|number| !state.channels.contains_key(number));
+        let channel = free.ok_or(GpuError::Exhausted { what: "channels", limit: CHANNELS.into() })?;
+        state.channels.insert(channel, spec);
+        Ok(channel)
+    }
+
+    fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {
+        let mut state = self.state();
+        state.no_channel(channel)?;
+        if let Some(spec) = state.channels.get_mut(&channel) {
+            spec.engines = engines;
+        }
+        Ok(())
+    }
+
+    fn create_object(&mut self, channel: HostChannel, class: u32, engine: Engine) -> Result<(), GpuError> {
+        self.state().no_channel(channel)?;
+        if class == 0xc8b5 { Ok(()) } else { Err(GpuError::NoClass { class, engine }) }
+    }
+
+    fn destroy_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        let mut state = self.state();
+        state.no_channel(channel)?;
+        assert!(!state.runlist.contains(&channel), "{channel:?} goes while it is on the runlist");
+        if state.stuck {
+            state.failed = true;
+            return Err(GpuError::Timeout { what: "an engine reset", millis: 100 });
+        }
+        state.preempting.retain(|other| *other != channel);
+        state.channels.remove(&channel);
+        Ok(())
+    }
+
+    fn enable_channel(&mut self, channel: HostChannel, _enabled: bool) -> Result<(), GpuError> {
+        self.state().no_channel(channel)
+    }
+
+    fn commit_runlist(&mut self, channels: &[HostChannel]) -> Result<(), GpuError> {
+        let mut state = self.state();
+        for channel in channels {
+            assert!(state.channels.contains_key(channel), "an absent channel is on the runlist");
+        }
+        let distinct: BTreeSet<_> = channels.iter().collect();
+        assert_eq!(distinct.len(), channels.len(), "a channel is on the runlist twice");
+        state.runlist = channels.to_vec();
+        Ok(())
+    }
+
+    fn preempt_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        let mut state = self.state();
+        state.no_channel(channel)?;
+        if state.holds {
+            state.preempting.push(channel);
+        } else {
+            state.events.push(GpuEvent::Preempted(channel));
+        }
+        Ok(())
+    }
+
+    fn doorbell(&mut self, channel: HostChannel, _gp_put: u32) -> Result<(), GpuError> {
+        self.state().no_channel(channel)
+    }
+
+    fn channel_progress(&mut self, channel: HostChannel) -> Result<u32, GpuError> {
+        self.state().no_channel(channel).map(|()| 0)
+    }
+
+    fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
+        let state = self.state();
+        vec![(Engine::Graphics, state.runlist.first().copied()), (Engine::Copy(1), None)]
+    }
+
+    fn event_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    fn take_events(&mut self, events: &mut Vec<GpuEvent>) {
+        events.append(&mut self.state().events);
+    }
+}
+
+impl OwnershipLedger for Judge {
+    fn own_vram(&self, start: HostVram, size: u64, owner: Option<TenantId>) {
+        let mut state = self.state();
+        for number in start.0 / MIB..(start.0 + size) / MIB {
+            let piece = state.vram.entry(number).or_default();
+            if owner.is_some() {
+                assert!(piece.owner.is_none(), "VRAM of somebody is given away");
+                assert!(!piece.dirty, "VRAM changes hands and was not zeroed");
+                piece.dirty = true;
+            }
+            piece.owner = owner;
+        }
+    }
+
+    fn own_system(&self, start: Iova, size: u64, owner: Option<TenantId>) {
+        let mut state = self.state();
+        match owner {
+            Some(owner) => drop(state.system.insert(start.0, (size, owner))),
+            None => drop(state.system.remove(&start.0)),
+        }
+    }
+
+    fn own_channel(&self, channel: HostChannel, owner: Option<TenantId>) {
+        let mut state = self.state();
+        match owner {
+            Some(owner) => drop(state.owners.insert(channel, owner)),
+            None => drop(state.owners.remove(&channel)),
+        }
+    }
+
+    fn foreign_accesses(&self, _tenant: TenantId) -> u64 {
+        0
+    }
+}
