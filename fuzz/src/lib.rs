@@ -11,9 +11,14 @@ pub mod aggregator;
 pub mod aggregator_wire;
 pub mod config;
 pub mod fifo;
+pub mod gsp;
+mod gsp_queues;
+mod host;
 mod input;
 mod log_sink;
+pub mod mmio;
 pub mod page_tables;
+pub mod pushbuffer;
 pub mod trace;
 pub mod vfio_user;
 
@@ -26,7 +31,11 @@ pub const HARNESSES: &[(&str, Harness)] = &[
     ("aggregator_wire", aggregator_wire::run),
     ("config", config::run),
     ("fifo", fifo::run),
+    ("gsp", gsp::run),
+    ("mmio_gf100", mmio::gf100::run),
+    ("mmio_gh100", mmio::gh100::run),
     ("page_tables", page_tables::run),
+    ("pushbuffer", pushbuffer::run),
     ("trace", trace::run),
     ("vfio_user", vfio_user::run),
 ];

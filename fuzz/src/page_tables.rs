@@ -12,7 +12,7 @@ use gpuvmk::chip::gf100::mmu::LargePages;
 use gpuvmk::chip::{Aperture, PhysicalAddress};
 use gpuvmk::shadow_pagetable::{
     Budget, Fermi, GuestMemory, Hopper, Limits, MAX_BATCH, MapRun, MmuFormat, NotGuestMemory, RunSink,
-    ShadowSpace, SyncError, UnmapRun,
+    ShadowSpace, SyncError, UnmapRun, Version,
 };
 
 use crate::input::Input;
@@ -29,6 +29,8 @@ const LIMITS: Limits = Limits { tables: 40, snapshot_bytes: 1 << 20 };
 #[derive(Debug)]
 struct Memory {
     vram: Vec<u8>,
+    /// How often each page of VRAM was written; `None` where the memory does not tell.
+    writes: Option<Vec<u64>>,
     system: Cell<(u64, u64)>,
 }
 
@@ -38,6 +40,9 @@ impl Memory {
         let end = start.saturating_add(data.len());
         if let Some(place) = self.vram.get_mut(start..end) {
             place.copy_from_slice(data);
+            let pages =
+                self.writes.iter_mut().flat_map(|writes| writes.get_mut(start >> 12..=(end - 1) >> 12));
+            pages.flatten().for_each(|count| *count += 1);
         }
     }
 
@@ -57,6 +62,13 @@ impl GuestMemory for Memory {
         let end = start.checked_add(data.len()).ok_or(NotGuestMemory)?;
         data.copy_from_slice(self.vram.get(start..end).ok_or(NotGuestMemory)?);
         Ok(())
+    }
+
+    fn version(&self, address: PhysicalAddress, size: usize) -> Option<Version> {
+        let start = usize::try_from(address.address).ok().filter(|_| address.aperture == Aperture::Vram)?;
+        let whole = start >> 12 == start.checked_add(size)?.checked_sub(1)? >> 12;
+        let writes = self.writes.as_ref().filter(|_| whole)?;
+        writes.get(start >> 12).map(|count| Version(*count))
     }
 
     fn contains(&self, address: PhysicalAddress, size: u64) -> bool {
@@ -114,7 +126,8 @@ pub fn run(data: &[u8]) {
 
 fn edit<F: MmuFormat>(input: &mut Input<'_>, format: F, reference: Format) {
     let size = usize::try_from(VRAM).expect("a small VRAM");
-    let mut memory = Memory { vram: vec![0; size], system: Cell::new((0, 0)) };
+    let writes = input.flag().then(|| vec![0; size >> 12]);
+    let mut memory = Memory { vram: vec![0; size], writes, system: Cell::new((0, 0)) };
     let mut budget = Budget::new(LIMITS);
     let root = PhysicalAddress { aperture: Aperture::Vram, address: u64::from(input.below(4)) << 12 };
     let mut space = ShadowSpace::new(format, root, &mut budget).expect("one table");

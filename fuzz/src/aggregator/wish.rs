@@ -2,7 +2,7 @@
 
 use gpuvmk::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use gpuvmk::aggregator::protocol::{
-    GuestMapping, GuestRange, GuestTarget, Hello, PROTOCOL_VERSION, Request, SpaceId,
+    GuestMapping, GuestRange, GuestTarget, Hello, PROTOCOL_VERSION, Request, SpaceId, TenantLimits,
 };
 use gpuvmk::aggregator::wire::decode_request;
 use gpuvmk::chip::{Engine, EngineSet};
@@ -23,6 +23,19 @@ pub(super) fn hello(input: &mut Input<'_>, hopper: bool, number: usize) -> Hello
         vram: if input.below(8) == 7 { input.near(&[0, PARTITION, 8 * PARTITION]) } else { PARTITION },
         channels: if input.below(8) == 7 { input.u16() } else { 4 },
         weight: if input.below(8) == 7 { input.u32() } else { 100 },
+        limits: limits(input),
+    }
+}
+
+fn limits(input: &mut Input<'_>) -> TenantLimits {
+    if input.below(8) != 7 {
+        return TenantLimits::default();
+    }
+    TenantLimits {
+        page_tables: input.near(&[0, 4096, 1 << 16]),
+        mappings: input.near(&[0, 16, 1 << 12]),
+        doorbells: input.u32(),
+        thread_time: input.u8(),
     }
 }
 

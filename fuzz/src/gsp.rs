@@ -1,0 +1,102 @@
+//! The virtual GSP: boot arguments, queues and RPCs of a driver that lies. What the back is asked for makes sense
+//! whatever the driver says: channels in free slots, nothing in empty ones; objects stay below their limits; and a
+//! new boot finds it as good as new.
+
+mod back;
+pub(crate) mod rpc;
+
+use gpuvmk::chip::{Engine, EngineSet};
+use gpuvmk::units::gh100::gsp::{BootError, Gsp, GspConfig, MAX_OBJECTS, Stopped};
+
+use crate::gsp_queues::{LIBOS, PLACES, Queues, Ram as _};
+use crate::input::Input;
+use crate::log_sink;
+use back::{BASE, Back, CHANNELS, VRAM};
+
+/// Objects of the firmware's own.
+const OWN: usize = 3;
+
+/// Talks to a GSP.
+pub fn run(data: &[u8]) {
+    log_sink::install();
+    let mut input = Input::new(data);
+    let engines = input.pick(&[
+        EngineSet::all(),
+        EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
+        EngineSet::GRAPHICS,
+    ]);
+    let back = Back::new(engines);
+    let mut gsp = Gsp::new(GspConfig { vram: VRAM, engines, channels: CHANNELS });
+    let mut queues = Queues::prepare(&back, BASE);
+    if input.below(8) != 7 {
+        gsp.boot(&back, BASE + LIBOS).expect("good arguments");
+    }
+    let mut steps = 0;
+    while input.more() && steps < 96 {
+        steps += 1;
+        step(&mut input, &mut gsp, &back, &mut queues);
+        assert!(gsp.objects() <= MAX_OBJECTS + OWN, "more objects than there may be");
+        drop(format!("{:?}", gsp.take_notes()));
+    }
+    // A driver that comes next.
+    back.obey();
+    let mut queues = Queues::prepare(&back, BASE);
+    gsp.boot(&back, BASE + LIBOS).expect("good arguments");
+    assert_eq!(gsp.objects(), OWN, "objects of the last driver stay");
+    assert!(back.is_empty(), "channels of the last driver stay");
+    let record = queues.record(rpc::STATIC_INFO, &[0; 0x678]);
+    queues.push(&back, &record);
+    let before = queues.messages(&back);
+    gsp.commands(&back);
+    assert_eq!(queues.messages(&back), before + 1, "GSP does not answer");
+}
+
+fn step(input: &mut Input<'_>, gsp: &mut Gsp, back: &Back, queues: &mut Queues) {
+    match input.below(16) {
+        0 => {
+            let address = match input.below(4) {
+                0 => 0,
+                1 => BASE + input.near(&PLACES),
+                _ => BASE + LIBOS,
+            };
+            match gsp.boot(back, address) {
+                Ok(_) if address != 0 => queues.restart(),
+                Ok(_) => {}
+                Err(error @ (BootError::NoMemory(_) | BootError::Arguments(_))) => drop(error.to_string()),
+            }
+        }
+        1 => {
+            let place = input.near(&PLACES);
+            back.put(place, input.bytes(16));
+        }
+        2 => queues.read_all(back),
+        3 => back.refuse(input),
+        4 => {
+            let stopped = Stopped {
+                slot: if input.flag() { input.u16() } else { u16::from(input.below(6)) },
+                engine: input.pick(&[Engine::Graphics, Engine::Copy(1), Engine::Copy(9)]),
+                code: input.u8().into(),
+                address: input.u64(),
+                fault_type: input.u8().into(),
+            };
+            gsp.stopped(back, stopped);
+        }
+        5 => {
+            let (runlist, chid) = (u16::from(input.below(4)), u16::from(input.below(20)));
+            if let Some(target) = gsp.doorbell_target(runlist, chid) {
+                assert!(back.exists(target.slot), "a doorbell of a channel that is not there");
+            }
+        }
+        6 | 7 => {
+            gsp.commands(back);
+        }
+        _ => {
+            let record = rpc::record(input, queues);
+            queues.push(back, &record);
+            if input.below(8) != 7 {
+                gsp.commands(back);
+                queues.read_all(back);
+            }
+        }
+    }
+}

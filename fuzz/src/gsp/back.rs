@@ -1,0 +1,172 @@
+//! A back with system memory, which insists that what it is asked for makes sense.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gpuvmk::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk::pci::{DmaError, DmaMapping, SharedMemory};
+use gpuvmk::units::backend::{
+    Backend, ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel, NoTarget,
+};
+
+use crate::gsp_queues::{RAM_BYTES, Ram};
+use crate::input::Input;
+
+/// Bus address of the system memory.
+pub(super) const BASE: u64 = 1 << 32;
+/// Bytes of VRAM.
+pub(super) const VRAM: u64 = 64 << 20;
+/// Channel slots.
+pub(super) const CHANNELS: u16 = 8;
+
+#[derive(Debug)]
+struct State {
+    ram: Vec<u8>,
+    live: BTreeSet<u16>,
+    refusal: Option<ChannelRefusal>,
+}
+
+#[derive(Debug)]
+pub(super) struct Back {
+    state: Mutex<State>,
+    engines: EngineSet,
+}
+
+impl Back {
+    pub(super) fn new(engines: EngineSet) -> Self {
+        let bytes = usize::try_from(RAM_BYTES).expect("a small memory");
+        let state = State { ram: vec![0; bytes], live: BTreeSet::new(), refusal: None };
+        Self { state: Mutex::new(state), engines }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn exists(&self, slot: u16) -> bool {
+        self.state().live.contains(&slot)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.state().live.is_empty()
+    }
+
+    /// The next requests are refused, or not any more.
+    pub(super) fn refuse(&self, input: &mut Input<'_>) {
+        self.state().refusal = input.pick(&[
+            None,
+            None,
+            Some(ChannelRefusal::Exhausted),
+            Some(ChannelRefusal::Invalid),
+            Some(ChannelRefusal::Lost),
+        ]);
+    }
+
+    pub(super) fn obey(&self) {
+        self.state().refusal = None;
+    }
+
+    fn answer(&self, slot: u16) -> Result<(), ChannelRefusal> {
+        let state = self.state();
+        assert!(state.live.contains(&slot), "slot {slot} is empty");
+        state.refusal.map_or(Ok(()), Err)
+    }
+}
+
+impl Ram for Back {
+    fn put(&self, offset: u64, data: &[u8]) {
+        // What does not fit is not written.
+        let _ = self.write_memory(bus(BASE.wrapping_add(offset)), data);
+    }
+
+    fn get(&self, offset: u64, data: &mut [u8]) {
+        let _ = self.read_memory(bus(BASE.wrapping_add(offset)), data);
+    }
+}
+
+fn bus(address: u64) -> PhysicalAddress {
+    PhysicalAddress { aperture: Aperture::SystemCoherent, address }
+}
+
+impl State {
+    fn place(&mut self, address: PhysicalAddress, size: usize) -> Result<&mut [u8], NoTarget> {
+        let start = address.address.checked_sub(BASE).and_then(|start| usize::try_from(start).ok());
+        let range = start.and_then(|start| Some(start..start.checked_add(size)?));
+        range.and_then(|range| self.ram.get_mut(range)).ok_or(NoTarget { address, size })
+    }
+}
+
+impl Backend for Back {
+    fn vram_size(&self) -> u64 {
+        VRAM
+    }
+
+    fn read_memory(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        assert_ne!(address.aperture, Aperture::Vram, "GSP has no business in VRAM");
+        data.copy_from_slice(self.state().place(address, data.len())?);
+        Ok(())
+    }
+
+    fn write_memory(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget> {
+        if address.aperture != Aperture::Vram {
+            self.state().place(address, data.len())?.copy_from_slice(data);
+        }
+        Ok(())
+    }
+
+    fn share_vram(&self, _: u64, _: u64) -> std::io::Result<Vec<SharedMemory>> {
+        Ok(Vec::new())
+    }
+
+    fn dma_map(&self, _: DmaMapping) -> Result<(), DmaError> {
+        Ok(())
+    }
+
+    fn dma_unmap(&self, _: u64, _: u64) -> Result<(), DmaError> {
+        Ok(())
+    }
+
+    fn dma_unmap_all(&self) {}
+
+    fn connect_events(&self, _: Arc<dyn EngineEvents>) {}
+
+    fn flush_tlb(&self, _: FlushScope) {}
+
+    fn doorbell(&self, _: u16, _: u32) {}
+
+    fn reset(&self) {}
+}
+
+impl GspBackend for Back {
+    fn channels(&self) -> u16 {
+        CHANNELS
+    }
+
+    fn engines(&self) -> EngineSet {
+        self.engines
+    }
+
+    fn create_channel(&self, slot: u16, channel: GspChannel) -> Result<(), ChannelRefusal> {
+        let mut state = self.state();
+        assert!(slot < CHANNELS, "there is no slot {slot}");
+        assert!(!state.live.contains(&slot), "slot {slot} is in use");
+        assert!(self.engines.contains(channel.engines), "engines that there are not");
+        if let Some(refusal) = state.refusal {
+            return Err(refusal);
+        }
+        state.live.insert(slot);
+        Ok(())
+    }
+
+    fn create_object(&self, slot: u16, _class: u32, _engine: Engine) -> Result<(), ChannelRefusal> {
+        self.answer(slot)
+    }
+
+    fn schedule_channel(&self, slot: u16, _scheduled: bool) -> Result<(), ChannelRefusal> {
+        self.answer(slot)
+    }
+
+    fn destroy_channel(&self, slot: u16) {
+        assert!(self.state().live.remove(&slot), "slot {slot} is destroyed twice");
+    }
+}

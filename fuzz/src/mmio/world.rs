@@ -1,0 +1,141 @@
+//! A vGPU with all that its guest has, and a neighbour on each side of it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gpuvmk::addr::Gpa;
+use gpuvmk::aggregator::link::{AggregatorLink, Grant};
+use gpuvmk::aggregator::protocol::Request;
+use gpuvmk::chip::Chip;
+use gpuvmk::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
+use gpuvmk::pci::{DmaBacking, DmaMapping, InterruptSink, PciFunction, Region};
+use gpuvmk::vgpu::{Vgpu, VgpuConfig};
+
+use crate::gsp_queues::Ram;
+use crate::host::{Host, Link};
+
+/// Bytes of a partition.
+pub(super) const VRAM: u64 = 16 << 20;
+/// Bus address and bytes of the guest's system memory.
+pub(super) const BASE: u64 = 1 << 32;
+pub(super) const RAM_BYTES: u64 = 0x10_0000;
+
+/// What neighbours have in their memory.
+const SECRET: [u8; 0x1000] = [0x5e; 0x1000];
+
+/// Somebody else, who does nothing and keeps what it has.
+struct Neighbour {
+    _link: Arc<Link>,
+    vram: Mapping,
+    ram: Mapping,
+}
+
+/// Counts interrupts.
+#[derive(Debug, Default)]
+struct Counter(AtomicU64);
+
+impl InterruptSink for Counter {
+    fn set_intx(&self, _: bool) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn fire_msi(&self, _: u16) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The world of a guest.
+pub(super) struct World {
+    pub(super) host: Arc<Host>,
+    pub(super) vgpu: Vgpu,
+    pub(super) vram: Mapping,
+    pub(super) ram: Mapping,
+    ram_file: OwnedFd,
+    neighbours: [Neighbour; 2],
+}
+
+fn window(grant: &Grant) -> Mapping {
+    let pieces: Vec<_> = grant
+        .window
+        .iter()
+        .map(|piece| FilePiece { fd: piece.fd.as_fd(), offset: piece.offset, size: piece.size })
+        .collect();
+    Mapping::contiguous(&pieces, Access::ReadWrite).expect("a mapping")
+}
+
+fn memory(size: u64) -> (OwnedFd, Mapping) {
+    let file = create_memory_file(c"ram", size).expect("a memory file");
+    let mapping = Mapping::of_file(file.as_fd(), 0, size, Access::ReadWrite).expect("a mapping");
+    (file, mapping)
+}
+
+fn neighbour(host: &Arc<Host>, name: &str) -> Neighbour {
+    let (link, grant) = host.join(name, VRAM);
+    let vram = window(&grant);
+    let (file, ram) = memory(0x1000);
+    for (mapping, at) in [(&vram, 0), (&vram, VRAM - 0x1000), (&ram, 0)] {
+        mapping.write(at, &SECRET).expect("inside the memory");
+    }
+    let map = Request::DmaMap { gpa: Gpa(0), size: 0x1000, offset: 0, writable: true };
+    link.request(&map, Some(file)).expect("memory to map");
+    Neighbour { _link: link, vram, ram }
+}
+
+impl World {
+    pub(super) fn new(chip: Chip) -> Self {
+        let host = Host::new(chip, 64 << 20);
+        let before = neighbour(&host, "before");
+        let (link, grant) = host.join("guest", VRAM);
+        let after = neighbour(&host, "after");
+        let vram = window(&grant);
+        let vgpu = Vgpu::new(link, grant, VgpuConfig::of(chip)).expect("a vGPU");
+        vgpu.connect_interrupts(Some(Arc::<Counter>::default()));
+        let (ram_file, ram) = memory(RAM_BYTES);
+        let world = Self { host, vgpu, vram, ram, ram_file, neighbours: [before, after] };
+        world.map_ram(BASE, RAM_BYTES);
+        world
+    }
+
+    /// Maps the guest's memory somewhere; refused where something is.
+    pub(super) fn map_ram(&self, iova: u64, size: u64) {
+        let fd = self.ram_file.try_clone().expect("a descriptor");
+        let backing = Some(DmaBacking { fd, offset: 0 });
+        if let Err(error) = self.vgpu.dma_map(DmaMapping { iova, size, writable: true, backing }) {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+
+    pub(super) fn read_u32(&self, register: u32) -> u32 {
+        let mut word = [0; 4];
+        self.vgpu.read(Region::Bar(0), register.into(), &mut word).expect("a register");
+        u32::from_le_bytes(word)
+    }
+
+    pub(super) fn write_u32(&self, register: u32, value: u32) {
+        self.vgpu.write(Region::Bar(0), register.into(), &value.to_le_bytes()).expect("a register");
+    }
+
+    /// Nobody reached anybody else's memory.
+    pub(super) fn check(&self) {
+        assert_eq!(self.host.foreign_accesses(), 0, "an engine left its tenant's memory");
+        for Neighbour { vram, ram, .. } in &self.neighbours {
+            for (mapping, at) in [(vram, 0), (vram, VRAM - 0x1000), (ram, 0)] {
+                let mut found = [0; SECRET.len()];
+                mapping.read(at, &mut found).expect("inside the memory");
+                assert!(found == SECRET, "a neighbour's memory was changed");
+            }
+        }
+    }
+}
+
+impl Ram for World {
+    fn put(&self, offset: u64, data: &[u8]) {
+        // What does not fit is not written.
+        let _ = self.ram.write(offset, data);
+    }
+
+    fn get(&self, offset: u64, data: &mut [u8]) {
+        let _ = self.ram.read(offset, data);
+    }
+}
