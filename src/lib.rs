@@ -12,6 +12,7 @@ pub mod fifo_virt;
 pub mod frontend;
 pub mod gpu;
 pub mod guest_firmware;
+pub mod jail;
 pub mod log_limit;
 pub mod mmio_trap;
 pub mod pace;

@@ -21,6 +21,7 @@ use vmm_sys_util::epoll::EventSet;
 
 use self::operator::{Operator, Wants};
 use super::service::ServiceRemote;
+use crate::jail::{self, Role};
 use crate::socket_path::Listener;
 
 /// Operators at a time.
@@ -71,6 +72,7 @@ impl ControlServer {
         };
         let desk = manager.add_subscriber(desk);
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+            jail::enter(Role::Control);
             loop {
                 // With nobody there, nothing is due.
                 let idle = manager.subscriber_mut(desk).is_ok_and(|desk| desk.operators.is_empty());

@@ -24,6 +24,7 @@ use super::report::Report;
 use super::seqpacket::{self, Received};
 use super::service::ServiceHandle;
 use super::wire;
+use crate::jail::{self, Role};
 use crate::pci::SharedMemory;
 
 /// How often an absent aggregator is looked for, and a cancelled wait noticed.
@@ -293,9 +294,11 @@ impl AggregatorLink for SocketLink {
         match std::mem::replace(&mut *thread, EventThread::Ended) {
             EventThread::Idle(events) => {
                 let stop = Arc::clone(&self.stop);
-                let spawned = std::thread::Builder::new()
-                    .name("aggregator-events".to_owned())
-                    .spawn(move || deliver(*events, &stop, &*handler));
+                let spawned =
+                    std::thread::Builder::new().name("aggregator-events".to_owned()).spawn(move || {
+                        jail::enter(Role::Events);
+                        deliver(*events, &stop, &*handler);
+                    });
                 match spawned {
                     Ok(running) => *thread = EventThread::Running(running),
                     Err(error) => log::error!("events of the aggregator cannot be received: {error}"),

@@ -9,12 +9,14 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::places::places;
+use super::serve::JailOptions;
 use crate::aggregator::{Config, Service, Sockets};
 use crate::chip::Chip;
 use crate::config::{Backend, GpuConfig};
 use crate::gpu::register::RegisterDriver;
 use crate::gpu::rm::{RmConfig, RmDriver};
 use crate::gpu::{GpuDriver, OwnershipLedger};
+use crate::jail::{self, Allowance, PathRight, Right, Role};
 use crate::softgpu::executor::{Executor, ExecutorConfig};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
 
@@ -25,9 +27,13 @@ pub(super) struct Args {
     /// The GPU's configuration file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    jail: JailOptions,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    // First of all: nothing has been opened yet.
+    jail::prepare(None)?;
     let config = GpuConfig::load(&args.file)?;
     // Caught before anything exists that would have to be cleaned up.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("Cannot catch signals")?;
@@ -41,18 +47,33 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let failed = || format!("GPU `{}` cannot be served", config.name);
     // Before the GPU: the driver of a real one may become an ordinary user, who may not make sockets anywhere.
     let sockets = Sockets::bind(&settings).with_context(failed)?;
-    let (driver, ledger) = bring_up(&config)?;
+    let mode = args.jail.mode(config.jail);
+    let (driver, ledger) = match config.backend {
+        // The software GPU starts threads.
+        Backend::Soft { .. } => {
+            jail::confine(mode, &allowance(&config))?;
+            bring_up(&config)?
+        }
+        // The driver of a real GPU becomes another user and looks around in the system first; it starts none.
+        Backend::Rm { .. } => {
+            let driver = bring_up(&config)?;
+            jail::confine(mode, &allowance(&config))?;
+            driver
+        }
+    };
     let service = Service::start_on(sockets, driver, ledger, &settings).with_context(failed)?;
     log::info!("GPU `{}` serves at {}", config.name, config.socket.path.display());
     // The service may end by itself, when its GPU is lost; nobody would be left to serve then.
     let remote = service.remote();
     let ended = signals.handle();
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        jail::enter(Role::Signals);
         if let Some(signal) = signals.forever().next() {
             log::info!("Signal {signal}: ending");
             remote.stop();
         }
     })?;
+    jail::enter(Role::Supervisor);
     let orderly = service.join();
     ended.close();
     Ok(if orderly { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -85,4 +106,29 @@ fn bring_up(config: &GpuConfig) -> anyhow::Result<Physical> {
             Ok((Box::new(driver), None))
         }
     }
+}
+
+/// What an aggregator still needs once it is set up.
+fn allowance(config: &GpuConfig) -> Allowance {
+    let sockets = std::iter::once(&config.socket).chain(&config.control);
+    let mut paths: Vec<PathRight> =
+        sockets.map(|socket| PathRight { path: jail::folder(&socket.path), right: Right::Remove }).collect();
+    let drives_gpu = matches!(config.backend, Backend::Rm { .. });
+    if drives_gpu {
+        paths.extend(nvidia_nodes().map(|path| PathRight { path, right: Right::Device }));
+    }
+    Allowance { paths, descriptors: None, memory: None, drives_gpu }
+}
+
+/// The nodes of the NVIDIA driver that the aggregator opens: the control node and one for each GPU.
+fn nvidia_nodes() -> impl Iterator<Item = PathBuf> {
+    let of_gpu = |name: &str| {
+        name.strip_prefix("nvidia").is_some_and(|number| number.parse::<u32>().is_ok()) || name == "nvidiactl"
+    };
+    std::fs::read_dir("/dev")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(move |entry| entry.file_name().to_str().is_some_and(of_gpu))
+        .map(|entry| entry.path())
 }

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use super::serve::{self, BackendOptions, ResetBetweenClients};
+use super::serve::{self, BackendOptions, JailOptions, ResetBetweenClients};
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use crate::aggregator::{Patience, connect};
 use crate::config::{VmConfig, VmLimits};
+use crate::jail::{self, Allowance, PathRight, Right, Role};
 use crate::log_limit;
 use crate::vgpu::{MediatorConfig, Quotas, Vgpu, VgpuConfig};
 
@@ -27,6 +28,8 @@ pub(super) struct Args {
     file: Option<PathBuf>,
     #[command(flatten)]
     backend: BackendOptions,
+    #[command(flatten)]
+    jail: JailOptions,
     /// Wait this many seconds for the aggregator, then give up.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     wait: u64,
@@ -38,11 +41,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let Some(file) = &args.file else { bail!("Give the VM's configuration file") };
+    // First of all: nothing has been opened yet.
+    jail::prepare(args.backend.fd)?;
     let config = VmConfig::load(file)?;
     log_limit::set_lines_per_second(config.limits.log_lines);
-    let stop = serve::stop_on_signals()?;
     // The socket first: a path that is taken shows before the aggregator gives anything away.
     let server = args.backend.server(config.socket.as_ref())?;
+    let trace = config.trace.as_deref().map(serve::create_trace).transpose()?;
+    // Files are out of reach from here on, and the first thread starts.
+    jail::confine(args.jail.mode(config.jail), &allowance(&config, args))?;
+    let stop = serve::stop_on_signals()?;
     let hello = Hello {
         version: PROTOCOL_VERSION,
         name: config.name.clone(),
@@ -79,8 +87,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let vgpu = Vgpu::new(link, grant, VgpuConfig { mediator, ..VgpuConfig::of(config.chip) })
         .context("Cannot make the vGPU")?;
     let vgpu = Arc::new(vgpu);
-    let function = serve::traced(Arc::clone(&vgpu), config.trace.as_ref())?;
+    let function = serve::traced(Arc::clone(&vgpu), trace, config.trace.as_deref())?;
     log::info!("vGPU of VM `{}` serves", config.name);
+    jail::enter(Role::Session);
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop.handle)?;
     let status = vgpu.status();
     log::info!("vGPU ends: {}", status.counts);
@@ -102,4 +111,22 @@ fn tenant_limits(limits: &VmLimits) -> TenantLimits {
 fn quotas(config: &VmConfig) -> Quotas {
     let VmLimits { bad_pages, flushes, requests, interrupts, guest_tables, .. } = config.limits;
     Quotas { bad_pages, flushes, requests, interrupts, guest_tables }
+}
+
+/// Descriptors that a back end may have at a time: memory ranges of its VM, which have a file each at worst, two
+/// grants of the aggregator's (the old one and a new one), interrupts, sockets.
+const DESCRIPTORS: u64 = 512 + 2 * 256 + 64 + 32;
+
+/// Private memory beside what grows with the vGPU's memory: page tables' copies and the lists of their pages.
+const MEMORY: u64 = 512 << 20;
+
+/// What a device back end still needs once it is set up.
+fn allowance(config: &VmConfig, args: &Args) -> Allowance {
+    let mut paths = vec![PathRight { path: jail::folder(&config.gpu), right: Right::Connect }];
+    let own = args.backend.socket_path.as_ref().or(config.socket.as_ref().map(|socket| &socket.path));
+    if let Some(own) = own.filter(|_| args.backend.fd.is_none()) {
+        paths.push(PathRight { path: jail::folder(own), right: Right::Remove });
+    }
+    let memory = Some(MEMORY.saturating_add(config.vram / 4));
+    Allowance { paths, descriptors: Some(DESCRIPTORS), memory, drives_gpu: false }
 }

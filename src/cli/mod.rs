@@ -6,6 +6,7 @@ mod demo;
 mod device;
 mod gpu;
 mod guest_firmware;
+mod jail;
 mod places;
 mod registers;
 mod serve;
@@ -39,6 +40,8 @@ enum Command {
     Device(device::Args),
     /// Write the firmware files that a guest with a GH100 asks for.
     GuestFirmware(guest_firmware::Args),
+    /// Show which system calls each thread of the daemons may make.
+    Jail(jail::Args),
     /// Look at the NVIDIA GPUs of this machine.
     Gpu(gpu::Args),
     /// Print the register tables that traps, traces and documentation share.
@@ -68,6 +71,7 @@ pub fn main() -> ExitCode {
         Command::Device(args) => device::run(&args),
         Command::GuestFirmware(args) => guest_firmware::run(&args),
         Command::Gpu(args) => gpu::run(&args),
+        Command::Jail(args) => jail::run(&args),
         Command::Registers(args) => registers::run(&args),
         Command::Softgpu(args) => softgpu::run(&args),
         Command::Status(args) => status::run(&args),

@@ -1,8 +1,9 @@
 //! What every device back end shares: the options of QEMU's back-end program conventions, the socket, the end by
 //! SIGTERM.
 
+use std::fs::File;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,6 +13,7 @@ use signal_hook::iterator::Signals;
 
 use crate::config::SocketSpec;
 use crate::frontend::vfio_user::{self, Server, SessionObserver, StopHandle};
+use crate::jail::{self, Mode, Role};
 use crate::pci::PciFunction;
 use crate::trace::{Recorder, Traced};
 
@@ -86,6 +88,7 @@ pub(super) fn stop_on_signals() -> anyhow::Result<Stop> {
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("Cannot catch signals")?;
     let (told, flag) = (handle.clone(), Arc::clone(&requested));
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        jail::enter(Role::Signals);
         if let Some(signal) = signals.forever().next() {
             log::info!("Signal {signal}: ending");
             flag.store(true, Ordering::Relaxed);
@@ -98,12 +101,18 @@ pub(super) fn stop_on_signals() -> anyhow::Result<Stop> {
 /// Records the accesses to `function` where a trace is wanted.
 pub(super) fn traced<F: PciFunction + 'static>(
     function: Arc<F>,
-    trace: Option<&PathBuf>,
+    trace: Option<File>,
+    path: Option<&Path>,
 ) -> anyhow::Result<Arc<dyn PciFunction>> {
-    let Some(path) = trace else { return Ok(function) };
+    let (Some(file), Some(path)) = (trace, path) else { return Ok(function) };
     let recorder =
-        Recorder::create(path).with_context(|| format!("Cannot create the trace {}", path.display()))?;
+        Recorder::start(file, path).with_context(|| format!("Cannot write the trace {}", path.display()))?;
     Ok(Arc::new(Traced::new(function, recorder)))
+}
+
+/// Creates the file of a trace.
+pub(super) fn create_trace(path: &Path) -> anyhow::Result<File> {
+    File::create(path).with_context(|| format!("Cannot create the trace {}", path.display()))
 }
 
 /// Resets the function when its client goes, so that the next one finds it as after power-on.
@@ -113,5 +122,21 @@ impl SessionObserver for ResetBetweenClients {
     fn disconnected(&self, end: &vfio_user::SessionEnd) {
         log::debug!("{end}; resetting for the next client");
         self.0.reset();
+    }
+}
+
+/// The switch that every daemon has.
+#[derive(Debug, clap::Args)]
+pub(super) struct JailOptions {
+    /// What the process gives up once it is set up, whatever the configuration file says: `enforce` ends it at a
+    /// forbidden system call, `log` notes such calls in the kernel's log, `off` is for debuggers only.
+    #[arg(long = "jail", value_name = "MODE")]
+    mode: Option<Mode>,
+}
+
+impl JailOptions {
+    /// The mode, where the file says `configured`.
+    pub(super) fn mode(&self, configured: Mode) -> Mode {
+        self.mode.unwrap_or(configured)
     }
 }

@@ -38,7 +38,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let server = args.backend.server(None)?;
     let gpu = SoftGpu::new(SoftGpuConfig { vram: args.vram, ..SoftGpuConfig::default() })
         .context("Cannot make the software GPU")?;
-    let function = serve::traced(gpu, args.trace.as_ref())?;
+    let trace = args.trace.as_deref().map(serve::create_trace).transpose()?;
+    let function = serve::traced(gpu, trace, args.trace.as_deref())?;
     log::info!("Software GPU with {} of VRAM serves", crate::config::show_size(args.vram));
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop.handle)?;
     Ok(ExitCode::SUCCESS)

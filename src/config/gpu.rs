@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::chip::{self, VRAM_GRANULE};
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, SocketSpec};
 use crate::chip::Chip;
+use crate::jail::Mode;
 
 /// How the aggregator reaches the physical GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +100,8 @@ pub struct GpuConfig {
     pub socket: SocketSpec,
     /// Socket that operators connect to.
     pub control: Option<SocketSpec>,
+    /// What the aggregator gives up.
+    pub jail: Mode,
 }
 
 impl GpuConfig {
@@ -111,6 +115,7 @@ impl GpuConfig {
             reader.defaulted("poll", default_poll(), "a whole number of microseconds from 0 to 10000", |v| {
                 value::integer(v, 0, 10_000)
             });
+        let jail = value::jail(reader);
         if !reader.has("socket") {
             reader.reject("socket", "is missing".to_owned(), "a [socket] section with `path`");
         }
@@ -128,6 +133,7 @@ impl GpuConfig {
             poll: Duration::from_micros(poll?),
             socket: socket?,
             control,
+            jail: jail?,
         })
     }
 }
@@ -139,7 +145,9 @@ fn default_poll() -> u64 {
 
 /// True where a thread may look for news instead of sleeping, without taking a CPU from a guest.
 pub fn cpus_to_spare() -> bool {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get) >= 8
+    // Asked once: the answer comes from files, which a daemon in its jail cannot read any more.
+    static SPARE: OnceLock<bool> = OnceLock::new();
+    *SPARE.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get) >= 8)
 }
 
 /// User that nobody's files belong to.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use toml::de::DeValue;
 
 use super::reader::TableReader;
+use crate::jail::Mode;
 
 /// A listening socket: where, and who may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +109,12 @@ pub(super) fn word<T: Copy>(value: &DeValue<'_>, words: &[(&str, T)]) -> Result<
         .find(|(word, _)| word.eq_ignore_ascii_case(&text))
         .map(|(_, meaning)| *meaning)
         .ok_or_else(|| format!("\"{text}\" is not known"))
+}
+
+/// The key `jail`. `None` when it is wrong.
+pub(super) fn jail(reader: &mut TableReader<'_, '_>) -> Option<Mode> {
+    let allowed = "\"enforce\", \"log\" or \"off\"";
+    reader.defaulted("jail", Mode::default(), allowed, |v| word(v, &Mode::WORDS))
 }
 
 /// A path of a socket, from the folder of the file.

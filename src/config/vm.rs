@@ -7,6 +7,7 @@ use super::limits::VmLimits;
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, SocketSpec};
 use crate::chip::Chip;
+use crate::jail::Mode;
 
 /// A VM's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct VmConfig {
     pub limits: VmLimits,
     /// File for the MMIO trace.
     pub trace: Option<PathBuf>,
+    /// What the device back end gives up.
+    pub jail: Mode,
 }
 
 impl VmConfig {
@@ -53,6 +56,7 @@ impl VmConfig {
         });
         let has_limits = reader.has("limits");
         let limits = reader.table("limits", VmLimits::read);
+        let jail = value::jail(reader);
         if (has_socket && socket.is_none()) || (has_limits && limits.is_none()) {
             return None;
         }
@@ -66,6 +70,7 @@ impl VmConfig {
             socket,
             limits: limits.unwrap_or_default(),
             trace,
+            jail: jail?,
         })
     }
 }

@@ -21,6 +21,7 @@ use super::pbdma;
 use super::walker::{FermiTables, Walker};
 use crate::chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
 use crate::chip::{Engine, EngineSet, PhysicalAddress};
+use crate::jail::{self, Role};
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
 use crate::units::backend::{
     Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget,
@@ -181,8 +182,10 @@ impl Core {
             let shared = Arc::clone(&core.shared);
             let name = format!("pbdma{pbdma}");
             // Those started before an error end with `core`.
-            core.threads
-                .push(std::thread::Builder::new().name(name).spawn(move || pbdma::run(&shared, pbdma))?);
+            core.threads.push(std::thread::Builder::new().name(name).spawn(move || {
+                jail::enter(Role::Engine);
+                pbdma::run(&shared, pbdma);
+            })?);
         }
         Ok(core)
     }

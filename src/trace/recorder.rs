@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::record::{MAGIC, Operation, Record};
+use crate::jail::{self, Role};
 use crate::pci::Region;
 
 /// Records that may wait for the writer: 3 MiB.
@@ -33,7 +34,15 @@ impl Recorder {
     /// # Errors
     /// The file cannot be created.
     pub fn create(path: &Path) -> std::io::Result<Self> {
-        let mut file = BufWriter::new(File::create(path)?);
+        Self::start(File::create(path)?, path)
+    }
+
+    /// Starts the writer of an empty file; `path` is what messages call it.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn start(file: File, path: &Path) -> std::io::Result<Self> {
+        let mut file = BufWriter::new(file);
         file.write_all(&MAGIC)?;
         let (queue, records) = sync_channel(QUEUE);
         let lost = Arc::new(AtomicU64::new(0));
@@ -41,6 +50,7 @@ impl Recorder {
         let counted = Arc::clone(&lost);
         let shown = path.display().to_string();
         let writer = std::thread::Builder::new().name("trace".to_owned()).spawn(move || {
+            jail::enter(Role::Trace);
             if let Err(error) = write_all(&records, &mut file, &counted) {
                 log::error!("The trace {shown} ends early: {error}");
             }

@@ -28,6 +28,7 @@ use super::machine::Machine;
 use super::machine::status::Status;
 use crate::config::{PolicyKind, SocketSpec};
 use crate::gpu::{GpuDriver, GpuError, OwnershipLedger};
+use crate::jail::{self, Role};
 use crate::scheduler::{Scheduler, policy};
 use crate::socket_path::{BindError, Listener};
 
@@ -206,6 +207,7 @@ impl Service {
         let remote = ServiceRemote { commands, wake: Arc::clone(&wake) };
         let mut turns = Loop::new(machine, listener, inbox, wake, config.backend.clone(), config.poll)?;
         let thread = std::thread::Builder::new().name("aggregator".to_owned()).spawn(move || {
+            jail::enter(Role::Owner);
             if let Err(error) = turns.run() {
                 log::error!("the aggregator stops: {error}");
             }

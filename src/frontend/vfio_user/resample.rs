@@ -3,6 +3,7 @@
 
 use super::interrupts::FrontendInterrupts;
 use super::sys;
+use crate::jail::{self, Role};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,9 +23,10 @@ impl Resampler {
     pub(super) fn start(unmask: OwnedFd, interrupts: Arc<FrontendInterrupts>) -> io::Result<Self> {
         let quit = EventFd::new(EFD_NONBLOCK)?;
         let ears = quit.try_clone()?;
-        let thread = std::thread::Builder::new()
-            .name("intx-unmask".to_owned())
-            .spawn(move || serve(&File::from(unmask), &ears, &interrupts))?;
+        let thread = std::thread::Builder::new().name("intx-unmask".to_owned()).spawn(move || {
+            jail::enter(Role::Unmask);
+            serve(&File::from(unmask), &ears, &interrupts);
+        })?;
         Ok(Self { quit, thread: Some(thread) })
     }
 }

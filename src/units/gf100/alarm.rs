@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::face::Face;
+use crate::jail::{self, Role};
 
 #[derive(Debug, Default)]
 struct State {
@@ -34,7 +35,11 @@ impl Alarm {
             let shared = Arc::clone(&self.shared);
             let face = Arc::downgrade(face);
             let thread = std::thread::Builder::new().name("gf100-alarm".into());
-            match thread.spawn(move || sleep(&shared, &face)) {
+            let run = move || {
+                jail::enter(Role::Alarm);
+                sleep(&shared, &face);
+            };
+            match thread.spawn(run) {
                 Ok(thread) => self.thread = Some(thread),
                 Err(error) => log::warn!("The timer alarm has no thread: {error}"),
             }

@@ -1,0 +1,193 @@
+//! The jail: what the daemons cannot do, whatever a guest makes of them.
+//!
+//! A device back end parses what a hostile guest and its QEMU send. Should one of them ever take it over, it finds a
+//! process without capabilities, files, network, new programs or processes, whose threads may each make a few dozen
+//! kinds of system calls; any other ends the process. The aggregator, which is trusted, gets the least it needs as well.
+//!
+//! Order, in a daemon: [`prepare`] first of all; then what needs files (configuration, sockets, trace, the GPU's nodes);
+//! [`confine`], while there is one thread; then threads, each of which calls [`enter`] first; the main thread calls it
+//! last, before the first byte of a client is read. Where nothing is prepared (tests, other commands), [`enter`] does
+//! nothing.
+//!
+//! The filters are data ([`Role::rules`]): `gpuvmk jail` lists them, and `cargo xtask jail` finds entries that nobody needs.
+
+mod filesystem;
+mod privileges;
+mod role;
+mod rule;
+mod seccomp;
+mod tables;
+mod violation;
+mod warm_up;
+
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::Resource;
+
+use self::filesystem::Confinement;
+pub use self::filesystem::{PathRight, Right, folder};
+pub use self::role::Role;
+pub use self::rule::{Condition, Rule, Test};
+
+/// How much of the jail is on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// A forbidden system call ends the process.
+    #[default]
+    Enforce,
+    /// A forbidden system call is written to the kernel's log, and happens. The rest is as with `Enforce`.
+    Log,
+    /// There is no jail.
+    Off,
+}
+
+impl Mode {
+    /// The words that configuration and command line have.
+    pub const WORDS: [(&'static str, Self); 3] =
+        [("enforce", Self::Enforce), ("log", Self::Log), ("off", Self::Off)];
+
+    /// Its word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Log => "log",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::WORDS
+            .into_iter()
+            .find_map(|(word, mode)| (word == text).then_some(mode))
+            .ok_or_else(|| format!("\"{text}\" is none of \"enforce\", \"log\" and \"off\""))
+    }
+}
+
+/// Why there is no jail.
+#[derive(Debug, thiserror::Error)]
+pub enum JailError {
+    /// A step that every kernel takes.
+    #[error("{step} failed; `jail = \"off\"` does without the jail")]
+    System {
+        /// Which.
+        step: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// Landlock.
+    #[error("Landlock cannot be set up; `jail = \"off\"` does without the jail")]
+    Landlock(#[from] landlock::RulesetError),
+    /// A filter.
+    #[error("The filter of system calls cannot be put on; `jail = \"off\"` does without the jail")]
+    Filter(#[source] seccompiler::Error),
+}
+
+/// What a daemon may still have after [`confine`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Files.
+    pub paths: Vec<PathRight>,
+    /// Descriptors at a time; `None`: as many as its manager allows.
+    pub descriptors: Option<u64>,
+    /// Bytes of private memory; `None`: as many as its manager allows.
+    pub memory: Option<u64>,
+    /// Whether it owns a real GPU, through the NVIDIA driver.
+    pub drives_gpu: bool,
+}
+
+/// The jail of this process; unset where there is none.
+static MODE: OnceLock<Mode> = OnceLock::new();
+
+/// True in an aggregator that owns a real GPU.
+static DRIVES_GPU: AtomicBool = AtomicBool::new(false);
+
+/// Readies this process for its jail. To be called before anything else has opened a descriptor; `keep` is one that a
+/// manager has left open on purpose.
+///
+/// # Errors
+/// The handler for forbidden calls cannot be installed.
+pub fn prepare(keep: Option<RawFd>) -> Result<(), JailError> {
+    if let Err(error) = privileges::close_inherited(keep) {
+        log::warn!("jail: inherited descriptors stay open: {error}");
+    }
+    let failed = |step| move |source| JailError::System { step, source };
+    violation::install().map_err(failed("Installing the handler for forbidden system calls"))?;
+    warm_up::libraries();
+    // The standard hook looks for symbols in files.
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        log::error!("thread `{}` {panic}", thread.name().unwrap_or("?"));
+    }));
+    Ok(())
+}
+
+/// Gives up capabilities, files and network, and sets limits. From now on, [`enter`] works. To be called while there
+/// is one thread: others would keep what they have.
+///
+/// # Errors
+/// The kernel refuses. A kernel without Landlock is no error, but a warning.
+pub fn confine(mode: Mode, allowed: &Allowance) -> Result<(), JailError> {
+    if mode == Mode::Off {
+        log::warn!("jail: off, by configuration");
+        return Ok(());
+    }
+    let failed = |step| move |source| JailError::System { step, source };
+    privileges::limit(Resource::Core, 0).map_err(failed("Forbidding core dumps"))?;
+    if let Some(most) = allowed.descriptors {
+        privileges::limit(Resource::Nofile, most).map_err(failed("Limiting descriptors"))?;
+    }
+    if let Some(most) = allowed.memory {
+        privileges::limit(Resource::Data, most).map_err(failed("Limiting memory"))?;
+    }
+    privileges::drop_capabilities().map_err(failed("Giving capabilities up"))?;
+    match filesystem::confine(&allowed.paths)? {
+        Confinement::Full => log::info!("jail: seccomp {mode}, Landlock, no capabilities"),
+        Confinement::Part(which) => {
+            log::info!("jail: seccomp {mode}, Landlock (the kernel knows {which}), no capabilities");
+        }
+        Confinement::None(why) => {
+            log::warn!("jail: seccomp {mode}, no capabilities, but files and network are not confined: {why}")
+        }
+    }
+    DRIVES_GPU.store(allowed.drives_gpu, Ordering::Relaxed);
+    let _ = MODE.set(mode);
+    Ok(())
+}
+
+/// Confines this thread, and those that it starts, to what `role` may do. Ends the process where that fails: it must
+/// not go on with more than it should have.
+pub fn enter(role: Role) {
+    let Some(mode) = MODE.get() else { return };
+    let role = match role {
+        Role::Owner if DRIVES_GPU.load(Ordering::Relaxed) => Role::RmOwner,
+        role => role,
+    };
+    // Handlers of a manager's signals run on the main thread, whose filter has room for them.
+    if role.thread().is_some() {
+        privileges::mask_signals();
+    }
+    violation::remember(role);
+    if let Err(error) = seccomp::compile(role, *mode).and_then(|programs| seccomp::install(&programs)) {
+        let error = anyhow::Error::from(error);
+        log::error!("jail: a thread `{role}` is not confined, ending: {error:#}");
+        std::process::exit(1);
+    }
+}
+
+#[cfg(test)]
+mod tests;

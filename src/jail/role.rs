@@ -1,0 +1,144 @@
+//! The kinds of threads that the daemons have, and which starts which.
+
+use std::fmt;
+
+use super::rule::Rule;
+use super::tables::{aggregator, common, device};
+
+/// What a thread does, and so which system calls it may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Role {
+    /// Device back end, main thread: serves QEMU.
+    Session = 1,
+    /// Device back end: takes the aggregator's events.
+    Events,
+    /// Device back end: the GF100's alarm.
+    Alarm,
+    /// Device back end: unmasks INTx when KVM says so.
+    Unmask,
+    /// Device back end: writes the trace.
+    Trace,
+    /// Either daemon: waits for SIGTERM.
+    Signals,
+    /// Aggregator, main thread: waits for the end.
+    Supervisor,
+    /// Aggregator: owns the software GPU.
+    Owner,
+    /// Aggregator: owns a real GPU, through the NVIDIA driver.
+    RmOwner,
+    /// Aggregator: serves operators.
+    Control,
+    /// Aggregator: the software GPU's host units and engines.
+    Engine,
+}
+
+impl Role {
+    /// All roles.
+    pub const ALL: [Self; 11] = [
+        Self::Session,
+        Self::Events,
+        Self::Alarm,
+        Self::Unmask,
+        Self::Trace,
+        Self::Signals,
+        Self::Supervisor,
+        Self::Owner,
+        Self::RmOwner,
+        Self::Control,
+        Self::Engine,
+    ];
+
+    /// Its name, in logs and listings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Events => "events",
+            Self::Alarm => "alarm",
+            Self::Unmask => "unmask",
+            Self::Trace => "trace",
+            Self::Signals => "signals",
+            Self::Supervisor => "supervisor",
+            Self::Owner => "owner",
+            Self::RmOwner => "rm-owner",
+            Self::Control => "control",
+            Self::Engine => "engine",
+        }
+    }
+
+    /// The role of that name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.name() == name)
+    }
+
+    /// How its thread is called; `None` for a main thread, which is called after the program.
+    pub const fn thread(self) -> Option<&'static str> {
+        match self {
+            Self::Session | Self::Supervisor => None,
+            Self::Events => Some("aggregator-events"),
+            Self::Alarm => Some("gf100-alarm"),
+            Self::Unmask => Some("intx-unmask"),
+            Self::Trace => Some("trace"),
+            Self::Signals => Some("signals"),
+            Self::Owner | Self::RmOwner => Some("aggregator"),
+            Self::Control => Some("control"),
+            Self::Engine => Some("pbdma"),
+        }
+    }
+
+    /// The roles of threads that a thread of this role starts. They inherit its filter, so it must allow all that
+    /// they need.
+    pub const fn starts(self) -> &'static [Self] {
+        match self {
+            Self::Session => &[Self::Events, Self::Alarm, Self::Unmask],
+            // Main threads start the rest before they give anything up.
+            _ => &[],
+        }
+    }
+
+    /// Its filter: everything that it may do.
+    pub fn rules(self) -> impl Iterator<Item = &'static Rule> {
+        self.groups().iter().flat_map(|group| group.iter())
+    }
+
+    const fn groups(self) -> &'static [&'static [Rule]] {
+        match self {
+            Self::Session => device::SESSION,
+            Self::Events => device::EVENTS,
+            Self::Alarm => device::ALARM,
+            Self::Unmask => device::UNMASK,
+            Self::Trace => device::TRACE,
+            Self::Signals => common::SIGNALS,
+            Self::Supervisor => aggregator::SUPERVISOR,
+            Self::Owner => aggregator::OWNER,
+            Self::RmOwner => aggregator::RM_OWNER,
+            Self::Control => aggregator::CONTROL,
+            Self::Engine => aggregator::ENGINE,
+        }
+    }
+
+    /// What a filter does with a call of these arguments (in the role's thread, now).
+    pub fn allows(self, number: i64, arguments: &[u64]) -> bool {
+        self.rules().any(|rule| rule.matches(number, arguments))
+    }
+}
+
+impl Rule {
+    /// True when this entry lets the call pass.
+    pub fn matches(&self, number: i64, arguments: &[u64]) -> bool {
+        self.number == number
+            && self.when.iter().all(|condition| {
+                let (mask, value) = condition.test.mask_and_value();
+                arguments.get(usize::from(condition.argument)).is_some_and(|argument| {
+                    // The lower half only, as the filter does.
+                    argument & u64::from(mask) == u64::from(value)
+                })
+            })
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

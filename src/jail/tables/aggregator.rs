@@ -1,0 +1,107 @@
+//! The aggregator: what device back ends and operators drive.
+
+use libc::{AT_FDCWD, F_ADD_SEALS, F_DUPFD_CLOEXEC, F_GET_SEALS, O_CLOEXEC, O_RDWR};
+
+use super::common::{BASE, END, FACTS, LOG};
+use crate::jail::rule::{Rule, Test, rules};
+
+const fn number(number: libc::c_int) -> Test {
+    Test::Is(number.cast_unsigned())
+}
+
+/// Waits for the service to end.
+pub(in crate::jail) const SUPERVISOR: &[&[Rule]] = &[
+    BASE,
+    LOG,
+    END,
+    rules! {
+        SYS_sendto: "a signal's handler tells its thread";
+        SYS_write: "ends the threads";
+        SYS_close: "the end";
+    },
+];
+
+const SERVICE: &[Rule] = rules! {
+    SYS_epoll_pwait: "waits for everybody";
+    SYS_epoll_ctl: "device back ends that come and go";
+    SYS_timerfd_settime: "when something is due";
+    SYS_accept4: "device back ends";
+    SYS_getsockopt: "who a back end is";
+    SYS_getpid: "whether that is this process";
+    SYS_pidfd_open: "tells when a back end's process is gone";
+    SYS_ppoll: "whether it is gone";
+    SYS_recvmsg: "requests, with guest memory";
+    SYS_sendmsg: "answers, with the vGPU's memory";
+    SYS_write: "events to back ends";
+    SYS_read: "doorbells, commands, the GPU's events";
+    SYS_close: "what a back end had";
+    SYS_eventfd2: "a back end's doorbell";
+    SYS_pipe2: "a back end's events";
+    SYS_memfd_create: "a back end's doorbells and events";
+    SYS_ftruncate: "the same";
+    SYS_fcntl(1 number(F_ADD_SEALS)): "the same";
+    SYS_fcntl(1 number(F_DUPFD_CLOEXEC)): "a second descriptor of the same file";
+    SYS_fcntl(1 number(F_GET_SEALS)): "whether guest memory can shrink";
+    SYS_fstatfs: "how large its pages are";
+    SYS_statx: "whether the socket at its path is its own, at the end";
+    SYS_unlink: "its own socket, at the end";
+};
+
+/// Owns the software GPU.
+pub(in crate::jail) const OWNER: &[&[Rule]] = &[
+    BASE,
+    LOG,
+    END,
+    FACTS,
+    SERVICE,
+    rules! {
+        SYS_fallocate: "memory that is to be zero";
+        SYS_clock_nanosleep rare "the software GPU answers sooner": "waits for the GPU";
+    },
+];
+
+/// Owns a real GPU through the NVIDIA driver: new files of its nodes (Landlock allows no others), its calls.
+pub(in crate::jail) const RM_OWNER: &[&[Rule]] = &[
+    BASE,
+    LOG,
+    END,
+    FACTS,
+    SERVICE,
+    rules! {
+        SYS_openat(0 number(AT_FDCWD), 2 number(O_RDWR | O_CLOEXEC))
+            rare "needs NVIDIA's driver": "each mapping and event source of the driver has a file";
+        SYS_ioctl(1 Test::Field { mask: 0xc000_ff00, value: 0xc000_4600 })
+            rare "needs NVIDIA's driver": "the driver's calls";
+        SYS_clock_nanosleep rare "needs NVIDIA's driver": "waits for the GPU";
+    },
+];
+
+/// Serves operators.
+pub(in crate::jail) const CONTROL: &[&[Rule]] = &[
+    BASE,
+    LOG,
+    END,
+    rules! {
+        SYS_epoll_wait: "waits for operators";
+        SYS_epoll_ctl: "operators that come and go";
+        SYS_accept4: "operators";
+        SYS_ioctl(1 Test::Is(0x5421)): "reads of a connection must not wait";
+        SYS_recvfrom: "questions";
+        SYS_sendto: "answers";
+        SYS_write: "asks the owner";
+        SYS_close: "connections";
+        SYS_statx: "whether the socket at its path is its own, at the end";
+        SYS_unlink: "its own socket, at the end";
+        SYS_clock_nanosleep rare "only without descriptors left": "waits before it tries again";
+    },
+];
+
+/// The software GPU's host units and engines.
+pub(in crate::jail) const ENGINE: &[&[Rule]] = &[
+    BASE,
+    LOG,
+    END,
+    rules! {
+        SYS_write: "wakes the owner";
+    },
+];

@@ -1,0 +1,91 @@
+//! The device back end: what a guest and its QEMU drive.
+
+use libc::{AF_UNIX, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFL, F_SETFL, SOCK_CLOEXEC, SOCK_SEQPACKET};
+
+use super::common::{BASE, END, FACTS, LOG, START};
+use crate::jail::rule::{Rule, Test, rules};
+
+const fn number(number: libc::c_int) -> Test {
+    Test::Is(number.cast_unsigned())
+}
+
+/// Serves QEMU, makes requests to the aggregator, and connects to a new aggregator when the old one is gone.
+pub(in crate::jail) const SESSION: &[&[Rule]] = &[
+    BASE,
+    LOG,
+    START,
+    END,
+    FACTS,
+    rules! {
+        SYS_read: "events, interrupts' descriptors";
+        SYS_recvmsg: "messages of QEMU, answers of the aggregator";
+        SYS_sendto: "answers to QEMU; a signal's handler tells its thread";
+        SYS_sendmsg: "requests to the aggregator, with guest memory";
+        SYS_write: "interrupts, doorbells";
+        SYS_poll: "waits for QEMU";
+        SYS_ppoll: "waits for the aggregator";
+        SYS_accept4: "QEMU";
+        SYS_close: "what QEMU has taken back";
+        SYS_statx: "which file guest memory is";
+        SYS_fstatfs: "how large pages of guest memory are";
+        SYS_fcntl(1 number(F_DUPFD_CLOEXEC)): "a second descriptor of the same file";
+        SYS_fcntl(1 number(F_GETFL)): "reads of an interrupt's descriptor must not wait";
+        SYS_fcntl(1 number(F_SETFL)): "the same";
+        SYS_fcntl(1 number(F_GET_SEALS)): "whether shared memory can shrink";
+        SYS_getsockopt: "who QEMU is";
+        SYS_setsockopt: "how long a client may be silent";
+        SYS_shutdown: "the end of a session";
+        SYS_eventfd2: "wakes threads";
+        SYS_socket(0 number(AF_UNIX), 1 number(SOCK_SEQPACKET | SOCK_CLOEXEC)): "a new aggregator";
+        SYS_connect: "a new aggregator";
+        SYS_clock_nanosleep: "waits for a new aggregator";
+        SYS_unlink: "its own socket, at the end";
+    },
+];
+
+/// Takes the aggregator's events and raises the vGPU's interrupts.
+pub(in crate::jail) const EVENTS: &[&[Rule]] = &[
+    BASE,
+    LOG,
+    END,
+    rules! {
+        SYS_ppoll: "waits for the aggregator";
+        SYS_read: "the same";
+        SYS_write: "interrupts";
+        SYS_close: "what the connection had";
+    },
+];
+
+/// Sleeps until the GF100's alarm is due.
+pub(in crate::jail) const ALARM: &[&[Rule]] = &[
+    BASE,
+    LOG,
+    END,
+    rules! {
+        SYS_write: "interrupts";
+    },
+];
+
+/// Waits for KVM's word that a guest has dealt with INTx.
+pub(in crate::jail) const UNMASK: &[&[Rule]] = &[
+    BASE,
+    LOG,
+    END,
+    rules! {
+        SYS_poll: "waits for KVM";
+        SYS_read: "the same";
+        SYS_write: "an interrupt that is still wanted";
+        SYS_close: "KVM's descriptor";
+    },
+];
+
+/// Writes the access trace.
+pub(in crate::jail) const TRACE: &[&[Rule]] = &[
+    BASE,
+    LOG,
+    END,
+    rules! {
+        SYS_write: "the trace";
+        SYS_close: "the trace";
+    },
+];

@@ -1,0 +1,5 @@
+//! The filters, as data: for each role, groups of entries.
+
+pub(super) mod aggregator;
+pub(super) mod common;
+pub(super) mod device;
