@@ -32,6 +32,7 @@ use crate::chip::gh100::mmu::{Directory, Pde};
 use crate::chip::{Aperture, Engine, PhysicalAddress};
 use crate::mmio_trap::aperture::Window;
 use crate::mmio_trap::aperture::hopper::HopperTables;
+use crate::units::FaceCounters;
 use crate::units::backend::{ChannelError, EngineEvents, GraphicsError, GspBackend, HostError, MmuFault};
 use crate::units::clock::Clock;
 
@@ -39,6 +40,8 @@ use crate::units::clock::Clock;
 #[derive(Debug)]
 struct Processor<B> {
     gsp: Gsp,
+    /// What was counted before the last reset.
+    before: FaceCounters,
     config: GspConfig,
     /// Gone when the function is: nobody who holds GSP is then the last to hold the back.
     back: Weak<B>,
@@ -71,7 +74,7 @@ impl<B: GspBackend> Core<B> {
         let gsp = Gsp::new(config);
         let roots = [gsp.bar1_root(), gsp.bar2_root()];
         Self {
-            processor: Mutex::new(Processor { gsp, config, back }),
+            processor: Mutex::new(Processor { gsp, before: FaceCounters::default(), config, back }),
             face: Face::new(registers, clock),
             identity: IdentityPage::new(),
             bar1: Mutex::default(),
@@ -118,6 +121,8 @@ impl<B: GspBackend> Core<B> {
     pub fn reset(&self, back: &B) {
         let mut processor = locked(&self.processor);
         back.reset();
+        let counted = processor.gsp.counters();
+        counted.add_to(&mut processor.before);
         processor.gsp = Gsp::new(processor.config);
         locked(&self.stops).clear();
         locked(&self.tokens).clear();
@@ -143,6 +148,14 @@ impl<B: GspBackend> Core<B> {
     /// What GSP counted since the function was reset.
     pub fn gsp_counters(&self) -> GspCounters {
         locked(&self.processor).gsp.counters()
+    }
+
+    /// What GSP counted of note, over all resets.
+    pub fn of_note(&self) -> FaceCounters {
+        let processor = locked(&self.processor);
+        let mut all = processor.before;
+        processor.gsp.counters().add_to(&mut all);
+        all
     }
 
     /// True for the page directories by which the driver names BAR1 and BAR2.
