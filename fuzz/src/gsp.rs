@@ -56,7 +56,7 @@ fn step(input: &mut Input<'_>, gsp: &mut Gsp, back: &Back, queues: &mut Queues) 
         0 => {
             let address = match input.below(4) {
                 0 => 0,
-                1 => BASE + input.near(&PLACES),
+                1 => BASE.wrapping_add(input.near(&PLACES)),
                 _ => BASE + LIBOS,
             };
             match gsp.boot(back, address) {

@@ -95,10 +95,15 @@ impl Tenant {
 
     /// Address space 0 with everything that the tenant has.
     pub fn make_space(&self) {
-        self.link.request(&Request::CreateSpace(SpaceId(0)), None).unwrap();
-        self.map(VRAM_VA, GuestTarget::Vram(GuestVram(0)), self.vram).unwrap();
+        self.try_make_space().unwrap();
+    }
+
+    /// The same for a tenant whose memory may not be what it was.
+    pub fn try_make_space(&self) -> Result<(), LinkError> {
+        self.link.request(&Request::CreateSpace(SpaceId(0)), None)?;
+        self.map(VRAM_VA, GuestTarget::Vram(GuestVram(0)), self.vram)?;
         let ram = GuestTarget::System { address: Gpa(0), coherent: true };
-        self.map(RAM_VA, ram, RAM).unwrap();
+        self.map(RAM_VA, ram, RAM)
     }
 
     pub fn map(&self, va: u64, target: GuestTarget, size: u64) -> Result<(), LinkError> {
@@ -119,6 +124,11 @@ impl Tenant {
 
     /// Channel `id` on copy engine 0 or 1, started; call [`Tenant::list`] afterwards.
     pub fn channel(&mut self, id: u16, engine: u8) {
+        self.try_channel(id, engine).unwrap();
+    }
+
+    /// The same for a tenant that may be in no state to have it.
+    pub fn try_channel(&mut self, id: u16, engine: u8) -> Result<(), LinkError> {
         let base = Self::base(id);
         self.window.fill(base, CHANNEL_BYTES, 0).unwrap();
         self.put[usize::from(id)] = 0;
@@ -132,9 +142,8 @@ impl Tenant {
             userd: GuestVram(base),
             engines,
         };
-        self.link.request(&create, None).unwrap();
-        let start = Request::EnableChannel { channel: GuestChannel(id), enabled: true };
-        self.link.request(&start, None).unwrap();
+        self.link.request(&create, None)?;
+        self.link.request(&Request::EnableChannel { channel: GuestChannel(id), enabled: true }, None)
     }
 
     pub fn list(&self, ids: &[u16]) {

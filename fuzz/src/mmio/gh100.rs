@@ -178,7 +178,10 @@ impl Driver for Gh100 {
     fn act(&mut self, input: &mut Input<'_>, world: &World) {
         match input.below(16) {
             0 => {
-                boot(world, if input.flag() { 0 } else { BASE + input.near(&gsp_queues::PLACES) });
+                boot(
+                    world,
+                    if input.flag() { 0 } else { BASE.wrapping_add(input.near(&gsp_queues::PLACES)) },
+                );
                 self.queues.restart();
             }
             1 => {

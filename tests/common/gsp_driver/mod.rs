@@ -22,7 +22,8 @@ use gpuvmk::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk::pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk::pci::{DmaBacking, DmaMapping};
 use gpuvmk::units::backend::{
-    ChannelError, EngineEvents, FlushScope, GraphicsError, GspBackend, GspChannel, HostError, MmuFault,
+    ChannelError, ChannelRefusal, EngineEvents, FlushScope, GraphicsError, GspBackend, GspChannel, HostError,
+    MmuFault,
 };
 
 pub use tables::Tables;
@@ -176,12 +177,17 @@ impl<B: GspBackend> GspDriver<B> {
 
     /// A channel that runs, with a copy object.
     pub fn channel(&mut self, slot: u16, engines: EngineSet) {
+        self.try_channel(slot, engines).unwrap();
+    }
+
+    /// The same for a guest that may be in no state to have it.
+    pub fn try_channel(&mut self, slot: u16, engines: EngineSet) -> Result<(), ChannelRefusal> {
         self.write(Self::base(slot), &[0; PUSH as usize]);
         (self.put[usize::from(slot)], self.fence[usize::from(slot)]) = (0, 0);
-        self.back.create_channel(slot, Self::wish(slot, engines)).unwrap();
+        self.back.create_channel(slot, Self::wish(slot, engines))?;
         let engine = engines.engines().find(|engine| *engine != Engine::Graphics).unwrap();
-        self.back.create_object(slot, CLASS_COPY.into(), engine).unwrap();
-        self.back.schedule_channel(slot, true).unwrap();
+        self.back.create_object(slot, CLASS_COPY.into(), engine)?;
+        self.back.schedule_channel(slot, true)
     }
 
     /// Writes a pushbuffer and its ring entry, and rings.
@@ -222,6 +228,18 @@ impl<B: GspBackend> GspDriver<B> {
 
     pub fn done(&self, slot: u16) -> bool {
         self.read(Self::base(slot) + FENCE, 4) == self.fence[usize::from(slot)].to_le_bytes()
+    }
+
+    /// Waits for the fence as long as that; true when it has passed.
+    pub fn finishes_within(&self, slot: u16, limit: Duration) -> bool {
+        let start = Instant::now();
+        while !self.done(slot) {
+            if start.elapsed() > limit {
+                return false;
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        true
     }
 
     pub fn finish(&self, slot: u16) {

@@ -1,5 +1,7 @@
 //! Hopper's page tables as a driver builds them, in the VRAM of its function.
 
+use std::collections::BTreeMap;
+
 use gpuvmk::chip::gh100::mmu::{DualPde, Level, Pde, Pte, encode_pde};
 use gpuvmk::chip::{Aperture, PhysicalAddress};
 use gpuvmk::units::backend::Backend;
@@ -7,6 +9,8 @@ use gpuvmk::units::backend::Backend;
 /// Tables from the bottom of VRAM, a page each.
 pub struct Tables {
     next: u64,
+    /// Where the entries of the pages lie that were mapped, by address and size.
+    known: BTreeMap<(u64, u8), u64>,
 }
 
 /// No table is above this.
@@ -31,7 +35,7 @@ impl Tables {
     pub const ROOT: u64 = 0x1000;
 
     pub fn new() -> Self {
-        Self { next: Self::ROOT + 0x1000 }
+        Self { next: Self::ROOT + 0x1000, known: BTreeMap::new() }
     }
 
     /// Zeroes the memory of all tables.
@@ -45,6 +49,7 @@ impl Tables {
     pub fn map(&mut self, back: &impl Backend, va: u64, shift: u8, target: PhysicalAddress) {
         let pte = Pte { target, read_only: false, privileged: false, kind: 6 };
         let entry = self.entry(back, va, shift);
+        self.known.insert((va, shift), entry);
         write(back, entry, pte.encode());
     }
 
@@ -52,6 +57,19 @@ impl Tables {
     pub fn unmap(&mut self, back: &impl Backend, va: u64, shift: u8) {
         let entry = self.entry(back, va, shift);
         write(back, entry, 0);
+    }
+
+    /// Maps a page anew whose entry is known, whatever became of the tables that lead there.
+    pub fn map_again(&mut self, back: &impl Backend, va: u64, shift: u8, target: PhysicalAddress) {
+        let pte = Pte { target, read_only: false, privileged: false, kind: 6 };
+        if let Some(entry) = self.known.get(&(va, shift)) {
+            write(back, *entry, pte.encode());
+        }
+    }
+
+    /// Where the entry of a mapped 4 KiB page lies.
+    pub fn entry_of(&self, va: u64) -> u64 {
+        self.known[&(va, 12)]
     }
 
     fn entry(&mut self, back: &impl Backend, va: u64, shift: u8) -> u64 {
