@@ -59,6 +59,7 @@ fn set_up(kind: Kind) -> Bench {
                 policy,
                 backend: "soft".to_owned(),
                 poll: std::time::Duration::ZERO,
+                scrub: gpuvmk::config::ScrubPolicy::default(),
             };
             let service = Service::start(Box::new(driver), Some(ledger), &config).expect("a service");
             let hello = Hello {

@@ -16,7 +16,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect};
-use gpuvmk::config::{PolicyKind, SocketSpec};
+use gpuvmk::config::{PolicyKind, ScrubPolicy, SocketSpec};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, pattern, wait_until};
@@ -46,6 +46,7 @@ impl Host {
             policy: PolicyKind::Fifo,
             backend: "soft".to_owned(),
             poll: Duration::ZERO,
+            scrub: ScrubPolicy::default(),
         };
         let service = Service::start(Box::new(driver), Some(ledger), &config).unwrap();
         Self { service, path, _folder: folder }

@@ -50,6 +50,7 @@ impl Host {
             policy,
             backend: "soft".to_owned(),
             poll: std::time::Duration::ZERO,
+            scrub: gpuvmk::config::ScrubPolicy::default(),
         };
         Self { service: Arc::new(Service::start(Box::new(driver), Some(ledger), &config).unwrap()) }
     }

@@ -53,8 +53,14 @@ impl Host {
     fn new(policy: PolicyKind) -> Self {
         let gpu = Executor::new(ExecutorConfig { vram: 512 << 20 }).unwrap();
         let ledger = gpu.ledger();
-        let config =
-            Config { socket: None, control: None, policy, backend: "soft".to_owned(), poll: Duration::ZERO };
+        let config = Config {
+            socket: None,
+            control: None,
+            policy,
+            backend: "soft".to_owned(),
+            poll: Duration::ZERO,
+            scrub: gpuvmk::config::ScrubPolicy::default(),
+        };
         Self { service: Arc::new(Service::start(Box::new(gpu), Some(ledger), &config).unwrap()) }
     }
 

@@ -18,7 +18,7 @@ use gpuvmk::aggregator::link::LinkError;
 use gpuvmk::aggregator::protocol::{Event, GuestTarget, RefusalKind, Request, SpaceId};
 use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect, connect_in_process};
 use gpuvmk::chip::{Engine, EngineSet};
-use gpuvmk::config::{PolicyKind, SocketSpec};
+use gpuvmk::config::{PolicyKind, ScrubPolicy, SocketSpec};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{ChannelSpec, GpuDriver, HostMapping, HostTarget, OwnershipLedger};
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
@@ -28,7 +28,14 @@ const MIB: u64 = 1 << 20;
 const PARTITION: u64 = 32 * MIB;
 
 fn config(policy: PolicyKind, socket: Option<SocketSpec>) -> Config {
-    Config { socket, control: None, policy, backend: "soft".to_owned(), poll: Duration::ZERO }
+    Config {
+        socket,
+        control: None,
+        policy,
+        backend: "soft".to_owned(),
+        poll: Duration::ZERO,
+        scrub: ScrubPolicy::default(),
+    }
 }
 
 fn soft_gpu() -> Arc<SoftGpu> {

@@ -157,6 +157,9 @@ impl World {
                     let known = self.tenants.get_mut(&tenant).expect("an answer for somebody");
                     assert!(std::mem::take(&mut known.waits), "an answer that nobody waits for");
                 }
+                Output::Ready(tenant) => {
+                    assert!(!self.tenants.contains_key(&tenant), "nobody's memory is dirty here");
+                }
                 Output::Gone(tenant) => {
                     let known = self.tenants.remove(&tenant).expect("somebody to be gone");
                     assert!(known.leaving, "a tenant is gone that did not leave");

@@ -111,7 +111,7 @@ impl Host {
             match output {
                 Output::Event(tenant, event) => self.tell(tenant, event),
                 Output::Reply(_, reply) => answer = Some(reply),
-                Output::Gone(_) => {}
+                Output::Ready(_) | Output::Gone(_) => {}
             }
         }
         answer

@@ -41,6 +41,10 @@ pub struct State {
     pub forced: Vec<HostChannel>,
     pub owners: BTreeMap<u64, (u64, Option<TenantId>)>,
     pub objects: Vec<(HostChannel, u32, Engine)>,
+    /// What was shared must be scrubbed.
+    pub dirty: bool,
+    /// Scrubbing fails.
+    pub unscrubbable: bool,
     next_space: u32,
 }
 
@@ -143,7 +147,14 @@ impl GpuDriver for FakeGpu {
         Ok(vec![SharedMemory { fd, offset: 0, size }])
     }
 
+    fn is_vram_dirty(&self, _start: HostVram, _size: u64) -> bool {
+        self.fake.state().dirty
+    }
+
     fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
+        if self.fake.state().unscrubbable {
+            return Err(GpuError::Timeout { what: "zeroing", millis: 1 });
+        }
         self.fake.state().scrubbed.push((start, size));
         Ok(())
     }

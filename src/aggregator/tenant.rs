@@ -54,6 +54,11 @@ pub struct Channel {
 /// Where a tenant is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TenantState {
+    /// Its partition is being zeroed before it gets it.
+    Preparing {
+        /// Bytes zeroed so far.
+        scrub_from: u64,
+    },
     /// Served.
     Active,
     /// Its reset is being carried out; the answer follows.
@@ -165,6 +170,11 @@ impl Tenant {
                 format!("channel {} does not exist (numbers are 0 to {})", id.0, limit.saturating_sub(1)),
             )
         })
+    }
+
+    /// True while its partition is being zeroed before it gets it.
+    pub const fn is_preparing(&self) -> bool {
+        matches!(self.state, TenantState::Preparing { .. })
     }
 
     /// True while its reset is being carried out.

@@ -43,6 +43,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         policy: config.policy,
         backend: config.backend.name().to_owned(),
         poll: config.poll,
+        scrub: config.scrub,
     };
     let failed = || format!("GPU `{}` cannot be served", config.name);
     // Before the GPU: the driver of a real one may become an ordinary user, who may not make sockets anywhere.

@@ -83,6 +83,30 @@ pub enum PolicyKind {
     RoundRobin,
 }
 
+/// When a partition is zeroed. Nobody gets one that is not zero in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScrubPolicy {
+    /// When its VM leaves: the next one starts at once, and nothing lies around meanwhile.
+    #[default]
+    Release,
+    /// When the next VM gets it: leaving is quick, and memory that nobody wants is not zeroed.
+    Attach,
+    /// Both: whatever happened to it meanwhile.
+    Both,
+}
+
+impl ScrubPolicy {
+    /// Whether a partition is zeroed when its VM leaves.
+    pub const fn at_release(self) -> bool {
+        matches!(self, Self::Release | Self::Both)
+    }
+
+    /// Whether a partition is zeroed before a VM gets it.
+    pub const fn at_attach(self) -> bool {
+        matches!(self, Self::Attach | Self::Both)
+    }
+}
+
 /// A GPU's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuConfig {
@@ -94,6 +118,8 @@ pub struct GpuConfig {
     pub chip: Chip,
     /// How VMs share it.
     pub policy: PolicyKind,
+    /// When partitions are zeroed.
+    pub scrub: ScrubPolicy,
     /// How long the aggregator looks for more doorbells after one, without sleeping.
     pub poll: Duration,
     /// Socket that device backends connect to.
@@ -111,6 +137,10 @@ impl GpuConfig {
         let policy = reader.defaulted("policy", PolicyKind::Fifo, "\"fifo\" or \"round-robin\"", |v| {
             value::word(v, &[("fifo", PolicyKind::Fifo), ("round-robin", PolicyKind::RoundRobin)])
         });
+        let words =
+            [("release", ScrubPolicy::Release), ("attach", ScrubPolicy::Attach), ("both", ScrubPolicy::Both)];
+        let allowed = "\"release\", \"attach\" or \"both\"";
+        let scrub = reader.defaulted("scrub", ScrubPolicy::default(), allowed, |v| value::word(v, &words));
         let poll =
             reader.defaulted("poll", default_poll(), "a whole number of microseconds from 0 to 10000", |v| {
                 value::integer(v, 0, 10_000)
@@ -130,6 +160,7 @@ impl GpuConfig {
             chip: backend.as_ref()?.0,
             backend: backend?.1,
             policy: policy?,
+            scrub: scrub?,
             poll: Duration::from_micros(poll?),
             socket: socket?,
             control,

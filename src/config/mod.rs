@@ -13,7 +13,7 @@ mod vm;
 
 use std::path::{Path, PathBuf};
 
-pub use gpu::{Backend, GpuConfig, NoPciAddress, PciAddress, PolicyKind, cpus_to_spare};
+pub use gpu::{Backend, GpuConfig, NoPciAddress, PciAddress, PolicyKind, ScrubPolicy, cpus_to_spare};
 pub use limits::VmLimits;
 pub use mistake::{ConfigError, Mistake};
 pub use value::{SocketSpec, parse_size, show_size};

@@ -143,6 +143,18 @@ fn modern_vm_may_have_what_its_chip_allows() {
 }
 
 #[test]
+fn partitions_are_zeroed_when_the_file_says() {
+    let scrub = |line: &str| gpu(&format!("{line}\n{SOFT}")).expect("valid").scrub;
+    assert_eq!(scrub(""), ScrubPolicy::Release);
+    assert_eq!(
+        (scrub("scrub = \"attach\""), scrub("scrub = \"both\"")),
+        (ScrubPolicy::Attach, ScrubPolicy::Both)
+    );
+    let text = only_mistake(SOFT, "scrub = \"never\"");
+    assert!(text.contains("\"release\", \"attach\" or \"both\""), "{text}");
+}
+
+#[test]
 fn unknown_chip_is_one_mistake_with_the_known_ones() {
     let found = mistakes(vm(&VM.replace("vram =", "chip = \"GK104\"\nvram =")));
     assert_eq!(found.len(), 1, "{found:?}");

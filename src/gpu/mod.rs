@@ -201,6 +201,14 @@ pub trait GpuDriver: Send {
     /// The physical GPU cannot share that range.
     fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError>;
 
+    /// True when a range that was shared may hold what somebody else left there: it has to be scrubbed before a
+    /// tenant gets it, whatever was scrubbed before.
+    fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {
+        // Where memory is the driver's own from the start, it holds what tenants left, and nothing else.
+        let _ = (start, size);
+        false
+    }
+
     /// Fills a range of VRAM with zeros. Complete when it returns.
     ///
     /// # Errors

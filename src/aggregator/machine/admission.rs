@@ -31,6 +31,8 @@ const SPACES_PER_CHANNEL: u16 = 2;
 pub struct Admitted {
     /// Its number.
     pub tenant: TenantId,
+    /// False while its partition is being zeroed: [`super::Output::Ready`] follows, or a refusal.
+    pub ready: bool,
     /// What it got.
     pub welcome: Welcome,
     /// Doorbells a second.
@@ -76,6 +78,8 @@ impl Machine {
                 return Err(refusal);
             }
         };
+        let dirty = self.driver.is_vram_dirty(partition.start(), partition.size());
+        let ready = !dirty && !self.scrub.at_attach();
         let id = TenantId(self.next_tenant);
         self.next_tenant = self.next_tenant.wrapping_add(1).max(1);
         let spaces = hello.channels.saturating_mul(SPACES_PER_CHANNEL);
@@ -106,7 +110,7 @@ impl Machine {
                 channels: vec![None; usize::from(hello.channels)],
                 runlist: Vec::new(),
                 engines: EngineSet::empty(),
-                state: TenantState::Active,
+                state: if ready { TenantState::Active } else { TenantState::Preparing { scrub_from: 0 } },
                 job: None,
                 quarantined: false,
                 fail_safe: None,
@@ -124,6 +128,7 @@ impl Machine {
         );
         Ok(Admitted {
             tenant: id,
+            ready,
             doorbell_rate: hello.limits.doorbells.min(MAX_DOORBELLS),
             welcome: Welcome {
                 vram: partition.size(),

@@ -33,6 +33,7 @@ use super::partition::VramAllocator;
 use super::protocol::{Event, RefusalKind, Reply, Request};
 use super::tenant::{Refusal, Tenant, TenantState};
 use crate::addr::{GuestChannel, HostChannel, TenantId};
+use crate::config::ScrubPolicy;
 use crate::gpu::{GpuDriver, GpuEvent, GpuInfo, OwnershipLedger, SpaceHandle};
 use crate::scheduler::Scheduler;
 
@@ -43,6 +44,8 @@ pub enum Output {
     Event(TenantId, Event),
     /// The answer to a request that was not answered at once.
     Reply(TenantId, Reply),
+    /// The partition of a tenant that was admitted is zero now: it may have it.
+    Ready(TenantId),
     /// A tenant that left is gone altogether; its resources are free again.
     Gone(TenantId),
 }
@@ -70,6 +73,7 @@ pub struct Machine {
     ledger: Option<Arc<dyn OwnershipLedger>>,
     info: GpuInfo,
     scheduler: Scheduler,
+    scrub: ScrubPolicy,
     vram: VramAllocator,
     iovas: IovaAllocator,
     granted_channels: u16,
@@ -113,6 +117,7 @@ impl Machine {
             ledger,
             info,
             scheduler,
+            scrub: ScrubPolicy::default(),
             granted_channels: 0,
             tenants: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -126,6 +131,11 @@ impl Machine {
             lost: false,
             held_until: None,
         }
+    }
+
+    /// The same, with partitions zeroed when `policy` says. With [`ScrubPolicy::Attach`] alone, VRAM need not be zero.
+    pub fn with_scrub(self, policy: ScrubPolicy) -> Self {
+        Self { scrub: policy, ..self }
     }
 
     /// The physical GPU's event descriptor, for the caller to wait on.

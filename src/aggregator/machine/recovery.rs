@@ -142,7 +142,9 @@ impl Machine {
             updates.p50,
             updates.p99
         );
-        owner.state = TenantState::Leaving { peer_alive, scrub_from: 0 };
+        let scrub = self.scrub.at_release();
+        let scrub_from = if scrub { 0 } else { owner.partition.size() };
+        owner.state = TenantState::Leaving { peer_alive, scrub_from };
         owner.job = None;
         self.strip(tenant, now);
     }
@@ -239,7 +241,9 @@ impl Machine {
         }
         let (scrub_from, range, peer_alive) = match tenant.state {
             TenantState::Active => return false,
-            TenantState::Resetting { scrub_from } => (scrub_from, None, false),
+            TenantState::Preparing { scrub_from } | TenantState::Resetting { scrub_from } => {
+                (scrub_from, None, false)
+            }
             TenantState::Leaving { peer_alive, scrub_from } => {
                 (scrub_from, tenant.memory.ranges().next().copied(), peer_alive)
             }
@@ -269,7 +273,9 @@ impl Machine {
         let start = HostVram(tenant.partition.start().0.saturating_add(from));
         match &mut tenant.state {
             TenantState::Active => return false,
-            TenantState::Resetting { scrub_from } | TenantState::Leaving { scrub_from, .. } => {
+            TenantState::Preparing { scrub_from }
+            | TenantState::Resetting { scrub_from }
+            | TenantState::Leaving { scrub_from, .. } => {
                 *scrub_from = from.saturating_add(size);
             }
         }
@@ -282,6 +288,19 @@ impl Machine {
     /// Everything of a reset or a departure is done.
     fn conclude(&mut self, id: TenantId) {
         let Some(tenant) = self.tenants.get_mut(&id) else { return };
+        if matches!(tenant.state, TenantState::Preparing { .. }) {
+            if tenant.quarantined {
+                let refusal = "the VM's video memory cannot be zeroed".to_owned();
+                let reply = Reply::Refused { kind: RefusalKind::Hardware, message: refusal };
+                // Its connection is all that is left of it: whoever has it hangs up.
+                tenant.state = TenantState::Active;
+                self.outputs.push(Output::Reply(id, reply));
+            } else {
+                tenant.state = TenantState::Active;
+                self.outputs.push(Output::Ready(id));
+            }
+            return;
+        }
         if matches!(tenant.state, TenantState::Resetting { .. }) {
             tenant.state = TenantState::Active;
             let reply = if tenant.quarantined {

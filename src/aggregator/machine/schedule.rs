@@ -6,7 +6,7 @@ use super::Machine;
 use crate::addr::TenantId;
 use crate::aggregator::latency;
 use crate::aggregator::protocol::Doorbell;
-use crate::aggregator::tenant::{ChannelState, Refusal};
+use crate::aggregator::tenant::{ChannelState, Refusal, Tenant};
 use crate::gpu::GpuError;
 use crate::scheduler::Gate;
 
@@ -64,7 +64,14 @@ impl Machine {
             .tenants
             .values()
             .flat_map(|tenant| tenant.live_channels().filter_map(|(_, channel)| channel.preempt_by));
-        departures.chain(preemptions).chain(self.held_until).chain(self.scheduler.next_due(now)).min()
+        // Somebody may have been admitted since the last step.
+        let preparing = self.tenants.values().any(Tenant::is_preparing).then_some(now);
+        departures
+            .chain(preemptions)
+            .chain(self.held_until)
+            .chain(preparing)
+            .chain(self.scheduler.next_due(now))
+            .min()
     }
 
     fn decide(&mut self, now: Duration) {

@@ -48,7 +48,7 @@ pub struct TenantStatus {
     pub id: TenantId,
     /// Name of the VM.
     pub name: String,
-    /// `active`, `resetting` or `leaving`.
+    /// `preparing`, `active`, `resetting` or `leaving`.
     pub state: &'static str,
     /// Why it is not served, if it is not.
     pub fail_safe: Option<FailSafeStatus>,
@@ -147,6 +147,7 @@ impl Machine {
                 limits: limits(tenant, pages, table_bytes, self.scheduler.submissions(tenant.id)),
                 name: tenant.name.clone(),
                 state: match tenant.state {
+                    TenantState::Preparing { .. } => "preparing",
                     TenantState::Active => "active",
                     TenantState::Resetting { .. } => "resetting",
                     TenantState::Leaving { .. } => "leaving",

@@ -11,7 +11,7 @@ use super::rate::DoorbellRate;
 use crate::addr::TenantId;
 use crate::aggregator::doorbells::DoorbellReceiver;
 use crate::aggregator::event_ring::EventProducer;
-use crate::aggregator::protocol::Hello;
+use crate::aggregator::protocol::{Hello, Reply};
 
 /// Who is at the other end.
 #[derive(Debug)]
@@ -82,6 +82,8 @@ pub(super) struct TenantLink {
     pub armed: bool,
     /// Its requests are not taken until then.
     pub shut_until: Option<Duration>,
+    /// What it is told when its partition is zero.
+    pub welcome: Option<(Reply, Vec<OwnedFd>)>,
     /// True while a request is being carried out whose answer follows.
     pub answering: bool,
     /// True while the request at hand is one of the mailbox.

@@ -26,7 +26,7 @@ use self::turn::Loop;
 use super::control::ControlServer;
 use super::machine::Machine;
 use super::machine::status::Status;
-use crate::config::{PolicyKind, SocketSpec};
+use crate::config::{PolicyKind, ScrubPolicy, SocketSpec};
 use crate::gpu::{GpuDriver, GpuError, OwnershipLedger};
 use crate::jail::{self, Role};
 use crate::scheduler::{Scheduler, policy};
@@ -48,6 +48,8 @@ pub struct Config {
     pub backend: String,
     /// How long after a doorbell to look for more without sleeping; zero never does.
     pub poll: Duration,
+    /// When partitions are zeroed.
+    pub scrub: ScrubPolicy,
 }
 
 /// Why the service does not start.
@@ -199,8 +201,11 @@ impl Service {
         let Sockets { backends: listener, control } = sockets;
         // What a former owner of the GPU left in its memory is nobody's business.
         let (start, size) = (driver.info().tenant_vram, driver.info().tenant_vram_size);
-        driver.scrub_vram(start, size)?;
-        let machine = Machine::new(driver, ledger, Scheduler::new(policy::policy(config.policy)));
+        if config.scrub.at_release() {
+            driver.scrub_vram(start, size)?;
+        }
+        let scheduler = Scheduler::new(policy::policy(config.policy));
+        let machine = Machine::new(driver, ledger, scheduler).with_scrub(config.scrub);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags).map_err(io::Error::from)?);
         let (commands, inbox): (_, Receiver<Command>) = std::sync::mpsc::channel();

@@ -66,13 +66,10 @@ impl Loop {
         if connection.shut_until().is_some() {
             return self.close(number);
         }
-        if let Stage::Tenant(link) = &mut connection.stage
-            && let Some(until) = self.machine.thread_wait(link.id, now)
-        {
-            link.shut_until = Some(until);
-            self.shut.push(number);
-            return self.listen_to(number, epoll::EventFlags::empty());
+        if self.shut_out(number, now) {
+            return;
         }
+        let Some(connection) = self.connections.get_mut(&number) else { return };
         self.files.clear();
         let received = seqpacket::receive(&connection.socket, &mut self.bytes, &mut self.files, true);
         match received {
@@ -86,15 +83,31 @@ impl Loop {
         }
     }
 
+    /// True when a tenant has used up its part of the thread: it is not listened to until it has earned it back.
+    fn shut_out(&mut self, number: u32, now: Duration) -> bool {
+        let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) else { return false };
+        let Some(until) = self.machine.thread_wait(link.id, now) else { return false };
+        link.shut_until = Some(until);
+        self.shut.push(number);
+        self.listen_to(number, epoll::EventFlags::empty());
+        true
+    }
+
     /// Takes the requests that lie in mailboxes, one of each tenant that is awake.
     pub(super) fn serve_mailboxes(&mut self) {
         for index in 0..self.awake.len() {
             let Some(number) = self.awake.get(index).copied() else { break };
             let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) else { continue };
             let mailbox = link.doorbells.mailbox();
-            if link.answering || !mailbox.asked() {
+            if link.answering || link.shut_until.is_some() || !mailbox.asked() {
                 continue;
             }
+            let now = self.started.elapsed();
+            if self.shut_out(number, now) {
+                continue;
+            }
+            let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) else { continue };
+            let mailbox = link.doorbells.mailbox();
             let length = mailbox.take(&mut self.bytes);
             link.in_mailbox = true;
             self.files.clear();
@@ -182,24 +195,38 @@ impl Loop {
         };
         let Some(connection) = self.connections.get_mut(&number) else { return };
         log::info!("{}: process {} of user {}", hello.name, connection.peer.pid, connection.peer.uid);
-        let link = TenantLink {
+        let mut link = TenantLink {
             id: tenant,
             doorbells,
             events,
             rate: DoorbellRate::new(admitted.doorbell_rate),
             shut_until: None,
+            welcome: None,
             armed: false,
-            answering: false,
+            answering: !admitted.ready,
             in_mailbox: false,
         };
         watch_doorbells(&self.epoll, number, &link);
+        let mut files = vec![board, bell, ring, pipe];
+        files.extend(admitted.window.into_iter().map(|piece| piece.fd));
+        link.welcome = Some((Reply::Welcome(admitted.welcome), files));
         connection.stage = Stage::Tenant(link);
         self.by_tenant.insert(tenant, number);
         self.awake.push(number);
-        self.listen_to(number, epoll::EventFlags::IN);
-        let mut files = vec![board.as_fd(), bell.as_fd(), ring.as_fd(), pipe.as_fd()];
-        files.extend(admitted.window.iter().map(|piece| piece.fd.as_fd()));
-        self.reply(number, &Reply::Welcome(admitted.welcome), &files);
+        if admitted.ready {
+            self.listen_to(number, epoll::EventFlags::IN);
+            self.welcome(number);
+        } else {
+            self.listen_to(number, epoll::EventFlags::empty());
+        }
+    }
+
+    /// Gives a tenant what it was granted.
+    pub(super) fn welcome(&mut self, number: u32) {
+        let link = self.connections.get_mut(&number).and_then(Connection::tenant);
+        let Some((reply, files)) = link.and_then(|link| link.welcome.take()) else { return };
+        let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        self.reply(number, &reply, &files);
     }
 
     /// Those who wait for somebody's resources look again, as far as `due` says of their patience.

@@ -10,7 +10,8 @@ use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use crate::aggregator::fake_gpu::{Fake, FakeGpu, MIB};
 use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
 use crate::aggregator::protocol::{
-    Doorbell, Event, Hello, PROTOCOL_VERSION, RefusalKind, Request, SpaceId, TenantLimits,
+    Doorbell, Event, GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, RefusalKind, Request, SpaceId,
+    TenantLimits,
 };
 use crate::aggregator::wire::MAX_RUNLIST;
 use crate::aggregator::{Patience, connect, connect_in_process};
@@ -88,6 +89,7 @@ fn config(socket: PathBuf, control: PathBuf) -> Config {
         policy: PolicyKind::Fifo,
         backend: "fake".into(),
         poll: Duration::from_micros(50),
+        scrub: ScrubPolicy::default(),
     }
 }
 
@@ -403,4 +405,47 @@ fn socket_in_use_is_refused() {
     let second = Service::start(Box::new(gpu), None, &config(setup.path(), setup.folder.path().join("x")));
 
     assert!(matches!(second, Err(StartError::Bind(BindError::InUse(_)))));
+}
+
+#[test]
+fn storm_is_held_to_its_part_of_the_thread_and_nobody_is_stuck() {
+    let setup = Setup::new();
+    let storm = |name: &str, thread_time: u8| {
+        let limits = TenantLimits { thread_time, ..TenantLimits::default() };
+        let (link, _grant) =
+            connect(&setup.path(), Hello { limits, ..hello(name) }, &Patience::none()).unwrap();
+        furnish(&*link);
+        let mapping = |page: u64| GuestMapping {
+            va: GpuVa(page << 12),
+            pages: 1,
+            page_shift: 12,
+            target: GuestTarget::Vram(GuestVram(0)),
+            read_only: false,
+            kind: 0,
+        };
+        let request =
+            Request::UpdateSpace { space: SpaceId(0), unmap: vec![], map: (0..512).map(mapping).collect() };
+        std::thread::spawn(move || {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(400) {
+                link.request(&request, None).unwrap();
+            }
+            (link, start.elapsed())
+        })
+    };
+
+    let storms = [storm("held", 5), storm("free", 100)].map(|thread| thread.join().unwrap());
+
+    let status = setup.service().status().unwrap();
+    let of = |name: &str| {
+        let tenant = status.tenants.iter().find(|tenant| tenant.name == name).unwrap();
+        tenant.limits["thread_time"]
+    };
+    assert!(of("held").hits > 0, "{:?}", of("held"));
+    // A twentieth, what it had saved, and one request more.
+    let most = storms[0].1.as_millis() / 20 + 5 + 20;
+    assert!(u128::from(of("held").used) <= most, "{:?} of {most} ms", of("held"));
+    for (link, _) in &storms {
+        link.request(&Request::CreateSpace(SpaceId(1)), None).unwrap();
+    }
 }

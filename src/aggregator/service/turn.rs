@@ -168,7 +168,7 @@ impl Loop {
         let mut news = false;
         self.awake.retain(|number| {
             let Some(link) = connections.get_mut(number).and_then(Connection::tenant) else { return false };
-            if link.rate.closed_until().is_some() {
+            if link.rate.closed_until().is_some() || link.shut_until.is_some() {
                 return true;
             }
             link.armed = link.doorbells.prepare_to_sleep(link.answering);
@@ -309,6 +309,15 @@ impl Loop {
                     if let Some(number) = self.by_tenant.get(&tenant).copied() {
                         self.listen_to(number, epoll::EventFlags::IN);
                         self.reply(number, &reply, &[]);
+                    }
+                }
+                Output::Ready(tenant) => {
+                    if let Some(link) = self.link_of(tenant) {
+                        link.answering = false;
+                    }
+                    if let Some(number) = self.by_tenant.get(&tenant).copied() {
+                        self.listen_to(number, epoll::EventFlags::IN);
+                        self.welcome(number);
                     }
                 }
                 Output::Gone(_) => self.retry_waiting(|_| true),

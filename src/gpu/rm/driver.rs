@@ -181,11 +181,15 @@ impl GpuDriver for RmDriver {
     }
 
     fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
-        let Self { device, cleaner, vram, spaces, channels, .. } = self;
+        let Self { device, vram, spaces, channels, .. } = self;
         let in_use = |start, size| {
             channels.uses_vram(start, size) || spaces.values().any(|space| space.uses_vram(start, size))
         };
-        Ok(vec![vram.share(device, cleaner.as_mut(), start, size, in_use)?])
+        Ok(vec![vram.share(device, start, size, in_use)?])
+    }
+
+    fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {
+        self.vram.is_dirty(start, size)
     }
 
     fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {

@@ -110,13 +110,19 @@ fn engines_of_the_vgpu_and_real_ones_behind_them() {
 }
 
 #[test]
-fn new_partition_and_one_object_that_was_cleared_whole() {
+fn new_partition_and_one_object_that_is_dirty_until_it_was_cleared_whole() {
     let mut rig = Rig::new();
     let pieces = rig.driver.share_vram(HostVram(0), 64 * MIB).unwrap();
     assert_eq!(pieces.iter().map(|piece| piece.size).sum::<u64>(), 64 * MIB);
     assert_eq!(rig.mock.state().count(NV01_MEMORY_LOCAL_USER), 1);
-    let wiped = rig.wiped.lock().unwrap().clone();
-    assert!(matches!(wiped.as_slice(), [(_, 0, size)] if *size == 64 * MIB), "{wiped:?}");
+    assert!(rig.driver.is_vram_dirty(HostVram(0), 64 * MIB));
+    for at in 0..4 {
+        assert!(rig.driver.is_vram_dirty(HostVram(0), 64 * MIB));
+        rig.driver.scrub_vram(HostVram(at * 16 * MIB), 16 * MIB).unwrap();
+    }
+    assert!(!rig.driver.is_vram_dirty(HostVram(0), 64 * MIB));
+    let wiped = rig.wiped.lock().unwrap().iter().map(|(_, at, size)| (*at, *size)).collect::<Vec<_>>();
+    assert_eq!(wiped, [0, 1, 2, 3].map(|at| (at * 16 * MIB, 16 * MIB)));
 }
 
 #[test]

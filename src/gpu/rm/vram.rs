@@ -1,8 +1,9 @@
-//! Video memory: one memory object per partition, zero before anybody sees it.
+//! Video memory: one memory object per partition.
 //!
 //! [`HostVram`] addresses are numbers of our own: address space for partitions, from 0. A partition gets its memory
-//! object when its window is first shared, and keeps it: the same range shared again is the same object. The
-//! object is filled with zeros and read back whole before that, whatever the driver did with it.
+//! object when its window is first shared, and keeps it: the same range shared again is the same object. A new
+//! object is dirty, whatever the driver did with it, until it was filled with zeros and read back whole: whoever gives
+//! it to somebody has it scrubbed before, in pieces.
 //!
 //! The object has pages of 2 MiB, so that mappings may have pages of 4 KiB, 64 KiB and 2 MiB. It is not
 //! contiguous. CPU mappings of it are uncached: stores are posted in order, loads cost about a microsecond.
@@ -72,6 +73,8 @@ pub struct Partition {
     piece: u64,
     /// True where it is system memory.
     host: bool,
+    /// True until it was cleared once.
+    dirty: bool,
     file: OwnedFd,
     window: Mapping,
 }
@@ -171,11 +174,10 @@ impl Vram {
     /// into an object.
     ///
     /// # Errors
-    /// The range is none, the driver has no memory, or memory is not zero.
+    /// The range is none, or the driver has no memory.
     pub fn share(
         &mut self,
         device: &mut Device,
-        cleaner: &mut dyn Cleaner,
         start: HostVram,
         size: u64,
         in_use: impl Fn(HostVram, u64) -> bool,
@@ -205,10 +207,6 @@ impl Vram {
         }
         let partition = make(device, size)?;
         let fd = partition.file.try_clone()?;
-        if let Err(error) = partition.clear(device, cleaner, 0, size) {
-            partition.free(device)?;
-            return Err(error);
-        }
         self.partitions.insert(start.0, partition);
         Ok(SharedMemory { fd, offset: 0, size })
     }
@@ -218,19 +216,34 @@ impl Vram {
     /// # Errors
     /// The range is not tenant memory, or hardware failed.
     pub fn scrub(
-        &self,
+        &mut self,
         device: &Device,
         cleaner: &mut dyn Cleaner,
         start: HostVram,
         size: u64,
     ) -> Result<(), GpuError> {
         let end = self.check(start, size)?;
+        let mut cleared = Vec::new();
         for (first, partition) in self.overlapping(start.0, end) {
             let from = start.0.max(first).saturating_sub(first);
             let to = end.min(first.saturating_add(partition.size)).saturating_sub(first);
             partition.clear(device, cleaner, from, to.saturating_sub(from))?;
+            // Whoever clears it goes from its start to its end.
+            if to == partition.size {
+                cleared.push(first);
+            }
+        }
+        for first in cleared {
+            if let Some(partition) = self.partitions.get_mut(&first) {
+                partition.dirty = false;
+            }
         }
         Ok(())
+    }
+
+    /// True when a part of the range was never cleared.
+    pub fn is_dirty(&self, start: HostVram, size: u64) -> bool {
+        self.overlapping(start.0, start.0.saturating_add(size)).any(|(_, partition)| partition.dirty)
     }
 }
 
@@ -249,7 +262,7 @@ fn make(device: &mut Device, size: u64) -> Result<Partition, GpuError> {
     let object = device.client.alloc(device.device, NV01_MEMORY_LOCAL_USER, &mut params)?;
     match map(device, object, size) {
         Ok((file, window)) => {
-            Ok(Partition { size, objects: vec![object], piece: size, host: false, file, window })
+            Ok(Partition { size, objects: vec![object], piece: size, host: false, dirty: true, file, window })
         }
         Err(error) => {
             device.client.free(object)?;
@@ -264,7 +277,8 @@ fn make_host(device: &mut Device, size: u64) -> Result<Partition, GpuError> {
     let window = Mapping::of_file(file.as_fd(), 0, size, Access::ReadWrite)
         .map_err(|source| RmError::Mapping { what: "a partition", source })?;
     let node = device.file().try_clone_to_owned()?;
-    let mut partition = Partition { size, objects: Vec::new(), piece: PIECE, host: true, file, window };
+    let mut partition =
+        Partition { size, objects: Vec::new(), piece: PIECE, host: true, dirty: true, file, window };
     let mut at = 0;
     while at < size {
         let length = size.saturating_sub(at).min(PIECE);

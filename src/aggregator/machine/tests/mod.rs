@@ -9,6 +9,7 @@ mod hopper;
 mod isolation;
 mod memory;
 mod recovery;
+mod scrub;
 mod thread_time;
 
 use super::*;

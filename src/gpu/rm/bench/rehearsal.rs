@@ -383,6 +383,7 @@ impl Tenant {
     /// A channel whose USERD and target are in a partition that BAR1 has no room for any more.
     fn second_partition(&mut self, report: &mut Report) -> Result<(), StepError> {
         let pieces = self.driver.share_vram(HostVram(PARTITION), PARTITION)?;
+        self.driver.scrub_vram(HostVram(PARTITION), PARTITION)?;
         let files: Vec<_> = pieces
             .iter()
             .map(|piece| FilePiece { fd: piece.fd.as_fd(), offset: piece.offset, size: piece.size })

@@ -1,0 +1,114 @@
+//! Partitions are zero before somebody else gets them, whenever that is done.
+
+use super::*;
+use crate::config::ScrubPolicy;
+
+fn with(policy: ScrubPolicy) -> (Machine, Fake) {
+    let (machine, fake) = machine();
+    (machine.with_scrub(policy), fake)
+}
+
+/// First bytes and sizes that were zeroed since the last call, joined.
+fn scrubbed(fake: &Fake) -> Vec<(u64, u64)> {
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for (start, size) in std::mem::take(&mut fake.state().scrubbed) {
+        match joined.last_mut() {
+            Some((first, length)) if *first + *length == start.0 => *length += size,
+            _ => joined.push((start.0, size)),
+        }
+    }
+    joined
+}
+
+const WHOLE: [(u64, u64); 1] = [(64 * MIB, 64 * MIB)];
+
+#[test]
+fn partition_is_zeroed_when_its_vm_leaves() {
+    let (mut machine, fake) = with(ScrubPolicy::Release);
+    let admitted = machine.admit(&hello("a")).unwrap();
+    assert!(admitted.ready && scrubbed(&fake).is_empty());
+
+    machine.leave(admitted.tenant, false, T0);
+    settle(&mut machine, T0);
+
+    assert_eq!(scrubbed(&fake), WHOLE);
+}
+
+#[test]
+fn partition_is_zeroed_before_its_vm_gets_it_and_not_when_it_leaves() {
+    let (mut machine, fake) = with(ScrubPolicy::Attach);
+    let admitted = machine.admit(&hello("a")).unwrap();
+    assert!(!admitted.ready);
+    assert_eq!(
+        refused(&mut machine, admitted.tenant, Request::CreateSpace(SpaceId(0))),
+        RefusalKind::Protocol
+    );
+    assert_eq!(machine.status("fake").tenants[0].state, "preparing");
+    settle(&mut machine, T0);
+    assert_eq!(outputs(&mut machine), [Output::Ready(admitted.tenant)]);
+    assert_eq!(scrubbed(&fake), WHOLE);
+    done(&mut machine, admitted.tenant, Request::CreateSpace(SpaceId(0)));
+
+    machine.leave(admitted.tenant, false, T0);
+    settle(&mut machine, T0);
+
+    assert_eq!(scrubbed(&fake), []);
+    let again = machine.admit(&hello("b")).unwrap();
+    settle(&mut machine, T0);
+    assert_eq!((again.ready, scrubbed(&fake).as_slice()), (false, &WHOLE[..]));
+}
+
+#[test]
+fn partition_is_zeroed_at_both_ends() {
+    let (mut machine, fake) = with(ScrubPolicy::Both);
+    let tenant = machine.admit(&hello("a")).unwrap().tenant;
+    settle(&mut machine, T0);
+    assert_eq!(scrubbed(&fake), WHOLE);
+    machine.leave(tenant, false, T0);
+    settle(&mut machine, T0);
+    assert_eq!(scrubbed(&fake), WHOLE);
+}
+
+#[test]
+fn memory_that_the_driver_calls_dirty_is_zeroed_first_whatever_the_policy() {
+    let (mut machine, fake) = with(ScrubPolicy::Release);
+    fake.state().dirty = true;
+    assert!(!machine.admit(&hello("a")).unwrap().ready);
+    settle(&mut machine, T0);
+    assert_eq!(scrubbed(&fake), WHOLE);
+}
+
+#[test]
+fn other_tenants_are_served_between_the_pieces() {
+    let (mut machine, fake) = with(ScrubPolicy::Attach);
+    let a = machine.admit(&hello("a")).unwrap().tenant;
+    settle(&mut machine, T0);
+    scrubbed(&fake);
+    let _b = machine.admit(&hello("b")).unwrap();
+
+    let mut pieces = 0;
+    while machine.step(T0) {
+        pieces += 1;
+        done(&mut machine, a, Request::CreateSpace(SpaceId(0)));
+        done(&mut machine, a, Request::DestroySpace(SpaceId(0)));
+    }
+
+    assert!(pieces >= 8, "{pieces} pieces");
+}
+
+#[test]
+fn memory_that_cannot_be_zeroed_is_nobodys() {
+    let (mut machine, fake) = with(ScrubPolicy::Attach);
+    fake.state().unscrubbable = true;
+    let a = machine.admit(&hello("a")).unwrap().tenant;
+    settle(&mut machine, T0);
+    let told = outputs(&mut machine);
+    assert!(matches!(told.as_slice(), [Output::Reply(id, Reply::Refused { .. })] if *id == a), "{told:?}");
+
+    machine.leave(a, false, T0);
+    settle(&mut machine, T0);
+    fake.state().unscrubbable = false;
+    let b = machine.admit(&hello("b")).unwrap().tenant;
+
+    assert_eq!(fake.state().owners[&(128 * MIB)].1, Some(b));
+}
