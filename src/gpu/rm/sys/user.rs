@@ -66,3 +66,68 @@ fn set_ids(real: u32, effective: u32, saved: u32) -> io::Result<()> {
 fn done(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    const NOBODY: u32 = 65_534;
+
+    /// A set of capabilities of this thread, as the kernel shows it.
+    fn capabilities(set: &str) -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with(set)).unwrap();
+        u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap()
+    }
+
+    /// Runs one of the tests below in a process of its own: ids belong to whole processes.
+    fn passes(name: &str) {
+        let test = format!("gpu::rm::sys::user::tests::{name}");
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", &test])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "no test of that name ran");
+    }
+
+    #[test]
+    fn lowered_process_has_no_right_and_may_go_back_or_not() {
+        if is_root() {
+            passes("child_for_good");
+            passes("child_and_back");
+        } else {
+            assert_eq!(lower(NOBODY).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        }
+    }
+
+    #[test]
+    #[ignore = "a process of its own, started by the test above"]
+    fn child_for_good() {
+        let lowered = lower(NOBODY).unwrap();
+        assert_eq!(
+            (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
+            (NOBODY, NOBODY)
+        );
+        assert_eq!(capabilities("CapEff"), 0);
+
+        lowered.for_good().unwrap();
+
+        assert_eq!((capabilities("CapEff"), capabilities("CapPrm")), (0, 0));
+        assert!(rustix::process::getgroups().unwrap().is_empty());
+        // SAFETY: the call takes a number only.
+        assert_eq!(unsafe { libc::seteuid(0) }, -1);
+    }
+
+    #[test]
+    #[ignore = "a process of its own, started by the test above"]
+    fn child_and_back() {
+        let before = capabilities("CapEff");
+
+        drop(lower(NOBODY).unwrap());
+
+        assert!(is_root());
+        assert_eq!(capabilities("CapEff"), before);
+    }
+}
