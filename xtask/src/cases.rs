@@ -205,7 +205,7 @@ fn hopper() -> Vec<Case> {
         single("reboot", Guest { reboots: 1, ..one.clone() }),
         single("two-vgpus-in-one-guest", Guest { gpus: vec![chip; 2], ..one.clone() }),
         single("vram-64m", Guest { vram_mib: 64, programs: BUSY, ..full.clone() }),
-        single("vram-24g", Guest { vram_mib: 24 << 10, programs: SHORT, ..full }),
+        single("vram-64g", Guest { vram_mib: 64 << 10, programs: SHORT, ..full }),
         single("vulkan", Guest { vulkan: true, programs: VULKAN, ..one.clone() }),
         single("debian-firmware", Guest { firmware: Firmware::Debian, ..one }),
     ];
