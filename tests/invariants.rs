@@ -51,8 +51,14 @@ fn service(policy: PolicyKind) -> ServiceHandle {
     let gpu = SoftGpu::new(SoftGpuConfig { vram: 128 << 20, ..SoftGpuConfig::default() }).unwrap();
     let ledger = gpu.ledger();
     let driver = RegisterDriver::new(gpu).unwrap();
-    let config =
-        Config { socket: None, control: None, policy, backend: "soft".to_owned(), poll: Duration::ZERO };
+    let config = Config {
+        socket: None,
+        control: None,
+        policy,
+        backend: "soft".to_owned(),
+        poll: Duration::ZERO,
+        scrub: gpuvmk::config::ScrubPolicy::default(),
+    };
     Service::start(Box::new(driver), Some(ledger), &config).unwrap()
 }
 

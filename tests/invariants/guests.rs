@@ -161,6 +161,7 @@ fn service() -> ServiceHandle {
         policy: PolicyKind::RoundRobin,
         backend: "soft".to_owned(),
         poll: Duration::ZERO,
+        scrub: gpuvmk::config::ScrubPolicy::default(),
     };
     Service::start(Box::new(gpu), Some(ledger), &config).unwrap()
 }
