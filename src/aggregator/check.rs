@@ -203,4 +203,6 @@ impl CheckedUpdate {
 }
 
 #[cfg(test)]
+mod exhaustive;
+#[cfg(test)]
 mod tests;

@@ -167,6 +167,68 @@ mod tests {
         assert_eq!(p.translate(GuestVram(16 * MIB), 1), None);
     }
 
+    /// Every allocator of up to 12 units, granules of 1 to 4 units, and every three requests of it, given back in
+    /// every order.
+    #[test]
+    fn small_allocators_never_overlap_and_lose_nothing() {
+        const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+        let sizes = |total: u64| (0..=total + 1).flat_map(move |a| (0..=total + 1).map(move |b| (a, b)));
+        for (start, total, granule) in
+            (0..4).flat_map(|s| (0..12).flat_map(move |t| (1..=4).map(move |g| (s, t, g))))
+        {
+            for ((a, b), order) in sizes(total).flat_map(|pair| ORDERS.map(|order| (pair, order))) {
+                let mut vram = VramAllocator::new(HostVram(start), total, granule);
+                let whole = vram.largest();
+                let mut held: Vec<Option<Partition>> =
+                    [a, b, 1].into_iter().map(|size| vram.take(size)).collect();
+                for (index, one) in held.iter().enumerate() {
+                    let Some(one) = one else { continue };
+                    let (first, end) = (one.start().0, one.start().0 + one.size());
+                    assert!(first >= start && end <= start + total && first.is_multiple_of(granule));
+                    assert!(one.size().is_multiple_of(granule) && one.size() > 0);
+                    for other in held.iter().skip(index + 1).flatten() {
+                        let apart = end <= other.start().0 || other.start().0 + other.size() <= first;
+                        assert!(apart, "{one:?} and {other:?} of {start}+{total}");
+                    }
+                }
+                for index in order {
+                    if let Some(partition) = held[index].take() {
+                        vram.give_back(partition);
+                    }
+                }
+                assert_eq!(
+                    vram.largest(),
+                    whole,
+                    "{start}+{total} by {granule}: {a}, {b}, 1 in order {order:?}"
+                );
+            }
+        }
+    }
+
+    /// Every range of a small partition and around it, and those at the end of 64 bits.
+    #[test]
+    fn every_range_is_translated_exactly_if_it_is_inside() {
+        let partition = allocator().take(16 * MIB).unwrap();
+        let size = partition.size();
+        let near = |base: u64| (0..6).flat_map(move |by| [base.wrapping_add(by), base.wrapping_sub(by)]);
+        let values: Vec<u64> =
+            [0, size, size / 2, partition.start().0, 1 << 63, u64::MAX].into_iter().flat_map(near).collect();
+        for offset in &values {
+            for bytes in &values {
+                let end = u128::from(*offset) + u128::from(*bytes);
+                let inside = end <= u128::from(size);
+                let expected = inside.then(|| HostVram(partition.start().0 + offset));
+                assert_eq!(
+                    partition.translate(GuestVram(*offset), *bytes),
+                    expected,
+                    "{offset:#x}+{bytes:#x}"
+                );
+            }
+            let room = if *offset < size { size - offset } else { 0 };
+            assert_eq!(partition.room_after(GuestVram(*offset)), room);
+        }
+    }
+
     proptest! {
         #[test]
         fn random_takes_and_returns_never_overlap_and_lose_nothing(ops in prop::collection::vec(

@@ -2,6 +2,7 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
+mod exhaustive;
 mod fermi;
 mod hopper;
 mod random;
