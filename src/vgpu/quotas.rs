@@ -68,7 +68,8 @@ impl Rate {
             return false;
         }
         self.waits.one();
-        std::thread::sleep(wait);
+        // Waits on a lock's system call, which every jailed thread may make.
+        std::thread::park_timeout(wait);
         true
     }
 
