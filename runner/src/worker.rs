@@ -103,20 +103,11 @@ impl Worker<'_> {
     /// Notes which GPUs there are; an error that says why, if none can serve guests.
     fn hardware(&mut self, list: &Value) -> Result<()> {
         let gpus = list.get("gpus").and_then(Value::as_array).cloned().unwrap_or_default();
-        let (usable, others): (Vec<_>, Vec<_>) =
-            gpus.iter().partition(|gpu| gpu.pointer("/rm/possible").and_then(Value::as_bool) == Some(true));
+        let usable = usable(&gpus);
         self.record.set("driver", list.get("nvidia_driver").cloned().unwrap_or_default());
         self.record.set("gpus", gpus.clone());
-        if let Some(gpu) = usable.first() {
-            self.record.set("gpu", gpu.get("name").cloned().unwrap_or_default());
-            return Ok(());
-        }
-        let why =
-            |gpu: &&Value| gpu.pointer("/rm/why").and_then(Value::as_str).unwrap_or("no reason").to_owned();
-        match others.first().map(why) {
-            Some(why) => bail!("No GPU of this machine can serve guests: {why}"),
-            None => bail!("This machine has no NVIDIA GPU: give --backend soft to try without one"),
-        }
+        self.record.set("gpu", usable?.get("name").cloned().unwrap_or_default());
+        Ok(())
     }
 
     /// Native figures, once; returns how many were had.
@@ -169,4 +160,38 @@ fn this_machine(accelerator: Accelerator) -> Value {
         "memory_mib": memory_mib,
         "accelerator": accelerator.name(),
     })
+}
+
+/// The first GPU that can serve guests through the NVIDIA driver, by what `gpuvmk gpu list --json` says.
+fn usable(gpus: &[Value]) -> Result<&Value> {
+    let says = |gpu: &Value, key: &str| gpu.pointer(&format!("/backends/rm/{key}")).cloned();
+    if let Some(gpu) = gpus.iter().find(|gpu| says(gpu, "possible") == Some(Value::Bool(true))) {
+        return Ok(gpu);
+    }
+    let Some(first) = gpus.first() else {
+        bail!("This machine has no NVIDIA GPU: give --backend soft to try without one");
+    };
+    match says(first, "why") {
+        Some(Value::String(why)) => bail!("No GPU of this machine can serve guests: {why}"),
+        _ => bail!("`gpuvmk gpu list` does not say what the backend rm can do with {first}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpu(name: &str, possible: bool, why: &str) -> Value {
+        json!({ "name": name, "backends": { "rm": { "possible": possible, "why": why } } })
+    }
+
+    #[test]
+    fn first_gpu_that_can_serve_is_taken_and_else_its_reason_is_told() {
+        let gpus = [gpu("A100", false, "Ampere, which no chip here is"), gpu("H200", true, "Hopper")];
+
+        assert_eq!(usable(&gpus).unwrap()["name"], "H200");
+        assert!(usable(&gpus[..1]).unwrap_err().to_string().contains("Ampere"));
+        assert!(usable(&[]).unwrap_err().to_string().contains("--backend soft"));
+        assert!(usable(&[json!({ "name": "x" })]).unwrap_err().to_string().contains("gpu list"));
+    }
 }
