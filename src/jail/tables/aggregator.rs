@@ -60,6 +60,9 @@ pub(in crate::jail) const OWNER: &[&[Rule]] = &[
     },
 ];
 
+/// How a node of the driver is opened. The bit left out is O_LARGEFILE, which says nothing here.
+const NODE: Test = Test::Field { mask: !0x8000, value: (O_RDWR | O_CLOEXEC).cast_unsigned() };
+
 /// Owns a real GPU through the NVIDIA driver: new files of its nodes (Landlock allows no others), its calls.
 pub(in crate::jail) const RM_OWNER: &[&[Rule]] = &[
     BASE,
@@ -68,8 +71,11 @@ pub(in crate::jail) const RM_OWNER: &[&[Rule]] = &[
     FACTS,
     SERVICE,
     rules! {
-        SYS_openat(0 number(AT_FDCWD), 2 number(O_RDWR | O_CLOEXEC))
+        SYS_open(1 NODE)
             rare "needs NVIDIA's driver": "each mapping and event source of the driver has a file";
+        SYS_openat(0 number(AT_FDCWD), 2 NODE)
+            rare "needs NVIDIA's driver; depends on the C library": "the same";
+        SYS_epoll_wait rare "needs NVIDIA's driver": "which of the driver's event sources has something";
         SYS_ioctl(1 Test::Field { mask: 0xc000_ff00, value: 0xc000_4600 })
             rare "needs NVIDIA's driver": "the driver's calls";
         SYS_clock_nanosleep rare "needs NVIDIA's driver": "waits for the GPU";
