@@ -143,10 +143,19 @@ impl Host {
         }
     }
 
-    /// Accesses of all tenants that left their own memory.
-    pub(crate) fn foreign_accesses(&self) -> u64 {
-        let status = locked(&self.machine).status("fuzz");
-        status.tenants.iter().map(|tenant| self.ledger.foreign_accesses(tenant.id)).sum()
+    /// A tenant leaves; returns when nothing of it is left.
+    pub(crate) fn leave(&self, tenant: TenantId) {
+        let start = Instant::now();
+        locked(&self.handlers).remove(&tenant);
+        locked(&self.machine).leave(tenant, false, self.start.elapsed());
+        while !self.work().contains(&Output::Gone(tenant)) {
+            assert!(start.elapsed() < PATIENCE, "a tenant never goes");
+        }
+    }
+
+    /// Accesses of these tenants that left their own memory.
+    pub(crate) fn foreign_accesses(&self, tenants: &[TenantId]) -> u64 {
+        tenants.iter().map(|tenant| self.ledger.foreign_accesses(*tenant)).sum()
     }
 }
 
@@ -154,6 +163,13 @@ impl Host {
 pub(crate) struct Link {
     host: Arc<Host>,
     tenant: TenantId,
+}
+
+impl Link {
+    /// Whose it is.
+    pub(crate) fn tenant(&self) -> TenantId {
+        self.tenant
+    }
 }
 
 impl AggregatorLink for Link {

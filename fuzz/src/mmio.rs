@@ -50,6 +50,7 @@ fn run(data: &[u8], chip: gpuvmk::chip::Chip, driver: &mut dyn Driver) {
     assert_eq!(state, State::Running, "a reset does not bring the vGPU back");
     assert_eq!(world.read_u32(0), driver.boot_0(), "the chip is not what it was");
     world.check();
+    world.end();
 }
 
 fn step(input: &mut Input<'_>, driver: &mut dyn Driver, world: &World) {

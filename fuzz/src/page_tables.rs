@@ -23,7 +23,7 @@ const VRAM: u64 = 2 << 20;
 /// Bytes from which entries can name tables: small, so that tables alias.
 const TABLES: u64 = 24;
 /// What the tables of the guest may cost.
-const LIMITS: Limits = Limits { tables: 40, snapshot_bytes: 1 << 20 };
+const LIMITS: Limits = Limits { tables: 10, snapshot_bytes: 1 << 19 };
 
 /// The guest's memory: VRAM, and one range of system memory.
 #[derive(Debug)]

@@ -1,10 +1,11 @@
 //! A vGPU with all that its guest has, and a neighbour on each side of it.
 
+use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gpuvmk::addr::Gpa;
+use gpuvmk::addr::{Gpa, TenantId};
 use gpuvmk::aggregator::link::{AggregatorLink, Grant};
 use gpuvmk::aggregator::protocol::Request;
 use gpuvmk::chip::Chip;
@@ -13,7 +14,7 @@ use gpuvmk::pci::{DmaBacking, DmaMapping, InterruptSink, PciFunction, Region};
 use gpuvmk::vgpu::{Vgpu, VgpuConfig};
 
 use crate::gsp_queues::Ram;
-use crate::host::{Host, Link};
+use crate::host::Host;
 
 /// Bytes of a partition.
 pub(super) const VRAM: u64 = 16 << 20;
@@ -26,7 +27,7 @@ const SECRET: [u8; 0x1000] = [0x5e; 0x1000];
 
 /// Somebody else, who does nothing and keeps what it has.
 struct Neighbour {
-    _link: Arc<Link>,
+    tenant: TenantId,
     vram: Mapping,
     ram: Mapping,
 }
@@ -48,20 +49,28 @@ impl InterruptSink for Counter {
 /// The world of a guest.
 pub(super) struct World {
     pub(super) host: Arc<Host>,
+    place: Place,
+    tenant: TenantId,
     pub(super) vgpu: Vgpu,
     pub(super) vram: Mapping,
     pub(super) ram: Mapping,
     ram_file: OwnedFd,
-    neighbours: [Neighbour; 2],
 }
 
+/// The partition's memory, which is zero at its ends: the rest costs too much to look at.
 fn window(grant: &Grant) -> Mapping {
     let pieces: Vec<_> = grant
         .window
         .iter()
         .map(|piece| FilePiece { fd: piece.fd.as_fd(), offset: piece.offset, size: piece.size })
         .collect();
-    Mapping::contiguous(&pieces, Access::ReadWrite).expect("a mapping")
+    let mapping = Mapping::contiguous(&pieces, Access::ReadWrite).expect("a mapping");
+    for at in [0, 0x1000, 0x4_0000, 0x20_0000, VRAM - 0x1000] {
+        let mut page = [1; 0x1000];
+        mapping.read(at, &mut page).expect("inside the memory");
+        assert!(page.iter().all(|byte| *byte == 0), "something of a former tenant is at {at:#x}");
+    }
+    mapping
 }
 
 fn memory(size: u64) -> (OwnedFd, Mapping) {
@@ -79,22 +88,59 @@ fn neighbour(host: &Arc<Host>, name: &str) -> Neighbour {
     }
     let map = Request::DmaMap { gpa: Gpa(0), size: 0x1000, offset: 0, writable: true };
     link.request(&map, Some(file)).expect("memory to map");
-    Neighbour { _link: link, vram, ram }
+    Neighbour { tenant: link.tenant(), vram, ram }
+}
+
+/// Inputs that one GPU serves: bringing a GF100 up takes longer than most inputs do.
+const INPUTS: u32 = 64;
+
+/// A GPU with the neighbours, and room for a guest between them.
+struct Place {
+    host: Arc<Host>,
+    neighbours: [Neighbour; 2],
+    chip: Chip,
+    /// Inputs that it is still good for.
+    left: u32,
+}
+
+thread_local! {
+    static SPARE: RefCell<Option<Place>> = const { RefCell::new(None) };
+}
+
+impl Place {
+    fn new(chip: Chip) -> Self {
+        let host = Host::new(chip, 64 << 20);
+        let before = neighbour(&host, "before");
+        let (between, _) = host.join("between", VRAM);
+        let after = neighbour(&host, "after");
+        host.leave(between.tenant());
+        Self { host, neighbours: [before, after], chip, left: INPUTS }
+    }
 }
 
 impl World {
     pub(super) fn new(chip: Chip) -> Self {
-        let host = Host::new(chip, 64 << 20);
-        let before = neighbour(&host, "before");
+        let spare = SPARE.take().filter(|place| place.chip == chip && place.left > 0);
+        let place = spare.unwrap_or_else(|| Place::new(chip));
+        let host = Arc::clone(&place.host);
         let (link, grant) = host.join("guest", VRAM);
-        let after = neighbour(&host, "after");
+        let tenant = link.tenant();
         let vram = window(&grant);
         let vgpu = Vgpu::new(link, grant, VgpuConfig::of(chip)).expect("a vGPU");
         vgpu.connect_interrupts(Some(Arc::<Counter>::default()));
         let (ram_file, ram) = memory(RAM_BYTES);
-        let world = Self { host, vgpu, vram, ram, ram_file, neighbours: [before, after] };
+        let world = Self { host, place, tenant, vgpu, vram, ram, ram_file };
         world.map_ram(BASE, RAM_BYTES);
         world
+    }
+
+    /// The guest leaves; the next input finds the GPU as if it had not been there.
+    pub(super) fn end(self) {
+        let Self { host, mut place, tenant, vgpu, .. } = self;
+        drop(vgpu);
+        host.leave(tenant);
+        place.left = place.left.saturating_sub(1);
+        SPARE.set(Some(place));
     }
 
     /// Maps the guest's memory somewhere; refused where something is.
@@ -118,8 +164,10 @@ impl World {
 
     /// Nobody reached anybody else's memory.
     pub(super) fn check(&self) {
-        assert_eq!(self.host.foreign_accesses(), 0, "an engine left its tenant's memory");
-        for Neighbour { vram, ram, .. } in &self.neighbours {
+        let [before, after] = &self.place.neighbours;
+        let tenants = [before.tenant, self.tenant, after.tenant];
+        assert_eq!(self.host.foreign_accesses(&tenants), 0, "an engine left its tenant's memory");
+        for Neighbour { vram, ram, .. } in &self.place.neighbours {
             for (mapping, at) in [(vram, 0), (vram, VRAM - 0x1000), (ram, 0)] {
                 let mut found = [0; SECRET.len()];
                 mapping.read(at, &mut found).expect("inside the memory");

@@ -154,7 +154,10 @@ fn hopper_page(raw: u64, shift: u8, va: u64, found: Found<'_>) {
 /// Word `index` of a table of `words` words. What the product reads, it reads by pieces of a page: a piece that is not
 /// all there counts as none.
 fn piece(table: u64, index: u64, words: u64, read: Read<'_>) -> Option<u64> {
-    let last = (index | 0x1ff).min(words - 1);
-    read(table.checked_add(last * 8)?)?;
-    read(table.checked_add(index * 8)?)
+    let word = read(table.checked_add(index * 8)?)?;
+    // Most are empty, and empty they are either way.
+    if word != 0 {
+        read(table.checked_add((index | 0x1ff).min(words - 1) * 8)?)?;
+    }
+    Some(word)
 }
