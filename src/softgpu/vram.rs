@@ -25,9 +25,10 @@ pub const VRAM_UNIT: u64 = 1 << 20;
 /// Largest VRAM: the MMU's physical addresses have 40 bits.
 pub const MAX_VRAM: u64 = 1 << 38;
 
-/// Bytes of a bank of a GPU with `vram` bytes; the last one may be smaller.
+/// Bytes of a bank of a GPU with `vram` bytes; the last one may be smaller. A power of two, so that the usual sizes of
+/// partitions are made of whole banks.
 pub const fn bank_size(vram: u64) -> u64 {
-    let share = vram.div_ceil(MAX_BANKS).next_multiple_of(VRAM_UNIT);
+    let share = vram.div_ceil(MAX_BANKS).next_power_of_two();
     if share > MIN_BANK { share } else { MIN_BANK }
 }
 

@@ -101,10 +101,10 @@ fn updates_are_seen_by_running_engines() {
     let (old, new) = (rig.alloc(0x20_0000), rig.alloc(0x20_0000));
     rig.buffer(space, SRC, 0x20_0000);
     rig.update(space, &[], &[mapping(DST, 0x20_0000, 21, vram(old))]);
-    // Long enough for many updates.
+    // Long enough for many updates, also on a busy machine; the fault ends it.
     let mut words = copy_lines(SRC, DST, 0, 0x20_0000, 1, 0);
     let launch = words.split_off(words.len() - 2);
-    words.extend(std::iter::repeat_n(launch, 400).flatten());
+    words.extend(std::iter::repeat_n(launch, 4000).flatten());
     rig.submit(&mut channel, &words);
     rig.wait(|rig| rig.gpu.sample_engines().contains(&(Engine::Copy(1), Some(channel.id))));
 
