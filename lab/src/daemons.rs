@@ -70,6 +70,11 @@ impl Daemon {
         &mut self.process
     }
 
+    /// Bytes that it wrote.
+    pub fn log_bytes(&self) -> u64 {
+        fs::metadata(&self.log).map_or(0, |file| file.len())
+    }
+
     /// Everything it wrote.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()

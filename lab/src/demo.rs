@@ -18,7 +18,7 @@ use crate::firmware::Firmware;
 use crate::kernel::{GuestKernel, KernelSeries};
 use crate::machine::{Accelerator, LOOK, Machine, MachineSpec, Outcome};
 use crate::qemu::Qemu;
-use crate::rig::{Backend, GpuSpec, Rig, RigSpec, Topology};
+use crate::rig::{Backend, GpuSpec, Rig, RigSpec, SHARED_AS_IT_COMES, Topology};
 use crate::verdict::{self, Expected, Verdict};
 use crate::{guest_build, initramfs};
 use show::Show;
@@ -117,6 +117,7 @@ pub fn run(options: &Options) -> Result<Value> {
             .map(|name| GpuSpec { name: name.clone(), chip, vram_mib: VRAM_MIB, trace: false })
             .collect(),
         spare_vram_mib: SPARE_VRAM_MIB,
+        policy: SHARED_AS_IT_COMES,
     })?;
     let accelerator = Accelerator::of_this_machine();
     show.title(&format!(
@@ -143,6 +144,7 @@ pub fn run(options: &Options) -> Result<Value> {
             kernel_words: Vec::new(),
             reboots: 0,
             timeout: TIMEOUT,
+            takes_orders: false,
         };
         machines.push(Machine::start(&qemu, spec)?);
     }

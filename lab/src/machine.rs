@@ -8,12 +8,13 @@ mod command;
 mod tail;
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 pub use command::Accelerator;
 use tail::Tail;
@@ -56,6 +57,8 @@ pub struct MachineSpec {
     pub reboots: u32,
     /// How long it may take, boot to power-off.
     pub timeout: Duration,
+    /// Whether its report port also takes orders from the host ([`Machine::order`]).
+    pub takes_orders: bool,
 }
 
 /// Something a guest said.
@@ -85,6 +88,7 @@ pub struct Outcome {
 pub struct Machine {
     spec: MachineSpec,
     qemu: Process,
+    orders: Option<File>,
     started: Instant,
     console_tail: Tail,
     report_tail: Tail,
@@ -102,7 +106,14 @@ impl Machine {
         for path in [&console, &report] {
             File::create(path).with_context(|| format!("Cannot create {}", path.display()))?;
         }
-        let mut command = command::build(qemu, &spec, &console, &report)?;
+        let orders = spec.folder.join("orders");
+        let pipe = if spec.takes_orders { Some(pipe(&orders)?) } else { None };
+        let serial = command::Serial {
+            console: &console,
+            report: &report,
+            orders: pipe.is_some().then_some(&*orders),
+        };
+        let mut command = command::build(qemu, &spec, &serial)?;
         fs::write(spec.folder.join("qemu.cmd"), format!("{command:?}\n"))
             .context("Cannot note QEMU's command")?;
         let log = File::create(spec.folder.join("qemu.log")).context("Cannot create QEMU's log")?;
@@ -112,6 +123,7 @@ impl Machine {
             console_tail: Tail::of(&console),
             report_tail: Tail::of(&report),
             spec,
+            orders: pipe,
             qemu: process,
             started: Instant::now(),
             console: Vec::new(),
@@ -132,6 +144,18 @@ impl Machine {
     /// The console so far.
     pub fn console(&self) -> &[String] {
         &self.console
+    }
+
+    /// Writes a line to the guest's report port, for whichever program reads it.
+    pub fn order(&mut self, line: &str) -> Result<()> {
+        let orders = self.orders.as_mut().with_context(|| format!("{} takes no orders", self.spec.name))?;
+        writeln!(orders, "{line}").with_context(|| format!("Cannot give {} an order", self.spec.name))
+    }
+
+    /// Gives all threads of QEMU the lowest priority, so that what the guest does to the GPU is told from what its
+    /// processors cost the host.
+    pub fn lower_priority(&self) -> Result<()> {
+        self.qemu.lower_priority()
     }
 
     /// Takes in what the guest said since the last look. `Some` once it has ended, or was ended for its time
@@ -223,6 +247,14 @@ impl Machine {
         }
         Ok(())
     }
+}
+
+/// A new pipe at `path`, open: whoever reads it finds neither its end nor a wait for its writer.
+fn pipe(path: &Path) -> Result<File> {
+    let made = Command::new("mkfifo").arg(path).status().context("Cannot start mkfifo")?;
+    ensure!(made.success(), "Cannot make a pipe at {}: mkfifo ended with {made}", path.display());
+    let opened = File::options().read(true).write(true).open(path);
+    opened.with_context(|| format!("Cannot open {}", path.display()))
 }
 
 /// Runs several machines to their ends, side by side.

@@ -1,9 +1,12 @@
 //! Child processes that never outlive the run: ended on drop, and by the kernel if this process is killed.
 //!
 //! The standard library can only kill; a daemon must also be asked to end (SIGTERM), and must go when the
-//! process that started it was itself killed. Both need a system call that the standard library does not offer,
-//! and they are the only unsafe code of the laboratory.
-#![allow(unsafe_code, reason = "kill(2), and prctl(2) between fork and exec, have no safe wrapper in std")]
+//! process that started it was itself killed; and some are to run at the lowest priority. Each needs a system call
+//! that the standard library does not offer, and they are the only unsafe code of the laboratory.
+#![allow(
+    unsafe_code,
+    reason = "kill(2), setpriority(2), and prctl(2) between fork and exec, have no safe wrapper in std"
+)]
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
@@ -14,6 +17,8 @@ use anyhow::{Context, Result};
 
 /// How long a process may take to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
+/// The lowest priority that a thread can have.
+const LOWEST: libc::c_int = 19;
 /// How often a process is looked at while it is waited for.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -88,6 +93,19 @@ impl Process {
         Ok((status, start.elapsed()))
     }
 
+    /// Gives all its threads the lowest priority; threads that they start later have it too.
+    pub fn lower_priority(&self) -> Result<()> {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        for entry in
+            std::fs::read_dir(&tasks).with_context(|| format!("Cannot look at {}", self.name))?.flatten()
+        {
+            let Ok(thread) = entry.file_name().to_string_lossy().parse() else { continue };
+            // SAFETY: setpriority takes plain numbers. The thread may have ended meanwhile: then nothing happens.
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, LOWEST) };
+        }
+        Ok(())
+    }
+
     fn terminate(&self) {
         let Ok(pid) = libc::pid_t::try_from(self.child.id()) else { return };
         // SAFETY: kill takes plain numbers; the child has not been waited for, so its id is still its own.
@@ -128,6 +146,15 @@ mod tests {
         let (status, took) = sleep().stop().unwrap();
         assert_eq!(status.signal(), Some(libc::SIGTERM));
         assert!(took < Duration::from_secs(2), "{took:?}");
+    }
+
+    #[test]
+    fn lowered_priority_is_the_kernels_lowest() {
+        let process = sleep();
+        process.lower_priority().unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+        // The name may have spaces; niceness is the 17th word behind it.
+        assert_eq!(stat.rsplit(") ").next().unwrap().split(' ').nth(16), Some("19"));
     }
 
     #[test]

@@ -41,6 +41,11 @@ impl Topology {
     }
 }
 
+/// The policy that lets everything run that is ready.
+pub const SHARED_AS_IT_COMES: &str = "fifo";
+/// The policy that gives VMs turns.
+pub const SHARED_IN_TURNS: &str = "round-robin";
+
 /// What executes the work of a mediated set-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Backend {
@@ -105,6 +110,8 @@ pub struct RigSpec {
     pub gpus: Vec<GpuSpec>,
     /// What a shared GPU has beside the partitions of its vGPUs.
     pub spare_vram_mib: u32,
+    /// How a shared GPU's time is divided, as configuration files have it.
+    pub policy: &'static str,
 }
 
 /// A folder for sockets with a short path, gone with its value.
@@ -201,6 +208,25 @@ impl Rig {
         Ok(self.status()?.into_iter().flat_map(|status| status.tenants).collect())
     }
 
+    /// Bytes that all daemons have written to their logs.
+    pub fn log_bytes(&self) -> u64 {
+        self.devices.iter().chain(self.aggregators.values()).map(Daemon::log_bytes).sum()
+    }
+
+    /// Daemons that have ended, and those that say that a thread of theirs broke down.
+    pub fn damage(&mut self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for daemon in self.devices.iter_mut().chain(self.aggregators.values_mut()) {
+            let name = daemon.process().name().to_owned();
+            if !daemon.runs()? {
+                found.push(format!("{name} ended: {}", daemon.last_words()));
+            } else if daemon.log().contains("panicked at") {
+                found.push(format!("{name} panicked"));
+            }
+        }
+        Ok(found)
+    }
+
     /// The process that serves GPU `index`.
     pub fn device(&mut self, index: usize) -> Option<&mut Daemon> {
         self.devices.get_mut(index)
@@ -244,11 +270,8 @@ impl Rig {
 
     fn start_aggregator(&self, chip: Chip) -> Result<Daemon> {
         let (socket, control) = (self.shared_socket(chip), self.control_socket(chip));
-        let partitions: u32 =
-            self.spec.gpus.iter().filter(|gpu| gpu.chip == chip).map(|gpu| gpu.vram_mib).sum();
         let name = format!("gpu-{chip}");
-        let vram_mib = partitions + self.spec.spare_vram_mib;
-        let config = gpu_config(&name, self.spec.backend, chip, vram_mib, &socket, &control);
+        let config = gpu_config(&name, &self.spec, chip, &socket, &control);
         let path = self.write_config(&format!("{name}.toml"), &config)?;
         let arguments = ["aggregator", &path];
         let log = format!("aggregator-{chip}");
@@ -329,18 +352,15 @@ fn socket_option(path: &Path) -> String {
     format!("--socket-path={}", path.display())
 }
 
-/// `vram_mib` is what all vGPUs have together, with what a software GPU keeps for itself.
-fn gpu_config(
-    name: &str,
-    backend: Backend,
-    chip: Chip,
-    vram_mib: u32,
-    socket: &Path,
-    control: &Path,
-) -> String {
+/// The configuration of the aggregator for `chip`. Its GPU has what all its vGPUs have together, and what a software
+/// GPU keeps for itself.
+fn gpu_config(name: &str, spec: &RigSpec, chip: Chip, socket: &Path, control: &Path) -> String {
+    let partitions: u32 = spec.gpus.iter().filter(|gpu| gpu.chip == chip).map(|gpu| gpu.vram_mib).sum();
     format!(
-        "name = \"{name}\"\nbackend = \"{}\"\nchip = \"{chip}\"\nvram = \"{vram_mib}M\"\npolicy = \"fifo\"\n\n[socket]\npath = {}\n\n[control]\npath = {}\n",
-        backend.name(),
+        "name = \"{name}\"\nbackend = \"{}\"\nchip = \"{chip}\"\nvram = \"{}M\"\npolicy = \"{}\"\n\n[socket]\npath = {}\n\n[control]\npath = {}\n",
+        spec.backend.name(),
+        partitions + spec.spare_vram_mib,
+        spec.policy,
         quoted(socket),
         quoted(control)
     )
@@ -366,10 +386,24 @@ fn quoted(path: &Path) -> String {
 mod tests {
     use super::*;
 
+    fn spec(backend: Backend, gpu: GpuSpec) -> RigSpec {
+        RigSpec {
+            gpuvmk: "gpuvmk".into(),
+            folder: "/logs".into(),
+            topology: Topology::Mediated,
+            backend,
+            devices_first: false,
+            gpus: vec![gpu],
+            spare_vram_mib: 768,
+            policy: SHARED_AS_IT_COMES,
+        }
+    }
+
     #[test]
     fn configurations_name_sockets_as_quoted_strings() {
         let (socket, control) = (Path::new("/tmp/a \"b\"/gpu0.sock"), Path::new("/tmp/control.sock"));
-        let text = gpu_config("gpu0", Backend::Soft, Chip::Gh100, 1024, socket, control);
+        let gpu = GpuSpec { name: "vm1".into(), chip: Chip::Gh100, vram_mib: 256, trace: false };
+        let text = gpu_config("gpu0", &spec(Backend::Soft, gpu), Chip::Gh100, socket, control);
         assert!(
             text.contains("chip = \"GH100\"\nvram = \"1024M\"")
                 && text.contains(r#"path = "/tmp/a \"b\"/gpu0.sock""#),
@@ -385,7 +419,8 @@ mod tests {
 
     #[test]
     fn real_gpu_is_told_what_its_guests_may_have_together() {
-        let text = gpu_config("h200", Backend::Rm, Chip::Gh100, 1024, Path::new("/a"), Path::new("/b"));
+        let gpu = GpuSpec { name: "vm1".into(), chip: Chip::Gh100, vram_mib: 256, trace: false };
+        let text = gpu_config("h200", &spec(Backend::Rm, gpu), Chip::Gh100, Path::new("/a"), Path::new("/b"));
         assert!(text.contains("backend = \"rm\"\nchip = \"GH100\"\nvram = \"1024M\""), "{text}");
     }
 

@@ -93,7 +93,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop.handle)?;
     let status = vgpu.status();
     log::info!("vGPU ends: {}", status.counts);
-    log::info!("Register face: {}", vgpu.face_counters());
     log::info!("Walks of page tables: {}", status.walks);
     Ok(ExitCode::SUCCESS)
 }

@@ -31,6 +31,8 @@ struct Vm {
     busy: u32,
     /// Engine time used, by sampling.
     used: Duration,
+    /// Time in which it had work that was not done.
+    wanting: Duration,
     submissions: u64,
 }
 
@@ -97,7 +99,14 @@ impl Scheduler {
 
     /// A VM appears.
     pub fn add_vm(&mut self, vm: TenantId, weight: u32) {
-        let fresh = Vm { weight, list: Vec::new(), busy: 0, used: Duration::ZERO, submissions: 0 };
+        let fresh = Vm {
+            weight,
+            list: Vec::new(),
+            busy: 0,
+            used: Duration::ZERO,
+            wanting: Duration::ZERO,
+            submissions: 0,
+        };
         self.vms.insert(vm, fresh);
     }
 
@@ -136,6 +145,11 @@ impl Scheduler {
             .filter(|(id, _)| self.admission.admits(**id))
             .flat_map(|(_, vm)| vm.list.iter().copied())
             .collect()
+    }
+
+    /// True for a doorbell that says nothing new of a channel that has no work, as far as known.
+    pub fn says_nothing_new(&self, channel: HostChannel, gp_put: u32) -> bool {
+        self.channels.get(&channel).is_some_and(|state| !state.busy && state.gp_put == gp_put)
     }
 
     /// A doorbell: may hardware know? The caller must call [`Scheduler::decide`] when this says
@@ -241,6 +255,9 @@ impl Scheduler {
                 vm.used = vm.used.saturating_add(elapsed);
             }
         }
+        for vm in self.vms.values_mut().filter(|vm| vm.busy > 0) {
+            vm.wanting = vm.wanting.saturating_add(elapsed);
+        }
         let mut idle = Vec::new();
         for (channel, state) in self.channels.iter_mut().filter(|(_, state)| state.busy) {
             let fetched = progress(*channel).is_none_or(|get| get == state.gp_put);
@@ -263,6 +280,11 @@ impl Scheduler {
     /// Engine time that a VM used.
     pub fn used(&self, vm: TenantId) -> Duration {
         self.vms.get(&vm).map_or(Duration::ZERO, |vm| vm.used)
+    }
+
+    /// Time in which a VM had work that was not done, whether it ran or waited for its turn.
+    pub fn wanting(&self, vm: TenantId) -> Duration {
+        self.vms.get(&vm).map_or(Duration::ZERO, |vm| vm.wanting)
     }
 
     /// Engine time that all present VMs used.

@@ -78,6 +78,8 @@ pub struct Guest {
     pub programs: &'static [&'static str],
     /// nouveau's options.
     pub nouveau_options: &'static [&'static str],
+    /// More words for its kernel's command line.
+    pub kernel_words: &'static [&'static str],
     /// How often it reboots itself.
     pub reboots: u32,
     /// Whether accesses to its GPUs' registers are recorded.
@@ -103,6 +105,7 @@ impl Guest {
             cpus: 1,
             programs,
             nouveau_options: &[],
+            kernel_words: &[],
             reboots: 0,
             trace: false,
             vulkan: false,

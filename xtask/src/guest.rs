@@ -78,6 +78,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         kernel_words: Vec::new(),
         reboots: arguments.reboots,
         timeout: Duration::from_secs(arguments.timeout),
+        takes_orders: false,
     };
     let mut machine = Machine::start(&qemu, spec)?;
     let outcome = machine.wait(&mut |said| match said {

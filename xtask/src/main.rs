@@ -1,6 +1,7 @@
 //! Set-up, tests and benchmarks of the project: `cargo xtask setup`, `cargo xtask test`, `cargo xtask bench`,
 //! `cargo xtask fuzz`, `cargo xtask pack`.
 
+mod attack;
 mod bench;
 mod cases;
 mod fuzz;
@@ -33,6 +34,8 @@ enum Command {
     Nvk(nvk::Arguments),
     /// Run the host's tests and every guest test.
     Test(test::Arguments),
+    /// Attack a vGPU beside a guest at work, and judge what came of it.
+    Attack(attack::Arguments),
     /// Measure mediated against native.
     Bench(bench::Arguments),
     /// Run the fuzzers: hostile input of every kind, and what must hold all the same.
@@ -61,6 +64,7 @@ fn run() -> anyhow::Result<bool> {
         Command::Guest(arguments) => guest::run(&arguments),
         Command::Nvk(arguments) => nvk::run(&arguments).map(|()| true),
         Command::Test(arguments) => test::run(&arguments),
+        Command::Attack(arguments) => attack::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Pack(arguments) => pack::run(&arguments),

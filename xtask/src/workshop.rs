@@ -12,7 +12,7 @@ use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
 use gpuvmk_lab::machine::{Accelerator, Machine, MachineSpec};
 use gpuvmk_lab::qemu::Qemu;
-use gpuvmk_lab::rig::{Backend, GpuSpec, Rig, RigSpec, Topology};
+use gpuvmk_lab::rig::{Backend, GpuSpec, Rig, RigSpec, SHARED_AS_IT_COMES, Topology};
 use gpuvmk_lab::verdict::Expected;
 use gpuvmk_lab::{guest_build, initramfs, nvk};
 
@@ -23,6 +23,8 @@ const SPARE_VRAM_MIB: u32 = 768;
 const MEMORY_MIB: u32 = 512;
 /// The same for guests with Vulkan, whose initramfs takes a part of it.
 const VULKAN_MEMORY_MIB: u32 = 768;
+/// The longest that a guest may take that does what it is told, one thing after the other.
+const UNDER_ORDERS: Duration = Duration::from_secs(3000);
 /// The longest that a guest may take. The slowest case takes about a minute on a quiet machine.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -105,6 +107,7 @@ impl Workshop {
             devices_first: false,
             gpus: guests.iter().flat_map(gpus).collect(),
             spare_vram_mib: SPARE_VRAM_MIB,
+            policy: SHARED_AS_IT_COMES,
         }
     }
 
@@ -117,6 +120,30 @@ impl Workshop {
         guest: &Guest,
         first_gpu: usize,
     ) -> Result<Machine> {
+        Machine::start(&self.qemu, self.machine(case, label, rig, guest, first_gpu)?)
+    }
+
+    /// The same with a guest whose programs take orders, for as long as it takes.
+    pub fn start_with_orders(
+        &self,
+        case: &str,
+        label: &str,
+        rig: &Rig,
+        guest: &Guest,
+        first_gpu: usize,
+    ) -> Result<Machine> {
+        let spec = self.machine(case, label, rig, guest, first_gpu)?;
+        Machine::start(&self.qemu, MachineSpec { takes_orders: true, timeout: UNDER_ORDERS, ..spec })
+    }
+
+    fn machine(
+        &self,
+        case: &str,
+        label: &str,
+        rig: &Rig,
+        guest: &Guest,
+        first_gpu: usize,
+    ) -> Result<MachineSpec> {
         let (kernel, initramfs) = self
             .guests
             .get(&(guest.kernel, guest.firmware))
@@ -126,7 +153,7 @@ impl Workshop {
             true => (nvk::behind(&Cache::open()?, initramfs)?, VULKAN_MEMORY_MIB),
         };
         let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
-        let spec = MachineSpec {
+        Ok(MachineSpec {
             name: label.to_owned(),
             folder: self.folder(case).join(label),
             kernel: kernel.clone(),
@@ -137,11 +164,11 @@ impl Workshop {
             accelerator: self.accelerator,
             programs: words(guest.programs),
             nouveau_options: words(guest.nouveau_options),
-            kernel_words: Vec::new(),
+            kernel_words: words(guest.kernel_words),
             reboots: guest.reboots,
             timeout: TIMEOUT,
-        };
-        Machine::start(&self.qemu, spec)
+            takes_orders: false,
+        })
     }
 }
 

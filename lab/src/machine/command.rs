@@ -55,8 +55,19 @@ fn has_virtualisation(cpuinfo: &str) -> bool {
         .any(|line| line.split_whitespace().any(|flag| matches!(flag, "vmx" | "svm")))
 }
 
+/// What is behind a guest's two serial ports.
+#[derive(Debug, Clone, Copy)]
+pub struct Serial<'a> {
+    /// The file for the console.
+    pub console: &'a Path,
+    /// The file for reports.
+    pub report: &'a Path,
+    /// The pipe that the report port reads, if any.
+    pub orders: Option<&'a Path>,
+}
+
 /// The command that starts QEMU for `spec`.
-pub fn build(qemu: &Qemu, spec: &MachineSpec, console: &Path, report: &Path) -> Result<Command> {
+pub fn build(qemu: &Qemu, spec: &MachineSpec, serial: &Serial<'_>) -> Result<Command> {
     let mut command = qemu.command()?;
     let memory = spec.memory_mib;
     command.args(["-accel", spec.accelerator.name(), "-cpu", spec.accelerator.cpu()]);
@@ -68,8 +79,15 @@ pub fn build(qemu: &Qemu, spec: &MachineSpec, console: &Path, report: &Path) -> 
         // A guest that resets itself unasked has crashed; its run ends there.
         command.arg("-no-reboot");
     }
-    command.arg("-serial").arg(format!("file:{}", console.display()));
-    command.arg("-serial").arg(format!("file:{}", report.display()));
+    command.arg("-serial").arg(format!("file:{}", serial.console.display()));
+    match serial.orders {
+        None => command.arg("-serial").arg(format!("file:{}", serial.report.display())),
+        Some(orders) => {
+            let (report, orders) = (serial.report.display(), orders.display());
+            command.arg("-chardev").arg(format!("file,id=report,path={report},input-path={orders}"));
+            command.args(["-serial", "chardev:report"])
+        }
+    };
     for (index, socket) in spec.sockets.iter().enumerate() {
         ensure!(
             fits_socket_address(socket),
@@ -138,6 +156,7 @@ mod tests {
             kernel_words: vec!["gpuvmk.limit=9".into()],
             reboots: 0,
             timeout: Duration::from_secs(1),
+            takes_orders: false,
         }
     }
 
@@ -148,7 +167,9 @@ mod tests {
             module_folder: None,
             version: Version { major: 11, minor: 1 },
         };
-        let command = build(&qemu, spec, Path::new("/run/console"), Path::new("/run/report"))?;
+        let orders = spec.takes_orders.then_some(Path::new("/run/orders"));
+        let serial = Serial { console: Path::new("/run/console"), report: Path::new("/run/report"), orders };
+        let command = build(&qemu, spec, &serial)?;
         Ok(command.get_args().map(|word| word.to_string_lossy().into_owned()).collect())
     }
 
@@ -168,6 +189,19 @@ mod tests {
         let words = arguments(&spec(&[])).unwrap();
         assert!(
             words.iter().any(|word| word.starts_with("memory-backend-memfd") && word.ends_with("share=on"))
+        );
+    }
+
+    #[test]
+    fn report_port_reads_a_pipe_where_orders_are_taken() {
+        let mut spec = spec(&[]);
+        assert!(arguments(&spec).unwrap().contains(&"file:/run/report".to_owned()));
+        spec.takes_orders = true;
+        let words = arguments(&spec).unwrap();
+        let chardev = "file,id=report,path=/run/report,input-path=/run/orders";
+        assert!(
+            words.contains(&chardev.to_owned()) && words.contains(&"chardev:report".to_owned()),
+            "{words:?}"
         );
     }
 

@@ -19,6 +19,12 @@ impl Machine {
             return;
         }
         let host = channel.host;
+        // A VM that rings without work must not count as one that wants its turn.
+        if self.scheduler.says_nothing_new(host, doorbell.gp_put)
+            && self.driver.channel_progress(host).is_ok_and(|fetched| fetched == doorbell.gp_put)
+        {
+            return;
+        }
         match self.scheduler.doorbell(host, doorbell.gp_put) {
             Gate::Ring => {
                 if let Err(error) = self.driver.doorbell(host, doorbell.gp_put) {

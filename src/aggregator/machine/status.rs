@@ -66,6 +66,8 @@ pub struct TenantStatus {
     pub gpu_share: f64,
     /// Engine time used, in milliseconds, by sampling.
     pub busy_ms: u64,
+    /// Time in which it had work that was not done, in milliseconds: what it used, and what it waited for others.
+    pub wanting_ms: u64,
     /// Engine accesses that left the tenant's own memory, where hardware can tell (must be 0).
     pub foreign_accesses: Option<u64>,
     /// Doorbells.
@@ -157,6 +159,7 @@ impl Machine {
                 channel_limit: tenant.channel_limit,
                 gpu_share: if all > 0.0 { used.as_secs_f64() / all } else { 0.0 },
                 busy_ms: u64::try_from(used.as_millis()).unwrap_or(u64::MAX),
+                wanting_ms: u64::try_from(self.scheduler.wanting(tenant.id).as_millis()).unwrap_or(u64::MAX),
                 foreign_accesses: self.ledger.as_ref().map(|ledger| ledger.foreign_accesses(tenant.id)),
                 submissions: self.scheduler.submissions(tenant.id),
                 doorbell_ns: tenant.doorbells.summary(),

@@ -32,7 +32,6 @@ use crate::chip::gh100::mmu::{Directory, Pde};
 use crate::chip::{Aperture, Engine, PhysicalAddress};
 use crate::mmio_trap::aperture::Window;
 use crate::mmio_trap::aperture::hopper::HopperTables;
-use crate::units::FaceCounters;
 use crate::units::backend::{ChannelError, EngineEvents, GraphicsError, GspBackend, HostError, MmuFault};
 use crate::units::clock::Clock;
 
@@ -40,8 +39,6 @@ use crate::units::clock::Clock;
 #[derive(Debug)]
 struct Processor<B> {
     gsp: Gsp,
-    /// What was counted before the last reset.
-    before: FaceCounters,
     config: GspConfig,
     /// Gone when the function is: nobody who holds GSP is then the last to hold the back.
     back: Weak<B>,
@@ -74,7 +71,7 @@ impl<B: GspBackend> Core<B> {
         let gsp = Gsp::new(config);
         let roots = [gsp.bar1_root(), gsp.bar2_root()];
         Self {
-            processor: Mutex::new(Processor { gsp, before: FaceCounters::default(), config, back }),
+            processor: Mutex::new(Processor { gsp, config, back }),
             face: Face::new(registers, clock),
             identity: IdentityPage::new(),
             bar1: Mutex::default(),
@@ -121,8 +118,6 @@ impl<B: GspBackend> Core<B> {
     pub fn reset(&self, back: &B) {
         let mut processor = locked(&self.processor);
         back.reset();
-        let counted = processor.gsp.counters();
-        counted.add_to(&mut processor.before);
         processor.gsp = Gsp::new(processor.config);
         locked(&self.stops).clear();
         locked(&self.tokens).clear();
@@ -148,14 +143,6 @@ impl<B: GspBackend> Core<B> {
     /// What GSP counted since the function was reset.
     pub fn gsp_counters(&self) -> GspCounters {
         locked(&self.processor).gsp.counters()
-    }
-
-    /// What GSP counted of note, over all resets.
-    pub fn of_note(&self) -> FaceCounters {
-        let processor = locked(&self.processor);
-        let mut all = processor.before;
-        processor.gsp.counters().add_to(&mut all);
-        all
     }
 
     /// True for the page directories by which the driver names BAR1 and BAR2.

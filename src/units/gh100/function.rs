@@ -74,7 +74,7 @@ impl<B: GspBackend> Gh100Function<B> {
             fsp_errors,
             bad_doorbells: self.core.bad_doorbells.load(Ordering::Relaxed),
             dropped_stops: self.core.dropped_stops(),
-            ..self.core.of_note()
+            ..FaceCounters::default()
         }
     }
 

@@ -34,10 +34,11 @@ pub fn run() -> ! {
     let boots = cmos::count_boot();
     reports.event("boot", json!({ "kernel": kernel_release(), "boot": boots }));
 
-    match load::load_all(&plan.nouveau_options) {
-        Ok(probe_ms) => {
+    match load::load_all(&plan.nouveau_options, plan.bare) {
+        Ok(Some(probe_ms)) => {
             reports.event("loaded", json!({ "probe_ms": probe_ms, "gpus": drm::render_nodes().len() }));
         }
+        Ok(None) => {}
         Err(error) => reports.event("loaded", json!({ "error": format!("{error:#}") })),
     }
     for call in &plan.programs {

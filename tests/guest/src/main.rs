@@ -7,9 +7,12 @@
 //!
 //! Each program prints exactly one line of JSON on its standard output: `{"prog","ok",figures,"error"}`.
 
+mod attack;
 mod chip;
 mod cmdline;
 mod compute;
+mod device_memory;
+mod dma_memory;
 mod drm;
 mod engine;
 mod init;

@@ -1,6 +1,6 @@
 //! The test programs. Each is a function from its options to its figures; an error is a failed test.
 
-mod badaddr;
+pub mod badaddr;
 mod badexec;
 mod bandwidth;
 mod bar1;
@@ -17,9 +17,10 @@ mod mapping;
 mod nvk;
 mod probe;
 mod reload;
-mod session;
+pub mod session;
 mod suspend;
 mod upload;
+mod victim;
 
 use std::str::FromStr;
 
@@ -33,7 +34,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 24] = [
+const PROGRAMS: [(&str, Program); 26] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -56,6 +57,8 @@ const PROGRAMS: [(&str, Program); 24] = [
     ("bandwidth", bandwidth::run),
     ("mapping", mapping::run),
     ("busy", busy::run),
+    ("attack", crate::attack::run),
+    ("victim", victim::run),
     ("load", load::run),
     ("sleep", load::sleep),
 ];
@@ -78,6 +81,11 @@ impl Options {
             Ok((name.to_owned(), value.to_owned()))
         };
         Ok(Self { words: words.iter().map(pair).collect::<Result<_>>()? })
+    }
+
+    /// No options but the GPU.
+    pub fn for_gpu(gpu: usize) -> Self {
+        Self { words: vec![("gpu".into(), gpu.to_string())] }
     }
 
     /// An option's value, or `default`.

@@ -54,6 +54,11 @@ impl Commands {
         self.methods(subchannel, SET_OBJECT, &[u32::from(class)]);
     }
 
+    /// Adds words as they are.
+    pub fn raw(&mut self, words: &[u32]) {
+        self.words.extend_from_slice(words);
+    }
+
     /// Adds all of `other`'s words.
     pub fn extend(&mut self, other: &Self) {
         self.words.extend_from_slice(&other.words);

@@ -63,6 +63,13 @@ pub fn monotonic() -> std::time::Duration {
     std::time::Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
 }
 
+/// Sets the machine's clock, in seconds since 1970.
+pub fn set_clock(seconds: i64) -> Result<()> {
+    let time = libc::timeval { tv_sec: seconds, tv_usec: 0 };
+    // SAFETY: the time is borrowed over the call, and no time zone is passed.
+    check(unsafe { libc::settimeofday(&raw const time, std::ptr::null()) })
+}
+
 /// A value that an ioctl may read and write as plain bytes.
 ///
 /// # Safety

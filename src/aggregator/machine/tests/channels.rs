@@ -98,6 +98,28 @@ fn running_channels_engines_cannot_be_changed() {
 }
 
 #[test]
+fn doorbell_without_work_wants_no_turn() {
+    let (mut machine, fake, a, _) = two_tenants();
+    let ring = |gp_put| Doorbell { channel: GuestChannel(0), gp_put };
+    let wanting = |machine: &Machine| machine.status("soft").tenants[0].wanting_ms;
+
+    machine.doorbell(a, ring(0), 0, T0);
+    machine.step(T0 + Duration::from_millis(5));
+    assert_eq!((fake.state().rung.len(), wanting(&machine)), (0, 0));
+
+    machine.doorbell(a, ring(1), 0, T0 + Duration::from_millis(5));
+    machine.step(T0 + Duration::from_millis(6));
+    machine.step(T0 + Duration::from_millis(8));
+    let worked = wanting(&machine);
+    assert!(worked > 0);
+    for ms in 20..40 {
+        machine.doorbell(a, ring(1), 0, T0 + Duration::from_millis(ms));
+        machine.step(T0 + Duration::from_millis(ms + 1));
+    }
+    assert_eq!((fake.state().rung.len(), wanting(&machine)), (1, worked));
+}
+
+#[test]
 fn preemption_is_reported_to_who_asked() {
     let (mut machine, _fake, a, _) = two_tenants();
 

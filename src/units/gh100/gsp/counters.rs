@@ -5,7 +5,6 @@ use std::fmt;
 
 use crate::chip::gh100::gsp::names;
 use crate::chip::gh100::gsp::status::Status;
-use crate::units::FaceCounters;
 use crate::units::gh100::gsp::queue::Refused;
 
 /// Counters since the function was reset.
@@ -37,20 +36,6 @@ pub struct Counters {
     pub channels_stopped: u64,
     /// Notes that were not kept because nobody took the earlier ones.
     pub notes_lost: u64,
-}
-
-impl Counters {
-    /// Adds what `self` says of a driver to what a register face counts.
-    pub fn add_to(&self, face: &mut FaceCounters) {
-        for (sum, counts) in [
-            (&mut face.gsp_unknown, [self.rpcs_unknown, self.controls_unknown]),
-            (&mut face.gsp_refused, [self.refused, 0]),
-            (&mut face.gsp_not_taken, [self.records_refused, self.continuations_refused]),
-            (&mut face.gsp_dropped, [self.replies_dropped, self.events_dropped]),
-        ] {
-            *sum = counts.into_iter().fold(*sum, u64::saturating_add);
-        }
-    }
 }
 
 /// Something that a reader of a log wants to know. Told once for each number, where it has one.

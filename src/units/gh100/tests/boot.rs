@@ -130,16 +130,3 @@ fn timer_counts_from_what_was_set_and_user_mode_reads_it() {
     assert_eq!((gpu.rd(0x9410), gpu.rd(0x9400)), (2, 0x140));
     assert_eq!((gpu.rd(0xbb_0084), gpu.rd(0xbb_0080)), (2, 0x140));
 }
-
-#[test]
-fn calls_that_gsp_does_not_know_stay_counted_over_a_reset() {
-    let gpu = Gpu::new();
-    let mut driver = Driver::booted(&gpu);
-    driver.push(21, &[0; 16]);
-    driver.ring();
-    gpu.function.reset();
-
-    let counters = gpu.function.counters();
-    assert_eq!((gpu.function.gsp_counters().rpcs_unknown, counters.gsp_unknown), (0, 1));
-    assert!(counters.to_string().contains("gsp_unknown=1"), "{counters}");
-}

@@ -14,16 +14,19 @@ const NOUVEAU: &str = "nouveau.ko";
 const OPTIONS: &str = "/run/nouveau.options";
 const PROBE_MS: &str = "/run/nouveau.probe_ms";
 
-/// Loads every module; returns how long nouveau's took, in milliseconds.
-pub fn load_all(options: &[String]) -> Result<f64> {
+/// Loads every module, in a bare guest all but nouveau; returns how long nouveau's took, in milliseconds.
+pub fn load_all(options: &[String], bare: bool) -> Result<Option<f64>> {
     fs::write(OPTIONS, options.join(" ")).context("cannot keep nouveau's options")?;
     let order = fs::read_to_string(ORDER).with_context(|| format!("cannot read {ORDER}"))?;
     for name in order.lines().filter(|name| *name != NOUVEAU) {
         load(name, "")?;
     }
+    if bare {
+        return Ok(None);
+    }
     let probe_ms = load_nouveau()?;
     fs::write(PROBE_MS, probe_ms.to_string()).context("cannot keep the probe time")?;
-    Ok(probe_ms)
+    Ok(Some(probe_ms))
 }
 
 /// Loads nouveau with the options of this boot; returns how long it took, in milliseconds. The driver probes its

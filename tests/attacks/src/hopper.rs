@@ -1,0 +1,5 @@
+//! Attacks on the vGPU of a GH100.
+
+use super::Attack;
+
+pub(super) const ATTACKS: &[Attack] = &[];

@@ -1,0 +1,286 @@
+//! `cargo xtask attack`: hostile guests beside one at work, on the software GPU.
+//!
+//! The machines stay up for all attacks. Before each, the victim works undisturbed for a moment beside an idle
+//! attacker, which is what it is measured against; so the load that the rest of the machine makes is in both figures. An
+//! attack whose only fault is the victim's speed is made again: what else runs on the machine can make the victim
+//! slower, never faster.
+
+mod docs;
+mod field;
+mod figures;
+mod judge;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use gpuvmk_attacks::{Attack, Target};
+use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::firmware::Firmware;
+use gpuvmk_lab::interrupt;
+use serde_json::json;
+
+use crate::workshop::Workshop;
+use field::Field;
+use figures::{Tick, Work};
+use judge::{Undisturbed, Verdict, judge};
+
+/// How often an attack is made whose only fault is the victim's speed.
+const TRIES: u32 = 3;
+/// How long the victim is watched undisturbed before an attack, and how many such times make a figure.
+const IDLE: Duration = Duration::from_millis(1500);
+const IDLES: usize = 3;
+
+/// What to attack.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Print one JSON object as the last line
+    #[arg(long)]
+    json: bool,
+    /// Attack vGPUs of this chip only
+    #[arg(long, value_name = "CHIP")]
+    chip: Option<Chip>,
+    /// Only attacks whose name contains this. May be given several times
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Only the attacks of the short run, which 'cargo xtask test' makes
+    #[arg(long)]
+    short: bool,
+    /// List the attacks and do nothing
+    #[arg(long)]
+    list: bool,
+    /// Seconds that an attack lasts
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.5)]
+    seconds: f64,
+    /// Write docs/attacks.md from what is measured
+    #[arg(long, conflicts_with_all = ["only", "short"])]
+    write_docs: bool,
+    /// Where logs go
+    #[arg(long, value_name = "FOLDER", default_value = "target/xtask-attack")]
+    logs: PathBuf,
+    /// A gpuvmk to use instead of building one
+    #[arg(long, value_name = "FILE")]
+    gpuvmk: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn chips(&self) -> Vec<Chip> {
+        Chip::ALL.into_iter().filter(|chip| self.chip.is_none_or(|wanted| wanted == *chip)).collect()
+    }
+
+    fn attacks(&self, chip: Chip) -> Vec<&'static Attack> {
+        let named = |attack: &Attack| {
+            self.only.is_empty() || self.only.iter().any(|part| attack.name.contains(part.as_str()))
+        };
+        attacks_on(chip).iter().filter(|attack| named(attack) && (attack.short || !self.short)).collect()
+    }
+}
+
+/// What came of all attacks on a chip.
+#[derive(Debug)]
+pub struct Report {
+    pub chip: Chip,
+    pub verdicts: Vec<Verdict>,
+    /// What is wrong beside single attacks: daemons, the victim's end.
+    pub problems: Vec<String>,
+    pub wall: Duration,
+}
+
+impl Report {
+    /// Whether everything came out as it must.
+    pub fn ok(&self) -> bool {
+        self.problems.is_empty() && self.verdicts.iter().all(Verdict::ok)
+    }
+}
+
+fn attacks_on(chip: Chip) -> &'static [Attack] {
+    gpuvmk_attacks::on(match chip {
+        Chip::Gf100 => Target::Fermi,
+        Chip::Gh100 => Target::Hopper,
+    })
+}
+
+pub fn run(arguments: &Arguments) -> Result<bool> {
+    let wanted: Vec<_> = arguments
+        .chips()
+        .into_iter()
+        .map(|chip| (chip, arguments.attacks(chip)))
+        .filter(|(_, attacks)| !attacks.is_empty())
+        .collect();
+    ensure!(!wanted.is_empty(), "No attack has such a name: see 'cargo xtask attack --list'");
+    if arguments.list {
+        for (chip, attacks) in wanted {
+            attacks.iter().for_each(|attack| println!("{chip} {:24} {}", attack.name, attack.what));
+        }
+        return Ok(true);
+    }
+    let kinds = wanted
+        .iter()
+        .map(|(chip, _)| (chip.usual_kernel(), Firmware::for_kernel(chip.usual_kernel())))
+        .collect();
+    let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
+    let time =
+        Duration::try_from_secs_f64(arguments.seconds).context("An attack lasts a number of seconds")?;
+    let mut reports = Vec::new();
+    for (chip, attacks) in &wanted {
+        eprintln!("{chip}: {} attacks; logs in {}", attacks.len(), arguments.logs.display());
+        reports.push(attack(&workshop, *chip, attacks, time)?);
+    }
+    if arguments.write_docs {
+        docs::write(&reports)?;
+    }
+    let ok = reports.iter().all(Report::ok);
+    for problem in reports.iter().flat_map(|report| &report.problems) {
+        println!("{problem}");
+    }
+    println!("{}", if ok { "all attacks came out as they must" } else { "FAILED" });
+    if arguments.json {
+        println!("{}", to_json(&reports));
+    }
+    Ok(ok)
+}
+
+/// Makes the attacks on a chip. An attack that cannot be made has failed.
+pub fn attack(
+    workshop: &Workshop,
+    chip: Chip,
+    attacks: &[&'static Attack],
+    time: Duration,
+) -> Result<Report> {
+    let start = Instant::now();
+    let mut run = Run { field: Field::start(workshop, chip.name(), chip)?, idle: Vec::new(), time };
+    let mut report = Report { chip, verdicts: Vec::new(), problems: Vec::new(), wall: Duration::ZERO };
+    // The first seconds after boot are nobody's measure.
+    run.field.idle(IDLE)?;
+    for _ in 1..IDLES {
+        run.watch()?;
+    }
+    for attack in attacks {
+        interrupt::check()?;
+        match run.verdict(attack) {
+            Ok(verdict) => {
+                print(&verdict);
+                report.verdicts.push(verdict);
+            }
+            Err(error) => {
+                report.problems.push(format!("{}: {error:#}", attack.name));
+                break;
+            }
+        }
+        let damage = run.field.damage()?;
+        if !damage.is_empty() {
+            report.problems.extend(damage.into_iter().map(|what| format!("{}: {what}", attack.name)));
+            break;
+        }
+    }
+    report.problems.extend(run.field.end()?);
+    report.wall = start.elapsed();
+    Ok(report)
+}
+
+/// A time in which the attacker did nothing.
+struct Idle {
+    ticks: Vec<Tick>,
+    wanting: f64,
+}
+
+struct Run<'a> {
+    field: Field<'a>,
+    idle: Vec<Idle>,
+    time: Duration,
+}
+
+impl Run<'_> {
+    /// Watches the victim undisturbed; the last few times make the figure.
+    fn watch(&mut self) -> Result<Undisturbed> {
+        // A tick that began during an attack is not of this time.
+        self.field.idle(Duration::from_millis(300))?;
+        self.field.ticks.clear();
+        let before = self.field.snapshot()?;
+        self.field.idle(IDLE)?;
+        let after = self.field.snapshot()?;
+        let ticks = std::mem::take(&mut self.field.ticks);
+        self.idle.push(Idle { ticks, wanting: after.victim_wanting_since(&before) });
+        let last = self.idle.len().saturating_sub(IDLES);
+        self.idle.drain(..last);
+        let count = self.idle.len().max(1);
+        // CAST: three.
+        let wanting = self.idle.iter().map(|idle| idle.wanting).sum::<f64>() / count as f64;
+        Ok(Undisturbed { work: Work::of(self.idle.iter().flat_map(|idle| &idle.ticks)), wanting })
+    }
+
+    /// Makes an attack until the victim's speed is right, or is not after several tries.
+    fn verdict(&mut self, attack: &'static Attack) -> Result<Verdict> {
+        let mut verdict = self.try_once(attack)?;
+        for _ in 1..TRIES {
+            if verdict.slowness.is_empty() || !verdict.problems.is_empty() {
+                break;
+            }
+            verdict = verdict.or_better(self.try_once(attack)?);
+        }
+        Ok(verdict)
+    }
+
+    fn try_once(&mut self, attack: &'static Attack) -> Result<Verdict> {
+        self.field.ready()?;
+        let undisturbed = self.watch()?;
+        self.field.ticks.clear();
+        let round = self.field.attack(attack.name, self.time)?;
+        let mut ticks = std::mem::take(&mut self.field.ticks);
+        // The first one began before the attack.
+        if ticks.len() > 2 {
+            ticks.remove(0);
+        }
+        ticks.retain(|tick| tick.at <= round.after.at);
+        Ok(judge(attack, &round, &ticks, &undisturbed))
+    }
+}
+
+fn print(verdict: &Verdict) {
+    let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
+    let letter = verdict.outcome.map_or('-', gpuvmk_attacks::Outcome::letter);
+    eprintln!(
+        "{:24} {letter} ({}) throughput {} p99 {} share {:.2}: {}",
+        verdict.attack.name,
+        verdict.attack.letters(),
+        number(verdict.throughput_ratio),
+        number(verdict.p99_ratio),
+        verdict.fair_share,
+        verdict.seen
+    );
+    verdict.problems.iter().chain(&verdict.slowness).for_each(|problem| eprintln!("    {problem}"));
+}
+
+/// The whole result.
+fn to_json(reports: &[Report]) -> serde_json::Value {
+    let verdicts = || {
+        reports.iter().flat_map(|report| report.verdicts.iter().map(move |verdict| (report.chip, verdict)))
+    };
+    let attacks: Vec<_> = verdicts()
+        .map(|(chip, verdict)| {
+            let mut attack = verdict.to_json();
+            if let Some(fields) = attack.as_object_mut() {
+                fields.insert("chip".into(), chip.name().into());
+            }
+            attack
+        })
+        .collect();
+    // A VM that hangs the engine is not held to a throughput: what counts is that the engine comes back.
+    let least = verdicts()
+        .filter(|(_, verdict)| !verdict.attack.hang)
+        .filter_map(|(_, verdict)| verdict.throughput_ratio)
+        .min_by(f64::total_cmp);
+    json!({
+        "ok": reports.iter().all(Report::ok),
+        "attacks": attacks,
+        "foreign_accesses": verdicts().map(|(_, verdict)| verdict.foreign_accesses.unwrap_or(0)).sum::<u64>(),
+        "victim_throughput_ratio_min": least.map(|least| (least * 1000.0).round() / 1000.0),
+        "problems": reports.iter().flat_map(|report| &report.problems).collect::<Vec<_>>(),
+        "seconds": reports.iter().map(|report| report.wall.as_secs_f64().round()).sum::<f64>(),
+    })
+}
+
+/// The documentation's file.
+fn page(tree: &Path) -> PathBuf {
+    tree.join("docs/attacks.md")
+}

@@ -1,0 +1,321 @@
+//! The machines: one GPU, a victim at work, an attacker that takes orders, and what is counted meanwhile.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZero;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::control::Tenant;
+use gpuvmk_lab::machine::{self, Machine, Outcome, Said};
+use gpuvmk_lab::process::Process;
+use gpuvmk_lab::report::Report;
+use gpuvmk_lab::rig::{Rig, RigSpec, SHARED_IN_TURNS, Topology};
+use serde_json::{Map, Value};
+
+use super::figures::Tick;
+use crate::cases::Guest;
+use crate::workshop::Workshop;
+
+const VICTIM: &str = "victim";
+const ATTACKER: &str = "attacker";
+/// How long a guest may take to boot and say that it is ready.
+const BOOT: Duration = Duration::from_secs(120);
+/// Words for the kernels: registers may be mapped beside a driver, programs may run for long.
+const VICTIMS_WORDS: &[&str] = &["iomem=relaxed", "gpuvmk.limit=3000"];
+/// The same for an attacker, which loads no driver by itself.
+const ATTACKERS_WORDS: &[&str] = &["iomem=relaxed", "gpuvmk.limit=3000", "gpuvmk.bare=1"];
+
+/// The counts of a tenant whose changes are told, as the aggregator's status has them.
+const COUNTS: [&str; 6] = ["throttled", "refusals", "bad_pages", "updates", "fail_safe_count", "wanting_ms"];
+
+/// What is counted at a moment.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// When.
+    pub at: Instant,
+    /// Bytes of all daemons' logs.
+    pub log_bytes: u64,
+    tenants: Vec<Tenant>,
+}
+
+impl Snapshot {
+    fn tenant(&self, name: &str) -> Option<&Tenant> {
+        self.tenants.iter().find(|tenant| tenant.name == name)
+    }
+
+    /// Engine accesses of anybody outside its own memory; `None` if nobody counts.
+    pub fn foreign_accesses(&self) -> Option<u64> {
+        self.tenants.iter().map(|tenant| tenant.foreign_accesses).sum()
+    }
+
+    /// The part of the time since `before` in which a tenant had work that was not done.
+    fn wanting_since(&self, before: &Self, name: &str) -> f64 {
+        let millis = self.count(name, "wanting_ms").saturating_sub(before.count(name, "wanting_ms"));
+        // CAST: far below 2^53.
+        (millis as f64 / 1e3 / self.at.duration_since(before.at).as_secs_f64().max(1e-3)).min(1.0)
+    }
+
+    /// The victim's, see [`Self::wanting_since`].
+    pub fn victim_wanting_since(&self, before: &Self) -> f64 {
+        self.wanting_since(before, VICTIM)
+    }
+
+    /// The attacker's, see [`Self::wanting_since`].
+    pub fn attacker_wanting_since(&self, before: &Self) -> f64 {
+        self.wanting_since(before, ATTACKER)
+    }
+
+    /// What the aggregator counted of the attacker since `before`, without what did not change.
+    pub fn counted_since(&self, before: &Self) -> BTreeMap<&'static str, u64> {
+        let mut counts: BTreeMap<&str, u64> = COUNTS
+            .iter()
+            .map(|name| (*name, self.count(ATTACKER, name).saturating_sub(before.count(ATTACKER, name))))
+            .collect();
+        let faults = |snapshot: &Self| snapshot.tenant(ATTACKER).map_or(0, |tenant| tenant.faults);
+        counts.insert("faults", faults(self).saturating_sub(faults(before)));
+        counts.retain(|_, count| *count > 0);
+        counts
+    }
+
+    fn count(&self, tenant: &str, name: &str) -> u64 {
+        self.tenant(tenant).and_then(|tenant| tenant.more.get(name)?.as_u64()).unwrap_or(0)
+    }
+}
+
+/// What the attacker said of an attack.
+#[derive(Debug, Clone)]
+pub struct Told {
+    pub outcome: Option<String>,
+    pub seen: String,
+    pub problems: Vec<String>,
+}
+
+/// An attack as it went.
+#[derive(Debug, Clone)]
+pub struct Round {
+    pub before: Snapshot,
+    pub after: Snapshot,
+    pub told: Told,
+}
+
+/// Threads at the very lowest priority that keep processors awake. A processor that sleeps takes long to wake up,
+/// in a virtual machine above all: without this, a victim is faster beside an attacker than alone.
+fn awake() -> Result<Vec<Process>> {
+    /// More than this never sleep here.
+    const MOST: usize = 4;
+    let count = thread::available_parallelism().map_or(1, NonZero::get).min(MOST);
+    let spin = || {
+        let mut command = Command::new("chrt");
+        command.args(["--idle", "0", "sh", "-c", "while :; do :; done"]);
+        Process::start(command, "a spinning process")
+    };
+    (0..count).map(|_| spin()).collect()
+}
+
+/// The machines.
+#[derive(Debug)]
+pub struct Field<'a> {
+    // Field order is drop order: guests go before the GPU.
+    victim: Machine,
+    attacker: Option<Machine>,
+    rig: Rig,
+    workshop: &'a Workshop,
+    case: String,
+    guest: Guest,
+    attackers: u32,
+    /// What the guests reported and nobody has looked at.
+    heard: VecDeque<(&'static str, Report)>,
+    pub ticks: Vec<Tick>,
+    _awake: Vec<Process>,
+}
+
+impl<'a> Field<'a> {
+    /// Starts the GPU, the victim and the attacker; both are ready when this returns.
+    pub fn start(workshop: &'a Workshop, case: &str, chip: Chip) -> Result<Self> {
+        let kernel = chip.usual_kernel();
+        let victim = Guest { kernel_words: VICTIMS_WORDS, ..Guest::new(VICTIM, chip, kernel, &["victim"]) };
+        let guest = Guest {
+            kernel_words: ATTACKERS_WORDS,
+            cpus: 2,
+            vram_mib: 64,
+            ..Guest::new(ATTACKER, chip, kernel, &["attack"])
+        };
+        workshop.forget_logs(case)?;
+        let guests = [victim.clone(), guest.clone()];
+        let spec = workshop.rig_spec(case, Topology::Mediated, &guests);
+        let rig = Rig::start(RigSpec { policy: SHARED_IN_TURNS, ..spec })?;
+        let victim = workshop.start_with_orders(case, VICTIM, &rig, &victim, 0)?;
+        let mut field = Self {
+            victim,
+            attacker: None,
+            rig,
+            workshop,
+            case: case.to_owned(),
+            guest,
+            attackers: 0,
+            heard: VecDeque::new(),
+            ticks: Vec::new(),
+            _awake: awake()?,
+        };
+        field.await_event(VICTIM, "victim-ready", BOOT)?;
+        field.ready()?;
+        Ok(field)
+    }
+
+    /// Sees to it that there is an attacker: a new one if the last one has ended.
+    pub fn ready(&mut self) -> Result<()> {
+        if self.attacker.is_some() {
+            return Ok(());
+        }
+        self.attackers += 1;
+        let label = format!("{ATTACKER}-{}", self.attackers);
+        let machine = self.workshop.start_with_orders(&self.case, &label, &self.rig, &self.guest, 1)?;
+        self.attacker = Some(machine);
+        self.await_event(ATTACKER, "attacker-ready", BOOT)?;
+        // What the attacker's processors and its device process cost is shared out by the host's scheduler, which
+        // is not what is measured here.
+        if let Some(machine) = &self.attacker {
+            machine.lower_priority()?;
+        }
+        self.rig.device(1).context("There is no device process")?.process().lower_priority()
+    }
+
+    /// Lets time pass.
+    pub fn idle(&mut self, time: Duration) -> Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            self.pump()?;
+            thread::sleep(machine::LOOK);
+        }
+        Ok(())
+    }
+
+    /// Has the attacker make an attack.
+    pub fn attack(&mut self, name: &str, time: Duration) -> Result<Round> {
+        /// What an attack may take longer than it was told to, and what may pass until the GPU works again.
+        const MORE: Duration = Duration::from_secs(25);
+        let before = self.snapshot()?;
+        let order = format!("{name} {}", time.as_secs_f64());
+        self.attacker.as_mut().context("There is no attacker")?.order(&order)?;
+        let over = self.await_event(ATTACKER, "attack-over", time + MORE);
+        let after = self.snapshot()?;
+        let told = match over.and_then(|_| self.await_event(ATTACKER, "attack", MORE)) {
+            Ok(fields) => told(&fields),
+            Err(error) => {
+                // Whatever it hangs in: the next attack gets a fresh attacker.
+                if let Some(mut machine) = self.attacker.take() {
+                    machine.kill()?;
+                }
+                Told { outcome: None, seen: String::new(), problems: vec![format!("{error:#}")] }
+            }
+        };
+        Ok(Round { before, after, told })
+    }
+
+    /// What is counted now.
+    pub fn snapshot(&mut self) -> Result<Snapshot> {
+        let tenants = self.rig.tenants()?;
+        let log_bytes = self.rig.log_bytes();
+        Ok(Snapshot { at: Instant::now(), log_bytes, tenants })
+    }
+
+    /// Daemons that do not run any more, or say that they panicked.
+    pub fn damage(&mut self) -> Result<Vec<String>> {
+        self.rig.damage()
+    }
+
+    /// Ends everything; returns what was wrong about the victim and the daemons.
+    pub fn end(mut self) -> Result<Vec<String>> {
+        let mut problems = Vec::new();
+        if let Some(attacker) = &mut self.attacker {
+            attacker.order("end")?;
+        }
+        self.victim.order("end")?;
+        let outcome = self.victim.wait(&mut |_| {})?;
+        problems.extend(victims_problems(&outcome));
+        if let Some(attacker) = &mut self.attacker {
+            attacker.kill()?;
+        }
+        problems.extend(self.rig.stop()?);
+        Ok(problems)
+    }
+
+    /// Waits for an event of one of the guests; returns its fields.
+    fn await_event(&mut self, guest: &str, event: &str, limit: Duration) -> Result<Map<String, Value>> {
+        let start = Instant::now();
+        loop {
+            self.pump()?;
+            while let Some((from, report)) = self.heard.pop_front() {
+                match report {
+                    Report::Event { name, fields } if from == guest && name == event => return Ok(fields),
+                    Report::Result(result) if from == guest => {
+                        bail!("{guest} ended early: {}", result.error.unwrap_or_default())
+                    }
+                    _ => {}
+                }
+            }
+            if start.elapsed() > limit {
+                bail!("{guest} did not say '{event}' within {} s", limit.as_secs());
+            }
+            thread::sleep(machine::LOOK);
+        }
+    }
+
+    /// Takes in what the guests said. An error if the victim has ended; a dead attacker is forgotten.
+    fn pump(&mut self) -> Result<()> {
+        let (heard, ticks) = (&mut self.heard, &mut self.ticks);
+        let now = Instant::now();
+        let ended = self.victim.pump(&mut |line| {
+            if let Said::Report(report) = line {
+                match Tick::of(report, now) {
+                    Some(tick) => ticks.push(tick),
+                    None => heard.push_back((VICTIM, (*report).clone())),
+                }
+            }
+        })?;
+        if let Some(outcome) = ended {
+            bail!("The victim ended: {}", victims_problems(&outcome).join("; "));
+        }
+        if let Some(attacker) = &mut self.attacker {
+            let ended = attacker.pump(&mut |line| {
+                if let Said::Report(report) = line {
+                    heard.push_back((ATTACKER, (*report).clone()));
+                }
+            })?;
+            if let Some(outcome) = ended {
+                self.attacker = None;
+                let why = outcome.problem.unwrap_or_else(|| "it powered off".into());
+                bail!("The attacker's machine ended: {why}");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn told(fields: &Map<String, Value>) -> Told {
+    let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
+    let broken =
+        text("broken_afterwards").map(|why| format!("the attacker's GPU does not work after a reset: {why}"));
+    let problems = text("error").into_iter().chain(broken).collect();
+    Told { outcome: text("outcome"), seen: text("seen").unwrap_or_default(), problems }
+}
+
+/// What was wrong with the victim's run.
+fn victims_problems(outcome: &Outcome) -> Vec<String> {
+    let failed = outcome.reports.iter().filter_map(|report| match report {
+        Report::Result(result) if !result.ok => result.error.clone(),
+        _ => None,
+    });
+    let unexplained = gpuvmk_lab::verdict::unexplained(&outcome.console, &[]);
+    outcome
+        .problem
+        .iter()
+        .cloned()
+        .chain(failed)
+        .map(|problem| format!("victim: {problem}"))
+        .chain(unexplained.into_iter().map(|line| format!("victim's kernel: {line}")))
+        .collect()
+}
