@@ -152,7 +152,7 @@ impl Machine {
         writeln!(orders, "{line}").with_context(|| format!("Cannot give {} an order", self.spec.name))
     }
 
-    /// Gives all threads of QEMU the lowest priority, so that what the guest does to the GPU is told from what its
+    /// Gives all threads of QEMU a low priority, so that what the guest does to the GPU is told from what its
     /// processors cost the host.
     pub fn lower_priority(&self) -> Result<()> {
         self.qemu.lower_priority()

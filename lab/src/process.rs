@@ -1,7 +1,7 @@
 //! Child processes that never outlive the run: ended on drop, and by the kernel if this process is killed.
 //!
 //! The standard library can only kill; a daemon must also be asked to end (SIGTERM), and must go when the
-//! process that started it was itself killed; and some are to run at the lowest priority. Each needs a system call
+//! process that started it was itself killed; and some are to run at a low priority. Each needs a system call
 //! that the standard library does not offer, and they are the only unsafe code of the laboratory.
 #![allow(
     unsafe_code,
@@ -17,8 +17,8 @@ use anyhow::{Context, Result};
 
 /// How long a process may take to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
-/// The lowest priority that a thread can have.
-const LOWEST: libc::c_int = 19;
+/// A tenth of the usual share of a processor. (The lowest priority of all would starve beside other work.)
+const LOW: libc::c_int = 10;
 /// How often a process is looked at while it is waited for.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -93,7 +93,7 @@ impl Process {
         Ok((status, start.elapsed()))
     }
 
-    /// Gives all its threads the lowest priority; threads that they start later have it too.
+    /// Gives all its threads a low priority; threads that they start later have it too.
     pub fn lower_priority(&self) -> Result<()> {
         let tasks = format!("/proc/{}/task", self.child.id());
         for entry in
@@ -101,7 +101,7 @@ impl Process {
         {
             let Ok(thread) = entry.file_name().to_string_lossy().parse() else { continue };
             // SAFETY: setpriority takes plain numbers. The thread may have ended meanwhile: then nothing happens.
-            unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, LOWEST) };
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, LOW) };
         }
         Ok(())
     }
@@ -149,12 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn lowered_priority_is_the_kernels_lowest() {
+    fn lowered_priority_is_that_of_all_threads() {
         let process = sleep();
         process.lower_priority().unwrap();
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
         // The name may have spaces; niceness is the 17th word behind it.
-        assert_eq!(stat.rsplit(") ").next().unwrap().split(' ').nth(16), Some("19"));
+        assert_eq!(stat.rsplit(") ").next().unwrap().split(' ').nth(16), Some("10"));
     }
 
     #[test]

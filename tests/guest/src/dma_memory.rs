@@ -7,25 +7,40 @@
 
 use std::fs::{self, File};
 use std::io::{Error, Read, Result, Seek, SeekFrom};
+use std::ops::Deref;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Bytes of a huge page.
 pub const HUGE: usize = 2 << 20;
 const POOL: &str = "/proc/sys/vm/nr_hugepages";
 
-/// Huge pages, handed out from the bottom, each piece within one of them.
+/// Mapped huge pages, of which any thread may load and store words.
 #[derive(Debug)]
-pub struct DmaMemory {
+pub struct Pool {
     start: NonNull<u8>,
     physical: Vec<u64>,
-    next: usize,
 }
 
 // SAFETY: the mapping belongs to this value, and nothing in it is bound to a thread.
-unsafe impl Send for DmaMemory {}
+unsafe impl Send for Pool {}
 // SAFETY: accesses are volatile and through shared references only; no reference into the memory is ever made. Races
 // between them are what some attacks want: each sees some value that was stored.
-unsafe impl Sync for DmaMemory {}
+unsafe impl Sync for Pool {}
+
+/// Huge pages, handed out from the bottom, each piece within one of them.
+#[derive(Debug)]
+pub struct DmaMemory {
+    pool: Arc<Pool>,
+    next: usize,
+}
+
+impl Deref for DmaMemory {
+    type Target = Pool;
+    fn deref(&self) -> &Pool {
+        &self.pool
+    }
+}
 
 /// A piece of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,11 +67,16 @@ impl DmaMemory {
         }
         let start =
             NonNull::new(start.cast::<u8>()).ok_or_else(|| Error::other("mmap returned address 0"))?;
-        let mut memory = Self { start, physical: Vec::new(), next: 0 };
+        let mut pool = Pool { start, physical: Vec::new() };
         for page in 0..pages {
-            memory.physical.push(physical(start.as_ptr().addr() + page * HUGE)?);
+            pool.physical.push(physical(start.as_ptr().addr() + page * HUGE)?);
         }
-        Ok(memory)
+        Ok(Self { pool: Arc::new(pool), next: 0 })
+    }
+
+    /// The memory for another thread.
+    pub fn shared(&self) -> Arc<Pool> {
+        self.pool.clone()
     }
 
     /// A zeroed piece at a multiple of `align`, both at most a huge page.
@@ -82,7 +102,9 @@ impl DmaMemory {
     pub fn start_again(&mut self) {
         self.next = 0;
     }
+}
 
+impl Pool {
     /// Sets every word of a piece.
     pub fn fill(&self, piece: Piece, value: u32) {
         for offset in (0..piece.size).step_by(4) {
@@ -124,7 +146,7 @@ impl DmaMemory {
     }
 }
 
-impl Drop for DmaMemory {
+impl Drop for Pool {
     fn drop(&mut self) {
         // SAFETY: this value owns the mapping, and no reference into it exists.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.physical.len() * HUGE) };

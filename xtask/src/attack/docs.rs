@@ -29,7 +29,7 @@ account of the time in which each VM had unfinished work (`wanting_ms`): half of
 what one leaves the other may have. **Reads** is the 99th percentile of the victim's register reads against the undisturbed one; it may double.
 **Foreign** counts engine accesses outside the memory of the VM that they were made for, by the software GPU's own ledger; it must be 0.
 
-The attacker's QEMU and device process run at the lowest CPU priority: how VMs share the host's processors is for the host's scheduler to say,
+The attacker's QEMU and device process run at a low CPU priority (nice 10): how VMs share the host's processors is for the host's scheduler to say,
 and what is measured here is what goes through the GPU. The GPU is shared by turns (`policy = \"round-robin\"`).
 An attack whose only fault is the victim's speed is made up to three times, because other load on the machine makes a victim slower, never faster.
 ";

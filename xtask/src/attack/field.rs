@@ -196,7 +196,7 @@ impl<'a> Field<'a> {
     /// Has the attacker make an attack.
     pub fn attack(&mut self, name: &str, time: Duration) -> Result<Round> {
         /// What an attack may take longer than it was told to, and what may pass until the GPU works again.
-        const MORE: Duration = Duration::from_secs(25);
+        const MORE: Duration = Duration::from_secs(60);
         let before = self.snapshot()?;
         let order = format!("{name} {}", time.as_secs_f64());
         self.attacker.as_mut().context("There is no attacker")?.order(&order)?;

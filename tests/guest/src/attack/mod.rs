@@ -11,7 +11,11 @@
 mod card;
 mod driver;
 mod fermi;
+mod memory;
 mod random;
+mod registers;
+mod tool;
+mod work;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

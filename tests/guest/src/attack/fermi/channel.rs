@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::driver::{GP_GET, GP_PUT, Gpu, Target};
+use super::driver::{GP_GET, GP_PUT, Gpu};
 use super::regs::*;
 use super::space::Space;
-use crate::attack::{Outcome, place};
+use crate::attack::place;
+use crate::attack::tool::{End, Target};
 use crate::dma_memory::Piece;
 use crate::push::{Commands, Subchannel, split};
 
@@ -94,34 +95,6 @@ impl Channel {
     /// Its ring begins anew: the GPU has forgotten how far it was.
     pub fn rewind(&mut self) {
         self.put = 0;
-    }
-}
-
-/// How work on a channel ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The fence behind it was written.
-    Done,
-    /// The MMU refused an access to this address.
-    Fault(u64),
-    /// The host unit refused something.
-    Error,
-    /// The graphics engine refused something.
-    EngineError,
-    /// The whole vGPU answers no more.
-    Lost,
-    /// Nothing happened in time.
-    Silent,
-}
-
-impl End {
-    /// What the attacker makes of it when its work was forbidden.
-    pub fn outcome(self) -> Outcome {
-        match self {
-            Self::Done => Outcome::Values,
-            Self::Fault(_) | Self::Error | Self::EngineError | Self::Lost => Outcome::Quarantined,
-            Self::Silent => Outcome::Refused,
-        }
     }
 }
 
@@ -268,7 +241,7 @@ impl Gpu<'_> {
                 return End::Error;
             }
             if self.card.reg(PGRAPH_INTR) != 0 {
-                return End::EngineError;
+                return End::Error;
             }
             if start.elapsed() > limit {
                 return End::Silent;

@@ -1,15 +1,17 @@
 //! Rows 14 to 16, 18, 19 and 24: channels, rings, runlists and methods that must not be.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 
-use super::channel::{End, OBJECT};
-use super::driver::{CHANNELS, GP_GET, Target};
+use super::channel::OBJECT;
+use super::driver::{CHANNELS, GP_GET};
 use super::space::{COVERED, Space, small_table, write_directory};
-use super::{Engine, FROM, Rig, TO};
+use super::{Engine, Rig};
 use crate::attack::random::Random;
+use crate::attack::tool::{End, FROM, TO, Target, Tool};
 use crate::attack::{Outcome, Seen, Stage, low};
 use crate::push::{Commands, Subchannel, split};
 
@@ -66,7 +68,7 @@ pub fn foreign_instances(stage: &mut Stage) -> Result<Seen> {
             break;
         }
     }
-    let end = rig.copies_page(0x14);
+    let end = rig.copies_honestly(0x14);
     ensure!(end == End::Done, "the honest channel ended with {end:?}");
     Ok(Seen::new(Outcome::Refused, format!("{tried} channels, none of them ran")))
 }
@@ -79,6 +81,50 @@ fn never_runs(rig: &mut Rig<'_>, channel: &mut super::Channel, what: &str) -> Re
     rig.gpu.remove(channel.id)?;
     channel.rewind();
     Ok(())
+}
+
+/// Row 11: instance block and ring rewritten by another processor while the channel is made and works.
+pub fn race(stage: &mut Stage) -> Result<Seen> {
+    let time = stage.time;
+    let mut rig = Rig::new(stage, Engine::Graphics)?;
+    let (mut done, mut stopped) = (0u64, 0u64);
+    while time.goes_on() {
+        let over = AtomicBool::new(false);
+        let other = rig.gpu.memory.shared();
+        let (block, ring) = (rig.channel.block, rig.channel.memory);
+        let (good, bad) = (low(rig.gpu.userd(1)), low(rig.gpu.vram));
+        let ends = thread::scope(|scope| {
+            let over = &over;
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    // USERD beyond the partition, the page directory at another's, and an entry of nothing's.
+                    other.store32(block, 0x08, bad);
+                    other.store32(block, 0x204, 0xff);
+                    other.store64(ring, 63 * 8, 0x30_0000_0000 | 1 << 42);
+                    other.store32(block, 0x08, good);
+                    other.store32(block, 0x204, 0);
+                }
+            });
+            let mut ends = Vec::new();
+            for _ in 0..16 {
+                let end = rig.gpu.run(&mut rig.channel, &Commands::new(), SILENCE);
+                ends.push(end);
+                if end != End::Done {
+                    break;
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+            ends
+        });
+        if ends.contains(&End::Lost) {
+            return Ok(Seen::new(Outcome::Quarantined, "the vGPU was taken away"));
+        }
+        done += ends.iter().filter(|end| **end == End::Done).count() as u64;
+        stopped += ends.iter().filter(|end| end.stopped()).count() as u64;
+        rig.revive()?;
+    }
+    let outcome = if stopped > 0 { Outcome::Quarantined } else { Outcome::Values };
+    Ok(Seen::new(outcome, format!("{done} submissions by what was checked, {stopped} channels stopped")))
 }
 
 /// Row 15.
@@ -112,7 +158,7 @@ pub fn runlists(stage: &mut Stage) -> Result<Seen> {
         lists += 53;
         // The honest list is taken, and its channel runs.
         rig.gpu.commit()?;
-        match rig.copies_page(0x15) {
+        match rig.copies_honestly(0x15) {
             End::Done => {}
             end => bail!("the honest channel ended with {end:?} after hostile runlists"),
         }
@@ -154,7 +200,7 @@ fn after_abuse(rig: &mut Rig<'_>) -> Result<bool> {
     let end = rig.gpu.run(&mut rig.channel, &Commands::new(), Duration::from_millis(50));
     ensure!(end != End::Lost, "the vGPU was taken away");
     rig.revive()?;
-    Ok(matches!(end, End::Fault(_) | End::Error | End::EngineError))
+    Ok(matches!(end, End::Fault(_) | End::Error))
 }
 
 /// Row 18.

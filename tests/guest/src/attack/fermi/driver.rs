@@ -11,6 +11,7 @@ use anyhow::{Result, ensure};
 use super::regs::*;
 use super::space::Space;
 use crate::attack::card::Card;
+use crate::attack::tool::Target;
 use crate::attack::{low, place};
 use crate::dma_memory::{DmaMemory, Piece};
 
@@ -26,22 +27,12 @@ pub const GP_PUT: u64 = 0x8c;
 /// Where the USERD pages lie in VRAM.
 const USERD_VRAM: u64 = 0x10_0000;
 
-/// What a page-table entry, directory entry or pointer names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
-    Vram(u64),
-    Peer(u64),
-    Memory(u64),
-}
-
-impl Target {
-    /// As fields that know VRAM by 0 have it (instance blocks, registers): target, address.
-    pub fn by_zero(self) -> (u64, u64) {
-        match self {
-            Self::Vram(address) => (0, address),
-            Self::Peer(address) => (1, address),
-            Self::Memory(address) => (2, address),
-        }
+/// A target as fields that know VRAM by 0 have it (instance blocks, registers): kind, address.
+pub fn by_zero(target: Target) -> (u64, u64) {
+    match target {
+        Target::Vram(address) => (0, address),
+        Target::Peer(address) => (1, address),
+        Target::Memory(address) => (2, address),
     }
 }
 
@@ -219,7 +210,7 @@ impl<'a> Gpu<'a> {
 
     /// Drops the GPU's translations of a directory.
     pub fn flush_directory(&self, directory: Target) {
-        let (target, address) = directory.by_zero();
+        let (target, address) = by_zero(directory);
         self.card.set(PFB_INVALIDATE_PDB, low(address >> 12 << 4 | target));
         self.card.set(PFB_INVALIDATE, INVALIDATE_ONE);
     }
@@ -245,6 +236,6 @@ impl<'a> Gpu<'a> {
 
 /// A page as registers have it: number in bits 27:0, target in bits 29:28.
 pub fn pointer(target: Target) -> u32 {
-    let (kind, address) = target.by_zero();
+    let (kind, address) = by_zero(target);
     low(address >> 12 & 0x0fff_ffff | kind << 28)
 }

@@ -2,10 +2,11 @@
 
 use anyhow::{Result, ensure};
 
-use super::driver::{Target, pointer};
+use super::driver::{by_zero, pointer};
 use super::regs::*;
-use super::{End, Engine, HONEST, Rig};
+use super::{Engine, Rig};
 use crate::attack::random::Random;
+use crate::attack::tool::{End, HONEST, Target, Tool};
 use crate::attack::{Outcome, Seen, Stage, low};
 use crate::push::Commands;
 
@@ -37,7 +38,7 @@ pub fn falcons(stage: &mut Stage) -> Result<Seen> {
         }
     }
     // Whatever that firmware would be: honest work on the engine is done by the host's.
-    let end = rig.copies_page(0x600d);
+    let end = rig.copies_honestly(0x600d);
     ensure!(end == End::Done, "an honest copy under foreign firmware ended with {end:?}");
     Ok(Seen::new(Outcome::Values, format!("{starts} falcons started, honest work went on")))
 }
@@ -54,7 +55,7 @@ pub fn copy_engines(stage: &mut Stage) -> Result<Seen> {
             rig.gpu.card.set(falcon + FALCON_ENTRY, 0);
             rig.gpu.card.set(falcon + FALCON_CONTROL, FALCON_START);
         }
-        let end = rig.copies_page(random.word());
+        let end = rig.copies_honestly(random.word());
         ensure!(end == End::Done, "a copy under the attacker's firmware ended with {end:?}");
         copies += 1;
     }
@@ -94,7 +95,7 @@ pub fn patch_list(stage: &mut Stage) -> Result<Seen> {
     let mut lost = false;
     while time.goes_on() && !lost {
         // The list in the same memory as the image: virtual, in guest memory, and at both addresses in VRAM.
-        let physical = Target::Memory(image.physical).by_zero();
+        let physical = by_zero(Target::Memory(image.physical));
         for (pointer_word, list_at) in
             [(va | 4, va + 0x1_0000), (physical.1 | physical.0, list.physical), (0x20_0000, 0x20_1000)]
         {

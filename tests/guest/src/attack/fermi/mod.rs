@@ -4,7 +4,6 @@ mod channel;
 mod channels;
 mod driver;
 mod firmware;
-mod life;
 mod registers;
 mod regs;
 mod space;
@@ -16,60 +15,107 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::{Means, Stage};
-use channel::{Channel, End, Engine};
-use driver::{Gpu, Target};
+use super::tool::{End, FROM, HONEST, Lines, TO, Target, Tool};
+use super::{Means, Outcome, Seen, Stage, Time, memory, registers as on_registers, work};
+use crate::attack::card::Card;
+use crate::dma_memory::{DmaMemory, Piece};
+use crate::push::Commands;
+use channel::{Channel, Engine, OBJECT};
+use driver::Gpu;
 use space::Space;
 
-/// How long honest work may take, however busy the machine is.
-const HONEST: Duration = Duration::from_secs(10);
-/// Where copies come from and go to.
-const FROM: u64 = 0x4000_0000;
-const TO: u64 = 0x4800_0000;
+/// Bits of an address.
+const BITS: u32 = 40;
 
 /// The attack of a name.
 pub fn means(name: &str) -> Option<Means> {
     Some(match name {
-        "widths" => registers::widths,
-        "bar0-fuzz" => registers::fuzz,
-        "privileged-registers" => registers::privileged,
-        "rom-and-fuses" => registers::rom,
-        "config-mirror" => registers::mirror,
-        "display-and-buses" => registers::display,
-        "peer-registers" => registers::peer,
-        "global-counters" => registers::counters,
+        "widths" => |stage| on_card(stage, |card, time| on_registers::widths(card, time, &registers::ODD)),
+        "bar0-fuzz" => {
+            |stage| on_card(stage, |card, time| Ok(on_registers::fuzz(card, time, &registers::HOT)))
+        }
+        "privileged-registers" => {
+            |stage| on_card(stage, |card, time| on_registers::overwrite(card, time, &registers::PRIVILEGED))
+        }
+        "rom-and-fuses" => {
+            |stage| on_card(stage, |card, time| on_registers::constants(card, time, &registers::constants()))
+        }
+        "config-mirror" => |stage| on_card(stage, |card, time| on_registers::mirror(card, time, regs::XVE)),
+        "display-and-buses" => {
+            |stage| on_card(stage, |card, time| on_registers::overwrite(card, time, &registers::OUTPUTS))
+        }
+        "peer-registers" => {
+            |stage| on_card(stage, |card, time| on_registers::overwrite(card, time, &registers::PEERS))
+        }
+        "global-counters" => {
+            |stage| on_card(stage, |card, time| on_registers::watch(card, time, &registers::counters()))
+        }
         "falcon-firmware" => firmware::falcons,
         "copy-firmware" => firmware::copy_engines,
         "context-patch-list" => firmware::patch_list,
         "pramin-window" => windows::pramin,
         "bar-window-tables" => windows::tables,
-        "residue-scan" => windows::residue,
-        "foreign-vram" => tables::foreign_vram,
-        "foreign-memory" => tables::foreign_memory,
-        "dma-to-mmio" => tables::mmio,
+        "residue-scan" => |stage| memory::residue(&mut Rig::new(stage, Engine::Copy(0))?),
+        "foreign-vram" => |stage| on_graphics(stage, |rig, time| memory::foreign_vram(rig, time, BITS)),
+        "foreign-memory" => |stage| on_graphics(stage, |rig, time| memory::foreign_memory(rig, time, BITS)),
+        "dma-to-mmio" => |stage| on_graphics(stage, |rig, time| memory::mmio(rig, time, BITS)),
+        "rewrite-race" => |stage| on_graphics(stage, |rig, time| memory::race(rig, time)),
+        "garbage-entries" => |stage| on_graphics(stage, |rig, time| memory::garbage(rig, time)),
+        "memory-taken" => |stage| on_graphics(stage, |rig, time| memory::taken(rig, time)),
         "table-loops" => tables::loops,
-        "rewrite-race" => tables::race,
-        "garbage-entries" => tables::garbage,
         "table-flood" => tables::flood,
-        "memory-taken" => tables::memory_taken,
         "foreign-instances" => channels::foreign_instances,
+        "instance-race" => channels::race,
         "runlist-abuse" => channels::runlists,
         "ring-abuse" => channels::rings,
         "illegal-methods" => channels::illegal_methods,
         "endless-acquire" => channels::endless_acquire,
         "channel-exhaustion" => channels::exhaustion,
-        "endless-copy" => storms::endless_copy,
+        "endless-copy" => |stage| on_graphics(stage, |rig, time| work::endless_copy(rig, time)),
+        "fault-storm" => |stage| on_graphics(stage, |rig, time| work::faults(rig, time)),
+        "flush-storm" => |stage| on_graphics(stage, |rig, time| work::flushes(rig, time)),
         "repeated-hangs" => storms::repeated_hangs,
-        "fault-storm" => storms::faults,
-        "flush-storm" => storms::flushes,
         "doorbell-storm" => storms::doorbells,
         "register-storm" => storms::registers,
         "interrupt-storm" => storms::interrupts,
         "log-flood" => storms::logs,
-        "reset-in-dma" => life::reset_in_dma,
-        "reset-loop" => life::reset_loop,
-        "clock-jumps" => life::clock_jumps,
+        "reset-in-dma" => reset_in_dma,
+        "reset-loop" => storms::resets,
+        "clock-jumps" => clock_jumps,
         _ => return None,
+    })
+}
+
+/// An attack on the registers of a card that was brought up.
+fn on_card(stage: &mut Stage, attack: impl FnOnce(&Card, Time) -> Result<Seen>) -> Result<Seen> {
+    Rig::new(stage, Engine::Graphics)?;
+    attack(&stage.card, stage.time)
+}
+
+/// An attack by a channel on the graphics engine, which the victim uses.
+fn on_graphics(stage: &mut Stage, attack: impl FnOnce(&mut dyn Tool, Time) -> Result<Seen>) -> Result<Seen> {
+    let time = stage.time;
+    attack(&mut Rig::new(stage, Engine::Graphics)?, time)
+}
+
+fn reset_in_dma(stage: &mut Stage) -> Result<Seen> {
+    let (time, mut resets) = (stage.time, 0u64);
+    while time.goes_on() {
+        work::reset_under_way(Rig::new(stage, Engine::Graphics)?, resets)?;
+        resets += 1;
+    }
+    Ok(Seen::new(Outcome::Values, format!("{resets} resets while a copy wrote, no write landed afterwards")))
+}
+
+fn clock_jumps(stage: &mut Stage) -> Result<Seen> {
+    on_graphics(stage, |rig, time| {
+        work::clock_jumps(rig, time, |tool, random| {
+            let card = tool.card();
+            card.set(regs::PTIMER_NUMERATOR, random.word());
+            card.set(regs::PTIMER_DENOMINATOR, 0);
+            card.set(regs::PTIMER_TIME, random.word());
+            card.set(regs::PTIMER_ALARM, random.word());
+        })
     })
 }
 
@@ -77,7 +123,7 @@ pub fn means(name: &str) -> Option<Means> {
 pub fn works(stage: &mut Stage) -> Result<()> {
     for engine in [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)] {
         let mut rig = Rig::new(stage, engine)?;
-        let end = rig.copies_page(0x1234_5678);
+        let end = rig.copies_honestly(0x1234_5678);
         ensure!(end == End::Done, "an honest copy on {engine:?} ended with {end:?}");
     }
     Ok(())
@@ -88,8 +134,8 @@ struct Rig<'a> {
     gpu: Gpu<'a>,
     space: Space,
     channel: Channel,
-    from: crate::dma_memory::Piece,
-    to: crate::dma_memory::Piece,
+    from: Piece,
+    to: Piece,
 }
 
 impl<'a> Rig<'a> {
@@ -103,23 +149,70 @@ impl<'a> Rig<'a> {
         Ok(Self { gpu, space, channel, from, to })
     }
 
-    /// Copies one page from `from` to `to`.
-    fn copies(&mut self, to: u64, from: u64, limit: Duration) -> End {
-        let work = self.channel.engine.copy(to, from, 0x1000, [0x1000, 1]);
+    fn submit(&mut self, work: &Commands) {
+        let commands = self.gpu.fenced(&mut self.channel, work);
+        self.gpu.submit(&mut self.channel, &commands);
+    }
+}
+
+impl Tool for Rig<'_> {
+    fn card(&self) -> &Card {
+        self.gpu.card
+    }
+
+    fn memory(&self) -> &DmaMemory {
+        self.gpu.memory
+    }
+
+    fn take(&mut self, size: usize) -> Result<Piece> {
+        Ok(self.gpu.memory.take(size, 0x1000)?)
+    }
+
+    fn vram(&self) -> u64 {
+        self.gpu.vram
+    }
+
+    fn pages(&self) -> [Piece; 2] {
+        [self.from, self.to]
+    }
+
+    fn entry(&self, target: Target) -> u64 {
+        space::entry(target)
+    }
+
+    fn names_own(&self, entry: u64, memory: u64) -> bool {
+        let address = (entry & 0xffff_fff0) << 8;
+        entry & 1 != 0 && if entry >> 33 & 3 == 0 { address < self.gpu.vram } else { address < memory }
+    }
+
+    fn place(&mut self, va: u64) -> Result<(Piece, usize)> {
+        Ok((self.space.table(self.gpu.memory, va)?, space::slot(va)))
+    }
+
+    fn flush(&self) {
+        self.gpu.flush(&self.space);
+    }
+
+    fn copy(&mut self, to: u64, from: u64, lines: Lines, limit: Duration) -> End {
+        let work = self.channel.engine.copy(to, from, lines.pitch, [0x1000, lines.count]);
         self.gpu.run(&mut self.channel, &work, limit)
     }
 
-    /// Copies the honest page, filled with `value`; an engine that moved something else has erred.
-    fn copies_page(&mut self, value: u32) -> End {
-        self.gpu.memory.fill(self.from, value);
-        self.gpu.memory.fill(self.to, !value);
-        let end = self.copies(TO, FROM, HONEST);
-        let moved = (0..0x1000).step_by(4).all(|at| self.gpu.memory.load32(self.to, at) == value);
-        if end == End::Done && !moved { End::EngineError } else { end }
+    fn begin_endless(&mut self) {
+        self.submit(&self.channel.engine.copy(TO, FROM, 0, [0x1000, u32::MAX]));
     }
 
-    /// The channel again, after it was stopped.
+    fn end(&mut self, limit: Duration) -> End {
+        self.gpu.end(&self.channel, limit)
+    }
+
     fn revive(&mut self) -> Result<()> {
         self.gpu.revive(&mut self.channel, &self.space)
+    }
+
+    fn notify(&mut self) -> End {
+        let mut commands = Commands::new();
+        (0..50).for_each(|_| commands.methods(OBJECT, 0x20, &[0]));
+        self.gpu.run(&mut self.channel, &commands, HONEST)
     }
 }

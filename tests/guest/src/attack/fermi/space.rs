@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::driver::Target;
+use super::driver::by_zero;
 use crate::attack::place;
+use crate::attack::tool::Target;
 use crate::dma_memory::{DmaMemory, Piece};
 
 /// Bytes of a directory, of a table of 4 KiB pages, and what a directory entry covers.
@@ -30,7 +31,7 @@ impl Space {
     /// Maps whole pages; no flush.
     pub fn map(&mut self, memory: &mut DmaMemory, va: u64, target: Target, size: u64) -> Result<()> {
         for offset in (0..size).step_by(4096) {
-            self.set(memory, va + offset, entry(moved(target, offset)))?;
+            self.set(memory, va + offset, entry(target.moved(offset)))?;
         }
         Ok(())
     }
@@ -67,7 +68,7 @@ impl Space {
 
 /// Names a page directory in an instance block, with no limit to its addresses.
 pub fn write_directory(memory: &DmaMemory, block: Piece, directory: Target) {
-    let (target, address) = directory.by_zero();
+    let (target, address) = by_zero(directory);
     memory.store64(block, 0x200, address | target);
     memory.store64(block, 0x208, (1 << 40) - 1);
 }
@@ -80,7 +81,7 @@ pub fn slot(va: u64) -> usize {
 /// A valid page-table entry: valid in bit 0, page number in bits 31:4, volatile (as memory is) in bit 32, target in bits
 /// 34:33.
 pub fn entry(target: Target) -> u64 {
-    let (kind, address) = target.by_zero();
+    let (kind, address) = by_zero(target);
     1 | (address >> 12 & 0x0fff_ffff) << 4 | u64::from(kind == 2) << 32 | kind << 33
 }
 
@@ -93,15 +94,6 @@ pub fn small_table(target: Target) -> u64 {
         Target::Memory(address) => (2, address),
     };
     kind << 32 | address >> 12 << 36 | u64::from(kind == 2) << 34
-}
-
-/// The same target further on.
-pub fn moved(target: Target, by: u64) -> Target {
-    match target {
-        Target::Vram(address) => Target::Vram(address.wrapping_add(by)),
-        Target::Peer(address) => Target::Peer(address.wrapping_add(by)),
-        Target::Memory(address) => Target::Memory(address.wrapping_add(by)),
-    }
 }
 
 #[cfg(test)]
