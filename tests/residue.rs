@@ -110,11 +110,11 @@ fn victim(service: &ServiceHandle) -> Tenant {
 fn leave_and_look(scrub: ScrubPolicy, way: Way) {
     let service = service(Chip::Gf100, scrub);
     let mut tenant = victim(&service);
-    if way != Way::Crash {
+    if way == Way::Crash {
+        tenant.acquire_for_ever(0);
+    } else {
         tenant.finish(0);
         tenant.finish(1);
-    } else {
-        tenant.acquire_for_ever(0);
     }
     assert!(scan(&tenant.window).0 > (40 << 20) / 4, "the victim's VRAM is full of the pattern");
     let next = if way == Way::Reset {

@@ -200,7 +200,7 @@ fn write(input: &mut Input<'_>, memory: &mut Memory, format: Format) {
 
 /// An entry: one that means something, or any.
 fn entry(input: &mut Input<'_>, format: Format) -> u64 {
-    let table = u64::from(input.u8()) % (TABLES + 2) << 12;
+    let table = (u64::from(input.u8()) % (TABLES + 2)) << 12;
     match input.below(5) {
         0 => 0,
         1 => format.table(table, input.u8()),

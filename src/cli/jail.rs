@@ -27,7 +27,7 @@ fn role(name: &str) -> Result<Role, String> {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let roles = Role::ALL.into_iter().filter(|role| args.role.is_none_or(|wanted| wanted == *role));
     if args.json {
-        let roles: Vec<_> = roles.map(|role| as_json(role)).collect();
+        let roles: Vec<_> = roles.map(as_json).collect();
         println!("{}", json!({ "roles": roles }));
         return Ok(ExitCode::SUCCESS);
     }

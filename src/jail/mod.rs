@@ -161,7 +161,9 @@ pub fn confine(mode: Mode, allowed: &Allowance) -> Result<(), JailError> {
             log::info!("jail: seccomp {mode}, Landlock (the kernel knows {which}), no capabilities");
         }
         Confinement::None(why) => {
-            log::warn!("jail: seccomp {mode}, no capabilities, but files and network are not confined: {why}")
+            log::warn!(
+                "jail: seccomp {mode}, no capabilities, but files and network are not confined: {why}"
+            );
         }
     }
     DRIVES_GPU.store(allowed.drives_gpu, Ordering::Relaxed);

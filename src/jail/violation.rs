@@ -55,14 +55,12 @@ extern "C" fn on_sigsys(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc
     line.text(", which its filter forbids (docs/jail.md); the process ends\n");
     // SAFETY: the buffer is valid for its length. Nothing can be done where nobody listens.
     unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.length) };
-    loop {
-        // A call that no filter allows, while SIGSYS is blocked (it is being handled): the kernel takes the default
-        // action, which ends the process. An invalid argument, should there be no filter after all.
-        // SAFETY: takes integers only.
-        unsafe { libc::syscall(libc::SYS_syslog, -1, 0, 0) };
-        // SAFETY: ends the process.
-        unsafe { libc::_exit(128 + libc::SIGSYS) };
-    }
+    // A call that no filter allows, while SIGSYS is blocked (it is being handled): the kernel takes the default action,
+    // which ends the process. An invalid argument, should there be no filter after all.
+    // SAFETY: takes integers only.
+    unsafe { libc::syscall(libc::SYS_syslog, -1, 0, 0) };
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(128 + libc::SIGSYS) };
 }
 
 /// A line that is put together without allocating.

@@ -278,7 +278,7 @@ fn channel(input: &mut Input<'_>) -> Vec<u8> {
     parameters.gpFifoEntries = if input.below(8) == 7 { input.u32() } else { 1024 };
     let chid = u32::from(input.below(10));
     parameters.flags =
-        if input.below(8) == 7 { input.u32() } else { chid % 8 << 8 | chid / 8 << 12 | 1 << 21 };
+        if input.below(8) == 7 { input.u32() } else { ((chid % 8) << 8) | ((chid / 8) << 12) | (1 << 21) };
     parameters.hVASpace = if input.below(8) == 7 { handle(input) } else { SPACE };
     parameters.engineType = if input.below(8) == 7 { input.u32() } else { input.pick(&[1, 9, 10, 11]) };
     parameters.userdMem.base = input.near(&[0x10_0000, super::back::VRAM, 0]);

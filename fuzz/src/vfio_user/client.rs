@@ -15,31 +15,37 @@ use super::message::Piece;
 /// Most descriptors of a piece: more than the server takes.
 pub(super) const MAX_FILES: usize = 20;
 
-/// Sends the pieces, one by one, and returns all that came back.
+/// Sends the pieces, one by one, and returns all that came back. Closes the socket at the end.
 pub(super) fn send(socket: UnixStream, pieces: &[Piece]) -> Vec<u8> {
+    let replies = exchange(&socket, pieces);
+    drop(socket);
+    replies
+}
+
+fn exchange(socket: &UnixStream, pieces: &[Piece]) -> Vec<u8> {
     socket.set_nonblocking(true).expect("a socket of ours");
     let mut replies = Vec::new();
     for piece in pieces {
         let mut rest = piece.bytes.as_slice();
         let mut files = piece.files.as_slice();
         while !rest.is_empty() {
-            match send_some(&socket, rest, files) {
+            match send_some(socket, rest, files) {
                 Ok(sent) => {
                     rest = rest.get(sent..).unwrap_or_default();
                     files = &[];
                 }
                 Err(rustix::io::Errno::AGAIN) => {
-                    wait(&socket, PollFlags::IN | PollFlags::OUT);
-                    receive(&socket, &mut replies);
+                    wait(socket, PollFlags::IN | PollFlags::OUT);
+                    receive(socket, &mut replies);
                 }
                 // The server has ended the session.
-                Err(_) => return drain(&socket, replies),
+                Err(_) => return drain(socket, replies),
             }
         }
     }
     // The server may be gone already.
-    let _ = shutdown(&socket, Shutdown::Write);
-    drain(&socket, replies)
+    let _ = shutdown(socket, Shutdown::Write);
+    drain(socket, replies)
 }
 
 fn send_some(socket: &UnixStream, bytes: &[u8], files: &[std::os::fd::OwnedFd]) -> rustix::io::Result<usize> {

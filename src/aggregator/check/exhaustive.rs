@@ -188,7 +188,7 @@ fn runs_as_long_as_a_request_can_say_are_counted_and_not_walked() {
     for target in [
         GuestTarget::Vram(GuestVram(PARTITION - 0x1000)),
         GuestTarget::System { address: Gpa(4 * MIB + 0x2000), coherent: true },
-        GuestTarget::System { address: Gpa(u64::MAX & !0xfff), coherent: true },
+        GuestTarget::System { address: Gpa(!0xfff), coherent: true },
     ] {
         let run =
             GuestMapping { va: GpuVa(0), pages: u32::MAX, page_shift: 12, target, read_only: false, kind: 0 };
