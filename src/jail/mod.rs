@@ -9,7 +9,7 @@
 //! last, before the first byte of a client is read. Where nothing is prepared (tests, other commands), [`enter`] does
 //! nothing.
 //!
-//! The filters are data ([`Role::rules`]): `gpuvmk jail` lists them, and `cargo xtask jail` finds entries that nobody needs.
+//! The filters are data ([`Role::rules`]): `gpuvmk jail` lists them.
 
 mod filesystem;
 mod privileges;
