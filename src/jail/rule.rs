@@ -26,6 +26,11 @@ pub enum Test {
 }
 
 impl Test {
+    /// This value of an `int`, as the C library's constants are.
+    pub const fn int(value: libc::c_int) -> Self {
+        Self::Is(value.cast_unsigned())
+    }
+
     /// The bits that are looked at, and what they must be.
     pub fn mask_and_value(self) -> (u32, u32) {
         match self {

@@ -97,18 +97,15 @@ impl Loop {
     pub(super) fn serve_mailboxes(&mut self) {
         for index in 0..self.awake.len() {
             let Some(number) = self.awake.get(index).copied() else { break };
-            let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) else { continue };
-            let mailbox = link.doorbells.mailbox();
-            if link.answering || link.shut_until.is_some() || !mailbox.asked() {
-                continue;
-            }
-            let now = self.started.elapsed();
-            if self.shut_out(number, now) {
+            let asks = |link: &mut TenantLink| {
+                !link.answering && link.shut_until.is_none() && link.doorbells.mailbox().asked()
+            };
+            let tenant = self.connections.get_mut(&number).and_then(Connection::tenant);
+            if !tenant.is_some_and(asks) || self.shut_out(number, self.now()) {
                 continue;
             }
             let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) else { continue };
-            let mailbox = link.doorbells.mailbox();
-            let length = mailbox.take(&mut self.bytes);
+            let length = link.doorbells.mailbox().take(&mut self.bytes);
             link.in_mailbox = true;
             self.files.clear();
             self.stay_awake();

@@ -5,10 +5,6 @@ use libc::{AT_FDCWD, F_ADD_SEALS, F_DUPFD_CLOEXEC, F_GET_SEALS, O_CLOEXEC, O_RDW
 use super::common::{BASE, END, FACTS, LOG};
 use crate::jail::rule::{Rule, Test, rules};
 
-const fn number(number: libc::c_int) -> Test {
-    Test::Is(number.cast_unsigned())
-}
-
 /// Waits for the service to end.
 pub(in crate::jail) const SUPERVISOR: &[&[Rule]] = &[
     BASE,
@@ -39,9 +35,9 @@ const SERVICE: &[Rule] = rules! {
     SYS_pipe2: "a back end's events";
     SYS_memfd_create: "a back end's doorbells and events";
     SYS_ftruncate: "the same";
-    SYS_fcntl(1 number(F_ADD_SEALS)): "the same";
-    SYS_fcntl(1 number(F_DUPFD_CLOEXEC)): "a second descriptor of the same file";
-    SYS_fcntl(1 number(F_GET_SEALS)): "whether guest memory can shrink";
+    SYS_fcntl(1 Test::int(F_ADD_SEALS)): "the same";
+    SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC)): "a second descriptor of the same file";
+    SYS_fcntl(1 Test::int(F_GET_SEALS)): "whether guest memory can shrink";
     SYS_fstatfs: "how large its pages are";
     SYS_statx: "whether the socket at its path is its own, at the end";
     SYS_unlink: "its own socket, at the end";
@@ -73,7 +69,7 @@ pub(in crate::jail) const RM_OWNER: &[&[Rule]] = &[
     rules! {
         SYS_open(1 NODE)
             rare "needs NVIDIA's driver": "each mapping and event source of the driver has a file";
-        SYS_openat(0 number(AT_FDCWD), 2 NODE)
+        SYS_openat(0 Test::int(AT_FDCWD), 2 NODE)
             rare "needs NVIDIA's driver; depends on the C library": "the same";
         SYS_epoll_wait rare "needs NVIDIA's driver": "which of the driver's event sources has something";
         SYS_ioctl(1 Test::Field { mask: 0xc000_ff00, value: 0xc000_4600 })

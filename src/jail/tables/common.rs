@@ -18,10 +18,6 @@ const THREAD: u32 = (libc::CLONE_VM
     | libc::CLONE_CHILD_CLEARTID)
     .cast_unsigned();
 
-const fn option(number: libc::c_int) -> Test {
-    Test::Is(number.cast_unsigned())
-}
-
 /// Every thread: memory, locks, time.
 pub(super) const BASE: &[Rule] = rules! {
     SYS_futex: "locks, conditions, joins";
@@ -50,12 +46,12 @@ pub(super) const END: &[Rule] = rules! {
     SYS_exit rare "a process may end before its threads do": "a thread's end";
     SYS_exit_group rare "only the main thread's end is seen": "the process's end";
     SYS_rt_sigreturn rare "only after a signal": "the return from a signal's handler";
-    SYS_rt_sigaction(0 option(SIGSEGV)) rare "only in a crash": "lets a fault end the process";
-    SYS_rt_sigaction(0 option(SIGBUS)) rare "only in a crash": "lets a fault end the process";
-    SYS_rt_sigaction(0 option(SIGABRT)) rare "only in a crash": "abort";
+    SYS_rt_sigaction(0 Test::int(SIGSEGV)) rare "only in a crash": "lets a fault end the process";
+    SYS_rt_sigaction(0 Test::int(SIGBUS)) rare "only in a crash": "lets a fault end the process";
+    SYS_rt_sigaction(0 Test::int(SIGABRT)) rare "only in a crash": "abort";
     SYS_getpid rare "only in a crash": "abort";
-    SYS_tgkill(0 Test::OwnPid, 2 option(SIGABRT)) rare "only in a crash": "abort";
-    SYS_fcntl(1 option(libc::F_GETFD)) rare "only builds for debugging": "checks a descriptor before it is closed";
+    SYS_tgkill(0 Test::OwnPid, 2 Test::int(SIGABRT)) rare "only in a crash": "abort";
+    SYS_fcntl(1 Test::int(libc::F_GETFD)) rare "only builds for debugging": "checks a descriptor before it is closed";
 };
 
 /// Threads that start others. (Children have this filter until they have put theirs on.)
@@ -69,14 +65,14 @@ pub(super) const START: &[Rule] = rules! {
     SYS_gettid: "where a thread's stack ends";
     SYS_sigaltstack: "a thread's stack for signals";
     SYS_mprotect(2 NO_CODE): "the end of a thread's stack";
-    SYS_prctl(0 option(libc::PR_SET_NAME)): "a thread's name";
-    SYS_prctl(0 option(libc::PR_SET_NO_NEW_PRIVS)): "a thread's own filter";
+    SYS_prctl(0 Test::int(libc::PR_SET_NAME)): "a thread's name";
+    SYS_prctl(0 Test::int(libc::PR_SET_NO_NEW_PRIVS)): "a thread's own filter";
     SYS_seccomp(0 Test::Is(libc::SECCOMP_SET_MODE_FILTER)): "a thread's own filter";
 };
 
 /// What a descriptor is; the call depends on the C library.
 pub(super) const FACTS: &[Rule] = rules! {
-    SYS_newfstatat(3 option(libc::AT_EMPTY_PATH)) rare "only some C libraries": "what a descriptor is";
+    SYS_newfstatat(3 Test::int(libc::AT_EMPTY_PATH)) rare "only some C libraries": "what a descriptor is";
     SYS_fstat rare "only some C libraries": "what a descriptor is";
 };
 

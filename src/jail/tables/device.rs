@@ -5,10 +5,6 @@ use libc::{AF_UNIX, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFL, F_SETFL, SOCK_CLOEXEC
 use super::common::{BASE, END, FACTS, LOG, START};
 use crate::jail::rule::{Rule, Test, rules};
 
-const fn number(number: libc::c_int) -> Test {
-    Test::Is(number.cast_unsigned())
-}
-
 /// Serves QEMU, makes requests to the aggregator, and connects to a new aggregator when the old one is gone.
 pub(in crate::jail) const SESSION: &[&[Rule]] = &[
     BASE,
@@ -28,15 +24,15 @@ pub(in crate::jail) const SESSION: &[&[Rule]] = &[
         SYS_close: "what QEMU has taken back";
         SYS_statx: "which file guest memory is";
         SYS_fstatfs: "how large pages of guest memory are";
-        SYS_fcntl(1 number(F_DUPFD_CLOEXEC)): "a second descriptor of the same file";
-        SYS_fcntl(1 number(F_GETFL)): "reads of an interrupt's descriptor must not wait";
-        SYS_fcntl(1 number(F_SETFL)): "the same";
-        SYS_fcntl(1 number(F_GET_SEALS)): "whether shared memory can shrink";
+        SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC)): "a second descriptor of the same file";
+        SYS_fcntl(1 Test::int(F_GETFL)): "reads of an interrupt's descriptor must not wait";
+        SYS_fcntl(1 Test::int(F_SETFL)): "the same";
+        SYS_fcntl(1 Test::int(F_GET_SEALS)): "whether shared memory can shrink";
         SYS_getsockopt: "who QEMU is";
         SYS_setsockopt: "how long a client may be silent";
         SYS_shutdown: "the end of a session";
         SYS_eventfd2: "wakes threads";
-        SYS_socket(0 number(AF_UNIX), 1 number(SOCK_SEQPACKET | SOCK_CLOEXEC)): "a new aggregator";
+        SYS_socket(0 Test::int(AF_UNIX), 1 Test::int(SOCK_SEQPACKET | SOCK_CLOEXEC)): "a new aggregator";
         SYS_connect: "a new aggregator";
         SYS_clock_nanosleep: "waits for a new aggregator";
         SYS_unlink: "its own socket, at the end";
