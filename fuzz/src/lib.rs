@@ -8,6 +8,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a harness reports by panicking")]
 
 pub mod aggregator;
+pub mod aggregator_rings;
 pub mod aggregator_wire;
 pub mod config;
 pub mod fifo;
@@ -28,6 +29,7 @@ pub type Harness = fn(&[u8]);
 /// Every harness by the name of its target, which is also that of its corpus.
 pub const HARNESSES: &[(&str, Harness)] = &[
     ("aggregator", aggregator::run),
+    ("aggregator_rings", aggregator_rings::run),
     ("aggregator_wire", aggregator_wire::run),
     ("config", config::run),
     ("fifo", fifo::run),

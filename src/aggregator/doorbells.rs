@@ -10,6 +10,8 @@
 //!
 //! The last words of the board are the sender's report of itself ([`super::report`]).
 
+pub use super::mailbox::{Found, Mailbox};
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
@@ -17,7 +19,7 @@ use std::sync::atomic::{Ordering, fence};
 use rustix::event::EventfdFlags;
 
 use super::latency;
-use super::mailbox::{self, Mailbox};
+use super::mailbox;
 use super::protocol::Doorbell;
 use super::report::Report;
 use super::shared::SharedWords;
