@@ -12,8 +12,8 @@ use super::Place;
 use super::build::Fuzzers;
 use super::outcome::{Ending, Outcome};
 
-/// An input that takes longer is a finding.
-const SECONDS_PER_INPUT: u64 = 10;
+/// An input that takes longer is a finding. Long, because a busy machine must not look like one.
+const SECONDS_PER_INPUT: u64 = 30;
 /// A process that takes more memory is a finding.
 const MEMORY_MIB: u64 = 2048;
 /// Inputs are at most so long.
