@@ -148,8 +148,16 @@ impl RmDriver {
             .filter(|(handle, object)| TENANT_CLASSES.contains(&object.class) && !own.contains(handle))
             .map(|(handle, object)| format!("{} {handle}", object.class.name))
             .collect();
-        for handle in self.device.client.freed() {
-            if self.device.client.has_object(handle)? {
+        left.extend(self.not_freed()?);
+        Ok(left)
+    }
+
+    /// Objects that were freed lately and that the NVIDIA driver's own list has all the same.
+    fn not_freed(&self) -> Result<Vec<String>, GpuError> {
+        let client = &self.device.client;
+        let mut left = Vec::new();
+        for handle in client.freed() {
+            if client.has_object(handle)? {
                 left.push(format!("object {handle}, by the driver's list"));
             }
         }
@@ -228,6 +236,14 @@ impl GpuDriver for RmDriver {
         let gone = self.spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
         gone.destroy(&mut self.device)?;
         self.spaces.remove(&space);
+        // A fraction of a millisecond, when nobody works.
+        if self.spaces.is_empty() && !self.channels.any() {
+            match self.not_freed() {
+                Ok(left) if left.is_empty() => {}
+                Ok(left) => log::error!("the NVIDIA driver keeps what tenants had: {}", left.join(", ")),
+                Err(error) => log::debug!("what the NVIDIA driver keeps cannot be told: {error}"),
+            }
+        }
         Ok(())
     }
 

@@ -58,6 +58,8 @@ pub struct State {
     pub events: VecDeque<EventData>,
     pub maps: usize,
     pub unmaps: usize,
+    /// A class whose objects stay although they were freed.
+    pub keep_class: Option<u32>,
     /// Answers of the next calls for a class: refused with the status.
     pub refuse_class: Option<(u32, RmStatus)>,
     /// The map call that is refused: this many succeed before it.
@@ -220,6 +222,11 @@ impl State {
     }
 
     fn free(&mut self, object: Handle) -> Result<(), CallError> {
+        if let Some(known) = self.objects.get(&object)
+            && self.keep_class == Some(known.class)
+        {
+            return Ok(());
+        }
         let Some(gone) = self.objects.remove(&object) else { return refuse(RmStatus::ERR_OBJECT_NOT_FOUND) };
         if gone.class == classes::NV01_MEMORY_LOCAL_USER.number {
             self.vram_free += gone.range.1 - gone.range.0;
