@@ -70,6 +70,11 @@ impl Daemon {
         &mut self.process
     }
 
+    /// The processor time that it has used.
+    pub fn cpu_time(&self) -> Duration {
+        self.process.cpu_time()
+    }
+
     /// Bytes that it wrote.
     pub fn log_bytes(&self) -> u64 {
         fs::metadata(&self.log).map_or(0, |file| file.len())

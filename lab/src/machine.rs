@@ -152,6 +152,11 @@ impl Machine {
         writeln!(orders, "{line}").with_context(|| format!("Cannot give {} an order", self.spec.name))
     }
 
+    /// The processor time that QEMU has used.
+    pub fn cpu_time(&self) -> Duration {
+        self.qemu.cpu_time()
+    }
+
     /// Gives all threads of QEMU a low priority, so that what the guest does to the GPU is told from what its
     /// processors cost the host.
     pub fn lower_priority(&self) -> Result<()> {

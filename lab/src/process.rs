@@ -93,6 +93,16 @@ impl Process {
         Ok((status, start.elapsed()))
     }
 
+    /// The processor time that its threads have used. Those of threads that have ended are not counted.
+    pub fn cpu_time(&self) -> Duration {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let nanos = |task: std::path::PathBuf| -> Option<u64> {
+            std::fs::read_to_string(task.join("schedstat")).ok()?.split(' ').next()?.parse().ok()
+        };
+        let entries = tasks.into_iter().flatten().flatten();
+        Duration::from_nanos(entries.filter_map(|entry| nanos(entry.path())).sum())
+    }
+
     /// Gives all its threads a low priority; threads that they start later have it too.
     pub fn lower_priority(&self) -> Result<()> {
         let tasks = format!("/proc/{}/task", self.child.id());
@@ -146,6 +156,18 @@ mod tests {
         let (status, took) = sleep().stop().unwrap();
         assert_eq!(status.signal(), Some(libc::SIGTERM));
         assert!(took < Duration::from_secs(2), "{took:?}");
+    }
+
+    #[test]
+    fn processor_time_of_a_busy_process_grows() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]);
+        let process = Process::start(command, "a busy process").unwrap();
+        let start = Instant::now();
+        while process.cpu_time() < Duration::from_millis(20) {
+            assert!(start.elapsed() < Duration::from_secs(30), "{:?}", process.cpu_time());
+            thread::sleep(LOOK);
+        }
     }
 
     #[test]

@@ -208,6 +208,11 @@ impl Rig {
         Ok(self.status()?.into_iter().flat_map(|status| status.tenants).collect())
     }
 
+    /// The processor time that all daemons have used.
+    pub fn cpu_time(&self) -> Duration {
+        self.devices.iter().chain(self.aggregators.values()).map(Daemon::cpu_time).sum()
+    }
+
     /// Bytes that all daemons have written to their logs.
     pub fn log_bytes(&self) -> u64 {
         self.devices.iter().chain(self.aggregators.values()).map(Daemon::log_bytes).sum()

@@ -1,5 +1,50 @@
 //! Attacks on the vGPU of a GH100.
 
-use super::Attack;
+use super::Outcome::{Limited as L, Quarantined as Q, Refused as R, Values as V};
+use super::{Attack, raw, unlisted};
 
-pub(super) const ATTACKS: &[Attack] = &[];
+pub(super) const ATTACKS: &[Attack] = &[
+    raw(1, "widths", &[V], "registers and windows by 1, 2 and 8 bytes, unaligned, and at the end of each BAR"),
+    raw(2, "bar0-fuzz", &[V, Q], "random words to random registers, all of BAR0, as fast as it goes").short(),
+    raw(3, "privileged-registers", &[V], "unit resets, GSP's core, memory controller, clocks, fuses, thermal, links"),
+    raw(5, "config-mirror", &[V], "command, BARs, MSI and read-only identity written through the mirror in BAR0"),
+    raw(6, "boot-abuse", &[R, Q], "GSP booted from addresses and arguments that make no sense, messages to FSP of no known form").short(),
+    unlisted("queue-pointers", &[R, Q], "pointers of GSP's queues beyond the ring, backwards and jumping").short(),
+    unlisted("queue-elements", &[R, Q], "elements with wrong checksums, lengths, counts, versions and signatures").short(),
+    unlisted("queue-race", &[R, Q], "elements, pointers and page table of the queues rewritten by another processor"),
+    unlisted("continuations", &[R, Q], "RPCs of several records: of nothing, without an end, larger than all"),
+    unlisted("rpc-fuzz", &[R, Q], "random functions with random bodies").short(),
+    unlisted("control-fuzz", &[R, Q], "every control on every object, with random parameters of every size"),
+    unlisted("rpc-storm", &[L], "calls as fast as they are answered"),
+    unlisted("unload-under-way", &[V], "firmware unloaded with work under way, and used afterwards"),
+    raw(7, "bar0-window", &[V], "the window moved beyond the partition, read and written").short(),
+    raw(7, "bar-roots", &[V, Q], "roots of BAR1 and BAR2 that name what is not the guest's"),
+    raw(8, "foreign-vram", &[Q], "page-table entries at the partition's end, beyond it, and at the end of all addresses; copied from and to").short(),
+    raw(9, "foreign-memory", &[Q], "entries to system memory that is not the guest's, and to a peer"),
+    raw(10, "table-loops", &[Q], "each of five levels names the root, itself, VRAM beyond the partition").short(),
+    raw(11, "rewrite-race", &[V, Q], "page-table entry rewritten by another processor while it is flushed and used"),
+    raw(12, "garbage-entries", &[Q], "random and half-written 64-bit entries"),
+    raw(13, "table-flood", &[Q, R, L], "tables for hundreds of gigabytes"),
+    raw(13, "flush-storm", &[L], "TLB flushes of a changing space from two processors"),
+    raw(14, "foreign-channels", &[R], "channels with USERD, ring, directory or number that are not the guest's").short(),
+    raw(14, "foreign-tokens", &[V], "doorbells with the tokens of everybody").short(),
+    raw(16, "ring-abuse", &[Q], "GP_PUT beyond the ring, entries with bad addresses and lengths"),
+    raw(17, "doorbell-storm", &[L], "doorbells of eight channels at full speed from two processors").short(),
+    raw(17, "register-storm", &[L], "register reads and writes at full speed from two processors"),
+    raw(18, "illegal-methods", &[Q], "methods, classes and headers that do not exist"),
+    raw(19, "endless-acquire", &[L, Q], "semaphores that nobody releases").hang(),
+    raw(20, "endless-copy", &[L, Q], "copies of 16 TiB").hang().short(),
+    raw(21, "repeated-hangs", &[L], "endless work, taken away and started again, as fast as it goes").hang(),
+    raw(22, "fault-storm", &[L], "a channel that faults, freed and made again, as fast as it goes"),
+    raw(23, "interrupt-storm", &[L], "notifications at full speed, every leaf enabled, none acknowledged"),
+    raw(24, "channel-exhaustion", &[R], "more channels than were granted"),
+    raw(24, "object-flood", &[R, L], "objects without end"),
+    raw(25, "residue-scan", &[V], "all VRAM that the attacker reaches, searched for the victim's pattern"),
+    raw(26, "global-counters", &[V], "registers watched while the victim works"),
+    raw(29, "reset-in-dma", &[V], "bus mastering off, D3 and function reset while copies write into memory"),
+    raw(30, "reset-loop", &[V], "function resets at any point of bring-up"),
+    raw(37, "memory-taken", &[V, Q], "the chipset takes guest memory away while copies use it"),
+    raw(38, "dma-to-mmio", &[Q], "entries to interrupt controllers and the GPU's own BARs"),
+    raw(39, "clock-jumps", &[V], "the guest's clock and the GPU's timer set back and forth with work under way"),
+    raw(8, "driver-bad-addresses", &[Q], "commands with unmapped addresses from a program above the stock driver").by_driver(),
+];

@@ -39,11 +39,23 @@ pub struct Snapshot {
     /// Bytes of all daemons' logs.
     pub log_bytes: u64,
     tenants: Vec<Tenant>,
+    /// Processor time that everything of this run has used, and that nobody has.
+    own: Duration,
+    idle: Duration,
 }
 
 impl Snapshot {
     fn tenant(&self, name: &str) -> Option<&Tenant> {
         self.tenants.iter().find(|tenant| tenant.name == name)
+    }
+
+    /// Processors that other programs of the machine used since `before`.
+    pub fn others_since(&self, before: &Self) -> f64 {
+        let time = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let used = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64() / time;
+        // CAST: some hundreds at most.
+        (processors as f64 - used(self.own, before.own) - used(self.idle, before.idle)).max(0.0)
     }
 
     /// Engine accesses of anybody outside its own memory; `None` if nobody counts.
@@ -115,6 +127,16 @@ fn awake() -> Result<Vec<Process>> {
     (0..count).map(|_| spin()).collect()
 }
 
+/// The time in which processors of this machine had nothing to do.
+fn idle() -> Duration {
+    /// Of a second: what the kernel tells programs in.
+    const TICK: Duration = Duration::from_millis(10);
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    // User, nice, system, idle, waiting for disks.
+    let words = text.lines().next().unwrap_or_default().split_whitespace().skip(4).take(2);
+    words.filter_map(|word| word.parse::<u32>().ok()).map(|ticks| TICK * ticks).sum()
+}
+
 /// The machines.
 #[derive(Debug)]
 pub struct Field<'a> {
@@ -129,7 +151,7 @@ pub struct Field<'a> {
     /// What the guests reported and nobody has looked at.
     heard: VecDeque<(&'static str, Report)>,
     pub ticks: Vec<Tick>,
-    _awake: Vec<Process>,
+    awake: Vec<Process>,
 }
 
 impl<'a> Field<'a> {
@@ -158,7 +180,7 @@ impl<'a> Field<'a> {
             attackers: 0,
             heard: VecDeque::new(),
             ticks: Vec::new(),
-            _awake: awake()?,
+            awake: awake()?,
         };
         field.await_event(VICTIM, "victim-ready", BOOT)?;
         field.ready()?;
@@ -219,7 +241,10 @@ impl<'a> Field<'a> {
     pub fn snapshot(&mut self) -> Result<Snapshot> {
         let tenants = self.rig.tenants()?;
         let log_bytes = self.rig.log_bytes();
-        Ok(Snapshot { at: Instant::now(), log_bytes, tenants })
+        let machines = std::iter::once(&self.victim).chain(&self.attacker).map(Machine::cpu_time);
+        let spinning = self.awake.iter().map(Process::cpu_time);
+        let own = machines.chain(spinning).sum::<Duration>() + self.rig.cpu_time();
+        Ok(Snapshot { at: Instant::now(), log_bytes, tenants, own, idle: idle() })
     }
 
     /// Daemons that do not run any more, or say that they panicked.

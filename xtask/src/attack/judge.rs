@@ -25,6 +25,8 @@ pub struct Undisturbed {
     pub work: Work,
     /// The part of the time in which it had work for the GPU.
     pub wanting: f64,
+    /// Processors that other programs of the machine used meanwhile.
+    pub others: f64,
 }
 
 /// What came of one attack.
@@ -38,6 +40,8 @@ pub struct Verdict {
     pub fair_share: f64,
     pub foreign_accesses: Option<u64>,
     pub log_bytes: u64,
+    /// Processors that other programs of the machine used meanwhile.
+    pub others: f64,
     pub counted: BTreeMap<&'static str, u64>,
     /// What is wrong however quiet the machine is.
     pub problems: Vec<String>,
@@ -65,6 +69,7 @@ impl Verdict {
             "seen": self.seen,
             "counted": self.counted,
             "log_bytes": self.log_bytes,
+            "other_programs_cpus": rounded(self.others),
             "ok": self.ok(),
             "problems": self.problems.iter().chain(&self.slowness).collect::<Vec<_>>(),
         })
@@ -96,6 +101,7 @@ pub fn judge(attack: &'static Attack, round: &Round, ticks: &[Tick], before: &Un
         p99_ratio: ratio(work.p99(), before.work.p99()),
         fair_share: share,
         foreign_accesses: foreign(round),
+        others: round.after.others_since(&round.before).max(before.others),
         log_bytes: round.after.log_bytes.saturating_sub(round.before.log_bytes),
         counted: round.after.counted_since(&round.before),
         problems: round.told.problems.clone(),

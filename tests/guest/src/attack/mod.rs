@@ -4,13 +4,14 @@
 //! attack is answered by three events: `attack-begin`, `attack-over` when it stops, and `attack`, which tells what was
 //! seen, and whether the GPU could be used again after a reset. The attacks themselves are listed in `gpuvmk-attacks`.
 //!
-//! The attacker has no kernel driver for the GPU: it drives it by its own ([`fermi`]), through mapped BARs
+//! The attacker has no kernel driver for the GPU: it drives it by its own ([`fermi`], [`hopper`]), through mapped BARs
 //! ([`card`]), with everything that the GPU reads in memory of its own. Attacks through a stock driver's ioctls load
 //! nouveau first, and stay with it ([`driver`]).
 
 mod card;
 mod driver;
 mod fermi;
+mod hopper;
 mod memory;
 mod random;
 mod registers;
@@ -35,8 +36,9 @@ pub use gpuvmk_attacks::Outcome;
 
 /// Huge pages for what the GPU reads.
 const HUGE_PAGES: usize = 24;
-/// What stands in bits 28:20 of a Fermi's identification.
+/// What stands in bits 28:20 of a chip's identification.
 const FERMI: u32 = 0xc0;
+const HOPPER: u32 = 0x180;
 
 /// What an attacker saw.
 #[derive(Debug, Clone)]
@@ -95,6 +97,8 @@ struct Arsenal {
 }
 
 const FERMI_ARSENAL: Arsenal = Arsenal { target: Target::Fermi, means: fermi::means, works: fermi::works };
+const HOPPER_ARSENAL: Arsenal =
+    Arsenal { target: Target::Hopper, means: hopper::means, works: hopper::works };
 
 /// The program.
 pub fn run(options: &Options) -> Result<Figures> {
@@ -159,6 +163,7 @@ fn result(name: &str, seen: Result<Seen>, works: Result<()>) -> Value {
 fn arsenal(identification: u32) -> Result<Arsenal> {
     match identification >> 20 & 0x1ff {
         FERMI => Ok(FERMI_ARSENAL),
+        HOPPER => Ok(HOPPER_ARSENAL),
         chip => bail!("there are no attacks for chip {chip:#x}"),
     }
 }
@@ -174,7 +179,7 @@ mod tests {
 
     #[test]
     fn every_listed_attack_can_be_made() {
-        for arsenal in [FERMI_ARSENAL] {
+        for arsenal in [FERMI_ARSENAL, HOPPER_ARSENAL] {
             for attack in gpuvmk_attacks::on(arsenal.target) {
                 let by_driver = driver::means(attack.name).is_some();
                 assert_eq!(by_driver, attack.by_driver, "{}", attack.name);

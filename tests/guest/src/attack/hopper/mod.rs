@@ -1,0 +1,198 @@
+//! Attacks on the vGPU of a GH100, and the driver that they are made with.
+
+mod calls;
+mod channels;
+mod driver;
+mod gsp;
+mod queues;
+mod registers;
+mod space;
+mod tables;
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::tool::{End, FROM, HONEST, Lines, TO, Target, Tool};
+use super::{Means, Outcome, Seen, Stage, Time, memory, registers as on_registers, work};
+use crate::attack::card::Card;
+use crate::dma_memory::{DmaMemory, Piece};
+use crate::push::Commands;
+use driver::{Channel, Gpu};
+use space::Space;
+
+/// Bits of an address.
+const BITS: u32 = 52;
+
+/// The attack of a name.
+pub fn means(name: &str) -> Option<Means> {
+    Some(match name {
+        "widths" => |stage| on_card(stage, |card, time| on_registers::widths(card, time, &registers::ODD)),
+        "bar0-fuzz" => {
+            |stage| on_card(stage, |card, time| Ok(on_registers::fuzz(card, time, &registers::HOT)))
+        }
+        "privileged-registers" => {
+            |stage| on_card(stage, |card, time| on_registers::overwrite(card, time, &registers::PRIVILEGED))
+        }
+        "config-mirror" => {
+            |stage| on_card(stage, |card, time| on_registers::mirror(card, time, registers::MIRROR))
+        }
+        "global-counters" => {
+            |stage| on_card(stage, |card, time| on_registers::watch(card, time, &registers::COUNTERS))
+        }
+        "bar0-window" => registers::window,
+        "bar-roots" => tables::bar_roots,
+        "boot-abuse" => queues::boots,
+        "queue-pointers" => queues::pointers,
+        "queue-elements" => queues::elements,
+        "queue-race" => queues::race,
+        "continuations" => queues::continuations,
+        "rpc-fuzz" => calls::fuzz,
+        "control-fuzz" => calls::controls,
+        "object-flood" => calls::flood,
+        "rpc-storm" => calls::storm,
+        "unload-under-way" => calls::unload,
+        "foreign-channels" => channels::foreign,
+        "foreign-tokens" => channels::tokens,
+        "channel-exhaustion" => channels::exhaustion,
+        "ring-abuse" => channels::rings,
+        "illegal-methods" => channels::illegal_methods,
+        "endless-acquire" => channels::endless_acquire,
+        "doorbell-storm" => channels::doorbells,
+        "register-storm" => registers::storm,
+        "residue-scan" => |stage| on_copy(stage, |rig, _| memory::residue(rig)),
+        "foreign-vram" => |stage| on_copy(stage, |rig, time| memory::foreign_vram(rig, time, BITS)),
+        "foreign-memory" => |stage| on_copy(stage, |rig, time| memory::foreign_memory(rig, time, BITS)),
+        "dma-to-mmio" => |stage| on_copy(stage, |rig, time| memory::mmio(rig, time, BITS)),
+        "rewrite-race" => |stage| on_copy(stage, |rig, time| memory::race(rig, time)),
+        "garbage-entries" => |stage| on_copy(stage, |rig, time| memory::garbage(rig, time)),
+        "memory-taken" => |stage| on_copy(stage, |rig, time| memory::taken(rig, time)),
+        "table-loops" => tables::loops,
+        "table-flood" => tables::flood,
+        "endless-copy" => |stage| on_copy(stage, |rig, time| work::endless_copy(rig, time)),
+        "repeated-hangs" => |stage| on_copy(stage, |rig, time| work::hangs(rig, time, |_| {})),
+        "fault-storm" => |stage| on_copy(stage, |rig, time| work::faults(rig, time)),
+        "flush-storm" => |stage| on_copy(stage, |rig, time| work::flushes(rig, time)),
+        "interrupt-storm" => registers::interrupts,
+        "reset-in-dma" => reset_in_dma,
+        "reset-loop" => queues::resets,
+        "clock-jumps" => registers::clock_jumps,
+        _ => return None,
+    })
+}
+
+/// An attack on the registers of a card that was brought up.
+fn on_card(stage: &mut Stage, attack: impl FnOnce(&Card, Time) -> Result<Seen>) -> Result<Seen> {
+    Rig::new(stage)?;
+    attack(&stage.card, stage.time)
+}
+
+/// An attack by a channel on a copy engine.
+fn on_copy(stage: &mut Stage, attack: impl FnOnce(&mut dyn Tool, Time) -> Result<Seen>) -> Result<Seen> {
+    let time = stage.time;
+    attack(&mut Rig::new(stage)?, time)
+}
+
+fn reset_in_dma(stage: &mut Stage) -> Result<Seen> {
+    let (time, mut resets) = (stage.time, 0u64);
+    while time.goes_on() {
+        work::reset_under_way(Rig::new(stage)?, resets)?;
+        resets += 1;
+    }
+    Ok(Seen::new(Outcome::Values, format!("{resets} resets while a copy wrote, no write landed afterwards")))
+}
+
+/// Brings the GPU up and copies a page.
+pub fn works(stage: &mut Stage) -> Result<()> {
+    let end = Rig::new(stage)?.copies_honestly(0x1234_5678);
+    ensure!(end == End::Done, "an honest copy ended with {end:?}");
+    Ok(())
+}
+
+/// A GPU with one space and one channel in it, and a page of memory on either side of a copy.
+struct Rig<'a> {
+    gpu: Gpu<'a>,
+    space: Space,
+    channel: Channel,
+    from: Piece,
+    to: Piece,
+}
+
+impl<'a> Rig<'a> {
+    fn new(stage: &'a mut Stage) -> Result<Self> {
+        let mut gpu = Gpu::bring_up(&stage.card, &mut stage.memory)?;
+        let mut space = Space::new(gpu.memory)?;
+        let [from, to] = [gpu.memory.take(0x1000, 0x1000)?, gpu.memory.take(0x1000, 0x1000)?];
+        space.map(gpu.memory, FROM, Target::Memory(from.physical), 0x1000)?;
+        space.map(gpu.memory, TO, Target::Memory(to.physical), 0x1000)?;
+        gpu.open(&space)?;
+        let channel = gpu.channel(&mut space, 3)?;
+        Ok(Self { gpu, space, channel, from, to })
+    }
+
+    fn submit(&mut self, work: &Commands) {
+        let commands = Gpu::fenced(&mut self.channel, work);
+        self.gpu.submit(&mut self.channel, &commands);
+    }
+}
+
+impl Tool for Rig<'_> {
+    fn card(&self) -> &Card {
+        self.gpu.card
+    }
+
+    fn memory(&self) -> &DmaMemory {
+        self.gpu.memory
+    }
+
+    fn take(&mut self, size: usize) -> Result<Piece> {
+        Ok(self.gpu.memory.take(size, 0x1000)?)
+    }
+
+    fn vram(&self) -> u64 {
+        self.gpu.vram
+    }
+
+    fn pages(&self) -> [Piece; 2] {
+        [self.from, self.to]
+    }
+
+    fn entry(&self, target: Target) -> u64 {
+        space::entry(target)
+    }
+
+    fn names_own(&self, entry: u64, memory: u64) -> bool {
+        let address = entry & 0x000f_ffff_ffff_f000;
+        entry & 1 != 0 && if entry >> 1 & 3 == 0 { address < self.gpu.vram } else { address < memory }
+    }
+
+    fn place(&mut self, va: u64) -> Result<(Piece, usize)> {
+        Ok((self.space.table(self.gpu.memory, va)?, space::slot(va)))
+    }
+
+    fn flush(&self) {
+        self.gpu.flush(&self.space);
+    }
+
+    fn copy(&mut self, to: u64, from: u64, lines: Lines, limit: Duration) -> End {
+        self.gpu.run(&mut self.channel, &driver::copy(to, from, lines.pitch, lines.count), limit)
+    }
+
+    fn begin_endless(&mut self) {
+        self.submit(&driver::copy(TO, FROM, 0, u32::MAX));
+    }
+
+    fn end(&mut self, limit: Duration) -> End {
+        self.gpu.end(&self.channel, limit)
+    }
+
+    fn revive(&mut self) -> Result<()> {
+        self.gpu.revive(&mut self.channel)
+    }
+
+    fn notify(&mut self) -> End {
+        let mut commands = Commands::new();
+        (0..50).for_each(|_| commands.methods(driver::HOST, 0x20, &[0]));
+        self.gpu.run(&mut self.channel, &commands, HONEST)
+    }
+}
