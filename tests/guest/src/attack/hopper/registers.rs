@@ -4,7 +4,6 @@ use anyhow::Result;
 
 use super::Rig;
 use super::driver::{DOORBELL, WINDOW, WINDOW_VIEW};
-use crate::attack::tool::Tool;
 use crate::attack::work::{by_two, limited, notifications};
 use crate::attack::{Seen, Stage, low, registers, work};
 
