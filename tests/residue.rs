@@ -170,7 +170,17 @@ fn register(vgpu: &Vgpu, offset: u64) -> u32 {
 
 /// PRAMIN, and where its window is chosen.
 const PRAMIN: std::ops::Range<u64> = 0x70_0000..0x80_0000;
-const WINDOW: u64 = 0x1700;
+fn window_register(chip: Chip) -> u64 {
+    match chip {
+        Chip::Gf100 => 0x1700,
+        Chip::Gh100 => 0x10_fd40,
+    }
+}
+
+fn show(vgpu: &Vgpu, chip: Chip, base: u64) {
+    let value = u32::try_from(base >> 16).unwrap();
+    vgpu.write(Region::Bar(0), window_register(chip), &value.to_le_bytes()).unwrap();
+}
 
 /// Every register that a driver could have left something in: BAR0 without PRAMIN, each fourth byte.
 fn registers(vgpu: &Vgpu) -> Vec<u32> {
@@ -181,17 +191,15 @@ fn registers(vgpu: &Vgpu) -> Vec<u32> {
 }
 
 /// Fills what a driver reaches: registers, VRAM through PRAMIN (instance memory), VRAM behind BAR1.
-fn fill_by_registers(vgpu: &Vgpu) {
+fn fill_by_registers(vgpu: &Vgpu, chip: Chip) {
     let word = PATTERN.to_le_bytes();
-    let window = |base: u64| {
-        vgpu.write(Region::Bar(0), WINDOW, &u32::try_from(base >> 16).unwrap().to_le_bytes()).unwrap();
-    };
     for base in (0..PARTITION).step_by(MIB as usize) {
-        window(base);
+        show(vgpu, chip, base);
         for at in PRAMIN.step_by(0x1000) {
             vgpu.write(Region::Bar(0), at, &word).unwrap();
         }
     }
+    assert_eq!(pramin_hits(vgpu, chip), usize::try_from(PARTITION / 0x1000).unwrap());
     // Privileged and trigger registers included: a hostile driver writes everything. What resets the function by itself
     // would only make the test easier.
     for at in (0..16 * MIB).step_by(4).filter(|at| !PRAMIN.contains(at)) {
@@ -199,10 +207,10 @@ fn fill_by_registers(vgpu: &Vgpu) {
     }
 }
 
-fn pramin_hits(vgpu: &Vgpu) -> usize {
+fn pramin_hits(vgpu: &Vgpu, chip: Chip) -> usize {
     let mut hits = 0;
     for base in (0..PARTITION).step_by(MIB as usize) {
-        vgpu.write(Region::Bar(0), WINDOW, &u32::try_from(base >> 16).unwrap().to_le_bytes()).unwrap();
+        show(vgpu, chip, base);
         hits += PRAMIN.step_by(0x1000).filter(|at| register(vgpu, *at) == PATTERN).count();
     }
     hits
@@ -213,7 +221,7 @@ fn reset_leaves_nothing(chip: Chip) {
     let vgpu = vgpu(&service, "victim", chip);
     vgpu.reset();
     let fresh = registers(&vgpu);
-    fill_by_registers(&vgpu);
+    fill_by_registers(&vgpu, chip);
     assert!(registers(&vgpu).iter().filter(|value| **value == PATTERN).count() > 1000);
 
     vgpu.reset();
@@ -230,7 +238,7 @@ fn reset_leaves_nothing(chip: Chip) {
         changed.len(),
         &changed[..changed.len().min(8)]
     );
-    assert_eq!(pramin_hits(&vgpu), 0);
+    assert_eq!(pramin_hits(&vgpu, chip), 0);
     let status = vgpu.status();
     assert_eq!((status.channels_bound, status.channels_placed, status.spaces, status.tables), (0, 0, 0, 0));
     assert_eq!(status.fail_safe.now, None);
@@ -253,12 +261,12 @@ fn next_vgpu_finds_neither_memory_nor_registers_of_the_last() {
         let fresh = {
             let first = vgpu(&service, "victim", chip);
             let fresh = registers(&first);
-            fill_by_registers(&first);
+            fill_by_registers(&first, chip);
             fresh
         };
         let next = vgpu(&service, "next", chip);
         assert!(registers(&next) == fresh, "{chip}");
-        assert_eq!(pramin_hits(&next), 0, "{chip}");
+        assert_eq!(pramin_hits(&next, chip), 0, "{chip}");
     }
 }
 

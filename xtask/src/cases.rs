@@ -36,6 +36,13 @@ const SHORT: &[&str] = &["probe", "copy:largest=65537", "fence"];
 const BUSY: &[&str] = &["probe", "copy", "fence", "channels", "evict", "load:secs=5"];
 const FAULTS: &[&str] = &["probe", "badaddr", "badaddr", "badaddr", "copy:largest=65537"];
 const NEIGHBOUR: &[&str] = &["probe", "load:secs=15", "copy:largest=65537"];
+/// Fills VRAM, and works until it is killed.
+const FILLED: &[&str] = &["probe", "residue:step=fill", "load:secs=90"];
+/// Finds nothing of whoever was there before, and leaves as much as it can.
+const SCAN_AND_FILL: &[&str] =
+    &["probe", "residue:step=scan", "copy:largest=65537", "fence", "residue:step=fill"];
+/// Finds nothing of whoever was there before, and works.
+const SCAN: &[&str] = &["probe", "residue:step=scan", "copy:largest=65537", "fence"];
 const AT_WORK: &[&str] = &["probe", "load:secs=90"];
 /// Vulkan on the software GPU, which moves data and refuses to run shaders. What the edited driver makes of them is
 /// right all the same.
@@ -82,6 +89,8 @@ pub struct Guest {
     pub kernel_words: &'static [&'static str],
     /// How often it reboots itself.
     pub reboots: u32,
+    /// What runs on its socket after a disturbance, to show that it works again.
+    pub afterwards: &'static [&'static str],
     /// Whether accesses to its GPUs' registers are recorded.
     pub trace: bool,
     /// Whether it has Mesa's Vulkan driver.
@@ -107,6 +116,7 @@ impl Guest {
             nouveau_options: &[],
             kernel_words: &[],
             reboots: 0,
+            afterwards: SHORT,
             trace: false,
             vulkan: false,
         }
@@ -176,7 +186,9 @@ fn fermi() -> Vec<Case> {
     for topology in [Topology::Native, Topology::Mediated] {
         let intx = Guest { nouveau_options: &["config=NvMSI=0"], ..one.clone() };
         cases.push(case(format!("{}-intx", topology.name()), topology, vec![intx]));
-        let reboot = Guest { reboots: 1, ..one.clone() };
+        // A native GPU keeps its memory over a reset, as a card does.
+        let programs = if topology == Topology::Mediated { SCAN_AND_FILL } else { SHORT };
+        let reboot = Guest { reboots: 1, programs, ..one.clone() };
         cases.push(case(format!("{}-reboot", topology.name()), topology, vec![reboot]));
     }
 
@@ -205,7 +217,7 @@ fn hopper() -> Vec<Case> {
         single(kernel.name(), full.clone()),
         single("smp-4", Guest { cpus: 4, programs: BUSY, ..full.clone() }),
         single("intx", Guest { nouveau_options: &["config=NvMSI=0"], ..one.clone() }),
-        single("reboot", Guest { reboots: 1, ..one.clone() }),
+        single("reboot", Guest { reboots: 1, programs: SCAN_AND_FILL, ..one.clone() }),
         single("two-vgpus-in-one-guest", Guest { gpus: vec![chip; 2], ..one.clone() }),
         single("vram-64m", Guest { vram_mib: 64, programs: BUSY, ..full.clone() }),
         single("vram-64g", Guest { vram_mib: 64 << 10, programs: SHORT, ..full }),
@@ -235,11 +247,13 @@ fn several(prefix: &str, chip: Chip, kernel: KernelSeries) -> Vec<Case> {
     let pair = |first, second| guests([(chip, first), (chip, second)], [kernel; 2]);
     let alone = |programs| vec![Guest::new("vm1", chip, kernel, programs)];
     let with = |disturbance, case| Case { disturbance, ..case };
+    let filled = Guest { afterwards: SCAN, ..Guest::new("vm1", chip, kernel, FILLED) };
+    let beside_filled = vec![filled.clone(), Guest::new("vm2", chip, kernel, NEIGHBOUR)];
     vec![
         named("two-guests", pair(BUSY, BUSY)),
         named("neighbour-faults", pair(FAULTS, NEIGHBOUR)),
-        with(Disturbance::QemuKilled, named("mediated-qemu-killed", alone(AT_WORK))),
-        with(Disturbance::BackendKilled, named("backend-killed", pair(AT_WORK, NEIGHBOUR))),
+        with(Disturbance::QemuKilled, named("mediated-qemu-killed", vec![filled])),
+        with(Disturbance::BackendKilled, named("backend-killed", beside_filled)),
         with(Disturbance::DevicesFirst, named("devices-before-aggregator", alone(SHORT))),
         with(Disturbance::AggregatorRestarted, named("aggregator-restarted", alone(AT_WORK))),
     ]
@@ -257,7 +271,7 @@ fn guests(work: [(Chip, &'static [&'static str]); 2], kernels: [KernelSeries; 2]
 
 /// What runs on a victim's socket after a disturbance, to show that it works again.
 pub fn afterwards(victim: &Guest) -> Guest {
-    Guest { programs: SHORT, ..victim.clone() }
+    Guest { programs: victim.afterwards, ..victim.clone() }
 }
 
 fn case(name: String, topology: Topology, guests: Vec<Guest>) -> Case {

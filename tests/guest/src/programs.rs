@@ -17,6 +17,7 @@ mod mapping;
 mod nvk;
 mod probe;
 mod reload;
+mod residue;
 pub mod session;
 mod suspend;
 mod upload;
@@ -34,7 +35,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 26] = [
+const PROGRAMS: [(&str, Program); 27] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -51,6 +52,7 @@ const PROGRAMS: [(&str, Program); 26] = [
     ("nocompute", compute::refused),
     ("nvk", nvk::run),
     ("nonvk", nvk::refused),
+    ("residue", residue::run),
     ("suspend", suspend::run),
     ("reload", reload::run),
     ("bench", bench::run),
