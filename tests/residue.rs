@@ -146,8 +146,9 @@ fn next_tenant_finds_nothing_after_a_crash_at_work() {
 
 #[test]
 fn next_guest_finds_nothing_after_a_reset() {
-    leave_and_look(ScrubPolicy::Release, Way::Reset);
-    leave_and_look(ScrubPolicy::Attach, Way::Reset);
+    for scrub in [ScrubPolicy::Release, ScrubPolicy::Attach, ScrubPolicy::Both] {
+        leave_and_look(scrub, Way::Reset);
+    }
 }
 
 /// A vGPU with 64 MiB.
@@ -254,19 +255,25 @@ fn registers_of_a_gh100_are_as_after_power_on_after_a_reset() {
     reset_leaves_nothing(Chip::Gh100);
 }
 
+fn next_vgpu_finds_nothing(chip: Chip, scrub: ScrubPolicy) {
+    let service = service(chip, scrub);
+    let fresh = {
+        let first = vgpu(&service, "victim", chip);
+        let fresh = registers(&first);
+        fill_by_registers(&first, chip);
+        fresh
+    };
+    let next = vgpu(&service, "next", chip);
+    assert!(registers(&next) == fresh, "{chip}, {scrub:?}");
+    assert_eq!(pramin_hits(&next, chip), 0, "{chip}, {scrub:?}");
+}
+
 #[test]
 fn next_vgpu_finds_neither_memory_nor_registers_of_the_last() {
     for chip in Chip::ALL {
-        let service = service(chip, ScrubPolicy::Release);
-        let fresh = {
-            let first = vgpu(&service, "victim", chip);
-            let fresh = registers(&first);
-            fill_by_registers(&first, chip);
-            fresh
-        };
-        let next = vgpu(&service, "next", chip);
-        assert!(registers(&next) == fresh, "{chip}");
-        assert_eq!(pramin_hits(&next, chip), 0, "{chip}");
+        for scrub in [ScrubPolicy::Release, ScrubPolicy::Attach, ScrubPolicy::Both] {
+            next_vgpu_finds_nothing(chip, scrub);
+        }
     }
 }
 

@@ -19,6 +19,7 @@ mod probe;
 mod reload;
 mod residue;
 pub mod session;
+mod soak;
 mod suspend;
 mod upload;
 mod victim;
@@ -35,7 +36,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 27] = [
+const PROGRAMS: [(&str, Program); 28] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -53,6 +54,7 @@ const PROGRAMS: [(&str, Program); 27] = [
     ("nvk", nvk::run),
     ("nonvk", nvk::refused),
     ("residue", residue::run),
+    ("soak", soak::run),
     ("suspend", suspend::run),
     ("reload", reload::run),
     ("bench", bench::run),

@@ -31,7 +31,7 @@ pub fn run(_options: &Options) -> Result<Figures> {
 }
 
 /// Removes the module; the kernel may hold it for a moment after its last user has gone.
-fn remove() -> Result<()> {
+pub fn remove() -> Result<()> {
     let start = Instant::now();
     loop {
         match sys::remove_module("nouveau") {

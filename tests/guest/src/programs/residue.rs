@@ -1,8 +1,8 @@
 //! `residue`: is anything of an earlier guest left in this GPU's memory?
 //!
 //! `step=fill` fills VRAM with a pattern, as far as buffers can be had, and sees that it is there. `step=scan` looks for
-//! the pattern in every page of VRAM, before this guest has written most of them, and must find none. It looks through
-//! PRAMIN, the window of BAR0 onto all of VRAM: what the kernel gives to programs may have been cleared by the kernel.
+//! the pattern in every page of VRAM (with `stride=N` in every Nth), before this guest has written most of them, and
+//! must find none. It looks through PRAMIN, the window of BAR0 onto all of VRAM: what the kernel gives to programs may have been cleared by the kernel.
 //!
 //! The window is the driver's too: it is put back, and nothing else may use the GPU meanwhile.
 
@@ -34,44 +34,60 @@ pub fn run(options: &Options) -> Result<Figures> {
     let gpu = options.gpu()?;
     match options.get("step", "scan".to_owned())?.as_str() {
         "fill" => fill(gpu),
-        "scan" => scan(gpu),
+        "scan" => scan(gpu, options.get("stride", 1)?),
         other => bail!("'{other}' is no step; there are fill and scan"),
     }
 }
 
 fn fill(gpu: usize) -> Result<Figures> {
     let device = Device::open(gpu)?;
-    let chip = Chip::of(&device)?;
+    let vram = device.parameter(Parameter::VramSize)?;
+    let filled = fill_vram(&device)?;
+    let pages = filled.bytes() / PAGE;
+    let found = Window::open(gpu, Chip::of(&device)?)?.pages_with_the_pattern(vram, 1)?;
+    ensure!(found >= pages, "{pages} pages were filled, but only {found} are seen through PRAMIN");
+    let mut figures = Figures::new();
+    figures.insert("pages".into(), pages.into());
+    Ok(figures)
+}
+
+/// Memory full of the pattern; it still is when this is given back.
+pub struct Filled(Vec<Buffer>);
+
+impl Filled {
+    /// How much.
+    pub fn bytes(&self) -> u64 {
+        (self.0.len() * BUFFER) as u64
+    }
+}
+
+/// Fills VRAM, as far as buffers can be had.
+pub fn fill_vram(device: &Device) -> Result<Filled> {
     let vram = device.parameter(Parameter::VramSize)?;
     let count = usize::try_from(vram)?.saturating_sub(RESERVE) / BUFFER;
     ensure!(count > 0, "{} MiB of VRAM are too little to fill any", vram >> 20);
-    let mut channel = Channel::open(&device, chip.mover())?;
-    let mut staging = Buffer::new(&device, Place::Gart, BUFFER)?;
+    let mut channel = Channel::open(device, Chip::of(device)?.mover())?;
+    let mut staging = Buffer::new(device, Place::Gart, BUFFER)?;
     staging.write(0, &WORD.to_le_bytes().repeat(BUFFER / 4))?;
     let mut buffers = Vec::new();
     for _ in 0..count {
-        let buffer = Buffer::new(&device, Place::Vram, BUFFER)?;
+        let buffer = Buffer::new(device, Place::Vram, BUFFER)?;
         channel.copy((&buffer, 0), (&staging, 0), BUFFER)?;
         staging.wait()?;
         buffers.push(buffer);
     }
-    let found = Window::open(gpu, chip)?.pages_with_the_pattern(vram)?;
-    let filled = (count * BUFFER) as u64 / PAGE;
-    ensure!(found >= filled, "{filled} pages were filled, but only {found} are seen through PRAMIN");
-    let mut figures = Figures::new();
-    figures.insert("pages".into(), found.into());
-    Ok(figures)
+    Ok(Filled(buffers))
 }
 
-fn scan(gpu: usize) -> Result<Figures> {
+fn scan(gpu: usize, stride: u64) -> Result<Figures> {
     let device = Device::open(gpu)?;
     let vram = device.parameter(Parameter::VramSize)?;
     let start = Instant::now();
-    let found = Window::open(gpu, Chip::of(&device)?)?.pages_with_the_pattern(vram)?;
+    let found = Window::open(gpu, Chip::of(&device)?)?.pages_with_the_pattern(vram, stride)?;
     let took = start.elapsed();
     ensure!(found == 0, "{found} of {} pages hold what another guest wrote", vram / PAGE);
     let mut figures = Figures::new();
-    figures.insert("pages".into(), (vram / PAGE).into());
+    figures.insert("pages".into(), (vram / PAGE / stride.max(1)).into());
     figures.insert("found_bytes".into(), 0.into());
     figures.insert("scan_ms".into(), stats::round(took.as_secs_f64() * 1e3).into());
     Ok(figures)
@@ -104,14 +120,14 @@ impl Window {
         Ok(Self { bar, selector, before: u32::from_le_bytes(before) })
     }
 
-    /// Pages of VRAM that hold the pattern. One word of each is looked at, at another place in each: the pattern fills
-    /// whole pages.
-    fn pages_with_the_pattern(&mut self, vram: u64) -> Result<u64> {
+    /// Pages of VRAM, among every `stride`th, that hold the pattern. One word of each is looked at, at another place
+    /// in each: the pattern fills whole pages.
+    fn pages_with_the_pattern(&mut self, vram: u64, stride: u64) -> Result<u64> {
         let mut found = 0;
         for base in (0..vram).step_by(usize::try_from(PRAMIN_SIZE)?) {
             let select = u32::try_from(base >> 16)?;
             self.bar.write_words(self.selector, &select.to_le_bytes())?;
-            for page in 0..PRAMIN_SIZE.min(vram - base) / PAGE {
+            for page in (0..PRAMIN_SIZE.min(vram - base) / PAGE).step_by(usize::try_from(stride.max(1))?) {
                 let place = page * PAGE + (page * 52) % PAGE;
                 let mut word = [0; 4];
                 self.bar.read_words(PRAMIN + usize::try_from(place)?, &mut word)?;
