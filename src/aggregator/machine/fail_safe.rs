@@ -27,6 +27,8 @@ impl Machine {
             "{}: in fail-safe state after {MAX_VIOLATIONS} requests that break the protocol",
             tenant.name
         );
+        // Before its address spaces go, what still writes to one.
+        self.cancel_update(id);
         self.strip(id, now);
         if let Some(tenant) = self.tenants.get_mut(&id) {
             tenant.fail(FailSafeReason::ProtocolViolation, start.elapsed());

@@ -64,6 +64,16 @@ impl Machine {
         }
     }
 
+    /// Ends an update of an address space that is about to go, and answers it.
+    pub(super) fn cancel_update(&mut self, id: TenantId) {
+        let Some(tenant) = self.tenants.get_mut(&id) else { return };
+        if tenant.job.take_if(|job| matches!(job, Job::Update { .. })).is_some() {
+            let message =
+                "the VM went into fail-safe state before its page tables were all written".to_owned();
+            self.outputs.push(Output::Reply(id, Reply::Refused { kind: RefusalKind::Protocol, message }));
+        }
+    }
+
     /// Carries out the next piece of every job. True when there is more to do.
     pub(super) fn advance_jobs(&mut self, now: Duration) -> bool {
         let busy: Vec<_> = self.tenants.values().filter(|t| t.job.is_some()).map(|t| t.id).collect();

@@ -34,6 +34,30 @@ fn backend_that_breaks_the_protocol_again_and_again_loses_its_channels_until_a_r
 }
 
 #[test]
+fn update_under_way_ends_with_the_fail_safe_state_and_withholds_nothing() {
+    let (mut machine, fake, a, _) = two_tenants();
+    done(&mut machine, a, Request::DmaUnmap { gpa: Gpa(0), size: 16 * MIB });
+    dma_map(&mut machine, a, 0, 1 << 30);
+    assert_eq!(machine.request(a, map_of_a_gib(), None, T0), Outcome::Later);
+
+    (0..100).for_each(|_| nonsense(&mut machine, a));
+    settle(&mut machine, T0);
+
+    let answers = outputs(&mut machine);
+    assert!(
+        matches!(answers[..], [Output::Reply(to, Reply::Refused { .. })] if to == a),
+        "one answer to the update, not {answers:?}"
+    );
+    let told = machine.status("fake").tenants[0].fail_safe.expect("in fail-safe state");
+    assert_eq!(told.reason, "protocol_violation");
+    machine.leave(a, false, T0);
+    settle(&mut machine, T0);
+    assert_eq!(outputs(&mut machine), [Output::Gone(a)]);
+    let whole = fake.state().owners.values().filter(|(_, owner)| *owner == Some(a)).count();
+    assert_eq!(whole, 0, "its VRAM is free again");
+}
+
+#[test]
 fn a_few_mistakes_cost_nothing() {
     let (mut machine, _fake, a, _) = two_tenants();
     (0..5).for_each(|_| nonsense(&mut machine, a));

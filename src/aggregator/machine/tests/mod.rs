@@ -103,6 +103,14 @@ fn map(va: u64, target: GuestTarget) -> Request {
     Request::UpdateSpace { space: SpaceId(0), unmap: vec![], map: vec![map] }
 }
 
+/// An update of space 0 that is carried out in pieces.
+fn map_of_a_gib() -> Request {
+    let target = system(0);
+    let run =
+        GuestMapping { va: GpuVa(0), pages: 1 << 18, page_shift: 12, target, read_only: false, kind: 0 };
+    Request::UpdateSpace { space: SpaceId(0), unmap: vec![], map: vec![run] }
+}
+
 fn system(gpa: u64) -> GuestTarget {
     GuestTarget::System { address: Gpa(gpa), coherent: true }
 }
