@@ -157,3 +157,64 @@ impl HostMemory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    use crate::softgpu::Core;
+    use crate::units::gf100::{Gf100Config, Gf100Function};
+
+    const SIZE: u64 = 64 * PAGE_SIZE;
+
+    fn memory() -> HostMemory {
+        let core = Core::new(64 << 20).expect("memory");
+        let gpu = Gf100Function::new(Arc::new(core), Gf100Config::default()).expect("a function");
+        HostMemory::new(Bus::new(Arc::new(gpu)), SIZE)
+    }
+
+    fn word(memory: &HostMemory, address: u64) -> u32 {
+        let mut bytes = [0; 4];
+        memory.read(address, &mut bytes).expect("memory of the host's");
+        u32::from_le_bytes(bytes)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        /// No two tables are ever one: each keeps what was written to it, begins zeroed to its end, and comes back.
+        #[test]
+        fn pieces_are_apart_zeroed_and_keep_their_content(ops in prop::collection::vec(
+            (any::<bool>(), 1_u64..9, 0_u32..5, any::<prop::sample::Index>()), 1..40))
+        {
+            let mut memory = memory();
+            let mut held: Vec<(u64, u64, u32)> = Vec::new();
+            for (mark, (take, pages, alignment, index)) in (1_u32..).zip(ops) {
+                if take || held.is_empty() {
+                    let Ok(start) = memory.take(pages * PAGE_SIZE, PAGE_SIZE << alignment) else { continue };
+                    prop_assert!(start.is_multiple_of(PAGE_SIZE << alignment) && start + pages * PAGE_SIZE <= SIZE);
+                    for page in 0..pages {
+                        for at in [start + page * PAGE_SIZE, start + (page + 1) * PAGE_SIZE - 4] {
+                            prop_assert_eq!(word(&memory, at), 0, "not zeroed");
+                            memory.write_u32(at, mark).expect("memory of the host's");
+                        }
+                    }
+                    held.push((start, pages, mark));
+                } else {
+                    let (start, pages, _) = held.swap_remove(index.index(held.len()));
+                    memory.give_back(start, pages * PAGE_SIZE);
+                }
+            }
+            for (start, pages, mark) in held {
+                for page in 0..pages {
+                    prop_assert_eq!(word(&memory, start + page * PAGE_SIZE), mark);
+                    prop_assert_eq!(word(&memory, start + (page + 1) * PAGE_SIZE - 4), mark);
+                }
+                memory.give_back(start, pages * PAGE_SIZE);
+            }
+            prop_assert_eq!(memory.free_bytes(), SIZE - PAGE_SIZE);
+        }
+    }
+}
