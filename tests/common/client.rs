@@ -1,5 +1,7 @@
 //! A vfio-user client that sends whatever a test wants, byte for byte.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 use gpuvmk::frontend::vfio_user::wire::{self, Header, command, flags};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;

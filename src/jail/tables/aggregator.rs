@@ -1,18 +1,17 @@
 //! The aggregator: what device back ends and operators drive.
 
-use libc::{AT_FDCWD, F_ADD_SEALS, F_DUPFD_CLOEXEC, F_GET_SEALS, O_CLOEXEC, O_RDWR};
+use libc::{AT_FDCWD, F_ADD_SEALS, F_DUPFD_CLOEXEC, O_CLOEXEC, O_RDWR};
 
-use super::common::{BASE, END, FACTS, LOG};
+use super::common::{BASE, END, FACTS};
 use crate::jail::rule::{Rule, Test, rules};
 
 /// Waits for the service to end.
 pub(in crate::jail) const SUPERVISOR: &[&[Rule]] = &[
     BASE,
-    LOG,
     END,
     rules! {
         SYS_sendto: "a signal's handler tells its thread";
-        SYS_write: "ends the threads";
+        SYS_write: "ends the threads, log";
         SYS_close: "the end";
     },
 ];
@@ -28,7 +27,7 @@ const SERVICE: &[Rule] = rules! {
     SYS_ppoll: "whether it is gone";
     SYS_recvmsg: "requests, with guest memory";
     SYS_sendmsg: "answers, with the vGPU's memory";
-    SYS_write: "events to back ends";
+    SYS_write: "events to back ends, log";
     SYS_read: "doorbells, commands, the GPU's events";
     SYS_close: "what a back end had";
     SYS_eventfd2: "a back end's doorbell";
@@ -46,7 +45,6 @@ const SERVICE: &[Rule] = rules! {
 /// Owns the software GPU.
 pub(in crate::jail) const OWNER: &[&[Rule]] = &[
     BASE,
-    LOG,
     END,
     FACTS,
     SERVICE,
@@ -62,7 +60,6 @@ const NODE: Test = Test::Field { mask: !0x8000, value: (O_RDWR | O_CLOEXEC).cast
 /// Owns a real GPU through the NVIDIA driver: new files of its nodes (Landlock allows no others), its calls.
 pub(in crate::jail) const RM_OWNER: &[&[Rule]] = &[
     BASE,
-    LOG,
     END,
     FACTS,
     SERVICE,
@@ -81,7 +78,6 @@ pub(in crate::jail) const RM_OWNER: &[&[Rule]] = &[
 /// Serves operators.
 pub(in crate::jail) const CONTROL: &[&[Rule]] = &[
     BASE,
-    LOG,
     END,
     rules! {
         SYS_epoll_wait: "waits for operators";
@@ -90,7 +86,7 @@ pub(in crate::jail) const CONTROL: &[&[Rule]] = &[
         SYS_ioctl(1 Test::Is(0x5421)): "reads of a connection must not wait";
         SYS_recvfrom: "questions";
         SYS_sendto: "answers";
-        SYS_write: "asks the owner";
+        SYS_write: "asks the owner, log";
         SYS_close: "connections";
         SYS_statx: "whether the socket at its path is its own, at the end";
         SYS_unlink: "its own socket, at the end";
@@ -101,9 +97,8 @@ pub(in crate::jail) const CONTROL: &[&[Rule]] = &[
 /// The software GPU's host units and engines.
 pub(in crate::jail) const ENGINE: &[&[Rule]] = &[
     BASE,
-    LOG,
     END,
     rules! {
-        SYS_write: "wakes the owner";
+        SYS_write: "wakes the owner, log";
     },
 ];

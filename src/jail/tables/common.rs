@@ -20,7 +20,7 @@ const THREAD: u32 = (libc::CLONE_VM
 
 /// Every thread: memory, locks, time.
 pub(super) const BASE: &[Rule] = rules! {
-    SYS_futex: "locks, conditions, joins";
+    SYS_futex rare "only when threads meet": "locks, conditions, joins";
     SYS_sched_yield rare "only when threads meet": "queues and signals' handlers, when somebody else is at them";
     SYS_restart_syscall rare "only after SIGSTOP and SIGCONT in a wait": "goes on with a wait";
     SYS_clock_gettime rare "only where the clock cannot be read without the kernel": "time";
@@ -31,11 +31,6 @@ pub(super) const BASE: &[Rule] = rules! {
     SYS_madvise rare "depends on what is freed": "allocator, a thread's end";
     SYS_mprotect(2 NO_CODE) rare "depends on where the allocator grows": "allocator";
     SYS_getrandom rare "the first hash table of a thread": "keys of hash tables";
-};
-
-/// Every thread: messages.
-pub(super) const LOG: &[Rule] = rules! {
-    SYS_write(0 Test::Is(2)) rare "a thread that has nothing to say writes nothing": "log";
 };
 
 /// Every thread: its end, and that of a process that breaks down.
@@ -79,11 +74,10 @@ pub(super) const FACTS: &[Rule] = rules! {
 /// Waits for SIGTERM; tells the main thread.
 pub(in crate::jail) const SIGNALS: &[&[Rule]] = &[
     BASE,
-    LOG,
     END,
     rules! {
         SYS_recvfrom: "waits until a signal's handler has written";
-        SYS_write: "wakes those who are to end";
+        SYS_write: "wakes those who are to end, log";
         SYS_close: "its own end of the pipe";
         SYS_shutdown(1 Test::Is(2)) rare "only with a client at the end": "cuts the session";
     },

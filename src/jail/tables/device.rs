@@ -2,13 +2,12 @@
 
 use libc::{AF_UNIX, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFL, F_SETFL, SOCK_CLOEXEC, SOCK_SEQPACKET};
 
-use super::common::{BASE, END, FACTS, LOG, START};
+use super::common::{BASE, END, FACTS, START};
 use crate::jail::rule::{Rule, Test, rules};
 
 /// Serves QEMU, makes requests to the aggregator, and connects to a new aggregator when the old one is gone.
 pub(in crate::jail) const SESSION: &[&[Rule]] = &[
     BASE,
-    LOG,
     START,
     END,
     FACTS,
@@ -17,7 +16,7 @@ pub(in crate::jail) const SESSION: &[&[Rule]] = &[
         SYS_recvmsg: "messages of QEMU, answers of the aggregator";
         SYS_sendto: "answers to QEMU; a signal's handler tells its thread";
         SYS_sendmsg: "requests to the aggregator, with guest memory";
-        SYS_write: "interrupts, doorbells";
+        SYS_write: "interrupts, doorbells, log";
         SYS_poll: "waits for QEMU";
         SYS_ppoll: "waits for the aggregator";
         SYS_accept4: "QEMU";
@@ -42,12 +41,11 @@ pub(in crate::jail) const SESSION: &[&[Rule]] = &[
 /// Takes the aggregator's events and raises the vGPU's interrupts.
 pub(in crate::jail) const EVENTS: &[&[Rule]] = &[
     BASE,
-    LOG,
     END,
     rules! {
         SYS_ppoll: "waits for the aggregator";
         SYS_read: "the same";
-        SYS_write: "interrupts";
+        SYS_write: "interrupts, log";
         SYS_close: "what the connection had";
     },
 ];
@@ -55,22 +53,20 @@ pub(in crate::jail) const EVENTS: &[&[Rule]] = &[
 /// Sleeps until the GF100's alarm is due.
 pub(in crate::jail) const ALARM: &[&[Rule]] = &[
     BASE,
-    LOG,
     END,
     rules! {
-        SYS_write: "interrupts";
+        SYS_write: "interrupts, log";
     },
 ];
 
 /// Waits for KVM's word that a guest has dealt with INTx.
 pub(in crate::jail) const UNMASK: &[&[Rule]] = &[
     BASE,
-    LOG,
     END,
     rules! {
         SYS_poll: "waits for KVM";
         SYS_read: "the same";
-        SYS_write: "an interrupt that is still wanted";
+        SYS_write: "an interrupt that is still wanted, log";
         SYS_close: "KVM's descriptor";
     },
 ];
@@ -78,10 +74,9 @@ pub(in crate::jail) const UNMASK: &[&[Rule]] = &[
 /// Writes the access trace.
 pub(in crate::jail) const TRACE: &[&[Rule]] = &[
     BASE,
-    LOG,
     END,
     rules! {
-        SYS_write: "the trace";
+        SYS_write: "the trace, log";
         SYS_close: "the trace";
     },
 ];

@@ -1,0 +1,194 @@
+//! What the jail forbids ends a process, whatever the thread; what it allows goes on working.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests may fail as tests do"
+)]
+
+#[path = "common/prisoner.rs"]
+mod prisoner;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use gpuvmk::jail::{Mode, Role};
+
+const PRISONER: &str = "the_prisoner";
+
+/// Not a test: the process that the tests start.
+#[test]
+#[ignore = "started by the other tests"]
+fn the_prisoner() {
+    prisoner::serve_sentence();
+}
+
+fn sentence(role: Role, deed: &str) -> (Output, String) {
+    let output = prisoner::run(&[], PRISONER, role, deed);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, said)
+}
+
+#[test]
+fn forbidden_call_ends_the_process_and_is_named() {
+    for role in Role::ALL {
+        for (crime, number, arguments) in prisoner::crimes() {
+            assert!(!role.allows(number, &arguments), "{role} may {crime}");
+
+            let (output, said) = sentence(role, crime);
+
+            assert_eq!(output.status.signal(), Some(libc::SIGSYS), "{role}, {crime}: {said}");
+            let line = format!("a thread `{role}` made system call {number}");
+            assert!(said.contains(&line) && !said.contains(prisoner::DONE), "{role}, {crime}: {said}");
+        }
+    }
+}
+
+#[test]
+fn allocator_panics_log_and_rare_paths_work_in_every_role() {
+    for role in Role::ALL {
+        for deed in ["work", "exit"] {
+            let (output, said) = sentence(role, deed);
+
+            assert!(output.status.success(), "{role}, {deed}: {:?}: {said}", output.status);
+            assert!(said.contains(prisoner::DONE), "{role}, {deed}: {said}");
+        }
+    }
+}
+
+#[test]
+fn crash_stays_the_crash_that_it_is() {
+    for role in Role::ALL {
+        for (deed, signal) in [("abort", libc::SIGABRT), ("segv", libc::SIGSEGV), ("bus", libc::SIGBUS)] {
+            let (output, said) = sentence(role, deed);
+
+            assert_eq!(output.status.signal(), Some(signal), "{role}, {deed}: {said}");
+            assert!(!output.status.core_dumped(), "{role}, {deed}: a core was dumped");
+        }
+    }
+}
+
+#[test]
+fn owner_of_a_real_gpu_opens_its_nodes_and_nothing_else() {
+    let (output, said) = sentence(Role::RmOwner, "open nodes");
+
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("/dev/zero: Ok(())"), "{said}");
+    for forbidden in ["/dev/null", "/etc/passwd"] {
+        assert!(said.contains(&format!("{forbidden}: Err(Some(13))")), "{said}");
+    }
+}
+
+#[test]
+fn forbidden_call_only_goes_into_the_kernels_log_in_mode_log() {
+    let deed = "make a TCP socket";
+
+    let output = prisoner::run_in(Mode::Log, &[], PRISONER, Role::Session, deed);
+
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains(prisoner::DONE), "{said}");
+    assert!(!said.contains(&format!("{deed}: -1")), "{said}");
+}
+
+#[test]
+fn without_a_jail_nothing_is_forbidden() {
+    let output = prisoner::run_in(Mode::Off, &[], PRISONER, Role::Session, "open a file");
+
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// An aggregator and a device back end, with one more descriptor than they should have.
+struct Daemons {
+    _folder: tempfile::TempDir,
+    children: Vec<Child>,
+}
+
+impl Daemons {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let gpu = "name = \"gpu0\"\nbackend = \"soft\"\nvram = \"256M\"\n[socket]\npath = \"gpu0.sock\"\n";
+        std::fs::write(path.join("gpu0.toml"), gpu).unwrap();
+        let vm = "name = \"vm1\"\ngpu = \"gpu0.sock\"\nvram = \"64M\"\n[socket]\npath = \"vm1.sock\"\n";
+        std::fs::write(path.join("vm1.toml"), vm).unwrap();
+        let mut daemons = Self { children: Vec::new(), _folder: folder };
+        for (command, file, ready) in
+            [("aggregator", "gpu0.toml", "serves at"), ("device", "vm1.toml", "vGPU of VM `vm1` serves")]
+        {
+            let script = format!("exec 9<{file}; exec {} {command} {file}", env!("CARGO_BIN_EXE_gpuvmk"));
+            let mut shell = Command::new("/bin/sh");
+            shell.args(["-c", &script]).current_dir(daemons._folder.path()).stderr(Stdio::piped());
+            let mut child = shell.spawn().unwrap();
+            let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+            daemons.children.push(child);
+            assert!(lines.map_while(Result::ok).any(|line| line.contains(ready)), "{command} does not start");
+        }
+        // The message comes just before the main thread's filter.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        daemons
+    }
+
+    fn processes(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        self.children.iter().map(|child| Path::new("/proc").join(child.id().to_string()))
+    }
+}
+
+impl Drop for Daemons {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // It may have ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn field(text: &str, name: &str) -> String {
+    let line =
+        text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {text}"));
+    line[name.len()..].trim_matches([':', ' ', '\t']).to_owned()
+}
+
+#[test]
+fn every_thread_of_a_daemon_has_given_up_what_it_does_not_need() {
+    let daemons = Daemons::start();
+
+    for process in daemons.processes() {
+        let tasks: Vec<PathBuf> =
+            std::fs::read_dir(process.join("task")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(tasks.len() > 1);
+        for task in tasks {
+            let status = std::fs::read_to_string(task.join("status")).unwrap();
+            for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+                assert_eq!(field(&status, set), "0".repeat(16), "{set}: {status}");
+            }
+            assert_eq!(field(&status, "NoNewPrivs"), "1", "{status}");
+            // Not only some: by filters.
+            assert_eq!(field(&status, "Seccomp:"), "2", "{status}");
+        }
+        let limits = std::fs::read_to_string(process.join("limits")).unwrap();
+        assert!(field(&limits, "Max core file size").starts_with("0  "), "{limits}");
+        for entry in std::fs::read_dir(process.join("fd")).unwrap() {
+            let target = std::fs::read_link(entry.unwrap().path()).unwrap();
+            let inherited = target.extension().is_some_and(|kind| kind == "toml");
+            assert!(!inherited, "{} is open in {}", target.display(), process.display());
+        }
+    }
+}
+
+#[test]
+fn idle_device_back_end_needs_little_memory_of_its_own() {
+    const MOST_KIB: u64 = 8 << 10;
+    let daemons = Daemons::start();
+
+    let device = daemons.processes().nth(1).unwrap();
+    let rollup = std::fs::read_to_string(device.join("smaps_rollup")).unwrap();
+    let kib = |name: &str| field(&rollup, name).trim_end_matches(" kB").parse::<u64>().unwrap();
+    let private = kib("Private_Clean:") + kib("Private_Dirty:");
+
+    println!("idle device back end: {private} KiB of private memory");
+    assert!(private <= MOST_KIB, "{private} KiB are more than {MOST_KIB}: {rollup}");
+}
