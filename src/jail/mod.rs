@@ -9,7 +9,8 @@
 //! last, before the first byte of a client is read. Where nothing is prepared (tests, other commands), [`enter`] does
 //! nothing.
 //!
-//! The filters are data ([`Role::rules`]): `gpuvmk jail` lists them.
+//! The filters are data ([`Role::rules`]): `gpuvmk jail` lists them, and
+//! `tests/jail_census.rs` finds entries that nobody needs.
 
 mod filesystem;
 mod privileges;
