@@ -36,7 +36,6 @@ const SERVICE: &[Rule] = rules! {
     SYS_ftruncate: "the same";
     SYS_fcntl(1 Test::int(F_ADD_SEALS)): "the same";
     SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC)): "a second descriptor of the same file";
-    SYS_fcntl(1 Test::int(F_GET_SEALS)): "whether guest memory can shrink";
     SYS_fstatfs: "how large its pages are";
     SYS_statx: "whether the socket at its path is its own, at the end";
     SYS_unlink: "its own socket, at the end";
