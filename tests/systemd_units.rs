@@ -43,7 +43,11 @@ fn group(name: &str) -> Option<BTreeSet<String>> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut calls = BTreeSet::new();
     for word in text.lines().map(str::trim).filter(|word| *word != name && !word.starts_with('#')) {
-        if word.starts_with('@') { calls.extend(group(word)?) } else { calls.insert(word.to_owned()) }
+        if word.starts_with('@') {
+            calls.extend(group(word)?);
+        } else {
+            calls.insert(word.to_owned());
+        }
     }
     Some(calls)
 }
