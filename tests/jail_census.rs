@@ -64,7 +64,7 @@ impl Traced {
             .stdin(Stdio::null())
             .stderr(Stdio::from(std::fs::File::create(folder.join(format!("{label}.log"))).unwrap()))
             .spawn()
-            .expect("strace runs (it is a package of that name)");
+            .expect("strace runs");
         Self { child, log }
     }
 
@@ -209,6 +209,7 @@ fn census(logs: &[(Role, String)]) -> Census {
 
 #[test]
 fn entry_that_no_run_shows_is_in_no_filter() {
+    strace::demand();
     let folder = tempfile::tempdir().unwrap();
     let usual = census(&live(folder.path()));
     let rare = census(&live_rarely(folder.path()));

@@ -6,12 +6,22 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail as tests do")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
 use gpuvmk::jail::{Role, Rule};
 
 /// strace, with the options that [`Census::read`] needs; `log` is where it writes. The traced process keeps its number.
 pub fn command(log: &str) -> Vec<&str> {
     vec!["strace", "-D", "-f", "-q", "-Y", "-X", "raw", "-s", "0", "-o", log]
+}
+
+/// Says what is missing where strace is.
+pub fn demand() {
+    let version = Command::new("strace").arg("--version").output();
+    assert!(
+        version.is_ok_and(|output| output.status.success()),
+        "The census of system calls needs strace: install the package `strace` (`apt-get install strace`)"
+    );
 }
 
 /// Entries that were needed: role and place in its list.

@@ -43,7 +43,6 @@ pub(super) const END: &[Rule] = rules! {
     SYS_rt_sigreturn rare "only after a signal": "the return from a signal's handler";
     SYS_rt_sigaction(0 Test::int(SIGSEGV)) rare "only in a crash": "lets a fault end the process";
     SYS_rt_sigaction(0 Test::int(SIGBUS)) rare "only in a crash": "lets a fault end the process";
-    SYS_rt_sigaction(0 Test::int(SIGABRT)) rare "only in a crash": "abort";
     SYS_getpid rare "only in a crash": "abort";
     SYS_tgkill(0 Test::OwnPid, 2 Test::int(SIGABRT)) rare "only in a crash": "abort";
     SYS_fcntl(1 Test::int(libc::F_GETFD)) rare "only builds for debugging": "checks a descriptor before it is closed";
