@@ -152,6 +152,11 @@ impl Machine {
         writeln!(orders, "{line}").with_context(|| format!("Cannot give {} an order", self.spec.name))
     }
 
+    /// QEMU's process id.
+    pub fn id(&self) -> u32 {
+        self.qemu.id()
+    }
+
     /// The processor time that QEMU has used.
     pub fn cpu_time(&self) -> Duration {
         self.qemu.cpu_time()

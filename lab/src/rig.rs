@@ -189,7 +189,7 @@ impl Rig {
     }
 
     /// Where device processes find the aggregator for `chip`.
-    fn shared_socket(&self, chip: Chip) -> PathBuf {
+    pub fn shared_socket(&self, chip: Chip) -> PathBuf {
         self.sockets.0.join(format!("gpu-{chip}.sock"))
     }
 
@@ -235,6 +235,11 @@ impl Rig {
     /// The process that serves GPU `index`.
     pub fn device(&mut self, index: usize) -> Option<&mut Daemon> {
         self.devices.get_mut(index)
+    }
+
+    /// All daemons.
+    pub fn daemons(&mut self) -> impl Iterator<Item = &mut Daemon> {
+        self.devices.iter_mut().chain(self.aggregators.values_mut())
     }
 
     /// The process of the first aggregator.

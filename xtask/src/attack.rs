@@ -9,6 +9,7 @@ mod docs;
 mod field;
 mod figures;
 mod judge;
+pub mod peers;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ use crate::workshop::Workshop;
 use field::Field;
 use figures::{Tick, Work};
 use judge::{Undisturbed, Verdict, judge};
+use peers::PeerReport;
 
 /// How often an attack is made whose only fault is the victim's speed.
 const TRIES: u32 = 3;
@@ -42,6 +44,9 @@ pub struct Arguments {
     /// Attack vGPUs of this chip only
     #[arg(long, value_name = "CHIP")]
     chip: Option<Chip>,
+    /// Only attacks at the sockets: hostile QEMUs and hostile device backends
+    #[arg(long, conflicts_with = "chip")]
+    peers: bool,
     /// Only attacks whose name contains this. May be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
@@ -67,7 +72,13 @@ pub struct Arguments {
 
 impl Arguments {
     fn chips(&self) -> Vec<Chip> {
-        Chip::ALL.into_iter().filter(|chip| self.chip.is_none_or(|wanted| wanted == *chip)).collect()
+        let all = Chip::ALL.into_iter().filter(|_| !self.peers);
+        all.filter(|chip| self.chip.is_none_or(|wanted| wanted == *chip)).collect()
+    }
+
+    /// The attacks at the sockets; those on a chip are others.
+    fn peer_attacks(&self) -> Vec<&'static gpuvmk_attacks::peers::PeerAttack> {
+        if self.chip.is_some() { Vec::new() } else { peers::named(&self.only, self.short) }
     }
 
     fn attacks(&self, chip: Chip) -> Vec<&'static Attack> {
@@ -109,16 +120,24 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         .map(|chip| (chip, arguments.attacks(chip)))
         .filter(|(_, attacks)| !attacks.is_empty())
         .collect();
-    ensure!(!wanted.is_empty(), "No attack has such a name: see 'cargo xtask attack --list'");
+    let at_sockets = arguments.peer_attacks();
+    ensure!(
+        !wanted.is_empty() || !at_sockets.is_empty(),
+        "No attack has such a name: see 'cargo xtask attack --list'"
+    );
     if arguments.list {
         for (chip, attacks) in wanted {
             attacks.iter().for_each(|attack| println!("{chip} {:24} {}", attack.name, attack.what));
         }
+        at_sockets.iter().for_each(|attack| println!("peers {:24} {}", attack.name, attack.what));
         return Ok(true);
     }
+    let victim = (!at_sockets.is_empty()).then_some(Chip::Gf100);
     let kinds = wanted
         .iter()
-        .map(|(chip, _)| (chip.usual_kernel(), Firmware::for_kernel(chip.usual_kernel())))
+        .map(|(chip, _)| *chip)
+        .chain(victim)
+        .map(|chip| (chip.usual_kernel(), Firmware::for_kernel(chip.usual_kernel())))
         .collect();
     let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
     let time =
@@ -128,16 +147,25 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         eprintln!("{chip}: {} attacks; logs in {}", attacks.len(), arguments.logs.display());
         reports.push(attack(&workshop, *chip, attacks, time)?);
     }
-    if arguments.write_docs {
+    let mut peer_report = PeerReport::default();
+    if !at_sockets.is_empty() {
+        eprintln!("sockets: {} attacks; logs in {}", at_sockets.len(), arguments.logs.display());
+        let options = peers::Options { time, by_speed: true };
+        peer_report = peers::attack(&workshop, &at_sockets, options)?;
+    }
+    if arguments.write_docs && !arguments.peers {
         docs::write(&reports)?;
     }
-    let ok = reports.iter().all(Report::ok);
-    for problem in reports.iter().flat_map(|report| &report.problems) {
+    if arguments.write_docs && !at_sockets.is_empty() {
+        peers::write_docs(&peer_report)?;
+    }
+    let ok = reports.iter().all(Report::ok) && peer_report.ok();
+    for problem in reports.iter().flat_map(|report| &report.problems).chain(&peer_report.problems) {
         println!("{problem}");
     }
     println!("{}", if ok { "all attacks came out as they must" } else { "FAILED" });
     if arguments.json {
-        println!("{}", to_json(&reports));
+        println!("{}", to_json(&reports, &peer_report));
     }
     Ok(ok)
 }
@@ -261,7 +289,7 @@ fn print(verdict: &Verdict) {
 }
 
 /// The whole result.
-fn to_json(reports: &[Report]) -> serde_json::Value {
+fn to_json(reports: &[Report], peers: &PeerReport) -> serde_json::Value {
     let verdicts = || {
         reports.iter().flat_map(|report| report.verdicts.iter().map(move |verdict| (report.chip, verdict)))
     };
@@ -278,14 +306,17 @@ fn to_json(reports: &[Report]) -> serde_json::Value {
     let least = verdicts()
         .filter(|(_, verdict)| !verdict.attack.hang)
         .filter_map(|(_, verdict)| verdict.throughput_ratio)
+        .chain(peers.verdicts.iter().filter_map(|verdict| verdict.throughput_ratio))
         .min_by(f64::total_cmp);
     json!({
-        "ok": reports.iter().all(Report::ok),
+        "ok": reports.iter().all(Report::ok) && peers.ok(),
         "attacks": attacks,
-        "foreign_accesses": verdicts().map(|(_, verdict)| verdict.foreign_accesses.unwrap_or(0)).sum::<u64>(),
+        "peers": peers.to_json(),
+        "foreign_accesses": verdicts().map(|(_, verdict)| verdict.foreign_accesses.unwrap_or(0)).sum::<u64>()
+            + peers.verdicts.iter().filter_map(|verdict| verdict.foreign_accesses).sum::<u64>(),
         "victim_throughput_ratio_min": least.map(|least| (least * 1000.0).round() / 1000.0),
-        "problems": reports.iter().flat_map(|report| &report.problems).collect::<Vec<_>>(),
-        "seconds": reports.iter().map(|report| report.wall.as_secs_f64().round()).sum::<f64>(),
+        "problems": reports.iter().flat_map(|report| &report.problems).chain(&peers.problems).collect::<Vec<_>>(),
+        "seconds": reports.iter().map(|report| report.wall).chain([peers.wall]).sum::<Duration>().as_secs(),
     })
 }
 

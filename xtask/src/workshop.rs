@@ -70,6 +70,11 @@ impl Workshop {
         self.accelerator
     }
 
+    /// QEMU.
+    pub fn qemu(&self) -> &Qemu {
+        &self.qemu
+    }
+
     /// The gpuvmk program.
     pub fn gpuvmk(&self) -> &Path {
         &self.gpuvmk

@@ -6,6 +6,7 @@
 
 mod fermi;
 mod hopper;
+pub mod peers;
 
 /// Words that the victim writes at the start of each page of its buffers; nobody else may ever find them together.
 pub const VICTIM_MARK: [u32; 2] = [0x7669_6374, 0x9e15_a11e];

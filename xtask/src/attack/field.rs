@@ -24,7 +24,7 @@ const ATTACKER: &str = "attacker";
 /// How long a guest may take to boot and say that it is ready.
 const BOOT: Duration = Duration::from_secs(120);
 /// Words for the kernels: registers may be mapped beside a driver, programs may run for long.
-const VICTIMS_WORDS: &[&str] = &["iomem=relaxed", "gpuvmk.limit=3000"];
+pub(super) const VICTIMS_WORDS: &[&str] = &["iomem=relaxed", "gpuvmk.limit=3000"];
 /// The same for an attacker, which loads no driver by itself.
 const ATTACKERS_WORDS: &[&str] = &["iomem=relaxed", "gpuvmk.limit=3000", "gpuvmk.bare=1"];
 
@@ -115,7 +115,7 @@ pub struct Round {
 
 /// Threads at the very lowest priority that keep processors awake. A processor that sleeps takes long to wake up,
 /// in a virtual machine above all: without this, a victim is faster beside an attacker than alone.
-fn awake() -> Result<Vec<Process>> {
+pub(super) fn awake() -> Result<Vec<Process>> {
     /// More than this never sleep here.
     const MOST: usize = 4;
     let count = thread::available_parallelism().map_or(1, NonZero::get).min(MOST);
@@ -329,7 +329,7 @@ fn told(fields: &Map<String, Value>) -> Told {
 }
 
 /// What was wrong with the victim's run.
-fn victims_problems(outcome: &Outcome) -> Vec<String> {
+pub(super) fn victims_problems(outcome: &Outcome) -> Vec<String> {
     let failed = outcome.reports.iter().filter_map(|report| match report {
         Report::Result(result) if !result.ok => result.error.clone(),
         _ => None,

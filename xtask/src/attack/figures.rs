@@ -51,6 +51,16 @@ impl Work {
         }
     }
 
+    /// This and `other` together.
+    pub fn and(mut self, other: &Self) -> Self {
+        self.copies += other.copies;
+        self.micros += other.micros;
+        for (bucket, count) in &other.reads {
+            *self.reads.entry(*bucket).or_default() += count;
+        }
+        self
+    }
+
     /// Copies a second.
     pub fn rate(&self) -> Option<f64> {
         // CAST: both far below 2^53.

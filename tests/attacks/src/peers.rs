@@ -1,0 +1,170 @@
+//! Attacks by a process at a socket: a QEMU that lies to its device backend, and a device backend that lies to the
+//! aggregator. Data only, as the guests' attacks are.
+
+use crate::Outcome;
+use Outcome::{Limited, Quarantined, Refused, Values};
+
+/// Who makes an attack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// A program in place of QEMU, at a device backend's socket (`tests/peers`).
+    Client,
+    /// A program in place of a device backend, at the aggregator's socket (`tests/peers`).
+    Backend,
+    /// QEMU itself, and what the host does to it.
+    Machine,
+}
+
+/// One attack.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerAttack {
+    /// Its row in the list of hostile behaviours; `None` for one that the list does not have.
+    pub row: Option<u8>,
+    /// Its name, unique.
+    pub name: &'static str,
+    /// Who makes it.
+    pub by: By,
+    /// What it does, for the table in the documentation.
+    pub what: &'static str,
+    /// Outcomes that are right.
+    pub expected: &'static [Outcome],
+    /// Part of the short run.
+    pub short: bool,
+}
+
+impl PeerAttack {
+    /// The expected letters, `V/Q` if there are several.
+    pub fn letters(&self) -> String {
+        let letters: Vec<String> = self.expected.iter().map(|outcome| outcome.letter().to_string()).collect();
+        letters.join("/")
+    }
+
+    const fn short(self) -> Self {
+        Self { short: true, ..self }
+    }
+}
+
+const fn client(row: u8, name: &'static str, expected: &'static [Outcome], what: &'static str) -> PeerAttack {
+    PeerAttack { row: Some(row), name, by: By::Client, what, expected, short: false }
+}
+
+const fn machine(
+    row: u8,
+    name: &'static str,
+    expected: &'static [Outcome],
+    what: &'static str,
+) -> PeerAttack {
+    PeerAttack { row: Some(row), name, by: By::Machine, what, expected, short: false }
+}
+
+const fn backend(name: &'static str, expected: &'static [Outcome], what: &'static str) -> PeerAttack {
+    PeerAttack { row: None, name, by: By::Backend, what, expected, short: false }
+}
+
+const R: &[Outcome] = &[Refused];
+const V: &[Outcome] = &[Values];
+const L: &[Outcome] = &[Limited];
+const Q: &[Outcome] = &[Quarantined];
+
+/// The attacks, in the order in which they are made.
+pub const ATTACKS: &[PeerAttack] = &[
+    client(34, "wire-sizes", R, "messages of impossible and wrong sizes, for every command").short(),
+    client(34, "wire-commands", R, "unknown commands, replies as requests, every message type").short(),
+    client(34, "wire-fragments", V, "messages byte by byte, descriptors at each byte, cut off at each byte"),
+    client(34, "wire-descriptors", R, "1 to 250 descriptors on messages that take none or one").short(),
+    client(34, "wire-version", R, "nested, huge, doubled and broken JSON in VERSION, twice, and late")
+        .short(),
+    client(
+        34,
+        "wire-counts",
+        R,
+        "counts of 4 GiB and 2^64, offsets near 2^64, in every command that has one",
+    )
+    .short(),
+    client(34, "wire-connections", V, "hundreds of connections that say nothing or half a header"),
+    client(34, "wire-random", V, "random changes to good messages, as fast as they are taken"),
+    client(
+        35,
+        "dma-lies",
+        R,
+        "overlaps, ranges that wrap, files smaller than claimed, no access, odd addresses",
+    )
+    .short(),
+    client(
+        35,
+        "dma-files",
+        R,
+        "pipes, sockets, devices, folders, sealed and read-only files as guest memory",
+    )
+    .short(),
+    client(35, "dma-truncated", V, "guest memory truncated while registers, BAR1 and BAR3 read it").short(),
+    client(35, "dma-many", L, "65 536 mappings of 4 KiB").short(),
+    client(35, "dma-in-use", V, "unmapping memory that BAR1 shows, between two accesses to it"),
+    client(36, "irq-descriptors", R, "pipes, files, sockets, epoll instances and closed ends as interrupts")
+        .short(),
+    client(36, "irq-overflow", R, "indices, starts and counts that overflow, sizes that lie").short(),
+    client(36, "irq-blocking", V, "an eventfd that is full and made blocking again").short(),
+    client(32, "slow-reader", L, "a client that asks for megabytes and reads nothing").short(),
+    client(31, "client-kill-loop", V, "clients killed at any moment, one after the other"),
+    backend("backend-garbage", R, "random and changed datagrams, before and after hello").short(),
+    backend(
+        "backend-names",
+        R,
+        "hello with the victim's name, bad names, no or too much VRAM, too many channels",
+    )
+    .short(),
+    backend(
+        "backend-ids",
+        R,
+        "channel and space numbers that are absent, taken, of another tenant, too large",
+    )
+    .short(),
+    backend(
+        "backend-ranges",
+        R,
+        "targets beyond the partition's end, before it, wrapping; work through them",
+    )
+    .short(),
+    backend("backend-rings", V, "doorbell board, mailbox and event ring overwritten while they are read")
+        .short(),
+    backend("backend-replays", R, "old requests after teardown, on the same and on other connections")
+        .short(),
+    backend("backend-descriptors", R, "descriptors where none belong, too many, none, and of wrong kinds")
+        .short(),
+    backend("backend-truncated", Q, "guest memory truncated while the GPU copies from and to it").short(),
+    backend("backend-in-use", V, "memory unmapped while the GPU copies to it: nothing is written afterwards"),
+    backend("backend-requests", L, "requests as fast as they are taken"),
+    backend("backend-doorbells", L, "doorbells of all channels as fast as the board takes them").short(),
+    backend("backend-connections", L, "connections that say nothing, as many as are taken").short(),
+    backend("backend-deaf", R, "requests whose answers are never read, events that are never taken").short(),
+    backend("backend-deaths", V, "a process killed in the middle of each kind of request"),
+    machine(
+        31,
+        "qemu-killed",
+        V,
+        "QEMU killed while its guest works, again and again, and a new one on its socket",
+    ),
+    machine(32, "qemu-stopped", V, "QEMU stopped for seconds while its guest works, then continued"),
+    machine(33, "vms-36", V, "36 more VMs started and stopped in random order"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_every_attack_expects_something() {
+        let mut names: Vec<_> = ATTACKS.iter().map(|attack| attack.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ATTACKS.len());
+        assert!(ATTACKS.iter().all(|attack| !attack.expected.is_empty() && !attack.letters().is_empty()));
+    }
+
+    #[test]
+    fn every_row_of_the_socket_sides_is_attacked() {
+        for row in 31..=36 {
+            assert!(ATTACKS.iter().any(|attack| attack.row == Some(row)), "row {row}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A hostile device backend at the aggregator's socket: the right user, with nothing but lies.
+
+mod datagrams;
+mod death;
+mod floods;
+mod forged;
+mod memory;
+mod rings;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use gpuvmk::aggregator::{Patience, connect};
+use gpuvmk_attacks::Outcome;
+
+use crate::Scene;
+use crate::findings::Findings;
+use crate::tenant::{DATA, RAM_VA, Tenant, VRAM_VA, pattern};
+
+/// VRAM of a tenant here.
+const VRAM: u64 = 64 << 20;
+
+/// Makes the attack of this name, and sees that an honest backend is served afterwards.
+pub fn attack(name: &str, scene: &mut Scene, findings: &mut Findings) -> Option<Result<Outcome>> {
+    let attack = match name {
+        "backend-garbage" => datagrams::garbage,
+        "backend-names" => datagrams::names,
+        "backend-descriptors" => datagrams::descriptors,
+        "backend-replays" => datagrams::replays,
+        "backend-ids" => forged::ids,
+        "backend-ranges" => forged::ranges,
+        "backend-rings" => rings::overwritten,
+        "backend-truncated" => memory::truncated,
+        "backend-in-use" => memory::unmapped,
+        "backend-requests" => floods::requests,
+        "backend-doorbells" => floods::doorbells,
+        "backend-connections" => floods::connections,
+        "backend-deaf" => floods::deaf,
+        "backend-deaths" => death::in_each_request,
+        "honest-backend" => |_: &mut Scene, _: &mut Findings| Ok(Outcome::Values),
+        "killed-backend" => return Some(death::backend(scene)),
+        _ => return None,
+    };
+    Some(attack(scene, findings).and_then(|outcome| {
+        honest(scene).context("afterwards")?;
+        Ok(outcome)
+    }))
+}
+
+/// A tenant that may say anything.
+pub fn tenant(scene: &Scene, name: &str) -> Result<Tenant> {
+    let (link, grant) = connect(&scene.aggregator, crate::raw::hello(name), &Patience::none())?;
+    Ok(Tenant::new(link, &grant))
+}
+
+/// An honest tenant gets its work done, and zeroed memory.
+fn honest(scene: &mut Scene) -> Result<()> {
+    let mut tenant = tenant(scene, "honest")?;
+    let mut page = [0xff; 4096];
+    for offset in [0, VRAM / 2, VRAM - 4096] {
+        tenant.window.read(offset, &mut page)?;
+        ensure!(page.iter().all(|byte| *byte == 0), "its memory is not zero at {offset:#x}");
+    }
+    tenant.channel(0, 0);
+    tenant.list(&[0]);
+    let data = pattern(7, 0x10000);
+    tenant.ram.write(0, &data)?;
+    let start = Instant::now();
+    tenant.copy(0, 0, RAM_VA, VRAM_VA + DATA, 0x10000);
+    ensure!(tenant.finishes_within(0, Duration::from_secs(5)), "its copy does not end");
+    ensure!(start.elapsed() < Duration::from_secs(3), "its copy took {:?}", start.elapsed());
+    let mut found = vec![0; data.len()];
+    tenant.window.read(DATA, &mut found)?;
+    ensure!(found == data, "its copy is wrong");
+    scene.keep(tenant);
+    Ok(())
+}

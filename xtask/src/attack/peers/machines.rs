@@ -1,0 +1,118 @@
+//! What happens to QEMU itself: killed while its guest works, and stopped.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use gpuvmk_lab::machine::Machine;
+use gpuvmk_lab::report::Report;
+use serde_json::Value;
+
+use super::program::Told;
+use super::stage::{CASE, Stage, signal};
+use crate::cases::Guest;
+
+/// How long a guest may take to boot and to be at work.
+const BOOT: Duration = Duration::from_secs(90);
+/// How long a dead QEMU's guest may occupy anything.
+const CLEANED: Duration = Duration::from_secs(1);
+/// How often QEMU is killed.
+const KILLS: u32 = 2;
+
+/// Makes one of these attacks.
+pub fn make(stage: &mut Stage<'_>, name: &str, time: Duration) -> Result<Told> {
+    match name {
+        "qemu-killed" => killed(stage),
+        "qemu-stopped" => stopped(stage, time),
+        _ => bail!("There is no attack '{name}'"),
+    }
+}
+
+/// A guest with the stock driver on the attacked device backend.
+fn start(stage: &Stage<'_>, label: &str, program: &'static [&'static str]) -> Result<Machine> {
+    let guest = Guest { vram_mib: 64, ..Guest::new("peer", stage.chip, stage.chip.usual_kernel(), program) };
+    let machine = stage.workshop.start(CASE, label, &stage.rig, &guest, 1)?;
+    machine.lower_priority()?;
+    Ok(machine)
+}
+
+/// Work that the guest's vGPU has handed in, and channels that it has.
+fn peers_use(stage: &Stage<'_>) -> Result<(u64, u64)> {
+    let tenants = stage.rig.tenants()?;
+    let peer = tenants.iter().find(|tenant| tenant.name == "peer").context("The peer is no tenant")?;
+    Ok((peer.submissions, peer.more.get("channels").and_then(Value::as_u64).unwrap_or(0)))
+}
+
+/// Waits until the guest is in the middle of its work.
+fn at_work(stage: &mut Stage<'_>, machine: &mut Machine) -> Result<()> {
+    let (first, _) = peers_use(stage)?;
+    let waited = stage.wait(BOOT, |stage| {
+        if let Some(outcome) = machine.pump(&mut |_| {})? {
+            bail!("The guest ended early: {}", outcome.problem.unwrap_or_default());
+        }
+        let (submissions, channels) = peers_use(stage)?;
+        Ok(channels > 0 && submissions > first + 100)
+    })?;
+    waited.map(|_| ()).with_context(|| format!("The guest is not at work after {} s", BOOT.as_secs()))
+}
+
+/// SIGKILL in the middle of transfers; everything of it is gone within a second, and the next QEMU works on its socket.
+fn killed(stage: &mut Stage<'_>) -> Result<Told> {
+    let mut worst = Duration::ZERO;
+    for round in 0..KILLS {
+        let mut machine = start(stage, &format!("killed-{round}"), &["load:secs=60"])?;
+        at_work(stage, &mut machine)?;
+        machine.kill()?;
+        let cleaned = stage.wait(CLEANED * 5, |stage| Ok(peers_use(stage)?.1 == 0))?;
+        let took = cleaned.context("The channels of a dead guest are not taken away")?;
+        worst = worst.max(took);
+    }
+    ensure!(worst < CLEANED, "A dead guest's channels were there for {worst:?}");
+    let mut machine = start(stage, "killed-next", &["copy"])?;
+    finish(stage, &mut machine)?;
+    Ok(Told {
+        outcome: Some("V".into()),
+        seen: format!(
+            "killed: {KILLS}, cleaned up after {} ms at most, the next guest copied",
+            worst.as_millis()
+        ),
+        problems: Vec::new(),
+    })
+}
+
+/// Runs a guest to its end, which must be a good one.
+fn finish(stage: &mut Stage<'_>, machine: &mut Machine) -> Result<()> {
+    let mut ended = None;
+    stage.wait(BOOT, |_| {
+        ended = machine.pump(&mut |_| {})?;
+        Ok(ended.is_some())
+    })?;
+    let outcome = ended.context("The guest does not end")?;
+    let failed = outcome.reports.iter().find_map(|report| match report {
+        Report::Result(result) if !result.ok => Some(result.error.clone().unwrap_or_default()),
+        _ => None,
+    });
+    match outcome.problem.or(failed) {
+        Some(problem) => bail!("The guest failed: {problem}"),
+        None => Ok(()),
+    }
+}
+
+/// SIGSTOP in the middle of transfers: its daemon waits for it, nobody else does; its work goes on afterwards.
+fn stopped(stage: &mut Stage<'_>, time: Duration) -> Result<Told> {
+    // Long enough that the work is not over when it is stopped.
+    let mut machine = start(stage, "stopped", &["load:secs=6"])?;
+    at_work(stage, &mut machine)?;
+    signal(machine.id(), "-STOP")?;
+    let time = time.max(Duration::from_secs(3));
+    let idle = stage.idle(time);
+    let status = stage.rig.tenants();
+    signal(machine.id(), "-CONT")?;
+    idle?;
+    status?;
+    finish(stage, &mut machine)?;
+    Ok(Told {
+        outcome: Some("V".into()),
+        seen: format!("stopped for {:.1} s, its work was right afterwards", time.as_secs_f64()),
+        problems: Vec::new(),
+    })
+}

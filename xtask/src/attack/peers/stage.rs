@@ -1,0 +1,242 @@
+//! The machines of attacks at sockets: one GPU, a victim at work, and a second vGPU whose device backend is attacked.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::machine::{self, Machine, Said};
+use gpuvmk_lab::process::Process;
+use gpuvmk_lab::report::Report;
+use gpuvmk_lab::rig::{Rig, RigSpec, SHARED_IN_TURNS, Topology};
+use serde_json::Value;
+
+use super::resources::Baseline;
+use crate::attack::field::{VICTIMS_WORDS, awake, victims_problems};
+use crate::attack::figures::Tick;
+use crate::cases::Guest;
+use crate::workshop::Workshop;
+
+const VICTIM: &str = "victim";
+const PEER: &str = "peer";
+/// The folder of all logs.
+pub const CASE: &str = "peers";
+/// VRAM beside the partitions of the two: what the software GPU keeps, 36 more VMs, hostile backends.
+const SPARE_VRAM_MIB: u32 = 768 + 36 * 32 + 512;
+const BOOT: Duration = Duration::from_secs(120);
+/// How often the tenants' counts are looked at.
+const COUNT: Duration = Duration::from_millis(200);
+
+/// What is counted at a moment.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// When.
+    pub at: Instant,
+    /// Bytes of all daemons' logs.
+    pub log_bytes: u64,
+    /// Milliseconds in which a tenant had work that was not done.
+    wanting: BTreeMap<String, u64>,
+}
+
+impl Snapshot {
+    fn part_of_time(&self, before: &Self, wanted: impl Fn(&str) -> bool) -> f64 {
+        let since =
+            |(name, now): (&String, &u64)| now.saturating_sub(before.wanting.get(name).copied().unwrap_or(0));
+        let millis: u64 = self.wanting.iter().filter(|(name, _)| wanted(name)).map(since).sum();
+        // CAST: far below 2^53.
+        (millis as f64 / 1e3 / self.at.duration_since(before.at).as_secs_f64().max(1e-3)).min(1.0)
+    }
+
+    /// The part of the time since `before` in which the victim had work that was not done.
+    pub fn victim_wanting_since(&self, before: &Self) -> f64 {
+        self.part_of_time(before, |name| name == VICTIM)
+    }
+
+    /// The same of all others together.
+    pub fn others_wanting_since(&self, before: &Self) -> f64 {
+        self.part_of_time(before, |name| name != VICTIM)
+    }
+}
+
+/// The machines.
+#[derive(Debug)]
+pub struct Stage<'a> {
+    // Field order is drop order: guests go before the GPU.
+    victim: Machine,
+    pub rig: Rig,
+    pub workshop: &'a Workshop,
+    pub chip: Chip,
+    pub program: PathBuf,
+    pub ticks: Vec<Tick>,
+    baseline: Option<Baseline>,
+    /// Engine accesses outside their VM's memory, by tenant: those who have left are not forgotten.
+    foreign: BTreeMap<String, u64>,
+    /// What tenants that have left wanted.
+    wanting: BTreeMap<String, u64>,
+    counted: Instant,
+    _awake: Vec<Process>,
+}
+
+impl<'a> Stage<'a> {
+    /// Starts the GPU, both device backends and the victim, which is at work when this returns.
+    pub fn start(workshop: &'a Workshop, program: PathBuf) -> Result<Self> {
+        let chip = Chip::Gf100;
+        let kernel = chip.usual_kernel();
+        let victim = Guest { kernel_words: VICTIMS_WORDS, ..Guest::new(VICTIM, chip, kernel, &["victim"]) };
+        let peer = Guest { vram_mib: 64, ..Guest::new(PEER, chip, kernel, &[]) };
+        workshop.forget_logs(CASE)?;
+        let guests = [victim.clone(), peer];
+        let spec = workshop.rig_spec(CASE, Topology::Mediated, &guests);
+        let rig = Rig::start(RigSpec { policy: SHARED_IN_TURNS, spare_vram_mib: SPARE_VRAM_MIB, ..spec })?;
+        let machine = workshop.start_with_orders(CASE, VICTIM, &rig, &victim, 0)?;
+        let mut stage = Self {
+            victim: machine,
+            rig,
+            workshop,
+            chip,
+            program,
+            ticks: Vec::new(),
+            baseline: None,
+            foreign: BTreeMap::new(),
+            wanting: BTreeMap::new(),
+            counted: Instant::now(),
+            _awake: awake()?,
+        };
+        let start = Instant::now();
+        while stage.ticks.is_empty() {
+            ensure!(start.elapsed() < BOOT, "The victim is not at work after {} s", BOOT.as_secs());
+            stage.pump()?;
+            thread::sleep(machine::LOOK);
+        }
+        stage.rig.device(1).context("There is no second device process")?.process().lower_priority()?;
+        Ok(stage)
+    }
+
+    /// The socket of the device backend that is attacked.
+    pub fn peer_socket(&self) -> PathBuf {
+        self.rig.socket(1)
+    }
+
+    /// The aggregator's socket.
+    pub fn aggregator_socket(&self) -> PathBuf {
+        self.rig.shared_socket(self.chip)
+    }
+
+    /// Lets time pass.
+    pub fn idle(&mut self, time: Duration) -> Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            self.pump()?;
+            thread::sleep(machine::LOOK);
+        }
+        Ok(())
+    }
+
+    /// Waits until something has happened, for `limit` at most. Returns how long it took, if it did.
+    pub fn wait(
+        &mut self,
+        limit: Duration,
+        mut happened: impl FnMut(&mut Self) -> Result<bool>,
+    ) -> Result<Option<Duration>> {
+        let start = Instant::now();
+        loop {
+            if happened(self)? {
+                return Ok(Some(start.elapsed()));
+            }
+            if start.elapsed() > limit {
+                return Ok(None);
+            }
+            self.pump()?;
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Takes in what the victim said, and counts now and then. An error if the victim has ended.
+    pub fn pump(&mut self) -> Result<()> {
+        let ticks = &mut self.ticks;
+        let now = Instant::now();
+        let ended = self.victim.pump(&mut |line| {
+            if let Said::Report(report) = line {
+                ticks.extend(Tick::of(report, now));
+            }
+        })?;
+        if let Some(outcome) = ended {
+            bail!("The victim ended: {}", victims_problems(&outcome).join("; "));
+        }
+        let failed = self.victim.reports().iter().find_map(|report| match report {
+            Report::Result(result) if !result.ok => Some(result.error.clone().unwrap_or_default()),
+            _ => None,
+        });
+        if let Some(error) = failed {
+            bail!("The victim found wrong data: {error}");
+        }
+        if now.duration_since(self.counted) > COUNT {
+            self.count()?;
+        }
+        Ok(())
+    }
+
+    /// Looks at all tenants.
+    fn count(&mut self) -> Result<()> {
+        for tenant in self.rig.tenants()? {
+            let wanting = tenant.more.get("wanting_ms").and_then(Value::as_u64).unwrap_or(0);
+            let place = self.wanting.entry(tenant.name.clone()).or_default();
+            *place = wanting.max(*place);
+            if let Some(foreign) = tenant.foreign_accesses {
+                let place = self.foreign.entry(tenant.name).or_default();
+                *place = foreign.max(*place);
+            }
+        }
+        self.counted = Instant::now();
+        Ok(())
+    }
+
+    /// What is counted now.
+    pub fn snapshot(&mut self) -> Result<Snapshot> {
+        self.count()?;
+        let log_bytes = self.rig.log_bytes();
+        Ok(Snapshot { at: Instant::now(), log_bytes, wanting: self.wanting.clone() })
+    }
+
+    /// Engine accesses of anybody outside its own memory, ever; `None` if nobody counts.
+    pub fn foreign_accesses(&self) -> Option<u64> {
+        self.foreign.contains_key(VICTIM).then(|| self.foreign.values().sum())
+    }
+
+    /// Takes what is held now for the measure of everything later.
+    pub fn take_baseline(&mut self) -> Result<()> {
+        self.baseline = Some(Baseline::take(&mut self.rig)?);
+        Ok(())
+    }
+
+    /// What of the daemons is broken, or is held that was not held at first.
+    pub fn damage(&mut self) -> Result<Vec<String>> {
+        let mut found = self.rig.damage()?;
+        if found.is_empty()
+            && let Some(baseline) = self.baseline.clone()
+        {
+            found = baseline.await_return(&mut self.rig)?;
+        }
+        Ok(found)
+    }
+
+    /// Ends everything; returns what was wrong about the victim and the daemons.
+    pub fn end(mut self) -> Result<Vec<String>> {
+        self.victim.order("end")?;
+        let outcome = self.victim.wait(&mut |_| {})?;
+        let mut problems = victims_problems(&outcome);
+        problems.extend(self.rig.stop()?);
+        Ok(problems)
+    }
+}
+
+/// Sends a signal to a process of this run.
+pub fn signal(id: u32, signal: &str) -> Result<()> {
+    let status =
+        Command::new("kill").args([signal, &id.to_string()]).status().context("Cannot start kill")?;
+    ensure!(status.success(), "kill {signal} {id} ended with {status}");
+    Ok(())
+}

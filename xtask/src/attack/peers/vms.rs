@@ -1,0 +1,180 @@
+//! 36 more VMs on the same GPU, started and stopped in random order.
+//!
+//! Each has a device backend of its own; all 36 are tenants at once. Their QEMUs run firmware without a kernel, so that
+//! a small machine can hold them: at most [`QEMUS`] at a time, each connected to its backend and then killed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use gpuvmk_lab::daemons::{Daemon, listens};
+use gpuvmk_lab::machine::fits_socket_address;
+use gpuvmk_lab::process::Process;
+use serde_json::json;
+
+use super::program::Told;
+use super::stage::{CASE, Stage};
+
+const VMS: usize = 36;
+const QEMUS: usize = 8;
+/// How long a backend may take to listen, and QEMU to be connected.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One of the VMs.
+#[derive(Debug)]
+struct Vm {
+    qemu: Option<Process>,
+    device: Daemon,
+}
+
+/// An order that looks random and is the same in each run.
+fn shuffled(count: usize, seed: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by_key(|number| (number + 1).wrapping_mul(seed) % 101);
+    order
+}
+
+pub fn start_and_stop(stage: &mut Stage<'_>) -> Result<Told> {
+    let mut vms: Vec<Option<Vm>> = (0..VMS).map(|_| None).collect();
+    let folder = stage.workshop.folder(CASE).join("vms");
+    let mut running = Vec::new();
+    let (mut starts, mut stops) = (0, 0);
+    for number in shuffled(VMS, 37) {
+        let mut vm = start(stage, &folder, number)?;
+        let qemu = qemu(stage, &folder, number)?;
+        wait_connected(stage, &mut vm)?;
+        vm.qemu = Some(qemu);
+        starts += 1;
+        if let Some(place) = vms.get_mut(number) {
+            *place = Some(vm);
+        }
+        running.push(number);
+        // One of those that run goes, and its backend stays.
+        if running.len() > QEMUS {
+            let gone = running.remove((number * 7) % QEMUS);
+            let qemu = vms.get_mut(gone).and_then(Option::as_mut).and_then(|vm| vm.qemu.take());
+            if let Some(mut qemu) = qemu {
+                qemu.kill()?;
+            }
+        }
+        // Every sixth time, one goes altogether and comes again.
+        if starts % 6 == 0
+            && let Some(again) = running.first().copied()
+        {
+            running.remove(0);
+            stop(vms.get_mut(again).and_then(Option::take))?;
+            stops += 1;
+            if let Some(place) = vms.get_mut(again) {
+                *place = Some(start(stage, &folder, again)?);
+            }
+            starts += 1;
+        }
+    }
+    let tenants = stage.rig.tenants()?.len();
+    ensure!(tenants == VMS + 2, "{tenants} tenants are there instead of {}", VMS + 2);
+    for number in shuffled(VMS, 59) {
+        stage.pump()?;
+        stop(vms.get_mut(number).and_then(Option::take))?;
+        stops += 1;
+    }
+    Ok(Told {
+        outcome: Some("V".into()),
+        seen: format!("{VMS} at once, {starts} started, {stops} stopped"),
+        problems: Vec::new(),
+    })
+}
+
+fn name(number: usize) -> String {
+    format!("more-{number}")
+}
+
+fn socket(stage: &Stage<'_>, number: usize) -> PathBuf {
+    stage.rig.socket_folder().join(format!("{}.sock", name(number)))
+}
+
+/// A device backend that listens.
+fn start(stage: &mut Stage<'_>, folder: &Path, number: usize) -> Result<Vm> {
+    fs::create_dir_all(folder).with_context(|| format!("Cannot create {}", folder.display()))?;
+    let name = name(number);
+    let path = folder.join(format!("{name}.toml"));
+    let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
+    let socket = socket(stage, number);
+    let text = format!(
+        "name = \"{name}\"\ngpu = {}\nchip = \"{}\"\nvram = \"32M\"\nchannels = 1\n\n[socket]\npath = {}\n",
+        quoted(&stage.aggregator_socket()),
+        stage.chip,
+        quoted(&socket)
+    );
+    fs::write(&path, text).with_context(|| format!("Cannot write {}", path.display()))?;
+    let path = path.to_string_lossy().into_owned();
+    let mut device = Daemon::start(stage.workshop.gpuvmk(), &["device", &path], folder, &name)?;
+    let listening = stage.wait(PATIENCE, |_| {
+        ensure!(device.runs()?, "{name} ended: {}", device.last_words());
+        Ok(listens(&socket))
+    })?;
+    listening.with_context(|| format!("{name} does not listen"))?;
+    Ok(Vm { qemu: None, device })
+}
+
+/// A QEMU with firmware and no kernel, in front of a backend.
+fn qemu(stage: &Stage<'_>, folder: &Path, number: usize) -> Result<Process> {
+    let socket = socket(stage, number);
+    ensure!(fits_socket_address(&socket), "The socket path {} is too long", socket.display());
+    let mut command = stage.workshop.qemu().command()?;
+    command.args(["-accel", "tcg", "-machine", "q35,memory-backend=mem", "-nodefaults", "-m", "32M"]);
+    command.args([
+        "-object",
+        "memory-backend-memfd,id=mem,size=32M,share=on",
+        "-display",
+        "none",
+        "-vga",
+        "none",
+    ]);
+    let device = json!({
+        "driver": "vfio-user-pci",
+        "id": "gpu0",
+        "socket": { "type": "unix", "path": socket },
+    });
+    command.arg("-device").arg(device.to_string());
+    let log = fs::File::create(folder.join(format!("{}-qemu.log", name(number))))?;
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    let process = Process::start(command, &format!("QEMU of {}", name(number)))?;
+    process.lower_priority()?;
+    Ok(process)
+}
+
+/// Waits until the backend says that a client has come.
+fn wait_connected(stage: &mut Stage<'_>, vm: &mut Vm) -> Result<()> {
+    let waited = stage.wait(PATIENCE, |_| {
+        ensure!(vm.device.runs()?, "a backend ended: {}", vm.device.last_words());
+        Ok(vm.device.log().contains("Client connected"))
+    })?;
+    waited.map(|_| ()).context("QEMU does not connect")
+}
+
+/// Ends QEMU and the backend, which must end in order.
+fn stop(vm: Option<Vm>) -> Result<()> {
+    let Some(mut vm) = vm else { return Ok(()) };
+    drop(vm.qemu.take());
+    match vm.device.stop()? {
+        None => Ok(()),
+        Some(problem) => anyhow::bail!("{problem}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_vm_comes_once_in_either_order() {
+        for seed in [37, 59] {
+            let mut order = shuffled(VMS, seed);
+            assert!(!order.is_sorted());
+            order.sort_unstable();
+            assert_eq!(order, (0..VMS).collect::<Vec<_>>());
+        }
+    }
+}
