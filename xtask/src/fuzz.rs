@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: builds the fuzzers and runs each for a while, one after the other.
+//! `cargo xtask fuzz`: builds the fuzzers and runs each for a while, as many at a time as there are processors.
 //!
 //! A run begins with the inputs in the tree (`fuzz/corpus/TARGET`) and those that earlier runs found here
 //! (`target/fuzz/corpus/TARGET`), and keeps what it finds in the latter. `--merge` takes the few of them that together
@@ -9,10 +9,13 @@ mod campaign;
 mod merge;
 mod outcome;
 
+use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use gpuvmk_lab::cache::source_tree;
 use gpuvmk_lab::interrupt;
 use serde_json::json;
@@ -26,6 +29,9 @@ pub struct Arguments {
     /// Run each target for so long, after its corpus
     #[arg(long, value_name = "S", default_value_t = 60)]
     seconds: u64,
+    /// So many targets at a time; as many as there are processors, if not given
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
     /// Only this target; may be given several times
     #[arg(long, value_name = "NAME")]
     target: Vec<String>,
@@ -96,28 +102,54 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         }
         return Ok(true);
     }
-    let outcomes = run_each(&fuzzers, &place, &targets, Duration::from_secs(arguments.seconds))?;
+    let jobs = arguments.jobs.map_or_else(processors, NonZero::get);
+    let outcomes = run_each(&fuzzers, &place, &targets, Duration::from_secs(arguments.seconds), jobs)?;
     Ok(report(&outcomes, arguments.json))
 }
 
-/// A few seconds of each target, for the tests: finds what is broken everywhere, and that the corpora still work.
+/// Some seconds of each target, for the tests: finds what is broken everywhere, and that the corpora still work.
 pub fn smoke(seconds: u64) -> Result<bool> {
     let place = Place::new();
     let targets = build::targets(&place.tree)?;
     let fuzzers = Fuzzers::build(&targets)?;
-    let outcomes = run_each(&fuzzers, &place, &targets, Duration::from_secs(seconds))?;
+    let outcomes = run_each(&fuzzers, &place, &targets, Duration::from_secs(seconds), processors())?;
     Ok(report(&outcomes, false))
 }
 
-fn run_each(fuzzers: &Fuzzers, place: &Place, targets: &[String], time: Duration) -> Result<Vec<Outcome>> {
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Runs every target, `jobs` at a time; the outcomes are in the targets' order.
+fn run_each(
+    fuzzers: &Fuzzers,
+    place: &Place,
+    targets: &[String],
+    time: Duration,
+    jobs: usize,
+) -> Result<Vec<Outcome>> {
+    let waiting = Mutex::new(targets.iter());
+    let next = || waiting.lock().ok().and_then(|mut left| left.next());
+    let work = || -> Result<Vec<Outcome>> {
+        let mut outcomes = Vec::new();
+        while let Some(target) = next() {
+            interrupt::check()?;
+            eprintln!("fuzzing {target} for {} s", time.as_secs());
+            let outcome = campaign::run(fuzzers, place, target, time)?;
+            eprintln!("{}", outcome.line());
+            outcomes.push(outcome);
+        }
+        Ok(outcomes)
+    };
     let mut outcomes = Vec::new();
-    for target in targets {
-        interrupt::check()?;
-        eprintln!("fuzzing {target} for {} s", time.as_secs());
-        let outcome = campaign::run(fuzzers, place, target, time)?;
-        eprintln!("{}", outcome.line());
-        outcomes.push(outcome);
-    }
+    thread::scope(|scope| -> Result<()> {
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            outcomes.extend(worker.join().map_err(|_| anyhow!("a thread that ran fuzzers panicked"))??);
+        }
+        Ok(())
+    })?;
+    outcomes.sort_by_key(|outcome| targets.iter().position(|target| *target == outcome.target));
     Ok(outcomes)
 }
 

@@ -21,8 +21,6 @@ const HOST: &str = "host";
 
 /// The name under which the fuzzers' smoke test can be chosen.
 const FUZZ: &str = "fuzz";
-/// How long it runs each of them.
-const FUZZ_SECONDS: u64 = 2;
 
 /// What to test.
 #[derive(Debug, clap::Args)]
@@ -34,6 +32,9 @@ pub struct Arguments {
     /// seconds of each fuzzer. May be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
+    /// How long each fuzzer runs
+    #[arg(long, value_name = "S", default_value_t = 2)]
+    fuzz_seconds: u64,
     /// List the cases and do nothing
     #[arg(long)]
     list: bool,
@@ -72,7 +73,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     );
 
     let host_ok = if host_wanted { Some(host_tests()?) } else { None };
-    let fuzz_ok = if fuzz_wanted { Some(fuzz::smoke(FUZZ_SECONDS)?) } else { None };
+    let fuzz_ok = if fuzz_wanted { Some(fuzz::smoke(arguments.fuzz_seconds)?) } else { None };
     let results = guest_tests(&cases, arguments)?;
     let ok = host_ok != Some(false) && fuzz_ok != Some(false) && results.iter().all(CaseResult::ok);
 
