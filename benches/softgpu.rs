@@ -131,6 +131,7 @@ impl Bench {
         self.core.write_memory(vram(PUSH), &bytes).expect("push buffer");
         self.write_u64(RING + u64::from(self.put) * 8, PUSH | (words.len() as u64) << 42);
         self.put = (self.put + 1) % 512;
+        self.core.write_memory(vram(USERD + 0x8c), &self.put.to_le_bytes()).expect("USERD");
         self.core.doorbell(1, self.put);
         let mut seen = [0; 4];
         while u32::from_le_bytes(seen) != self.report {

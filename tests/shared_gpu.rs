@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use gpuvmk::addr::{GpuVa, GuestChannel, GuestVram, HostVram, TenantId};
 use gpuvmk::aggregator::link::LinkError;
-use gpuvmk::aggregator::protocol::{Event, GuestTarget, RefusalKind, Request, SpaceId};
+use gpuvmk::aggregator::protocol::{Doorbell, Event, GuestTarget, RefusalKind, Request, SpaceId};
 use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect, connect_in_process};
+use gpuvmk::chip::gf100::ramin::USERD_GP_PUT;
 use gpuvmk::chip::{Engine, EngineSet};
 use gpuvmk::config::{PolicyKind, ScrubPolicy, SocketSpec};
 use gpuvmk::gpu::register::RegisterDriver;
@@ -112,6 +113,32 @@ fn tenants_under_fifo_copy_at_once_and_stay_apart() {
 #[test]
 fn tenants_under_round_robin_copy_at_once_and_stay_apart() {
     two_tenants_copy_at_once(PolicyKind::RoundRobin);
+}
+
+/// A doorbell waits for its VM's turn, or for the aggregator's thread. Hardware may have seen a newer GP_PUT in USERD by
+/// then; told to go back to the older one, it would go round the whole ring.
+#[test]
+fn doorbell_that_comes_late_repeats_nothing() {
+    let service = service(PolicyKind::RoundRobin);
+    let mut a = join(&service, "a");
+    a.channel(0, 1);
+    a.list(&[0]);
+    let ring = 1 << tenant::RING_LOG2;
+    for round in 0..=ring {
+        round_trip(&mut a, 0, 1, round as u8, 4096);
+    }
+    // Every entry of the ring copies something that is gone by now.
+    let marks = vec![0xee; 8192];
+    a.window.write(DATA, &marks).unwrap();
+
+    a.link.doorbell(Doorbell { channel: GuestChannel(0), gp_put: 1 });
+    std::thread::sleep(Duration::from_millis(50));
+
+    let mut seen = vec![0; marks.len()];
+    a.window.read(DATA, &mut seen).unwrap();
+    assert!(seen == marks, "old work was done again");
+    assert_eq!(service.status().unwrap().tenants[0].faults, 0);
+    round_trip(&mut a, 0, 1, 7, 4096);
 }
 
 #[test]
@@ -215,6 +242,7 @@ fn wrong_mapping_past_the_checks_is_seen_by_the_ledger() {
     driver.enable_channel(channel, true).unwrap();
     driver.commit_runlist(&[channel]).unwrap();
 
+    window.write_u32(USERD_GP_PUT, 1).unwrap();
     driver.doorbell(channel, 1).unwrap();
 
     wait_until("the ledger to fire", || ledger.foreign_accesses(a) > 0);

@@ -321,7 +321,8 @@ pub trait GpuDriver: Send {
     /// No such channel.
     fn preempt_channel(&mut self, channel: HostChannel) -> Result<(), GpuError>;
 
-    /// Tells hardware of new work.
+    /// Tells hardware of new work. The guest has stored GP_PUT in its USERD before; hardware takes what it finds there.
+    /// `gp_put` is what the guest's doorbell said, and older than that if the doorbell had to wait.
     ///
     /// # Errors
     /// No such channel.

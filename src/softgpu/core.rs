@@ -280,10 +280,12 @@ impl Backend for Core {
         self.shared.hardware.mmu.flush(scope);
     }
 
-    fn doorbell(&self, channel: u16, gp_put: u32) {
+    /// A doorbell says that there is work, not how much: the PBDMA reads GP_PUT from USERD when it takes notice. One that
+    /// comes late, when a newer GP_PUT has been seen already, must not take the channel back.
+    fn doorbell(&self, channel: u16, _gp_put: u32) {
         let mut fifo = self.shared.fifo();
         let Some(entry) = fifo.channel_mut(channel) else { return };
-        entry.doorbell = Some(gp_put);
+        entry.rung = true;
         entry.pending = true;
         let sleeping = entry.loaded.is_none() && fifo.may_run(channel);
         drop(fifo);

@@ -105,11 +105,7 @@ impl<'a> Execution<'a> {
         if !execution.state.signed {
             return Err(execution.host_error(pbdma_intr::SIGNATURE, None));
         }
-        let gp_put = match job.gp_put {
-            Some(gp_put) => gp_put,
-            None => execution.read_userd(USERD_GP_PUT)?,
-        };
-        execution.set_put(gp_put);
+        execution.read_put()?;
         Ok(execution)
     }
 
@@ -117,9 +113,10 @@ impl<'a> Execution<'a> {
         self.job
     }
 
-    /// Takes a new end of the ring's valid entries.
-    pub(super) fn set_put(&mut self, gp_put: u32) {
-        self.state.gp_put = gp_put;
+    /// Takes a new end of the ring's valid entries from USERD.
+    pub(super) fn read_put(&mut self) -> Result<(), Ending> {
+        self.state.gp_put = self.read_userd(USERD_GP_PUT)?;
+        Ok(())
     }
 
     /// Writes the state back to RAMFC.

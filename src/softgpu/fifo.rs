@@ -59,8 +59,8 @@ pub(super) struct Channel {
     pub(super) pending: bool,
     /// PBDMA that has it loaded.
     pub(super) loaded: Option<u8>,
-    /// GP_PUT of a doorbell that no PBDMA has seen.
-    pub(super) doorbell: Option<u32>,
+    /// A doorbell that no PBDMA has seen.
+    pub(super) rung: bool,
     pub(super) wait: Option<Wait>,
     /// A preemption waits for it to leave its PBDMA.
     pub(super) preempting: bool,
@@ -73,7 +73,6 @@ pub(super) struct Job {
     pub(super) channel: u16,
     pub(super) instance: PhysicalAddress,
     pub(super) generation: u64,
-    pub(super) gp_put: Option<u32>,
     /// The acquire that it waits in, if it does.
     pub(super) waiting_since: Option<Instant>,
     pause: Duration,
@@ -244,19 +243,14 @@ impl Fifo {
         let instance = channel.instance?;
         channel.loaded = Some(pbdma);
         channel.pending = false;
+        // Whoever loads it reads GP_PUT.
+        channel.rung = false;
         let (waiting_since, pause) = match channel.wait.take() {
             Some(Wait::Semaphore { since, pause, .. }) => (Some(since), pause),
             Some(Wait::Engine(_)) | None => (None, FIRST_PAUSE),
         };
         let generation = channel.generation;
-        Some(Job {
-            channel: number,
-            instance,
-            generation,
-            gp_put: channel.doorbell.take(),
-            waiting_since,
-            pause,
-        })
+        Some(Job { channel: number, instance, generation, waiting_since, pause })
     }
 
     /// When the next semaphore is due, if channels wait for one.
@@ -323,7 +317,7 @@ impl Fifo {
             return;
         }
         match departure {
-            Departure::Idle => channel.pending |= channel.doorbell.is_some(),
+            Departure::Idle => channel.pending |= channel.rung,
             Departure::Yielded => channel.pending = true,
             Departure::Blocked => {
                 let since = job.waiting_since.unwrap_or(now);

@@ -86,12 +86,14 @@ fn stay(shared: &Shared, execution: &mut Execution<'_>) -> Ending {
         let mut fifo = shared.fifo();
         let stays = ending.departure == Departure::Idle && fifo.may_run(job.channel);
         let entry = fifo.channel_mut(job.channel).filter(same);
-        if stays && let Some(gp_put) = entry.and_then(|entry| entry.doorbell.take()) {
-            execution.set_put(gp_put);
-            continue;
-        }
+        let rung = stays && entry.is_some_and(|entry| std::mem::take(&mut entry.rung));
         drop(fifo);
-        return leave(shared, job, ending);
+        if !rung {
+            return leave(shared, job, ending);
+        }
+        if let Err(ending) = execution.read_put() {
+            return leave(shared, job, ending);
+        }
     }
 }
 

@@ -35,7 +35,7 @@ const RING: u64 = 0x1000;
 const FENCE: u64 = 0x2000;
 const PUSH: u64 = 0x3000;
 const PUSH_BYTES: u64 = 0x400;
-const RING_LOG2: u8 = 6;
+pub const RING_LOG2: u8 = 6;
 /// Copied data lies above this.
 pub const DATA: u64 = 8 << 20;
 

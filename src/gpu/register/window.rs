@@ -1,10 +1,14 @@
-//! BAR1 as this driver uses it: the poll area with a page for each channel's USERD, and a movable window for
-//! sharing VRAM with other processes.
+//! BAR1 as this driver uses it: the poll area, USERD of each channel, and a movable window for sharing VRAM with other
+//! processes.
 //!
 //! ```text
-//! 0          512 KiB                          64 MiB             128 MiB
-//! | USERD of each channel (4 KiB pages) |  ...  | sharing window (128 KiB pages) |
+//! 0                     512 KiB                   1 MiB      64 MiB                    128 MiB
+//! | poll area (4 KiB pages) | USERD (4 KiB pages) |   ...    | sharing window (128 KiB pages) |
 //! ```
+//!
+//! A store to the poll area tells hardware that a channel has new work. It lands in a page of the host's own, never in
+//! USERD: that is the guest's, who stores its GP_PUT there itself before it rings. A store of ours could be an older one
+//! by then, and hardware that has executed the newer one already would go round the whole ring again.
 
 use std::fs::File;
 
@@ -33,8 +37,10 @@ const BAR1_SIZE: u64 = 128 << 20;
 const WINDOW: u64 = 64 << 20;
 /// Its size.
 pub(super) const WINDOW_SIZE: u64 = 64 << 20;
-/// Where the poll area begins.
+/// Where the poll area begins: a page for each channel.
 const POLL_AREA: u64 = 0;
+/// Where the channels' USERD is seen.
+const USERD_AREA: u64 = POLL_AREA + CHANNELS as u64 * USERD_SIZE;
 /// NV_PFIFO_USERD_POLL: stores to the area are doorbells.
 const POLL_ENABLE: u32 = 1 << 28;
 /// NV_PBUS_BAR1_BLOCK: addresses are virtual.
@@ -46,6 +52,8 @@ pub(super) struct Bar1 {
     small: Table,
     large: Table,
     instance: u64,
+    /// What is written to the poll area lands here.
+    sink: u64,
 }
 
 impl Bar1 {
@@ -64,7 +72,8 @@ impl Bar1 {
         let (low, high) = halves(BAR1_SIZE.saturating_sub(1));
         memory.write_u32(instance.saturating_add(VA_LIMIT_LO), low)?;
         memory.write_u32(instance.saturating_add(VA_LIMIT_HI), high)?;
-        let bar1 = Self { directory, small, large, instance };
+        let sink = memory.take(PAGE_SIZE, PAGE_SIZE)?;
+        let bar1 = Self { directory, small, large, instance, sink };
         bus.write(NV_PBUS_BAR1_BLOCK, MODE_VIRTUAL | page_number(bar1.instance)?)?;
         bar1.flush(bus)?;
         Ok(bar1)
@@ -75,7 +84,7 @@ impl Bar1 {
         bus.write(NV_PFIFO_USERD_POLL, POLL_ENABLE | page_number(POLL_AREA)?)
     }
 
-    /// Puts a channel's USERD page into the poll area, or takes it out.
+    /// Shows a channel's USERD page, and gives it a page of the poll area; or takes both away.
     pub(super) fn set_userd(
         &mut self,
         bus: &Bus,
@@ -83,20 +92,24 @@ impl Bar1 {
         channel: HostChannel,
         userd: Option<HostVram>,
     ) -> Result<(), GpuError> {
-        let raw = userd.map_or(0, |HostVram(address)| pte(address));
-        let index = (POLL_AREA >> SMALL_PAGE_SHIFT).saturating_add(channel.0.into());
-        self.small.set_run(memory, index, 1, |_| raw)?;
+        let shown = userd.map_or(0, |HostVram(address)| pte(address));
+        let poll = userd.map_or(0, |_| pte(self.sink));
+        for (area, raw) in [(POLL_AREA, poll), (USERD_AREA, shown)] {
+            let index = (area >> SMALL_PAGE_SHIFT).saturating_add(channel.0.into());
+            self.small.set_run(memory, index, 1, |_| raw)?;
+        }
         self.flush(bus)
     }
 
-    /// Tells hardware of new work of a channel.
-    pub(super) fn doorbell(&self, bus: &Bus, channel: HostChannel, gp_put: u32) -> Result<(), GpuError> {
-        bus.write_at(Region::Bar(1), userd(channel).saturating_add(USERD_GP_PUT), &gp_put.to_le_bytes())
+    /// Tells hardware of new work of a channel: of all that its USERD names by now.
+    pub(super) fn doorbell(&self, bus: &Bus, channel: HostChannel) -> Result<(), GpuError> {
+        let gp_put: u32 = bus.read_at(Region::Bar(1), place(USERD_AREA, channel, USERD_GP_PUT))?;
+        bus.write_at(Region::Bar(1), place(POLL_AREA, channel, USERD_GP_PUT), &gp_put.to_le_bytes())
     }
 
     /// GP_GET of a channel.
     pub(super) fn progress(&self, bus: &Bus, channel: HostChannel) -> Result<u32, GpuError> {
-        bus.read_at(Region::Bar(1), userd(channel).saturating_add(USERD_GP_GET))
+        bus.read_at(Region::Bar(1), place(USERD_AREA, channel, USERD_GP_GET))
     }
 
     /// Shares `[start, start + size)` of VRAM: whole granules, piece by piece through the window.
@@ -206,9 +219,10 @@ fn punch(pieces: Vec<SharedMemory>, from: u64, to: u64) -> Result<(), GpuError> 
     Ok(())
 }
 
-/// Offset in BAR1 of a channel's USERD page. Channel numbers were checked when they were given out.
-fn userd(channel: HostChannel) -> u64 {
-    POLL_AREA.saturating_add(u64::from(channel.0 % CHANNELS).saturating_mul(USERD_SIZE))
+/// Place in BAR1 of a word in a channel's page of an area. Channel numbers were checked when they were given out.
+fn place(area: u64, channel: HostChannel, offset: u64) -> u64 {
+    let page = u64::from(channel.0 % CHANNELS).saturating_mul(USERD_SIZE);
+    area.saturating_add(page).saturating_add(offset)
 }
 
 fn pte(address: u64) -> u64 {

@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::addr::{HostChannel, HostVram};
 use crate::chip::gf100::methods::host::ENGINE_SOFTWARE;
 use crate::chip::gf100::ramin::{
-    COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO, PAGE_DIRECTORY_LO, USERD_GP_GET,
-    USERD_GP_PUT, VA_LIMIT_LO,
+    COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO, PAGE_DIRECTORY_LO, USERD_GP_GET, VA_LIMIT_LO,
 };
 use crate::chip::gh100::methods::{SUBCHANNEL_COPY, SUBCHANNEL_SOFTWARE, class_engines};
 use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
@@ -257,9 +256,9 @@ impl Channels {
         Ok(())
     }
 
-    /// New work: as hardware, reads GP_PUT from USERD.
-    pub(super) fn doorbell(&self, core: &Core, channel: HostChannel) -> Result<(), GpuError> {
-        let gp_put = self.read_userd(core, channel, USERD_GP_PUT)?;
+    /// New work. The GP_PUT of a doorbell is not used: as hardware, the PBDMA reads it from USERD.
+    pub(super) fn doorbell(&self, core: &Core, channel: HostChannel, gp_put: u32) -> Result<(), GpuError> {
+        self.get(channel)?;
         core.doorbell(channel.0, gp_put);
         Ok(())
     }

@@ -254,8 +254,8 @@ impl GpuDriver for Executor {
         self.channels.preempt(&self.core, channel)
     }
 
-    fn doorbell(&mut self, channel: HostChannel, _gp_put: u32) -> Result<(), GpuError> {
-        self.channels.doorbell(&self.core, channel)
+    fn doorbell(&mut self, channel: HostChannel, gp_put: u32) -> Result<(), GpuError> {
+        self.channels.doorbell(&self.core, channel, gp_put)
     }
 
     fn channel_progress(&mut self, channel: HostChannel) -> Result<u32, GpuError> {

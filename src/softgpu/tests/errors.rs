@@ -3,7 +3,7 @@
 use super::rig::*;
 use crate::chip::gf100::methods::{CLASS_2D, CLASS_3D, CLASS_COMPUTE, graphics_intr, m2mf, pbdma_intr};
 use crate::chip::gf100::ramin::{RAMFC_SIGNATURE, USERD_GET, USERD_GET_HI, USERD_GP_GET};
-use crate::units::backend::{Backend, EngineBackend};
+use crate::units::backend::EngineBackend;
 
 /// Runs words that must stop channel 1 in the host unit.
 fn refused(words: &[u32]) -> (u32, u32, u32) {
@@ -88,8 +88,9 @@ fn control_entry_that_is_unknown_is_an_error() {
 fn put_outside_the_ring_is_an_error() {
     let rig = Rig::new();
     let mut space = rig.space();
-    let _channel = rig.channel(1, &mut space);
-    rig.core.doorbell(1, 1 << RING_ENTRIES_LOG2);
+    let mut channel = rig.channel(1, &mut space);
+    channel.put = 1 << RING_ENTRIES_LOG2;
+    rig.ring_doorbell(&channel);
     assert_eq!(rig.events.wait_host_error().status, pbdma_intr::PUT_OVERFLOW);
 }
 

@@ -70,7 +70,7 @@ impl Session {
         }
         ensure!(
             head.iter().chain(tail).all(|&byte| byte == GUARD_BYTE),
-            "copy of {} wrote outside its window",
+            "copy of {} wrote outside its window: {head:02x?} before it, {tail:02x?} behind it",
             place()
         );
         Ok(())
