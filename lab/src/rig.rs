@@ -221,7 +221,7 @@ impl Rig {
     /// Daemons that have ended, and those that say that a thread of theirs broke down.
     pub fn damage(&mut self) -> Result<Vec<String>> {
         let mut found = Vec::new();
-        for daemon in self.devices.iter_mut().chain(self.aggregators.values_mut()) {
+        for daemon in self.daemons() {
             let name = daemon.process().name().to_owned();
             if !daemon.runs()? {
                 found.push(format!("{name} ended: {}", daemon.last_words()));
@@ -237,7 +237,7 @@ impl Rig {
         self.devices.get_mut(index)
     }
 
-    /// All daemons.
+    /// All daemons, devices first.
     pub fn daemons(&mut self) -> impl Iterator<Item = &mut Daemon> {
         self.devices.iter_mut().chain(self.aggregators.values_mut())
     }
@@ -298,7 +298,7 @@ impl Rig {
     /// Ends everything, devices first; returns what was wrong about it.
     pub fn stop(&mut self) -> Result<Vec<String>> {
         let mut problems = Vec::new();
-        for daemon in self.devices.iter_mut().chain(self.aggregators.values_mut()) {
+        for daemon in self.daemons() {
             problems.extend(daemon.stop()?);
         }
         for entry in fs::read_dir(&self.sockets.0)?.flatten() {

@@ -90,6 +90,8 @@ pub struct Counters {
     pub throttled: u64,
     /// Fail-safe states that the aggregator decided.
     pub fail_safe: u64,
+    /// Function resets that were carried out.
+    pub resets: u64,
     /// Times that a limit was met, by [`Limit`].
     limits: [u64; Limit::ALL.len()],
 }

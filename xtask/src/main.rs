@@ -1,5 +1,5 @@
 //! Set-up, tests and benchmarks of the project: `cargo xtask setup`, `cargo xtask test`, `cargo xtask bench`,
-//! `cargo xtask fuzz`, `cargo xtask pack`.
+//! `cargo xtask attack`, `cargo xtask soak`, `cargo xtask fuzz`, `cargo xtask pack`.
 
 mod attack;
 mod bench;
@@ -10,6 +10,7 @@ mod nvk;
 mod pack;
 mod run_case;
 mod setup;
+mod soak;
 mod test;
 mod workshop;
 
@@ -36,6 +37,8 @@ enum Command {
     Test(test::Arguments),
     /// Attack a vGPU beside a guest at work, and judge what came of it.
     Attack(attack::Arguments),
+    /// VMs come, work, crash and go at random; everything that they had must come back.
+    Soak(soak::Arguments),
     /// Measure mediated against native.
     Bench(bench::Arguments),
     /// Run the fuzzers: hostile input of every kind, and what must hold all the same.
@@ -65,6 +68,7 @@ fn run() -> anyhow::Result<bool> {
         Command::Nvk(arguments) => nvk::run(&arguments).map(|()| true),
         Command::Test(arguments) => test::run(&arguments),
         Command::Attack(arguments) => attack::run(&arguments),
+        Command::Soak(arguments) => soak::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Pack(arguments) => pack::run(&arguments),

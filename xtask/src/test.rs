@@ -14,6 +14,7 @@ use serde_json::json;
 use crate::cases::{self, Case};
 use crate::fuzz;
 use crate::run_case::{self, CaseResult};
+use crate::soak;
 use crate::workshop::Workshop;
 
 /// The name under which the host's tests can be chosen.
@@ -22,6 +23,9 @@ const HOST: &str = "host";
 /// The name under which the fuzzers' smoke test can be chosen.
 const FUZZ: &str = "fuzz";
 
+/// The name under which the endurance run's short form can be chosen.
+const SOAK: &str = "soak";
+
 /// What to test.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -29,7 +33,7 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
     /// Only cases whose name contains this; `host` is the host's tests, `fuzz` a few
-    /// seconds of each fuzzer. May be given several times
+    /// seconds of each fuzzer, `soak` a minute of VMs that come and go. May be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// How long each fuzzer runs
@@ -66,19 +70,24 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         cases.iter().for_each(|case| println!("{}", case.name));
         return Ok(true);
     }
-    let (host_wanted, fuzz_wanted) = (arguments.wants(HOST), arguments.wants(FUZZ));
+    let [host_wanted, fuzz_wanted, soak_wanted] = [HOST, FUZZ, SOAK].map(|name| arguments.wants(name));
     ensure!(
-        host_wanted || fuzz_wanted || !cases.is_empty(),
+        host_wanted || fuzz_wanted || soak_wanted || !cases.is_empty(),
         "No case has such a name: see 'cargo xtask test --list'"
     );
 
     let host_ok = if host_wanted { Some(host_tests()?) } else { None };
     let fuzz_ok = if fuzz_wanted { Some(fuzz::smoke(arguments.fuzz_seconds)?) } else { None };
     let results = guest_tests(&cases, arguments)?;
-    let ok = host_ok != Some(false) && fuzz_ok != Some(false) && results.iter().all(CaseResult::ok);
+    let soak_ok = match soak_wanted {
+        true => Some(soak::short(&arguments.logs, arguments.gpuvmk.as_deref())?),
+        false => None,
+    };
+    let beside = [("host tests", host_ok), ("fuzzers", fuzz_ok), ("soak", soak_ok)];
+    let ok = beside.iter().all(|(_, ok)| *ok != Some(false)) && results.iter().all(CaseResult::ok);
 
     println!();
-    for (name, ok) in [("host tests", host_ok), ("fuzzers", fuzz_ok)] {
+    for (name, ok) in beside {
         if let Some(ok) = ok {
             println!("{name:32} {}", outcome(ok));
         }
@@ -89,7 +98,10 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     println!("{}", if ok { "all passed" } else { "FAILED" });
     if arguments.json {
         let cases: Vec<_> = results.iter().map(CaseResult::to_json).collect();
-        println!("{}", json!({ "ok": ok, "host_tests": host_ok, "fuzzers": fuzz_ok, "cases": cases }));
+        println!(
+            "{}",
+            json!({ "ok": ok, "host_tests": host_ok, "fuzzers": fuzz_ok, "soak": soak_ok, "cases": cases })
+        );
     }
     Ok(ok)
 }

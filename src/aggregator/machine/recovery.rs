@@ -303,6 +303,7 @@ impl Machine {
         }
         if matches!(tenant.state, TenantState::Resetting { .. }) {
             tenant.state = TenantState::Active;
+            tenant.counters.resets = tenant.counters.resets.saturating_add(1);
             let reply = if tenant.quarantined {
                 Reply::Refused {
                     kind: RefusalKind::Hardware,

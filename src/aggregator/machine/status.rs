@@ -78,6 +78,8 @@ pub struct TenantStatus {
     pub faults: u64,
     /// Times that its doorbells had to wait because there were too many.
     pub throttled: u64,
+    /// Function resets that were carried out: by its guest, and between two QEMUs.
+    pub resets: u64,
     /// Requests refused.
     pub refusals: u64,
     /// Pages that pointed outside the tenant's own.
@@ -165,6 +167,7 @@ impl Machine {
                 doorbell_ns: tenant.doorbells.summary(),
                 faults: tenant.counters.faults,
                 throttled: tenant.counters.throttled,
+                resets: tenant.counters.resets,
                 refusals: tenant.counters.refusals,
                 bad_pages: tenant.counters.bad_pages,
                 updates: tenant.counters.updates,
