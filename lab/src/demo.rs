@@ -145,6 +145,7 @@ pub fn run(options: &Options) -> Result<Value> {
             reboots: 0,
             timeout: TIMEOUT,
             takes_orders: false,
+            monitor: None,
         };
         machines.push(Machine::start(&qemu, spec)?);
     }

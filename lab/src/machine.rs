@@ -5,6 +5,7 @@
 //! thread here: the caller pumps, so several machines run side by side from one loop.
 
 mod command;
+mod monitor;
 mod tail;
 
 use std::fs::{self, File};
@@ -59,6 +60,8 @@ pub struct MachineSpec {
     pub timeout: Duration,
     /// Whether its report port also takes orders from the host ([`Machine::order`]).
     pub takes_orders: bool,
+    /// The socket of QEMU's monitor, for whoever stops the machine ([`Machine::stop_processors`]).
+    pub monitor: Option<PathBuf>,
 }
 
 /// Something a guest said.
@@ -152,6 +155,22 @@ impl Machine {
         writeln!(orders, "{line}").with_context(|| format!("Cannot give {} an order", self.spec.name))
     }
 
+    /// Stops the guest's processors and clocks, as for a migration. QEMU and the GPU's server go on.
+    pub fn stop_processors(&self) -> Result<()> {
+        self.tell_monitor("stop")
+    }
+
+    /// Lets them run again.
+    pub fn continue_processors(&self) -> Result<()> {
+        self.tell_monitor("cont")
+    }
+
+    fn tell_monitor(&self, command: &str) -> Result<()> {
+        let socket = self.spec.monitor.as_ref();
+        let socket = socket.with_context(|| format!("{} has no monitor", self.spec.name))?;
+        monitor::execute(socket, command)
+    }
+
     /// QEMU's process id.
     pub fn id(&self) -> u32 {
         self.qemu.id()
@@ -217,6 +236,10 @@ impl Machine {
     /// Kills QEMU at once, as `kill -9` does.
     pub fn kill(&mut self) -> Result<Outcome> {
         self.qemu.kill()?;
+        if let Some(monitor) = &self.spec.monitor {
+            // QEMU removes it only when it ends by itself.
+            let _ = fs::remove_file(monitor);
+        }
         self.read(&mut |_| {})?;
         Ok(self.outcome(Some("killed on purpose".into())))
     }

@@ -196,6 +196,7 @@ fn machine(
         reboots: 0,
         timeout: step.limit,
         takes_orders: false,
+        monitor: None,
     };
     Machine::start(&bench.qemu, spec)
 }

@@ -1,5 +1,6 @@
 //! What a request of the guest needs to be carried out: the link to the aggregator, the guest's memory, counters.
 
+use std::cell::Cell;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -39,6 +40,9 @@ pub struct Host<'a> {
     pub live: &'a LiveChannels,
     pub counters: &'a Counters,
     pub meters: &'a Meters,
+    /// When the step began that is under way: the guest's request, or the last one to the aggregator since. What leads
+    /// to fail-safe state happened no earlier.
+    pub step: Cell<Instant>,
 }
 
 impl fmt::Debug for Host<'_> {
@@ -57,6 +61,7 @@ impl Host<'_> {
     pub fn request_with(&self, request: &Request, file: Option<OwnedFd>) -> Result<(), LinkError> {
         self.counters.requests.one();
         self.meters.requests.admit();
+        self.step.set(Instant::now());
         let result = self.link.request(request, file);
         if let Err(LinkError::Refused { message, .. }) = &result {
             self.counters.refusals.one();

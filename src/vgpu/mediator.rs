@@ -10,6 +10,7 @@
 
 mod dma;
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
@@ -158,6 +159,7 @@ impl<C: ChannelControl> Mediator<C> {
             live: &connection.events.live,
             counters: &self.counters,
             meters: &self.meters,
+            step: Cell::new(Instant::now()),
         }
     }
 
@@ -166,7 +168,6 @@ impl<C: ChannelControl> Mediator<C> {
         let mut control = self.control();
         let connection = self.connection();
         let host = self.host(&connection);
-        let start = Instant::now();
         let text = if let Some(reason) = fail_safe_reason(&mut control, &connection.events, &host) {
             self.counters.dropped_in_fail_safe.one();
             // Told again only after a reset that did not bring the vGPU back.
@@ -176,7 +177,7 @@ impl<C: ChannelControl> Mediator<C> {
                 Ok(result) => return Some(result),
                 Err(reason) => {
                     let text = reason.to_string();
-                    control.fail(reason, start, &host);
+                    control.fail(reason, host.step.get(), &host);
                     text
                 }
             }

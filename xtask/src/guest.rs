@@ -79,6 +79,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         reboots: arguments.reboots,
         timeout: Duration::from_secs(arguments.timeout),
         takes_orders: false,
+        monitor: None,
     };
     let mut machine = Machine::start(&qemu, spec)?;
     let outcome = machine.wait(&mut |said| match said {

@@ -11,6 +11,7 @@ use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::interrupt;
 use serde_json::json;
 
+use crate::attack;
 use crate::cases::{self, Case};
 use crate::fuzz;
 use crate::run_case::{self, CaseResult};
@@ -26,6 +27,9 @@ const FUZZ: &str = "fuzz";
 /// The name under which the endurance run's short form can be chosen.
 const SOAK: &str = "soak";
 
+/// The name under which the short run of attacks can be chosen.
+const ATTACKS: &str = "attacks";
+
 /// What to test.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -33,7 +37,8 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
     /// Only cases whose name contains this; `host` is the host's tests, `fuzz` a few
-    /// seconds of each fuzzer, `soak` a minute of VMs that come and go. May be given several times
+    /// seconds of each fuzzer, `soak` a minute of VMs that come and go, `attacks` a short run of hostile guests. May be
+    /// given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// How long each fuzzer runs
@@ -70,9 +75,10 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         cases.iter().for_each(|case| println!("{}", case.name));
         return Ok(true);
     }
-    let [host_wanted, fuzz_wanted, soak_wanted] = [HOST, FUZZ, SOAK].map(|name| arguments.wants(name));
+    let [host_wanted, fuzz_wanted, soak_wanted, attacks_wanted] =
+        [HOST, FUZZ, SOAK, ATTACKS].map(|name| arguments.wants(name));
     ensure!(
-        host_wanted || fuzz_wanted || soak_wanted || !cases.is_empty(),
+        host_wanted || fuzz_wanted || soak_wanted || attacks_wanted || !cases.is_empty(),
         "No case has such a name: see 'cargo xtask test --list'"
     );
 
@@ -83,7 +89,8 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         true => Some(soak::short(&arguments.logs, arguments.gpuvmk.as_deref())?),
         false => None,
     };
-    let beside = [("host tests", host_ok), ("fuzzers", fuzz_ok), ("soak", soak_ok)];
+    let attacks_ok = if attacks_wanted { Some(attacks(arguments)?) } else { None };
+    let beside = [("host tests", host_ok), ("fuzzers", fuzz_ok), ("soak", soak_ok), ("attacks", attacks_ok)];
     let ok = beside.iter().all(|(_, ok)| *ok != Some(false)) && results.iter().all(CaseResult::ok);
 
     println!();
@@ -100,7 +107,8 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         let cases: Vec<_> = results.iter().map(CaseResult::to_json).collect();
         println!(
             "{}",
-            json!({ "ok": ok, "host_tests": host_ok, "fuzzers": fuzz_ok, "soak": soak_ok, "cases": cases })
+            json!({ "ok": ok, "host_tests": host_ok, "fuzzers": fuzz_ok, "soak": soak_ok, "attacks": attacks_ok,
+                    "cases": cases })
         );
     }
     Ok(ok)
@@ -119,6 +127,10 @@ fn host_tests() -> Result<bool> {
         .status()
         .context("Cannot start cargo test")?;
     Ok(status.success())
+}
+
+fn attacks(arguments: &Arguments) -> Result<bool> {
+    attack::short(&arguments.logs.join("attacks"), arguments.gpuvmk.as_deref())
 }
 
 fn guest_tests(cases: &[Case], arguments: &Arguments) -> Result<Vec<CaseResult>> {

@@ -138,7 +138,8 @@ impl Workshop {
         first_gpu: usize,
     ) -> Result<Machine> {
         let spec = self.machine(case, label, rig, guest, first_gpu)?;
-        Machine::start(&self.qemu, MachineSpec { takes_orders: true, timeout: UNDER_ORDERS, ..spec })
+        let monitor = Some(rig.socket_folder().join(format!("{label}.qmp")));
+        Machine::start(&self.qemu, MachineSpec { takes_orders: true, timeout: UNDER_ORDERS, monitor, ..spec })
     }
 
     fn machine(
@@ -173,6 +174,7 @@ impl Workshop {
             reboots: guest.reboots,
             timeout: TIMEOUT,
             takes_orders: false,
+            monitor: None,
         })
     }
 }

@@ -88,6 +88,9 @@ pub fn build(qemu: &Qemu, spec: &MachineSpec, serial: &Serial<'_>) -> Result<Com
             command.args(["-serial", "chardev:report"])
         }
     };
+    if let Some(monitor) = &spec.monitor {
+        command.arg("-qmp").arg(format!("unix:{},server=on,wait=off", monitor.display()));
+    }
     for (index, socket) in spec.sockets.iter().enumerate() {
         ensure!(
             fits_socket_address(socket),
@@ -157,6 +160,7 @@ mod tests {
             reboots: 0,
             timeout: Duration::from_secs(1),
             takes_orders: false,
+            monitor: None,
         }
     }
 

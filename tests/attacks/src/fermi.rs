@@ -1,7 +1,7 @@
 //! Attacks on the vGPU of a GF100.
 
 use super::Outcome::{Limited as L, Quarantined as Q, Refused as R, Values as V};
-use super::{Attack, raw, unlisted};
+use super::{Attack, Host, raw, unlisted};
 
 pub(super) const ATTACKS: &[Attack] = &[
     raw(
@@ -128,6 +128,13 @@ pub(super) const ATTACKS: &[Attack] = &[
     raw(29, "reset-in-dma", &[V], "bus mastering off, D3 and function reset while copies write into memory")
         .short(),
     raw(30, "reset-loop", &[V], "function resets at any point of bring-up"),
+    raw(
+        30,
+        "crash-loop",
+        &[V],
+        "panics and triple faults in the middle of bring-up and with work under way, one after the other",
+    )
+    .host(Host::Repeats),
     raw(37, "memory-taken", &[V, Q], "the chipset takes guest memory away while copies use it"),
     raw(38, "dma-to-mmio", &[Q], "entries to ROM, interrupt controller and the GPU's own BARs"),
     raw(
@@ -136,6 +143,8 @@ pub(super) const ATTACKS: &[Attack] = &[
         &[V],
         "the guest's clock and the GPU's timer set back and forth with work under way",
     ),
+    raw(39, "machine-stopped", &[V], "the machine stopped for seconds with work under way, and continued")
+        .host(Host::Stops),
     raw(40, "log-flood", &[L], "refused and failing requests as fast as they go"),
     raw(24, "driver-exhaustion", &[R, L], "buffers for twice the VRAM, each used").by_driver(),
     raw(

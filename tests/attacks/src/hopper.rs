@@ -1,7 +1,7 @@
 //! Attacks on the vGPU of a GH100.
 
 use super::Outcome::{Limited as L, Quarantined as Q, Refused as R, Values as V};
-use super::{Attack, raw, unlisted};
+use super::{Attack, Host, raw, unlisted};
 
 pub(super) const ATTACKS: &[Attack] = &[
     raw(1, "widths", &[V], "registers and windows by 1, 2 and 8 bytes, unaligned, and at the end of each BAR"),
@@ -43,8 +43,18 @@ pub(super) const ATTACKS: &[Attack] = &[
     raw(26, "global-counters", &[V], "registers watched while the victim works"),
     raw(29, "reset-in-dma", &[V], "bus mastering off, D3 and function reset while copies write into memory"),
     raw(30, "reset-loop", &[V], "function resets at any point of bring-up"),
+    raw(
+        30,
+        "crash-loop",
+        &[V],
+        "panics and triple faults in the middle of bring-up and with work under way, one after the other",
+    )
+    .host(Host::Repeats),
     raw(37, "memory-taken", &[V, Q], "the chipset takes guest memory away while copies use it"),
     raw(38, "dma-to-mmio", &[Q], "entries to interrupt controllers and the GPU's own BARs"),
     raw(39, "clock-jumps", &[V], "the guest's clock and the GPU's timer set back and forth with work under way"),
+    raw(39, "machine-stopped", &[V], "the machine stopped for seconds with work under way, and continued")
+        .host(Host::Stops),
+    raw(39, "driver-suspend", &[V], "all devices suspended and woken by the kernel, with data in VRAM").by_driver(),
     raw(8, "driver-bad-addresses", &[Q], "commands with unmapped addresses from a program above the stock driver").by_driver(),
 ];

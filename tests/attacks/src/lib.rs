@@ -51,6 +51,17 @@ impl Outcome {
     }
 }
 
+/// What the host does to the attacker's machine during an attack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Host {
+    /// Nothing.
+    LooksOn,
+    /// Stops it and lets it go on.
+    Stops,
+    /// Waits until it is up again, and gives the order once more: the attack crashes it.
+    Repeats,
+}
+
 /// One attack.
 #[derive(Debug, Clone, Copy)]
 pub struct Attack {
@@ -68,6 +79,8 @@ pub struct Attack {
     pub short: bool,
     /// Keeps the engine from others until somebody takes it away.
     pub hang: bool,
+    /// What the host does meanwhile.
+    pub host: Host,
 }
 
 impl Attack {
@@ -80,12 +93,30 @@ impl Attack {
 
 /// An attack by the attacker's own driver.
 const fn raw(row: u8, name: &'static str, expected: &'static [Outcome], what: &'static str) -> Attack {
-    Attack { row: Some(row), name, what, expected, by_driver: false, short: false, hang: false }
+    Attack {
+        row: Some(row),
+        name,
+        what,
+        expected,
+        by_driver: false,
+        short: false,
+        hang: false,
+        host: Host::LooksOn,
+    }
 }
 
 /// The same for an attack that the list of behaviours does not have.
 const fn unlisted(name: &'static str, expected: &'static [Outcome], what: &'static str) -> Attack {
-    Attack { row: None, name, what, expected, by_driver: false, short: false, hang: false }
+    Attack {
+        row: None,
+        name,
+        what,
+        expected,
+        by_driver: false,
+        short: false,
+        hang: false,
+        host: Host::LooksOn,
+    }
 }
 
 impl Attack {
@@ -95,6 +126,10 @@ impl Attack {
 
     const fn hang(self) -> Self {
         Self { hang: true, ..self }
+    }
+
+    const fn host(self, host: Host) -> Self {
+        Self { host, ..self }
     }
 
     const fn by_driver(self) -> Self {

@@ -20,7 +20,7 @@ mod reload;
 mod residue;
 pub mod session;
 mod soak;
-mod suspend;
+pub mod suspend;
 mod upload;
 mod victim;
 

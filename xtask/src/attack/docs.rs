@@ -2,9 +2,12 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use gpuvmk_lab::cache::source_tree;
+use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::machine::Accelerator;
 
 use super::judge::Verdict;
 use super::{Report, page};
@@ -18,47 +21,94 @@ while another guest copies data and checks each page of it; this page is written
 ";
 
 const EXPLANATION: &str = "
-**Row** counts the behaviours that a GPU mediator must survive; attacks without one are this project's own. **Outcome**, as the attacker sees it: **V**, values only (reads return
-something defined, writes change nothing but the attacker's own virtual state); **Q**, what attacked was stopped: its channel by a fault or
-an error, or its whole vGPU; **R**, refused, nothing ran; **L**, it went on, within a bound. More than one letter is expected where luck
-decides. After each attack the attacker's vGPU is reset, and must work.
+**Row** counts the behaviours that a GPU mediator must survive; attacks without one are this project's own. **Outcome**, as the
+attacker sees it: **V**, values only (reads return something defined, writes change nothing but the attacker's own virtual state); **Q**,
+what attacked was stopped: its channel by a fault or an error, or its whole vGPU; **R**, refused, nothing ran; **L**, it went on, within a
+bound. More than one letter is expected where luck decides. After each attack the attacker's vGPU is reset, and must work.
 
-**Victim** is the working guest's throughput under the attack, divided by its throughput beside an idle attacker and by its fair share; 0.95
-is required, except of attacks that hang an engine, where the victim may not stand still for 2 s. The fair share follows the aggregator's
-account of the time in which each VM had unfinished work (`wanting_ms`): half of the time belongs to each VM that wants it, and
-what one leaves the other may have. **Reads** is the 99th percentile of the victim's register reads against the undisturbed one; it may double.
-**Foreign** counts engine accesses outside the memory of the VM that they were made for, by the software GPU's own ledger; it must be 0.
+**Victim** is the working guest's throughput under the attack, divided by its throughput beside an attacker that spins its two
+processors and leaves the GPU alone (1.5 s before and after the attack), and by its fair share; 0.95 is required, except of attacks that
+hang an engine (**hang**), where the victim may not stand still for 2 s. The fair share follows the aggregator's account of the time in which each
+VM had unfinished work (`wanting_ms`): half of the time belongs to each VM that wants it, and what one leaves the other may have. A
+victim can get more than its share: an attack that waits burns less of the host's processors than one that spins. **Reads** is the
+99th percentile of the victim's register reads against the same; it may double. **Foreign** counts engine accesses
+outside the memory of the VM that they were made for, by the software GPU's own ledger; it must be 0. **Fail-safe** is the time from the cause
+to the decision that the attacker's vGPU serves it no more, where that came of the attack; 100 ms at most.
 
-The attacker's QEMU and device process run at a low CPU priority (nice 10): how VMs share the host's processors is for the host's scheduler to say,
-and what is measured here is what goes through the GPU. The GPU is shared by turns (`policy = \"round-robin\"`).
-An attack whose only fault is the victim's speed is made up to three times, because other load on the machine makes a victim slower, never faster.
+The attacker's QEMU and device process run at a low CPU priority (nice 10): how VMs share the host's processors is for the host's scheduler
+to say, and what is measured here is what goes through the GPU. The GPU is shared by turns (`policy = \"round-robin\"`). An attack whose only
+fault is the victim's speed is measured once more, because other load on the machine makes a victim slower, never faster; that the figures are those
+of a second measurement is marked (2nd).
 ";
 
-/// Writes the page.
+/// Writes the page; a chip that was not attacked keeps what was written of it.
 pub fn write(reports: &[Report]) -> Result<()> {
-    let mut text = HEAD.to_owned();
-    text.push_str("| chip | row | attack | what it does | expected | outcome | victim | reads | foreign |\n");
-    text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
-    for report in reports {
-        for verdict in &report.verdicts {
-            text.push_str(&line(report.chip.name(), verdict)?);
+    let path = page(&source_tree());
+    let old = fs::read_to_string(&path).unwrap_or_default();
+    let mut text = format!("{HEAD}{}", EXPLANATION.trim_start());
+    for chip in Chip::ALL {
+        match reports.iter().find(|report| report.chip == chip) {
+            Some(report) => text.push_str(&section(report)?),
+            None => text.push_str(old_section(&old, chip)),
         }
     }
-    text.push_str(EXPLANATION);
-    let path = page(&source_tree());
     fs::write(&path, text).with_context(|| format!("Cannot write {}", path.display()))
 }
 
-fn line(chip: &str, verdict: &Verdict) -> Result<String> {
+fn heading(chip: Chip) -> String {
+    format!("\n## {chip}\n")
+}
+
+/// What was written of a chip.
+fn old_section(text: &str, chip: Chip) -> &str {
+    let heading = heading(chip);
+    let Some(start) = text.find(&heading) else { return "" };
+    let section = text.get(start..).unwrap_or_default();
+    let end = section.get(heading.len()..).and_then(|rest| rest.find("\n## ")).map(|end| end + heading.len());
+    section.get(..end.unwrap_or(section.len())).unwrap_or_default()
+}
+
+fn section(report: &Report) -> Result<String> {
+    let mut text = heading(report.chip);
+    text.push_str(&measured(report));
+    text.push_str(
+        "| row | attack | what it does | expected | outcome | victim | reads | foreign | fail-safe |\n",
+    );
+    text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    for verdict in &report.verdicts {
+        text.push_str(&line(verdict)?);
+    }
+    Ok(text)
+}
+
+/// When and where it was measured.
+fn measured(report: &Report) -> String {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output();
+    let date =
+        date.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    let accelerator = Accelerator::of_this_machine().name().to_uppercase();
+    let cost = report.beside_spinning.map_or(String::new(), |ratio| {
+        format!(" Beside an attacker that only spins, the victim had {ratio:.2} of its throughput beside an idle one.")
+    });
+    format!(
+        "\nMeasured on {date} on a machine of {processors} processors, guests run by {accelerator}.{cost}\n\n"
+    )
+}
+
+fn line(verdict: &Verdict) -> Result<String> {
     let attack = verdict.attack;
     let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
     let row = attack.row.map_or("-".into(), |row| row.to_string());
     let outcome = verdict.outcome.map_or("-".into(), |outcome| outcome.letter().to_string());
     let foreign = verdict.foreign_accesses.map_or("-".into(), |count| count.to_string());
+    let again = if verdict.measured > 1 { " (2nd)" } else { "" };
+    let hang = if attack.hang { " hang" } else { "" };
+    let fail_safe = verdict.fail_safe_us.map_or(String::new(), |us| format!("{:.1} ms", us as f64 / 1e3));
     let mut line = String::new();
     writeln!(
         line,
-        "| {chip} | {row} | `{}` | {} | {} | {outcome} | {} | {} | {foreign} |",
+        "| {row} | `{}` | {} | {} | {outcome} | {}{hang}{again} | {} | {foreign} | {fail_safe} |",
         attack.name,
         attack.what,
         attack.letters(),
@@ -66,4 +116,17 @@ fn line(chip: &str, verdict: &Verdict) -> Result<String> {
         number(verdict.p99_ratio),
     )?;
     Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn section_of_a_chip_ends_where_the_next_begins() {
+        let text = "# Attacks\n\n## GF100\n\none\n\n## GH100\n\ntwo\n";
+        assert_eq!(old_section(text, Chip::Gf100), "\n## GF100\n\none\n");
+        assert_eq!(old_section(text, Chip::Gh100), "\n## GH100\n\ntwo\n");
+        assert_eq!(old_section("# Attacks\n", Chip::Gh100), "");
+    }
 }

@@ -1,5 +1,7 @@
 //! The machines: one GPU, a victim at work, an attacker that takes orders, and what is counted meanwhile.
 
+mod outside;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZero;
 use std::process::Command;
@@ -7,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use gpuvmk_attacks::{Attack, Host};
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::control::Tenant;
 use gpuvmk_lab::machine::{self, Machine, Outcome, Said};
@@ -23,6 +26,8 @@ const VICTIM: &str = "victim";
 const ATTACKER: &str = "attacker";
 /// How long a guest may take to boot and say that it is ready.
 const BOOT: Duration = Duration::from_secs(120);
+/// What an attack may take longer than it was told to, and what may pass until the GPU works again.
+const MORE: Duration = Duration::from_secs(60);
 /// Words for the kernels: registers may be mapped beside a driver, programs may run for long.
 pub(super) const VICTIMS_WORDS: &[&str] = &["iomem=relaxed", "gpuvmk.limit=3000"];
 /// The same for an attacker, which loads no driver by itself.
@@ -92,13 +97,18 @@ impl Snapshot {
         counts
     }
 
+    /// How long it took to decide that the attacker's vGPU is in fail-safe state, in microseconds, if it is.
+    pub fn fail_safe_decided_us(&self) -> Option<u64> {
+        self.tenant(ATTACKER)?.more.get("fail_safe")?.get("decided_us")?.as_u64()
+    }
+
     fn count(&self, tenant: &str, name: &str) -> u64 {
         self.tenant(tenant).and_then(|tenant| tenant.more.get(name)?.as_u64()).unwrap_or(0)
     }
 }
 
 /// What the attacker said of an attack.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Told {
     pub outcome: Option<String>,
     pub seen: String,
@@ -163,6 +173,8 @@ impl<'a> Field<'a> {
             kernel_words: ATTACKERS_WORDS,
             cpus: 2,
             vram_mib: 64,
+            // What crashes comes up again.
+            reboots: 1,
             ..Guest::new(ATTACKER, chip, kernel, &["attack"])
         };
         workshop.forget_logs(case)?;
@@ -215,26 +227,46 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
+    /// Has the attacker's processors spin for so long; the GPU has nothing to do with it.
+    pub fn busy(&mut self, time: Duration) -> Result<()> {
+        self.order(&format!("busy {}", time.as_secs_f64()))?;
+        self.await_event(ATTACKER, "attack-begin", MORE).map(drop)
+    }
+
     /// Has the attacker make an attack.
-    pub fn attack(&mut self, name: &str, time: Duration) -> Result<Round> {
-        /// What an attack may take longer than it was told to, and what may pass until the GPU works again.
-        const MORE: Duration = Duration::from_secs(60);
+    pub fn attack(&mut self, attack: &Attack, time: Duration) -> Result<Round> {
         let before = self.snapshot()?;
-        let order = format!("{name} {}", time.as_secs_f64());
-        self.attacker.as_mut().context("There is no attacker")?.order(&order)?;
-        let over = self.await_event(ATTACKER, "attack-over", time + MORE);
+        let over = match attack.host {
+            Host::LooksOn => self.simply(attack.name, time),
+            Host::Stops => self.stopped(attack.name, time),
+            Host::Repeats => self.crashes(attack.name),
+        };
         let after = self.snapshot()?;
-        let told = match over.and_then(|_| self.await_event(ATTACKER, "attack", MORE)) {
-            Ok(fields) => told(&fields),
+        let fields = over.and_then(|so_far| Ok((so_far, self.await_event(ATTACKER, "attack", MORE)?)));
+        let told = match fields {
+            Ok((so_far, fields)) => so_far.and(told(&fields)),
             Err(error) => {
                 // Whatever it hangs in: the next attack gets a fresh attacker.
                 if let Some(mut machine) = self.attacker.take() {
                     machine.kill()?;
                 }
-                Told { outcome: None, seen: String::new(), problems: vec![format!("{error:#}")] }
+                Told { problems: vec![format!("{error:#}")], ..Told::default() }
             }
         };
         Ok(Round { before, after, told })
+    }
+
+    fn simply(&mut self, name: &str, time: Duration) -> Result<Told> {
+        self.order(&format!("{name} {}", time.as_secs_f64()))?;
+        self.await_event(ATTACKER, "attack-over", time + MORE).map(|_| Told::default())
+    }
+
+    fn order(&mut self, order: &str) -> Result<()> {
+        self.attacker.as_mut().context("There is no attacker")?.order(order)
+    }
+
+    fn machine(&self) -> Result<&Machine> {
+        self.attacker.as_ref().context("There is no attacker")
     }
 
     /// What is counted now.
@@ -276,6 +308,9 @@ impl<'a> Field<'a> {
             while let Some((from, report)) = self.heard.pop_front() {
                 match report {
                     Report::Event { name, fields } if from == guest && name == event => return Ok(fields),
+                    Report::Event { name, .. } if from == guest && name == "attacker-ready" => {
+                        bail!("{guest} has crashed and is up again")
+                    }
                     Report::Result(result) if from == guest => {
                         bail!("{guest} ended early: {}", result.error.unwrap_or_default())
                     }
@@ -317,6 +352,15 @@ impl<'a> Field<'a> {
             }
         }
         Ok(())
+    }
+}
+
+impl Told {
+    /// This, and what was told later.
+    fn and(self, later: Self) -> Self {
+        let seen = if self.seen.is_empty() { later.seen } else { self.seen };
+        let problems = self.problems.into_iter().chain(later.problems).collect();
+        Self { outcome: self.outcome.or(later.outcome), seen, problems }
     }
 }
 

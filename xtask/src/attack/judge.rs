@@ -17,8 +17,10 @@ const SLOWER: f64 = 2.0;
 const STANDSTILL: Duration = Duration::from_secs(2);
 /// Bytes of log that an attack may cause in a second: a burst, and a few lines a second for each process.
 const LOG_BYTES: u64 = 16 << 10;
+/// How long it may take to decide that a vGPU is in fail-safe state, in microseconds.
+const FAIL_SAFE_US: u64 = 100_000;
 
-/// The victim undisturbed.
+/// The victim beside an attacker that leaves the GPU alone and keeps its processors as busy as an attack.
 #[derive(Debug, Clone)]
 pub struct Undisturbed {
     /// What it did.
@@ -40,6 +42,10 @@ pub struct Verdict {
     pub fair_share: f64,
     pub foreign_accesses: Option<u64>,
     pub log_bytes: u64,
+    /// How long it took to decide on fail-safe state, if the attack ended in it.
+    pub fail_safe_us: Option<u64>,
+    /// How often it was made: once more if only the victim's figures missed.
+    pub measured: u32,
     /// Processors that other programs of the machine used meanwhile.
     pub others: f64,
     pub counted: BTreeMap<&'static str, u64>,
@@ -66,6 +72,9 @@ impl Verdict {
             "victim_p99_ratio": self.p99_ratio.map(rounded),
             "victim_fair_share": rounded(self.fair_share),
             "foreign_accesses": self.foreign_accesses,
+            "failsafe_decided_us": self.fail_safe_us,
+            "measured": self.measured,
+            "hang": self.attack.hang,
             "seen": self.seen,
             "counted": self.counted,
             "log_bytes": self.log_bytes,
@@ -75,11 +84,12 @@ impl Verdict {
         })
     }
 
-    /// This one, or `other` where the victim lost less in it: what else the machine does can only make it worse.
-    pub fn or_better(self, other: Self) -> Self {
-        let loss = |verdict: &Self| verdict.slowness.len();
-        let worse = self.problems.is_empty() && (loss(&other) < loss(&self) || !other.problems.is_empty());
-        if worse { other } else { self }
+    /// This one, or the second measurement where the victim lost less in it: what else the machine does can only make
+    /// it worse. What the second one found beside figures counts in any case.
+    pub fn or_again(self, again: Self) -> Self {
+        let worse = self.problems.is_empty() && again.slowness.len() < self.slowness.len();
+        let kept = if worse || !again.problems.is_empty() { again } else { self };
+        Self { measured: 2, ..kept }
     }
 }
 
@@ -87,22 +97,20 @@ fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// Judges a round; `ticks` are the victim's during it.
-pub fn judge(attack: &'static Attack, round: &Round, ticks: &[Tick], before: &Undisturbed) -> Verdict {
-    let work = Work::of(ticks.iter());
-    let attacker = round.after.attacker_wanting_since(&round.before);
-    let share = fair_share(before.wanting, attacker);
-    let ratio = |now: Option<f64>, then: Option<f64>| Some(now? / then.filter(|then| *then > 0.0)?);
+/// Judges a round by everything but the victim's speed.
+pub fn judge_outcome(attack: &'static Attack, round: &Round) -> Verdict {
     let mut verdict = Verdict {
         attack,
         outcome: round.told.outcome.as_deref().and_then(Outcome::of),
         seen: round.told.seen.clone(),
-        throughput_ratio: ratio(work.rate(), before.work.rate()).map(|ratio| ratio / share),
-        p99_ratio: ratio(work.p99(), before.work.p99()),
-        fair_share: share,
+        throughput_ratio: None,
+        p99_ratio: None,
+        fair_share: 1.0,
         foreign_accesses: foreign(round),
-        others: round.after.others_since(&round.before).max(before.others),
+        others: round.after.others_since(&round.before),
         log_bytes: round.after.log_bytes.saturating_sub(round.before.log_bytes),
+        fail_safe_us: round.after.fail_safe_decided_us(),
+        measured: 1,
         counted: round.after.counted_since(&round.before),
         problems: round.told.problems.clone(),
         slowness: Vec::new(),
@@ -112,6 +120,23 @@ pub fn judge(attack: &'static Attack, round: &Round, ticks: &[Tick], before: &Un
     if verdict.log_bytes > LOG_BYTES * (took.as_secs() + 1) {
         verdict.problems.push(format!("the daemons logged {} bytes in {took:.1?}", verdict.log_bytes));
     }
+    verdict
+}
+
+/// The same, and by the victim's speed; `ticks` are the victim's during it.
+pub fn judge(attack: &'static Attack, round: &Round, ticks: &[Tick], before: &Undisturbed) -> Verdict {
+    let work = Work::of(ticks.iter());
+    let attacker = round.after.attacker_wanting_since(&round.before);
+    let share = fair_share(before.wanting, attacker);
+    let ratio = |now: Option<f64>, then: Option<f64>| Some(now? / then.filter(|then| *then > 0.0)?);
+    let outcome = judge_outcome(attack, round);
+    let mut verdict = Verdict {
+        throughput_ratio: ratio(work.rate(), before.work.rate()).map(|ratio| ratio / share),
+        p99_ratio: ratio(work.p99(), before.work.p99()),
+        fair_share: share,
+        others: outcome.others.max(before.others),
+        ..outcome
+    };
     verdict.check_victim(longest_pause(round, ticks));
     verdict
 }
@@ -132,6 +157,9 @@ impl Verdict {
             Some(0) => {}
             Some(count) => self.problems.push(format!("{count} engine accesses left their VM's memory")),
             None => self.problems.push("nobody counted engine accesses".into()),
+        }
+        if let Some(took) = self.fail_safe_us.filter(|took| *took > FAIL_SAFE_US) {
+            self.problems.push(format!("it took {took} us to decide on fail-safe state"));
         }
     }
 

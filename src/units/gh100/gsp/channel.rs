@@ -123,6 +123,9 @@ pub(super) struct Channels {
     table: BTreeMap<Token, Channel>,
     /// Who is in a slot of the back.
     slots: BTreeMap<u16, Token>,
+    /// Where the search for a free slot begins: behind the one used last, so that what comes late about a channel that
+    /// is gone finds an empty slot and not its successor.
+    next_slot: u16,
     /// Channels are held back all together (a suspend).
     held: bool,
 }
@@ -148,7 +151,10 @@ impl Channels {
             None => None,
             Some((gpfifo, gpfifo_entries_log2)) => {
                 let page_directory = page_directory.ok_or(Status::InvalidState)?;
-                let slot = (0..limit.min(back.channels()))
+                let slots = limit.min(back.channels());
+                let start = self.next_slot.min(slots);
+                let slot = (start..slots)
+                    .chain(0..start)
                     .find(|slot| !self.slots.contains_key(slot))
                     .ok_or(Status::NoFreeFifos)?;
                 let Wanted { userd, engines, .. } = wanted;
@@ -158,6 +164,7 @@ impl Channels {
                 )
                 .map_err(status)?;
                 self.slots.insert(slot, token);
+                self.next_slot = slot.saturating_add(1);
                 Some(slot)
             }
         };

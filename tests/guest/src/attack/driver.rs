@@ -9,7 +9,7 @@ use crate::drm::abi::Parameter;
 use crate::drm::{Buffer, Device, Place, render_nodes};
 use crate::init;
 use crate::programs::session::Session;
-use crate::programs::{Options, badaddr};
+use crate::programs::{Options, badaddr, suspend};
 
 /// Bytes of a buffer of those that use memory up.
 const BUFFER: usize = 4 << 20;
@@ -22,6 +22,7 @@ pub fn means(name: &str) -> Option<Means> {
     match name {
         "driver-exhaustion" => Some(exhaustion),
         "driver-bad-addresses" => Some(bad_addresses),
+        "driver-suspend" => Some(suspend),
         _ => None,
     }
 }
@@ -66,6 +67,13 @@ fn exhaustion(gpu: usize, _time: Duration) -> Result<Seen> {
     }
     let text = format!("{wanted} buffers of 4 MiB in {} MiB of VRAM: older ones were moved out", vram >> 20);
     Ok(Seen::new(Outcome::Limited, text))
+}
+
+/// Row 39: all devices suspended and woken, with something in VRAM that must be there afterwards.
+fn suspend(gpu: usize, _time: Duration) -> Result<Seen> {
+    let figures = suspend::run(&Options::for_gpu(gpu))?;
+    let took = figures.get("suspend_resume_ms").and_then(serde_json::Value::as_f64).unwrap_or(0.0);
+    Ok(Seen::new(Outcome::Values, format!("suspended and woken in {took:.0} ms, VRAM as before")))
 }
 
 /// Unmapped addresses for the host unit and the engine, again and again; a bystander's copies must stay right.

@@ -1,8 +1,10 @@
 //! `attack`: a hostile guest. Carries out attacks by name, as the host asks for them, and says what it saw.
 //!
-//! The host writes a line with a name and a time in seconds to the report port, and `end` when it has enough. Each
-//! attack is answered by three events: `attack-begin`, `attack-over` when it stops, and `attack`, which tells what was
-//! seen, and whether the GPU could be used again after a reset. The attacks themselves are listed in `gpuvmk-attacks`.
+//! The host writes a line with a name, a time in seconds and the number of the round to the report port, and `end`
+//! when it has enough. Each attack is answered by three events: `attack-begin`, `attack-over` when it stops, and
+//! `attack`, which tells what was seen, and whether the GPU could be used again after a reset. The attacks themselves
+//! are listed in `gpuvmk-attacks`. Two names are no attacks: `busy` spins both processors and leaves the GPU alone,
+//! which is what a victim under attack is measured against, and `works` only has the GPU reset and used.
 //!
 //! The attacker has no kernel driver for the GPU: it drives it by its own ([`fermi`], [`hopper`]), through mapped BARs
 //! ([`card`]), with everything that the GPU reads in memory of its own. Attacks through a stock driver's ioctls load
@@ -12,6 +14,7 @@ mod card;
 mod driver;
 mod fermi;
 mod hopper;
+mod machine;
 mod memory;
 mod random;
 mod registers;
@@ -39,6 +42,11 @@ const HUGE_PAGES: usize = 24;
 /// What stands in bits 28:20 of a chip's identification.
 const FERMI: u32 = 0xc0;
 const HOPPER: u32 = 0x180;
+/// Orders that are no attacks.
+const BUSY: &str = "busy";
+const WORKS: &str = "works";
+/// What the host may take to look at the vGPU after an attack, before it is reset.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What an attacker saw.
 #[derive(Debug, Clone)]
@@ -72,6 +80,8 @@ pub struct Stage {
     card: Card,
     memory: DmaMemory,
     time: Time,
+    /// How often the host has given this order before, where it counts.
+    round: u32,
 }
 
 /// The lower half of a word.
@@ -112,6 +122,7 @@ pub fn run(options: &Options) -> Result<Figures> {
         card: Card::open(gpu)?,
         memory: DmaMemory::new(HUGE_PAGES).context("no huge pages")?,
         time: Time(Instant::now()),
+        round: 0,
     });
     let arsenal = arsenal(stage.as_ref().map_or(0, |stage| stage.card.reg(0)))?;
     reports.event("attacker-ready", json!({}));
@@ -120,24 +131,31 @@ pub fn run(options: &Options) -> Result<Figures> {
         let mut line = String::new();
         ensure!(orders.read_line(&mut line)? > 0, "the host says nothing any more");
         let mut words = line.split_whitespace();
-        let (Some(name), seconds) = (words.next(), words.next()) else { continue };
+        let (Some(name), seconds, round) = (words.next(), words.next(), words.next()) else { continue };
         if name == "end" {
             break;
         }
-        let attack = find(&arsenal, name)?;
         let time = Duration::from_secs_f64(seconds.and_then(|word| word.parse().ok()).unwrap_or(2.0));
         reports.event("attack-begin", json!({ "name": name }));
-        let seen = if attack.by_driver {
+        if name == BUSY {
+            work::by_two(Time(Instant::now() + time), 1024, |_| ());
+            continue;
+        }
+        let seen = if name == WORKS {
+            Ok(Seen::new(Outcome::Values, ""))
+        } else if find(&arsenal, name)?.by_driver {
             // The kernel's driver takes the GPU over, for good.
             stage = None;
             driver::make(driver::means(name).context("this attack is not known here")?, gpu, time)
         } else {
             let stage = stage.as_mut().context("nouveau has the GPU: raw attacks are over")?;
             stage.time = Time(Instant::now() + time);
+            stage.round = round.and_then(|word| word.parse().ok()).unwrap_or(0);
             let means = (arsenal.means)(name).context("this attack is not known here")?;
             means(stage)
         };
         reports.event("attack-over", json!({ "name": name }));
+        std::thread::sleep(LOOK);
         let works = match &mut stage {
             Some(stage) => (arsenal.works)(stage),
             None => driver::works(gpu),

@@ -54,6 +54,18 @@ fn stopped_channel_has_no_doorbell_and_does_not_run_again() {
 }
 
 #[test]
+fn late_stop_of_a_freed_channel_does_not_reach_its_successor() {
+    let mut driver = running();
+    assert_eq!(driver.free(CLIENT, 1), 0);
+    assert_eq!(driver.alloc(CLIENT, DEVICE, 1, 0xc86f, &channel(10, 3, 0x1000, 0)), 0);
+
+    assert_eq!(driver.gsp.stopped(&driver.back, fault(0)), []);
+
+    start(&mut driver, CLIENT, 1, 10);
+    assert_eq!(driver.gsp.doorbell_target(1, 3).unwrap().slot, 1);
+}
+
+#[test]
 fn slots_without_a_channel_say_nothing() {
     let mut driver = running();
 

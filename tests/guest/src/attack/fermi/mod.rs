@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::tool::{End, FROM, HONEST, Lines, TO, Target, Tool};
-use super::{Means, Outcome, Seen, Stage, Time, memory, registers as on_registers, work};
+use super::{Means, Outcome, Seen, Stage, Time, machine, memory, registers as on_registers, work};
 use crate::attack::card::Card;
 use crate::dma_memory::{DmaMemory, Piece};
 use crate::push::Commands;
@@ -81,7 +81,9 @@ pub fn means(name: &str) -> Option<Means> {
         "log-flood" => storms::logs,
         "reset-in-dma" => reset_in_dma,
         "reset-loop" => storms::resets,
+        "crash-loop" => crash,
         "clock-jumps" => clock_jumps,
+        "machine-stopped" => |stage| on_graphics(stage, |rig, time| machine::stopped(rig, time)),
         _ => return None,
     })
 }
@@ -117,6 +119,17 @@ fn clock_jumps(stage: &mut Stage) -> Result<Seen> {
             card.set(regs::PTIMER_ALARM, random.word());
         })
     })
+}
+
+/// Row 30: the machine crashes with work under way, with the GPU just brought up, with a channel that has no work.
+fn crash(stage: &mut Stage) -> Result<Seen> {
+    let round = stage.round;
+    match round % 3 {
+        0 => Rig::new(stage, Engine::Graphics)?.begin_endless(),
+        1 => drop(Gpu::bring_up(&stage.card, &mut stage.memory)?),
+        _ => drop(Rig::new(stage, Engine::Copy(0))?),
+    }
+    machine::crash(round)
 }
 
 /// Brings the GPU up and has each engine copy a page.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::tool::{End, FROM, HONEST, Lines, TO, Target, Tool};
-use super::{Means, Outcome, Seen, Stage, Time, memory, registers as on_registers, work};
+use super::{Means, Outcome, Seen, Stage, Time, machine, memory, registers as on_registers, work};
 use crate::attack::card::Card;
 use crate::dma_memory::{DmaMemory, Piece};
 use crate::push::Commands;
@@ -76,7 +76,9 @@ pub fn means(name: &str) -> Option<Means> {
         "interrupt-storm" => registers::interrupts,
         "reset-in-dma" => reset_in_dma,
         "reset-loop" => queues::resets,
+        "crash-loop" => crash,
         "clock-jumps" => registers::clock_jumps,
+        "machine-stopped" => |stage| on_copy(stage, |rig, time| machine::stopped(rig, time)),
         _ => return None,
     })
 }
@@ -100,6 +102,22 @@ fn reset_in_dma(stage: &mut Stage) -> Result<Seen> {
         resets += 1;
     }
     Ok(Seen::new(Outcome::Values, format!("{resets} resets while a copy wrote, no write landed afterwards")))
+}
+
+/// Row 30: the machine crashes with work under way, with GSP just asked to boot, with GSP up.
+fn crash(stage: &mut Stage) -> Result<Seen> {
+    let round = stage.round;
+    match round % 3 {
+        0 => Rig::new(stage)?.begin_endless(),
+        1 => {
+            stage.card.reset()?;
+            stage.memory.start_again();
+            let page = stage.memory.take(0x1000, 0x1000)?;
+            gsp::ask_fsp(&stage.card, &mut stage.memory, page.physical)?;
+        }
+        _ => drop(Gpu::bring_up(&stage.card, &mut stage.memory)?),
+    }
+    machine::crash(round)
 }
 
 /// Brings the GPU up and copies a page.

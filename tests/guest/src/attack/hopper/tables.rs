@@ -128,7 +128,8 @@ pub fn bar_roots(stage: &mut Stage) -> Result<Seen> {
         {
             rig.gpu.memory.store64(table, slot(0), entry(target));
             for bar in [0, 1] {
-                // The tables; then a directory that is itself beyond the partition.
+                // The tables; then a directory that is itself beyond the partition. One that names no table turns
+                // translation off: then the window shows the partition, as after a reset.
                 for root in [directory_entry(Target::Memory(first)), directory_entry(target)] {
                     let [high, low] = split(root);
                     rig.gpu.call(gsp::UPDATE_BAR_PDE, &words(&[bar, 0, low, high, 56, 0]))?;
@@ -137,7 +138,8 @@ pub fn bar_roots(stage: &mut Stage) -> Result<Seen> {
                     let found = memory.load64(0)?;
                     ensure!(found != mark, "the victim's mark through a BAR at {target:x?}");
                     memory.store64(0x7f8, 0xbad_bad)?;
-                    ensure!(memory.load64(0x7f8)? != 0xbad_bad, "{target:x?} keeps what is written");
+                    let kept = memory.load64(0x7f8)? == 0xbad_bad;
+                    ensure!(!kept || root == 0, "{target:x?} keeps what is written");
                     looks += 1;
                 }
             }
