@@ -1,5 +1,7 @@
 //! Documentation that names tests names tests that there are.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

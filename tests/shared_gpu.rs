@@ -123,9 +123,8 @@ fn doorbell_that_comes_late_repeats_nothing() {
     let mut a = join(&service, "a");
     a.channel(0, 1);
     a.list(&[0]);
-    let ring = 1 << tenant::RING_LOG2;
-    for round in 0..=ring {
-        round_trip(&mut a, 0, 1, round as u8, 4096);
+    for round in 0..=1_u8 << tenant::RING_LOG2 {
+        round_trip(&mut a, 0, 1, round, 4096);
     }
     // Every entry of the ring copies something that is gone by now.
     let marks = vec![0xee; 8192];
