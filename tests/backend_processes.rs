@@ -69,8 +69,13 @@ struct Backend {
 impl Backend {
     /// Starts one, and waits until it is admitted and has work on the GPU.
     fn start(path: &Path) -> Self {
+        Self::run("the_other_process", path)
+    }
+
+    /// Runs one of these tests in a process of its own, until it says that it is ready.
+    fn run(test: &str, path: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "the_other_process", "--nocapture"])
+            .args(["--ignored", "--exact", test, "--nocapture"])
             .env(SOCKET, path)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -200,4 +205,29 @@ fn aggregators_end_reaches_the_other_process() {
 
     assert!(other.child.wait().unwrap().success());
     assert!(!path.exists());
+}
+
+/// Not a test: a process that connects as often as it can and says nothing.
+#[test]
+#[ignore = "started by the other tests"]
+fn the_silent_process() {
+    let Some(path) = std::env::var_os(SOCKET) else { return };
+    let connect = |_| gpuvmk::socket_path::connect(Path::new(&path), rustix::net::SocketType::SEQPACKET);
+    let all: Vec<_> = (0..60).map(connect).collect();
+    println!("ready");
+    std::io::stdin().lines().next();
+    drop(all);
+}
+
+#[test]
+fn silent_connections_of_one_process_keep_nobody_out() {
+    let host = Host::new();
+    let _silent = Backend::run("the_silent_process", &host.path);
+
+    // Connections come in the order in which they were made: this one behind all the silent ones.
+    let start = Instant::now();
+    let ours = host.join("ours", 32 * MIB);
+
+    assert!(start.elapsed() < Duration::from_secs(2), "it took {:?}", start.elapsed());
+    assert_zero(&ours);
 }

@@ -123,6 +123,7 @@ fn invalid_maps_are_refused_and_their_descriptors_closed() {
     assert_eq!(errno(&read_write(0, u64::MAX - PAGE + 1, 2 * PAGE)), libc::EINVAL, "address wraps");
     assert_eq!(errno(&read_write(0, 0, 0)), libc::EINVAL, "empty");
     assert_eq!(errno(&read_write(0, 1, PAGE)), libc::EINVAL, "unaligned");
+    assert_eq!(errno(&read_write(0x800, 0, 0x800)), libc::EINVAL, "unaligned offset");
     assert_eq!(errno(&map(0, 0, 0, PAGE)), libc::EINVAL, "neither readable nor writable");
     assert_eq!(errno(&map(0x13, 0, 0, PAGE)), libc::EINVAL, "unknown flag");
     assert_eq!(errno(&read_write(0, 0, PAGE)[..31]), libc::EINVAL, "short");

@@ -40,6 +40,11 @@ impl Peer {
         Ok(Self { pid: Pid::as_raw(Some(pid)), uid: credentials.uid.as_raw(), process })
     }
 
+    /// True unless it is this very process.
+    pub fn is_other(&self) -> bool {
+        self.pid != Pid::as_raw(Some(rustix::process::getpid()))
+    }
+
     /// The descriptor to wait on until the process is gone; `None` when it is gone, or is this one.
     pub fn living_process(self) -> Option<OwnedFd> {
         let process = self.process?;

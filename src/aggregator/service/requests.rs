@@ -19,6 +19,9 @@ use crate::socket_path::Listener;
 /// Connections that were accepted and are not tenants (yet).
 const MAX_STRANGERS: usize = 32;
 
+/// The same of one process: it shall not keep others out.
+const MAX_STRANGERS_OF_ONE: usize = 4;
+
 /// How long a wish waits for a tenant that is not known to leave: the kernel tells of a killed process only after
 /// it has taken its memory apart.
 const GONE_PATIENCE: Duration = Duration::from_secs(1);
@@ -48,6 +51,10 @@ impl Loop {
             Ok(peer)
         });
         match added {
+            Ok(peer) if peer.is_other() && self.strangers_of(peer.pid) >= MAX_STRANGERS_OF_ONE => {
+                // The descriptor is the only one: the kernel forgets to watch it.
+                log::debug!("process {} has {MAX_STRANGERS_OF_ONE} connections that say nothing", peer.pid);
+            }
             Ok(peer) => {
                 log::debug!("connection {number} of process {} (user {})", peer.pid, peer.uid);
                 let stage = Stage::Silent { since: self.now() };
@@ -55,6 +62,14 @@ impl Loop {
             }
             Err(error) => log::error!("a backend could not be taken in: {error}"),
         }
+    }
+
+    /// Connections of a process that are not tenants (yet).
+    fn strangers_of(&self, pid: i32) -> usize {
+        let stranger = |connection: &&Connection| {
+            connection.peer.pid == pid && !matches!(connection.stage, Stage::Tenant(_))
+        };
+        self.connections.values().filter(stranger).count()
     }
 
     /// Takes one request of a connection.

@@ -4,6 +4,7 @@ use super::framing::Outbox;
 use super::info::fixed;
 use super::refusal::Refusal;
 use super::wire::{self, command, dma_map, dma_unmap};
+use crate::addr::PAGE_SIZE;
 use crate::pci::{DmaBacking, DmaMapping, PciFunction};
 use std::os::fd::OwnedFd;
 
@@ -29,6 +30,10 @@ pub(super) fn map(function: &dyn PciFunction, body: &[u8], mut fds: Vec<OwnedFd>
     // private: no driver gives its address to the GPU.
     if writable && backing.is_none() && request.address == 0 {
         return Err(Refusal::PrivateMemory(request.address));
+    }
+    // Whole mappings of a file have room for any offset; hardware's pages have not.
+    if backing.is_some() && !request.offset.is_multiple_of(PAGE_SIZE) {
+        return Err(refuse("offset", request.offset, "a multiple of 4096"));
     }
     let mapping = DmaMapping { iova: request.address, size: request.size, writable, backing };
     Ok(function.dma_map(mapping)?)

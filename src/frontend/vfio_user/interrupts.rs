@@ -6,44 +6,80 @@
 //! eventfd is kept, as one, until the eventfd is there: the guest may enable MSI a moment before the client
 //! has told us where to send.
 //!
-//! Writes never block: descriptors are made non-blocking when they arrive, and a counter that is full already
-//! says what the write would.
+//! Writes do not block: descriptors are made non-blocking when they arrive, and a counter that is full already
+//! says what the write would. But all who hold an eventfd share its flags, so a hostile client can make it
+//! blocking again. Therefore each write is preceded by a look whether there is room, no lock is held across it,
+//! and whoever takes an eventfd away empties it if somebody waits there all the same: a client that races for
+//! that moment stops threads of its own device while it lives, and not longer.
 
 use super::sys;
 use crate::pci::InterruptSink;
 use std::fs::File;
-use std::io::Write;
-use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a write that does not wait can take at most, scheduling included.
+const WRITING: Duration = Duration::from_millis(10);
+
+/// An eventfd that is to be signalled, once no lock is held.
+#[must_use]
+struct Signal(Option<Arc<File>>);
+
+impl Signal {
+    const NONE: Self = Self(None);
+
+    fn send(self) {
+        let Some(event) = self.0 else { return };
+        // A full counter or a closed other end: the client has its event, or wants none.
+        if sys::has_room(event.as_fd()) {
+            drop((&*event).write(&1u64.to_ne_bytes()));
+        }
+    }
+}
+
+/// Lets go of an eventfd, and of whoever waits for room in it.
+fn let_go(event: Option<Arc<File>>) {
+    let Some(event) = event else { return };
+    let step = WRITING / 10;
+    for _ in 0..10 {
+        if Arc::strong_count(&event) == 1 {
+            return;
+        }
+        std::thread::sleep(step);
+    }
+    // Somebody writes and does not come back. (A client that goes on filling it is waited for: it is its own device.)
+    while Arc::strong_count(&event) > 1 && sys::set_nonblocking(event.as_fd()).is_ok() {
+        drop((&*event).read(&mut [0; 8]));
+        std::thread::sleep(step);
+    }
+}
 
 /// One vector's way out.
 #[derive(Debug, Default)]
 struct Vector {
-    event: Option<File>,
+    event: Option<Arc<File>>,
     /// Fired while there was no eventfd.
     pending: bool,
 }
 
 impl Vector {
-    fn signal(&mut self) {
-        match &mut self.event {
-            // A full counter or a closed other end: the client has its event, or wants none.
-            Some(event) => drop(event.write(&1u64.to_ne_bytes())),
-            None => self.pending = true,
-        }
+    fn signal(&mut self) -> Signal {
+        self.pending |= self.event.is_none();
+        Signal(self.event.clone())
     }
 
-    fn assign(&mut self, event: Option<OwnedFd>) {
-        self.event = event.map(File::from);
-        if self.event.is_some() && std::mem::take(&mut self.pending) {
-            self.signal();
-        }
+    fn assign(&mut self, event: Option<OwnedFd>) -> (Option<Arc<File>>, Signal) {
+        let old = std::mem::replace(&mut self.event, event.map(|event| Arc::new(File::from(event))));
+        let kept = self.event.is_some() && std::mem::take(&mut self.pending);
+        (old, if kept { self.signal() } else { Signal::NONE })
     }
 }
 
 #[derive(Debug, Default)]
 struct Line {
-    event: Option<File>,
+    event: Option<Arc<File>>,
     /// Level that the function holds.
     asserted: bool,
     /// Signalled and not unmasked since, or masked by the client.
@@ -52,14 +88,12 @@ struct Line {
 
 impl Line {
     /// Signals the line if it is up and may be.
-    fn update(&mut self) {
-        if self.asserted
-            && !self.masked
-            && let Some(event) = &mut self.event
-        {
+    fn update(&mut self) -> Signal {
+        if self.asserted && !self.masked && self.event.is_some() {
             self.masked = true;
-            drop(event.write(&1u64.to_ne_bytes()));
+            return Signal(self.event.clone());
         }
+        Signal::NONE
     }
 }
 
@@ -88,11 +122,14 @@ impl FrontendInterrupts {
 
     /// Sets the line's eventfd; a line that is up already is signalled.
     pub(super) fn set_intx_event(&self, event: Option<OwnedFd>) {
-        self.with(|state| {
-            state.line.event = event.map(File::from);
+        let (old, signal) = self.with(|state| {
+            let event = event.map(|event| Arc::new(File::from(event)));
+            let old = std::mem::replace(&mut state.line.event, event);
             state.line.masked = false;
-            state.line.update();
+            (old, state.line.update())
         });
+        let_go(old);
+        signal.send();
     }
 
     /// Masks the line.
@@ -102,57 +139,55 @@ impl FrontendInterrupts {
 
     /// Unmasks the line, and signals it again if it is still up.
     pub(super) fn unmask_intx(&self) {
-        self.with(|state| {
+        let signal = self.with(|state| {
             state.line.masked = false;
-            state.line.update();
+            state.line.update()
         });
+        signal.send();
     }
 
     /// Signals the line's eventfd whatever its level: a client tests its wiring.
     pub(super) fn trigger_intx(&self) {
-        self.with(|state| {
-            if let Some(event) = &mut state.line.event {
-                drop(event.write(&1u64.to_ne_bytes()));
-            }
-        });
+        self.with(|state| Signal(state.line.event.clone())).send();
     }
 
     /// Sets or takes away the eventfd of one vector.
     pub(super) fn set_msi_event(&self, vector: u32, event: Option<OwnedFd>) {
-        self.with_vector(vector, |place| place.assign(event));
+        let Some((old, signal)) = self.with_vector(vector, |place| place.assign(event)) else { return };
+        let_go(old);
+        signal.send();
     }
 
     /// Takes every MSI eventfd away and forgets kept messages.
     pub(super) fn disable_msi(&self) {
-        self.with(|state| state.vectors.iter_mut().for_each(|vector| *vector = Vector::default()));
+        self.take_vectors().into_iter().for_each(let_go);
     }
 
     /// Signals one vector.
     pub(super) fn trigger_msi(&self, vector: u32) {
-        self.with_vector(vector, Vector::signal);
+        if let Some(signal) = self.with_vector(vector, Vector::signal) {
+            signal.send();
+        }
     }
 
-    fn with_vector(&self, vector: u32, change: impl FnOnce(&mut Vector)) {
-        self.with(|state| {
-            let index = usize::try_from(vector).ok();
-            if let Some(place) = index.and_then(|index| state.vectors.get_mut(index)) {
-                change(place);
-            }
-        });
+    fn with_vector<T>(&self, vector: u32, change: impl FnOnce(&mut Vector) -> T) -> Option<T> {
+        let index = usize::try_from(vector).ok()?;
+        self.with(|state| state.vectors.get_mut(index).map(change))
+    }
+
+    fn take_vectors(&self) -> Vec<Option<Arc<File>>> {
+        self.with(|state| state.vectors.iter_mut().map(|vector| std::mem::take(vector).event).collect())
     }
 
     /// Closes every eventfd: the client is gone.
     pub(super) fn close(&self) {
-        self.with(|state| {
-            state.line.event = None;
-            state.vectors.iter_mut().for_each(|vector| *vector = Vector::default());
-        });
+        let_go(self.with(|state| state.line.event.take()));
+        self.disable_msi();
     }
 
     /// Checks a descriptor that a client says is an eventfd, and makes it non-blocking.
     pub(super) fn check_event(event: &OwnedFd) -> Result<(), super::refusal::Refusal> {
         use super::refusal::Refusal;
-        use std::os::fd::AsFd;
         if !sys::is_anonymous(event.as_fd()).map_err(Refusal::InterruptSetUp)? {
             return Err(Refusal::NotAnEventFd);
         }
@@ -162,10 +197,11 @@ impl FrontendInterrupts {
 
 impl InterruptSink for FrontendInterrupts {
     fn set_intx(&self, asserted: bool) {
-        self.with(|state| {
+        let signal = self.with(|state| {
             state.line.asserted = asserted;
-            state.line.update();
+            state.line.update()
         });
+        signal.send();
     }
 
     fn fire_msi(&self, vector: u16) {
@@ -274,6 +310,51 @@ mod tests {
         interrupts.fire_msi(0);
 
         assert_eq!(count(&event), u64::MAX - 1);
+    }
+
+    /// Makes an eventfd blocking for all who have it, as a hostile client may at any time.
+    fn block(event: &EventFd) {
+        let fd = sys::borrow(event);
+        rustix::fs::fcntl_setfl(fd, rustix::fs::OFlags::empty()).unwrap();
+    }
+
+    #[test]
+    fn full_counter_that_blocks_again_is_not_written_to() {
+        let interrupts = FrontendInterrupts::new(1);
+        let (message, copy) = event();
+        interrupts.set_msi_event(0, Some(copy));
+        let (line, copy) = event();
+        interrupts.set_intx_event(Some(copy));
+        for event in [&message, &line] {
+            event.write(u64::MAX - 1).unwrap();
+            block(event);
+        }
+
+        interrupts.fire_msi(0);
+        interrupts.set_intx(true);
+
+        interrupts.close();
+    }
+
+    #[test]
+    fn who_waits_in_a_write_is_let_go_when_the_eventfd_goes() {
+        let interrupts = FrontendInterrupts::new(1);
+        let (client, copy) = event();
+        interrupts.set_msi_event(0, Some(copy));
+        client.write(u64::MAX - 1).unwrap();
+        block(&client);
+        let writer = interrupts.with_vector(0, |vector| vector.event.clone()).flatten().unwrap();
+        let (waits, waiting) = std::sync::mpsc::channel();
+        // As if the client had filled the counter between the look and the write.
+        let waiter = std::thread::spawn(move || {
+            waits.send(()).unwrap();
+            (&*writer).write(&1u64.to_ne_bytes()).unwrap();
+        });
+        waiting.recv().unwrap();
+
+        interrupts.close();
+
+        waiter.join().unwrap();
     }
 
     #[test]

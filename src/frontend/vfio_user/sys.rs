@@ -149,6 +149,14 @@ pub(super) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// True when a write to this descriptor would find room now.
+pub(super) fn has_room(fd: BorrowedFd<'_>) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut entries = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+    matches!(poll(&mut entries, Some(&now)), Ok(1..)) && entries.iter().all(|e| e.revents() == PollFlags::OUT)
+}
+
 /// True when the descriptor belongs to an anonymous kernel object (eventfd and its like), and to nothing that
 /// has a file, socket or pipe behind it.
 pub(super) fn is_anonymous(fd: BorrowedFd<'_>) -> io::Result<bool> {

@@ -18,7 +18,7 @@ pub(in crate::jail) const SESSION: &[&[Rule]] = &[
         SYS_sendmsg: "requests to the aggregator, with guest memory";
         SYS_write: "interrupts, doorbells, log";
         SYS_poll: "waits for QEMU";
-        SYS_ppoll: "waits for the aggregator";
+        SYS_ppoll: "waits for the aggregator, whether an interrupt's descriptor has room";
         SYS_accept4: "QEMU";
         SYS_close: "what QEMU has taken back";
         SYS_statx: "which file guest memory is";
@@ -43,7 +43,7 @@ pub(in crate::jail) const EVENTS: &[&[Rule]] = &[
     BASE,
     END,
     rules! {
-        SYS_ppoll: "waits for the aggregator";
+        SYS_ppoll: "waits for the aggregator, whether an interrupt's descriptor has room";
         SYS_read: "the same";
         SYS_write: "interrupts, log";
         SYS_close: "what the connection had";
@@ -55,6 +55,7 @@ pub(in crate::jail) const ALARM: &[&[Rule]] = &[
     BASE,
     END,
     rules! {
+        SYS_ppoll: "whether an interrupt's descriptor has room";
         SYS_write: "interrupts, log";
     },
 ];
@@ -65,6 +66,7 @@ pub(in crate::jail) const UNMASK: &[&[Rule]] = &[
     END,
     rules! {
         SYS_poll: "waits for KVM";
+        SYS_ppoll: "whether an interrupt's descriptor has room";
         SYS_read: "the same";
         SYS_write: "an interrupt that is still wanted, log";
         SYS_close: "KVM's descriptor";

@@ -64,7 +64,6 @@ const fn backend(name: &'static str, expected: &'static [Outcome], what: &'stati
 const R: &[Outcome] = &[Refused];
 const V: &[Outcome] = &[Values];
 const L: &[Outcome] = &[Limited];
-const Q: &[Outcome] = &[Quarantined];
 
 /// The attacks, in the order in which they are made.
 pub const ATTACKS: &[PeerAttack] = &[
@@ -131,7 +130,12 @@ pub const ATTACKS: &[PeerAttack] = &[
         .short(),
     backend("backend-descriptors", R, "descriptors where none belong, too many, none, and of wrong kinds")
         .short(),
-    backend("backend-truncated", Q, "guest memory truncated while the GPU copies from and to it").short(),
+    backend(
+        "backend-truncated",
+        &[Values, Quarantined],
+        "guest memory truncated while the GPU copies from and to it",
+    )
+    .short(),
     backend("backend-in-use", V, "memory unmapped while the GPU copies to it: nothing is written afterwards"),
     backend("backend-requests", L, "requests as fast as they are taken"),
     backend("backend-doorbells", L, "doorbells of all channels as fast as the board takes them").short(),

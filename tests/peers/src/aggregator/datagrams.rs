@@ -120,11 +120,16 @@ pub fn names(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
         ("no weight", Hello { weight: 0, ..good.clone() }),
         ("all weight that a number can say", Hello { weight: u32::MAX, ..good.clone() }),
     ];
+    // All stay connected: a tenant that leaves would have others wait for what it had.
+    let mut all = Vec::new();
     for (what, lie) in lies {
         let mut raw = Raw::connect(&scene.aggregator)?;
         let answer = raw.ask(&Request::Hello(lie))?;
         findings.count(answer.name());
-        findings.check(answer.refused(), format!("{what} is admitted"));
+        findings.check(answer.refused(), format!("{what} is answered '{}'", answer.name()));
+        if matches!(answer, Answer::Welcome(_)) {
+            all.push(raw);
+        }
     }
     // Something else first, and hello twice.
     for request in every_kind() {
@@ -134,7 +139,7 @@ pub fn names(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
     let mut raw = Raw::joined(&scene.aggregator, "names")?;
     let answer = raw.ask(&Request::Hello(hello("again")))?;
     findings.check(answer.refused(), "hello is done twice");
-    scene.keep(raw);
+    scene.keep((raw, all));
     Ok(Outcome::Refused)
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use gpuvmk_lab::control::Status;
 use gpuvmk_lab::rig::Rig;
 use serde_json::Value;
@@ -78,7 +78,7 @@ pub struct Baseline {
 
 impl Baseline {
     /// What is held now.
-    pub fn take(rig: &mut Rig) -> Result<Self> {
+    fn take(rig: &mut Rig) -> Result<Self> {
         let status = rig.status()?;
         let sum = |name: &str| status.iter().filter_map(|status| number(status, name)).sum();
         let (vram_free, channels_free) = (sum("vram_free"), sum("channels_free"));
@@ -90,6 +90,19 @@ impl Baseline {
             Held::of(process.name(), process.id())
         };
         Ok(Self { daemons: rig.daemons().map(held).collect(), tenants, vram_free, channels_free })
+    }
+
+    /// What is held once the only tenants are the two that stay.
+    pub fn settled(rig: &mut Rig) -> Result<Self> {
+        let start = Instant::now();
+        loop {
+            let now = Self::take(rig)?;
+            if now.tenants.len() == 2 {
+                return Ok(now);
+            }
+            ensure!(start.elapsed() < PATIENCE, "The tenants are {:?}", now.tenants);
+            thread::sleep(LOOK);
+        }
     }
 
     /// Waits until no more is held than in this baseline; returns what still is after all.

@@ -208,7 +208,7 @@ impl<'a> Stage<'a> {
 
     /// Takes what is held now for the measure of everything later.
     pub fn take_baseline(&mut self) -> Result<()> {
-        self.baseline = Some(Baseline::take(&mut self.rig)?);
+        self.baseline = Some(Baseline::settled(&mut self.rig)?);
         Ok(())
     }
 
