@@ -18,7 +18,7 @@ use crate::firmware::Firmware;
 use crate::kernel::{GuestKernel, KernelSeries};
 use crate::machine::{Accelerator, LOOK, Machine, MachineSpec, Outcome};
 use crate::qemu::Qemu;
-use crate::rig::{Backend, GpuSpec, Rig, RigSpec, SHARED_AS_IT_COMES, Topology};
+use crate::rig::{Backend, CHANNELS, GpuSpec, Rig, RigSpec, SHARED_AS_IT_COMES, Topology};
 use crate::verdict::{self, Expected, Verdict};
 use crate::{guest_build, initramfs};
 use show::Show;
@@ -118,6 +118,7 @@ pub fn run(options: &Options) -> Result<Value> {
             .collect(),
         spare_vram_mib: SPARE_VRAM_MIB,
         policy: SHARED_AS_IT_COMES,
+        channels: CHANNELS,
     })?;
     let accelerator = Accelerator::of_this_machine();
     show.title(&format!(

@@ -46,6 +46,9 @@ pub const SHARED_AS_IT_COMES: &str = "fifo";
 /// The policy that gives VMs turns.
 pub const SHARED_IN_TURNS: &str = "round-robin";
 
+/// Channels of a vGPU where nothing else is said.
+pub const CHANNELS: u16 = 32;
+
 /// What executes the work of a mediated set-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Backend {
@@ -112,6 +115,8 @@ pub struct RigSpec {
     pub spare_vram_mib: u32,
     /// How a shared GPU's time is divided, as configuration files have it.
     pub policy: &'static str,
+    /// Channels of each vGPU.
+    pub channels: u16,
 }
 
 /// A folder for sockets with a short path, gone with its value.
@@ -334,7 +339,7 @@ impl Rig {
                 )
             }
             Topology::Mediated => {
-                let mut config = vm_config(gpu, &self.shared_socket(gpu.chip), &socket);
+                let mut config = vm_config(gpu, self.spec.channels, &self.shared_socket(gpu.chip), &socket);
                 if gpu.trace {
                     // Paths in a file are relative to it.
                     let path = quoted(Path::new(&trace_name(&gpu.name)));
@@ -376,9 +381,9 @@ fn gpu_config(name: &str, spec: &RigSpec, chip: Chip, socket: &Path, control: &P
     )
 }
 
-fn vm_config(gpu: &GpuSpec, aggregator: &Path, socket: &Path) -> String {
+fn vm_config(gpu: &GpuSpec, channels: u16, aggregator: &Path, socket: &Path) -> String {
     format!(
-        "name = {}\ngpu = {}\nchip = \"{}\"\nvram = \"{}M\"\nchannels = 32\nweight = 100\n\n[socket]\npath = {}\n",
+        "name = {}\ngpu = {}\nchip = \"{}\"\nvram = \"{}M\"\nchannels = {channels}\nweight = 100\n\n[socket]\npath = {}\n",
         quoted(Path::new(&gpu.name)),
         quoted(aggregator),
         gpu.chip,
@@ -406,6 +411,7 @@ mod tests {
             gpus: vec![gpu],
             spare_vram_mib: 768,
             policy: SHARED_AS_IT_COMES,
+            channels: CHANNELS,
         }
     }
 
@@ -420,7 +426,7 @@ mod tests {
             "{text}"
         );
         let gpu = GpuSpec { name: "vm1".into(), chip: Chip::Gf100, vram_mib: 256, trace: false };
-        let text = vm_config(&gpu, Path::new("/tmp/gpu0.sock"), Path::new("/tmp/vm1.sock"));
+        let text = vm_config(&gpu, CHANNELS, Path::new("/tmp/gpu0.sock"), Path::new("/tmp/vm1.sock"));
         assert!(
             text.starts_with("name = \"vm1\"\ngpu = \"/tmp/gpu0.sock\"\nchip = \"GF100\"\nvram = \"256M\"\n"),
             "{text}"

@@ -10,7 +10,7 @@ use gpuvmk_lab::kernel::GuestKernel;
 use gpuvmk_lab::machine::{self, Accelerator, Machine, MachineSpec};
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::report::Report;
-use gpuvmk_lab::rig::{GpuSpec, Rig, RigSpec, SHARED_AS_IT_COMES, Topology};
+use gpuvmk_lab::rig::{CHANNELS, GpuSpec, Rig, RigSpec, SHARED_AS_IT_COMES, Topology};
 use gpuvmk_lab::verdict::{self, Expected, Verdict};
 use serde_json::{Map, Value, json};
 
@@ -169,6 +169,7 @@ fn rig(bench: &Bench<'_>, step: &Step, folder: &Path) -> Result<Rig> {
         gpus: step.guests.iter().map(gpu).collect(),
         spare_vram_mib: SPARE_VRAM_MIB,
         policy: SHARED_AS_IT_COMES,
+        channels: CHANNELS,
     })
     .context("The GPU's processes do not start")
 }

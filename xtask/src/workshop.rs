@@ -12,7 +12,7 @@ use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
 use gpuvmk_lab::machine::{Accelerator, Machine, MachineSpec};
 use gpuvmk_lab::qemu::Qemu;
-use gpuvmk_lab::rig::{Backend, GpuSpec, Rig, RigSpec, SHARED_AS_IT_COMES, Topology};
+use gpuvmk_lab::rig::{Backend, CHANNELS, GpuSpec, Rig, RigSpec, SHARED_AS_IT_COMES, Topology};
 use gpuvmk_lab::verdict::Expected;
 use gpuvmk_lab::{guest_build, initramfs, nvk};
 
@@ -113,6 +113,7 @@ impl Workshop {
             gpus: guests.iter().flat_map(gpus).collect(),
             spare_vram_mib: SPARE_VRAM_MIB,
             policy: SHARED_AS_IT_COMES,
+            channels: CHANNELS,
         }
     }
 

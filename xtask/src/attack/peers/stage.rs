@@ -26,6 +26,8 @@ const PEER: &str = "peer";
 pub const CASE: &str = "peers";
 /// VRAM beside the partitions of the two: what the software GPU keeps, 36 more VMs, hostile backends.
 const SPARE_VRAM_MIB: u32 = 768 + 36 * 32 + 512;
+/// Channels of the two vGPUs. 36 more VMs with two each are to have room beside them and hostile backends.
+const CHANNELS: u16 = 16;
 const BOOT: Duration = Duration::from_secs(120);
 /// How often the tenants' counts are looked at.
 const COUNT: Duration = Duration::from_millis(200);
@@ -90,7 +92,12 @@ impl<'a> Stage<'a> {
         workshop.forget_logs(CASE)?;
         let guests = [victim.clone(), peer];
         let spec = workshop.rig_spec(CASE, Topology::Mediated, &guests);
-        let rig = Rig::start(RigSpec { policy: SHARED_IN_TURNS, spare_vram_mib: SPARE_VRAM_MIB, ..spec })?;
+        let rig = Rig::start(RigSpec {
+            policy: SHARED_IN_TURNS,
+            spare_vram_mib: SPARE_VRAM_MIB,
+            channels: CHANNELS,
+            ..spec
+        })?;
         let machine = workshop.start_with_orders(CASE, VICTIM, &rig, &victim, 0)?;
         let mut stage = Self {
             victim: machine,

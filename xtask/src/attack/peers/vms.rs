@@ -102,7 +102,7 @@ fn start(stage: &mut Stage<'_>, folder: &Path, number: usize) -> Result<Vm> {
     let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
     let socket = socket(stage, number);
     let text = format!(
-        "name = \"{name}\"\ngpu = {}\nchip = \"{}\"\nvram = \"32M\"\nchannels = 1\n\n[socket]\npath = {}\n",
+        "name = \"{name}\"\ngpu = {}\nchip = \"{}\"\nvram = \"32M\"\nchannels = 2\n\n[socket]\npath = {}\n",
         quoted(&stage.aggregator_socket()),
         stage.chip,
         quoted(&socket)
