@@ -121,6 +121,7 @@ fn line(verdict: &Verdict) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpuvmk_attacks::{Target, on};
 
     #[test]
     fn section_of_a_chip_ends_where_the_next_begins() {
@@ -128,5 +129,18 @@ mod tests {
         assert_eq!(old_section(text, Chip::Gf100), "\n## GF100\n\none\n");
         assert_eq!(old_section(text, Chip::Gh100), "\n## GH100\n\ntwo\n");
         assert_eq!(old_section("# Attacks\n", Chip::Gh100), "");
+    }
+
+    #[test]
+    fn written_table_names_every_attack_and_no_other() {
+        let text = fs::read_to_string(page(&source_tree())).unwrap();
+        let written = |chip| -> Vec<String> {
+            let lines = old_section(&text, chip).lines().filter(|line| line.starts_with("| "));
+            lines.filter_map(|line| Some(line.split('`').nth(1)?.to_owned())).collect()
+        };
+        for (chip, target) in [(Chip::Gf100, Target::Fermi), (Chip::Gh100, Target::Hopper)] {
+            let listed: Vec<_> = on(target).iter().map(|attack| attack.name).collect();
+            assert_eq!(written(chip), listed, "run `cargo xtask attack --write-docs`");
+        }
     }
 }
