@@ -17,6 +17,8 @@ use anyhow::{Context, Result};
 
 /// How long a process may take to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
+/// After this it is noted what its threads wait for.
+const SOON: Duration = Duration::from_secs(1);
 /// A tenth of the usual share of a processor. (The lowest priority of all would starve beside other work.)
 const LOW: libc::c_int = 10;
 /// How often a process is looked at while it is waited for.
@@ -85,7 +87,10 @@ impl Process {
         let start = Instant::now();
         if self.ended()?.is_none() {
             self.terminate();
-            if self.wait(GRACE)?.is_none() {
+            if self.wait(SOON)?.is_none() {
+                log::warn!("{} is still there {SOON:?} after SIGTERM: {}", self.name, self.whereabouts());
+            }
+            if self.wait(GRACE.saturating_sub(SOON))?.is_none() {
                 log::warn!("{} did not end within {GRACE:?} of SIGTERM: killing it", self.name);
             }
         }
@@ -114,6 +119,20 @@ impl Process {
             unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, LOW) };
         }
         Ok(())
+    }
+
+    /// What each of its threads does: its state, and the system call that it is in.
+    fn whereabouts(&self) -> String {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let thread = |folder: std::path::PathBuf| {
+            let read = |name| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+            let (status, call) = (read("status"), read("syscall"));
+            let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or("?").trim();
+            format!("{} {state} in {}", read("comm").trim(), call.trim())
+        };
+        let threads: Vec<String> =
+            tasks.into_iter().flatten().flatten().map(|entry| thread(entry.path())).collect();
+        threads.join("; ")
     }
 
     fn terminate(&self) {
@@ -168,6 +187,13 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(30), "{:?}", process.cpu_time());
             thread::sleep(LOOK);
         }
+    }
+
+    #[test]
+    fn whereabouts_name_the_thread_and_its_state() {
+        let process = sleep();
+        let found = process.whereabouts();
+        assert!(found.contains("S (sleeping)") || found.contains("R (running)"), "{found}");
     }
 
     #[test]
