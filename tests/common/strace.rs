@@ -67,9 +67,9 @@ impl Census {
             if rest.starts_with("seccomp(0x1") {
                 // Its own inherited entries for this very call were used.
                 if thread.known {
-                    self.count(thread.role, rest)
+                    self.count(thread.role, rest);
                 } else {
-                    thread.early.push(rest)
+                    thread.early.push(rest);
                 }
                 thread.role = Some(role_of(name, main));
             } else if thread.known || thread.role.is_some() {
@@ -205,7 +205,7 @@ mod tests {
         );
         assert_eq!(
             parse("openat(-100, \"x\", 0x80000 <unfinished ...>"),
-            Some(("openat", vec![Some(-100_i64 as u64), None, Some(0x80000)]))
+            Some(("openat", vec![Some((-100_i64).cast_unsigned()), None, Some(0x80000)]))
         );
         assert_eq!(
             parse("clone(child_stack=0x7f, flags=0x3d0f00, ..."),

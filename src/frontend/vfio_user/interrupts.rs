@@ -348,7 +348,7 @@ mod tests {
         // As if the client had filled the counter between the look and the write.
         let waiter = std::thread::spawn(move || {
             waits.send(()).unwrap();
-            (&*writer).write(&1u64.to_ne_bytes()).unwrap();
+            (&*writer).write_all(&1u64.to_ne_bytes()).unwrap();
         });
         waiting.recv().unwrap();
 

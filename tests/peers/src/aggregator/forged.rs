@@ -68,12 +68,10 @@ pub fn ids(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
     refused(&tenant, &Request::CreateSpace(SpaceId(u16::MAX)), findings);
     refused(&tenant, &Request::SetRunlist(vec![GuestChannel(0); 4096]), findings);
     // Rings and USERD pages that lie outside.
-    for userd in [VRAM, VRAM - 0x800, VRAM + 0x1000, 0x801, u64::MAX & !0xfff, 1 << 40] {
+    for userd in [VRAM, VRAM - 0x800, VRAM + 0x1000, 0x801, !0xfff, 1 << 40] {
         refused(&tenant, &create(1, 0, VRAM_VA + 0x1000, 6, userd), findings);
     }
-    for (gpfifo, log2) in
-        [(1 << 40, 6), (u64::MAX & !0xfff, 6), (VRAM_VA + 0x1000, 20), (VRAM_VA + 0x1000, 255)]
-    {
+    for (gpfifo, log2) in [(1 << 40, 6), (!0xfff, 6), (VRAM_VA + 0x1000, 20), (VRAM_VA + 0x1000, 255)] {
         refused(&tenant, &create(1, 0, gpfifo, log2, 0x4_0000), findings);
     }
     // What is its own still works.
@@ -95,7 +93,7 @@ pub fn ranges(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
         (1 << 40) + 0x1000,
         0u64.wrapping_sub(VRAM),
         0u64.wrapping_sub(0x1000),
-        u64::MAX & !0xfff,
+        !0xfff,
     ];
     let mut targets: Vec<_> = outside.iter().map(|offset| GuestTarget::Vram(GuestVram(*offset))).collect();
     for address in [RAM, RAM + 0x1000, 1 << 32, 1 << 40, 0u64.wrapping_sub(0x1000)] {

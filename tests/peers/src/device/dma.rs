@@ -28,7 +28,7 @@ pub fn lies(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
         ("an offset behind its end", 3, 16 * PAGE, 0x20_0000, PAGE),
         ("an offset that wraps", 3, u64::MAX - PAGE + 1, 0x20_0000, PAGE),
         ("an address that wraps", 3, 0, u64::MAX - PAGE + 1, 2 * PAGE),
-        ("all addresses", 3, 0, 0, u64::MAX & !0xfff),
+        ("all addresses", 3, 0, 0, !0xfff),
         ("no bytes", 3, 0, 0x20_0000, 0),
         ("half a page", 3, 0, 0x20_0000, 0x800),
         ("an odd address", 3, 0, 0x20_0001, PAGE),

@@ -97,8 +97,13 @@ fn good(random: &mut Random) -> (u16, Vec<u8>) {
             (command::DMA_UNMAP, body.as_bytes().to_vec())
         }
         5 => {
-            let body =
-                wire::SetIrqs { argsz: 20, flags: 0x21, index: random.below(3) as u32, start: 0, count: 1 };
+            let body = wire::SetIrqs {
+                argsz: 20,
+                flags: 0x21,
+                index: [0, 1, 2][random.below(3)],
+                start: 0,
+                count: 1,
+            };
             (command::DEVICE_SET_IRQS, body.as_bytes().to_vec())
         }
         6 => (command::DEVICE_RESET, Vec::new()),
