@@ -184,7 +184,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     Ok(ok)
 }
 
-/// Makes the short run on both chips and judges outcomes only: for `cargo xtask test`.
+/// Makes the short run on both chips and at the sockets, and judges outcomes only: for `cargo xtask test`.
 pub fn short(logs: &Path, gpuvmk: Option<&Path>) -> Result<bool> {
     let kinds = Chip::ALL.map(|chip| (chip.usual_kernel(), Firmware::for_kernel(chip.usual_kernel())));
     let workshop = Workshop::open(&kinds.into_iter().collect(), logs, gpuvmk)?;
@@ -196,7 +196,11 @@ pub fn short(logs: &Path, gpuvmk: Option<&Path>) -> Result<bool> {
         report.problems.iter().for_each(|problem| eprintln!("    {problem}"));
         ok &= report.ok();
     }
-    Ok(ok)
+    eprintln!("sockets: attacks");
+    let options = peers::Options { time: OUTCOME_TIME, by_speed: false };
+    let report = peers::attack(&workshop, &peers::named(&[], true), options)?;
+    report.problems.iter().for_each(|problem| eprintln!("    {problem}"));
+    Ok(ok && report.ok())
 }
 
 /// Makes the attacks on a chip. An attack that cannot be made has failed.
