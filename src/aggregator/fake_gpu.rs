@@ -11,7 +11,7 @@ use crate::addr::{HostChannel, HostVram, Iova, TenantId};
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::{
     ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, HostTarget, OwnershipLedger,
-    SpaceHandle, SpaceUsage,
+    Scrub, SpaceHandle, SpaceUsage,
 };
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
 
@@ -45,6 +45,9 @@ pub struct State {
     pub dirty: bool,
     /// Scrubbing fails.
     pub unscrubbable: bool,
+    /// How often a piece must be asked for before it is zero, and how often those under way were.
+    pub scrub_rounds: u32,
+    pub scrubbing: BTreeMap<u64, u32>,
     next_space: u32,
 }
 
@@ -157,6 +160,20 @@ impl GpuDriver for FakeGpu {
         }
         self.fake.state().scrubbed.push((start, size));
         Ok(())
+    }
+
+    fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
+        let mut state = self.fake.state();
+        let most = state.scrub_rounds;
+        let round = state.scrubbing.entry(start.0).or_default();
+        if *round < most {
+            *round += 1;
+            return Ok(Scrub::Pending);
+        }
+        state.scrubbing.remove(&start.0);
+        drop(state);
+        self.scrub_vram(start, size)?;
+        Ok(Scrub::Done)
     }
 
     fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {

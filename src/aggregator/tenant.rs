@@ -1,6 +1,6 @@
 //! What the aggregator knows of one tenant: its partition, memory, address spaces, channels and counters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::dma_map::DmaMap;
@@ -10,7 +10,7 @@ use super::machine::{Job, ThreadAccount};
 use super::partition::Partition;
 use super::protocol::{RefusalKind, SpaceId};
 use super::report::{FailSafeNow, FailSafeReason};
-use crate::addr::{GuestChannel, HostChannel, TenantId};
+use crate::addr::{GuestChannel, HostChannel, HostVram, TenantId};
 use crate::chip::EngineSet;
 use crate::gpu::{GpuError, SpaceHandle};
 
@@ -143,6 +143,10 @@ pub struct Tenant {
     pub engines: EngineSet,
     /// Where it is in its life.
     pub state: TenantState,
+    /// The pieces of its partition that are being zeroed.
+    pub scrubbing: VecDeque<(HostVram, u64)>,
+    /// When it left, or when its process was last seen alive after that.
+    pub left: Duration,
     /// A long request that is being carried out.
     pub job: Option<Job>,
     /// Hardware failed it: its resources are never given to anybody else.

@@ -66,6 +66,7 @@ fn summary(status: &Value) -> String {
         text(&gpu["policy"]),
         if gpu["lost"] == true { ", LOST" } else { "" },
     );
+    out.push_str(&scrubbing(&gpu["scrub"]));
     for tenant in status["tenants"].as_array().into_iter().flatten() {
         out.push_str(&format!(
             "{}: {}, {} of VRAM, {} channels, {} submissions, {:.0} % of the engines' time\n",
@@ -98,6 +99,34 @@ fn summary(status: &Value) -> String {
     out
 }
 
+/// How VRAM is zeroed, once some was.
+fn scrubbing(scrub: &Value) -> String {
+    let bytes = |key: &str| scrub[key].as_u64().unwrap_or(0);
+    if scrub["by"].is_null() {
+        return String::new();
+    }
+    let mut out = format!("VRAM is zeroed by the {}", scrub["by"].as_str().unwrap_or("?"));
+    if bytes("engine_bytes") > 0 {
+        let rate = bytes("engine_bytes_per_second") / 1_000_000;
+        out.push_str(&format!(": {} MiB so far, {rate} MB/s", bytes("engine_bytes") >> 20));
+    }
+    let departures = &scrub["departures"];
+    if departures["count"].as_u64().is_some_and(|count| count > 0) {
+        out.push_str(&format!(
+            "; the last VM was gone in {} ms, the slowest in {} ms",
+            departures["last_ms"], departures["longest_ms"]
+        ));
+    }
+    out.push('\n');
+    if let Some(why) = scrub["fallback_reason"].as_str() {
+        out.push_str(&format!("  by the processor instead {} times: {why}\n", scrub["fallbacks"]));
+    }
+    if scrub["foreign_accesses"].as_u64().is_some_and(|count| count > 0) {
+        out.push_str(&format!("  IT REACHED A VM'S MEMORY {} times\n", scrub["foreign_accesses"]));
+    }
+    out
+}
+
 /// Sends one line to a control socket and returns the answer's line.
 fn ask(socket: &Path, request: &str) -> anyhow::Result<String> {
     let absent = || format!("No aggregator answers at {}: is it running?", socket.display());
@@ -121,7 +150,10 @@ mod tests {
     fn summary_names_fail_safe_states_and_limits_that_were_met() {
         let status = serde_json::json!({
             "gpu": { "chip": "GF100", "backend": "soft", "vram": 1 << 30, "vram_free": 64 << 20, "channels": 120,
-                     "channels_free": 88, "policy": "fifo", "lost": false },
+                     "channels_free": 88, "policy": "fifo", "lost": false,
+                     "scrub": { "by": "processor", "engine_bytes": 256 << 20, "engine_bytes_per_second": 3_000_000_000_u64,
+                                "fallbacks": 2, "fallback_reason": "the copy engine did not finish", "foreign_accesses": 0,
+                                "departures": { "count": 1, "last_ms": 90, "longest_ms": 95 } } },
             "tenants": [{
                 "name": "vm1", "state": "active", "vram": 256 << 20, "channels": 2, "submissions": 7,
                 "gpu_share": 0.5, "fail_safe_count": 3,
@@ -134,6 +166,8 @@ mod tests {
         assert_eq!(
             summary(&status),
             "GF100 (soft): 1G of VRAM, 64M free, 88 of 120 channels free, policy fifo\n\
+             VRAM is zeroed by the processor: 256 MiB so far, 3000 MB/s; the last VM was gone in 90 ms, the slowest in 95 ms\n\
+             \x20 by the processor instead 2 times: the copy engine did not finish\n\
              vm1: active, 256M of VRAM, 2 channels, 7 submissions, 50 % of the engines' time\n\
              \x20 in fail-safe state for 12 ms: quota_exceeded, decided by the backend (3 times so far)\n\
              \x20 limit flushes (100) was met 8 times\n"

@@ -6,10 +6,12 @@
 
 pub mod register;
 pub mod rm;
+pub mod scrub;
 pub mod space_map;
 
 use std::os::fd::BorrowedFd;
 
+use self::scrub::ScrubReport;
 use crate::addr::{GpuVa, HostChannel, HostVram, Iova, TenantId};
 use crate::chip::{Engine, EngineSet};
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
@@ -190,6 +192,36 @@ pub enum GpuEvent {
     Lost,
 }
 
+/// How far VRAM is zeroed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scrub {
+    /// It is.
+    Done,
+    /// The GPU is at it.
+    Pending,
+}
+
+/// VRAM of the host's own, for channels of the host's own: no tenant's memory.
+pub trait OwnMemory {
+    /// Takes `size` zeroed bytes, a power of two, at a multiple of it; for good.
+    ///
+    /// # Errors
+    /// There is not so much.
+    fn take(&mut self, size: u64) -> Result<HostVram, GpuError>;
+
+    /// Writes what engines read.
+    ///
+    /// # Errors
+    /// It is not the host's own memory.
+    fn write(&mut self, at: HostVram, data: &[u8]) -> Result<(), GpuError>;
+
+    /// Reads what engines wrote.
+    ///
+    /// # Errors
+    /// It is not the host's own memory.
+    fn read(&mut self, at: HostVram, data: &mut [u8]) -> Result<(), GpuError>;
+}
+
 /// The physical GPU. One thread owns it; no method waits for guests' work.
 pub trait GpuDriver: Send {
     /// What it offers.
@@ -214,6 +246,31 @@ pub trait GpuDriver: Send {
     /// # Errors
     /// The range is not tenant memory, or hardware failed.
     fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError>;
+
+    /// The same without waiting for anything: with [`Scrub::Pending`], ask again with the same range until it is
+    /// done, and let nobody have the memory meanwhile. At most [`scrub::SCRUB_PIECE`] bytes at a time.
+    ///
+    /// # Errors
+    /// As [`GpuDriver::scrub_vram`]; the memory may be written by hardware later then.
+    fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
+        self.scrub_vram(start, size)?;
+        Ok(Scrub::Done)
+    }
+
+    /// True when an engine of the GPU zeroes VRAM.
+    fn scrubs_by_engine(&self) -> bool {
+        false
+    }
+
+    /// What was zeroed so far, if that is counted.
+    fn scrub_report(&self) -> Option<ScrubReport> {
+        None
+    }
+
+    /// Memory for channels of the host's own, if the driver lends any.
+    fn own_memory(&mut self) -> Option<&mut dyn OwnMemory> {
+        None
+    }
 
     /// Makes system memory reachable at a bus address.
     ///
@@ -356,4 +413,8 @@ pub trait OwnershipLedger: Send + Sync {
     fn own_channel(&self, channel: HostChannel, owner: Option<TenantId>);
     /// Engine accesses of `tenant`'s channels that met memory of somebody else.
     fn foreign_accesses(&self, tenant: TenantId) -> u64;
+    /// Engine accesses of the host's own channels that met a tenant's memory.
+    fn foreign_accesses_of_host(&self) -> u64 {
+        0
+    }
 }

@@ -10,7 +10,7 @@ use super::mmu::{AddressSpace, InUse, Place, Request};
 use super::reduction::{Operand, Reduction};
 use super::tlb::Buffer;
 use crate::addr::GpuVa;
-use crate::chip::{AccessKind, FaultReason};
+use crate::chip::{AccessKind, Aperture, FaultReason};
 use crate::units::backend::{FaultUnit, MmuFault};
 
 /// Bytes that one access moves before it lets a flush pass.
@@ -96,6 +96,22 @@ impl Client<'_> {
             va = va.saturating_add(size);
         }
         Ok(())
+    }
+
+    /// Says that all of `[va, va + size)` is about to be written. What cannot be written is met when it is.
+    pub(super) fn prepare_to_fill(&self, va: u64, size: u64) {
+        let mut done = 0;
+        while done < size {
+            let in_use = self.hardware.mmu.in_use();
+            let Ok(place) = self.translate(&in_use, va.saturating_add(done), AccessKind::Write) else {
+                return;
+            };
+            let bytes = place.run.min(size - done).min(CHUNK);
+            if place.target.aperture == Aperture::Vram {
+                self.hardware.memory.vram.memory.prepare_to_fill(place.target.address, bytes);
+            }
+            done += bytes.max(1);
+        }
     }
 
     /// Copies `size` bytes.

@@ -4,6 +4,8 @@
 //! the hardware that performs the accesses. The aggregator's admission code labels; whatever shadows page
 //! tables or translates channels never sees the ledger, so a mistake there shows here.
 //!
+//! The host's own channels are judged too: what they work at must be the host's at that time.
+//!
 //! Firmware's accesses (instance blocks, contexts) may go to the host's memory too, but not to another tenant's.
 //! Reads of page tables are not judged: the host driver chose where they are.
 
@@ -90,7 +92,7 @@ impl Ledger {
         let Some(channel) = channel else { return };
         let owner = self.channels.get(usize::from(channel)).map_or(0, |owner| owner.load(Ordering::Relaxed));
         let allowed = |label| label == owner || (label == 0 && actor == Actor::Firmware);
-        if owner == 0 || self.all_labels(allowed, target, size) {
+        if self.all_labels(allowed, target, size) {
             return;
         }
         let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,10 +100,8 @@ impl Ledger {
         drop(foreign);
         let told = self.reported.get(usize::from(channel));
         if told.is_some_and(|told| !told.swap(true, Ordering::Relaxed)) {
-            log::error!(
-                "softgpu: channel {channel} of tenant {} reached {size} foreign bytes at {target:?}",
-                owner - 1
-            );
+            let whose = owner.checked_sub(1).map_or("the host".to_owned(), |id| format!("tenant {id}"));
+            log::error!("softgpu: channel {channel} of {whose} reached {size} foreign bytes at {target:?}");
         }
     }
 
@@ -204,6 +204,11 @@ impl OwnershipLedger for Ledger {
         let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
         foreign.get(&encode(Some(tenant))).copied().unwrap_or(0)
     }
+
+    fn foreign_accesses_of_host(&self) -> u64 {
+        let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        foreign.get(&encode(None)).copied().unwrap_or(0)
+    }
 }
 
 #[cfg(test)]
@@ -273,12 +278,15 @@ mod tests {
     }
 
     #[test]
-    fn channels_without_owner_never_count() {
+    fn channels_of_the_host_reach_no_tenant() {
         let ledger = Ledger::new(1 << 20, 16);
-        ledger.own_vram(HostVram(0), 1 << 20, Some(B));
-        ledger.check(Actor::Work, Some(3), vram(0), 16);
-        ledger.check(Actor::Work, None, vram(0), 16);
-        assert_eq!(ledger.foreign_accesses(A) + ledger.foreign_accesses(B), 0);
+        ledger.own_vram(HostVram(0x1000), 0x1000, Some(B));
+        ledger.check(Actor::Work, Some(3), vram(0), 0x1000);
+        ledger.check(Actor::Work, Some(3), system(0), 16);
+        ledger.check(Actor::Work, None, vram(0x1000), 16);
+        assert_eq!(ledger.foreign_accesses_of_host(), 0);
+        ledger.check(Actor::Work, Some(3), vram(0xff8), 16);
+        assert_eq!((ledger.foreign_accesses_of_host(), ledger.foreign_accesses(B)), (1, 0));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Admission: a backend says what it wants and becomes a tenant, or is told why not.
 
 use std::io;
+use std::time::Duration;
 
 use super::{Machine, ThreadAccount};
 use crate::addr::TenantId;
@@ -111,6 +112,8 @@ impl Machine {
                 runlist: Vec::new(),
                 engines: EngineSet::empty(),
                 state: if ready { TenantState::Active } else { TenantState::Preparing { scrub_from: 0 } },
+                scrubbing: std::collections::VecDeque::new(),
+                left: Duration::ZERO,
                 job: None,
                 quarantined: false,
                 fail_safe: None,

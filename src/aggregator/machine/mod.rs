@@ -15,6 +15,7 @@ mod jobs;
 mod memory;
 mod recovery;
 mod schedule;
+mod scrub;
 mod spaces;
 pub mod status;
 mod thread_time;
@@ -90,6 +91,9 @@ pub struct Machine {
     lost: bool,
     /// When the first of those who wait for their part of the thread may go on.
     held_until: Option<Duration>,
+    /// When to look at the pieces of VRAM that the GPU zeroes.
+    scrub_due: Option<Duration>,
+    departed: scrub::Departures,
 }
 
 impl std::fmt::Debug for Machine {
@@ -130,6 +134,8 @@ impl Machine {
             outputs: Vec::new(),
             lost: false,
             held_until: None,
+            scrub_due: None,
+            departed: scrub::Departures::default(),
         }
     }
 

@@ -8,14 +8,12 @@
 use std::time::{Duration, Instant};
 
 use super::channels::PREEMPT_DEADLINE;
+use super::scrub::Step;
 use super::{Machine, Output};
-use crate::addr::{GuestChannel, HostChannel, HostVram, TenantId};
+use crate::addr::{GuestChannel, HostChannel, TenantId};
 use crate::aggregator::protocol::{Event, RefusalKind, Reply};
 use crate::aggregator::tenant::{ChannelState, Refusal, Tenant, TenantState};
 use crate::gpu::SpaceHandle;
-
-/// VRAM zeroed at a time, so that other tenants wait no longer than about a millisecond.
-const SCRUB_PIECE: u64 = 4 << 20;
 
 /// A host channel on its way off the hardware.
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +144,7 @@ impl Machine {
         let scrub_from = if scrub { 0 } else { owner.partition.size() };
         owner.state = TenantState::Leaving { peer_alive, scrub_from };
         owner.job = None;
+        owner.left = now;
         self.strip(tenant, now);
     }
 
@@ -198,7 +197,7 @@ impl Machine {
                 continue;
             }
             let start = Instant::now();
-            more |= self.advance_tenant(tenant);
+            more |= self.advance_tenant(tenant, now);
             self.charge(tenant, start.elapsed());
         }
         more
@@ -230,13 +229,13 @@ impl Machine {
         }
     }
 
-    fn advance_tenant(&mut self, id: TenantId) -> bool {
+    fn advance_tenant(&mut self, id: TenantId, now: Duration) -> bool {
         if self.departures.iter().any(|d| d.tenant == id) || self.zombies.iter().any(|z| z.tenant == id) {
             return false;
         }
         let Some(tenant) = self.tenants.get(&id) else { return false };
         if tenant.quarantined {
-            self.conclude(id);
+            self.conclude(id, now);
             return false;
         }
         let (scrub_from, range, peer_alive) = match tenant.state {
@@ -254,39 +253,25 @@ impl Machine {
             return true;
         }
         if peer_alive {
+            if let Some(tenant) = self.tenants.get_mut(&id) {
+                tenant.left = now;
+            }
             return false;
         }
-        if self.scrub_piece(id, scrub_from) {
-            return true;
+        match self.scrub_piece(id, scrub_from, now) {
+            Step::More => return true,
+            Step::Waits => return false,
+            Step::Finished => {}
         }
-        self.conclude(id);
+        self.conclude(id, now);
         false
     }
 
-    /// Zeroes the next piece of a partition; false when nothing was left.
-    fn scrub_piece(&mut self, id: TenantId, from: u64) -> bool {
-        let Some(tenant) = self.tenants.get_mut(&id) else { return false };
-        let size = tenant.partition.size().saturating_sub(from).min(SCRUB_PIECE);
-        if size == 0 {
-            return false;
-        }
-        let start = HostVram(tenant.partition.start().0.saturating_add(from));
-        match &mut tenant.state {
-            TenantState::Active => return false,
-            TenantState::Preparing { scrub_from }
-            | TenantState::Resetting { scrub_from }
-            | TenantState::Leaving { scrub_from, .. } => {
-                *scrub_from = from.saturating_add(size);
-            }
-        }
-        if let Err(error) = self.driver.scrub_vram(start, size) {
-            self.quarantine(id, "zeroing VRAM", &error);
-        }
-        true
-    }
-
     /// Everything of a reset or a departure is done.
-    fn conclude(&mut self, id: TenantId) {
+    fn conclude(&mut self, id: TenantId, now: Duration) {
+        if self.tenants.get(&id).is_some_and(|tenant| !matches!(tenant.state, TenantState::Leaving { .. })) {
+            self.label_partition(id);
+        }
         let Some(tenant) = self.tenants.get_mut(&id) else { return };
         if matches!(tenant.state, TenantState::Preparing { .. }) {
             if tenant.quarantined {
@@ -329,6 +314,7 @@ impl Machine {
             if let Some(ledger) = &self.ledger {
                 ledger.own_vram(tenant.partition.start(), tenant.partition.size(), None);
             }
+            self.departed.note(tenant.partition.size(), now.saturating_sub(tenant.left));
             self.vram.give_back(tenant.partition);
             self.granted_channels = self.granted_channels.saturating_sub(tenant.channel_limit);
         }

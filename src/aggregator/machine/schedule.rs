@@ -59,6 +59,7 @@ impl Machine {
             self.decide(now);
         }
         self.held_until = None;
+        self.scrub_due = None;
         let jobs = self.advance_jobs(now);
         self.advance_recovery(now) || jobs
     }
@@ -71,10 +72,12 @@ impl Machine {
             .values()
             .flat_map(|tenant| tenant.live_channels().filter_map(|(_, channel)| channel.preempt_by));
         // Somebody may have been admitted since the last step.
-        let preparing = self.tenants.values().any(Tenant::is_preparing).then_some(now);
+        let fresh = |tenant: &Tenant| tenant.is_preparing() && tenant.scrubbing.is_empty();
+        let preparing = self.tenants.values().any(fresh).then_some(now);
         departures
             .chain(preemptions)
             .chain(self.held_until)
+            .chain(self.scrub_due)
             .chain(preparing)
             .chain(self.scheduler.next_due(now))
             .min()

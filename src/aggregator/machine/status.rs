@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::Machine;
 use super::memory::MAX_RANGES;
+use super::scrub::ScrubStatus;
 use crate::addr::TenantId;
 use crate::aggregator::latency::LatencySummary;
 use crate::aggregator::limit::{Limit, LimitStatus, LimitTable};
@@ -36,6 +37,8 @@ pub struct GpuStatus {
     pub channels_free: u16,
     /// Scheduling policy.
     pub policy: &'static str,
+    /// How VRAM is zeroed.
+    pub scrub: ScrubStatus,
     /// True when the device is gone.
     pub lost: bool,
 }
@@ -186,6 +189,7 @@ impl Machine {
                 channels: self.info.channels,
                 channels_free: self.info.channels.saturating_sub(self.granted_channels),
                 policy: self.scheduler.policy(),
+                scrub: self.scrub_status(),
                 lost: self.lost,
             },
             tenants: tenants.collect(),

@@ -27,6 +27,7 @@ use super::control::ControlServer;
 use super::machine::Machine;
 use super::machine::status::Status;
 use crate::config::{PolicyKind, ScrubPolicy, SocketSpec};
+use crate::gpu::scrub::EngineScrub;
 use crate::gpu::{GpuDriver, GpuError, OwnershipLedger};
 use crate::jail::{self, Role};
 use crate::scheduler::{Scheduler, policy};
@@ -194,15 +195,15 @@ impl Service {
     /// VRAM cannot be cleared, or there are no descriptors or threads left; nothing is left behind.
     pub fn start_on(
         sockets: Sockets,
-        mut driver: Box<dyn GpuDriver>,
+        driver: Box<dyn GpuDriver>,
         ledger: Option<Arc<dyn OwnershipLedger>>,
         config: &Config,
     ) -> Result<ServiceHandle, StartError> {
         let Sockets { backends: listener, control } = sockets;
         // What a former owner of the GPU left in its memory is nobody's business.
-        let (start, size) = (driver.info().tenant_vram, driver.info().tenant_vram_size);
+        let mut driver = Box::new(EngineScrub::new(driver));
         if config.scrub.at_release() {
-            driver.scrub_vram(start, size)?;
+            driver.scrub_all()?;
         }
         let scheduler = Scheduler::new(policy::policy(config.policy));
         let machine = Machine::new(driver, ledger, scheduler).with_scrub(config.scrub);

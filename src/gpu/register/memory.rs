@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use super::bus::Bus;
-use crate::addr::PAGE_SIZE;
+use crate::addr::{HostVram, PAGE_SIZE};
 use crate::chip::gf100::regs::pbus::NV_PBUS_BAR0_WINDOW;
-use crate::gpu::GpuError;
+use crate::gpu::{GpuError, OwnMemory};
 use crate::pci::Region;
 use crate::pci::mapping::Mapping;
 
@@ -155,6 +155,20 @@ impl HostMemory {
             Some(end) if end <= self.size => Ok(()),
             _ => Err(GpuError::Invalid(format!("{size:#x} bytes at {address:#x} leave the host's VRAM"))),
         }
+    }
+}
+
+impl OwnMemory for HostMemory {
+    fn take(&mut self, size: u64) -> Result<HostVram, GpuError> {
+        Self::take(self, size, size).map(HostVram)
+    }
+
+    fn write(&mut self, at: HostVram, data: &[u8]) -> Result<(), GpuError> {
+        Self::write(self, at.0, data)
+    }
+
+    fn read(&mut self, at: HostVram, data: &mut [u8]) -> Result<(), GpuError> {
+        Self::read(self, at.0, data)
     }
 }
 

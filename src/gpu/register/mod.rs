@@ -30,7 +30,8 @@ use self::memory::HostMemory;
 use self::space::Space;
 use self::window::Bar1;
 use super::{
-    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, SpaceHandle, SpaceUsage,
+    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, SpaceHandle,
+    SpaceUsage,
 };
 use crate::addr::{HostChannel, HostVram, Iova};
 use crate::chip::{Engine, EngineSet};
@@ -92,6 +93,10 @@ impl GpuDriver for RegisterDriver {
             return Err(GpuError::Invalid(format!("{size:#x} bytes at {start} are not tenant memory")));
         }
         self.bar1.scrub(&self.bus, &self.memory, start, size, self.info.partition_granule)
+    }
+
+    fn own_memory(&mut self) -> Option<&mut dyn OwnMemory> {
+        Some(&mut self.memory)
     }
 
     fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {

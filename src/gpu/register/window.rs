@@ -10,10 +10,6 @@
 //! USERD: that is the guest's, who stores its GP_PUT there itself before it rings. A store of ours could be an older one
 //! by then, and hardware that has executed the newer one already would go round the whole ring again.
 
-use std::fs::File;
-
-use vmm_sys_util::fallocate::{FallocateMode, fallocate};
-
 use super::bus::Bus;
 use super::memory::HostMemory;
 use super::space::{INVALIDATE_HUB, LARGE, invalidate};
@@ -29,6 +25,7 @@ use crate::chip::gf100::regs::pbus::NV_PBUS_BAR1_BLOCK;
 use crate::chip::gf100::regs::pfifo::NV_PFIFO_USERD_POLL;
 use crate::chip::{Aperture, PhysicalAddress};
 use crate::gpu::GpuError;
+use crate::gpu::scrub::give_back;
 use crate::pci::{Region, SharedMemory};
 
 /// Bytes of BAR1 that this driver translates.
@@ -149,7 +146,7 @@ impl Bar1 {
             let from = unit.max(start.0);
             let to = unit.saturating_add(granule).min(end);
             match self.share(bus, memory, HostVram(unit), granule) {
-                Ok(pieces) => punch(pieces, from.saturating_sub(unit), to.saturating_sub(unit))?,
+                Ok(pieces) => give_back(pieces, from.saturating_sub(unit), to.saturating_sub(unit))?,
                 Err(GpuError::Io(error)) if error.kind() == std::io::ErrorKind::Unsupported => {
                     self.write_zeros(bus, memory, HostVram(from), to.saturating_sub(from))?;
                 }
@@ -200,23 +197,6 @@ impl Bar1 {
     fn flush(&self, bus: &Bus) -> Result<(), GpuError> {
         invalidate(bus, self.directory.address(), INVALIDATE_HUB)
     }
-}
-
-/// Gives the pages of `[from, to)`, counted over all pieces, back to the host's kernel: they read as zeros.
-fn punch(pieces: Vec<SharedMemory>, from: u64, to: u64) -> Result<(), GpuError> {
-    let mut begin: u64 = 0;
-    for piece in pieces {
-        let end = begin.saturating_add(piece.size);
-        let (low, high) = (from.max(begin), to.min(end));
-        if low < high {
-            let offset = piece.offset.saturating_add(low.saturating_sub(begin));
-            let length = high.saturating_sub(low);
-            fallocate(&File::from(piece.fd), FallocateMode::PunchHole, true, offset, length)
-                .map_err(|error| GpuError::Io(error.into()))?;
-        }
-        begin = end;
-    }
-    Ok(())
 }
 
 /// Place in BAR1 of a word in a channel's page of an area. Channel numbers were checked when they were given out.

@@ -204,6 +204,10 @@ impl GpuDriver for RmDriver {
         self.vram.scrub(&self.device, self.cleaner.as_mut(), start, size)
     }
 
+    fn scrubs_by_engine(&self) -> bool {
+        true
+    }
+
     fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
         Ok(self.system.map(mapping)?)
     }

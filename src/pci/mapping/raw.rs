@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 pub(super) const FUSE_MAGIC: i64 = 0x6573_5546;
 pub(super) const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
 
+/// Bytes of a page of memory.
+const PAGE: usize = 4096;
+
 /// Mapped memory of another process. See the module for what an access guarantees.
 #[derive(Debug)]
 pub struct Mapping {
@@ -165,6 +168,21 @@ impl Mapping {
         // SAFETY: `place` is valid for writes of `bytes` bytes.
         unsafe { std::ptr::write_bytes(place.as_ptr(), byte, bytes) };
         Ok(())
+    }
+
+    /// Says that all of a range is about to be written: pages that this process has not met yet are got together,
+    /// which costs half of what it costs one by one. Changes nothing, and need not do anything.
+    pub fn prepare_to_fill(&self, offset: u64, size: u64) {
+        let Ok(bytes) = usize::try_from(size) else { return };
+        let Ok(place) = self.writable_place(offset, bytes) else { return };
+        // Pages that lie in the range as a whole.
+        let start = place.as_ptr().addr().next_multiple_of(PAGE);
+        let end = place.as_ptr().addr().saturating_add(bytes) / PAGE * PAGE;
+        if start < end {
+            let first = place.as_ptr().with_addr(start).cast();
+            // SAFETY: these pages are a part of this mapping; the call changes no byte of them.
+            unsafe { libc::madvise(first, end - start, libc::MADV_POPULATE_WRITE) };
+        }
     }
 
     /// Copies `size` bytes to `target`, which may be this mapping: the ranges may overlap.

@@ -120,7 +120,13 @@ impl Remap {
                 done += more;
             }
         }
-        pieces(&self.target, position.line, target_at, &mut target, |va, piece| run.client.write(va, piece))?;
+        let fills = !reads_source && !keeps;
+        pieces(&self.target, position.line, target_at, &mut target, |va, piece| {
+            if fills {
+                run.client.prepare_to_fill(va, piece.len() as u64);
+            }
+            run.client.write(va, piece)
+        })?;
         Ok(source.len() as u64 + target.len() as u64)
     }
 }

@@ -84,6 +84,8 @@ impl Transfer {
         if joined.length == 0 {
             return Ok(Progress::Done);
         }
+        // The same line again and again: somebody clears memory.
+        let fills = joined.source.layout == Layout::Pitch(0) && joined.count > 1;
         let mut cost = 0;
         while position.line < joined.count {
             let left = joined.length.saturating_sub(position.at);
@@ -94,6 +96,9 @@ impl Transfer {
             }
             let (from, bytes) = joined.source.locate(position.line, position.at, left.min(CHUNK));
             let (to, bytes) = joined.target.locate(position.line, position.at, bytes);
+            if fills {
+                run.client.prepare_to_fill(to, bytes);
+            }
             run.client.copy(from, to, bytes)?;
             position.at += bytes;
             cost += bytes + RUN_COST;

@@ -26,10 +26,10 @@ use super::description::GH100;
 use super::walker::Walker;
 use super::{VRAM_UNIT, bank_size};
 use crate::addr::{HostChannel, HostVram, Iova};
-use crate::chip::{Engine, EngineSet, gh100};
+use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress, gh100};
 use crate::gpu::space_map::SpaceShape;
 use crate::gpu::{
-    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnershipLedger,
+    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, OwnershipLedger,
     SpaceHandle, SpaceUsage,
 };
 use crate::pci::{DmaMapping, SharedMemory};
@@ -89,6 +89,8 @@ pub struct Executor {
     last_space: SpaceHandle,
     channels: Channels,
     outbox: Arc<Outbox>,
+    /// Where the next memory for the host's own channels begins.
+    own_next: u64,
 }
 
 impl Executor {
@@ -136,7 +138,8 @@ impl Executor {
             first_iova: FIRST_IOVA,
             table_memory: TABLE_MEMORY,
         };
-        Ok(Self { info, core, spaces, last_space: SpaceHandle(0), channels: Channels::default(), outbox })
+        let channels = Channels::default();
+        Ok(Self { info, core, spaces, last_space: SpaceHandle(0), channels, outbox, own_next: HOST_VRAM })
     }
 
     /// The ledger of true owners, for the aggregator's admission code to label.
@@ -149,6 +152,14 @@ impl Executor {
         self.core.flush_tlb(FlushScope { page_directory: directory(space), hub_only: false });
     }
 
+    fn check_own_memory(&self, at: HostVram, size: usize) -> Result<PhysicalAddress, GpuError> {
+        let end = HostVram(self.own_next);
+        if at.0 < HOST_VRAM || at.checked_add(size as u64).is_none_or(|last| last > end) {
+            return Err(GpuError::Invalid(format!("{size:#x} bytes at {at} are not the host's own memory")));
+        }
+        Ok(PhysicalAddress { aperture: Aperture::Vram, address: at.0 })
+    }
+
     fn check_tenant_memory(&self, start: HostVram, size: u64) -> Result<(), GpuError> {
         let end = self.info.tenant_vram.checked_add(self.info.tenant_vram_size);
         if start >= self.info.tenant_vram && start.checked_add(size) <= end && size > 0 {
@@ -156,6 +167,29 @@ impl Executor {
         } else {
             Err(GpuError::Invalid(format!("{size:#x} bytes at {start} are not tenant memory")))
         }
+    }
+}
+
+impl OwnMemory for Executor {
+    fn take(&mut self, size: u64) -> Result<HostVram, GpuError> {
+        let start = self.own_next.next_multiple_of(size.max(1));
+        let end = start.saturating_add(size);
+        if end > self.info.tenant_vram.0 {
+            return Err(GpuError::Exhausted { what: "host VRAM", limit: self.info.tenant_vram.0 });
+        }
+        self.core.hardware().memory.vram.zero(start, size)?;
+        self.own_next = end;
+        Ok(HostVram(start))
+    }
+
+    fn write(&mut self, at: HostVram, data: &[u8]) -> Result<(), GpuError> {
+        let target = self.check_own_memory(at, data.len())?;
+        self.core.write_memory(target, data).map_err(|missed| GpuError::Invalid(missed.to_string()))
+    }
+
+    fn read(&mut self, at: HostVram, data: &mut [u8]) -> Result<(), GpuError> {
+        let target = self.check_own_memory(at, data.len())?;
+        self.core.read_memory(target, data).map_err(|missed| GpuError::Invalid(missed.to_string()))
     }
 }
 
@@ -172,6 +206,10 @@ impl GpuDriver for Executor {
     fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
         self.check_tenant_memory(start, size)?;
         Ok(self.core.hardware().memory.vram.zero(start.0, size)?)
+    }
+
+    fn own_memory(&mut self) -> Option<&mut dyn OwnMemory> {
+        Some(self)
     }
 
     fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {

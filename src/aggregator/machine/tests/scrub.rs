@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::config::ScrubPolicy;
+use crate::gpu::Scrub;
+use crate::gpu::scrub::{EngineScrub, SCRUB_PIECE};
 
 fn with(policy: ScrubPolicy) -> (Machine, Fake) {
     let (machine, fake) = machine();
@@ -111,4 +113,80 @@ fn memory_that_cannot_be_zeroed_is_nobodys() {
     let b = machine.admit(&hello("b")).unwrap().tenant;
 
     assert_eq!(fake.state().owners[&(128 * MIB)].1, Some(b));
+}
+
+#[test]
+fn driver_without_memory_to_lend_goes_on_with_the_processor() {
+    let (gpu, fake) = FakeGpu::hopper();
+    let mut gpu = EngineScrub::new(Box::new(gpu));
+    let report = gpu.scrub_report().unwrap();
+    assert_eq!((report.by, report.fallbacks), ("processor", 1));
+    assert!(report.fallback_reason.unwrap().contains("lends no memory"));
+    assert_eq!(gpu.info().channels, 16);
+
+    assert_eq!(gpu.advance_scrub(HostVram(64 << 20), SCRUB_PIECE).unwrap(), Scrub::Done);
+
+    assert_eq!(fake.state().scrubbed, [(HostVram(64 << 20), SCRUB_PIECE)]);
+}
+
+/// A GPU that needs to be asked several times for each piece.
+#[test]
+fn partition_changes_hands_only_when_the_last_piece_is_done() {
+    let (mut machine, fake) = with(ScrubPolicy::Release);
+    let a = machine.admit(&hello("a")).unwrap().tenant;
+    fake.state().scrub_rounds = 2;
+
+    machine.leave(a, false, T0);
+    let mut now = T0;
+    while outputs(&mut machine).is_empty() {
+        machine.step(now);
+        now = machine.next_due(now).unwrap_or(now).max(now);
+    }
+
+    assert_eq!(scrubbed(&fake), WHOLE);
+    assert!(now > T0, "it waits between two looks");
+    assert_eq!(machine.status("fake").gpu.scrub.departures.count, 1);
+}
+
+#[test]
+fn piece_of_a_reset_is_finished_before_its_vm_is_gone() {
+    let (mut machine, fake) = with(ScrubPolicy::Attach);
+    let a = machine.admit(&hello("a")).unwrap().tenant;
+    settle(&mut machine, T0);
+    scrubbed(&fake);
+    fake.state().scrub_rounds = 1;
+    assert_eq!(machine.request(a, Request::Reset { scrub: true }, None, T0), Outcome::Later);
+    machine.step(T0);
+    assert_eq!(fake.state().scrubbing.len(), 1, "a piece is under way");
+
+    // Nothing is zeroed when a VM leaves; what was begun is.
+    machine.leave(a, false, T0);
+    outputs(&mut machine);
+    for _ in 0..10 {
+        machine.step(T0);
+    }
+
+    assert_eq!(outputs(&mut machine), [Output::Gone(a)]);
+    assert_eq!(scrubbed(&fake), [(64 * MIB, SCRUB_PIECE)]);
+}
+
+#[test]
+fn memory_is_the_hosts_while_it_is_zeroed() {
+    let (mut machine, fake) = with(ScrubPolicy::Attach);
+    fake.state().scrub_rounds = 1;
+    let a = machine.admit(&hello("a")).unwrap().tenant;
+    machine.step(T0);
+    assert_eq!(fake.state().owners[&(64 * MIB)], (SCRUB_PIECE, None));
+
+    settle_slowly(&mut machine);
+
+    assert_eq!(fake.state().owners[&(64 * MIB)], (64 * MIB, Some(a)));
+}
+
+fn settle_slowly(machine: &mut Machine) {
+    let mut now = T0;
+    for _ in 0..1000 {
+        machine.step(now);
+        now += crate::gpu::scrub::LOOK_AGAIN;
+    }
 }

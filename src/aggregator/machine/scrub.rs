@@ -1,0 +1,121 @@
+//! Zeroing a partition, piece by piece between other work, and what operators learn of it.
+//!
+//! The GPU works at a piece while everybody else is served; nobody gets the partition before its last piece is done,
+//! whatever became of its tenant meanwhile. A piece belongs to the host as long as it is being zeroed: the software
+//! GPU counts every access of another owner to it, and every access of the host's own channel to anything else.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Machine;
+use crate::addr::{HostVram, TenantId};
+use crate::aggregator::tenant::TenantState;
+use crate::gpu::Scrub;
+use crate::gpu::scrub::{LOOK_AGAIN, SCRUB_PIECE, ScrubReport};
+
+/// Pieces of a partition under way at a time: the next one is there when the GPU is done with the last.
+const AHEAD: usize = 3;
+
+/// What a step of zeroing came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// There is more to do at once.
+    More,
+    /// The GPU is at it.
+    Waits,
+    /// Nothing was left.
+    Finished,
+}
+
+/// How VRAM is zeroed, and how long tenants that left took to be gone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ScrubStatus {
+    /// By whom, and how fast; absent where the driver does not count.
+    #[serde(flatten)]
+    pub figures: Option<ScrubReport>,
+    /// Engine accesses of the host's own channels that met a tenant's memory, where hardware can tell (must be 0).
+    pub foreign_accesses: Option<u64>,
+    /// Tenants that are gone.
+    pub departures: Departures,
+}
+
+/// How long tenants took from the end of their process until everything of theirs was free again, and zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Departures {
+    /// How many.
+    pub count: u64,
+    /// VRAM of the last one, in bytes.
+    pub last_bytes: u64,
+    /// Time of the last one, in milliseconds.
+    pub last_ms: u64,
+    /// The longest, in milliseconds.
+    pub longest_ms: u64,
+}
+
+impl Departures {
+    pub(super) fn note(&mut self, bytes: u64, took: Duration) {
+        self.count = self.count.saturating_add(1);
+        self.last_bytes = bytes;
+        self.last_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        self.longest_ms = self.longest_ms.max(self.last_ms);
+    }
+}
+
+impl Machine {
+    pub(super) fn scrub_status(&self) -> ScrubStatus {
+        ScrubStatus {
+            figures: self.driver.scrub_report(),
+            foreign_accesses: self.ledger.as_ref().map(|ledger| ledger.foreign_accesses_of_host()),
+            departures: self.departed,
+        }
+    }
+
+    /// Goes on with zeroing a partition, of which everything before `from` is zero or under way.
+    pub(super) fn scrub_piece(&mut self, id: TenantId, from: u64, now: Duration) -> Step {
+        let Some(tenant) = self.tenants.get_mut(&id) else { return Step::Finished };
+        let left = tenant.partition.size().saturating_sub(from).min(SCRUB_PIECE);
+        if left > 0 && tenant.scrubbing.len() < AHEAD {
+            let start = HostVram(tenant.partition.start().0.saturating_add(from));
+            tenant.scrubbing.push_back((start, left));
+            match &mut tenant.state {
+                TenantState::Active => {}
+                TenantState::Preparing { scrub_from }
+                | TenantState::Resetting { scrub_from }
+                | TenantState::Leaving { scrub_from, .. } => *scrub_from = from.saturating_add(left),
+            }
+            if let Some(ledger) = &self.ledger {
+                ledger.own_vram(start, left, None);
+            }
+            self.advance_piece(id, (start, left));
+            return Step::More;
+        }
+        // Pieces that were begun are finished even if their tenant is at something else by now.
+        let Some(piece) = tenant.scrubbing.front().copied() else { return Step::Finished };
+        if self.advance_piece(id, piece) {
+            return Step::More;
+        }
+        self.scrub_due = Some(now.saturating_add(LOOK_AGAIN));
+        Step::Waits
+    }
+
+    /// Asks for a piece; true when it is done with.
+    fn advance_piece(&mut self, id: TenantId, (start, size): (HostVram, u64)) -> bool {
+        match self.driver.advance_scrub(start, size) {
+            Ok(Scrub::Pending) => return false,
+            Ok(Scrub::Done) => {}
+            Err(error) => self.quarantine(id, "zeroing VRAM", &error),
+        }
+        if let Some(tenant) = self.tenants.get_mut(&id) {
+            tenant.scrubbing.retain(|piece| *piece != (start, size));
+        }
+        true
+    }
+
+    /// Gives a partition's memory back to its tenant, which the host had while it was zeroed.
+    pub(super) fn label_partition(&self, id: TenantId) {
+        if let (Some(ledger), Some(tenant)) = (&self.ledger, self.tenants.get(&id)) {
+            ledger.own_vram(tenant.partition.start(), tenant.partition.size(), Some(id));
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What the copy engine is told to do with a piece of VRAM: mark some places, write zeros everywhere, copy the marked
+//! places out, report.
+//!
+//! Two engines are known: GF100's (classes 90b5 and 90b8), which has no fill and copies a line of zeros many times
+//! instead (a source pitch of 0), and GH100's (class c8b5), which fills with a constant.
+
+use super::layout::{LINE, MARK, STRIDE};
+use crate::chip::Engine;
+use crate::chip::gf100::methods::{host, pcopy, stream};
+use crate::chip::gh100::methods::{CLASS_COPY, copy};
+
+/// Subchannel of the copy object; on GH100, one that a copy channel's engine is behind.
+const SUBCHANNEL: u32 = 4;
+
+/// LAUNCH_DMA: copies when everything before is done, and makes the result visible.
+const ORDERED: u32 = 2 | 1 << 2;
+/// A fill's elements: four words, all of them the first constant.
+const FOUR_WORDS: u32 = copy::remap::SELECT_CONST_A * 0x1111
+    | 3 << copy::remap::COMPONENT_SIZE_SHIFT
+    | 3 << copy::remap::NUM_DST_SHIFT;
+
+/// How a chip's copy engine is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// GF100: classes 90b5 and 90b8.
+    Fermi(u16),
+    /// GH100: class c8b5.
+    Hopper,
+}
+
+impl Dialect {
+    /// That of an engine of a chip.
+    pub(super) fn of(chip: &str, engine: Engine) -> Option<Self> {
+        match (chip, engine) {
+            (crate::chip::gf100::NAME, Engine::Copy(0)) => Some(Self::Fermi(pcopy::CLASS_COPY0)),
+            (crate::chip::gf100::NAME, Engine::Copy(1)) => Some(Self::Fermi(pcopy::CLASS_COPY1)),
+            (crate::chip::gh100::NAME, Engine::Copy(_)) => Some(Self::Hopper),
+            _ => None,
+        }
+    }
+
+    /// The copy class.
+    pub(super) const fn class(self) -> u16 {
+        match self {
+            Self::Fermi(class) => class,
+            Self::Hopper => CLASS_COPY,
+        }
+    }
+}
+
+/// One piece: virtual addresses, and what is reported at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// The piece itself.
+    pub(super) target: u64,
+    /// Its bytes, a multiple of [`STRIDE`].
+    pub(super) size: u64,
+    /// Where in each [`STRIDE`] the marked place is.
+    pub(super) place: u64,
+    /// A line of zeros.
+    pub(super) zeros: u64,
+    /// A mark for each place.
+    pub(super) marks: u64,
+    /// Where the marked places are copied to.
+    pub(super) seen: u64,
+    /// Where `sequence` is written at the end.
+    pub(super) semaphore: u64,
+    /// What is written there.
+    pub(super) sequence: u32,
+}
+
+/// The words for one piece.
+pub(super) fn words(dialect: Dialect, piece: &Piece) -> Vec<u32> {
+    let mut words = Words { dialect, words: Vec::new() };
+    words.method(host::SET_OBJECT, &[dialect.class().into()]);
+    let places = low(piece.size / STRIDE);
+    let marked = piece.target.saturating_add(piece.place);
+    words.copy((piece.marks, MARK), (marked, STRIDE), low(MARK), places, None);
+    match dialect {
+        Dialect::Fermi(_) => {
+            let lines = low(piece.size / LINE);
+            words.copy((piece.zeros, 0), (piece.target, LINE), low(LINE), lines, None);
+        }
+        Dialect::Hopper => words.fill(piece.target, low(piece.size / 16)),
+    }
+    let report = Some((piece.semaphore, piece.sequence));
+    words.copy((marked, STRIDE), (piece.seen, MARK), low(MARK), places, report);
+    words.words
+}
+
+/// A command stream under construction.
+struct Words {
+    dialect: Dialect,
+    words: Vec<u32>,
+}
+
+impl Words {
+    fn method(&mut self, method: u16, data: &[u32]) {
+        let header = stream::OP_INCREMENT << 29 | low(data.len() as u64) << 16 | SUBCHANNEL << 13;
+        self.words.push(header | u32::from(method) >> 2);
+        self.words.extend_from_slice(data);
+    }
+
+    /// Copies `count` lines of `length` bytes; addresses come with their pitches. Reports afterwards.
+    fn copy(
+        &mut self,
+        (from, from_pitch): (u64, u64),
+        (to, to_pitch): (u64, u64),
+        length: u32,
+        count: u32,
+        report: Option<(u64, u32)>,
+    ) {
+        let [from_high, from_low] = halves(from);
+        let [to_high, to_low] = halves(to);
+        let pitches = [low(from_pitch), low(to_pitch)];
+        let lines = [from_high, from_low, to_high, to_low, pitches[0], pitches[1], length, count];
+        match self.dialect {
+            Dialect::Fermi(_) => {
+                self.method(pcopy::SRC_ADDRESS_HIGH, &lines);
+                let mut exec = pcopy::EXEC_SRC_LINEAR | pcopy::EXEC_DST_LINEAR;
+                if let Some((semaphore, sequence)) = report {
+                    let [high, low] = halves(semaphore);
+                    self.method(pcopy::QUERY_ADDRESS_HIGH, &[high, low, sequence]);
+                    exec |= pcopy::EXEC_QUERY | pcopy::EXEC_QUERY_SHORT;
+                }
+                self.method(pcopy::EXEC, &[exec]);
+            }
+            Dialect::Hopper => {
+                self.method(copy::OFFSET_IN_UPPER, &lines);
+                let mut launch =
+                    ORDERED | copy::launch::SRC_PITCH | copy::launch::DST_PITCH | copy::launch::MULTI_LINE;
+                if let Some((semaphore, sequence)) = report {
+                    let [high, low] = halves(semaphore);
+                    self.method(copy::SET_SEMAPHORE_A, &[high, low, sequence]);
+                    launch |= copy::launch::SEMAPHORE_ONE_WORD << copy::launch::SEMAPHORE_SHIFT;
+                }
+                self.method(copy::LAUNCH_DMA, &[launch]);
+            }
+        }
+    }
+
+    /// Writes zeros: elements of 16 bytes. GH100 only.
+    fn fill(&mut self, to: u64, elements: u32) {
+        let [high, low] = halves(to);
+        self.method(copy::SET_REMAP_CONST_A, &[0]);
+        self.method(copy::SET_REMAP_COMPONENTS, &[FOUR_WORDS]);
+        self.method(copy::OFFSET_OUT_UPPER, &[high, low]);
+        self.method(copy::LINE_LENGTH_IN, &[elements, 1]);
+        let linear = copy::launch::SRC_PITCH | copy::launch::DST_PITCH;
+        self.method(copy::LAUNCH_DMA, &[ORDERED | linear | copy::launch::REMAP]);
+    }
+}
+
+/// Upper and lower word.
+fn halves(address: u64) -> [u32; 2] {
+    [low(address >> 32), low(address & 0xffff_ffff)]
+}
+
+/// CAST: sizes and pitches of pieces are far below 2^32; addresses come in halves.
+fn low(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece() -> Piece {
+        Piece {
+            target: 0x400_0000,
+            size: 0x40_0000,
+            place: 0x120,
+            zeros: 0x10_8000,
+            marks: 0x10_2000,
+            seen: 0x10_4000,
+            semaphore: 0x1_0010_1800,
+            sequence: 9,
+        }
+    }
+
+    #[test]
+    fn gf100_copies_a_line_of_zeros_with_pitch_0_between_marks_and_check() {
+        let words = words(Dialect::Fermi(0x90b5), &piece());
+
+        assert_eq!(words[..2], [0x2001_8000, 0x90b5]);
+        // Source, target, pitches, bytes of a line, lines; then start.
+        let at = |n: usize| &words[2 + n * 11..2 + (n + 1) * 11];
+        assert_eq!(at(0)[..9], [0x2008_80c3, 0, 0x10_2000, 0, 0x400_0120, 0x10, 0x1_0000, 0x10, 64]);
+        assert_eq!(at(1)[..9], [0x2008_80c3, 0, 0x10_8000, 0, 0x400_0000, 0, 0x8000, 0x8000, 128]);
+        assert_eq!(at(1)[9..], [0x2001_80c0, 0x110]);
+        assert_eq!(words[24..29], [0x2008_80c3, 0, 0x400_0120, 0, 0x10_4000]);
+        assert_eq!(words[33..], [0x2003_80ce, 1, 0x10_1800, 9, 0x2001_80c0, 0x3110]);
+    }
+
+    #[test]
+    fn gh100_fills_with_a_constant_and_reports_one_word() {
+        let words = words(Dialect::Hopper, &piece());
+
+        let fill: Vec<u32> = words.iter().copied().skip(13).take(12).collect();
+        assert_eq!(fill[..4], [0x2001_81c0, 0, 0x2001_81c2, 0x0303_4444]);
+        assert_eq!(fill[4..10], [0x2002_8102, 0, 0x400_0000, 0x2002_8106, 0x4_0000, 1]);
+        assert_eq!(fill[10..], [0x2001_80c0, 0x586]);
+        assert_eq!(words.last(), Some(&0x38e));
+    }
+
+    #[test]
+    fn engines_without_a_known_class_have_no_dialect() {
+        assert_eq!(Dialect::of("GF100", Engine::Copy(1)), Some(Dialect::Fermi(0x90b8)));
+        assert_eq!(Dialect::of("GH100", Engine::Copy(2)).map(Dialect::class), Some(0xc8b5));
+        for (chip, engine) in
+            [("GF100", Engine::Graphics), ("GF100", Engine::Copy(2)), ("TU102", Engine::Copy(0))]
+        {
+            assert_eq!(Dialect::of(chip, engine), None);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What was zeroed, by whom, and how fast: for operators.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+/// Figures since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ScrubReport {
+    /// Who zeroes now: `copy engine` or `processor`.
+    pub by: &'static str,
+    /// Bytes that the copy engine zeroed.
+    pub engine_bytes: u64,
+    /// Time that it had for them, waiting for other channels included, in nanoseconds.
+    pub engine_ns: u64,
+    /// Bytes a second of the copy engine; 0 before it did anything.
+    pub engine_bytes_per_second: u64,
+    /// Bytes that the processor zeroed.
+    pub processor_bytes: u64,
+    /// Time that it took, in nanoseconds.
+    pub processor_ns: u64,
+    /// Bytes that nobody had touched since they were zero.
+    pub untouched_bytes: u64,
+    /// Places that were marked before the copy engine worked, and read back afterwards.
+    pub checked_places: u64,
+    /// Pieces that were not zero then; the processor zeroed them again.
+    pub failed_checks: u64,
+    /// Pieces that the processor had to zero because the copy engine could not.
+    pub fallbacks: u64,
+    /// Why the last time.
+    pub fallback_reason: Option<String>,
+}
+
+/// The figures as they are kept.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    figures: ScrubReport,
+    /// Up to when the engine's time is counted: pieces may overlap in time.
+    counted_to: Option<Instant>,
+}
+
+impl Account {
+    pub(super) fn untouched(&mut self, bytes: u64) {
+        add(&mut self.figures.untouched_bytes, bytes);
+    }
+
+    pub(super) fn engine(&mut self, bytes: u64, places: u64, began: Instant) {
+        let now = Instant::now();
+        let from = self.counted_to.map_or(began, |to| to.max(began));
+        self.counted_to = Some(now);
+        add(&mut self.figures.engine_bytes, bytes);
+        add(&mut self.figures.engine_ns, nanos(now.saturating_duration_since(from)));
+        add(&mut self.figures.checked_places, places);
+    }
+
+    pub(super) fn processor(&mut self, bytes: u64, took: Duration) {
+        add(&mut self.figures.processor_bytes, bytes);
+        add(&mut self.figures.processor_ns, nanos(took));
+    }
+
+    pub(super) fn failed_check(&mut self) -> u64 {
+        add(&mut self.figures.failed_checks, 1);
+        self.figures.failed_checks
+    }
+
+    /// How often the processor had to help out by now.
+    pub(super) fn fallback(&mut self, why: String) -> u64 {
+        add(&mut self.figures.fallbacks, 1);
+        self.figures.fallback_reason = Some(why);
+        self.figures.fallbacks
+    }
+
+    pub(super) fn report(&self, by: &'static str) -> ScrubReport {
+        let ScrubReport { engine_bytes, engine_ns, .. } = self.figures;
+        let rate = u128::from(engine_bytes).saturating_mul(1_000_000_000).checked_div(engine_ns.into());
+        ScrubReport {
+            by,
+            engine_bytes_per_second: rate.map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX)),
+            ..self.figures.clone()
+        }
+    }
+}
+
+fn add(count: &mut u64, more: u64) {
+    *count = count.saturating_add(more);
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

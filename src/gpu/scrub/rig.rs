@@ -1,0 +1,260 @@
+//! The channel with which VRAM is zeroed: an address space that shows its own memory and the pieces under way, and
+//! nothing else.
+
+use std::time::Instant;
+
+use super::commands::{Dialect, Piece, words};
+use super::layout::{
+    COMMANDS, COMMANDS_SIZE, LINE, MARK, MARKS, OWN_SIZE, OWN_VA, PIECE, RING, RING_LOG2, SEEN, SEEN_SIZE,
+    SEMAPHORES, SLOTS, STRIDE, USERD, WINDOWS_VA, ZEROS,
+};
+use crate::addr::{GpuVa, HostChannel, HostVram};
+use crate::chip::gf100::ramin::USERD_GP_PUT;
+use crate::chip::{Engine, EngineSet};
+use crate::gpu::{
+    ChannelSpec, GpuDriver, GpuError, HostMapping, HostRange, HostTarget, OwnMemory, SpaceHandle,
+};
+
+/// Smallest page that pieces are made of.
+const SMALLEST_SHIFT: u8 = 16;
+
+/// Marks: bytes that are not zero.
+const MARKED: u8 = 0xa5;
+
+/// What was seen of a place that was not read back: not zero either.
+const UNSEEN: u8 = 0xff;
+
+/// A piece under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    pub(super) start: HostVram,
+    pub(super) size: u64,
+    pub(super) began: Instant,
+    slot: u64,
+    page_shift: u8,
+    sequence: u32,
+}
+
+impl Job {
+    pub(super) fn overlaps(&self, start: HostVram, size: u64) -> bool {
+        let end = |start: HostVram, size: u64| start.0.saturating_add(size);
+        self.start.0 < end(start, size) && start.0 < end(self.start, self.size)
+    }
+
+    pub(super) const fn places(&self) -> u64 {
+        self.size / STRIDE
+    }
+
+    const fn window(&self) -> u64 {
+        WINDOWS_VA.saturating_add(self.slot.saturating_mul(PIECE))
+    }
+}
+
+/// How far a piece is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// The engine has not reported.
+    Nothing,
+    /// It has, and all marked places are zero.
+    Zero,
+    /// It has, and they are not.
+    Marks,
+}
+
+/// The channel. Its memory stays when it goes.
+#[derive(Debug)]
+pub(super) struct Rig {
+    dialect: Dialect,
+    own: HostVram,
+    space: SpaceHandle,
+    pub(super) channel: HostChannel,
+    put: u32,
+    sequence: u32,
+}
+
+fn memory(driver: &mut dyn GpuDriver) -> Result<&mut dyn OwnMemory, GpuError> {
+    driver.own_memory().ok_or(GpuError::Exhausted { what: "memory for the driver's own channels", limit: 0 })
+}
+
+impl Rig {
+    /// A channel on `engine`, enabled and on no runlist. `own` is [`OWN_SIZE`] bytes of the host's.
+    pub(super) fn new(
+        driver: &mut dyn GpuDriver,
+        dialect: Dialect,
+        engine: Engine,
+        own: HostVram,
+    ) -> Result<Self, GpuError> {
+        let own_memory = memory(driver)?;
+        own_memory.write(own, &vec![0; usize::try_from(OWN_SIZE).unwrap_or(0)])?;
+        own_memory.write(at(own, MARKS), &vec![MARKED; usize::try_from(SEEN_SIZE).unwrap_or(0)])?;
+        let space = driver.create_space()?;
+        let made = Self::furnish(driver, dialect, engine, own, space);
+        if made.is_err() {
+            // No channel uses it; an error here changes nothing about the first one.
+            let _ = driver.destroy_space(space);
+        }
+        made
+    }
+
+    fn furnish(
+        driver: &mut dyn GpuDriver,
+        dialect: Dialect,
+        engine: Engine,
+        own: HostVram,
+        space: SpaceHandle,
+    ) -> Result<Self, GpuError> {
+        let page_shift = best_shift(driver, OWN_VA, own, OWN_SIZE).ok_or_else(|| {
+            GpuError::Invalid(format!("{OWN_SIZE:#x} bytes at {own} are not made of pages of 64 KiB"))
+        })?;
+        let map = mapping(OWN_VA, own, OWN_SIZE, page_shift)?;
+        driver.update_space(space, &[], &[map], u64::MAX)?;
+        let channel = driver.create_channel(ChannelSpec {
+            space,
+            gpfifo: GpuVa(OWN_VA.saturating_add(RING)),
+            gpfifo_entries_log2: RING_LOG2,
+            userd: at(own, USERD),
+            engines: EngineSet::from(engine),
+        })?;
+        let made = match driver.create_object(channel, dialect.class().into(), engine) {
+            // Where commands bind classes by themselves, there is no object.
+            Ok(()) | Err(GpuError::NoClass { .. }) => driver.enable_channel(channel, true),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = made {
+            driver.destroy_channel(channel)?;
+            return Err(error);
+        }
+        Ok(Self { dialect, own, space, channel, put: 0, sequence: 0 })
+    }
+
+    /// A slot that none of `jobs` has.
+    pub(super) fn free_slot(jobs: &[Job]) -> Option<u64> {
+        (0..SLOTS).find(|slot| !jobs.iter().any(|job| job.slot == *slot))
+    }
+
+    /// True when a piece is made as the engine needs it.
+    pub(super) fn fits(driver: &dyn GpuDriver, start: HostVram, size: u64) -> bool {
+        size > 0
+            && size <= PIECE
+            && size.is_multiple_of(STRIDE)
+            && best_shift(driver, WINDOWS_VA, start, size).is_some()
+    }
+
+    /// Starts with a piece: it appears in the slot's window, and the engine is told.
+    pub(super) fn start(
+        &mut self,
+        driver: &mut dyn GpuDriver,
+        slot: u64,
+        start: HostVram,
+        size: u64,
+    ) -> Result<Job, GpuError> {
+        let page_shift = best_shift(driver, WINDOWS_VA, start, size)
+            .ok_or_else(|| GpuError::Invalid(format!("{size:#x} bytes at {start} are no whole pages")))?;
+        self.sequence = self.sequence.checked_add(1).unwrap_or(1);
+        let job = Job { start, size, began: Instant::now(), slot, page_shift, sequence: self.sequence };
+        driver.update_space(self.space, &[], &[mapping(job.window(), start, size, page_shift)?], u64::MAX)?;
+        let seen = SEEN.saturating_add(slot.saturating_mul(SEEN_SIZE));
+        let commands = COMMANDS.saturating_add(slot.saturating_mul(COMMANDS_SIZE));
+        let own_va = |offset: u64| OWN_VA.saturating_add(offset);
+        let words = words(
+            self.dialect,
+            &Piece {
+                target: job.window(),
+                size,
+                // Anywhere in a stride, and elsewhere next time.
+                place: u64::from(job.sequence.wrapping_mul(0x9e37_79b1) >> 16) & !(MARK - 1),
+                zeros: own_va(ZEROS),
+                marks: own_va(MARKS),
+                seen: own_va(seen),
+                semaphore: own_va(semaphore(slot)),
+                sequence: job.sequence,
+            },
+        );
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        if bytes.len() as u64 > COMMANDS_SIZE {
+            return Err(GpuError::Invalid(format!("{} words of commands for a piece", words.len())));
+        }
+        let unseen = usize::try_from(job.places().saturating_mul(MARK)).unwrap_or(0);
+        let entry = own_va(commands) | (words.len() as u64) << 42;
+        let place = RING.saturating_add(u64::from(self.put).saturating_mul(8));
+        self.put = self.put.wrapping_add(1) % (1 << RING_LOG2);
+        let memory = memory(driver)?;
+        memory.write(at(self.own, semaphore(slot)), &[0; 4])?;
+        memory.write(at(self.own, seen), &vec![UNSEEN; unseen])?;
+        memory.write(at(self.own, commands), &bytes)?;
+        memory.write(at(self.own, place), &entry.to_le_bytes())?;
+        memory.write(at(self.own, USERD + USERD_GP_PUT), &self.put.to_le_bytes())?;
+        driver.doorbell(self.channel, self.put)?;
+        Ok(job)
+    }
+
+    /// Looks how far a piece is.
+    pub(super) fn look(&self, driver: &mut dyn GpuDriver, job: &Job) -> Result<Seen, GpuError> {
+        let memory = memory(driver)?;
+        let mut word = [0; 4];
+        memory.read(at(self.own, semaphore(job.slot)), &mut word)?;
+        if u32::from_le_bytes(word) != job.sequence {
+            return Ok(Seen::Nothing);
+        }
+        let mut seen = vec![UNSEEN; usize::try_from(job.places().saturating_mul(MARK)).unwrap_or(0)];
+        memory.read(at(self.own, SEEN.saturating_add(job.slot.saturating_mul(SEEN_SIZE))), &mut seen)?;
+        Ok(if seen.iter().all(|byte| *byte == 0) { Seen::Zero } else { Seen::Marks })
+    }
+
+    /// Takes a piece out of its window: the engine reaches nothing of it when this returns.
+    pub(super) fn hide(&self, driver: &mut dyn GpuDriver, job: &Job) -> Result<(), GpuError> {
+        let pages = pages(job.size, job.page_shift)?;
+        let range = HostRange { va: GpuVa(job.window()), pages, page_shift: job.page_shift };
+        driver.update_space(self.space, &[range], &[], u64::MAX)
+    }
+
+    /// Empties the address space: the engine reaches nothing when this returns, its own memory included.
+    pub(super) fn cut_off(&self, driver: &mut dyn GpuDriver) -> Result<(), GpuError> {
+        driver.clear_space(self.space)
+    }
+
+    /// Takes the channel away.
+    pub(super) fn destroy(self, driver: &mut dyn GpuDriver) -> Result<(), GpuError> {
+        driver.destroy_channel(self.channel)?;
+        driver.destroy_space(self.space)
+    }
+
+    /// The line of zeros, for tests that spoil it.
+    #[cfg(test)]
+    pub(super) fn zeros(&self) -> (HostVram, u64) {
+        (at(self.own, ZEROS), LINE)
+    }
+}
+
+const _: () = assert!(LINE.is_multiple_of(MARK) && PIECE.is_multiple_of(LINE));
+
+fn semaphore(slot: u64) -> u64 {
+    SEMAPHORES.saturating_add(slot.saturating_mul(16))
+}
+
+fn at(own: HostVram, offset: u64) -> HostVram {
+    HostVram(own.0.saturating_add(offset))
+}
+
+/// The largest page that a range is made of, here and there.
+fn best_shift(driver: &dyn GpuDriver, va: u64, start: HostVram, size: u64) -> Option<u8> {
+    let aligned =
+        |shift: u8| (va | start.0 | size).is_multiple_of(1_u64.checked_shl(shift.into()).unwrap_or(0));
+    let shifts = driver.info().page_shifts.iter().copied();
+    shifts.filter(|shift| (SMALLEST_SHIFT..64).contains(shift) && aligned(*shift)).max()
+}
+
+fn pages(size: u64, page_shift: u8) -> Result<u32, GpuError> {
+    u32::try_from(size >> page_shift).map_err(|_| GpuError::Invalid(format!("{size:#x} bytes in one piece")))
+}
+
+fn mapping(va: u64, start: HostVram, size: u64, page_shift: u8) -> Result<HostMapping, GpuError> {
+    Ok(HostMapping {
+        va: GpuVa(va),
+        pages: pages(size, page_shift)?,
+        page_shift,
+        target: HostTarget::Vram(start),
+        read_only: false,
+        kind: 0,
+    })
+}
