@@ -1,7 +1,7 @@
 //! A VM with 1 GiB of VRAM leaves while another one works: the copy engine zeroes all of it within the limit, reaches
 //! nothing else, and the other one's data and work stay what they were.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail as tests do")]
 
 #[path = "common/tenant.rs"]
 mod tenant;

@@ -13,11 +13,11 @@ use crate::chip::gh100::methods::{CLASS_COPY, copy};
 const SUBCHANNEL: u32 = 4;
 
 /// LAUNCH_DMA: copies when everything before is done, and makes the result visible.
-const ORDERED: u32 = 2 | 1 << 2;
+const ORDERED: u32 = 2 | (1 << 2);
 /// A fill's elements: four words, all of them the first constant.
-const FOUR_WORDS: u32 = copy::remap::SELECT_CONST_A * 0x1111
-    | 3 << copy::remap::COMPONENT_SIZE_SHIFT
-    | 3 << copy::remap::NUM_DST_SHIFT;
+const FOUR_WORDS: u32 = (copy::remap::SELECT_CONST_A * 0x1111)
+    | (3 << copy::remap::COMPONENT_SIZE_SHIFT)
+    | (3 << copy::remap::NUM_DST_SHIFT);
 
 /// How a chip's copy engine is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
