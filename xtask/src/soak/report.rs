@@ -12,9 +12,6 @@ use super::judge::Grew;
 use super::visitor::Work;
 use super::world::{Cleanup, World};
 
-/// How long what a VM had may take to come back, for each begun GiB of VRAM.
-const CLEAN_WITHIN: Duration = Duration::from_secs(1);
-
 /// What came of a run.
 #[derive(Debug)]
 pub struct Report {
@@ -46,7 +43,7 @@ impl Report {
         if work.copies == 0 {
             problems.push("no guest did any work".into());
         }
-        for cleanup in cleanups.iter().filter(|cleanup| cleanup.took > CLEAN_WITHIN) {
+        for cleanup in cleanups.iter().filter(|cleanup| cleanup.took > plan.clean_within) {
             problems.push(format!(
                 "what a VM with {} MiB of VRAM had came back after {:?} only",
                 cleanup.vram_mib, cleanup.took
