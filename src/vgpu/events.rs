@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::live::LiveChannels;
 use super::status::Counters;
-use crate::addr::GuestChannel;
+use crate::addr::{GpuVa, GuestChannel};
 use crate::aggregator::link::EventHandler;
 use crate::aggregator::protocol::Event;
-use crate::units::backend::EngineEvents;
+use crate::chip::{AccessKind, FaultReason};
+use crate::units::backend::{EngineEvents, FaultUnit, MmuFault};
 
 /// The register face, once it is connected.
 pub(super) type Face = Arc<OnceLock<Arc<dyn EngineEvents>>>;
@@ -65,6 +66,22 @@ impl EventPath {
     /// The vGPU is back: the next loss is told again.
     pub fn rearm_loss(&self) {
         self.told.store(false, Ordering::Release);
+    }
+
+    /// Tells the guest's driver that a channel which it gave work to does not run. GF100 has no register that says how
+    /// many channels there are: its driver takes 128 for granted, and would wait for this one for ever. A fault of the
+    /// host unit is what it knows as the end of a channel. No lock may be held.
+    pub fn tell_refused(&self, channel: u16) {
+        self.counters.channels_refused.one();
+        if let Some(face) = self.face.get() {
+            face.mmu_fault(MmuFault {
+                channel: Some(channel),
+                unit: FaultUnit::Host,
+                address: GpuVa(0),
+                access: AccessKind::Read,
+                reason: FaultReason::NoChannel,
+            });
+        }
     }
 
     /// Marks the channel of an error as stopped. False when the event is not for the guest any more.

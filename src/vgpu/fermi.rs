@@ -102,6 +102,7 @@ impl Control<FermiChannels> {
         instance: Option<PhysicalAddress>,
         host: &Host<'_>,
     ) -> Result<(), FailSafe> {
+        host.live.take_refusal(channel);
         self.step(channel, instance.map_or(Input::Unbind, Input::Bind), host)?;
         match self.chip.started.get(usize::from(channel)) {
             Some(true) if instance.is_some() => self.start(channel, host),
@@ -115,6 +116,10 @@ impl Control<FermiChannels> {
             Some(started) => *started = enabled,
             None => host.counters.bad_channels.one(),
         }
+        host.live.take_refusal(channel);
+        if enabled && usize::from(channel) >= self.chip.channels.len() {
+            host.live.refuse(channel);
+        }
         if enabled { self.start(channel, host) } else { self.step(channel, Input::Stop, host) }
     }
 
@@ -127,7 +132,11 @@ impl Control<FermiChannels> {
             host.counters.bad_instances.one();
             log::debug!("Channel {channel} does not start: {error}");
         }
-        self.step(channel, Input::Start(block), host)
+        self.step(channel, Input::Start(block), host)?;
+        if matches!(self.chip.channels.get(usize::from(channel)), Some(Channel::Unfit { .. })) {
+            host.live.refuse(channel);
+        }
+        Ok(())
     }
 
     /// A runlist was committed.

@@ -11,6 +11,12 @@ const PREEMPTING: u8 = 1 << 1;
 /// Hardware stopped the channel; the front-end side does not know yet.
 const FAULTED: u8 = 1 << 2;
 
+/// The guest started the channel, the host does not have it, and the guest does not know yet.
+const REFUSED: u8 = 1 << 3;
+
+/// Channel numbers of the largest chip whose driver is not told how many it has.
+const NUMBERS: u16 = crate::chip::gf100::CHANNELS;
+
 /// Bits of [`Slot::watch`] below the page address of the instance block: aperture, and engines.
 const WATCH_APERTURE: u64 = 3;
 const WATCH_ENGINES_SHIFT: u32 = 4;
@@ -39,8 +45,9 @@ pub struct LiveChannels {
 }
 
 impl LiveChannels {
+    /// `channels` were granted; a guest may use other numbers all the same.
     pub fn new(channels: u16) -> Self {
-        let slots = (0..channels).map(|_| Slot::default()).collect();
+        let slots = (0..channels.max(NUMBERS)).map(|_| Slot::default()).collect();
         Self { slots, preempting: AtomicUsize::new(0) }
     }
 
@@ -66,6 +73,18 @@ impl LiveChannels {
         if let Some(flags) = self.flags(channel) {
             flags.store(0, Ordering::Release);
         }
+    }
+
+    /// The guest started a channel that the host does not have.
+    pub fn refuse(&self, channel: u16) {
+        if let Some(flags) = self.flags(channel) {
+            flags.fetch_or(REFUSED, Ordering::AcqRel);
+        }
+    }
+
+    /// True, once, for a channel that was refused: when the guest gives it work, or has stopped it.
+    pub fn take_refusal(&self, channel: u16) -> bool {
+        self.flags(channel).is_some_and(|flags| flags.fetch_and(!REFUSED, Ordering::AcqRel) & REFUSED != 0)
     }
 
     /// Forgets all channels.
@@ -168,6 +187,20 @@ mod tests {
         assert!(live.preemption_pending());
         live.clear(1);
         assert!(!live.preemption_pending());
+    }
+
+    #[test]
+    fn refusal_is_told_once_and_not_of_a_channel_that_came_after_all() {
+        let live = LiveChannels::new(2);
+        for channel in [1, 100] {
+            live.refuse(channel);
+            assert!(live.take_refusal(channel) && !live.take_refusal(channel));
+        }
+        live.refuse(0);
+        live.set(0);
+        assert!(live.is_live(0) && !live.take_refusal(0));
+        live.refuse(u16::MAX);
+        assert!(!live.take_refusal(u16::MAX));
     }
 
     #[test]

@@ -316,6 +316,11 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         let live = &connection.events.live;
         if !live.is_live(channel) {
             self.counters.doorbells_dropped.one();
+            let events = live.take_refusal(channel).then(|| connection.events.clone());
+            drop(connection);
+            if let Some(events) = events {
+                events.tell_refused(channel);
+            }
             return;
         }
         let memory = Memory { window: &connection.window, system: &self.system };

@@ -112,7 +112,9 @@ impl Channels {
         let instance = memory.take(INSTANCE_SIZE, PAGE_SIZE)?;
         let mut images = ChannelContexts::default();
         let made = write_instance(memory, instance, &spec, directory)
-            .and_then(|()| contexts.provide(memory, instance, &mut images, spec.engines))
+            // Of all engines: a guest may name a context while the channel runs already, and hardware may be at its
+            // new work before anybody could give the host channel another one.
+            .and_then(|()| contexts.provide(memory, instance, &mut images, all_engines()))
             .and_then(|()| bar1.set_userd(bus, memory, channel, Some(spec.userd)))
             .and_then(|()| bus.write(state(channel), ALL_ENGINES))
             .and_then(|()| bus.write(inst(channel), BOUND | page_number(instance)?));

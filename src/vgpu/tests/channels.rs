@@ -336,3 +336,68 @@ fn channel_numbers_beyond_the_grant_do_nothing() {
     assert_eq!(f.link.take(), []);
     assert_eq!(f.mediator.status().counts.bad_channels, 3);
 }
+
+/// What a driver learns of a channel that it gave work to, and that does not run.
+fn end_of(channel: u16) -> Told {
+    Told::Fault(MmuFault { address: GpuVa(0), reason: FaultReason::NoChannel, ..fault(channel) })
+}
+
+#[test]
+fn channel_beyond_the_granted_ends_in_a_fault_when_it_gets_work() {
+    let f = fixture();
+    for n in [CHANNELS, 127] {
+        f.write_instance(n % CHANNELS);
+        f.mediator.bind_channel(n, Some(vram(INSTANCE)));
+        f.mediator.enable_channel(n, true);
+        assert_eq!(f.face.take(), [], "nothing was asked of it yet");
+
+        f.mediator.doorbell(n, 1);
+        f.mediator.doorbell(n, 2);
+
+        assert_eq!(f.face.take(), [end_of(n)], "told once");
+        // A driver that starts it again is told again.
+        f.mediator.enable_channel(n, true);
+        f.mediator.doorbell(n, 1);
+        assert_eq!(f.face.take(), [end_of(n)]);
+        f.mediator.enable_channel(n, true);
+        f.mediator.enable_channel(n, false);
+        f.mediator.doorbell(n, 1);
+        assert_eq!(f.face.take(), [], "a stopped channel does not run anyway");
+    }
+    let counts = f.mediator.status().counts;
+    assert_eq!((counts.channels_refused, counts.doorbells), (4, 0));
+}
+
+#[test]
+fn channel_that_the_aggregator_refused_ends_in_a_fault_and_works_when_it_is_had() {
+    let f = fixture();
+    f.start(0);
+    let exhausted = |request: &Request| {
+        matches!(request, Request::CreateChannel { .. }).then(|| refused(RefusalKind::Exhausted))
+    };
+    f.link.refuse_with(exhausted);
+    f.write_instance(1);
+    f.bind(1);
+    f.mediator.enable_channel(1, true);
+    f.mediator.doorbell(1, 1);
+    assert_eq!(f.face.take(), [end_of(1)]);
+    f.mediator.doorbell(0, 1);
+    assert_eq!(f.face.take(), [], "others go on");
+
+    f.link.refuse_nothing();
+    f.bind(1);
+    f.mediator.enable_channel(1, true);
+    f.mediator.doorbell(1, 1);
+
+    assert_eq!(f.face.take(), []);
+    assert_eq!(f.mediator.status().counts.doorbells, 2);
+}
+
+#[test]
+fn channel_with_a_bad_instance_block_ends_in_a_fault() {
+    let f = fixture();
+    f.bind(2);
+    f.mediator.enable_channel(2, true);
+    f.mediator.doorbell(2, 1);
+    assert_eq!(f.face.take(), [end_of(2)]);
+}

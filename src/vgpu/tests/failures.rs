@@ -4,7 +4,7 @@ use super::*;
 use crate::addr::Gpa;
 use crate::pci::{DmaBacking, DmaMapping};
 use crate::shadow_pagetable::Limits;
-use crate::vgpu::{FailSafe, State};
+use crate::vgpu::{FailSafe, Quotas, State};
 
 fn refuse(f: &Fixture, kind: RefusalKind, what: fn(&Request) -> bool) {
     f.link.refuse_with(move |request| what(request).then(|| refused(kind)));
@@ -213,4 +213,55 @@ fn new_aggregator_with_other_vram_is_not_accepted() {
     f.link.handler().lost("gone");
     f.mediator.reset();
     assert!(matches!(f.mediator.status().state, State::FailSafe(FailSafe::AggregatorLost(_))));
+}
+
+/// Every reason: what leads there, in which request it is decided, what operators see, and that a reset ends it.
+#[test]
+fn every_reason_is_told_with_its_time_and_ends_with_a_reset() {
+    let refuse_updates = |f: &Fixture, kind: RefusalKind| {
+        refuse_kind(f, kind);
+        f.write_pte(0, vram(0));
+        f.flush();
+    };
+    let causes: [(FailSafeReason, &dyn Fn(&Fixture)); 5] = [
+        (FailSafeReason::QuotaExceeded, &|f| refuse_updates(f, RefusalKind::Quota)),
+        (FailSafeReason::HardwareFailed, &|f| refuse_updates(f, RefusalKind::Hardware)),
+        (FailSafeReason::ProtocolViolation, &|f| refuse_updates(f, RefusalKind::Protocol)),
+        (FailSafeReason::ForeignMemory, &|f| {
+            f.write_pte(0, vram(VRAM));
+            f.flush();
+        }),
+        (FailSafeReason::AggregatorLost, &|f| {
+            f.link.refuse_with(|_| Some(LinkError::Lost("gone".into())));
+            f.commit(&[0]);
+        }),
+    ];
+    for (reason, cause) in causes {
+        let again = Arc::new(FakeLink::default());
+        let made = again.clone();
+        let reconnect: crate::vgpu::LinkFactory = Box::new(move || Ok((made.clone(), grant())));
+        let quotas = Quotas { bad_pages: 0, ..Quotas::default() };
+        let config = MediatorConfig { quotas, reconnect: Some(reconnect), ..MediatorConfig::default() };
+        let f = fixture_with(config);
+        f.start(0);
+
+        cause(&f);
+
+        let told = f.link.report.lock().unwrap().clone();
+        let now = told.fail_safe.expect("told to the aggregator");
+        assert_eq!((now.reason, told.fail_safe_count), (reason, 1));
+        assert!(now.decided_us < 100_000, "{reason:?} was decided after {} us", now.decided_us);
+        assert!(matches!(f.face.take().as_slice(), [Told::Lost(_)]), "{reason:?}");
+
+        f.link.refuse_nothing();
+        f.mediator.reset();
+        assert_eq!(f.mediator.status().state, State::Running, "{reason:?}");
+        let lost = reason == FailSafeReason::AggregatorLost;
+        let told = if lost { &again } else { &f.link }.report.lock().unwrap().clone();
+        assert_eq!((told.fail_safe, told.fail_safe_count), (None, 1), "{reason:?}");
+    }
+}
+
+fn refuse_kind(f: &Fixture, kind: RefusalKind) {
+    refuse(f, kind, |request| matches!(request, Request::UpdateSpace { .. }));
 }
