@@ -215,6 +215,9 @@ fn new_aggregator_with_other_vram_is_not_accepted() {
     assert!(matches!(f.mediator.status().state, State::FailSafe(FailSafe::AggregatorLost(_))));
 }
 
+/// What a guest does.
+type Cause<'a> = &'a dyn Fn(&Fixture);
+
 /// Every reason: what leads there, in which request it is decided, what operators see, and that a reset ends it.
 #[test]
 fn every_reason_is_told_with_its_time_and_ends_with_a_reset() {
@@ -223,7 +226,7 @@ fn every_reason_is_told_with_its_time_and_ends_with_a_reset() {
         f.write_pte(0, vram(0));
         f.flush();
     };
-    let causes: [(FailSafeReason, &dyn Fn(&Fixture)); 5] = [
+    let causes: [(FailSafeReason, Cause<'_>); 5] = [
         (FailSafeReason::QuotaExceeded, &|f| refuse_updates(f, RefusalKind::Quota)),
         (FailSafeReason::HardwareFailed, &|f| refuse_updates(f, RefusalKind::Hardware)),
         (FailSafeReason::ProtocolViolation, &|f| refuse_updates(f, RefusalKind::Protocol)),
