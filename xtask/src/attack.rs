@@ -2,14 +2,16 @@
 //!
 //! The machines stay up for all attacks. Before and after each, the victim works for a moment beside an attacker that
 //! spins its processors and leaves the GPU alone, which is what it is measured against: so the load of the attacker's
-//! processors, and that of the rest of the machine, is in both figures. An attack whose only fault is the victim's
-//! speed is made once more, and the result says so.
+//! processors, and that of the rest of the machine, is in both figures. An attack in which the victim was too slow is
+//! made several times, and the result says so.
 
 mod docs;
 mod field;
 mod figures;
 mod judge;
 pub mod peers;
+mod series;
+mod speed;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,14 +20,15 @@ use anyhow::{Context, Result, ensure};
 use gpuvmk_attacks::{Attack, Target};
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::firmware::Firmware;
-use gpuvmk_lab::interrupt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::workshop::Workshop;
 use field::Field;
-use figures::{Tick, Work};
-use judge::{Undisturbed, Verdict, judge, judge_outcome};
+use figures::Work;
+use judge::{Listed, Verdict};
 use peers::PeerReport;
+use series::{Judged, Round, Scene, Series};
+use speed::Undisturbed;
 
 /// How long the victim is watched before and after an attack.
 const WATCHED: Duration = Duration::from_millis(1500);
@@ -33,15 +36,6 @@ const WATCHED: Duration = Duration::from_millis(1500);
 const TICK: Duration = Duration::from_millis(300);
 /// How long an attack lasts when only its outcome is judged.
 const OUTCOME_TIME: Duration = Duration::from_millis(700);
-
-/// What is judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Judged {
-    /// The outcome, accesses, daemons and the victim's data: the same on every machine, however busy.
-    Outcome,
-    /// The victim's speed too.
-    All,
-}
 
 /// What to attack.
 #[derive(Debug, clap::Args)]
@@ -104,19 +98,10 @@ impl Arguments {
 #[derive(Debug)]
 pub struct Report {
     pub chip: Chip,
-    pub verdicts: Vec<Verdict>,
-    /// What is wrong beside single attacks: daemons, the victim's end.
-    pub problems: Vec<String>,
+    pub series: Series,
     /// The victim's throughput beside an attacker that only spins, divided by that beside an idle one.
     pub beside_spinning: Option<f64>,
     pub wall: Duration,
-}
-
-impl Report {
-    /// Whether everything came out as it must.
-    pub fn ok(&self) -> bool {
-        self.problems.is_empty() && self.verdicts.iter().all(Verdict::ok)
-    }
 }
 
 fn attacks_on(chip: Chip) -> &'static [Attack] {
@@ -155,17 +140,16 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
     let time =
         Duration::try_from_secs_f64(arguments.seconds).context("An attack lasts a number of seconds")?;
+    let judged = if arguments.outcomes { Judged::Outcome } else { Judged::All };
     let mut reports = Vec::new();
     for (chip, attacks) in &wanted {
         eprintln!("{chip}: {} attacks; logs in {}", attacks.len(), arguments.logs.display());
-        let judged = if arguments.outcomes { Judged::Outcome } else { Judged::All };
         reports.push(attack(&workshop, *chip, attacks, time, judged)?);
     }
     let mut peer_report = PeerReport::default();
     if !at_sockets.is_empty() {
         eprintln!("sockets: {} attacks; logs in {}", at_sockets.len(), arguments.logs.display());
-        let options = peers::Options { time, by_speed: !arguments.outcomes };
-        peer_report = peers::attack(&workshop, &at_sockets, options)?;
+        peer_report = peers::attack(&workshop, &at_sockets, time, judged)?;
     }
     if arguments.write_docs && !arguments.peers {
         docs::write(&reports)?;
@@ -173,13 +157,15 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     if arguments.write_docs && !at_sockets.is_empty() {
         peers::write_docs(&peer_report)?;
     }
-    let ok = reports.iter().all(Report::ok) && peer_report.ok();
-    for problem in reports.iter().flat_map(|report| &report.problems).chain(&peer_report.problems) {
+    let ok = reports.iter().all(|report| report.series.ok()) && peer_report.series.ok();
+    for problem in
+        reports.iter().flat_map(|report| &report.series.problems).chain(&peer_report.series.problems)
+    {
         println!("{problem}");
     }
     println!("{}", if ok { "all attacks came out as they must" } else { "FAILED" });
     if arguments.json {
-        println!("{}", to_json(&reports, &peer_report));
+        println!("{}", to_json(ok, &reports, &peer_report));
     }
     Ok(ok)
 }
@@ -192,18 +178,20 @@ pub fn short(logs: &Path, gpuvmk: Option<&Path>) -> Result<bool> {
     for chip in Chip::ALL {
         eprintln!("{chip}: attacks");
         let attacks: Vec<_> = attacks_on(chip).iter().filter(|attack| attack.short).collect();
-        let report = attack(&workshop, chip, &attacks, OUTCOME_TIME, Judged::Outcome)?;
-        report.problems.iter().for_each(|problem| eprintln!("    {problem}"));
-        ok &= report.ok();
+        ok &= told(&attack(&workshop, chip, &attacks, OUTCOME_TIME, Judged::Outcome)?.series);
     }
     eprintln!("sockets: attacks");
-    let options = peers::Options { time: OUTCOME_TIME, by_speed: false };
-    let report = peers::attack(&workshop, &peers::named(&[], true), options)?;
-    report.problems.iter().for_each(|problem| eprintln!("    {problem}"));
-    Ok(ok && report.ok())
+    ok &= told(&peers::attack(&workshop, &peers::named(&[], true), OUTCOME_TIME, Judged::Outcome)?.series);
+    Ok(ok)
 }
 
-/// Makes the attacks on a chip. An attack that cannot be made has failed.
+/// Says what is wrong beside single attacks; whether all is well.
+fn told(series: &Series) -> bool {
+    series.problems.iter().for_each(|problem| eprintln!("    {problem}"));
+    series.ok()
+}
+
+/// Makes the attacks on a chip.
 fn attack(
     workshop: &Workshop,
     chip: Chip,
@@ -212,62 +200,25 @@ fn attack(
     judged: Judged,
 ) -> Result<Report> {
     let start = Instant::now();
-    let mut run = Run { field: Field::start(workshop, chip.name(), chip)?, before: None, time };
-    let mut report = Report {
-        chip,
-        verdicts: Vec::new(),
-        problems: Vec::new(),
-        beside_spinning: None,
-        wall: Duration::ZERO,
+    let mut guests = Guests { field: Field::start(workshop, chip.name(), chip)?, time };
+    let beside_spinning = match judged {
+        Judged::All => guests.beside_spinning()?,
+        Judged::Outcome => None,
     };
-    if judged == Judged::All {
-        report.beside_spinning = run.beside_spinning()?;
-    }
-    for attack in attacks {
-        interrupt::check()?;
-        let verdict = match judged {
-            Judged::All => run.verdict(attack),
-            Judged::Outcome => run.outcome(attack),
-        };
-        match verdict {
-            Ok(verdict) => {
-                print(&verdict);
-                report.verdicts.push(verdict);
-            }
-            Err(error) => {
-                report.problems.push(format!("{}: {error:#}", attack.name));
-                break;
-            }
-        }
-        let damage = run.field.damage()?;
-        if !damage.is_empty() {
-            report.problems.extend(damage.into_iter().map(|what| format!("{}: {what}", attack.name)));
-            break;
-        }
-    }
-    report.problems.extend(run.field.end()?);
-    report.wall = start.elapsed();
-    Ok(report)
+    let series = series::run(guests, attacks, judged)?;
+    Ok(Report { chip, series, beside_spinning, wall: start.elapsed() })
 }
 
-/// A time in which the attacker did nothing to the GPU.
-#[derive(Clone)]
-struct Watched {
-    ticks: Vec<Tick>,
-    wanting: f64,
-    others: f64,
-}
-
-struct Run<'a> {
+/// A victim and an attacker, who has so long for each attack.
+struct Guests<'a> {
     field: Field<'a>,
-    /// The time before the next attack, once it is known.
-    before: Option<Watched>,
     time: Duration,
 }
 
-impl Run<'_> {
+impl Guests<'_> {
     /// Watches the victim beside an attacker that spins, or that does nothing at all.
-    fn watch(&mut self, spins: bool) -> Result<Watched> {
+    fn beside(&mut self, spins: bool) -> Result<Undisturbed> {
+        self.field.ready()?;
         if spins {
             self.field.busy(TICK + WATCHED)?;
         }
@@ -277,119 +228,81 @@ impl Run<'_> {
         self.field.idle(WATCHED)?;
         let after = self.field.snapshot()?;
         let ticks = std::mem::take(&mut self.field.ticks);
-        Ok(Watched {
-            ticks,
-            wanting: after.victim_wanting_since(&before),
-            others: after.others_since(&before),
-        })
+        Ok(Undisturbed { work: Work::of(ticks.iter()), wanting: after.victim_wanting_since(&before) })
     }
 
     /// What a spinning attacker costs the victim, by the processors that they share.
     fn beside_spinning(&mut self) -> Result<Option<f64>> {
         // The first seconds after boot are nobody's measure.
         self.field.idle(WATCHED)?;
-        let mut rate =
-            |spins| self.watch(spins).map(|watched| Work::of(watched.ticks.iter()).rate().unwrap_or(0.0));
+        let mut rate = |spins| self.beside(spins).map(|watched| watched.work.rate().unwrap_or(0.0));
         let (idle, spinning) = (rate(false)?, rate(true)?);
         Ok((idle > 0.0).then(|| spinning / idle))
     }
-
-    /// Makes an attack, and once more if the victim was too slow in it.
-    fn verdict(&mut self, attack: &'static Attack) -> Result<Verdict> {
-        let verdict = self.measure(attack)?;
-        if verdict.slowness.is_empty() || !verdict.problems.is_empty() {
-            return Ok(verdict);
-        }
-        Ok(verdict.or_again(self.measure(attack)?))
-    }
-
-    fn outcome(&mut self, attack: &'static Attack) -> Result<Verdict> {
-        self.field.ready()?;
-        Ok(judge_outcome(attack, &self.field.attack(attack, self.time)?))
-    }
-
-    fn measure(&mut self, attack: &'static Attack) -> Result<Verdict> {
-        self.field.ready()?;
-        let before = match self.before.take() {
-            Some(before) => before,
-            None => self.watch(true)?,
-        };
-        self.field.ticks.clear();
-        let round = self.field.attack(attack, self.time)?;
-        let mut ticks = std::mem::take(&mut self.field.ticks);
-        // The first one began before the attack.
-        if ticks.len() > 2 {
-            ticks.remove(0);
-        }
-        ticks.retain(|tick| tick.at <= round.after.at);
-        // The time behind it counts as much as the one before: so a load that comes or goes meanwhile is halved.
-        self.field.ready()?;
-        let after = self.watch(true)?;
-        let undisturbed = Undisturbed {
-            work: Work::of(before.ticks.iter().chain(&after.ticks)),
-            wanting: (before.wanting + after.wanting) / 2.0,
-            others: before.others.max(after.others),
-        };
-        self.before = Some(after);
-        Ok(judge(attack, &round, &ticks, &undisturbed))
-    }
 }
 
-fn print(verdict: &Verdict) {
-    let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
-    let letter = verdict.outcome.map_or('-', gpuvmk_attacks::Outcome::letter);
-    eprintln!(
-        "{:24} {letter} ({}) throughput {} p99 {} share {:.2}: {}",
-        verdict.attack.name,
-        verdict.attack.letters(),
-        number(verdict.throughput_ratio),
-        number(verdict.p99_ratio),
-        verdict.fair_share,
-        verdict.seen
-    );
-    verdict.problems.iter().chain(&verdict.slowness).for_each(|problem| eprintln!("    {problem}"));
+impl Scene for Guests<'_> {
+    type Attack = &'static Attack;
+
+    fn listed(attack: Self::Attack) -> Listed {
+        attack.into()
+    }
+
+    fn watch(&mut self) -> Result<Undisturbed> {
+        self.beside(true)
+    }
+
+    fn round(&mut self, attack: Self::Attack) -> Result<Round> {
+        self.field.ready()?;
+        self.field.ticks.clear();
+        self.field.attack(attack, self.time)
+    }
+
+    fn damage(&mut self) -> Result<Vec<String>> {
+        self.field.damage()
+    }
+
+    fn end(self) -> Result<Vec<String>> {
+        self.field.end()
+    }
 }
 
 /// The whole result.
-fn to_json(reports: &[Report], peers: &PeerReport) -> serde_json::Value {
-    let verdicts = || {
-        reports.iter().flat_map(|report| report.verdicts.iter().map(move |verdict| (report.chip, verdict)))
+fn to_json(ok: bool, reports: &[Report], peers: &PeerReport) -> Value {
+    let of_chips = || {
+        reports
+            .iter()
+            .flat_map(|report| report.series.verdicts.iter().map(|verdict| (report.chip.name(), verdict)))
     };
-    let attacks: Vec<_> = verdicts()
+    let all = || of_chips().chain(peers.series.verdicts.iter().map(|verdict| ("peers", verdict)));
+    let attacks: Vec<_> = of_chips()
         .map(|(chip, verdict)| {
             let mut attack = verdict.to_json();
             if let Some(fields) = attack.as_object_mut() {
-                fields.insert("chip".into(), chip.name().into());
+                fields.insert("chip".into(), chip.into());
             }
             attack
         })
         .collect();
     // A VM that hangs the engine is not held to a throughput: what counts is that the engine comes back.
-    let least = verdicts()
-        .filter(|(_, verdict)| !verdict.attack.hang)
-        .filter_map(|(chip, verdict)| Some((verdict.throughput_ratio?, chip.name(), verdict.attack.name)))
-        .chain(
-            peers
-                .verdicts
-                .iter()
-                .filter_map(|peer| Some((peer.throughput_ratio?, "peers", peer.attack.name))),
-        )
+    let least = all()
+        .filter_map(|(kind, verdict)| Some((verdict.throughput()?, kind, verdict.attack.name)))
         .min_by(|(one, ..), (other, ..)| one.total_cmp(other));
+    let problems = reports.iter().flat_map(|report| &report.series.problems).chain(&peers.series.problems);
     json!({
-        "ok": reports.iter().all(Report::ok) && peers.ok(),
+        "ok": ok,
         "attacks": attacks,
-        "peers": peers.to_json(),
-        "foreign_accesses": verdicts().map(|(_, verdict)| verdict.foreign_accesses.unwrap_or(0)).sum::<u64>()
-            + peers.verdicts.iter().filter_map(|verdict| verdict.foreign_accesses).sum::<u64>(),
+        "peers": peers.series.verdicts.iter().map(Verdict::to_json).collect::<Vec<_>>(),
+        "foreign_accesses": all().filter_map(|(_, verdict)| verdict.noted.foreign_accesses).sum::<u64>(),
         "victim_throughput_ratio_min": least.map(|(least, ..)| (least * 1000.0).round() / 1000.0),
         "victim_throughput_ratio_min_under": least.map(|(_, kind, name)| format!("{kind} {name}")),
-        "hangs_left_out": verdicts().filter(|(_, verdict)| verdict.attack.hang)
-            .map(|(chip, verdict)| format!("{chip} {}", verdict.attack.name)).collect::<Vec<_>>(),
-        "failsafe_decided_us_max": verdicts().filter_map(|(_, verdict)| verdict.fail_safe_us).max(),
+        "hangs_left_out": all().filter(|(_, verdict)| verdict.attack.hang)
+            .map(|(kind, verdict)| format!("{kind} {}", verdict.attack.name)).collect::<Vec<_>>(),
+        "failsafe_decided_us_max": all().filter_map(|(_, verdict)| verdict.noted.fail_safe_us).max(),
         "beside_spinning": reports.iter()
             .map(|report| json!({ "chip": report.chip.name(), "victim_throughput_ratio": report.beside_spinning }))
             .collect::<Vec<_>>(),
-        "problems": reports.iter().flat_map(|report| &report.problems).chain(&peers.problems).collect::<Vec<_>>(),
+        "problems": problems.collect::<Vec<_>>(),
         "seconds": reports.iter().map(|report| report.wall).chain([peers.wall]).sum::<Duration>().as_secs(),
     })
 }

@@ -33,12 +33,6 @@ pub struct PeerAttack {
 }
 
 impl PeerAttack {
-    /// The expected letters, `V/Q` if there are several.
-    pub fn letters(&self) -> String {
-        let letters: Vec<String> = self.expected.iter().map(|outcome| outcome.letter().to_string()).collect();
-        letters.join("/")
-    }
-
     const fn short(self) -> Self {
         Self { short: true, ..self }
     }
@@ -162,7 +156,9 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), ATTACKS.len());
-        assert!(ATTACKS.iter().all(|attack| !attack.expected.is_empty() && !attack.letters().is_empty()));
+        assert!(
+            ATTACKS.iter().all(|attack| !attack.expected.is_empty() && !letters(attack.expected).is_empty())
+        );
     }
 
     #[test]

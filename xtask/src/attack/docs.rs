@@ -36,9 +36,9 @@ outside the memory of the VM that they were made for, by the software GPU's own 
 to the decision that the attacker's vGPU serves it no more, where that came of the attack; 100 ms at most.
 
 The attacker's QEMU and device process run at a low CPU priority (nice 10): how VMs share the host's processors is for the host's scheduler
-to say, and what is measured here is what goes through the GPU. The GPU is shared by turns (`policy = \"round-robin\"`). An attack whose only
-fault is the victim's speed is measured once more, because other load on the machine makes a victim slower, never faster; that the figures are those
-of a second measurement is marked (2nd).
+to say, and what is measured here is what goes through the GPU. The GPU is shared by turns (`policy = \"round-robin\"`). The victim's speed
+on a machine with few processors varies by a third from second to second: an attack whose first measurement misses is measured five times, and the
+figures are the medians, marked (5).
 ";
 
 /// Writes the page; a chip that was not attacked keeps what was written of it.
@@ -75,7 +75,7 @@ fn section(report: &Report) -> Result<String> {
         "| row | attack | what it does | expected | outcome | victim | reads | foreign | fail-safe |\n",
     );
     text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
-    for verdict in &report.verdicts {
+    for verdict in &report.series.verdicts {
         text.push_str(&line(verdict)?);
     }
     Ok(text)
@@ -101,10 +101,13 @@ fn line(verdict: &Verdict) -> Result<String> {
     let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
     let row = attack.row.map_or("-".into(), |row| row.to_string());
     let outcome = verdict.outcome.map_or("-".into(), |outcome| outcome.letter().to_string());
-    let foreign = verdict.foreign_accesses.map_or("-".into(), |count| count.to_string());
-    let again = if verdict.measured > 1 { " (2nd)" } else { "" };
+    let foreign = verdict.noted.foreign_accesses.map_or("-".into(), |count| count.to_string());
+    let speed = verdict.speeds.median();
+    let count = verdict.speeds.count();
+    let again = if count > 1 { format!(" ({count})") } else { String::new() };
     let hang = if attack.hang { " hang" } else { "" };
-    let fail_safe = verdict.fail_safe_us.map_or(String::new(), |us| format!("{:.1} ms", us as f64 / 1e3));
+    let fail_safe =
+        verdict.noted.fail_safe_us.map_or(String::new(), |us| format!("{:.1} ms", us as f64 / 1e3));
     let mut line = String::new();
     writeln!(
         line,
@@ -112,8 +115,8 @@ fn line(verdict: &Verdict) -> Result<String> {
         attack.name,
         attack.what,
         attack.letters(),
-        number(verdict.throughput_ratio),
-        number(verdict.p99_ratio),
+        number(speed.and_then(|speed| speed.throughput)),
+        number(speed.and_then(|speed| speed.p99)),
     )?;
     Ok(line)
 }

@@ -19,6 +19,8 @@ use gpuvmk_lab::rig::{Rig, RigSpec, SHARED_IN_TURNS, Topology};
 use serde_json::{Map, Value};
 
 use super::figures::Tick;
+use super::judge::{Noted, Told};
+use super::series::Round;
 use crate::cases::Guest;
 use crate::workshop::Workshop;
 
@@ -55,7 +57,7 @@ impl Snapshot {
     }
 
     /// Processors that other programs of the machine used since `before`.
-    pub fn others_since(&self, before: &Self) -> f64 {
+    fn others_since(&self, before: &Self) -> f64 {
         let time = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let used = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64() / time;
@@ -64,7 +66,7 @@ impl Snapshot {
     }
 
     /// Engine accesses of anybody outside its own memory; `None` if nobody counts.
-    pub fn foreign_accesses(&self) -> Option<u64> {
+    fn foreign_accesses(&self) -> Option<u64> {
         self.tenants.iter().map(|tenant| tenant.foreign_accesses).sum()
     }
 
@@ -81,12 +83,12 @@ impl Snapshot {
     }
 
     /// The attacker's, see [`Self::wanting_since`].
-    pub fn attacker_wanting_since(&self, before: &Self) -> f64 {
+    fn attacker_wanting_since(&self, before: &Self) -> f64 {
         self.wanting_since(before, ATTACKER)
     }
 
     /// What the aggregator counted of the attacker since `before`, without what did not change.
-    pub fn counted_since(&self, before: &Self) -> BTreeMap<&'static str, u64> {
+    fn counted_since(&self, before: &Self) -> BTreeMap<&'static str, u64> {
         let mut counts: BTreeMap<&str, u64> = COUNTS
             .iter()
             .map(|name| (*name, self.count(ATTACKER, name).saturating_sub(before.count(ATTACKER, name))))
@@ -98,29 +100,13 @@ impl Snapshot {
     }
 
     /// How long it took to decide that the attacker's vGPU is in fail-safe state, in microseconds, if it is.
-    pub fn fail_safe_decided_us(&self) -> Option<u64> {
+    fn fail_safe_decided_us(&self) -> Option<u64> {
         self.tenant(ATTACKER)?.more.get("fail_safe")?.get("decided_us")?.as_u64()
     }
 
     fn count(&self, tenant: &str, name: &str) -> u64 {
         self.tenant(tenant).and_then(|tenant| tenant.more.get(name)?.as_u64()).unwrap_or(0)
     }
-}
-
-/// What the attacker said of an attack.
-#[derive(Debug, Clone, Default)]
-pub struct Told {
-    pub outcome: Option<String>,
-    pub seen: String,
-    pub problems: Vec<String>,
-}
-
-/// An attack as it went.
-#[derive(Debug, Clone)]
-pub struct Round {
-    pub before: Snapshot,
-    pub after: Snapshot,
-    pub told: Told,
 }
 
 /// Threads at the very lowest priority that keep processors awake. A processor that sleeps takes long to wake up,
@@ -253,7 +239,13 @@ impl<'a> Field<'a> {
                 Told { problems: vec![format!("{error:#}")], ..Told::default() }
             }
         };
-        Ok(Round { before, after, told })
+        Ok(Round {
+            told,
+            noted: noted(&before, &after),
+            ticks: std::mem::take(&mut self.ticks),
+            time: (before.at, after.at),
+            others_wanted: after.attacker_wanting_since(&before),
+        })
     }
 
     fn simply(&mut self, name: &str, time: Duration) -> Result<Told> {
@@ -355,12 +347,17 @@ impl<'a> Field<'a> {
     }
 }
 
-impl Told {
-    /// This, and what was told later.
-    fn and(self, later: Self) -> Self {
-        let seen = if self.seen.is_empty() { later.seen } else { self.seen };
-        let problems = self.problems.into_iter().chain(later.problems).collect();
-        Self { outcome: self.outcome.or(later.outcome), seen, problems }
+/// What the host saw between two moments.
+fn noted(before: &Snapshot, after: &Snapshot) -> Noted {
+    let foreign = || Some(after.foreign_accesses()?.saturating_sub(before.foreign_accesses()?));
+    Noted {
+        took: after.at.duration_since(before.at),
+        bursts: 1,
+        log_bytes: after.log_bytes.saturating_sub(before.log_bytes),
+        foreign_accesses: foreign(),
+        fail_safe_us: after.fail_safe_decided_us(),
+        counted: after.counted_since(before),
+        others: Some(after.others_since(before)),
     }
 }
 

@@ -17,6 +17,12 @@ pub struct Tick {
 }
 
 impl Tick {
+    /// One in which nothing was done.
+    #[cfg(test)]
+    pub fn at(at: Instant) -> Self {
+        Self { at, copies: 0, micros: 0, reads: Vec::new() }
+    }
+
     /// Reads the victim's event.
     pub fn of(report: &Report, at: Instant) -> Option<Self> {
         let Report::Event { name, fields } = report else { return None };

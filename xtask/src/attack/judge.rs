@@ -1,95 +1,205 @@
-//! Whether an attack came out as it must.
+//! Whether an attack came out as it must, be it made by a guest or at a socket.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gpuvmk_attacks::{Attack, Outcome};
+use gpuvmk_attacks::peers::{By, PeerAttack};
+use gpuvmk_attacks::{Attack, Outcome, letters};
 use serde_json::{Value, json};
 
-use super::field::Round;
-use super::figures::{Tick, Work, fair_share};
+use super::speed::Speeds;
 
-/// The least of its fair share that the victim must keep.
-const THROUGHPUT: f64 = 0.95;
-/// How much slower the slow end of the victim's register reads may become.
-const SLOWER: f64 = 2.0;
-/// How long the victim may stand still.
-const STANDSTILL: Duration = Duration::from_secs(2);
 /// Bytes of log that an attack may cause in a second: a burst, and a few lines a second for each process.
 const LOG_BYTES: u64 = 16 << 10;
 /// How long it may take to decide that a vGPU is in fail-safe state, in microseconds.
 const FAIL_SAFE_US: u64 = 100_000;
 
-/// The victim beside an attacker that leaves the GPU alone and keeps its processors as busy as an attack.
-#[derive(Debug, Clone)]
-pub struct Undisturbed {
-    /// What it did.
-    pub work: Work,
-    /// The part of the time in which it had work for the GPU.
-    pub wanting: f64,
+/// What is attacked how, of a guest's attack or a peer's.
+#[derive(Debug, Clone, Copy)]
+pub struct Listed {
+    pub row: Option<u8>,
+    pub name: &'static str,
+    pub what: &'static str,
+    expected: &'static [Outcome],
+    /// Keeps the engine from others until somebody takes it away.
+    pub hang: bool,
+    /// Who makes it, at a socket.
+    pub by: Option<By>,
+}
+
+impl Listed {
+    /// The expected letters, `V/Q` if there are several.
+    pub fn letters(&self) -> String {
+        letters(self.expected)
+    }
+}
+
+impl From<&Attack> for Listed {
+    fn from(attack: &Attack) -> Self {
+        let Attack { row, name, what, expected, hang, .. } = *attack;
+        Self { row, name, what, expected, hang, by: None }
+    }
+}
+
+impl From<&PeerAttack> for Listed {
+    fn from(attack: &PeerAttack) -> Self {
+        let PeerAttack { row, name, what, expected, by, .. } = *attack;
+        Self { row, name, what, expected, hang: false, by: Some(by) }
+    }
+}
+
+/// What the attacker said of an attack.
+#[derive(Debug, Clone, Default)]
+pub struct Told {
+    pub outcome: Option<String>,
+    pub seen: String,
+    pub problems: Vec<String>,
+}
+
+impl Told {
+    /// This, and what was told later.
+    pub fn and(self, later: Self) -> Self {
+        let seen = if self.seen.is_empty() { later.seen } else { self.seen };
+        let problems = self.problems.into_iter().chain(later.problems).collect();
+        Self { outcome: self.outcome.or(later.outcome), seen, problems }
+    }
+}
+
+/// What the host saw of an attack.
+#[derive(Debug, Clone, Default)]
+pub struct Noted {
+    pub took: Duration,
+    /// How many processes of the attacker's log with a burst of their own.
+    pub bursts: u64,
+    pub log_bytes: u64,
+    /// Engine accesses outside their VM's memory; `None` if nobody counted.
+    pub foreign_accesses: Option<u64>,
+    /// How long it took to decide on fail-safe state, if the attack ended in it.
+    pub fail_safe_us: Option<u64>,
+    /// What the aggregator counted of the attacker.
+    pub counted: BTreeMap<&'static str, u64>,
     /// Processors that other programs of the machine used meanwhile.
-    pub others: f64,
+    pub others: Option<f64>,
 }
 
 /// What came of one attack.
 #[derive(Debug, Clone)]
 pub struct Verdict {
-    pub attack: &'static Attack,
+    pub attack: Listed,
     pub outcome: Option<Outcome>,
     pub seen: String,
-    pub throughput_ratio: Option<f64>,
-    pub p99_ratio: Option<f64>,
-    pub fair_share: f64,
-    pub foreign_accesses: Option<u64>,
-    pub log_bytes: u64,
-    /// How long it took to decide on fail-safe state, if the attack ended in it.
-    pub fail_safe_us: Option<u64>,
-    /// How often it was made: once more if only the victim's figures missed.
-    pub measured: u32,
-    /// Processors that other programs of the machine used meanwhile.
-    pub others: f64,
-    pub counted: BTreeMap<&'static str, u64>,
-    /// What is wrong however quiet the machine is.
+    pub noted: Noted,
+    /// The victim's speed, if it was measured.
+    pub speeds: Speeds,
+    /// What is wrong, but for the victim's speed.
     pub problems: Vec<String>,
-    /// What another load on the machine may have caused.
-    pub slowness: Vec<String>,
 }
 
 impl Verdict {
+    /// Judges an attack.
+    pub fn of(attack: Listed, told: Told, noted: Noted, speeds: Speeds) -> Self {
+        let outcome = told.outcome.as_deref().and_then(Outcome::of);
+        let mut verdict = Self { attack, outcome, seen: told.seen, noted, speeds, problems: told.problems };
+        verdict.check();
+        verdict
+    }
+
+    fn check(&mut self) {
+        let problems = &mut self.problems;
+        match self.outcome {
+            Some(outcome) if self.attack.expected.contains(&outcome) => {}
+            Some(outcome) => {
+                problems.push(format!(
+                    "the outcome is {} instead of {}",
+                    outcome.letter(),
+                    letters(self.attack.expected)
+                ));
+            }
+            None if problems.is_empty() => problems.push("no outcome was told".into()),
+            None => {}
+        }
+        match self.noted.foreign_accesses {
+            Some(0) => {}
+            Some(count) => problems.push(format!("{count} engine accesses left their VM's memory")),
+            None => problems.push("nobody counted engine accesses".into()),
+        }
+        if let Some(took) = self.noted.fail_safe_us.filter(|took| *took > FAIL_SAFE_US) {
+            problems.push(format!("it took {took} us to decide on fail-safe state"));
+        }
+        let Noted { took, bursts, log_bytes, .. } = self.noted;
+        if log_bytes > LOG_BYTES * (took.as_secs() + bursts) {
+            problems.push(format!("the daemons logged {log_bytes} bytes in {took:.1?}"));
+        }
+    }
+
+    /// What is wrong about the victim's speed.
+    pub fn slowness(&self) -> Vec<String> {
+        self.speeds.misses(self.attack.hang)
+    }
+
     /// Whether the attack came out as it must.
     pub fn ok(&self) -> bool {
-        self.problems.is_empty() && self.slowness.is_empty()
+        self.problems.is_empty() && self.slowness().is_empty()
+    }
+
+    /// Whether the attack is to be made once more for the victim's speed.
+    pub fn asks_for_more(&self) -> bool {
+        self.problems.is_empty() && self.speeds.ask_for_more(self.attack.hang)
+    }
+
+    /// This and the attack made again, with what was wrong with either.
+    pub fn and(self, again: Self) -> Self {
+        let problems = self.problems.into_iter().chain(again.problems).collect();
+        Self { speeds: self.speeds.and(again.speeds), problems, ..again }
+    }
+
+    /// The least of its fair share that the victim had, where that is judged.
+    pub fn throughput(&self) -> Option<f64> {
+        self.speeds.median()?.throughput.filter(|_| !self.attack.hang)
     }
 
     /// As the JSON result has it.
     pub fn to_json(&self) -> Value {
+        let speed = self.speeds.median();
+        let problems: Vec<_> = self.problems.iter().cloned().chain(self.slowness()).collect();
         json!({
             "row": self.attack.row,
             "name": self.attack.name,
             "outcome": self.outcome.map(|outcome| outcome.letter().to_string()),
             "expected": self.attack.letters(),
-            "victim_throughput_ratio": self.throughput_ratio.map(rounded),
-            "victim_p99_ratio": self.p99_ratio.map(rounded),
-            "victim_fair_share": rounded(self.fair_share),
-            "foreign_accesses": self.foreign_accesses,
-            "failsafe_decided_us": self.fail_safe_us,
-            "measured": self.measured,
+            "victim_throughput_ratio": speed.and_then(|speed| speed.throughput).map(rounded),
+            "victim_p99_ratio": speed.and_then(|speed| speed.p99).map(rounded),
+            "victim_fair_share": speed.map(|speed| rounded(speed.fair_share)),
+            "measured": self.speeds.count(),
+            "foreign_accesses": self.noted.foreign_accesses,
+            "failsafe_decided_us": self.noted.fail_safe_us,
             "hang": self.attack.hang,
             "seen": self.seen,
-            "counted": self.counted,
-            "log_bytes": self.log_bytes,
-            "other_programs_cpus": rounded(self.others),
-            "ok": self.ok(),
-            "problems": self.problems.iter().chain(&self.slowness).collect::<Vec<_>>(),
+            "counted": self.noted.counted,
+            "log_bytes": self.noted.log_bytes,
+            "seconds": rounded(self.noted.took.as_secs_f64()),
+            "other_programs_cpus": self.noted.others.map(rounded),
+            "ok": problems.is_empty(),
+            "problems": problems,
         })
     }
 
-    /// This one, or the second measurement where the victim lost less in it: what else the machine does can only make
-    /// it worse. What the second one found beside figures counts in any case.
-    pub fn or_again(self, again: Self) -> Self {
-        let worse = self.problems.is_empty() && again.slowness.len() < self.slowness.len();
-        let kept = if worse || !again.problems.is_empty() { again } else { self };
-        Self { measured: 2, ..kept }
+    /// Says on stderr what came of it.
+    pub fn print(&self) {
+        let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
+        let speed = self.speeds.median();
+        eprintln!(
+            "{:24} {} ({}) throughput {} p99 {} in {}, {:.1} s: {}",
+            self.attack.name,
+            self.outcome.map_or('-', Outcome::letter),
+            self.attack.letters(),
+            number(speed.and_then(|speed| speed.throughput)),
+            number(speed.and_then(|speed| speed.p99)),
+            self.speeds.count(),
+            self.noted.took.as_secs_f64(),
+            self.seen
+        );
+        self.problems.iter().chain(&self.slowness()).for_each(|problem| eprintln!("    {problem}"));
     }
 }
 
@@ -97,103 +207,50 @@ fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// Judges a round by everything but the victim's speed.
-pub fn judge_outcome(attack: &'static Attack, round: &Round) -> Verdict {
-    let mut verdict = Verdict {
-        attack,
-        outcome: round.told.outcome.as_deref().and_then(Outcome::of),
-        seen: round.told.seen.clone(),
-        throughput_ratio: None,
-        p99_ratio: None,
-        fair_share: 1.0,
-        foreign_accesses: foreign(round),
-        others: round.after.others_since(&round.before),
-        log_bytes: round.after.log_bytes.saturating_sub(round.before.log_bytes),
-        fail_safe_us: round.after.fail_safe_decided_us(),
-        measured: 1,
-        counted: round.after.counted_since(&round.before),
-        problems: round.told.problems.clone(),
-        slowness: Vec::new(),
-    };
-    verdict.check_outcome();
-    let took = round.after.at.duration_since(round.before.at);
-    if verdict.log_bytes > LOG_BYTES * (took.as_secs() + 1) {
-        verdict.problems.push(format!("the daemons logged {} bytes in {took:.1?}", verdict.log_bytes));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXPECTED: &[Outcome] = &[Outcome::Refused];
+
+    fn verdict(outcome: &str, noted: Noted) -> Verdict {
+        let attack = Listed { row: None, name: "x", what: "", expected: EXPECTED, hang: false, by: None };
+        Verdict::of(
+            attack,
+            Told { outcome: Some(outcome.into()), ..Told::default() },
+            noted,
+            Speeds::default(),
+        )
     }
-    verdict
-}
 
-/// The same, and by the victim's speed; `ticks` are the victim's during it.
-pub fn judge(attack: &'static Attack, round: &Round, ticks: &[Tick], before: &Undisturbed) -> Verdict {
-    let work = Work::of(ticks.iter());
-    let attacker = round.after.attacker_wanting_since(&round.before);
-    let share = fair_share(before.wanting, attacker);
-    let ratio = |now: Option<f64>, then: Option<f64>| Some(now? / then.filter(|then| *then > 0.0)?);
-    let outcome = judge_outcome(attack, round);
-    let mut verdict = Verdict {
-        throughput_ratio: ratio(work.rate(), before.work.rate()).map(|ratio| ratio / share),
-        p99_ratio: ratio(work.p99(), before.work.p99()),
-        fair_share: share,
-        others: outcome.others.max(before.others),
-        ..outcome
-    };
-    verdict.check_victim(longest_pause(round, ticks));
-    verdict
-}
+    fn fine() -> Noted {
+        Noted { foreign_accesses: Some(0), bursts: 1, ..Noted::default() }
+    }
 
-impl Verdict {
-    fn check_outcome(&mut self) {
-        match self.outcome {
-            Some(outcome) if self.attack.expected.contains(&outcome) => {}
-            Some(outcome) => self.problems.push(format!(
-                "the outcome is {} instead of {}",
-                outcome.letter(),
-                self.attack.letters()
-            )),
-            None if self.problems.is_empty() => self.problems.push("no outcome was told".into()),
-            None => {}
-        }
-        match self.foreign_accesses {
-            Some(0) => {}
-            Some(count) => self.problems.push(format!("{count} engine accesses left their VM's memory")),
-            None => self.problems.push("nobody counted engine accesses".into()),
-        }
-        if let Some(took) = self.fail_safe_us.filter(|took| *took > FAIL_SAFE_US) {
-            self.problems.push(format!("it took {took} us to decide on fail-safe state"));
+    #[test]
+    fn only_the_expected_outcome_is_right() {
+        assert!(verdict("R", fine()).ok());
+        assert_eq!(verdict("V", fine()).problems, ["the outcome is V instead of R"]);
+        assert_eq!(verdict("?", fine()).problems, ["no outcome was told"]);
+    }
+
+    #[test]
+    fn foreign_accesses_late_fail_safe_and_floods_of_log_are_problems() {
+        let noted = [
+            Noted { foreign_accesses: Some(1), ..fine() },
+            Noted { foreign_accesses: None, ..fine() },
+            Noted { fail_safe_us: Some(FAIL_SAFE_US + 1), ..fine() },
+            Noted { log_bytes: LOG_BYTES + 1, ..fine() },
+        ];
+        for noted in noted {
+            assert_eq!(verdict("R", noted.clone()).problems.len(), 1, "{noted:?}");
         }
     }
 
-    fn check_victim(&mut self, pause: Duration) {
-        match self.throughput_ratio {
-            Some(ratio) if ratio >= THROUGHPUT || self.attack.hang => {}
-            Some(ratio) => {
-                self.slowness
-                    .push(format!("the victim had {ratio:.3} of its fair share of {:.3}", self.fair_share));
-            }
-            None => self.slowness.push("the victim did nothing".into()),
-        }
-        if let Some(ratio) = self.p99_ratio.filter(|ratio| *ratio > SLOWER) {
-            self.slowness
-                .push(format!("the victim's register reads took {ratio:.2} times as long at the slow end"));
-        }
-        if pause > STANDSTILL {
-            self.slowness.push(format!("the victim stood still for {pause:.1?}"));
-        }
+    #[test]
+    fn second_attempt_that_goes_wrong_is_not_hidden() {
+        assert!(!verdict("R", fine()).and(verdict("V", fine())).ok());
+        assert!(!verdict("V", fine()).and(verdict("R", fine())).ok());
+        assert!(verdict("R", fine()).and(verdict("R", fine())).ok());
     }
-}
-
-/// Accesses outside their VM's memory in this round.
-fn foreign(round: &Round) -> Option<u64> {
-    Some(round.after.foreign_accesses()?.saturating_sub(round.before.foreign_accesses()?))
-}
-
-/// The longest time in the round in which the victim said nothing.
-fn longest_pause(round: &Round, ticks: &[Tick]) -> Duration {
-    let inner = ticks.iter().map(|tick| tick.at).filter(|at| *at <= round.after.at);
-    let times: Vec<_> = std::iter::once(round.before.at).chain(inner).chain([round.after.at]).collect();
-    times
-        .windows(2)
-        .map(|pair| pair.last().zip(pair.first()).map_or(Duration::ZERO, |(b, a)| *b - *a))
-        .max()
-        .unwrap_or_default()
 }

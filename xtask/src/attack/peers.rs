@@ -9,26 +9,22 @@ mod machines;
 mod program;
 mod resources;
 mod stage;
-mod verdict;
 mod vms;
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use gpuvmk_attacks::peers::{ATTACKS, By, PeerAttack};
-use gpuvmk_lab::interrupt;
-use serde_json::Value;
 
-use crate::attack::figures::Work;
+use super::figures::Work;
+use super::judge::{Listed, Noted, Told};
+use super::series::{self, Judged, Round, Scene, Series};
+use super::speed::Undisturbed;
 use crate::workshop::Workshop;
 pub use docs::write as write_docs;
-use program::{Peer, Told};
+use program::Peer;
 use stage::Stage;
-pub use verdict::PeerVerdict;
-use verdict::{Round, Undisturbed};
 
-/// How often an attack is made whose only fault is the victim's speed.
-const TRIES: u32 = 3;
 /// How long the victim is watched undisturbed before and after an attack.
 const IDLE: Duration = Duration::from_millis(1500);
 
@@ -38,88 +34,44 @@ pub fn named(words: &[String], short: bool) -> Vec<&'static PeerAttack> {
     ATTACKS.iter().filter(|attack| wanted(attack.name) && (attack.short || !short)).collect()
 }
 
-/// How attacks are made.
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// How long one lasts that has no end of its own.
-    pub time: Duration,
-    /// Whether the victim's speed counts.
-    pub by_speed: bool,
-}
-
 /// What came of all attacks.
 #[derive(Debug, Default)]
 pub struct PeerReport {
-    pub verdicts: Vec<PeerVerdict>,
-    /// What is wrong beside single attacks.
-    pub problems: Vec<String>,
+    pub series: Series,
     pub wall: Duration,
 }
 
-impl PeerReport {
-    /// Whether everything came out as it must.
-    pub fn ok(&self) -> bool {
-        self.problems.is_empty() && self.verdicts.iter().all(PeerVerdict::ok)
-    }
-
-    /// As the JSON result has it.
-    pub fn to_json(&self) -> Vec<Value> {
-        self.verdicts.iter().map(PeerVerdict::to_json).collect()
-    }
-}
-
-/// Makes the attacks. One that cannot be made has failed.
-pub fn attack(workshop: &Workshop, attacks: &[&'static PeerAttack], options: Options) -> Result<PeerReport> {
+/// Makes the attacks; one that has no end of its own lasts for `time`.
+pub fn attack(
+    workshop: &Workshop,
+    attacks: &[&'static PeerAttack],
+    time: Duration,
+    judged: Judged,
+) -> Result<PeerReport> {
     let start = Instant::now();
     let program = program::build()?;
-    let mut run = Run { stage: Stage::start(workshop, program)?, before: None, options };
-    let mut report = PeerReport::default();
+    let mut peers = Peers { stage: Stage::start(workshop, program)?, time };
     // The first seconds after boot are nobody's measure.
-    run.stage.idle(IDLE)?;
-    run.warm_up()?;
-    run.stage.take_baseline()?;
-    for attack in attacks {
-        interrupt::check()?;
-        match run.verdict(attack) {
-            Ok(verdict) => {
-                print(&verdict);
-                report.verdicts.push(verdict);
-            }
-            Err(error) => {
-                report.problems.push(format!("{}: {error:#}", attack.name));
-                break;
-            }
-        }
-        // What is broken stays broken: the next attack would say nothing.
-        let damage = run.stage.rig.damage()?;
-        if !damage.is_empty() {
-            report.problems.extend(damage.into_iter().map(|what| format!("{}: {what}", attack.name)));
-            break;
-        }
-    }
-    report.problems.extend(run.stage.end()?);
-    report.wall = start.elapsed();
-    Ok(report)
+    peers.stage.idle(IDLE)?;
+    peers.warm_up()?;
+    peers.stage.take_baseline()?;
+    let series = series::run(peers, attacks, judged)?;
+    Ok(PeerReport { series, wall: start.elapsed() })
 }
 
-struct Run<'a> {
+/// A victim, and sockets to attack for so long.
+struct Peers<'a> {
     stage: Stage<'a>,
-    /// The time before the next attack, once it is known.
-    before: Option<Undisturbed>,
-    options: Options,
+    time: Duration,
 }
 
-impl Run<'_> {
-    /// An honest client and an honest backend, so that nothing is allocated for the first time during an attack.
-    fn warm_up(&mut self) -> Result<()> {
-        for name in ["honest-client", "honest-backend"] {
-            let told = self.make_by_program(name, Duration::from_millis(200))?;
-            anyhow::ensure!(told.problems.is_empty(), "{name}: {}", told.problems.join("; "));
-        }
-        Ok(())
+impl Scene for Peers<'_> {
+    type Attack = &'static PeerAttack;
+
+    fn listed(attack: Self::Attack) -> Listed {
+        attack.into()
     }
 
-    /// Watches the victim undisturbed.
     fn watch(&mut self) -> Result<Undisturbed> {
         // A tick that began during an attack is not of this time.
         self.stage.idle(Duration::from_millis(300))?;
@@ -131,64 +83,58 @@ impl Run<'_> {
         Ok(Undisturbed { work, wanting: after.victim_wanting_since(&before) })
     }
 
-    /// Makes an attack until the victim's speed is right, or is not after several tries.
-    fn verdict(&mut self, attack: &'static PeerAttack) -> Result<PeerVerdict> {
-        let mut verdict = self.try_once(attack)?;
-        for _ in 1..TRIES {
-            if verdict.slowness.is_empty() || !verdict.problems.is_empty() {
-                break;
-            }
-            verdict = verdict.or_better(self.try_once(attack)?);
-        }
-        Ok(verdict)
-    }
-
-    fn try_once(&mut self, attack: &'static PeerAttack) -> Result<PeerVerdict> {
-        if !self.options.by_speed {
-            let round = self.round(attack)?;
-            return Ok(PeerVerdict::of(attack, round, None));
-        }
-        let before = match self.before.take() {
-            Some(before) => before,
-            None => self.watch()?,
-        };
-        let round = self.round(attack)?;
-        let after = self.watch()?;
-        let wanting = (before.wanting + after.wanting) / 2.0;
-        let undisturbed = Undisturbed { work: before.work.and(&after.work), wanting };
-        self.before = Some(after);
-        Ok(PeerVerdict::of(attack, round, Some(&undisturbed)))
-    }
-
-    fn round(&mut self, attack: &'static PeerAttack) -> Result<Round> {
-        let time = self.options.time;
+    fn round(&mut self, attack: Self::Attack) -> Result<Round> {
         let foreign = self.stage.foreign_accesses();
         let before = self.stage.snapshot()?;
         self.stage.ticks.clear();
         let made = match (attack.by, attack.name) {
-            (By::Client | By::Backend, name) => self.make_again(name, time),
+            (By::Client | By::Backend, name) => self.make_again(name),
             (By::Machine, "vms-36") => vms::start_and_stop(&mut self.stage),
-            (By::Machine, name) => machines::make(&mut self.stage, name, time),
+            (By::Machine, name) => machines::make(&mut self.stage, name, self.time),
         };
         let after = self.stage.snapshot()?;
-        let mut ticks = std::mem::take(&mut self.stage.ticks);
-        // The first one began before the attack.
-        if ticks.len() > 2 {
-            ticks.remove(0);
-        }
-        let told =
+        let ticks = std::mem::take(&mut self.stage.ticks);
+        let mut told =
             made.unwrap_or_else(|error| Told { problems: vec![format!("{error:#}")], ..Told::default() });
-        let foreign_accesses = match (foreign, self.stage.foreign_accesses()) {
-            (then, Some(now)) => Some(now.saturating_sub(then.unwrap_or(0))),
-            (_, None) => None,
+        if ticks.is_empty() {
+            told.problems.push("the victim did nothing".into());
+        }
+        let now = self.stage.foreign_accesses();
+        told.problems.extend(self.stage.held_for_good()?);
+        let noted = Noted {
+            took: after.at.duration_since(before.at),
+            // An attack is made again and again: each new process has a burst of its own.
+            bursts: 2,
+            log_bytes: after.log_bytes.saturating_sub(before.log_bytes),
+            foreign_accesses: now.map(|now| now.saturating_sub(foreign.unwrap_or(0))),
+            ..Noted::default()
         };
-        let damage = self.stage.damage()?;
-        Ok(Round { before, after, told, ticks, foreign_accesses, damage })
+        let time = (before.at, after.at);
+        Ok(Round { told, noted, ticks, time, others_wanted: after.others_wanting_since(&before) })
+    }
+
+    fn damage(&mut self) -> Result<Vec<String>> {
+        self.stage.rig.damage()
+    }
+
+    fn end(self) -> Result<Vec<String>> {
+        self.stage.end()
+    }
+}
+
+impl Peers<'_> {
+    /// An honest client and an honest backend, so that nothing is allocated for the first time during an attack.
+    fn warm_up(&mut self) -> Result<()> {
+        for name in ["honest-client", "honest-backend"] {
+            let told = self.make_by_program(name, Duration::from_millis(200))?;
+            ensure!(told.problems.is_empty(), "{name}: {}", told.problems.join("; "));
+        }
+        Ok(())
     }
 
     /// Has the program make an attack until the time is up: many are over in no time.
-    fn make_again(&mut self, name: &str, time: Duration) -> Result<Told> {
-        let start = Instant::now();
+    fn make_again(&mut self, name: &str) -> Result<Told> {
+        let (start, time) = (Instant::now(), self.time);
         let mut told = self.make_by_program(name, time)?;
         let mut times = 1;
         while told.problems.is_empty() && start.elapsed() < time {
@@ -216,19 +162,4 @@ impl Run<'_> {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-}
-
-fn print(verdict: &PeerVerdict) {
-    let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
-    let letter = verdict.outcome.map_or('-', gpuvmk_attacks::Outcome::letter);
-    eprintln!(
-        "{:24} {letter} ({}) throughput {} p99 {} {:.1} s: {}",
-        verdict.attack.name,
-        verdict.attack.letters(),
-        number(verdict.throughput_ratio),
-        number(verdict.p99_ratio),
-        verdict.took.as_secs_f64(),
-        verdict.seen
-    );
-    verdict.problems.iter().chain(&verdict.slowness).for_each(|problem| eprintln!("    {problem}"));
 }

@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use gpuvmk_attacks::peers::By;
 use gpuvmk_lab::cache::source_tree;
 
-use super::{PeerReport, PeerVerdict};
+use super::PeerReport;
+use crate::attack::judge::Verdict;
 
 const HEAD: &str = "\
 # Attacks at the sockets
@@ -29,7 +30,8 @@ threads than before the first attack, and no more than 8 MiB of private memory m
 were; an honest client or backend is served afterwards, and finds its memory zero; the victim's data are right; no engine access left its VM's
 memory (**Foreign**); the daemons log no more than 16 KiB a second. **Victim** is the victim's throughput under the attack, by its throughput
 undisturbed and by its fair share (at least 0.95 is required), **Reads** the 99th percentile of its register reads against the undisturbed
-one (at most 2). Attackers and the device backend that they attack run at nice 10.
+one (at most 2); an attack whose first measurement misses is measured five times, and the figures are the medians, marked (5). Attackers
+and the device backend that they attack run at nice 10.
 
 `vms-36` runs 36 device backends at once, each with QEMU with firmware and no kernel on its socket for a while, eight QEMUs at a time.
 ";
@@ -39,7 +41,7 @@ pub fn write(report: &PeerReport) -> Result<()> {
     let mut text = HEAD.to_owned();
     text.push_str("| row | attack | by | what it does | expected | outcome | victim | reads | foreign |\n");
     text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
-    for verdict in &report.verdicts {
+    for verdict in &report.series.verdicts {
         text.push_str(&line(verdict)?);
     }
     text.push_str(EXPLANATION);
@@ -47,26 +49,30 @@ pub fn write(report: &PeerReport) -> Result<()> {
     fs::write(&path, text).with_context(|| format!("Cannot write {}", path.display()))
 }
 
-fn line(verdict: &PeerVerdict) -> Result<String> {
+fn line(verdict: &Verdict) -> Result<String> {
     let attack = verdict.attack;
+    let speed = verdict.speeds.median();
+    let count = verdict.speeds.count();
+    let times = if count > 1 { format!(" ({count})") } else { String::new() };
     let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
     let by = match attack.by {
-        By::Client => "client",
-        By::Backend => "backend",
-        By::Machine => "machine",
+        Some(By::Client) => "client",
+        Some(By::Backend) => "backend",
+        Some(By::Machine) => "machine",
+        None => "-",
     };
     let mut line = String::new();
     writeln!(
         line,
-        "| {} | `{}` | {by} | {} | {} | {} | {} | {} | {} |",
+        "| {} | `{}` | {by} | {} | {} | {} | {}{times} | {} | {} |",
         attack.row.map_or("-".into(), |row| row.to_string()),
         attack.name,
         attack.what,
         attack.letters(),
         verdict.outcome.map_or("-".into(), |outcome| outcome.letter().to_string()),
-        number(verdict.throughput_ratio),
-        number(verdict.p99_ratio),
-        verdict.foreign_accesses.map_or("-".into(), |count| count.to_string()),
+        number(speed.and_then(|speed| speed.throughput)),
+        number(speed.and_then(|speed| speed.p99)),
+        verdict.noted.foreign_accesses.map_or("-".into(), |count| count.to_string()),
     )?;
     Ok(line)
 }

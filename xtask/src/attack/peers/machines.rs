@@ -7,8 +7,8 @@ use gpuvmk_lab::machine::Machine;
 use gpuvmk_lab::report::Report;
 use serde_json::Value;
 
-use super::program::Told;
 use super::stage::{CASE, Stage, signal};
+use crate::attack::judge::Told;
 use crate::cases::Guest;
 
 /// How long a guest may take to boot and to be at work.

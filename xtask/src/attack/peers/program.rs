@@ -11,16 +11,10 @@ use anyhow::{Context, Result, bail, ensure};
 use gpuvmk_lab::cache::source_tree;
 use serde_json::Value;
 
+use crate::attack::judge::Told;
+
 /// What an attack may take longer than it was told to.
 const MORE: Duration = Duration::from_secs(45);
-
-/// What the attacker said.
-#[derive(Debug, Clone, Default)]
-pub struct Told {
-    pub outcome: Option<String>,
-    pub seen: String,
-    pub problems: Vec<String>,
-}
 
 /// Builds the program, next to gpuvmk.
 pub fn build() -> Result<PathBuf> {

@@ -220,7 +220,7 @@ impl<'a> Stage<'a> {
     }
 
     /// What of the daemons is broken, or is held that was not held at first.
-    pub fn damage(&mut self) -> Result<Vec<String>> {
+    pub fn held_for_good(&mut self) -> Result<Vec<String>> {
         let mut found = self.rig.damage()?;
         if found.is_empty()
             && let Some(baseline) = self.baseline.clone()

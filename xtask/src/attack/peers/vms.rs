@@ -14,8 +14,8 @@ use gpuvmk_lab::machine::fits_socket_address;
 use gpuvmk_lab::process::Process;
 use serde_json::json;
 
-use super::program::Told;
 use super::stage::{CASE, Stage};
+use crate::attack::judge::Told;
 
 const VMS: usize = 36;
 const QEMUS: usize = 8;
