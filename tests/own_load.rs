@@ -1,8 +1,19 @@
 //! What a guest reads of its GPU does not depend on what its neighbour does: every register of an idle vGPU is the same
-//! while another one keeps all engines busy, no interrupt comes, and time goes by as outside.
+//! while another one keeps all engines busy, no interrupt comes, time goes by as outside, and a GH100's firmware
+//! answers every call in the same way.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "helpers of tests may fail as tests do"
+)]
 
+#[path = "own_load/calls.rs"]
+mod calls;
+#[path = "common/gsp_driver/mod.rs"]
+mod gsp_driver;
+#[path = "common/gsp_queues.rs"]
+mod gsp_queues;
 #[path = "common/scenarios.rs"]
 mod scenarios;
 #[path = "common/tiny_driver/mod.rs"]
@@ -12,46 +23,119 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use gpuvmk::aggregator::link::{AggregatorLink, Grant};
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
-use gpuvmk::chip::Chip;
 use gpuvmk::chip::gf100::regs::pmc::NV_PMC_ENABLE;
 use gpuvmk::chip::gf100::regs::ptimer::{NV_PTIMER_TIME_0, NV_PTIMER_TIME_1};
+use gpuvmk::chip::gh100::regs::vfn::{NV_VIRTUAL_FUNCTION_TIME_0, NV_VIRTUAL_FUNCTION_TIME_1};
+use gpuvmk::chip::{Chip, EngineSet};
 use gpuvmk::config::{PolicyKind, ScrubPolicy};
+use gpuvmk::gpu::GpuDriver;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::pci::{InterruptSink, PciFunction, Region};
+use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
-use gpuvmk::vgpu::{Vgpu, VgpuConfig};
+use gpuvmk::vgpu::{GspChannels, Mediator, MediatorConfig, Vgpu, VgpuConfig};
+use gsp_driver::{DATA, GspDriver, RAM_VA, VRAM_VA};
 
+const POLICIES: [PolicyKind; 2] = [PolicyKind::Fifo, PolicyKind::RoundRobin];
 /// PRAMIN shows VRAM.
 const PRAMIN: std::ops::Range<u64> = 0x70_0000..0x80_0000;
+/// Registers that show the time, on one chip or the other.
+const TIME: [u32; 4] =
+    [NV_PTIMER_TIME_0.0, NV_PTIMER_TIME_1.0, NV_VIRTUAL_FUNCTION_TIME_0.0, NV_VIRTUAL_FUNCTION_TIME_1.0];
 
-fn service(policy: PolicyKind) -> ServiceHandle {
-    let gpu = SoftGpu::new(SoftGpuConfig { vram: 256 << 20, ..SoftGpuConfig::default() }).unwrap();
-    let ledger = gpu.ledger();
-    let config = Config {
-        socket: None,
-        control: None,
-        policy,
-        backend: "soft".to_owned(),
-        poll: Duration::ZERO,
-        scrub: ScrubPolicy::default(),
-    };
-    Service::start(Box::new(RegisterDriver::new(gpu).unwrap()), Some(ledger), &config).unwrap()
+/// A physical GPU and its aggregator.
+struct Host {
+    chip: Chip,
+    service: ServiceHandle,
 }
 
-fn vgpu(service: &ServiceHandle, name: &str) -> Arc<Vgpu> {
-    let hello = Hello {
-        version: PROTOCOL_VERSION,
-        name: name.to_owned(),
-        chip: "GF100".to_owned(),
-        vram: 48 << 20,
-        channels: 16,
-        weight: 100,
-        limits: TenantLimits::default(),
-    };
-    let (link, grant) = connect_in_process(service, hello).unwrap();
-    Arc::new(Vgpu::new(link, grant, VgpuConfig::of(Chip::Gf100)).unwrap())
+impl Host {
+    fn new(chip: Chip, policy: PolicyKind) -> Self {
+        let vram = 256 << 20;
+        let driver: Box<dyn GpuDriver> = match chip {
+            Chip::Gf100 => {
+                let gpu = SoftGpu::new(SoftGpuConfig { vram, ..SoftGpuConfig::default() }).unwrap();
+                Box::new(RegisterDriver::new(gpu).unwrap())
+            }
+            Chip::Gh100 => Box::new(Executor::new(ExecutorConfig { vram }).unwrap()),
+        };
+        let config = Config {
+            socket: None,
+            control: None,
+            policy,
+            backend: "soft".to_owned(),
+            poll: Duration::ZERO,
+            scrub: ScrubPolicy::default(),
+        };
+        Self { chip, service: Service::start(driver, None, &config).unwrap() }
+    }
+
+    fn link(&self, name: &str) -> (Arc<dyn AggregatorLink>, Grant) {
+        let hello = Hello {
+            version: PROTOCOL_VERSION,
+            name: name.to_owned(),
+            chip: self.chip.name().to_owned(),
+            vram: 64 << 20,
+            channels: 16,
+            weight: 100,
+            limits: TenantLimits::default(),
+        };
+        connect_in_process(&self.service, hello).unwrap()
+    }
+
+    fn vgpu(&self, name: &str) -> Arc<Vgpu> {
+        let (link, grant) = self.link(name);
+        Arc::new(Vgpu::new(link, grant, VgpuConfig::of(self.chip)).unwrap())
+    }
+
+    /// A driver of a GH100, below its register face.
+    fn gsp_driver(&self, name: &str) -> GspDriver<Mediator<GspChannels>> {
+        let (link, grant) = self.link(name);
+        GspDriver::new(Arc::new(Mediator::new(link, grant, MediatorConfig::default()).unwrap()))
+    }
+
+    /// Calls `look` while a neighbour keeps all engines busy.
+    fn beside_a_busy_neighbour(&self, look: impl FnOnce()) {
+        let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+        let work = |round: &mut dyn FnMut()| {
+            while !stop.load(Ordering::Relaxed) {
+                round();
+                rounds.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| match self.chip {
+                Chip::Gf100 => {
+                    let vgpu = self.vgpu("neighbour");
+                    work(&mut || {
+                        scenarios::copies_on_every_engine(vgpu.clone());
+                        vgpu.dma_unmap_all();
+                    });
+                }
+                Chip::Gh100 => {
+                    let mut driver = self.gsp_driver("neighbour");
+                    let engines =
+                        [EngineSet::GRAPHICS | EngineSet::COPY0, EngineSet::COPY1, EngineSet::COPY2];
+                    for (slot, engines) in (0..).zip(engines) {
+                        driver.channel(slot, engines);
+                    }
+                    work(&mut || {
+                        (0..3).for_each(|slot| driver.copy(slot, RAM_VA, VRAM_VA + DATA, 0x10_0000));
+                        (0..3).for_each(|slot| driver.finish(slot));
+                    });
+                }
+            });
+            let before = rounds.load(Ordering::Relaxed);
+            tiny_driver::wait_until("work", || rounds.load(Ordering::Relaxed) > before);
+            look();
+            let last = rounds.load(Ordering::Relaxed);
+            tiny_driver::wait_until("more work", || rounds.load(Ordering::Relaxed) > last);
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
 }
 
 fn register(vgpu: &Vgpu, at: u64) -> u32 {
@@ -62,7 +146,7 @@ fn register(vgpu: &Vgpu, at: u64) -> u32 {
 
 /// All registers but the time.
 fn registers(vgpu: &Vgpu) -> Vec<u32> {
-    let time = [NV_PTIMER_TIME_0, NV_PTIMER_TIME_1].map(|reg| u64::from(reg.0));
+    let time = TIME.map(u64::from);
     let read = |at: u64| if PRAMIN.contains(&at) || time.contains(&at) { 0 } else { register(vgpu, at) };
     (0..16 << 20).step_by(4).map(read).collect()
 }
@@ -90,26 +174,19 @@ impl InterruptSink for Interrupts {
     }
 }
 
-fn watch_a_busy_neighbour(policy: PolicyKind) {
-    let service = service(policy);
-    let (watcher, neighbour) = (vgpu(&service, "watcher"), vgpu(&service, "neighbour"));
+fn watch_a_busy_neighbour(chip: Chip, policy: PolicyKind) {
+    let host = Host::new(chip, policy);
+    let watcher = host.vgpu("watcher");
     let interrupts = Arc::new(Interrupts::default());
     watcher.connect_interrupts(Some(interrupts.clone()));
-    // Units in reset answer nothing at all.
-    watcher.write(Region::Bar(0), NV_PMC_ENABLE.0.into(), &u32::MAX.to_le_bytes()).unwrap();
+    if chip == Chip::Gf100 {
+        // Units in reset answer nothing at all.
+        watcher.write(Region::Bar(0), NV_PMC_ENABLE.0.into(), &u32::MAX.to_le_bytes()).unwrap();
+    }
     let idle = registers(&watcher);
     assert!(registers(&watcher) == idle, "registers stand still by themselves");
 
-    let stop = AtomicBool::new(false);
-    let rounds = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                scenarios::copies_on_every_engine(neighbour.clone());
-                neighbour.dma_unmap_all();
-                rounds.fetch_add(1, Ordering::Relaxed);
-            }
-        });
+    host.beside_a_busy_neighbour(|| {
         let (began, ticks) = (Instant::now(), gpu_time(&watcher));
         let mut different = Vec::new();
         for _ in 0..2 {
@@ -117,17 +194,19 @@ fn watch_a_busy_neighbour(policy: PolicyKind) {
             different.extend((0_u64..).step_by(4).zip(idle.iter().zip(busy)).filter(|(_, (a, b))| *a != b));
         }
         let (took, ticked) = (began.elapsed(), gpu_time(&watcher).saturating_sub(ticks));
-        stop.store(true, Ordering::Relaxed);
         assert!(different.is_empty(), "the neighbour shows in {different:x?}");
         let off = took.abs_diff(ticked);
         assert!(off < took / 50 + Duration::from_millis(20), "{took:?} outside are {ticked:?} inside");
     });
-    assert!(rounds.load(Ordering::Relaxed) > 0, "the neighbour worked");
     assert_eq!(interrupts.0.load(Ordering::Relaxed), 0);
 }
 
 #[test]
-fn registers_time_and_interrupts_of_a_vgpu_do_not_show_a_busy_neighbour() {
-    watch_a_busy_neighbour(PolicyKind::Fifo);
-    watch_a_busy_neighbour(PolicyKind::RoundRobin);
+fn registers_time_and_interrupts_of_a_gf100_do_not_show_a_busy_neighbour() {
+    POLICIES.into_iter().for_each(|policy| watch_a_busy_neighbour(Chip::Gf100, policy));
+}
+
+#[test]
+fn registers_time_and_interrupts_of_a_gh100_do_not_show_a_busy_neighbour() {
+    POLICIES.into_iter().for_each(|policy| watch_a_busy_neighbour(Chip::Gh100, policy));
 }

@@ -13,6 +13,7 @@ pub mod aggregator_wire;
 pub mod config;
 pub mod fifo;
 pub mod gsp;
+#[path = "../../tests/common/gsp_queues.rs"]
 mod gsp_queues;
 mod host;
 mod input;

@@ -1,4 +1,6 @@
-//! A driver's half of GSP's queues: what it leaves in its memory for GSP, right by default.
+//! A driver's half of GSP's queues: what it leaves in its memory for GSP, right by default. Fuzzers use it too.
+
+#![allow(dead_code, reason = "each user needs a part of it")]
 
 use gpuvmk::chip::gh100::gsp::r570_144::boot::{
     GSP_ARGUMENTS_CACHED, LIBOS_MEMORY_REGION_CONTIGUOUS, LIBOS_MEMORY_REGION_LOC_SYSMEM,
@@ -11,11 +13,11 @@ use gpuvmk::chip::gh100::gsp::r570_144::queue::{
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Bytes of system memory that everything lies in.
-pub(crate) const RAM_BYTES: u64 = 0xa_0000;
+pub const RAM_BYTES: u64 = 0xa_0000;
 /// Where the boot arguments are in it.
-pub(crate) const LIBOS: u64 = 0x2000;
+pub const LIBOS: u64 = 0x2000;
 /// Places that are worth writing nonsense to.
-pub(crate) const PLACES: [u64; 8] =
+pub const PLACES: [u64; 8] =
     [LIBOS, RM_ARGUMENTS, SHARED, COMMANDS, COMMANDS + 0x10, COMMANDS + 0x20, COMMANDS + 0x1000, MESSAGES];
 
 const RM_ARGUMENTS: u64 = 0x3000;
@@ -31,21 +33,21 @@ const WRITE_POINTER: u64 = 0x10;
 const READ_POINTER: u64 = 0x20;
 
 /// System memory: by offset from its beginning.
-pub(crate) trait Ram {
+pub trait Ram {
     fn put(&self, offset: u64, data: &[u8]);
     fn get(&self, offset: u64, data: &mut [u8]);
 }
 
 /// The queues as the driver sees them.
 #[derive(Debug, Default)]
-pub(crate) struct Queues {
+pub struct Queues {
     write: u32,
     sequence: u32,
 }
 
 impl Queues {
     /// Writes all that GSP is booted with. `base` is the memory's bus address.
-    pub(crate) fn prepare(ram: &impl Ram, base: u64) -> Self {
+    pub fn prepare(ram: &impl Ram, base: u64) -> Self {
         let mut region = LibosMemoryRegionInitArgument::new_zeroed();
         region.id8 = RMARGS;
         region.pa = base + RM_ARGUMENTS;
@@ -79,7 +81,7 @@ impl Queues {
     }
 
     /// An RPC as it lies in the queue, with a right checksum.
-    pub(crate) fn record(&self, function: u32, body: &[u8]) -> Vec<u8> {
+    pub fn record(&self, function: u32, body: &[u8]) -> Vec<u8> {
         let length = size_of::<rpc_message_header_v03_00>() + body.len();
         let total = size_of::<GSP_MSG_QUEUE_ELEMENT>() + length;
         let mut element = GSP_MSG_QUEUE_ELEMENT::new_zeroed();
@@ -98,7 +100,7 @@ impl Queues {
     }
 
     /// Puts a record into the command queue.
-    pub(crate) fn push(&mut self, ram: &impl Ram, record: &[u8]) {
+    pub fn push(&mut self, ram: &impl Ram, record: &[u8]) {
         let mut elements = 0;
         for page in record.chunks(0x1000) {
             let at = (self.write + elements) % ELEMENTS;
@@ -111,25 +113,41 @@ impl Queues {
     }
 
     /// Reads all messages of GSP, so that there is room for more.
-    pub(crate) fn read_all(&self, ram: &impl Ram) {
+    pub fn read_all(&self, ram: &impl Ram) {
         ram.put(COMMANDS + READ_POINTER, &self.messages(ram).to_le_bytes());
     }
 
+    /// The messages of GSP since the last call, as they lie in its queue, pages one after another.
+    pub fn take(&self, ram: &impl Ram) -> Vec<u8> {
+        let mut read = [0; 4];
+        ram.get(COMMANDS + READ_POINTER, &mut read);
+        let (mut at, end) = (u32::from_le_bytes(read), self.messages(ram));
+        let mut pages = Vec::new();
+        while at % ELEMENTS != end % ELEMENTS {
+            let mut page = [0; 0x1000];
+            ram.get(MESSAGES + 0x1000 + 0x1000 * u64::from(at % ELEMENTS), &mut page);
+            pages.extend(page);
+            at = at.wrapping_add(1);
+        }
+        self.read_all(ram);
+        pages
+    }
+
     /// Where GSP writes next in its queue.
-    pub(crate) fn messages(&self, ram: &impl Ram) -> u32 {
+    pub fn messages(&self, ram: &impl Ram) -> u32 {
         let mut pointer = [0; 4];
         ram.get(MESSAGES + WRITE_POINTER, &mut pointer);
         u32::from_le_bytes(pointer)
     }
 
     /// Begins anew, as after a boot.
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         *self = Self::default();
     }
 }
 
 /// Makes the checksum of a record right.
-pub(crate) fn sign(record: &mut [u8]) {
+pub fn sign(record: &mut [u8]) {
     if let Some(place) = record.get_mut(0x20..0x24) {
         place.fill(0);
     }
