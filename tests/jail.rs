@@ -47,8 +47,43 @@ fn forbidden_call_ends_the_process_and_is_named() {
     }
 }
 
+/// The calls that give a role new descriptors.
+fn may_make(role: Role) -> &'static [&'static str] {
+    match role {
+        Role::Session => &["socket", "accept4", "eventfd2"],
+        Role::SoftGpu => &["accept4", "eventfd2"],
+        Role::Owner => &["accept4", "pipe2", "eventfd2", "memfd_create", "pidfd_open"],
+        Role::RmOwner => &["open", "openat", "accept4", "pipe2", "eventfd2", "memfd_create", "pidfd_open"],
+        Role::Control => &["accept4"],
+        Role::Events
+        | Role::Alarm
+        | Role::Unmask
+        | Role::Trace
+        | Role::Signals
+        | Role::Supervisor
+        | Role::Engine => &[],
+    }
+}
+
 #[test]
-fn allocator_panics_log_and_rare_paths_work_in_every_role() {
+fn no_role_makes_descriptors_but_those_that_it_needs() {
+    for role in Role::ALL {
+        for (call, number, arguments) in prisoner::makers() {
+            let needed = may_make(role).contains(&call);
+            assert_eq!(role.allows(number, &arguments), needed, "{role}: {call}");
+            if needed {
+                continue;
+            }
+
+            let (output, said) = sentence(role, call);
+
+            assert_eq!(output.status.signal(), Some(libc::SIGSYS), "{role}, {call}: {said}");
+        }
+    }
+}
+
+#[test]
+fn allocator_log_and_rare_paths_work_in_every_role() {
     for role in Role::ALL {
         for deed in ["work", "exit"] {
             let (output, said) = sentence(role, deed);
@@ -67,6 +102,21 @@ fn crash_stays_the_crash_that_it_is() {
 
             assert_eq!(output.status.signal(), Some(signal), "{role}, {deed}: {said}");
             assert!(!output.status.core_dumped(), "{role}, {deed}: a core was dumped");
+        }
+    }
+}
+
+#[test]
+fn panic_ends_the_process_unless_its_thread_is_expendable() {
+    for role in Role::ALL {
+        let (output, said) = sentence(role, "panic");
+
+        assert!(said.contains("a panic on purpose"), "{role}: {said}");
+        if role.is_expendable() {
+            assert!(output.status.success() && said.contains(prisoner::DONE), "{role}: {said}");
+        } else {
+            assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{role}: {said}");
+            assert!(said.contains(&format!("nothing goes on without a thread `{role}`")), "{said}");
         }
     }
 }
@@ -177,18 +227,4 @@ fn every_thread_of_a_daemon_has_given_up_what_it_does_not_need() {
             assert!(!inherited, "{} is open in {}", target.display(), process.display());
         }
     }
-}
-
-#[test]
-fn idle_device_back_end_needs_little_memory_of_its_own() {
-    const MOST_KIB: u64 = 8 << 10;
-    let daemons = Daemons::start();
-
-    let device = daemons.processes().nth(1).unwrap();
-    let rollup = std::fs::read_to_string(device.join("smaps_rollup")).unwrap();
-    let kib = |name: &str| field(&rollup, name).trim_end_matches(" kB").parse::<u64>().unwrap();
-    let private = kib("Private_Clean:") + kib("Private_Dirty:");
-
-    println!("idle device back end: {private} KiB of private memory");
-    assert!(private <= MOST_KIB, "{private} KiB are more than {MOST_KIB}: {rollup}");
 }

@@ -1,4 +1,4 @@
-//! Every entry of every filter is needed: both daemons run traced, in their jail, while a client does all that a QEMU and
+//! Every entry of every filter is needed: the daemons run traced, in their jail, while a client does all that a QEMU and
 //! a driver do; then each role's rare paths are run. An entry that neither shows is reported.
 //!
 //! Needs strace. The calls of a real GPU's driver are not made here: they count by their rare paths.
@@ -161,6 +161,25 @@ fn live(folder: &Path) -> Vec<(Role, String)> {
     logs
 }
 
+/// The life of a software GPU that is alone: work on every engine, the alarm, two clients.
+fn live_alone(folder: &Path) -> (Role, String) {
+    let arguments = ["softgpu", "--socket-path=soft.sock", "--vram=64M", "--trace=soft.trace"];
+    let process = Traced::start(folder, "softgpu", &arguments);
+    let socket = folder.join("soft.sock");
+    until("the software GPU's socket", || socket.exists() && process.said().contains("serves"));
+
+    let function = Arc::new(Remote::connect(&socket));
+    scenarios::copies_on_every_engine(function.clone());
+    drop(function);
+
+    let function = Arc::new(Remote::connect(&socket));
+    interrupts_of_the_alarm(&function);
+    function.reset();
+    scenarios::copies_on_every_engine(function.clone());
+
+    (Role::SoftGpu, process.end("-TERM"))
+}
+
 /// The alarm raises INTx, which a descriptor unmasks again and again.
 fn interrupts_of_the_alarm(function: &Arc<Remote>) {
     let flags = EFD_NONBLOCK;
@@ -187,7 +206,7 @@ fn interrupts_of_the_alarm(function: &Arc<Remote>) {
 fn live_rarely(folder: &Path) -> Vec<(Role, String)> {
     let mut logs = Vec::new();
     for role in Role::ALL {
-        for deed in ["work", "exit", "abort", "segv", "bus"] {
+        for deed in ["work", "exit", "panic", "abort", "segv", "bus"] {
             let log = folder.join(format!("{role}-{deed}.strace"));
             prisoner::run(&strace::command(log.to_str().unwrap()), PRISONER, role, deed);
             until("the end of strace", || {
@@ -211,7 +230,9 @@ fn census(logs: &[(Role, String)]) -> Census {
 fn entry_that_no_run_shows_is_in_no_filter() {
     strace::demand();
     let folder = tempfile::tempdir().unwrap();
-    let usual = census(&live(folder.path()));
+    let mut logs = live(folder.path());
+    logs.push(live_alone(folder.path()));
+    let usual = census(&logs);
     let rare = census(&live_rarely(folder.path()));
 
     let mut needless = Vec::new();

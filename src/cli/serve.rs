@@ -128,7 +128,7 @@ impl SessionObserver for ResetBetweenClients {
 /// The switch that every daemon has.
 #[derive(Debug, clap::Args)]
 pub(super) struct JailOptions {
-    /// What the process gives up once it is set up, whatever the configuration file says: `enforce` ends it at a
+    /// What the process gives up once it is set up, whatever a configuration file says: `enforce` ends it at a
     /// forbidden system call, `log` notes such calls in the kernel's log, `off` is for debuggers only.
     #[arg(long = "jail", value_name = "MODE")]
     mode: Option<Mode>,

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
-use super::serve::{self, BackendOptions, ResetBetweenClients};
+use super::serve::{self, BackendOptions, JailOptions, ResetBetweenClients};
 use crate::config::parse_size;
+use crate::jail::{self, Allowance, Mode, PathRight, Right, Role};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
 
 /// Arguments of `gpuvmk softgpu`.
@@ -17,6 +18,8 @@ use crate::softgpu::{SoftGpu, SoftGpuConfig};
 pub(super) struct Args {
     #[command(flatten)]
     backend: BackendOptions,
+    #[command(flatten)]
+    jail: JailOptions,
     /// VRAM of the software GPU, a multiple of 1M.
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
     vram: u64,
@@ -34,13 +37,32 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         serve::print_capabilities("gpuvmk-softgpu", &["vfio-user"]);
         return Ok(ExitCode::SUCCESS);
     }
-    let stop = serve::stop_on_signals()?;
+    // First of all: nothing has been opened yet.
+    jail::prepare(args.backend.fd)?;
     let server = args.backend.server(None)?;
+    let trace = args.trace.as_deref().map(serve::create_trace).transpose()?;
+    // Files are out of reach from here on, and the first thread starts.
+    jail::confine(args.jail.mode(Mode::Enforce), &allowance(args))?;
+    let stop = serve::stop_on_signals()?;
     let gpu = SoftGpu::new(SoftGpuConfig { vram: args.vram, ..SoftGpuConfig::default() })
         .context("Cannot make the software GPU")?;
-    let trace = args.trace.as_deref().map(serve::create_trace).transpose()?;
     let function = serve::traced(gpu, trace, args.trace.as_deref())?;
     log::info!("Software GPU with {} of VRAM serves", crate::config::show_size(args.vram));
+    jail::enter(Role::SoftGpu);
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop.handle)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Descriptors that it may have at a time: memory ranges of its VM, which have a file each at worst, its VRAM's banks,
+/// interrupts, sockets.
+const DESCRIPTORS: u64 = 512 + 256 + 64 + 32;
+
+/// Private memory; VRAM is files.
+const MEMORY: u64 = 512 << 20;
+
+/// What it still needs once it is set up.
+fn allowance(args: &Args) -> Allowance {
+    let own = args.backend.socket_path.iter().filter(|_| args.backend.fd.is_none());
+    let paths = own.map(|own| PathRight { path: jail::folder(own), right: Right::Remove }).collect();
+    Allowance { paths, descriptors: Some(DESCRIPTORS), memory: Some(MEMORY), drives_gpu: false }
 }

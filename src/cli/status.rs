@@ -41,13 +41,39 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         (None, None) => bail!("Give the GPU's configuration file or --socket"),
     };
     let answer = ask(&socket, "{\"cmd\":\"status\"}")?;
+    let mut status = serde_json::from_str(&answer).context("The aggregator's answer is not JSON")?;
+    add_memory(&mut status);
     if args.json {
-        print!("{answer}");
+        println!("{status}");
     } else {
-        let status = serde_json::from_str(&answer).context("The aggregator's answer is not JSON")?;
         print!("{}", summary(&status));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds the private memory of each tenant's device back end, in bytes, where this user may see it.
+fn add_memory(status: &mut Value) {
+    for tenant in status["tenants"].as_array_mut().into_iter().flatten() {
+        if let Some(bytes) = tenant["pid"].as_u64().and_then(private_memory)
+            && let Some(tenant) = tenant.as_object_mut()
+        {
+            tenant.insert("backend_private_memory".to_owned(), bytes.into());
+        }
+    }
+}
+
+/// Memory that nobody shares with a process: what its end gives back.
+fn private_memory(pid: u64) -> Option<u64> {
+    private_bytes(&std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?)
+}
+
+/// The sum of both kinds of private pages in a `smaps_rollup`.
+fn private_bytes(rollup: &str) -> Option<u64> {
+    let kib = |name: &str| {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
+    };
+    kib("Private_Clean:")?.checked_add(kib("Private_Dirty:")?)?.checked_mul(1024)
 }
 
 /// The state for people: a line for the GPU, a line for each tenant, and what is wrong below it.
@@ -77,6 +103,9 @@ fn summary(status: &Value) -> String {
             tenant["submissions"],
             tenant["gpu_share"].as_f64().unwrap_or(0.0) * 100.0,
         ));
+        if let Some(bytes) = tenant["backend_private_memory"].as_u64() {
+            out.push_str(&format!("  its device back end has {} KiB of its own\n", bytes / 1024));
+        }
         let state = &tenant["fail_safe"];
         if !state.is_null() {
             out.push_str(&format!(

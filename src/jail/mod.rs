@@ -6,12 +6,13 @@
 //!
 //! Order, in a daemon: [`prepare`] first of all; then what needs files (configuration, sockets, trace, the GPU's nodes);
 //! [`confine`], while there is one thread; then threads, each of which calls [`enter`] first; the main thread calls it
-//! last, before the first byte of a client is read. Where nothing is prepared (tests, other commands), [`enter`] does
-//! nothing.
+//! last, before the first byte of a client is read. Where nothing is confined (tests, other commands), [`enter`] only
+//! notes the role. After [`prepare`], a panic ends the process, unless its thread can be done without (`breakdown`).
 //!
 //! The filters are data ([`Role::rules`]): `gpuvmk jail` lists them, and
 //! `tests/jail_census.rs` finds entries that nobody needs.
 
+mod breakdown;
 mod filesystem;
 mod privileges;
 mod role;
@@ -129,11 +130,7 @@ pub fn prepare(keep: Option<RawFd>) -> Result<(), JailError> {
     let failed = |step| move |source| JailError::System { step, source };
     violation::install().map_err(failed("Installing the handler for forbidden system calls"))?;
     warm_up::libraries();
-    // The standard hook looks for symbols in files.
-    std::panic::set_hook(Box::new(|panic| {
-        let thread = std::thread::current();
-        log::error!("thread `{}` {panic}", thread.name().unwrap_or("?"));
-    }));
+    breakdown::install();
     Ok(())
 }
 
@@ -149,8 +146,9 @@ pub fn confine(mode: Mode, allowed: &Allowance) -> Result<(), JailError> {
     }
     let failed = |step| move |source| JailError::System { step, source };
     privileges::limit(Resource::Core, 0).map_err(failed("Forbidding core dumps"))?;
-    if let Some(most) = allowed.descriptors {
-        privileges::limit(Resource::Nofile, most).map_err(failed("Limiting descriptors"))?;
+    match allowed.descriptors {
+        Some(most) => privileges::limit(Resource::Nofile, most).map_err(failed("Limiting descriptors"))?,
+        None => privileges::raise(Resource::Nofile).map_err(failed("Raising the limit of descriptors"))?,
     }
     if let Some(most) = allowed.memory {
         privileges::limit(Resource::Data, most).map_err(failed("Limiting memory"))?;
@@ -175,16 +173,16 @@ pub fn confine(mode: Mode, allowed: &Allowance) -> Result<(), JailError> {
 /// Confines this thread, and those that it starts, to what `role` may do. Ends the process where that fails: it must
 /// not go on with more than it should have.
 pub fn enter(role: Role) {
-    let Some(mode) = MODE.get() else { return };
     let role = match role {
         Role::Owner if DRIVES_GPU.load(Ordering::Relaxed) => Role::RmOwner,
         role => role,
     };
+    violation::remember(role);
+    let Some(mode) = MODE.get() else { return };
     // Handlers of a manager's signals run on the main thread, whose filter has room for them.
     if role.thread().is_some() {
         privileges::mask_signals();
     }
-    violation::remember(role);
     if let Err(error) = seccomp::compile(role, *mode).and_then(|programs| seccomp::install(&programs)) {
         let error = anyhow::Error::from(error);
         log::error!("jail: a thread `{role}` is not confined, ending: {error:#}");

@@ -53,6 +53,13 @@ pub(super) fn limit(resource: Resource, most: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Raises a limit to the most that this process may have.
+pub(super) fn raise(resource: Resource) -> io::Result<()> {
+    let now = getrlimit(resource);
+    setrlimit(resource, Rlimit { current: now.maximum, maximum: now.maximum })?;
+    Ok(())
+}
+
 /// Masks signals on this thread, but for those that its own mistakes raise: handlers then run on the main thread only.
 pub(super) fn mask_signals() {
     // SAFETY: all-zero is a valid value of this plain structure.

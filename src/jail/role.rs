@@ -13,13 +13,13 @@ pub enum Role {
     Session = 1,
     /// Device back end: takes the aggregator's events.
     Events,
-    /// Device back end: the GF100's alarm.
+    /// Device back end, `gpuvmk softgpu`: the GF100's alarm.
     Alarm,
-    /// Device back end: unmasks INTx when KVM says so.
+    /// Device back end, `gpuvmk softgpu`: unmasks INTx when KVM says so.
     Unmask,
-    /// Device back end: writes the trace.
+    /// Device back end, `gpuvmk softgpu`: writes the trace.
     Trace,
-    /// Either daemon: waits for SIGTERM.
+    /// Every daemon: waits for SIGTERM.
     Signals,
     /// Aggregator, main thread: waits for the end.
     Supervisor,
@@ -29,13 +29,15 @@ pub enum Role {
     RmOwner,
     /// Aggregator: serves operators.
     Control,
-    /// Aggregator: the software GPU's host units and engines.
+    /// Aggregator, `gpuvmk softgpu`: the software GPU's host units and engines.
     Engine,
+    /// `gpuvmk softgpu`, main thread: serves QEMU.
+    SoftGpu,
 }
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Session,
         Self::Events,
         Self::Alarm,
@@ -47,6 +49,7 @@ impl Role {
         Self::RmOwner,
         Self::Control,
         Self::Engine,
+        Self::SoftGpu,
     ];
 
     /// Its name, in logs and listings.
@@ -63,6 +66,7 @@ impl Role {
             Self::RmOwner => "rm-owner",
             Self::Control => "control",
             Self::Engine => "engine",
+            Self::SoftGpu => "softgpu",
         }
     }
 
@@ -74,7 +78,7 @@ impl Role {
     /// How its thread is called; `None` for a main thread, which is called after the program.
     pub const fn thread(self) -> Option<&'static str> {
         match self {
-            Self::Session | Self::Supervisor => None,
+            Self::Session | Self::Supervisor | Self::SoftGpu => None,
             Self::Events => Some("aggregator-events"),
             Self::Alarm => Some("gf100-alarm"),
             Self::Unmask => Some("intx-unmask"),
@@ -91,6 +95,7 @@ impl Role {
     pub const fn starts(self) -> &'static [Self] {
         match self {
             Self::Session => &[Self::Events, Self::Alarm, Self::Unmask],
+            Self::SoftGpu => &[Self::Alarm, Self::Unmask],
             // Main threads start the rest before they give anything up.
             _ => &[],
         }
@@ -114,6 +119,7 @@ impl Role {
             Self::RmOwner => aggregator::RM_OWNER,
             Self::Control => aggregator::CONTROL,
             Self::Engine => aggregator::ENGINE,
+            Self::SoftGpu => device::SOFTGPU,
         }
     }
 

@@ -15,9 +15,14 @@ thread_local! {
     static ROLE: Cell<Option<Role>> = const { Cell::new(None) };
 }
 
-/// Notes the role of this thread, for the message.
+/// Notes the role of this thread, for messages.
 pub(super) fn remember(role: Role) {
     ROLE.set(Some(role));
+}
+
+/// The role that this thread has taken, if any.
+pub(super) fn role() -> Option<Role> {
+    ROLE.get()
 }
 
 /// Installs the handler.

@@ -52,6 +52,44 @@ pub fn crimes() -> Vec<(&'static str, i64, [u64; 6])> {
     ]
 }
 
+/// Every call that gives a process a new descriptor, but `recvmsg` and copies of one that it has: the call's name and
+/// number, and arguments that do no harm.
+pub fn makers() -> Vec<(&'static str, i64, [u64; 6])> {
+    let path = c"/dev/null".as_ptr() as u64;
+    let here = u64::from(libc::AT_FDCWD.cast_unsigned());
+    let own = u64::from(std::process::id());
+    let unix = [libc::AF_UNIX as u64, (libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC) as u64, 0, 0, 0, 0];
+    vec![
+        ("open", libc::SYS_open, [path, (libc::O_RDWR | libc::O_CLOEXEC) as u64, 0, 0, 0, 0]),
+        ("openat", libc::SYS_openat, [here, path, (libc::O_RDWR | libc::O_CLOEXEC) as u64, 0, 0, 0]),
+        ("openat2", libc::SYS_openat2, [here, path, 0, 0, 0, 0]),
+        ("creat", libc::SYS_creat, [path, 0, 0, 0, 0, 0]),
+        ("open_by_handle_at", libc::SYS_open_by_handle_at, [here, 0, 0, 0, 0, 0]),
+        ("open_tree", libc::SYS_open_tree, [here, path, 0, 0, 0, 0]),
+        ("fsopen", libc::SYS_fsopen, [0; 6]),
+        ("socket", libc::SYS_socket, unix),
+        ("socketpair", libc::SYS_socketpair, unix),
+        ("accept", libc::SYS_accept, [u64::MAX, 0, 0, 0, 0, 0]),
+        ("accept4", libc::SYS_accept4, [u64::MAX, 0, 0, 0, 0, 0]),
+        ("pipe", libc::SYS_pipe, [0; 6]),
+        ("pipe2", libc::SYS_pipe2, [0; 6]),
+        ("eventfd", libc::SYS_eventfd, [0; 6]),
+        ("eventfd2", libc::SYS_eventfd2, [0; 6]),
+        ("memfd_create", libc::SYS_memfd_create, [0; 6]),
+        ("memfd_secret", libc::SYS_memfd_secret, [0; 6]),
+        ("epoll_create1", libc::SYS_epoll_create1, [0; 6]),
+        ("timerfd_create", libc::SYS_timerfd_create, [0; 6]),
+        ("signalfd4", libc::SYS_signalfd4, [u64::MAX, 0, 8, 0, 0, 0]),
+        ("inotify_init1", libc::SYS_inotify_init1, [0; 6]),
+        ("fanotify_init", libc::SYS_fanotify_init, [0; 6]),
+        ("mq_open", libc::SYS_mq_open, [0; 6]),
+        ("perf_event_open", libc::SYS_perf_event_open, [0; 6]),
+        ("pidfd_open", libc::SYS_pidfd_open, [own, u64::MAX, 0, 0, 0, 0]),
+        ("pidfd_getfd", libc::SYS_pidfd_getfd, [u64::MAX, 0, 0, 0, 0, 0]),
+        ("landlock_create_ruleset", libc::SYS_landlock_create_ruleset, [0; 6]),
+    ]
+}
+
 fn syscall(number: i64, a: [u64; 6]) -> i64 {
     // SAFETY: the arguments are ones that do no harm where the call is made: empty ranges, bad descriptors, signal 0.
     unsafe { libc::syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]) }
@@ -86,6 +124,7 @@ pub fn serve_sentence() {
     let (Ok(role), Ok(deed)) = (std::env::var(ROLE), std::env::var(DEED)) else { return };
     let role = Role::of_name(&role).unwrap();
     let mode: Mode = std::env::var(MODE).unwrap().parse().unwrap();
+    env_logger::init();
     jail::prepare(None).unwrap();
     // The thread is called as in the daemons, so that a tracer's log tells the role.
     let name = role.thread().unwrap_or(role.name()).to_owned();
@@ -113,10 +152,17 @@ fn act(role: Role, deed: &str) {
                 eprintln!("{path}: {:?}", opened.map(drop).map_err(|error| error.raw_os_error()));
             }
         }
+        "panic" => {
+            let panicked = std::panic::catch_unwind(|| {
+                let nobody: Option<u8> = std::hint::black_box(None);
+                nobody.expect("a panic on purpose")
+            });
+            assert!(panicked.is_err());
+        }
         "abort" => std::process::abort(),
         "segv" => fault(0x1000),
         "bus" => fault(behind_the_end_of_a_file()),
-        other => match crimes().into_iter().find(|(name, _, _)| *name == other) {
+        other => match crimes().into_iter().chain(makers()).find(|(name, _, _)| *name == other) {
             Some((_, number, arguments)) => {
                 let result = syscall(number, arguments);
                 eprintln!("{other}: {result}");
@@ -145,11 +191,6 @@ fn behind_the_end_of_a_file() -> usize {
 /// Everything that is marked as rare, as the code does it where that is possible.
 fn work(role: Role) {
     allocate();
-    let panicked = std::panic::catch_unwind(|| {
-        let nobody: Option<u8> = std::hint::black_box(None);
-        nobody.expect("a panic on purpose")
-    });
-    assert!(panicked.is_err());
     eprintln!("a line");
     std::thread::yield_now();
     for rule in role.rules().filter(|rule| rule.rare.is_some()) {
@@ -192,6 +233,8 @@ fn raw(rule: &Rule) {
         // An invalid clock, a bad descriptor, no bytes: refused by the kernel, not by the filter.
         "clock_nanosleep" => arguments[0] = 99,
         "clock_gettime" => arguments[1] = room,
+        // No descriptors, no time.
+        "ppoll" => arguments[2] = room,
         "newfstatat" => {
             arguments[0] = u64::MAX;
             arguments[1] = c"".as_ptr() as u64;

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gpuvmk::frontend::vfio_user::wire::{self, command, dma_map, irq};
+use gpuvmk::frontend::vfio_user::wire::{self, command, dma_map, dma_unmap, irq};
 use gpuvmk::pci::{AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable};
 use vmm_sys_util::eventfd::EventFd;
 use zerocopy::IntoBytes;
@@ -66,6 +66,12 @@ impl Remote {
         let body = wire::SetIrqs { argsz: 20, flags, index, start: 0, count: 1 };
         let reply = self.command(command::DEVICE_SET_IRQS, body.as_bytes(), &[fd(event)]);
         assert_eq!(reply.errno(), 0);
+    }
+
+    /// Takes all memory away that was announced, so that a driver can come up once more.
+    pub fn unmap_all(&self) {
+        let body = wire::DmaUnmap { argsz: 24, flags: dma_unmap::ALL, address: 0, size: 0 };
+        assert_eq!(self.command(command::DMA_UNMAP, body.as_bytes(), &[]).errno(), 0);
     }
 
     fn index(region: Region) -> u32 {

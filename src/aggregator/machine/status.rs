@@ -51,6 +51,8 @@ pub struct TenantStatus {
     pub id: TenantId,
     /// Name of the VM.
     pub name: String,
+    /// Process of its device backend, while it is connected.
+    pub pid: Option<i32>,
     /// `preparing`, `active`, `resetting` or `leaving`.
     pub state: &'static str,
     /// Why it is not served, if it is not.
@@ -153,6 +155,8 @@ impl Machine {
                 fail_safe_count: tenant.counters.fail_safe,
                 limits: limits(tenant, pages, table_bytes, self.scheduler.submissions(tenant.id)),
                 name: tenant.name.clone(),
+                // Known to whoever serves its connection.
+                pid: None,
                 state: match tenant.state {
                     TenantState::Preparing { .. } => "preparing",
                     TenantState::Active => "active",

@@ -34,7 +34,10 @@ impl Loop {
         match self.listener.as_ref().map(Listener::accept) {
             Some(Ok(Some(socket))) => self.add_connection(socket),
             Some(Ok(None)) | None => {}
-            Some(Err(error)) => log::error!("a backend could not connect: {error}"),
+            Some(Err(error)) => {
+                log::error!("a backend could not connect, trying again: {error}");
+                self.be_deaf();
+            }
         }
     }
 

@@ -21,6 +21,9 @@ use crate::socket_path::Listener;
 /// Descriptors looked at in one turn.
 const MAX_READY: usize = 64;
 
+/// Wait after a failed `accept`: it fails for want of descriptors or memory, which does not pass at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// Kinds of descriptor, in the upper half of a token; the lower half is the connection's number.
 const LISTENER: u64 = 1 << 32;
 const WAKE: u64 = 2 << 32;
@@ -34,6 +37,8 @@ const NUMBER: u64 = 0xffff_ffff;
 pub(super) struct Loop {
     pub(super) machine: Machine,
     pub(super) listener: Option<Listener>,
+    /// Until when nobody is accepted, after that has failed.
+    deaf_until: Option<Duration>,
     commands: Receiver<Command>,
     wake: Arc<OwnedFd>,
     backend: String,
@@ -75,6 +80,7 @@ impl Loop {
         Ok(Self {
             machine,
             listener,
+            deaf_until: None,
             commands,
             wake,
             backend,
@@ -219,8 +225,28 @@ impl Loop {
         }
     }
 
+    /// Stops looking at the listening socket for a while: it stays ready, and would keep the loop from sleeping.
+    pub(super) fn be_deaf(&mut self) {
+        if let Some(listener) = &self.listener {
+            unwatch(&self.epoll, listener.socket().as_fd());
+            self.deaf_until = Some(self.now().saturating_add(ACCEPT_PAUSE));
+        }
+    }
+
+    fn listen_again(&mut self) {
+        if self.deaf_until.is_some_and(|until| until <= self.now())
+            && let Some(listener) = &self.listener
+        {
+            match watch(&self.epoll, listener.socket(), LISTENER, epoll::EventFlags::IN) {
+                Ok(()) => self.deaf_until = None,
+                Err(_) => self.deaf_until = Some(self.now().saturating_add(ACCEPT_PAUSE)),
+            }
+        }
+    }
+
     /// Takes requests again of those whose wait is over.
     fn reopen(&mut self) {
+        self.listen_again();
         if self.shut.is_empty() {
             return;
         }
@@ -251,7 +277,12 @@ impl Loop {
             Stage::Silent { .. } | Stage::Waiting { .. } => None,
         });
         let shut = self.shut.iter().filter_map(|number| self.connections.get(number)?.shut_until());
-        let due = silent.chain(throttled).chain(shut).chain(self.machine.next_due(now)).min()?;
+        let due = silent
+            .chain(throttled)
+            .chain(shut)
+            .chain(self.deaf_until)
+            .chain(self.machine.next_due(now))
+            .min()?;
         let left = due.saturating_sub(now);
         Some(Timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
@@ -284,6 +315,8 @@ impl Loop {
             {
                 tenant.add_report(&link.doorbells.report());
             }
+            let connection = number.and_then(|number| self.connections.get(number));
+            tenant.pid = connection.map(|connection| connection.peer.pid);
         }
         status
     }

@@ -98,6 +98,7 @@ pub(in crate::jail) const ENGINE: &[&[Rule]] = &[
     BASE,
     END,
     rules! {
-        SYS_write: "wakes the owner, log";
+        SYS_ppoll rare "with a small driver, the main thread raises an interrupt first": "whether an interrupt's descriptor has room, in a software GPU that is alone";
+        SYS_write: "wakes the owner, interrupts, log";
     },
 ];

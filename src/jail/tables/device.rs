@@ -5,36 +5,53 @@ use libc::{AF_UNIX, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFL, F_SETFL, SOCK_CLOEXEC
 use super::common::{BASE, END, FACTS, START};
 use crate::jail::rule::{Rule, Test, rules};
 
+/// Serves QEMU over vfio-user.
+const CLIENT: &[Rule] = rules! {
+    SYS_read: "events, interrupts' descriptors";
+    SYS_recvmsg: "messages of QEMU, answers of the aggregator";
+    SYS_sendto: "answers to QEMU; a signal's handler tells its thread";
+    SYS_write: "interrupts, doorbells, log";
+    SYS_poll: "waits for QEMU";
+    SYS_ppoll: "waits for the aggregator, whether an interrupt's descriptor has room";
+    SYS_accept4: "QEMU";
+    SYS_close: "what QEMU has taken back";
+    SYS_statx: "which file guest memory is";
+    SYS_fstatfs: "how large pages of guest memory are";
+    SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC)): "a second descriptor of the same file";
+    SYS_fcntl(1 Test::int(F_GETFL)): "reads of an interrupt's descriptor must not wait";
+    SYS_fcntl(1 Test::int(F_SETFL)): "the same";
+    SYS_getsockopt: "who QEMU is";
+    SYS_setsockopt: "how long a client may be silent";
+    SYS_shutdown: "the end of a session";
+    SYS_eventfd2: "wakes threads";
+    SYS_unlink: "its own socket, at the end";
+};
+
 /// Serves QEMU, makes requests to the aggregator, and connects to a new aggregator when the old one is gone.
 pub(in crate::jail) const SESSION: &[&[Rule]] = &[
     BASE,
     START,
     END,
     FACTS,
+    CLIENT,
     rules! {
-        SYS_read: "events, interrupts' descriptors";
-        SYS_recvmsg: "messages of QEMU, answers of the aggregator";
-        SYS_sendto: "answers to QEMU; a signal's handler tells its thread";
         SYS_sendmsg: "requests to the aggregator, with guest memory";
-        SYS_write: "interrupts, doorbells, log";
-        SYS_poll: "waits for QEMU";
-        SYS_ppoll: "waits for the aggregator, whether an interrupt's descriptor has room";
-        SYS_accept4: "QEMU";
-        SYS_close: "what QEMU has taken back";
-        SYS_statx: "which file guest memory is";
-        SYS_fstatfs: "how large pages of guest memory are";
-        SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC)): "a second descriptor of the same file";
-        SYS_fcntl(1 Test::int(F_GETFL)): "reads of an interrupt's descriptor must not wait";
-        SYS_fcntl(1 Test::int(F_SETFL)): "the same";
         SYS_fcntl(1 Test::int(F_GET_SEALS)): "whether shared memory can shrink";
-        SYS_getsockopt: "who QEMU is";
-        SYS_setsockopt: "how long a client may be silent";
-        SYS_shutdown: "the end of a session";
-        SYS_eventfd2: "wakes threads";
-        SYS_socket(0 Test::int(AF_UNIX), 1 Test::int(SOCK_SEQPACKET | SOCK_CLOEXEC)): "a new aggregator";
+        SYS_socket(0 Test::int(AF_UNIX), 1 Test::int(SOCK_SEQPACKET | SOCK_CLOEXEC), 2 Test::Is(0)): "a new aggregator";
         SYS_connect: "a new aggregator";
         SYS_clock_nanosleep: "waits for a new aggregator";
-        SYS_unlink: "its own socket, at the end";
+    },
+];
+
+/// Serves QEMU with a software GPU of its own.
+pub(in crate::jail) const SOFTGPU: &[&[Rule]] = &[
+    BASE,
+    START,
+    END,
+    FACTS,
+    CLIENT,
+    rules! {
+        SYS_clock_nanosleep rare "only without descriptors left": "waits before it tries again";
     },
 ];
 
