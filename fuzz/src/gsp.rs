@@ -6,13 +6,15 @@ mod back;
 pub(crate) mod rpc;
 
 use gpuvmk::chip::{Engine, EngineSet};
-use gpuvmk::units::gh100::gsp::{BootError, Gsp, GspConfig, MAX_OBJECTS, Stopped};
+use gpuvmk::units::gh100::gsp::{BootError, Gsp, GspConfig, ObjectLimits, Stopped};
 
 use crate::gsp_queues::{LIBOS, PLACES, Queues, Ram as _};
 use crate::input::Input;
 use crate::log_sink;
 use back::{BASE, Back, CHANNELS, VRAM};
 
+/// So few objects that a driver meets its limits.
+const LIMITS: ObjectLimits = ObjectLimits { total: 64, per_client: 16 };
 /// Objects of the firmware's own.
 const OWN: usize = 3;
 
@@ -26,7 +28,7 @@ pub fn run(data: &[u8]) {
         EngineSet::GRAPHICS,
     ]);
     let back = Back::new(engines);
-    let mut gsp = Gsp::new(GspConfig { vram: VRAM, engines, channels: CHANNELS });
+    let mut gsp = Gsp::new(GspConfig { vram: VRAM, engines, channels: CHANNELS, objects: LIMITS });
     let mut queues = Queues::prepare(&back, BASE);
     if input.below(8) != 7 {
         gsp.boot(&back, BASE + LIBOS).expect("good arguments");
@@ -35,7 +37,7 @@ pub fn run(data: &[u8]) {
     while input.more() && steps < 96 {
         steps += 1;
         step(&mut input, &mut gsp, &back, &mut queues);
-        assert!(gsp.objects() <= MAX_OBJECTS + OWN, "more objects than there may be");
+        assert!(gsp.objects() <= LIMITS.total as usize, "more objects than there may be");
         drop(format!("{:?}", gsp.take_notes()));
     }
     // A driver that comes next.

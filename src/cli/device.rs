@@ -14,7 +14,9 @@ use crate::aggregator::{Patience, connect};
 use crate::config::{VmConfig, VmLimits};
 use crate::jail::{self, Allowance, PathRight, Right, Role};
 use crate::log_limit;
-use crate::vgpu::{MediatorConfig, Quotas, Vgpu, VgpuConfig};
+use crate::units::gh100::Gh100Config;
+use crate::units::gh100::gsp::ObjectLimits;
+use crate::vgpu::{FaceConfig, MediatorConfig, Quotas, Vgpu, VgpuConfig};
 
 /// How long a function reset may look for a new aggregator: QEMU waits 5 s for the reset's answer.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(2);
@@ -84,7 +86,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         reconnect: Some(Box::new(move || connect(&path, hello.clone(), &again))),
         ..MediatorConfig::default()
     };
-    let vgpu = Vgpu::new(link, grant, VgpuConfig { mediator, ..VgpuConfig::of(config.chip) })
+    let vgpu = Vgpu::new(link, grant, VgpuConfig { face: face(&config), mediator })
         .context("Cannot make the vGPU")?;
     let vgpu = Arc::new(vgpu);
     let function = serve::traced(Arc::clone(&vgpu), trace, config.trace.as_deref())?;
@@ -111,6 +113,17 @@ fn tenant_limits(limits: &VmLimits) -> TenantLimits {
 fn quotas(config: &VmConfig) -> Quotas {
     let VmLimits { bad_pages, flushes, requests, interrupts, guest_tables, .. } = config.limits;
     Quotas { bad_pages, flushes, requests, interrupts, guest_tables }
+}
+
+/// The card, with what its driver may have of it.
+fn face(config: &VmConfig) -> FaceConfig {
+    match FaceConfig::of(config.chip) {
+        FaceConfig::Gh100(card) => {
+            let VmLimits { objects: total, client_objects: per_client, .. } = config.limits;
+            FaceConfig::Gh100(Gh100Config { objects: ObjectLimits { total, per_client }, ..card })
+        }
+        card @ FaceConfig::Gf100(_) => card,
+    }
 }
 
 /// Descriptors that a back end may have at a time: memory ranges of its VM, which have a file each at worst, two

@@ -4,6 +4,9 @@
 use super::reader::TableReader;
 use super::value;
 
+/// The most objects that a driver can be given: some 50 MB of the device backend's memory.
+const MAX_OBJECTS: u64 = 1 << 18;
+
 /// Limits of a VM. Rates are per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VmLimits {
@@ -28,6 +31,10 @@ pub struct VmLimits {
     pub log_lines: u32,
     /// Share of the aggregator's thread, in percent.
     pub thread_time: u8,
+    /// Objects of a GH100's driver.
+    pub objects: u32,
+    /// Objects of one client of that driver, which is a program or the kernel.
+    pub client_objects: u32,
 }
 
 impl Default for VmLimits {
@@ -43,6 +50,8 @@ impl Default for VmLimits {
             interrupts: 50_000,
             log_lines: 20,
             thread_time: 100,
+            objects: 16_384,
+            client_objects: 4096,
         }
     }
 }
@@ -65,6 +74,8 @@ impl VmLimits {
         let interrupts = number(reader, "interrupts", default.interrupts.into(), 1000, 1_000_000);
         let log_lines = number(reader, "log_lines", default.log_lines.into(), 1, 10_000);
         let thread_time = number(reader, "thread_time", default.thread_time.into(), 1, 100);
+        let objects = number(reader, "objects", default.objects.into(), 64, MAX_OBJECTS);
+        let client_objects = number(reader, "client_objects", default.client_objects.into(), 16, MAX_OBJECTS);
         let small = |value: u64| u32::try_from(value).ok();
         Some(Self {
             page_tables: page_tables?,
@@ -80,6 +91,8 @@ impl VmLimits {
             interrupts: small(interrupts?)?,
             log_lines: small(log_lines?)?,
             thread_time: u8::try_from(thread_time?).ok()?,
+            objects: small(objects?)?,
+            client_objects: small(client_objects?)?,
         })
     }
 }

@@ -214,6 +214,23 @@ pub trait GspBackend: Backend {
 
     /// Takes a channel away. An empty slot stays empty.
     fn destroy_channel(&self, slot: u16);
+
+    /// How many objects the driver has now, for operators.
+    fn note_objects(&self, usage: ObjectUsage) {
+        // A back that nobody asks need not know.
+        let _ = usage;
+    }
+}
+
+/// How far a driver is from its limit of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectUsage {
+    /// Objects that it may have.
+    pub limit: u32,
+    /// Objects that it has.
+    pub used: u32,
+    /// Objects that it was refused for want of room, since this was last told.
+    pub refused: u32,
 }
 
 /// The unit that an MMU fault is reported for.

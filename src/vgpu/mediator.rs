@@ -34,7 +34,7 @@ use crate::pci::{DmaError, DmaMapping, InterruptSink, SharedMemory};
 use crate::shadow_pagetable::{Limits, MmuFormat};
 use crate::units::backend::{
     Backend, ChannelRefusal, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, GspBackend,
-    GspChannel, NoTarget,
+    GspChannel, NoTarget, ObjectUsage,
 };
 
 /// One connection to an aggregator, with what it granted.
@@ -120,13 +120,17 @@ impl<C: ChannelControl> Mediator<C> {
     pub(super) fn paced(self: &Arc<Self>, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink> {
         let mediator = Arc::downgrade(self);
         Arc::new(PacedInterrupts::new(sink, self.meters.clone(), move || {
-            if let Some(mediator) = mediator.upgrade()
-                // Somebody else is at it, and tells at the end.
-                && let Ok(control) = mediator.control.try_lock()
-            {
-                mediator.connection().link.report(&mediator.report(&control));
+            if let Some(mediator) = mediator.upgrade() {
+                mediator.tell_operators();
             }
         }))
+    }
+
+    /// Tells operators how far the guest is from its limits, unless somebody holds the control lock, who may tell.
+    fn tell_operators(&self) {
+        if let Ok(control) = self.control.try_lock() {
+            self.connection().link.report(&self.report(&control));
+        }
     }
 
     /// What operators are told.
@@ -427,6 +431,12 @@ impl GspBackend for Mediator<GspChannels> {
 
     fn destroy_channel(&self, slot: u16) {
         self.serve(|control, host| control.destroy_channel(slot, host));
+    }
+
+    fn note_objects(&self, usage: ObjectUsage) {
+        if self.meters.objects(usage) {
+            self.tell_operators();
+        }
     }
 }
 

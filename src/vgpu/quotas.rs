@@ -13,6 +13,7 @@ use crate::aggregator::report::Usage;
 use crate::log_limit;
 use crate::pace::Pace;
 use crate::pci::InterruptSink;
+use crate::units::backend::ObjectUsage;
 
 /// What a guest may save up of a rate.
 const BURST: Duration = Duration::from_millis(50);
@@ -95,6 +96,8 @@ pub struct Meters {
     bad_pages: AtomicU64,
     too_many_bad_pages: Counter,
     too_many_tables: Counter,
+    /// Objects of a driver that asks firmware for them, once it did.
+    objects: Mutex<Option<Usage>>,
 }
 
 impl Meters {
@@ -108,6 +111,7 @@ impl Meters {
             bad_pages: AtomicU64::new(0),
             too_many_bad_pages: Counter::default(),
             too_many_tables: Counter::default(),
+            objects: Mutex::default(),
         }
     }
 
@@ -126,6 +130,14 @@ impl Meters {
         self.too_many_tables.one();
     }
 
+    /// The driver has so many objects. True when some were refused.
+    pub fn objects(&self, now: ObjectUsage) -> bool {
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let hits = objects.unwrap_or_default().hits.saturating_add(now.refused);
+        *objects = Some(Usage { limit: now.limit, used: now.used, hits });
+        now.refused > 0
+    }
+
     /// All of them, for operators; `tables` are followed of at most `most_tables`.
     pub fn usage(&self, tables: usize, most_tables: usize) -> Vec<(Limit, Usage)> {
         let log = log_limit::counts();
@@ -140,14 +152,17 @@ impl Meters {
             hits: word(self.too_many_tables.get()),
         };
         let log_lines = Usage { limit: log.limit, used: word(log.written), hits: word(log.dropped) };
-        vec![
+        let objects = *self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = vec![
             (Limit::GuestTables, guest_tables),
             (Limit::BadPages, bad_pages),
             (Limit::Flushes, self.flushes.usage()),
             (Limit::Requests, self.requests.usage()),
             (Limit::Interrupts, self.interrupts.usage()),
             (Limit::LogLines, log_lines),
-        ]
+        ];
+        all.extend(objects.map(|objects| (Limit::Objects, objects)));
+        all
     }
 }
 

@@ -17,7 +17,7 @@ use gpuvmk::chip::gh100::gsp::r570_144::rpc::{
 use gpuvmk::chip::gh100::gsp::status::Status;
 use gpuvmk::pci::mapping::Mapping;
 use gpuvmk::units::backend::{Backend, GspBackend};
-use gpuvmk::units::gh100::gsp::{Gsp, GspConfig};
+use gpuvmk::units::gh100::gsp::{Gsp, GspConfig, ObjectLimits};
 use gpuvmk::vgpu::{GspChannels, Mediator};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -82,7 +82,12 @@ impl Caller {
     /// Boots GSP, and makes an object of each kind that controls are sent to.
     fn new(driver: GspDriver<Mediator<GspChannels>>) -> Self {
         let back = &*driver.back;
-        let config = GspConfig { vram: back.vram_size(), engines: back.engines(), channels: back.channels() };
+        let config = GspConfig {
+            vram: back.vram_size(),
+            engines: back.engines(),
+            channels: back.channels(),
+            objects: ObjectLimits::default(),
+        };
         let mut gsp = Gsp::new(config);
         let queues = Queues::prepare(&driver.ram, RAM);
         gsp.boot(back, RAM + LIBOS).unwrap();

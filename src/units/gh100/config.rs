@@ -8,6 +8,7 @@ use crate::pci::config_space::{
 };
 use crate::pci::{RegionInfo, RegionKind, RegionTable};
 use crate::units::clock::{Clock, MonotonicClock};
+use crate::units::gh100::gsp::ObjectLimits;
 
 /// Bytes of BAR0, the registers.
 const BAR0_SIZE: u64 = 16 << 20;
@@ -37,6 +38,8 @@ pub struct Gh100Config {
     pub subsystem: u16,
     /// Time for PTIMER.
     pub clock: Arc<dyn Clock>,
+    /// How many objects the driver may have.
+    pub objects: ObjectLimits,
 }
 
 impl Default for Gh100Config {
@@ -47,6 +50,7 @@ impl Default for Gh100Config {
             subsystem_vendor: VENDOR,
             subsystem: 0x16c1,
             clock: Arc::new(MonotonicClock::default()),
+            objects: ObjectLimits::default(),
         }
     }
 }

@@ -117,8 +117,11 @@ impl<B: GspBackend> Core<B> {
     /// Function reset: everything as after power-on.
     pub fn reset(&self, back: &B) {
         let mut processor = locked(&self.processor);
+        let mut fresh = Gsp::new(processor.config);
+        // Before the back's reset, which tells operators.
+        back.note_objects(fresh.take_object_usage());
         back.reset();
-        processor.gsp = Gsp::new(processor.config);
+        processor.gsp = fresh;
         locked(&self.stops).clear();
         locked(&self.tokens).clear();
         self.face.reset();
@@ -163,6 +166,7 @@ impl<B: GspBackend> Core<B> {
     /// What every holder of GSP does before it lets go.
     fn finish(&self, back: &B, processor: &mut Processor<B>) {
         self.tell_stopped(back, &mut processor.gsp);
+        back.note_objects(processor.gsp.take_object_usage());
         locked(&self.tokens).refresh(|token| processor.gsp.doorbell_target(token.runlist, token.chid));
         for note in processor.gsp.take_notes() {
             log::info!("{note}");

@@ -46,8 +46,12 @@ impl<B: GspBackend + 'static> Gh100Function<B> {
     pub fn new(backend: Arc<B>, config: Gh100Config) -> Result<Self, BuildError> {
         let space = config::space(&config)?;
         let registers = Registers::new(space, backend.vram_size());
-        let gsp =
-            GspConfig { vram: backend.vram_size(), engines: backend.engines(), channels: backend.channels() };
+        let gsp = GspConfig {
+            vram: backend.vram_size(),
+            engines: backend.engines(),
+            channels: backend.channels(),
+            objects: config.objects,
+        };
         let core = Arc::new(Core::new(Arc::downgrade(&backend), gsp, registers, config.clock));
         backend.connect_events(core.clone());
         Ok(Self { backend, core })

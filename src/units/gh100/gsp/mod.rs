@@ -23,13 +23,13 @@ mod static_info;
 mod tests;
 
 pub use counters::{Call, Counters, Note};
-pub use objects::{MAX_OBJECTS, MAX_OBJECTS_PER_CLIENT};
+pub use objects::ObjectLimits;
 pub use queue::Refused;
 
 use crate::chip::gh100::gsp::Firmware;
 use crate::chip::gh100::gsp::status::Status;
 use crate::chip::{Engine, EngineSet};
-use crate::units::backend::GspBackend;
+use crate::units::backend::{GspBackend, ObjectUsage};
 use channel::Token;
 use events::Event;
 use message::{Assembled, Assembly, Request};
@@ -83,6 +83,8 @@ pub struct GspConfig {
     pub engines: EngineSet,
     /// Channel slots of the back.
     pub channels: u16,
+    /// How many objects the driver may have.
+    pub objects: ObjectLimits,
 }
 
 /// A channel that the driver's doorbell token names.
@@ -222,6 +224,11 @@ impl Gsp {
     /// Objects that the driver has, the three that firmware made for it included.
     pub fn objects(&self) -> usize {
         self.rm.objects.len()
+    }
+
+    /// How far the driver is from its limit of objects.
+    pub fn take_object_usage(&mut self) -> ObjectUsage {
+        self.rm.objects.take_usage()
     }
 
     const fn bar1_root_of(config: &GspConfig) -> u64 {

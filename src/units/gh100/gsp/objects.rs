@@ -7,12 +7,37 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::chip::gh100::gsp::status::Status;
 use crate::chip::{Engine, PhysicalAddress};
+use crate::units::backend::ObjectUsage;
 use crate::units::gh100::gsp::channel::Token;
 
-/// Objects of all clients at most.
-pub const MAX_OBJECTS: usize = 16_384;
-/// Objects of one client at most.
-pub const MAX_OBJECTS_PER_CLIENT: usize = 4096;
+/// How many objects there may be, those of the firmware's own included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectLimits {
+    /// Of all clients.
+    pub total: u32,
+    /// Of one client, which is one itself.
+    pub per_client: u32,
+}
+
+impl Default for ObjectLimits {
+    /// A program that uses the GPU has some ten.
+    fn default() -> Self {
+        Self { total: 16_384, per_client: 4096 }
+    }
+}
+
+impl ObjectLimits {
+    /// Room for one more, of a client that has that many.
+    fn check(self, total: usize, client: usize) -> Result<(), Status> {
+        let below = |count: usize, limit: u32| u32::try_from(count).is_ok_and(|count| count < limit);
+        if below(total, self.total) && below(client, self.per_client) {
+            Ok(())
+        } else {
+            Err(Status::InsufficientResources)
+        }
+    }
+}
+
 /// Where the names begin that RM makes up (its RS_UNIQUE_HANDLE_BASE).
 const NAMES_BEGIN: u32 = 0xcaf0_0000;
 
@@ -96,13 +121,39 @@ pub(super) struct Object {
 }
 
 /// All objects.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Objects {
+    limits: ObjectLimits,
     clients: BTreeMap<u32, BTreeMap<u32, Object>>,
     total: usize,
+    /// Objects that there was no room for, since somebody asked.
+    refused: u32,
 }
 
 impl Objects {
+    /// None yet.
+    pub(super) const fn new(limits: ObjectLimits) -> Self {
+        Self { limits, clients: BTreeMap::new(), total: 0, refused: 0 }
+    }
+
+    /// How far they are from their limit.
+    pub(super) fn take_usage(&mut self) -> ObjectUsage {
+        ObjectUsage {
+            limit: self.limits.total,
+            used: u32::try_from(self.total).unwrap_or(u32::MAX),
+            refused: std::mem::take(&mut self.refused),
+        }
+    }
+
+    /// Checks that there is room for one more.
+    fn check_room(&mut self, client: usize) -> Result<(), Status> {
+        let room = self.limits.check(self.total, client);
+        if room.is_err() {
+            self.refused = self.refused.saturating_add(1);
+        }
+        room
+    }
+
     /// Objects of all clients.
     pub(super) const fn len(&self) -> usize {
         self.total
@@ -157,13 +208,13 @@ impl Objects {
     pub(super) fn free_name(&self, client: u32) -> Result<u32, Status> {
         let taken = self.clients.get(&client).ok_or(Status::InvalidClient)?;
         (NAMES_BEGIN..)
-            .take(MAX_OBJECTS_PER_CLIENT.saturating_add(1))
+            .take(taken.len().saturating_add(2))
             .find(|name| *name != client && !taken.contains_key(name))
             .ok_or(Status::InsufficientResources)
     }
 
     /// Checks that a new object can have this name, this parent and room.
-    pub(super) fn admit(&self, id: Id, parent: u32, parents: &[Type]) -> Result<(), Status> {
+    pub(super) fn admit(&mut self, id: Id, parent: u32, parents: &[Type]) -> Result<(), Status> {
         let client = self.clients.get(&id.client).ok_or(Status::InvalidClient)?;
         if id.handle == 0 || id.handle == id.client {
             return Err(Status::InvalidObjectHandle);
@@ -175,10 +226,8 @@ impl Objects {
         if !parents.contains(&parent.kind.of()) {
             return Err(Status::InvalidObjectParent);
         }
-        if client.len() >= MAX_OBJECTS_PER_CLIENT || self.total >= MAX_OBJECTS {
-            return Err(Status::InsufficientResources);
-        }
-        Ok(())
+        let of_client = client.len();
+        self.check_room(of_client)
     }
 
     /// Adds a client.
@@ -189,9 +238,7 @@ impl Objects {
         if self.clients.contains_key(&handle) {
             return Err(Status::InsertDuplicateName);
         }
-        if self.total >= MAX_OBJECTS {
-            return Err(Status::InsufficientResources);
-        }
+        self.check_room(0)?;
         let root = Object { class: 0, kind: Kind::Client, parent: 0, children: BTreeSet::new() };
         self.clients.insert(handle, BTreeMap::from([(handle, root)]));
         self.total = self.total.saturating_add(1);

@@ -27,7 +27,7 @@ impl Rm {
         Self {
             config,
             firmware,
-            objects: Objects::default(),
+            objects: Objects::new(config.objects),
             channels: Channels::default(),
             counters: Counters::default(),
             notes: Notes::default(),

@@ -60,6 +60,7 @@ pub(super) fn with_info<T>(config: &GspConfig, with: impl FnOnce(&StaticInfo<'_>
 mod tests {
     use super::*;
     use crate::chip::EngineSet;
+    use crate::units::gh100::gsp::ObjectLimits;
 
     /// What nouveau computes from static info before it suspends, in its own arithmetic.
     fn suspend_sizes(info: &StaticInfo<'_>) -> (u64, u64) {
@@ -71,7 +72,12 @@ mod tests {
     #[test]
     fn suspend_needs_one_page_and_no_reserved_memory_for_any_size_of_vram() {
         for mib in [64, 100, 256, 4095, 4096, 4097, 24 * 1024, 64 * 1024] {
-            let config = GspConfig { vram: mib * MIB, engines: EngineSet::GRAPHICS, channels: 1 };
+            let config = GspConfig {
+                vram: mib * MIB,
+                engines: EngineSet::GRAPHICS,
+                channels: 1,
+                objects: ObjectLimits::default(),
+            };
 
             let sizes = with_info(&config, suspend_sizes);
 
@@ -81,7 +87,12 @@ mod tests {
 
     #[test]
     fn usable_memory_ends_below_the_page_tables_of_the_bars() {
-        let config = GspConfig { vram: 64 * MIB, engines: EngineSet::GRAPHICS, channels: 1 };
+        let config = GspConfig {
+            vram: 64 * MIB,
+            engines: EngineSet::GRAPHICS,
+            channels: 1,
+            objects: ObjectLimits::default(),
+        };
 
         with_info(&config, |info| {
             assert!(info.regions[0].usable && !info.regions[1].usable);

@@ -122,6 +122,19 @@ fn function_reset_brings_everything_back() {
 }
 
 #[test]
+fn back_is_told_how_many_objects_the_driver_has() {
+    let gpu = Gpu::new();
+    let told = || gpu.back.objects.lock().unwrap().map(|usage| (usage.used, usage.refused));
+    let mut driver = Driver::booted(&gpu);
+    assert_eq!(told(), Some((3, 0)), "those of the firmware's own");
+    driver.open();
+    driver.channel(3, 0x10_0000);
+    assert_eq!(told(), Some((3 + 4, 0)));
+    gpu.function.reset();
+    assert_eq!(told(), Some((0, 0)));
+}
+
+#[test]
 fn timer_counts_from_what_was_set_and_user_mode_reads_it() {
     let gpu = Gpu::new();
     gpu.wr(0x9410, 2);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
 use crate::units::backend::{
-    Backend, ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel, NoTarget,
+    Backend, ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel, NoTarget, ObjectUsage,
 };
 
 /// Bus address of the guest's memory, and its bytes.
@@ -34,6 +34,8 @@ pub struct FakeBackend {
     calls: Mutex<Vec<Call>>,
     events: OnceLock<Arc<dyn EngineEvents>>,
     pub interlude: Mutex<Option<Interlude>>,
+    /// What was last told of objects.
+    pub objects: Mutex<Option<ObjectUsage>>,
 }
 
 impl std::fmt::Debug for FakeBackend {
@@ -50,6 +52,7 @@ impl FakeBackend {
             calls: Mutex::default(),
             events: OnceLock::new(),
             interlude: Mutex::default(),
+            objects: Mutex::default(),
         }
     }
 
@@ -178,5 +181,9 @@ impl GspBackend for FakeBackend {
 
     fn destroy_channel(&self, slot: u16) {
         self.note(Call::Destroy(slot));
+    }
+
+    fn note_objects(&self, usage: ObjectUsage) {
+        *self.objects.lock().unwrap() = Some(usage);
     }
 }

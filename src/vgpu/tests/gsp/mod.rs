@@ -4,9 +4,11 @@ mod hostile;
 
 use super::*;
 use crate::addr::{GpuVa, GuestVram};
+use crate::aggregator::limit::Limit;
 use crate::aggregator::protocol::{GuestMapping, GuestRange, GuestTarget};
+use crate::aggregator::report::Usage;
 use crate::chip::gh100::mmu::{DualPde, Pde as TablePde, Pte as PagePte, encode_pde};
-use crate::units::backend::{ChannelRefusal, GspBackend, GspChannel};
+use crate::units::backend::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
 use crate::vgpu::{FailSafe, GspChannels, State};
 
 const HOPPER_ENGINES: EngineSet =
@@ -319,4 +321,21 @@ fn error_of_a_channel_reaches_the_face_while_the_channel_is_there() {
     f.mediator.create_channel(0, channel(0)).unwrap();
     f.mediator.schedule_channel(0, true).unwrap();
     assert_eq!(f.mediator.status().counts.events_stale, 1);
+}
+
+#[test]
+fn operators_learn_when_the_driver_is_refused_objects() {
+    let f = gsp();
+    let told = || f.link.report.lock().unwrap().limits.clone();
+    f.mediator.note_objects(ObjectUsage { limit: 100, used: 99, refused: 0 });
+    assert!(told().is_empty(), "nothing happened that is worth a report");
+
+    f.mediator.note_objects(ObjectUsage { limit: 100, used: 100, refused: 2 });
+    f.mediator.note_objects(ObjectUsage { limit: 100, used: 100, refused: 1 });
+
+    assert!(told().contains(&(Limit::Objects, Usage { limit: 100, used: 100, hits: 3 })));
+    // The count goes on over resets, as those of the other limits do.
+    f.mediator.note_objects(ObjectUsage { limit: 100, used: 0, refused: 0 });
+    f.mediator.reset();
+    assert!(told().contains(&(Limit::Objects, Usage { limit: 100, used: 0, hits: 3 })));
 }

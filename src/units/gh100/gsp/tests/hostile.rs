@@ -6,7 +6,7 @@ use super::config;
 use super::driver::{ALLOC, ALLOC_MEMORY, CONTROL, Driver, FREE, LIBOS, PAGE, UNLOADING, seal, words};
 use super::probe::{DEVICE, SPACE, SUBDEVICE, channel, client, set_page_directory};
 use crate::chip::Engine;
-use crate::units::gh100::gsp::{MAX_OBJECTS, Stopped};
+use crate::units::gh100::gsp::{ObjectLimits, Stopped};
 
 const CLIENT: u32 = 0xc1d0_0000;
 
@@ -172,7 +172,7 @@ proptest! {
             carry_out(&mut driver, step);
             let written = driver.messages_written();
             driver.publish_read(written);
-            prop_assert!(driver.gsp.objects() <= MAX_OBJECTS);
+            prop_assert!(driver.gsp.objects() <= ObjectLimits::default().total as usize);
             prop_assert!(driver.back.live().len() <= 8);
             for (runlist, chid) in (0..3).flat_map(|runlist| (0..6).map(move |chid| (runlist, chid))) {
                 if let Some(target) = driver.gsp.doorbell_target(runlist, chid) {

@@ -14,7 +14,7 @@ mod probe;
 mod queues;
 
 use crate::chip::EngineSet;
-use crate::units::gh100::gsp::GspConfig;
+use crate::units::gh100::gsp::{GspConfig, ObjectLimits};
 
 /// A GH100 of 256 MiB with graphics and three copy engines.
 fn config() -> GspConfig {
@@ -22,5 +22,6 @@ fn config() -> GspConfig {
         vram: 256 << 20,
         engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
         channels: 8,
+        objects: ObjectLimits::default(),
     }
 }

@@ -3,7 +3,8 @@
 use super::config;
 use super::driver::{ALLOC, ALLOC_MEMORY, CONTROL, Driver, UNLOADING, words};
 use super::probe::{DEVICE, SPACE, SUBDEVICE, channel, client, set_page_directory};
-use crate::units::gh100::gsp::{MAX_OBJECTS, MAX_OBJECTS_PER_CLIENT, Note};
+use crate::units::backend::ObjectUsage;
+use crate::units::gh100::gsp::{GspConfig, Note, ObjectLimits};
 
 const CLIENT: u32 = 0xc1d0_0000;
 const INTERNAL: u32 = 0xc1e0_0004;
@@ -115,28 +116,39 @@ fn firmwares_own_objects_cannot_be_freed() {
 
 #[test]
 fn one_client_can_have_so_many_objects_and_no_more() {
-    let mut driver = Driver::booted(config());
+    let limits = ObjectLimits { total: 1000, per_client: 20 };
+    let mut driver = Driver::booted(GspConfig { objects: limits, ..config() });
     client(&mut driver, CLIENT, true);
-    let room = u32::try_from(MAX_OBJECTS_PER_CLIENT - 4).unwrap();
-    assert!((0..room).all(|index| event(&mut driver, CLIENT, SUBDEVICE, 0x1000 + index) == 0));
+    assert!((0..16).all(|index| event(&mut driver, CLIENT, SUBDEVICE, 0x1000 + index) == 0));
 
     assert_eq!(event(&mut driver, CLIENT, SUBDEVICE, 1), RESOURCES);
 
-    assert_eq!(driver.gsp.objects(), 3 + MAX_OBJECTS_PER_CLIENT);
+    assert_eq!(driver.gsp.take_object_usage(), ObjectUsage { limit: 1000, used: 3 + 20, refused: 1 });
     assert_eq!(driver.free(CLIENT, 0x1000), 0);
     assert_eq!(event(&mut driver, CLIENT, SUBDEVICE, 1), 0);
+    client(&mut driver, CLIENT + 1, true);
+    assert_eq!(driver.gsp.take_object_usage(), ObjectUsage { limit: 1000, used: 3 + 20 + 4, refused: 0 });
 }
 
 #[test]
 fn all_clients_together_can_have_so_many_objects_and_no_more() {
-    let mut driver = Driver::booted(config());
-    let room = u32::try_from(MAX_OBJECTS - 3).unwrap();
-    assert!((0..room).all(|index| driver.alloc(1 + index, 0, 1 + index, 0, &[]) == 0));
+    let limits = ObjectLimits { total: 64, per_client: 20 };
+    let mut driver = Driver::booted(GspConfig { objects: limits, ..config() });
+    assert!((1..=61).all(|client| driver.alloc(client, 0, client, 0, &[]) == 0));
 
     assert_eq!(driver.alloc(CLIENT, 0, CLIENT, 0, &[]), RESOURCES);
     assert_eq!(driver.alloc(1, 1, 0x100, 0x80, &[0; 0x38]), RESOURCES);
 
-    assert_eq!(driver.gsp.objects(), MAX_OBJECTS);
+    assert_eq!(driver.gsp.take_object_usage(), ObjectUsage { limit: 64, used: 64, refused: 2 });
+}
+
+#[test]
+fn usual_limits_leave_room_for_hundreds_of_programs() {
+    let mut driver = Driver::booted(config());
+    assert!((0..400).all(|index| {
+        client(&mut driver, CLIENT + index, true);
+        (0..30).all(|event_| event(&mut driver, CLIENT + index, SUBDEVICE, 0x1000 + event_) == 0)
+    }));
 }
 
 #[test]
