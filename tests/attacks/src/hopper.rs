@@ -7,6 +7,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     raw(1, "widths", &[V], "registers and windows by 1, 2 and 8 bytes, unaligned, and at the end of each BAR"),
     raw(2, "bar0-fuzz", &[V, Q], "random words to random registers, all of BAR0, as fast as it goes").short(),
     raw(3, "privileged-registers", &[V], "unit resets, GSP's core, memory controller, clocks, fuses, thermal, links"),
+    raw(4, "rom-and-fuses", &[V], "writes to the VBIOS window, fuses and straps; they must read as before"),
     raw(5, "config-mirror", &[V], "command, BARs, MSI and read-only identity written through the mirror in BAR0"),
     raw(6, "boot-abuse", &[R, Q], "GSP booted from addresses and arguments that make no sense, messages to FSP of no known form").short(),
     unlisted("queue-pointers", &[R, Q], "pointers of GSP's queues beyond the ring, backwards and jumping").short(),
@@ -28,6 +29,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     raw(13, "flush-storm", &[L], "TLB flushes of a changing space from two processors"),
     raw(14, "foreign-channels", &[R], "channels with USERD, ring, directory or number that are not the guest's").short(),
     raw(14, "foreign-tokens", &[V], "doorbells with the tokens of everybody").short(),
+    raw(15, "schedule-abuse", &[R], "channels bound to engines that they are not of, scheduled twice, with wrong flags, when they are gone"),
     raw(16, "ring-abuse", &[Q], "GP_PUT beyond the ring, entries with bad addresses and lengths"),
     raw(17, "doorbell-storm", &[L], "doorbells of eight channels at full speed from two processors").short(),
     raw(17, "register-storm", &[L], "register reads and writes at full speed from two processors"),
@@ -41,6 +43,8 @@ pub(super) const ATTACKS: &[Attack] = &[
     raw(24, "object-flood", &[R, L], "objects without end"),
     raw(25, "residue-scan", &[V], "all VRAM that the attacker reaches, searched for the victim's pattern"),
     raw(26, "global-counters", &[V], "registers watched while the victim works"),
+    raw(27, "display-and-buses", &[V], "display, VGA, GPIO, buses and audio, which the card does not have"),
+    raw(28, "peer-registers", &[V], "links to peers, apertures onto them, windows of other functions"),
     raw(29, "reset-in-dma", &[V], "bus mastering off, D3 and function reset while copies write into memory"),
     raw(30, "reset-loop", &[V], "function resets at any point of bring-up"),
     raw(
@@ -55,6 +59,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     raw(39, "clock-jumps", &[V], "the guest's clock and the GPU's timer set back and forth with work under way"),
     raw(39, "machine-stopped", &[V], "the machine stopped for seconds with work under way, and continued")
         .host(Host::Stops),
+    raw(40, "log-flood", &[L], "everything that might be worth a line in a log, as fast as it goes"),
     raw(39, "driver-suspend", &[V], "all devices suspended and woken by the kernel, with data in VRAM").by_driver(),
     raw(8, "driver-bad-addresses", &[Q], "commands with unmapped addresses from a program above the stock driver").by_driver(),
 ];

@@ -171,6 +171,16 @@ mod tests {
     }
 
     #[test]
+    fn every_row_that_a_guest_can_do_is_attacked_on_both_chips() {
+        for (target, row) in [Target::Fermi, Target::Hopper]
+            .into_iter()
+            .flat_map(|target| (1..=30).chain(37..=40).map(move |row| (target, row)))
+        {
+            assert!(on(target).iter().any(|attack| attack.row == Some(row)), "{target:?} row {row}");
+        }
+    }
+
+    #[test]
     fn attacks_of_the_stock_driver_come_last_because_it_stays_loaded() {
         for target in [Target::Fermi, Target::Hopper] {
             assert!(on(target).is_sorted_by_key(|attack| attack.by_driver));

@@ -3,8 +3,9 @@
 //!
 //! Sources are NVIDIA's open-gpu-kernel-modules (`swref/published/hopper/gh100` and, for registers that did not
 //! change, the chips before) and what nouveau does; which of them a driver touches was observed on running guests.
-//! What no table lists behaves as scratch.
+//! What no table lists behaves as scratch, of the guest's own.
 
+pub mod board;
 pub mod fsp;
 pub mod gsp;
 pub mod host;
@@ -19,7 +20,7 @@ use crate::chip::registers::{Reg, RegisterDef};
 
 /// All tables, by unit.
 pub const TABLES: &[&[RegisterDef]] =
-    &[host::TABLE, timer::TABLE, gsp::TABLE, fsp::TABLE, vfn::TABLE, windows::TABLE];
+    &[host::TABLE, timer::TABLE, gsp::TABLE, fsp::TABLE, vfn::TABLE, windows::TABLE, board::TABLE];
 
 static INDEX: LazyLock<RegisterIndex> = LazyLock::new(|| RegisterIndex::new(TABLES));
 

@@ -84,7 +84,9 @@ pub fn constants(card: &Card, time: Time, places: &[u32]) -> Result<Seen> {
             card.set(*place, !value);
             writes += 1;
         }
-        ensure!(look() == before, "what is constant on the card changed");
+        for ((place, before), now) in places.iter().zip(&before).zip(look()) {
+            ensure!(now == *before, "register {place:#x}, a constant, went from {before:#x} to {now:#x}");
+        }
     }
     Ok(Seen::new(Outcome::Values, format!("{writes} writes, nothing changed")))
 }

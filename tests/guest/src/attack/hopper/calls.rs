@@ -5,10 +5,13 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::Rig;
-use super::driver::{CHANNEL, CLIENT, COPY_CLASS, DEVICE, SPACE, words};
+use super::driver::{
+    CHANNEL, CHANNEL_CLASS, CHIP, CLIENT, COPY_CLASS, DEVICE, DOORBELL, Gpu, SPACE, WINDOW, WINDOW_VIEW,
+    words,
+};
 use super::gsp;
 use crate::attack::random::Random;
-use crate::attack::tool::{End, Tool};
+use crate::attack::tool::{End, NOWHERE, TO, Target, Tool};
 use crate::attack::work::limited;
 use crate::attack::{Outcome, Seen, Stage};
 
@@ -133,6 +136,40 @@ pub fn storm(stage: &mut Stage) -> Result<Seen> {
         calls += 1;
     }
     Ok(limited(&rig, format!("{calls} calls")))
+}
+
+/// Row 40: everything that might be worth a line in somebody's log.
+pub fn logs(stage: &mut Stage) -> Result<Seen> {
+    let time = stage.time;
+    let mut rig = Rig::new(stage)?;
+    let (vram, va, mut rounds) = (rig.gpu.vram, rig.channel.va, 0u32);
+    while time.goes_on() {
+        for id in 8..24u16 {
+            let parameters = Gpu::channel_parameters(id, va, vram + u64::from(id) * 0x1000);
+            rig.gpu.alloc(DEVICE, CHANNEL + u32::from(id), CHANNEL_CLASS, &parameters)?;
+        }
+        rig.gpu.open_space(0x90f1_0077, Target::Vram(vram))?;
+        rig.gpu.free(0x90f1_0077)?;
+        rig.gpu.control(DEVICE, 0x2080_0000 | rounds & 0xffff, &[0; 8])?;
+        rig.gpu.call(200, &[0; 16])?;
+        let card = rig.gpu.card;
+        card.set(DOORBELL, u32::MAX);
+        card.set(WINDOW, u32::MAX);
+        card.set(WINDOW_VIEW, 0xbad);
+        card.set(CHIP, 0xbad);
+        card.set(0xbb_0ffc, rounds);
+        card.bar1.load32(0x10_0000)?;
+        rounds += 1;
+        if rounds.is_multiple_of(8) {
+            let end = rig.copy_page(TO, NOWHERE);
+            ensure!(matches!(end, End::Fault(_) | End::Lost), "a copy from nowhere ended with {end:?}");
+            if end == End::Lost {
+                break;
+            }
+            rig.revive()?;
+        }
+    }
+    Ok(limited(&rig, format!("{} refused requests", rounds * 25)))
 }
 
 /// Unloads with work under way, and goes on using what is gone.

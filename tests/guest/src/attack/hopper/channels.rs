@@ -5,7 +5,10 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 
 use super::Rig;
-use super::driver::{CHANNEL, CHANNEL_CLASS, COPY, DEVICE, DOORBELL, Gpu, HOST, RUNLIST, userd};
+use super::driver::{
+    BIND, CHANNEL, CHANNEL_CLASS, CLIENT, COPY, DEVICE, DOORBELL, ENGINE, Gpu, HOST, RUNLIST, SCHEDULE,
+    SPACE, userd, words,
+};
 use super::gsp::put;
 use crate::attack::tool::{End, FROM, TO, Target, Tool};
 use crate::attack::work::{by_two, limited};
@@ -84,6 +87,46 @@ pub fn tokens(stage: &mut Stage) -> Result<Seen> {
         ensure!(end == End::Done, "the honest channel ended with {end:?}");
     }
     Ok(Seen::new(Outcome::Values, format!("{rings} doorbells of others, none of them did anything here")))
+}
+
+/// Row 15: runlists are the firmware's here; what a guest has of them is binding and scheduling.
+pub fn schedules(stage: &mut Stage) -> Result<Seen> {
+    const OTHER: u16 = 9;
+    let time = stage.time;
+    let mut rig = Rig::new(stage)?;
+    let handle = CHANNEL + u32::from(OTHER);
+    let parameters = Gpu::channel_parameters(OTHER, rig.channel.va, userd(OTHER));
+    let mut refused = 0u64;
+    while time.goes_on() {
+        ensure!(
+            rig.gpu.alloc(DEVICE, handle, CHANNEL_CLASS, &parameters)? == 0,
+            "no channel beside the first"
+        );
+        for engine in (0..96).chain([u32::MAX, 1 << 31]).filter(|engine| *engine != ENGINE) {
+            let status = rig.gpu.control(handle, BIND, &words(&[engine]))?;
+            ensure!(status != 0, "a channel of engine {ENGINE} was bound to {engine:#x}");
+            refused += 1;
+        }
+        // Twice, and with flags that mean nothing.
+        for _ in 0..2 {
+            rig.gpu.control(handle, BIND, &words(&[ENGINE]))?;
+            rig.gpu.control(handle, SCHEDULE, &[0xff, 0xff])?;
+        }
+        // By what is no channel, and by one that is gone.
+        rig.gpu.free(handle)?;
+        for object in [0, CLIENT, DEVICE, SPACE, handle, u32::MAX] {
+            for (control, parameters) in
+                [(BIND, words(&[ENGINE])), (SCHEDULE, vec![1, 0]), (SCHEDULE, Vec::new())]
+            {
+                let status = rig.gpu.control(object, control, &parameters)?;
+                ensure!(status != 0, "{control:#x} of {object:#x}, which is no channel, was done");
+                refused += 1;
+            }
+        }
+    }
+    let end = rig.copies_honestly(0x15);
+    ensure!(end == End::Done, "the honest channel ended with {end:?}");
+    Ok(Seen::new(Outcome::Refused, format!("{refused} requests refused")))
 }
 
 /// Row 24.

@@ -34,6 +34,15 @@ pub fn means(name: &str) -> Option<Means> {
         "privileged-registers" => {
             |stage| on_card(stage, |card, time| on_registers::overwrite(card, time, &registers::PRIVILEGED))
         }
+        "rom-and-fuses" => {
+            |stage| on_card(stage, |card, time| on_registers::constants(card, time, &registers::constants()))
+        }
+        "display-and-buses" => {
+            |stage| on_card(stage, |card, time| on_registers::overwrite(card, time, &registers::OUTPUTS))
+        }
+        "peer-registers" => {
+            |stage| on_card(stage, |card, time| on_registers::overwrite(card, time, &registers::PEERS))
+        }
         "config-mirror" => {
             |stage| on_card(stage, |card, time| on_registers::mirror(card, time, registers::MIRROR))
         }
@@ -52,6 +61,8 @@ pub fn means(name: &str) -> Option<Means> {
         "object-flood" => calls::flood,
         "rpc-storm" => calls::storm,
         "unload-under-way" => calls::unload,
+        "log-flood" => calls::logs,
+        "schedule-abuse" => channels::schedules,
         "foreign-channels" => channels::foreign,
         "foreign-tokens" => channels::tokens,
         "channel-exhaustion" => channels::exhaustion,

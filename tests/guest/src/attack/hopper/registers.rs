@@ -1,4 +1,4 @@
-//! Rows 1 to 3, 5, 7, 17, 23, 26 and 39: the few registers of a GH100 that mean something, and all others.
+//! Rows 1 to 5, 7, 17, 23, 26 to 28 and 39: the few registers of a GH100 that mean something, and all others.
 
 use anyhow::Result;
 
@@ -27,6 +27,25 @@ pub const PRIVILEGED: [u32; 28] = [
     0x9_1000, 0x10_0a34, 0x10_0a38, 0x10_0ce0, 0x11_0040, 0x11_00f4, 0x11_0100, 0x11_0110, 0x11_0118,
     0x11_1388, 0x11_83a4, 0x12_004c, 0x13_7000, 0x1f_a824, 0x1f_a828, 0xa0_0000,
 ];
+/// Display, its channels, VGA, GPIO, I2C and AUX buses, the audio function: a card for computing has none of them.
+pub const OUTPUTS: [u32; 16] = [
+    0x60_13c0, 0x60_13d4, 0x60_13da, 0x61_0010, 0x61_0018, 0x61_0030, 0x61_1c30, 0x61_2004, 0x62_0000,
+    0x64_0000, 0x68_0000, 0xd000, 0xd010, 0xe050, 0x2_1200, 0x8a000,
+];
+/// Peers: links to other cards, their crossbars, apertures onto peers, windows of other functions.
+pub const PEERS: [u32; 12] = [
+    0x1f_a820, 0x1f_a828, 0x10_0c10, 0x10_0c14, 0x13_e000, 0x13_f000, 0xa0_0000, 0xa0_1000, 0xa2_0000,
+    0xb8_0000, 0xb9_0000, 0x8f_0000,
+];
+
+/// Straps, scratch that firmware leaves, the VBIOS's beginning, and fuses. Not the first page, which is mapped into the
+/// guest as its own: what it writes there it reads.
+pub fn constants() -> Vec<u32> {
+    let rom = (0..64).map(|word| 0x30_0000 + word * 4);
+    let fuses = (0..64).map(|word| 0x82_0000 + word * 4);
+    [0x2_00bc, 0x10_1000, 0x11_83a4].into_iter().chain(rom).chain(fuses).collect()
+}
+
 /// The mirror of configuration space.
 pub const MIRROR: u32 = 0x9_2000;
 /// What another VM's work would move, if it showed: interrupt leaves, queues, GSP's state.
