@@ -13,27 +13,23 @@
 //! Not handled: GPUs whose driver has a channel of its own for this (`rm`), which zeroes at once when asked.
 
 mod backing;
+mod channel;
 mod commands;
+mod driver;
 mod layout;
 mod report;
 mod rig;
 
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 pub(super) use self::backing::give_back;
-use self::commands::Dialect;
-use self::layout::OWN_SIZE;
+use self::channel::{Channel, Plan};
 use self::report::Account;
 pub use self::report::ScrubReport;
 use self::rig::{Job, Rig, Seen};
-use super::{
-    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, Scrub,
-    SpaceHandle, SpaceUsage,
-};
-use crate::addr::{HostChannel, HostVram, Iova};
-use crate::chip::{Engine, EngineSet};
-use crate::pci::{DmaMapping, SharedMemory};
+use super::{GpuDriver, GpuError, GpuInfo, Scrub};
+use crate::addr::{HostChannel, HostVram};
+use crate::pci::SharedMemory;
 
 /// VRAM zeroed at a time: so much that the processor does it in about a millisecond.
 pub const SCRUB_PIECE: u64 = layout::PIECE;
@@ -41,35 +37,11 @@ pub const SCRUB_PIECE: u64 = layout::PIECE;
 /// How long the engine may take for a piece, its share of the time included: some hundred time slices.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// How long the processor does the work after the engine failed.
-const REST: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(2) };
-
 /// How long after its start a piece counts as forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(2);
 
 /// When to look again whether the engine is done.
 pub const LOOK_AGAIN: Duration = Duration::from_micros(200);
-
-/// What is left of the engine.
-#[derive(Debug)]
-enum Channel {
-    /// There is one.
-    Ready(Rig),
-    /// It failed; it is made anew then.
-    Resting(Instant),
-    /// There is none, and will be none.
-    None,
-    /// It could not be cut off from memory: what it worked at is nobody's any more.
-    Stuck,
-}
-
-/// How the channel is made.
-#[derive(Clone, Copy, Debug)]
-struct Plan {
-    dialect: Dialect,
-    engine: Engine,
-    own: HostVram,
-}
 
 /// A driver that zeroes VRAM with a copy engine if it can.
 pub struct EngineScrub {
@@ -108,102 +80,10 @@ impl EngineScrub {
             account: Account::default(),
             stopped: None,
         };
-        if wrapped.inner.scrubs_by_engine() {
-            return wrapped;
-        }
-        match wrapped.plan() {
-            Ok(plan) => {
-                wrapped.plan = Some(plan);
-                match wrapped.open(plan) {
-                    // Tenants get all channels but ours, whether it is there at the moment or not.
-                    Ok(()) => {
-                        wrapped.info.channels = wrapped.info.channels.saturating_sub(1);
-                        wrapped.info.table_memory =
-                            wrapped.info.table_memory.saturating_sub(OWN_SIZE.saturating_mul(2));
-                    }
-                    Err(error) => wrapped.do_without(&error.to_string()),
-                }
-            }
-            Err(why) => wrapped.do_without(&why),
+        if !wrapped.inner.scrubs_by_engine() {
+            wrapped.set_up();
         }
         wrapped
-    }
-
-    fn do_without(&mut self, why: &str) {
-        log::warn!("VRAM is zeroed by the processor, not by a copy engine: {why}");
-        self.account.fallback(why.to_owned());
-        self.plan = None;
-        self.channel = Channel::None;
-    }
-
-    fn plan(&mut self) -> Result<Plan, String> {
-        let engine = self.info.engines.engines().filter(|engine| *engine != Engine::Graphics).last();
-        let engine = engine.ok_or("the GPU has none")?;
-        let dialect = Dialect::of(&self.info.chip, engine)
-            .ok_or_else(|| format!("the commands of {engine:?} of {} are not known", self.info.chip))?;
-        let memory = self.inner.own_memory().ok_or("its driver lends no memory for a channel")?;
-        let own = memory.take(OWN_SIZE).map_err(|error| error.to_string())?;
-        Ok(Plan { dialect, engine, own })
-    }
-
-    fn open(&mut self, plan: Plan) -> Result<(), GpuError> {
-        let rig = Rig::new(self.inner.as_mut(), plan.dialect, plan.engine, plan.own)?;
-        self.channel = Channel::Ready(rig);
-        self.stopped = None;
-        self.relist()
-    }
-
-    /// Makes the channel anew when it has had its rest.
-    fn wake(&mut self) {
-        let (Channel::Resting(until), Some(plan)) = (&self.channel, self.plan) else { return };
-        if Instant::now() < *until {
-            return;
-        }
-        if let Err(error) = self.open(plan) {
-            self.channel = Channel::Resting(Instant::now() + REST);
-            self.note_fallback(&error.to_string());
-        }
-    }
-
-    /// Gives the runlist to hardware, with our channel at its end.
-    fn relist(&mut self) -> Result<(), GpuError> {
-        let mut list = self.listed.clone();
-        if let Channel::Ready(rig) = &self.channel {
-            list.push(rig.channel);
-        }
-        self.inner.commit_runlist(&list)
-    }
-
-    /// Takes the channel away after a failure. Its pieces are for whoever asks for them next.
-    ///
-    /// # Errors
-    /// It could not be cut off from the memory that it worked at.
-    fn give_up(&mut self, why: &str) -> Result<(), GpuError> {
-        self.note_fallback(why);
-        let Channel::Ready(rig) =
-            std::mem::replace(&mut self.channel, Channel::Resting(Instant::now() + REST))
-        else {
-            return Ok(());
-        };
-        self.stopped = None;
-        if let Err(error) = rig.cut_off(self.inner.as_mut()) {
-            self.channel = Channel::Stuck;
-            return Err(error);
-        }
-        self.jobs.clear();
-        // It reaches nothing any more: what goes wrong from here on costs a channel and no more.
-        if let Err(error) = self.relist().and_then(|()| rig.destroy(self.inner.as_mut())) {
-            log::error!("the channel that zeroes VRAM does not go: {error}");
-            self.channel = Channel::None;
-        }
-        Ok(())
-    }
-
-    fn note_fallback(&mut self, why: &str) {
-        let times = self.account.fallback(why.to_owned());
-        if times.is_power_of_two() {
-            log::warn!("VRAM is zeroed by the processor for {REST:?} ({times} times so far): {why}");
-        }
     }
 
     /// Zeroes all memory of tenants, of whom there are none yet.
@@ -243,13 +123,6 @@ impl EngineScrub {
             return Err(GpuError::Timeout { what: "taking memory from the copy engine", millis: 0 });
         }
         Ok(())
-    }
-
-    fn rig(&mut self) -> Option<&mut Rig> {
-        match &mut self.channel {
-            Channel::Ready(rig) => Some(rig),
-            Channel::Resting(_) | Channel::None | Channel::Stuck => None,
-        }
     }
 
     fn by_processor(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
@@ -350,175 +223,6 @@ impl EngineScrub {
             }
         }
         Ok(Scrub::Done)
-    }
-
-    /// Whether an event is about our own channel, which is nobody else's business.
-    fn take_own(&mut self, event: &GpuEvent) -> bool {
-        let Channel::Ready(rig) = &self.channel else { return false };
-        let own = rig.channel.0;
-        let about = match event {
-            GpuEvent::Fault(fault) => fault.channel,
-            GpuEvent::HostError(error) => Some(error.channel),
-            GpuEvent::GraphicsError(error) => Some(error.channel),
-            GpuEvent::ChannelError(error) => Some(error.channel),
-            GpuEvent::Preempted(channel) => Some(channel.0),
-            GpuEvent::NonStall(_) | GpuEvent::Lost => None,
-        };
-        let ours = about == Some(own);
-        if ours && !matches!(event, GpuEvent::Preempted(_)) {
-            self.stopped = Some(format!("its channel was stopped: {event:?}"));
-        }
-        ours
-    }
-}
-
-impl GpuDriver for EngineScrub {
-    fn info(&self) -> &GpuInfo {
-        &self.info
-    }
-
-    fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
-        self.check_reach(start, size)?;
-        // Whoever gets memory that is still being zeroed would lose what it writes: it is taken from the engine.
-        let Self { inner, channel, jobs, .. } = self;
-        if let Channel::Ready(rig) = channel {
-            for job in jobs.iter().filter(|job| job.overlaps(start, size)) {
-                log::warn!("{size:#x} bytes at {start} are given out while the copy engine zeroes a part");
-                rig.hide(inner.as_mut(), job)?;
-            }
-            jobs.retain(|job| !job.overlaps(start, size));
-        }
-        self.inner.share_vram(start, size)
-    }
-
-    fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {
-        self.inner.is_vram_dirty(start, size)
-    }
-
-    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
-        self.by_processor(start, size).map(|_| ())
-    }
-
-    fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
-        let known = self.jobs.iter().enumerate().find(|(_, job)| job.start == start && job.size == size);
-        match known.map(|(index, job)| (index, *job)) {
-            Some((index, job)) => self.follow(index, job),
-            None => self.begin(start, size),
-        }
-    }
-
-    fn scrub_report(&self) -> Option<ScrubReport> {
-        let engine = matches!(self.channel, Channel::Ready(_)) || self.inner.scrubs_by_engine();
-        Some(self.account.report(if engine { "copy engine" } else { "processor" }))
-    }
-
-    fn scrubs_by_engine(&self) -> bool {
-        matches!(self.channel, Channel::Ready(_)) || self.inner.scrubs_by_engine()
-    }
-
-    fn own_memory(&mut self) -> Option<&mut dyn OwnMemory> {
-        self.inner.own_memory()
-    }
-
-    fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
-        self.inner.dma_map(mapping)
-    }
-
-    fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
-        self.inner.dma_unmap(iova, size)
-    }
-
-    fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {
-        self.inner.create_space()
-    }
-
-    fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
-        self.inner.destroy_space(space)
-    }
-
-    fn update_space(
-        &mut self,
-        space: SpaceHandle,
-        unmap: &[HostRange],
-        map: &[HostMapping],
-        table_budget: u64,
-    ) -> Result<(), GpuError> {
-        self.inner.update_space(space, unmap, map, table_budget)
-    }
-
-    fn space_usage(&self, space: SpaceHandle) -> Result<SpaceUsage, GpuError> {
-        self.inner.space_usage(space)
-    }
-
-    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
-        self.inner.clear_space(space)
-    }
-
-    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
-        self.inner.revoke_system(space, iova, size)
-    }
-
-    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
-        self.inner.create_channel(spec)
-    }
-
-    fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {
-        self.inner.set_channel_engines(channel, engines)
-    }
-
-    fn create_object(&mut self, channel: HostChannel, class: u32, engine: Engine) -> Result<(), GpuError> {
-        self.inner.create_object(channel, class, engine)
-    }
-
-    fn destroy_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
-        self.listed.retain(|listed| *listed != channel);
-        self.inner.destroy_channel(channel)
-    }
-
-    fn enable_channel(&mut self, channel: HostChannel, enabled: bool) -> Result<(), GpuError> {
-        self.inner.enable_channel(channel, enabled)
-    }
-
-    fn commit_runlist(&mut self, channels: &[HostChannel]) -> Result<(), GpuError> {
-        self.listed = channels.to_vec();
-        self.relist()
-    }
-
-    fn preempt_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
-        self.inner.preempt_channel(channel)
-    }
-
-    fn doorbell(&mut self, channel: HostChannel, gp_put: u32) -> Result<(), GpuError> {
-        self.inner.doorbell(channel, gp_put)
-    }
-
-    fn channel_progress(&mut self, channel: HostChannel) -> Result<u32, GpuError> {
-        self.inner.channel_progress(channel)
-    }
-
-    fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
-        let own = self.rig().map(|rig| rig.channel);
-        let mut sample = self.inner.sample_engines();
-        for (_, channel) in &mut sample {
-            *channel = channel.filter(|channel| Some(*channel) != own);
-        }
-        sample
-    }
-
-    fn event_fd(&self) -> BorrowedFd<'_> {
-        self.inner.event_fd()
-    }
-
-    fn take_events(&mut self, events: &mut Vec<GpuEvent>) {
-        let mut index = events.len();
-        self.inner.take_events(events);
-        while let Some(event) = events.get(index).copied() {
-            if self.take_own(&event) {
-                events.remove(index);
-            } else {
-                index = index.saturating_add(1);
-            }
-        }
     }
 }
 

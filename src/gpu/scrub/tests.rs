@@ -3,10 +3,12 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use super::channel::REST;
 use super::*;
 use crate::addr::{GpuVa, TenantId};
-use crate::gpu::OwnershipLedger;
+use crate::chip::EngineSet;
 use crate::gpu::register::RegisterDriver;
+use crate::gpu::{ChannelSpec, OwnershipLedger};
 use crate::pci::mapping::{Access, FilePiece, Mapping};
 use crate::softgpu::executor::{Executor, ExecutorConfig};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};

@@ -1,0 +1,163 @@
+//! The wrapped driver: what it does as it is, and where our own channel and the pieces under way matter.
+
+use std::os::fd::BorrowedFd;
+
+use super::channel::Channel;
+use super::{EngineScrub, ScrubReport};
+use crate::addr::{HostChannel, HostVram, Iova};
+use crate::chip::{Engine, EngineSet};
+use crate::gpu::{
+    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, Scrub,
+    SpaceHandle, SpaceUsage,
+};
+use crate::pci::{DmaMapping, SharedMemory};
+
+impl GpuDriver for EngineScrub {
+    fn info(&self) -> &GpuInfo {
+        &self.info
+    }
+
+    fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
+        self.check_reach(start, size)?;
+        // Whoever gets memory that is still being zeroed would lose what it writes: it is taken from the engine.
+        let Self { inner, channel, jobs, .. } = self;
+        if let Channel::Ready(rig) = channel {
+            for job in jobs.iter().filter(|job| job.overlaps(start, size)) {
+                log::warn!("{size:#x} bytes at {start} are given out while the copy engine zeroes a part");
+                rig.hide(inner.as_mut(), job)?;
+            }
+            jobs.retain(|job| !job.overlaps(start, size));
+        }
+        self.inner.share_vram(start, size)
+    }
+
+    fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {
+        self.inner.is_vram_dirty(start, size)
+    }
+
+    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
+        self.by_processor(start, size).map(|_| ())
+    }
+
+    fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
+        let known = self.jobs.iter().enumerate().find(|(_, job)| job.start == start && job.size == size);
+        match known.map(|(index, job)| (index, *job)) {
+            Some((index, job)) => self.follow(index, job),
+            None => self.begin(start, size),
+        }
+    }
+
+    fn scrub_report(&self) -> Option<ScrubReport> {
+        let engine = matches!(self.channel, Channel::Ready(_)) || self.inner.scrubs_by_engine();
+        Some(self.account.report(if engine { "copy engine" } else { "processor" }))
+    }
+
+    fn scrubs_by_engine(&self) -> bool {
+        matches!(self.channel, Channel::Ready(_)) || self.inner.scrubs_by_engine()
+    }
+
+    fn own_memory(&mut self) -> Option<&mut dyn OwnMemory> {
+        self.inner.own_memory()
+    }
+
+    fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
+        self.inner.dma_map(mapping)
+    }
+
+    fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
+        self.inner.dma_unmap(iova, size)
+    }
+
+    fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {
+        self.inner.create_space()
+    }
+
+    fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+        self.inner.destroy_space(space)
+    }
+
+    fn update_space(
+        &mut self,
+        space: SpaceHandle,
+        unmap: &[HostRange],
+        map: &[HostMapping],
+        table_budget: u64,
+    ) -> Result<(), GpuError> {
+        self.inner.update_space(space, unmap, map, table_budget)
+    }
+
+    fn space_usage(&self, space: SpaceHandle) -> Result<SpaceUsage, GpuError> {
+        self.inner.space_usage(space)
+    }
+
+    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+        self.inner.clear_space(space)
+    }
+
+    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
+        self.inner.revoke_system(space, iova, size)
+    }
+
+    fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
+        self.inner.create_channel(spec)
+    }
+
+    fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {
+        self.inner.set_channel_engines(channel, engines)
+    }
+
+    fn create_object(&mut self, channel: HostChannel, class: u32, engine: Engine) -> Result<(), GpuError> {
+        self.inner.create_object(channel, class, engine)
+    }
+
+    fn destroy_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        self.listed.retain(|listed| *listed != channel);
+        self.inner.destroy_channel(channel)
+    }
+
+    fn enable_channel(&mut self, channel: HostChannel, enabled: bool) -> Result<(), GpuError> {
+        self.inner.enable_channel(channel, enabled)
+    }
+
+    fn commit_runlist(&mut self, channels: &[HostChannel]) -> Result<(), GpuError> {
+        self.listed = channels.to_vec();
+        self.relist()
+    }
+
+    fn preempt_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        self.inner.preempt_channel(channel)
+    }
+
+    fn doorbell(&mut self, channel: HostChannel, gp_put: u32) -> Result<(), GpuError> {
+        self.inner.doorbell(channel, gp_put)
+    }
+
+    fn channel_progress(&mut self, channel: HostChannel) -> Result<u32, GpuError> {
+        self.inner.channel_progress(channel)
+    }
+
+    fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
+        let own = self.rig().map(|rig| rig.channel);
+        let mut sample = self.inner.sample_engines();
+        for (_, channel) in &mut sample {
+            *channel = channel.filter(|channel| Some(*channel) != own);
+        }
+        sample
+    }
+
+    fn event_fd(&self) -> BorrowedFd<'_> {
+        self.inner.event_fd()
+    }
+
+    fn take_events(&mut self, events: &mut Vec<GpuEvent>) {
+        let mut index = events.len();
+        self.inner.take_events(events);
+        while let Some(event) = events.get(index).copied() {
+            if self.take_own(&event) {
+                events.remove(index);
+            } else {
+                index = index.saturating_add(1);
+            }
+        }
+    }
+}
