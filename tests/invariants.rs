@@ -17,17 +17,19 @@ mod gsp_driver;
 mod guests;
 #[path = "common/hostile.rs"]
 mod hostile;
+#[path = "common/soft_host.rs"]
+mod soft_host;
 #[path = "common/tenant.rs"]
 mod tenant;
 
 use std::time::{Duration, Instant};
 
-use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
-use gpuvmk::config::PolicyKind;
-use gpuvmk::gpu::register::RegisterDriver;
-use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
+use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
+use gpuvmk::chip::Chip;
+use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use hostile::{Op, PARTITION, foreign_marks, is_blank, script, sign};
 use proptest::prelude::*;
+use soft_host::soft_host;
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, pattern, wait_until};
 
 /// Hostile tenants.
@@ -48,18 +50,7 @@ pub(crate) fn cases() -> ProptestConfig {
 }
 
 fn service(policy: PolicyKind) -> ServiceHandle {
-    let gpu = SoftGpu::new(SoftGpuConfig { vram: 128 << 20, ..SoftGpuConfig::default() }).unwrap();
-    let ledger = gpu.ledger();
-    let driver = RegisterDriver::new(gpu).unwrap();
-    let config = Config {
-        socket: None,
-        control: None,
-        policy,
-        backend: "soft".to_owned(),
-        poll: Duration::ZERO,
-        scrub: gpuvmk::config::ScrubPolicy::default(),
-    };
-    Service::start(Box::new(driver), Some(ledger), &config).unwrap()
+    soft_host(Chip::Gf100, 128 << 20, policy, ScrubPolicy::default())
 }
 
 /// Foreign accesses of all tenants. The service must be there to say.

@@ -5,6 +5,8 @@
 
 #[path = "common/scenarios.rs"]
 mod scenarios;
+#[path = "common/soft_host.rs"]
+mod soft_host;
 #[path = "common/tiny_driver/mod.rs"]
 mod tiny_driver;
 
@@ -12,13 +14,12 @@ use std::sync::Arc;
 
 use gpuvmk::aggregator::machine::status::TenantStatus;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION};
-use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
+use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::Chip;
-use gpuvmk::config::PolicyKind;
-use gpuvmk::gpu::register::RegisterDriver;
+use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::pci::{PciFunction, Region};
-use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use gpuvmk::vgpu::{LinkFactory, MediatorConfig, State, Vgpu, VgpuConfig};
+use soft_host::soft_host;
 
 const VRAM: u64 = 48 << 20;
 
@@ -41,18 +42,7 @@ fn hello(name: &str) -> Hello {
 
 impl Host {
     fn new(policy: PolicyKind) -> Self {
-        let gpu = SoftGpu::new(SoftGpuConfig { vram: 256 << 20, ..SoftGpuConfig::default() }).unwrap();
-        let ledger = gpu.ledger();
-        let driver = RegisterDriver::new(gpu).unwrap();
-        let config = Config {
-            socket: None,
-            control: None,
-            policy,
-            backend: "soft".to_owned(),
-            poll: std::time::Duration::ZERO,
-            scrub: gpuvmk::config::ScrubPolicy::default(),
-        };
-        Self { service: Arc::new(Service::start(Box::new(driver), Some(ledger), &config).unwrap()) }
+        Self { service: Arc::new(soft_host(Chip::Gf100, 256 << 20, policy, ScrubPolicy::default())) }
     }
 
     fn vgpu(&self, name: &str) -> Arc<Vgpu> {

@@ -10,21 +10,23 @@
 
 #[path = "common/gsp_driver/mod.rs"]
 mod gsp_driver;
+#[path = "common/soft_host.rs"]
+mod soft_host;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvmk::aggregator::machine::status::TenantStatus;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION};
-use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
+use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::gh100::methods::{CLASS_COMPUTE, host};
 use gpuvmk::chip::{Aperture, Chip, Engine, EngineSet, PhysicalAddress};
-use gpuvmk::config::PolicyKind;
+use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::pci::{PciFunction, Region};
-use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 use gpuvmk::units::backend::{Backend, ChannelRefusal, GspBackend, GspChannel};
 use gpuvmk::vgpu::{GspChannels, LinkFactory, Mediator, MediatorConfig, State, Vgpu, VgpuConfig};
 use gsp_driver::{BIG_VA, DATA, GspDriver, RAM, RAM_VA, Told, VRAM_VA, methods, pattern, wait_until};
+use soft_host::soft_host;
 
 const VRAM: u64 = 64 << 20;
 const GR: EngineSet = EngineSet::GRAPHICS.union(EngineSet::COPY0);
@@ -51,17 +53,7 @@ fn hello(name: &str) -> Hello {
 
 impl Host {
     fn new(policy: PolicyKind) -> Self {
-        let gpu = Executor::new(ExecutorConfig { vram: 512 << 20 }).unwrap();
-        let ledger = gpu.ledger();
-        let config = Config {
-            socket: None,
-            control: None,
-            policy,
-            backend: "soft".to_owned(),
-            poll: Duration::ZERO,
-            scrub: gpuvmk::config::ScrubPolicy::default(),
-        };
-        Self { service: Arc::new(Service::start(Box::new(gpu), Some(ledger), &config).unwrap()) }
+        Self { service: Arc::new(soft_host(Chip::Gh100, 512 << 20, policy, ScrubPolicy::default())) }
     }
 
     fn mediator(&self, name: &str) -> Arc<Mediator<GspChannels>> {

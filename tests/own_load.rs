@@ -16,6 +16,8 @@ mod gsp_driver;
 mod gsp_queues;
 #[path = "common/scenarios.rs"]
 mod scenarios;
+#[path = "common/soft_host.rs"]
+mod soft_host;
 #[path = "common/tiny_driver/mod.rs"]
 mod tiny_driver;
 
@@ -25,19 +27,16 @@ use std::time::{Duration, Instant};
 
 use gpuvmk::aggregator::link::{AggregatorLink, Grant};
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
-use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
+use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::gf100::regs::pmc::NV_PMC_ENABLE;
 use gpuvmk::chip::gf100::regs::ptimer::{NV_PTIMER_TIME_0, NV_PTIMER_TIME_1};
 use gpuvmk::chip::gh100::regs::vfn::{NV_VIRTUAL_FUNCTION_TIME_0, NV_VIRTUAL_FUNCTION_TIME_1};
 use gpuvmk::chip::{Chip, EngineSet};
 use gpuvmk::config::{PolicyKind, ScrubPolicy};
-use gpuvmk::gpu::GpuDriver;
-use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::pci::{InterruptSink, PciFunction, Region};
-use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
-use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use gpuvmk::vgpu::{GspChannels, Mediator, MediatorConfig, Vgpu, VgpuConfig};
 use gsp_driver::{DATA, GspDriver, RAM_VA, VRAM_VA};
+use soft_host::soft_host;
 
 const POLICIES: [PolicyKind; 2] = [PolicyKind::Fifo, PolicyKind::RoundRobin];
 /// PRAMIN shows VRAM.
@@ -54,23 +53,7 @@ struct Host {
 
 impl Host {
     fn new(chip: Chip, policy: PolicyKind) -> Self {
-        let vram = 256 << 20;
-        let driver: Box<dyn GpuDriver> = match chip {
-            Chip::Gf100 => {
-                let gpu = SoftGpu::new(SoftGpuConfig { vram, ..SoftGpuConfig::default() }).unwrap();
-                Box::new(RegisterDriver::new(gpu).unwrap())
-            }
-            Chip::Gh100 => Box::new(Executor::new(ExecutorConfig { vram }).unwrap()),
-        };
-        let config = Config {
-            socket: None,
-            control: None,
-            policy,
-            backend: "soft".to_owned(),
-            poll: Duration::ZERO,
-            scrub: ScrubPolicy::default(),
-        };
-        Self { chip, service: Service::start(driver, None, &config).unwrap() }
+        Self { chip, service: soft_host(chip, 256 << 20, policy, ScrubPolicy::default()) }
     }
 
     fn link(&self, name: &str) -> (Arc<dyn AggregatorLink>, Grant) {

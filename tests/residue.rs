@@ -7,23 +7,21 @@
     reason = "helpers of tests may fail as tests do"
 )]
 
+#[path = "common/soft_host.rs"]
+mod soft_host;
 #[path = "common/tenant.rs"]
 mod tenant;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpuvmk::aggregator::protocol::{Hello, Request};
-use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
+use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::Chip;
 use gpuvmk::config::{PolicyKind, ScrubPolicy};
-use gpuvmk::gpu::register::RegisterDriver;
-use gpuvmk::gpu::{GpuDriver, OwnershipLedger};
 use gpuvmk::pci::mapping::Mapping;
 use gpuvmk::pci::{PciFunction, Region};
-use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
-use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use gpuvmk::vgpu::{MediatorConfig, Vgpu, VgpuConfig};
+use soft_host::soft_host;
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, wait_until};
 
 const MIB: u64 = 1 << 20;
@@ -33,27 +31,7 @@ const PATTERN: u32 = 0x5ec2_e7a5;
 
 /// All that the GPU has for tenants is less than two partitions: the next tenant gets the victim's.
 fn service(chip: Chip, scrub: ScrubPolicy) -> ServiceHandle {
-    let (driver, ledger): (Box<dyn GpuDriver>, Arc<dyn OwnershipLedger>) = match chip {
-        Chip::Gf100 => {
-            let gpu = SoftGpu::new(SoftGpuConfig { vram: 128 * MIB, ..SoftGpuConfig::default() }).unwrap();
-            let ledger = gpu.ledger();
-            (Box::new(RegisterDriver::new(gpu).unwrap()), ledger)
-        }
-        Chip::Gh100 => {
-            let gpu = Executor::new(ExecutorConfig { vram: 128 * MIB }).unwrap();
-            let ledger = gpu.ledger();
-            (Box::new(gpu), ledger)
-        }
-    };
-    let config = Config {
-        socket: None,
-        control: None,
-        policy: PolicyKind::Fifo,
-        backend: "soft".to_owned(),
-        poll: Duration::ZERO,
-        scrub,
-    };
-    Service::start(driver, Some(ledger), &config).unwrap()
+    soft_host(chip, 128 * MIB, PolicyKind::Fifo, scrub)
 }
 
 fn wish(name: &str, chip: Chip) -> Hello {
@@ -281,18 +259,7 @@ fn next_vgpu_finds_neither_memory_nor_registers_of_the_last() {
 #[test]
 fn gibibyte_of_a_vm_that_leaves_is_clean_within_a_second() {
     const GIB: u64 = 1 << 30;
-    let gpu = SoftGpu::new(SoftGpuConfig { vram: GIB + 128 * MIB, ..SoftGpuConfig::default() }).unwrap();
-    let ledger = gpu.ledger();
-    let config = Config {
-        socket: None,
-        control: None,
-        policy: PolicyKind::Fifo,
-        backend: "soft".to_owned(),
-        poll: Duration::ZERO,
-        scrub: ScrubPolicy::Release,
-    };
-    let driver = RegisterDriver::new(gpu).unwrap();
-    let service = Service::start(Box::new(driver), Some(ledger), &config).unwrap();
+    let service = soft_host(Chip::Gf100, GIB + 128 * MIB, PolicyKind::Fifo, ScrubPolicy::Release);
     let (link, grant) = connect_in_process(&service, hello("large", GIB)).unwrap();
     let tenant = Tenant::new(link, &grant);
     let bytes = pattern_bytes(MIB);

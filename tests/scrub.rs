@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail as tests do")]
 
+#[path = "common/soft_host.rs"]
+mod soft_host;
 #[path = "common/tenant.rs"]
 mod tenant;
 
@@ -11,14 +13,12 @@ use std::time::{Duration, Instant};
 
 use gpuvmk::aggregator::machine::status::Status;
 use gpuvmk::aggregator::protocol::Hello;
-use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
+use gpuvmk::aggregator::{Service, ServiceHandle, connect_in_process};
 use gpuvmk::chip::Chip;
 use gpuvmk::config::{PolicyKind, ScrubPolicy};
-use gpuvmk::gpu::register::RegisterDriver;
-use gpuvmk::gpu::{GpuDriver, OwnershipLedger};
+use gpuvmk::gpu::OwnershipLedger;
 use gpuvmk::pci::mapping::Mapping;
-use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
-use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
+use soft_host::soft_gpu;
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, pattern, wait_until};
 
 const MIB: u64 = 1 << 20;
@@ -28,27 +28,8 @@ const SMALL: u64 = 64 * MIB;
 const LIMIT_MS: u64 = 1000;
 
 fn service(chip: Chip) -> (ServiceHandle, Arc<dyn OwnershipLedger>) {
-    let vram = LARGE + 2 * SMALL + 128 * MIB;
-    let (driver, ledger): (Box<dyn GpuDriver>, Arc<dyn OwnershipLedger>) = match chip {
-        Chip::Gf100 => {
-            let gpu = SoftGpu::new(SoftGpuConfig { vram, ..SoftGpuConfig::default() }).unwrap();
-            let ledger = gpu.ledger();
-            (Box::new(RegisterDriver::new(gpu).unwrap()), ledger)
-        }
-        Chip::Gh100 => {
-            let gpu = Executor::new(ExecutorConfig { vram }).unwrap();
-            let ledger = gpu.ledger();
-            (Box::new(gpu), ledger)
-        }
-    };
-    let config = Config {
-        socket: None,
-        control: None,
-        policy: PolicyKind::Fifo,
-        backend: "soft".to_owned(),
-        poll: Duration::ZERO,
-        scrub: ScrubPolicy::Release,
-    };
+    let (driver, ledger) = soft_gpu(chip, LARGE + 2 * SMALL + 128 * MIB);
+    let config = soft_host::config(PolicyKind::Fifo, ScrubPolicy::Release);
     (Service::start(driver, Some(Arc::clone(&ledger)), &config).unwrap(), ledger)
 }
 

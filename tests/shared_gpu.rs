@@ -7,6 +7,8 @@
     reason = "helpers of tests may fail as tests do"
 )]
 
+#[path = "common/soft_host.rs"]
+mod soft_host;
 #[path = "common/tenant.rs"]
 mod tenant;
 
@@ -18,25 +20,19 @@ use gpuvmk::aggregator::link::LinkError;
 use gpuvmk::aggregator::protocol::{Doorbell, Event, GuestTarget, RefusalKind, Request, SpaceId};
 use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect, connect_in_process};
 use gpuvmk::chip::gf100::ramin::USERD_GP_PUT;
-use gpuvmk::chip::{Engine, EngineSet};
+use gpuvmk::chip::{Chip, Engine, EngineSet};
 use gpuvmk::config::{PolicyKind, ScrubPolicy, SocketSpec};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{ChannelSpec, GpuDriver, HostMapping, HostTarget, OwnershipLedger};
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
+use soft_host::soft_host;
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, pattern, wait_until};
 
 const MIB: u64 = 1 << 20;
 const PARTITION: u64 = 32 * MIB;
 
 fn config(policy: PolicyKind, socket: Option<SocketSpec>) -> Config {
-    Config {
-        socket,
-        control: None,
-        policy,
-        backend: "soft".to_owned(),
-        poll: Duration::ZERO,
-        scrub: ScrubPolicy::default(),
-    }
+    Config { socket, ..soft_host::config(policy, ScrubPolicy::default()) }
 }
 
 fn soft_gpu() -> Arc<SoftGpu> {
@@ -44,10 +40,7 @@ fn soft_gpu() -> Arc<SoftGpu> {
 }
 
 fn service(policy: PolicyKind) -> ServiceHandle {
-    let gpu = soft_gpu();
-    let ledger = gpu.ledger();
-    let driver = RegisterDriver::new(gpu).unwrap();
-    Service::start(Box::new(driver), Some(ledger), &config(policy, None)).unwrap()
+    soft_host(Chip::Gf100, 128 * MIB, policy, ScrubPolicy::default())
 }
 
 fn join(service: &ServiceHandle, name: &str) -> Tenant {
@@ -150,6 +143,30 @@ fn finished_work_is_announced() {
     round_trip(&mut a, 0, 1, 3, 4096);
 
     assert_eq!(a.next_event(), Event::NonStall(Engine::Copy(1)));
+}
+
+/// No doorbell says that a channel goes on which waited on a semaphore: what it announces must arrive, whatever was told
+/// in between (docs/threat-model.md says what hangs on that).
+#[test]
+fn notification_arrives_of_a_channel_that_waited_while_others_were_announced() {
+    for policy in [PolicyKind::Fifo, PolicyKind::RoundRobin] {
+        let service = service(policy);
+        let mut waiter = join(&service, "waiter");
+        let mut neighbour = join(&service, "neighbour");
+        for tenant in [&mut waiter, &mut neighbour] {
+            tenant.channel(0, 1);
+            tenant.list(&[0]);
+        }
+        waiter.acquire_and_notify(0, 1);
+
+        for round in 0..20 {
+            round_trip(&mut neighbour, 0, 1, round, 4096);
+        }
+        while waiter.events.recv_timeout(Duration::from_millis(50)).is_ok() {}
+        waiter.release(0);
+
+        assert_eq!(waiter.next_event(), Event::NonStall(Engine::Copy(1)), "{policy:?}");
+    }
 }
 
 #[test]

@@ -33,6 +33,7 @@ pub const RAM: u64 = 8 << 20;
 const CHANNEL_BYTES: u64 = 0x20000;
 const RING: u64 = 0x1000;
 const FENCE: u64 = 0x2000;
+const WAIT: u64 = FENCE + 0x100;
 const PUSH: u64 = 0x3000;
 const PUSH_BYTES: u64 = 0x400;
 pub const RING_LOG2: u8 = 6;
@@ -171,14 +172,13 @@ impl Tenant {
 
     /// Submits a copy between virtual addresses, with a fence and a notification behind it.
     pub fn copy(&mut self, id: u16, engine: u8, from: u64, to: u64, size: u64) {
-        let class = if engine == 0 { pcopy::CLASS_COPY0 } else { pcopy::CLASS_COPY1 };
-        let number = if engine == 0 { host::ENGINE_COPY0 } else { host::ENGINE_COPY1 };
+        let [bind, object] = bind(engine);
         let line = size.min(0x1000) as u32;
         self.fence[usize::from(id)] += 1;
         let fence_va = VRAM_VA + Self::base(id) + FENCE;
         let words = [
-            method(host::SET_OBJECT, 1),
-            u32::from(class) | u32::from(number) << 16,
+            bind,
+            object,
             method(pcopy::SRC_ADDRESS_HIGH, 8),
             (from >> 32) as u32,
             from as u32,
@@ -222,16 +222,41 @@ impl Tenant {
         true
     }
 
-    /// Words that wait on the channel for a value that never comes.
+    /// Words that wait on the channel for a value that never comes, unless [`Tenant::release`] writes it.
     pub fn acquire_for_ever(&mut self, id: u16) {
-        let va = VRAM_VA + Self::base(id) + FENCE + 0x100;
-        let words = [method(host::SEMAPHORE_A, 4), (va >> 32) as u32, va as u32, 0xdead, host::ACQUIRE_EQUAL];
+        let words = Self::acquire(id);
         self.submit(id, &words);
+    }
+
+    /// The same, with a notification of copy engine 0 or 1 behind it.
+    pub fn acquire_and_notify(&mut self, id: u16, engine: u8) {
+        let notify = [method(host::NON_STALL_INTERRUPT, 1), 0];
+        self.submit(id, &[&bind(engine)[..], &Self::acquire(id), &notify].concat());
+    }
+
+    fn acquire(id: u16) -> [u32; 5] {
+        let va = VRAM_VA + Self::base(id) + WAIT;
+        [method(host::SEMAPHORE_A, 4), (va >> 32) as u32, va as u32, 0xdead, host::ACQUIRE_EQUAL]
+    }
+
+    /// Writes what a channel waits for, as a processor does: without a doorbell.
+    pub fn release(&self, id: u16) {
+        self.window.write_u32(Self::base(id) + WAIT, 0xdead).unwrap();
     }
 
     pub fn next_event(&self) -> Event {
         self.events.recv_timeout(Duration::from_secs(10)).expect("an event")
     }
+}
+
+/// Binds copy engine 0 or 1 to a channel's subchannel 0.
+fn bind(engine: u8) -> [u32; 2] {
+    let (class, number) = if engine == 0 {
+        (pcopy::CLASS_COPY0, host::ENGINE_COPY0)
+    } else {
+        (pcopy::CLASS_COPY1, host::ENGINE_COPY1)
+    };
+    [method(host::SET_OBJECT, 1), u32::from(class) | u32::from(number) << 16]
 }
 
 pub fn method(method: u16, count: u32) -> u32 {

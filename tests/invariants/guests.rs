@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use gpuvmk::addr::GpuVa;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
-use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
+use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::gh100::mmu::Pte;
 use gpuvmk::chip::{Aperture, Chip, Engine, EngineSet, PhysicalAddress};
-use gpuvmk::config::PolicyKind;
-use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
+use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::units::backend::{Backend, GspBackend, GspChannel};
 use gpuvmk::vgpu::{GspChannels, Mediator, MediatorConfig, State};
 use proptest::prelude::*;
 
 use crate::gsp_driver::{DATA, GspDriver, RAM, RAM_BYTES, RAM_VA, Tables, VRAM_VA};
+use crate::soft_host::soft_host;
 use crate::{cases, foreign};
 
 const VRAM: u64 = 32 << 20;
@@ -153,17 +153,7 @@ impl Op {
 }
 
 fn service() -> ServiceHandle {
-    let gpu = Executor::new(ExecutorConfig { vram: 256 << 20 }).unwrap();
-    let ledger = gpu.ledger();
-    let config = Config {
-        socket: None,
-        control: None,
-        policy: PolicyKind::RoundRobin,
-        backend: "soft".to_owned(),
-        poll: Duration::ZERO,
-        scrub: gpuvmk::config::ScrubPolicy::default(),
-    };
-    Service::start(Box::new(gpu), Some(ledger), &config).unwrap()
+    soft_host(Chip::Gh100, 256 << 20, PolicyKind::RoundRobin, ScrubPolicy::default())
 }
 
 fn guest(service: &ServiceHandle, name: &str) -> Driver {
