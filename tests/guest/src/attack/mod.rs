@@ -19,6 +19,8 @@ mod memory;
 mod random;
 mod registers;
 mod tool;
+mod usual;
+mod walks;
 mod work;
 
 use std::fs::File;

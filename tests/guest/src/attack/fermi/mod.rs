@@ -16,7 +16,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::tool::{End, FROM, HONEST, Lines, TO, Target, Tool};
-use super::{Means, Outcome, Seen, Stage, Time, machine, memory, registers as on_registers, work};
+use super::usual::{self, Chip, on_rig};
+use super::{Means, Seen, Stage, machine, memory, work};
 use crate::attack::card::Card;
 use crate::dma_memory::{DmaMemory, Piece};
 use crate::push::Commands;
@@ -24,44 +25,15 @@ use channel::{Channel, Engine, OBJECT};
 use driver::Gpu;
 use space::Space;
 
-/// Bits of an address.
-const BITS: u32 = 40;
-
 /// The attack of a name.
 pub fn means(name: &str) -> Option<Means> {
     Some(match name {
-        "widths" => |stage| on_card(stage, |card, time| on_registers::widths(card, time, &registers::ODD)),
-        "bar0-fuzz" => {
-            |stage| on_card(stage, |card, time| Ok(on_registers::fuzz(card, time, &registers::HOT)))
-        }
-        "privileged-registers" => {
-            |stage| on_card(stage, |card, time| on_registers::overwrite(card, time, &registers::PRIVILEGED))
-        }
-        "rom-and-fuses" => {
-            |stage| on_card(stage, |card, time| on_registers::constants(card, time, &registers::constants()))
-        }
-        "config-mirror" => |stage| on_card(stage, |card, time| on_registers::mirror(card, time, regs::XVE)),
-        "display-and-buses" => {
-            |stage| on_card(stage, |card, time| on_registers::overwrite(card, time, &registers::OUTPUTS))
-        }
-        "peer-registers" => {
-            |stage| on_card(stage, |card, time| on_registers::overwrite(card, time, &registers::PEERS))
-        }
-        "global-counters" => {
-            |stage| on_card(stage, |card, time| on_registers::watch(card, time, &registers::counters()))
-        }
         "falcon-firmware" => firmware::falcons,
         "copy-firmware" => firmware::copy_engines,
         "context-patch-list" => firmware::patch_list,
         "pramin-window" => windows::pramin,
         "bar-window-tables" => windows::tables,
         "residue-scan" => |stage| memory::residue(&mut Rig::new(stage, Engine::Copy(0))?),
-        "foreign-vram" => |stage| on_graphics(stage, |rig, time| memory::foreign_vram(rig, time, BITS)),
-        "foreign-memory" => |stage| on_graphics(stage, |rig, time| memory::foreign_memory(rig, time, BITS)),
-        "dma-to-mmio" => |stage| on_graphics(stage, |rig, time| memory::mmio(rig, time, BITS)),
-        "rewrite-race" => |stage| on_graphics(stage, |rig, time| memory::race(rig, time)),
-        "garbage-entries" => |stage| on_graphics(stage, |rig, time| memory::garbage(rig, time)),
-        "memory-taken" => |stage| on_graphics(stage, |rig, time| memory::taken(rig, time)),
         "table-loops" => tables::loops,
         "table-flood" => tables::flood,
         "foreign-instances" => channels::foreign_instances,
@@ -71,46 +43,45 @@ pub fn means(name: &str) -> Option<Means> {
         "illegal-methods" => channels::illegal_methods,
         "endless-acquire" => channels::endless_acquire,
         "channel-exhaustion" => channels::exhaustion,
-        "endless-copy" => |stage| on_graphics(stage, |rig, time| work::endless_copy(rig, time)),
-        "fault-storm" => |stage| on_graphics(stage, |rig, time| work::faults(rig, time)),
-        "flush-storm" => |stage| on_graphics(stage, |rig, time| work::flushes(rig, time)),
         "repeated-hangs" => storms::repeated_hangs,
         "doorbell-storm" => storms::doorbells,
         "register-storm" => storms::registers,
         "interrupt-storm" => storms::interrupts,
         "log-flood" => storms::logs,
-        "reset-in-dma" => reset_in_dma,
         "reset-loop" => storms::resets,
         "crash-loop" => crash,
         "clock-jumps" => clock_jumps,
-        "machine-stopped" => |stage| on_graphics(stage, |rig, time| machine::stopped(rig, time)),
-        _ => return None,
+        _ => return usual::means::<Fermi>(name),
     })
 }
 
-/// An attack on the registers of a card that was brought up.
-fn on_card(stage: &mut Stage, attack: impl FnOnce(&Card, Time) -> Result<Seen>) -> Result<Seen> {
-    Rig::new(stage, Engine::Graphics)?;
-    attack(&stage.card, stage.time)
-}
+/// The chip, for attacks that are made in the same way on each.
+struct Fermi;
 
-/// An attack by a channel on the graphics engine, which the victim uses.
-fn on_graphics(stage: &mut Stage, attack: impl FnOnce(&mut dyn Tool, Time) -> Result<Seen>) -> Result<Seen> {
-    let time = stage.time;
-    attack(&mut Rig::new(stage, Engine::Graphics)?, time)
-}
+impl Chip for Fermi {
+    const BITS: u32 = 40;
+    const ODD: &'static [usize] = &registers::ODD;
+    const HOT: &'static [(u32, u32)] = &registers::HOT;
+    const PRIVILEGED: &'static [u32] = &registers::PRIVILEGED;
+    const OUTPUTS: &'static [u32] = &registers::OUTPUTS;
+    const PEERS: &'static [u32] = &registers::PEERS;
+    const MIRROR: u32 = regs::XVE;
 
-fn reset_in_dma(stage: &mut Stage) -> Result<Seen> {
-    let (time, mut resets) = (stage.time, 0u64);
-    while time.goes_on() {
-        work::reset_under_way(Rig::new(stage, Engine::Graphics)?, resets)?;
-        resets += 1;
+    fn constants() -> Vec<u32> {
+        registers::constants()
     }
-    Ok(Seen::new(Outcome::Values, format!("{resets} resets while a copy wrote, no write landed afterwards")))
+
+    fn counters() -> Vec<u32> {
+        registers::counters()
+    }
+
+    fn rig(stage: &mut Stage) -> Result<impl Tool> {
+        Rig::new(stage, Engine::Graphics)
+    }
 }
 
 fn clock_jumps(stage: &mut Stage) -> Result<Seen> {
-    on_graphics(stage, |rig, time| {
+    on_rig::<Fermi>(stage, |rig, time| {
         work::clock_jumps(rig, time, |tool, random| {
             let card = tool.card();
             card.set(regs::PTIMER_NUMERATOR, random.word());

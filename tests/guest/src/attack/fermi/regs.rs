@@ -50,7 +50,6 @@ pub const PTOP_PARTITIONS: u32 = 0x02_2438;
 pub const PFBPA_SIZE: u32 = 0x11_020c;
 pub const PFBPA_STRIDE: u32 = 0x1000;
 
-pub const PFB_MMU_CTRL: u32 = 0x10_0c80;
 pub const PFB_INVALIDATE_PDB: u32 = 0x10_0cb8;
 pub const PFB_INVALIDATE: u32 = 0x10_0cbc;
 /// Starts an invalidation of all addresses of one directory, or of every directory.

@@ -14,41 +14,17 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::tool::{End, FROM, HONEST, Lines, TO, Target, Tool};
-use super::{Means, Outcome, Seen, Stage, Time, machine, memory, registers as on_registers, work};
+use super::usual::{self, Chip, on_rig};
+use super::{Means, Seen, Stage, machine, work};
 use crate::attack::card::Card;
 use crate::dma_memory::{DmaMemory, Piece};
 use crate::push::Commands;
 use driver::{Channel, Gpu};
 use space::Space;
 
-/// Bits of an address.
-const BITS: u32 = 52;
-
 /// The attack of a name.
 pub fn means(name: &str) -> Option<Means> {
     Some(match name {
-        "widths" => |stage| on_card(stage, |card, time| on_registers::widths(card, time, &registers::ODD)),
-        "bar0-fuzz" => {
-            |stage| on_card(stage, |card, time| Ok(on_registers::fuzz(card, time, &registers::HOT)))
-        }
-        "privileged-registers" => {
-            |stage| on_card(stage, |card, time| on_registers::overwrite(card, time, &registers::PRIVILEGED))
-        }
-        "rom-and-fuses" => {
-            |stage| on_card(stage, |card, time| on_registers::constants(card, time, &registers::constants()))
-        }
-        "display-and-buses" => {
-            |stage| on_card(stage, |card, time| on_registers::overwrite(card, time, &registers::OUTPUTS))
-        }
-        "peer-registers" => {
-            |stage| on_card(stage, |card, time| on_registers::overwrite(card, time, &registers::PEERS))
-        }
-        "config-mirror" => {
-            |stage| on_card(stage, |card, time| on_registers::mirror(card, time, registers::MIRROR))
-        }
-        "global-counters" => {
-            |stage| on_card(stage, |card, time| on_registers::watch(card, time, &registers::COUNTERS))
-        }
         "bar0-window" => registers::window,
         "bar-roots" => tables::bar_roots,
         "boot-abuse" => queues::boots,
@@ -71,48 +47,40 @@ pub fn means(name: &str) -> Option<Means> {
         "endless-acquire" => channels::endless_acquire,
         "doorbell-storm" => channels::doorbells,
         "register-storm" => registers::storm,
-        "residue-scan" => |stage| on_copy(stage, |rig, _| memory::residue(rig)),
-        "foreign-vram" => |stage| on_copy(stage, |rig, time| memory::foreign_vram(rig, time, BITS)),
-        "foreign-memory" => |stage| on_copy(stage, |rig, time| memory::foreign_memory(rig, time, BITS)),
-        "dma-to-mmio" => |stage| on_copy(stage, |rig, time| memory::mmio(rig, time, BITS)),
-        "rewrite-race" => |stage| on_copy(stage, |rig, time| memory::race(rig, time)),
-        "garbage-entries" => |stage| on_copy(stage, |rig, time| memory::garbage(rig, time)),
-        "memory-taken" => |stage| on_copy(stage, |rig, time| memory::taken(rig, time)),
         "table-loops" => tables::loops,
         "table-flood" => tables::flood,
-        "endless-copy" => |stage| on_copy(stage, |rig, time| work::endless_copy(rig, time)),
-        "repeated-hangs" => |stage| on_copy(stage, |rig, time| work::hangs(rig, time, |_| {})),
-        "fault-storm" => |stage| on_copy(stage, |rig, time| work::faults(rig, time)),
-        "flush-storm" => |stage| on_copy(stage, |rig, time| work::flushes(rig, time)),
+        "repeated-hangs" => |stage| on_rig::<Hopper>(stage, |rig, time| work::hangs(rig, time, |_| {})),
         "interrupt-storm" => registers::interrupts,
-        "reset-in-dma" => reset_in_dma,
         "reset-loop" => queues::resets,
         "crash-loop" => crash,
         "clock-jumps" => registers::clock_jumps,
-        "machine-stopped" => |stage| on_copy(stage, |rig, time| machine::stopped(rig, time)),
-        _ => return None,
+        _ => return usual::means::<Hopper>(name),
     })
 }
 
-/// An attack on the registers of a card that was brought up.
-fn on_card(stage: &mut Stage, attack: impl FnOnce(&Card, Time) -> Result<Seen>) -> Result<Seen> {
-    Rig::new(stage)?;
-    attack(&stage.card, stage.time)
-}
+/// The chip, for attacks that are made in the same way on each.
+struct Hopper;
 
-/// An attack by a channel on a copy engine.
-fn on_copy(stage: &mut Stage, attack: impl FnOnce(&mut dyn Tool, Time) -> Result<Seen>) -> Result<Seen> {
-    let time = stage.time;
-    attack(&mut Rig::new(stage)?, time)
-}
+impl Chip for Hopper {
+    const BITS: u32 = 52;
+    const ODD: &'static [usize] = &registers::ODD;
+    const HOT: &'static [(u32, u32)] = &registers::HOT;
+    const PRIVILEGED: &'static [u32] = &registers::PRIVILEGED;
+    const OUTPUTS: &'static [u32] = &registers::OUTPUTS;
+    const PEERS: &'static [u32] = &registers::PEERS;
+    const MIRROR: u32 = registers::MIRROR;
 
-fn reset_in_dma(stage: &mut Stage) -> Result<Seen> {
-    let (time, mut resets) = (stage.time, 0u64);
-    while time.goes_on() {
-        work::reset_under_way(Rig::new(stage)?, resets)?;
-        resets += 1;
+    fn constants() -> Vec<u32> {
+        registers::constants()
     }
-    Ok(Seen::new(Outcome::Values, format!("{resets} resets while a copy wrote, no write landed afterwards")))
+
+    fn counters() -> Vec<u32> {
+        registers::COUNTERS.to_vec()
+    }
+
+    fn rig(stage: &mut Stage) -> Result<impl Tool> {
+        Rig::new(stage)
+    }
 }
 
 /// Row 30: the machine crashes with work under way, with GSP just asked to boot, with GSP up.

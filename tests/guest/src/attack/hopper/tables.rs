@@ -1,8 +1,6 @@
 //! Rows 7, 10 and 13: directories that no walk gets to the end of, and roots of the BARs that are not the guest's.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use gpuvmk_attacks::VICTIM_MARK;
 
 use super::Rig;
@@ -10,12 +8,11 @@ use super::driver::words;
 use super::gsp;
 use super::space::{directory_entry, entry, slot};
 use crate::attack::random::Random;
-use crate::attack::tool::{End, HERE, TO, Target, Tool};
+use crate::attack::tool::{End, HERE, Target, Tool};
+use crate::attack::walks::{self, Walks};
 use crate::attack::{Outcome, Seen, Stage};
 use crate::push::split;
 
-/// The longest that the flush of a hostile space may stop the processor that asks for it.
-const FLUSH_LIMIT: Duration = Duration::from_secs(3);
 /// Levels of directories.
 const LEVELS: usize = 5;
 
@@ -23,7 +20,7 @@ const LEVELS: usize = 5;
 pub fn loops(stage: &mut Stage) -> Result<Seen> {
     let time = stage.time;
     let mut rig = Rig::new(stage)?;
-    let (mut rounds, mut stopped, mut slowest) = (0u64, 0u64, Duration::ZERO);
+    let mut walks = Walks::default();
     while time.goes_on() {
         for level in 0..LEVELS {
             rig.space.table(rig.gpu.memory, HERE)?;
@@ -40,39 +37,20 @@ pub fn loops(stage: &mut Stage) -> Result<Seen> {
                 let va = if level == 0 { 1 << 56 | HERE } else { HERE + (1 << 37) };
                 rig.space.table(rig.gpu.memory, va)?;
                 rig.space.set_directory(rig.gpu.memory, level, va, directory_entry(target));
-                slowest = slowest.max(timed_flush(&rig)?);
-                if level > 0 {
-                    match rig.copy_page(TO, va) {
-                        End::Done => {}
-                        End::Lost => return Ok(Seen::new(Outcome::Quarantined, "the vGPU was taken away")),
-                        End::Silent => bail!("a copy through {target:x?} neither ended nor failed"),
-                        End::Fault(_) | End::Error => {
-                            stopped += 1;
-                            rig.revive()?;
-                        }
-                    }
+                walks.flush(&rig)?;
+                let end = if level > 0 { walks.copy(&mut rig, va, target)? } else { End::Done };
+                if end == End::Lost {
+                    return Ok(walks::lost());
+                }
+                if end.stopped() {
+                    rig.revive()?;
                 }
                 rig.space.set_directory(rig.gpu.memory, level, va, 0);
-                rounds += 1;
+                walks.tried();
             }
         }
     }
-    ensure!(stopped > 0, "none of {rounds} hostile directories stopped the channel");
-    let text = format!(
-        "{rounds} directories, {stopped} stopped the channel; slowest flush {} ms",
-        slowest.as_millis()
-    );
-    Ok(Seen::new(Outcome::Quarantined, text))
-}
-
-fn timed_flush(rig: &Rig<'_>) -> Result<Duration> {
-    let start = Instant::now();
-    rig.flush();
-    // A read comes back when what was written before has taken effect.
-    rig.gpu.card.reg(super::driver::CHIP);
-    let took = start.elapsed();
-    ensure!(took < FLUSH_LIMIT, "a flush took {took:?}");
-    Ok(took)
+    walks.seen()
 }
 
 /// Row 13: a whole directory of directories of tables, all of them the same few, each a page of valid entries.
@@ -87,7 +65,7 @@ pub fn flood(stage: &mut Stage) -> Result<Seen> {
     for at in (8..0x1000).step_by(16) {
         rig.gpu.memory.store64(dual, at, directory_entry(Target::Memory(page.physical)));
     }
-    let (mut named, mut slowest) = (0u64, Duration::ZERO);
+    let (mut walks, mut named) = (Walks::default(), 0u64);
     // A gigabyte more at a time: two directories of 512 MiB, of 256 tables each.
     while time.goes_on() && named < 1 << 17 {
         let va = (1 << 40) + named * (2 << 20);
@@ -96,19 +74,12 @@ pub fn flood(stage: &mut Stage) -> Result<Seen> {
             rig.space.set_directory(rig.gpu.memory, 3, half, directory_entry(Target::Memory(dual.physical)));
         }
         named += 512;
-        slowest = slowest.max(timed_flush(&rig)?);
+        walks.flush(&rig)?;
         if rig.is_lost() {
-            let text = format!(
-                "the vGPU was taken away after {named} tables; slowest flush {} ms",
-                slowest.as_millis()
-            );
-            return Ok(Seen::new(Outcome::Quarantined, text));
+            break;
         }
     }
-    let end = rig.copies_honestly(1);
-    let text =
-        format!("{named} tables, then a copy ended with {end:?}; slowest flush {} ms", slowest.as_millis());
-    Ok(Seen::new(if end == End::Done { Outcome::Limited } else { end.outcome() }, text))
+    Ok(walks.flooded(&mut rig, named))
 }
 
 /// Row 7: BAR2's root by RPC, BAR1's in VRAM, both onto what is not the guest's.
