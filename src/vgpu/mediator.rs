@@ -1,7 +1,7 @@
 //! The mediator: what executes behind a guest's register face, by asking the aggregator.
 //!
-//! Threads and locks. Front-end threads come in through [`EngineBackend`]; the link's thread comes in through
-//! [`EventPath`], which takes no lock of ours. Lock order:
+//! Threads and locks. Front-end threads come in through [`Backend`] and what its chip adds to it; the link's thread
+//! comes in through [`EventPath`], which takes no lock of ours. Lock order:
 //!
 //! 1. `control`: held across requests to the aggregator, so the guest's requests are carried out one by one;
 //! 2. `connection`: held for a moment to copy the reference, or to replace it at a reset.
@@ -9,6 +9,8 @@
 //! The register face is never called with `control` held. Doorbells and memory accesses take `connection` only.
 
 mod dma;
+mod fermi;
+mod gsp;
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,8 +19,6 @@ use std::time::Instant;
 
 use super::control::{ChannelControl, Control};
 use super::events::{EventPath, Face};
-use super::fermi::FermiChannels;
-use super::gsp::GspChannels;
 use super::host::{Host, Terms};
 use super::memory::{Memory, Window};
 use super::quotas::{Meters, PacedInterrupts};
@@ -28,14 +28,11 @@ use crate::addr::GuestChannel;
 use crate::aggregator::link::{AggregatorLink, Grant, LinkError};
 use crate::aggregator::protocol::{Doorbell, Request};
 use crate::aggregator::report::Report;
-use crate::chip::{Engine, EngineSet, PhysicalAddress};
+use crate::chip::PhysicalAddress;
 use crate::pci::dma::DmaSpace;
 use crate::pci::{DmaError, DmaMapping, InterruptSink, SharedMemory};
 use crate::shadow_pagetable::{Limits, MmuFormat};
-use crate::units::backend::{
-    Backend, ChannelRefusal, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, GspBackend,
-    GspChannel, NoTarget, ObjectUsage,
-};
+use crate::units::backend::{Backend, EngineEvents, FlushScope, NoTarget};
 
 /// One connection to an aggregator, with what it granted.
 struct Connection {
@@ -356,100 +353,5 @@ impl<C: ChannelControl> Backend for Mediator<C> {
             control.fail(reason, start, &self.host(&connection));
         }
         connection.link.report(&self.report(&control));
-    }
-}
-
-impl EngineBackend for Mediator<FermiChannels> {
-    fn set_fifo_state(&self, state: FifoState) {
-        self.serve(|control, host| control.set_fifo_state(state, host));
-    }
-
-    fn bind_channel(&self, channel: u16, instance: Option<PhysicalAddress>) {
-        self.serve(|control, host| control.bind(channel, instance, host));
-    }
-
-    fn enable_channel(&self, channel: u16, enabled: bool) {
-        self.serve(|control, host| control.enable(channel, enabled, host));
-    }
-
-    fn commit_runlist(&self, list: PhysicalAddress, count: u32) {
-        self.serve(|control, host| control.commit_runlist(list, count, host));
-    }
-
-    fn preempt_channel(&self, channel: u16) {
-        self.serve(|control, host| control.preempt(channel, host));
-    }
-
-    fn preempt_pending(&self) -> bool {
-        self.connection().events.live.preemption_pending()
-    }
-
-    /// Stays virtual: hardware only ever gets context images of our own. The guest's golden image keeps what
-    /// its driver wrote.
-    fn bind_graphics_context(&self, _instance: Option<PhysicalAddress>) {}
-
-    /// Stays virtual, see [`Self::bind_graphics_context`].
-    fn save_graphics_context(&self, _instance: PhysicalAddress) {}
-
-    /// Only counted. The guest resets an engine at start-up, when it has no channels, and after a fault, when
-    /// the host has stopped the channel already; others' work on the engine must go on.
-    fn reset_engines(&self, _engines: EngineSet) {
-        self.counters.engine_resets.one();
-    }
-
-    /// Idle: contexts of this guest are on and off the engines as the aggregator decides, and a driver that
-    /// waits for an engine has preempted its channel or waited for its work already.
-    fn engine_status(&self, _engine: Engine) -> EngineStatus {
-        EngineStatus::default()
-    }
-
-    fn block_runlist(&self, blocked: bool) {
-        self.serve(|control, host| control.block(blocked, host));
-    }
-}
-
-impl GspBackend for Mediator<GspChannels> {
-    fn channels(&self) -> u16 {
-        self.connection().terms.channels
-    }
-
-    fn engines(&self) -> EngineSet {
-        self.connection().terms.engines
-    }
-
-    fn create_channel(&self, slot: u16, channel: GspChannel) -> Result<(), ChannelRefusal> {
-        self.answer(|control, host| control.create_channel(slot, channel, host))
-    }
-
-    fn create_object(&self, slot: u16, class: u32, engine: Engine) -> Result<(), ChannelRefusal> {
-        self.answer(|control, host| control.create_object(slot, class, engine, host))
-    }
-
-    fn schedule_channel(&self, slot: u16, scheduled: bool) -> Result<(), ChannelRefusal> {
-        self.answer(|control, host| control.schedule_channel(slot, scheduled, host))
-    }
-
-    fn destroy_channel(&self, slot: u16) {
-        self.serve(|control, host| control.destroy_channel(slot, host));
-    }
-
-    fn note_objects(&self, usage: ObjectUsage) {
-        if self.meters.objects(usage) {
-            self.tell_operators();
-        }
-    }
-}
-
-impl Mediator<GspChannels> {
-    /// Carries out a request whose refusal the driver is told.
-    fn answer(
-        &self,
-        request: impl FnOnce(&mut Control<GspChannels>, &Host<'_>) -> Result<Result<(), ChannelRefusal>, FailSafe>,
-    ) -> Result<(), ChannelRefusal> {
-        let result = self.serve(request).unwrap_or(Err(ChannelRefusal::Lost));
-        if result.is_err() {
-            self.counters.refused_to_guest.one();
-        }
-        result
     }
 }

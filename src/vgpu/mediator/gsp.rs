@@ -1,0 +1,55 @@
+//! The seam to a GH100's register face: what the virtual GSP asks for.
+
+use super::Mediator;
+use crate::chip::{Engine, EngineSet};
+use crate::units::backend::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
+use crate::vgpu::control::Control;
+use crate::vgpu::gsp::GspChannels;
+use crate::vgpu::host::Host;
+use crate::vgpu::status::FailSafe;
+
+impl GspBackend for Mediator<GspChannels> {
+    fn channels(&self) -> u16 {
+        self.connection().terms.channels
+    }
+
+    fn engines(&self) -> EngineSet {
+        self.connection().terms.engines
+    }
+
+    fn create_channel(&self, slot: u16, channel: GspChannel) -> Result<(), ChannelRefusal> {
+        self.answer(|control, host| control.create_channel(slot, channel, host))
+    }
+
+    fn create_object(&self, slot: u16, class: u32, engine: Engine) -> Result<(), ChannelRefusal> {
+        self.answer(|control, host| control.create_object(slot, class, engine, host))
+    }
+
+    fn schedule_channel(&self, slot: u16, scheduled: bool) -> Result<(), ChannelRefusal> {
+        self.answer(|control, host| control.schedule_channel(slot, scheduled, host))
+    }
+
+    fn destroy_channel(&self, slot: u16) {
+        self.serve(|control, host| control.destroy_channel(slot, host));
+    }
+
+    fn note_objects(&self, usage: ObjectUsage) {
+        if self.meters.objects(usage) {
+            self.tell_operators();
+        }
+    }
+}
+
+impl Mediator<GspChannels> {
+    /// Carries out a request whose refusal the driver is told.
+    fn answer(
+        &self,
+        request: impl FnOnce(&mut Control<GspChannels>, &Host<'_>) -> Result<Result<(), ChannelRefusal>, FailSafe>,
+    ) -> Result<(), ChannelRefusal> {
+        let result = self.serve(request).unwrap_or(Err(ChannelRefusal::Lost));
+        if result.is_err() {
+            self.counters.refused_to_guest.one();
+        }
+        result
+    }
+}
