@@ -14,8 +14,9 @@ use crate::aggregator::tenant::TenantState;
 use crate::gpu::Scrub;
 use crate::gpu::scrub::{LOOK_AGAIN, SCRUB_PIECE, ScrubReport};
 
-/// Pieces of a partition under way at a time: the next one is there when the GPU is done with the last.
-const AHEAD: usize = 3;
+/// Pieces of a partition under way at a time: the GPU has enough to do while this thread waits for a processor, and this
+/// thread while the GPU's threads do, where they are software's.
+const AHEAD: usize = 8;
 
 /// What a step of zeroing came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,8 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
 use vmm_sys_util::fallocate::{FallocateMode, fallocate};
 
 use crate::gpu::GpuError;
@@ -17,6 +19,26 @@ pub(super) fn is_untouched(pieces: &[SharedMemory]) -> bool {
         Ok(facts.is_file() && facts.blocks() == 0)
     };
     !pieces.is_empty() && pieces.iter().all(|piece| empty(piece).unwrap_or(false))
+}
+
+/// True when no byte of `[from, to)`, counted over all pieces, was written since it was last given back.
+pub(super) fn is_hole(pieces: &[SharedMemory], from: u64, to: u64) -> bool {
+    let empty = |file: &SharedMemory, low: u64, high: u64| {
+        match seek(&file.fd, SeekFrom::Data(low)) {
+            Ok(data) => data >= high,
+            // No data behind it.
+            Err(errno) => errno == Errno::NXIO,
+        }
+    };
+    let mut begin: u64 = 0;
+    pieces.iter().all(|piece| {
+        let end = begin.saturating_add(piece.size);
+        let (low, high) = (from.max(begin), to.min(end));
+        let at = |place: u64| piece.offset.saturating_add(place.saturating_sub(begin));
+        let hole = low >= high || empty(piece, at(low), at(high));
+        begin = end;
+        hole
+    })
 }
 
 /// Gives the pages of `[from, to)`, counted over all pieces, back to the host's kernel: they read as zeros.

@@ -1,12 +1,12 @@
 //! Where things are in the scrubber's own memory and address space.
 //!
 //! ```text
-//! own memory   USERD | ring, semaphores | marks | commands | seen places | ... | a line of zeros
+//! own memory   USERD | ring, semaphores | marks | commands | a line of zeros | seen places
 //! addresses    OWN: the above           WINDOWS: a window for each piece under way
 //! ```
 
-/// Pieces under way at a time: each has a slot.
-pub(super) const SLOTS: u64 = 8;
+/// Pieces under way at a time: each has a slot. Enough for two partitions.
+pub(super) const SLOTS: u64 = 16;
 
 /// Bytes of own memory, and what its address must be a multiple of (a large page of GF100).
 pub(super) const OWN_SIZE: u64 = 128 << 10;
@@ -26,7 +26,7 @@ pub(super) const COMMANDS: u64 = 0x3000;
 /// Bytes of each.
 pub(super) const COMMANDS_SIZE: u64 = 0x200;
 /// The places of each slot, as they were read back.
-pub(super) const SEEN: u64 = 0x4000;
+pub(super) const SEEN: u64 = 0x1_0000;
 /// Zeros.
 pub(super) const ZEROS: u64 = 0x8000;
 
@@ -48,8 +48,7 @@ pub(super) const OWN_VA: u64 = 0x20_0000;
 /// Virtual address of the first window. All are in the range of one page table of GF100.
 pub(super) const WINDOWS_VA: u64 = 0x200_0000;
 
-const _: () = assert!(ZEROS + LINE <= OWN_SIZE);
-const _: () = assert!(COMMANDS + SLOTS * COMMANDS_SIZE <= SEEN);
-const _: () = assert!(SEEN + SLOTS * SEEN_SIZE <= ZEROS);
+const _: () = assert!(COMMANDS + SLOTS * COMMANDS_SIZE <= ZEROS && ZEROS + LINE <= SEEN);
+const _: () = assert!(SEEN + SLOTS * SEEN_SIZE <= OWN_SIZE);
 const _: () = assert!(OWN_VA + OWN_SIZE <= WINDOWS_VA && WINDOWS_VA + SLOTS * PIECE <= 128 << 20);
 const _: () = assert!(SLOTS < 1 << RING_LOG2);

@@ -34,7 +34,8 @@ use crate::pci::SharedMemory;
 /// VRAM zeroed at a time: so much that the processor does it in about a millisecond.
 pub const SCRUB_PIECE: u64 = layout::PIECE;
 
-/// How long the engine may take for a piece, its share of the time included: some hundred time slices.
+/// How long the engine may take for a piece once it is the first one, its share of the time included: some hundred
+/// time slices.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// How long after its start a piece counts as forgotten.
@@ -53,6 +54,8 @@ pub struct EngineScrub {
     /// The runlist without our channel.
     listed: Vec<HostChannel>,
     account: Account,
+    /// When a piece was last finished.
+    progress: Instant,
     /// Why our channel was stopped, if it was.
     stopped: Option<String>,
 }
@@ -78,6 +81,7 @@ impl EngineScrub {
             jobs: Vec::new(),
             listed: Vec::new(),
             account: Account::default(),
+            progress: Instant::now(),
             stopped: None,
         };
         if !wrapped.inner.scrubs_by_engine() {
@@ -109,7 +113,9 @@ impl EngineScrub {
     }
 
     fn is_untouched(&mut self, start: HostVram, size: u64) -> bool {
-        let untouched = self.files(start, size).is_some_and(|(files, _)| backing::is_untouched(&files));
+        let untouched = self.files(start, size).is_some_and(|(files, from)| {
+            backing::is_untouched(&files) || backing::is_hole(&files, from, from.saturating_add(size))
+        });
         if untouched {
             self.account.untouched(size);
         }
@@ -191,7 +197,8 @@ impl EngineScrub {
         };
         let seen = rig.look(inner.as_mut(), &job)?;
         if seen == Seen::Nothing {
-            let late = job.began.elapsed() >= PATIENCE;
+            // Others may be before it: as long as they are finished, it only waits its turn.
+            let late = job.began.max(self.progress).elapsed() >= PATIENCE;
             let why = match self.stopped.take() {
                 Some(why) => why,
                 None if late => format!("the copy engine did not finish within {} ms", PATIENCE.as_millis()),
@@ -201,6 +208,7 @@ impl EngineScrub {
             return self.by_processor(job.start, job.size);
         }
         rig.hide(inner.as_mut(), &job)?;
+        self.progress = Instant::now();
         self.jobs.swap_remove(index);
         if seen == Seen::Marks {
             // A device back end that is being reset may write meanwhile, to its own memory.

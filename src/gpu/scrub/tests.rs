@@ -247,3 +247,21 @@ fn tenants_do_not_meet_the_channel() {
         assert_eq!(bench.count(0, SCRUB_PIECE, 0), 4 << 20);
     }
 }
+
+#[test]
+fn piece_that_nobody_wrote_since_is_not_zeroed_again_and_one_byte_makes_it_so() {
+    for mut bench in Bench::both() {
+        bench.scrub(0, SCRUB_PIECE);
+        let first = bench.report();
+
+        bench.scrub(0, SCRUB_PIECE);
+
+        let again = bench.report();
+        assert_eq!(again.engine_bytes, first.engine_bytes);
+        assert_eq!(again.untouched_bytes, first.untouched_bytes + SCRUB_PIECE);
+        bench.window.write(SCRUB_PIECE - 1, &[1]).unwrap();
+        bench.scrub(0, SCRUB_PIECE);
+        assert_eq!(bench.report().engine_bytes, first.engine_bytes + SCRUB_PIECE);
+        assert_eq!(bench.count(0, SCRUB_PIECE, 0), 4 << 20);
+    }
+}
