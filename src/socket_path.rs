@@ -1,9 +1,11 @@
 //! Listening Unix sockets, of every server here. At a path: made with owner and permissions set before anybody can
 //! connect, never taking the place of a living server or of anything that is not a dead server's socket, and
-//! removed when their server ends. Servers that start at the same time take turns by a lock on the folder. Or given
+//! removed when their server ends. What another user left there stays, and whoever connects looks whose server it is. Servers that start at the same time take turns by a lock on the folder. Or given
 //! by a manager as a descriptor: used as it is, and left.
 
 mod group;
+#[cfg(test)]
+mod tests;
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -43,6 +45,17 @@ pub enum BindError {
         path: PathBuf,
         /// What is there.
         what: &'static str,
+    },
+    /// The socket of a server that is gone, of another user: whether it may go is not ours to say.
+    #[error(
+        "Socket {path} was left behind by a server of user {uid}; remove it or choose another path",
+        path = .path.display()
+    )]
+    Foreign {
+        /// Path.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
     },
     /// The group does not exist.
     #[error("Group {0:?} for the socket does not exist")]
@@ -84,10 +97,7 @@ impl Listener {
             Some(name) => Some(group::group_id(name).ok_or_else(|| BindError::NoGroup(name.clone()))?),
             None => None,
         };
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
+        let folder = folder_of(path);
         let folder_file = File::open(folder).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 BindError::MissingFolder { path: path.clone(), folder: folder.to_owned() }
@@ -160,6 +170,33 @@ impl Drop for MadeSocket {
     }
 }
 
+/// Connects to a server at a path, of somebody who may have one there: root, this user, or the owner of the folder.
+/// (Anybody may make a socket in a folder like `/tmp`, and whoever connects would hand it a guest's memory.)
+///
+/// # Errors
+/// None is there, it does not let us in, or it is somebody else's.
+pub fn connect_trusted(path: &Path, kind: SocketType) -> io::Result<OwnedFd> {
+    let socket = connect(path, kind)?;
+    let server = rustix::net::sockopt::socket_peercred(&socket)?.uid;
+    let known = server.is_root() || server == rustix::process::geteuid();
+    if !known && fs::metadata(folder_of(path))?.uid() != server.as_raw() {
+        let text = format!(
+            "a server of user {} answers, who is neither root nor this user nor the owner of the folder",
+            server.as_raw()
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    Ok(socket)
+}
+
+/// The folder of a path.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
 /// Connects to a server at a path.
 ///
 /// # Errors
@@ -178,14 +215,17 @@ fn new_socket(kind: SocketType, flags: SocketFlags) -> Result<OwnedFd, Errno> {
 /// Removes the socket of a server that is gone. Anything else that lies there is refused.
 fn clear(path: &Path, address: &SocketAddrUnix, kind: SocketType) -> Result<(), BindError> {
     let system = |step| move |source: io::Error| BindError::System { step, path: path.to_owned(), source };
-    let what = match fs::symlink_metadata(path).map(|facts| facts.file_type()) {
-        Ok(file) if file.is_socket() => None,
-        Ok(file) if file.is_symlink() => Some("a symbolic link"),
-        Ok(file) if file.is_dir() => Some("a folder"),
-        Ok(file) if file.is_file() => Some("a file"),
-        Ok(_) => Some("something else"),
+    let facts = match fs::symlink_metadata(path) {
+        Ok(facts) => facts,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(system("Looking at the path")(error)),
+    };
+    let what = match facts.file_type() {
+        file if file.is_socket() => None,
+        file if file.is_symlink() => Some("a symbolic link"),
+        file if file.is_dir() => Some("a folder"),
+        file if file.is_file() => Some("a file"),
+        _ => Some("something else"),
     };
     if let Some(what) = what {
         return Err(BindError::Occupied { path: path.to_owned(), what });
@@ -193,92 +233,14 @@ fn clear(path: &Path, address: &SocketAddrUnix, kind: SocketType) -> Result<(), 
     let probe =
         new_socket(kind, SocketFlags::NONBLOCK).map_err(|errno| system("Making a socket")(errno.into()))?;
     match rustix::net::connect(&probe, address) {
+        Err(Errno::CONNREFUSED) if facts.uid() != rustix::process::geteuid().as_raw() => {
+            Err(BindError::Foreign { path: path.to_owned(), uid: facts.uid() })
+        }
         Err(Errno::CONNREFUSED) => {
             fs::remove_file(path).map_err(system("Removing the socket of a server that is gone"))
         }
         Err(Errno::NOENT) => Ok(()),
         // It answers, speaks another kind of socket, is too busy, or does not let us in.
         Ok(()) | Err(_) => Err(BindError::InUse(path.to_owned())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn spec(path: PathBuf) -> SocketSpec {
-        SocketSpec { path, mode: 0o640, group: None }
-    }
-
-    #[test]
-    fn socket_has_its_mode_and_goes_with_its_server() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
-
-        let listener = Listener::bind(&spec(path.clone()), SocketType::SEQPACKET).unwrap();
-        let mode = fs::symlink_metadata(&path).unwrap().mode() & 0o777;
-        drop(listener);
-
-        assert_eq!(mode, 0o640);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn living_server_keeps_its_path() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
-        let _first = Listener::bind(&spec(path.clone()), SocketType::SEQPACKET).unwrap();
-
-        for kind in [SocketType::SEQPACKET, SocketType::STREAM] {
-            let second = Listener::bind(&spec(path.clone()), kind);
-            assert!(matches!(second, Err(BindError::InUse(_))), "{second:?}");
-        }
-        assert!(path.exists());
-    }
-
-    #[test]
-    fn dead_servers_socket_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
-        let dead = Listener::bind(&spec(path.clone()), SocketType::SEQPACKET).unwrap();
-        let aside = folder.path().join("aside");
-        fs::rename(&path, &aside).unwrap();
-        drop(dead);
-        fs::rename(&aside, &path).unwrap();
-
-        let listener = Listener::bind(&spec(path.clone()), SocketType::SEQPACKET);
-
-        assert!(listener.is_ok(), "{listener:?}");
-        assert!(connect(&path, SocketType::SEQPACKET).is_ok());
-    }
-
-    #[test]
-    fn anything_else_at_the_path_is_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
-        fs::write(&file, "precious").unwrap();
-        let link = folder.path().join("link");
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-
-        for path in [&file, &link, &folder.path().to_owned()] {
-            let result = Listener::bind(&spec(path.clone()), SocketType::STREAM);
-            assert!(matches!(result, Err(BindError::Occupied { .. })), "{result:?}");
-        }
-        assert_eq!(fs::read(&file).unwrap(), b"precious");
-    }
-
-    #[test]
-    fn missing_folder_unknown_group_and_long_path_are_named() {
-        let folder = tempfile::tempdir().unwrap();
-
-        let missing = Listener::bind(&spec(folder.path().join("no/s")), SocketType::STREAM);
-        let long = Listener::bind(&spec(folder.path().join("x".repeat(200))), SocketType::STREAM);
-        let mut group = spec(folder.path().join("s"));
-        group.group = Some("no-such-group-here".into());
-        let group = Listener::bind(&group, SocketType::STREAM);
-
-        assert!(matches!(missing, Err(BindError::MissingFolder { .. })));
-        assert!(matches!(long, Err(BindError::TooLong(_))));
-        assert!(matches!(group, Err(BindError::NoGroup(_))));
     }
 }

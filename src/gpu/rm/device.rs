@@ -2,6 +2,9 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
 use super::abi::calls::CardInfo;
 use super::abi::classes::{
     DeviceParams, HOPPER_USERMODE_A, NV01_DEVICE_0, NV20_SUBDEVICE_0, SubdeviceParams, UsermodeParams,
@@ -108,6 +111,19 @@ impl Device {
         let mut params = SubdeviceParams { subdevice: id.subdevice };
         let subdevice = client.alloc(device, NV20_SUBDEVICE_0, &mut params)?;
         Ok(Self { client, device, subdevice, node, file })
+    }
+
+    /// Keeps other aggregators away for as long as this file is open here: a lock on its node, which the NVIDIA driver
+    /// knows nothing of. False when another one has it.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn lock(&self) -> std::io::Result<bool> {
+        match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Its file, for calls that name the GPU by it.

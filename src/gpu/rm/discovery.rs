@@ -118,6 +118,10 @@ impl RmDriver {
     /// The same on a kernel that is there.
     pub(super) fn on_kernel(kernel: &Arc<dyn Kernel>, config: &RmConfig) -> Result<Self, OpenError> {
         let (device, facts, table) = open_device(kernel, &config.places, config.gpu.as_deref())?;
+        if !device.lock()? {
+            let DeviceFacts { name, address, .. } = facts;
+            return Err(OpenError::Taken { name, address, node: device.node });
+        }
         if facts.vram_free < config.vram {
             return Err(OpenError::NotEnoughVram {
                 name: facts.name,

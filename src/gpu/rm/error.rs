@@ -180,6 +180,19 @@ pub enum OpenError {
         /// What it is.
         architecture: String,
     },
+    /// Another aggregator's.
+    #[error(
+        "GPU {name} at {address} is another aggregator's, which holds the lock of {node}. A GPU has one aggregator: end \
+         the other one, or name another GPU (`device` in a GPU's file)"
+    )]
+    Taken {
+        /// Marketing name.
+        name: String,
+        /// PCI address.
+        address: String,
+        /// The file whose lock (`flock`) is held.
+        node: Node,
+    },
     /// Not enough memory.
     #[error(
         "GPU {name} has {free} MiB of VRAM free, {wanted} MiB are wanted. Lower `vram`, or end what uses the GPU \

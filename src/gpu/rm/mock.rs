@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zerocopy::{FromBytes, IntoBytes};
@@ -64,6 +64,8 @@ pub struct State {
     pub refuse_class: Option<(u32, RmStatus)>,
     /// The map call that is refused: this many succeed before it.
     pub refuse_map_after: Option<usize>,
+    /// The file that all nodes are, for tests of its lock.
+    pub node: Option<OwnedFd>,
     next_client: u32,
 }
 
@@ -392,6 +394,10 @@ impl Kernel for Mock {
     fn open(&self, node: Node) -> io::Result<OwnedFd> {
         if self.state().closed && node != Node::Control {
             return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        // A node is one file that is opened each time anew; what is mapped here must not be.
+        if let Some(node) = &self.state().node {
+            return Ok(std::fs::File::open(format!("/proc/self/fd/{}", node.as_raw_fd()))?.into());
         }
         Ok(rustix::fs::memfd_create("mock-node", rustix::fs::MemfdFlags::CLOEXEC)?)
     }

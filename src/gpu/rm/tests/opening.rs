@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use rustix::fs::FlockOperation;
+
 use crate::gpu::rm::abi::calls::CardInfo;
 use crate::gpu::rm::abi::classes::NV01_ROOT_CLIENT;
 use crate::gpu::rm::abi::{RmStatus, flags};
 use crate::gpu::rm::error::OpenError;
 use crate::gpu::rm::inventory::{Inventory, take_stock};
+use crate::gpu::rm::kernel::Node;
 use crate::gpu::rm::mock::Mock;
 use crate::gpu::rm::places::{HostDriver, Places};
 use crate::gpu::rm::{RmConfig, RmDriver};
@@ -48,6 +51,27 @@ fn gpu_of_another_architecture_and_the_chips_that_can_be_served() {
             assert!(text.contains(part), "'{part}' is not in: {text}");
         }
     }
+}
+
+#[test]
+fn gpu_of_another_aggregator_until_that_is_gone() {
+    let mock = Mock::new();
+    let node = rustix::fs::memfd_create("node", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    mock.state().node = Some(node);
+    let other = mock.kernel().open(Node::Device(0)).unwrap();
+    rustix::fs::flock(&other, FlockOperation::LockExclusive).unwrap();
+    // What would be refused next.
+    let config = RmConfig { vram: 16 << 30, ..Default::default() };
+
+    let error = refusal(&mock, &config);
+
+    assert!(matches!(error, OpenError::Taken { node: Node::Device(0), .. }), "{error}");
+    let text = error.to_string();
+    for part in ["at 0000:06:00.0 is another aggregator's", "the lock of /dev/nvidia0", "end the other one"] {
+        assert!(text.contains(part), "'{part}' is not in: {text}");
+    }
+    drop(other);
+    assert!(matches!(refusal(&mock, &config), OpenError::NotEnoughVram { .. }));
 }
 
 #[test]
