@@ -5,6 +5,7 @@
 
 pub mod addr;
 pub mod aggregator;
+pub mod cancel;
 pub mod chip;
 pub mod cli;
 pub mod config;

@@ -62,6 +62,12 @@ pub trait AggregatorLink: Send + Sync {
     /// Refused, or the aggregator is gone.
     fn request(&self, request: &Request, file: Option<OwnedFd>) -> Result<(), LinkError>;
 
+    /// True once this side is to end: no request is answered any more, and what the aggregator has of this tenant is
+    /// taken back when the connection closes.
+    fn is_ending(&self) -> bool {
+        false
+    }
+
     /// Tells of new work: no lock shared with other tenants, no answer.
     fn doorbell(&self, doorbell: Doorbell);
 

@@ -7,7 +7,6 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -24,10 +23,11 @@ use super::report::Report;
 use super::seqpacket::{self, Received};
 use super::service::ServiceHandle;
 use super::wire;
+use crate::cancel::{Cancel, Waited};
 use crate::jail::{self, Role};
 use crate::pci::SharedMemory;
 
-/// How often an absent aggregator is looked for, and a cancelled wait noticed.
+/// How often an absent aggregator is looked for.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// How long an answer may take that is waited for without sleeping, where there are CPUs to spare.
@@ -38,8 +38,8 @@ const SHORT_ANSWER: Duration = Duration::from_micros(200);
 pub struct Patience {
     /// Give up after this; `None`: never.
     pub limit: Option<Duration>,
-    /// Give up when this becomes true.
-    pub cancelled: Arc<AtomicBool>,
+    /// Give up when this order is given, here and in every request to come.
+    pub cancel: Cancel,
     /// How long to look for an answer before sleeping, zero where every CPU is needed. Other requests than the
     /// longest go through the mailbox then, which costs no system call.
     pub awake: Duration,
@@ -48,13 +48,13 @@ pub struct Patience {
 impl Patience {
     /// Do not wait for it at all.
     pub fn none() -> Self {
-        Self { limit: Some(Duration::ZERO), ..Self::until(Arc::default()) }
+        Self { limit: Some(Duration::ZERO), ..Self::until(Cancel::default()) }
     }
 
-    /// Wait until it appears or `cancelled` becomes true.
-    pub fn until(cancelled: Arc<AtomicBool>) -> Self {
+    /// Wait until it appears or the order to end is given.
+    pub fn until(cancel: Cancel) -> Self {
         let awake = if crate::config::cpus_to_spare() { SHORT_ANSWER } else { Duration::ZERO };
-        Self { limit: None, cancelled, awake }
+        Self { limit: None, cancel, awake }
     }
 }
 
@@ -70,19 +70,22 @@ pub fn connect(
     let started = Instant::now();
     let mut told = false;
     loop {
-        match crate::socket_path::connect(path, SocketType::SEQPACKET) {
+        if patience.cancel.is_cancelled() {
+            return Err(ending());
+        }
+        match crate::socket_path::connect_trusted(path, SocketType::SEQPACKET) {
             Ok(socket) => return handshake(socket, hello, patience),
             Err(error) => {
                 let worth =
                     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
                 let over = patience.limit.is_some_and(|limit| started.elapsed() >= limit);
-                if !worth || over || patience.cancelled.load(Ordering::Relaxed) {
+                if !worth || over {
                     return Err(LinkError::Lost(format!("{}: {error}", path.display())));
                 }
                 if !std::mem::replace(&mut told, true) {
                     log::info!("waiting for an aggregator at {}: {error}", path.display());
                 }
-                std::thread::sleep(RETRY);
+                patience.cancel.sleep(RETRY);
             }
         }
     }
@@ -109,20 +112,20 @@ fn lost(error: &dyn std::fmt::Display) -> LinkError {
     LinkError::Lost(error.to_string())
 }
 
+/// Nobody waits for an answer any more. The aggregator takes everything back when the connection closes.
+fn ending() -> LinkError {
+    LinkError::Lost("this side is to end".to_owned())
+}
+
 fn handshake(
     socket: OwnedFd,
     hello: Hello,
     patience: &Patience,
 ) -> Result<(Arc<dyn AggregatorLink>, Grant), LinkError> {
-    let mut exchange = Exchange::new(socket, patience.awake);
+    let mut exchange = Exchange::new(socket, patience);
     let mut files = Vec::new();
     exchange.send(&Request::Hello(hello), None)?;
     // The answer may take until somebody else's resources are free.
-    while !exchange.readable(RETRY)? {
-        if patience.cancelled.load(Ordering::Relaxed) {
-            return Err(LinkError::Lost("the wait for it was cancelled".to_owned()));
-        }
-    }
     let welcome = match exchange.receive(&mut files)? {
         Reply::Welcome(welcome) => welcome,
         Reply::Refused { kind, message } => return Err(LinkError::Refused { kind, message }),
@@ -141,6 +144,7 @@ fn handshake(
         doorbells,
         events: Mutex::new(EventThread::Idle(Box::new(events))),
         stop: Arc::new(stop),
+        cancel: patience.cancel.clone(),
     };
     Ok((Arc::new(link), grant))
 }
@@ -173,12 +177,15 @@ struct Exchange {
     out: Vec<u8>,
     back: Vec<u8>,
     /// How long to look for an answer before sleeping. Without any, the mailbox is of no use.
-    patience: Duration,
+    awake: Duration,
+    /// Ends every wait.
+    cancel: Cancel,
 }
 
 impl Exchange {
-    fn new(socket: OwnedFd, patience: Duration) -> Self {
-        Self { socket, out: Vec::new(), back: vec![0; wire::MAX_REPLY_BYTES], patience }
+    fn new(socket: OwnedFd, patience: &Patience) -> Self {
+        let Patience { awake, cancel, .. } = patience.clone();
+        Self { socket, out: Vec::new(), back: vec![0; wire::MAX_REPLY_BYTES], awake, cancel }
     }
 
     fn send(&mut self, request: &Request, file: Option<&OwnedFd>) -> Result<(), LinkError> {
@@ -191,19 +198,14 @@ impl Exchange {
         seqpacket::send(&self.socket, &self.out, &files, false).map_err(|error| lost(&error))
     }
 
-    fn readable(&self, timeout: Duration) -> Result<bool, LinkError> {
-        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(timeout.subsec_nanos()) };
-        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(ready) => Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => Ok(false),
-            Err(errno) => Err(lost(&errno)),
-        }
-    }
-
     fn receive(&mut self, files: &mut Vec<OwnedFd>) -> Result<Reply, LinkError> {
         loop {
-            let received = seqpacket::receive(&self.socket, &mut self.back, files, false);
+            let waited =
+                self.cancel.wait_readable(self.socket.as_fd(), None).map_err(|error| lost(&error))?;
+            if waited == Waited::Cancelled {
+                return Err(ending());
+            }
+            let received = seqpacket::receive(&self.socket, &mut self.back, files, true);
             return match received.map_err(|error| lost(&error))? {
                 Received::Nothing => continue,
                 Received::End => Err(LinkError::Lost("it closed the connection".to_owned())),
@@ -224,12 +226,15 @@ impl Exchange {
         doorbells: &DoorbellSender,
     ) -> Result<Reply, LinkError> {
         wire::encode_request(request, &mut self.out);
-        if file.is_some() || self.patience.is_zero() || !doorbells.ask(&self.out) {
+        if self.cancel.is_cancelled() {
+            return Err(ending());
+        }
+        if file.is_some() || self.awake.is_zero() || !doorbells.ask(&self.out) {
             self.send_encoded(file)?;
             return self.receive(&mut Vec::new());
         }
         // Most answers come sooner than this thread would wake up from a sleep.
-        let awake_until = Instant::now() + self.patience;
+        let awake_until = Instant::now() + self.awake;
         let mailbox = doorbells.mailbox();
         let mut found = Found::Nothing;
         while found == Found::Nothing && Instant::now() < awake_until {
@@ -269,6 +274,7 @@ struct SocketLink {
     doorbells: DoorbellSender,
     events: Mutex<EventThread>,
     stop: Arc<OwnedFd>,
+    cancel: Cancel,
 }
 
 impl AggregatorLink for SocketLink {
@@ -279,6 +285,10 @@ impl AggregatorLink for SocketLink {
             Reply::Refused { kind, message } => Err(LinkError::Refused { kind, message }),
             Reply::Welcome(_) => Err(LinkError::Lost("it answers with something else".to_owned())),
         }
+    }
+
+    fn is_ending(&self) -> bool {
+        self.cancel.is_cancelled()
     }
 
     fn doorbell(&self, doorbell: Doorbell) {

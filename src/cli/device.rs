@@ -62,10 +62,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         weight: config.weight,
         limits: tenant_limits(&config.limits),
     };
-    let patience = Patience {
-        limit: Some(Duration::from_secs(args.wait)),
-        ..Patience::until(Arc::clone(&stop.requested))
-    };
+    let patience =
+        Patience { limit: Some(Duration::from_secs(args.wait)), ..Patience::until(stop.cancel.clone()) };
     let (link, grant) = match connect(&config.gpu, hello.clone(), &patience) {
         Ok(admitted) => admitted,
         Err(_) if stop.handle.is_stopped() => return Ok(ExitCode::SUCCESS),
@@ -79,7 +77,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     let path = config.gpu.clone();
-    let again = Patience { limit: Some(RECONNECT_WITHIN), ..Patience::until(Arc::clone(&stop.requested)) };
+    let again = Patience { limit: Some(RECONNECT_WITHIN), ..Patience::until(stop.cancel.clone()) };
     let mediator = MediatorConfig {
         scrub_on_reset: true,
         quotas: quotas(&config),

@@ -5,12 +5,12 @@ use std::fs::File;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::cancel::Cancel;
 use crate::config::SocketSpec;
 use crate::frontend::vfio_user::{self, Server, SessionObserver, StopHandle};
 use crate::jail::{self, Mode, Role};
@@ -77,25 +77,26 @@ pub(super) fn print_capabilities(kind: &str, features: &[&str]) {
 pub(super) struct Stop {
     /// Ends a server.
     pub(super) handle: StopHandle,
-    /// Ends a wait for the aggregator.
-    pub(super) requested: Arc<AtomicBool>,
+    /// Ends every wait for the aggregator.
+    pub(super) cancel: Cancel,
 }
 
 /// Catches SIGTERM and SIGINT.
 pub(super) fn stop_on_signals() -> anyhow::Result<Stop> {
     let handle = StopHandle::new().context("Cannot make the stop event")?;
-    let requested = Arc::new(AtomicBool::new(false));
+    let cancel = Cancel::new().context("Cannot make the stop event")?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("Cannot catch signals")?;
-    let (told, flag) = (handle.clone(), Arc::clone(&requested));
+    let (told, order) = (handle.clone(), cancel.clone());
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         jail::enter(Role::Signals);
         if let Some(signal) = signals.forever().next() {
             log::info!("Signal {signal}: ending");
-            flag.store(true, Ordering::Relaxed);
             told.stop();
+            // The session may be in the middle of a request.
+            order.cancel();
         }
     })?;
-    Ok(Stop { handle, requested })
+    Ok(Stop { handle, cancel })
 }
 
 /// Records the accesses to `function` where a trace is wanted.
@@ -115,11 +116,15 @@ pub(super) fn create_trace(path: &Path) -> anyhow::Result<File> {
     File::create(path).with_context(|| format!("Cannot create the trace {}", path.display()))
 }
 
-/// Resets the function when its client goes, so that the next one finds it as after power-on.
+/// Resets the function when its client goes, so that the next one finds it as after power-on. There is no next one for
+/// a process that is to end, and what a reset would zero is zeroed after its end.
 pub(super) struct ResetBetweenClients(pub(super) Arc<dyn PciFunction>);
 
 impl SessionObserver for ResetBetweenClients {
     fn disconnected(&self, end: &vfio_user::SessionEnd) {
+        if matches!(end, vfio_user::SessionEnd::Stopped) {
+            return;
+        }
         log::debug!("{end}; resetting for the next client");
         self.0.reset();
     }

@@ -87,7 +87,9 @@ impl<C: ChannelControl> Control<C> {
 
     /// Stops serving the guest: everything of it goes off the hardware. `cause` is when what led here began.
     pub fn fail(&mut self, reason: FailSafe, cause: Instant, host: &Host<'_>) {
-        log::warn!("The vGPU is in fail-safe state until its next reset: {reason}");
+        // Who is told to end loses its aggregator by that.
+        let level = if host.link.is_ending() { log::Level::Debug } else { log::Level::Warn };
+        log::log!(level, "The vGPU is in fail-safe state until its next reset: {reason}");
         self.record.now = Some(FailSafeNow::new(reason.reason(), cause.elapsed()));
         self.record.count = self.record.count.saturating_add(1);
         if !matches!(reason, FailSafe::AggregatorLost(_)) {

@@ -169,6 +169,10 @@ impl<C: ChannelControl> Mediator<C> {
         let mut control = self.control();
         let connection = self.connection();
         let host = self.host(&connection);
+        // Nobody is left to be told anything.
+        if connection.link.is_ending() {
+            return None;
+        }
         let text = if let Some(reason) = fail_safe_reason(&mut control, &connection.events, &host) {
             self.counters.dropped_in_fail_safe.one();
             // Told again only after a reset that did not bring the vGPU back.
@@ -176,6 +180,7 @@ impl<C: ChannelControl> Mediator<C> {
         } else {
             match request(&mut control, &host) {
                 Ok(result) => return Some(result),
+                Err(_) if connection.link.is_ending() => return None,
                 Err(reason) => {
                     let text = reason.to_string();
                     control.fail(reason, host.step.get(), &host);
@@ -349,7 +354,9 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         control.reset(&connection.terms, self.config.limits);
         // The face forgets the loss with the reset: if there is still one, the next request tells it again.
         connection.events.rearm_loss();
-        if let Err(reason) = result {
+        if let Err(reason) = result
+            && !connection.link.is_ending()
+        {
             control.fail(reason, start, &self.host(&connection));
         }
         connection.link.report(&self.report(&control));

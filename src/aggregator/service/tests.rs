@@ -1,7 +1,6 @@
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use crate::aggregator::protocol::{
 };
 use crate::aggregator::wire::MAX_RUNLIST;
 use crate::aggregator::{Patience, connect, connect_in_process};
+use crate::cancel::Cancel;
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::GpuEvent;
 
@@ -300,7 +300,7 @@ fn client_waits_for_an_aggregator_that_starts_later() {
     let path = folder.path().join("gpu");
     let client = {
         let path = path.clone();
-        let patience = Patience::until(Arc::new(AtomicBool::new(false)));
+        let patience = Patience::until(Cancel::default());
         std::thread::spawn(move || connect(&path, hello("vm1"), &patience).map(|_| ()))
     };
     std::thread::sleep(Duration::from_millis(150));
@@ -315,7 +315,8 @@ fn client_waits_for_an_aggregator_that_starts_later() {
 fn absent_aggregator_and_cancelled_wait_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nobody");
-    let cancelled = Arc::new(AtomicBool::new(true));
+    let cancelled = Cancel::new().unwrap();
+    cancelled.cancel();
 
     assert!(matches!(connect(&path, hello("x"), &Patience::none()), Err(LinkError::Lost(_))));
     assert!(matches!(connect(&path, hello("x"), &Patience::until(cancelled)), Err(LinkError::Lost(_))));

@@ -91,7 +91,7 @@ fn accept(listener: &Listener, stop: &StopHandle) -> Result<Option<UnixStream>, 
                     log::error!("A client cannot be accepted, trying again: {error}");
                     told = true;
                 }
-                std::thread::sleep(ACCEPT_PAUSE);
+                stop.wait(ACCEPT_PAUSE);
             }
         }
     }

@@ -6,6 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 #[derive(Debug)]
@@ -62,6 +65,17 @@ impl StopHandle {
             self.cut_session();
         }
         Ok(())
+    }
+
+    /// Waits for so long, or until stopped.
+    pub(super) fn wait(&self, time: Duration) {
+        let time = Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(time.subsec_nanos()),
+        };
+        let mut entries = [PollFd::from_borrowed_fd(super::sys::borrow(&self.0.event), PollFlags::IN)];
+        // A signal that comes meanwhile only makes it shorter.
+        let _ = poll(&mut entries, Some(&time));
     }
 
     /// Readable once stopped.

@@ -77,13 +77,15 @@ impl<C: ChannelControl> Mediator<C> {
         let start = Instant::now();
         let mut failure = None;
         for range in pick(&control) {
-            if fail_safe_reason(&mut control, &connection.events, &host).is_none()
+            let ending = connection.link.is_ending();
+            if !ending
+                && fail_safe_reason(&mut control, &connection.events, &host).is_none()
                 && let Err(reason) = control.spaces.evict(range.iova, range.size, &host)
             {
                 failure = Some(reason.to_string());
                 control.fail(reason, start, &host);
             }
-            if range.file.is_some() && !is_lost(&control.state) {
+            if range.file.is_some() && !ending && !is_lost(&control.state) {
                 let request = Request::DmaUnmap { gpa: Gpa(range.iova), size: range.size };
                 if let Err(error) = host.request(&request) {
                     let reason = FailSafe::from(error);
@@ -95,6 +97,10 @@ impl<C: ChannelControl> Mediator<C> {
                 log::error!("Guest memory that was announced cannot be taken away: {error}");
             }
             control.ram.remove(range.iova);
+        }
+        // Nobody is left to be told.
+        if connection.link.is_ending() {
+            return;
         }
         if failure.is_some() {
             connection.link.report(&self.report(&control));
