@@ -1,7 +1,6 @@
 //! Hosts that run out: of descriptors, address space, disk. What cannot be had is refused with its reason, the rest
 //! goes on, and nothing stays behind.
-//!
-//! Not here: the heap. An allocation that fails ends its process, as a crash does (docs/threat-model.md).
+//! What a process needs of its heap and does not get ends that process, and nothing else.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
 
@@ -16,7 +15,9 @@ mod scenarios;
 #[path = "common/tiny_driver/mod.rs"]
 mod tiny_driver;
 
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,9 +68,13 @@ fn file_limits(pid: u32) -> (u64, u64) {
 }
 
 fn limit_files(pid: u32, most: usize) {
-    let limits = Rlimit { current: Some(most as u64), maximum: Some(file_limits(pid).1) };
+    limit(pid, Resource::Nofile, most as u64, Some(file_limits(pid).1));
+}
+
+fn limit(pid: u32, what: Resource, most: u64, maximum: Option<u64>) {
+    let limits = Rlimit { current: Some(most), maximum };
     let pid = Pid::from_raw(i32::try_from(pid).unwrap());
-    rustix::process::prlimit(pid, Resource::Nofile, limits).unwrap();
+    rustix::process::prlimit(pid, what, limits).unwrap();
 }
 
 /// User and system time of a process, in clock ticks of 10 ms.
@@ -239,4 +244,101 @@ fn aggregator_uses_all_descriptors_that_it_may_have() {
     let (now, most) = file_limits(aggregator.pid());
 
     assert!(now == most && most > 100, "{now} of {most}");
+}
+
+/// Each number of descriptors is too few at another place: which comes first, nobody need know.
+#[test]
+fn daemon_with_any_number_of_descriptors_serves_or_says_why_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    write_gpu(folder.path(), "GF100");
+    write_vm(folder.path(), "vm1", "GF100", "");
+    let aggregator = (["aggregator", "gpu0.toml"], "serves at", vec!["gpu0.sock", "gpu0.control"]);
+    let device = (["device", "vm1.toml"], "vGPU of VM `vm1` serves", vec!["vm1.sock"]);
+    let mut provider = None;
+    for (arguments, serves, sockets) in [aggregator, device] {
+        let mut refusals = 0;
+        // Below, the program itself cannot be loaded.
+        for most in 5.. {
+            let limits = format!("ulimit -n {most}");
+            let mut daemon = Daemon::start_limited(folder.path(), "few", &limits, &arguments);
+            until("it serves, or has ended", || !daemon.runs() || daemon.said().contains(serves));
+            if daemon.runs() {
+                assert!(daemon.terminate().success(), "{}", daemon.said());
+                break;
+            }
+            let (status, said) = (daemon.end(), daemon.said());
+            assert_eq!(status.code(), Some(1), "with {most}: {said}");
+            assert!(said.contains("Too many open files"), "with {most}: {said}");
+            for socket in &sockets {
+                assert!(!folder.path().join(socket).exists(), "with {most}: {socket} stays behind");
+            }
+            refusals += 1;
+        }
+        assert!(refusals > 5, "{arguments:?}: only {refusals} numbers were too small");
+        if provider.is_none() {
+            let mut daemon = Daemon::start(folder.path(), "aggregator", &arguments);
+            daemon.wait_for(serves);
+            provider = Some(daemon);
+        }
+    }
+}
+
+#[test]
+fn memory_that_may_not_be_locked_is_not_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    write_gpu(folder.path(), "GF100");
+    write_vm(folder.path(), "vm1", "GF100", "");
+    let none = "ulimit -l 0";
+    let start = |label, serves, arguments: [&str; 2]| {
+        let mut daemon = Daemon::start_limited(folder.path(), label, none, &arguments);
+        daemon.wait_for(serves);
+        daemon
+    };
+    let mut aggregator = start("aggregator", "serves at", ["aggregator", "gpu0.toml"]);
+    let mut vm1 = start("vm1", "vGPU of VM `vm1` serves", ["device", "vm1.toml"]);
+
+    scenarios::copies_on_every_engine(Arc::new(Remote::connect(&folder.path().join("vm1.sock"))));
+
+    assert!(vm1.terminate().success() && aggregator.terminate().success());
+}
+
+#[test]
+fn back_end_whose_heap_is_full_ends_alone_and_its_memory_is_the_next_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    write_gpu(folder.path(), "GF100");
+    write_vm(folder.path(), "vm1", "GF100", "");
+    write_vm(folder.path(), "vm2", "GF100", "");
+    let start = |label, arguments: [&str; 2]| {
+        let mut daemon = Daemon::start(folder.path(), label, &arguments);
+        daemon.wait_for("serves");
+        daemon
+    };
+    let mut aggregator = start("aggregator", ["aggregator", "gpu0.toml"]);
+    let mut vm1 = start("vm1", ["device", "vm1.toml"]);
+    let _vm2 = start("vm2", ["device", "vm2.toml"]);
+    let neighbour = Arc::new(Remote::connect(&folder.path().join("vm2.sock")));
+    scenarios::copies_on_every_engine(neighbour.clone());
+    let mut client = Client::negotiated(&folder.path().join("vm1.sock"));
+    limit(vm1.pid(), Resource::Data, 0, Some(0));
+
+    // Each range that is announced is remembered.
+    for page in 0..65_000 {
+        let flags = dma_map::READ | dma_map::WRITE;
+        let body = wire::DmaMap { argsz: 32, flags, offset: 0, address: page * PAGE, size: PAGE };
+        let mut header = client.header(command::DMA_MAP, 32);
+        header.flags |= wire::flags::NO_REPLY;
+        if client.socket.write_all(&[header.as_bytes(), body.as_bytes()].concat()).is_err() {
+            break;
+        }
+    }
+    let status = vm1.end();
+
+    assert_eq!(status.signal(), Some(libc::SIGABRT), "{}", vm1.said());
+    assert!(vm1.said().contains("memory allocation of"), "{}", vm1.said());
+    neighbour.reset();
+    neighbour.unmap_all();
+    scenarios::copies_on_every_engine(neighbour);
+    // At once: all that the dead one had is free.
+    let _again = start("again", ["device", "vm1.toml"]);
+    assert!(aggregator.runs());
 }

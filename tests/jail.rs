@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use gpuvmk::jail::{Mode, Role};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 const PRISONER: &str = "the_prisoner";
 
@@ -130,6 +131,50 @@ fn owner_of_a_real_gpu_opens_its_nodes_and_nothing_else() {
     for forbidden in ["/dev/null", "/etc/passwd"] {
         assert!(said.contains(&format!("{forbidden}: Err(Some(13))")), "{said}");
     }
+}
+
+/// What is left of sockets to a device back end: see docs/jail.md, "What is left".
+#[test]
+fn device_back_end_reaches_no_abstract_socket_and_only_paths_that_it_may() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.sock");
+    let make = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
+    };
+    let servers = [
+        (make(), SocketAddrUnix::new(&path).unwrap()),
+        (make(), SocketAddrUnix::new_abstract_name(path.to_str().unwrap().as_bytes()).unwrap()),
+    ];
+    for (server, address) in &servers {
+        rustix::net::bind(server, address).unwrap();
+        rustix::net::listen(server, 8).unwrap();
+    }
+    let says = |mode| {
+        let mut prisoner = prisoner::prisoner(mode, &[], PRISONER, Role::Session, "connect");
+        let output = prisoner.env(prisoner::SERVER, &path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    };
+
+    let (free, jailed) = (says(Mode::Off), says(Mode::Enforce));
+
+    for place in ["at a path: Ok(())", "abstract: Ok(())"] {
+        assert!(free.contains(place), "{free}");
+    }
+    // Landlock learned about abstract sockets in its version 6, and about those at paths in its version 9.
+    let knows = landlock_version();
+    let at_path = if knows >= 9 { "at a path: Err(Some(13))" } else { "at a path: Ok(())" };
+    let hidden = if knows >= 6 { "abstract: Err(1)" } else { "abstract: Ok(())" };
+    assert!(jailed.contains(at_path) && jailed.contains(hidden), "Landlock V{knows}: {jailed}");
+}
+
+/// What this kernel's Landlock can do; 0 without one.
+#[allow(unsafe_code, reason = "there is no other way to ask")]
+fn landlock_version() -> i64 {
+    // SAFETY: with this flag the call takes no memory, and says a number.
+    unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0, 0, 1) }.max(0)
 }
 
 #[test]

@@ -73,9 +73,16 @@ pub fn receive(
             files.extend(rights);
         }
     }
-    if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+    if message.flags.contains(ReturnFlags::CTRUNC) {
         files.clear();
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "message is too long or has too many files"));
+        let text = format!(
+            "not all files of a message could be taken: more than {MAX_FILES}, or Too many open files here (`ulimit -n`)"
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    if message.flags.contains(ReturnFlags::TRUNC) {
+        files.clear();
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "message is too long"));
     }
     // No message of ours is empty: no bytes are the end.
     Ok(if message.bytes == 0 { Received::End } else { Received::Datagram(message.bytes) })

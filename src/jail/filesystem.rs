@@ -5,12 +5,15 @@
 //!
 //! Not handled: connections to sockets at paths before Linux 7.1 (permissions on the sockets decide there).
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
-    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    PathFdError, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
+
+use super::JailError;
 
 /// What is wanted of the kernel: all that it may know.
 const WANTED: ABI = ABI::V9;
@@ -65,7 +68,7 @@ pub(super) enum Confinement {
 }
 
 /// Takes everything away from this thread and those that it will start, but for `rights`.
-pub(super) fn confine(rights: &[PathRight]) -> Result<Confinement, RulesetError> {
+pub(super) fn confine(rights: &[PathRight]) -> Result<Confinement, JailError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(WANTED))?
@@ -75,8 +78,13 @@ pub(super) fn confine(rights: &[PathRight]) -> Result<Confinement, RulesetError>
     for PathRight { path, right } in rights {
         match PathFd::new(path) {
             Ok(place) => rules = rules.add_rule(PathBeneath::new(place, right.access()))?,
-            // What is not there cannot be reached either.
-            Err(error) => log::debug!("jail: {error}"),
+            // What is not there, or not for us, cannot be reached either.
+            Err(PathFdError::OpenCall { source, .. })
+                if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
+            {
+                log::debug!("jail: nothing to do in {}: {source}", path.display());
+            }
+            Err(error) => return Err(JailError::Place(error)),
         }
     }
     let status = rules.restrict_self()?;

@@ -94,6 +94,11 @@ pub enum JailError {
     /// Landlock.
     #[error("Landlock cannot be set up; `jail = \"off\"` does without the jail")]
     Landlock(#[from] landlock::RulesetError),
+    /// A folder or a device that stays within reach.
+    #[error(
+        "A place that this process needs cannot be named to Landlock; `jail = \"off\"` does without the jail"
+    )]
+    Place(#[source] landlock::PathFdError),
     /// A filter.
     #[error("The filter of system calls cannot be put on; `jail = \"off\"` does without the jail")]
     Filter(#[source] seccompiler::Error),
@@ -145,6 +150,7 @@ pub fn confine(mode: Mode, allowed: &Allowance) -> Result<(), JailError> {
         return Ok(());
     }
     let failed = |step| move |source| JailError::System { step, source };
+    privileges::forget_backtraces();
     privileges::limit(Resource::Core, 0).map_err(failed("Forbidding core dumps"))?;
     match allowed.descriptors {
         Some(most) => privileges::limit(Resource::Nofile, most).map_err(failed("Limiting descriptors"))?,

@@ -8,6 +8,15 @@ use std::os::fd::RawFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
+/// Has nobody look for symbols when the heap is full: that opens files, and would hide what happened. To be called before
+/// the process has threads.
+pub(super) fn forget_backtraces() {
+    for name in ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE"] {
+        // SAFETY: there is no other thread that could read the environment meanwhile (the caller's duty).
+        unsafe { std::env::remove_var(name) };
+    }
+}
+
 /// Closes every descriptor above the standard ones but `keep`: a manager may have left some open by mistake.
 pub(super) fn close_inherited(keep: Option<RawFd>) -> io::Result<()> {
     let close = |first: u32, last: u32| -> io::Result<()> {

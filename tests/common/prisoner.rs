@@ -13,10 +13,14 @@ use std::ffi::CString;
 use std::process::{Command, Output};
 
 use gpuvmk::jail::{self, Allowance, Mode, PathRight, Right, Role, Rule};
+use gpuvmk::socket_path;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 const ROLE: &str = "GPUVMK_TEST_ROLE";
 const DEED: &str = "GPUVMK_TEST_DEED";
 const MODE: &str = "GPUVMK_TEST_MODE";
+/// For the deed `connect`: where servers listen, one at that path, one at that abstract name.
+pub const SERVER: &str = "GPUVMK_TEST_SERVER";
 
 /// The only file that a prisoner may open, if its filter lets it open any.
 const ALLOWED: &str = "/dev/zero";
@@ -35,6 +39,8 @@ pub fn crimes() -> Vec<(&'static str, i64, [u64; 6])> {
         ("open a file", libc::SYS_openat, [here, path, libc::O_RDONLY as u64, 0, 0, 0]),
         ("make a TCP socket", libc::SYS_socket, [libc::AF_INET as u64, libc::SOCK_STREAM as u64, 0, 0, 0, 0]),
         ("make a Unix stream socket", libc::SYS_socket, [1, libc::SOCK_STREAM as u64, 0, 0, 0, 0]),
+        ("give a socket a name", libc::SYS_bind, [u64::MAX, 0, 0, 0, 0, 0]),
+        ("listen at a socket", libc::SYS_listen, [u64::MAX, 0, 0, 0, 0, 0]),
         ("execute a program", libc::SYS_execve, [path, 0, 0, 0, 0, 0]),
         ("trace a process", libc::SYS_ptrace, [libc::PTRACE_ATTACH as u64, 1, 0, 0, 0, 0]),
         ("fork", libc::SYS_clone, [libc::SIGCHLD as u64, 0, 0, 0, 0, 0]),
@@ -103,20 +109,25 @@ pub fn run(command: &[&str], test: &str, role: Role, deed: &str) -> Output {
 
 /// The same, with the jail in another mode.
 pub fn run_in(mode: Mode, command: &[&str], test: &str, role: Role, deed: &str) -> Output {
+    prisoner(mode, command, test, role, deed).output().unwrap()
+}
+
+/// The process of [`run_in`], not started yet.
+pub fn prisoner(mode: Mode, command: &[&str], test: &str, role: Role, deed: &str) -> Command {
     let own = std::env::current_exe().unwrap();
     let own = own.to_str().unwrap();
     let mut words = command.to_vec();
     words.extend([own, "--ignored", "--exact", test, "--nocapture"]);
     let (program, arguments) = words.split_first().unwrap();
-    Command::new(program)
+    let mut prisoner = Command::new(program);
+    prisoner
         .args(arguments)
         .env(ROLE, role.name())
         .env(DEED, deed)
         .env(MODE, mode.name())
         // An empty file: see `behind_the_end_of_a_file`.
-        .stdin(tempfile::tempfile().unwrap())
-        .output()
-        .unwrap()
+        .stdin(tempfile::tempfile().unwrap());
+    prisoner
 }
 
 /// The body of the test that [`run`] names; returns at once where it is run by itself.
@@ -151,6 +162,16 @@ fn act(role: Role, deed: &str) {
                 let opened = std::fs::File::options().read(true).write(true).open(path);
                 eprintln!("{path}: {:?}", opened.map(drop).map_err(|error| error.raw_os_error()));
             }
+        }
+        "connect" => {
+            let name = std::env::var(SERVER).unwrap();
+            let unix = socket_path::connect(name.as_ref(), SocketType::SEQPACKET).map(drop);
+            let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+            let socket =
+                socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+            let hidden = rustix::net::connect(&socket, &address);
+            eprintln!("at a path: {:?}", unix.map_err(|error| error.raw_os_error()));
+            eprintln!("abstract: {:?}", hidden.map_err(|errno| errno.raw_os_error()));
         }
         "panic" => {
             let panicked = std::panic::catch_unwind(|| {
