@@ -7,7 +7,7 @@ use super::host::{HostClass, fermi::Fermi, hopper::Hopper};
 use crate::chip::{Engine, gf100, gh100};
 
 /// A chip, as its engine core sees it. How page tables are walked is not part of it: see
-/// [`super::mmu::Walker`].
+/// [`super::walker::Walker`].
 #[derive(Debug)]
 pub(super) struct Description {
     /// Channels of the FIFO.

@@ -2,7 +2,7 @@
 //!
 //! The tree is a matter of levels: a unit's bit in NV_PMC_INTR follows the unit's own status and enables, and
 //! the line is asserted while an unmasked bit is set and NV_PMC_INTR_EN_0 lets hardware interrupts out. How the
-//! line becomes INTx or a message is the concern of [`super::interrupt`].
+//! line becomes INTx or a message is the concern of [`crate::units::interrupt`].
 //!
 //! A unit whose enable bit is clear is in reset: its registers answer with an error pattern, writes are lost,
 //! and its state is the reset state when it comes back.
