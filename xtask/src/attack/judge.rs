@@ -63,6 +63,17 @@ impl Told {
         let problems = self.problems.into_iter().chain(later.problems).collect();
         Self { outcome: self.outcome.or(later.outcome), seen, problems }
     }
+
+    /// This, or `again`, told of the same attack, if that is not as expected.
+    pub fn or_worse(self, again: Self, expected: &[Outcome]) -> Self {
+        let fine = again.problems.is_empty()
+            && again
+                .outcome
+                .as_deref()
+                .and_then(Outcome::of)
+                .is_some_and(|outcome| expected.contains(&outcome));
+        if fine { self } else { again }
+    }
 }
 
 /// What the host saw of an attack.
@@ -245,6 +256,15 @@ mod tests {
         for noted in noted {
             assert_eq!(verdict("R", noted.clone()).problems.len(), 1, "{noted:?}");
         }
+    }
+
+    #[test]
+    fn repeated_attack_is_told_of_as_it_went_wrong() {
+        let told = |outcome: &str| Told { outcome: Some(outcome.into()), ..Told::default() };
+        assert_eq!(told("R").or_worse(told("R"), EXPECTED).outcome.as_deref(), Some("R"));
+        assert_eq!(told("R").or_worse(told("V"), EXPECTED).outcome.as_deref(), Some("V"));
+        let broken = Told { problems: vec!["x".into()], ..told("R") };
+        assert_eq!(told("R").or_worse(broken, EXPECTED).problems, ["x"]);
     }
 
     #[test]
