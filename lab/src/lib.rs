@@ -29,6 +29,7 @@ pub mod modules;
 pub mod nvk;
 pub mod pack;
 pub mod process;
+pub mod processors;
 pub mod qemu;
 pub mod report;
 pub mod rig;

@@ -202,7 +202,10 @@ fn attack(
     let start = Instant::now();
     let mut guests = Guests { field: Field::start(workshop, chip.name(), chip)?, time };
     let beside_spinning = match judged {
-        Judged::All => guests.beside_spinning()?,
+        Judged::All => {
+            guests.field.keep_apart()?;
+            guests.beside_spinning()?
+        }
         Judged::Outcome => None,
     };
     let series = series::run(guests, attacks, judged)?;

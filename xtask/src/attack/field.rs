@@ -14,6 +14,7 @@ use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::control::Tenant;
 use gpuvmk_lab::machine::{self, Machine, Outcome, Said};
 use gpuvmk_lab::process::Process;
+use gpuvmk_lab::processors::{self, Half};
 use gpuvmk_lab::report::Report;
 use gpuvmk_lab::rig::{Rig, RigSpec, SHARED_IN_TURNS, Topology};
 use serde_json::{Map, Value};
@@ -150,6 +151,7 @@ pub struct Field<'a> {
     heard: VecDeque<(&'static str, Report)>,
     pub ticks: Vec<Tick>,
     awake: Vec<Process>,
+    apart: bool,
 }
 
 impl<'a> Field<'a> {
@@ -181,6 +183,7 @@ impl<'a> Field<'a> {
             heard: VecDeque::new(),
             ticks: Vec::new(),
             awake: awake()?,
+            apart: false,
         };
         field.await_event(VICTIM, "victim-ready", BOOT)?;
         field.ready()?;
@@ -202,7 +205,24 @@ impl<'a> Field<'a> {
         if let Some(machine) = &self.attacker {
             machine.lower_priority()?;
         }
-        self.rig.device(1).context("There is no device process")?.process().lower_priority()
+        self.device(1)?.lower_priority()?;
+        if self.apart { self.keep_apart() } else { Ok(()) }
+    }
+
+    /// From now on the victim's machine and device process, and the attacker's, have processors of their own. The
+    /// aggregator and the software GPU in it, which work for both, may use all.
+    pub fn keep_apart(&mut self) -> Result<()> {
+        self.apart = true;
+        let victims = [self.victim.id(), self.device(0)?.id()];
+        let attackers = self.attacker.as_ref().map(Machine::id).into_iter().chain([self.device(1)?.id()]);
+        for id in attackers {
+            processors::keep(id, Half::Second)?;
+        }
+        victims.into_iter().try_for_each(|id| processors::keep(id, Half::First))
+    }
+
+    fn device(&mut self, index: usize) -> Result<&Process> {
+        Ok(self.rig.device(index).context("There is no device process")?.process())
     }
 
     /// Lets time pass.

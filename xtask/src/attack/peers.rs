@@ -55,6 +55,9 @@ pub fn attack(
     peers.stage.idle(IDLE)?;
     peers.warm_up()?;
     peers.stage.take_baseline()?;
+    if judged == Judged::All {
+        peers.stage.keep_apart()?;
+    }
     let series = series::run(peers, attacks, judged)?;
     Ok(PeerReport { series, wall: start.elapsed() })
 }
@@ -152,6 +155,7 @@ impl Peers<'_> {
         let (device, aggregator) = (self.stage.peer_socket(), self.stage.aggregator_socket());
         let folder = self.stage.workshop.folder(stage::CASE).join("attackers");
         let mut peer = Peer::start(&self.stage.program, name, (&device, &aggregator), time, &folder)?;
+        self.stage.put_aside(peer.id())?;
         loop {
             self.stage.pump()?;
             if let Some(told) = peer.told()? {

@@ -32,6 +32,7 @@ fn start(stage: &Stage<'_>, label: &str, program: &'static [&'static str]) -> Re
     let guest = Guest { vram_mib: 64, ..Guest::new("peer", stage.chip, stage.chip.usual_kernel(), program) };
     let machine = stage.workshop.start(CASE, label, &stage.rig, &guest, 1)?;
     machine.lower_priority()?;
+    stage.put_aside(machine.id())?;
     Ok(machine)
 }
 

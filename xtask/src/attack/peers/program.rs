@@ -72,6 +72,11 @@ impl Peer {
         Ok(Self { child, _stdin: stdin, said, until: Instant::now() + time + MORE })
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it said, once it has; the program then waits for its end.
     pub fn told(&mut self) -> Result<Option<Told>> {
         let text = fs::read_to_string(&self.said).unwrap_or_default();

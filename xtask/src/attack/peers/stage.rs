@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::machine::{self, Machine, Said};
 use gpuvmk_lab::process::Process;
+use gpuvmk_lab::processors::{self, Half};
 use gpuvmk_lab::report::Report;
 use gpuvmk_lab::rig::{Rig, RigSpec, SHARED_IN_TURNS, Topology};
 use serde_json::Value;
@@ -79,6 +80,7 @@ pub struct Stage<'a> {
     /// What tenants that have left wanted.
     wanting: BTreeMap<String, u64>,
     counted: Instant,
+    apart: bool,
     _awake: Vec<Process>,
 }
 
@@ -110,6 +112,7 @@ impl<'a> Stage<'a> {
             foreign: BTreeMap::new(),
             wanting: BTreeMap::new(),
             counted: Instant::now(),
+            apart: false,
             _awake: awake()?,
         };
         let start = Instant::now();
@@ -120,6 +123,23 @@ impl<'a> Stage<'a> {
         }
         stage.rig.device(1).context("There is no second device process")?.process().lower_priority()?;
         Ok(stage)
+    }
+
+    /// From now on the victim's machine and device process have processors that attackers, and the device process that
+    /// they attack, have not. The aggregator, which works for both, may use all.
+    pub fn keep_apart(&mut self) -> Result<()> {
+        self.apart = true;
+        let mut device = |index| -> Result<u32> {
+            Ok(self.rig.device(index).context("There is no device process")?.process().id())
+        };
+        let (victims, attacked) = (device(0)?, device(1)?);
+        processors::keep(attacked, Half::Second)?;
+        [self.victim.id(), victims].into_iter().try_for_each(|id| processors::keep(id, Half::First))
+    }
+
+    /// Gives a process of the attackers' its processors, if they have some of their own.
+    pub fn put_aside(&self, process: u32) -> Result<()> {
+        if self.apart { processors::keep(process, Half::Second) } else { Ok(()) }
     }
 
     /// The socket of the device backend that is attacked.

@@ -115,6 +115,7 @@ fn start(stage: &mut Stage<'_>, folder: &Path, number: usize) -> Result<Vm> {
         Ok(listens(&socket))
     })?;
     listening.with_context(|| format!("{name} does not listen"))?;
+    stage.put_aside(device.process().id())?;
     Ok(Vm { qemu: None, device })
 }
 
@@ -142,6 +143,7 @@ fn qemu(stage: &Stage<'_>, folder: &Path, number: usize) -> Result<Process> {
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     let process = Process::start(command, &format!("QEMU of {}", name(number)))?;
     process.lower_priority()?;
+    stage.put_aside(process.id())?;
     Ok(process)
 }
 
