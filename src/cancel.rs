@@ -82,10 +82,8 @@ impl Cancel {
     }
 
     fn poll(&self, entries: &mut [PollFd<'_>], limit: Option<Duration>) -> io::Result<Waited> {
-        let limit = limit.map(|limit| Timespec {
-            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(limit.subsec_nanos()),
-        });
+        // A time that the kernel cannot count is no limit.
+        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         loop {
             let found = poll(entries, limit.as_ref());
             if self.is_cancelled() {

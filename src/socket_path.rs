@@ -1,7 +1,8 @@
 //! Listening Unix sockets, of every server here. At a path: made with owner and permissions set before anybody can
 //! connect, never taking the place of a living server or of anything that is not a dead server's socket, and
-//! removed when their server ends. What another user left there stays, and whoever connects looks whose server it is. Servers that start at the same time take turns by a lock on the folder. Or given
-//! by a manager as a descriptor: used as it is, and left.
+//! removed when their server ends. What another user left there stays, and whoever connects looks whose server it is.
+//! Servers that start at the same time take turns by a lock on the folder. Or given by a manager as a descriptor: used
+//! as it is, and left.
 
 mod group;
 #[cfg(test)]

@@ -33,6 +33,12 @@ fn half(processors: &[usize], half: Half) -> &[usize] {
     }
 }
 
+/// Keeps processes of two sides on a half each.
+pub fn divide(first: impl IntoIterator<Item = u32>, second: impl IntoIterator<Item = u32>) -> Result<()> {
+    first.into_iter().try_for_each(|process| keep(process, Half::First))?;
+    second.into_iter().try_for_each(|process| keep(process, Half::Second))
+}
+
 /// Keeps all threads of a process on one half of the processors; threads that they start later, too. With one processor
 /// there is nothing to divide.
 pub fn keep(process: u32, on: Half) -> Result<()> {

@@ -63,10 +63,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         limits: tenant_limits(&config.limits),
     };
     let patience =
-        Patience { limit: Some(Duration::from_secs(args.wait)), ..Patience::until(stop.cancel.clone()) };
+        Patience { limit: Some(Duration::from_secs(args.wait)), ..Patience::until(stop.cancel().clone()) };
     let (link, grant) = match connect(&config.gpu, hello.clone(), &patience) {
         Ok(admitted) => admitted,
-        Err(_) if stop.handle.is_stopped() => return Ok(ExitCode::SUCCESS),
+        Err(_) if stop.is_stopped() => return Ok(ExitCode::SUCCESS),
         Err(LinkError::Lost(why)) => bail!(
             "No aggregator within {} s ({why}); start it with `gpuvmk aggregator GPU.toml`, or correct `gpu` in {}",
             args.wait,
@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     let path = config.gpu.clone();
-    let again = Patience { limit: Some(RECONNECT_WITHIN), ..Patience::until(stop.cancel.clone()) };
+    let again = Patience { limit: Some(RECONNECT_WITHIN), ..Patience::until(stop.cancel().clone()) };
     let mediator = MediatorConfig {
         scrub_on_reset: true,
         quotas: quotas(&config),
@@ -90,7 +90,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let function = serve::traced(Arc::clone(&vgpu), trace, config.trace.as_deref())?;
     log::info!("vGPU of VM `{}` serves", config.name);
     jail::enter(Role::Session);
-    server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop.handle)?;
+    server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;
     let status = vgpu.status();
     log::info!("vGPU ends: {}", status.counts);
     log::info!("Walks of page tables: {}", status.walks);

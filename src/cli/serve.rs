@@ -10,7 +10,6 @@ use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::cancel::Cancel;
 use crate::config::SocketSpec;
 use crate::frontend::vfio_user::{self, Server, SessionObserver, StopHandle};
 use crate::jail::{self, Mode, Role};
@@ -73,30 +72,19 @@ pub(super) fn print_capabilities(kind: &str, features: &[&str]) {
     );
 }
 
-/// What SIGTERM and SIGINT stop.
-pub(super) struct Stop {
-    /// Ends a server.
-    pub(super) handle: StopHandle,
-    /// Ends every wait for the aggregator.
-    pub(super) cancel: Cancel,
-}
-
-/// Catches SIGTERM and SIGINT.
-pub(super) fn stop_on_signals() -> anyhow::Result<Stop> {
-    let handle = StopHandle::new().context("Cannot make the stop event")?;
-    let cancel = Cancel::new().context("Cannot make the stop event")?;
+/// Catches SIGTERM and SIGINT: they stop a server, and every wait for the aggregator.
+pub(super) fn stop_on_signals() -> anyhow::Result<StopHandle> {
+    let stop = StopHandle::new().context("Cannot make the stop event")?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("Cannot catch signals")?;
-    let (told, order) = (handle.clone(), cancel.clone());
+    let told = stop.clone();
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         jail::enter(Role::Signals);
         if let Some(signal) = signals.forever().next() {
             log::info!("Signal {signal}: ending");
             told.stop();
-            // The session may be in the middle of a request.
-            order.cancel();
         }
     })?;
-    Ok(Stop { handle, cancel })
+    Ok(stop)
 }
 
 /// Records the accesses to `function` where a trace is wanted.

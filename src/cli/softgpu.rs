@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let function = serve::traced(gpu, trace, args.trace.as_deref())?;
     log::info!("Software GPU with {} of VRAM serves", crate::config::show_size(args.vram));
     jail::enter(Role::SoftGpu);
-    server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop.handle)?;
+    server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -283,11 +283,7 @@ impl Loop {
             .chain(self.deaf_until)
             .chain(self.machine.next_due(now))
             .min()?;
-        let left = due.saturating_sub(now);
-        Some(Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(left.subsec_nanos()),
-        })
+        Timespec::try_from(due.saturating_sub(now)).ok()
     }
 
     fn take_commands(&mut self) -> bool {

@@ -3,7 +3,7 @@
 use super::session::{self, SessionEnd, SessionObserver};
 use super::source::Source;
 use super::stop::StopHandle;
-use super::sys;
+use crate::cancel::Waited;
 use crate::config::SocketSpec;
 use crate::pci::PciFunction;
 use crate::socket_path::{BindError, Listener};
@@ -77,9 +77,8 @@ impl Server {
 fn accept(listener: &Listener, stop: &StopHandle) -> Result<Option<UnixStream>, ServeError> {
     let mut told = false;
     loop {
-        let event = stop.event();
-        sys::wait_readable(listener.socket().as_fd(), event.as_fd()).map_err(ServeError::Wait)?;
-        if stop.is_stopped() {
+        let waited = stop.cancel().wait_readable(listener.socket().as_fd(), None);
+        if waited.map_err(ServeError::Wait)? == Waited::Cancelled {
             return Ok(None);
         }
         match listener.accept() {
@@ -91,7 +90,7 @@ fn accept(listener: &Listener, stop: &StopHandle) -> Result<Option<UnixStream>, 
                     log::error!("A client cannot be accepted, trying again: {error}");
                     told = true;
                 }
-                stop.wait(ACCEPT_PAUSE);
+                stop.cancel().sleep(ACCEPT_PAUSE);
             }
         }
     }

@@ -1,12 +1,14 @@
-//! The system calls that the standard library lacks: sockets that carry descriptors, `poll`, who the peer is.
+//! The system calls that the standard library lacks: sockets that carry descriptors, waiting, who the peer is.
 
-#![allow(unsafe_code, reason = "recvmsg, poll and socket options have no safe form")]
+#![allow(unsafe_code, reason = "recvmsg with descriptors and socket options")]
 
 use super::wire::MAX_FDS;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Room for the descriptors of one message, aligned as control messages must be.
 #[repr(C, align(8))]
@@ -105,17 +107,16 @@ pub(super) fn send_all(socket: &UnixStream, mut data: &[u8]) -> io::Result<()> {
 
 /// Waits until one of two descriptors can be read; true for each that can (or has failed).
 pub(super) fn wait_readable(first: BorrowedFd<'_>, second: BorrowedFd<'_>) -> io::Result<(bool, bool)> {
-    let entry = |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let entry = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
     let mut entries = [entry(first), entry(second)];
     loop {
-        // SAFETY: two entries are given.
-        if unsafe { libc::poll(entries.as_mut_ptr(), 2, -1) } >= 0 {
-            let [first, second] = entries;
-            return Ok((first.revents != 0, second.revents != 0));
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
+        match poll(&mut entries, None) {
+            Ok(_) => {
+                let [first, second] = entries;
+                return Ok((!first.revents().is_empty(), !second.revents().is_empty()));
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
         }
     }
 }
@@ -151,7 +152,6 @@ pub(super) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// True when a write to this descriptor would find room now.
 pub(super) fn has_room(fd: BorrowedFd<'_>) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut entries = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
     matches!(poll(&mut entries, Some(&now)), Ok(1..)) && entries.iter().all(|e| e.revents() == PollFlags::OUT)

@@ -11,8 +11,7 @@ const CLIENT: &[Rule] = rules! {
     SYS_recvmsg: "messages of QEMU, answers of the aggregator";
     SYS_sendto: "answers to QEMU; a signal's handler tells its thread";
     SYS_write: "interrupts, doorbells, log";
-    SYS_poll: "waits for QEMU";
-    SYS_ppoll: "waits for the aggregator, whether an interrupt's descriptor has room";
+    SYS_ppoll: "waits for QEMU and the aggregator, whether an interrupt's descriptor has room";
     SYS_accept4: "QEMU";
     SYS_close: "what QEMU has taken back";
     SYS_statx: "which file guest memory is";
@@ -83,8 +82,7 @@ pub(in crate::jail) const UNMASK: &[&[Rule]] = &[
     BASE,
     END,
     rules! {
-        SYS_poll: "waits for KVM";
-        SYS_ppoll: "whether an interrupt's descriptor has room";
+        SYS_ppoll: "waits for KVM, whether an interrupt's descriptor has room";
         SYS_read: "the same";
         SYS_write: "an interrupt that is still wanted, log";
         SYS_close: "KVM's descriptor";

@@ -14,7 +14,7 @@ use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::control::Tenant;
 use gpuvmk_lab::machine::{self, Machine, Outcome, Said};
 use gpuvmk_lab::process::Process;
-use gpuvmk_lab::processors::{self, Half};
+use gpuvmk_lab::processors;
 use gpuvmk_lab::report::Report;
 use gpuvmk_lab::rig::{Rig, RigSpec, SHARED_IN_TURNS, Topology};
 use serde_json::{Map, Value};
@@ -215,10 +215,7 @@ impl<'a> Field<'a> {
         self.apart = true;
         let victims = [self.victim.id(), self.device(0)?.id()];
         let attackers = self.attacker.as_ref().map(Machine::id).into_iter().chain([self.device(1)?.id()]);
-        for id in attackers {
-            processors::keep(id, Half::Second)?;
-        }
-        victims.into_iter().try_for_each(|id| processors::keep(id, Half::First))
+        processors::divide(victims, attackers)
     }
 
     fn device(&mut self, index: usize) -> Result<&Process> {

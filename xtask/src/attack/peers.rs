@@ -76,6 +76,8 @@ impl Scene for Peers<'_> {
     }
 
     fn watch(&mut self) -> Result<Undisturbed> {
+        // The aggregator may use the attackers' processors as well: they are as busy now as during an attack.
+        let _neighbour = self.stage.neighbour()?;
         // A tick that began during an attack is not of this time.
         self.stage.idle(Duration::from_millis(300))?;
         self.stage.ticks.clear();

@@ -29,8 +29,8 @@ Required of every attack: the outcome; all daemons are the same processes afterw
 threads than before the first attack, and no more than 8 MiB of private memory more; tenants, VRAM and channels of the aggregator are as they
 were; an honest client or backend is served afterwards, and finds its memory zero; the victim's data are right; no engine access left its VM's
 memory (**Foreign**); the daemons log no more than 16 KiB a second. **Victim** is the victim's throughput under the attack, by its throughput
-undisturbed and by its fair share (at least 0.95 is required), **Reads** the 99th percentile of its register reads against the undisturbed
-one (at most 2); an attack whose first measurement misses is measured five times, and the figures are the medians, marked (5). Attackers
+beside a process that only spins and by its fair share (at least 0.95 is required), **Reads** the 99th percentile of its register reads against the same
+(at most 2); an attack whose first measurement misses is measured five times, and the figures are the medians, marked (5). Attackers
 and the device backend that they attack run at nice 10 and on one half of the host's processors, the victim on the other half.
 
 `vms-36` runs 36 device backends at once, each with QEMU with firmware and no kernel on its socket for a while, eight QEMUs at a time.

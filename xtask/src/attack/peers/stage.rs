@@ -133,13 +133,22 @@ impl<'a> Stage<'a> {
             Ok(self.rig.device(index).context("There is no device process")?.process().id())
         };
         let (victims, attacked) = (device(0)?, device(1)?);
-        processors::keep(attacked, Half::Second)?;
-        [self.victim.id(), victims].into_iter().try_for_each(|id| processors::keep(id, Half::First))
+        processors::divide([self.victim.id(), victims], [attacked])
     }
 
     /// Gives a process of the attackers' its processors, if they have some of their own.
     pub fn put_aside(&self, process: u32) -> Result<()> {
         if self.apart { processors::keep(process, Half::Second) } else { Ok(()) }
+    }
+
+    /// A process that spins in the attackers' place and leaves the sockets alone.
+    pub fn neighbour(&self) -> Result<Process> {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]);
+        let process = Process::start(command, "a spinning neighbour")?;
+        process.lower_priority()?;
+        self.put_aside(process.id())?;
+        Ok(process)
     }
 
     /// The socket of the device backend that is attacked.
