@@ -13,6 +13,7 @@ use gpuvmk::aggregator::protocol::{Request, SpaceId};
 use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
 use gpuvmk::config::PolicyKind;
 use gpuvmk::gpu::register::RegisterDriver;
+use gpuvmk::scheduler::policy::Settings;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello};
 
@@ -20,7 +21,7 @@ fn main() {
     divan::main();
 }
 
-const POLICIES: [PolicyKind; 2] = [PolicyKind::Fifo, PolicyKind::RoundRobin];
+const POLICIES: [PolicyKind; 2] = [PolicyKind::Fifo, PolicyKind::BestEffort];
 
 fn set_up(policy: PolicyKind) -> (ServiceHandle, Tenant) {
     let gpu = SoftGpu::new(SoftGpuConfig { vram: 128 << 20, ..SoftGpuConfig::default() }).unwrap();
@@ -30,6 +31,7 @@ fn set_up(policy: PolicyKind) -> (ServiceHandle, Tenant) {
         socket: None,
         control: None,
         policy,
+        settings: Settings::default(),
         backend: "soft".to_owned(),
         poll: std::time::Duration::ZERO,
         scrub: gpuvmk::config::ScrubPolicy::default(),

@@ -18,6 +18,8 @@ use gpuvmk::chip::{Chip, Engine};
 use gpuvmk::config::PolicyKind;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::pci::PciFunction;
+use gpuvmk::scheduler::policy::Settings;
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use gpuvmk::vgpu::{Vgpu, VgpuConfig};
 use tiny_driver::{Channel, Space, TinyDriver, vram};
@@ -57,6 +59,7 @@ fn set_up(kind: Kind) -> Bench {
                 socket: None,
                 control: None,
                 policy,
+                settings: Settings::default(),
                 backend: "soft".to_owned(),
                 poll: std::time::Duration::ZERO,
                 scrub: gpuvmk::config::ScrubPolicy::default(),
@@ -68,7 +71,7 @@ fn set_up(kind: Kind) -> Bench {
                 chip: "GF100".to_owned(),
                 vram: 32 << 20,
                 channels: 8,
-                weight: 100,
+                share: Share::default(),
                 limits: TenantLimits::default(),
             };
             let (link, grant) = connect_in_process(&service, hello).expect("admission");

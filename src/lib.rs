@@ -14,6 +14,7 @@ pub mod frontend;
 pub mod gpu;
 pub mod guest_firmware;
 pub mod jail;
+pub mod latency;
 pub mod log_limit;
 pub mod mmio_trap;
 pub mod pace;

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect};
 use gpuvmk::config::{PolicyKind, ScrubPolicy, SocketSpec};
 use gpuvmk::gpu::register::RegisterDriver;
+use gpuvmk::scheduler::policy::Settings;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, pattern, wait_until};
 
@@ -44,6 +45,7 @@ impl Host {
             socket,
             control: None,
             policy: PolicyKind::Fifo,
+            settings: Settings::default(),
             backend: "soft".to_owned(),
             poll: Duration::ZERO,
             scrub: ScrubPolicy::default(),

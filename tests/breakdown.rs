@@ -28,6 +28,7 @@ use gpuvmk::gpu::OwnershipLedger;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::jail;
 use gpuvmk::pci::{PciFunction, Region};
+use gpuvmk::scheduler::policy::Settings;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use remote::Remote;
 
@@ -60,6 +61,7 @@ fn the_aggregator() {
         socket: socket("gpu0.sock"),
         control: socket("gpu0.control"),
         policy: PolicyKind::Fifo,
+        settings: Settings::default(),
         backend: "soft".to_owned(),
         poll: Duration::ZERO,
         scrub: ScrubPolicy::default(),

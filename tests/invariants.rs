@@ -132,7 +132,7 @@ fn join(service: &ServiceHandle, name: &str) -> Tenant {
 }
 
 fn policies() -> impl Strategy<Value = PolicyKind> {
-    prop_oneof![Just(PolicyKind::Fifo), Just(PolicyKind::RoundRobin)]
+    prop_oneof![Just(PolicyKind::Fifo), Just(PolicyKind::BestEffort)]
 }
 
 proptest! {

@@ -18,6 +18,7 @@ use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::Chip;
 use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::pci::{PciFunction, Region};
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{LinkFactory, MediatorConfig, State, Vgpu, VgpuConfig};
 use soft_host::soft_host;
 
@@ -35,7 +36,7 @@ fn hello(name: &str) -> Hello {
         chip: "GF100".to_owned(),
         vram: VRAM,
         channels: 16,
-        weight: 100,
+        share: Share::default(),
         limits: gpuvmk::aggregator::protocol::TenantLimits::default(),
     }
 }
@@ -101,7 +102,7 @@ fn reset_and_a_second_bring_up_work() {
 
 #[test]
 fn two_vgpus_work_at_once_and_never_meet() {
-    for policy in [PolicyKind::Fifo, PolicyKind::RoundRobin] {
+    for policy in [PolicyKind::Fifo, PolicyKind::BestEffort] {
         let host = Host::new(policy);
         let vgpus = ["one", "two"].map(|name| host.vgpu(name));
         std::thread::scope(|scope| {

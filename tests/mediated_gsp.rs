@@ -23,6 +23,7 @@ use gpuvmk::chip::gh100::methods::{CLASS_COMPUTE, host};
 use gpuvmk::chip::{Aperture, Chip, Engine, EngineSet, PhysicalAddress};
 use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::pci::{PciFunction, Region};
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::units::backend::{Backend, ChannelRefusal, GspBackend, GspChannel};
 use gpuvmk::vgpu::{GspChannels, LinkFactory, Mediator, MediatorConfig, State, Vgpu, VgpuConfig};
 use gsp_driver::{BIG_VA, DATA, GspDriver, RAM, RAM_VA, Told, VRAM_VA, methods, pattern, wait_until};
@@ -46,7 +47,7 @@ fn hello(name: &str) -> Hello {
         chip: Chip::Gh100.name().to_owned(),
         vram: VRAM,
         channels: 8,
-        weight: 100,
+        share: Share::default(),
         limits: gpuvmk::aggregator::protocol::TenantLimits::default(),
     }
 }
@@ -233,7 +234,7 @@ fn reset_and_a_second_bring_up_work() {
 
 #[test]
 fn two_vgpus_work_at_once_and_never_meet() {
-    for policy in [PolicyKind::Fifo, PolicyKind::RoundRobin] {
+    for policy in [PolicyKind::Fifo, PolicyKind::BestEffort] {
         let host = Host::new(policy);
         let mut drivers = ["one", "two"].map(|name| host.driver(name));
         std::thread::scope(|scope| {

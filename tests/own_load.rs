@@ -34,11 +34,12 @@ use gpuvmk::chip::gh100::regs::vfn::{NV_VIRTUAL_FUNCTION_TIME_0, NV_VIRTUAL_FUNC
 use gpuvmk::chip::{Chip, EngineSet};
 use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::pci::{InterruptSink, PciFunction, Region};
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{GspChannels, Mediator, MediatorConfig, Vgpu, VgpuConfig};
 use gsp_driver::{DATA, GspDriver, RAM_VA, VRAM_VA};
 use soft_host::soft_host;
 
-const POLICIES: [PolicyKind; 2] = [PolicyKind::Fifo, PolicyKind::RoundRobin];
+const POLICIES: [PolicyKind; 2] = [PolicyKind::Fifo, PolicyKind::BestEffort];
 /// PRAMIN shows VRAM.
 const PRAMIN: std::ops::Range<u64> = 0x70_0000..0x80_0000;
 /// Registers that show the time, on one chip or the other.
@@ -63,7 +64,7 @@ impl Host {
             chip: self.chip.name().to_owned(),
             vram: 64 << 20,
             channels: 16,
-            weight: 100,
+            share: Share::default(),
             limits: TenantLimits::default(),
         };
         connect_in_process(&self.service, hello).unwrap()

@@ -105,14 +105,14 @@ fn tenants_under_fifo_copy_at_once_and_stay_apart() {
 
 #[test]
 fn tenants_under_round_robin_copy_at_once_and_stay_apart() {
-    two_tenants_copy_at_once(PolicyKind::RoundRobin);
+    two_tenants_copy_at_once(PolicyKind::BestEffort);
 }
 
 /// A doorbell waits for its VM's turn, or for the aggregator's thread. Hardware may have seen a newer GP_PUT in USERD by
 /// then; told to go back to the older one, it would go round the whole ring.
 #[test]
 fn doorbell_that_comes_late_repeats_nothing() {
-    let service = service(PolicyKind::RoundRobin);
+    let service = service(PolicyKind::BestEffort);
     let mut a = join(&service, "a");
     a.channel(0, 1);
     a.list(&[0]);
@@ -149,7 +149,7 @@ fn finished_work_is_announced() {
 /// in between (docs/threat-model.md says what hangs on that).
 #[test]
 fn notification_arrives_of_a_channel_that_waited_while_others_were_announced() {
-    for policy in [PolicyKind::Fifo, PolicyKind::RoundRobin] {
+    for policy in [PolicyKind::Fifo, PolicyKind::BestEffort] {
         let service = service(policy);
         let mut waiter = join(&service, "waiter");
         let mut neighbour = join(&service, "neighbour");
@@ -305,7 +305,7 @@ fn tenant_that_leaves_in_mid_work_disturbs_nobody() {
 
 #[test]
 fn reset_stops_work_and_the_tenant_starts_over() {
-    let service = service(PolicyKind::RoundRobin);
+    let service = service(PolicyKind::BestEffort);
     let mut a = join(&service, "a");
     for round in 0..5 {
         a.channel(0, 0);
@@ -331,7 +331,7 @@ fn reset_stops_work_and_the_tenant_starts_over() {
 
 #[test]
 fn endless_wait_of_one_tenant_does_not_hold_the_engine() {
-    for policy in [PolicyKind::Fifo, PolicyKind::RoundRobin] {
+    for policy in [PolicyKind::Fifo, PolicyKind::BestEffort] {
         let service = service(policy);
         let mut a = join(&service, "a");
         let mut b = join(&service, "b");

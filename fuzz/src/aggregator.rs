@@ -16,7 +16,7 @@ use gpuvmk::aggregator::protocol::{Doorbell, Reply, Request};
 use gpuvmk::config::PolicyKind;
 use gpuvmk::gpu::OwnershipLedger;
 use gpuvmk::scheduler::Scheduler;
-use gpuvmk::scheduler::policy::policy;
+use gpuvmk::scheduler::policy::Settings;
 use rustix::fs::MemfdFlags;
 
 use crate::input::Input;
@@ -48,8 +48,8 @@ pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let (gpu, judge) = JudgeGpu::new(input.flag());
     let ledger: Arc<dyn OwnershipLedger> = Arc::new(judge.clone());
-    let kind = input.pick(&[PolicyKind::Fifo, PolicyKind::RoundRobin]);
-    let machine = Machine::new(Box::new(gpu), Some(ledger), Scheduler::new(policy(kind)));
+    let kind = input.pick(&[PolicyKind::Fifo, PolicyKind::BestEffort]);
+    let machine = Machine::new(Box::new(gpu), Some(ledger), Scheduler::new(kind, Settings::default()));
     let mut world =
         World { machine, judge, tenants: BTreeMap::new(), now: Duration::ZERO, outputs: Vec::new() };
     // Two that are sure to be there.

@@ -16,7 +16,8 @@ use gpuvmk::config::PolicyKind;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{GpuDriver, OwnershipLedger};
 use gpuvmk::scheduler::Scheduler;
-use gpuvmk::scheduler::policy::policy;
+use gpuvmk::scheduler::policy::Settings;
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 
@@ -52,7 +53,7 @@ impl Host {
                 (Box::new(gpu), ledger)
             }
         };
-        let scheduler = Scheduler::new(policy(PolicyKind::RoundRobin));
+        let scheduler = Scheduler::new(PolicyKind::BestEffort, Settings::default());
         let machine = Machine::new(driver, Some(Arc::clone(&ledger)), scheduler);
         Arc::new(Self {
             machine: Mutex::new(machine),
@@ -71,7 +72,7 @@ impl Host {
             chip: self.chip.name().to_owned(),
             vram,
             channels: 8,
-            weight: 100,
+            share: Share::default(),
             limits: TenantLimits::default(),
         };
         let admitted = locked(&self.machine).admit(&hello).expect("room for a tenant");

@@ -44,7 +44,7 @@ impl Topology {
 /// The policy that lets everything run that is ready.
 pub const SHARED_AS_IT_COMES: &str = "fifo";
 /// The policy that gives VMs turns.
-pub const SHARED_IN_TURNS: &str = "round-robin";
+pub const SHARED_IN_TURNS: &str = "best-effort";
 
 /// Channels of a vGPU where nothing else is said.
 pub const CHANNELS: u16 = 32;

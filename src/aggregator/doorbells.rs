@@ -18,12 +18,12 @@ use std::sync::atomic::{Ordering, fence};
 
 use rustix::event::EventfdFlags;
 
-use super::latency;
 use super::mailbox;
 use super::protocol::Doorbell;
 use super::report::Report;
 use super::shared::SharedWords;
 use crate::addr::GuestChannel;
+use crate::latency;
 
 /// Channels that a board can carry.
 pub const MAX_CHANNELS: u16 = 512;

@@ -8,7 +8,6 @@ pub mod event_record;
 pub mod event_ring;
 #[cfg(test)]
 mod fake_gpu;
-pub mod latency;
 pub mod limit;
 pub mod link;
 mod link_socket;

@@ -7,10 +7,11 @@
 
 use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use crate::chip::{Engine, EngineSet};
+use crate::scheduler::share::Share;
 use crate::units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
 
 /// Version of the requests, replies and ring records; both sides must speak the same.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// Number of an address space, chosen by the backend, below [`Welcome::spaces`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,8 +36,8 @@ pub struct Hello {
     pub vram: u64,
     /// Channels wanted.
     pub channels: u16,
-    /// Scheduling weight.
-    pub weight: u32,
+    /// What it is to have of the GPU's time.
+    pub share: Share,
     /// What the VM shall be held to, where that is less than what the aggregator allows anybody.
     pub limits: TenantLimits,
 }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::dma_map::DmaMap;
-use super::latency::Latency;
 use super::limit::Limit;
 use super::machine::{Job, ThreadAccount};
 use super::partition::Partition;
@@ -13,6 +12,7 @@ use super::report::{FailSafeNow, FailSafeReason};
 use crate::addr::{GuestChannel, HostChannel, HostVram, TenantId};
 use crate::chip::EngineSet;
 use crate::gpu::{GpuError, SpaceHandle};
+use crate::latency::Latency;
 
 /// An address space of a tenant.
 #[derive(Clone, Copy, Debug)]

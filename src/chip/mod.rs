@@ -21,6 +21,15 @@ pub enum Engine {
     Copy(u8),
 }
 
+impl std::fmt::Display for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Graphics => f.write_str("graphics"),
+            Self::Copy(number) => write!(f, "copy{number}"),
+        }
+    }
+}
+
 impl Engine {
     /// Every engine that an [`EngineSet`] can hold.
     pub const ALL: [Self; 6] =

@@ -41,6 +41,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         socket: Some(config.socket.clone()),
         control: config.control.clone(),
         policy: config.policy,
+        settings: config.settings,
         backend: config.backend.name().to_owned(),
         poll: config.poll,
         scrub: config.scrub,

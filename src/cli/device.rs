@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         chip: config.chip.name().to_owned(),
         vram: config.vram,
         channels: config.channels,
-        weight: config.weight,
+        share: config.share,
         limits: tenant_limits(&config.limits),
     };
     let patience =

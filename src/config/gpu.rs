@@ -10,6 +10,7 @@ use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, SocketSpec};
 use crate::chip::Chip;
 use crate::jail::Mode;
+use crate::scheduler::policy::Settings;
 
 /// How the aggregator reaches the physical GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,13 +75,24 @@ impl FromStr for PciAddress {
     }
 }
 
-/// How VMs share the GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How VMs share the GPU: see `scheduler::policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PolicyKind {
     /// Everything that is ready runs; hardware's own time slices share among channels.
     Fifo,
-    /// VMs take turns by weight.
-    RoundRobin,
+    /// VMs with work take turns of equal length.
+    BestEffort,
+}
+
+impl PolicyKind {
+    /// All, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("fifo", Self::Fifo), ("best-effort", Self::BestEffort)];
+
+    /// The names, for messages.
+    pub fn allowed() -> String {
+        let names: Vec<_> = Self::ALL.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+        names.join(", ")
+    }
 }
 
 /// When a partition is zeroed. Nobody gets one that is not zero in any case.
@@ -118,6 +130,8 @@ pub struct GpuConfig {
     pub chip: Chip,
     /// How VMs share it.
     pub policy: PolicyKind,
+    /// What is set of that.
+    pub settings: Settings,
     /// When partitions are zeroed.
     pub scrub: ScrubPolicy,
     /// How long the aggregator looks for more doorbells after one, without sleeping.
@@ -134,9 +148,17 @@ impl GpuConfig {
     pub(super) fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
         let name = reader.required("name", NAME_ALLOWED, value::name);
         let backend = backend(reader);
-        let policy = reader.defaulted("policy", PolicyKind::Fifo, "\"fifo\" or \"round-robin\"", |v| {
-            value::word(v, &[("fifo", PolicyKind::Fifo), ("round-robin", PolicyKind::RoundRobin)])
-        });
+        let allowed = PolicyKind::allowed();
+        let policy =
+            reader.defaulted("policy", PolicyKind::Fifo, &allowed, |v| value::word(v, &PolicyKind::ALL));
+        let mut micros = |key, least, most| {
+            let allowed = format!("a whole number of microseconds from {least} to {most}");
+            reader.defaulted(key, None, &allowed, |v| {
+                value::integer(v, least, most).map(|us| Some(Duration::from_micros(us)))
+            })
+        };
+        let slice = micros("slice", 100, 1_000_000);
+        let period = micros("period", 1000, 10_000_000);
         let words =
             [("release", ScrubPolicy::Release), ("attach", ScrubPolicy::Attach), ("both", ScrubPolicy::Both)];
         let allowed = "\"release\", \"attach\" or \"both\"";
@@ -160,6 +182,7 @@ impl GpuConfig {
             chip: backend.as_ref()?.0,
             backend: backend?.1,
             policy: policy?,
+            settings: Settings { slice: slice?, period: period? },
             scrub: scrub?,
             poll: Duration::from_micros(poll?),
             socket: socket?,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::chip::Chip;
+use crate::scheduler::share::Share;
 
 const VM: &str = r#"
 name = "vm1"
@@ -33,7 +34,7 @@ fn mistakes<T: std::fmt::Debug>(result: Result<T, ConfigError>) -> Vec<Mistake> 
 fn minimal_vm_gets_the_documented_defaults() {
     let config = vm(VM).expect("valid");
     assert_eq!(config.channels, 32);
-    assert_eq!(config.weight, 100);
+    assert_eq!(config.share, Share::default());
     assert_eq!(config.chip, Chip::Gf100);
     assert_eq!(config.vram, 256 << 20);
     let socket = config.socket.expect("given");

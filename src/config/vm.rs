@@ -1,6 +1,7 @@
 //! A VM's file: what its vGPU is, and where QEMU and the aggregator are met.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::chip::{self, VRAM_GRANULE};
 use super::limits::VmLimits;
@@ -8,6 +9,7 @@ use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, SocketSpec};
 use crate::chip::Chip;
 use crate::jail::Mode;
+use crate::scheduler::share::{MAX_PERIOD, MAX_WEIGHT, MIN_PERIOD, Share};
 
 /// A VM's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +24,8 @@ pub struct VmConfig {
     pub vram: u64,
     /// Channels.
     pub channels: u16,
-    /// Share of the GPU relative to other VMs.
-    pub weight: u32,
+    /// Its part of the GPU's time.
+    pub share: Share,
     /// Socket that QEMU connects to; the command line may give it instead.
     pub socket: Option<SocketSpec>,
     /// What the guest may cost the host.
@@ -46,8 +48,7 @@ impl VmConfig {
         });
         let allowed = format!("a whole number from 2 to {}", limits.channels);
         let channels = reader.defaulted("channels", 32, &allowed, |v| value::integer(v, 2, limits.channels));
-        let weight = reader
-            .defaulted("weight", 100, "a whole number from 1 to 10000", |v| value::integer(v, 1, 10_000));
+        let share = share(reader);
         let has_socket = reader.has("socket");
         let socket = reader.table("socket", value::socket);
         let trace = reader.table("trace", |trace| {
@@ -66,11 +67,44 @@ impl VmConfig {
             chip: chip?,
             vram: vram?,
             channels: u16::try_from(channels?).ok()?,
-            weight: u32::try_from(weight?).ok()?,
+            share: share?,
             socket,
             limits: limits.unwrap_or_default(),
             trace,
             jail: jail?,
         })
     }
+}
+
+/// The keys that say what the VM gets of the GPU's time, which `gpuvmk set` changes too.
+fn share(reader: &mut TableReader<'_, '_>) -> Option<Share> {
+    let usual = Share::default();
+    let weight = reader.defaulted(
+        "weight",
+        usual.weight.into(),
+        &format!("a whole number from 1 to {MAX_WEIGHT}"),
+        |v| value::integer(v, 1, MAX_WEIGHT.into()),
+    );
+    let mut percent = |key| {
+        reader.defaulted(key, None, "a whole number of percent from 1 to 100", |v| {
+            value::integer(v, 1, 100).map(|percent| u8::try_from(percent).ok())
+        })
+    };
+    let (cap, fixed) = (percent("cap"), percent("fixed"));
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let (least, most) = (micros(MIN_PERIOD), micros(MAX_PERIOD));
+    let allowed = format!("a whole number of microseconds from {least} to {most}");
+    let period =
+        reader.defaulted("period", micros(usual.period), &allowed, |v| value::integer(v, least, most));
+    // Where the period is wrong, the budget is checked against the longest.
+    let most = period.unwrap_or(most);
+    let allowed = format!("a whole number of microseconds from 0 to the period, which is {most}");
+    let budget = reader.defaulted("budget", 0, &allowed, |v| value::integer(v, 0, most));
+    Some(Share {
+        weight: u32::try_from(weight?).ok()?,
+        cap: cap?,
+        fixed: fixed?,
+        period: Duration::from_micros(period?),
+        budget: Duration::from_micros(budget?),
+    })
 }

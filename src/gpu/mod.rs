@@ -10,6 +10,7 @@ pub mod scrub;
 pub mod space_map;
 
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use self::scrub::ScrubReport;
 use crate::addr::{GpuVa, HostChannel, HostVram, Iova, TenantId};
@@ -413,6 +414,12 @@ pub trait OwnershipLedger: Send + Sync {
     fn own_channel(&self, channel: HostChannel, owner: Option<TenantId>);
     /// Engine accesses of `tenant`'s channels that met memory of somebody else.
     fn foreign_accesses(&self, tenant: TenantId) -> u64;
+    /// How long engines worked for `tenant`'s channels, for tests to judge what the host counts. A channel that still
+    /// has its engine may be told of a time slice later.
+    fn engine_time(&self, tenant: TenantId) -> Vec<(Engine, Duration)> {
+        let _ = tenant;
+        Vec::new()
+    }
     /// Engine accesses of the host's own channels that met a tenant's memory.
     fn foreign_accesses_of_host(&self) -> u64 {
         0

@@ -1,49 +1,48 @@
-//! Who may use the physical GPU: the mechanism. Which VM that is at a moment is decided by a [`Policy`].
+//! Who may use the physical GPU: the mechanism. Which VM that is at a moment is decided by a [`policy::Policy`], for
+//! each engine (graphics and compute, each copy engine) by one of its own.
 //!
 //! Hardware shares time among the channels of one runlist by itself. The scheduler decides which channels are
 //! on it, and whether hardware learns of new work now: a doorbell of a VM that is not admitted waits here.
-//! A VM counts as busy from its doorbell until hardware has fetched its rings and no engine has run a channel
-//! of it for two samples. Nothing ticks while no VM is busy.
+//! A channel counts as busy from its doorbell until hardware has fetched its ring and no engine has run it for two
+//! looks. One that has work and leaves its engine idle waits for something else (a semaphore): it stays on the
+//! runlist, takes nobody's turn, and is looked at as others are as soon as it runs again. Nothing ticks while no
+//! channel is busy.
+//!
+//! A channel that uses several engines (GF100) is on the list of the first of them, and what it uses of the others is
+//! charged there too.
 //!
 //! No clock, no hardware and no lock in here: time and samples come in, decisions go out as values.
 
+pub mod account;
+mod channel;
+mod list;
 pub mod policy;
+pub mod sampling;
+pub mod share;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use self::policy::{Admission, Candidate, Policy};
+pub use self::account::Account;
+use self::channel::{Channel, Look, Work, list_of};
+use self::list::List;
+use self::policy::{Admission, Policy, Settings, VmView};
+use self::sampling::{Sampler, Seen, Stretch};
+use self::share::{Rejection, Share};
 use crate::addr::{HostChannel, TenantId};
+use crate::chip::{Engine, EngineSet};
+use crate::config::PolicyKind;
 
-/// How often busy VMs are looked at.
-pub const SAMPLE_PERIOD: Duration = Duration::from_millis(1);
-
-/// Samples without work in sight after which a channel counts as idle.
-const IDLE_SAMPLES: u8 = 2;
+/// Shortest time between two looks: a channel between its last fetch and its engine is there within less.
+const RECHECK: Duration = Duration::from_micros(100);
 
 /// One VM as the scheduler sees it.
 #[derive(Debug)]
 struct Vm {
-    weight: u32,
+    share: Share,
     /// Channels that may run, in the guest's order.
     list: Vec<HostChannel>,
-    /// Channels with work that hardware has not finished, as far as known.
-    busy: u32,
-    /// Engine time used, by sampling.
-    used: Duration,
-    /// Time in which it had work that was not done.
-    wanting: Duration,
-    submissions: u64,
-}
-
-/// One channel as the scheduler sees it.
-#[derive(Debug)]
-struct Channel {
-    vm: TenantId,
-    gp_put: u32,
-    busy: bool,
-    held: bool,
-    idle_samples: u8,
+    accounts: BTreeMap<Engine, Account>,
 }
 
 /// What to do with a doorbell.
@@ -51,7 +50,9 @@ struct Channel {
 pub enum Gate {
     /// Hardware may learn of it now.
     Ring,
-    /// It waits until its VM is admitted.
+    /// It waits, and the policy has to look: call [`Scheduler::decide`].
+    Decide,
+    /// It waits until its VM is admitted, which the next sample or review may bring.
     Hold,
 }
 
@@ -60,7 +61,7 @@ pub enum Gate {
 pub struct Change {
     /// The new runlist.
     pub runlist: Vec<HostChannel>,
-    /// Busy channels of VMs that are not admitted any more.
+    /// Busy channels that are on it no more.
     pub preempt: Vec<HostChannel>,
     /// Doorbells that waited.
     pub ring: Vec<(HostChannel, u32)>,
@@ -69,45 +70,105 @@ pub struct Change {
 /// The scheduler.
 #[derive(Debug)]
 pub struct Scheduler {
-    policy: Box<dyn Policy>,
+    kind: PolicyKind,
+    settings: Settings,
+    /// Judges parameters; decides nothing.
+    judge: Box<dyn Policy>,
     vms: BTreeMap<TenantId, Vm>,
     channels: BTreeMap<HostChannel, Channel>,
-    admission: Admission,
-    review: Option<Duration>,
+    lists: BTreeMap<Engine, List>,
+    sampler: Sampler,
     busy_channels: u32,
-    last_sample: Option<Duration>,
+    /// The runlist may be another one than at the last decision.
+    relist: bool,
+    /// When to look again whether whoever has an engine still needs it, because others wait.
+    recheck: Option<Duration>,
+    last_look: Duration,
 }
 
 impl Scheduler {
     /// A scheduler without VMs.
-    pub fn new(policy: Box<dyn Policy>) -> Self {
+    pub fn new(kind: PolicyKind, settings: Settings) -> Self {
+        Self::seeded(kind, settings, fastrand::u64(..))
+    }
+
+    /// The same, with looks at moments that follow from `seed`.
+    pub fn seeded(kind: PolicyKind, settings: Settings, seed: u64) -> Self {
         Self {
-            policy,
+            kind,
+            settings,
+            judge: policy::policy(kind, &settings),
             vms: BTreeMap::new(),
             channels: BTreeMap::new(),
-            admission: Admission::All,
-            review: None,
+            lists: BTreeMap::new(),
+            sampler: Sampler::new(seed),
             busy_channels: 0,
-            last_sample: None,
+            relist: false,
+            recheck: None,
+            last_look: Duration::ZERO,
         }
     }
 
     /// The policy's name.
     pub fn policy(&self) -> &'static str {
-        self.policy.name()
+        self.judge.name()
+    }
+
+    /// The policy and its settings.
+    pub fn settings(&self) -> (PolicyKind, Settings) {
+        (self.kind, self.settings)
+    }
+
+    /// Another policy, or other settings, from the next decision on.
+    ///
+    /// # Errors
+    /// The new policy cannot keep what present VMs were granted; nothing changes then.
+    pub fn set_policy(&mut self, kind: PolicyKind, settings: Settings) -> Result<(), Rejection> {
+        let judge = policy::policy(kind, &settings);
+        let mut others = Vec::new();
+        for vm in self.vms.values() {
+            judge.accepts(&others, &vm.share)?;
+            others.push(vm.share);
+        }
+        for list in self.lists.values_mut() {
+            list.replace_policy(policy::policy(kind, &settings));
+        }
+        (self.kind, self.settings, self.judge) = (kind, settings, judge);
+        Ok(())
     }
 
     /// A VM appears.
-    pub fn add_vm(&mut self, vm: TenantId, weight: u32) {
-        let fresh = Vm {
-            weight,
-            list: Vec::new(),
-            busy: 0,
-            used: Duration::ZERO,
-            wanting: Duration::ZERO,
-            submissions: 0,
-        };
-        self.vms.insert(vm, fresh);
+    ///
+    /// # Errors
+    /// The policy cannot grant it what it is to have.
+    pub fn add_vm(&mut self, vm: TenantId, share: Share) -> Result<(), Rejection> {
+        self.accepts(vm, &share)?;
+        self.vms.insert(vm, Vm { share, list: Vec::new(), accounts: BTreeMap::new() });
+        Ok(())
+    }
+
+    /// What a VM was granted.
+    pub fn share(&self, vm: TenantId) -> Option<Share> {
+        self.vms.get(&vm).map(|vm| vm.share)
+    }
+
+    /// Another grant, from the next decision on.
+    ///
+    /// # Errors
+    /// As [`Scheduler::add_vm`]; nothing changes then.
+    pub fn set_share(&mut self, vm: TenantId, share: Share) -> Result<(), Rejection> {
+        self.accepts(vm, &share)?;
+        if let Some(vm) = self.vms.get_mut(&vm) {
+            vm.share = share;
+        }
+        Ok(())
+    }
+
+    fn accepts(&self, vm: TenantId, share: &Share) -> Result<(), Rejection> {
+        share.check()?;
+        let others: Vec<_> =
+            self.vms.iter().filter(|(id, _)| **id != vm).map(|(_, other)| other.share).collect();
+        self.judge.accepts(&others, share)
     }
 
     /// A VM goes; its channels have been removed.
@@ -116,9 +177,28 @@ impl Scheduler {
     }
 
     /// A channel appears.
-    pub fn add_channel(&mut self, channel: HostChannel, vm: TenantId) {
-        let fresh = Channel { vm, gp_put: 0, busy: false, held: false, idle_samples: 0 };
+    pub fn add_channel(&mut self, channel: HostChannel, vm: TenantId, engines: EngineSet, ring_log2: u8) {
+        let mask = 1_u32.checked_shl(ring_log2.into()).map_or(u32::MAX, |entries| entries.saturating_sub(1));
+        let mut fresh = Channel::new(vm, engines, mask);
+        let list = self.list(fresh.engine);
+        fresh.listed = list.admission.admits(vm);
         self.channels.insert(channel, fresh);
+    }
+
+    /// A channel has contexts on other engines now.
+    pub fn set_engines(&mut self, channel: HostChannel, engines: EngineSet) {
+        let Some(state) = self.channels.get_mut(&channel) else { return };
+        let (vm, ready) = (state.vm, state.ready());
+        let before = std::mem::replace(&mut state.engine, list_of(engines));
+        let engine = state.engine;
+        let list = self.list(engine);
+        if before != engine {
+            if ready {
+                list.more(vm);
+                self.list(before).less(vm);
+            }
+            self.relist = true;
+        }
     }
 
     /// A channel goes.
@@ -131,6 +211,11 @@ impl Scheduler {
         }
     }
 
+    fn list(&mut self, engine: Engine) -> &mut List {
+        let (kind, settings) = (self.kind, self.settings);
+        self.lists.entry(engine).or_insert_with(|| List::new(policy::policy(kind, &settings)))
+    }
+
     /// The channels of a VM that may run, in its order.
     pub fn set_list(&mut self, vm: TenantId, list: Vec<HostChannel>) {
         if let Some(vm) = self.vms.get_mut(&vm) {
@@ -140,177 +225,272 @@ impl Scheduler {
 
     /// The runlist that hardware should have now.
     pub fn runlist(&self) -> Vec<HostChannel> {
-        self.vms
-            .iter()
-            .filter(|(id, _)| self.admission.admits(**id))
-            .flat_map(|(_, vm)| vm.list.iter().copied())
-            .collect()
+        let listed = |channel: &&HostChannel| self.channels.get(channel).is_some_and(|state| state.listed);
+        self.vms.values().flat_map(|vm| vm.list.iter().filter(listed)).copied().collect()
     }
 
     /// True for a doorbell that says nothing new of a channel that has no work, as far as known.
     pub fn says_nothing_new(&self, channel: HostChannel, gp_put: u32) -> bool {
-        self.channels.get(&channel).is_some_and(|state| !state.busy && state.gp_put == gp_put)
+        self.channels.get(&channel).is_some_and(|state| !state.busy() && state.gp_put == gp_put)
     }
 
-    /// A doorbell: may hardware know? The caller must call [`Scheduler::decide`] when this says
-    /// [`Gate::Hold`].
-    pub fn doorbell(&mut self, channel: HostChannel, gp_put: u32) -> Gate {
-        let Some(state) = self.channels.get_mut(&channel) else {
-            return Gate::Hold;
-        };
-        state.gp_put = gp_put;
-        state.idle_samples = 0;
-        let mut newly_busy = false;
-        if let Some(vm) = self.vms.get_mut(&state.vm) {
-            vm.submissions = vm.submissions.saturating_add(1);
-            if !state.busy {
-                state.busy = true;
-                newly_busy = vm.busy == 0;
-                vm.busy = vm.busy.saturating_add(1);
-                self.busy_channels = self.busy_channels.saturating_add(1);
-            }
-        }
-        // A VM that becomes busy may meet another one: then the policy has to look first.
-        let contended = newly_busy && self.policy.arbitrates() && self.vms.len() > 1;
-        if contended || !self.admission.admits(state.vm) {
-            state.held = true;
+    /// A doorbell: may hardware know?
+    pub fn doorbell(&mut self, channel: HostChannel, gp_put: u32, now: Duration) -> Gate {
+        let contenders = self.vms.len();
+        let Some(state) = self.channels.get_mut(&channel) else { return Gate::Hold };
+        let Some(list) = self.lists.get_mut(&state.engine) else { return Gate::Hold };
+        let first = !list.is_ready(state.vm);
+        // Hardware has it already, and waits for something else: the more it knows the better.
+        let gate = if state.blocked && state.listed {
+            Gate::Ring
+        } else if list.admission.admits(state.vm) {
+            // A VM that becomes busy may meet another one: then the policy has to look first.
+            let meets = first && !state.busy() && self.judge.arbitrates() && contenders > 1;
+            if meets { Gate::Decide } else { Gate::Ring }
+        } else if !first || list.may_wait(state.vm) {
             Gate::Hold
         } else {
-            Gate::Ring
+            Gate::Decide
+        };
+        if !state.busy() {
+            list.more(state.vm);
+            self.busy_channels = self.busy_channels.saturating_add(1);
+            self.sampler.begin(now);
         }
-    }
-
-    /// Lets the policy look. Returns what changes for hardware.
-    pub fn decide(&mut self, now: Duration) -> Option<Change> {
-        let runnable: Vec<_> = self
-            .vms
-            .iter()
-            .filter(|(_, vm)| vm.busy > 0)
-            .map(|(id, vm)| Candidate { vm: *id, weight: vm.weight })
-            .collect();
-        let decision = self.policy.decide(now, &runnable);
-        self.review = decision.review_after.map(|after| now.saturating_add(after));
-        let before = std::mem::replace(&mut self.admission, decision.admission);
-        let mut change = Change::default();
-        for (channel, state) in &mut self.channels {
-            if self.admission.admits(state.vm) {
-                if std::mem::take(&mut state.held) {
-                    change.ring.push((*channel, state.gp_put));
-                }
-            } else if state.busy && !state.held && before.admits(state.vm) {
-                change.preempt.push(*channel);
+        state.rung(gp_put, now, gate != Gate::Ring);
+        if let Some(vm) = self.vms.get_mut(&state.vm) {
+            let account = vm.accounts.entry(state.engine).or_default();
+            account.submissions = account.submissions.saturating_add(1);
+            if gate == Gate::Ring {
+                account.note_wait(Duration::ZERO);
             }
         }
-        let moved = before != self.admission;
+        gate
+    }
+
+    /// Lets the policies look. Returns what changes for hardware; [`Scheduler::cut`] belongs right before it is done.
+    pub fn decide(&mut self, now: Duration) -> Option<Change> {
+        let mut moved = std::mem::take(&mut self.relist);
+        let mut views = Vec::with_capacity(self.vms.len());
+        for (engine, list) in &mut self.lists {
+            views.clear();
+            views.extend(self.vms.iter().map(|(id, vm)| VmView {
+                vm: *id,
+                share: vm.share,
+                ready: list.is_ready(*id),
+                used: vm.accounts.get(engine).map_or(Duration::ZERO, |account| account.charged),
+            }));
+            let before = list.admission;
+            if list.decide(now, &views) {
+                moved = true;
+                if let Admission::Only(chosen) = list.admission
+                    && before != list.admission
+                    && let Some(vm) = self.vms.get_mut(&chosen)
+                {
+                    let account = vm.accounts.entry(*engine).or_default();
+                    account.switches = account.switches.saturating_add(1);
+                }
+            }
+        }
+        let mut change = Change::default();
+        for (channel, state) in &mut self.channels {
+            let Some(list) = self.lists.get(&state.engine) else { continue };
+            let admitted = list.admission.admits(state.vm);
+            if admitted && let Work::Held { since, .. } = state.work {
+                state.work = Work::Known;
+                change.ring.push((*channel, state.gp_put));
+                if let Some(account) =
+                    self.vms.get_mut(&state.vm).and_then(|vm| vm.accounts.get_mut(&state.engine))
+                {
+                    account.note_wait(now.saturating_sub(since));
+                }
+            }
+            let listed = admitted || state.blocked;
+            if std::mem::replace(&mut state.listed, listed) != listed {
+                moved = true;
+                if !listed && matches!(state.work, Work::Known | Work::Held { begun: true, .. }) {
+                    change.preempt.push(*channel);
+                }
+            }
+        }
         if moved {
             change.runlist = self.runlist();
         }
         (moved || !change.ring.is_empty()).then_some(change)
     }
 
-    /// True when channels of `vm` may be on the runlist now.
-    pub fn admits(&self, vm: TenantId) -> bool {
-        self.admission.admits(vm)
+    /// True when channels of `vm` on `engine`'s list may be on the runlist now.
+    pub fn admits(&self, vm: TenantId, engine: Engine) -> bool {
+        self.lists.get(&engine).is_none_or(|list| list.admission.admits(vm))
     }
 
     /// When [`Scheduler::sample`] or [`Scheduler::decide`] is due; `None` while nothing is busy.
-    pub fn next_due(&self, now: Duration) -> Option<Duration> {
-        if self.busy_channels == 0 {
-            return self.review;
-        }
-        let sample = self.last_sample.unwrap_or(now).saturating_add(SAMPLE_PERIOD);
-        Some(self.review.map_or(sample, |review| review.min(sample)))
+    pub fn next_due(&self) -> Option<Duration> {
+        self.lists.values().filter_map(|list| list.review).chain(self.sampler.due()).chain(self.recheck).min()
     }
 
     /// True when a sample is due.
     pub fn sample_due(&self, now: Duration) -> bool {
-        self.busy_channels > 0
-            && self.last_sample.is_none_or(|last| now.saturating_sub(last) >= SAMPLE_PERIOD)
+        self.sampler.due().into_iter().chain(self.recheck).any(|due| now >= due)
     }
 
-    /// True when the policy asked to look again by now.
-    pub fn review_due(&self, now: Duration) -> bool {
-        self.review.is_some_and(|review| now >= review)
-    }
-
-    /// Starts the sampling clock when work begins after a pause, so that the pause is not accounted.
-    pub fn note_activity(&mut self, now: Duration) {
-        if self.last_sample.is_none() {
-            self.last_sample = Some(now);
+    /// Hardware told that some work is done: whoever has an engine may not need it any more.
+    pub fn work_done(&mut self) {
+        let contended = self.lists.values().any(|list| list.admission != Admission::All);
+        if contended && self.recheck.is_none() {
+            self.recheck = Some(self.last_look.saturating_add(RECHECK));
         }
+    }
+
+    /// True when a policy asked to look again by now.
+    pub fn review_due(&self, now: Duration) -> bool {
+        self.lists.values().any(|list| list.review.is_some_and(|review| now >= review))
     }
 
     /// Takes a sample: which channel each engine runs, and how far each busy channel's ring was fetched.
     pub fn sample(
         &mut self,
         now: Duration,
-        engines: &[Option<HostChannel>],
+        engines: &[(Engine, Option<HostChannel>)],
         mut progress: impl FnMut(HostChannel) -> Option<u32>,
     ) {
-        let elapsed = now.saturating_sub(self.last_sample.unwrap_or(now));
-        for running in engines.iter().flatten() {
-            if let Some(state) = self.channels.get(running)
-                && let Some(vm) = self.vms.get_mut(&state.vm)
-            {
-                vm.used = vm.used.saturating_add(elapsed);
+        if self.sampler.due().is_some_and(|due| now >= due) {
+            for stretch in self.sampler.look(now, running(engines)) {
+                self.charge(&stretch);
             }
         }
-        for vm in self.vms.values_mut().filter(|vm| vm.busy > 0) {
-            vm.wanting = vm.wanting.saturating_add(elapsed);
+        self.last_look = now;
+        let mut undecided = false;
+        for vm in self.vms.values_mut() {
+            vm.accounts.values_mut().for_each(|account| account.depth = 0);
         }
         let mut idle = Vec::new();
-        for (channel, state) in self.channels.iter_mut().filter(|(_, state)| state.busy) {
-            let fetched = progress(*channel).is_none_or(|get| get == state.gp_put);
-            let running = engines.iter().flatten().any(|other| other == channel);
-            if fetched && !running && !state.held {
-                state.idle_samples = state.idle_samples.saturating_add(1);
-                if state.idle_samples >= IDLE_SAMPLES {
-                    idle.push(*channel);
+        for (channel, state) in self.channels.iter_mut().filter(|(_, state)| state.busy()) {
+            let fetched = progress(*channel);
+            let on = |engine: Engine| engines.iter().find(|(other, _)| *other == engine);
+            let look = Look {
+                running: engines.iter().any(|(_, running)| *running == Some(*channel)),
+                fetched: fetched.is_none_or(|get| get == state.gp_put),
+                engine_idle: on(state.engine).is_none_or(|(_, running)| running.is_none()),
+            };
+            if let Some(account) =
+                self.vms.get_mut(&state.vm).and_then(|vm| vm.accounts.get_mut(&state.engine))
+            {
+                account.depth = account.depth.saturating_add(fetched.map_or(0, |get| state.depth(get)));
+            }
+            let before = state.ready();
+            if !state.note(look) {
+                undecided |= state.listed && state.undecided();
+                continue;
+            }
+            self.relist = true;
+            if let Some(list) = self.lists.get_mut(&state.engine) {
+                match (before, state.ready()) {
+                    (true, false) => list.less(state.vm),
+                    (false, true) => list.more(state.vm),
+                    _ => {}
                 }
-            } else {
-                state.idle_samples = 0;
+            }
+            if !state.busy() {
+                idle.push(*channel);
             }
         }
-        for channel in idle {
-            self.mark_idle(channel);
+        for _ in idle {
+            self.one_less_busy(now);
         }
-        self.last_sample = if self.busy_channels > 0 { Some(now) } else { None };
+        let contended = self.lists.values().any(|list| list.admission != Admission::All);
+        self.recheck = (undecided && contended).then(|| now.saturating_add(RECHECK));
     }
 
-    /// Engine time that a VM used.
+    /// Ends the present stretch of accounting: what `engines` ran until now is charged, because something changes.
+    pub fn cut(&mut self, now: Duration, engines: &[(Engine, Option<HostChannel>)]) {
+        for stretch in self.sampler.cut(now, running(engines)) {
+            self.charge(&stretch);
+        }
+    }
+
+    fn charge(&mut self, stretch: &Stretch) {
+        let mut charged: Vec<HostChannel> = Vec::new();
+        for (engine, channel) in &stretch.seen {
+            let Some(state) = self.channels.get(channel) else { continue };
+            let Some(vm) = self.vms.get_mut(&state.vm) else { continue };
+            let account = vm.accounts.entry(*engine).or_default();
+            account.used = account.used.saturating_add(stretch.length);
+            // Once for a channel, however many engines run it.
+            if !charged.contains(channel) {
+                charged.push(*channel);
+                let account = vm.accounts.entry(state.engine).or_default();
+                account.charged = account.charged.saturating_add(stretch.length);
+            }
+        }
+        for (engine, list) in &self.lists {
+            for (id, vm) in self.vms.iter_mut().filter(|(id, _)| list.is_ready(**id)) {
+                let account = vm.accounts.entry(*engine).or_default();
+                account.wanting = account.wanting.saturating_add(stretch.length);
+                if !list.admission.admits(*id) {
+                    account.waiting = account.waiting.saturating_add(stretch.length);
+                }
+            }
+        }
+    }
+
+    /// A VM's accounts by engine.
+    pub fn accounts(&self, vm: TenantId) -> impl Iterator<Item = (Engine, &Account)> {
+        self.vms.get(&vm).into_iter().flat_map(|vm| &vm.accounts).map(|(engine, account)| (*engine, account))
+    }
+
+    /// Engine time that a VM used, of all engines together.
     pub fn used(&self, vm: TenantId) -> Duration {
-        self.vms.get(&vm).map_or(Duration::ZERO, |vm| vm.used)
+        self.accounts(vm).fold(Duration::ZERO, |sum, (_, account)| sum.saturating_add(account.used))
     }
 
-    /// Time in which a VM had work that was not done, whether it ran or waited for its turn.
+    /// Time in which a VM had work that was not done, summed over engines, whether it ran or waited for its turn.
     pub fn wanting(&self, vm: TenantId) -> Duration {
-        self.vms.get(&vm).map_or(Duration::ZERO, |vm| vm.wanting)
+        self.accounts(vm).fold(Duration::ZERO, |sum, (_, account)| sum.saturating_add(account.wanting))
     }
 
     /// Engine time that all present VMs used.
     pub fn used_by_all(&self) -> Duration {
-        self.vms.values().fold(Duration::ZERO, |sum, vm| sum.saturating_add(vm.used))
+        self.vms.keys().fold(Duration::ZERO, |sum, vm| sum.saturating_add(self.used(*vm)))
     }
 
     /// Doorbells of a VM.
     pub fn submissions(&self, vm: TenantId) -> u64 {
-        self.vms.get(&vm).map_or(0, |vm| vm.submissions)
+        self.accounts(vm).fold(0, |sum, (_, account)| sum.saturating_add(account.submissions))
     }
 
     /// A channel has no work any more (it finished, faulted or went).
     pub fn mark_idle(&mut self, channel: HostChannel) {
-        if let Some(state) = self.channels.get_mut(&channel)
-            && state.busy
+        let Some(state) = self.channels.get_mut(&channel) else { return };
+        if !state.busy() {
+            return;
+        }
+        if state.ready()
+            && let Some(list) = self.lists.get_mut(&state.engine)
         {
-            state.busy = false;
-            state.held = false;
-            state.idle_samples = 0;
-            self.busy_channels = self.busy_channels.saturating_sub(1);
-            if let Some(vm) = self.vms.get_mut(&state.vm) {
-                vm.busy = vm.busy.saturating_sub(1);
-            }
+            list.less(state.vm);
+        }
+        state.settle();
+        self.relist = true;
+        // The window in which it ends is charged by what was seen; time goes on with the next doorbell.
+        self.busy_channels = self.busy_channels.saturating_sub(1);
+        if self.busy_channels == 0 {
+            self.sampler.abandon();
         }
     }
+
+    fn one_less_busy(&mut self, now: Duration) {
+        self.busy_channels = self.busy_channels.saturating_sub(1);
+        if self.busy_channels == 0
+            && let Some(stretch) = self.sampler.end(now)
+        {
+            self.charge(&stretch);
+        }
+    }
+}
+
+fn running(engines: &[(Engine, Option<HostChannel>)]) -> Vec<Seen> {
+    engines.iter().filter_map(|(engine, channel)| channel.map(|channel| (*engine, channel))).collect()
 }
 
 #[cfg(test)]

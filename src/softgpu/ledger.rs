@@ -6,6 +6,8 @@
 //!
 //! The host's own channels are judged too: what they work at must be the host's at that time.
 //!
+//! It also knows how long engines worked for whom, so that what the host counts by sampling can be judged.
+//!
 //! Firmware's accesses (instance blocks, contexts) may go to the host's memory too, but not to another tenant's.
 //! Reads of page tables are not judged: the host driver chose where they are.
 
@@ -13,9 +15,10 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use crate::addr::{HostChannel, HostVram, Iova, PAGE_SIZE, TenantId};
-use crate::chip::{Aperture, PhysicalAddress};
+use crate::chip::{Aperture, Engine, PhysicalAddress};
 use crate::gpu::OwnershipLedger;
 
 /// For whom an access is made.
@@ -69,7 +72,14 @@ pub struct Ledger {
     /// Channels that the log has told of already.
     reported: Vec<AtomicBool>,
     foreign: Mutex<HashMap<u32, u64>>,
+    /// Nanoseconds that engines worked for each channel since it has its owner.
+    worked: Vec<EngineTimes>,
+    /// The same for channels that owners had before.
+    past: Mutex<HashMap<u32, [u64; Engine::ALL.len()]>>,
 }
+
+/// Times by [`Engine::ALL`].
+type EngineTimes = [AtomicU64; Engine::ALL.len()];
 
 impl Ledger {
     /// For `vram` bytes and `channels` channels.
@@ -84,6 +94,8 @@ impl Ledger {
             channels: std::iter::repeat_with(AtomicU32::default).take(channels).collect(),
             reported: std::iter::repeat_with(AtomicBool::default).take(channels).collect(),
             foreign: Mutex::default(),
+            worked: std::iter::repeat_with(EngineTimes::default).take(channels).collect(),
+            past: Mutex::default(),
         }
     }
 
@@ -102,6 +114,15 @@ impl Ledger {
         if told.is_some_and(|told| !told.swap(true, Ordering::Relaxed)) {
             let whose = owner.checked_sub(1).map_or("the host".to_owned(), |id| format!("tenant {id}"));
             log::error!("softgpu: channel {channel} of {whose} reached {size} foreign bytes at {target:?}");
+        }
+    }
+
+    /// An engine worked for a channel for so long.
+    pub(super) fn worked(&self, channel: Option<u16>, engine: Engine, time: Duration) {
+        let times = channel.and_then(|channel| self.worked.get(usize::from(channel)));
+        let index = Engine::ALL.iter().position(|other| *other == engine);
+        if let Some(sum) = times.zip(index).and_then(|(times, index)| times.get(index)) {
+            sum.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(0), Ordering::Relaxed);
         }
     }
 
@@ -195,14 +216,32 @@ impl OwnershipLedger for Ledger {
     fn own_channel(&self, channel: HostChannel, owner: Option<TenantId>) {
         let index = usize::from(channel.0);
         if let (Some(label), Some(told)) = (self.channels.get(index), self.reported.get(index)) {
-            label.store(encode(owner), Ordering::Relaxed);
+            let before = label.swap(encode(owner), Ordering::Relaxed);
             told.store(false, Ordering::Relaxed);
+            let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+            let past = past.entry(before).or_default();
+            for (sum, time) in past.iter_mut().zip(self.worked.get(index).into_iter().flatten()) {
+                *sum = sum.saturating_add(time.swap(0, Ordering::Relaxed));
+            }
         }
     }
 
     fn foreign_accesses(&self, tenant: TenantId) -> u64 {
         let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
         foreign.get(&encode(Some(tenant))).copied().unwrap_or(0)
+    }
+
+    fn engine_time(&self, tenant: TenantId) -> Vec<(Engine, Duration)> {
+        let past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut times = past.get(&encode(Some(tenant))).copied().unwrap_or_default();
+        for (label, worked) in self.channels.iter().zip(&self.worked) {
+            if label.load(Ordering::Relaxed) == encode(Some(tenant)) {
+                for (sum, time) in times.iter_mut().zip(worked) {
+                    *sum = sum.saturating_add(time.load(Ordering::Relaxed));
+                }
+            }
+        }
+        Engine::ALL.into_iter().zip(times.map(Duration::from_nanos)).collect()
     }
 
     fn foreign_accesses_of_host(&self) -> u64 {
@@ -275,6 +314,26 @@ mod tests {
         other.own_channel(HostChannel(3), Some(A));
         other.check(Actor::Work, Some(3), system(0x10000), 0x1000);
         assert_eq!(other.foreign_accesses(A), 1, "another ledger has ranges of its own");
+    }
+
+    #[test]
+    fn time_goes_with_the_owner_that_the_channel_had() {
+        let ledger = Ledger::new(1 << 20, 16);
+        let [one, two] = [1, 2].map(Duration::from_micros);
+        ledger.own_channel(HostChannel(3), Some(A));
+        ledger.worked(Some(3), Engine::Copy(0), one);
+        ledger.own_channel(HostChannel(3), Some(B));
+        ledger.worked(Some(3), Engine::Copy(0), two);
+        ledger.own_channel(HostChannel(4), Some(A));
+        ledger.worked(Some(4), Engine::Graphics, two);
+        ledger.worked(None, Engine::Graphics, two);
+
+        let time = |tenant, engine| {
+            ledger.engine_time(tenant).into_iter().find(|(other, _)| *other == engine).unwrap().1
+        };
+
+        assert_eq!((time(A, Engine::Copy(0)), time(A, Engine::Graphics)), (one, two));
+        assert_eq!((time(B, Engine::Copy(0)), time(B, Engine::Graphics)), (two, Duration::ZERO));
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::aggregator::latency::{Latency, LatencySummary};
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::RefusalKind;
 use crate::aggregator::report::{FailSafeNow, FailSafeReason};
+use crate::latency::{Latency, LatencySummary};
 
 /// Why a vGPU stopped serving its guest. Only this vGPU: other VMs do not notice. A function reset ends it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

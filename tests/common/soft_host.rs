@@ -11,6 +11,7 @@ use gpuvmk::chip::Chip;
 use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{GpuDriver, OwnershipLedger};
+use gpuvmk::scheduler::policy::Settings;
 use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 
@@ -32,7 +33,16 @@ pub fn soft_gpu(chip: Chip, vram: u64) -> (Box<dyn GpuDriver>, Arc<dyn Ownership
 
 /// An aggregator without sockets that schedules as `policy` and zeroes VRAM as `scrub` says.
 pub fn config(policy: PolicyKind, scrub: ScrubPolicy) -> Config {
-    Config { socket: None, control: None, policy, backend: "soft".to_owned(), poll: Duration::ZERO, scrub }
+    let settings = Settings::default();
+    Config {
+        socket: None,
+        control: None,
+        policy,
+        settings,
+        backend: "soft".to_owned(),
+        poll: Duration::ZERO,
+        scrub,
+    }
 }
 
 /// The aggregator of such a GPU.

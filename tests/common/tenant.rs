@@ -23,6 +23,7 @@ use gpuvmk::chip::EngineSet;
 use gpuvmk::chip::gf100::methods::{host, pcopy, stream};
 use gpuvmk::chip::gf100::ramin;
 use gpuvmk::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
+use gpuvmk::scheduler::share::Share;
 
 /// Virtual addresses of the tenant's VRAM and of its system memory.
 pub const VRAM_VA: u64 = 0x10_0000_0000;
@@ -47,7 +48,7 @@ pub fn hello(name: &str, vram: u64) -> Hello {
         chip: "GF100".to_owned(),
         vram,
         channels: 8,
-        weight: 100,
+        share: Share::default(),
         limits: TenantLimits::default(),
     }
 }

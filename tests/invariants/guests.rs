@@ -11,6 +11,7 @@ use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::gh100::mmu::Pte;
 use gpuvmk::chip::{Aperture, Chip, Engine, EngineSet, PhysicalAddress};
 use gpuvmk::config::{PolicyKind, ScrubPolicy};
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::units::backend::{Backend, GspBackend, GspChannel};
 use gpuvmk::vgpu::{GspChannels, Mediator, MediatorConfig, State};
 use proptest::prelude::*;
@@ -153,7 +154,7 @@ impl Op {
 }
 
 fn service() -> ServiceHandle {
-    soft_host(Chip::Gh100, 256 << 20, PolicyKind::RoundRobin, ScrubPolicy::default())
+    soft_host(Chip::Gh100, 256 << 20, PolicyKind::BestEffort, ScrubPolicy::default())
 }
 
 fn guest(service: &ServiceHandle, name: &str) -> Driver {
@@ -163,7 +164,7 @@ fn guest(service: &ServiceHandle, name: &str) -> Driver {
         chip: Chip::Gh100.name().to_owned(),
         vram: VRAM,
         channels: 8,
-        weight: 100,
+        share: Share::default(),
         limits: TenantLimits::default(),
     };
     let (link, grant) = connect_in_process(service, hello).unwrap();

@@ -1,11 +1,14 @@
 //! What tenants ask for: numbers that exist, that are next to those that exist, and any.
 
+use std::time::Duration;
+
 use gpuvmk::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use gpuvmk::aggregator::protocol::{
     GuestMapping, GuestRange, GuestTarget, Hello, PROTOCOL_VERSION, Request, SpaceId, TenantLimits,
 };
 use gpuvmk::aggregator::wire::decode_request;
 use gpuvmk::chip::{Engine, EngineSet};
+use gpuvmk::scheduler::share::Share;
 
 use super::judge::{MIB, PARTITION};
 use crate::input::Input;
@@ -22,8 +25,23 @@ pub(super) fn hello(input: &mut Input<'_>, hopper: bool, number: usize) -> Hello
         chip: chip.to_owned(),
         vram: if input.below(8) == 7 { input.near(&[0, PARTITION, 8 * PARTITION]) } else { PARTITION },
         channels: if input.below(8) == 7 { input.u16() } else { 4 },
-        weight: if input.below(8) == 7 { input.u32() } else { 100 },
+        share: share(input),
         limits: limits(input),
+    }
+}
+
+fn share(input: &mut Input<'_>) -> Share {
+    let usual = Share::default();
+    if input.below(8) != 7 {
+        return usual;
+    }
+    let percent = |byte: u8| (byte != 0).then_some(byte);
+    Share {
+        weight: input.u32(),
+        cap: percent(input.u8()),
+        fixed: percent(input.u8()),
+        period: Duration::from_micros(input.u32().into()),
+        budget: Duration::from_micros(input.u32().into()),
     }
 }
 

@@ -7,19 +7,17 @@ use super::{Machine, ThreadAccount};
 use crate::addr::TenantId;
 use crate::aggregator::dma_map::DmaMap;
 use crate::aggregator::doorbells::MAX_CHANNELS;
-use crate::aggregator::latency::Latency;
 use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, RefusalKind, Welcome};
 use crate::aggregator::tenant::{Counters, Refusal, Tenant, TenantState};
 use crate::aggregator::wire::{MAX_NAME, MAX_WINDOW_PIECES};
 use crate::chip::EngineSet;
 use crate::gpu::GpuError;
+use crate::latency::Latency;
 use crate::pci::SharedMemory;
+use crate::scheduler::share::Share;
 
 /// Most tenants at a time.
 pub(super) const MAX_TENANTS: usize = 64;
-
-/// Largest scheduling weight.
-const MAX_WEIGHT: u32 = 10_000;
 
 /// Most doorbells a second that anybody may have.
 const MAX_DOORBELLS: u32 = 200_000;
@@ -51,6 +49,12 @@ pub enum Wait {
     Briefly,
     /// Somebody is leaving.
     UntilSomebodyIsGone,
+}
+
+/// A partition's part of the memory in percent, at least one.
+fn partition_percent(size: u64, all: u64) -> u8 {
+    let percent = u128::from(size).saturating_mul(100).checked_div(all.into()).unwrap_or(0);
+    u8::try_from(percent.clamp(1, 100)).unwrap_or(100)
 }
 
 impl Machine {
@@ -85,7 +89,14 @@ impl Machine {
         self.next_tenant = self.next_tenant.wrapping_add(1).max(1);
         let spaces = hello.channels.saturating_mul(SPACES_PER_CHANNEL);
         self.granted_channels = self.granted_channels.saturating_add(hello.channels);
-        self.scheduler.add_vm(id, hello.weight);
+        // Without a part of its own, a VM's is that of its memory.
+        let by_memory = partition_percent(partition.size(), self.info.tenant_vram_size);
+        let share = Share { fixed: hello.share.fixed.or(Some(by_memory)), ..hello.share };
+        if let Err(rejection) = self.scheduler.add_vm(id, share) {
+            self.granted_channels = self.granted_channels.saturating_sub(hello.channels);
+            self.vram.give_back(partition);
+            return Err(Refusal::new(RefusalKind::Exhausted, rejection.to_string()));
+        }
         if let Some(ledger) = &self.ledger {
             ledger.own_vram(partition.start(), partition.size(), Some(id));
         }
@@ -198,11 +209,8 @@ impl Machine {
                 ),
             );
         }
-        if !(1..=MAX_WEIGHT).contains(&hello.weight) {
-            return refuse(
-                RefusalKind::Protocol,
-                format!("weight {} is not 1 to {MAX_WEIGHT}", hello.weight),
-            );
+        if let Err(rejection) = hello.share.check() {
+            return refuse(RefusalKind::Protocol, rejection.to_string());
         }
         let left = self.info.channels.saturating_sub(self.granted_channels);
         if hello.channels == 0 || hello.channels > MAX_CHANNELS.min(left) {

@@ -106,7 +106,7 @@ impl Machine {
             ledger.own_channel(host, Some(tenant));
         }
         self.owners.insert(host, Owner { tenant, guest: Some(id) });
-        self.scheduler.add_channel(host, tenant);
+        self.scheduler.add_channel(host, tenant, shape.engines, shape.gpfifo_entries_log2);
         let owner = self.tenant(tenant)?;
         if let Some(slot) = owner.channels.get_mut(usize::from(id.0)) {
             *slot = Some(Channel {
@@ -154,6 +154,7 @@ impl Machine {
         let (host, dead) = (channel.host, channel.state == ChannelState::Dead);
         if !dead {
             self.driver.set_channel_engines(host, engines)?;
+            self.scheduler.set_engines(host, engines);
         }
         let owner = self.tenant(tenant)?;
         owner.channel(id)?.engines = engines;

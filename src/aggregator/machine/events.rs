@@ -25,7 +25,10 @@ impl Machine {
 
     fn gpu_event(&mut self, event: GpuEvent) {
         match event {
-            GpuEvent::NonStall(engine) => self.notify(engine),
+            GpuEvent::NonStall(engine) => {
+                self.scheduler.work_done();
+                self.notify(engine);
+            }
             GpuEvent::Fault(fault) => self.fault(fault),
             GpuEvent::HostError(error) => {
                 self.stopped(HostChannel(error.channel), |channel| {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::Machine;
 use crate::addr::TenantId;
-use crate::aggregator::latency;
 use crate::aggregator::protocol::Doorbell;
 use crate::aggregator::tenant::{ChannelState, Refusal, Tenant};
 use crate::gpu::GpuError;
+use crate::latency;
 use crate::scheduler::Gate;
 
 impl Machine {
@@ -25,19 +25,16 @@ impl Machine {
         {
             return;
         }
-        match self.scheduler.doorbell(host, doorbell.gp_put) {
+        match self.scheduler.doorbell(host, doorbell.gp_put, now) {
             Gate::Ring => {
                 if let Err(error) = self.driver.doorbell(host, doorbell.gp_put) {
                     log::error!("a doorbell did not reach the physical GPU: {error}");
                 } else {
                     owner.doorbells.note(rung, latency::stamp());
                 }
-                self.scheduler.note_activity(now);
             }
-            Gate::Hold => {
-                self.scheduler.note_activity(now);
-                self.decide(now);
-            }
+            Gate::Decide => self.decide(now),
+            Gate::Hold => {}
         }
     }
 
@@ -52,7 +49,7 @@ impl Machine {
     pub fn step(&mut self, now: Duration) -> bool {
         if self.scheduler.sample_due(now) {
             let driver = &mut self.driver;
-            let engines: Vec<_> = driver.sample_engines().into_iter().map(|(_, channel)| channel).collect();
+            let engines = driver.sample_engines();
             self.scheduler.sample(now, &engines, |channel| driver.channel_progress(channel).ok());
             self.decide(now);
         } else if self.scheduler.review_due(now) {
@@ -79,12 +76,15 @@ impl Machine {
             .chain(self.held_until)
             .chain(self.scrub_due)
             .chain(preparing)
-            .chain(self.scheduler.next_due(now))
+            .chain(self.scheduler.next_due())
             .min()
     }
 
     fn decide(&mut self, now: Duration) {
         let Some(change) = self.scheduler.decide(now) else { return };
+        // Whoever ran until now is charged before it changes.
+        let engines = self.driver.sample_engines();
+        self.scheduler.cut(now, &engines);
         if let Err(error) = self.commit_runlist() {
             log::error!("a runlist did not reach the physical GPU: {error}");
         }

@@ -1,15 +1,20 @@
 //! What operators may know: counters and sizes, no contents.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::Machine;
 use super::memory::MAX_RANGES;
 use super::scrub::ScrubStatus;
 use crate::addr::TenantId;
-use crate::aggregator::latency::LatencySummary;
 use crate::aggregator::limit::{Limit, LimitStatus, LimitTable};
 use crate::aggregator::report::{DecidedBy, FailSafeStatus, Report};
 use crate::aggregator::tenant::{Tenant, TenantState};
+use crate::chip::Engine;
+use crate::latency::LatencySummary;
+use crate::scheduler::Account;
+use crate::scheduler::share::ShareStatus;
 
 /// State of the aggregator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -73,6 +78,10 @@ pub struct TenantStatus {
     pub busy_ms: u64,
     /// Time in which it had work that was not done, in milliseconds: what it used, and what it waited for others.
     pub wanting_ms: u64,
+    /// What it was granted.
+    pub share: Option<ShareStatus>,
+    /// What it got and waited for, by engine.
+    pub engines: Vec<EngineStatus>,
     /// Engine accesses that left the tenant's own memory, where hardware can tell (must be 0).
     pub foreign_accesses: Option<u64>,
     /// Doorbells.
@@ -99,6 +108,29 @@ pub struct TenantStatus {
     pub table_bytes: u64,
     /// Guest memory that the GPU can reach, in bytes.
     pub memory: u64,
+}
+
+/// A VM's account on one engine. Times are in microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EngineStatus {
+    /// `graphics`, `copy0` ...
+    pub engine: String,
+    /// Time in which the engine ran it, by sampling.
+    pub used_us: u64,
+    /// Time in which it had work that could go on, and had to wait for its turn.
+    pub waiting_us: u64,
+    /// Time in which it had work that could go on.
+    pub wanting_us: u64,
+    /// Doorbells.
+    pub submissions: u64,
+    /// Times that the engine was given to it alone.
+    pub switches: u64,
+    /// Ring entries that hardware had not fetched when it was last looked.
+    pub queue_depth: u64,
+    /// How long doorbells waited for their turn, in nanoseconds.
+    pub wait_ns: LatencySummary,
+    /// Time in which the engine ran it in truth, where hardware can tell (the software GPU's ledger).
+    pub true_us: Option<u64>,
 }
 
 impl TenantStatus {
@@ -136,7 +168,27 @@ fn limits(tenant: &Tenant, pages: u64, table_bytes: u64, submissions: u64) -> Li
     .into()
 }
 
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 impl Machine {
+    fn engine_accounts(&self, tenant: TenantId) -> Vec<EngineStatus> {
+        let truth = self.ledger.as_ref().map(|ledger| ledger.engine_time(tenant)).unwrap_or_default();
+        let status = |(engine, account): (Engine, &Account)| EngineStatus {
+            engine: engine.to_string(),
+            used_us: micros(account.used),
+            waiting_us: micros(account.waiting),
+            wanting_us: micros(account.wanting),
+            submissions: account.submissions,
+            switches: account.switches,
+            queue_depth: account.depth,
+            wait_ns: account.wait_summary(),
+            true_us: truth.iter().find(|(other, _)| *other == engine).map(|(_, time)| micros(*time)),
+        };
+        self.scheduler.accounts(tenant).map(status).collect()
+    }
+
     /// The state now. `backend` says how the physical GPU is reached.
     pub fn status(&self, backend: &str) -> Status {
         let all = self.scheduler.used_by_all().as_secs_f64();
@@ -167,6 +219,8 @@ impl Machine {
                 channels: tenant.live_channels().count(),
                 channel_limit: tenant.channel_limit,
                 gpu_share: if all > 0.0 { used.as_secs_f64() / all } else { 0.0 },
+                share: self.scheduler.share(tenant.id).map(Into::into),
+                engines: self.engine_accounts(tenant.id),
                 busy_ms: u64::try_from(used.as_millis()).unwrap_or(u64::MAX),
                 wanting_ms: u64::try_from(self.scheduler.wanting(tenant.id).as_millis()).unwrap_or(u64::MAX),
                 foreign_accesses: self.ledger.as_ref().map(|ledger| ledger.foreign_accesses(tenant.id)),

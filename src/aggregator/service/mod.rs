@@ -30,7 +30,8 @@ use crate::config::{PolicyKind, ScrubPolicy, SocketSpec};
 use crate::gpu::scrub::EngineScrub;
 use crate::gpu::{GpuDriver, GpuError, OwnershipLedger};
 use crate::jail::{self, Role};
-use crate::scheduler::{Scheduler, policy};
+use crate::scheduler::Scheduler;
+use crate::scheduler::policy::Settings;
 use crate::socket_path::{BindError, Listener};
 
 /// How long a status request may wait for the service's thread.
@@ -45,6 +46,8 @@ pub struct Config {
     pub control: Option<SocketSpec>,
     /// How VMs share the GPU.
     pub policy: PolicyKind,
+    /// What is set of that.
+    pub settings: Settings,
     /// What the physical GPU is, for operators (`soft`).
     pub backend: String,
     /// How long after a doorbell to look for more without sleeping; zero never does.
@@ -205,7 +208,7 @@ impl Service {
         if config.scrub.at_release() {
             driver.scrub_all()?;
         }
-        let scheduler = Scheduler::new(policy::policy(config.policy));
+        let scheduler = Scheduler::new(config.policy, config.settings);
         let machine = Machine::new(driver, ledger, scheduler).with_scrub(config.scrub);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags).map_err(io::Error::from)?);

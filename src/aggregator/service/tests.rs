@@ -17,6 +17,7 @@ use crate::aggregator::{Patience, connect, connect_in_process};
 use crate::cancel::Cancel;
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::GpuEvent;
+use crate::scheduler::share::Share;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -48,7 +49,7 @@ fn hello(name: &str) -> Hello {
         chip: "GF100".into(),
         vram: 64 * MIB,
         channels: 4,
-        weight: 100,
+        share: Share::default(),
         limits: TenantLimits::default(),
     }
 }
@@ -87,6 +88,7 @@ fn config(socket: PathBuf, control: PathBuf) -> Config {
         socket: spec(socket),
         control: spec(control),
         policy: PolicyKind::Fifo,
+        settings: Settings::default(),
         backend: "fake".into(),
         poll: Duration::from_micros(50),
         scrub: ScrubPolicy::default(),

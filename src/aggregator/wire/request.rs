@@ -1,5 +1,7 @@
 //! Requests as bytes.
 
+use std::time::Duration;
+
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -11,6 +13,7 @@ use crate::aggregator::protocol::{
     GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, Request, SpaceId, TenantLimits,
 };
 use crate::chip::EngineSet;
+use crate::scheduler::share::Share;
 
 /// No request is longer than this.
 pub const MAX_REQUEST_BYTES: usize = size_of::<Head>() + MAX_UPDATE_RUNS * size_of::<WireMapping>();
@@ -20,6 +23,8 @@ pub const MAX_REQUEST_BYTES: usize = size_of::<Head>() + MAX_UPDATE_RUNS * size_
 struct WireHello {
     version: U32,
     weight: U32,
+    period_us: U32,
+    budget_us: U32,
     vram: U64,
     channels: U16,
     name_length: u8,
@@ -30,7 +35,10 @@ struct WireHello {
     page_tables: U64,
     mappings: U64,
     thread_time: u8,
-    reserved: [u8; 7],
+    /// In percent; zero is none.
+    cap: u8,
+    fixed: u8,
+    reserved: [u8; 5],
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
@@ -77,7 +85,7 @@ struct WireChannel {
     reserved: u8,
 }
 
-const _: () = assert!(size_of::<WireHello>() == 128);
+const _: () = assert!(size_of::<WireHello>() == 136);
 const _: () = assert!(size_of::<WireRange>() == 16);
 const _: () = assert!(size_of::<WireMapping>() == 24);
 const _: () = assert!(size_of::<WireChannel>() == 24);
@@ -168,7 +176,13 @@ pub fn decode_request(bytes: &[u8]) -> Result<Request, WireError> {
                 chip: text(&wire.chip, wire.chip_length, kind, "chip name")?,
                 vram: wire.vram.get(),
                 channels: wire.channels.get(),
-                weight: wire.weight.get(),
+                share: Share {
+                    weight: wire.weight.get(),
+                    cap: (wire.cap != 0).then_some(wire.cap),
+                    fixed: (wire.fixed != 0).then_some(wire.fixed),
+                    period: Duration::from_micros(wire.period_us.get().into()),
+                    budget: Duration::from_micros(wire.budget_us.get().into()),
+                },
                 limits: TenantLimits {
                     page_tables: wire.page_tables.get(),
                     mappings: wire.mappings.get(),
@@ -252,10 +266,16 @@ fn text(bytes: &[u8], length: u8, kind: u32, field: &'static str) -> Result<Stri
     std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| WireError::Field { kind, field })
 }
 
+fn micros(time: Duration) -> U32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX).into()
+}
+
 fn wire_hello(hello: &Hello) -> WireHello {
     let mut wire = WireHello {
         version: hello.version.into(),
-        weight: hello.weight.into(),
+        weight: hello.share.weight.into(),
+        period_us: micros(hello.share.period),
+        budget_us: micros(hello.share.budget),
         vram: hello.vram.into(),
         channels: hello.channels.into(),
         name_length: 0,
@@ -266,7 +286,9 @@ fn wire_hello(hello: &Hello) -> WireHello {
         page_tables: hello.limits.page_tables.into(),
         mappings: hello.limits.mappings.into(),
         thread_time: hello.limits.thread_time,
-        reserved: [0; 7],
+        cap: hello.share.cap.unwrap_or(0),
+        fixed: hello.share.fixed.unwrap_or(0),
+        reserved: [0; 5],
     };
     wire.name_length = store_text(&mut wire.name, &hello.name);
     wire.chip_length = store_text(&mut wire.chip, &hello.chip);

@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use std::time::Duration;
+
 use super::reply::refusal_kind;
 use super::*;
 use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
@@ -9,6 +11,7 @@ use crate::aggregator::protocol::{
     GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, Reply, Request, SpaceId, TenantLimits,
     Welcome,
 };
+use crate::scheduler::share::Share;
 
 fn mapping_strategy() -> impl Strategy<Value = GuestMapping> {
     let target = prop_oneof![
@@ -36,15 +39,31 @@ fn range_strategy() -> impl Strategy<Value = GuestRange> {
     })
 }
 
+fn share_strategy() -> impl Strategy<Value = Share> {
+    let percent = || prop::option::of(1_u8..=255);
+    (any::<u32>(), percent(), percent(), any::<(u32, u32)>()).prop_map(
+        |(weight, cap, fixed, (period, budget))| {
+            let [period, budget] = [period, budget].map(|us| Duration::from_micros(us.into()));
+            Share { weight, cap, fixed, period, budget }
+        },
+    )
+}
+
 fn request_strategy() -> impl Strategy<Value = Request> {
     let engines = (0_u32..8).prop_map(EngineSet::from_bits_truncate);
     let channel = any::<u16>().prop_map(GuestChannel);
     prop_oneof![
-        ("[a-z0-9-]{0,64}", "[A-Z0-9]{0,16}", any::<(u32, u64, u16, u32)>(), any::<(u64, u64, u32, u8)>())
-            .prop_map(|(name, chip, (version, vram, channels, weight), limits)| {
+        (
+            "[a-z0-9-]{0,64}",
+            "[A-Z0-9]{0,16}",
+            any::<(u32, u64, u16)>(),
+            any::<(u64, u64, u32, u8)>(),
+            share_strategy()
+        )
+            .prop_map(|(name, chip, (version, vram, channels), limits, share)| {
                 let (page_tables, mappings, doorbells, thread_time) = limits;
                 let limits = TenantLimits { page_tables, mappings, doorbells, thread_time };
-                Request::Hello(Hello { version, name, chip, vram, channels, weight, limits })
+                Request::Hello(Hello { version, name, chip, vram, channels, share, limits })
             }),
         any::<(u64, u64, u64, bool)>().prop_map(|(gpa, size, offset, writable)| Request::DmaMap {
             gpa: Gpa(gpa),
@@ -176,7 +195,7 @@ fn over_long_name_is_refused_not_shortened() {
         chip: "GF100".into(),
         vram: 0,
         channels: 0,
-        weight: 0,
+        share: Share::default(),
         limits: TenantLimits::default(),
     };
 

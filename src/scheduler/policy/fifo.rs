@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Admission, Candidate, Decision, Policy};
+use super::{Admission, Decision, Policy, VmView};
 
 /// The policy.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,7 +19,7 @@ impl Policy for Fifo {
         false
     }
 
-    fn decide(&mut self, _now: Duration, _runnable: &[Candidate]) -> Decision {
+    fn decide(&mut self, _now: Duration, _vms: &[VmView]) -> Decision {
         Decision { admission: Admission::All, review_after: None }
     }
 }

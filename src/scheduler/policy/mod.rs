@@ -1,22 +1,27 @@
-//! Policies: which VM may use the GPU now. Pure: time and candidates come in, a decision goes out.
+//! Policies: which VM may use an engine now. Pure: time and VMs come in, a decision goes out.
 
+mod best_effort;
 mod fifo;
-mod round_robin;
 
 use std::time::Duration;
 
+pub use self::best_effort::BestEffort;
 pub use self::fifo::Fifo;
-pub use self::round_robin::RoundRobin;
+use super::share::{Rejection, Share};
 use crate::addr::TenantId;
 use crate::config::PolicyKind;
 
-/// A VM with work.
+/// A VM as the policy of one engine sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct VmView {
     /// Which.
     pub vm: TenantId,
-    /// Its weight; 100 is usual.
-    pub weight: u32,
+    /// What it was granted.
+    pub share: Share,
+    /// True when it has work that can go on.
+    pub ready: bool,
+    /// Time that it used so far, also beyond its turns.
+    pub used: Duration,
 }
 
 /// Whose channels may be on the runlist.
@@ -26,6 +31,8 @@ pub enum Admission {
     All,
     /// One VM's.
     Only(TenantId),
+    /// Nobody's: the engine rests, because whoever has the time does not use it.
+    Nobody,
 }
 
 impl Admission {
@@ -34,6 +41,7 @@ impl Admission {
         match self {
             Self::All => true,
             Self::Only(only) => only == vm,
+            Self::Nobody => false,
         }
     }
 }
@@ -43,11 +51,21 @@ impl Admission {
 pub struct Decision {
     /// Who may run.
     pub admission: Admission,
-    /// When the policy wants to look again, unless something happens before.
+    /// When the policy wants to look again, unless something happens before. `None` while nobody is ready: then
+    /// nothing may tick.
     pub review_after: Option<Duration>,
 }
 
-/// A scheduling policy.
+/// What an operator set for all VMs; `None` is the policy's own rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Length of a turn.
+    pub slice: Option<Duration>,
+    /// How often credit is renewed.
+    pub period: Option<Duration>,
+}
+
+/// A scheduling policy, for one engine.
 pub trait Policy: Send + std::fmt::Debug {
     /// Name as in configuration files.
     fn name(&self) -> &'static str;
@@ -55,14 +73,29 @@ pub trait Policy: Send + std::fmt::Debug {
     /// False when every VM may always run: then doorbells need no decision.
     fn arbitrates(&self) -> bool;
 
-    /// Decides for the VMs that have work, sorted by number.
-    fn decide(&mut self, now: Duration, runnable: &[Candidate]) -> Decision;
+    /// Decides. `vms` are all that are present, sorted by number, whether they have work or not. Called when a VM
+    /// becomes ready, at each sample (about every millisecond while anybody is busy), and when a review is due.
+    fn decide(&mut self, now: Duration, vms: &[VmView]) -> Decision;
+
+    /// Whether a VM may be granted `new` beside `others`.
+    ///
+    /// # Errors
+    /// The policy could not keep what it would promise.
+    fn accepts(&self, others: &[Share], new: &Share) -> Result<(), Rejection> {
+        let _ = (others, new);
+        Ok(())
+    }
 }
 
 /// The policy that a configuration names.
-pub fn policy(kind: PolicyKind) -> Box<dyn Policy> {
+pub fn policy(kind: PolicyKind, settings: &Settings) -> Box<dyn Policy> {
     match kind {
         PolicyKind::Fifo => Box::new(Fifo),
-        PolicyKind::RoundRobin => Box::new(RoundRobin::default()),
+        PolicyKind::BestEffort => Box::new(BestEffort::new(settings)),
     }
+}
+
+/// NVIDIA's rule for the length of a turn: 2 ms for up to 8 vGPUs, 1 ms for more.
+pub fn slice(settings: &Settings, vms: usize) -> Duration {
+    settings.slice.unwrap_or(Duration::from_millis(if vms <= 8 { 2 } else { 1 }))
 }

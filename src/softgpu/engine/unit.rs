@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Instant;
 
 use super::context::{Image, Patch, read_instance};
 use super::{Control, Effects, Model, Progress, Refusal, Run};
@@ -150,12 +151,14 @@ impl Unit {
         };
         let run = Run { client, control };
         let mut effects = Effects::default();
+        let begun = Instant::now();
         self.busy.store(true, Ordering::Release);
         let result = match operation {
             Operation::Method(method) => inner.model.method(&run, method, &mut effects),
             Operation::Resume => inner.model.resume(&run, &mut effects),
         };
         self.busy.store(false, Ordering::Release);
+        hardware.ledger.worked(owner.channel, self.engine, begun.elapsed());
         if control.aborted() {
             return Err(Refusal::Aborted);
         }

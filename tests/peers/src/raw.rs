@@ -12,6 +12,7 @@ use gpuvmk::aggregator::protocol::{
 };
 use gpuvmk::aggregator::wire;
 use gpuvmk::pci::mapping::{Access, Mapping};
+use gpuvmk::scheduler::share::Share;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -60,7 +61,7 @@ pub fn hello(name: &str) -> Hello {
         chip: "GF100".to_owned(),
         vram: 64 << 20,
         channels: 8,
-        weight: 100,
+        share: Share::default(),
         limits: TenantLimits::default(),
     }
 }

@@ -1,6 +1,7 @@
 //! Who becomes a tenant.
 
 use super::*;
+use crate::scheduler::share::Share;
 
 #[test]
 fn admission_is_refused_with_the_reason() {
@@ -16,7 +17,7 @@ fn admission_is_refused_with_the_reason() {
         (Hello { vram: u64::MAX, ..hello("x") }, RefusalKind::Exhausted),
         (Hello { channels: 0, ..hello("x") }, RefusalKind::Exhausted),
         (Hello { channels: 17, ..hello("x") }, RefusalKind::Exhausted),
-        (Hello { weight: 0, ..hello("x") }, RefusalKind::Protocol),
+        (Hello { share: Share { weight: 0, ..Share::default() }, ..hello("x") }, RefusalKind::Protocol),
     ];
 
     for (wish, kind) in cases {

@@ -12,7 +12,8 @@ const GR: EngineSet = EngineSet::GRAPHICS.union(EngineSet::COPY0);
 fn hopper() -> (Machine, Fake, TenantId, TenantId) {
     let (gpu, fake) = FakeGpu::hopper();
     let ledger: Arc<dyn OwnershipLedger> = Arc::new(fake.clone());
-    let mut machine = Machine::new(Box::new(gpu), Some(ledger), Scheduler::new(Box::new(Fifo)));
+    let mut machine =
+        Machine::new(Box::new(gpu), Some(ledger), Scheduler::new(PolicyKind::Fifo, Settings::default()));
     let [a, b] = ["a", "b"].map(|name| {
         let wish = Hello { chip: "GH100".into(), ..hello(name) };
         machine.admit(&wish).unwrap().tenant
@@ -48,7 +49,8 @@ fn run(va: u64, pages: u32, page_shift: u8, target: GuestTarget) -> Request {
 #[test]
 fn grant_says_what_the_gpu_can_address() {
     let (gpu, _fake) = FakeGpu::hopper();
-    let mut machine = Machine::new(Box::new(gpu), None, Scheduler::new(Box::new(Fifo)));
+    let mut machine =
+        Machine::new(Box::new(gpu), None, Scheduler::new(PolicyKind::Fifo, Settings::default()));
     assert_eq!(machine.admit(&hello("old")).unwrap_err().kind, RefusalKind::Chip);
 
     let welcome = machine.admit(&Hello { chip: "GH100".into(), ..hello("x") }).unwrap().welcome;

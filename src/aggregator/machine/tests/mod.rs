@@ -19,8 +19,10 @@ use crate::aggregator::protocol::{
     Doorbell, GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, SpaceId, TenantLimits,
 };
 use crate::chip::{AccessKind, Engine, EngineSet, FaultReason};
+use crate::config::PolicyKind;
 use crate::gpu::HostTarget;
-use crate::scheduler::policy::Fifo;
+use crate::scheduler::policy::Settings;
+use crate::scheduler::share::Share;
 use crate::units::backend::{FaultUnit, HostError, MmuFault};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -33,7 +35,7 @@ fn hello(name: &str) -> Hello {
         chip: "GF100".into(),
         vram: 64 * MIB,
         channels: 4,
-        weight: 100,
+        share: Share::default(),
         limits: TenantLimits::default(),
     }
 }
@@ -41,7 +43,7 @@ fn hello(name: &str) -> Hello {
 fn machine() -> (Machine, Fake) {
     let (gpu, fake) = FakeGpu::new();
     let ledger: Arc<dyn OwnershipLedger> = Arc::new(fake.clone());
-    (Machine::new(Box::new(gpu), Some(ledger), Scheduler::new(Box::new(Fifo))), fake)
+    (Machine::new(Box::new(gpu), Some(ledger), Scheduler::new(PolicyKind::Fifo, Settings::default())), fake)
 }
 
 /// Two tenants, each with 16 MiB of memory at 0, address space 0 and channel 0 (enabled and listed).

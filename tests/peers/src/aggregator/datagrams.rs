@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use gpuvmk::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use gpuvmk::aggregator::protocol::{GuestMapping, GuestRange, GuestTarget, Hello, Request, SpaceId};
 use gpuvmk::chip::{Engine, EngineSet};
+use gpuvmk::scheduler::share::Share;
 use gpuvmk_attacks::Outcome;
 
 use crate::Scene;
@@ -101,6 +102,7 @@ pub fn garbage(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
 /// First requests that nobody should have.
 pub fn names(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
     let good = hello("liar");
+    let with_weight = |weight| Hello { share: Share { weight, ..Share::default() }, ..good.clone() };
     let with_name = |name: &str| Hello { name: name.to_owned(), ..good.clone() };
     let lies = [
         ("the victim's name", with_name("victim")),
@@ -116,8 +118,8 @@ pub fn names(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
         ("another chip", Hello { chip: "GH100".to_owned(), ..good.clone() }),
         ("a chip of 17 bytes", Hello { chip: "x".repeat(17), ..good.clone() }),
         ("another version", Hello { version: 99, ..good.clone() }),
-        ("no weight", Hello { weight: 0, ..good.clone() }),
-        ("all weight that a number can say", Hello { weight: u32::MAX, ..good.clone() }),
+        ("no weight", with_weight(0)),
+        ("all weight that a number can say", with_weight(u32::MAX)),
     ];
     // All stay connected: a tenant that leaves would have others wait for what it had.
     let mut all = Vec::new();

@@ -1,0 +1,64 @@
+//! One engine's list: which VMs may run on it now, by a policy of its own.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::policy::{Admission, Policy, VmView};
+use crate::addr::TenantId;
+
+/// A list.
+#[derive(Debug)]
+pub(super) struct List {
+    policy: Box<dyn Policy>,
+    pub admission: Admission,
+    /// When the policy wants to look again.
+    pub review: Option<Duration>,
+    /// Channels of each VM that could go on.
+    ready: BTreeMap<TenantId, u32>,
+}
+
+impl List {
+    pub fn new(policy: Box<dyn Policy>) -> Self {
+        Self { policy, admission: Admission::All, review: None, ready: BTreeMap::new() }
+    }
+
+    pub fn replace_policy(&mut self, policy: Box<dyn Policy>) {
+        self.policy = policy;
+    }
+
+    /// A channel of the VM has begun to have work that can go on.
+    pub fn more(&mut self, vm: TenantId) {
+        let count = self.ready.entry(vm).or_insert(0);
+        *count = count.saturating_add(1);
+    }
+
+    /// A channel of the VM has none any more.
+    pub fn less(&mut self, vm: TenantId) {
+        if let Some(count) = self.ready.get_mut(&vm) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.ready.remove(&vm);
+            }
+        }
+    }
+
+    pub fn is_ready(&self, vm: TenantId) -> bool {
+        self.ready.contains_key(&vm)
+    }
+
+    /// True when the policy need not look before the next sample because of new work of `vm`: it has to wait for
+    /// somebody who is at work.
+    pub fn may_wait(&self, vm: TenantId) -> bool {
+        match self.admission {
+            Admission::Only(other) => other != vm && self.is_ready(other) && self.review.is_some(),
+            Admission::All | Admission::Nobody => false,
+        }
+    }
+
+    /// Lets the policy look. True when its decision is another one.
+    pub fn decide(&mut self, now: Duration, vms: &[VmView]) -> bool {
+        let decision = self.policy.decide(now, vms);
+        self.review = decision.review_after.map(|after| now.saturating_add(after));
+        std::mem::replace(&mut self.admission, decision.admission) != decision.admission
+    }
+}
