@@ -1,14 +1,18 @@
 //! `cargo xtask test`: the host's tests, then every guest case.
 
+mod side_by_side;
+
 use std::collections::BTreeSet;
 use std::env;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use gpuvmk_lab::cache::{Cache, source_tree};
 use gpuvmk_lab::firmware::Firmware;
-use gpuvmk_lab::interrupt;
 use serde_json::json;
 
 use crate::attack;
@@ -37,13 +41,16 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
     /// Only cases whose name contains this; `host` is the host's tests, `fuzz` a few
-    /// seconds of each fuzzer, `soak` a minute of VMs that come and go, `attacks` a short run of hostile guests. May be
+    /// seconds of each fuzzer, `soak` less than a minute of VMs that come and go, `attacks` a short run of hostile guests. May be
     /// given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// How long each fuzzer runs
     #[arg(long, value_name = "S", default_value_t = 2)]
     fuzz_seconds: u64,
+    /// So many guests at a time, if their cases are of one guest each; as many as there are processors, if not given
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
     /// List the cases and do nothing
     #[arg(long)]
     list: bool,
@@ -82,36 +89,67 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         "No case has such a name: see 'cargo xtask test --list'"
     );
 
-    let host_ok = if host_wanted { Some(host_tests()?) } else { None };
-    let fuzz_ok = if fuzz_wanted { Some(fuzz::smoke(arguments.fuzz_seconds)?) } else { None };
-    let results = guest_tests(&cases, arguments)?;
-    let soak_ok = match soak_wanted {
-        true => Some(soak::short(&arguments.logs, arguments.gpuvmk.as_deref())?),
-        false => None,
-    };
-    let attacks_ok = if attacks_wanted { Some(attacks(arguments)?) } else { None };
-    let beside = [("host tests", host_ok), ("fuzzers", fuzz_ok), ("soak", soak_ok), ("attacks", attacks_ok)];
-    let ok = beside.iter().all(|(_, ok)| *ok != Some(false)) && results.iter().all(CaseResult::ok);
+    let host = part(host_wanted, host_tests)?;
+    let fuzzers = part(fuzz_wanted, || fuzz::smoke(arguments.fuzz_seconds))?;
+    let (results, guests_wall) = timed(|| guest_tests(&cases, arguments))?;
+    let soak = part(soak_wanted, || soak::short(&arguments.logs, arguments.gpuvmk.as_deref()))?;
+    let attacks = part(attacks_wanted, || attacks(arguments))?;
+    let beside = [("host tests", host), ("fuzzers", fuzzers), ("soak", soak), ("attacks", attacks)];
+    let ok =
+        beside.iter().filter_map(|(_, part)| *part).all(|part| part.ok) && results.iter().all(CaseResult::ok);
 
     println!();
-    for (name, ok) in beside {
-        if let Some(ok) = ok {
-            println!("{name:32} {}", outcome(ok));
+    for (name, part) in beside {
+        if let Some(Part { ok, wall }) = part {
+            println!("{}", line(name, ok, wall));
         }
     }
-    for result in &results {
-        println!("{:32} {:6} {:6.1} s", result.name, outcome(result.ok()), result.wall.as_secs_f64());
-    }
+    results.iter().for_each(|result| println!("{}", line(&result.name, result.ok(), result.wall)));
     println!("{}", if ok { "all passed" } else { "FAILED" });
     if arguments.json {
+        let passed = |part: Option<Part>| part.map(|part| part.ok);
+        let seconds = |part: Option<Part>| part.map(|part| part.wall.as_secs());
         let cases: Vec<_> = results.iter().map(CaseResult::to_json).collect();
         println!(
             "{}",
-            json!({ "ok": ok, "host_tests": host_ok, "fuzzers": fuzz_ok, "soak": soak_ok, "attacks": attacks_ok,
-                    "cases": cases })
+            json!({
+                "ok": ok, "host_tests": passed(host), "fuzzers": passed(fuzzers), "soak": passed(soak),
+                "attacks": passed(attacks), "cases": cases,
+                "seconds": {
+                    "host_tests": seconds(host), "fuzzers": seconds(fuzzers), "cases": guests_wall.as_secs(),
+                    "soak": seconds(soak), "attacks": seconds(attacks),
+                },
+            })
         );
     }
     Ok(ok)
+}
+
+/// What came of a part of the tests that is no guest case.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    ok: bool,
+    wall: Duration,
+}
+
+fn timed<T>(run: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
+    let start = Instant::now();
+    let done = run()?;
+    Ok((done, start.elapsed()))
+}
+
+/// Runs a part, if it is wanted.
+fn part(wanted: bool, run: impl FnOnce() -> Result<bool>) -> Result<Option<Part>> {
+    if !wanted {
+        return Ok(None);
+    }
+    let (ok, wall) = timed(run)?;
+    Ok(Some(Part { ok, wall }))
+}
+
+/// What is said of a case or a part.
+fn line(name: &str, ok: bool, wall: Duration) -> String {
+    format!("{name:32} {:6} {:6.1} s", outcome(ok), wall.as_secs_f64())
 }
 
 fn outcome(ok: bool) -> &'static str {
@@ -139,14 +177,17 @@ fn guest_tests(cases: &[Case], arguments: &Arguments) -> Result<Vec<CaseResult>>
     }
     let kinds: BTreeSet<_> = cases.iter().flat_map(Case::kinds).collect();
     let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
-    eprintln!("guests run on {}; logs in {}", workshop.accelerator().name(), arguments.logs.display());
-    let mut results = Vec::new();
-    for case in cases {
-        interrupt::check()?;
+    let jobs = arguments.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
+    eprintln!(
+        "guests run on {}, {jobs} at a time; logs in {}",
+        workshop.accelerator().name(),
+        arguments.logs.display()
+    );
+    side_by_side::run(cases, jobs, |case| {
         let result = run_case::run(&workshop, case);
-        eprintln!("{:32} {:6} {:6.1} s", result.name, outcome(result.ok()), result.wall.as_secs_f64());
-        result.problems.iter().for_each(|problem| eprintln!("    {problem}"));
-        results.push(result);
-    }
-    Ok(results)
+        // At once: another case may have something to say.
+        let problems: String = result.problems.iter().map(|problem| format!("\n    {problem}")).collect();
+        eprintln!("{}{problems}", line(&result.name, result.ok(), result.wall));
+        result
+    })
 }
