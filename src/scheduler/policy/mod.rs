@@ -1,12 +1,26 @@
 //! Policies: which VM may use an engine now. Pure: time and VMs come in, a decision goes out.
 
+mod band;
 mod best_effort;
+mod book;
+mod credit;
+mod deadline;
+mod equal_share;
 mod fifo;
+mod fixed_share;
+mod slots;
+mod weighted;
 
 use std::time::Duration;
 
+pub use self::band::Band;
 pub use self::best_effort::BestEffort;
+pub use self::credit::CreditPolicy;
+pub use self::deadline::Deadline;
+pub use self::equal_share::EqualShare;
 pub use self::fifo::Fifo;
+pub use self::fixed_share::FixedShare;
+pub use self::weighted::Weighted;
 use super::share::{Rejection, Share};
 use crate::addr::TenantId;
 use crate::config::PolicyKind;
@@ -92,6 +106,12 @@ pub fn policy(kind: PolicyKind, settings: &Settings) -> Box<dyn Policy> {
     match kind {
         PolicyKind::Fifo => Box::new(Fifo),
         PolicyKind::BestEffort => Box::new(BestEffort::new(settings)),
+        PolicyKind::Credit => Box::new(CreditPolicy::new(settings)),
+        PolicyKind::Band => Box::new(Band::new(settings)),
+        PolicyKind::EqualShare => Box::new(EqualShare::new(settings)),
+        PolicyKind::FixedShare => Box::new(FixedShare::new(settings)),
+        PolicyKind::Weighted => Box::new(Weighted::new(settings)),
+        PolicyKind::Deadline => Box::new(Deadline::new(settings)),
     }
 }
 
@@ -99,3 +119,9 @@ pub fn policy(kind: PolicyKind, settings: &Settings) -> Box<dyn Policy> {
 pub fn slice(settings: &Settings, vms: usize) -> Duration {
     settings.slice.unwrap_or(Duration::from_millis(if vms <= 8 { 2 } else { 1 }))
 }
+
+/// The shortest time after which a policy asks to look again: less costs more than it brings.
+const SHORTEST: Duration = Duration::from_micros(50);
+
+#[cfg(test)]
+mod tests;
