@@ -206,3 +206,35 @@ fn backend_outlives_its_aggregator_and_says_that_it_is_gone() {
     std::io::Read::read_to_string(stderr, &mut said).expect("text");
     assert!(said.contains("lost") || said.contains("gone"), "{said}");
 }
+
+#[test]
+fn settings_are_changed_while_a_vm_is_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path();
+    let gpu = write(path, "gpu0.toml", GPU);
+    let _aggregator = Daemon::start(&["aggregator", &gpu], &path.join("gpu0.control"));
+    let file = write(path, "vm1.toml", &vm("vm1", "32M"));
+    let _device = Daemon::start(&["device", &file], &path.join("vm1.sock"));
+    wait_for_tenant(path, "vm1");
+    let set = |arguments: &[&str]| {
+        let output =
+            gpuvmk(&[&["set"], arguments, &["--gpu", &gpu]].concat()).output().expect("the binary runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+
+    assert!(set(&["vm1", "weight=200", "cap=50"]).starts_with("vm1: weight=200 cap=50"));
+    let policy = set(&["gpu", "policy=best-effort", "slice=4000", "--json"]);
+    let said = fails(&["set", "vm1", "weight=0", "--gpu", &gpu]);
+    let unknown = fails(&["set", "vm2", "weight=1", "--gpu", &gpu]);
+
+    assert!(policy.contains(r#""policy":"best-effort""#) && policy.contains(r#""slice_us":4000"#), "{policy}");
+    assert!(said.contains("weight 0 is not 1 to 10000"), "{said}");
+    assert!(unknown.contains("No VM named vm2") && unknown.contains("vm1"), "{unknown}");
+    let status = gpuvmk(&["status", &gpu, "--json"]).output().expect("the binary runs").stdout;
+    let status: serde_json::Value = serde_json::from_slice(&status).expect("JSON");
+    assert_eq!(
+        (&status["gpu"]["policy"], &status["tenants"][0]["share"]["weight"]),
+        (&"best-effort".into(), &200.into())
+    );
+}

@@ -1,6 +1,7 @@
 //! The control socket: operators ask in JSON, a line a request, a line an answer.
 //!
-//! `{"cmd":"status"}` gives [`super::machine::status::Status`]. One thread serves all operators from one event loop:
+//! `{"cmd":"status"}` gives [`super::machine::status::Status`], `{"cmd":"set","vm":...,"settings":[...]}` changes
+//! what [`super::machine::settings`] tells. One thread serves all operators from one event loop:
 //! few are allowed, and none may be silent or not read for long. The aggregator's thread only ever hands over a
 //! finished status; while one operator waits for it, so do the others.
 
@@ -20,6 +21,7 @@ use serde::Deserialize;
 use vmm_sys_util::epoll::EventSet;
 
 use self::operator::{Operator, Wants};
+use super::machine::settings::Order;
 use super::service::ServiceRemote;
 use crate::jail::{self, Role};
 use crate::socket_path::Listener;
@@ -45,6 +47,11 @@ const FIRST_OPERATOR: u32 = 2;
 #[serde(tag = "cmd", rename_all = "lowercase", deny_unknown_fields)]
 enum Query {
     Status,
+    Set {
+        #[serde(default)]
+        vm: Option<String>,
+        settings: Vec<String>,
+    },
 }
 
 /// The control socket's server; ends when dropped.
@@ -222,7 +229,15 @@ fn answer(line: &str, remote: &ServiceRemote) -> String {
             Some(status) => serde_json::to_string(&status).map_err(|error| error.to_string()),
             None => Err("the aggregator does not answer".to_owned()),
         },
-        Err(error) => Err(format!("{error}; allowed is {{\"cmd\":\"status\"}}")),
+        Ok(Query::Set { vm, settings }) => match remote.set(Order { vm, settings }) {
+            Some(Ok(in_force)) => serde_json::to_string(&in_force).map_err(|error| error.to_string()),
+            Some(Err(rejection)) => Err(rejection.to_string()),
+            None => Err("the aggregator does not answer".to_owned()),
+        },
+        Err(error) => Err(format!(
+            "{error}; allowed are {{\"cmd\":\"status\"}} and \
+             {{\"cmd\":\"set\",\"vm\":NAME or null,\"settings\":[\"key=value\", ...]}}"
+        )),
     };
     result.unwrap_or_else(|error| serde_json::json!({ "error": error }).to_string())
 }

@@ -2,6 +2,7 @@
 
 mod aggregator;
 mod check;
+mod control;
 mod demo;
 mod device;
 mod gpu;
@@ -10,6 +11,7 @@ mod jail;
 mod places;
 mod registers;
 mod serve;
+mod set;
 mod softgpu;
 mod status;
 mod trace;
@@ -46,6 +48,8 @@ enum Command {
     Gpu(gpu::Args),
     /// Print the register tables that traps, traces and documentation share.
     Registers(registers::Args),
+    /// Change a VM's part of the GPU, or the policy, while VMs work.
+    Set(set::Args),
     /// Serve the software GPU alone, as a PCI function for one QEMU.
     Softgpu(softgpu::Args),
     /// Show the tenants of a running aggregator.
@@ -73,6 +77,7 @@ pub fn main() -> ExitCode {
         Command::Gpu(args) => gpu::run(&args),
         Command::Jail(args) => jail::run(&args),
         Command::Registers(args) => registers::run(&args),
+        Command::Set(args) => set::run(&args),
         Command::Softgpu(args) => softgpu::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Trace(args) => trace::run(&args),

@@ -1,18 +1,13 @@
 //! `gpuvmk status GPU.toml`: what the aggregator says of its tenants.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde_json::Value;
 
-use crate::config::{GpuConfig, show_size};
-
-/// How long an aggregator may take to answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
+use super::control;
+use crate::config::show_size;
 
 /// Arguments of `gpuvmk status`.
 #[derive(Debug, clap::Args)]
@@ -20,8 +15,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
     after_help = "Examples:\n  gpuvmk status /etc/gpuvmk/gpu0.toml\n  gpuvmk status --socket /run/gpuvmk/gpu0.control --json"
 )]
 pub(super) struct Args {
-    /// The GPU's configuration file, for its control socket.
-    #[arg(value_name = "FILE", required_unless_present = "socket")]
+    /// The GPU's configuration file, for its control socket [default: the only socket /run/gpuvmk/*.control].
+    #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// The control socket itself.
     #[arg(long, value_name = "PATH", conflicts_with = "file")]
@@ -32,15 +27,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let socket = match (&args.socket, &args.file) {
-        (Some(socket), _) => socket.clone(),
-        (None, Some(file)) => match GpuConfig::load(file)?.control {
-            Some(control) => control.path,
-            None => bail!("{} has no [control] section, so there is nobody to ask", file.display()),
-        },
-        (None, None) => bail!("Give the GPU's configuration file or --socket"),
-    };
-    let answer = ask(&socket, "{\"cmd\":\"status\"}")?;
+    let socket = control::socket(args.file.as_deref(), args.socket.as_deref())?;
+    let answer = control::ask(&socket, "{\"cmd\":\"status\"}")?;
     let mut status = serde_json::from_str(&answer).context("The aggregator's answer is not JSON")?;
     add_memory(&mut status);
     if args.json {
@@ -103,6 +91,7 @@ fn summary(status: &Value) -> String {
             tenant["submissions"],
             tenant["gpu_share"].as_f64().unwrap_or(0.0) * 100.0,
         ));
+        out.push_str(&engines(&tenant["engines"]));
         if let Some(bytes) = tenant["backend_private_memory"].as_u64() {
             out.push_str(&format!("  its device back end has {} KiB of its own\n", bytes / 1024));
         }
@@ -126,6 +115,23 @@ fn summary(status: &Value) -> String {
         }
     }
     out
+}
+
+/// What a VM got of each engine.
+fn engines(accounts: &Value) -> String {
+    let ms = |value: &Value, per: f64| value.as_f64().unwrap_or(0.0) / per;
+    let line = |account: &Value| {
+        format!(
+            "  {}: {:.0} ms used, {:.0} ms waited, {} turns; doorbells wait {:.2} ms (99 of 100 at most {:.2})\n",
+            account["engine"].as_str().unwrap_or("?"),
+            ms(&account["used_us"], 1e3),
+            ms(&account["waiting_us"], 1e3),
+            account["switches"],
+            ms(&account["wait_ns"]["p50"], 1e6),
+            ms(&account["wait_ns"]["p99"], 1e6),
+        )
+    };
+    accounts.as_array().into_iter().flatten().map(line).collect()
 }
 
 /// How VRAM is zeroed, once some was.
@@ -156,21 +162,6 @@ fn scrubbing(scrub: &Value) -> String {
     out
 }
 
-/// Sends one line to a control socket and returns the answer's line.
-fn ask(socket: &Path, request: &str) -> anyhow::Result<String> {
-    let absent = || format!("No aggregator answers at {}: is it running?", socket.display());
-    let mut stream = UnixStream::connect(socket).with_context(absent)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    writeln!(stream, "{request}").with_context(absent)?;
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).with_context(absent)?;
-    if answer.is_empty() {
-        bail!("The aggregator at {} closed the connection without an answer", socket.display());
-    }
-    Ok(answer)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,6 +177,8 @@ mod tests {
             "tenants": [{
                 "name": "vm1", "state": "active", "vram": 256 << 20, "channels": 2, "submissions": 7,
                 "gpu_share": 0.5, "fail_safe_count": 3,
+                "engines": [{ "engine": "copy0", "used_us": 12_400, "waiting_us": 7000, "switches": 5,
+                              "wait_ns": { "count": 7, "p50": 1_500_000, "p99": 2_000_000 } }],
                 "fail_safe": { "reason": "quota_exceeded", "decided_by": "backend", "for_ms": 12, "decided_us": 4 },
                 "limits": { "flushes": { "limit": 100, "used": 900, "hits": 8 },
                             "channels": { "limit": 32, "used": 2, "hits": 0 } },
@@ -198,6 +191,7 @@ mod tests {
              VRAM is zeroed by the processor: 256 MiB so far, 3000 MB/s; the last VM was gone in 90 ms, the slowest in 95 ms\n\
              \x20 by the processor instead 2 times: the copy engine did not finish\n\
              vm1: active, 256M of VRAM, 2 channels, 7 submissions, 50 % of the engines' time\n\
+             \x20 copy0: 12 ms used, 7 ms waited, 5 turns; doorbells wait 1.50 ms (99 of 100 at most 2.00)\n\
              \x20 in fail-safe state for 12 ms: quota_exceeded, decided by the backend (3 times so far)\n\
              \x20 limit flushes (100) was met 8 times\n"
         );

@@ -11,6 +11,7 @@ use super::value::{self, NAME_ALLOWED, SocketSpec};
 use crate::chip::Chip;
 use crate::jail::Mode;
 use crate::scheduler::policy::Settings;
+use crate::scheduler::wish::{PERIOD_RANGE, SLICE_RANGE};
 
 /// How the aggregator reaches the physical GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,14 +173,14 @@ impl GpuConfig {
         let allowed = PolicyKind::allowed();
         let policy =
             reader.defaulted("policy", PolicyKind::Fifo, &allowed, |v| value::word(v, &PolicyKind::ALL));
-        let mut micros = |key, least, most| {
+        let mut micros = |key, (least, most): (u64, u64)| {
             let allowed = format!("a whole number of microseconds from {least} to {most}");
             reader.defaulted(key, None, &allowed, |v| {
                 value::integer(v, least, most).map(|us| Some(Duration::from_micros(us)))
             })
         };
-        let slice = micros("slice", 100, 1_000_000);
-        let period = micros("period", 1000, 10_000_000);
+        let slice = micros("slice", SLICE_RANGE);
+        let period = micros("period", PERIOD_RANGE);
         let words =
             [("release", ScrubPolicy::Release), ("attach", ScrubPolicy::Attach), ("both", ScrubPolicy::Both)];
         let allowed = "\"release\", \"attach\" or \"both\"";

@@ -54,6 +54,22 @@ fn misspelt_key_is_refused_with_line_and_nearest_key() {
 }
 
 #[test]
+fn parts_of_the_gpu_are_read_and_wrong_ones_named() {
+    let config = vm(&format!("weight = 250\ncap = 30\nfixed = 25\nperiod = 10000\nbudget = 2500\n{VM}"))
+        .expect("valid");
+    let micros = std::time::Duration::from_micros;
+    let share =
+        Share { weight: 250, cap: Some(30), fixed: Some(25), period: micros(10_000), budget: micros(2500) };
+    assert_eq!(config.share, share);
+
+    let found = mistakes(vm(&format!("cap = 0\nfixed = 101\nperiod = 10\nbudget = -1\n{VM}")));
+    let keys: Vec<&str> = found.iter().map(|m| m.key.as_str()).collect();
+    assert_eq!(keys, ["cap", "fixed", "period", "budget"]);
+    let found = mistakes(vm(&format!("period = 2000\nbudget = 2001\n{VM}")));
+    assert!(found[0].allowed.contains("which is 2000"), "{}", found[0]);
+}
+
+#[test]
 fn every_mistake_is_reported_at_once_in_order() {
     let text = "name = \"../x\"\ngpu = 5\nvram = \"100M\"\nchannels = 1000\nweight = 0\n[socket]\npath = \"a\"\nmode = \"9\"\n";
     let found = mistakes(vm(text));

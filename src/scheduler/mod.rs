@@ -19,6 +19,7 @@ mod list;
 pub mod policy;
 pub mod sampling;
 pub mod share;
+pub mod wish;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

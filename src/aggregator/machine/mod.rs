@@ -16,6 +16,7 @@ mod memory;
 mod recovery;
 mod schedule;
 mod scrub;
+pub mod settings;
 mod spaces;
 pub mod status;
 mod thread_time;

@@ -80,7 +80,7 @@ impl Machine {
             .min()
     }
 
-    fn decide(&mut self, now: Duration) {
+    pub(super) fn decide(&mut self, now: Duration) {
         let Some(change) = self.scheduler.decide(now) else { return };
         // Whoever ran until now is charged before it changes.
         let engines = self.driver.sample_engines();

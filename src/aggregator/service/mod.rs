@@ -25,6 +25,7 @@ use rustix::net::SocketType;
 use self::turn::Loop;
 use super::control::ControlServer;
 use super::machine::Machine;
+use super::machine::settings::{InForce, Order};
 use super::machine::status::Status;
 use crate::config::{PolicyKind, ScrubPolicy, SocketSpec};
 use crate::gpu::scrub::EngineScrub;
@@ -32,6 +33,7 @@ use crate::gpu::{GpuDriver, GpuError, OwnershipLedger};
 use crate::jail::{self, Role};
 use crate::scheduler::Scheduler;
 use crate::scheduler::policy::Settings;
+use crate::scheduler::share::Rejection;
 use crate::socket_path::{BindError, Listener};
 
 /// How long a status request may wait for the service's thread.
@@ -74,6 +76,8 @@ pub enum StartError {
 pub(super) enum Command {
     /// Serve this connection as if it had been accepted.
     Adopt(OwnedFd),
+    /// Change what an operator wants changed.
+    Set(Order, SyncSender<Result<InForce, Rejection>>),
     /// Report.
     Status(SyncSender<Status>),
     /// End.
@@ -100,6 +104,13 @@ impl ServiceRemote {
         let (answer, status) = sync_channel(1);
         self.command(Command::Status(answer));
         status.recv_timeout(STATUS_PATIENCE).ok()
+    }
+
+    /// Carries out an operator's order; `None` when the service has ended or does not answer.
+    pub fn set(&self, order: Order) -> Option<Result<InForce, Rejection>> {
+        let (answer, done) = sync_channel(1);
+        self.command(Command::Set(order, answer));
+        done.recv_timeout(STATUS_PATIENCE).ok()
     }
 
     /// Ends the service soon: its sockets close, tenants are told by that.
@@ -129,6 +140,11 @@ impl ServiceHandle {
     /// The state now; `None` when the service has ended.
     pub fn status(&self) -> Option<Status> {
         self.remote.status()
+    }
+
+    /// Carries out an operator's order; `None` when the service has ended.
+    pub fn set(&self, order: Order) -> Option<Result<InForce, Rejection>> {
+        self.remote.set(order)
     }
 
     /// Ends the service soon.

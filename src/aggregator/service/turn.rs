@@ -296,6 +296,10 @@ impl Loop {
                     // Whoever asked may have given up.
                     let _ = answer.try_send(self.status());
                 }
+                Ok(Command::Set(order, answer)) => {
+                    let now = self.now();
+                    let _ = answer.try_send(self.machine.set(&order, now));
+                }
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }

@@ -9,7 +9,9 @@ mod hopper;
 mod isolation;
 mod memory;
 mod recovery;
+
 mod scrub;
+mod settings;
 mod thread_time;
 
 use super::*;

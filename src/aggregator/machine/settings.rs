@@ -1,0 +1,87 @@
+//! What operators change while VMs work: parts of the GPU's time, and the policy. All of one order, or nothing.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Machine;
+use crate::scheduler::policy::Settings;
+use crate::scheduler::share::{Rejection, ShareStatus, Wish};
+use crate::scheduler::wish::GpuWish;
+
+/// An operator's order: `key=value` each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Name of the VM; `None` means the GPU.
+    pub vm: Option<String>,
+    /// What is to change.
+    pub settings: Vec<String>,
+}
+
+/// What holds after an order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum InForce {
+    /// Of a VM.
+    Vm {
+        /// Its name.
+        vm: String,
+        /// What it is granted.
+        share: ShareStatus,
+    },
+    /// Of the GPU.
+    Gpu {
+        /// Policy.
+        policy: &'static str,
+        /// Length of a turn in microseconds, if it is set.
+        slice_us: Option<u64>,
+        /// Period of credit in microseconds, if it is set.
+        period_us: Option<u64>,
+    },
+}
+
+impl Machine {
+    /// Carries out an operator's order.
+    ///
+    /// # Errors
+    /// A setting is unknown or out of range, there is no such VM, or the policy cannot keep what it would promise;
+    /// nothing changes then.
+    pub fn set(&mut self, order: &Order, now: Duration) -> Result<InForce, Rejection> {
+        let in_force = match &order.vm {
+            Some(name) => self.set_share(name, &order.settings)?,
+            None => self.set_policy(&order.settings)?,
+        };
+        self.decide(now);
+        Ok(in_force)
+    }
+
+    fn set_share(&mut self, name: &str, settings: &[String]) -> Result<InForce, Rejection> {
+        let id = self.tenants.values().find(|tenant| tenant.name == name).map(|tenant| tenant.id);
+        let found = id.and_then(|id| Some((id, self.scheduler.share(id)?)));
+        let Some((id, mut share)) = found else {
+            let names: Vec<_> = self.tenants.values().map(|tenant| tenant.name.as_str()).collect();
+            let present = if names.is_empty() { "none is".to_owned() } else { names.join(", ") };
+            return Err(Rejection(format!("No VM named {name} is connected; {present}")));
+        };
+        for setting in settings {
+            share = share.with(setting.parse::<Wish>()?);
+        }
+        self.scheduler.set_share(id, share)?;
+        log::info!("{name}: {share}");
+        Ok(InForce::Vm { vm: name.to_owned(), share: share.into() })
+    }
+
+    fn set_policy(&mut self, settings: &[String]) -> Result<InForce, Rejection> {
+        let mut wanted = self.scheduler.settings();
+        for setting in settings {
+            wanted = setting.parse::<GpuWish>()?.apply(wanted);
+        }
+        let (kind, settings) = wanted;
+        self.scheduler.set_policy(kind, settings)?;
+        let Settings { slice, period } = settings;
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let policy = self.scheduler.policy();
+        log::info!("the policy is {policy} now (slice {slice:?}, period {period:?})");
+        Ok(InForce::Gpu { policy, slice_us: slice.map(micros), period_us: period.map(micros) })
+    }
+}

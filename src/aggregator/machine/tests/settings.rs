@@ -1,0 +1,67 @@
+use super::*;
+use crate::aggregator::machine::settings::{InForce, Order};
+
+fn order(vm: Option<&str>, settings: &[&str]) -> Order {
+    Order { vm: vm.map(str::to_owned), settings: settings.iter().map(|text| (*text).to_owned()).collect() }
+}
+
+#[test]
+fn settings_of_a_vm_hold_at_once_and_show() {
+    let (mut machine, _fake, a, _b) = two_tenants();
+
+    let in_force = machine.set(&order(Some("a"), &["weight=300", "cap=40"]), T0).unwrap();
+
+    let InForce::Vm { vm, share } = in_force else { panic!("{in_force:?}") };
+    assert_eq!((vm.as_str(), share.weight, share.cap), ("a", 300, Some(40)));
+    let status = machine.status("soft");
+    let shown = status.tenants.iter().find(|tenant| tenant.id == a).unwrap().share.unwrap();
+    assert_eq!(shown, share);
+}
+
+#[test]
+fn one_wrong_setting_leaves_all_as_they_were() {
+    let (mut machine, _fake, a, _b) = two_tenants();
+    let before = machine.scheduler.share(a);
+
+    for (wrong, why) in [("cap=0", "1 to 100"), ("weigth=5", "weight=1..10000"), ("budget=20001", "period")] {
+        let error = machine.set(&order(Some("a"), &["weight=300", wrong]), T0).unwrap_err();
+        assert!(error.0.contains(why), "{error}");
+    }
+
+    assert_eq!(machine.scheduler.share(a), before);
+}
+
+#[test]
+fn unknown_vm_is_refused_with_those_that_are_there() {
+    let (mut machine, _fake, ..) = two_tenants();
+
+    let error = machine.set(&order(Some("c"), &["weight=1"]), T0).unwrap_err();
+
+    assert_eq!(error.0, "No VM named c is connected; a, b");
+}
+
+#[test]
+fn policy_changes_while_vms_are_there() {
+    let (mut machine, _fake, ..) = two_tenants();
+
+    let in_force = machine.set(&order(None, &["policy=best-effort", "slice=4000"]), T0).unwrap();
+
+    let slice_us = Some(4000);
+    assert_eq!(in_force, InForce::Gpu { policy: "best-effort", slice_us, period_us: None });
+    assert_eq!(machine.status("soft").gpu.policy, "best-effort");
+    assert!(machine.set(&order(None, &["policy=none"]), T0).is_err());
+}
+
+#[test]
+fn part_of_the_memory_is_the_part_of_the_gpu_unless_another_is_wanted() {
+    let (mut machine, _fake, ..) = two_tenants();
+    let half = machine.info.tenant_vram_size / 4 / MIB * MIB;
+    let wanted = Hello { vram: half, ..hello("c") };
+    let c = machine.admit(&wanted).unwrap().tenant;
+    let other = Hello { share: Share { fixed: Some(7), ..Share::default() }, ..hello("d") };
+    let d = machine.admit(&other).unwrap().tenant;
+
+    let fixed = |id| machine.scheduler.share(id).unwrap().fixed;
+    assert!(fixed(c).is_some_and(|percent| (20..=25).contains(&percent)), "{:?}", fixed(c));
+    assert_eq!(fixed(d), Some(7));
+}

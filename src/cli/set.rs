@@ -1,0 +1,80 @@
+//! `gpuvmk set NAME KEY=VALUE ...`: changes a VM's part of the GPU, or the GPU's policy, while VMs work.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use super::control;
+
+/// The name that means the GPU itself.
+const GPU: &str = "gpu";
+
+/// Arguments of `gpuvmk set`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Settings of a VM: weight=1..10000, cap=PERCENT|none, fixed=PERCENT|none, period=US, budget=US.\n\
+                  Settings of the GPU: policy=NAME, slice=US|none, period=US|none.\n\n\
+                  All settings of one command are made, or none. They hold until the VM leaves or the aggregator\n\
+                  ends; files are not changed. docs/scheduling.md tells what each policy makes of them.\n\n\
+                  Examples:\n  gpuvmk set vm1 weight=200\n  gpuvmk set vm1 period=20000 budget=5000\n  \
+                  gpuvmk set gpu policy=best-effort slice=4000 --gpu /etc/gpuvmk/gpu0.toml"
+)]
+pub(super) struct Args {
+    /// Name of the VM, or `gpu`.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// What is to change.
+    #[arg(value_name = "KEY=VALUE", required = true)]
+    settings: Vec<String>,
+    /// The GPU's configuration file, for its control socket [default: the only socket /run/gpuvmk/*.control].
+    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
+    gpu: Option<PathBuf>,
+    /// The control socket itself.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Print what holds now as one line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let socket = control::socket(args.gpu.as_deref(), args.socket.as_deref())?;
+    let vm = (args.name != GPU).then_some(&args.name);
+    let request = serde_json::json!({ "cmd": "set", "vm": vm, "settings": args.settings });
+    let answer = control::ask(&socket, &request.to_string())?;
+    let answer: Value = serde_json::from_str(&answer).context("The aggregator's answer is not JSON")?;
+    if let Some(error) = answer["error"].as_str() {
+        bail!("{error}");
+    }
+    if args.json {
+        println!("{answer}");
+    } else {
+        println!("{}", summary(&answer));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn summary(answer: &Value) -> String {
+    let show = |value: &Value| if value.is_null() { "none".to_owned() } else { value.to_string() };
+    match answer["vm"].as_str() {
+        Some(vm) => {
+            let share = &answer["share"];
+            format!(
+                "{vm}: weight={} cap={} fixed={} period={} budget={}",
+                share["weight"],
+                show(&share["cap"]),
+                show(&share["fixed"]),
+                share["period_us"],
+                share["budget_us"]
+            )
+        }
+        None => format!(
+            "gpu: policy={} slice={} period={}",
+            answer["policy"].as_str().unwrap_or("?"),
+            show(&answer["slice_us"]),
+            show(&answer["period_us"])
+        ),
+    }
+}
