@@ -35,6 +35,7 @@ fn set_up(policy: PolicyKind) -> (ServiceHandle, Tenant) {
         backend: "soft".to_owned(),
         poll: std::time::Duration::ZERO,
         scrub: gpuvmk::config::ScrubPolicy::default(),
+        hang: gpuvmk::config::HangConfig::default(),
     };
     let service = Service::start(Box::new(driver), Some(ledger), &config).unwrap();
     let (link, grant) = connect_in_process(&service, hello("bench", 32 << 20)).unwrap();

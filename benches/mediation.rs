@@ -63,6 +63,7 @@ fn set_up(kind: Kind) -> Bench {
                 backend: "soft".to_owned(),
                 poll: std::time::Duration::ZERO,
                 scrub: gpuvmk::config::ScrubPolicy::default(),
+                hang: gpuvmk::config::HangConfig::default(),
             };
             let service = Service::start(Box::new(driver), Some(ledger), &config).expect("a service");
             let hello = Hello {

@@ -99,6 +99,7 @@ impl Bench {
                 eprintln!("{error:?}");
             }
             fn channel_error(&self, _: gpuvmk::units::backend::ChannelError) {}
+            fn hung(&self, _: gpuvmk::units::backend::ChannelHang) {}
             fn patch_register(&self, _: u32, _: u32) {}
             fn lost(&self, _: &str) {}
         }

@@ -16,7 +16,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect};
-use gpuvmk::config::{PolicyKind, ScrubPolicy, SocketSpec};
+use gpuvmk::config::{HangConfig, PolicyKind, ScrubPolicy, SocketSpec};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::scheduler::policy::Settings;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
@@ -49,6 +49,7 @@ impl Host {
             backend: "soft".to_owned(),
             poll: Duration::ZERO,
             scrub: ScrubPolicy::default(),
+            hang: HangConfig::default(),
         };
         let service = Service::start(Box::new(driver), Some(ledger), &config).unwrap();
         Self { service, path, _folder: folder }

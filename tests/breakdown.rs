@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use daemon::{Daemon, until, write_gpu, write_vm};
 use gpuvmk::addr::{HostChannel, HostVram, Iova, TenantId};
 use gpuvmk::aggregator::{Config, Service};
-use gpuvmk::config::{PolicyKind, ScrubPolicy, SocketSpec};
+use gpuvmk::config::{HangConfig, PolicyKind, ScrubPolicy, SocketSpec};
 use gpuvmk::gpu::OwnershipLedger;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::jail;
@@ -65,6 +65,7 @@ fn the_aggregator() {
         backend: "soft".to_owned(),
         poll: Duration::ZERO,
         scrub: ScrubPolicy::default(),
+        hang: HangConfig::default(),
     };
     let driver = RegisterDriver::new(gpu).unwrap();
     let service = Service::start(Box::new(driver), Some(Arc::new(Fragile)), &config).unwrap();

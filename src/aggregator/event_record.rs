@@ -3,7 +3,9 @@
 use super::protocol::Event;
 use crate::addr::{GpuVa, GuestChannel};
 use crate::chip::{AccessKind, Engine, FaultReason};
-use crate::units::backend::{ChannelError, FaultUnit, GraphicsError, HostError, MmuFault};
+use crate::units::backend::{
+    ChannelError, ChannelHang, FaultUnit, GraphicsError, HangKind, HostError, MmuFault,
+};
 
 /// Words of a record.
 pub const RECORD_WORDS: usize = 8;
@@ -18,6 +20,7 @@ const GRAPHICS_ERROR: u32 = 4;
 const PREEMPTED: u32 = 5;
 const LOST: u32 = 6;
 const CHANNEL_ERROR: u32 = 7;
+const HUNG: u32 = 8;
 
 /// A fault that belongs to no channel.
 const NO_CHANNEL: u32 = u32::MAX;
@@ -71,6 +74,10 @@ pub fn encode(event: Event) -> Record {
             0,
         ],
         Event::ChannelError(error) => [CHANNEL_ERROR, error.channel.into(), error.code, 0, 0, 0, 0, 0],
+        Event::Hung(hang) => {
+            let acquire = u32::from(hang.kind == HangKind::Acquire);
+            [HUNG, hang.channel.into(), engine_number(hang.engine), acquire, 0, 0, 0, 0]
+        }
         Event::Preempted(channel) => [PREEMPTED, channel.0.into(), 0, 0, 0, 0, 0, 0],
         Event::Lost => [LOST, 0, 0, 0, 0, 0, 0, 0],
     }
@@ -105,6 +112,11 @@ pub fn decode(record: Record) -> Option<Event> {
         }),
         PREEMPTED => Event::Preempted(GuestChannel(u16::try_from(a).ok()?)),
         CHANNEL_ERROR => Event::ChannelError(ChannelError { channel: u16::try_from(a).ok()?, code: b }),
+        HUNG => Event::Hung(ChannelHang {
+            channel: u16::try_from(a).ok()?,
+            engine: engine(b)?,
+            kind: if c == 0 { HangKind::Engine } else { HangKind::Acquire },
+        }),
         LOST => Event::Lost,
         _ => return None,
     })
@@ -176,6 +188,8 @@ mod tests {
                 method: 0x300,
                 data: 3,
             }),
+            Event::Hung(ChannelHang { channel: 7, engine: Engine::Copy(2), kind: HangKind::Acquire }),
+            Event::Hung(ChannelHang { channel: 8, engine: Engine::Graphics, kind: HangKind::Engine }),
             Event::Preempted(GuestChannel(9)),
             Event::Lost,
         ];
@@ -187,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_records_never_panic(kind in 0_u32..9, mut record: Record) {
+        fn random_records_never_panic(kind in 0_u32..10, mut record: Record) {
             let _ = decode(record);
             record[0] = kind;
             let _ = decode(record);

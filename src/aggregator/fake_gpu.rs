@@ -38,6 +38,10 @@ pub struct State {
     /// The next calls of `destroy_channel` fail.
     pub stuck: bool,
     pub running: Option<HostChannel>,
+    /// How far every ring was fetched; `None`: all of it.
+    pub fetched: Option<u32>,
+    /// Channels that were forced off an engine.
+    pub engine_resets: u64,
     pub forced: Vec<HostChannel>,
     pub owners: BTreeMap<u64, (u64, Option<TenantId>)>,
     pub objects: Vec<(HostChannel, u32, Engine)>,
@@ -307,6 +311,7 @@ impl GpuDriver for FakeGpu {
         assert!(!state.runlist.contains(&channel), "a channel is destroyed while it is on the runlist");
         if state.preempting.contains(&channel) {
             state.forced.push(channel);
+            state.engine_resets += 1;
             state.preempting.retain(|c| *c != channel);
         }
         state.enabled.remove(&channel);
@@ -352,12 +357,19 @@ impl GpuDriver for FakeGpu {
 
     fn channel_progress(&mut self, channel: HostChannel) -> Result<u32, GpuError> {
         let state = self.fake.state();
+        if let Some(fetched) = state.fetched {
+            return Ok(fetched);
+        }
         let rung = state.rung.iter().rev().find(|(c, _)| *c == channel);
         Ok(rung.map_or(0, |(_, put)| *put))
     }
 
     fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
         vec![(Engine::Graphics, self.fake.state().running)]
+    }
+
+    fn engine_resets(&self) -> u64 {
+        self.fake.state().engine_resets
     }
 
     fn event_fd(&self) -> BorrowedFd<'_> {

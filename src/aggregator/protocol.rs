@@ -8,7 +8,7 @@
 use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use crate::chip::{Engine, EngineSet};
 use crate::scheduler::share::Share;
-use crate::units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
+use crate::units::backend::{ChannelError, ChannelHang, GraphicsError, HostError, MmuFault};
 
 /// Version of the requests, replies and ring records; both sides must speak the same.
 pub const PROTOCOL_VERSION: u32 = 5;
@@ -278,6 +278,8 @@ pub enum Event {
     GraphicsError(GraphicsError),
     /// A channel was stopped by a GPU that manages its channels itself.
     ChannelError(ChannelError),
+    /// A channel was taken off because it made no progress.
+    Hung(ChannelHang),
     /// A preemption is complete.
     Preempted(GuestChannel),
     /// The physical GPU is gone.

@@ -45,6 +45,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         backend: config.backend.name().to_owned(),
         poll: config.poll,
         scrub: config.scrub,
+        hang: config.hang,
     };
     let failed = || format!("GPU `{}` cannot be served", config.name);
     // Before the GPU: the driver of a real one may become an ordinary user, who may not make sockets anywhere.
@@ -87,16 +88,21 @@ type Physical = (Box<dyn GpuDriver>, Option<Arc<dyn OwnershipLedger>>);
 /// Brings up the physical GPU that the file names.
 fn bring_up(config: &GpuConfig) -> anyhow::Result<Physical> {
     match (&config.backend, config.chip) {
-        (Backend::Soft { vram }, Chip::Gf100) => {
-            let gpu = SoftGpu::new(SoftGpuConfig { vram: *vram, ..SoftGpuConfig::default() })
-                .context("Cannot make the software GPU")?;
+        (Backend::Soft { vram, preemption }, Chip::Gf100) => {
+            let gpu = SoftGpu::new(SoftGpuConfig {
+                vram: *vram,
+                preemption: *preemption,
+                ..SoftGpuConfig::default()
+            })
+            .context("Cannot make the software GPU")?;
             let ledger: Arc<dyn OwnershipLedger> = gpu.ledger();
             let driver = RegisterDriver::new(gpu).context("Cannot bring the GPU up")?;
             Ok((Box::new(driver), Some(ledger)))
         }
-        (Backend::Soft { vram }, Chip::Gh100) => {
-            let gpu =
-                Executor::new(ExecutorConfig { vram: *vram }).context("Cannot make the software GPU")?;
+        (Backend::Soft { vram, preemption }, Chip::Gh100) => {
+            let gpu = Executor::new(ExecutorConfig { vram: *vram })
+                .context("Cannot make the software GPU")?
+                .with_preemption(*preemption);
             let ledger: Arc<dyn OwnershipLedger> = gpu.ledger();
             Ok((Box::new(gpu), Some(ledger)))
         }

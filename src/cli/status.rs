@@ -105,6 +105,12 @@ fn summary(status: &Value) -> String {
                 tenant["fail_safe_count"],
             ));
         }
+        if tenant["hangs"].as_u64().is_some_and(|hangs| hangs > 0) {
+            out.push_str(&format!(
+                "  {} of its channels hung ({} engine resets), for which it waited {} ms\n",
+                tenant["hangs"], tenant["engine_resets"], tenant["hang_penalty_ms"]
+            ));
+        }
         for (name, limit) in tenant["limits"].as_object().into_iter().flatten() {
             if limit["hits"].as_u64().is_some_and(|hits| hits > 0) {
                 out.push_str(&format!(

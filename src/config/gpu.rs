@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::chip::{self, VRAM_GRANULE};
+use super::hang::HangConfig;
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, SocketSpec};
 use crate::chip::Chip;
@@ -20,6 +21,8 @@ pub enum Backend {
     Soft {
         /// Its VRAM in bytes.
         vram: u64,
+        /// Where it takes work off an engine.
+        preemption: Preemption,
     },
     /// A GPU whose host keeps the NVIDIA driver loaded.
     Rm {
@@ -74,6 +77,16 @@ impl FromStr for PciAddress {
     fn from_str(text: &str) -> Result<Self, NoPciAddress> {
         parse_address(text).ok_or_else(|| NoPciAddress(text.to_owned()))
     }
+}
+
+/// Where the software GPU takes work off an engine that others want.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preemption {
+    /// Anywhere, also in the middle of a copy.
+    #[default]
+    Anywhere,
+    /// Between two methods only, as a GF100 does: a copy ends, or its engine is reset.
+    Methods,
 }
 
 /// How VMs share the GPU: see `scheduler::policy`.
@@ -156,6 +169,8 @@ pub struct GpuConfig {
     pub settings: Settings,
     /// When partitions are zeroed.
     pub scrub: ScrubPolicy,
+    /// What a channel that makes no progress may cost others, and costs its VM.
+    pub hang: HangConfig,
     /// How long the aggregator looks for more doorbells after one, without sleeping.
     pub poll: Duration,
     /// Socket that device backends connect to.
@@ -194,6 +209,8 @@ impl GpuConfig {
             reader.reject("socket", "is missing".to_owned(), "a [socket] section with `path`");
         }
         let socket = reader.table("socket", value::socket);
+        let has_hang = reader.has("hang");
+        let hang = reader.table("hang", HangConfig::read);
         let has_control = reader.has("control");
         let control = reader.table("control", value::socket);
         if has_control && control.is_none() {
@@ -206,6 +223,7 @@ impl GpuConfig {
             policy: policy?,
             settings: Settings { slice: slice?, period: period? },
             scrub: scrub?,
+            hang: if has_hang { hang? } else { HangConfig::default() },
             poll: Duration::from_micros(poll?),
             socket: socket?,
             control,
@@ -230,6 +248,7 @@ pub fn cpus_to_spare() -> bool {
 const NOBODY: u32 = 65_534;
 
 const ONLY_RM: &str = "belongs to `backend = \"rm\"`";
+const ONLY_SOFT: &str = "belongs to `backend = \"soft\"`";
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -247,6 +266,7 @@ fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
             // All keys are known, and are checked as far as they can be.
             chip::read(reader, Chip::Gf100);
             soft_vram(reader, None);
+            preemption(reader);
             device(reader);
             uid(reader);
             None
@@ -257,9 +277,10 @@ fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
 fn soft(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
     let chip = chip::read(reader, Chip::Gf100);
     let vram = soft_vram(reader, chip);
+    let preemption = preemption(reader);
     let device_absent = reader.unused("device", ONLY_RM, "no `device` for the software GPU");
     let uid_absent = reader.unused("uid", ONLY_RM, "no `uid` for the software GPU");
-    let backend = Backend::Soft { vram: vram? };
+    let backend = Backend::Soft { vram: vram?, preemption: preemption? };
     (device_absent && uid_absent).then_some((chip?, backend))
 }
 
@@ -277,14 +298,22 @@ fn rm(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
         reader.defaulted("vram", 16 << 30, allowed, |v| value::size(v, 64 << 20, 1 << 40, VRAM_GRANULE));
     let device = device(reader);
     let uid = uid(reader);
+    let preemption_absent =
+        reader.unused("preemption", ONLY_SOFT, "no `preemption` for a GPU that is not software");
     let backend = Backend::Rm { device: device?, vram: vram?, uid: uid? };
-    (chip != Some(Chip::Gf100)).then_some((chip?, backend))
+    (preemption_absent && chip != Some(Chip::Gf100)).then_some((chip?, backend))
 }
 
 fn soft_vram(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<u64> {
     let (least, most) = chip.map_or_else(chip::widest, chip::limits).soft_vram;
     let allowed = chip::vram_allowed(chip, |limits| limits.soft_vram);
     reader.defaulted("vram", 1 << 30, &allowed, |v| value::size(v, least, most, VRAM_GRANULE))
+}
+
+fn preemption(reader: &mut TableReader<'_, '_>) -> Option<Preemption> {
+    let words = [("anywhere", Preemption::Anywhere), ("methods", Preemption::Methods)];
+    let allowed = "\"anywhere\" or \"methods\"";
+    reader.defaulted("preemption", Preemption::default(), allowed, |v| value::word(v, &words))
 }
 
 /// `Some(None)` when the key is absent, `None` when it is wrong.

@@ -5,6 +5,7 @@
 
 mod chip;
 mod gpu;
+mod hang;
 mod limits;
 mod mistake;
 mod reader;
@@ -13,7 +14,10 @@ mod vm;
 
 use std::path::{Path, PathBuf};
 
-pub use gpu::{Backend, GpuConfig, NoPciAddress, PciAddress, PolicyKind, ScrubPolicy, cpus_to_spare};
+pub use gpu::{
+    Backend, GpuConfig, NoPciAddress, PciAddress, PolicyKind, Preemption, ScrubPolicy, cpus_to_spare,
+};
+pub use hang::HangConfig;
 pub use limits::VmLimits;
 pub use mistake::{ConfigError, Mistake};
 pub use value::{SocketSpec, parse_size, show_size};

@@ -1,6 +1,7 @@
 //! Mistakes are named with line, key, what is allowed, and the nearest key.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::*;
 use crate::chip::Chip;
@@ -57,7 +58,7 @@ fn misspelt_key_is_refused_with_line_and_nearest_key() {
 fn parts_of_the_gpu_are_read_and_wrong_ones_named() {
     let config = vm(&format!("weight = 250\ncap = 30\nfixed = 25\nperiod = 10000\nbudget = 2500\n{VM}"))
         .expect("valid");
-    let micros = std::time::Duration::from_micros;
+    let micros = Duration::from_micros;
     let share =
         Share { weight: 250, cap: Some(30), fixed: Some(25), period: micros(10_000), budget: micros(2500) };
     assert_eq!(config.share, share);
@@ -188,9 +189,15 @@ fn unknown_chip_is_one_mistake_with_the_known_ones() {
 #[test]
 fn gpu_backends_have_their_defaults() {
     let soft = gpu(SOFT).expect("valid");
-    assert_eq!((soft.chip, soft.backend), (Chip::Gf100, Backend::Soft { vram: 1 << 30 }));
+    assert_eq!(
+        (soft.chip, soft.backend),
+        (Chip::Gf100, Backend::Soft { vram: 1 << 30, preemption: Preemption::Anywhere })
+    );
     let modern = gpu(&format!("chip = \"GH100\"\nvram = \"96G\"\n{SOFT}")).expect("valid");
-    assert_eq!((modern.chip, modern.backend), (Chip::Gh100, Backend::Soft { vram: 96 << 30 }));
+    assert_eq!(
+        (modern.chip, modern.backend),
+        (Chip::Gh100, Backend::Soft { vram: 96 << 30, preemption: Preemption::Anywhere })
+    );
     let rm = gpu(RM).expect("valid");
     assert_eq!(rm.backend, Backend::Rm { device: None, vram: 16 << 30, uid: 65_534 });
     assert_eq!(rm.chip, Chip::Gh100);
@@ -274,4 +281,25 @@ proptest::proptest! {
         let _ = vm(&text);
         let _ = gpu(&text);
     }
+}
+
+#[test]
+fn hang_limits_have_defaults_and_zero_turns_off_those_that_protect_their_own_vm() {
+    let base = "name = \"gpu0\"\nbackend = \"soft\"\npreemption = \"methods\"\n[socket]\npath = \"a\"\n";
+    let config = gpu(base).expect("valid");
+    assert_eq!(config.hang, HangConfig::default());
+    assert!(matches!(config.backend, Backend::Soft { preemption: Preemption::Methods, .. }));
+
+    let hang = gpu(&format!("{base}[hang]\npreempt_ms = 50\nprogress_ms = 0\nacquire_ms = 1500\n"))
+        .expect("valid")
+        .hang;
+    assert_eq!(
+        (hang.preempt.as_millis(), hang.progress, hang.acquire),
+        (50, None, Some(Duration::from_millis(1500)))
+    );
+
+    let found = mistakes(gpu(&format!("{base}[hang]\npreempt_ms = 0\nacquire_ms = 5\nhold = 1\n")));
+    let mut keys: Vec<&str> = found.iter().map(|m| m.key.as_str()).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["hang.acquire_ms", "hang.hold", "hang.preempt_ms"]);
 }

@@ -396,6 +396,12 @@ pub trait GpuDriver: Send {
     /// What each engine runs now: its channel while it is busy (for accounting by sampling).
     fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)>;
 
+    /// Engines that had to be reset so far, because a channel did not leave them.
+    fn engine_resets(&self) -> u64 {
+        // A GPU that stops any work at any place needs none.
+        0
+    }
+
     /// Readable when [`GpuDriver::take_events`] has something.
     fn event_fd(&self) -> BorrowedFd<'_>;
 

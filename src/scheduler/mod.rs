@@ -15,6 +15,7 @@
 
 pub mod account;
 mod channel;
+pub mod hang;
 mod list;
 pub mod policy;
 pub mod sampling;
@@ -44,6 +45,8 @@ struct Vm {
     /// Channels that may run, in the guest's order.
     list: Vec<HostChannel>,
     accounts: BTreeMap<Engine, Account>,
+    /// It serves a penalty: its work waits, whatever the policies say.
+    suspended: bool,
 }
 
 /// What to do with a doorbell.
@@ -144,7 +147,7 @@ impl Scheduler {
     /// The policy cannot grant it what it is to have.
     pub fn add_vm(&mut self, vm: TenantId, share: Share) -> Result<(), Rejection> {
         self.accepts(vm, &share)?;
-        self.vms.insert(vm, Vm { share, list: Vec::new(), accounts: BTreeMap::new() });
+        self.vms.insert(vm, Vm { share, list: Vec::new(), accounts: BTreeMap::new(), suspended: false });
         Ok(())
     }
 
@@ -181,8 +184,9 @@ impl Scheduler {
     pub fn add_channel(&mut self, channel: HostChannel, vm: TenantId, engines: EngineSet, ring_log2: u8) {
         let mask = 1_u32.checked_shl(ring_log2.into()).map_or(u32::MAX, |entries| entries.saturating_sub(1));
         let mut fresh = Channel::new(vm, engines, mask);
+        let suspended = self.vms.get(&vm).is_some_and(|vm| vm.suspended);
         let list = self.list(fresh.engine);
-        fresh.listed = list.admission.admits(vm);
+        fresh.listed = list.admission.admits(vm) && !suspended;
         self.channels.insert(channel, fresh);
     }
 
@@ -241,8 +245,11 @@ impl Scheduler {
         let Some(state) = self.channels.get_mut(&channel) else { return Gate::Hold };
         let Some(list) = self.lists.get_mut(&state.engine) else { return Gate::Hold };
         let first = !list.is_ready(state.vm);
+        let suspended = self.vms.get(&state.vm).is_some_and(|vm| vm.suspended);
+        let gate = if suspended {
+            Gate::Hold
         // Hardware has it already, and waits for something else: the more it knows the better.
-        let gate = if state.blocked && state.listed {
+        } else if state.blocked && state.listed {
             Gate::Ring
         } else if list.admission.admits(state.vm) {
             // A VM that becomes busy may meet another one: then the policy has to look first.
@@ -278,7 +285,7 @@ impl Scheduler {
             views.extend(self.vms.iter().map(|(id, vm)| VmView {
                 vm: *id,
                 share: vm.share,
-                ready: list.is_ready(*id),
+                ready: list.is_ready(*id) && !vm.suspended,
                 used: vm.accounts.get(engine).map_or(Duration::ZERO, |account| account.charged),
             }));
             let before = list.admission;
@@ -296,7 +303,8 @@ impl Scheduler {
         let mut change = Change::default();
         for (channel, state) in &mut self.channels {
             let Some(list) = self.lists.get(&state.engine) else { continue };
-            let admitted = list.admission.admits(state.vm);
+            let suspended = self.vms.get(&state.vm).is_some_and(|vm| vm.suspended);
+            let admitted = list.admission.admits(state.vm) && !suspended;
             if admitted && let Work::Held { since, .. } = state.work {
                 state.work = Work::Known;
                 change.ring.push((*channel, state.gp_put));
@@ -306,7 +314,7 @@ impl Scheduler {
                     account.note_wait(now.saturating_sub(since));
                 }
             }
-            let listed = admitted || state.blocked;
+            let listed = admitted || state.blocked && !suspended;
             if std::mem::replace(&mut state.listed, listed) != listed {
                 moved = true;
                 if !listed && matches!(state.work, Work::Known | Work::Held { begun: true, .. }) {
@@ -323,6 +331,20 @@ impl Scheduler {
     /// True when channels of `vm` on `engine`'s list may be on the runlist now.
     pub fn admits(&self, vm: TenantId, engine: Engine) -> bool {
         self.lists.get(&engine).is_none_or(|list| list.admission.admits(vm))
+    }
+
+    /// A VM serves a penalty from the next decision on, or has served it.
+    pub fn suspend(&mut self, vm: TenantId, suspended: bool) {
+        if let Some(vm) = self.vms.get_mut(&vm) {
+            self.relist |= vm.suspended != suspended;
+            vm.suspended = suspended;
+        }
+    }
+
+    /// Whether hardware may run a channel now; `None` for one without work.
+    pub fn may_run(&self, channel: HostChannel) -> Option<bool> {
+        let state = self.channels.get(&channel).filter(|state| state.busy())?;
+        Some(state.listed && state.work == Work::Known)
     }
 
     /// When [`Scheduler::sample`] or [`Scheduler::decide`] is due; `None` while nothing is busy.

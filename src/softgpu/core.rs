@@ -21,6 +21,7 @@ use super::pbdma;
 use super::walker::{FermiTables, Walker};
 use crate::chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
 use crate::chip::{Engine, EngineSet, PhysicalAddress};
+use crate::config::Preemption;
 use crate::jail::{self, Role};
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
 use crate::units::backend::{
@@ -195,6 +196,16 @@ impl Core {
         Arc::clone(&self.shared.hardware.ledger)
     }
 
+    /// Where work leaves an engine that others want.
+    pub(super) fn set_preemption(&self, preemption: Preemption) {
+        self.shared.hardware.set_preemption(preemption);
+    }
+
+    /// True while a PBDMA has the channel.
+    pub(super) fn is_loaded(&self, channel: u16) -> bool {
+        self.shared.fifo().channel(channel).is_some_and(|channel| channel.loaded.is_some())
+    }
+
     /// Takes a runlist: the channels that may run, in this order.
     pub(super) fn set_runlist(&self, numbers: impl IntoIterator<Item = u16>) {
         self.shared.fifo().set_runlist(numbers);
@@ -233,6 +244,10 @@ impl Drop for Core {
         self.shared.fifo().shut_down = true;
         self.shared.alert_all();
         self.shared.wake();
+        // Work that leaves its engine between methods only would hold its thread up.
+        for unit in &self.shared.units {
+            unit.reset();
+        }
         for thread in self.threads.drain(..) {
             // A core that is dropped by a callback on one of its own threads leaves that one to end by itself.
             if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {

@@ -289,7 +289,12 @@ impl<'a> Execution<'a> {
             instance: self.job.instance,
         };
         let attention = self.shared.attention(self.pbdma);
-        let control = Control { attention, abort: unit.abort(), slice_end: self.slice_end };
+        let control = Control {
+            attention,
+            abort: unit.abort(),
+            slice_end: self.slice_end,
+            preemption: hardware.preemption(),
+        };
         match unit.execute(hardware, owner, &self.space, control, operation) {
             Ok(Executed::Switched(switch)) => {
                 keep(&mut self.state);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Core;
 use super::ledger::Ledger;
+use crate::config::Preemption;
 use crate::pci::config_space::BuildError;
 use crate::pci::{
     AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable, SharedMemory,
@@ -17,11 +18,13 @@ pub struct SoftGpuConfig {
     pub vram: u64,
     /// The register face.
     pub face: Gf100Config,
+    /// Where work leaves an engine that others want.
+    pub preemption: Preemption,
 }
 
 impl Default for SoftGpuConfig {
     fn default() -> Self {
-        Self { vram: 256 << 20, face: Gf100Config::default() }
+        Self { vram: 256 << 20, face: Gf100Config::default(), preemption: Preemption::default() }
     }
 }
 
@@ -54,8 +57,9 @@ impl SoftGpu {
     /// # Errors
     /// See [`SoftGpuError`].
     pub fn new(config: SoftGpuConfig) -> Result<Arc<Self>, SoftGpuError> {
-        let SoftGpuConfig { vram, face } = config;
+        let SoftGpuConfig { vram, face, preemption } = config;
         let core = Core::new(vram).map_err(|source| SoftGpuError::Core { vram, source })?;
+        core.set_preemption(preemption);
         Ok(Arc::new(Self { function: Gf100Function::new(Arc::new(core), face)? }))
     }
 

@@ -1,6 +1,7 @@
 //! What all units of the engine core share: memory, the MMU, the ledger, the clock, and the way back to the
 //! register face.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -10,6 +11,7 @@ use super::memory::Memory;
 use super::mmu::Mmu;
 use super::vram::Vram;
 use super::walker::Walker;
+use crate::config::Preemption;
 use crate::pci::dma::DmaSpace;
 use crate::units::backend::EngineEvents;
 
@@ -21,6 +23,8 @@ pub(super) struct Hardware {
     pub(super) ledger: Arc<Ledger>,
     /// Held by whoever reads, changes and writes back a word: reductions exclude each other.
     pub(super) reductions: Mutex<()>,
+    /// Work leaves an engine between methods only.
+    whole_methods: AtomicBool,
     events: OnceLock<Arc<dyn EngineEvents>>,
     powered_on: Instant,
 }
@@ -43,9 +47,20 @@ impl Hardware {
             mmu: Mmu::new(walker, chip.va_max, chip.page_shifts),
             reductions: Mutex::new(()),
             ledger: Arc::new(Ledger::new(vram, chip.channels)),
+            whole_methods: AtomicBool::new(false),
             events: OnceLock::new(),
             powered_on: Instant::now(),
         })
+    }
+
+    /// Where work leaves an engine that others want.
+    pub(super) fn preemption(&self) -> Preemption {
+        if self.whole_methods.load(Ordering::Relaxed) { Preemption::Methods } else { Preemption::Anywhere }
+    }
+
+    /// Sets that.
+    pub(super) fn set_preemption(&self, preemption: Preemption) {
+        self.whole_methods.store(preemption == Preemption::Methods, Ordering::Relaxed);
     }
 
     /// Nanoseconds since power-on, as engines write them into reports.

@@ -302,6 +302,26 @@ pub struct ChannelError {
     pub code: u32,
 }
 
+/// What a hung channel could not finish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HangKind {
+    /// Work on its engine, which it did not leave either.
+    Engine,
+    /// An acquire of a semaphore.
+    Acquire,
+}
+
+/// A channel that the host took off the hardware for good, because it made no progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelHang {
+    /// Channel.
+    pub channel: u16,
+    /// The engine that it held, or that it would have used.
+    pub engine: Engine,
+    /// What it could not finish.
+    pub kind: HangKind,
+}
+
 /// What the back tells the face. Called from engine or link threads; never blocks for long.
 pub trait EngineEvents: Send + Sync {
     /// A NON_STALL_INTERRUPT method was executed.
@@ -315,6 +335,8 @@ pub trait EngineEvents: Send + Sync {
     /// The physical GPU's own manager stopped a channel, for a reason in its numbering of robust-channel errors
     /// (`ROBUST_CHANNEL_*`, the Xid).
     fn channel_error(&self, error: ChannelError);
+    /// The host took a channel off because it made no progress. The channel is stopped.
+    fn hung(&self, hang: ChannelHang);
     /// A preemption that was started is complete. For those who do not poll [`EngineBackend::preempt_pending`].
     fn preempted(&self, channel: u16) {
         let _ = channel;

@@ -130,6 +130,12 @@ impl EventHandler for EventPath {
                     face.channel_error(error);
                 }
             }
+            Event::Hung(hang) => {
+                self.counters.events_hung.one();
+                if self.stop(hang.channel) {
+                    face.hung(hang);
+                }
+            }
             Event::Preempted(GuestChannel(channel)) => {
                 self.counters.events_preempted.one();
                 self.live.end_preemption(channel);

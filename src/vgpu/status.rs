@@ -182,6 +182,8 @@ counters! {
     events_graphics_error,
     /// Channels stopped by the physical GPU's own manager.
     events_channel_error,
+    /// Channels taken off because they made no progress.
+    events_hung,
     /// Completed preemptions.
     events_preempted,
     /// Events that came for a channel that is gone.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gpuvmk::aggregator::{Config, Service, ServiceHandle};
 use gpuvmk::chip::Chip;
-use gpuvmk::config::{PolicyKind, ScrubPolicy};
+use gpuvmk::config::{HangConfig, PolicyKind, ScrubPolicy};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{GpuDriver, OwnershipLedger};
 use gpuvmk::scheduler::policy::Settings;
@@ -33,7 +33,7 @@ pub fn soft_gpu(chip: Chip, vram: u64) -> (Box<dyn GpuDriver>, Arc<dyn Ownership
 
 /// An aggregator without sockets that schedules as `policy` and zeroes VRAM as `scrub` says.
 pub fn config(policy: PolicyKind, scrub: ScrubPolicy) -> Config {
-    let settings = Settings::default();
+    let (settings, hang) = (Settings::default(), HangConfig::default());
     Config {
         socket: None,
         control: None,
@@ -42,6 +42,7 @@ pub fn config(policy: PolicyKind, scrub: ScrubPolicy) -> Config {
         backend: "soft".to_owned(),
         poll: Duration::ZERO,
         scrub,
+        hang,
     }
 }
 

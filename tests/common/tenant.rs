@@ -20,7 +20,7 @@ use gpuvmk::aggregator::protocol::{
     Doorbell, Event, GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, Request, SpaceId, TenantLimits,
 };
 use gpuvmk::chip::EngineSet;
-use gpuvmk::chip::gf100::methods::{host, pcopy, stream};
+use gpuvmk::chip::gf100::methods::{host, m2mf, pcopy, stream};
 use gpuvmk::chip::gf100::ramin;
 use gpuvmk::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
 use gpuvmk::scheduler::share::Share;
@@ -124,7 +124,7 @@ impl Tenant {
         u64::from(id) * CHANNEL_BYTES
     }
 
-    /// Channel `id` on copy engine 0 or 1, started; call [`Tenant::list`] afterwards.
+    /// Channel `id` on copy engine 0 or 1, or on graphics with any other number, started; call [`Tenant::list`] afterwards.
     pub fn channel(&mut self, id: u16, engine: u8) {
         self.try_channel(id, engine).unwrap();
     }
@@ -135,7 +135,11 @@ impl Tenant {
         self.window.fill(base, CHANNEL_BYTES, 0).unwrap();
         self.put[usize::from(id)] = 0;
         self.fence[usize::from(id)] = 0;
-        let engines = if engine == 0 { EngineSet::COPY0 } else { EngineSet::COPY1 };
+        let engines = match engine {
+            0 => EngineSet::COPY0,
+            1 => EngineSet::COPY1,
+            _ => EngineSet::GRAPHICS,
+        };
         let create = Request::CreateChannel {
             channel: GuestChannel(id),
             space: SpaceId(0),
@@ -173,24 +177,11 @@ impl Tenant {
 
     /// Submits a copy between virtual addresses, with a fence and a notification behind it.
     pub fn copy(&mut self, id: u16, engine: u8, from: u64, to: u64, size: u64) {
-        let [bind, object] = bind(engine);
         let line = size.min(0x1000) as u32;
+        let copy = copy_words(engine, from, to, line, (size / u64::from(line)) as u32);
         self.fence[usize::from(id)] += 1;
         let fence_va = VRAM_VA + Self::base(id) + FENCE;
-        let words = [
-            bind,
-            object,
-            method(pcopy::SRC_ADDRESS_HIGH, 8),
-            (from >> 32) as u32,
-            from as u32,
-            (to >> 32) as u32,
-            to as u32,
-            line,
-            line,
-            line,
-            (size / u64::from(line)) as u32,
-            method(pcopy::EXEC, 1),
-            pcopy::EXEC_SRC_LINEAR | pcopy::EXEC_DST_LINEAR,
+        let fence = [
             method(host::WFI, 1),
             0,
             method(host::SEMAPHORE_A, 4),
@@ -201,7 +192,7 @@ impl Tenant {
             method(host::NON_STALL_INTERRUPT, 1),
             0,
         ];
-        self.submit(id, &words);
+        self.submit(id, &[&copy[..], &fence].concat());
     }
 
     pub fn done(&self, id: u16) -> bool {
@@ -250,12 +241,32 @@ impl Tenant {
     }
 }
 
-/// Binds copy engine 0 or 1 to a channel's subchannel 0.
+/// Binds an engine and copies lines with it that follow each other.
+pub fn copy_words(engine: u8, from: u64, to: u64, line: u32, count: u32) -> Vec<u32> {
+    let (hi, lo) = (|address: u64| (address >> 32) as u32, |address: u64| address as u32);
+    let tail = [line, line, line, count];
+    let words = match engine {
+        0 | 1 => {
+            let linear = pcopy::EXEC_SRC_LINEAR | pcopy::EXEC_DST_LINEAR;
+            let places = [method(pcopy::SRC_ADDRESS_HIGH, 8), hi(from), lo(from), hi(to), lo(to)];
+            [&places[..], &tail, &[method(pcopy::EXEC, 1), linear]].concat()
+        }
+        _ => {
+            let linear = m2mf::EXEC_LINEAR_IN | m2mf::EXEC_LINEAR_OUT;
+            let target = [method(m2mf::OFFSET_OUT_HIGH, 2), hi(to), lo(to)];
+            let source = [method(m2mf::OFFSET_IN_HIGH, 2), hi(from), lo(from), method(m2mf::PITCH_IN, 4)];
+            [&target[..], &source, &tail, &[method(m2mf::EXEC, 1), linear]].concat()
+        }
+    };
+    [&bind(engine)[..], &words].concat()
+}
+
+/// Binds copy engine 0 or 1, or M2MF, to a channel's subchannel 0.
 fn bind(engine: u8) -> [u32; 2] {
-    let (class, number) = if engine == 0 {
-        (pcopy::CLASS_COPY0, host::ENGINE_COPY0)
-    } else {
-        (pcopy::CLASS_COPY1, host::ENGINE_COPY1)
+    let (class, number) = match engine {
+        0 => (pcopy::CLASS_COPY0, host::ENGINE_COPY0),
+        1 => (pcopy::CLASS_COPY1, host::ENGINE_COPY1),
+        _ => (m2mf::CLASS, host::ENGINE_GRAPHICS),
     };
     [method(host::SET_OBJECT, 1), u32::from(class) | u32::from(number) << 16]
 }

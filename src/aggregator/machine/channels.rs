@@ -12,7 +12,7 @@ use crate::gpu::ChannelSpec;
 
 /// How long a preemption may take before the channel is forced off: a channel yields within a time slice of
 /// about 1 ms; a guest's driver gives up after 2 s.
-pub(super) const PREEMPT_DEADLINE: Duration = Duration::from_millis(500);
+const PREEMPT_DEADLINE: Duration = Duration::from_millis(500);
 
 /// A channel as its tenant wants it.
 #[derive(Clone, Copy, Debug)]

@@ -70,6 +70,7 @@ impl Machine {
     /// A channel was stopped: it leaves the runlist, others go on, and its guest is told.
     fn stopped(&mut self, host: HostChannel, event: impl FnOnce(u16) -> Event) {
         self.scheduler.mark_idle(host);
+        self.hangs.watchdog.forget(host);
         let Some(Owner { tenant, guest: Some(guest) }) = self.owners.get(&host).copied() else {
             // On its way off already: hardware has let it go now.
             self.finish_departure(host);
@@ -94,6 +95,7 @@ impl Machine {
     }
 
     fn preempted(&mut self, host: HostChannel) {
+        self.hangs.watchdog.left(host);
         match self.owners.get(&host).copied() {
             Some(Owner { guest: None, .. }) => self.finish_departure(host),
             Some(Owner { tenant, guest: Some(guest) }) => {

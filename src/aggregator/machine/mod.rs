@@ -11,6 +11,7 @@ mod admission;
 mod channels;
 mod events;
 mod fail_safe;
+mod hang;
 mod jobs;
 mod memory;
 mod recovery;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::admission::{Admitted, Wait};
+use self::hang::Hangs;
 pub use self::jobs::Job;
 use self::recovery::{Departure, Zombie};
 pub use self::thread_time::ThreadAccount;
@@ -35,7 +37,7 @@ use super::partition::VramAllocator;
 use super::protocol::{Event, RefusalKind, Reply, Request};
 use super::tenant::{Refusal, Tenant, TenantState};
 use crate::addr::{GuestChannel, HostChannel, TenantId};
-use crate::config::ScrubPolicy;
+use crate::config::{HangConfig, ScrubPolicy};
 use crate::gpu::{GpuDriver, GpuEvent, GpuInfo, OwnershipLedger, SpaceHandle};
 use crate::scheduler::Scheduler;
 
@@ -75,6 +77,7 @@ pub struct Machine {
     ledger: Option<Arc<dyn OwnershipLedger>>,
     info: GpuInfo,
     scheduler: Scheduler,
+    hangs: Hangs,
     scrub: ScrubPolicy,
     vram: VramAllocator,
     iovas: IovaAllocator,
@@ -122,6 +125,7 @@ impl Machine {
             ledger,
             info,
             scheduler,
+            hangs: Hangs::new(HangConfig::default()),
             scrub: ScrubPolicy::default(),
             granted_channels: 0,
             tenants: BTreeMap::new(),
@@ -143,6 +147,11 @@ impl Machine {
     /// The same, with partitions zeroed when `policy` says. With [`ScrubPolicy::Attach`] alone, VRAM need not be zero.
     pub fn with_scrub(self, policy: ScrubPolicy) -> Self {
         Self { scrub: policy, ..self }
+    }
+
+    /// The same, with channels that make no progress taken off when `config` says.
+    pub fn with_hang(self, config: HangConfig) -> Self {
+        Self { hangs: Hangs::new(config), ..self }
     }
 
     /// The physical GPU's event descriptor, for the caller to wait on.

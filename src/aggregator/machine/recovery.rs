@@ -7,13 +7,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::channels::PREEMPT_DEADLINE;
 use super::scrub::Step;
 use super::{Machine, Output};
 use crate::addr::{GuestChannel, HostChannel, TenantId};
-use crate::aggregator::protocol::{Event, RefusalKind, Reply};
+use crate::aggregator::protocol::{RefusalKind, Reply};
 use crate::aggregator::tenant::{ChannelState, Refusal, Tenant, TenantState};
+use crate::chip::Engine;
 use crate::gpu::SpaceHandle;
+use crate::scheduler::hang::{Hang, Reason};
 
 /// A host channel on its way off the hardware.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +41,7 @@ impl Machine {
         owner.runlist.retain(|other| *other != id);
         owner.refresh_engines();
         self.scheduler.remove_channel(channel.host);
+        self.hangs.watchdog.forget(channel.host);
         let (ChannelState::New | ChannelState::Used | ChannelState::Faulted, Some(space)) =
             (channel.state, space)
         else {
@@ -52,7 +54,7 @@ impl Machine {
             host: channel.host,
             tenant,
             space,
-            deadline: now.saturating_add(PREEMPT_DEADLINE),
+            deadline: now.saturating_add(self.hangs.preempt_within()),
         });
         let off = self.driver.enable_channel(channel.host, false).and_then(|()| self.commit_runlist());
         if let Err(error) = off {
@@ -79,7 +81,7 @@ impl Machine {
     }
 
     /// Destroys a host channel and forgets whose it was. False when hardware does not let it go.
-    fn forget_host_channel(&mut self, tenant: TenantId, host: HostChannel) -> bool {
+    pub(super) fn forget_host_channel(&mut self, tenant: TenantId, host: HostChannel) -> bool {
         match self.driver.destroy_channel(host) {
             Ok(()) => {
                 self.owners.remove(&host);
@@ -181,10 +183,11 @@ impl Machine {
 
     /// Goes on with everything that is being taken back. True when there is more to do at once.
     pub(super) fn advance_recovery(&mut self, now: Duration) -> bool {
-        let late: Vec<_> = self.departures.iter().filter(|d| now >= d.deadline).map(|d| d.host).collect();
-        for host in late {
-            log::warn!("a channel did not leave the hardware in time: forced off");
+        let late = self.departures.iter().filter(|d| now >= d.deadline).map(|d| (d.tenant, d.host));
+        for (tenant, host) in late.collect::<Vec<_>>() {
+            let resets = self.driver.engine_resets();
             self.finish_departure(host);
+            self.charge_forced(tenant, resets, now);
         }
         self.force_late_preemptions(now);
         let changing: Vec<_> =
@@ -208,24 +211,13 @@ impl Machine {
         let late: Vec<_> = self
             .tenants
             .values()
-            .flat_map(|t| t.live_channels().map(|(id, channel)| (t.id, id, *channel)))
-            .filter(|(_, _, channel)| channel.preempt_by.is_some_and(|by| now >= by))
+            .flat_map(|t| t.live_channels().map(|(_, channel)| (t.id, *channel)))
+            .filter(|(_, channel)| channel.preempt_by.is_some_and(|by| now >= by))
             .collect();
-        for (tenant, id, channel) in late {
-            log::warn!("a preemption did not end in time: the channel is forced off");
-            if let Some(channel) = self.tenants.get_mut(&tenant).and_then(|t| t.channel(id).ok()) {
-                channel.state = ChannelState::Dead;
-                channel.preempt_by = None;
-            }
-            self.scheduler.remove_channel(channel.host);
-            if let Err(error) = self.commit_runlist() {
-                self.quarantine(tenant, "taking a channel off the runlist", &error);
-            }
-            if !self.forget_host_channel(tenant, channel.host) {
-                let space = self.tenants.get(&tenant).and_then(|t| t.space(channel.space).ok());
-                self.stuck_spaces.extend(space.map(|space| space.handle));
-            }
-            self.outputs.push(Output::Event(tenant, Event::Preempted(id)));
+        for (tenant, channel) in late {
+            let engine = channel.engines.engines().next().unwrap_or(Engine::Graphics);
+            let reason = Reason::Unpreemptible;
+            self.kill(Hang { channel: channel.host, vm: tenant, engine, reason }, now);
         }
     }
 
@@ -304,6 +296,7 @@ impl Machine {
         }
         let Some(tenant) = self.tenants.remove(&id) else { return };
         self.scheduler.remove_vm(id);
+        self.hangs.forget_vm(id);
         if tenant.quarantined {
             log::error!(
                 "{}: {} MiB of VRAM stay withheld until the aggregator restarts",

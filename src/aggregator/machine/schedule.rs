@@ -50,11 +50,18 @@ impl Machine {
         if self.scheduler.sample_due(now) {
             let driver = &mut self.driver;
             let engines = driver.sample_engines();
-            self.scheduler.sample(now, &engines, |channel| driver.channel_progress(channel).ok());
+            let mut rings = Vec::new();
+            self.scheduler.sample(now, &engines, |channel| {
+                let fetched = driver.channel_progress(channel).ok();
+                rings.extend(fetched.map(|gp_get| (channel, gp_get)));
+                fetched
+            });
+            self.watch(now, &engines, &rings);
             self.decide(now);
         } else if self.scheduler.review_due(now) {
             self.decide(now);
         }
+        self.end_penalties(now);
         self.held_until = None;
         self.scrub_due = None;
         let jobs = self.advance_jobs(now);
@@ -76,6 +83,7 @@ impl Machine {
             .chain(self.held_until)
             .chain(self.scrub_due)
             .chain(preparing)
+            .chain(self.hangs.next_due())
             .chain(self.scheduler.next_due())
             .min()
     }
@@ -89,6 +97,7 @@ impl Machine {
             log::error!("a runlist did not reach the physical GPU: {error}");
         }
         for channel in change.preempt {
+            self.hangs.watchdog.asked(channel);
             if let Err(error) = self.driver.preempt_channel(channel) {
                 log::error!("a preemption did not reach the physical GPU: {error}");
             }

@@ -90,6 +90,12 @@ pub struct TenantStatus {
     pub doorbell_ns: LatencySummary,
     /// Faults and errors of its channels.
     pub faults: u64,
+    /// Channels that were taken off because they made no progress, or did not leave their engine.
+    pub hangs: u64,
+    /// Engines that were reset for them.
+    pub engine_resets: u64,
+    /// How long it had to wait for its hangs, in milliseconds.
+    pub hang_penalty_ms: u64,
     /// Times that its doorbells had to wait because there were too many.
     pub throttled: u64,
     /// Function resets that were carried out: by its guest, and between two QEMUs.
@@ -194,6 +200,7 @@ impl Machine {
         let all = self.scheduler.used_by_all().as_secs_f64();
         let tenants = self.tenants.values().map(|tenant| {
             let used = self.scheduler.used(tenant.id);
+            let hangs = self.hangs.record(tenant.id);
             let (pages, table_bytes) = self
                 .spaces_of(tenant.id)
                 .into_iter()
@@ -227,6 +234,9 @@ impl Machine {
                 submissions: self.scheduler.submissions(tenant.id),
                 doorbell_ns: tenant.doorbells.summary(),
                 faults: tenant.counters.faults,
+                hangs: hangs.hangs,
+                engine_resets: hangs.resets,
+                hang_penalty_ms: u64::try_from(hangs.penalty.as_millis()).unwrap_or(u64::MAX),
                 throttled: tenant.counters.throttled,
                 resets: tenant.counters.resets,
                 refusals: tenant.counters.refusals,

@@ -27,7 +27,7 @@ use super::control::ControlServer;
 use super::machine::Machine;
 use super::machine::settings::{InForce, Order};
 use super::machine::status::Status;
-use crate::config::{PolicyKind, ScrubPolicy, SocketSpec};
+use crate::config::{HangConfig, PolicyKind, ScrubPolicy, SocketSpec};
 use crate::gpu::scrub::EngineScrub;
 use crate::gpu::{GpuDriver, GpuError, OwnershipLedger};
 use crate::jail::{self, Role};
@@ -56,6 +56,8 @@ pub struct Config {
     pub poll: Duration,
     /// When partitions are zeroed.
     pub scrub: ScrubPolicy,
+    /// What a channel that makes no progress may cost others, and costs its VM.
+    pub hang: HangConfig,
 }
 
 /// Why the service does not start.
@@ -225,7 +227,7 @@ impl Service {
             driver.scrub_all()?;
         }
         let scheduler = Scheduler::new(config.policy, config.settings);
-        let machine = Machine::new(driver, ledger, scheduler).with_scrub(config.scrub);
+        let machine = Machine::new(driver, ledger, scheduler).with_scrub(config.scrub).with_hang(config.hang);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags).map_err(io::Error::from)?);
         let (commands, inbox): (_, Receiver<Command>) = std::sync::mpsc::channel();

@@ -92,6 +92,7 @@ fn config(socket: PathBuf, control: PathBuf) -> Config {
         backend: "fake".into(),
         poll: Duration::from_micros(50),
         scrub: ScrubPolicy::default(),
+        hang: HangConfig::default(),
     }
 }
 

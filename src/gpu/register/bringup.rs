@@ -82,6 +82,7 @@ pub(super) fn bring_up(function: Arc<dyn PciFunction>) -> Result<RegisterDriver,
     let contexts = Contexts::new(&bus, &mut memory)?;
     let channels = Channels::new(&mut memory)?;
     let mut driver = RegisterDriver {
+        engine_resets: 0,
         info: GpuInfo {
             chip: gf100::NAME.to_owned(),
             tenant_vram: HostVram(host),

@@ -17,7 +17,7 @@ use crate::chip::gf100::ramin::{
 };
 use crate::chip::gf100::regs::pfifo::{
     NV_PFIFO_CHAN_INST, NV_PFIFO_CHAN_STATE, NV_PFIFO_ENGINE_STATUS, NV_PFIFO_PREEMPT, NV_PFIFO_RUNLIST,
-    NV_PFIFO_RUNLIST_BASE, NV_PFIFO_RUNLIST_STATUS,
+    NV_PFIFO_RUNLIST_BASE, NV_PFIFO_RUNLIST_STATUS, NV_PFIFO_SCHED_DISABLE,
 };
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::{ChannelSpec, GpuError, GpuEvent, SpaceHandle};
@@ -37,13 +37,15 @@ const START: u32 = 1;
 const RUNLIST_ENGINES: u32 = 0x01f0_0000;
 /// NV_PFIFO_RUNLIST_STATUS, NV_PFIFO_PREEMPT: not complete.
 const PENDING: u32 = 1 << 20;
+/// NV_PFIFO_SCHED_DISABLE: all engines.
+const SCHEDULE_NOTHING: u32 = 0x3f;
 /// NV_PFIFO_ENGINE_STATUS: the engine executes.
 const BUSY: u32 = 1 << 28;
 /// NV_PFIFO_ENGINE_STATUS: channel number.
 const CHID: u32 = 0x7f;
 
-/// How long a channel that goes may take to leave its engine, before the engine is reset. Preemption takes
-/// effect between methods; the largest method, a copy of 4 GiB, is not worth waiting for.
+/// How long a channel that goes may take to leave its engine, before the engine is reset, where nobody has asked it
+/// before. Preemption takes effect between methods; the largest method, a copy of 4 GiB, is not worth waiting for.
 const LEAVE_WITHIN: Duration = Duration::from_millis(20);
 
 /// RAMFC fields that a driver sets to fixed values (nouveau `nvkm/engine/fifo/gf100.c`).
@@ -223,31 +225,37 @@ impl Channels {
         }
     }
 
-    /// Stops a channel that is to go and takes it off the hardware. Returns the engine that it would not leave.
+    /// Stops a channel that is to go and takes it off the hardware. True when it did not leave.
+    ///
+    /// One whose preemption is under way already has had the time that its owner gave it: nobody waits again.
     pub(super) fn evict(
         &mut self,
         bus: &Bus,
         memory: &HostMemory,
         channel: HostChannel,
-    ) -> Result<Option<Engine>, GpuError> {
+    ) -> Result<bool, GpuError> {
         self.enable(bus, channel, false)?;
         if self.runlist.contains(&channel) {
             let rest: Vec<HostChannel> = self.runlist.iter().copied().filter(|c| *c != channel).collect();
             self.commit_runlist(bus, memory, &rest)?;
         }
         // Preemptions that were under way are asked for again afterwards: hardware has one register for them.
+        let asked = self.preemptions.front() == Some(&channel);
         self.preemptions.retain(|waiting| *waiting != channel);
-        bus.write(NV_PFIFO_PREEMPT, channel.0.into())?;
-        let left = bus.poll_for(NV_PFIFO_PREEMPT, "a preemption", LEAVE_WITHIN, |v| v & PENDING == 0);
-        let held = match left {
-            Ok(_) => None,
-            Err(GpuError::Timeout { .. }) => self.engine_of(bus, channel)?,
-            Err(error) => return Err(error),
+        let stays = if asked {
+            bus.read(NV_PFIFO_PREEMPT)? & PENDING != 0
+        } else {
+            bus.write(NV_PFIFO_PREEMPT, channel.0.into())?;
+            match bus.poll_for(NV_PFIFO_PREEMPT, "a preemption", LEAVE_WITHIN, |v| v & PENDING == 0) {
+                Ok(_) => false,
+                Err(GpuError::Timeout { .. }) => true,
+                Err(error) => return Err(error),
+            }
         };
         if let Some(waiting) = self.preemptions.front() {
             bus.write(NV_PFIFO_PREEMPT, waiting.0.into())?;
         }
-        Ok(held)
+        Ok(stays)
     }
 
     /// Forgets a channel that [`Self::evict`] has stopped.
@@ -276,13 +284,20 @@ impl Channels {
             .collect()
     }
 
-    fn engine_of(&self, bus: &Bus, channel: HostChannel) -> Result<Option<Engine>, GpuError> {
+    /// Blocks the scheduling of the runlist, or allows it again.
+    pub(super) fn block(&self, bus: &Bus, blocked: bool) -> Result<(), GpuError> {
+        bus.write(NV_PFIFO_SCHED_DISABLE, if blocked { SCHEDULE_NOTHING } else { 0 })
+    }
+
+    /// The engines that a channel works on now.
+    pub(super) fn held_by(&self, bus: &Bus, channel: HostChannel) -> Result<Vec<Engine>, GpuError> {
+        let mut held = Vec::new();
         for (engine, number) in ENGINE_NUMBERS {
             if running(bus.read(NV_PFIFO_ENGINE_STATUS.at(number))?) == Some(channel) {
-                return Ok(Some(engine));
+                held.push(engine);
             }
         }
-        Ok(None)
+        Ok(held)
     }
 }
 

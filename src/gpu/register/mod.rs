@@ -51,6 +51,7 @@ pub struct RegisterDriver {
     interrupts: Interrupts,
     spaces: BTreeMap<SpaceHandle, Space>,
     next_space: u32,
+    engine_resets: u64,
 }
 
 impl std::fmt::Debug for RegisterDriver {
@@ -175,10 +176,20 @@ impl GpuDriver for RegisterDriver {
     }
 
     fn destroy_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
-        let Self { bus, memory, bar1, contexts, channels, .. } = self;
-        if let Some(engine) = channels.evict(bus, memory, channel)? {
-            log::warn!("Host channel {} did not leave {engine:?}: resetting the engine", channel.0);
-            contexts.reset_engine(bus, engine)?;
+        let Self { bus, memory, bar1, contexts, channels, engine_resets, .. } = self;
+        if channels.evict(bus, memory, channel)? {
+            // Nobody else may get the engine between the look at who holds it and the reset.
+            channels.block(bus, true)?;
+            let freed = channels.held_by(bus, channel).and_then(|engines| {
+                for engine in engines {
+                    log::debug!("host channel {} did not leave {engine:?}: resetting the engine", channel.0);
+                    *engine_resets = engine_resets.saturating_add(1);
+                    contexts.reset_engine(bus, engine)?;
+                }
+                Ok(())
+            });
+            channels.block(bus, false)?;
+            freed?;
         }
         channels.destroy(bus, memory, bar1, channel)
     }
@@ -209,6 +220,10 @@ impl GpuDriver for RegisterDriver {
 
     fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
         self.channels.sample_engines(&self.bus)
+    }
+
+    fn engine_resets(&self) -> u64 {
+        self.engine_resets
     }
 
     fn event_fd(&self) -> BorrowedFd<'_> {

@@ -145,6 +145,10 @@ impl GpuDriver for EngineScrub {
         sample
     }
 
+    fn engine_resets(&self) -> u64 {
+        self.inner.engine_resets()
+    }
+
     fn event_fd(&self) -> BorrowedFd<'_> {
         self.inner.event_fd()
     }

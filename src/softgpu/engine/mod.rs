@@ -22,6 +22,7 @@ use std::time::Instant;
 
 use super::access::Client;
 use super::ramfc::Method;
+use crate::config::Preemption;
 use crate::units::backend::MmuFault;
 
 /// Why an engine did not execute a method.
@@ -72,12 +73,15 @@ pub(super) struct Control<'a> {
     pub(super) abort: &'a AtomicBool,
     /// End of the channel's timeslice.
     pub(super) slice_end: Instant,
+    /// Whether anything but a reset makes it pause.
+    pub(super) preemption: Preemption,
 }
 
 impl Control<'_> {
     /// True when a long operation must stop here.
     pub(super) fn should_pause(&self) -> bool {
-        self.attention.load(Ordering::Acquire) || self.aborted() || Instant::now() >= self.slice_end
+        let wanted = || self.attention.load(Ordering::Acquire) || Instant::now() >= self.slice_end;
+        self.aborted() || self.preemption == Preemption::Anywhere && wanted()
     }
 
     pub(super) fn aborted(&self) -> bool {

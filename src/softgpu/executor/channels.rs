@@ -12,6 +12,7 @@ use crate::chip::gf100::ramin::{
 };
 use crate::chip::gh100::methods::{SUBCHANNEL_COPY, SUBCHANNEL_SOFTWARE, class_engines};
 use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use crate::config::Preemption;
 use crate::gpu::{ChannelSpec, GpuError, SpaceHandle};
 use crate::softgpu::core::Core;
 use crate::softgpu::description::GH100;
@@ -198,6 +199,9 @@ impl Channels {
         let routing = routing(engines)?;
         if known.enabled {
             return Err(GpuError::Invalid(format!("Channel {} is enabled", channel.0)));
+        }
+        if core.hardware().preemption() == Preemption::Methods && core.is_loaded(channel.0) {
+            return Err(GpuError::Timeout { what: "a method of a disabled channel", millis: 0 });
         }
         core.settle(channel.0);
         write(core, slot(channel).saturating_add(ramfc::ENGINES), &routing)?;

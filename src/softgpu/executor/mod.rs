@@ -27,6 +27,7 @@ use super::walker::Walker;
 use super::{VRAM_UNIT, bank_size};
 use crate::addr::{HostChannel, HostVram, Iova};
 use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress, gh100};
+use crate::config::Preemption;
 use crate::gpu::space_map::SpaceShape;
 use crate::gpu::{
     ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, OwnershipLedger,
@@ -91,6 +92,7 @@ pub struct Executor {
     outbox: Arc<Outbox>,
     /// Where the next memory for the host's own channels begins.
     own_next: u64,
+    engine_resets: u64,
 }
 
 impl Executor {
@@ -139,7 +141,40 @@ impl Executor {
             table_memory: TABLE_MEMORY,
         };
         let channels = Channels::default();
-        Ok(Self { info, core, spaces, last_space: SpaceHandle(0), channels, outbox, own_next: HOST_VRAM })
+        Ok(Self {
+            info,
+            core,
+            spaces,
+            last_space: SpaceHandle(0),
+            channels,
+            outbox,
+            own_next: HOST_VRAM,
+            engine_resets: 0,
+        })
+    }
+
+    /// The same, whose engines let go of work where `preemption` says.
+    #[must_use]
+    pub fn with_preemption(self, preemption: Preemption) -> Self {
+        self.core.set_preemption(preemption);
+        self
+    }
+
+    /// Resets the engines that a channel which goes does not leave by itself.
+    fn free_engines(&mut self, channel: HostChannel) {
+        if self.core.hardware().preemption() == Preemption::Anywhere {
+            return;
+        }
+        // Nobody else may get the engine between the look at who holds it and the reset.
+        self.core.block_runlist(true);
+        for engine in GH100.engines {
+            let status = self.core.engine_status(*engine);
+            if status.busy && status.channel == Some(channel.0) {
+                self.engine_resets = self.engine_resets.saturating_add(1);
+                self.core.reset_engines((*engine).into());
+            }
+        }
+        self.core.block_runlist(false);
     }
 
     /// The ledger of true owners, for the aggregator's admission code to label.
@@ -277,6 +312,8 @@ impl GpuDriver for Executor {
     }
 
     fn destroy_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        self.enable_channel(channel, false)?;
+        self.free_engines(channel);
         self.channels.destroy(&self.core, channel)
     }
 
@@ -306,6 +343,10 @@ impl GpuDriver for Executor {
             (*engine, status.channel.filter(|_| status.busy).map(HostChannel))
         };
         GH100.engines.iter().map(sample).collect()
+    }
+
+    fn engine_resets(&self) -> u64 {
+        self.engine_resets
     }
 
     fn event_fd(&self) -> BorrowedFd<'_> {

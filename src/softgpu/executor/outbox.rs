@@ -8,7 +8,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::addr::HostChannel;
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::GpuEvent;
-use crate::units::backend::{ChannelError, EngineEvents, GraphicsError, HostError, MmuFault};
+use crate::units::backend::{ChannelError, ChannelHang, EngineEvents, GraphicsError, HostError, MmuFault};
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -78,6 +78,11 @@ impl EngineEvents for Outbox {
 
     fn preempted(&self, channel: u16) {
         self.event(GpuEvent::Preempted(HostChannel(channel)));
+    }
+
+    fn hung(&self, hang: ChannelHang) {
+        // Hardware does not know what is too long; whoever drives it does.
+        log::debug!("executor: somebody calls a channel hung: {hang:?}");
     }
 
     fn patch_register(&self, offset: u32, value: u32) {

@@ -113,6 +113,9 @@ impl EngineEvents for Rude {
     fn channel_error(&self, _: crate::units::backend::ChannelError) {
         self.act();
     }
+    fn hung(&self, _: crate::units::backend::ChannelHang) {
+        self.act();
+    }
     fn patch_register(&self, _: u32, _: u32) {
         self.act();
     }

@@ -87,6 +87,9 @@ impl EngineEvents for Recorder {
     fn channel_error(&self, error: ChannelError) {
         panic!("nothing here manages channels: {error:?}");
     }
+    fn hung(&self, hang: ChannelHang) {
+        panic!("nothing here watches channels: {hang:?}");
+    }
     fn patch_register(&self, offset: u32, value: u32) {
         self.push(Event::Patch(offset, value));
     }

@@ -14,7 +14,9 @@ use crate::chip::Engine;
 use crate::chip::registers::Reg;
 use crate::mmio_trap::access::Word;
 use crate::mmio_trap::aperture::WindowFault;
-use crate::units::backend::{ChannelError, EngineEvents, FaultUnit, GraphicsError, HostError, MmuFault};
+use crate::units::backend::{
+    ChannelError, ChannelHang, EngineEvents, FaultUnit, GraphicsError, HostError, MmuFault,
+};
 use crate::units::clock::Clock;
 
 /// No doorbell area.
@@ -192,6 +194,10 @@ impl EngineEvents for Face {
     fn channel_error(&self, error: ChannelError) {
         // A GPU of this chip's kind reports faults by its registers; there is no register for this.
         log::error!("Channel {} was stopped by the host, with code {}", error.channel, error.code);
+    }
+
+    fn hung(&self, hang: ChannelHang) {
+        self.event(|units| units.pfifo().hung(hang));
     }
 
     fn patch_register(&self, offset: u32, value: u32) {

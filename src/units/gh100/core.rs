@@ -32,7 +32,9 @@ use crate::chip::gh100::mmu::{Directory, Pde};
 use crate::chip::{Aperture, Engine, PhysicalAddress};
 use crate::mmio_trap::aperture::Window;
 use crate::mmio_trap::aperture::hopper::HopperTables;
-use crate::units::backend::{ChannelError, EngineEvents, GraphicsError, GspBackend, HostError, MmuFault};
+use crate::units::backend::{
+    ChannelError, ChannelHang, EngineEvents, GraphicsError, GspBackend, HostError, MmuFault,
+};
 use crate::units::clock::Clock;
 
 /// GSP and the way to the back for those who take it by an event.
@@ -277,6 +279,10 @@ impl<B: GspBackend> EngineEvents for Core<B> {
 
     fn channel_error(&self, error: ChannelError) {
         self.stopped(fault::channel_error(&error));
+    }
+
+    fn hung(&self, hang: ChannelHang) {
+        self.stopped(fault::hang(&hang));
     }
 
     fn patch_register(&self, offset: u32, _value: u32) {

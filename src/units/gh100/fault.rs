@@ -2,7 +2,9 @@
 
 use super::gsp::Stopped;
 use crate::chip::{Engine, FaultReason};
-use crate::units::backend::{ChannelError, FaultUnit, GraphicsError, HostError, MmuFault};
+use crate::units::backend::{
+    ChannelError, ChannelHang, FaultUnit, GraphicsError, HangKind, HostError, MmuFault,
+};
 
 /// `ROBUST_CHANNEL_GR_EXCEPTION`.
 const GRAPHICS_EXCEPTION: u32 = 13;
@@ -10,6 +12,8 @@ const GRAPHICS_EXCEPTION: u32 = 13;
 const MMU_FAULT: u32 = 31;
 /// `ROBUST_CHANNEL_PBDMA_ERROR`.
 const PBDMA_ERROR: u32 = 32;
+/// `ROBUST_CHANNEL_CTXSW_TIMEOUT_ERROR`.
+const CONTEXT_SWITCH_TIMEOUT: u32 = 109;
 
 /// `NV_PFAULT_FAULT_TYPE_*` of a reason, whose own numbers are those of GF100.
 pub const fn fault_type(reason: FaultReason) -> u32 {
@@ -54,6 +58,15 @@ pub const fn graphics_error(error: &GraphicsError) -> Stopped {
 /// A channel stopped by the host's own channel manager.
 pub const fn channel_error(error: &ChannelError) -> Stopped {
     plain(error.channel, error.code)
+}
+
+/// A channel that the host took off because it made no progress: what a GPU's own watchdog would have said.
+pub const fn hang(hang: &ChannelHang) -> Stopped {
+    let code = match hang.kind {
+        HangKind::Engine => CONTEXT_SWITCH_TIMEOUT,
+        HangKind::Acquire => PBDMA_ERROR,
+    };
+    Stopped { slot: hang.channel, engine: hang.engine, code, address: 0, fault_type: 0 }
 }
 
 const fn plain(slot: u16, code: u32) -> Stopped {

@@ -23,8 +23,8 @@ use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use crate::pci::SharedMemory;
 use crate::pci::mapping::create_memory_file;
 use crate::units::backend::{
-    Backend, ChannelError, EngineBackend, EngineEvents, FifoState, FlushScope, GraphicsError, HostError,
-    MmuFault,
+    Backend, ChannelError, ChannelHang, EngineBackend, EngineEvents, FifoState, FlushScope, GraphicsError,
+    HostError, MmuFault,
 };
 
 const VRAM: u64 = 4 << 20;
@@ -169,6 +169,7 @@ enum Told {
     HostError(HostError),
     GraphicsError(GraphicsError),
     ChannelError(ChannelError),
+    Hung(ChannelHang),
     Lost(String),
 }
 
@@ -204,6 +205,10 @@ impl EngineEvents for FakeFace {
 
     fn channel_error(&self, error: ChannelError) {
         self.log().push(Told::ChannelError(error));
+    }
+
+    fn hung(&self, hang: ChannelHang) {
+        self.log().push(Told::Hung(hang));
     }
 
     fn patch_register(&self, _offset: u32, _value: u32) {

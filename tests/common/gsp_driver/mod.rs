@@ -22,8 +22,8 @@ use gpuvmk::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk::pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk::pci::{DmaBacking, DmaMapping};
 use gpuvmk::units::backend::{
-    ChannelError, ChannelRefusal, EngineEvents, FlushScope, GraphicsError, GspBackend, GspChannel, HostError,
-    MmuFault,
+    ChannelError, ChannelHang, ChannelRefusal, EngineEvents, FlushScope, GraphicsError, GspBackend,
+    GspChannel, HostError, MmuFault,
 };
 
 pub use tables::Tables;
@@ -88,6 +88,10 @@ impl EngineEvents for Notes {
 
     fn channel_error(&self, error: ChannelError) {
         self.add(Told::Stopped(error.channel));
+    }
+
+    fn hung(&self, hang: ChannelHang) {
+        self.add(Told::Stopped(hang.channel));
     }
 
     fn patch_register(&self, _offset: u32, _value: u32) {

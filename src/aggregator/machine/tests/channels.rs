@@ -142,7 +142,9 @@ fn preemption_that_does_not_end_costs_only_its_channel() {
     assert!(due <= SECOND);
     assert_eq!(fake.state().forced, [host_a]);
     assert_eq!(fake.state().runlist, [host_b]);
-    assert_eq!(outputs(&mut machine), [Output::Event(a, Event::Preempted(GuestChannel(0)))]);
+    let told = ChannelHang { channel: 0, engine: Engine::Graphics, kind: HangKind::Engine };
+    let events = [Event::Hung(told), Event::Preempted(GuestChannel(0))];
+    assert_eq!(outputs(&mut machine), events.map(|event| Output::Event(a, event)));
     done(&mut machine, a, Request::EnableChannel { channel: GuestChannel(0), enabled: true });
     done(&mut machine, a, Request::DestroyChannel(GuestChannel(0)));
     done(&mut machine, a, create_channel(0));

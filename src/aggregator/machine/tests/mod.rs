@@ -5,6 +5,7 @@
 mod admission;
 mod channels;
 mod fail_safe;
+mod hang;
 mod hopper;
 mod isolation;
 mod memory;
@@ -25,7 +26,7 @@ use crate::config::PolicyKind;
 use crate::gpu::HostTarget;
 use crate::scheduler::policy::Settings;
 use crate::scheduler::share::Share;
-use crate::units::backend::{FaultUnit, HostError, MmuFault};
+use crate::units::backend::{ChannelHang, FaultUnit, HangKind, HostError, MmuFault};
 
 const SECOND: Duration = Duration::from_secs(1);
 const T0: Duration = Duration::ZERO;

@@ -29,7 +29,7 @@ crate::registers! {
     /// Why bind failed.
     NV_PFIFO_BIND_ERROR @ 0x00252c, reset 0, Constant, {};
     /// Why scheduling failed.
-    NV_PFIFO_SCHED_ERROR @ 0x00254c, reset 0, Constant, { 7:0 CODE };
+    NV_PFIFO_SCHED_ERROR @ 0x00254c, reset 0, Handler, { 7:0 CODE };
     /// Why a channel switch failed.
     NV_PFIFO_CHSW_ERROR @ 0x00256c, reset 0, Constant, {};
     /// MMU faults that met an occupied fault record.

@@ -4,21 +4,23 @@
 //! non-stall events) and are cleared there. A runlist commit and a preemption are carried out by the back; the
 //! commit is complete when it returns, the preemption is polled.
 //!
-//! Not modelled: errors of binding, scheduling and channel switches (the back never makes any), and timeslice
-//! settings.
+//! Not modelled: errors of binding and of channel switches (the back never makes any), and timeslice settings.
 
 mod fault;
+mod hang;
 mod pbdma;
 
 use super::effect::{Effect, ReadResult};
 use super::pbus::target_and_page;
+use crate::chip::gf100::methods::pbdma_intr;
 use crate::chip::gf100::regs::pfifo::*;
 use crate::chip::gf100::{CHANNELS, PBDMAS};
 use crate::chip::registers::Reg;
 use crate::chip::{Engine, PhysicalAddress};
 use crate::mmio_trap::access::Word;
-use crate::units::backend::{HostError, MmuFault};
+use crate::units::backend::{ChannelHang, HangKind, HostError, MmuFault};
 use fault::Faults;
+use hang::Hangs;
 use pbdma::Pbdma;
 
 /// NV_PFIFO_INTR_0: non-stall events.
@@ -29,6 +31,8 @@ const RUNLIST: u32 = 1 << 30;
 const PBDMA: u32 = 1 << 29;
 /// NV_PFIFO_INTR_0: MMU faults.
 const MMU_FAULT: u32 = 1 << 28;
+/// NV_PFIFO_INTR_0: the scheduler gave up.
+const SCHED_ERROR: u32 = 1 << 8;
 /// NV_PFIFO_INTR_RUNLIST: the commit is complete.
 const RUNLIST_DONE: u32 = 1 << 28;
 /// NV_PFIFO_CHAN_INST: the channel is bound.
@@ -84,6 +88,7 @@ pub struct Pfifo {
     engine_event_enable: u32,
     triggers: [u32; 8],
     faults: Faults,
+    hangs: Hangs,
     channels: Vec<Channel>,
     pbdmas: Vec<Pbdma>,
 }
@@ -105,6 +110,7 @@ impl Default for Pfifo {
             engine_event_enable: 0,
             triggers: [0; 8],
             faults: Faults::default(),
+            hangs: Hangs::default(),
             channels: vec![Channel::default(); usize::from(CHANNELS)],
             pbdmas: vec![Pbdma::default(); usize::from(PBDMAS)],
         }
@@ -128,7 +134,8 @@ impl Pfifo {
     /// Reads a register.
     pub fn read(&self, reg: Reg) -> ReadResult {
         if let Some(number) = NV_PFIFO_ENGINE_STATUS.index_of(reg) {
-            return engine(number).map_or(ReadResult::Value(0), ReadResult::EngineStatus);
+            let Some(engine) = engine(number) else { return ReadResult::Value(0) };
+            return self.hangs.status(engine).map_or(ReadResult::EngineStatus(engine), ReadResult::Value);
         }
         if reg == NV_PFIFO_PREEMPT {
             return ReadResult::PreemptStatus(self.preempt);
@@ -167,6 +174,7 @@ impl Pfifo {
             NV_PFIFO_INTR_PBDMA_ID => self.pbdma_events(),
             NV_PFIFO_INTR_ENGINE_ID => self.engine_event_mask(),
             NV_PFIFO_INTR_ENGINE_EN => self.engine_event_enable,
+            NV_PFIFO_SCHED_ERROR => self.hangs.code(),
             NV_PFIFO_SCHED_DISABLE => self.sched_disable,
             NV_PFIFO_INTR_RUNLIST => self.runlist_events,
             _ => 0,
@@ -228,6 +236,7 @@ impl Pfifo {
         let Some(channel) = self.channels.get_mut(number as usize) else { return };
         channel.instance = word.merge(channel.instance);
         let instance = bound(channel.instance);
+        self.settle(number);
         effects.extend(u16::try_from(number).map(|number| Effect::BindChannel(number, instance)));
     }
 
@@ -235,6 +244,9 @@ impl Pfifo {
         let Some(channel) = self.channels.get_mut(number as usize) else { return };
         channel.state = word.merge(channel.state);
         let enabled = channel.state & START != 0;
+        if !enabled {
+            self.settle(number);
+        }
         effects.extend(u16::try_from(number).map(|number| Effect::EnableChannel(number, enabled)));
     }
 
@@ -245,6 +257,10 @@ impl Pfifo {
         if *trigger & !before & TRIGGER != 0
             && let Some(engine) = engine(number)
         {
+            if let Some(channel) = self.hangs.on(engine) {
+                let unit = *trigger & 0x1f;
+                return self.triggered_fault(unit, Some(channel));
+            }
             effects.push(Effect::TriggerFault { engine, unit: *trigger & 0x1f });
         }
     }
@@ -297,6 +313,31 @@ impl Pfifo {
     pub fn triggered_fault(&mut self, unit: u32, channel: Option<u16>) {
         let instance = channel.map_or(0, |channel| self.instance_page(channel));
         self.faults.pretend(unit, instance);
+    }
+
+    /// The host took a channel off because it made no progress.
+    pub fn hung(&mut self, hang: ChannelHang) {
+        match hang.kind {
+            HangKind::Engine => {
+                if self.hangs.push(hang.engine, hang.channel) {
+                    self.latched |= SCHED_ERROR;
+                }
+            }
+            HangKind::Acquire => self.host_error(HostError {
+                channel: hang.channel,
+                pbdma: 0,
+                status: pbdma_intr::ACQUIRE_TIMEOUT,
+                method: 0,
+                data: 0,
+            }),
+        }
+    }
+
+    /// The driver is done with a channel that hung, if it did.
+    fn settle(&mut self, channel: u32) {
+        if u16::try_from(channel).is_ok_and(|channel| self.hangs.remove(channel)) {
+            self.latched |= SCHED_ERROR;
+        }
     }
 
     /// A PBDMA unit refused a command.

@@ -144,6 +144,49 @@ fn triggered_fault_is_told_once_for_engines_that_exist() {
     assert_eq!(value(&fifo, NV_PFIFO_MMU_FAULT_ID), 1);
 }
 
+/// As nouveau recovers: the error, the engine that stands, the fault that it asks for, the channel that it stops.
+#[test]
+fn hung_channels_are_shown_one_after_the_other_until_the_driver_stops_them() {
+    let mut fifo = Pfifo::default();
+    write(&mut fifo, NV_PFIFO_INTR_EN_0, 0x7fff_ffff);
+    for channel in [3, 5] {
+        write(&mut fifo, NV_PFIFO_CHAN_INST.at(channel), 0xc000_1000 | channel);
+        write(&mut fifo, NV_PFIFO_CHAN_STATE.at(channel), 0x001f_0001);
+    }
+    let hang = ChannelHang { channel: 3, engine: Engine::Graphics, kind: HangKind::Engine };
+    fifo.hung(hang);
+    fifo.hung(ChannelHang { channel: 5, ..hang });
+    let status = NV_PFIFO_ENGINE_STATUS.at(0);
+
+    for channel in [3, 5] {
+        assert_eq!(value(&fifo, NV_PFIFO_INTR_0), SCHED_ERROR);
+        assert_eq!(value(&fifo, NV_PFIFO_SCHED_ERROR), 0x0a);
+        assert_eq!(value(&fifo, status) & 0x1000_407f, 0x1000_4000 | channel);
+        assert_eq!(fifo.read(NV_PFIFO_ENGINE_STATUS.at(4)), ReadResult::EngineStatus(Engine::Copy(0)));
+        write(&mut fifo, NV_PFIFO_INTR_0, SCHED_ERROR);
+        assert_eq!(write(&mut fifo, NV_PFIFO_MMU_FAULT_TRIGGER.at(0), 0x100), []);
+        assert_eq!(value(&fifo, NV_PFIFO_MMU_FAULT_ID), 1);
+        assert_eq!(value(&fifo, NV_PFIFO_MMU_FAULT_INST.at(0)), 0x1000 | channel);
+        write(&mut fifo, NV_PFIFO_MMU_FAULT_ID, 1);
+        write(&mut fifo, NV_PFIFO_MMU_FAULT_TRIGGER.at(0), 0);
+        assert!(!fifo.pending());
+        write(&mut fifo, NV_PFIFO_CHAN_STATE.at(channel), 0x001f_0000);
+    }
+
+    assert!(!fifo.pending());
+    assert_eq!(value(&fifo, NV_PFIFO_SCHED_ERROR), 0);
+    assert_eq!(fifo.read(status), ReadResult::EngineStatus(Engine::Graphics));
+}
+
+#[test]
+fn stuck_acquire_is_an_interrupt_of_the_pbdma() {
+    let mut fifo = Pfifo::default();
+    write(&mut fifo, NV_PPBDMA_INTR_EN_0.at(0), 0xffff_feff);
+    fifo.hung(ChannelHang { channel: 9, engine: Engine::Graphics, kind: HangKind::Acquire });
+    assert_eq!(value(&fifo, NV_PPBDMA_INTR_0.at(0)), 1 << 26);
+    assert_eq!(value(&fifo, NV_PPBDMA_CHANNEL.at(0)), 9);
+}
+
 #[test]
 fn reset_unbinds_channels_and_lifts_the_block() {
     let mut fifo = Pfifo::default();

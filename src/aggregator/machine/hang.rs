@@ -1,0 +1,170 @@
+//! Hangs: what the watchdog says is carried out, in steps of which none waits.
+//!
+//! A channel that holds an engine for which others wait is asked to leave; hardware lets go of it, and it comes back when
+//! it is its turn. One that does not leave in time, or makes no progress, is taken off for good: destroying it resets the
+//! engine if it still holds it, and the contexts of all others lie in memory, so that they go on. Its guest is told
+//! what its driver expects of such a channel. Its VM's next hangs cost the VM ever longer waits.
+//!
+//! A guest that destroys, preempts or leaves behind a channel which does not let go of its engine has made it hang as
+//! well, and is charged for it.
+
+use std::time::Duration;
+
+use super::{Machine, Output, Owner};
+use crate::addr::{HostChannel, TenantId};
+use crate::aggregator::protocol::Event;
+use crate::aggregator::tenant::ChannelState;
+use crate::chip::Engine;
+use crate::config::HangConfig;
+use crate::scheduler::hang::penalty::{Ledger, Record};
+use crate::scheduler::hang::{Hang, Reason, Verdict, Watchdog, Watched};
+use crate::units::backend::{ChannelHang, HangKind};
+
+/// Watchdog and ledger.
+#[derive(Debug)]
+pub(super) struct Hangs {
+    pub(super) watchdog: Watchdog,
+    ledger: Ledger,
+}
+
+impl Hangs {
+    pub(super) const fn new(config: HangConfig) -> Self {
+        Self { watchdog: Watchdog::new(config), ledger: Ledger::new(config) }
+    }
+
+    /// What is known of a VM.
+    pub(super) fn record(&self, vm: TenantId) -> Record {
+        self.ledger.record(vm)
+    }
+
+    /// How long a channel that goes may take to leave its engine.
+    pub(super) const fn preempt_within(&self) -> Duration {
+        self.watchdog.limits().preempt
+    }
+
+    /// When a VM has waited long enough.
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        self.ledger.next_due()
+    }
+
+    pub(super) fn forget_vm(&mut self, vm: TenantId) {
+        self.ledger.forget(vm);
+    }
+}
+
+impl Machine {
+    /// Shows the watchdog a sample: what runs on each engine, and how far each busy ring was finished.
+    pub(super) fn watch(
+        &mut self,
+        now: Duration,
+        engines: &[(Engine, Option<HostChannel>)],
+        rings: &[(HostChannel, u32)],
+    ) {
+        let watched: Vec<Watched> = rings.iter().filter_map(|ring| self.watched(*ring)).collect();
+        if watched.is_empty() {
+            self.hangs.watchdog.rest();
+            return;
+        }
+        for verdict in self.hangs.watchdog.observe(now, engines, &watched) {
+            match verdict {
+                Verdict::Ask(channel) => {
+                    log::debug!("host channel {} is asked to leave its engine: others wait", channel.0);
+                    if let Err(error) = self.driver.preempt_channel(channel) {
+                        log::error!("a preemption did not reach the physical GPU: {error}");
+                    }
+                }
+                Verdict::Hung(hang) => self.kill(hang, now),
+            }
+        }
+    }
+
+    fn watched(&self, (channel, gp_get): (HostChannel, u32)) -> Option<Watched> {
+        let admitted = self.scheduler.may_run(channel)?;
+        let Owner { tenant: vm, guest: Some(guest) } = self.owners.get(&channel).copied()? else {
+            return None;
+        };
+        let known = self.tenants.get(&vm)?.channels.get(usize::from(guest.0))?.as_ref()?;
+        Some(Watched { channel, vm, engines: known.engines, gp_get, admitted })
+    }
+
+    /// Takes a hung channel off for good, tells its guest, and makes its VM pay.
+    pub(super) fn kill(&mut self, hang: Hang, now: Duration) {
+        let Hang { channel: host, vm, engine, mut reason } = hang;
+        let Some(Owner { guest: Some(guest), .. }) = self.owners.get(&host).copied() else { return };
+        self.hangs.watchdog.forget(host);
+        let Some(channel) = self.tenants.get_mut(&vm).and_then(|tenant| tenant.channel(guest).ok()) else {
+            return;
+        };
+        channel.state = ChannelState::Dead;
+        let (space, preempted) = (channel.space, channel.preempt_by.take().is_some());
+        self.scheduler.remove_channel(host);
+        if let Err(error) = self.commit_runlist() {
+            self.quarantine(vm, "taking a channel off the runlist", &error);
+        }
+        let resets = self.driver.engine_resets();
+        if !self.forget_host_channel(vm, host) {
+            reason = Reason::EngineSilent;
+            let space = self.tenants.get(&vm).and_then(|tenant| tenant.space(space).ok());
+            self.stuck_spaces.extend(space.map(|space| space.handle));
+        }
+        let reset = self.driver.engine_resets() != resets;
+        let kind = if reason == Reason::StuckAcquire { HangKind::Acquire } else { HangKind::Engine };
+        let told = ChannelHang { channel: guest.0, engine, kind };
+        self.outputs.push(Output::Event(vm, Event::Hung(told)));
+        if preempted {
+            self.outputs.push(Output::Event(vm, Event::Preempted(guest)));
+        }
+        self.charge_hang(vm, &format!("channel {}", guest.0), reason, Some(engine), reset, now);
+    }
+
+    /// Notes a hang of a VM, says so, and lets the VM wait for it.
+    pub(super) fn charge_hang(
+        &mut self,
+        vm: TenantId,
+        what: &str,
+        reason: Reason,
+        engine: Option<Engine>,
+        reset: bool,
+        now: Duration,
+    ) {
+        let wait = self.hangs.ledger.note(vm, now);
+        if reset {
+            self.hangs.ledger.note_reset(vm);
+        }
+        let Record { hangs, .. } = self.hangs.ledger.record(vm);
+        let name = self.tenants.get(&vm).map_or("?", |tenant| tenant.name.as_str());
+        let on = engine.map(|engine| format!(" on {engine:?}")).unwrap_or_default();
+        let reset = if reset { "; the engine was reset" } else { "" };
+        let wait_ms = wait.as_millis();
+        // A VM decides how often, but no more often than its penalties allow.
+        log::warn!(
+            "{name}: {what}{on} hangs ({}) and was taken off{reset}; hang {hangs} of this VM, which waits {wait_ms} ms",
+            reason.name()
+        );
+        if !wait.is_zero() {
+            self.scheduler.suspend(vm, true);
+            self.decide(now);
+        }
+    }
+
+    /// Lets VMs go on that have waited long enough.
+    pub(super) fn end_penalties(&mut self, now: Duration) {
+        let released = self.hangs.ledger.released(now);
+        for vm in &released {
+            self.scheduler.suspend(*vm, false);
+        }
+        if !released.is_empty() {
+            self.decide(now);
+        }
+    }
+
+    /// A channel was forced off that its guest had given up, or preempted: its engine may have been reset for it.
+    pub(super) fn charge_forced(&mut self, vm: TenantId, resets: u64, now: Duration) {
+        if self.driver.engine_resets() == resets {
+            // It may have waited for somebody else's to leave.
+            log::debug!("a channel that was given up did not leave the hardware in time, and held no engine");
+            return;
+        }
+        self.charge_hang(vm, "a channel that it gave up", Reason::Unpreemptible, None, true, now);
+    }
+}

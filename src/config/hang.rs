@@ -1,0 +1,89 @@
+//! The `[hang]` section of a GPU's file: how long a channel may hold up others, and what it costs its VM to do so again
+//! and again.
+
+use std::time::Duration;
+
+use super::reader::TableReader;
+use super::value;
+
+/// Limits of channels that make no progress, and penalties for VMs whose channels meet them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HangConfig {
+    /// How long one channel may hold an engine for which other VMs wait, before it is asked to leave by itself. Only
+    /// where the policy does not ask by itself.
+    pub hold: Duration,
+    /// How long a channel may take to leave its engine once it was asked.
+    pub preempt: Duration,
+    /// How long a channel may use an engine without finishing an entry of its ring; `None`: for ever.
+    pub progress: Option<Duration>,
+    /// How long a channel may wait for a semaphore; `None`: for ever.
+    pub acquire: Option<Duration>,
+    /// How long a VM waits after its second hang in a row. The first costs nothing, each further one twice the wait of
+    /// the last; zero: nothing ever does.
+    pub penalty: Duration,
+    /// The longest wait.
+    pub penalty_cap: Duration,
+    /// Time without a hang after which a VM's next one counts as its first.
+    pub forgive: Duration,
+}
+
+impl Default for HangConfig {
+    fn default() -> Self {
+        Self {
+            hold: Duration::from_millis(100),
+            preempt: Duration::from_millis(200),
+            progress: Some(Duration::from_secs(10)),
+            acquire: Some(Duration::from_secs(10)),
+            penalty: Duration::from_millis(100),
+            penalty_cap: Duration::from_secs(10),
+            forgive: Duration::from_secs(60),
+        }
+    }
+}
+
+impl HangConfig {
+    pub(super) fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
+        let default = Self::default();
+        let hold = millis(reader, "hold_ms", default.hold, 10, 10_000);
+        let preempt = millis(reader, "preempt_ms", default.preempt, 10, 10_000);
+        let progress = optional(reader, "progress_ms", default.progress);
+        let acquire = optional(reader, "acquire_ms", default.acquire);
+        let penalty = millis(reader, "penalty_ms", default.penalty, 0, 60_000);
+        let penalty_cap = millis(reader, "penalty_cap_ms", default.penalty_cap, 0, 3_600_000);
+        let forgive = millis(reader, "forgive_ms", default.forgive, 0, 86_400_000);
+        Some(Self {
+            hold: hold?,
+            preempt: preempt?,
+            progress: progress?,
+            acquire: acquire?,
+            penalty: penalty?,
+            penalty_cap: penalty_cap?,
+            forgive: forgive?,
+        })
+    }
+}
+
+fn millis(
+    reader: &mut TableReader<'_, '_>,
+    key: &'static str,
+    default: Duration,
+    low: u64,
+    high: u64,
+) -> Option<Duration> {
+    let allowed = format!("a whole number of milliseconds from {low} to {high}");
+    reader.defaulted(key, default, &allowed, |v| value::integer(v, low, high).map(Duration::from_millis))
+}
+
+/// The same where 0 means "no limit".
+fn optional(
+    reader: &mut TableReader<'_, '_>,
+    key: &'static str,
+    default: Option<Duration>,
+) -> Option<Option<Duration>> {
+    let allowed = "0 for no limit, or a whole number of milliseconds from 100 to 86400000";
+    reader.defaulted(key, default, allowed, |v| match value::integer(v, 0, 86_400_000)? {
+        0 => Ok(None),
+        short @ 1..100 => Err(format!("{short} is out of range")),
+        millis => Ok(Some(Duration::from_millis(millis))),
+    })
+}

@@ -1,0 +1,57 @@
+//! Channels that the host took off an engine because they made no progress, shown as hardware shows a context switch that
+//! timed out: a scheduler error, and an engine that stands busy in the middle of switching the channel out.
+//!
+//! That is what a driver looks for: it pretends an MMU fault of such an engine, and recovers from that. The engine stands
+//! so until the driver stops the channel, or gives its number to another one. One is shown at a time, the next when the
+//! driver is done with it; a channel hangs once, so the queue is bounded by the number of channels.
+
+use std::collections::VecDeque;
+
+use crate::chip::Engine;
+use crate::chip::gf100::CHANNELS;
+
+/// NV_PFIFO_SCHED_ERROR: a context switch did not end in time.
+const CTXSW_TIMEOUT: u32 = 0x0a;
+/// NV_PFIFO_ENGINE_STATUS of an engine that is busy saving a context: the bits that drivers look at (nouveau
+/// `nvkm/engine/fifo/gf100.c`; those of 31 and 18 until Linux 6.1).
+const SWITCHING: u32 = 1 << 31 | 1 << 28 | 1 << 20 | 1 << 18 | 1 << 14 | 1 << 12;
+
+/// The hung channels.
+#[derive(Clone, Debug, Default)]
+pub struct Hangs {
+    waiting: VecDeque<(Engine, u16)>,
+}
+
+impl Hangs {
+    /// Notes a channel. True when it is shown from now on.
+    pub fn push(&mut self, engine: Engine, channel: u16) -> bool {
+        let first = self.waiting.is_empty();
+        let known = self.waiting.iter().any(|(_, other)| *other == channel);
+        if !known && self.waiting.len() < usize::from(CHANNELS) {
+            self.waiting.push_back((engine, channel));
+        }
+        first
+    }
+
+    /// The driver stopped the channel, or forgot it. True when another one is shown from now on.
+    pub fn remove(&mut self, channel: u16) -> bool {
+        let shown = self.waiting.front().is_some_and(|(_, first)| *first == channel);
+        self.waiting.retain(|(_, other)| *other != channel);
+        shown && !self.waiting.is_empty()
+    }
+
+    /// The channel that the engine stands with.
+    pub fn on(&self, engine: Engine) -> Option<u16> {
+        self.waiting.front().filter(|(stands, _)| *stands == engine).map(|(_, channel)| *channel)
+    }
+
+    /// The engine's status, if it stands.
+    pub fn status(&self, engine: Engine) -> Option<u32> {
+        self.on(engine).map(|channel| SWITCHING | u32::from(channel) & 0x7f)
+    }
+
+    /// The scheduler's error code.
+    pub fn code(&self) -> u32 {
+        if self.waiting.is_empty() { 0 } else { CTXSW_TIMEOUT }
+    }
+}
