@@ -228,7 +228,10 @@ fn settings_are_changed_while_a_vm_is_there() {
     let said = fails(&["set", "vm1", "weight=0", "--gpu", &gpu]);
     let unknown = fails(&["set", "vm2", "weight=1", "--gpu", &gpu]);
 
-    assert!(policy.contains(r#""policy":"best-effort""#) && policy.contains(r#""slice_us":4000"#), "{policy}");
+    assert!(
+        policy.contains(r#""policy":"best-effort""#) && policy.contains(r#""slice_us":4000"#),
+        "{policy}"
+    );
     assert!(said.contains("weight 0 is not 1 to 10000"), "{said}");
     assert!(unknown.contains("No VM named vm2") && unknown.contains("vm1"), "{unknown}");
     let status = gpuvmk(&["status", &gpu, "--json"]).output().expect("the binary runs").stdout;

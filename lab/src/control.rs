@@ -35,6 +35,9 @@ pub struct Tenant {
     /// Its part of the engines' busy time, 0 to 1.
     #[serde(default)]
     pub gpu_share: f64,
+    /// Its channels that were taken off because they made no progress.
+    #[serde(default)]
+    pub hangs: u64,
     /// Work it handed in.
     #[serde(default)]
     pub submissions: u64,

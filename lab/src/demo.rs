@@ -119,6 +119,7 @@ pub fn run(options: &Options) -> Result<Value> {
         spare_vram_mib: SPARE_VRAM_MIB,
         policy: SHARED_AS_IT_COMES,
         channels: CHANNELS,
+        stubborn: false,
     })?;
     let accelerator = Accelerator::of_this_machine();
     show.title(&format!(

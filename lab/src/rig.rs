@@ -83,6 +83,10 @@ impl FromStr for Backend {
     }
 }
 
+/// A GPU's words where hangs are provoked: before the first section, and behind the last.
+const STUBBORN: (&str, &str) =
+    ("preemption = \"methods\"\n", "\n[hang]\nprogress_ms = 1000\nacquire_ms = 1000\n");
+
 /// One GPU as a guest is to see it.
 #[derive(Debug, Clone)]
 pub struct GpuSpec {
@@ -117,6 +121,8 @@ pub struct RigSpec {
     pub policy: &'static str,
     /// Channels of each vGPU.
     pub channels: u16,
+    /// Whether the software GPU takes work off an engine between methods only, with short limits for hangs.
+    pub stubborn: bool,
 }
 
 /// A folder for sockets with a short path, gone with its value.
@@ -370,9 +376,10 @@ fn socket_option(path: &Path) -> String {
 /// The configuration of the aggregator for `chip`. Its GPU has what all its vGPUs have together, and what a software
 /// GPU keeps for itself.
 fn gpu_config(name: &str, spec: &RigSpec, chip: Chip, socket: &Path, control: &Path) -> String {
+    let (preemption, hang) = if spec.stubborn { STUBBORN } else { ("", "") };
     let partitions: u32 = spec.gpus.iter().filter(|gpu| gpu.chip == chip).map(|gpu| gpu.vram_mib).sum();
     format!(
-        "name = \"{name}\"\nbackend = \"{}\"\nchip = \"{chip}\"\nvram = \"{}M\"\npolicy = \"{}\"\n\n[socket]\npath = {}\n\n[control]\npath = {}\n",
+        "name = \"{name}\"\nbackend = \"{}\"\nchip = \"{chip}\"\nvram = \"{}M\"\npolicy = \"{}\"\n{preemption}\n[socket]\npath = {}\n\n[control]\npath = {}\n{hang}",
         spec.backend.name(),
         partitions + spec.spare_vram_mib,
         spec.policy,
@@ -412,6 +419,7 @@ mod tests {
             spare_vram_mib: 768,
             policy: SHARED_AS_IT_COMES,
             channels: CHANNELS,
+            stubborn: false,
         }
     }
 

@@ -52,6 +52,7 @@ struct Explanation {
 const ALWAYS: &[&str] = &[];
 const EMULATED_CLOCK: &str = "an emulated processor's clocks are uneven while the host is busy";
 const BAD_ADDRESS: &[&str] = &["badaddr", "badcopy", "badexec"];
+const HANG: &[&str] = &["hang"];
 const REFUSED_LAUNCH: &[&str] = &["nocompute", "nonvk"];
 
 const EXPLAINED: &[Explanation] = &[
@@ -113,6 +114,17 @@ const EXPLAINED: &[Explanation] = &[
         provoked_by: REFUSED_LAUNCH,
         reason: "the channel of that launch",
     },
+    Explanation {
+        parts: &["nouveau", "SCHED_ERROR 0a [CTXSW_TIMEOUT]"],
+        provoked_by: HANG,
+        reason: "the channel that the program hung was taken off its engine",
+    },
+    Explanation {
+        parts: &["nouveau", "gsp: rc engn:"],
+        provoked_by: HANG,
+        reason: "the same on a chip whose firmware reports it",
+    },
+    Explanation { parts: &["nouveau", "killed"], provoked_by: HANG, reason: "that channel's end" },
     Explanation {
         parts: &["nouveau", "error fencing pushbuf: -19"],
         provoked_by: BAD_ADDRESS,

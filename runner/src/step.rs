@@ -170,6 +170,7 @@ fn rig(bench: &Bench<'_>, step: &Step, folder: &Path) -> Result<Rig> {
         spare_vram_mib: SPARE_VRAM_MIB,
         policy: SHARED_AS_IT_COMES,
         channels: CHANNELS,
+        stubborn: false,
     })
     .context("The GPU's processes do not start")
 }

@@ -35,6 +35,11 @@ const SHORT: &[&str] = &["probe", "copy:largest=65537", "fence"];
 /// What keeps a guest busy.
 const BUSY: &[&str] = &["probe", "copy", "fence", "channels", "evict", "load:secs=5"];
 const FAULTS: &[&str] = &["probe", "badaddr", "badaddr", "badaddr", "copy:largest=65537"];
+/// Each kind of hang once, and proof that the GPU works afterwards.
+const HANGS: &[&str] =
+    &["probe", "hang:kind=copy", "hang:kind=acquire", "hang:kind=chain", "copy:largest=65537"];
+/// How many of those there are.
+pub const HANGS_IN_ALL: u64 = 3;
 const NEIGHBOUR: &[&str] = &["probe", "load:secs=15", "copy:largest=65537"];
 /// Fills VRAM, and works until it is killed.
 const FILLED: &[&str] = &["probe", "residue:step=fill", "load:secs=90"];
@@ -136,6 +141,9 @@ pub enum Disturbance {
     AggregatorRestarted,
     /// The device processes are started before the aggregator.
     DevicesFirst,
+    /// The first guest hangs its engine; the others must not notice. The software GPU takes work off an engine between
+    /// methods only.
+    Hangs,
 }
 
 /// One test.
@@ -198,6 +206,11 @@ fn fermi() -> Vec<Case> {
     let pair = [KernelSeries::V6_1, KernelSeries::V7_2];
     cases.push(case("two-guests-mixed".into(), mediated, guests([(chip, BUSY); 2], pair)));
     cases.extend(several("", chip, kernel));
+    let hangs = guests([(chip, HANGS), (chip, NEIGHBOUR)], [KernelSeries::V7_2, kernel]);
+    cases.push(Case {
+        disturbance: Disturbance::Hangs,
+        ..case("neighbour-hangs-7.2".into(), mediated, hangs)
+    });
     let victim = Guest::new("vm1", chip, kernel, AT_WORK);
     cases.push(Case {
         disturbance: Disturbance::QemuKilled,
@@ -252,6 +265,7 @@ fn several(prefix: &str, chip: Chip, kernel: KernelSeries) -> Vec<Case> {
     vec![
         named("two-guests", pair(BUSY, BUSY)),
         named("neighbour-faults", pair(FAULTS, NEIGHBOUR)),
+        with(Disturbance::Hangs, named("neighbour-hangs", pair(HANGS, NEIGHBOUR))),
         with(Disturbance::QemuKilled, named("mediated-qemu-killed", vec![filled])),
         with(Disturbance::BackendKilled, named("backend-killed", beside_filled)),
         with(Disturbance::DevicesFirst, named("devices-before-aggregator", alone(SHORT))),

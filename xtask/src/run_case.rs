@@ -82,9 +82,10 @@ impl Run<'_> {
         self.workshop.forget_logs(&self.case.name)?;
         let devices_first = self.case.disturbance == Disturbance::DevicesFirst;
         let spec = self.workshop.rig_spec(&self.case.name, self.case.topology, &self.case.guests);
-        let mut rig = Rig::start(RigSpec { devices_first, ..spec })?;
+        let stubborn = self.case.disturbance == Disturbance::Hangs;
+        let mut rig = Rig::start(RigSpec { devices_first, stubborn, ..spec })?;
         match self.case.disturbance {
-            Disturbance::None | Disturbance::DevicesFirst => self.undisturbed(&rig)?,
+            Disturbance::None | Disturbance::DevicesFirst | Disturbance::Hangs => self.undisturbed(&rig)?,
             Disturbance::QemuKilled => self.qemu_killed(&rig)?,
             Disturbance::BackendKilled => self.backend_killed(&mut rig)?,
             Disturbance::AggregatorRestarted => self.aggregator_restarted(&mut rig)?,
@@ -192,6 +193,17 @@ impl Run<'_> {
                     .problems
                     .push(format!("{} made {count} engine accesses outside its own memory", tenant.name)),
                 None => self.problems.push(format!("nobody counted the engine accesses of {}", tenant.name)),
+            }
+        }
+        if self.case.disturbance == Disturbance::Hangs {
+            for (tenant, expected) in tenants.iter().zip([cases::HANGS_IN_ALL, 0]) {
+                if tenant.hangs != expected {
+                    let problem = format!(
+                        "{} is said to have hung {} times, not {expected}",
+                        tenant.name, tenant.hangs
+                    );
+                    self.problems.push(problem);
+                }
             }
         }
         if tenants.is_empty() {

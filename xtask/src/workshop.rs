@@ -114,6 +114,7 @@ impl Workshop {
             spare_vram_mib: SPARE_VRAM_MIB,
             policy: SHARED_AS_IT_COMES,
             channels: CHANNELS,
+            stubborn: false,
         }
     }
 

@@ -57,6 +57,23 @@ impl Chip {
         }
     }
 
+    /// Words of the kernel's log line about a channel that made no progress on its engine.
+    pub fn hang_words(self) -> &'static [&'static str] {
+        match self {
+            Self::Fermi => &["SCHED_ERROR", "CTXSW_TIMEOUT"],
+            Self::Hopper => &["rc engn:", "type:109"],
+        }
+    }
+
+    /// Words of the kernel's log line about a channel whose semaphore nobody releases.
+    pub fn stuck_words(self) -> &'static [&'static str] {
+        match self {
+            // The unit's acquire interrupt, for which nouveau has no name.
+            Self::Fermi => &["PBDMA0: 04000000"],
+            Self::Hopper => &["rc engn:", "type:32"],
+        }
+    }
+
     /// Words of the kernel's log line about an address that is not mapped.
     pub fn fault_words(self) -> &'static [&'static str] {
         match self {

@@ -103,6 +103,27 @@ impl Engine {
         }
     }
 
+    /// Adds one launch that copies the page at `from` to `to`, `count` times over.
+    pub fn copy_again_and_again(self, commands: &mut Commands, to: u64, from: u64, count: u64) {
+        let lines = Lines { to, from, length: LINE, count };
+        match self {
+            Self::M2mf => fermi::m2mf_with_pitch(commands, self.subchannel(), &lines, 0),
+            // A count that their method has no room for is cut off.
+            Self::Copy0 | Self::Copy1 => fermi::copy(commands, self.subchannel(), &lines),
+            Self::Copy | Self::GraphicsCopy => hopper::copy_with_pitch(commands, &lines, 0),
+        }
+    }
+
+    /// Adds the words by which the host unit waits until `payload` stands at `address`.
+    pub fn acquire(self, commands: &mut Commands, address: u64, payload: u32) {
+        match self {
+            Self::M2mf | Self::Copy0 | Self::Copy1 => {
+                fermi::acquire(commands, self.subchannel(), address, payload);
+            }
+            Self::Copy | Self::GraphicsCopy => hopper::acquire(commands, address, payload),
+        }
+    }
+
     /// Adds the words by which the host unit writes `payload` to `address`, and the GPU's time to `address + 8`,
     /// once all before is done.
     pub fn release_with_time(self, commands: &mut Commands, address: u64, payload: u32) {

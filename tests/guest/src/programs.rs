@@ -12,6 +12,7 @@ mod copies;
 mod evict;
 mod exec;
 mod fence;
+mod hang;
 mod load;
 mod mapping;
 mod nvk;
@@ -36,7 +37,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 28] = [
+const PROGRAMS: [(&str, Program); 29] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -45,6 +46,7 @@ const PROGRAMS: [(&str, Program); 28] = [
     ("badaddr", badaddr::by_host),
     ("badcopy", badaddr::by_engine),
     ("badexec", badexec::run),
+    ("hang", hang::run),
     ("bar1", bar1::run),
     ("exec", exec::run),
     ("fill", upload::fill),

@@ -7,10 +7,16 @@ use crate::push::{Commands, Method, Subchannel, split};
 const SEMAPHORE_A: Method = 0x010;
 /// Semaphore operation: write the payload, then (as bit 24 is clear) a time stamp at +8.
 const SEMAPHORE_RELEASE_WITH_TIME: u32 = 0x2;
+/// Semaphore operation: wait until the payload stands there.
+const SEMAPHORE_ACQUIRE: u32 = 0x1;
 
 pub(super) fn m2mf(commands: &mut Commands, subchannel: Subchannel, lines: &Lines) {
-    // Lengths and counts are at most a few thousand.
-    let [length, count, pitch] = [lines.length, lines.count, LINE].map(|value| split(value)[1]);
+    m2mf_with_pitch(commands, subchannel, lines, LINE);
+}
+
+pub(super) fn m2mf_with_pitch(commands: &mut Commands, subchannel: Subchannel, lines: &Lines, pitch: u64) {
+    // Lengths and counts have 32 bits.
+    let [length, count, pitch] = [lines.length, lines.count, pitch].map(|value| split(value)[1]);
     let ([to_high, to_low], [from_high, from_low]) = (split(lines.to), split(lines.from));
     // OFFSET_OUT; OFFSET_IN, PITCH_IN, PITCH_OUT, LINE_LENGTH_IN, LINE_COUNT; LAUNCH_DMA with both sides in pitch
     // layout.
@@ -26,6 +32,11 @@ pub(super) fn copy(commands: &mut Commands, subchannel: Subchannel, lines: &Line
     let data = [from_high, from_low, to_high, to_low, pitch, pitch, length, count];
     commands.methods(subchannel, 0x30c, &data);
     commands.immediate(subchannel, 0x300, 0x110);
+}
+
+pub(super) fn acquire(commands: &mut Commands, subchannel: Subchannel, address: u64, payload: u32) {
+    let [high, low] = split(address);
+    commands.methods(subchannel, SEMAPHORE_A, &[high, low, payload, SEMAPHORE_ACQUIRE]);
 }
 
 pub(super) fn release_with_time(commands: &mut Commands, subchannel: Subchannel, address: u64, payload: u32) {

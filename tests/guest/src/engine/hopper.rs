@@ -20,6 +20,8 @@ const HOST: Subchannel = Subchannel(0);
 const SEM_ADDR_LO: Method = 0x5c;
 /// Release, once the engine is idle (bit 20), with a time stamp at +8 (bit 25).
 const SEM_RELEASE_WFI_WITH_TIME: u32 = 1 | 1 << 20 | 1 << 25;
+/// Wait until the payload stands there; others may run meanwhile (bit 12).
+const SEM_ACQUIRE: u32 = 1 << 12;
 
 const SET_SEMAPHORE_A: Method = 0x240;
 const LAUNCH_DMA: Method = 0x300;
@@ -54,9 +56,18 @@ pub fn copy_line(commands: &mut Commands, to: u64, from: u64, length: u64) {
     commands.immediate(COPY, LAUNCH_DMA, LAUNCH_COPY);
 }
 
+pub(super) fn copy_with_pitch(commands: &mut Commands, lines: &Lines, pitch: u64) {
+    geometry_with_pitch(commands, lines, pitch);
+    commands.immediate(COPY, LAUNCH_DMA, LAUNCH_COPY);
+}
+
 fn geometry(commands: &mut Commands, lines: &Lines) {
-    // Lengths and counts are at most a million.
-    let [length, count, pitch] = [lines.length, lines.count, LINE].map(|value| split(value)[1]);
+    geometry_with_pitch(commands, lines, LINE);
+}
+
+fn geometry_with_pitch(commands: &mut Commands, lines: &Lines, pitch: u64) {
+    // Lengths and counts have 32 bits.
+    let [length, count, pitch] = [lines.length, lines.count, pitch].map(|value| split(value)[1]);
     let ([to_high, to_low], [from_high, from_low]) = (split(lines.to), split(lines.from));
     let data = [from_high, from_low, to_high, to_low, pitch, pitch, length, count];
     commands.methods(COPY, OFFSET_IN_UPPER, &data);
@@ -83,6 +94,11 @@ pub fn fill(commands: &mut Commands, to: u64, words: u64, value: u32) {
     let count = words * 4 / LINE;
     geometry(commands, &Lines { to, from: 0, length: LINE / 4, count });
     commands.immediate(COPY, LAUNCH_DMA, LAUNCH_COPY | LAUNCH_REMAP);
+}
+
+pub(super) fn acquire(commands: &mut Commands, address: u64, payload: u32) {
+    let [high, low] = split(address);
+    commands.methods(HOST, SEM_ADDR_LO, &[low, high, payload, 0, SEM_ACQUIRE]);
 }
 
 pub(super) fn release_with_time(commands: &mut Commands, address: u64, payload: u32) {

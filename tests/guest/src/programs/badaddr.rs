@@ -83,17 +83,17 @@ fn run(options: &Options, harm: impl FnOnce(Engine, &mut Commands)) -> Result<Fi
     Ok(figures)
 }
 
-fn millis(time: Duration) -> u64 {
+pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The error number, if it is one that a dead channel gives.
-fn died(error: &anyhow::Error) -> Option<i32> {
+pub(super) fn died(error: &anyhow::Error) -> Option<i32> {
     errno(error).filter(|code| matches!(*code, libc::ENODEV | libc::EIO))
 }
 
 /// Submits harmless commands until the kernel refuses them; returns its error number.
-fn until_refused(channel: &mut Channel) -> Result<i32> {
+pub(super) fn until_refused(channel: &mut Channel) -> Result<i32> {
     let mut harmless = Commands::new();
     harmless.bind(channel.engine().subchannel(), channel.engine().class());
     let start = Instant::now();
