@@ -210,7 +210,11 @@ impl GpuConfig {
         }
         let socket = reader.table("socket", value::socket);
         let has_hang = reader.has("hang");
-        let hang = reader.table("hang", HangConfig::read);
+        let usual = match &backend {
+            Some((_, Backend::Rm { .. })) => HangConfig::of_real_gpu(),
+            Some((_, Backend::Soft { .. })) | None => HangConfig::default(),
+        };
+        let hang = reader.table("hang", |reader| HangConfig::read(reader, usual));
         let has_control = reader.has("control");
         let control = reader.table("control", value::socket);
         if has_control && control.is_none() {
@@ -223,7 +227,7 @@ impl GpuConfig {
             policy: policy?,
             settings: Settings { slice: slice?, period: period? },
             scrub: scrub?,
-            hang: if has_hang { hang? } else { HangConfig::default() },
+            hang: if has_hang { hang? } else { usual },
             poll: Duration::from_micros(poll?),
             socket: socket?,
             control,

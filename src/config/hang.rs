@@ -42,8 +42,13 @@ impl Default for HangConfig {
 }
 
 impl HangConfig {
-    pub(super) fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
-        let default = Self::default();
+    /// Those of a real GPU, which takes a shader off in the middle: a long kernel is no hang there.
+    pub fn of_real_gpu() -> Self {
+        Self { progress: None, ..Self::default() }
+    }
+
+    /// Reads the section; what it does not say is as in `default`.
+    pub(super) fn read(reader: &mut TableReader<'_, '_>, default: Self) -> Option<Self> {
         let hold = millis(reader, "hold_ms", default.hold, 10, 10_000);
         let preempt = millis(reader, "preempt_ms", default.preempt, 10, 10_000);
         let progress = optional(reader, "progress_ms", default.progress);

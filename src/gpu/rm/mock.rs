@@ -12,8 +12,8 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::abi::calls::{CardInfo, EventData, MapDma, UnmapDma};
 use super::abi::classes::{self, ChannelParams, GroupParams, MemoryParams, NV01_ROOT_CLIENT};
 use super::abi::controls::{
-    ArchInfo, ControlParams, CopyCaps, CopyUnits, DisableChannels, Engines, FbInfo, HandleInfo, IdInfo,
-    NameString, WorkSubmitToken,
+    ArchInfo, ControlParams, CopyCaps, CopyUnits, DisableChannels, Engines, FbInfo, GroupPreempt, HandleInfo,
+    IdInfo, NameString, WorkSubmitToken,
 };
 use super::abi::{Handle, RmStatus, flags};
 use super::device::Device;
@@ -64,6 +64,8 @@ pub struct State {
     pub refuse_class: Option<(u32, RmStatus)>,
     /// The map call that is refused: this many succeed before it.
     pub refuse_map_after: Option<usize>,
+    /// Channels do not leave their engines when they are preempted.
+    pub clings: bool,
     /// The file that all nodes are, for tests of its lock.
     pub node: Option<OwnedFd>,
     next_client: u32,
@@ -315,6 +317,7 @@ impl State {
         }
         match command {
             IdInfo::COMMAND => Ok(()),
+            GroupPreempt::COMMAND if self.clings => refuse(RmStatus::ERR_TIMEOUT),
             NameString::COMMAND => {
                 let mut name = NameString::default();
                 name.name[..11].copy_from_slice(b"NVIDIA H200");

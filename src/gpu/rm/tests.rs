@@ -380,6 +380,28 @@ fn preemption_and_its_event() {
     assert_eq!(events, [GpuEvent::Preempted(channel)]);
 }
 
+/// The driver's own time for a preemption is short; who asked has a longer one, and then takes the channel away: it is
+/// disabled first, and freed by the driver, which resets what must be.
+#[test]
+fn channel_that_does_not_yield_is_held_back_and_taken_away() {
+    let (mut rig, space) = Rig::with_tenant();
+    let channel = rig.channel(space, EngineSet::COPY2).unwrap();
+    rig.driver.enable_channel(channel, true).unwrap();
+    rig.driver.commit_runlist(&[channel]).unwrap();
+    rig.mock.state().clings = true;
+
+    rig.driver.preempt_channel(channel).unwrap();
+    let mut events = Vec::new();
+    rig.driver.take_events(&mut events);
+    assert_eq!(events, [], "it has not left");
+    rig.driver.commit_runlist(&[]).unwrap();
+    assert_eq!(rig.mock.state().disabled.len(), 1);
+    rig.driver.destroy_channel(channel).unwrap();
+
+    assert_eq!(rig.mock.state().count(KEPLER_CHANNEL_GROUP_A), 0);
+    rig.channel(space, EngineSet::COPY2).unwrap();
+}
+
 #[test]
 fn tenant_that_leaves_and_nothing_of_it() {
     let (mut rig, space) = Rig::with_tenant();
