@@ -149,11 +149,12 @@ impl Vm {
     fn wait_told(&self) {
         match self {
             Self::Fermi(tenant) => loop {
-                match tenant.next_event() {
-                    Event::NonStall(_) => {}
-                    Event::Hung(hang) => return assert_eq!(hang.channel, 0),
-                    other => panic!("told something else: {other:?}"),
+                let event = tenant.next_event();
+                if let Event::Hung(hang) = event {
+                    assert_eq!(hang.channel, 0);
+                    return;
                 }
+                assert!(matches!(event, Event::NonStall(_)), "told something else: {event:?}");
             },
             Self::Hopper(driver) => {
                 driver.wait_told(|told| matches!(told, Told::Stopped(0)));
