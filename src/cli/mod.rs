@@ -10,6 +10,7 @@ mod guest_firmware;
 mod jail;
 mod places;
 mod registers;
+mod sched_sim;
 mod serve;
 mod set;
 mod softgpu;
@@ -48,6 +49,8 @@ enum Command {
     Gpu(gpu::Args),
     /// Print the register tables that traps, traces and documentation share.
     Registers(registers::Args),
+    /// Run the scheduler on a modelled GPU in virtual time.
+    SchedSim(sched_sim::Args),
     /// Change a VM's part of the GPU, or the policy, while VMs work.
     Set(set::Args),
     /// Serve the software GPU alone, as a PCI function for one QEMU.
@@ -77,6 +80,7 @@ pub fn main() -> ExitCode {
         Command::Gpu(args) => gpu::run(&args),
         Command::Jail(args) => jail::run(&args),
         Command::Registers(args) => registers::run(&args),
+        Command::SchedSim(args) => sched_sim::run(&args),
         Command::Set(args) => set::run(&args),
         Command::Softgpu(args) => softgpu::run(&args),
         Command::Status(args) => status::run(&args),

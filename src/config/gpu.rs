@@ -188,14 +188,7 @@ impl GpuConfig {
         let allowed = PolicyKind::allowed();
         let policy =
             reader.defaulted("policy", PolicyKind::Fifo, &allowed, |v| value::word(v, &PolicyKind::ALL));
-        let mut micros = |key, (least, most): (u64, u64)| {
-            let allowed = format!("a whole number of microseconds from {least} to {most}");
-            reader.defaulted(key, None, &allowed, |v| {
-                value::integer(v, least, most).map(|us| Some(Duration::from_micros(us)))
-            })
-        };
-        let slice = micros("slice", SLICE_RANGE);
-        let period = micros("period", PERIOD_RANGE);
+        let settings = settings(reader);
         let words =
             [("release", ScrubPolicy::Release), ("attach", ScrubPolicy::Attach), ("both", ScrubPolicy::Both)];
         let allowed = "\"release\", \"attach\" or \"both\"";
@@ -225,7 +218,7 @@ impl GpuConfig {
             chip: backend.as_ref()?.0,
             backend: backend?.1,
             policy: policy?,
-            settings: Settings { slice: slice?, period: period? },
+            settings: settings?,
             scrub: scrub?,
             hang: if has_hang { hang? } else { usual },
             poll: Duration::from_micros(poll?),
@@ -234,6 +227,19 @@ impl GpuConfig {
             jail: jail?,
         })
     }
+}
+
+/// The keys that set what a policy leaves open.
+pub(super) fn settings(reader: &mut TableReader<'_, '_>) -> Option<Settings> {
+    let mut micros = |key, (least, most): (u64, u64)| {
+        let allowed = format!("a whole number of microseconds from {least} to {most}");
+        reader.defaulted(key, None, &allowed, |v| {
+            value::integer(v, least, most).map(|us| Some(Duration::from_micros(us)))
+        })
+    };
+    let slice = micros("slice", SLICE_RANGE);
+    let period = micros("period", PERIOD_RANGE);
+    Some(Settings { slice: slice?, period: period? })
 }
 
 /// Microseconds. Looking costs a CPU while guests submit work: only a machine with CPUs to spare does it unasked.

@@ -9,6 +9,7 @@ mod hang;
 mod limits;
 mod mistake;
 mod reader;
+pub mod scenario;
 mod value;
 mod vm;
 
@@ -20,6 +21,7 @@ pub use gpu::{
 pub use hang::HangConfig;
 pub use limits::VmLimits;
 pub use mistake::{ConfigError, Mistake};
+pub use scenario::ScenarioConfig;
 pub use value::{SocketSpec, parse_size, show_size};
 pub use vm::VmConfig;
 
@@ -77,6 +79,24 @@ impl GpuConfig {
     /// The file cannot be read, or has mistakes.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         parse(path, &read_file(path)?, Self::read)
+    }
+}
+
+impl ScenarioConfig {
+    /// Reads and checks a scenario for the simulator of scheduling.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has mistakes.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        Self::of_text(path, &read_file(path)?)
+    }
+
+    /// The same for a text that is, or might be, the content of `path`.
+    ///
+    /// # Errors
+    /// The text has mistakes.
+    pub fn of_text(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        parse(path, text, Self::read)
     }
 }
 

@@ -108,6 +108,49 @@ impl<'a, 't> TableReader<'a, 't> {
         read
     }
 
+    /// Reads each table of the list of tables under `key`. Absent: none. `None` when one is wrong.
+    pub(super) fn tables<T>(
+        &mut self,
+        key: &'static str,
+        mut read: impl FnMut(&mut TableReader<'_, 't>) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        self.known.insert(key);
+        let Some(value) = self.table.get(key) else { return Some(Vec::new()) };
+        let tables = value
+            .get_ref()
+            .as_array()
+            .map(|list| list.iter().map(|entry| (entry, entry.get_ref().as_table())));
+        let mut all = Some(Vec::new());
+        for (number, entry) in (1..).zip(tables.into_iter().flatten()) {
+            let (entry, Some(table)) = entry else {
+                all = None;
+                break;
+            };
+            let mut inner = TableReader {
+                table,
+                text: self.text,
+                folder: self.folder,
+                prefix: format!("{}{key}[{number}].", self.prefix),
+                start: entry.span().start,
+                known: BTreeSet::new(),
+                mistakes: self.mistakes,
+            };
+            let one = read(&mut inner);
+            inner.finish();
+            all = all.zip(one).map(|(mut all, one)| {
+                all.push(one);
+                all
+            });
+        }
+        if !value.get_ref().as_array().is_some_and(|list| list.iter().all(|entry| entry.get_ref().is_table()))
+        {
+            let problem = format!("is {}, not a list of tables", article(value));
+            self.mistake(value.span(), key, problem, &format!("[[{key}]] sections"));
+            return None;
+        }
+        all
+    }
+
     /// Refuses a key that means nothing beside the values of others. True when it is absent.
     pub(super) fn unused(&mut self, key: &'static str, why: &str, allowed: &str) -> bool {
         self.known.insert(key);

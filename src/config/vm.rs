@@ -77,7 +77,7 @@ impl VmConfig {
 }
 
 /// The keys that say what the VM gets of the GPU's time, which `gpuvmk set` changes too.
-fn share(reader: &mut TableReader<'_, '_>) -> Option<Share> {
+pub(super) fn share(reader: &mut TableReader<'_, '_>) -> Option<Share> {
     let usual = Share::default();
     let weight = reader.defaulted(
         "weight",

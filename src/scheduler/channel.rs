@@ -9,6 +9,13 @@ use crate::chip::{Engine, EngineSet};
 /// which it counts as one that waits for something else than the engine.
 const LOOKS: u8 = 2;
 
+/// Shortest time between looks that count: a channel between its last fetch and its engine is there within less.
+pub(super) const RECHECK: Duration = Duration::from_micros(100);
+
+/// How long after an interrupted channel was listed again an idle engine says nothing about it: hardware may still be
+/// taking another channel off the engine and this one's state in (on RM, 137 us and 256 us were measured).
+const SETTLE: Duration = Duration::from_micros(500);
+
 /// What a channel is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
@@ -39,6 +46,8 @@ pub(super) struct Channel {
     /// It waits for something else than its engine.
     pub blocked: bool,
     looks: u8,
+    /// Looks before that time say nothing.
+    look_again: Duration,
 }
 
 /// What a look at a busy channel showed.
@@ -63,7 +72,18 @@ impl Channel {
             listed: true,
             blocked: false,
             looks: 0,
+            look_again: Duration::ZERO,
         }
+    }
+
+    /// Hardware may run it, or may not any more; `begun` if it has work that hardware knew of before. True when the
+    /// first is new.
+    pub fn list(&mut self, listed: bool, begun: bool, now: Duration) -> bool {
+        if listed && !self.listed {
+            self.looks = 0;
+            self.look_again = if begun { now.saturating_add(SETTLE) } else { now };
+        }
+        std::mem::replace(&mut self.listed, listed) != listed
     }
 
     pub fn busy(&self) -> bool {
@@ -93,19 +113,26 @@ impl Channel {
     }
 
     /// Takes a look into account. True when the channel has become idle, blocked or ready by it.
-    pub fn note(&mut self, look: Look) -> bool {
+    pub fn note(&mut self, look: Look, now: Duration) -> bool {
         let held = matches!(self.work, Work::Held { .. });
         if look.running {
             self.looks = 0;
+            self.look_again = now;
             return std::mem::take(&mut self.blocked);
         }
-        let done = look.fetched && !held;
-        // Another channel of its list has the engine, or it may not have it: that says nothing.
-        let waits = !look.fetched && self.listed && look.engine_idle && !self.blocked;
+        // Another channel of its list has the engine, or it may not have it: that says nothing. Hardware fetches the
+        // ring's last entry when it begins with it, so a channel that was interrupted looks like one that is done.
+        let could_run = self.listed && look.engine_idle;
+        let done = look.fetched && !held && could_run;
+        let waits = !look.fetched && could_run && !self.blocked;
         if !done && !waits {
             self.looks = 0;
             return false;
         }
+        if now < self.look_again {
+            return false;
+        }
+        self.look_again = now.saturating_add(RECHECK);
         self.looks = self.looks.saturating_add(1);
         if self.looks < LOOKS {
             return false;
@@ -134,4 +161,62 @@ impl Channel {
 /// hardware runs or stops a channel as a whole.
 pub(super) fn list_of(engines: EngineSet) -> Engine {
     Engine::ALL.into_iter().find(|engine| engines.contains((*engine).into())).unwrap_or(Engine::Graphics)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(n: u64) -> Duration {
+        Duration::from_micros(n)
+    }
+
+    /// A channel whose ring was fetched to its end, and that no engine runs.
+    fn look(channel: &mut Channel, now: u64, engine_idle: bool) -> bool {
+        channel.note(Look { running: false, fetched: true, engine_idle }, us(now))
+    }
+
+    fn at_work() -> Channel {
+        let mut channel = Channel::new(TenantId(1), EngineSet::GRAPHICS, 0xff);
+        channel.rung(1, us(0), false);
+        channel
+    }
+
+    #[test]
+    fn channel_is_done_when_its_engine_was_idle_twice() {
+        let mut channel = at_work();
+
+        assert!(!look(&mut channel, 1000, true) && !look(&mut channel, 1050, true));
+        assert!(look(&mut channel, 1100, true) && !channel.busy());
+    }
+
+    #[test]
+    fn channel_that_was_interrupted_is_not_done() {
+        let mut channel = at_work();
+        channel.list(false, true, us(1000));
+
+        assert!((1..20).all(|ms| !look(&mut channel, 1000 * ms, true)));
+        channel.list(true, true, us(20_000));
+        // The engine is being made over to it.
+        assert!(!look(&mut channel, 20_100, true) && !look(&mut channel, 20_300, true));
+
+        assert!(channel.ready());
+    }
+
+    #[test]
+    fn channel_that_was_seen_at_work_again_may_be_done_at_once() {
+        let mut channel = at_work();
+        channel.list(false, true, us(1000));
+        channel.list(true, true, us(2000));
+        channel.note(Look { running: true, fetched: true, engine_idle: false }, us(2050));
+
+        assert!(!look(&mut channel, 2100, true) && look(&mut channel, 2200, true));
+    }
+
+    #[test]
+    fn channel_that_shares_its_engine_is_not_done_while_another_one_runs() {
+        let mut channel = at_work();
+
+        assert!((1..20).all(|ms| !look(&mut channel, 1000 * ms, false)));
+    }
 }

@@ -20,13 +20,14 @@ mod list;
 pub mod policy;
 pub mod sampling;
 pub mod share;
+pub mod sim;
 pub mod wish;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use self::account::Account;
-use self::channel::{Channel, Look, Work, list_of};
+use self::channel::{Channel, Look, RECHECK, Work, list_of};
 use self::list::List;
 use self::policy::{Admission, Policy, Settings, VmView};
 use self::sampling::{Sampler, Seen, Stretch};
@@ -34,9 +35,6 @@ use self::share::{Rejection, Share};
 use crate::addr::{HostChannel, TenantId};
 use crate::chip::{Engine, EngineSet};
 use crate::config::PolicyKind;
-
-/// Shortest time between two looks: a channel between its last fetch and its engine is there within less.
-const RECHECK: Duration = Duration::from_micros(100);
 
 /// One VM as the scheduler sees it.
 #[derive(Debug)]
@@ -300,11 +298,13 @@ impl Scheduler {
                 }
             }
         }
+        self.sampler.expect(self.lists.values().filter_map(|list| list.review).min());
         let mut change = Change::default();
         for (channel, state) in &mut self.channels {
             let Some(list) = self.lists.get(&state.engine) else { continue };
             let suspended = self.vms.get(&state.vm).is_some_and(|vm| vm.suspended);
             let admitted = list.admission.admits(state.vm) && !suspended;
+            let begun = matches!(state.work, Work::Known | Work::Held { begun: true, .. });
             if admitted && let Work::Held { since, .. } = state.work {
                 state.work = Work::Known;
                 change.ring.push((*channel, state.gp_put));
@@ -315,9 +315,9 @@ impl Scheduler {
                 }
             }
             let listed = admitted || state.blocked && !suspended;
-            if std::mem::replace(&mut state.listed, listed) != listed {
+            if state.list(listed, begun, now) {
                 moved = true;
-                if !listed && matches!(state.work, Work::Known | Work::Held { begun: true, .. }) {
+                if !listed && begun {
                     change.preempt.push(*channel);
                 }
             }
@@ -402,7 +402,7 @@ impl Scheduler {
                 account.depth = account.depth.saturating_add(fetched.map_or(0, |get| state.depth(get)));
             }
             let before = state.ready();
-            if !state.note(look) {
+            if !state.note(look, now) {
                 undecided |= state.listed && state.undecided();
                 continue;
             }
@@ -419,15 +419,15 @@ impl Scheduler {
             }
         }
         for _ in idle {
-            self.one_less_busy(now);
+            self.one_less_busy();
         }
         let contended = self.lists.values().any(|list| list.admission != Admission::All);
         self.recheck = (undecided && contended).then(|| now.saturating_add(RECHECK));
     }
 
-    /// Ends the present stretch of accounting: what `engines` ran until now is charged, because something changes.
+    /// Somebody else is going to run: charges what `engines` ran until now, as far as it is known.
     pub fn cut(&mut self, now: Duration, engines: &[(Engine, Option<HostChannel>)]) {
-        for stretch in self.sampler.cut(now, running(engines)) {
+        for stretch in self.sampler.cut(now, &running(engines)) {
             self.charge(&stretch);
         }
     }
@@ -502,10 +502,10 @@ impl Scheduler {
         }
     }
 
-    fn one_less_busy(&mut self, now: Duration) {
+    fn one_less_busy(&mut self) {
         self.busy_channels = self.busy_channels.saturating_sub(1);
         if self.busy_channels == 0
-            && let Some(stretch) = self.sampler.end(now)
+            && let Some(stretch) = self.sampler.end()
         {
             self.charge(&stretch);
         }

@@ -4,8 +4,12 @@
 //! nonsense of work that is regular itself (hardware's own time slices are as long as our period), and a guest that
 //! knew the times could run between them. So time is cut into windows of a millisecond, with one look at a random
 //! moment in each, which stands for the whole window: right on average for any pattern of work, and exact where an
-//! engine does one thing all along. Where the scheduler itself changes who runs, it ends the window: then only the
-//! ends of work and its pauses are a matter of chance.
+//! engine does one thing all along.
+//!
+//! Windows end where the scheduler is known to change who runs (the end of a turn), so that a look stands for one VM's
+//! turn and not for its neighbour's. A change that comes of what engines do (somebody is done, somebody has new work)
+//! ends no window: what is seen at such a moment is seen *because* of the moment, and counting it would be wrong by as
+//! much as work is short. For the same reason a window in which the last work ends is looked at and charged in full.
 
 use std::time::Duration;
 
@@ -27,100 +31,143 @@ pub struct Stretch {
     pub seen: Vec<Seen>,
 }
 
+/// A change that is so near after a window's end is its end.
+const NEAR: Duration = Duration::from_micros(100);
+
+/// A stretch of time with one look.
+#[derive(Clone, Debug)]
+struct Window {
+    start: Duration,
+    length: Duration,
+    look_at: Duration,
+    /// What its look saw, once it has been.
+    seen: Option<Vec<Seen>>,
+}
+
+impl Window {
+    fn end(&self) -> Duration {
+        self.start.saturating_add(self.length)
+    }
+}
+
 /// The windows.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     random: fastrand::Rng,
-    /// Start of the present window; `None` while nothing is busy.
-    start: Option<Duration>,
-    /// From its start to its look.
-    look_after: Duration,
-    /// What its look saw, once it has been.
-    seen: Option<Vec<Seen>>,
+    /// The present one; `None` while nothing is busy.
+    window: Option<Window>,
+    /// Nothing is busy: the present window is the last.
+    last: bool,
+    /// Up to when time has been charged.
+    charged_to: Duration,
+    /// When the scheduler is going to change who runs, if it knows.
+    change: Option<Duration>,
+    /// The next one, once the present one was looked at: its look must not depend on what happens until then.
+    next: Option<Window>,
 }
 
 impl Sampler {
     /// A sampler whose moments follow from `seed`.
     pub fn new(seed: u64) -> Self {
-        Self { random: fastrand::Rng::with_seed(seed), start: None, look_after: Duration::ZERO, seen: None }
+        let random = fastrand::Rng::with_seed(seed);
+        Self { random, window: None, last: false, charged_to: Duration::ZERO, change: None, next: None }
     }
 
-    /// Starts the first window, if none is open.
+    /// Something is busy: starts the first window, if none is open.
     pub fn begin(&mut self, now: Duration) {
-        if self.start.is_none() {
-            self.open(now);
+        self.last = false;
+        if self.window.is_none() {
+            let start = now.max(self.charged_to);
+            self.window = Some(self.plan(start, start));
         }
+    }
+
+    /// The scheduler is going to change who runs at that time, unless something happens before.
+    pub fn expect(&mut self, change: Option<Duration>) {
+        self.change = change;
     }
 
     /// When to look next.
     pub fn due(&self) -> Option<Duration> {
-        let start = self.start?;
-        let window = if self.seen.is_some() { start.saturating_add(WINDOW) } else { start };
-        Some(window.saturating_add(self.look_after))
+        let window = self.window.as_ref()?;
+        if window.seen.is_none() {
+            return Some(window.look_at);
+        }
+        self.next.as_ref().filter(|_| !self.last).map(|next| next.look_at)
     }
 
     /// A look that is due. Returns the time of windows that are over.
     pub fn look(&mut self, now: Duration, seen: Vec<Seen>) -> Vec<Stretch> {
-        let mut over = self.close_past(now);
-        let Some(start) = self.start else { return over };
-        let passed = now.saturating_sub(start);
-        if passed >= WINDOW {
-            // We come late: this look has to do for all of it.
-            over.push(Stretch { length: passed, seen });
-            self.open(now);
-        } else if self.seen.is_none() {
-            self.seen = Some(seen);
-            self.look_after = self.moment();
+        let mut over = self.close(now, &seen);
+        if let Some(window) = &mut self.window
+            && window.seen.is_none()
+            && now >= window.look_at
+        {
+            window.seen = Some(seen);
+            let end = window.end();
+            self.next = Some(self.plan(end, end));
+            over.extend(self.finish());
         }
         over
     }
 
-    /// Ends the window now, because something changes who runs. `seen` is what engines run until this moment.
-    pub fn cut(&mut self, now: Duration, seen: Vec<Seen>) -> Vec<Stretch> {
-        let mut over = self.close_past(now);
-        if let Some(start) = self.start {
-            let seen = self.seen.take().unwrap_or(seen);
-            over.push(Stretch { length: now.saturating_sub(start), seen });
-            self.open(now);
-        }
-        over
+    /// The scheduler changes who runs now. Returns the time of windows that are over; `seen` is what engines run until
+    /// this moment.
+    pub fn cut(&mut self, now: Duration, seen: &[Seen]) -> Vec<Stretch> {
+        self.close(now, seen)
     }
 
-    /// Nothing is busy any more: the rest of the window is charged, and nothing after it.
-    pub fn end(&mut self, now: Duration) -> Option<Stretch> {
-        let start = self.start.take()?;
-        let seen = self.seen.take()?;
-        Some(Stretch { length: now.saturating_sub(start).min(WINDOW), seen })
+    /// Nothing is busy any more. Returns the time of the last window, unless its look is still to come.
+    pub fn end(&mut self) -> Option<Stretch> {
+        self.last = true;
+        self.finish()
     }
 
     /// Nothing is busy any more, and what there was ended by itself: nothing is charged.
     pub fn abandon(&mut self) {
-        self.start = None;
-        self.seen = None;
+        self.window = None;
     }
 
-    /// Closes the window whose time is over, if its look has been.
-    fn close_past(&mut self, now: Duration) -> Vec<Stretch> {
-        match self.start {
-            Some(start) if now.saturating_sub(start) >= WINDOW => match self.seen.take() {
-                Some(seen) => {
-                    self.start = Some(start.saturating_add(WINDOW));
-                    vec![Stretch { length: WINDOW, seen }]
-                }
-                None => Vec::new(),
-            },
-            _ => Vec::new(),
+    /// Charges the last window once its look has been.
+    fn finish(&mut self) -> Option<Stretch> {
+        if !self.last {
+            return None;
         }
+        let window = self.window.take_if(|window| window.seen.is_some())?;
+        self.charged_to = window.end();
+        Some(Stretch { length: window.length, seen: window.seen.unwrap_or_default() })
     }
 
-    fn open(&mut self, now: Duration) {
-        self.start = Some(now);
-        self.seen = None;
-        self.look_after = self.moment();
+    /// Closes windows whose time is over.
+    fn close(&mut self, now: Duration, seen: &[Seen]) -> Vec<Stretch> {
+        let mut over = Vec::new();
+        while let Some(window) = self.window.take_if(|window| now >= window.end()) {
+            // Where we come too late for its look, the present one has to do for all of the time since.
+            let (end, saw) = match window.seen.clone() {
+                Some(saw) => (window.end(), saw),
+                None => (now, seen.to_vec()),
+            };
+            over.push(Stretch { length: end.saturating_sub(window.start), seen: saw });
+            self.charged_to = end;
+            let planned = self.next.take().filter(|_| now.saturating_sub(end) > NEAR);
+            if !self.last {
+                // Right at the end it is known better when the next change is.
+                self.window = Some(planned.unwrap_or_else(|| self.plan(end, now)));
+            }
+        }
+        over
     }
 
-    fn moment(&mut self) -> Duration {
-        WINDOW.mul_f64(self.random.f64())
+    /// A window from `start`, whose look is not before `now`.
+    fn plan(&mut self, start: Duration, now: Duration) -> Window {
+        let to_change = self.change.map(|change| change.saturating_sub(start)).filter(|rest| *rest > NEAR);
+        let length = match to_change {
+            Some(rest) if rest <= WINDOW.saturating_add(NEAR) => rest,
+            _ => WINDOW,
+        };
+        let rest = start.saturating_add(length).saturating_sub(now);
+        let look_at = now.saturating_add(rest.mul_f64(self.random.f64()));
+        Window { start, length, look_at, seen: None }
     }
 }
 
@@ -166,26 +213,69 @@ mod tests {
     }
 
     #[test]
-    fn cut_charges_what_ran_before_it_to_the_moment() {
+    fn windows_end_where_a_change_is_expected() {
         let mut sampler = Sampler::new(1);
+        sampler.expect(Some(us(400)));
         sampler.begin(us(100));
-        let over = sampler.cut(us(300), vec![(Engine::Copy(0), CHANNEL)]);
-        assert_eq!(over, [Stretch { length: us(200), seen: vec![(Engine::Copy(0), CHANNEL)] }]);
-        let over = sampler.cut(us(450), vec![]);
-        assert_eq!(over, [Stretch { length: us(150), seen: vec![] }]);
+        let graphics = vec![(Engine::Graphics, CHANNEL)];
+
+        assert!(sampler.due().unwrap() < us(400));
+        sampler.look(us(399), graphics.clone());
+
+        assert_eq!(sampler.cut(us(400), &[]), [Stretch { length: us(300), seen: graphics }]);
     }
 
     #[test]
-    fn nothing_is_due_or_charged_when_nothing_is_busy() {
+    fn changes_that_come_of_what_engines_do_end_no_window() {
         let mut sampler = Sampler::new(1);
-        assert_eq!(sampler.due(), None);
-        assert_eq!(sampler.cut(us(5), vec![]), []);
         sampler.begin(us(0));
+        let (due, graphics) = (sampler.due().unwrap(), vec![(Engine::Graphics, CHANNEL)]);
+
+        assert_eq!(sampler.cut(due / 2, &[]), []);
+        assert_eq!(sampler.look(due, graphics.clone()), []);
+
+        assert_eq!(sampler.cut(us(1000), &[]), [Stretch { length: WINDOW, seen: graphics }]);
+    }
+
+    #[test]
+    fn last_window_is_looked_at_and_charged_in_full_and_nothing_after_it() {
+        let mut sampler = Sampler::new(1);
+        assert_eq!((sampler.due(), sampler.cut(us(5), &[])), (None, vec![]));
+        sampler.begin(us(10));
         let look = sampler.due().unwrap();
-        sampler.look(look, vec![]);
-        let rest = sampler.end(us(1000)).unwrap();
-        assert_eq!(rest.length, us(1000));
-        assert_eq!((sampler.due(), sampler.end(us(2000))), (None, None));
+
+        assert_eq!((sampler.end(), sampler.due()), (None, Some(look)));
+        let over = sampler.look(look, vec![(Engine::Graphics, CHANNEL)]);
+
+        assert_eq!(over, [Stretch { length: WINDOW, seen: vec![(Engine::Graphics, CHANNEL)] }]);
+        assert_eq!((sampler.due(), sampler.end()), (None, None));
+        // New work in the same window is charged from its end on.
+        sampler.begin(look);
+        assert!(sampler.due().unwrap() >= us(1010));
+    }
+
+    #[test]
+    fn short_work_that_ends_by_itself_is_charged_right_on_average() {
+        // Every 5 ms comes work of 300 us; the scheduler sees 150 us later that it is done.
+        let mut sampler = Sampler::new(3);
+        let mut sum = Duration::ZERO;
+        for start in (0..20_000).map(|n| us(5000) * n) {
+            let done = start + us(300);
+            let see = |now| if now < done { vec![(Engine::Graphics, CHANNEL)] } else { vec![] };
+            sampler.begin(start);
+            let mut ended = false;
+            while let Some(due) = sampler.due() {
+                let mut over = Vec::new();
+                if !ended && due >= done + us(150) {
+                    ended = true;
+                    over.extend(sampler.end());
+                } else {
+                    over.extend(sampler.look(due, see(due)));
+                }
+                sum += over.iter().filter(|s| !s.seen.is_empty()).map(|s| s.length).sum::<Duration>();
+            }
+        }
+        assert!((sum.as_secs_f64() - 6.0).abs() < 0.12, "{sum:?}");
     }
 
     proptest! {

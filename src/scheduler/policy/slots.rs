@@ -17,12 +17,12 @@
 
 use std::time::Duration;
 
-use super::book::Book;
+use super::book::{Book, nanos, time};
 use super::{Admission, Decision, SHORTEST, Settings, VmView, slice};
 use crate::addr::TenantId;
 
-/// How late use is accounted at the most: one sampling window.
-const LAG: Duration = crate::scheduler::sampling::WINDOW;
+/// How late use is accounted at the most: when the window after it has been looked at.
+const LAG: Duration = crate::scheduler::sampling::WINDOW.saturating_mul(2);
 
 /// Turns beyond one for each VM that are sat out at once, at the most.
 const SIT_OUT: usize = 64;
@@ -32,8 +32,8 @@ const SIT_OUT: usize = 64;
 struct Vm {
     /// Gained and paid in the order of turns.
     gained: i64,
-    /// Time of others that it used and has not given back.
-    owes: Duration,
+    /// Nanoseconds of others that it used and has not given back; negative when it gave back more.
+    owes: i64,
     /// Time of its last turn that it was ready for and that was not accounted as used.
     open: Duration,
     /// What of that may yet be accounted.
@@ -129,7 +129,7 @@ impl Slots {
                 vm.open = vm.open.saturating_sub(late);
                 vm.got = vm.got.saturating_add(late);
                 let over = grown.saturating_sub(late);
-                vm.owes = vm.owes.saturating_add(over);
+                vm.owes = vm.owes.saturating_add(nanos(over));
                 overrun = overrun.saturating_add(over);
             }
         }
@@ -141,7 +141,7 @@ impl Slots {
             let own = row.state.open.saturating_add(passed.saturating_sub(overrun));
             row.state.open = own.saturating_sub(row.grown);
             // It keeps the engine until now.
-            row.state.owes = row.state.owes.saturating_add(late);
+            row.state.owes = row.state.owes.saturating_add(nanos(late));
         } else {
             self.given_back = self.given_back.saturating_add(late).min(LAG);
         }
@@ -165,20 +165,24 @@ impl Slots {
             let Some(place) = self.pick(vms, whole, &part) else { break };
             let (Some(row), Some(view)) = (self.book.rows.get_mut(place), vms.get(place)) else { break };
             let vm = &mut row.state;
-            if vm.owes >= quarters(length, 3) {
-                vm.owes = vm.owes.saturating_sub(length);
+            if vm.owes >= nanos(quarters(length, 3)) {
+                vm.owes = vm.owes.saturating_sub(nanos(length));
                 continue;
             }
-            // What was lost counts only where the rest was used.
-            if vm.got >= quarters(length, 2) {
-                vm.lost = vm.lost.saturating_add(vm.open).min(length);
+            // Two turns of one VM in a row are one as to what is accounted late.
+            if ended != Some(place) {
+                // What was lost counts only where the rest was used.
+                if vm.got >= quarters(length, 2) {
+                    vm.lost = vm.lost.saturating_add(vm.open).min(length);
+                }
+                (vm.open, vm.got) = (Duration::ZERO, Duration::ZERO);
             }
-            (vm.open, vm.got, vm.lag) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+            vm.lag = Duration::ZERO;
             let own = if view.ready {
                 let back = vm.lost.min(quarters(length, 1));
                 vm.lost = vm.lost.saturating_sub(back);
                 self.given_back = self.given_back.saturating_add(back).min(LAG);
-                length.saturating_add(back).saturating_sub(std::mem::take(&mut vm.owes))
+                time(nanos(length.saturating_add(back)).saturating_sub(std::mem::take(&mut vm.owes)))
             } else {
                 self.idle_turn(length)
             };
