@@ -12,8 +12,8 @@ const LOOKS: u8 = 2;
 /// Shortest time between looks that count: a channel between its last fetch and its engine is there within less.
 pub(super) const RECHECK: Duration = Duration::from_micros(100);
 
-/// How long after an interrupted channel was listed again an idle engine says nothing about it: hardware may still be
-/// taking another channel off the engine and this one's state in (on RM, 137 us and 256 us were measured).
+/// How long an idle engine says nothing about a channel that was listed, or told of work: hardware may still be taking
+/// another channel off the engine and this one's state in (on RM, 137 us and 256 us were measured).
 const SETTLE: Duration = Duration::from_micros(500);
 
 /// What a channel is about.
@@ -46,8 +46,11 @@ pub(super) struct Channel {
     /// It waits for something else than its engine.
     pub blocked: bool,
     looks: u8,
-    /// Looks before that time say nothing.
+    /// Looks before that time do not count.
     look_again: Duration,
+    /// From when on it is done if its engine is idle, and from when on it waits then.
+    done_from: Duration,
+    waits_from: Duration,
 }
 
 /// What a look at a busy channel showed.
@@ -73,6 +76,8 @@ impl Channel {
             blocked: false,
             looks: 0,
             look_again: Duration::ZERO,
+            done_from: Duration::ZERO,
+            waits_from: Duration::ZERO,
         }
     }
 
@@ -81,7 +86,9 @@ impl Channel {
     pub fn list(&mut self, listed: bool, begun: bool, now: Duration) -> bool {
         if listed && !self.listed {
             self.looks = 0;
-            self.look_again = if begun { now.saturating_add(SETTLE) } else { now };
+            self.waits_from = now.saturating_add(SETTLE);
+            // What hardware has not begun with is not fetched.
+            self.done_from = if begun { self.waits_from } else { now };
         }
         std::mem::replace(&mut self.listed, listed) != listed
     }
@@ -99,6 +106,7 @@ impl Channel {
     pub fn rung(&mut self, gp_put: u32, now: Duration, hold: bool) {
         self.gp_put = gp_put;
         self.looks = 0;
+        self.waits_from = now.saturating_add(SETTLE);
         self.work = match self.work {
             Work::Held { since, begun } => Work::Held { since, begun },
             before if hold => Work::Held { since: now, begun: before == Work::Known },
@@ -117,14 +125,14 @@ impl Channel {
         let held = matches!(self.work, Work::Held { .. });
         if look.running {
             self.looks = 0;
-            self.look_again = now;
+            self.done_from = now;
             return std::mem::take(&mut self.blocked);
         }
         // Another channel of its list has the engine, or it may not have it: that says nothing. Hardware fetches the
         // ring's last entry when it begins with it, so a channel that was interrupted looks like one that is done.
         let could_run = self.listed && look.engine_idle;
-        let done = look.fetched && !held && could_run;
-        let waits = !look.fetched && could_run && !self.blocked;
+        let done = look.fetched && !held && could_run && now >= self.done_from;
+        let waits = !look.fetched && could_run && now >= self.waits_from && !self.blocked;
         if !done && !waits {
             self.looks = 0;
             return false;
@@ -211,6 +219,18 @@ mod tests {
         channel.note(Look { running: true, fetched: true, engine_idle: false }, us(2050));
 
         assert!(!look(&mut channel, 2100, true) && look(&mut channel, 2200, true));
+    }
+
+    #[test]
+    fn channel_whose_work_has_not_begun_waits_only_when_hardware_had_time_to_begin() {
+        let mut channel = at_work();
+        let mut look =
+            |now| channel.note(Look { running: false, fetched: false, engine_idle: true }, us(now));
+
+        assert!((0..5).all(|n| !look(100 * n)));
+        assert!(!look(500) && look(600));
+
+        assert!(channel.blocked);
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Sampler {
 
     /// A look that is due. Returns the time of windows that are over.
     pub fn look(&mut self, now: Duration, seen: Vec<Seen>) -> Vec<Stretch> {
-        let mut over = self.close(now, &seen);
+        let mut over = self.close(now, &seen, Duration::ZERO);
         if let Some(window) = &mut self.window
             && window.seen.is_none()
             && now >= window.look_at
@@ -114,7 +114,7 @@ impl Sampler {
     /// The scheduler changes who runs now. Returns the time of windows that are over; `seen` is what engines run until
     /// this moment.
     pub fn cut(&mut self, now: Duration, seen: &[Seen]) -> Vec<Stretch> {
-        self.close(now, seen)
+        self.close(now, seen, NEAR)
     }
 
     /// Nothing is busy any more. Returns the time of the last window, unless its look is still to come.
@@ -138,8 +138,9 @@ impl Sampler {
         Some(Stretch { length: window.length, seen: window.seen.unwrap_or_default() })
     }
 
-    /// Closes windows whose time is over.
-    fn close(&mut self, now: Duration, seen: &[Seen]) -> Vec<Stretch> {
+    /// Closes windows whose time is over. The next one is planned anew where less than `near` of it has passed, which
+    /// must not be because of its look.
+    fn close(&mut self, now: Duration, seen: &[Seen], near: Duration) -> Vec<Stretch> {
         let mut over = Vec::new();
         while let Some(window) = self.window.take_if(|window| now >= window.end()) {
             // Where we come too late for its look, the present one has to do for all of the time since.
@@ -149,7 +150,7 @@ impl Sampler {
             };
             over.push(Stretch { length: end.saturating_sub(window.start), seen: saw });
             self.charged_to = end;
-            let planned = self.next.take().filter(|_| now.saturating_sub(end) > NEAR);
+            let planned = self.next.take().filter(|_| now.saturating_sub(end) >= near);
             if !self.last {
                 // Right at the end it is known better when the next change is.
                 self.window = Some(planned.unwrap_or_else(|| self.plan(end, now)));
