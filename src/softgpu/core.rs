@@ -18,6 +18,7 @@ use super::fifo::Fifo;
 use super::hardware::Hardware;
 use super::ledger::Ledger;
 use super::pbdma;
+use super::sleepers::{Pbdmas, bit};
 use super::walker::{FermiTables, Walker};
 use crate::chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
 use crate::chip::{Engine, EngineSet, PhysicalAddress};
@@ -41,8 +42,8 @@ thread_local! {
 pub(super) struct Shared {
     pub(super) hardware: Hardware,
     fifo: Mutex<Fifo>,
-    /// Something may have become runnable.
-    work: Condvar,
+    /// By PBDMA: a channel is ready for it.
+    work: Vec<Condvar>,
     /// A channel has left its PBDMA.
     left: Condvar,
     units: Vec<Unit>,
@@ -75,9 +76,16 @@ impl Shared {
         }
     }
 
-    /// Wakes PBDMAs that sleep.
+    /// Wakes as many sleeping PBDMAs as there are channels ready.
     pub(super) fn wake(&self) {
-        self.work.notify_all();
+        let called = self.fifo().call(Instant::now(), 0);
+        self.wake_these(called);
+    }
+
+    /// Wakes PBDMAs that the FIFO has called. Called without its lock.
+    pub(super) fn wake_these(&self, called: Pbdmas) {
+        let wanted = |(pbdma, _): &(u8, &Condvar)| called & bit(*pbdma) != 0;
+        (0..).zip(&self.work).filter(wanted).for_each(|(_, work)| work.notify_one());
     }
 
     pub(super) fn tell_left(&self) {
@@ -91,17 +99,20 @@ impl Shared {
         }
     }
 
-    /// Sleeps until something happens, or until `until`. Called with the FIFO locked.
+    /// Sleeps until it is woken, or until `until`. Called with the FIFO locked, after [`Fifo::lie_down`].
     pub(super) fn sleep<'a>(
         &self,
         fifo: MutexGuard<'a, Fifo>,
+        pbdma: u8,
         until: Option<Instant>,
     ) -> MutexGuard<'a, Fifo> {
+        // Every thread of a PBDMA has one.
+        let Some(work) = self.work.get(usize::from(pbdma)) else { return fifo };
         match until {
-            None => self.work.wait(fifo).unwrap_or_else(PoisonError::into_inner),
+            None => work.wait(fifo).unwrap_or_else(PoisonError::into_inner),
             Some(until) => {
                 let time = until.saturating_duration_since(Instant::now());
-                self.work.wait_timeout(fifo, time).unwrap_or_else(PoisonError::into_inner).0
+                work.wait_timeout(fifo, time).unwrap_or_else(PoisonError::into_inner).0
             }
         }
     }
@@ -173,7 +184,7 @@ impl Core {
         let shared = Arc::new(Shared {
             hardware: Hardware::new(chip, walker, vram)?,
             fifo: Mutex::new(Fifo::new(chip)),
-            work: Condvar::new(),
+            work: (0..chip.pbdmas).map(|_| Condvar::new()).collect(),
             left: Condvar::new(),
             units: chip.engines.iter().map(|engine| Unit::new(*engine, (chip.model)(*engine))).collect(),
             attention: (0..chip.pbdmas).map(|_| AtomicBool::new(false)).collect(),
@@ -208,9 +219,12 @@ impl Core {
 
     /// Takes a runlist: the channels that may run, in this order.
     pub(super) fn set_runlist(&self, numbers: impl IntoIterator<Item = u16>) {
-        self.shared.fifo().set_runlist(numbers);
-        self.shared.alert_all();
-        self.shared.wake();
+        let mut fifo = self.shared.fifo();
+        fifo.set_runlist(numbers);
+        fifo.to_leave().for_each(|pbdma| self.shared.alert(pbdma));
+        let called = fifo.call(Instant::now(), 0);
+        drop(fifo);
+        self.shared.wake_these(called);
     }
 
     /// Waits until a channel that may not run has left its PBDMA, and saves its contexts: its instance block is all
@@ -243,7 +257,7 @@ impl Drop for Core {
     fn drop(&mut self) {
         self.shared.fifo().shut_down = true;
         self.shared.alert_all();
-        self.shared.wake();
+        self.shared.wake_these(Pbdmas::MAX);
         // Work that leaves its engine between methods only would hold its thread up.
         for unit in &self.shared.units {
             unit.reset();
@@ -302,11 +316,10 @@ impl Backend for Core {
         let Some(entry) = fifo.channel_mut(channel) else { return };
         entry.rung = true;
         entry.pending = true;
-        let sleeping = entry.loaded.is_none() && fifo.may_run(channel);
+        let waits = entry.loaded.is_none() && fifo.may_run(channel);
+        let called = if waits { fifo.call(Instant::now(), 0) } else { 0 };
         drop(fifo);
-        if sleeping {
-            self.shared.wake();
-        }
+        self.shared.wake_these(called);
     }
 
     fn reset(&self) {
@@ -359,8 +372,9 @@ impl EngineBackend for Core {
         if let (false, Some(pbdma)) = (enabled, entry.loaded) {
             self.shared.alert(pbdma);
         }
+        let called = fifo.call(Instant::now(), 0);
         drop(fifo);
-        self.shared.wake();
+        self.shared.wake_these(called);
     }
 
     fn commit_runlist(&self, list: PhysicalAddress, count: u32) {

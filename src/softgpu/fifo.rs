@@ -9,6 +9,7 @@
 use std::time::{Duration, Instant};
 
 use super::description::Description;
+use super::sleepers::{Pbdmas, Sleepers, bit};
 use crate::chip::{Engine, PhysicalAddress};
 use crate::units::backend::FifoState;
 
@@ -115,8 +116,9 @@ pub(super) struct Fifo {
     runlist: Vec<u16>,
     holders: [Option<u16>; ENGINES],
     turns: u64,
-    /// A PBDMA that sleeps until the next semaphore is due.
-    pub(super) timekeeper: Option<u8>,
+    /// A PBDMA that sleeps until a semaphore is due, and until when.
+    timekeeper: Option<(u8, Instant)>,
+    sleepers: Sleepers,
 }
 
 impl Fifo {
@@ -132,6 +134,7 @@ impl Fifo {
             holders: [None; ENGINES],
             turns: 0,
             timekeeper: None,
+            sleepers: Sleepers::default(),
         }
     }
 
@@ -173,19 +176,27 @@ impl Fifo {
     /// Takes a new runlist, without duplicates.
     pub(super) fn set_runlist(&mut self, list: impl IntoIterator<Item = u16>) {
         self.runlist.clear();
-        for channel in &mut self.channels {
-            channel.listed = false;
-        }
+        let before: Vec<bool> =
+            self.channels.iter_mut().map(|channel| std::mem::take(&mut channel.listed)).collect();
         for number in list {
-            if let Some(channel) = self.channels.get_mut(usize::from(number))
+            let place = usize::from(number);
+            if let (Some(channel), Some(before)) = (self.channels.get_mut(place), before.get(place))
                 && !channel.listed
             {
                 channel.listed = true;
                 // The driver may have written GP_PUT before the channel was listed.
-                channel.pending = true;
+                channel.pending |= !before;
                 self.runlist.push(number);
             }
         }
+    }
+
+    /// The PBDMAs whose channels may not run any more.
+    pub(super) fn to_leave(&self) -> impl Iterator<Item = u8> {
+        (0..u16::MAX).zip(&self.channels).filter_map(|(number, channel)| {
+            let pbdma = channel.loaded?;
+            (!self.may_run(number)).then_some(pbdma)
+        })
     }
 
     /// True when nothing but work is missing for the channel to run, or to go on running.
@@ -203,6 +214,58 @@ impl Fifo {
     /// True when the PBDMA is one that exists and that the driver has enabled.
     pub(super) fn pbdma_enabled(&self, pbdma: u8) -> bool {
         pbdma < self.pbdmas && self.state.pbdma_mask & (1 << pbdma) != 0
+    }
+
+    fn enabled(&self) -> Pbdmas {
+        (0..self.pbdmas).filter(|pbdma| self.pbdma_enabled(*pbdma)).fold(0, |all, pbdma| all | bit(pbdma))
+    }
+
+    /// The PBDMAs to wake for the channels that are ready, `awake` of which are taken by PBDMAs that look by themselves.
+    pub(super) fn call(&mut self, now: Instant, awake: usize) -> Pbdmas {
+        let enabled = self.enabled();
+        if !self.sleepers.any(enabled) {
+            return 0;
+        }
+        let most = usize::from(self.pbdmas).saturating_add(awake);
+        let ready = self.runlist.iter().filter(|number| self.ready(**number, now)).take(most).count();
+        let ready = u32::try_from(ready.saturating_sub(awake)).unwrap_or(u32::MAX);
+        self.sleepers.call(ready, enabled, self.timekeeper.map(|(pbdma, _)| pbdma))
+    }
+
+    /// A PBDMA has found nothing and sleeps: until when, if it is to watch the clock for waiting semaphores.
+    pub(super) fn lie_down(&mut self, pbdma: u8) -> Option<Instant> {
+        self.sleepers.lie_down(pbdma);
+        let due = if self.pbdma_enabled(pbdma) { self.next_retry() } else { None };
+        match (due, self.timekeeper) {
+            (Some(due), Some((other, until))) if other != pbdma && until <= due => None,
+            (Some(due), _) => {
+                self.timekeeper = Some((pbdma, due));
+                Some(due)
+            }
+            (None, _) => {
+                self.forget_timekeeper(pbdma);
+                None
+            }
+        }
+    }
+
+    /// A PBDMA is awake. Whoever watched the clock does so no more.
+    pub(super) fn get_up(&mut self, pbdma: u8) {
+        self.sleepers.get_up(pbdma);
+        self.forget_timekeeper(pbdma);
+    }
+
+    fn forget_timekeeper(&mut self, pbdma: u8) {
+        self.timekeeper = self.timekeeper.filter(|(keeper, _)| *keeper != pbdma);
+    }
+
+    /// Somebody to watch the clock, if semaphores are waited for and nobody does.
+    pub(super) fn call_timekeeper(&mut self) -> Pbdmas {
+        if self.timekeeper.is_some() || self.next_retry().is_none() {
+            return 0;
+        }
+        let enabled = self.enabled();
+        self.sleepers.call_one(enabled)
     }
 
     fn ready(&self, number: u16, now: Instant) -> bool {

@@ -29,8 +29,8 @@ pub(super) fn run(shared: &Shared, pbdma: u8) {
     become_pbdma();
     while let Some(job) = next_job(shared, pbdma) {
         let ending = match Execution::load(shared, pbdma, job) {
-            Ok(mut execution) => stay(shared, &mut execution),
-            Err(ending) => leave(shared, job, ending),
+            Ok(mut execution) => stay(shared, pbdma, &mut execution),
+            Err(ending) => leave(shared, pbdma, job, ending),
         };
         if let Some(report) = ending.report {
             report.tell(&shared.hardware);
@@ -47,34 +47,21 @@ fn next_job(shared: &Shared, pbdma: u8) -> Option<Job> {
         }
         if let Some(job) = fifo.next(pbdma, Instant::now()) {
             shared.attention(pbdma).store(false, Ordering::Release);
-            if fifo.timekeeper == Some(pbdma) {
-                fifo.timekeeper = None;
-            }
-            let others = fifo.timekeeper.is_none() && fifo.next_retry().is_some();
+            // If this one watched the clock, somebody else has to now.
+            let called = fifo.call_timekeeper();
             drop(fifo);
-            if others {
-                // Somebody else has to watch the clock now.
-                shared.wake();
-            }
+            shared.wake_these(called);
             return Some(job);
         }
         // One of the PBDMAs watches the clock for semaphores; the others sleep until they are woken.
-        let until = if fifo.timekeeper.is_none_or(|keeper| keeper == pbdma) && fifo.pbdma_enabled(pbdma) {
-            fifo.next_retry()
-        } else {
-            None
-        };
-        if until.is_some() {
-            fifo.timekeeper = Some(pbdma);
-        } else if fifo.timekeeper == Some(pbdma) {
-            fifo.timekeeper = None;
-        }
-        fifo = shared.sleep(fifo, until);
+        let until = fifo.lie_down(pbdma);
+        fifo = shared.sleep(fifo, pbdma, until);
+        fifo.get_up(pbdma);
     }
 }
 
 /// Executes until the channel leaves for good: a doorbell at the last moment keeps an idle one.
-fn stay(shared: &Shared, execution: &mut Execution<'_>) -> Ending {
+fn stay(shared: &Shared, pbdma: u8, execution: &mut Execution<'_>) -> Ending {
     loop {
         let ending = execution.run();
         let job = execution.job();
@@ -89,16 +76,16 @@ fn stay(shared: &Shared, execution: &mut Execution<'_>) -> Ending {
         let rung = stays && entry.is_some_and(|entry| std::mem::take(&mut entry.rung));
         drop(fifo);
         if !rung {
-            return leave(shared, job, ending);
+            return leave(shared, pbdma, job, ending);
         }
         if let Err(ending) = execution.read_put() {
-            return leave(shared, job, ending);
+            return leave(shared, pbdma, job, ending);
         }
     }
 }
 
 /// Gives the channel back.
-fn leave(shared: &Shared, job: Job, ending: Ending) -> Ending {
+fn leave(shared: &Shared, pbdma: u8, job: Job, ending: Ending) -> Ending {
     let mut fifo = shared.fifo();
     let same = |entry: &&Channel| entry.generation == job.generation;
     let preempted = fifo.channel(job.channel).filter(same).is_some_and(|entry| entry.preempting);
@@ -109,14 +96,14 @@ fn leave(shared: &Shared, job: Job, ending: Ending) -> Ending {
     }
     let now = Instant::now();
     fifo.leave(&job, ending.departure, now);
-    let others = fifo.others_wait(now);
+    // This one takes a channel that is ready, unless it has something to tell before.
+    let at_once = fifo.pbdma_enabled(pbdma) && !preempted && ending.report.is_none();
+    let called = fifo.call(now, usize::from(at_once));
     drop(fifo);
     shared.tell_left();
+    shared.wake_these(called);
     if preempted {
         shared.hardware.tell(|events| events.preempted(job.channel));
-    }
-    if others {
-        shared.wake();
     }
     ending
 }

@@ -10,3 +10,4 @@ mod rig;
 mod scheduling;
 mod semaphores;
 mod translation;
+mod wakeups;

@@ -1,0 +1,106 @@
+//! Who is woken for what: the FIFO's tables alone, without threads.
+
+use std::time::{Duration, Instant};
+
+use crate::chip::{Aperture, Engine, PhysicalAddress};
+use crate::softgpu::description::GF100;
+use crate::softgpu::fifo::{Departure, Fifo};
+use crate::units::backend::FifoState;
+
+const BLOCK: PhysicalAddress = PhysicalAddress { aperture: Aperture::Vram, address: 0x1000 };
+
+/// All PBDMAs asleep, channels 1 to 4 bound and started and on no runlist.
+fn fifo() -> Fifo {
+    let mut fifo = Fifo::new(&GF100);
+    let ready = GF100.engines.iter().fold(Default::default(), |set, engine| set | (*engine).into());
+    fifo.state = FifoState { enabled: true, pbdma_mask: 0b111, ready, large_pages_64k: false };
+    for number in 1..5 {
+        fifo.bind(number, Some(BLOCK));
+        let channel = fifo.channel_mut(number).unwrap();
+        (channel.enabled, channel.pending) = (true, false);
+    }
+    (0..3).for_each(|pbdma| assert_eq!(fifo.lie_down(pbdma), None));
+    fifo
+}
+
+#[test]
+fn each_newly_listed_channel_wakes_one_and_those_that_were_listed_wake_nobody() {
+    let (mut fifo, now) = (fifo(), Instant::now());
+
+    fifo.set_runlist([1, 2]);
+
+    assert_eq!(fifo.call(now, 0).count_ones(), 2);
+    for pbdma in 0..2 {
+        fifo.get_up(pbdma);
+        let job = fifo.next(pbdma, now).unwrap();
+        fifo.leave(&job, Departure::Idle, now);
+        fifo.lie_down(pbdma);
+    }
+    fifo.set_runlist([2, 1]);
+    assert_eq!(fifo.call(now, 0), 0, "they have done all that they were told of");
+    fifo.set_runlist([1, 2, 3]);
+    assert_eq!(fifo.call(now, 0).count_ones(), 1);
+}
+
+#[test]
+fn only_channels_that_may_not_run_any_more_have_to_leave() {
+    let (mut fifo, now) = (fifo(), Instant::now());
+    fifo.set_runlist([1, 2]);
+    let [one, two] = [0, 1].map(|pbdma| fifo.next(pbdma, now).unwrap().channel);
+
+    fifo.set_runlist([two, 3]);
+
+    assert_eq!((one, two), (1, 2));
+    assert_eq!(fifo.to_leave().collect::<Vec<_>>(), [0]);
+}
+
+#[test]
+fn whoever_leaves_takes_the_next_channel_itself() {
+    let (mut fifo, now) = (fifo(), Instant::now());
+    fifo.set_runlist([1]);
+    fifo.get_up(0);
+    let job = fifo.next(0, now).unwrap();
+    fifo.set_runlist([1, 2, 3]);
+
+    fifo.leave(&job, Departure::Idle, now);
+
+    assert_eq!(fifo.call(now, 1).count_ones(), 1, "two are ready, one is taken by whoever left");
+    assert_eq!(fifo.call(now, 0).count_ones(), 1, "unless that one has something else to do");
+}
+
+#[test]
+fn earliest_semaphore_is_watched_and_a_new_watch_is_found_when_the_old_one_works() {
+    let (mut fifo, now) = (fifo(), Instant::now());
+    fifo.set_runlist([1, 2]);
+    fifo.get_up(0);
+    let [first, second] = [0, 0].map(|pbdma| fifo.next(pbdma, now).unwrap());
+    fifo.leave(&first, Departure::Blocked, now + Duration::from_millis(1));
+    let late = fifo.lie_down(0).expect("one watches");
+    fifo.get_up(1);
+    fifo.leave(&second, Departure::Blocked, now);
+
+    let early = fifo.lie_down(1).expect("its own semaphore is due earlier");
+
+    assert!(early < late);
+    assert_eq!(fifo.lie_down(2), None, "one is enough");
+    assert_eq!(fifo.call_timekeeper(), 0);
+    fifo.get_up(1);
+    assert!(fifo.next(1, early).is_some());
+    assert_eq!(fifo.call_timekeeper().count_ones(), 1);
+}
+
+#[test]
+fn channel_that_waits_for_an_engine_is_ready_when_the_engine_is_free() {
+    let (mut fifo, now) = (fifo(), Instant::now());
+    fifo.set_runlist([1, 2]);
+    (0..2).for_each(|pbdma| fifo.get_up(pbdma));
+    let [holder, waits] = [0, 1].map(|pbdma| fifo.next(pbdma, now).unwrap());
+    assert!(fifo.take_engine(Engine::Graphics, holder.channel));
+    fifo.leave(&waits, Departure::NoEngine(Engine::Graphics), now);
+    fifo.lie_down(1);
+    assert_eq!(fifo.call(now, 0), 0);
+
+    fifo.leave(&holder, Departure::Stopped, now);
+
+    assert_eq!(fifo.call(now, 0).count_ones(), 1);
+}
