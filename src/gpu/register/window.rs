@@ -146,7 +146,7 @@ impl Bar1 {
             let from = unit.max(start.0);
             let to = unit.saturating_add(granule).min(end);
             match self.share(bus, memory, HostVram(unit), granule) {
-                Ok(pieces) => give_back(pieces, from.saturating_sub(unit), to.saturating_sub(unit))?,
+                Ok(pieces) => give_back(&pieces, from.saturating_sub(unit), to.saturating_sub(unit))?,
                 Err(GpuError::Io(error)) if error.kind() == std::io::ErrorKind::Unsupported => {
                     self.write_zeros(bus, memory, HostVram(from), to.saturating_sub(from))?;
                 }

@@ -1,10 +1,7 @@
 //! VRAM that is shared from files of the host's: memory that nobody has touched is known to be zero, and memory that
 //! nobody needs goes back to the host's kernel, as it was before.
 
-use std::fs::File;
-use std::os::unix::fs::MetadataExt;
-
-use rustix::fs::{SeekFrom, seek};
+use rustix::fs::{AtFlags, FileType, SeekFrom, StatxFlags, seek, statx};
 use rustix::io::Errno;
 use vmm_sys_util::fallocate::{FallocateMode, fallocate};
 
@@ -13,12 +10,13 @@ use crate::pci::SharedMemory;
 
 /// True when no piece's file has any memory: nothing was ever written there since it was last given back.
 pub(super) fn is_untouched(pieces: &[SharedMemory]) -> bool {
-    let empty = |piece: &SharedMemory| -> std::io::Result<bool> {
-        let facts = File::from(piece.fd.try_clone()?).metadata()?;
-        // The blocks of other files are no memory of theirs.
-        Ok(facts.is_file() && facts.blocks() == 0)
+    // The blocks of other files are no memory of theirs.
+    let empty = |piece: &SharedMemory| {
+        statx(&piece.fd, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE | StatxFlags::BLOCKS).is_ok_and(|facts| {
+            FileType::from_raw_mode(facts.stx_mode.into()) == FileType::RegularFile && facts.stx_blocks == 0
+        })
     };
-    !pieces.is_empty() && pieces.iter().all(|piece| empty(piece).unwrap_or(false))
+    !pieces.is_empty() && pieces.iter().all(empty)
 }
 
 /// True when no byte of `[from, to)`, counted over all pieces, was written since it was last given back.
@@ -42,7 +40,7 @@ pub(super) fn is_hole(pieces: &[SharedMemory], from: u64, to: u64) -> bool {
 }
 
 /// Gives the pages of `[from, to)`, counted over all pieces, back to the host's kernel: they read as zeros.
-pub(in crate::gpu) fn give_back(pieces: Vec<SharedMemory>, from: u64, to: u64) -> Result<(), GpuError> {
+pub(in crate::gpu) fn give_back(pieces: &[SharedMemory], from: u64, to: u64) -> Result<(), GpuError> {
     let mut begin: u64 = 0;
     for piece in pieces {
         let end = begin.saturating_add(piece.size);
@@ -50,7 +48,7 @@ pub(in crate::gpu) fn give_back(pieces: Vec<SharedMemory>, from: u64, to: u64) -
         if low < high {
             let offset = piece.offset.saturating_add(low.saturating_sub(begin));
             let length = high.saturating_sub(low);
-            fallocate(&File::from(piece.fd), FallocateMode::PunchHole, true, offset, length)
+            fallocate(&piece.fd, FallocateMode::PunchHole, true, offset, length)
                 .map_err(|error| GpuError::Io(error.into()))?;
         }
         begin = end;

@@ -58,6 +58,16 @@ pub struct EngineScrub {
     progress: Instant,
     /// Why our channel was stopped, if it was.
     stopped: Option<String>,
+    shown: Option<Shown>,
+}
+
+/// The files behind the granules that were looked at last: to ask costs a walk through page tables, and the pieces of
+/// one granule follow each other.
+struct Shown {
+    first: u64,
+    end: u64,
+    /// None where memory is not shared from files.
+    files: Option<Vec<SharedMemory>>,
 }
 
 impl std::fmt::Debug for EngineScrub {
@@ -83,6 +93,7 @@ impl EngineScrub {
             account: Account::default(),
             progress: Instant::now(),
             stopped: None,
+            shown: None,
         };
         if !wrapped.inner.scrubs_by_engine() {
             wrapped.set_up();
@@ -114,7 +125,7 @@ impl EngineScrub {
 
     fn is_untouched(&mut self, start: HostVram, size: u64) -> bool {
         let untouched = self.files(start, size).is_some_and(|(files, from)| {
-            backing::is_untouched(&files) || backing::is_hole(&files, from, from.saturating_add(size))
+            backing::is_untouched(files) || backing::is_hole(files, from, from.saturating_add(size))
         });
         if untouched {
             self.account.untouched(size);
@@ -143,12 +154,21 @@ impl EngineScrub {
     }
 
     /// The files behind the granules that a range lies in, and where it begins in them.
-    fn files(&mut self, start: HostVram, size: u64) -> Option<(Vec<SharedMemory>, u64)> {
+    fn files(&mut self, start: HostVram, size: u64) -> Option<(&[SharedMemory], u64)> {
         let granule = self.info.partition_granule.max(1);
         let first = start.0 / granule * granule;
         let end = start.0.checked_add(size)?.checked_next_multiple_of(granule)?;
-        let pieces = self.inner.share_vram(HostVram(first), end.checked_sub(first)?).ok()?;
-        Some((pieces, start.0.checked_sub(first)?))
+        if self.shown.as_ref().is_none_or(|shown| (shown.first, shown.end) != (first, end)) {
+            let files = match self.inner.share_vram(HostVram(first), end.checked_sub(first)?) {
+                Ok(files) => Some(files),
+                Err(GpuError::Io(error)) if error.kind() == std::io::ErrorKind::Unsupported => None,
+                // For want of descriptors, say: the next piece may have more luck.
+                Err(_) => return None,
+            };
+            self.shown = Some(Shown { first, end, files });
+        }
+        let files = self.shown.as_ref()?.files.as_ref()?;
+        Some((files, start.0.checked_sub(first)?))
     }
 
     /// A new piece.
