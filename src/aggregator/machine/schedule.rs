@@ -11,19 +11,19 @@ use crate::latency;
 use crate::scheduler::Gate;
 
 impl Machine {
-    /// A tenant has new work. No allocation, no lookup beyond the tenant's own table.
-    pub fn doorbell(&mut self, tenant: TenantId, doorbell: Doorbell, rung: u32, now: Duration) {
-        let Some(owner) = self.tenants.get_mut(&tenant) else { return };
-        let Some(Some(channel)) = owner.channels.get(usize::from(doorbell.channel.0)) else { return };
+    /// A tenant rings; false if that says nothing new. No allocation, no lookup beyond the tenant's own table.
+    pub fn doorbell(&mut self, tenant: TenantId, doorbell: Doorbell, rung: u32, now: Duration) -> bool {
+        let Some(owner) = self.tenants.get_mut(&tenant) else { return false };
+        let Some(Some(channel)) = owner.channels.get(usize::from(doorbell.channel.0)) else { return false };
         if matches!(channel.state, ChannelState::Faulted | ChannelState::Dead) {
-            return;
+            return false;
         }
         let host = channel.host;
         // A VM that rings without work must not count as one that wants its turn.
         if self.scheduler.says_nothing_new(host, doorbell.gp_put)
             && self.driver.channel_progress(host).is_ok_and(|fetched| fetched == doorbell.gp_put)
         {
-            return;
+            return false;
         }
         match self.scheduler.doorbell(host, doorbell.gp_put, now) {
             Gate::Ring => {
@@ -36,6 +36,7 @@ impl Machine {
             Gate::Decide => self.decide(now),
             Gate::Hold => {}
         }
+        true
     }
 
     /// A tenant rings more often than is looked at.

@@ -202,16 +202,21 @@ impl Loop {
                 watch_doorbells(&self.epoll, *number, link);
             }
             let (machine, tenant) = (&mut self.machine, link.id);
-            let taken = link.doorbells.take(|doorbell, rung| machine.doorbell(tenant, doorbell, rung, now));
+            let mut new: usize = 0;
+            let taken = link.doorbells.take(|doorbell, rung| {
+                new = new.saturating_add(usize::from(machine.doorbell(tenant, doorbell, rung, now)));
+            });
             let mut wait = None;
-            if taken > 0 {
+            if new > 0 {
                 self.poll_until = now.saturating_add(self.poll);
+            }
+            if taken > 0 {
                 let end = self.started.elapsed();
                 machine.charge(tenant, end.saturating_sub(begin));
                 begin = end;
                 wait = machine.thread_wait(tenant, now);
             }
-            let flood = link.rate.note(taken, now);
+            let flood = link.rate.note(taken, new, now);
             if let Some(until) = wait {
                 link.rate.close(until);
             }
