@@ -3,6 +3,10 @@
 //! The rooms, from the ground up (a room imports only from rooms below it); docs/architecture.md has the whole
 //! picture.
 
+// What unit tests share with those of other crates calls this one by its name.
+#[cfg(test)]
+extern crate self as gpuvmk;
+
 pub mod addr;
 pub mod aggregator;
 pub mod cancel;

@@ -1,4 +1,5 @@
-//! A driver's half of GSP's queues: what it leaves in its memory for GSP, right by default. Fuzzers use it too.
+//! A driver's half of GSP's queues: what it leaves in its memory for GSP, right by default. Unit tests and fuzzers use
+//! it too.
 
 #![allow(dead_code, reason = "each user needs a part of it")]
 
@@ -117,20 +118,23 @@ impl Queues {
         ram.put(COMMANDS + READ_POINTER, &self.messages(ram).to_le_bytes());
     }
 
-    /// The messages of GSP since the last call, as they lie in its queue, pages one after another.
-    pub fn take(&self, ram: &impl Ram) -> Vec<u8> {
+    /// The next page of GSP's queue, if it wrote one that was not read yet.
+    pub fn take_page(&self, ram: &impl Ram) -> Option<[u8; 0x1000]> {
         let mut read = [0; 4];
         ram.get(COMMANDS + READ_POINTER, &mut read);
-        let (mut at, end) = (u32::from_le_bytes(read), self.messages(ram));
-        let mut pages = Vec::new();
-        while at % ELEMENTS != end % ELEMENTS {
-            let mut page = [0; 0x1000];
-            ram.get(MESSAGES + 0x1000 + 0x1000 * u64::from(at % ELEMENTS), &mut page);
-            pages.extend(page);
-            at = at.wrapping_add(1);
+        let at = u32::from_le_bytes(read) % ELEMENTS;
+        if at == self.messages(ram) % ELEMENTS {
+            return None;
         }
-        self.read_all(ram);
-        pages
+        let mut page = [0; 0x1000];
+        ram.get(MESSAGES + 0x1000 + 0x1000 * u64::from(at), &mut page);
+        ram.put(COMMANDS + READ_POINTER, &((at + 1) % ELEMENTS).to_le_bytes());
+        Some(page)
+    }
+
+    /// The messages of GSP since the last call, as they lie in its queue, pages one after another.
+    pub fn take(&self, ram: &impl Ram) -> Vec<u8> {
+        std::iter::from_fn(|| self.take_page(ram)).flatten().collect()
     }
 
     /// Where GSP writes next in its queue.

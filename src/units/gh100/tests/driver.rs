@@ -5,14 +5,11 @@ use std::collections::VecDeque;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::Gpu;
-use super::fake::RAM;
+use super::fake::{FakeBackend, RAM};
+use super::gsp_queues::{LIBOS, Queues, Ram};
 use crate::chip::gh100::fsp::{
     COT_VERSION, CotMessage, FmcBootParams, MCTP_SINGLE_PACKET, NVDM_COT, TARGET_COHERENT_SYSTEM,
     TARGET_NONCOHERENT_SYSTEM, nvdm_header,
-};
-use crate::chip::gh100::gsp::r570_144::boot::{
-    GSP_ARGUMENTS_CACHED, LIBOS_MEMORY_REGION_CONTIGUOUS, LIBOS_MEMORY_REGION_LOC_SYSMEM,
-    LibosMemoryRegionInitArgument, RMARGS,
 };
 use crate::chip::gh100::gsp::r570_144::control::{
     NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS,
@@ -23,10 +20,7 @@ use crate::chip::gh100::gsp::r570_144::object::{
     NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS, NV01_DEVICE_0,
     NV01_ROOT, NV0080_ALLOC_PARAMETERS_SIZE,
 };
-use crate::chip::gh100::gsp::r570_144::queue::{
-    GSP_MSG_QUEUE_ELEMENT, MSGQ_FLAGS_SWAP_RX, NV_VGPU_MSG_SIGNATURE_VALID, RPC_HEADER_VERSION, checksum,
-    msgqTxHeader, rpc_message_header_v03_00,
-};
+use crate::chip::gh100::gsp::r570_144::queue::{GSP_MSG_QUEUE_ELEMENT, rpc_message_header_v03_00};
 use crate::chip::gh100::gsp::r570_144::rpc::{
     NV_RPC_UPDATE_PDE_BAR_2, NV_VGPU_MSG_FUNCTION_FREE, NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC,
     NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER,
@@ -34,16 +28,8 @@ use crate::chip::gh100::gsp::r570_144::rpc::{
     rpc_gsp_rm_control_v03_00, rpc_unloading_guest_driver_v1F_07, rpc_update_bar_pde_v15_00,
 };
 
-/// Where things lie in the guest's memory.
+/// Where FSP's parameters lie in the guest's memory, beside what GSP is booted with.
 const PARAMETERS: u64 = 0x1000;
-const LIBOS: u64 = 0x2000;
-const RM_ARGUMENTS: u64 = 0x3000;
-const SHARED: u64 = 0x1_0000;
-/// Offsets in shared memory, behind its page table.
-const COMMANDS: u64 = 0x1000;
-const MESSAGES: u64 = 0x4_1000;
-const QUEUE_SIZE: u32 = 0x4_0000;
-const ELEMENTS: u32 = 63;
 
 /// Handles.
 pub const CLIENT: u32 = 0xc1d0_0000;
@@ -61,11 +47,19 @@ pub struct Message {
     pub body: Vec<u8>,
 }
 
+impl Ram for FakeBackend {
+    fn put(&self, offset: u64, data: &[u8]) {
+        self.put_ram(offset, data);
+    }
+
+    fn get(&self, offset: u64, data: &mut [u8]) {
+        self.get_ram(offset, data);
+    }
+}
+
 pub struct Driver<'a> {
     pub gpu: &'a Gpu,
-    write: u32,
-    read: u32,
-    sequence: u32,
+    queues: Queues,
     /// Events that came before an answer.
     events: VecDeque<Message>,
 }
@@ -81,36 +75,8 @@ impl<'a> Driver<'a> {
 
     /// Writes all that GSP is booted with.
     pub fn prepared(gpu: &'a Gpu) -> Self {
-        let back = &gpu.back;
-        let mut region = LibosMemoryRegionInitArgument::new_zeroed();
-        region.id8 = RMARGS;
-        region.pa = RAM + RM_ARGUMENTS;
-        region.size = 0x1000;
-        region.kind = LIBOS_MEMORY_REGION_CONTIGUOUS;
-        region.loc = LIBOS_MEMORY_REGION_LOC_SYSMEM;
-        back.put_ram(LIBOS, region.as_bytes());
-        let mut arguments = GSP_ARGUMENTS_CACHED::new_zeroed();
-        let queues = &mut arguments.messageQueueInitArguments;
-        queues.sharedMemPhysAddr = RAM + SHARED;
-        queues.pageTableEntryCount = 129;
-        queues.cmdQueueOffset = COMMANDS;
-        queues.statQueueOffset = MESSAGES;
-        back.put_ram(RM_ARGUMENTS, arguments.as_bytes());
-        for page in 0..129 {
-            back.put_ram(SHARED + 8 * page, &(RAM + SHARED + 0x1000 * page).to_le_bytes());
-        }
-        let header = msgqTxHeader {
-            version: 0,
-            size: QUEUE_SIZE,
-            msgSize: 0x1000,
-            msgCount: ELEMENTS,
-            writePtr: 0,
-            flags: MSGQ_FLAGS_SWAP_RX,
-            rxHdrOff: 32,
-            entryOff: 0x1000,
-        };
-        back.put_ram(SHARED + COMMANDS, header.as_bytes());
-        Self { gpu, write: 0, read: 0, sequence: 0, events: VecDeque::new() }
+        let queues = Queues::prepare(gpu.back.as_ref(), RAM);
+        Self { gpu, queues, events: VecDeque::new() }
     }
 
     /// Asks FSP to boot GSP with arguments at a bus address (0 to resume): FSP's error code.
@@ -159,26 +125,8 @@ impl<'a> Driver<'a> {
 
     /// Puts an RPC into the command queue without ringing.
     pub fn push(&mut self, function: u32, body: &[u8]) {
-        let length = size_of::<rpc_message_header_v03_00>() + body.len();
-        let mut element = GSP_MSG_QUEUE_ELEMENT::new_zeroed();
-        element.seqNum = self.sequence;
-        element.elemCount = 1;
-        let mut header = rpc_message_header_v03_00::new_zeroed();
-        header.header_version = RPC_HEADER_VERSION;
-        header.signature = NV_VGPU_MSG_SIGNATURE_VALID;
-        header.length = length as u32;
-        header.function = function;
-        header.rpc_result = u32::MAX;
-        header.sequence = self.sequence;
-        let mut raw = [element.as_bytes(), header.as_bytes(), body].concat();
-        assert!(raw.len() <= 0x1000);
-        let sum = checksum(&raw);
-        raw[0x20..0x24].copy_from_slice(&sum.to_le_bytes());
-        let at = SHARED + COMMANDS + 0x1000 + 0x1000 * u64::from(self.write);
-        self.gpu.back.put_ram(at, &raw);
-        self.write = (self.write + 1) % ELEMENTS;
-        self.sequence += 1;
-        self.gpu.back.put_ram(SHARED + COMMANDS + 0x10, &self.write.to_le_bytes());
+        let record = self.queues.record(function, body);
+        self.queues.push(self.gpu.back.as_ref(), &record);
     }
 
     pub fn ring(&self) {
@@ -191,19 +139,10 @@ impl<'a> Driver<'a> {
     }
 
     fn read_queue(&mut self) -> Option<Message> {
-        let mut raw = [0; 4];
-        self.gpu.back.get_ram(SHARED + MESSAGES + 0x10, &mut raw);
-        if u32::from_le_bytes(raw) == self.read {
-            return None;
-        }
-        let mut element = [0; 0x1000];
-        let at = SHARED + MESSAGES + 0x1000 + 0x1000 * u64::from(self.read);
-        self.gpu.back.get_ram(at, &mut element);
+        let element = self.queues.take_page(self.gpu.back.as_ref())?;
         let (_, rest) = GSP_MSG_QUEUE_ELEMENT::read_from_prefix(&element[..]).unwrap();
         let (header, body) = rpc_message_header_v03_00::read_from_prefix(rest).unwrap();
         let size = header.length as usize - size_of::<rpc_message_header_v03_00>();
-        self.read = (self.read + 1) % ELEMENTS;
-        self.gpu.back.put_ram(SHARED + COMMANDS + 0x20, &self.read.to_le_bytes());
         Some(Message { function: header.function, result: header.rpc_result, body: body[..size].to_vec() })
     }
 

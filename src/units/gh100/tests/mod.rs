@@ -7,6 +7,8 @@ mod doorbells;
 mod driver;
 mod events;
 mod fake;
+#[path = "../../../../tests/common/gsp_queues.rs"]
+mod gsp_queues;
 mod hostile;
 mod interrupts;
 mod memory;
