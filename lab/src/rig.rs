@@ -214,6 +214,12 @@ impl Rig {
         self.aggregators.keys().map(|chip| control::status(&self.control_socket(*chip))).collect()
     }
 
+    /// Asks the only shared GPU's aggregator something.
+    pub fn ask(&self, request: &str) -> Result<String> {
+        let chip = self.aggregators.keys().next().context("No GPU is shared")?;
+        control::ask(&self.control_socket(*chip), request)
+    }
+
     /// The tenants of all aggregators.
     pub fn tenants(&self) -> Result<Vec<Tenant>> {
         Ok(self.status()?.into_iter().flat_map(|status| status.tenants).collect())

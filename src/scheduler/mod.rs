@@ -35,6 +35,7 @@ use self::share::{Rejection, Share};
 use crate::addr::{HostChannel, TenantId};
 use crate::chip::{Engine, EngineSet};
 use crate::config::PolicyKind;
+use crate::latency::Latency;
 
 /// One VM as the scheduler sees it.
 #[derive(Debug)]
@@ -121,7 +122,7 @@ impl Scheduler {
         (self.kind, self.settings)
     }
 
-    /// Another policy, or other settings, from the next decision on.
+    /// Another policy, or other settings, from the next decision on. Statistics of waits begin anew.
     ///
     /// # Errors
     /// The new policy cannot keep what present VMs were granted; nothing changes then.
@@ -134,6 +135,10 @@ impl Scheduler {
         }
         for list in self.lists.values_mut() {
             list.replace_policy(policy::policy(kind, &settings));
+        }
+        // How long doorbells wait is the policy's doing: a new one is not judged by what the last one did.
+        for account in self.vms.values_mut().flat_map(|vm| vm.accounts.values_mut()) {
+            account.waits = Latency::default();
         }
         (self.kind, self.settings, self.judge) = (kind, settings, judge);
         Ok(())

@@ -4,9 +4,11 @@
 //! Ratios are of mediated to native: `suite` and `work_1ms` compare speed (1 is as fast as native, and they must
 //! not fall below 0.9), `latency_4k` and `probe` compare time (and must not exceed 1.35 and 1.25).
 //!
-//! `cargo xtask bench gh100`: what a GH100's driver costs ([`gh100`]).
+//! `cargo xtask bench gh100`: what a GH100's driver costs ([`gh100`]). `cargo xtask bench sched`: how policies share
+//! ([`sched`]).
 
 mod gh100;
+mod sched;
 mod submission;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +39,8 @@ const PROGRAMS: &[&str] = &["probe", "bench"];
 /// What to measure.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Which benchmark: `suite` compares mediated with native on a GF100, `gh100` measures a GH100's driver
+    /// Which benchmark: `suite` compares mediated with native on a GF100, `gh100` measures a GH100's driver,
+    /// `sched` judges scheduling policies
     #[arg(value_enum, default_value_t = What::Suite)]
     what: What,
     /// Print one JSON object as the last line
@@ -46,6 +49,9 @@ pub struct Arguments {
     /// The guest's kernel [default: 6.12; gh100: 7.2]
     #[arg(long)]
     kernel: Option<KernelSeries>,
+    /// The chip, for `sched` [default: each in turn]
+    #[arg(long)]
+    chip: Option<Chip>,
     /// How often each set-up is booted
     #[arg(long, default_value_t = 3)]
     rounds: u32,
@@ -64,6 +70,8 @@ enum What {
     Suite,
     /// A GH100's driver.
     Gh100,
+    /// Many guests under each scheduling policy.
+    Sched,
 }
 
 /// Every sample of a figure, by its name.
@@ -74,6 +82,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     match arguments.what {
         What::Suite => suite(arguments),
         What::Gh100 => gh100::run(arguments),
+        What::Sched => sched::run(arguments),
     }
 }
 

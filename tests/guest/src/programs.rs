@@ -8,6 +8,7 @@ mod bench;
 mod busy;
 mod channels;
 mod compute;
+mod contend;
 mod copies;
 mod evict;
 mod exec;
@@ -65,6 +66,7 @@ const PROGRAMS: [(&str, Program); 29] = [
     ("busy", busy::run),
     ("attack", crate::attack::run),
     ("victim", victim::run),
+    ("contend", contend::run),
     ("load", load::run),
     ("sleep", load::sleep),
 ];
