@@ -38,7 +38,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 29] = [
+const PROGRAMS: [(&str, Program); 30] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
