@@ -125,7 +125,7 @@ impl Policy for Band {
             }
             let may_lose_place = turn.chance.is_none();
             if may_lose_place && self.credits.left(place) < 0 && measure.is_over(place, vms) {
-                self.credits.to_the_end(place);
+                self.credits.move_to_the_end(place);
             }
         }
         let by_class = |place: &usize| (self.class(*place, &measure, vms), self.credits.line(*place));

@@ -88,7 +88,7 @@ impl Credits {
     }
 
     /// Sends a VM to the end of the line.
-    pub fn to_the_end(&mut self, place: usize) {
+    pub fn move_to_the_end(&mut self, place: usize) {
         if let Some(row) = self.book.rows.get_mut(place) {
             self.last_in_line = self.last_in_line.saturating_add(1);
             row.state.line = self.last_in_line;
@@ -141,7 +141,7 @@ impl Policy for CreditPolicy {
                 return self.go_on(now, place, vms, turn);
             }
             if self.credits.left(place) <= 0 {
-                self.credits.to_the_end(place);
+                self.credits.move_to_the_end(place);
             }
         }
         let next =
