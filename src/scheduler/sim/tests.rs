@@ -219,7 +219,7 @@ proptest! {
         let reserve = |budget, period| busy(&format!("period = {period}\nbudget = {budget}"), 500, 50);
         let vms = [reserve(first, 20_000), reserve(second, 20_000), busy("", 500, 50), busy("", 500, 50)];
         let mut text = "duration = 2000000\npolicy = \"deadline\"\nswitch = 50\nwindow = 20000\n".to_owned();
-        write!(text, "seed = {}\n", seed >> 1).unwrap();
+        writeln!(text, "seed = {}", seed >> 1).unwrap();
         for (number, vm) in (1..).zip(&vms) {
             write!(text, "[[vm]]\nname = \"vm{number}\"\n{vm}\n").unwrap();
         }

@@ -3,6 +3,7 @@
 
 mod crowd;
 mod figures;
+mod hangs;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -28,6 +29,12 @@ const LEAST_ALONE: f64 = 0.98;
 const MOST_IDLE_CPU: f64 = 0.02;
 /// One turn of each other VM.
 const MOST_LIGHT_SLICES: f64 = (GUESTS - 1) as f64;
+
+/// How long others may stand still because of a hang.
+const MOST_HANG_P99_MS: f64 = 500.0;
+const MOST_HANG_MS: f64 = 2000.0;
+/// Hangs for each combination of chip, policy and penalties.
+const HANGS: u32 = 100;
 
 /// NVIDIA's turn with eight vGPUs.
 const SLICE_MS: f64 = 2.0;
@@ -67,6 +74,17 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
         problems.extend(found.problems().into_iter().map(|problem| format!("{chip}: {problem}")));
         report.insert(chip.to_string(), found);
     }
+    let pauses = hangs::provoke(HANGS)?;
+    println!(
+        "hangs: neighbours stand still for {:.0} ms at p99, {:.0} at most",
+        pauses.p99_ms, pauses.max_ms
+    );
+    if pauses.p99_ms > MOST_HANG_P99_MS || pauses.max_ms > MOST_HANG_MS {
+        problems.push(format!(
+            "a hang stops others for {:.0} ms at p99 and {:.0} at most; {MOST_HANG_P99_MS} and {MOST_HANG_MS} are allowed",
+            pauses.p99_ms, pauses.max_ms
+        ));
+    }
     problems.iter().for_each(|problem| println!("{problem}"));
     if arguments.json {
         let worst = |name: &str, of: fn(f64, f64) -> f64, from: f64| {
@@ -85,6 +103,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
                 "alone": worst("alone", f64::min, f64::MAX),
                 "accounting_error": worst("accounting_error", f64::max, 0.0),
                 "idle_cpu": round3(report.values().map(|found| found.idle_cpu).fold(0.0, f64::max)),
+                "hang_p99_ms": round3(pauses.p99_ms),
+                "hang_max_ms": round3(pauses.max_ms),
                 "policies": chips,
                 "problems": problems,
             })
