@@ -127,6 +127,11 @@ const EXPLAINED: &[Explanation] = &[
     Explanation { parts: &["nouveau", "killed"], provoked_by: HANG, reason: "that channel's end" },
     Explanation {
         parts: &["nouveau", "error fencing pushbuf: -19"],
+        provoked_by: HANG,
+        reason: "work that was on its way into that channel at its end",
+    },
+    Explanation {
+        parts: &["nouveau", "error fencing pushbuf: -19"],
         provoked_by: BAD_ADDRESS,
         reason: "the channel was dead before the kernel put its own fence behind the bad commands",
     },

@@ -175,6 +175,7 @@ impl Sampler {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
 
     use super::*;
 
@@ -280,6 +281,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
         /// Also for patterns as long as the window or a fraction of it.
         #[test]
         fn periodic_work_is_charged_right_on_average(seed: u64, period in 100u64..5000, part in 0.05f64..1.0) {

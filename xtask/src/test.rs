@@ -160,7 +160,7 @@ fn host_tests() -> Result<bool> {
     eprintln!("host tests");
     let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .current_dir(source_tree())
-        .args(["test", "--workspace", "--quiet"])
+        .args(["test", "--workspace", "--quiet", "--no-fail-fast"])
         .stdout(Stdio::from(std::io::stderr()))
         .status()
         .context("Cannot start cargo test")?;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use super::*;
 
@@ -124,11 +125,13 @@ fn band_is_fairer_than_fifo_to_a_vm_with_short_copies() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    // What chance may bring is allowed for; the same cases each time, so that a miss is a change of the code.
+    #![proptest_config(ProptestConfig { cases: 12, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
-    /// Nobody with work waits for ever, as long as pieces of work are shorter than turns.
+    /// Nobody with work waits for ever, as long as pieces of work are shorter than turns. `fifo` promises nothing: who is
+    /// next is the hardware's business, and in this model the first channel that has work.
     #[test]
-    fn nobody_starves(seed: u64, policy in 0..ALL.len(), piece in 100_u64..1500, others in 1_usize..6) {
+    fn nobody_starves(seed: u64, policy in 1..ALL.len(), piece in 100_u64..1500, others in 1_usize..6) {
         let mut vms = vec![busy("", 3 * piece, piece); others];
         vms.push(busy("", 300, 100));
 

@@ -203,6 +203,8 @@ fn policy(crowd: &mut Crowd, name: &'static str) -> Result<Figures> {
         figures.insert("jain_promised", jain(&equals.truth()));
     }
     figures.insert("accounting_error", accounting_error(&equals.vms));
+    let counted: f64 = equals.vms.iter().map(|vm| vm.used / 1e6).sum();
+    figures.insert("counted_over_truth", counted / equals.truth().iter().sum::<f64>().max(f64::MIN_POSITIVE));
     figures.insert("busy", equals.truth().iter().sum::<f64>() / equals.seconds);
     figures
         .insert("switches_per_second", equals.vms.iter().map(|vm| vm.switches).sum::<f64>() / equals.seconds);
