@@ -10,9 +10,9 @@ use super::hang::HangConfig;
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, SocketSpec};
 use crate::chip::Chip;
+use crate::config::schedule::Settings;
+use crate::config::schedule::{PERIOD_RANGE, SLICE_RANGE};
 use crate::jail::Mode;
-use crate::scheduler::policy::Settings;
-use crate::scheduler::wish::{PERIOD_RANGE, SLICE_RANGE};
 
 /// How the aggregator reaches the physical GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,6 +10,8 @@ mod limits;
 mod mistake;
 mod reader;
 pub mod scenario;
+pub mod schedule;
+pub mod share;
 mod value;
 mod vm;
 

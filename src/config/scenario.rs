@@ -11,8 +11,8 @@ use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED};
 use super::vm::share;
 use crate::chip::Engine;
-use crate::scheduler::policy::Settings;
-use crate::scheduler::share::{Share, Wish};
+use crate::config::schedule::Settings;
+use crate::config::share::{Share, Wish};
 
 /// Longest virtual time of a run: an hour.
 const MAX_TIME: u64 = 3_600_000_000;

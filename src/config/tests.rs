@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::chip::Chip;
-use crate::scheduler::share::Share;
+use crate::config::share::Share;
 
 const VM: &str = r#"
 name = "vm1"

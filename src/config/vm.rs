@@ -8,8 +8,8 @@ use super::limits::VmLimits;
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, SocketSpec};
 use crate::chip::Chip;
+use crate::config::share::{MAX_PERIOD, MAX_WEIGHT, MIN_PERIOD, Share};
 use crate::jail::Mode;
-use crate::scheduler::share::{MAX_PERIOD, MAX_WEIGHT, MIN_PERIOD, Share};
 
 /// A VM's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

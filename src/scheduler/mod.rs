@@ -19,9 +19,7 @@ pub mod hang;
 mod list;
 pub mod policy;
 pub mod sampling;
-pub mod share;
 pub mod sim;
-pub mod wish;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,10 +29,10 @@ use self::channel::{Channel, Look, RECHECK, Work, list_of};
 use self::list::List;
 use self::policy::{Admission, Policy, Settings, VmView};
 use self::sampling::{Sampler, Seen, Stretch};
-use self::share::{Rejection, Share};
 use crate::addr::{HostChannel, TenantId};
 use crate::chip::{Engine, EngineSet};
 use crate::config::PolicyKind;
+use crate::config::share::{Rejection, Share};
 use crate::latency::Latency;
 
 /// One VM as the scheduler sees it.
@@ -62,8 +60,8 @@ pub enum Gate {
 /// What a change of admission asks of hardware, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// The new runlist.
-    pub runlist: Vec<HostChannel>,
+    /// The new runlist, if it may be another one.
+    pub runlist: Option<Vec<HostChannel>>,
     /// Busy channels that are on it no more.
     pub preempt: Vec<HostChannel>,
     /// Doorbells that waited.
@@ -291,11 +289,9 @@ impl Scheduler {
                 ready: list.is_ready(*id) && !vm.suspended,
                 used: vm.accounts.get(engine).map_or(Duration::ZERO, |account| account.charged),
             }));
-            let before = list.admission;
             if list.decide(now, &views) {
                 moved = true;
                 if let Admission::Only(chosen) = list.admission
-                    && before != list.admission
                     && let Some(vm) = self.vms.get_mut(&chosen)
                 {
                     let account = vm.accounts.entry(*engine).or_default();
@@ -328,7 +324,7 @@ impl Scheduler {
             }
         }
         if moved {
-            change.runlist = self.runlist();
+            change.runlist = Some(self.runlist());
         }
         (moved || !change.ring.is_empty()).then_some(change)
     }

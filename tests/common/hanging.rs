@@ -10,10 +10,10 @@ use gpuvmk::aggregator::protocol::{Event, Hello, PROTOCOL_VERSION, Request, Tena
 use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
 use gpuvmk::chip::gh100::methods::{CLASS_COPY, SUBCHANNEL_COPY, copy, host as hopper};
 use gpuvmk::chip::{Chip, EngineSet};
+use gpuvmk::config::share::Share;
 use gpuvmk::config::{HangConfig, PolicyKind, Preemption, ScrubPolicy};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{GpuDriver, OwnershipLedger};
-use gpuvmk::scheduler::share::Share;
 use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use gpuvmk::units::backend::GspBackend as _;

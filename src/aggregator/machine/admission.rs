@@ -11,10 +11,10 @@ use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, RefusalKind, Welcome}
 use crate::aggregator::tenant::{Counters, Refusal, Tenant, TenantState};
 use crate::aggregator::wire::{MAX_NAME, MAX_WINDOW_PIECES};
 use crate::chip::EngineSet;
+use crate::config::share::Share;
 use crate::gpu::GpuError;
 use crate::latency::Latency;
 use crate::pci::SharedMemory;
-use crate::scheduler::share::Share;
 
 /// Most tenants at a time.
 pub(super) const MAX_TENANTS: usize = 64;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Machine;
-use crate::addr::TenantId;
+use crate::addr::{HostChannel, TenantId};
 use crate::aggregator::protocol::Doorbell;
 use crate::aggregator::tenant::{ChannelState, Refusal, Tenant};
 use crate::gpu::GpuError;
@@ -91,11 +91,13 @@ impl Machine {
 
     pub(super) fn decide(&mut self, now: Duration) {
         let Some(change) = self.scheduler.decide(now) else { return };
-        // Whoever ran until now is charged before it changes.
-        let engines = self.driver.sample_engines();
-        self.scheduler.cut(now, &engines);
-        if let Err(error) = self.commit_runlist() {
-            log::error!("a runlist did not reach the physical GPU: {error}");
+        if let Some(list) = change.runlist {
+            // Whoever ran until now is charged before it changes.
+            let engines = self.driver.sample_engines();
+            self.scheduler.cut(now, &engines);
+            if let Err(error) = self.commit(list) {
+                log::error!("a runlist did not reach the physical GPU: {error}");
+            }
         }
         for channel in change.preempt {
             self.hangs.watchdog.asked(channel);
@@ -118,7 +120,10 @@ impl Machine {
     }
 
     pub(super) fn commit_runlist(&mut self) -> Result<(), GpuError> {
-        let list = self.scheduler.runlist();
+        self.commit(self.scheduler.runlist())
+    }
+
+    fn commit(&mut self, list: Vec<HostChannel>) -> Result<(), GpuError> {
         if list != self.committed {
             self.driver.commit_runlist(&list)?;
             self.committed = list;

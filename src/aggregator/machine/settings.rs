@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Machine;
+use crate::config::schedule::GpuWish;
+use crate::config::share::{Rejection, ShareStatus, Wish};
 use crate::scheduler::policy::Settings;
-use crate::scheduler::share::{Rejection, ShareStatus, Wish};
-use crate::scheduler::wish::GpuWish;
 
 /// An operator's order: `key=value` each.
 #[derive(Clone, Debug, PartialEq, Eq)]

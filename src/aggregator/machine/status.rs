@@ -12,9 +12,9 @@ use crate::aggregator::limit::{Limit, LimitStatus, LimitTable};
 use crate::aggregator::report::{DecidedBy, FailSafeStatus, Report};
 use crate::aggregator::tenant::{Tenant, TenantState};
 use crate::chip::Engine;
+use crate::config::share::ShareStatus;
 use crate::latency::LatencySummary;
 use crate::scheduler::Account;
-use crate::scheduler::share::ShareStatus;
 
 /// State of the aggregator.
 #[derive(Clone, Debug, PartialEq, Serialize)]

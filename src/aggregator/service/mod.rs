@@ -27,13 +27,13 @@ use super::control::ControlServer;
 use super::machine::Machine;
 use super::machine::settings::{InForce, Order};
 use super::machine::status::Status;
+use crate::config::share::Rejection;
 use crate::config::{HangConfig, PolicyKind, ScrubPolicy, SocketSpec};
 use crate::gpu::scrub::EngineScrub;
 use crate::gpu::{GpuDriver, GpuError, OwnershipLedger};
 use crate::jail::{self, Role};
 use crate::scheduler::Scheduler;
 use crate::scheduler::policy::Settings;
-use crate::scheduler::share::Rejection;
 use crate::socket_path::{BindError, Listener};
 
 /// How long a status request may wait for the service's thread.

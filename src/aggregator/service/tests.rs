@@ -16,8 +16,8 @@ use crate::aggregator::wire::MAX_RUNLIST;
 use crate::aggregator::{Patience, connect, connect_in_process};
 use crate::cancel::Cancel;
 use crate::chip::{Engine, EngineSet};
+use crate::config::share::Share;
 use crate::gpu::GpuEvent;
-use crate::scheduler::share::Share;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

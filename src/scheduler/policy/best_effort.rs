@@ -59,7 +59,7 @@ impl Policy for BestEffort {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::share::Share;
+    use crate::config::share::Share;
 
     fn vms(ready: &[(u32, bool)]) -> Vec<VmView> {
         let view = |&(id, ready): &(u32, bool)| VmView {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use super::book::{Book, Row, nanos, time};
 use super::{Admission, Decision, Policy, SHORTEST, Settings, VmView, slice};
 use crate::addr::TenantId;
-use crate::scheduler::share::{Rejection, Share};
+use crate::config::share::{Rejection, Share};
 
 /// What may be reserved of an engine, in thousandths.
 const RESERVABLE: u128 = 900;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::slots::Slots;
 use super::{Decision, Policy, Settings, VmView};
-use crate::scheduler::share::{Rejection, Share};
+use crate::config::share::{Rejection, Share};
 
 /// The whole, in percent.
 const WHOLE: u32 = 100;

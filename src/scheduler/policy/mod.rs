@@ -21,9 +21,10 @@ pub use self::equal_share::EqualShare;
 pub use self::fifo::Fifo;
 pub use self::fixed_share::FixedShare;
 pub use self::weighted::Weighted;
-use super::share::{Rejection, Share};
 use crate::addr::TenantId;
 use crate::config::PolicyKind;
+pub use crate::config::schedule::Settings;
+use crate::config::share::{Rejection, Share};
 
 /// A VM as the policy of one engine sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,15 +69,6 @@ pub struct Decision {
     /// When the policy wants to look again, unless something happens before. `None` while nobody is ready: then
     /// nothing may tick.
     pub review_after: Option<Duration>,
-}
-
-/// What an operator set for all VMs; `None` is the policy's own rule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// Length of a turn.
-    pub slice: Option<Duration>,
-    /// How often credit is renewed.
-    pub period: Option<Duration>,
 }
 
 /// A scheduling policy, for one engine.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Admission, Policy, Settings, VmView, policy};
 use crate::addr::TenantId;
 use crate::config::PolicyKind;
-use crate::scheduler::share::Share;
+use crate::config::share::Share;
 
 /// How often the engine is looked at while somebody has work.
 const SAMPLE: Duration = Duration::from_millis(1);

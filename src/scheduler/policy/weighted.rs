@@ -196,7 +196,7 @@ fn time_to_fill(missing: i64, cap: u8) -> Duration {
 mod tests {
     use super::super::tests::{Bench, ms, view};
     use super::*;
-    use crate::scheduler::share::Share;
+    use crate::config::share::Share;
 
     fn weighted() -> Box<Weighted> {
         Box::new(Weighted::new(&Settings::default()))

@@ -22,12 +22,12 @@ use self::engine::{Channel, Channels, EngineModel, Job};
 use self::load::Source;
 use self::report::Report;
 use self::vms::SimVm;
-use super::share::Rejection;
 use super::{Gate, Scheduler};
 use crate::addr::{HostChannel, TenantId};
 use crate::chip::Engine;
 use crate::config::ScenarioConfig;
 use crate::config::scenario::Changed;
+use crate::config::share::Rejection;
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]

@@ -8,8 +8,8 @@ use super::engine::EngineModel;
 use super::vms::SimVm;
 use crate::chip::Engine;
 use crate::config::scenario::{Expect, VmKind};
+use crate::config::share::Share;
 use crate::config::{PolicyKind, ScenarioConfig};
-use crate::scheduler::share::Share;
 
 /// By how much accounting may differ from the truth.
 const MAX_ACCOUNTING_ERROR: f64 = 0.02;

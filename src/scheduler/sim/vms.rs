@@ -10,8 +10,8 @@ use super::tenant;
 use crate::addr::TenantId;
 use crate::chip::Engine;
 use crate::config::ScenarioConfig;
+use crate::config::share::Share;
 use crate::scheduler::Scheduler;
-use crate::scheduler::share::Share;
 
 /// A VM.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ mod bandwidth;
 mod bar1;
 mod bench;
 mod busy;
+mod casualty;
 mod channels;
 mod compute;
 mod contend;

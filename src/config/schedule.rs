@@ -4,14 +4,22 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::policy::Settings;
+use super::PolicyKind;
 use super::share::Rejection;
-use crate::config::PolicyKind;
 
 /// Shortest and longest turn that can be set, in microseconds: below, switching eats the GPU.
 pub const SLICE_RANGE: (u64, u64) = (100, 1_000_000);
 /// Shortest and longest period of credit, in microseconds.
 pub const PERIOD_RANGE: (u64, u64) = (1000, 10_000_000);
+
+/// What an operator set for all VMs; `None` is the policy's own rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Length of a turn.
+    pub slice: Option<Duration>,
+    /// How often credit is renewed.
+    pub period: Option<Duration>,
+}
 
 /// One change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
