@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::description::{self, Description};
 use super::engine::context::Patch;
@@ -442,6 +442,10 @@ impl EngineBackend for Core {
 
     fn engine_status(&self, engine: Engine) -> EngineStatus {
         self.shared.unit(engine).map(Unit::status).unwrap_or_default()
+    }
+
+    fn engine_busy_time(&self, engine: Engine) -> Duration {
+        self.shared.unit(engine).map(Unit::busy_time).unwrap_or_default()
     }
 
     fn block_runlist(&self, blocked: bool) {

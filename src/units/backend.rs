@@ -4,6 +4,7 @@
 //! work: preemption is started and polled, everything else takes effect at once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::addr::GpuVa;
 use crate::chip::{AccessKind, Engine, EngineSet, FaultReason, PhysicalAddress};
@@ -147,6 +148,12 @@ pub trait EngineBackend: Backend {
 
     /// What `engine` does now.
     fn engine_status(&self, engine: Engine) -> EngineStatus;
+
+    /// How long `engine` has worked since the start; what is under way counts. Zero where nobody is to know.
+    fn engine_busy_time(&self, engine: Engine) -> Duration {
+        let _ = engine;
+        Duration::ZERO
+    }
 
     /// The driver blocks (or allows again) the scheduling of the runlist; part of fault recovery.
     fn block_runlist(&self, blocked: bool);

@@ -16,6 +16,7 @@ mod remap;
 mod report;
 mod transfer;
 pub(super) mod unit;
+mod work_time;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;

@@ -5,9 +5,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Instant;
+use std::time::Duration;
 
 use super::context::{Image, Patch, read_instance};
+use super::work_time::WorkTime;
 use super::{Control, Effects, Model, Progress, Refusal, Run};
 use crate::chip::{AccessKind, Engine, FaultReason, PhysicalAddress};
 use crate::softgpu::access::Client;
@@ -85,7 +86,7 @@ pub(in crate::softgpu) struct Unit {
     abort: AtomicBool,
     /// Resident channel plus 1; 0: none.
     channel: AtomicU32,
-    busy: AtomicBool,
+    work: WorkTime,
     switching: AtomicBool,
 }
 
@@ -96,7 +97,7 @@ impl Unit {
             inner: Mutex::new(Inner { model, resident: None }),
             abort: AtomicBool::new(false),
             channel: AtomicU32::new(0),
-            busy: AtomicBool::new(false),
+            work: WorkTime::default(),
             switching: AtomicBool::new(false),
         }
     }
@@ -119,9 +120,14 @@ impl Unit {
         let channel = self.channel.load(Ordering::Acquire);
         EngineStatus {
             channel: channel.checked_sub(1).and_then(|channel| u16::try_from(channel).ok()),
-            busy: self.busy.load(Ordering::Acquire),
+            busy: self.work.under_way(),
             switching: self.switching.load(Ordering::Acquire),
         }
+    }
+
+    /// How long it has worked, up to now; never waits for it.
+    pub(in crate::softgpu) fn busy_time(&self) -> Duration {
+        self.work.sum()
     }
 
     /// Executes for `owner`, whose context is switched in first if it is not resident.
@@ -151,14 +157,12 @@ impl Unit {
         };
         let run = Run { client, control };
         let mut effects = Effects::default();
-        let begun = Instant::now();
-        self.busy.store(true, Ordering::Release);
+        let before = self.work.begin();
         let result = match operation {
             Operation::Method(method) => inner.model.method(&run, method, &mut effects),
             Operation::Resume => inner.model.resume(&run, &mut effects),
         };
-        self.busy.store(false, Ordering::Release);
-        hardware.ledger.worked(owner.channel, self.engine, begun.elapsed());
+        hardware.ledger.worked(owner.channel, self.engine, self.work.end().saturating_sub(before));
         if control.aborted() {
             return Err(Refusal::Aborted);
         }

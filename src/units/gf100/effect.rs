@@ -1,6 +1,7 @@
 //! What a register access asks of the world outside the unit models. The models return these as values; the
 //! function carries them out after it has let go of the models' lock.
 
+use super::idle::CounterChange;
 use crate::chip::{Engine, EngineSet, PhysicalAddress};
 use crate::units::backend::FifoState;
 
@@ -75,6 +76,8 @@ pub enum Effect {
     },
     /// The alarm was set or cancelled.
     AlarmChanged,
+    /// The PMU's idle counter is to count something else, or anew.
+    IdleCounter(u32, CounterChange),
     /// Configuration space was asked for a function-level reset.
     FunctionReset,
 }
@@ -90,4 +93,8 @@ pub enum ReadResult {
     GraphicsBusy,
     /// Whether a preemption of this channel is under way.
     PreemptStatus(u32),
+    /// Which engines rest.
+    IdleStatus,
+    /// What an idle counter has counted.
+    IdleCount(u32),
 }

@@ -13,6 +13,7 @@ mod face;
 mod falcon;
 mod fecs;
 mod function;
+mod idle;
 mod pbus;
 mod pce;
 mod pfb;

@@ -2,7 +2,9 @@
 //! are, and takes every message without an answer. Nothing in a driver's start-up sends one; clock changes
 //! would, and there are no clocks to change.
 
+use super::effect::{Effect, ReadResult};
 use super::falcon::{Falcon, FalconEvent};
+use super::idle::{CounterChange, IdleCounters, IdleRegister};
 use crate::chip::gf100::regs::pmu::*;
 use crate::chip::registers::Reg;
 use crate::mmio_trap::access::Word;
@@ -19,39 +21,54 @@ const RING_TO_HOST: u32 = 0x0080_0700;
 pub struct Pmu {
     falcon: Falcon,
     queue: u32,
+    pub(super) idle: IdleCounters,
 }
 
 impl Pmu {
     /// A PMU with the falcon of the register table.
     pub fn new(hw_config: u32) -> Self {
-        Self { falcon: Falcon::new(hw_config), queue: 0 }
+        Self { falcon: Falcon::new(hw_config), queue: 0, idle: IdleCounters::default() }
     }
 
     /// Back to the state after reset.
     pub fn reset(&mut self) {
         self.falcon.reset();
         self.queue = 0;
+        self.idle = IdleCounters::default();
     }
 
     /// Reads a register.
-    pub fn read(&mut self, reg: Reg) -> u32 {
+    pub fn read(&mut self, reg: Reg) -> ReadResult {
         let told = |value| if self.falcon.running() { value } else { 0 };
-        match reg {
-            NV_PPMU_RING_TO_PMU => told(RING_TO_PMU),
-            NV_PPMU_RING_TO_HOST => told(RING_TO_HOST),
-            // The firmware reads as fast as the host writes.
-            NV_PPMU_QUEUE_HEAD | NV_PPMU_QUEUE_TAIL => self.queue,
-            Reg(offset) => self.falcon.read(offset.wrapping_sub(BASE)),
-        }
+        ReadResult::Value(match IdleRegister::of(reg) {
+            Some(IdleRegister::Status) => return ReadResult::IdleStatus,
+            Some(IdleRegister::Count(counter)) => return ReadResult::IdleCount(counter),
+            Some(IdleRegister::Mask(counter)) => self.idle.mask(counter),
+            Some(IdleRegister::Ctrl(counter)) => self.idle.ctrl(counter),
+            None => match reg {
+                NV_PPMU_RING_TO_PMU => told(RING_TO_PMU),
+                NV_PPMU_RING_TO_HOST => told(RING_TO_HOST),
+                // The firmware reads as fast as the host writes.
+                NV_PPMU_QUEUE_HEAD | NV_PPMU_QUEUE_TAIL => self.queue,
+                Reg(offset) => self.falcon.read(offset.wrapping_sub(BASE)),
+            },
+        })
     }
 
     /// Writes a register.
-    pub fn write(&mut self, reg: Reg, word: Word) {
-        match reg {
-            NV_PPMU_QUEUE_HEAD => self.queue = word.merge(self.queue),
-            NV_PPMU_QUEUE_TAIL | NV_PPMU_RING_TO_PMU | NV_PPMU_RING_TO_HOST => {}
-            Reg(offset) => match self.falcon.write(offset.wrapping_sub(BASE), word) {
-                Some(FalconEvent::Started | FalconEvent::Interrupt(_)) | None => {}
+    pub fn write(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
+        let mut change = |counter, change| effects.push(Effect::IdleCounter(counter, change));
+        match IdleRegister::of(reg) {
+            Some(IdleRegister::Status) => {}
+            Some(IdleRegister::Mask(counter)) => change(counter, CounterChange::Mask(word)),
+            Some(IdleRegister::Ctrl(counter)) => change(counter, CounterChange::Ctrl(word)),
+            Some(IdleRegister::Count(counter)) => change(counter, CounterChange::Count(word)),
+            None => match reg {
+                NV_PPMU_QUEUE_HEAD => self.queue = word.merge(self.queue),
+                NV_PPMU_QUEUE_TAIL | NV_PPMU_RING_TO_PMU | NV_PPMU_RING_TO_HOST => {}
+                Reg(offset) => match self.falcon.write(offset.wrapping_sub(BASE), word) {
+                    Some(FalconEvent::Started | FalconEvent::Interrupt(_)) | None => {}
+                },
             },
         }
     }
@@ -64,18 +81,18 @@ mod tests {
     #[test]
     fn rings_appear_when_the_firmware_was_started() {
         let mut pmu = Pmu::new(0x1040);
-        assert_eq!(pmu.read(NV_PPMU_RING_TO_PMU), 0);
-        pmu.write(NV_PPMU_CODE_INDEX, Word::full(1 << 24));
-        pmu.write(NV_PPMU_CODE_DATA, Word::full(0xf8));
-        pmu.write(NV_PPMU_CPU_CONTROL, Word::full(2));
-        assert_eq!(pmu.read(NV_PPMU_RING_TO_PMU), RING_TO_PMU);
-        assert_eq!(pmu.read(NV_PPMU_RING_TO_HOST), RING_TO_HOST);
+        assert_eq!(pmu.read(NV_PPMU_RING_TO_PMU), ReadResult::Value(0));
+        pmu.write(NV_PPMU_CODE_INDEX, Word::full(1 << 24), &mut Vec::new());
+        pmu.write(NV_PPMU_CODE_DATA, Word::full(0xf8), &mut Vec::new());
+        pmu.write(NV_PPMU_CPU_CONTROL, Word::full(2), &mut Vec::new());
+        assert_eq!(pmu.read(NV_PPMU_RING_TO_PMU), ReadResult::Value(RING_TO_PMU));
+        assert_eq!(pmu.read(NV_PPMU_RING_TO_HOST), ReadResult::Value(RING_TO_HOST));
     }
 
     #[test]
     fn messages_are_taken_at_once() {
         let mut pmu = Pmu::new(0x1040);
-        pmu.write(NV_PPMU_QUEUE_HEAD, Word::full(3));
-        assert_eq!(pmu.read(NV_PPMU_QUEUE_TAIL), 3);
+        pmu.write(NV_PPMU_QUEUE_HEAD, Word::full(3), &mut Vec::new());
+        assert_eq!(pmu.read(NV_PPMU_QUEUE_TAIL), ReadResult::Value(3));
     }
 }

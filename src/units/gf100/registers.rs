@@ -4,6 +4,7 @@
 use super::effect::{Effect, ReadResult};
 use super::falcon_config;
 use super::fecs::ContextSwitch;
+use super::idle::{Activity, CounterChange};
 use super::pbus::Pbus;
 use super::pce::Pce;
 use super::pfb::Pfb;
@@ -175,7 +176,7 @@ impl Registers {
             Unit::Pci => self.read_mirror(reg),
             Unit::Pfb => self.pfb.read(reg, self.vram),
             Unit::Pce(number) => self.pce.get_mut(number).map_or(0, |engine| engine.read(reg)),
-            Unit::Pmu => self.pmu.read(reg),
+            Unit::Pmu => return self.pmu.read(reg),
             Unit::Other => 0,
         })
     }
@@ -206,11 +207,21 @@ impl Registers {
                     engine.write(reg, word);
                 }
             }
-            Unit::Pmu => self.pmu.write(reg, word),
+            Unit::Pmu => self.pmu.write(reg, word, effects),
             Unit::Other => {}
         }
         self.tell_fifo_state(effects);
         self.update_interrupts(clock);
+    }
+
+    /// What one of the PMU's idle counters has counted.
+    pub fn idle_count(&self, counter: u32, activity: &Activity) -> u32 {
+        self.pmu.idle.count(counter, activity)
+    }
+
+    /// Makes an idle counter count something else, or anew.
+    pub fn change_idle_counter(&mut self, counter: u32, change: CounterChange, activity: &Activity) {
+        self.pmu.idle.change(counter, change, activity);
     }
 
     /// Something inside a unit changed (an event, the alarm's time): the interrupt output follows.

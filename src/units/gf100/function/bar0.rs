@@ -4,6 +4,7 @@ use std::sync::MutexGuard;
 use std::time::Duration;
 
 use super::super::effect::{Effect, FlushTarget, ReadResult, WindowBlock};
+use super::super::idle::{self, Activity};
 use super::windows::PRAMIN;
 use super::{Gf100Function, locked};
 use crate::chip::gf100::mmu::LargePages;
@@ -53,6 +54,13 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             ReadResult::GraphicsBusy => {
                 let status = self.backend.engine_status(Engine::Graphics);
                 u32::from(status.busy || status.switching)
+            }
+            ReadResult::IdleStatus => idle::ENGINES.into_iter().fold(u32::MAX, |bits, (engine, bit)| {
+                if self.backend.engine_status(engine).busy { bits & !bit } else { bits }
+            }),
+            ReadResult::IdleCount(counter) => {
+                let activity = self.activity();
+                self.face.peek().idle_count(counter, &activity)
             }
             ReadResult::PreemptStatus(channel) => channel | u32::from(self.backend.preempt_pending()) << 20,
         }
@@ -122,8 +130,18 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
                 let delay = self.face.peek().alarm_in(self.face.clock());
                 locked(&self.alarm).set(&self.face, delay.map(Duration::from_nanos));
             }
+            Effect::IdleCounter(counter, change) => {
+                let activity = self.activity();
+                self.face.lock().change_idle_counter(counter, change, &activity);
+            }
             Effect::FunctionReset => self.reset_ordered(order),
         }
+    }
+
+    /// What the engines have done up to now.
+    fn activity(&self) -> Activity {
+        let busy = idle::ENGINES.map(|(engine, _)| self.backend.engine_busy_time(engine));
+        Activity { elapsed: Duration::from_nanos(self.face.clock().now()), busy }
     }
 
     fn flush(&self, target: FlushTarget, hub_only: bool) {
