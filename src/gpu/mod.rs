@@ -396,6 +396,12 @@ pub trait GpuDriver: Send {
     /// What each engine runs now: its channel while it is busy (for accounting by sampling).
     fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)>;
 
+    /// How long engines have worked so far, for whomever: read right after [`GpuDriver::sample_engines`], and to be trusted
+    /// only as far as samples are less than a second apart. Empty where hardware does not tell.
+    fn engine_times(&mut self) -> Vec<(Engine, Duration)> {
+        Vec::new()
+    }
+
     /// Engines that had to be reset so far, because a channel did not leave them.
     fn engine_resets(&self) -> u64 {
         // A GPU that stops any work at any place needs none.

@@ -9,6 +9,7 @@ use super::bus::Bus;
 use super::channels::{self, Channels};
 use super::contexts::{Contexts, ENGINES, enable_bit};
 use super::events::Interrupts;
+use super::idle::IdleCounters;
 use super::memory::HostMemory;
 use super::space::PAGE_SHIFTS;
 use super::window::{Bar1, WINDOW_SIZE};
@@ -29,6 +30,8 @@ use crate::pci::{PciFunction, Region};
 
 /// NV_PMC_ENABLE bit of PFIFO.
 const PFIFO: u32 = 1 << 8;
+/// NV_PMC_ENABLE bit of the PMU, whose counters tell how long engines work.
+const PMU: u32 = 1 << 13;
 /// NV_PFIFO_INTR_EN_0: everything but the end of a runlist commit, which is polled.
 const FIFO_INTERRUPTS: u32 = !(1 << 30);
 /// Chip id in NV_PMC_BOOT_0.
@@ -62,7 +65,7 @@ pub(super) fn bring_up(function: Arc<dyn PciFunction>) -> Result<RegisterDriver,
     enable_pci(&bus)?;
     bus.write(NV_PMC_INTR_EN_0, 0)?;
     bus.write(NV_PMC_ENABLE, 0)?;
-    let units = ENGINES.into_iter().fold(PFIFO, |bits, engine| bits | enable_bit(engine));
+    let units = ENGINES.into_iter().fold(PFIFO | PMU, |bits, engine| bits | enable_bit(engine));
     bus.write(NV_PMC_ENABLE, units)?;
     bus.write(NV_PMC_INTR_MSK_0, u32::MAX)?;
     bus.write(NV_PFB_PRI_MMU_CTRL, 0)?;
@@ -83,6 +86,7 @@ pub(super) fn bring_up(function: Arc<dyn PciFunction>) -> Result<RegisterDriver,
     let channels = Channels::new(&mut memory)?;
     let mut driver = RegisterDriver {
         engine_resets: 0,
+        idle: IdleCounters::start(&bus)?,
         info: GpuInfo {
             chip: gf100::NAME.to_owned(),
             tenant_vram: HostVram(host),

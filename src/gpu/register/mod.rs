@@ -12,6 +12,7 @@ mod bus;
 mod channels;
 mod contexts;
 mod events;
+mod idle;
 mod memory;
 mod space;
 mod tables;
@@ -21,11 +22,13 @@ mod window;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::bus::Bus;
 use self::channels::Channels;
 use self::contexts::Contexts;
 use self::events::Interrupts;
+use self::idle::IdleCounters;
 use self::memory::HostMemory;
 use self::space::Space;
 use self::window::Bar1;
@@ -52,6 +55,7 @@ pub struct RegisterDriver {
     spaces: BTreeMap<SpaceHandle, Space>,
     next_space: u32,
     engine_resets: u64,
+    idle: IdleCounters,
 }
 
 impl std::fmt::Debug for RegisterDriver {
@@ -220,6 +224,10 @@ impl GpuDriver for RegisterDriver {
 
     fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
         self.channels.sample_engines(&self.bus)
+    }
+
+    fn engine_times(&mut self) -> Vec<(Engine, Duration)> {
+        self.idle.read(&self.bus)
     }
 
     fn engine_resets(&self) -> u64 {

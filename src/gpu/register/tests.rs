@@ -162,7 +162,7 @@ fn preemption_of_an_idle_channel_is_reported() {
         if !events.is_empty() {
             break;
         }
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(events, [GpuEvent::Preempted(channel)]);
 }

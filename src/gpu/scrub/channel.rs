@@ -128,6 +128,7 @@ impl EngineScrub {
         }
     }
 
+    #[cfg(test)]
     pub(super) fn rig(&mut self) -> Option<&mut Rig> {
         match &mut self.channel {
             Channel::Ready(rig) => Some(rig),

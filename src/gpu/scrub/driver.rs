@@ -1,6 +1,7 @@
 //! The wrapped driver: what it does as it is, and where our own channel and the pieces under way matter.
 
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use super::channel::Channel;
 use super::{EngineScrub, ScrubReport};
@@ -137,12 +138,11 @@ impl GpuDriver for EngineScrub {
     }
 
     fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
-        let own = self.rig().map(|rig| rig.channel);
-        let mut sample = self.inner.sample_engines();
-        for (_, channel) in &mut sample {
-            *channel = channel.filter(|channel| Some(*channel) != own);
-        }
-        sample
+        self.inner.sample_engines()
+    }
+
+    fn engine_times(&mut self) -> Vec<(Engine, Duration)> {
+        self.inner.engine_times()
     }
 
     fn engine_resets(&self) -> u64 {

@@ -17,6 +17,7 @@ mod spaces;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::channels::{Channels, HOST_VRAM, USABLE, USERD_SIZE};
 use self::outbox::Outbox;
@@ -343,6 +344,10 @@ impl GpuDriver for Executor {
             (*engine, status.channel.filter(|_| status.busy).map(HostChannel))
         };
         GH100.engines.iter().map(sample).collect()
+    }
+
+    fn engine_times(&mut self) -> Vec<(Engine, Duration)> {
+        GH100.engines.iter().map(|engine| (*engine, self.core.engine_busy_time(*engine))).collect()
     }
 
     fn engine_resets(&self) -> u64 {

@@ -1,0 +1,100 @@
+//! How long engines worked, by the PMU's idle counters.
+//!
+//! Source: envytools, docs/hw/pm/pdaemon/counter.rst. Counters have 31 bits and count ticks of a clock whose rate nobody
+//! tells: one of them counts always, and its rate is measured at the start.
+
+use std::time::{Duration, Instant};
+
+use super::bus::Bus;
+use crate::chip::Engine;
+use crate::chip::gf100::regs::pmu::{NV_PPMU_IDLE_COUNT, NV_PPMU_IDLE_CTRL, NV_PPMU_IDLE_MASK};
+use crate::gpu::GpuError;
+
+/// Engines that have a counter, and their bit in its mask.
+const WATCHED: [(Engine, u32); 3] =
+    [(Engine::Graphics, 1), (Engine::Copy(0), 1 << 19), (Engine::Copy(1), 1 << 20)];
+/// The counter of all time.
+const CLOCK: u32 = 3;
+/// NV_PPMU_IDLE_CTRL: counts while the engine works; counts always.
+const WHILE_BUSY: u32 = 2;
+const ALWAYS: u32 = 3;
+/// NV_PPMU_IDLE_COUNT: sets it to zero; its value.
+const RESET: u32 = 1 << 31;
+const VALUE: u32 = 0x7fff_ffff;
+
+/// How long the clock is watched to know its rate.
+const CALIBRATION: Duration = Duration::from_millis(50);
+/// Counters that nobody read for longer may have wrapped (at 1 GHz after 2.1 s).
+const LONGEST: Duration = Duration::from_secs(1);
+/// Reading the clock took no longer than this, or it is read again.
+const BRIEF: Duration = Duration::from_micros(5);
+const ATTEMPTS: usize = 100;
+
+/// The counters.
+#[derive(Clone, Debug)]
+pub(super) struct IdleCounters {
+    /// Ticks in a second.
+    rate: f64,
+    read_at: Instant,
+    counts: [u32; WATCHED.len()],
+    busy: [Duration; WATCHED.len()],
+}
+
+impl IdleCounters {
+    /// Starts the counters, and measures their clock.
+    pub(super) fn start(bus: &Bus) -> Result<Self, GpuError> {
+        let watched = WATCHED.iter().map(|(_, mask)| (*mask, WHILE_BUSY)).chain([(0, ALWAYS)]);
+        for (counter, (mask, mode)) in (0..).zip(watched) {
+            bus.write(NV_PPMU_IDLE_MASK.at(counter), mask)?;
+            bus.write(NV_PPMU_IDLE_CTRL.at(counter), mode)?;
+            bus.write(NV_PPMU_IDLE_COUNT.at(counter), RESET)?;
+        }
+        let (from, first) = clock(bus)?;
+        std::thread::sleep(CALIBRATION);
+        let (to, last) = clock(bus)?;
+        let ticks = last.wrapping_sub(first) & VALUE;
+        if ticks == 0 {
+            return Err(GpuError::Invalid("The PMU's idle counters do not count".to_owned()));
+        }
+        let rate = f64::from(ticks) / to.saturating_duration_since(from).as_secs_f64();
+        let zero = [Duration::ZERO; WATCHED.len()];
+        Ok(Self { rate, read_at: to, counts: [0; WATCHED.len()], busy: zero })
+    }
+
+    /// How long each engine has worked. What was not read for too long counts as rest.
+    pub(super) fn read(&mut self, bus: &Bus) -> Vec<(Engine, Duration)> {
+        let now = Instant::now();
+        let known = now.saturating_duration_since(self.read_at) < LONGEST;
+        self.read_at = now;
+        let mut times = Vec::with_capacity(WATCHED.len());
+        for (((engine, _), counter), (count, busy)) in
+            WATCHED.iter().zip(0..).zip(self.counts.iter_mut().zip(&mut self.busy))
+        {
+            // A GPU that is lost counts nothing.
+            let Ok(new) = bus.read(NV_PPMU_IDLE_COUNT.at(counter)) else { continue };
+            let ticks = new.wrapping_sub(std::mem::replace(count, new)) & VALUE;
+            if known {
+                *busy = busy.saturating_add(Duration::from_secs_f64(f64::from(ticks) / self.rate));
+            }
+            times.push((*engine, *busy));
+        }
+        times
+    }
+}
+
+/// The clock, and when it was read.
+fn clock(bus: &Bus) -> Result<(Instant, u32), GpuError> {
+    let mut best: Option<(Duration, Instant, u32)> = None;
+    for _ in 0..ATTEMPTS {
+        let before = Instant::now();
+        let ticks = bus.read(NV_PPMU_IDLE_COUNT.at(CLOCK))?;
+        let took = before.elapsed();
+        if best.is_none_or(|(least, ..)| took < least) {
+            best = Some((took, before, ticks));
+        }
+        if took <= BRIEF {
+            break;
+        }
+    }
+    best.map(|(_, at, ticks)| (at, ticks)).ok_or(GpuError::Lost)
+}
