@@ -53,6 +53,8 @@ pub struct GpuModel {
     pub timeslice: Duration,
     /// The aggregator comes up to so much too late to what is due.
     pub late: Duration,
+    /// Hardware counts how long each engine works.
+    pub counts: bool,
 }
 
 /// VMs of one kind.
@@ -159,6 +161,7 @@ impl ScenarioConfig {
             switch: micros(reader, "switch", Some(150), 0, 1_000_000)?,
             timeslice: micros(reader, "timeslice", Some(1000), 10, 1_000_000)?,
             late: micros(reader, "late", Some(0), 0, 1_000_000)?,
+            counts: reader.defaulted("counts", true, "true or false", value::boolean)?,
         };
         let default = duration.map_or(1000, |time| as_micros(time).div_ceil(100).max(1000));
         let window = micros(reader, "window", Some(default), 1000, MAX_TIME);

@@ -35,6 +35,8 @@ pub(super) enum Work {
 #[derive(Clone, Debug)]
 pub(super) struct Channel {
     pub vm: TenantId,
+    /// Engines that it has contexts for.
+    pub engines: EngineSet,
     /// Whose list it is on.
     pub engine: Engine,
     pub gp_put: u32,
@@ -45,6 +47,10 @@ pub(super) struct Channel {
     pub listed: bool,
     /// It waits for something else than its engine.
     pub blocked: bool,
+    /// How far its ring was fetched when it was last looked at.
+    pub fetched: Option<u32>,
+    /// More of it was fetched by then.
+    pub moved: bool,
     looks: u8,
     /// Looks before that time do not count.
     look_again: Duration,
@@ -68,12 +74,15 @@ impl Channel {
     pub fn new(vm: TenantId, engines: EngineSet, ring_mask: u32) -> Self {
         Self {
             vm,
+            engines,
             engine: list_of(engines),
             gp_put: 0,
             ring_mask,
             work: Work::Idle,
             listed: true,
             blocked: false,
+            fetched: None,
+            moved: false,
             looks: 0,
             look_again: Duration::ZERO,
             done_from: Duration::ZERO,

@@ -46,6 +46,11 @@ impl List {
         self.ready.contains_key(&vm)
     }
 
+    /// True when several VMs could be at work at a time.
+    pub fn is_shared(&self) -> bool {
+        self.admission == Admission::All && self.ready.len() > 1
+    }
+
     /// True when the policy need not look before the next sample because of new work of `vm`: it has to wait for
     /// somebody who is at work.
     pub fn may_wait(&self, vm: TenantId) -> bool {

@@ -17,6 +17,7 @@ pub mod account;
 mod channel;
 pub mod hang;
 mod list;
+mod meter;
 pub mod policy;
 pub mod sampling;
 pub mod sim;
@@ -27,13 +28,17 @@ use std::time::Duration;
 pub use self::account::Account;
 use self::channel::{Channel, Look, RECHECK, Work, list_of};
 use self::list::List;
+use self::meter::{Meter, Part};
 use self::policy::{Admission, Policy, Settings, VmView};
 use self::sampling::{Sampler, Seen, Stretch};
 use crate::addr::{HostChannel, TenantId};
 use crate::chip::{Engine, EngineSet};
 use crate::config::PolicyKind;
 use crate::config::share::{Rejection, Share};
-use crate::latency::Latency;
+use crate::latency::{Latency, LatencySummary};
+
+/// Windows where hardware takes turns among several VMs and counts time, which has to be told apart between looks.
+const SHARED_WINDOW: Duration = Duration::from_micros(250);
 
 /// One VM as the scheduler sees it.
 #[derive(Debug)]
@@ -79,12 +84,20 @@ pub struct Scheduler {
     channels: BTreeMap<HostChannel, Channel>,
     lists: BTreeMap<Engine, List>,
     sampler: Sampler,
+    meter: Meter,
     busy_channels: u32,
     /// The runlist may be another one than at the last decision.
     relist: bool,
     /// When to look again whether whoever has an engine still needs it, because others wait.
     recheck: Option<Duration>,
     last_look: Duration,
+    metered: Duration,
+    /// Somebody is to leave an engine since then,
+    leaving: Option<Duration>,
+    /// and this is when to look whether he has.
+    follow: Option<Duration>,
+    /// How much later than due it was called.
+    lateness: Latency,
 }
 
 impl Scheduler {
@@ -103,10 +116,15 @@ impl Scheduler {
             channels: BTreeMap::new(),
             lists: BTreeMap::new(),
             sampler: Sampler::new(seed),
+            meter: Meter::default(),
             busy_channels: 0,
             relist: false,
             recheck: None,
             last_look: Duration::ZERO,
+            metered: Duration::ZERO,
+            leaving: None,
+            follow: None,
+            lateness: Latency::default(),
         }
     }
 
@@ -138,6 +156,7 @@ impl Scheduler {
         for account in self.vms.values_mut().flat_map(|vm| vm.accounts.values_mut()) {
             account.waits = Latency::default();
         }
+        self.lateness = Latency::default();
         (self.kind, self.settings, self.judge) = (kind, settings, judge);
         Ok(())
     }
@@ -195,6 +214,7 @@ impl Scheduler {
     pub fn set_engines(&mut self, channel: HostChannel, engines: EngineSet) {
         let Some(state) = self.channels.get_mut(&channel) else { return };
         let (vm, ready) = (state.vm, state.ready());
+        state.engines = engines;
         let before = std::mem::replace(&mut state.engine, list_of(engines));
         let engine = state.engine;
         let list = self.list(engine);
@@ -299,6 +319,9 @@ impl Scheduler {
                 }
             }
         }
+        let meter = &self.meter;
+        let shared = self.lists.iter().any(|(engine, list)| meter.counts(*engine) && list.is_shared());
+        self.sampler.set_window(if shared { SHARED_WINDOW } else { sampling::WINDOW });
         self.sampler.expect(self.lists.values().filter_map(|list| list.review).min());
         let mut change = Change::default();
         for (channel, state) in &mut self.channels {
@@ -350,12 +373,28 @@ impl Scheduler {
 
     /// When [`Scheduler::sample`] or [`Scheduler::decide`] is due; `None` while nothing is busy.
     pub fn next_due(&self) -> Option<Duration> {
-        self.lists.values().filter_map(|list| list.review).chain(self.sampler.due()).chain(self.recheck).min()
+        self.lists.values().filter_map(|list| list.review).chain(self.look_due()).min()
+    }
+
+    /// Whoever calls is awake: notes how late that is for what is due.
+    pub fn note_lateness(&mut self, now: Duration) {
+        if let Some(late) = self.next_due().and_then(|due| now.checked_sub(due)) {
+            self.lateness.note_nanos(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// How late looks and decisions came, in nanoseconds, since the policy was set.
+    pub fn lateness(&self) -> LatencySummary {
+        self.lateness.summary()
     }
 
     /// True when a sample is due.
     pub fn sample_due(&self, now: Duration) -> bool {
-        self.sampler.due().into_iter().chain(self.recheck).any(|due| now >= due)
+        self.look_due().any(|due| now >= due)
+    }
+
+    fn look_due(&self) -> impl Iterator<Item = Duration> {
+        self.sampler.due().into_iter().chain(self.recheck).chain(self.follow)
     }
 
     /// Hardware told that some work is done: whoever has an engine may not need it any more.
@@ -371,26 +410,34 @@ impl Scheduler {
         self.lists.values().any(|list| list.review.is_some_and(|review| now >= review))
     }
 
-    /// Takes a sample: which channel each engine runs, and how far each busy channel's ring was fetched.
+    /// Takes a sample: which channel each engine runs, how long engines have worked as far as hardware counts it, and how
+    /// far each busy channel's ring was fetched.
     pub fn sample(
         &mut self,
         now: Duration,
         engines: &[(Engine, Option<HostChannel>)],
+        times: &[(Engine, Duration)],
         mut progress: impl FnMut(HostChannel) -> Option<u32>,
     ) {
+        for (channel, state) in self.channels.iter_mut().filter(|(_, state)| state.busy()) {
+            let fetched = progress(*channel);
+            let before = std::mem::replace(&mut state.fetched, fetched);
+            state.moved = before.is_some() && fetched.is_some() && before != fetched;
+        }
+        self.meter(now, engines, times);
+        self.last_look = now;
         if self.sampler.due().is_some_and(|due| now >= due) {
             for stretch in self.sampler.look(now, running(engines)) {
                 self.charge(&stretch);
             }
         }
-        self.last_look = now;
         let mut undecided = false;
         for vm in self.vms.values_mut() {
             vm.accounts.values_mut().for_each(|account| account.depth = 0);
         }
         let mut idle = Vec::new();
         for (channel, state) in self.channels.iter_mut().filter(|(_, state)| state.busy()) {
-            let fetched = progress(*channel);
+            let fetched = state.fetched;
             let on = |engine: Engine| engines.iter().find(|(other, _)| *other == engine);
             let look = Look {
                 running: engines.iter().any(|(_, running)| *running == Some(*channel)),
@@ -427,15 +474,71 @@ impl Scheduler {
     }
 
     /// Somebody else is going to run: charges what `engines` ran until now, as far as it is known.
-    pub fn cut(&mut self, now: Duration, engines: &[(Engine, Option<HostChannel>)]) {
+    pub fn cut(
+        &mut self,
+        now: Duration,
+        engines: &[(Engine, Option<HostChannel>)],
+        times: &[(Engine, Duration)],
+    ) {
+        self.channels.values_mut().for_each(|state| state.moved = false);
+        self.meter(now, engines, times);
         for stretch in self.sampler.cut(now, &running(engines)) {
             self.charge(&stretch);
         }
     }
 
+    /// Charges what hardware counted since the last time.
+    fn meter(
+        &mut self,
+        now: Duration,
+        engines: &[(Engine, Option<HostChannel>)],
+        times: &[(Engine, Duration)],
+    ) {
+        let passed = now.saturating_sub(std::mem::replace(&mut self.metered, now));
+        let channels = &self.channels;
+        let with = |engine: Engine, found: &mut Vec<HostChannel>, also: fn(&Channel) -> bool| {
+            let fits = |state: &Channel| state.engines.contains(engine.into()) && also(state);
+            found.extend(channels.iter().filter(|(_, state)| fits(state)).map(|(channel, _)| *channel));
+        };
+        let parts = self.meter.read(
+            engines,
+            times,
+            |engine, found| with(engine, found, |state| state.moved),
+            |engine, found| with(engine, found, |state| state.listed && state.work == Work::Known),
+        );
+        let mut charged: BTreeMap<HostChannel, Duration> = BTreeMap::new();
+        for Part { engine, channel, time } in parts {
+            let Some(state) = self.channels.get(&channel) else { continue };
+            let Some(vm) = self.vms.get_mut(&state.vm) else { continue };
+            let account = vm.accounts.entry(engine).or_default();
+            account.used = account.used.saturating_add(time);
+            // Several engines at a time are charged as one.
+            let before = charged.entry(channel).or_default();
+            let time = time.min(passed.saturating_sub(*before));
+            *before = before.saturating_add(time);
+            let account = vm.accounts.entry(state.engine).or_default();
+            account.charged = account.charged.saturating_add(time);
+        }
+        self.follow_leaver(now, engines);
+    }
+
+    /// Where time is counted, it is to be known soon after it happens that an engine goes from one VM to the next: what
+    /// is counted between two looks is shared by those that were seen.
+    fn follow_leaver(&mut self, now: Duration, engines: &[(Engine, Option<HostChannel>)]) {
+        let to_leave = |channel: HostChannel| self.channels.get(&channel).is_some_and(|state| !state.listed);
+        let mut counted = engines.iter().filter(|(engine, _)| self.meter.counts(*engine));
+        if !counted.any(|(_, running)| running.is_some_and(to_leave)) {
+            (self.leaving, self.follow) = (None, None);
+            return;
+        }
+        let since = *self.leaving.get_or_insert(now);
+        let after = (now.saturating_sub(since) / 8).clamp(RECHECK, sampling::WINDOW);
+        self.follow = Some(now.saturating_add(after));
+    }
+
     fn charge(&mut self, stretch: &Stretch) {
         let mut charged: Vec<HostChannel> = Vec::new();
-        for (engine, channel) in &stretch.seen {
+        for (engine, channel) in stretch.seen.iter().filter(|(engine, _)| !self.meter.counts(*engine)) {
             let Some(state) = self.channels.get(channel) else { continue };
             let Some(vm) = self.vms.get_mut(&state.vm) else { continue };
             let account = vm.accounts.entry(*engine).or_default();

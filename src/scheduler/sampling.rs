@@ -62,6 +62,8 @@ pub struct Sampler {
     charged_to: Duration,
     /// When the scheduler is going to change who runs, if it knows.
     change: Option<Duration>,
+    /// Length of windows.
+    window_length: Duration,
     /// The next one, once the present one was looked at: its look must not depend on what happens until then.
     next: Option<Window>,
 }
@@ -70,7 +72,15 @@ impl Sampler {
     /// A sampler whose moments follow from `seed`.
     pub fn new(seed: u64) -> Self {
         let random = fastrand::Rng::with_seed(seed);
-        Self { random, window: None, last: false, charged_to: Duration::ZERO, change: None, next: None }
+        Self {
+            random,
+            window: None,
+            last: false,
+            charged_to: Duration::ZERO,
+            change: None,
+            window_length: WINDOW,
+            next: None,
+        }
     }
 
     /// Something is busy: starts the first window, if none is open.
@@ -85,6 +95,11 @@ impl Sampler {
     /// The scheduler is going to change who runs at that time, unless something happens before.
     pub fn expect(&mut self, change: Option<Duration>) {
         self.change = change;
+    }
+
+    /// How long windows are from now on, [`WINDOW`] at most.
+    pub fn set_window(&mut self, length: Duration) {
+        self.window_length = length.min(WINDOW);
     }
 
     /// When to look next.
@@ -163,8 +178,8 @@ impl Sampler {
     fn plan(&mut self, start: Duration, now: Duration) -> Window {
         let to_change = self.change.map(|change| change.saturating_sub(start)).filter(|rest| *rest > NEAR);
         let length = match to_change {
-            Some(rest) if rest <= WINDOW.saturating_add(NEAR) => rest,
-            _ => WINDOW,
+            Some(rest) if rest <= self.window_length.saturating_add(NEAR) => rest,
+            _ => self.window_length,
         };
         let rest = start.saturating_add(length).saturating_sub(now);
         let look_at = now.saturating_add(rest.mul_f64(self.random.f64()));

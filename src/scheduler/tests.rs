@@ -38,10 +38,10 @@ fn run(
 ) {
     while let Some(now) = scheduler.next_due().filter(|due| *due < end) {
         if scheduler.sample_due(now) {
-            scheduler.sample(now, &running(now), |channel| Some(fetched(channel)));
+            scheduler.sample(now, &running(now), &[], |channel| Some(fetched(channel)));
         }
         if scheduler.decide(now).is_some() {
-            scheduler.cut(now, &running(now));
+            scheduler.cut(now, &running(now), &[]);
         }
     }
 }
@@ -146,8 +146,8 @@ fn what_a_channel_uses_of_other_engines_is_charged_to_its_list_once() {
     scheduler.doorbell(host(3), 1, ms(0));
 
     let engines = [(GRAPHICS, Some(host(3))), (COPY, Some(host(3)))];
-    scheduler.cut(ms(4), &engines);
-    scheduler.cut(ms(6), &[(GRAPHICS, None), (COPY, Some(host(3)))]);
+    scheduler.cut(ms(4), &engines, &[]);
+    scheduler.cut(ms(6), &[(GRAPHICS, None), (COPY, Some(host(3)))], &[]);
 
     let account = |engine| scheduler.accounts(A).find(|(e, _)| *e == engine).unwrap().1;
     assert_eq!((account(GRAPHICS).used, account(COPY).used), (ms(4), ms(6)));
@@ -161,7 +161,7 @@ fn pauses_are_not_accounted() {
     run(&mut scheduler, ms(10), |_| vec![(GRAPHICS, None)], |_| 1);
 
     scheduler.doorbell(host(1), 2, ms(500));
-    scheduler.cut(ms(501), &[(GRAPHICS, Some(host(1)))]);
+    scheduler.cut(ms(501), &[(GRAPHICS, Some(host(1)))], &[]);
 
     assert_eq!(scheduler.used(A), ms(1));
 }
@@ -177,7 +177,7 @@ fn channel_that_waits_for_a_semaphore_takes_no_turn_and_stays_listed() {
     let seen = |scheduler: &Scheduler| vec![(GRAPHICS, scheduler.admits(B, GRAPHICS).then_some(host(2)))];
     for t in 1..200 {
         let engines = seen(&scheduler);
-        scheduler.sample(us(100 * t), &engines, |_| Some(0));
+        scheduler.sample(us(100 * t), &engines, &[], |_| Some(0));
         scheduler.decide(us(100 * t));
     }
 
@@ -188,7 +188,7 @@ fn channel_that_waits_for_a_semaphore_takes_no_turn_and_stays_listed() {
     assert_eq!(scheduler.doorbell(host(1), 2, ms(20)), Gate::Ring, "hardware waits: it may know");
 
     // The semaphore is released: it runs, and has to wait for its turn as others do.
-    scheduler.sample(ms(21), &[(GRAPHICS, Some(host(1)))], |_| Some(0));
+    scheduler.sample(ms(21), &[(GRAPHICS, Some(host(1)))], &[], |_| Some(0));
     let change = scheduler.decide(ms(21)).unwrap();
     assert!(change.preempt.contains(&host(1)) || change.preempt.contains(&host(2)), "{change:?}");
 }
@@ -200,14 +200,14 @@ fn turn_of_one_who_is_done_ends_at_once_when_hardware_tells() {
         scheduler.doorbell(host(channel), 1, ms(0));
         scheduler.decide(ms(0));
     }
-    scheduler.sample(us(10), &[(GRAPHICS, Some(host(1)))], |_| Some(0));
+    scheduler.sample(us(10), &[(GRAPHICS, Some(host(1)))], &[], |_| Some(0));
 
     scheduler.work_done();
     let mut looks = 0;
     while !scheduler.admits(B, GRAPHICS) {
         let now = scheduler.next_due().unwrap();
         assert!(now < us(400), "{now:?}");
-        scheduler.sample(now, &[(GRAPHICS, None)], |channel| Some(u32::from(channel == host(1))));
+        scheduler.sample(now, &[(GRAPHICS, None)], &[], |channel| Some(u32::from(channel == host(1))));
         scheduler.decide(now);
         looks += 1;
     }

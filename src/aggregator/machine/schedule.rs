@@ -48,11 +48,12 @@ impl Machine {
 
     /// Does what is due. True when there is more to do at once.
     pub fn step(&mut self, now: Duration) -> bool {
+        self.scheduler.note_lateness(now);
         if self.scheduler.sample_due(now) {
             let driver = &mut self.driver;
-            let engines = driver.sample_engines();
+            let (engines, times) = (driver.sample_engines(), driver.engine_times());
             let mut rings = Vec::new();
-            self.scheduler.sample(now, &engines, |channel| {
+            self.scheduler.sample(now, &engines, &times, |channel| {
                 let fetched = driver.channel_progress(channel).ok();
                 rings.extend(fetched.map(|gp_get| (channel, gp_get)));
                 fetched
@@ -93,8 +94,8 @@ impl Machine {
         let Some(change) = self.scheduler.decide(now) else { return };
         if let Some(list) = change.runlist {
             // Whoever ran until now is charged before it changes.
-            let engines = self.driver.sample_engines();
-            self.scheduler.cut(now, &engines);
+            let (engines, times) = (self.driver.sample_engines(), self.driver.engine_times());
+            self.scheduler.cut(now, &engines, &times);
             if let Err(error) = self.commit(list) {
                 log::error!("a runlist did not reach the physical GPU: {error}");
             }

@@ -44,6 +44,8 @@ pub struct GpuStatus {
     pub policy: &'static str,
     /// How VRAM is zeroed.
     pub scrub: ScrubStatus,
+    /// How late looks at engines and ends of turns came, in nanoseconds, since the policy was set.
+    pub late_ns: LatencySummary,
     /// True when the device is gone.
     pub lost: bool,
 }
@@ -258,6 +260,7 @@ impl Machine {
                 channels_free: self.info.channels.saturating_sub(self.granted_channels),
                 policy: self.scheduler.policy(),
                 scrub: self.scrub_status(),
+                late_ns: self.scheduler.lateness(),
                 lost: self.lost,
             },
             tenants: tenants.collect(),

@@ -48,12 +48,20 @@ impl Policy for BestEffort {
         let goes_on =
             |(vm, end): &(TenantId, Duration)| now < *end && vms.iter().any(|v| v.ready && v.vm == *vm);
         let (vm, end) = self.turn.filter(goes_on).unwrap_or_else(|| {
+            let begun = self.turn.map_or(now, |(_, due)| beat(due, now, length));
             let next = self.turn.and_then(|(last, _)| vms.iter().find(|vm| vm.ready && vm.vm > last));
-            (next.map_or(first, |vm| vm.vm), now.saturating_add(length))
+            (next.map_or(first, |vm| vm.vm), begun.saturating_add(length))
         });
         self.turn = Some((vm, end));
         Decision { admission: Admission::Only(vm), review_after: Some(end.saturating_sub(now)) }
     }
+}
+
+/// When a turn counts as begun that begins now, after one that was due to end at `due`. A scheduler that is a little late
+/// does not make rounds longer; one that is very late takes nobody's turn for that.
+fn beat(due: Duration, now: Duration, length: Duration) -> Duration {
+    let late = now.saturating_sub(due);
+    if late > length / 4 { now } else { now.saturating_sub(late) }
 }
 
 #[cfg(test)]
@@ -116,6 +124,17 @@ mod tests {
 
         assert_eq!(policy.decide(ms(1), &both), only(2, ms(1)));
         assert_eq!(policy.decide(ms(2), &both), only(1, ms(2)));
+    }
+
+    #[test]
+    fn scheduler_that_is_a_little_late_makes_no_round_longer() {
+        let mut policy = BestEffort::new(&Settings::default());
+        let both = vms(&[(1, true), (2, true)]);
+        let us = Duration::from_micros;
+        policy.decide(ms(0), &both);
+
+        assert_eq!(policy.decide(us(2300), &both), only(2, us(1700)));
+        assert_eq!(policy.decide(us(4600), &both), only(1, ms(2)), "but not a part of the turn");
     }
 
     #[test]

@@ -64,8 +64,10 @@ pub(super) struct Slots {
     turn: Option<Turn>,
     /// When was last decided.
     last: Duration,
-    /// Time that busy turns were longer than theirs and idle ones late, to be taken from idle turns.
-    given_back: Duration,
+    /// Time that idle turns were late, to be taken from idle turns.
+    late: Duration,
+    /// Time that was taken from idle turns for those who lost some.
+    bank: Duration,
 }
 
 impl Slots {
@@ -143,7 +145,7 @@ impl Slots {
             // It keeps the engine until now.
             row.state.owes = row.state.owes.saturating_add(nanos(late));
         } else {
-            self.given_back = self.given_back.saturating_add(late).min(LAG);
+            self.late = self.late.saturating_add(late).min(LAG);
         }
     }
 
@@ -179,9 +181,9 @@ impl Slots {
             }
             vm.lag = Duration::ZERO;
             let own = if view.ready {
-                let back = vm.lost.min(quarters(length, 1));
+                let back = vm.lost.min(quarters(length, 1)).min(self.bank);
                 vm.lost = vm.lost.saturating_sub(back);
-                self.given_back = self.given_back.saturating_add(back).min(LAG);
+                self.bank = self.bank.saturating_sub(back);
                 time(nanos(length.saturating_add(back)).saturating_sub(std::mem::take(&mut vm.owes)))
             } else {
                 self.idle_turn(length)
@@ -193,9 +195,12 @@ impl Slots {
 
     /// Length of a turn that nobody uses.
     fn idle_turn(&mut self, length: Duration) -> Duration {
-        let given = self.given_back.min(quarters(length, 1));
-        self.given_back = self.given_back.saturating_sub(given);
-        length.saturating_sub(given)
+        let late = self.late.min(quarters(length, 1));
+        self.late = self.late.saturating_sub(late);
+        let lost = self.book.rows.iter().fold(Duration::ZERO, |sum, row| sum.saturating_add(row.state.lost));
+        let taken = lost.saturating_sub(self.bank).min(quarters(length, 1).saturating_sub(late));
+        self.bank = self.bank.saturating_add(taken);
+        length.saturating_sub(late).saturating_sub(taken)
     }
 
     /// Whose turn is next by the order; `None`: nobody's.

@@ -201,26 +201,29 @@ impl<'a> World<'a> {
     /// As the aggregator's machine does it.
     fn step_scheduler(&mut self) {
         if self.scheduler.sample_due(self.now) {
-            let seen = self.look();
+            let (seen, times) = self.look();
             let channels = &self.channels;
-            self.scheduler
-                .sample(self.now, &seen, |channel| channels.get(&channel).map(|channel| channel.fetched));
+            self.scheduler.sample(self.now, &seen, &times, |channel| {
+                channels.get(&channel).map(|channel| channel.fetched)
+            });
             self.decide();
         } else if self.scheduler.review_due(self.now) {
             self.decide();
         }
     }
 
-    /// What engines run now.
-    fn look(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
+    /// What engines run now, and how long they have worked if hardware counts that.
+    fn look(&mut self) -> (Vec<Running>, Vec<(Engine, Duration)>) {
         self.advance_all();
-        self.units.iter().map(|(engine, unit)| (*engine, unit.model.running())).collect()
+        let seen = self.units.iter().map(|(engine, unit)| (*engine, unit.model.running())).collect();
+        let counted = self.units.iter().filter(|_| self.scenario.gpu.counts);
+        (seen, counted.map(|(engine, unit)| (*engine, unit.model.busy)).collect())
     }
 
     fn decide(&mut self) {
         let Some(change) = self.scheduler.decide(self.now) else { return };
-        let seen = self.look();
-        self.scheduler.cut(self.now, &seen);
+        let (seen, times) = self.look();
+        self.scheduler.cut(self.now, &seen, &times);
         let runlist: std::collections::BTreeSet<_> = self.scheduler.runlist().into_iter().collect();
         for (number, channel) in &mut self.channels {
             let unit = self.lines.get(number).and_then(|line| self.units.get_mut(&line.engine));
@@ -409,6 +412,9 @@ impl<'a> World<'a> {
         report::report(self.scenario, self.scheduler.settings().0, &self.vms, engines)
     }
 }
+
+/// What an engine runs.
+type Running = (Engine, Option<HostChannel>);
 
 /// Rings of the simulator never wrap.
 const WHOLE_NUMBER: u8 = 32;

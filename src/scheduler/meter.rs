@@ -1,0 +1,153 @@
+//! Whose was the time that hardware counts?
+//!
+//! Some hardware counts how long each engine worked (the PMU's idle counters), and none says for whom. So the count is
+//! read with each look, and what came in since the last one goes to the channels that are known to have had the engine
+//! meanwhile: those that were seen on it at either end, and those whose ring was fetched. Where nobody is known, it
+//! was one of those that could. Those that were seen share it evenly: as a VM that is early at one look is late at another,
+//! that is right on average, and the sum is right always. One whose ring was fetched while somebody else was seen
+//! had little to do, or it would have been seen: it gets an eighth. A VM that cuts its work into pieces which
+//! fit between two looks after a change is charged too little for them, and they are a twentieth of its turn at the most.
+//!
+//! Where hardware counts nothing, time is measured by looks alone ([`super::sampling`]).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::addr::HostChannel;
+use crate::chip::Engine;
+
+/// What was last seen of an engine.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    busy: Duration,
+    running: Option<HostChannel>,
+}
+
+/// What somebody who was seen counts beside one who was not.
+const SEEN: u32 = 8;
+
+/// Part of an engine's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub engine: Engine,
+    pub channel: HostChannel,
+    pub time: Duration,
+}
+
+/// The counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Meter {
+    readings: BTreeMap<Engine, Reading>,
+}
+
+impl Meter {
+    /// True for an engine whose time hardware counts.
+    pub fn counts(&self, engine: Engine) -> bool {
+        self.readings.contains_key(&engine)
+    }
+
+    /// Takes counts as they were read together with `engines`. `known` adds the channels of an engine whose ring was
+    /// fetched since the last time, `able` those that could have run on it.
+    pub fn read(
+        &mut self,
+        engines: &[(Engine, Option<HostChannel>)],
+        times: &[(Engine, Duration)],
+        known: impl Fn(Engine, &mut Vec<HostChannel>),
+        able: impl Fn(Engine, &mut Vec<HostChannel>),
+    ) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let mut candidates = Vec::new();
+        for (engine, busy) in times.iter().copied() {
+            let running =
+                engines.iter().find(|(other, _)| *other == engine).and_then(|(_, running)| *running);
+            let Some(last) = self.readings.insert(engine, Reading { busy, running }) else { continue };
+            let time = busy.saturating_sub(last.busy);
+            if time.is_zero() {
+                continue;
+            }
+            candidates.clear();
+            known(engine, &mut candidates);
+            let seen = [last.running, running];
+            candidates.extend(seen.into_iter().flatten());
+            if candidates.is_empty() {
+                able(engine, &mut candidates);
+            }
+            candidates.sort_unstable();
+            candidates.dedup();
+            let weight = |channel: &HostChannel| if seen.contains(&Some(*channel)) { SEEN } else { 1 };
+            let sum: u32 = candidates.iter().map(weight).sum();
+            let part = |channel: &HostChannel| {
+                let time = time.checked_div(sum)?.saturating_mul(weight(channel));
+                Some(Part { engine, channel: *channel, time })
+            };
+            parts.extend(candidates.iter().filter_map(part));
+        }
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENGINE: Engine = Engine::Copy(0);
+    const A: HostChannel = HostChannel(1);
+    const B: HostChannel = HostChannel(2);
+    const C: HostChannel = HostChannel(3);
+
+    fn us(n: u64) -> Duration {
+        Duration::from_micros(n)
+    }
+
+    /// Reads a meter whose engine has run `first` and runs `now`, with 100 us between.
+    fn parts(
+        first: Option<HostChannel>,
+        now: Option<HostChannel>,
+        known: &[HostChannel],
+        able: &[HostChannel],
+    ) -> Vec<(HostChannel, Duration)> {
+        let mut meter = Meter::default();
+        let mut read = |running, time| {
+            meter.read(
+                &[(Engine::Graphics, Some(C)), (ENGINE, running)],
+                &[(ENGINE, time)],
+                |_, channels| channels.extend(known),
+                |_, channels| channels.extend(able),
+            )
+        };
+        assert_eq!(read(first, us(50)), []);
+        read(now, us(150)).into_iter().map(|part| (part.channel, part.time)).collect()
+    }
+
+    #[test]
+    fn time_goes_to_whoever_was_seen() {
+        assert_eq!(parts(Some(A), Some(A), &[], &[B]), [(A, us(100))]);
+        assert_eq!(parts(Some(A), None, &[], &[B]), [(A, us(100))]);
+        assert_eq!(parts(None, Some(A), &[A], &[B]), [(A, us(100))]);
+    }
+
+    #[test]
+    fn several_share_it_evenly() {
+        assert_eq!(parts(Some(A), Some(B), &[], &[C]), [(A, us(50)), (B, us(50))]);
+        assert_eq!(parts(None, None, &[B, A], &[C]), [(A, us(50)), (B, us(50))]);
+    }
+
+    #[test]
+    fn one_that_was_not_seen_gets_an_eighth_of_one_that_was() {
+        let [(a, most), (b, rest)] = parts(Some(A), None, &[B, A], &[C])[..] else { panic!("two") };
+        assert_eq!((a, b, most.as_micros(), rest.as_micros()), (A, B, 88, 11));
+    }
+
+    #[test]
+    fn time_of_nobody_known_goes_to_those_who_could() {
+        assert_eq!(parts(None, None, &[], &[B]), [(B, us(100))]);
+        assert_eq!(parts(None, None, &[], &[]), []);
+    }
+
+    #[test]
+    fn only_what_is_counted_is_metered() {
+        let mut meter = Meter::default();
+        meter.read(&[(Engine::Graphics, Some(A))], &[(ENGINE, us(1))], |_, _| {}, |_, _| {});
+        assert!(meter.counts(ENGINE) && !meter.counts(Engine::Graphics));
+    }
+}
