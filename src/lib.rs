@@ -29,4 +29,5 @@ pub mod socket_path;
 pub mod softgpu;
 pub mod trace;
 pub mod units;
+pub mod urgency;
 pub mod vgpu;

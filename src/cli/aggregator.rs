@@ -19,6 +19,7 @@ use crate::gpu::{GpuDriver, OwnershipLedger};
 use crate::jail::{self, Allowance, PathRight, Right, Role};
 use crate::softgpu::executor::{Executor, ExecutorConfig};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
+use crate::urgency;
 
 /// Arguments of `gpuvmk aggregator`.
 #[derive(Debug, clap::Args)]
@@ -34,6 +35,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // First of all: nothing has been opened yet.
     jail::prepare(None)?;
+    urgency::allow();
     let config = GpuConfig::load(&args.file)?;
     // Caught before anything exists that would have to be cleaned up.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("Cannot catch signals")?;

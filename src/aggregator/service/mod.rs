@@ -35,6 +35,7 @@ use crate::jail::{self, Role};
 use crate::scheduler::Scheduler;
 use crate::scheduler::policy::Settings;
 use crate::socket_path::{BindError, Listener};
+use crate::urgency;
 
 /// How long a status request may wait for the service's thread.
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
@@ -234,6 +235,10 @@ impl Service {
         let remote = ServiceRemote { commands, wake: Arc::clone(&wake) };
         let mut turns = Loop::new(machine, listener, inbox, wake, config.backend.clone(), config.poll)?;
         let thread = std::thread::Builder::new().name("aggregator".to_owned()).spawn(move || {
+            match urgency::raise() {
+                Ok(nice) => log::info!("the GPU's thread has short time slices and nice value {nice}"),
+                Err(error) => log::info!("the GPU's thread has no short time slices: {error}"),
+            }
             jail::enter(Role::Owner);
             if let Err(error) = turns.run() {
                 log::error!("the aggregator stops: {error}");

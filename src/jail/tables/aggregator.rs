@@ -17,7 +17,7 @@ pub(in crate::jail) const SUPERVISOR: &[&[Rule]] = &[
 ];
 
 const SERVICE: &[Rule] = rules! {
-    SYS_epoll_pwait: "waits for everybody";
+    SYS_epoll_pwait2: "waits for everybody, to the microsecond";
     SYS_epoll_ctl: "device back ends that come and go";
     SYS_timerfd_settime: "when something is due";
     SYS_accept4: "device back ends";

@@ -1,0 +1,86 @@
+//! How soon the kernel runs the thread that owns a GPU, while others keep the processors busy.
+//!
+//! The aggregator's thread works for some microseconds at a time, and all VMs wait when it is late: turns get longer than
+//! they should, and less is known of who used them. So it asks for two things. Linux 6.12 and later take a wish for the
+//! length of a time slice (`sched_setattr(2)`, `sched_runtime` of a normal thread): one that runs briefly has its turn
+//! earlier, and no more in all; older kernels ignore it. And a nice value below zero where that is allowed
+//! (`CAP_SYS_NICE`, or `LimitNICE=` of the systemd unit). Timers are not put off for it either.
+
+#![allow(unsafe_code, reason = "no crate wraps sched_setattr(2)")]
+
+use std::io;
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getpriority_process, getrlimit, setrlimit};
+use rustix::thread::set_current_timer_slack;
+
+/// What is asked for: the kernel takes slices of 0.1 to 100 ms.
+const SLICE: Duration = Duration::from_micros(200);
+const NICE: i32 = -10;
+
+/// `struct sched_attr` of `linux/sched/types.h`, in its first version.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Lets this process's threads become urgent after it has given up its capabilities; for who has some. Others may have got
+/// the limit from whoever started them.
+pub fn allow() {
+    let most = u64::try_from(20 - NICE).ok();
+    let now = getrlimit(Resource::Nice);
+    if now.current.is_some_and(|limit| Some(limit) < most) {
+        // Without it, everything works, less urgently: `raise` tells.
+        let _ = setrlimit(Resource::Nice, Rlimit { current: most, maximum: most.max(now.maximum) });
+    }
+}
+
+/// Makes the calling thread as urgent as it may be. Returns its nice value now.
+///
+/// # Errors
+/// The kernel refuses even short slices: the thread is as it was.
+pub fn raise() -> io::Result<i32> {
+    // It is set together with the slice: whoever started us may have chosen less still.
+    let before = getpriority_process(None)?;
+    let urgent = before.min(NICE);
+    set_current_timer_slack(NonZeroU64::new(1))?;
+    set(urgent).map(|()| urgent).or_else(|_| set(before).map(|()| before))
+}
+
+fn set(nice: i32) -> io::Result<()> {
+    let attr = SchedAttr {
+        size: u32::try_from(size_of::<SchedAttr>()).unwrap_or(0),
+        nice,
+        runtime: u64::try_from(SLICE.as_nanos()).unwrap_or(u64::MAX),
+        ..SchedAttr::default()
+    };
+    // SAFETY: the kernel reads `size` bytes at `attr`, which lives until the call returns, and writes nothing but its
+    // own size there if it does not know this one.
+    let done = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_is_no_less_urgent_than_before_and_others_are_as_they_were() {
+        let nice = || getpriority_process(None).unwrap();
+        let before = nice();
+
+        let (told, now) = std::thread::spawn(move || (raise().unwrap(), nice())).join().unwrap();
+
+        assert!(told == now && now <= before, "{before}, {told}, {now}");
+        assert_eq!(nice(), before);
+    }
+}
