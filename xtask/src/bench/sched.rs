@@ -24,7 +24,7 @@ const LEAST_JAIN: f64 = 0.99;
 const MOST_WEIGHT_ERROR: f64 = 0.03;
 const MOST_CAP_ERROR: f64 = 0.02;
 const MOST_ACCOUNTING_ERROR: f64 = 0.02;
-/// Speed of a VM that is alone, where the policy promises that, over that without a scheduler.
+/// How busy a VM that is alone keeps the GPU, where the policy promises that, over that without a scheduler.
 const LEAST_ALONE: f64 = 0.98;
 const MOST_IDLE_CPU: f64 = 0.02;
 /// One turn of each other VM.
@@ -194,6 +194,7 @@ fn idle(crowd: &mut Crowd) -> Result<f64> {
 fn policy(crowd: &mut Crowd, name: &'static str) -> Result<Figures> {
     let mut figures = Figures::new();
     crowd.set(None, &[&format!("policy={name}")])?;
+    let before = crowd.had()?;
     let fair = FAIR.contains(&name);
 
     crowd.order(0..GUESTS, "busy")?;
@@ -202,12 +203,13 @@ fn policy(crowd: &mut Crowd, name: &'static str) -> Result<Figures> {
     if fair {
         figures.insert("jain_promised", jain(&equals.truth()));
     }
-    figures.insert("accounting_error", accounting_error(&equals.vms));
-    let counted: f64 = equals.vms.iter().map(|vm| vm.used / 1e6).sum();
-    figures.insert("counted_over_truth", counted / equals.truth().iter().sum::<f64>().max(f64::MIN_POSITIVE));
     figures.insert("busy", equals.truth().iter().sum::<f64>() / equals.seconds);
     figures
         .insert("switches_per_second", equals.vms.iter().map(|vm| vm.switches).sum::<f64>() / equals.seconds);
+
+    let (late_p50, late_p99) = crowd.lateness()?;
+    figures.insert("late_p50_ms", late_p50);
+    figures.insert("late_p99_ms", late_p99);
 
     if BY_WEIGHT.contains(&name) {
         let weights: Vec<u32> = WEIGHTS.into_iter().cycle().take(GUESTS).collect();
@@ -235,6 +237,10 @@ fn policy(crowd: &mut Crowd, name: &'static str) -> Result<Figures> {
     match name {
         "fixed-share" => {
             let taken = format!("fixed={CAP}");
+            // Together no more than the whole: what others have counts, used or not.
+            for other in 1..GUESTS {
+                crowd.set(Some(other), &["fixed=10"])?;
+            }
             crowd.set(Some(0), &[&taken])?;
             let capped = settled(crowd, WATCH)?;
             figures.insert("cap_error", part_error(&capped, CAP));
@@ -248,6 +254,11 @@ fn policy(crowd: &mut Crowd, name: &'static str) -> Result<Figures> {
         }
         _ => {}
     }
+    // An account is what has come together: all that was done under this policy.
+    let all = Stretch::between(&before, &crowd.had()?, 0.0);
+    figures.insert("accounting_error", accounting_error(&all.vms));
+    let counted: f64 = all.vms.iter().map(|vm| vm.used / 1e6).sum();
+    figures.insert("counted_over_truth", counted / all.truth().iter().sum::<f64>().max(f64::MIN_POSITIVE));
     Ok(figures)
 }
 
@@ -256,8 +267,8 @@ fn settled(crowd: &mut Crowd, time: Duration) -> Result<Stretch> {
     crowd.watch(time)
 }
 
-/// How fast a VM is that is alone, under each policy that lets it be, over `fifo`: in turns, so that both see the same
-/// machine.
+/// How busy a VM that is alone keeps the GPU, under each policy that lets it, over `fifo`: in turns, so that both see the
+/// same machine. Work done in a time would be the machine's speed at that time as well.
 fn alone(crowd: &mut Crowd, policies: &mut BTreeMap<&'static str, Figures>) -> Result<()> {
     crowd.order(1..GUESTS, "rest")?;
     crowd.order([0], "busy")?;
@@ -265,7 +276,7 @@ fn alone(crowd: &mut Crowd, policies: &mut BTreeMap<&'static str, Figures>) -> R
         crowd.set(None, &[&format!("policy={policy}")])?;
         crowd.pass(Duration::from_millis(200))?;
         let stretch = crowd.watch(ALONE_WATCH)?;
-        Ok(stretch.vms.first().map_or(0.0, |had| had.submissions) / stretch.seconds)
+        Ok(stretch.truth().first().copied().unwrap_or(0.0) / stretch.seconds)
     };
     for name in CONSERVING {
         let mut ratios = Vec::new();

@@ -9,7 +9,7 @@ use crate::push::{Commands, Subchannel};
 use crate::sys::Direction;
 
 /// The size of the ring of command words.
-const RING: usize = 256 << 10;
+const RING: usize = 1 << 20;
 /// The most command words that one submission may have (a GPFIFO entry counts words in 21 bits; this is less).
 const LARGEST: usize = 32 << 10;
 

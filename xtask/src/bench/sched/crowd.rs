@@ -40,6 +40,18 @@ pub struct Stretch {
 }
 
 impl Stretch {
+    /// What was had from one moment to a later one.
+    pub fn between(before: &[Had], after: &[Had], seconds: f64) -> Self {
+        let vms = before.iter().zip(after).map(|(before, after)| Had {
+            used: after.used - before.used,
+            truth: after.truth - before.truth,
+            submissions: after.submissions - before.submissions,
+            switches: after.switches - before.switches,
+            wait_p99_ms: after.wait_p99_ms,
+        });
+        Self { seconds, vms: vms.collect() }
+    }
+
     /// Each VM's time in truth, in seconds.
     pub fn truth(&self) -> Vec<f64> {
         self.vms.iter().map(|had| had.truth / 1e6).collect()
@@ -104,14 +116,7 @@ impl Crowd {
         let (began, before) = (Instant::now(), self.had()?);
         self.pass(time)?;
         let (seconds, after) = (began.elapsed().as_secs_f64(), self.had()?);
-        let vms = before.iter().zip(&after).map(|(before, after)| Had {
-            used: after.used - before.used,
-            truth: after.truth - before.truth,
-            submissions: after.submissions - before.submissions,
-            switches: after.switches - before.switches,
-            wait_p99_ms: after.wait_p99_ms,
-        });
-        Ok(Stretch { seconds, vms: vms.collect() })
+        Ok(Stretch::between(&before, &after, seconds))
     }
 
     /// Lets time pass.
@@ -133,7 +138,17 @@ impl Crowd {
         Ok(self.rig.aggregator().context("there is no aggregator")?.cpu_time())
     }
 
-    fn had(&self) -> Result<Vec<Had>> {
+    /// How late the aggregator comes to what is due, in milliseconds: the median, and 99 of 100 at the most, since the
+    /// policy was set.
+    pub fn lateness(&self) -> Result<(f64, f64)> {
+        let status = self.rig.status()?;
+        let late = &status.first().context("there is no aggregator")?.gpu["late_ns"];
+        let millis = |key: &str| late[key].as_f64().map(|nanos| nanos / 1e6);
+        millis("p50").zip(millis("p99")).context("no lateness")
+    }
+
+    /// What all had so far.
+    pub fn had(&self) -> Result<Vec<Had>> {
         let tenants = self.rig.tenants()?;
         NAMES
             .iter()
