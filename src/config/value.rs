@@ -34,11 +34,12 @@ pub(super) fn wrong_type(value: &DeValue<'_>, wanted: &str) -> String {
     format!("is of type {}, not {wanted}", value.type_str())
 }
 
-/// A whole number between `low` and `high`.
+/// Yes or no.
 pub(super) fn boolean(value: &DeValue<'_>) -> Result<bool, String> {
     value.as_bool().ok_or_else(|| wrong_type(value, "true or false"))
 }
 
+/// A whole number between `low` and `high`.
 pub(super) fn integer(value: &DeValue<'_>, low: u64, high: u64) -> Result<u64, String> {
     let number =
         value.as_integer().ok_or_else(|| wrong_type(value, "a whole number")).and_then(|number| {

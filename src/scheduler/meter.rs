@@ -6,7 +6,7 @@
 //! was one of those that could. Those that were seen share it evenly: as a VM that is early at one look is late at another,
 //! that is right on average, and the sum is right always. One whose ring was fetched while somebody else was seen
 //! had little to do, or it would have been seen: it gets an eighth. A VM that cuts its work into pieces which
-//! fit between two looks after a change is charged too little for them, and they are a twentieth of its turn at the most.
+//! fit between two looks after a change is charged too little for them: with looks in time, a tenth of a millisecond in a turn.
 //!
 //! Where hardware counts nothing, time is measured by looks alone ([`super::sampling`]).
 

@@ -14,6 +14,7 @@
 //! No clock, no hardware and no lock in here: time and samples come in, decisions go out as values.
 
 pub mod account;
+mod accounting;
 mod channel;
 pub mod hang;
 mod list;
@@ -26,11 +27,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use self::account::Account;
+use self::accounting::Leaver;
 use self::channel::{Channel, Look, RECHECK, Work, list_of};
 use self::list::List;
-use self::meter::{Meter, Part};
+use self::meter::Meter;
 use self::policy::{Admission, Policy, Settings, VmView};
-use self::sampling::{Sampler, Seen, Stretch};
+use self::sampling::{Sampler, Seen};
 use crate::addr::{HostChannel, TenantId};
 use crate::chip::{Engine, EngineSet};
 use crate::config::PolicyKind;
@@ -92,10 +94,8 @@ pub struct Scheduler {
     recheck: Option<Duration>,
     last_look: Duration,
     metered: Duration,
-    /// Somebody is to leave an engine since then,
-    leaving: Option<Duration>,
-    /// and this is when to look whether he has.
-    follow: Option<Duration>,
+    /// Somebody is to leave an engine.
+    leaver: Option<Leaver>,
     /// How much later than due it was called.
     lateness: Latency,
 }
@@ -122,8 +122,7 @@ impl Scheduler {
             recheck: None,
             last_look: Duration::ZERO,
             metered: Duration::ZERO,
-            leaving: None,
-            follow: None,
+            leaver: None,
             lateness: Latency::default(),
         }
     }
@@ -352,11 +351,6 @@ impl Scheduler {
         (moved || !change.ring.is_empty()).then_some(change)
     }
 
-    /// True when channels of `vm` on `engine`'s list may be on the runlist now.
-    pub fn admits(&self, vm: TenantId, engine: Engine) -> bool {
-        self.lists.get(&engine).is_none_or(|list| list.admission.admits(vm))
-    }
-
     /// A VM serves a penalty from the next decision on, or has served it.
     pub fn suspend(&mut self, vm: TenantId, suspended: bool) {
         if let Some(vm) = self.vms.get_mut(&vm) {
@@ -394,7 +388,7 @@ impl Scheduler {
     }
 
     fn look_due(&self) -> impl Iterator<Item = Duration> {
-        self.sampler.due().into_iter().chain(self.recheck).chain(self.follow)
+        self.sampler.due().into_iter().chain(self.recheck).chain(self.leaver.map(|leaver| leaver.look))
     }
 
     /// Hardware told that some work is done: whoever has an engine may not need it any more.
@@ -485,105 +479,6 @@ impl Scheduler {
         for stretch in self.sampler.cut(now, &running(engines)) {
             self.charge(&stretch);
         }
-    }
-
-    /// Charges what hardware counted since the last time.
-    fn meter(
-        &mut self,
-        now: Duration,
-        engines: &[(Engine, Option<HostChannel>)],
-        times: &[(Engine, Duration)],
-    ) {
-        let passed = now.saturating_sub(std::mem::replace(&mut self.metered, now));
-        let channels = &self.channels;
-        let with = |engine: Engine, found: &mut Vec<HostChannel>, also: fn(&Channel) -> bool| {
-            let fits = |state: &Channel| state.engines.contains(engine.into()) && also(state);
-            found.extend(channels.iter().filter(|(_, state)| fits(state)).map(|(channel, _)| *channel));
-        };
-        let parts = self.meter.read(
-            engines,
-            times,
-            |engine, found| with(engine, found, |state| state.moved),
-            |engine, found| with(engine, found, |state| state.listed && state.work == Work::Known),
-        );
-        let mut charged: BTreeMap<HostChannel, Duration> = BTreeMap::new();
-        for Part { engine, channel, time } in parts {
-            let Some(state) = self.channels.get(&channel) else { continue };
-            let Some(vm) = self.vms.get_mut(&state.vm) else { continue };
-            let account = vm.accounts.entry(engine).or_default();
-            account.used = account.used.saturating_add(time);
-            // Several engines at a time are charged as one.
-            let before = charged.entry(channel).or_default();
-            let time = time.min(passed.saturating_sub(*before));
-            *before = before.saturating_add(time);
-            let account = vm.accounts.entry(state.engine).or_default();
-            account.charged = account.charged.saturating_add(time);
-        }
-        self.follow_leaver(now, engines);
-    }
-
-    /// Where time is counted, it is to be known soon after it happens that an engine goes from one VM to the next: what
-    /// is counted between two looks is shared by those that were seen.
-    fn follow_leaver(&mut self, now: Duration, engines: &[(Engine, Option<HostChannel>)]) {
-        let to_leave = |channel: HostChannel| self.channels.get(&channel).is_some_and(|state| !state.listed);
-        let mut counted = engines.iter().filter(|(engine, _)| self.meter.counts(*engine));
-        if !counted.any(|(_, running)| running.is_some_and(to_leave)) {
-            (self.leaving, self.follow) = (None, None);
-            return;
-        }
-        let since = *self.leaving.get_or_insert(now);
-        let after = (now.saturating_sub(since) / 8).clamp(RECHECK, sampling::WINDOW);
-        self.follow = Some(now.saturating_add(after));
-    }
-
-    fn charge(&mut self, stretch: &Stretch) {
-        let mut charged: Vec<HostChannel> = Vec::new();
-        for (engine, channel) in stretch.seen.iter().filter(|(engine, _)| !self.meter.counts(*engine)) {
-            let Some(state) = self.channels.get(channel) else { continue };
-            let Some(vm) = self.vms.get_mut(&state.vm) else { continue };
-            let account = vm.accounts.entry(*engine).or_default();
-            account.used = account.used.saturating_add(stretch.length);
-            // Once for a channel, however many engines run it.
-            if !charged.contains(channel) {
-                charged.push(*channel);
-                let account = vm.accounts.entry(state.engine).or_default();
-                account.charged = account.charged.saturating_add(stretch.length);
-            }
-        }
-        for (engine, list) in &self.lists {
-            for (id, vm) in self.vms.iter_mut().filter(|(id, _)| list.is_ready(**id)) {
-                let account = vm.accounts.entry(*engine).or_default();
-                account.wanting = account.wanting.saturating_add(stretch.length);
-                if !list.admission.admits(*id) {
-                    account.waiting = account.waiting.saturating_add(stretch.length);
-                }
-            }
-        }
-    }
-
-    /// A VM's accounts by engine.
-    pub fn accounts(&self, vm: TenantId) -> impl Iterator<Item = (Engine, &Account)> {
-        self.vms.get(&vm).into_iter().flat_map(|vm| &vm.accounts).map(|(engine, account)| (*engine, account))
-    }
-
-    /// Engine time that a VM used, of all engines together.
-    pub fn used(&self, vm: TenantId) -> Duration {
-        self.accounts(vm).fold(Duration::ZERO, |sum, (_, account)| sum.saturating_add(account.used))
-    }
-
-    /// Time in which a VM had work that was not done, summed over engines, whether it ran or waited for its turn.
-    pub fn wanting(&self, vm: TenantId) -> Duration {
-        self.accounts(vm).fold(Duration::ZERO, |sum, (_, account)| sum.saturating_add(account.wanting))
-    }
-
-    /// Engine time that all present VMs used.
-    pub fn used_by_all(&self) -> Duration {
-        self.vms.keys().fold(Duration::ZERO, |sum, vm| sum.saturating_add(self.used(*vm)))
-    }
-
-    /// Doorbells of a VM.
-    pub fn submissions(&self, vm: TenantId) -> u64 {
-        self.accounts(vm).fold(0, |sum, (_, account)| sum.saturating_add(account.submissions))
     }
 
     /// A channel has no work any more (it finished, faulted or went).

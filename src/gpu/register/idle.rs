@@ -7,20 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::bus::Bus;
 use crate::chip::Engine;
+use crate::chip::gf100::idle::{ALWAYS, ENGINES, RESET, VALUE, WHILE_BUSY};
 use crate::chip::gf100::regs::pmu::{NV_PPMU_IDLE_COUNT, NV_PPMU_IDLE_CTRL, NV_PPMU_IDLE_MASK};
 use crate::gpu::GpuError;
 
-/// Engines that have a counter, and their bit in its mask.
-const WATCHED: [(Engine, u32); 3] =
-    [(Engine::Graphics, 1), (Engine::Copy(0), 1 << 19), (Engine::Copy(1), 1 << 20)];
 /// The counter of all time.
-const CLOCK: u32 = 3;
-/// NV_PPMU_IDLE_CTRL: counts while the engine works; counts always.
-const WHILE_BUSY: u32 = 2;
-const ALWAYS: u32 = 3;
-/// NV_PPMU_IDLE_COUNT: sets it to zero; its value.
-const RESET: u32 = 1 << 31;
-const VALUE: u32 = 0x7fff_ffff;
+const CLOCK: u32 = ENGINES.len() as u32;
 
 /// How long the clock is watched to know its rate.
 const CALIBRATION: Duration = Duration::from_millis(50);
@@ -36,14 +28,14 @@ pub(super) struct IdleCounters {
     /// Ticks in a second.
     rate: f64,
     read_at: Instant,
-    counts: [u32; WATCHED.len()],
-    busy: [Duration; WATCHED.len()],
+    counts: [u32; ENGINES.len()],
+    busy: [Duration; ENGINES.len()],
 }
 
 impl IdleCounters {
     /// Starts the counters, and measures their clock.
     pub(super) fn start(bus: &Bus) -> Result<Self, GpuError> {
-        let watched = WATCHED.iter().map(|(_, mask)| (*mask, WHILE_BUSY)).chain([(0, ALWAYS)]);
+        let watched = ENGINES.iter().map(|(_, mask)| (*mask, WHILE_BUSY)).chain([(0, ALWAYS)]);
         for (counter, (mask, mode)) in (0..).zip(watched) {
             bus.write(NV_PPMU_IDLE_MASK.at(counter), mask)?;
             bus.write(NV_PPMU_IDLE_CTRL.at(counter), mode)?;
@@ -57,8 +49,8 @@ impl IdleCounters {
             return Err(GpuError::Invalid("The PMU's idle counters do not count".to_owned()));
         }
         let rate = f64::from(ticks) / to.saturating_duration_since(from).as_secs_f64();
-        let zero = [Duration::ZERO; WATCHED.len()];
-        Ok(Self { rate, read_at: to, counts: [0; WATCHED.len()], busy: zero })
+        let zero = [Duration::ZERO; ENGINES.len()];
+        Ok(Self { rate, read_at: to, counts: [0; ENGINES.len()], busy: zero })
     }
 
     /// How long each engine has worked. What was not read for too long counts as rest.
@@ -66,9 +58,9 @@ impl IdleCounters {
         let now = Instant::now();
         let known = now.saturating_duration_since(self.read_at) < LONGEST;
         self.read_at = now;
-        let mut times = Vec::with_capacity(WATCHED.len());
+        let mut times = Vec::with_capacity(ENGINES.len());
         for (((engine, _), counter), (count, busy)) in
-            WATCHED.iter().zip(0..).zip(self.counts.iter_mut().zip(&mut self.busy))
+            ENGINES.iter().zip(0..).zip(self.counts.iter_mut().zip(&mut self.busy))
         {
             // A GPU that is lost counts nothing.
             let Ok(new) = bus.read(NV_PPMU_IDLE_COUNT.at(counter)) else { continue };

@@ -199,3 +199,12 @@ fn foreign_chip_is_refused_by_name() {
     let error = RegisterDriver::new(Arc::new(Other)).expect_err("refused");
     assert!(error.to_string().contains("GF100"), "{error}");
 }
+
+#[test]
+fn engines_that_had_nothing_to_do_have_worked_for_no_time() {
+    let mut driver = driver();
+    std::thread::sleep(Duration::from_millis(2));
+
+    let rest = [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)].map(|engine| (engine, Duration::ZERO));
+    assert_eq!(driver.engine_times(), rest);
+}

@@ -60,8 +60,7 @@ impl Policy for BestEffort {
 /// When a turn counts as begun that begins now, after one that was due to end at `due`. A scheduler that is a little late
 /// does not make rounds longer; one that is very late takes nobody's turn for that.
 fn beat(due: Duration, now: Duration, length: Duration) -> Duration {
-    let late = now.saturating_sub(due);
-    if late > length / 4 { now } else { now.saturating_sub(late) }
+    if now.saturating_sub(due) > length / 4 { now } else { due.min(now) }
 }
 
 #[cfg(test)]

@@ -9,26 +9,14 @@
 
 use std::time::Duration;
 
-use crate::chip::Engine;
+use crate::chip::gf100::idle::{ALWAYS, ENGINES, RESET, VALUE, WHILE_BUSY, WHILE_IDLE};
 use crate::chip::gf100::regs::pmu::*;
 use crate::chip::registers::Reg;
 use crate::mmio_trap::access::Word;
 
-/// Engines that have a bit, and the bit.
-pub const ENGINES: [(Engine, u32); 3] =
-    [(Engine::Graphics, 1), (Engine::Copy(0), 1 << 19), (Engine::Copy(1), 1 << 20)];
-
 /// How many counters there are.
 const COUNTERS: usize = NV_PPMU_IDLE_COUNT.count as usize;
 const TICK: u128 = 5;
-/// NV_PPMU_IDLE_COUNT: the value, and the bit that sets it to zero.
-const VALUE: u32 = 0x7fff_ffff;
-const RESET: u32 = 1 << 31;
-/// NV_PPMU_IDLE_CTRL.
-const WHILE_IDLE: u32 = 1;
-const WHILE_BUSY: u32 = 2;
-const ALWAYS: u32 = WHILE_IDLE | WHILE_BUSY;
-
 /// What engines have done since a fixed moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activity {

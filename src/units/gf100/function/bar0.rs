@@ -4,9 +4,10 @@ use std::sync::MutexGuard;
 use std::time::Duration;
 
 use super::super::effect::{Effect, FlushTarget, ReadResult, WindowBlock};
-use super::super::idle::{self, Activity};
+use super::super::idle::Activity;
 use super::windows::PRAMIN;
 use super::{Gf100Function, locked};
+use crate::chip::gf100::idle;
 use crate::chip::gf100::mmu::LargePages;
 use crate::chip::gf100::ramin;
 use crate::chip::registers::Reg;

@@ -1,0 +1,121 @@
+//! Accounts are written and read: what hardware counted, what looks stand for, and the sums.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::channel::{Channel, RECHECK, Work};
+use super::meter::Part;
+use super::sampling::{Stretch, WINDOW};
+use super::{Account, Scheduler};
+use crate::addr::{HostChannel, TenantId};
+use crate::chip::Engine;
+
+/// A channel that had to leave its engine and has not yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaver {
+    since: Duration,
+    /// When to look again.
+    pub look: Duration,
+}
+
+impl Scheduler {
+    /// Charges what hardware counted since the last time.
+    pub(super) fn meter(
+        &mut self,
+        now: Duration,
+        engines: &[(Engine, Option<HostChannel>)],
+        times: &[(Engine, Duration)],
+    ) {
+        let passed = now.saturating_sub(std::mem::replace(&mut self.metered, now));
+        let channels = &self.channels;
+        let with = |engine: Engine, found: &mut Vec<HostChannel>, also: fn(&Channel) -> bool| {
+            let fits = |state: &Channel| state.engines.contains(engine.into()) && also(state);
+            found.extend(channels.iter().filter(|(_, state)| fits(state)).map(|(channel, _)| *channel));
+        };
+        let parts = self.meter.read(
+            engines,
+            times,
+            |engine, found| with(engine, found, |state| state.moved),
+            |engine, found| with(engine, found, |state| state.listed && state.work == Work::Known),
+        );
+        let mut charged: BTreeMap<HostChannel, Duration> = BTreeMap::new();
+        for Part { engine, channel, time } in parts {
+            let Some(state) = self.channels.get(&channel) else { continue };
+            let Some(vm) = self.vms.get_mut(&state.vm) else { continue };
+            let account = vm.accounts.entry(engine).or_default();
+            account.used = account.used.saturating_add(time);
+            // Several engines at a time are charged as one.
+            let before = charged.entry(channel).or_default();
+            let time = time.min(passed.saturating_sub(*before));
+            *before = before.saturating_add(time);
+            let account = vm.accounts.entry(state.engine).or_default();
+            account.charged = account.charged.saturating_add(time);
+        }
+        self.follow_leaver(now, engines);
+    }
+
+    /// Where time is counted, it is to be known soon after it happens that an engine goes from one VM to the next: what
+    /// is counted between two looks is shared by those that were seen.
+    fn follow_leaver(&mut self, now: Duration, engines: &[(Engine, Option<HostChannel>)]) {
+        let to_leave = |channel: HostChannel| self.channels.get(&channel).is_some_and(|state| !state.listed);
+        let mut counted = engines.iter().filter(|(engine, _)| self.meter.counts(*engine));
+        if !counted.any(|(_, running)| running.is_some_and(to_leave)) {
+            self.leaver = None;
+            return;
+        }
+        let since = self.leaver.map_or(now, |leaver| leaver.since);
+        let after = (now.saturating_sub(since) / 8).clamp(RECHECK, WINDOW);
+        self.leaver = Some(Leaver { since, look: now.saturating_add(after) });
+    }
+
+    /// Charges time that a look stands for, as far as hardware does not count it.
+    pub(super) fn charge(&mut self, stretch: &Stretch) {
+        let mut charged: Vec<HostChannel> = Vec::new();
+        for (engine, channel) in stretch.seen.iter().filter(|(engine, _)| !self.meter.counts(*engine)) {
+            let Some(state) = self.channels.get(channel) else { continue };
+            let Some(vm) = self.vms.get_mut(&state.vm) else { continue };
+            let account = vm.accounts.entry(*engine).or_default();
+            account.used = account.used.saturating_add(stretch.length);
+            // Once for a channel, however many engines run it.
+            if !charged.contains(channel) {
+                charged.push(*channel);
+                let account = vm.accounts.entry(state.engine).or_default();
+                account.charged = account.charged.saturating_add(stretch.length);
+            }
+        }
+        for (engine, list) in &self.lists {
+            for (id, vm) in self.vms.iter_mut().filter(|(id, _)| list.is_ready(**id)) {
+                let account = vm.accounts.entry(*engine).or_default();
+                account.wanting = account.wanting.saturating_add(stretch.length);
+                if !list.admission.admits(*id) {
+                    account.waiting = account.waiting.saturating_add(stretch.length);
+                }
+            }
+        }
+    }
+
+    /// A VM's accounts by engine.
+    pub fn accounts(&self, vm: TenantId) -> impl Iterator<Item = (Engine, &Account)> {
+        self.vms.get(&vm).into_iter().flat_map(|vm| &vm.accounts).map(|(engine, account)| (*engine, account))
+    }
+
+    /// Engine time that a VM used, of all engines together.
+    pub fn used(&self, vm: TenantId) -> Duration {
+        self.accounts(vm).fold(Duration::ZERO, |sum, (_, account)| sum.saturating_add(account.used))
+    }
+
+    /// Time in which a VM had work that was not done, summed over engines, whether it ran or waited for its turn.
+    pub fn wanting(&self, vm: TenantId) -> Duration {
+        self.accounts(vm).fold(Duration::ZERO, |sum, (_, account)| sum.saturating_add(account.wanting))
+    }
+
+    /// Engine time that all present VMs used.
+    pub fn used_by_all(&self) -> Duration {
+        self.vms.keys().fold(Duration::ZERO, |sum, vm| sum.saturating_add(self.used(*vm)))
+    }
+
+    /// Doorbells of a VM.
+    pub fn submissions(&self, vm: TenantId) -> u64 {
+        self.accounts(vm).fold(0, |sum, (_, account)| sum.saturating_add(account.submissions))
+    }
+}
