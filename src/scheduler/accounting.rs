@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::channel::{Channel, RECHECK, Work};
+use super::channel::{Channel, RECHECK};
 use super::meter::Part;
 use super::sampling::{Stretch, WINDOW};
 use super::{Account, Scheduler};
 use crate::addr::{HostChannel, TenantId};
-use crate::chip::Engine;
+use crate::chip::{Engine, EngineSet};
 
 /// A channel that had to leave its engine and has not yet.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ impl Scheduler {
             engines,
             times,
             |engine, found| with(engine, found, |state| state.moved),
-            |engine, found| with(engine, found, |state| state.listed && state.work == Work::Known),
+            |engine, found| with(engine, found, Channel::may_run),
         );
         let mut charged: BTreeMap<HostChannel, Duration> = BTreeMap::new();
         for Part { engine, channel, time } in parts {
@@ -57,15 +57,25 @@ impl Scheduler {
     /// Where time is counted, it is to be known soon after it happens that an engine goes from one VM to the next: what
     /// is counted between two looks is shared by those that were seen.
     fn follow_leaver(&mut self, now: Duration, engines: &[(Engine, Option<HostChannel>)]) {
-        let to_leave = |channel: HostChannel| self.channels.get(&channel).is_some_and(|state| !state.listed);
-        let mut counted = engines.iter().filter(|(engine, _)| self.meter.counts(*engine));
-        if !counted.any(|(_, running)| running.is_some_and(to_leave)) {
+        if !self.leaving(engines).engines().any(|engine| self.meter.counts(engine)) {
             self.leaver = None;
             return;
         }
         let since = self.leaver.map_or(now, |leaver| leaver.since);
         let after = (now.saturating_sub(since) / 8).clamp(RECHECK, WINDOW);
         self.leaver = Some(Leaver { since, look: now.saturating_add(after) });
+    }
+
+    /// Engines that run a channel which has to leave.
+    pub(super) fn leaving(&self, engines: &[(Engine, Option<HostChannel>)]) -> EngineSet {
+        let to_leave = |channel: HostChannel| self.channels.get(&channel).is_some_and(|state| !state.listed);
+        let held = engines.iter().filter(|(_, running)| running.is_some_and(to_leave));
+        held.fold(EngineSet::empty(), |set, (engine, _)| set | (*engine).into())
+    }
+
+    /// How long after now those who leave are looked at again, at the most.
+    pub(super) fn next_follow(&self, now: Duration) -> Duration {
+        self.leaver.map_or(WINDOW.saturating_mul(2), |leaver| leaver.look.saturating_sub(now))
     }
 
     /// Charges time that a look stands for, as far as hardware does not count it.

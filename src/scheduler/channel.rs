@@ -14,7 +14,7 @@ pub(super) const RECHECK: Duration = Duration::from_micros(100);
 
 /// How long an idle engine says nothing about a channel that was listed, or told of work: hardware may still be taking
 /// another channel off the engine and this one's state in (on RM, 137 us and 256 us were measured).
-const SETTLE: Duration = Duration::from_micros(500);
+pub(super) const SETTLE: Duration = Duration::from_micros(500);
 
 /// What a channel is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub(super) struct Channel {
     pub fetched: Option<u32>,
     /// More of it was fetched by then.
     pub moved: bool,
+    /// When hardware could last run it, as far as somebody looked.
+    pub could_run: Option<Duration>,
     looks: u8,
     /// Looks before that time do not count.
     look_again: Duration,
@@ -68,6 +70,8 @@ pub(super) struct Look {
     pub fetched: bool,
     /// Its own engine runs nothing.
     pub engine_idle: bool,
+    /// Somebody who has to leave still has its engine: until then, that the engine is idle says nothing.
+    pub made_over: Option<Duration>,
 }
 
 impl Channel {
@@ -83,6 +87,7 @@ impl Channel {
             blocked: false,
             fetched: None,
             moved: false,
+            could_run: None,
             looks: 0,
             look_again: Duration::ZERO,
             done_from: Duration::ZERO,
@@ -99,7 +104,15 @@ impl Channel {
             // What hardware has not begun with is not fetched.
             self.done_from = if begun { self.waits_from } else { now };
         }
+        if self.may_run() && !listed {
+            self.could_run = Some(now);
+        }
         std::mem::replace(&mut self.listed, listed) != listed
+    }
+
+    /// Hardware may run it now, and has work of it.
+    pub fn may_run(&self) -> bool {
+        self.listed && self.work == Work::Known
     }
 
     pub fn busy(&self) -> bool {
@@ -136,6 +149,10 @@ impl Channel {
             self.looks = 0;
             self.done_from = now;
             return std::mem::take(&mut self.blocked);
+        }
+        if let Some(until) = look.made_over {
+            self.done_from = self.done_from.max(until);
+            self.waits_from = self.waits_from.max(until);
         }
         // Another channel of its list has the engine, or it may not have it: that says nothing. Hardware fetches the
         // ring's last entry when it begins with it, so a channel that was interrupted looks like one that is done.
@@ -190,7 +207,7 @@ mod tests {
 
     /// A channel whose ring was fetched to its end, and that no engine runs.
     fn look(channel: &mut Channel, now: u64, engine_idle: bool) -> bool {
-        channel.note(Look { running: false, fetched: true, engine_idle }, us(now))
+        channel.note(Look { running: false, fetched: true, engine_idle, made_over: None }, us(now))
     }
 
     fn at_work() -> Channel {
@@ -221,11 +238,23 @@ mod tests {
     }
 
     #[test]
+    fn channel_is_not_done_while_its_engine_is_made_over_to_it_by_one_that_took_long_to_leave() {
+        let mut channel = at_work();
+        channel.list(false, true, us(1000));
+        channel.list(true, true, us(2000));
+        let until = Some(us(9500));
+        channel.note(Look { running: false, fetched: true, engine_idle: false, made_over: until }, us(9000));
+
+        assert!(!look(&mut channel, 9200, true) && !look(&mut channel, 9400, true));
+        assert!(!look(&mut channel, 9600, true) && look(&mut channel, 9800, true));
+    }
+
+    #[test]
     fn channel_that_was_seen_at_work_again_may_be_done_at_once() {
         let mut channel = at_work();
         channel.list(false, true, us(1000));
         channel.list(true, true, us(2000));
-        channel.note(Look { running: true, fetched: true, engine_idle: false }, us(2050));
+        channel.note(Look { running: true, fetched: true, engine_idle: false, made_over: None }, us(2050));
 
         assert!(!look(&mut channel, 2100, true) && look(&mut channel, 2200, true));
     }
@@ -233,8 +262,9 @@ mod tests {
     #[test]
     fn channel_whose_work_has_not_begun_waits_only_when_hardware_had_time_to_begin() {
         let mut channel = at_work();
-        let mut look =
-            |now| channel.note(Look { running: false, fetched: false, engine_idle: true }, us(now));
+        let mut look = |now| {
+            channel.note(Look { running: false, fetched: false, engine_idle: true, made_over: None }, us(now))
+        };
 
         assert!((0..5).all(|n| !look(100 * n)));
         assert!(!look(500) && look(600));

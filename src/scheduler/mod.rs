@@ -28,7 +28,7 @@ use std::time::Duration;
 
 pub use self::account::Account;
 use self::accounting::Leaver;
-use self::channel::{Channel, Look, RECHECK, Work, list_of};
+use self::channel::{Channel, Look, RECHECK, SETTLE, Work, list_of};
 use self::list::List;
 use self::meter::Meter;
 use self::policy::{Admission, Policy, Settings, VmView};
@@ -362,7 +362,14 @@ impl Scheduler {
     /// Whether hardware may run a channel now; `None` for one without work.
     pub fn may_run(&self, channel: HostChannel) -> Option<bool> {
         let state = self.channels.get(&channel).filter(|state| state.busy())?;
-        Some(state.listed && state.work == Work::Known)
+        Some(state.may_run())
+    }
+
+    /// Whether hardware could run a channel no longer than `before` ago.
+    pub fn could_run(&self, channel: HostChannel, now: Duration, before: Duration) -> bool {
+        self.channels.get(&channel).is_some_and(|state| {
+            state.may_run() || state.could_run.is_some_and(|then| now.saturating_sub(then) <= before)
+        })
     }
 
     /// When [`Scheduler::sample`] or [`Scheduler::decide`] is due; `None` while nothing is busy.
@@ -417,6 +424,9 @@ impl Scheduler {
             let fetched = progress(*channel);
             let before = std::mem::replace(&mut state.fetched, fetched);
             state.moved = before.is_some() && fetched.is_some() && before != fetched;
+            if state.may_run() {
+                state.could_run = Some(now);
+            }
         }
         self.meter(now, engines, times);
         self.last_look = now;
@@ -429,6 +439,8 @@ impl Scheduler {
         for vm in self.vms.values_mut() {
             vm.accounts.values_mut().for_each(|account| account.depth = 0);
         }
+        let leaving = self.leaving(engines);
+        let made_over = now.saturating_add(SETTLE).saturating_add(self.next_follow(now));
         let mut idle = Vec::new();
         for (channel, state) in self.channels.iter_mut().filter(|(_, state)| state.busy()) {
             let fetched = state.fetched;
@@ -437,6 +449,7 @@ impl Scheduler {
                 running: engines.iter().any(|(_, running)| *running == Some(*channel)),
                 fetched: fetched.is_none_or(|get| get == state.gp_put),
                 engine_idle: on(state.engine).is_none_or(|(_, running)| running.is_none()),
+                made_over: leaving.contains(state.engine.into()).then_some(made_over),
             };
             if let Some(account) =
                 self.vms.get_mut(&state.vm).and_then(|vm| vm.accounts.get_mut(&state.engine))

@@ -3,25 +3,26 @@
 //! NVIDIA's default for vGPUs ("best effort", a round robin over those who have work). Nothing is wasted, and nobody
 //! is promised anything but his turn among those who want one. A VM that is alone with work is not limited. A turn
 //! ends early when its VM has no work left. Who does not leave the engine in time keeps it longer, and is not
-//! called to account for it.
+//! called to account for it; whose turn it was has the rest of it in another one.
+//!
+//! The order of turns is in [`super::rounds`].
 
 use std::time::Duration;
 
-use super::{Admission, Decision, Policy, Settings, VmView, slice};
-use crate::addr::TenantId;
+use super::rounds::Rounds;
+use super::{Decision, Policy, Settings, VmView, slice};
 
 /// The policy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct BestEffort {
     settings: Settings,
-    /// Whose turn it is, and when it ends.
-    turn: Option<(TenantId, Duration)>,
+    rounds: Rounds,
 }
 
 impl BestEffort {
     /// A policy with these settings.
     pub fn new(settings: &Settings) -> Self {
-        Self { settings: *settings, turn: None }
+        Self { settings: *settings, rounds: Rounds::default() }
     }
 }
 
@@ -35,51 +36,19 @@ impl Policy for BestEffort {
     }
 
     fn decide(&mut self, now: Duration, vms: &[VmView]) -> Decision {
-        let length = slice(&self.settings, vms.len());
-        let mut ready = vms.iter().filter(|vm| vm.ready).map(|vm| vm.vm);
-        let Some(first) = ready.next() else {
-            self.turn = None;
-            return Decision { admission: Admission::All, review_after: None };
-        };
-        if ready.next().is_none() {
-            self.turn = Some((first, now.saturating_add(length)));
-            return Decision { admission: Admission::All, review_after: None };
-        }
-        let goes_on =
-            |(vm, end): &(TenantId, Duration)| now < *end && vms.iter().any(|v| v.ready && v.vm == *vm);
-        let (vm, end) = self.turn.filter(goes_on).unwrap_or_else(|| {
-            let begun = self.turn.map_or(now, |(_, due)| beat(due, now, length));
-            let next = self.turn.and_then(|(last, _)| vms.iter().find(|vm| vm.ready && vm.vm > last));
-            (next.map_or(first, |vm| vm.vm), begun.saturating_add(length))
-        });
-        self.turn = Some((vm, end));
-        Decision { admission: Admission::Only(vm), review_after: Some(end.saturating_sub(now)) }
+        self.rounds.decide_by_turns(now, vms, slice(&self.settings, vms.len()))
     }
-}
-
-/// When a turn counts as begun that begins now, after one that was due to end at `due`. A scheduler that is a little late
-/// does not make rounds longer; one that is very late takes nobody's turn for that.
-fn beat(due: Duration, now: Duration, length: Duration) -> Duration {
-    if now.saturating_sub(due) > length / 4 { now } else { due.min(now) }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Admission;
+    use super::super::tests::{ms, view};
     use super::*;
-    use crate::config::share::Share;
+    use crate::addr::TenantId;
 
     fn vms(ready: &[(u32, bool)]) -> Vec<VmView> {
-        let view = |&(id, ready): &(u32, bool)| VmView {
-            vm: TenantId(id),
-            share: Share::default(),
-            ready,
-            used: Duration::ZERO,
-        };
-        ready.iter().map(view).collect()
-    }
-
-    fn ms(n: u64) -> Duration {
-        Duration::from_millis(n)
+        ready.iter().map(|&(id, ready)| view(id, ready, 0)).collect()
     }
 
     fn only(vm: u32, after: Duration) -> Decision {
@@ -116,24 +85,27 @@ mod tests {
     }
 
     #[test]
-    fn newcomer_waits_for_the_turn_to_end_and_no_longer() {
+    fn newcomer_waits_for_the_first_turn_of_one_that_was_alone_and_no_longer() {
         let mut policy = BestEffort::new(&Settings::default());
         policy.decide(ms(0), &vms(&[(1, false), (2, true)]));
-        let both = vms(&[(1, true), (2, true)]);
+        let both = |used| [view(1, true, 0), view(2, true, used)];
 
-        assert_eq!(policy.decide(ms(1), &both), only(2, ms(1)));
-        assert_eq!(policy.decide(ms(2), &both), only(1, ms(2)));
+        assert_eq!(policy.clone().decide(ms(1), &both(1)), only(2, ms(1)));
+        assert_eq!(policy.decide(ms(7), &both(7)), only(1, ms(2)));
     }
 
     #[test]
-    fn scheduler_that_is_a_little_late_makes_no_round_longer() {
+    fn overrun_takes_nothing_from_whose_turn_it_was() {
         let mut policy = BestEffort::new(&Settings::default());
-        let both = vms(&[(1, true), (2, true)]);
-        let us = Duration::from_micros;
-        policy.decide(ms(0), &both);
+        let at = |policy: &mut BestEffort, now, used: [u64; 2]| {
+            policy.decide(ms(now), &[view(1, true, used[0]), view(2, true, used[1])])
+        };
 
-        assert_eq!(policy.decide(us(2300), &both), only(2, us(1700)));
-        assert_eq!(policy.decide(us(4600), &both), only(1, ms(2)), "but not a part of the turn");
+        // VM 1 runs on for one of the two milliseconds of VM 2's turn.
+        let turns = [(0, [0, 0]), (2, [2, 0]), (4, [3, 1]), (5, [3, 2])]
+            .map(|(now, used)| at(&mut policy, now, used));
+
+        assert_eq!(turns, [only(1, ms(2)), only(2, ms(2)), only(2, ms(1)), only(1, ms(2))]);
     }
 
     #[test]

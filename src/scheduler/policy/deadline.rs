@@ -17,6 +17,7 @@
 use std::time::Duration;
 
 use super::book::{Book, Row, nanos, time};
+use super::rounds::Rounds;
 use super::{Admission, Decision, Policy, SHORTEST, Settings, VmView, slice};
 use crate::addr::TenantId;
 use crate::config::share::{Rejection, Share};
@@ -35,6 +36,8 @@ struct Vm {
     ready: bool,
     /// Its last turn was on its budget, so what it uses is charged there.
     on_budget: bool,
+    /// What was charged there so far.
+    reserved: Duration,
 }
 
 /// The present turn.
@@ -51,14 +54,14 @@ pub struct Deadline {
     settings: Settings,
     book: Book<Vm>,
     turn: Option<Turn>,
-    /// Who had the last turn of the rest.
-    last_of_rest: Option<TenantId>,
+    /// Turns of what is not reserved.
+    rest: Rounds,
 }
 
 impl Deadline {
     /// A policy with these settings.
     pub fn new(settings: &Settings) -> Self {
-        Self { settings: *settings, book: Book::default(), turn: None, last_of_rest: None }
+        Self { settings: *settings, book: Book::default(), turn: None, rest: Rounds::default() }
     }
 
     /// Charges what was used and renews budgets.
@@ -67,17 +70,28 @@ impl Deadline {
         for (row, view) in self.book.rows.iter_mut().zip(vms) {
             if row.state.on_budget {
                 row.state.left = row.state.left.saturating_sub(nanos(row.grown));
+                row.state.reserved = row.state.reserved.saturating_add(row.grown);
             }
             if let Some(turn) = self.turn.as_mut().filter(|turn| turn.vm == row.vm) {
                 turn.got = turn.got.saturating_add(row.grown);
             }
             if view.share.budget.is_zero() {
-                row.state = Vm::default();
+                row.state = Vm { reserved: row.state.reserved, ..Vm::default() };
             } else if view.ready {
                 renew(&mut row.state, now, &view.share);
             }
             row.state.ready = view.ready;
         }
+    }
+
+    /// Gives out what is not reserved, in turns to all who have work.
+    fn of_the_rest(&mut self, now: Duration, vms: &[VmView]) -> Decision {
+        let unreserved = |(row, view): (&Row<Vm>, &VmView)| VmView {
+            used: view.used.saturating_sub(row.state.reserved),
+            ..*view
+        };
+        let views: Vec<_> = self.book.rows.iter().zip(vms).map(unreserved).collect();
+        self.rest.decide_by_turns(now, &views, slice(&self.settings, vms.len()))
     }
 
     /// What has passed of the present turn and is not accounted yet, if it is this VM's.
@@ -134,7 +148,7 @@ impl Policy for Deadline {
         if ready <= 1 {
             self.turn = None;
             self.book.rows.iter_mut().for_each(|row| row.state.on_budget = false);
-            return Decision { admission: Admission::All, review_after: None };
+            return self.of_the_rest(now, vms);
         }
         let with_work = || self.book.rows.iter().filter(|row| row.state.ready);
         let first = with_work()
@@ -147,8 +161,14 @@ impl Policy for Deadline {
             .map(|row| row.state.deadline.saturating_sub(now))
             .min();
         let (vm, length) = match first {
-            Some((vm, budget)) => (vm, budget),
-            None => self.rest(now, vms),
+            Some(first) => {
+                self.rest.interrupt(now);
+                first
+            }
+            None => match self.of_the_rest(now, vms) {
+                Decision { admission: Admission::Only(vm), review_after: Some(length) } => (vm, length),
+                decision => return decision,
+            },
         };
         let on_budget = first.is_some();
         if self.turn.is_none_or(|turn| turn.vm != vm) {
@@ -158,9 +178,6 @@ impl Policy for Deadline {
             && std::mem::replace(&mut row.state.on_budget, on_budget) != on_budget
         {
             self.turn = Some(Turn { vm, since: now, got: Duration::ZERO });
-        }
-        if !on_budget {
-            self.last_of_rest = Some(vm);
         }
         let review = renewal.map_or(length, |renewal| renewal.min(length)).max(SHORTEST);
         Decision { admission: Admission::Only(vm), review_after: Some(review) }
@@ -192,25 +209,6 @@ const PARTS_OF_A_THOUSANDTH: u128 = 1000;
 fn part(share: &Share) -> u128 {
     let budget = share.budget.as_nanos().saturating_mul(1000 * PARTS_OF_A_THOUSANDTH);
     budget.checked_div(share.period.as_nanos()).unwrap_or(0)
-}
-
-impl Deadline {
-    /// Whose turn it is of what is not reserved, and how much of it is left.
-    fn rest(&self, now: Duration, vms: &[VmView]) -> (TenantId, Duration) {
-        let length = slice(&self.settings, vms.len());
-        let mut ready = vms.iter().filter(|view| view.ready).map(|view| view.vm);
-        let last = self.last_of_rest;
-        if let Some(turn) = self.turn
-            && last == Some(turn.vm)
-            && ready.clone().any(|vm| vm == turn.vm)
-            && let Some(left) =
-                length.checked_sub(now.saturating_sub(turn.since)).filter(|left| !left.is_zero())
-        {
-            return (turn.vm, left);
-        }
-        let next = ready.clone().find(|vm| last.is_none_or(|last| *vm > last)).or_else(|| ready.next());
-        (next.unwrap_or(TenantId(0)), length)
-    }
 }
 
 #[cfg(test)]

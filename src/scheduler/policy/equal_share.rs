@@ -8,23 +8,24 @@
 //! **When not.** When throughput counts (`best-effort` and `weighted` give unused time away), or when a VM's speed must
 //! not change as others start (`fixed-share`).
 //!
-//! The order of turns and what happens to those who overrun theirs is in [`super::slots`].
+//! The order of turns and what happens to those who overrun theirs is in [`super::rounds`].
 
 use std::time::Duration;
 
-use super::slots::Slots;
-use super::{Decision, Policy, Settings, VmView};
+use super::rounds::Rounds;
+use super::{Decision, Policy, Settings, VmView, slice};
 
 /// The policy.
 #[derive(Debug)]
 pub struct EqualShare {
-    slots: Slots,
+    settings: Settings,
+    rounds: Rounds,
 }
 
 impl EqualShare {
     /// A policy with these settings.
     pub fn new(settings: &Settings) -> Self {
-        Self { slots: Slots::new(settings) }
+        Self { settings: *settings, rounds: Rounds::default() }
     }
 }
 
@@ -38,8 +39,9 @@ impl Policy for EqualShare {
     }
 
     fn decide(&mut self, now: Duration, vms: &[VmView]) -> Decision {
-        let whole = u32::try_from(vms.len()).unwrap_or(u32::MAX);
-        self.slots.decide(now, vms, whole, |_| 1)
+        let slice = slice(&self.settings, vms.len());
+        let round = slice.saturating_mul(u32::try_from(vms.len()).unwrap_or(u32::MAX));
+        self.rounds.decide_by_parts(now, vms, slice, round, |_| slice)
     }
 }
 
@@ -54,10 +56,10 @@ mod tests {
     }
 
     #[test]
-    fn turns_go_round_in_order_two_milliseconds_each_idle_or_not() {
+    fn turns_go_round_in_order_two_milliseconds_each_and_those_of_idle_vms_stay_unused() {
         let turns = Bench::new(equal(), &[100, 900, 100]).turns(ms(12), |vm| vm != 2);
 
-        assert_eq!(turns, [1, 2, 3, 1, 2, 3].map(|vm| (vm, ms(2))));
+        assert_eq!(turns, [1, 3, 0, 1, 3, 0].map(|vm| (vm, ms(2))));
     }
 
     #[test]

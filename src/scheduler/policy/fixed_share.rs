@@ -9,27 +9,33 @@
 //! performance, tests, tenants who must not learn from their own speed what others do. **When not.** When throughput
 //! counts: with one busy VM of eight the GPU rests seven eighths of the time.
 //!
-//! The order of turns and what happens to those who overrun theirs is in [`super::slots`].
+//! The order of turns and what happens to those who overrun theirs is in [`super::rounds`].
 
 use std::time::Duration;
 
-use super::slots::Slots;
-use super::{Decision, Policy, Settings, VmView};
+use super::book::portion;
+use super::rounds::Rounds;
+use super::{Decision, Policy, Settings, VmView, slice};
 use crate::config::share::{Rejection, Share};
 
 /// The whole, in percent.
 const WHOLE: u32 = 100;
 
+/// The most turns in a round, which is long enough for the smallest part to be a turn of its own: very small parts get
+/// less than a turn.
+const MOST_TURNS: u32 = 50;
+
 /// The policy.
 #[derive(Debug)]
 pub struct FixedShare {
-    slots: Slots,
+    settings: Settings,
+    rounds: Rounds,
 }
 
 impl FixedShare {
     /// A policy with these settings.
     pub fn new(settings: &Settings) -> Self {
-        Self { slots: Slots::new(settings) }
+        Self { settings: *settings, rounds: Rounds::default() }
     }
 }
 
@@ -43,7 +49,11 @@ impl Policy for FixedShare {
     }
 
     fn decide(&mut self, now: Duration, vms: &[VmView]) -> Decision {
-        self.slots.decide(now, vms, WHOLE, part)
+        let slice = slice(&self.settings, vms.len());
+        let smallest = vms.iter().map(part).min().unwrap_or(WHOLE);
+        let round = slice.saturating_mul(WHOLE.div_ceil(smallest).min(MOST_TURNS));
+        let budget = |view: &VmView| portion(round, part(view).into(), WHOLE.into());
+        self.rounds.decide_by_parts(now, vms, slice, round, budget)
     }
 
     fn accepts(&self, others: &[Share], new: &Share) -> Result<(), Rejection> {

@@ -8,7 +8,7 @@ mod deadline;
 mod equal_share;
 mod fifo;
 mod fixed_share;
-mod slots;
+mod rounds;
 mod weighted;
 
 use std::time::Duration;

@@ -1,0 +1,489 @@
+//! Budgets for each round: what `equal-share`, `fixed-share`, `best-effort` and the unreserved part of `deadline` have in
+//! common.
+//!
+//! **Rounds.** In each round every VM may use the engine for its budget, in turns. Where parts are promised, a round has a
+//! length, budgets are parts of it, and what is not used stays unused until the round is over. Where nothing is
+//! promised, a round is over as soon as nobody who has work has budget left.
+//!
+//! **Order.** Who used less than half of its budget in the last two rounds goes first: it seldom wants anything, what it
+//! wants is short, and it is limited by its budget as all are. All others go round: whoever had the engine longest ago
+//! is next. So a VM that has little to do waits for the end of a turn, and not for a turn of each other VM.
+//!
+//! **Overrun.** Work that hardware cannot interrupt runs on into another's turn, and a scheduler that is late ends a turn
+//! late. What counts is what was used: who overran its budget has that much less in the next round, whole rounds if
+//! need be, and who was kept waiting until the round was over has what was left to it in the next one (up to
+//! [`KEPT`] budgets). Where time was lost that nobody used (engines change hands), and everybody was kept waiting, it
+//! is lost to all by their parts.
+//!
+//! **Pauses.** Where parts are promised, a VM that has nothing to do for a moment keeps its turn, for a quarter of one, and
+//! that is charged to it: whoever waits for one piece of work before it brings the next is not thrown back behind all
+//! others each time. What is left to it then is left to it for the round.
+//!
+//! **What accounting cannot know at once.** The end of a turn is accounted a moment later, when somebody else has the
+//! engine. For [`LAG`], what has passed of a turn counts as used although it is not accounted.
+
+use std::time::Duration;
+
+use super::book::{Book, Row, nanos, portion, time};
+use super::{Admission, Decision, SHORTEST, VmView};
+use crate::addr::TenantId;
+
+/// How late use is accounted at the most: when the window after it has been looked at.
+const LAG: Duration = crate::scheduler::sampling::WINDOW.saturating_mul(2);
+
+/// Budgets that may be kept for later.
+const KEPT: u32 = 4;
+
+const UNLIMITED: Decision = Decision { admission: Admission::All, review_after: None };
+
+/// How the engine is given out.
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    /// Length of a turn.
+    slice: Duration,
+    /// Length of a round; `None`: it is over when nobody can go on.
+    round: Option<Duration>,
+    /// How long a VM keeps its turn without work.
+    hold: Duration,
+}
+
+/// What is kept of a VM.
+#[derive(Clone, Copy, Debug, Default)]
+struct Vm {
+    /// What it may use in a round.
+    budget: Duration,
+    /// Nanoseconds of that which are left; negative after an overrun.
+    left: i64,
+    /// Used in this round,
+    used: Duration,
+    /// and in the one before.
+    before: Duration,
+    /// Time in which it had work and others had the engine: in this round, and what was kept for that before.
+    waited: Duration,
+    /// Time of its last turn that is not accounted,
+    open: Duration,
+    /// until when it may yet be,
+    open_until: Duration,
+    /// and what of it is of a round that counts no more.
+    forgiven: Duration,
+    /// When its last turn was over.
+    served: Option<Duration>,
+    /// True when it had work at the last decision.
+    ready: bool,
+}
+
+impl Vm {
+    /// It may have used so much: what is left less what may yet be accounted.
+    fn usable(&self, now: Duration) -> i64 {
+        let open =
+            if now < self.open_until { self.open.saturating_sub(self.forgiven) } else { Duration::ZERO };
+        self.left.saturating_sub(nanos(open))
+    }
+
+    /// It seldom wants anything.
+    fn is_light(&self) -> bool {
+        self.used.saturating_add(self.before) < self.budget / 2
+    }
+
+    /// The next round begins, `rounds` after the present one.
+    fn renew(&mut self, rounds: u32) {
+        let skipped = nanos(self.budget.saturating_mul(rounds.saturating_sub(1)));
+        let most =
+            if self.ready { self.waited.min(self.budget.saturating_mul(KEPT)) } else { Duration::ZERO };
+        let kept = self.left.saturating_add(skipped).min(nanos(most));
+        self.left = nanos(self.budget).saturating_add(kept);
+        self.waited = time(kept);
+        self.before = if rounds == 1 { self.used } else { Duration::ZERO };
+        self.used = Duration::ZERO;
+    }
+
+    /// As if it had used nothing yet, and owed nothing.
+    fn forgive(&mut self) {
+        self.left = nanos(self.budget);
+        self.before = self.used.min(self.budget);
+        (self.used, self.waited, self.forgiven) = (Duration::ZERO, Duration::ZERO, self.open);
+    }
+}
+
+/// The present turn.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    owner: TenantId,
+    since: Duration,
+    end: Duration,
+    /// What was accounted of it, also to those who overran theirs.
+    known: Duration,
+    /// Since when its owner has had no work.
+    idle: Option<Duration>,
+}
+
+impl Turn {
+    fn new(owner: TenantId, now: Duration, length: Duration) -> Self {
+        Self { owner, since: now, end: now.saturating_add(length), known: Duration::ZERO, idle: None }
+    }
+
+    /// When it is over, unless its owner has work before.
+    fn until(&self, hold: Duration) -> Duration {
+        self.idle.map_or(self.end, |since| self.end.min(since.saturating_add(hold)))
+    }
+
+    /// What has passed and is not accounted yet.
+    fn open(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.since).saturating_sub(self.known)
+    }
+}
+
+/// The rounds of one engine.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rounds {
+    book: Book<Vm>,
+    turn: Option<Turn>,
+    /// When the present round is over, if rounds have a length.
+    end: Duration,
+    /// When was last decided.
+    last: Duration,
+    /// The engine was nobody's for some of this round.
+    rested: bool,
+}
+
+impl Rounds {
+    /// Decides where each VM has its budget in each round, and no more.
+    pub fn decide_by_parts(
+        &mut self,
+        now: Duration,
+        vms: &[VmView],
+        slice: Duration,
+        round: Duration,
+        budget: impl Fn(&VmView) -> Duration + Copy,
+    ) -> Decision {
+        if !vms.iter().any(|view| view.ready) {
+            self.rest(now, vms, budget);
+            return UNLIMITED;
+        }
+        if let [alone] = vms
+            && budget(alone) >= round
+        {
+            self.forgive(now, vms, budget);
+            return UNLIMITED;
+        }
+        self.decide(now, vms, Rule { slice, round: Some(round), hold: slice / 4 }, budget)
+    }
+
+    /// Decides where a turn for each VM that has work is all that is promised.
+    pub fn decide_by_turns(&mut self, now: Duration, vms: &[VmView], slice: Duration) -> Decision {
+        let mut ready = vms.iter().filter(|view| view.ready);
+        let (first, second) = (ready.next(), ready.next());
+        if second.is_some() {
+            return self.decide(now, vms, Rule { slice, round: None, hold: Duration::ZERO }, |_| slice);
+        }
+        let before = self.turn;
+        self.forgive(now, vms, |_| slice);
+        // Who meets it later waits for the end of its first turn, and no longer: changes have their price.
+        self.turn = first.map(|view| {
+            let same = before.filter(|turn| turn.owner == view.vm);
+            same.unwrap_or_else(|| Turn::new(view.vm, now, slice))
+        });
+        UNLIMITED
+    }
+
+    fn decide(
+        &mut self,
+        now: Duration,
+        vms: &[VmView],
+        rule: Rule,
+        budget: impl Fn(&VmView) -> Duration + Copy,
+    ) -> Decision {
+        self.account(now, vms, budget);
+        if let Some(round) = rule.round {
+            self.begin_rounds(now, round);
+        }
+        let goes_on = |turn: &Turn| now < turn.until(rule.hold) && self.can_go_on(turn, now);
+        let turn = match self.turn.filter(goes_on) {
+            Some(turn) => Some(turn),
+            None => self.next(now, rule),
+        };
+        self.turn = turn;
+        match turn {
+            Some(turn) => Decision {
+                admission: Admission::Only(turn.owner),
+                review_after: Some(turn.until(rule.hold).saturating_sub(now).max(SHORTEST)),
+            },
+            None => {
+                self.rested = true;
+                let rest = self.end.saturating_sub(now).max(SHORTEST);
+                Decision { admission: Admission::Nobody, review_after: Some(rest) }
+            }
+        }
+    }
+
+    /// Nobody has work.
+    fn rest(&mut self, now: Duration, vms: &[VmView], budget: impl Fn(&VmView) -> Duration) {
+        self.account(now, vms, budget);
+        self.interrupt(now);
+        self.rested = true;
+    }
+
+    /// Whoever has work needs no turns, and owes nothing for that.
+    fn forgive(&mut self, now: Duration, vms: &[VmView], budget: impl Fn(&VmView) -> Duration) {
+        self.rest(now, vms, budget);
+        self.book.rows.iter_mut().for_each(|row| row.state.forgive());
+    }
+
+    /// Ends the present turn: somebody else has the engine.
+    pub fn interrupt(&mut self, now: Duration) {
+        let Some(turn) = self.turn.take() else { return };
+        if let Some(row) = self.book.place(turn.owner).and_then(|place| self.book.rows.get_mut(place)) {
+            row.state.open = turn.open(now).min(LAG);
+            row.state.open_until = now.saturating_add(LAG);
+            row.state.forgiven = Duration::ZERO;
+            row.state.served = Some(now);
+        }
+    }
+
+    /// Books what was used, and how long others waited, since the last decision.
+    fn account(&mut self, now: Duration, vms: &[VmView], budget: impl Fn(&VmView) -> Duration) {
+        let passed = now.saturating_sub(std::mem::replace(&mut self.last, now));
+        self.book.update(vms, |view| {
+            let budget = budget(view);
+            Vm { budget, left: nanos(budget), ..Vm::default() }
+        });
+        let mut overrun = Duration::ZERO;
+        for (row, view) in self.book.rows.iter_mut().zip(vms) {
+            let (vm, grown) = (&mut row.state, row.grown);
+            vm.used = vm.used.saturating_add(grown);
+            if let Some(turn) = self.turn.as_mut().filter(|turn| turn.owner == row.vm) {
+                // Pauses in its turn are its own.
+                let charged = if turn.idle.is_some() { passed.max(grown) } else { grown };
+                turn.known = turn.known.saturating_add(charged);
+                turn.idle = if view.ready { None } else { turn.idle.or(Some(now)) };
+                vm.left = vm.left.saturating_sub(nanos(charged));
+            } else {
+                let late = grown.min(vm.open);
+                let forgiven = late.min(vm.forgiven);
+                vm.open = vm.open.saturating_sub(late);
+                vm.forgiven = vm.forgiven.saturating_sub(forgiven);
+                vm.left = vm.left.saturating_sub(nanos(grown.saturating_sub(forgiven)));
+                overrun = overrun.saturating_add(grown.saturating_sub(late));
+                if vm.ready {
+                    vm.waited = vm.waited.saturating_add(passed);
+                }
+            }
+            vm.ready = view.ready;
+            vm.budget = budget(view);
+        }
+        // Whose turn it is had not all of it.
+        let Some(turn) = &mut self.turn else { return };
+        turn.known = turn.known.saturating_add(overrun);
+        turn.end = turn.end.saturating_add(overrun);
+        if let Some(row) = self.book.place(turn.owner).and_then(|place| self.book.rows.get_mut(place)) {
+            row.state.waited = row.state.waited.saturating_add(overrun);
+        }
+    }
+
+    /// Begins the rounds that are due.
+    fn begin_rounds(&mut self, now: Duration, round: Duration) {
+        let Some(late) = now.checked_sub(self.end) else { return };
+        let over = late.as_nanos().checked_div(round.as_nanos()).unwrap_or(0);
+        let rounds = u32::try_from(over).unwrap_or(u32::MAX).saturating_add(1);
+        self.end = self.end.saturating_add(round.saturating_mul(rounds));
+        if !std::mem::take(&mut self.rested) {
+            self.lose_evenly();
+        }
+        self.book.rows.iter_mut().for_each(|row| row.state.renew(rounds));
+    }
+
+    /// What everybody was kept waiting for was nobody's gain: it is lost, by parts.
+    fn lose_evenly(&mut self) {
+        let part = |vm: &Vm| {
+            let left = time(vm.left.min(nanos(vm.waited)));
+            left.as_nanos().saturating_mul(WHOLE.into()).checked_div(vm.budget.as_nanos()).unwrap_or(0)
+        };
+        let least = self.book.rows.iter().map(|row| part(&row.state)).min().unwrap_or(0);
+        let least = u64::try_from(least).unwrap_or(0);
+        for row in &mut self.book.rows {
+            let lost = portion(row.state.budget, least, WHOLE);
+            row.state.left = row.state.left.saturating_sub(nanos(lost));
+        }
+    }
+
+    fn can_go_on(&self, turn: &Turn, now: Duration) -> bool {
+        let row = self.book.place(turn.owner).and_then(|place| self.book.rows.get(place));
+        row.is_some_and(|row| row.state.left > nanos(turn.open(now)))
+    }
+
+    /// Ends the present turn and begins the next; `None` while nobody with work has budget left.
+    fn next(&mut self, now: Duration, rule: Rule) -> Option<Turn> {
+        let before = self.turn;
+        self.interrupt(now);
+        let mut next = self.pick(now, rule.slice);
+        if next.is_none() && rule.round.is_none() {
+            self.book.rows.iter_mut().for_each(|row| row.state.forgive());
+            next = self.pick(now, rule.slice);
+        }
+        let (owner, usable) = next?;
+        // A little more than a turn is not worth another one.
+        let most = rule.slice.saturating_add(rule.slice / 4);
+        let length = if usable <= most { usable } else { rule.slice };
+        let turn = Turn::new(owner, now, length);
+        // Two turns of one VM in a row are one as to what is accounted late.
+        let goes_on = before.filter(|before| before.owner == owner);
+        Some(goes_on.map_or(turn, |before| Turn { end: turn.end, ..before }))
+    }
+
+    /// Who is next, and what it may use.
+    fn pick(&self, now: Duration, slice: Duration) -> Option<(TenantId, Duration)> {
+        let able = |row: &&Row<Vm>| {
+            let least = (slice / 4).min(row.state.budget / 2);
+            row.state.ready && row.state.usable(now) >= nanos(least)
+        };
+        let order = |row: &&Row<Vm>| (!row.state.is_light(), row.state.served, row.vm);
+        let row = self.book.rows.iter().filter(able).min_by_key(order)?;
+        Some((row.vm, time(row.state.usable(now))))
+    }
+}
+
+/// Parts of a budget that are told apart.
+const WHOLE: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{ms, view};
+    use super::*;
+
+    /// VMs that have half of the engine each, and what they used so far in milliseconds.
+    fn at(rounds: &mut Rounds, now: u64, vms: [(bool, u64); 2]) -> Decision {
+        let [first, second] = vms;
+        let vms = [view(1, first.0, first.1), view(2, second.0, second.1)];
+        rounds.decide_by_parts(ms(now), &vms, ms(2), ms(4), |_| ms(2))
+    }
+
+    fn only(vm: u32, after: u64) -> Decision {
+        Decision { admission: Admission::Only(TenantId(vm)), review_after: Some(ms(after)) }
+    }
+
+    fn nobody(after: u64) -> Decision {
+        Decision { admission: Admission::Nobody, review_after: Some(ms(after)) }
+    }
+
+    #[test]
+    fn large_budgets_are_used_in_turns() {
+        let mut rounds = Rounds::default();
+        let mut used = [0; 3];
+        let mut order = Vec::new();
+        for turn in 0..8 {
+            let vms = [1, 2, 3].map(|vm| view(vm, true, used[vm as usize - 1]));
+            let budget = |view: &VmView| if view.vm.0 == 1 { ms(4) } else { ms(2) };
+            let decision = rounds.decide_by_parts(ms(2 * turn), &vms, ms(2), ms(8), budget);
+            let Admission::Only(vm) = decision.admission else { panic!("{decision:?}") };
+            used[vm.0 as usize - 1] += 2;
+            order.push(vm.0);
+        }
+        assert_eq!(order, [1, 2, 3, 1, 2, 3, 1, 1]);
+    }
+
+    #[test]
+    fn overrun_shortens_the_debtors_next_turn_and_is_given_back_to_whose_turn_it_was() {
+        let mut rounds = Rounds::default();
+        assert_eq!(at(&mut rounds, 0, [(true, 0), (true, 0)]), only(1, 2));
+        assert_eq!(at(&mut rounds, 2, [(true, 2), (true, 0)]), only(2, 2));
+
+        // VM 1 runs on for one of the two milliseconds: VM 2's turn is that much longer.
+        assert_eq!(at(&mut rounds, 4, [(true, 3), (true, 1)]), only(2, 1));
+        assert_eq!(at(&mut rounds, 5, [(true, 3), (true, 2)]), only(1, 1));
+        assert_eq!(at(&mut rounds, 6, [(true, 4), (true, 2)]), only(2, 2));
+    }
+
+    #[test]
+    fn long_overrun_costs_whole_rounds() {
+        let mut rounds = Rounds::default();
+        at(&mut rounds, 0, [(true, 0), (true, 0)]);
+        at(&mut rounds, 2, [(true, 2), (true, 0)]);
+
+        // VM 1 runs on for six milliseconds: what it has of three rounds.
+        assert_eq!(at(&mut rounds, 8, [(true, 8), (true, 0)]).admission, Admission::Only(TenantId(2)));
+        let then = [10, 12, 14, 16].map(|now| at(&mut rounds, now, [(true, 8), (true, now - 8)]).admission);
+
+        assert_eq!(then, [2, 2, 2, 1].map(|vm| Admission::Only(TenantId(vm))));
+    }
+
+    #[test]
+    fn overrun_is_paid_also_where_nobody_lost_by_it() {
+        let mut rounds = Rounds::default();
+        at(&mut rounds, 0, [(true, 0), (false, 0)]);
+
+        assert_eq!(at(&mut rounds, 2, [(true, 2), (false, 0)]), nobody(2));
+        assert_eq!(at(&mut rounds, 4, [(true, 3), (false, 0)]), only(1, 1));
+        assert_eq!(at(&mut rounds, 5, [(true, 4), (false, 0)]), nobody(3));
+    }
+
+    #[test]
+    fn what_is_accounted_late_is_no_overrun() {
+        let mut rounds = Rounds::default();
+        at(&mut rounds, 0, [(true, 0), (true, 0)]);
+
+        // One of VM 1's two milliseconds is accounted when its turn is over.
+        assert_eq!(at(&mut rounds, 2, [(true, 1), (true, 0)]), only(2, 2));
+        assert_eq!(at(&mut rounds, 3, [(true, 2), (true, 1)]), only(2, 1));
+        assert_eq!(at(&mut rounds, 4, [(true, 2), (true, 2)]), only(1, 2));
+    }
+
+    #[test]
+    fn late_look_shortens_the_next_turn_of_who_gained_by_it() {
+        let mut rounds = Rounds::default();
+        at(&mut rounds, 0, [(true, 0), (true, 0)]);
+
+        assert_eq!(at(&mut rounds, 3, [(true, 3), (true, 0)]), only(2, 2));
+        assert_eq!(at(&mut rounds, 5, [(true, 3), (true, 2)]), only(1, 1));
+    }
+
+    #[test]
+    fn vm_that_wants_little_goes_first_and_is_limited_as_all_are() {
+        let mut rounds = Rounds::default();
+        let mut at = |now, used: [u64; 3], ready| {
+            let vms = [view(1, true, used[0]), view(2, ready, used[1]), view(3, true, used[2])];
+            rounds.decide_by_parts(ms(now), &vms, ms(4), ms(12), |_| ms(4)).admission
+        };
+        let only = |vm| Admission::Only(TenantId(vm));
+        assert_eq!(at(0, [0, 0, 0], false), only(1));
+        assert_eq!(at(4, [4, 0, 0], true), only(2));
+        // It keeps its turn for a quarter of one, which counts as used.
+        assert_eq!(at(5, [4, 1, 0], false), only(2));
+        assert_eq!(at(6, [4, 1, 0], false), only(3));
+        assert_eq!(at(10, [4, 1, 4], true), only(2));
+        // It has used its budget now, whatever it wants.
+        assert_eq!(at(12, [4, 3, 4], true), only(1));
+        assert_eq!(at(16, [8, 3, 4], true), only(3));
+    }
+
+    #[test]
+    fn who_wants_nothing_saves_nothing_for_later() {
+        let mut rounds = Rounds::default();
+        for now in 0..8 {
+            at(&mut rounds, now, [(now % 4 < 2, 2 * (now / 4) + (now % 4).min(2)), (false, 0)]);
+        }
+        assert_eq!(at(&mut rounds, 8, [(true, 4), (true, 0)]), only(2, 2));
+        assert_eq!(at(&mut rounds, 10, [(true, 4), (true, 2)]), only(1, 2));
+    }
+
+    #[test]
+    fn time_that_nobody_used_is_lost_to_all() {
+        let mut rounds = Rounds::default();
+        // Each turn loses half of its time: nobody can have more than half of his budgets, and nobody saves what is left.
+        let mut turns = Vec::new();
+        for turn in 0..40 {
+            let used = [turn / 2 + turn % 2, turn / 2];
+            turns.push(at(&mut rounds, 2 * turn, [(true, used[0]), (true, used[1])]).admission);
+        }
+        let of = |vm| turns.iter().filter(|turn| **turn == Admission::Only(TenantId(vm))).count();
+        assert_eq!((of(1), of(2)), (20, 20));
+        assert!(rounds.book.rows.iter().all(|row| row.state.left <= nanos(ms(4))), "{rounds:?}");
+    }
+
+    #[test]
+    fn nothing_ticks_while_nobody_has_work() {
+        let mut rounds = Rounds::default();
+        at(&mut rounds, 0, [(true, 0), (true, 0)]);
+
+        assert_eq!(at(&mut rounds, 1, [(false, 1), (false, 0)]), UNLIMITED);
+    }
+}
