@@ -82,7 +82,7 @@ impl World {
             }
             6 => {
                 self.judge.report(input);
-                self.machine.gpu_events();
+                self.machine.gpu_events(self.now);
             }
             7 => self.judge.misbehave(input),
             8 | 9 => {
@@ -182,7 +182,7 @@ impl World {
         for _ in 0..TURNS {
             self.now += Duration::from_millis(50);
             self.machine.step(self.now);
-            self.machine.gpu_events();
+            self.machine.gpu_events(self.now);
             self.take_outputs();
             self.judge.check();
             if self.tenants.is_empty() {

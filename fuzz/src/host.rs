@@ -99,8 +99,9 @@ impl Host {
     fn work(&self) -> Vec<Output> {
         let mut outputs = Vec::new();
         let mut machine = locked(&self.machine);
-        machine.gpu_events();
-        machine.step(self.start.elapsed());
+        let now = self.start.elapsed();
+        machine.gpu_events(now);
+        machine.step(now);
         machine.take_outputs(&mut outputs);
         outputs
     }

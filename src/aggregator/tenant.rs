@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::dma_map::DmaMap;
 use super::limit::Limit;
-use super::machine::{Job, ThreadAccount};
+use super::machine::{Job, Owed, ThreadAccount};
 use super::partition::Partition;
 use super::protocol::{RefusalKind, SpaceId};
 use super::report::{FailSafeNow, FailSafeReason};
@@ -141,6 +141,8 @@ pub struct Tenant {
     pub runlist: Vec<GuestChannel>,
     /// Engines that any of its channels has a context for.
     pub engines: EngineSet,
+    /// Notifications that it is told later.
+    pub owed: Option<Owed>,
     /// Where it is in its life.
     pub state: TenantState,
     /// The pieces of its partition that are being zeroed.

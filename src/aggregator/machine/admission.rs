@@ -130,6 +130,7 @@ impl Machine {
                 fail_safe: None,
                 violations: 0,
                 counters: Counters::default(),
+                owed: None,
                 doorbells: Latency::default(),
                 updates: Latency::default(),
             },

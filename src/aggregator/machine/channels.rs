@@ -239,7 +239,7 @@ impl Machine {
         channel.preempt_by = Some(now.saturating_add(PREEMPT_DEADLINE));
         self.driver.preempt_channel(host)?;
         // Mostly the channel is not on the hardware at all, and the answer is there already.
-        self.gpu_events();
+        self.gpu_events(now);
         Ok(())
     }
 }

@@ -1,33 +1,31 @@
 //! What the physical GPU reports, sorted to the tenants that it concerns, in their own channel numbers.
-//!
-//! A notification of finished work names an engine, not a channel: it goes to every tenant with a channel on
-//! that engine, and does not tell whose work it was. (So a guest may be woken for nothing, as it may be on
-//! hardware that it shares with nobody.)
+//! Notifications of finished work, which name no channel, are [`super::notices`]' business.
+
+use std::time::Duration;
 
 use super::{Machine, Output, Owner};
 use crate::addr::HostChannel;
 use crate::aggregator::protocol::Event;
-use crate::aggregator::tenant::{ChannelState, TenantState};
-use crate::chip::Engine;
+use crate::aggregator::tenant::ChannelState;
 use crate::gpu::GpuEvent;
 use crate::units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
 
 impl Machine {
     /// Takes what the physical GPU reported since the last call.
-    pub fn gpu_events(&mut self) {
+    pub fn gpu_events(&mut self, now: Duration) {
         let mut events = std::mem::take(&mut self.events);
         self.driver.take_events(&mut events);
         for event in events.drain(..) {
-            self.gpu_event(event);
+            self.gpu_event(event, now);
         }
         self.events = events;
     }
 
-    fn gpu_event(&mut self, event: GpuEvent) {
+    fn gpu_event(&mut self, event: GpuEvent, now: Duration) {
         match event {
             GpuEvent::NonStall(engine) => {
                 self.scheduler.work_done();
-                self.notify(engine);
+                self.notify(engine, now);
             }
             GpuEvent::Fault(fault) => self.fault(fault),
             GpuEvent::HostError(error) => {
@@ -47,14 +45,6 @@ impl Machine {
             }
             GpuEvent::Preempted(host) => self.preempted(host),
             GpuEvent::Lost => self.note_lost(),
-        }
-    }
-
-    fn notify(&mut self, engine: Engine) {
-        for tenant in self.tenants.values() {
-            if tenant.state == TenantState::Active && tenant.engines.contains(engine.into()) {
-                self.outputs.push(Output::Event(tenant.id, Event::NonStall(engine)));
-            }
         }
     }
 

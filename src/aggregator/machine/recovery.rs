@@ -67,7 +67,7 @@ impl Machine {
         if let Err(error) = self.driver.preempt_channel(channel.host) {
             self.quarantine(tenant, "preempting a channel", &error);
         }
-        self.gpu_events();
+        self.gpu_events(now);
     }
 
     /// The hardware let a departing channel go, or its time is up.

@@ -64,6 +64,7 @@ impl Machine {
             self.decide(now);
         }
         self.end_penalties(now);
+        self.tell_others(now);
         self.held_until = None;
         self.scrub_due = None;
         let jobs = self.advance_jobs(now);
@@ -86,6 +87,7 @@ impl Machine {
             .chain(self.scrub_due)
             .chain(preparing)
             .chain(self.hangs.next_due())
+            .chain(self.tenants.values().filter_map(|tenant| tenant.owed.map(|owed| owed.due)))
             .chain(self.scheduler.next_due())
             .min()
     }

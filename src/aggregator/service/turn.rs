@@ -147,7 +147,7 @@ impl Loop {
         }
         self.take_doorbells();
         if tokens().any(|token| token == GPU) {
-            self.machine.gpu_events();
+            self.machine.gpu_events(self.now());
             self.flush();
         }
         self.serve_mailboxes();

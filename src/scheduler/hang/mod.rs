@@ -126,6 +126,11 @@ impl Watchdog {
         watch.asked.get_or_insert(Duration::ZERO);
     }
 
+    /// The channel was asked to leave its engine, and is not known to have left.
+    pub fn is_leaving(&self, channel: HostChannel) -> bool {
+        self.watches.get(&channel).is_some_and(|watch| watch.asked.is_some())
+    }
+
     /// The channel left its engine.
     pub fn left(&mut self, channel: HostChannel) {
         if let Some(watch) = self.watches.get_mut(&channel) {

@@ -57,7 +57,7 @@ fn fault_goes_to_its_tenant_in_its_own_numbers_and_others_go_on() {
     };
 
     fake.report(GpuEvent::Fault(fault));
-    machine.gpu_events();
+    machine.gpu_events(T0);
 
     assert_eq!(
         outputs(&mut machine),
@@ -73,7 +73,7 @@ fn faulted_channel_stays_off_until_it_is_made_anew() {
     let host_a = host_of(&fake, 64 * MIB);
     let error = HostError { channel: host_a.0, pbdma: 0, status: 1 << 21, method: 0, data: 0 };
     fake.report(GpuEvent::HostError(error));
-    machine.gpu_events();
+    machine.gpu_events(T0);
 
     done(&mut machine, a, Request::EnableChannel { channel: GuestChannel(0), enabled: true });
     done(&mut machine, a, Request::SetRunlist(vec![GuestChannel(0)]));
@@ -180,7 +180,7 @@ fn late_event_of_a_departed_channel_reaches_nobody() {
 
     let error = HostError { channel: host.0, pbdma: 0, status: 1, method: 0, data: 0 };
     fake.report(GpuEvent::HostError(error));
-    machine.gpu_events();
+    machine.gpu_events(T0);
 
     assert_eq!(outputs(&mut machine), []);
     assert!(!fake.state().channels.contains_key(&host));
@@ -192,7 +192,7 @@ fn lost_gpu_is_told_to_everybody_once() {
 
     fake.report(GpuEvent::Lost);
     fake.report(GpuEvent::Lost);
-    machine.gpu_events();
+    machine.gpu_events(T0);
 
     assert_eq!(outputs(&mut machine), [Output::Event(a, Event::Lost), Output::Event(b, Event::Lost)]);
     assert_eq!(refused(&mut machine, a, Request::CreateSpace(SpaceId(1))), RefusalKind::Hardware);

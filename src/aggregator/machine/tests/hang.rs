@@ -18,7 +18,7 @@ fn pass(
 ) -> Duration {
     let mut now = from;
     while now < end && !until(machine) {
-        machine.gpu_events();
+        machine.gpu_events(now);
         let more = machine.step(now);
         let due = machine.next_due(now).unwrap_or(end).max(now + MS / 10);
         now = if more { now } else { due.min(end) };

@@ -100,7 +100,7 @@ fn object_on_a_stopped_channel_reaches_no_hardware() {
     let (mut machine, fake, a, _) = hopper();
     let host = host_of(&fake, 64 * MIB + 0x200);
     fake.report(GpuEvent::ChannelError(ChannelError { channel: host.0, code: 31 }));
-    machine.gpu_events();
+    machine.gpu_events(T0);
 
     done(&mut machine, a, object(CLASS_COMPUTE, Engine::Graphics));
 
@@ -117,7 +117,7 @@ fn channel_error_goes_to_its_tenant_in_its_own_numbers_and_others_go_on() {
     let (host_a, host_b) = (host_of(&fake, 64 * MIB + 0x200), host_of(&fake, 128 * MIB + 0x200));
 
     fake.report(GpuEvent::ChannelError(ChannelError { channel: host_b.0, code: 13 }));
-    machine.gpu_events();
+    machine.gpu_events(T0);
 
     let told = ChannelError { channel: 0, code: 13 };
     assert_eq!(outputs(&mut machine), [Output::Event(b, Event::ChannelError(told))]);
@@ -128,11 +128,14 @@ fn channel_error_goes_to_its_tenant_in_its_own_numbers_and_others_go_on() {
 #[test]
 fn notification_of_the_copy_engine_on_the_graphics_runlist_reaches_graphics_channels() {
     let (mut machine, fake, a, b) = hopper();
+    for tenant in [a, b] {
+        machine.doorbell(tenant, Doorbell { channel: GuestChannel(0), gp_put: 1 }, 0, T0);
+    }
 
     for engine in [Engine::Copy(0), Engine::Graphics, Engine::Copy(1), Engine::Copy(2)] {
         fake.report(GpuEvent::NonStall(engine));
     }
-    machine.gpu_events();
+    machine.gpu_events(T0);
 
     let told = |tenant, engine| Output::Event(tenant, Event::NonStall(engine));
     let expected = [told(a, Engine::Copy(0)), told(a, Engine::Graphics), told(b, Engine::Copy(1))];

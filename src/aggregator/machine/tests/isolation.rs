@@ -111,10 +111,13 @@ fn notification_reaches_only_tenants_with_a_channel_on_the_engine() {
     let engines = EngineSet::COPY0;
     done(&mut machine, b, Request::EnableChannel { channel: GuestChannel(0), enabled: false });
     done(&mut machine, b, Request::SetEngines { channel: GuestChannel(0), engines });
+    for tenant in [a, b] {
+        machine.doorbell(tenant, Doorbell { channel: GuestChannel(0), gp_put: 1 }, 0, T0);
+    }
 
     fake.report(GpuEvent::NonStall(Engine::Graphics));
     fake.report(GpuEvent::NonStall(Engine::Copy(0)));
-    machine.gpu_events();
+    machine.gpu_events(T0);
 
     assert_eq!(
         outputs(&mut machine),
@@ -122,6 +125,29 @@ fn notification_reaches_only_tenants_with_a_channel_on_the_engine() {
             Output::Event(a, Event::NonStall(Engine::Graphics)),
             Output::Event(b, Event::NonStall(Engine::Copy(0))),
         ]
+    );
+}
+
+#[test]
+fn tenant_whose_work_it_can_hardly_be_is_told_later_and_once() {
+    let (mut machine, fake, a, b) = two_tenants();
+    let told = |tenant| Output::Event(tenant, Event::NonStall(Engine::Graphics));
+    // A rings each time; B does nothing.
+    let at = |machine: &mut Machine, ms: u32| {
+        let now = Duration::from_millis(ms.into());
+        machine.doorbell(a, Doorbell { channel: GuestChannel(0), gp_put: 1 + ms }, 0, now);
+        fake.report(GpuEvent::NonStall(Engine::Graphics));
+        machine.gpu_events(now);
+        machine.step(now);
+        outputs(machine)
+    };
+
+    assert_eq!(at(&mut machine, 0), [told(a)]);
+    assert_eq!(at(&mut machine, 50), [told(a)]);
+    assert_eq!(at(&mut machine, 100), [told(a), told(b)]);
+    assert_eq!(at(&mut machine, 150), [told(a)]);
+    assert!(
+        machine.next_due(Duration::from_millis(150)).is_some_and(|due| due <= Duration::from_millis(250))
     );
 }
 

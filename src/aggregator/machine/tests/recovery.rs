@@ -34,7 +34,7 @@ fn reset_takes_channels_and_spaces_and_answers_when_they_are_gone() {
     assert_eq!(refused(&mut machine, a, Request::CreateSpace(SpaceId(1))), RefusalKind::Protocol);
     let host_a = fake.state().preempting[0];
     fake.report(GpuEvent::Preempted(host_a));
-    machine.gpu_events();
+    machine.gpu_events(T0);
     settle(&mut machine, T0);
 
     assert_eq!(outputs(&mut machine), [Output::Reply(a, Reply::Done)]);
