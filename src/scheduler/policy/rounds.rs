@@ -15,7 +15,7 @@
 //! [`KEPT`] budgets). Where time was lost that nobody used (engines change hands), and everybody was kept waiting, it
 //! is lost to all by their parts.
 //!
-//! **Pauses.** Where parts are promised, a VM that has nothing to do for a moment keeps its turn, for a quarter of one, and
+//! **Pauses.** Where parts are promised, a VM that has nothing to do for a moment keeps its turn, for an eighth of one, and
 //! that is charged to it: whoever waits for one piece of work before it brings the next is not thrown back behind all
 //! others each time. What is left to it then is left to it for the round.
 //!
@@ -166,7 +166,7 @@ impl Rounds {
             self.forgive(now, vms, budget);
             return UNLIMITED;
         }
-        self.decide(now, vms, Rule { slice, round: Some(round), hold: slice / 4 }, budget)
+        self.decide(now, vms, Rule { slice, round: Some(round), hold: slice / 8 }, budget)
     }
 
     /// Decides where a turn for each VM that has work is all that is promised.
@@ -333,7 +333,8 @@ impl Rounds {
     /// Who is next, and what it may use.
     fn pick(&self, now: Duration, slice: Duration) -> Option<(TenantId, Duration)> {
         let able = |row: &&Row<Vm>| {
-            let least = (slice / 4).min(row.state.budget / 2);
+            // Small rests are kept for the next round, but for those who want little.
+            let least = if row.state.is_light() { SHORTEST } else { slice / 4 }.min(row.state.budget / 2);
             row.state.ready && row.state.usable(now) >= nanos(least)
         };
         let order = |row: &&Row<Vm>| (!row.state.is_light(), row.state.served, row.vm);
@@ -446,7 +447,7 @@ mod tests {
         let only = |vm| Admission::Only(TenantId(vm));
         assert_eq!(at(0, [0, 0, 0], false), only(1));
         assert_eq!(at(4, [4, 0, 0], true), only(2));
-        // It keeps its turn for a quarter of one, which counts as used.
+        // It keeps its turn for a moment, which counts as used.
         assert_eq!(at(5, [4, 1, 0], false), only(2));
         assert_eq!(at(6, [4, 1, 0], false), only(3));
         assert_eq!(at(10, [4, 1, 4], true), only(2));
