@@ -8,6 +8,9 @@
 //! had little to do, or it would have been seen: it gets an eighth. A VM that cuts its work into pieces which
 //! fit between two looks after a change is charged too little for them: with looks in time, a tenth of a millisecond in a turn.
 //!
+//! A look that comes late (more than [`SLICE`], which hardware gives a channel at a time) and sees somebody else than the
+//! last one did has missed others in between: what is beyond [`SLICE`] goes to all that could have run.
+//!
 //! Where hardware counts nothing, time is measured by looks alone ([`super::sampling`]).
 
 use std::collections::BTreeMap;
@@ -25,6 +28,9 @@ struct Reading {
 
 /// What somebody who was seen counts beside one who was not.
 const SEEN: u32 = 8;
+
+/// How long hardware lets one of several channels run at the least: NVIDIA's drivers set one or two milliseconds.
+const SLICE: Duration = Duration::from_millis(1);
 
 /// Part of an engine's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +80,19 @@ impl Meter {
             }
             candidates.sort_unstable();
             candidates.dedup();
+            let changed = last.running != running && last.running.is_some() && running.is_some();
+            let missed = if changed { time.saturating_sub(SLICE) } else { Duration::ZERO };
+            if !missed.is_zero() {
+                let mut all = candidates.clone();
+                able(engine, &mut all);
+                all.sort_unstable();
+                all.dedup();
+                let each = u32::try_from(all.len()).ok().and_then(|count| missed.checked_div(count));
+                parts.extend(
+                    all.iter().filter_map(|channel| Some(Part { engine, channel: *channel, time: each? })),
+                );
+            }
+            let time = time.saturating_sub(missed);
             let weight = |channel: &HostChannel| if seen.contains(&Some(*channel)) { SEEN } else { 1 };
             let sum: u32 = candidates.iter().map(weight).sum();
             let part = |channel: &HostChannel| {
@@ -136,6 +155,23 @@ mod tests {
     fn one_that_was_not_seen_gets_an_eighth_of_one_that_was() {
         let [(a, most), (b, rest)] = parts(Some(A), None, &[B, A], &[C])[..] else { panic!("two") };
         assert_eq!((a, b, most.as_micros(), rest.as_micros()), (A, B, 88, 11));
+    }
+
+    #[test]
+    fn late_look_that_sees_somebody_else_has_missed_others() {
+        let mut meter = Meter::default();
+        let mut read = |running, time| {
+            let able = |_, channels: &mut Vec<HostChannel>| channels.extend([A, B, C]);
+            let mut sums = BTreeMap::new();
+            for part in meter.read(&[(ENGINE, Some(running))], &[(ENGINE, us(time))], |_, _| {}, able) {
+                *sums.entry(part.channel).or_insert(Duration::ZERO) += part.time;
+            }
+            sums
+        };
+        read(A, 0);
+
+        assert_eq!(read(B, 4000), BTreeMap::from([(A, us(1500)), (B, us(1500)), (C, us(1000))]));
+        assert_eq!(read(B, 8000), BTreeMap::from([(B, us(4000))]), "nothing says that anybody else ran");
     }
 
     #[test]
