@@ -9,7 +9,7 @@
 //! [`initramfs`], [`static_build`], [`guest_build`], [`nvk`] (what a guest boots) · [`archive`], [`pack`] (all of it on a
 //! machine without network) ·
 //! [`process`], [`machine`], [`report`], [`verdict`] (one guest, run and judged) · [`daemons`], [`control`],
-//! [`rig`] (whole set-ups) · [`demo`].
+//! [`rig`] (whole set-ups) · [`crowd`] (many guests on one GPU) · [`demo`].
 
 pub mod apt;
 pub mod archive;
@@ -17,6 +17,7 @@ pub mod cache;
 pub mod chip;
 pub mod control;
 pub mod cpio;
+pub mod crowd;
 pub mod daemons;
 pub mod demo;
 pub mod firmware;

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gpuvmk_lab::traffic;
 use serde_json::{Map, Value, json};
 
+use crate::policies::PolicyFigures;
 use crate::record::round;
 use crate::step::{GuestResult, StepResult};
 use crate::suite;
@@ -26,13 +27,16 @@ const COMPUTE: &str = "spin_gpu_us";
 const MAP: &str = "map_unmap_4m_us";
 
 /// What to reach, by the name of the ratio: at least, or at most.
-const TARGETS: [(&str, Limit); 6] = [
+const TARGETS: [(&str, Limit); 8] = [
     ("copy_over_native", Limit::AtLeast(0.95)),
     ("doorbell_us", Limit::AtMost(2.0)),
     ("compute_over_native", Limit::AtLeast(0.98)),
     ("share_error", Limit::AtMost(0.05)),
     ("map_over_native", Limit::AtMost(1.3)),
     ("reads_per_submission", Limit::AtMost(7.0)),
+    ("policies_jain", Limit::AtLeast(0.99)),
+    // One turn of each other guest of eight.
+    ("light_p99_slices", Limit::AtMost(7.0)),
 ];
 
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +56,7 @@ pub struct Figures {
     doorbell_us_p99: Option<f64>,
     reads_per_submission: Option<f64>,
     share_error: Option<f64>,
+    policies: Vec<PolicyFigures>,
 }
 
 impl Figures {
@@ -78,6 +83,7 @@ impl Figures {
             suite::SHARE => self.share(result),
             _ => {}
         }
+        self.policies.extend(result.policies.iter().cloned());
         if let [only] = result.guests.as_slice() {
             self.doorbell(only);
         }
@@ -149,7 +155,17 @@ impl Figures {
             ("share_error", number(self.share_error)),
             ("map_over_native", number(self.over_native(MAP))),
             ("reads_per_submission", number(self.reads_per_submission)),
+            ("policies_jain", self.of_fair_policies(|policy| policy.jain)),
+            ("light_p99_slices", self.of_fair_policies(|policy| policy.light_p99_slices)),
         ]
+    }
+
+    /// A figure of each policy that promises equals the same.
+    fn of_fair_policies(&self, figure: impl Fn(&PolicyFigures) -> f64) -> Value {
+        let fair = self.policies.iter().filter(|policy| policy.is_fair());
+        let found: Map<String, Value> =
+            fair.map(|policy| (policy.name.to_owned(), round(figure(policy)).into())).collect();
+        if found.is_empty() { Value::Null } else { found.into() }
     }
 
     /// The slowest of the sizes.
@@ -172,7 +188,8 @@ impl Figures {
     pub fn to_json(&self) -> Value {
         let guest: Map<String, Value> =
             self.guest.iter().map(|(name, value)| (name.clone(), round(*value).into())).collect();
-        json!({ "guest": guest, "native": self.native, "doorbell_us_p99": self.doorbell_us_p99.map(round) })
+        let policies: Vec<Value> = self.policies.iter().map(PolicyFigures::to_json).collect();
+        json!({ "policies": policies, "guest": guest, "native": self.native, "doorbell_us_p99": self.doorbell_us_p99.map(round) })
     }
 }
 

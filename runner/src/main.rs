@@ -8,6 +8,7 @@
 mod figures;
 mod native;
 mod options;
+mod policies;
 mod record;
 mod step;
 mod suite;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use gpuvmk_lab::control::Tenant;
+use gpuvmk_lab::crowd::Crowd;
 use gpuvmk_lab::kernel::GuestKernel;
 use gpuvmk_lab::machine::{self, Accelerator, Machine, MachineSpec};
 use gpuvmk_lab::qemu::Qemu;
@@ -15,11 +16,15 @@ use gpuvmk_lab::verdict::{self, Expected, Verdict};
 use serde_json::{Map, Value, json};
 
 use crate::options::Options;
+use crate::policies::{self, PolicyFigures};
 use crate::record::round;
 use crate::suite::{Guest, Step};
 
 /// What the shared software GPU has beside the partitions.
 const SPARE_VRAM_MIB: u32 = 512;
+
+/// Channels of each guest where there are many.
+const FEW_CHANNELS: u16 = 15;
 
 /// Everything that a step needs.
 #[derive(Debug)]
@@ -54,6 +59,8 @@ pub struct StepResult {
     pub guests: Vec<GuestResult>,
     pub problems: Vec<String>,
     pub took: Duration,
+    /// What policies did, where that was asked.
+    pub policies: Vec<PolicyFigures>,
 }
 
 impl StepResult {
@@ -118,7 +125,16 @@ fn everything(bench: &Bench<'_>, step: &Step, result: &mut StepResult) -> Result
     for (index, guest) in step.guests.iter().enumerate() {
         machines.push(machine(bench, step, &folder, &rig, index, guest)?);
     }
-    let outcomes = machine::wait_all(&mut machines, &mut |_, _| {})?;
+    let outcomes = if step.ordered {
+        let names = step.guests.iter().map(|guest| guest.name.clone()).collect();
+        let mut crowd = Crowd::gather(rig, names, machines)?;
+        result.policies = policies::compare(&mut crowd, step.guests.len())?;
+        let outcomes = crowd.end()?;
+        rig = crowd.into_rig();
+        outcomes
+    } else {
+        machine::wait_all(&mut machines, &mut |_, _| {})?
+    };
     // The vGPUs are there, their guests are not: the counts are final.
     let tenants: BTreeMap<String, Tenant> =
         rig.tenants()?.into_iter().map(|tenant| (tenant.name.clone(), tenant)).collect();
@@ -169,7 +185,7 @@ fn rig(bench: &Bench<'_>, step: &Step, folder: &Path) -> Result<Rig> {
         gpus: step.guests.iter().map(gpu).collect(),
         spare_vram_mib: SPARE_VRAM_MIB,
         policy: SHARED_AS_IT_COMES,
-        channels: CHANNELS,
+        channels: if step.ordered { FEW_CHANNELS } else { CHANNELS },
         stubborn: false,
     })
     .context("The GPU's processes do not start")
@@ -194,10 +210,15 @@ fn machine(
         accelerator: bench.accelerator,
         programs: guest.programs.clone(),
         nouveau_options: Vec::new(),
-        kernel_words: Vec::new(),
+        // The guest's own limit is for programs that end by themselves.
+        kernel_words: if step.ordered {
+            vec![format!("gpuvmk.limit={}", step.limit.as_secs())]
+        } else {
+            Vec::new()
+        },
         reboots: 0,
         timeout: step.limit,
-        takes_orders: false,
+        takes_orders: step.ordered,
         monitor: None,
     };
     Machine::start(&bench.qemu, spec)

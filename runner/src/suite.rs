@@ -24,6 +24,7 @@ const LARGE_MEMORY_MIB: u32 = 4096;
 pub const SPEED: &str = "speed";
 pub const COUNTS: &str = "counts";
 pub const SHARE: &str = "share";
+pub const POLICIES: &str = "policies";
 
 /// One guest of a step.
 #[derive(Debug, Clone)]
@@ -40,6 +41,14 @@ pub struct Guest {
     pub vram_mib: u32,
 }
 
+/// Guests that want the GPU all the time where policies are compared, and what each copies at a time: on a real GPU enough
+/// that an emulated guest keeps it busy.
+const CROWD: usize = 8;
+const SOFT_COPY: &str = "contend";
+const REAL_COPY: &str = "contend:copy=16777216";
+/// Eleven such buffers, and more.
+const CROWD_VRAM_MIB: u32 = 320;
+
 /// Guests that run at once.
 #[derive(Debug, Clone)]
 pub struct Step {
@@ -49,6 +58,8 @@ pub struct Step {
     pub guests: Vec<Guest>,
     /// How long it may take.
     pub limit: Duration,
+    /// Guests are told what to do while they run.
+    pub ordered: bool,
 }
 
 /// Every step of a run, in order.
@@ -69,6 +80,7 @@ pub fn steps(options: &Options) -> Vec<Step> {
         steps.push(counts(options));
         if options.guests >= 2 {
             steps.push(share(options));
+            steps.push(policies(options));
         }
         if options.backend == Backend::Rm {
             steps.push(large(options));
@@ -140,9 +152,20 @@ fn share(options: &Options) -> Step {
     step(SHARE.into(), guests, 90)
 }
 
+/// Guests that are told what to want, under several policies.
+fn policies(options: &Options) -> Step {
+    let (count, program, vram_mib) = match options.backend {
+        Backend::Soft => (options.guests.min(CROWD), SOFT_COPY, options.vram),
+        Backend::Rm => (CROWD, REAL_COPY, CROWD_VRAM_MIB),
+    };
+    let name = |number: usize| format!("vm{number}");
+    let guests = (1..=count).map(|number| Guest { vram_mib, ..guest(options, &name(number), &[program]) });
+    Step { ordered: true, ..step(POLICIES.into(), guests.collect(), 240) }
+}
+
 fn step(name: String, guests: Vec<Guest>, seconds: u64) -> Step {
     // An emulated guest on a machine with few processors takes its time.
-    Step { name, guests, limit: Duration::from_secs(seconds) }
+    Step { name, guests, limit: Duration::from_secs(seconds), ordered: false }
 }
 
 fn guest(options: &Options, name: &str, programs: &[&str]) -> Guest {

@@ -50,7 +50,7 @@ pub fn initramfs(pack: &Pack) -> Result<PathBuf> {
 }
 
 fn step(name: &str, guests: Vec<Guest>) -> Step {
-    Step { name: name.into(), guests, limit: Duration::from_secs(120) }
+    Step { name: name.into(), guests, limit: Duration::from_secs(120), ordered: false }
 }
 
 fn guest(options: &Options, name: &str, call: &str, vram_mib: u32) -> Guest {

@@ -2,7 +2,6 @@
 //! figures are of the GPU's time as the software GPU knows it, except for what says how well the aggregator knows it.
 
 mod crowd;
-mod figures;
 mod hangs;
 
 use std::collections::BTreeMap;
@@ -11,11 +10,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::crowd::figures::{accounting_error, jain, part_error, weight_error};
+use gpuvmk_lab::crowd::{Crowd, Stretch};
 use gpuvmk_lab::firmware::Firmware;
 use serde_json::{Value, json};
 
-use self::crowd::{Crowd, GUESTS, Stretch};
-use self::figures::{accounting_error, jain, part_error, weight_error};
+use self::crowd::GUESTS;
 use super::{Arguments, median, round3};
 use crate::workshop::Workshop;
 
@@ -124,7 +124,7 @@ struct Found {
 impl Found {
     fn on(workshop: &Workshop, chip: Chip) -> Result<Self> {
         eprintln!("{chip}: {GUESTS} guests boot");
-        let mut crowd = Crowd::start(workshop, chip)?;
+        let mut crowd = crowd::start(workshop, chip)?;
         let idle_cpu = idle(&mut crowd)?;
         let mut policies = BTreeMap::new();
         for name in POLICIES {
@@ -132,7 +132,7 @@ impl Found {
             policies.insert(name, policy(&mut crowd, name)?);
         }
         alone(&mut crowd, &mut policies)?;
-        Ok(Self { policies, idle_cpu, wrong: crowd.end()? })
+        Ok(Self { policies, idle_cpu, wrong: crowd::end(crowd, chip)? })
     }
 
     fn print(&self, chip: Chip) {
@@ -194,6 +194,12 @@ fn idle(crowd: &mut Crowd) -> Result<f64> {
 fn policy(crowd: &mut Crowd, name: &'static str) -> Result<Figures> {
     let mut figures = Figures::new();
     crowd.set(None, &[&format!("policy={name}")])?;
+    if name == "fixed-share" {
+        // Together nearly the whole; what nobody sets is the VM's part of the VRAM.
+        for vm in 0..GUESTS {
+            crowd.set(Some(vm), &["fixed=12"])?;
+        }
+    }
     let before = crowd.had()?;
     let fair = FAIR.contains(&name);
 

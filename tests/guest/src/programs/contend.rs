@@ -1,6 +1,7 @@
 //! `contend`: one of several guests that want the GPU. The host says what it wants at a time: `busy` keeps some
 //! submissions queued, each of many copies inside VRAM, so that the GPU never waits for this guest's processor;
-//! `light MICROSECONDS` submits one small copy in each such time; `rest` wants nothing; `end` ends the program.
+//! `light MICROSECONDS` submits one small copy in each such time; `rest` wants nothing; `end` ends the program. `copy` is
+//! the size of each copy in bytes.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -19,12 +20,12 @@ use crate::drm::{Buffer, Channel, Device, Place};
 use crate::push::Commands;
 use crate::report::Reports;
 
-/// One copy: less than a turn, because a GF100 yields between copies.
-const COPY: usize = 256 << 10;
+/// One copy, if nothing else is said: less than a turn, because a GF100 yields between copies.
+const COPY: usize = 512 << 10;
 /// Copies in a submission.
 const COPIES: usize = 384;
-/// Submissions under way.
-const DEPTH: usize = 3;
+/// Submissions under way: enough for a guest whose processor is not its own.
+const DEPTH: usize = 8;
 /// A light guest's copy.
 const SMALL: usize = 4096;
 
@@ -42,11 +43,12 @@ pub fn run(options: &Options) -> Result<Figures> {
     let port = plan.report.context("the host's orders need a report port (gpuvmk.report)")?;
     let mut reports = Reports::to(Some(&port));
     let orders = orders(&port)?;
+    let size = options.get("copy", COPY)?;
     let device = Device::open(options.gpu()?)?;
     let mut channel = Channel::open(&device, Chip::of(&device)?.mover())?;
-    let source = Buffer::new(&device, Place::Vram, COPY)?;
+    let source = Buffer::new(&device, Place::Vram, size)?;
     let mut idle: Vec<Buffer> =
-        (0..DEPTH).map(|_| Buffer::new(&device, Place::Vram, COPY)).collect::<Result<_>>()?;
+        (0..DEPTH).map(|_| Buffer::new(&device, Place::Vram, size)).collect::<Result<_>>()?;
     let mut under_way: VecDeque<Buffer> = VecDeque::new();
     reports.event("contend-ready", json!({}));
 
@@ -75,7 +77,7 @@ pub fn run(options: &Options) -> Result<Figures> {
                 let mut commands = Commands::new();
                 for _ in 0..COPIES {
                     let (to, from) = (target.address(), source.address());
-                    channel.engine().copy(&mut commands, to, from, COPY as u64);
+                    channel.engine().copy(&mut commands, to, from, size as u64);
                 }
                 channel.submit(&commands, &[&target, &source])?;
                 under_way.push_back(target);

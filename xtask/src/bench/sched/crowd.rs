@@ -1,14 +1,10 @@
-//! Several guests that want one GPU, each as much of it as it is told to.
+//! The guests of `bench sched`: stock ones in number, on one software GPU.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use gpuvmk_lab::chip::Chip;
-use gpuvmk_lab::machine::Machine;
-use gpuvmk_lab::report::Report;
+use gpuvmk_lab::crowd::Crowd;
 use gpuvmk_lab::rig::{Rig, RigSpec, Topology};
 use gpuvmk_lab::verdict;
-use serde_json::{Value, json};
 
 use crate::cases::Guest;
 use crate::workshop::{Workshop, expected};
@@ -19,170 +15,40 @@ pub const GUESTS: usize = 8;
 const CHANNELS: u16 = 15;
 const NAMES: [&str; GUESTS] = ["vm1", "vm2", "vm3", "vm4", "vm5", "vm6", "vm7", "vm8"];
 
-/// What a VM had of the GPU so far, all engines together.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Had {
-    /// Time as the aggregator counted it, in microseconds.
-    pub used: f64,
-    /// Time in truth.
-    pub truth: f64,
-    pub submissions: f64,
-    pub switches: f64,
-    /// The longest of 99 of 100 waits of its doorbells, in milliseconds, since the policy was set.
-    pub wait_p99_ms: f64,
-}
-
-/// What VMs had in a stretch of time.
-#[derive(Clone, Debug)]
-pub struct Stretch {
-    pub seconds: f64,
-    pub vms: Vec<Had>,
-}
-
-impl Stretch {
-    /// What was had from one moment to a later one.
-    pub fn between(before: &[Had], after: &[Had], seconds: f64) -> Self {
-        let vms = before.iter().zip(after).map(|(before, after)| Had {
-            used: after.used - before.used,
-            truth: after.truth - before.truth,
-            submissions: after.submissions - before.submissions,
-            switches: after.switches - before.switches,
-            wait_p99_ms: after.wait_p99_ms,
-        });
-        Self { seconds, vms: vms.collect() }
-    }
-
-    /// Each VM's time in truth, in seconds.
-    pub fn truth(&self) -> Vec<f64> {
-        self.vms.iter().map(|had| had.truth / 1e6).collect()
+fn guest(chip: Chip) -> Guest {
+    Guest {
+        kernel_words: &["gpuvmk.limit=3000"],
+        vram_mib: 64,
+        ..Guest::new("vm", chip, chip.usual_kernel(), &["contend"])
     }
 }
 
-/// The guests and their GPU.
-#[derive(Debug)]
-pub struct Crowd {
-    // Field order is drop order: guests go before the GPU.
-    machines: Vec<Machine>,
-    guest: Guest,
-    rig: Rig,
+/// Boots all; none of them wants anything yet.
+pub fn start(workshop: &Workshop, chip: Chip) -> Result<Crowd> {
+    let case = format!("sched-{chip}").to_lowercase();
+    let guest = guest(chip);
+    let guests = NAMES.map(|name| Guest { name, ..guest.clone() });
+    workshop.forget_logs(&case)?;
+    let spec = workshop.rig_spec(&case, Topology::Mediated, &guests);
+    let rig = Rig::start(RigSpec { channels: CHANNELS, ..spec })?;
+    let start =
+        |(index, guest): (usize, &Guest)| workshop.start_with_orders(&case, guest.name, &rig, guest, index);
+    let machines = guests.iter().enumerate().map(start).collect::<Result<_>>()?;
+    Crowd::gather(rig, NAMES.map(str::to_owned).to_vec(), machines)
 }
 
-impl Crowd {
-    /// Boots all; none of them wants anything yet.
-    pub fn start(workshop: &Workshop, chip: Chip) -> Result<Self> {
-        let case = format!("sched-{chip}").to_lowercase();
-        let guest = Guest {
-            kernel_words: &["gpuvmk.limit=3000"],
-            vram_mib: 64,
-            ..Guest::new("vm", chip, chip.usual_kernel(), &["contend"])
-        };
-        let guests = NAMES.map(|name| Guest { name, ..guest.clone() });
-        workshop.forget_logs(&case)?;
-        let spec = workshop.rig_spec(&case, Topology::Mediated, &guests);
-        let rig = Rig::start(RigSpec { channels: CHANNELS, ..spec })?;
-        let start = |(index, guest): (usize, &Guest)| {
-            workshop.start_with_orders(&case, guest.name, &rig, guest, index)
-        };
-        let mut machines = guests.iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
-        for machine in &mut machines {
-            let ready =
-                |report: &Report| matches!(report, Report::Event { name, .. } if name == "contend-ready");
-            machine.wait_for("it was ready", ready)?;
-        }
-        Ok(Self { machines, guest, rig })
+/// Ends everything; returns what was wrong.
+pub fn end(mut crowd: Crowd, chip: Chip) -> Result<Vec<String>> {
+    let tenants = crowd.rig().tenants()?;
+    let foreign: u64 = tenants.iter().map(|tenant| tenant.foreign_accesses.unwrap_or(u64::MAX)).sum();
+    let expected = expected(&guest(chip));
+    let mut problems = Vec::new();
+    for outcome in crowd.end()? {
+        problems.extend(verdict::judge(&outcome, &expected).problems);
     }
-
-    /// Tells some what to want.
-    pub fn order(&mut self, whom: impl IntoIterator<Item = usize>, order: &str) -> Result<()> {
-        for index in whom {
-            self.machines.get_mut(index).context("no such guest")?.order(order)?;
-        }
-        Ok(())
+    problems.extend(crowd.rig().stop()?);
+    if foreign > 0 {
+        problems.push(format!("{foreign} accesses left their VM's memory"));
     }
-
-    /// Changes settings of a VM, or of the GPU without one, as `gpuvmk set` does.
-    pub fn set(&self, vm: Option<usize>, settings: &[&str]) -> Result<()> {
-        let vm = vm.and_then(|index| NAMES.get(index));
-        let answer = self.rig.ask(&json!({ "cmd": "set", "vm": vm, "settings": settings }).to_string())?;
-        let answer: Value = serde_json::from_str(&answer)?;
-        match answer["error"].as_str() {
-            Some(error) => bail!("{settings:?}: {error}"),
-            None => Ok(()),
-        }
-    }
-
-    /// What all had in a time from now.
-    pub fn watch(&mut self, time: Duration) -> Result<Stretch> {
-        let (began, before) = (Instant::now(), self.had()?);
-        self.pass(time)?;
-        let (seconds, after) = (began.elapsed().as_secs_f64(), self.had()?);
-        Ok(Stretch::between(&before, &after, seconds))
-    }
-
-    /// Lets time pass.
-    pub fn pass(&mut self, time: Duration) -> Result<()> {
-        let end = Instant::now() + time;
-        while Instant::now() < end {
-            for (machine, name) in self.machines.iter_mut().zip(NAMES) {
-                if let Some(outcome) = machine.pump(&mut |_| {})? {
-                    bail!("{name} ended: {}", outcome.problem.unwrap_or_else(|| "it powered off".into()));
-                }
-            }
-            std::thread::sleep(end.saturating_duration_since(Instant::now()).min(Duration::from_millis(100)));
-        }
-        Ok(())
-    }
-
-    /// Processor time of the aggregator.
-    pub fn aggregator_time(&mut self) -> Result<Duration> {
-        Ok(self.rig.aggregator().context("there is no aggregator")?.cpu_time())
-    }
-
-    /// How late the aggregator comes to what is due, in milliseconds: the median, and 99 of 100 at the most, since the
-    /// policy was set.
-    pub fn lateness(&self) -> Result<(f64, f64)> {
-        let status = self.rig.status()?;
-        let late = &status.first().context("there is no aggregator")?.gpu["late_ns"];
-        let millis = |key: &str| late[key].as_f64().map(|nanos| nanos / 1e6);
-        millis("p50").zip(millis("p99")).context("no lateness")
-    }
-
-    /// What all had so far.
-    pub fn had(&self) -> Result<Vec<Had>> {
-        let tenants = self.rig.tenants()?;
-        NAMES
-            .iter()
-            .map(|name| {
-                let tenant = tenants.iter().find(|tenant| tenant.name == *name);
-                let tenant = tenant.with_context(|| format!("{name} is not connected"))?;
-                let engines = tenant.more.get("engines").and_then(Value::as_array).context("no accounts")?;
-                let sum = |key: &str| engines.iter().filter_map(|engine| engine[key].as_f64()).sum();
-                let waits = engines.iter().filter_map(|engine| engine["wait_ns"]["p99"].as_f64());
-                Ok(Had {
-                    used: sum("used_us"),
-                    truth: sum("true_us"),
-                    submissions: sum("submissions"),
-                    switches: sum("switches"),
-                    wait_p99_ms: waits.fold(0.0, f64::max) / 1e6,
-                })
-            })
-            .collect()
-    }
-
-    /// Ends everything; returns what was wrong.
-    pub fn end(mut self) -> Result<Vec<String>> {
-        let foreign: u64 =
-            self.rig.tenants()?.iter().map(|tenant| tenant.foreign_accesses.unwrap_or(u64::MAX)).sum();
-        self.order(0..GUESTS, "end")?;
-        let mut problems = Vec::new();
-        for machine in &mut self.machines {
-            let outcome = machine.wait(&mut |_| {})?;
-            problems.extend(verdict::judge(&outcome, &expected(&self.guest)).problems);
-        }
-        problems.extend(self.rig.stop()?);
-        if foreign > 0 {
-            problems.push(format!("{foreign} accesses left their VM's memory"));
-        }
-        Ok(problems)
-    }
+    Ok(problems)
 }

@@ -1,6 +1,6 @@
 //! Figures of fairness.
 
-use super::crowd::{Had, Stretch};
+use super::{Had, Stretch};
 
 /// Less than this of the GPU's time, in microseconds, says nothing of how well it is counted.
 const ENOUGH: f64 = 100_000.0;
