@@ -9,6 +9,7 @@ pub mod register_doc;
 pub mod register_index;
 pub mod register_sets;
 pub mod registers;
+pub mod stream;
 
 pub use model::Chip;
 

@@ -7,9 +7,9 @@ use super::access::halves;
 use super::execution::Execution;
 use super::fifo::Departure;
 use super::pbdma::Ending;
-use super::ramfc::{Header, Method, Stepping};
-use crate::chip::gf100::methods::{pbdma_intr, stream};
+use crate::chip::gf100::methods::pbdma_intr;
 use crate::chip::gf100::ramin::{GPFIFO_ENTRY_SIZE, USERD_GET, USERD_GET_HI, USERD_GP_GET};
+use crate::chip::stream::{Command, RingEntry};
 
 /// Words fetched at once.
 const FETCH: usize = 512;
@@ -35,12 +35,13 @@ impl Execution<'_> {
         let entry = self.client().read_u64(self.state.ring.saturating_add(place))?;
         let next = u64::from(self.state.gp_get) + 1;
         self.state.gp_get = if next == entries { 0 } else { self.state.gp_get + 1 };
-        let length = (entry >> 42) & 0x1f_ffff;
-        if length == 0 {
-            // An entry without words is a control entry.
-            return self.shared.hardware.chip.host.control_entry(self, entry);
-        }
-        self.state.get = self.state.segment_base | entry & 0xff_ffff_fffc;
+        let (address, length) = match RingEntry::decode(entry) {
+            RingEntry::Segment { address, words } => (address, words),
+            RingEntry::Control(entry) => {
+                return self.shared.hardware.chip.host.control_entry(self, entry);
+            }
+        };
+        self.state.get = self.state.segment_base | address;
         self.state.end = self.state.get + 4 * length;
         self.words = Vec::new().into_iter();
         Ok(())
@@ -64,52 +65,23 @@ impl Execution<'_> {
     }
 
     pub(super) fn header(&mut self, word: u32) -> Result<(), Ending> {
-        let [low, high, _, _] = word.to_le_bytes();
-        let address = u16::from_le_bytes([low, high]);
-        let subchannel = low8(word >> 13) & 7;
-        let method = (address & 0xfff) << 2;
-        let [count_low, count_high, _, _] = ((word >> 16) & 0x1fff).to_le_bytes();
-        let count = u16::from_le_bytes([count_low, count_high]);
-        let stepping = match word >> 29 {
-            stream::OP_INCREMENT => Stepping::Increment,
-            stream::OP_FIXED => Stepping::Fixed,
-            stream::OP_INCREMENT_ONCE => Stepping::IncrementOnce,
-            stream::OP_IMMEDIATE => {
-                return self.execute(Method { subchannel, method, data: u32::from(count) });
-            }
-            stream::OP_END_SEGMENT => {
+        match Command::decode(word) {
+            Command::Methods(header) => self.state.header = header,
+            Command::Immediate(method) => return self.execute(method),
+            Command::EndSegment => {
                 self.state.get = self.state.end;
                 self.words = Vec::new().into_iter();
-                return Ok(());
             }
-            // The old form: padding, or subdevice masks that mean nothing with one GPU.
-            stream::OP_GROUP0 if (word >> 16) & 3 != 0 || (word >> 18) & 0x7ff == 0 => return Ok(()),
-            _ => {
-                let method = Method { subchannel, method, data: word };
+            Command::Nothing => {}
+            Command::Illegal(method) => {
                 return Err(self.host_error(pbdma_intr::ILLEGAL_COMMAND, Some(method)));
             }
-        };
-        self.state.header = Header { stepping, subchannel, method, remaining: count };
+        }
         Ok(())
     }
 
     pub(super) fn data(&mut self, data: u32) -> Result<(), Ending> {
-        let header = &mut self.state.header;
-        let method = Method { subchannel: header.subchannel, method: header.method, data };
-        header.remaining = header.remaining.saturating_sub(1);
-        match header.stepping {
-            Stepping::Fixed => {}
-            Stepping::Increment => header.method = (header.method + 4) & 0x3ffc,
-            Stepping::IncrementOnce => {
-                header.method = (header.method + 4) & 0x3ffc;
-                header.stepping = Stepping::Fixed;
-            }
-        }
+        let method = self.state.header.take(data);
         self.execute(method)
     }
-}
-
-fn low8(word: u32) -> u8 {
-    let [low, _, _, _] = word.to_le_bytes();
-    low
 }

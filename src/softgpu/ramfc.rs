@@ -10,6 +10,7 @@ use crate::chip::gf100::methods::host::{ENGINE_COPY0, ENGINE_GRAPHICS, ENGINE_SO
 use crate::chip::gf100::ramin::{
     RAMFC_ACQUIRE, RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO, RAMFC_SIGNATURE, RAMFC_USERD_LO, SIGNATURE,
 };
+pub(super) use crate::chip::stream::{Header, Method, Stepping};
 use crate::chip::{Aperture, Engine, PhysicalAddress};
 
 /// Highest address of 40 bits.
@@ -45,37 +46,6 @@ const ACQUIRE_PENDING: u32 = 1 << 19;
 const OPERATION_PENDING: u32 = 1 << 8;
 /// [`CACHE_METHOD`]: a method waits for its engine.
 const CACHE_VALID: u32 = 1 << 31;
-
-/// How the method address moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(super) enum Stepping {
-    /// By one method with every word.
-    Increment,
-    /// Never.
-    #[default]
-    Fixed,
-    /// Once.
-    IncrementOnce,
-}
-
-/// A header that still has words to come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(super) struct Header {
-    pub(super) stepping: Stepping,
-    pub(super) subchannel: u8,
-    /// Byte address of the next word's method.
-    pub(super) method: u16,
-    /// Words to come.
-    pub(super) remaining: u16,
-}
-
-/// A method with its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Method {
-    pub(super) subchannel: u8,
-    pub(super) method: u16,
-    pub(super) data: u32,
-}
 
 impl Method {
     /// As RAMFC and error registers name it.

@@ -20,8 +20,6 @@ const ADDRESS_HIGH: u32 = 0x01ff_ffff;
 
 /// Address bits 39:32 in the old form's high word.
 const OLD_ADDRESS_HIGH: u32 = 0xff;
-/// Ring entry: bits 24:8 of the first word.
-const EXTENDED_BASE: u64 = 0x1ff_ff00;
 
 /// The class.
 #[derive(Debug)]
@@ -90,14 +88,12 @@ impl HostClass for Hopper {
     }
 
     fn control_entry(&self, execution: &mut Execution<'_>, entry: u64) -> Result<(), Ending> {
-        match (entry >> 32) & 0xff {
-            control_entry::NOP => Ok(()),
-            control_entry::SET_PB_SEGMENT_EXTENDED_BASE => {
-                execution.state.segment_base = (entry & EXTENDED_BASE) >> 8 << 40;
-                Ok(())
-            }
-            _ => Err(execution.host_error(pbdma_intr::GPENTRY, None)),
+        if let Some(base) = control_entry::segment_base(entry) {
+            execution.state.segment_base = base;
+        } else if control_entry::operation(entry) != control_entry::NOP {
+            return Err(execution.host_error(pbdma_intr::GPENTRY, None));
         }
+        Ok(())
     }
 
     fn reached(&self, execution: &Execution<'_>, semaphore: &Semaphore) -> Result<bool, MmuFault> {

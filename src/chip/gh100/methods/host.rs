@@ -135,6 +135,19 @@ pub mod control_entry {
     pub const NOP: u64 = 0;
     /// Bits 24:8 of the first word become address bits 56:40 of the segments that follow.
     pub const SET_PB_SEGMENT_EXTENDED_BASE: u64 = 4;
+
+    /// The operation of an entry.
+    pub const fn operation(entry: u64) -> u64 {
+        (entry >> 32) & 0xff
+    }
+
+    /// The address bits that [`SET_PB_SEGMENT_EXTENDED_BASE`] sets, if the entry is that.
+    pub const fn segment_base(entry: u64) -> Option<u64> {
+        match operation(entry) {
+            SET_PB_SEGMENT_EXTENDED_BASE => Some((entry >> 8 & 0x1_ffff) << 40),
+            _ => None,
+        }
+    }
 }
 
 /// Interrupt bits of a PBDMA, NV_PPBDMA_INTR_0.

@@ -1,0 +1,179 @@
+//! Command streams as all channels since Fermi have them: ring entries name segments, segments hold headers, headers
+//! announce methods and their data (open-gpu-doc `cl906f.h` to `clc86f.h`).
+
+use super::gf100::methods::stream;
+
+/// A GPFIFO entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingEntry {
+    /// Words to execute.
+    Segment {
+        /// Bits 39:2 of their virtual address.
+        address: u64,
+        /// How many.
+        words: u64,
+    },
+    /// An entry without words; what it says is the channel class's business.
+    Control(u64),
+}
+
+impl RingEntry {
+    /// What an entry says. Subroutines and privileged segments are flags of it that mean nothing here.
+    pub const fn decode(raw: u64) -> Self {
+        match (raw >> 42) & 0x1f_ffff {
+            0 => Self::Control(raw),
+            words => Self::Segment { address: raw & 0xff_ffff_fffc, words },
+        }
+    }
+}
+
+/// How the method address moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Stepping {
+    /// By one method with every word.
+    Increment,
+    /// Never.
+    #[default]
+    Fixed,
+    /// Once.
+    IncrementOnce,
+}
+
+/// A header that still has words to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Header {
+    /// How the address moves.
+    pub stepping: Stepping,
+    /// Whose method.
+    pub subchannel: u8,
+    /// Byte address of the next word's method.
+    pub method: u16,
+    /// Words to come.
+    pub remaining: u16,
+}
+
+/// A method with its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Method {
+    /// Whose.
+    pub subchannel: u8,
+    /// Byte address.
+    pub method: u16,
+    /// The word.
+    pub data: u32,
+}
+
+/// Highest address of a method.
+pub const METHOD_MAX: u16 = 0x3ffc;
+
+impl Header {
+    /// The method that the next word is for.
+    pub const fn take(&mut self, data: u32) -> Method {
+        let method = Method { subchannel: self.subchannel, method: self.method, data };
+        self.remaining = self.remaining.saturating_sub(1);
+        match self.stepping {
+            Stepping::Fixed => {}
+            Stepping::Increment => self.method = self.method.wrapping_add(4) & METHOD_MAX,
+            Stepping::IncrementOnce => {
+                self.method = self.method.wrapping_add(4) & METHOD_MAX;
+                self.stepping = Stepping::Fixed;
+            }
+        }
+        method
+    }
+}
+
+/// What a word is where a header is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Methods whose data follows.
+    Methods(Header),
+    /// A method with its data.
+    Immediate(Method),
+    /// The rest of the segment is skipped.
+    EndSegment,
+    /// The old form: padding, or subdevice masks that mean nothing with one GPU.
+    Nothing,
+    /// No header; with the method that it would name.
+    Illegal(Method),
+}
+
+impl Command {
+    /// What a header says.
+    pub fn decode(word: u32) -> Self {
+        let [low, high, count_low, count_high] = word.to_le_bytes();
+        let method = (u16::from_le_bytes([low, high]) & 0xfff) << 2;
+        let subchannel = high >> 5;
+        let count = u16::from_le_bytes([count_low, count_high]) & 0x1fff;
+        let stepping = match word >> 29 {
+            stream::OP_INCREMENT => Stepping::Increment,
+            stream::OP_FIXED => Stepping::Fixed,
+            stream::OP_INCREMENT_ONCE => Stepping::IncrementOnce,
+            stream::OP_IMMEDIATE => {
+                return Self::Immediate(Method { subchannel, method, data: u32::from(count) });
+            }
+            stream::OP_END_SEGMENT => return Self::EndSegment,
+            stream::OP_GROUP0 if count & 3 != 0 || (count >> 2) & 0x7ff == 0 => return Self::Nothing,
+            _ => return Self::Illegal(Method { subchannel, method, data: word }),
+        };
+        Self::Methods(Header { stepping, subchannel, method, remaining: count })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ring_entries_are_segments_or_controls() {
+        let entry = RingEntry::decode(3 << 42 | 0x12_3456_7800 | 3);
+        assert_eq!(entry, RingEntry::Segment { address: 0x12_3456_7800, words: 3 });
+        let control = 4 << 32 | 0x100;
+        assert_eq!(RingEntry::decode(control), RingEntry::Control(control));
+        let RingEntry::Segment { address, words } = RingEntry::decode(u64::MAX) else { panic!("no segment") };
+        assert_eq!((address, words), (0xff_ffff_fffc, 0x1f_ffff));
+    }
+
+    #[test]
+    fn methods_step_as_their_header_says() {
+        for (operation, addresses) in [
+            (stream::OP_INCREMENT, [0x300, 0x304, 0x308]),
+            (stream::OP_FIXED, [0x300; 3]),
+            (stream::OP_INCREMENT_ONCE, [0x300, 0x304, 0x304]),
+        ] {
+            let Command::Methods(mut header) =
+                Command::decode(operation << 29 | 3 << 16 | 4 << 13 | 0x300 >> 2)
+            else {
+                panic!("no header")
+            };
+            for (data, method) in (0..).zip(addresses) {
+                assert_eq!(header.take(data), Method { subchannel: 4, method, data });
+            }
+            assert_eq!(header.remaining, 0);
+        }
+    }
+
+    #[test]
+    fn other_headers_are_told_apart() {
+        let method = |data| Method { subchannel: 7, method: METHOD_MAX, data };
+        assert_eq!(
+            Command::decode(stream::OP_IMMEDIATE << 29 | 0x1fff_ffff),
+            Command::Immediate(method(0x1fff))
+        );
+        assert_eq!(Command::decode(stream::OP_END_SEGMENT << 29), Command::EndSegment);
+        for nothing in [0, 1 << 16, 0x3fff << 16 & 0x1fff_0000] {
+            assert_eq!(Command::decode(nothing), Command::Nothing, "{nothing:#x}");
+        }
+        for illegal in [2 << 29 | 0xffff, 6 << 29 | 0xffff, 4 << 16 | 0xffff] {
+            assert_eq!(Command::decode(illegal), Command::Illegal(method(illegal)), "{illegal:#x}");
+        }
+    }
+
+    #[test]
+    fn address_wraps_at_the_end() {
+        let mut header =
+            Header { stepping: Stepping::Increment, method: METHOD_MAX, remaining: 2, subchannel: 0 };
+        header.take(0);
+        assert_eq!(header.method, 0);
+    }
+}
