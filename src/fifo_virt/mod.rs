@@ -5,10 +5,12 @@
 //! pure; the room above reads guest memory and talks to the aggregator.
 
 mod channel;
+mod copied;
 mod instance;
 mod runlist;
 
 pub use channel::{Channel, Effect, Input, Placed, Unfit};
+pub use copied::{CopiedBytes, CopyMeter};
 pub use instance::{
     CONTEXTS_START, INSTANCE_BYTES, InstanceBlock, InstanceError, MAX_GPFIFO_ENTRIES_LOG2, engines_of,
 };
