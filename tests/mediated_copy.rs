@@ -76,6 +76,25 @@ fn copies_on_every_engine_move_the_bytes() {
 }
 
 #[test]
+fn copied_bytes_are_counted_for_the_engine_that_copied_them() {
+    let host = Host::new(PolicyKind::Fifo);
+    let vgpu = host.vgpu("one");
+
+    for times in 1..3 {
+        // The bytes are compared there: two copies on each engine.
+        scenarios::copies_on_every_engine(vgpu.clone());
+        vgpu.dma_unmap_all();
+
+        let tenant = host.tenant("one");
+        let copied: Vec<_> =
+            tenant.engines.iter().map(|account| (account.engine.as_str(), account.copied_bytes)).collect();
+        let bytes = times * 2 * scenarios::SIZE;
+        assert_eq!(copied, [("graphics", bytes), ("copy0", bytes), ("copy1", bytes)]);
+        assert_eq!((tenant.copied_bytes, tenant.unread_entries), (3 * bytes, 0));
+    }
+}
+
+#[test]
 fn fault_stops_its_channel_and_no_other() {
     mediated(scenarios::fault_stops_its_channel_only);
 }

@@ -72,9 +72,11 @@ impl Host {
     }
 }
 
+/// Bytes of each copy of a round trip.
+const SIZE: usize = 0x3_0000;
+
 /// From system memory through VRAM in both sizes of large pages and back, on one channel.
 fn round_trip(driver: &mut Driver, slot: u16, seed: u8) {
-    const SIZE: usize = 0x3_0000;
     let data = pattern(seed, SIZE);
     let place = u64::from(slot) * 0x10_0000;
     let (source, back) = (place, place + 0x8_0000);
@@ -108,6 +110,13 @@ fn copies_on_every_engine_move_the_bytes_and_are_told() {
     driver.wait_told(|told| *told == Told::NonStall(Engine::Copy(2)));
     let counts = driver.back.status().counts;
     assert_eq!((counts.doorbells, counts.pages_withheld, counts.refused_to_guest), (9, 0, 0));
+    // Three copies on each.
+    let tenant = host.tenant("one");
+    for name in ["copy0", "copy1", "copy2"] {
+        let account = tenant.engines.iter().find(|account| account.engine == name).unwrap();
+        assert_eq!(account.copied_bytes, 3 * SIZE as u64, "{name}");
+    }
+    assert_eq!((tenant.copied_bytes, tenant.unread_entries), (9 * SIZE as u64, 0));
     unharmed(&host, &driver, "one");
 }
 

@@ -14,6 +14,7 @@ use gpuvmk::aggregator::report::Report;
 use gpuvmk::chip::Chip;
 use gpuvmk::config::PolicyKind;
 use gpuvmk::config::share::Share;
+use gpuvmk::fifo_virt::CopiedBytes;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{GpuDriver, OwnershipLedger};
 use gpuvmk::scheduler::Scheduler;
@@ -189,6 +190,8 @@ impl AggregatorLink for Link {
 
     /// What a vGPU says of itself is for operators.
     fn report(&self, _report: &Report) {}
+
+    fn report_copied(&self, _copied: &CopiedBytes) {}
 
     fn connect(&self, handler: Arc<dyn EventHandler>) {
         locked(&self.host.handlers).insert(self.tenant, handler);

@@ -8,7 +8,7 @@
 //! The receiver never reads the eventfd (it polls it edge-triggered), because the sender could make it block:
 //! both share one open file description.
 //!
-//! The last words of the board are the sender's report of itself ([`super::report`]).
+//! The last words of the board are the sender's report of itself ([`super::report`]), and of what its guest copied.
 
 pub use super::mailbox::{Found, Mailbox};
 
@@ -20,9 +20,10 @@ use rustix::event::EventfdFlags;
 
 use super::mailbox;
 use super::protocol::Doorbell;
-use super::report::Report;
+use super::report::{self, Report};
 use super::shared::SharedWords;
 use crate::addr::GuestChannel;
+use crate::fifo_virt::CopiedBytes;
 use crate::latency;
 
 /// Channels that a board can carry.
@@ -37,9 +38,10 @@ const NEWS_WORDS: usize = 16;
 const PUTS: usize = 32;
 const STAMPS: usize = PUTS + MAX_CHANNELS as usize;
 const REPORT: usize = STAMPS + MAX_CHANNELS as usize;
+const COPIED: usize = REPORT + report::WORDS;
 
 const _: () = assert!(NEWS + NEWS_WORDS <= PUTS && NEWS_WORDS * 32 == MAX_CHANNELS as usize);
-const _: () = assert!(REPORT + super::report::WORDS <= MAILBOX && MAILBOX + mailbox::WORDS <= PAGES * 1024);
+const _: () = assert!(COPIED + report::COPIED_WORDS <= MAILBOX && MAILBOX + mailbox::WORDS <= PAGES * 1024);
 
 /// The aggregator's end.
 #[derive(Debug)]
@@ -106,6 +108,11 @@ impl DoorbellReceiver {
         Report::load(&self.board, REPORT)
     }
 
+    /// How much the sender says that its guest copied.
+    pub fn copied(&self) -> CopiedBytes {
+        CopiedBytes::load(&self.board, COPIED)
+    }
+
     /// Announces that the receiver is going to sleep. False when there is news already: take it first. A request
     /// that is being carried out (`answering`) is no news.
     pub fn prepare_to_sleep(&self, answering: bool) -> bool {
@@ -132,6 +139,11 @@ impl DoorbellSender {
     /// Tells operators how this side is. Never blocks.
     pub fn report(&self, report: &Report) {
         report.store(&self.board, REPORT);
+    }
+
+    /// Tells operators how much the guest copied so far. Never blocks; calls must not overlap.
+    pub fn report_copied(&self, copied: &CopiedBytes) {
+        copied.store(&self.board, COPIED);
     }
 
     /// Rings: stores GP_PUT, marks the channel, and wakes the receiver if it sleeps. Never blocks.
@@ -240,6 +252,8 @@ mod tests {
         let (receiver, sender) = pair();
         let report = Report { fail_safe_count: 9, ..Report::default() };
         sender.report(&report);
+        let copied = CopiedBytes { engines: [1 << 40, 2, 3, 4, 5, u64::MAX], unread_entries: 7 };
+        sender.report_copied(&copied);
 
         for channel in 480..MAX_CHANNELS {
             sender.ring(bell(channel, u32::MAX));
@@ -248,6 +262,7 @@ mod tests {
         let rung: Vec<_> = take(&receiver).iter().map(|bell| bell.channel.0).collect();
         assert_eq!(rung, (480..MAX_CHANNELS).collect::<Vec<_>>());
         assert_eq!(receiver.report(), report);
+        assert_eq!(receiver.copied(), copied);
     }
 
     #[test]

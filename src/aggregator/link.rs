@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use super::protocol::{Doorbell, Event, RefusalKind, Request};
 use super::report::Report;
 use crate::chip::EngineSet;
+use crate::fifo_virt::CopiedBytes;
 use crate::pci::SharedMemory;
 
 /// Why a request to the aggregator failed.
@@ -73,6 +74,9 @@ pub trait AggregatorLink: Send + Sync {
 
     /// Tells operators how this side is. No answer.
     fn report(&self, report: &Report);
+
+    /// Tells operators how much the guest copied so far. No answer; calls must not overlap.
+    fn report_copied(&self, copied: &CopiedBytes);
 
     /// Connects the receiver of events; the link delivers nothing before.
     fn connect(&self, handler: std::sync::Arc<dyn EventHandler>);

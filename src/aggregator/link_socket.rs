@@ -24,6 +24,7 @@ use super::seqpacket::{self, Received};
 use super::service::ServiceHandle;
 use super::wire;
 use crate::cancel::{Cancel, Waited};
+use crate::fifo_virt::CopiedBytes;
 use crate::jail::{self, Role};
 use crate::pci::SharedMemory;
 
@@ -297,6 +298,10 @@ impl AggregatorLink for SocketLink {
 
     fn report(&self, report: &Report) {
         self.doorbells.report(report);
+    }
+
+    fn report_copied(&self, copied: &CopiedBytes) {
+        self.doorbells.report_copied(copied);
     }
 
     fn connect(&self, handler: Arc<dyn EventHandler>) {

@@ -6,7 +6,9 @@ use serde::Serialize;
 
 use super::limit::{Limit, LimitStatus};
 use super::shared::SharedWords;
-use std::sync::atomic::Ordering;
+use crate::chip::Engine;
+use crate::fifo_virt::CopiedBytes;
+use std::sync::atomic::{Ordering, fence};
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $number:literal $name:literal,)*) => {
@@ -169,6 +171,52 @@ impl Report {
     }
 }
 
+/// Words of copied bytes: a number that is odd while they change, and two for each count.
+pub(super) const COPIED_WORDS: usize = 1 + 2 * (Engine::ALL.len() + 1);
+/// Times that changing counts are read again.
+const TRIES: usize = 4;
+
+impl CopiedBytes {
+    /// Writes them to words from `at` on. Calls must not overlap.
+    pub(super) fn store(&self, words: &SharedWords, at: usize) {
+        let version = words.word(at);
+        let before = version.load(Ordering::Relaxed) | 1;
+        version.store(before, Ordering::Relaxed);
+        fence(Ordering::Release);
+        for (place, count) in
+            (1_usize..).step_by(2).zip(self.engines.into_iter().chain([self.unread_entries]))
+        {
+            let [a, b, c, d, e, f, g, h] = count.to_le_bytes();
+            let low = words.word(at.wrapping_add(place));
+            low.store(u32::from_le_bytes([a, b, c, d]), Ordering::Relaxed);
+            let high = words.word(at.wrapping_add(place).wrapping_add(1));
+            high.store(u32::from_le_bytes([e, f, g, h]), Ordering::Relaxed);
+        }
+        version.store(before.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Reads them from words that their sender may change at any time: halves belong together if it is honest.
+    pub(super) fn load(words: &SharedWords, at: usize) -> Self {
+        let mut copied = Self::default();
+        for _ in 0..TRIES {
+            let version = words.word(at).load(Ordering::Acquire);
+            let counts = copied.engines.iter_mut().chain([&mut copied.unread_entries]);
+            for (place, count) in (1_usize..).step_by(2).zip(counts) {
+                let [low, high] = [0, 1].map(|half: usize| {
+                    let word = words.word(at.wrapping_add(place).wrapping_add(half));
+                    u64::from(word.load(Ordering::Relaxed))
+                });
+                *count = low | high << 32;
+            }
+            fence(Ordering::Acquire);
+            if version.is_multiple_of(2) && words.word(at).load(Ordering::Relaxed) == version {
+                break;
+            }
+        }
+        copied
+    }
+}
+
 impl From<Usage> for LimitStatus {
     fn from(usage: Usage) -> Self {
         let limit = (usage.limit != 0).then_some(usage.limit.into());
@@ -178,6 +226,8 @@ impl From<Usage> for LimitStatus {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -201,6 +251,27 @@ mod tests {
             LimitStatus::from(usage),
             LimitStatus { limit: Some(100), used: 7, hits: u64::from(u32::MAX) }
         );
+    }
+
+    #[test]
+    fn copied_bytes_are_read_whole_while_they_change() {
+        let (words, file) = SharedWords::create("test", 1).unwrap();
+        let theirs = SharedWords::open(file.as_fd(), 1).unwrap();
+        let counts = |n: u64| CopiedBytes { engines: [n << 20 | n; 6], unread_entries: n };
+        let sender = std::thread::spawn(move || {
+            for n in 0..200_000 {
+                counts(n).store(&theirs, 9);
+                std::hint::black_box((0..50).sum::<u64>());
+            }
+        });
+        let mut whole = 0;
+        while !sender.is_finished() {
+            let now = CopiedBytes::load(&words, 9);
+            whole += usize::from(now == counts(now.unread_entries));
+        }
+        sender.join().unwrap();
+        assert_eq!(CopiedBytes::load(&words, 9), counts(199_999));
+        assert!(whole > 0);
     }
 
     proptest! {

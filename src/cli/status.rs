@@ -128,16 +128,26 @@ fn engines(accounts: &Value) -> String {
     let ms = |value: &Value, per: f64| value.as_f64().unwrap_or(0.0) / per;
     let line = |account: &Value| {
         format!(
-            "  {}: {:.0} ms used, {:.0} ms waited, {} turns; doorbells wait {:.2} ms (99 of 100 at most {:.2})\n",
+            "  {}: {:.0} ms used, {:.0} ms waited, {} turns; doorbells wait {:.2} ms (99 of 100 at most {:.2}){}\n",
             account["engine"].as_str().unwrap_or("?"),
             ms(&account["used_us"], 1e3),
             ms(&account["waiting_us"], 1e3),
             account["switches"],
             ms(&account["wait_ns"]["p50"], 1e6),
             ms(&account["wait_ns"]["p99"], 1e6),
+            copied(&account["copied_bytes"]),
         )
     };
     accounts.as_array().into_iter().flatten().map(line).collect()
+}
+
+/// What a VM's device back end says that it copied.
+fn copied(bytes: &Value) -> String {
+    match bytes.as_u64() {
+        None | Some(0) => String::new(),
+        Some(bytes) if bytes < 1 << 20 => format!("; {bytes} bytes copied"),
+        Some(bytes) => format!("; {} MiB copied", bytes >> 20),
+    }
 }
 
 /// How VRAM is zeroed, once some was.
@@ -183,7 +193,7 @@ mod tests {
             "tenants": [{
                 "name": "vm1", "state": "active", "vram": 256 << 20, "channels": 2, "submissions": 7,
                 "gpu_share": 0.5, "fail_safe_count": 3,
-                "engines": [{ "engine": "copy0", "used_us": 12_400, "waiting_us": 7000, "switches": 5,
+                "engines": [{ "engine": "copy0", "used_us": 12_400, "waiting_us": 7000, "switches": 5, "copied_bytes": 5 << 20,
                               "wait_ns": { "count": 7, "p50": 1_500_000, "p99": 2_000_000 } }],
                 "fail_safe": { "reason": "quota_exceeded", "decided_by": "backend", "for_ms": 12, "decided_us": 4 },
                 "limits": { "flushes": { "limit": 100, "used": 900, "hits": 8 },
@@ -197,7 +207,7 @@ mod tests {
              VRAM is zeroed by the processor: 256 MiB so far, 3000 MB/s; the last VM was gone in 90 ms, the slowest in 95 ms\n\
              \x20 by the processor instead 2 times: the copy engine did not finish\n\
              vm1: active, 256M of VRAM, 2 channels, 7 submissions, 50 % of the engines' time\n\
-             \x20 copy0: 12 ms used, 7 ms waited, 5 turns; doorbells wait 1.50 ms (99 of 100 at most 2.00)\n\
+             \x20 copy0: 12 ms used, 7 ms waited, 5 turns; doorbells wait 1.50 ms (99 of 100 at most 2.00); 5 MiB copied\n\
              \x20 in fail-safe state for 12 ms: quota_exceeded, decided by the backend (3 times so far)\n\
              \x20 limit flushes (100) was met 8 times\n"
         );

@@ -25,6 +25,7 @@ mod space;
 mod table;
 #[cfg(test)]
 mod tests;
+mod translate;
 
 pub use budget::{Budget, Limits, WalkRefusal};
 pub use fermi::Fermi;
@@ -32,6 +33,7 @@ pub use format::{Entry, Leaf, MmuFormat, Shape, SubTable, TableKind};
 pub use hopper::Hopper;
 pub use runs::{MAX_BATCH, MapRun, RunCount, RunSink, Runs, UnmapRun};
 pub use space::{ShadowSpace, SyncError, SyncReport};
+pub use translate::translate;
 
 use crate::chip::PhysicalAddress;
 

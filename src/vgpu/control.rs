@@ -139,6 +139,6 @@ pub(super) fn ring_if_pending(
     let word = |offset| host.memory.vram_u32(userd.0, offset);
     let (Ok(get), Ok(put)) = (word(offsets.get), word(offsets.put)) else { return };
     if get != put {
-        host.link.doorbell(Doorbell { channel, gp_put: put });
+        host.ring(Doorbell { channel, gp_put: put });
     }
 }

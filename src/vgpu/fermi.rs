@@ -2,6 +2,7 @@
 //! read, checked and carried out on the host.
 
 use super::control::{ChannelControl, Control, UserdOffsets, is_about_channel, ring_if_pending};
+use super::copies::{Ring, Tables};
 use super::host::{Host, Terms};
 use super::live::{LiveChannels, Watched};
 use super::memory::Memory;
@@ -258,6 +259,14 @@ impl Control<FermiChannels> {
             }
             Err(error) => return Err(error.into()),
         }
+        let ring = Ring {
+            tables: Tables::Fermi(self.spaces.format()),
+            directory: block.page_directory,
+            gpfifo: block.gpfifo,
+            entries_log2: block.gpfifo_entries_log2,
+            engines: block.engines,
+        };
+        host.copies.begin(id, ring);
         host.live.set(id);
         // The guest may have put it on the runlist before it started it.
         self.send_runlist(false, host)?;

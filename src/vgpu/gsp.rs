@@ -5,6 +5,7 @@
 //! not refuse puts the vGPU into its fail-safe state.
 
 use super::control::{ChannelControl, Control, UserdOffsets, ring_if_pending};
+use super::copies::{Ring, Tables};
 use super::host::{Host, Terms};
 use super::status::FailSafe;
 use crate::addr::{GuestChannel, GuestVram};
@@ -85,6 +86,14 @@ impl Control<GspChannels> {
         if let Some(place) = self.chip.slots.get_mut(usize::from(slot)) {
             *place = Some(Slot { directory, userd, engines: channel.engines, scheduled: false });
         }
+        let ring = Ring {
+            tables: Tables::Hopper,
+            directory,
+            gpfifo: channel.gpfifo,
+            entries_log2: channel.gpfifo_entries_log2,
+            engines: channel.engines,
+        };
+        host.copies.begin(slot, ring);
         host.live.set(slot);
         Ok(Ok(()))
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+use super::copies::Copies;
 use super::live::LiveChannels;
 use super::memory::Memory;
 use super::quotas::Meters;
@@ -12,7 +13,7 @@ use super::status::Counters;
 use crate::addr::{Gpa, GpuVa, GuestVram};
 use crate::aggregator::link::{AggregatorLink, LinkError};
 use crate::aggregator::protocol::{
-    GuestMapping, GuestRange, GuestTarget, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId,
+    Doorbell, GuestMapping, GuestRange, GuestTarget, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId,
 };
 use crate::chip::{Aperture, EngineSet};
 use crate::shadow_pagetable::{MapRun, RunSink, UnmapRun};
@@ -38,6 +39,7 @@ pub struct Host<'a> {
     pub link: &'a dyn AggregatorLink,
     pub memory: Memory<'a>,
     pub live: &'a LiveChannels,
+    pub copies: &'a Copies,
     pub counters: &'a Counters,
     pub meters: &'a Meters,
     /// When the step began that is under way: the guest's request, or the last one to the aggregator since. What leads
@@ -52,6 +54,12 @@ impl fmt::Debug for Host<'_> {
 }
 
 impl Host<'_> {
+    /// Tells the physical GPU of new work, and counts what it copies.
+    pub fn ring(&self, doorbell: Doorbell) {
+        self.link.doorbell(doorbell);
+        self.copies.count(doorbell, &self.memory, self.link);
+    }
+
     /// Sends a request and waits for the answer.
     pub fn request(&self, request: &Request) -> Result<(), LinkError> {
         self.request_with(request, None)

@@ -4,9 +4,11 @@
 //! comes in through [`EventPath`], which takes no lock of ours. Lock order:
 //!
 //! 1. `control`: held across requests to the aggregator, so the guest's requests are carried out one by one;
-//! 2. `connection`: held for a moment to copy the reference, or to replace it at a reset.
+//! 2. `connection`: held for a moment to copy the reference, or to replace it at a reset;
+//! 3. those of `copies`: held while a channel's new commands are looked through.
 //!
-//! The register face is never called with `control` held. Doorbells and memory accesses take `connection` only.
+//! The register face is never called with `control` held. Memory accesses do not take it, nor do doorbells of channels
+//! that use no new engine.
 
 mod dma;
 mod fermi;
@@ -18,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 use super::control::{ChannelControl, Control};
+use super::copies::Copies;
 use super::events::{EventPath, Face};
 use super::host::{Host, Terms};
 use super::memory::{Memory, Window};
@@ -49,6 +52,7 @@ pub struct Mediator<C: ChannelControl> {
     face: Face,
     counters: Arc<Counters>,
     meters: Arc<Meters>,
+    copies: Copies,
     system: DmaSpace,
     control: Mutex<Control<C>>,
     connection: RwLock<Arc<Connection>>,
@@ -84,6 +88,7 @@ impl<C: ChannelControl> Mediator<C> {
             face,
             counters,
             meters,
+            copies: Copies::new(connection.terms.channels),
             system: DmaSpace::new(),
             control: Mutex::new(Control::new(&connection.terms, config.limits)),
             connection: RwLock::new(Arc::new(connection)),
@@ -110,6 +115,7 @@ impl<C: ChannelControl> Mediator<C> {
             snapshot_bytes: control.spaces.budget().snapshot_bytes(),
             counts: self.counters.read(),
             walks: self.counters.walk_times.read(),
+            copied: self.copies.sums(),
         }
     }
 
@@ -158,6 +164,7 @@ impl<C: ChannelControl> Mediator<C> {
             link: &*connection.link,
             memory: Memory { window: &connection.window, system: &self.system },
             live: &connection.events.live,
+            copies: &self.copies,
             counters: &self.counters,
             meters: &self.meters,
             step: Cell::new(Instant::now()),
@@ -333,7 +340,9 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         let engines = C::new_engines(channel, live, &memory);
         self.counters.doorbells.one();
         if engines.is_empty() {
-            connection.link.doorbell(Doorbell { channel: GuestChannel(channel), gp_put });
+            let doorbell = Doorbell { channel: GuestChannel(channel), gp_put };
+            connection.link.doorbell(doorbell);
+            self.copies.count(doorbell, &memory, &*connection.link);
             return;
         }
         drop(connection);

@@ -147,6 +147,14 @@ impl Memory<'_> {
         }
     }
 
+    /// Reads commands, unless that takes long: over the bus every word is a round trip.
+    pub fn load_commands(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        if address.aperture == Aperture::Vram && self.window.tables.is_some() {
+            return Err(NoTarget { address, size: data.len() });
+        }
+        self.load(address, data)
+    }
+
     pub fn store(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget> {
         let refused = NoTarget { address, size: data.len() };
         match address.aperture {

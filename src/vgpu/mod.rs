@@ -4,6 +4,7 @@
 //! the aggregator checks everything once more before hardware sees it. This side holds nothing of other guests.
 
 mod control;
+mod copies;
 mod events;
 mod fermi;
 mod function;

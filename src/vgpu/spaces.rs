@@ -74,6 +74,11 @@ impl<F: MmuFormat + Default> Spaces<F> {
         Self { format, limits, budget: Budget::new(limits), spaces: BTreeMap::new(), granted }
     }
 
+    /// What the guest's tables mean.
+    pub fn format(&self) -> F {
+        self.format
+    }
+
     /// Number of spaces.
     pub fn len(&self) -> usize {
         self.spaces.len()

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::RefusalKind;
 use crate::aggregator::report::{FailSafeNow, FailSafeReason};
+use crate::fifo_virt::CopiedBytes;
 use crate::latency::{Latency, LatencySummary};
 
 /// Why a vGPU stopped serving its guest. Only this vGPU: other VMs do not notice. A function reset ends it.
@@ -231,6 +232,8 @@ pub struct Status {
     pub counts: Counts,
     /// How long changes of page tables took, requests to the aggregator included.
     pub walks: WalkSummary,
+    /// What its channels copied, by their commands.
+    pub copied: CopiedBytes,
 }
 
 /// Times of walks that found changes. A walk that found both kinds counts as one that maps.

@@ -22,7 +22,7 @@ const VA_RING: u64 = 0x0080_0000;
 /// Bus address of system memory.
 const IOVA: u64 = 0x8000_0000;
 /// Bytes of a buffer.
-const SIZE: u64 = 0x4_0000;
+pub const SIZE: u64 = 0x4_0000;
 
 pub const ENGINES: [Engine; 3] = [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)];
 

@@ -22,6 +22,15 @@ pub(crate) enum Chip {
     Gh100,
 }
 
+impl From<Chip> for gpuvmk::chip::Chip {
+    fn from(chip: Chip) -> Self {
+        match chip {
+            Chip::Gf100 => Self::Gf100,
+            Chip::Gh100 => Self::Gh100,
+        }
+    }
+}
+
 /// A class of the chip.
 fn class(input: &mut Input<'_>, chip: Chip) -> ClassDef {
     input.pick(match chip {

@@ -13,6 +13,7 @@ use crate::aggregator::report::{DecidedBy, FailSafeStatus, Report};
 use crate::aggregator::tenant::{Tenant, TenantState};
 use crate::chip::Engine;
 use crate::config::share::ShareStatus;
+use crate::fifo_virt::CopiedBytes;
 use crate::latency::LatencySummary;
 use crate::scheduler::Account;
 
@@ -88,6 +89,10 @@ pub struct TenantStatus {
     pub foreign_accesses: Option<u64>,
     /// Doorbells.
     pub submissions: u64,
+    /// Bytes that its copies wrote, on all engines, by what its backend says.
+    pub copied_bytes: u64,
+    /// Ring entries whose commands the backend did not look through for copies, by what it says.
+    pub unread_entries: u64,
     /// How long they took from the device backend to the physical GPU, in nanoseconds.
     pub doorbell_ns: LatencySummary,
     /// Faults and errors of its channels.
@@ -119,7 +124,7 @@ pub struct TenantStatus {
 }
 
 /// A VM's account on one engine. Times are in microseconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EngineStatus {
     /// `graphics`, `copy0` ...
     pub engine: String,
@@ -131,6 +136,8 @@ pub struct EngineStatus {
     pub wanting_us: u64,
     /// Doorbells.
     pub submissions: u64,
+    /// Bytes that its copies wrote, by what its backend says.
+    pub copied_bytes: u64,
     /// Times that the engine was given to it alone.
     pub switches: u64,
     /// Ring entries that hardware had not fetched when it was last looked.
@@ -150,6 +157,21 @@ impl TenantStatus {
         for (limit, usage) in &report.limits {
             // What the aggregator counts itself is not for a backend to say.
             self.limits.entry(limit.name()).or_insert_with(|| (*usage).into());
+        }
+    }
+
+    /// Adds what the tenant's backend says of its copies.
+    pub fn add_copied(&mut self, copied: &CopiedBytes) {
+        self.unread_entries = copied.unread_entries;
+        for (engine, bytes) in copied.by_engine().filter(|(_, bytes)| *bytes > 0) {
+            self.copied_bytes = self.copied_bytes.saturating_add(bytes);
+            let engine = engine.to_string();
+            if let Some(status) = self.engines.iter_mut().find(|status| status.engine == engine) {
+                status.copied_bytes = bytes;
+                continue;
+            }
+            // Hardware has not been seen at it.
+            self.engines.push(EngineStatus { engine, copied_bytes: bytes, ..EngineStatus::default() });
         }
     }
 }
@@ -189,6 +211,8 @@ impl Machine {
             waiting_us: micros(account.waiting),
             wanting_us: micros(account.wanting),
             submissions: account.submissions,
+            // Its backend's to say, like the tenant's.
+            copied_bytes: 0,
             switches: account.switches,
             queue_depth: account.depth,
             wait_ns: account.wait_summary(),
@@ -234,6 +258,8 @@ impl Machine {
                 wanting_ms: u64::try_from(self.scheduler.wanting(tenant.id).as_millis()).unwrap_or(u64::MAX),
                 foreign_accesses: self.ledger.as_ref().map(|ledger| ledger.foreign_accesses(tenant.id)),
                 submissions: self.scheduler.submissions(tenant.id),
+                copied_bytes: 0,
+                unread_entries: 0,
                 doorbell_ns: tenant.doorbells.summary(),
                 faults: tenant.counters.faults,
                 hangs: hangs.hangs,

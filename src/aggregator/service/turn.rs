@@ -319,6 +319,7 @@ impl Loop {
             if let Some(Stage::Tenant(link)) = number.and_then(|n| self.connections.get(n)).map(|c| &c.stage)
             {
                 tenant.add_report(&link.doorbells.report());
+                tenant.add_copied(&link.doorbells.copied());
             }
             let connection = number.and_then(|number| self.connections.get(number));
             tenant.pid = connection.map(|connection| connection.peer.pid);

@@ -122,6 +122,14 @@ fn pages_of_every_size_are_found_at_their_addresses() {
         .collect();
     assert_eq!(found, expected);
     assert_eq!((report.mapped.runs, report.withheld), (6, 0));
+    for (va, level, target) in pages {
+        let size = 1 << level.shift();
+        let inside = |at| translate(&Hopper, vram(0), GpuVa(va + at), &tree.memory);
+        assert_eq!(inside(0x123), Some((system(target + 0x123), size - 0x123)));
+        assert_eq!(inside(size - 1), Some((system(target + size - 1), 1)));
+        assert_eq!(inside(size), None);
+    }
+    assert_eq!(translate(&Hopper, vram(0), GpuVa(u64::MAX), &tree.memory), None);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::addr::GpuVa;
 use crate::chip::gf100::mmu::LargePages;
 
 /// A format with four levels, 16-byte entries and pages in an upper level, in the manner of later chips, but with
@@ -102,6 +103,10 @@ proptest! {
         for round in rounds {
             space.sync(&memory, &mut budget, &mut shadow).unwrap();
             prop_assert_eq!(&shadow.pages, &naive(Toy, root, &memory));
+            for (shift, va) in shadow.pages.keys() {
+                let found = translate(&Toy, root, GpuVa(*va), &memory);
+                prop_assert!(found.is_some_and(|(_, left)| left >= 0x1000), "{shift} {va:#x} {found:?}");
+            }
             let again = space.sync(&memory, &mut budget, &mut shadow).unwrap();
             prop_assert_eq!((again.mapped.runs, again.unmapped.runs), (0, 0));
             for edit in round {

@@ -3,6 +3,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
 mod channels;
+mod copies;
 mod failures;
 mod gsp;
 mod hostile;
@@ -20,6 +21,7 @@ use crate::aggregator::report::{FailSafeReason, Report};
 use crate::chip::gf100::mmu::{Pde, Pte};
 use crate::chip::gf100::ramin;
 use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use crate::fifo_virt::CopiedBytes;
 use crate::pci::SharedMemory;
 use crate::pci::mapping::create_memory_file;
 use crate::units::backend::{
@@ -49,6 +51,7 @@ struct FakeLink {
     in_request: Mutex<Vec<Event>>,
     world: Mutex<World>,
     report: Mutex<Report>,
+    copied: Mutex<CopiedBytes>,
 }
 
 /// What exists on the host.
@@ -131,6 +134,10 @@ impl AggregatorLink for FakeLink {
 
     fn report(&self, report: &Report) {
         *self.report.lock().unwrap() = report.clone();
+    }
+
+    fn report_copied(&self, copied: &CopiedBytes) {
+        *self.copied.lock().unwrap() = *copied;
     }
 
     fn connect(&self, handler: Arc<dyn EventHandler>) {
