@@ -52,6 +52,9 @@ pub struct Arguments {
     /// The chip, for `sched` [default: each in turn]
     #[arg(long)]
     chip: Option<Chip>,
+    /// A policy that `sched` judges, instead of all and hangs; may be repeated
+    #[arg(long, value_parser = sched::POLICIES)]
+    policy: Vec<String>,
     /// How often each set-up is booted
     #[arg(long, default_value_t = 3)]
     rounds: u32,

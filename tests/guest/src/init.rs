@@ -9,6 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::{Value, json};
 
 use crate::cmdline::Plan;
@@ -17,8 +20,6 @@ use crate::{drm, programs, sys};
 
 pub use load::{load_nouveau, probe_ms};
 
-/// How often a running program is looked at.
-const LOOK: Duration = Duration::from_millis(5);
 /// How long a killed program may take to go; one that hangs in the kernel never does.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
@@ -96,26 +97,25 @@ fn spawn(program: &str, gpu: usize, options: &[&str]) -> std::io::Result<Child> 
 
 /// The program's own result line, or one that says why there is none.
 fn collect(mut child: Child, program: &str, gpu: usize, limit: Duration) -> Value {
-    let start = Instant::now();
-    let mut killed = false;
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Err(error) => return report::missing(program, gpu, &format!("cannot be waited for: {error}")),
-            Ok(None) if !killed && start.elapsed() > limit => {
-                killed = child.kill().is_ok();
-            }
-            Ok(None) if start.elapsed() > limit + LAST_WAIT => {
-                let why =
-                    format!("hangs in the kernel: not gone {} s after its time was up", LAST_WAIT.as_secs());
-                return report::missing(program, gpu, &why);
-            }
-            Ok(None) => thread::sleep(LOOK),
-        }
+    let ended = match wait(&child, limit) {
+        Ok(ended) => ended,
+        Err(error) => return report::missing(program, gpu, &format!("cannot be waited for: {error}")),
     };
-    if killed {
-        return report::missing(program, gpu, &format!("not done after {} s", limit.as_secs()));
+    if !ended {
+        let gone = child.kill().and_then(|()| wait(&child, LAST_WAIT));
+        let why = match gone {
+            Ok(true) => format!("not done after {} s", limit.as_secs()),
+            Ok(false) => {
+                format!("hangs in the kernel: not gone {} s after its time was up", LAST_WAIT.as_secs())
+            }
+            Err(error) => format!("not done after {} s, and cannot be killed: {error}", limit.as_secs()),
+        };
+        return report::missing(program, gpu, &why);
     }
+    let status = match child.wait() {
+        Ok(status) => status,
+        Err(error) => return report::missing(program, gpu, &format!("cannot be waited for: {error}")),
+    };
     let mut output = String::new();
     if let Some(pipe) = &mut child.stdout {
         let _ = pipe.read_to_string(&mut output);
@@ -124,5 +124,22 @@ fn collect(mut child: Child, program: &str, gpu: usize, limit: Duration) -> Valu
     match line.and_then(|line| serde_json::from_str(line).ok()) {
         Some(result) => result,
         None => report::missing(program, gpu, &format!("ended without a result: {status}")),
+    }
+}
+
+/// Sleeps until a child has ended; false when the time is up. Looking every now and then instead would cost an emulated
+/// processor, and so the host, a noticeable part of its time.
+fn wait(child: &Child, limit: Duration) -> std::io::Result<bool> {
+    let pid = Pid::from_child(child);
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(std::io::Error::other)?;
+        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }

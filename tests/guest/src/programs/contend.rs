@@ -1,7 +1,7 @@
 //! `contend`: one of several guests that want the GPU. The host says what it wants at a time: `busy` keeps some
-//! submissions queued, each of many copies inside VRAM, so that the GPU never waits for this guest's processor;
-//! `light MICROSECONDS` submits one small copy in each such time; `rest` wants nothing; `end` ends the program. `copy` is
-//! the size of each copy in bytes.
+//! submissions queued, each of many copies inside VRAM, so that the GPU never waits for this guest's processor, and
+//! `busy BYTES` does so with copies of another size; `light MICROSECONDS` submits one small copy in each such time; `rest`
+//! wants nothing; `end` ends the program. `copy` is the size of a copy in bytes where the host names none.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -22,17 +22,19 @@ use crate::report::Reports;
 
 /// One copy, if nothing else is said: less than a turn, because a GF100 yields between copies.
 const COPY: usize = 512 << 10;
-/// Copies in a submission.
+/// Copies in a submission; of larger ones, as many as make the same number of bytes.
 const COPIES: usize = 384;
 /// Submissions under way: enough for a guest whose processor is not its own.
 const DEPTH: usize = 8;
+/// The largest copy that the host may ask for.
+const LARGEST: usize = 2 << 20;
 /// A light guest's copy.
 const SMALL: usize = 4096;
 
 /// What the host wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    Busy,
+    Busy(Option<usize>),
     Light(Duration),
     Rest,
     End,
@@ -46,9 +48,10 @@ pub fn run(options: &Options) -> Result<Figures> {
     let size = options.get("copy", COPY)?;
     let device = Device::open(options.gpu()?)?;
     let mut channel = Channel::open(&device, Chip::of(&device)?.mover())?;
-    let source = Buffer::new(&device, Place::Vram, size)?;
+    let room = size.max(LARGEST);
+    let source = Buffer::new(&device, Place::Vram, room)?;
     let mut idle: Vec<Buffer> =
-        (0..DEPTH).map(|_| Buffer::new(&device, Place::Vram, size)).collect::<Result<_>>()?;
+        (0..DEPTH).map(|_| Buffer::new(&device, Place::Vram, room)).collect::<Result<_>>()?;
     let mut under_way: VecDeque<Buffer> = VecDeque::new();
     reports.event("contend-ready", json!({}));
 
@@ -63,7 +66,7 @@ pub fn run(options: &Options) -> Result<Figures> {
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => bail!("the host went away"),
         }
-        let wanted = if order == Order::Busy { DEPTH } else { 0 };
+        let wanted = if matches!(order, Order::Busy(_)) { DEPTH } else { 0 };
         if under_way.len() > wanted || (wanted > 0 && under_way.len() == DEPTH) {
             if let Some(target) = under_way.pop_front() {
                 target.wait()?;
@@ -72,10 +75,11 @@ pub fn run(options: &Options) -> Result<Figures> {
             continue;
         }
         match order {
-            Order::Busy => {
+            Order::Busy(other) => {
+                let size = other.unwrap_or(size).min(room);
                 let target = idle.pop().context("a target")?;
                 let mut commands = Commands::new();
-                for _ in 0..COPIES {
+                for _ in 0..COPIES.min(COPIES * COPY / size.max(1)) {
                     let (to, from) = (target.address(), source.address());
                     channel.engine().copy(&mut commands, to, from, size as u64);
                 }
@@ -103,7 +107,8 @@ pub fn run(options: &Options) -> Result<Figures> {
 fn parse(line: &str) -> Result<Order> {
     let words: Vec<_> = line.split_whitespace().collect();
     Ok(match words.as_slice() {
-        ["busy"] => Order::Busy,
+        ["busy"] => Order::Busy(None),
+        ["busy", size] => Order::Busy(Some(size.parse()?)),
         ["light", period] => Order::Light(Duration::from_micros(period.parse()?)),
         ["rest"] => Order::Rest,
         ["end"] => Order::End,
@@ -134,7 +139,8 @@ mod tests {
 
     #[test]
     fn orders_as_the_host_gives_them() {
-        assert_eq!(parse("busy\n").unwrap(), Order::Busy);
+        assert_eq!(parse("busy\n").unwrap(), Order::Busy(None));
+        assert_eq!(parse("busy 65536").unwrap(), Order::Busy(Some(65536)));
         assert_eq!(parse("light 10000").unwrap(), Order::Light(Duration::from_millis(10)));
         assert_eq!((parse("rest").unwrap(), parse("end").unwrap()), (Order::Rest, Order::End));
         assert!(parse("light").is_err() && parse("light soon").is_err() && parse("").is_err());
