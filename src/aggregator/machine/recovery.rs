@@ -175,7 +175,11 @@ impl Machine {
         for id in ids {
             self.retire_channel(tenant, id, now);
         }
-        let spaces = self.tenants.get_mut(&tenant).map(|owner| std::mem::take(&mut owner.spaces));
+        let spaces = self.tenants.get_mut(&tenant).map(|owner| {
+            // Its next driver has not asked for what this one's work would have been told.
+            owner.owed = None;
+            std::mem::take(&mut owner.spaces)
+        });
         for space in spaces.unwrap_or_default().into_values() {
             self.bury_space(tenant, space.handle);
         }
