@@ -57,8 +57,8 @@ fn status_without_an_aggregator_says_so() {
 }
 
 #[test]
-fn registers_looks_a_register_up_by_offset() {
-    let output = gpuvmk(&["registers", "--lookup", "0x0"]);
+fn trace_lookup_names_a_register_by_its_offset() {
+    let output = gpuvmk(&["trace", "lookup", "0x0"]);
     assert!(output.status.success());
     assert!(String::from_utf8_lossy(&output.stdout).contains("NV_PMC_BOOT_0"));
 }

@@ -1,31 +1,65 @@
-//! The trace reader: any file gives records that can be shown and written again, then an end or an error.
+//! The trace reader: any file gives entries that can be shown and written again, then an end or an error. Half of the
+//! inputs are files, and the others the entries of a block whose head and checksum are right.
 
 use gpuvmk::chip::register_sets::ALL;
-use gpuvmk::chip::registers::Reg;
-use gpuvmk::trace::record::MAGIC;
-use gpuvmk::trace::{Reader, TraceError, decode};
+use gpuvmk::trace::block::BlockHead;
+use gpuvmk::trace::codec::Decoder;
+use gpuvmk::trace::writer::Writer;
+use gpuvmk::trace::{Entry, Header, Reader, TraceError, text};
 
 /// Reads `data` as a trace.
 pub fn run(data: &[u8]) {
-    let Ok(reader) = Reader::new(data) else { return };
-    let mut again = MAGIC.to_vec();
-    let mut damaged = false;
-    for record in reader {
-        match record {
-            Ok(record) => {
-                for set in ALL {
-                    let names = |reg: Reg| set.definition(reg);
-                    assert!(!decode::line(&record, &names).is_empty());
+    match data {
+        [0, block @ ..] => read(&file(block), true),
+        [_, file @ ..] => read(file, false),
+        [] => {}
+    }
+}
+
+/// A file with a block of these bytes.
+fn file(block: &[u8]) -> Vec<u8> {
+    let mut decoder = Decoder::new(0);
+    let mut entries = 0;
+    while let Ok(Some(_)) = decoder.next(block) {
+        entries += 1;
+    }
+    let mut bytes = Header::default().encode().expect("a short head");
+    let length = u32::try_from(block.len()).expect("a short input");
+    let head = BlockHead { length, entries, checksum: 0, base: 0 };
+    bytes.extend_from_slice(&BlockHead { checksum: head.expected(block), ..head }.encode());
+    bytes.extend_from_slice(block);
+    bytes
+}
+
+fn read(file: &[u8], framed: bool) {
+    let Ok(reader) = Reader::new(file) else { return };
+    let header = reader.header().clone();
+    let mut entries = Vec::new();
+    let mut line = Vec::new();
+    for entry in reader {
+        match entry {
+            Ok(entry) => {
+                line.clear();
+                for set in &ALL {
+                    text::line(&entry, &Some(set), &mut line);
                 }
-                again.extend(record.encode());
+                assert!(line.ends_with(b"\n"), "an entry has no line");
+                entries.push(entry);
             }
-            Err(TraceError::CutOff { offset }) => {
-                let offset = usize::try_from(offset).expect("an offset in the file");
-                assert!(offset < data.len(), "the cut is named behind the end");
-                damaged = true;
+            Err(TraceError::CutOff { offset } | TraceError::Invalid { offset, .. }) => {
+                assert!(offset <= file.len() as u64, "the damage is named behind the end");
             }
-            Err(_) => damaged = true,
+            Err(TraceError::Magic(_) | TraceError::Head(_) | TraceError::Io(_)) => {
+                panic!("an error of the head behind it");
+            }
         }
     }
-    assert!(damaged || again == data, "what was read is not what is written");
+    assert!(!framed || entries.len() <= file.len());
+    // What was read can be written, and says the same.
+    let mut writer = Writer::new(Vec::new(), &header).expect("a head that was read");
+    entries.iter().for_each(|entry| writer.push(entry).expect("memory"));
+    let again = writer.finish().expect("memory");
+    let found: Vec<Entry> =
+        Reader::new(again.as_slice()).expect("a trace").map(|entry| entry.expect("an entry")).collect();
+    assert!(found == entries, "what was written says something else");
 }

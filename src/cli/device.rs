@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let vgpu = Vgpu::new(link, grant, VgpuConfig { face: face(&config), mediator })
         .context("Cannot make the vGPU")?;
     let vgpu = Arc::new(vgpu);
-    let function = serve::traced(Arc::clone(&vgpu), trace, config.trace.as_deref())?;
+    let function = serve::traced(Arc::clone(&vgpu), &config.name, trace, config.trace.as_deref())?;
     log::info!("vGPU of VM `{}` serves", config.name);
     jail::enter(Role::Session);
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;

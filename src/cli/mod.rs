@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::chip::register_sets::{ALL, RegisterSet};
 use crate::log_limit::LimitedLog;
 
 /// One physical NVIDIA GPU for many KVM/QEMU guests, each with its stock driver.
@@ -94,4 +95,10 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Understands a chip's name.
+fn chip(text: &str) -> Result<&'static RegisterSet, String> {
+    let known = || ALL.map(|set| set.chip).join(", ");
+    RegisterSet::by_name(text).ok_or_else(|| format!("no chip is called `{text}`; there are {}", known()))
 }

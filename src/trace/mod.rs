@@ -1,13 +1,27 @@
-//! Traces of register accesses: typed records, a compact binary log, and decoding by the tables of `chip`.
+//! Traces of what a guest does with its function: typed entries, a compact binary file, and tools that read it.
 //!
-//! A trace never holds an access up: records go through a bounded queue to a writer thread; what does not fit
-//! is counted, and the count is in the log.
+//! A trace never holds an access up: entries go through a bounded ring to a writer thread; what does not fit
+//! is counted, and the count is in the trace.
 
-pub mod decode;
-pub mod record;
+pub mod block;
+pub mod codec;
+pub mod diff;
+pub mod event;
+pub mod filter;
+pub mod formats;
+pub mod header;
+pub mod reader;
 pub mod recorder;
+pub mod source;
+pub mod stat;
+pub mod text;
 pub mod traced;
+pub mod writer;
 
-pub use record::{Operation, Reader, Record, TraceError};
+pub use event::{Access, Direction, Entry, Event, Place};
+pub use filter::Filter;
+pub use header::Header;
+pub use reader::{Reader, TraceError};
 pub use recorder::Recorder;
+pub use source::{Source, SourceError};
 pub use traced::Traced;

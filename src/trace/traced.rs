@@ -1,8 +1,9 @@
 //! Wraps any PCI function and records every access to it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use super::record::Operation;
+use super::event::{Access, Direction, Event, Place};
 use super::recorder::Recorder;
 use crate::pci::{
     AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable, SharedMemory,
@@ -25,6 +26,23 @@ impl<F: PciFunction + ?Sized> Traced<F> {
     pub fn new(function: Arc<F>, recorder: Recorder) -> Self {
         Self { recorder, function }
     }
+
+    /// Records what was done since `start`; long accesses (configuration space, ROM) become several entries.
+    fn record(&self, direction: Direction, region: Region, offset: u64, data: &[u8], start: Instant) {
+        let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut offset = offset;
+        for piece in data.chunks(8) {
+            let mut value = [0; 8];
+            for (to, from) in value.iter_mut().zip(piece) {
+                *to = *from;
+            }
+            let size = u8::try_from(piece.len()).unwrap_or(8);
+            let value = u64::from_le_bytes(value);
+            let place = Place::Region(region);
+            self.recorder.access(Access { direction, place, size, offset, value, took });
+            offset = offset.wrapping_add(8);
+        }
+    }
 }
 
 impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
@@ -33,15 +51,17 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
     }
 
     fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
+        let start = Instant::now();
         self.function.read(region, offset, data)?;
-        self.recorder.access(Operation::Read, Some(region), offset, data);
+        self.record(Direction::Read, region, offset, data, start);
         Ok(())
     }
 
     fn write(&self, region: Region, offset: u64, data: &[u8]) -> Result<(), AccessError> {
-        // Recorded first: what the write causes comes later in the log.
-        self.recorder.access(Operation::Write, Some(region), offset, data);
-        self.function.write(region, offset, data)
+        let start = Instant::now();
+        let done = self.function.write(region, offset, data);
+        self.record(Direction::Write, region, offset, data, start);
+        done
     }
 
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError> {
@@ -61,7 +81,7 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
     }
 
     fn reset(&self) {
-        self.recorder.access(Operation::Reset, None, 0, &[]);
+        self.recorder.event(Event::Reset);
         self.function.reset();
     }
 

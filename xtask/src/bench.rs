@@ -5,11 +5,12 @@
 //! not fall below 0.9), `latency_4k` and `probe` compare time (and must not exceed 1.35 and 1.25).
 //!
 //! `cargo xtask bench gh100`: what a GH100's driver costs ([`gh100`]). `cargo xtask bench sched`: how policies share
-//! ([`sched`]).
+//! ([`sched`]). `cargo xtask bench trace`: what traces cost ([`trace`]).
 
 mod gh100;
 mod sched;
 mod submission;
+mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -40,7 +41,7 @@ const PROGRAMS: &[&str] = &["probe", "bench"];
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Which benchmark: `suite` compares mediated with native on a GF100, `gh100` measures a GH100's driver,
-    /// `sched` judges scheduling policies
+    /// `sched` judges scheduling policies, `trace` measures recording and the tools for traces
     #[arg(value_enum, default_value_t = What::Suite)]
     what: What,
     /// Print one JSON object as the last line
@@ -75,6 +76,8 @@ enum What {
     Gh100,
     /// Many guests under each scheduling policy.
     Sched,
+    /// What recording costs, and how fast the tools are.
+    Trace,
 }
 
 /// Every sample of a figure, by its name.
@@ -86,6 +89,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         What::Suite => suite(arguments),
         What::Gh100 => gh100::run(arguments),
         What::Sched => sched::run(arguments),
+        What::Trace => trace::run(arguments),
     }
 }
 

@@ -1,0 +1,57 @@
+//! `gpuvmk trace filter FILE --output FILE CONDITION...`
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use super::{Chip, each, open};
+use crate::chip::register_sets::RegisterSet;
+use crate::trace::Filter;
+use crate::trace::writer::Writer;
+
+/// Arguments of `gpuvmk trace filter`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpuvmk trace filter vm1.trace --output fifo.trace unit=PFIFO op=write
+  gpuvmk trace filter vm1.trace --output boot.trace bar=0 range=0x0-0x1ff
+Conditions:
+  bar=0 to 5, rom, config or physical; range=FIRST-LAST or one offset, hexadecimal; unit=NAME (gpuvmk registers);
+  op=KIND. Several values, divided by commas, are alternatives; all conditions must hold. bar, range and unit are about
+  accesses and leave other events alone. Losses are never left out.")]
+pub(super) struct Args {
+    /// The trace; `-` is standard input.
+    file: PathBuf,
+    /// The file to write.
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// Whose units are meant [default: the trace's chip]
+    #[arg(long, value_parser = crate::cli::chip)]
+    chip: Option<&'static RegisterSet>,
+    /// What is wanted.
+    #[arg(value_name = "CONDITION")]
+    conditions: Vec<String>,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let trace = open(&args.file)?;
+    let mut header = trace.header().clone();
+    let set = args.chip.or(Chip::of(&header).0);
+    let filter = Filter::parse(args.conditions.iter().map(String::as_str), set)?;
+    let said: Vec<_> = header.filter.take().into_iter().chain(args.conditions.iter().cloned()).collect();
+    header.filter = (!said.is_empty()).then(|| said.join(" "));
+    let file =
+        File::create(&args.output).with_context(|| format!("Cannot create {}", args.output.display()))?;
+    let cannot = || format!("Cannot write {}", args.output.display());
+    let mut writer = Writer::new(file, &header).with_context(cannot)?;
+    let read = each(trace, &args.file, |entry| {
+        if filter.wants(&entry.event) {
+            writer.push(&entry).with_context(cannot)?;
+        }
+        Ok(true)
+    });
+    // What precedes damage is kept.
+    writer.finish().with_context(cannot)?;
+    read.map(|()| ExitCode::SUCCESS)
+}

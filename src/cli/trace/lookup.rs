@@ -1,0 +1,54 @@
+//! `gpuvmk trace lookup ADDRESS [VALUE]`
+
+use std::process::ExitCode;
+
+use crate::chip::register_sets::RegisterSet;
+use crate::chip::registers::Reg;
+
+/// Arguments of `gpuvmk trace lookup`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  gpuvmk trace lookup 0x2140 0x11\n  gpuvmk trace lookup --chip GH100 0xbb0090"
+)]
+pub(super) struct Args {
+    /// Whose register.
+    #[arg(long, default_value = "GF100", value_parser = crate::cli::chip)]
+    chip: &'static RegisterSet,
+    /// Offset in BAR0, hexadecimal.
+    #[arg(value_parser = number)]
+    address: u32,
+    /// A value of the register, hexadecimal.
+    #[arg(value_parser = number)]
+    value: Option<u32>,
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16)
+        .map_err(|_| format!("`{text}` is no hexadecimal number of at most 32 bits"))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "all subcommands have one signature")]
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let address = args.address & !3;
+    let Some(definition) = args.chip.definition(Reg(address)) else {
+        println!(
+            "{address:#08x}: not in the tables of {}: reads back what was written, touches nothing",
+            args.chip.chip
+        );
+        return Ok(ExitCode::FAILURE);
+    };
+    let index = address.saturating_sub(definition.offset).checked_div(definition.stride);
+    let index = index.filter(|_| definition.count > 1).map(|index| format!("[{index}]")).unwrap_or_default();
+    println!("{address:#08x} {} {}{index} ({:?})", definition.unit, definition.name, definition.policy);
+    println!("{}", definition.doc);
+    println!("Source: {}", definition.source);
+    for field in definition.fields {
+        match args.value {
+            Some(value) => {
+                println!("  {:2}:{:<2} {} = {:#x}", field.high, field.low, field.name, field.get(value));
+            }
+            None => println!("  {:2}:{:<2} {}", field.high, field.low, field.name),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,135 @@
+//! `gpuvmk trace VERB`: one file a verb.
+
+mod convert;
+mod diff;
+mod dump;
+mod filter;
+mod follow;
+mod lookup;
+mod stat;
+mod verify;
+
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use crate::chip::register_sets::{ALL, RegisterSet};
+use crate::pci::Region;
+use crate::trace::{Direction, Entry, Event, Header, Place, Source};
+
+/// Arguments of `gpuvmk trace`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Write a trace, or several as one, in another format.
+    Convert(convert::Args),
+    /// Show where two traces begin to differ.
+    Diff(diff::Args),
+    /// Print a trace as text, with register and field names.
+    Dump(dump::Args),
+    /// Write part of a trace to another file.
+    Filter(filter::Args),
+    /// Print a trace as text while it is being written.
+    Follow(follow::Args),
+    /// Tell which register has an address, and what a value of it means.
+    Lookup(lookup::Args),
+    /// Count what a trace consists of.
+    Stat(stat::Args),
+    /// Check that a trace is whole and in order, and that nothing was lost.
+    Verify(verify::Args),
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.verb {
+        Verb::Convert(args) => convert::run(args),
+        Verb::Diff(args) => diff::run(args),
+        Verb::Dump(args) => dump::run(args),
+        Verb::Filter(args) => filter::run(args),
+        Verb::Follow(args) => follow::run(args),
+        Verb::Lookup(args) => lookup::run(args),
+        Verb::Stat(args) => stat::run(args),
+        Verb::Verify(args) => verify::run(args),
+    }
+}
+
+/// Opens a trace or an mmiotrace, compressed or not; `-` is standard input.
+fn open(file: &Path) -> anyhow::Result<Source> {
+    let source = if file == Path::new("-") {
+        Source::open(std::io::stdin().lock())
+    } else {
+        Source::open(File::open(file).with_context(|| format!("Cannot open {}", file.display()))?)
+    };
+    source.with_context(|| format!("Cannot read {}", file.display()))
+}
+
+/// Hands every entry to `take` until it returns false. What precedes damage is handed over before the error comes back.
+fn each(
+    trace: Source,
+    file: &Path,
+    mut take: impl FnMut(Entry) -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    for entry in trace {
+        if !take(entry.with_context(|| format!("In {}", file.display()))?)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Writes lines to standard output until nobody reads them any more.
+struct Output {
+    to: BufWriter<std::io::StdoutLock<'static>>,
+}
+
+impl Output {
+    fn new() -> Self {
+        Self { to: BufWriter::with_capacity(1 << 18, std::io::stdout().lock()) }
+    }
+
+    /// False once nobody reads.
+    fn write(&mut self, bytes: &[u8]) -> anyhow::Result<bool> {
+        Self::still_read(self.to.write_all(bytes))
+    }
+
+    fn flush(&mut self) -> anyhow::Result<bool> {
+        Self::still_read(self.to.flush())
+    }
+
+    fn still_read(written: std::io::Result<()>) -> anyhow::Result<bool> {
+        match written {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+            written => written.map(|()| true).context("Cannot write to standard output"),
+        }
+    }
+}
+
+/// The chip of a trace: what its head says, else what the driver reads where every chip says what it is.
+struct Chip(Option<&'static RegisterSet>);
+
+impl Chip {
+    fn of(header: &Header) -> Self {
+        // Before the driver asks there is hardly anything.
+        Self(header.chip.as_deref().and_then(RegisterSet::by_name).or_else(|| ALL.first()))
+    }
+
+    /// Learns from an entry.
+    fn see(&mut self, entry: &Entry) -> Option<&'static RegisterSet> {
+        if let Event::Access(access) = &entry.event
+            && access.offset == 0
+            && access.size == 4
+            && access.direction == Direction::Read
+            && access.place == Place::Region(Region::Bar(0))
+        {
+            self.0 = u32::try_from(access.value).ok().and_then(RegisterSet::by_boot_0).or(self.0);
+        }
+        self.0
+    }
+}

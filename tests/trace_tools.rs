@@ -1,0 +1,275 @@
+//! `gpuvmk trace`: every verb on traces as they are, cut, damaged, compressed, and from Linux's mmiotrace.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use gpuvmk::pci::Region;
+use gpuvmk::trace::header::Function;
+use gpuvmk::trace::writer::Writer;
+use gpuvmk::trace::{Access, Direction, Entry, Event, Header, Place};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const CAPTURE: &str = "VERSION 20070824
+PCIDEV 0100 10de06c0 10 fd000000 e000000c 0 f000000c 0 e001 0 1000000 8000000 0 4000000 0 80 0 nouveau
+MAP 12.104001 1 0xfd000000 0xffffb7c8c3000000 0x1000000 0xffffffffc09a1b2c 0
+R 4 12.104857 1 0xfd000000 0xc0000a3 0xffffffffc09a1b2c 0
+W 4 12.104858 1 0xfd002140 0x11 0xffffffffc09a1b2c 0
+R 4 12.104859 1 0xfd002100 0x0 0xffffffffc09a1b2c 0
+R 4 12.104959 1 0xfd002100 0x100 0xffffffffc09a1b2c 0
+MARK 12.104960 nouveau is up
+UNMAP 12.204001 1 0xffffffffc09a1b2c 0
+";
+
+fn gpuvmk(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gpuvmk")).args(arguments).output().unwrap()
+}
+
+fn good(arguments: &[&str]) -> String {
+    let output = gpuvmk(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What is said of a call that fails: on standard output and as an error.
+fn bad(arguments: &[&str]) -> (String, String) {
+    let output = gpuvmk(arguments);
+    assert!(!output.status.success(), "{arguments:?}");
+    (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn name(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> String {
+        fs::write(self.path(name), bytes).unwrap();
+        self.name(name)
+    }
+
+    /// A trace of a VM whose clock began `shift` milliseconds after the first one's.
+    fn trace(&self, name: &str, shift: u64, events: impl IntoIterator<Item = Event>) -> String {
+        let header = Header {
+            source: name.trim_end_matches(".trace").to_owned(),
+            chip: Some("GF100".to_owned()),
+            function: Some(Function { vendor: 0x10de, device: 0x6c0, ..Function::default() }),
+            monotonic_nanos: 1_000_000 * shift,
+            program: "test".to_owned(),
+            ..Header::default()
+        };
+        let mut writer = Writer::new(fs::File::create(self.path(name)).unwrap(), &header).unwrap();
+        for (at, event) in (0..).zip(events) {
+            writer.push(&Entry { nanos: 10_000_000 * at, event }).unwrap();
+        }
+        writer.finish().unwrap();
+        self.name(name)
+    }
+}
+
+fn access(direction: Direction, offset: u64, value: u64) -> Event {
+    let place = Place::Region(Region::Bar(0));
+    Event::Access(Access { direction, place, size: 4, offset, value, took: 700 })
+}
+
+fn usual() -> Vec<Event> {
+    vec![
+        access(Direction::Read, 0, 0x0c00_00a3),
+        access(Direction::Write, 0x2140, 0x11),
+        Event::Doorbell { channel: 2, gp_put: 1 },
+        access(Direction::Write, 0x2270, 0x1000),
+    ]
+}
+
+#[test]
+fn capture_survives_the_way_through_every_packing_byte_by_byte() {
+    let files = Files::new();
+    let capture = files.write("capture.txt", CAPTURE.as_bytes());
+    let mut last = capture;
+    for name in ["a.trace.gz", "b.mmiotrace.xz", "c.trace", "d.txt.gz", "e.trace.xz", "f.txt"] {
+        let next = files.name(name);
+        good(&["trace", "convert", &last, "--output", &next]);
+        last = next;
+    }
+
+    assert_eq!(fs::read_to_string(last).unwrap(), CAPTURE);
+}
+
+#[test]
+fn capture_is_shown_with_register_names() {
+    let files = Files::new();
+    let text = good(&["trace", "dump", &files.write("capture.txt", CAPTURE.as_bytes())]);
+
+    assert!(text.contains("12.104857000 R4 BAR0   0x00000000 0x0c0000a3 NV_PMC_BOOT_0"), "{text}");
+    assert!(text.contains("note MARK 12.104960 nouveau is up"), "{text}");
+}
+
+#[test]
+fn cut_and_damaged_files_are_shown_up_to_there_and_named() {
+    let files = Files::new();
+    let trace = fs::read(files.trace("vm1.trace", 0, usual())).unwrap();
+    let cut = files.write("cut.trace", &trace[..trace.len() - 1]);
+    let capture = files.write("cut.txt", &CAPTURE.as_bytes()[..CAPTURE.len() - 9]);
+
+    let (text, error) = bad(&["trace", "dump", &cut]);
+    assert_eq!(text.lines().count(), 3);
+    assert!(error.contains("cut.trace") && error.contains("cut off at byte"), "{error}");
+    let (text, error) = bad(&["trace", "dump", &capture]);
+    assert!(text.contains("MARK") && error.contains("cut off in the line at byte"), "{text}{error}");
+    let part = files.name("part.jsonl");
+    bad(&["trace", "convert", &cut, "--output", &part]);
+    assert_eq!(fs::read_to_string(part).unwrap().lines().count(), 3);
+    let (text, _) = bad(&["trace", "verify", &cut]);
+    assert!(text.contains("NOT OK: 3 entries, 0 lost, 0 out of order; The trace is cut off"), "{text}");
+}
+
+#[test]
+fn foreign_files_are_refused() {
+    let files = Files::new();
+    for bytes in [&b"hello, this is no trace\n"[..], b"\0\0\0\0", b"", b"\x1f\x8b\x08but no gzip"] {
+        let (text, error) = bad(&["trace", "dump", &files.write("x", bytes)]);
+        assert!(text.is_empty() && error.contains("Cannot read"), "{error}");
+    }
+}
+
+#[test]
+fn verify_tells_losses_and_disorder() {
+    let files = Files::new();
+    let whole = files.trace("vm1.trace", 0, usual());
+    let lossy = files.trace("vm2.trace", 0, [Event::Lost { count: 5 }]);
+
+    assert!(good(&["trace", "verify", &whole]).contains(": ok: 4 entries"));
+    let (text, _) = bad(&["trace", "verify", "--json", &whole, &lossy]);
+    let results: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        (&results[0]["ok"], &results[1]["ok"], &results[1]["lost"]),
+        (&true.into(), &false.into(), &5.into())
+    );
+}
+
+#[test]
+fn stat_counts_registers_places_and_phases() {
+    let files = Files::new();
+    let trace = files.trace("vm1.trace", 0, usual());
+    let all: Value =
+        serde_json::from_str(&good(&["trace", "stat", "--json", "--pause-ms", "15", &trace])).unwrap();
+
+    assert_eq!(all["entries"], 4);
+    assert_eq!(all["kinds"], serde_json::json!({ "read": 1, "write": 2, "doorbell": 1 }));
+    assert_eq!(all["places"]["BAR0"], serde_json::json!({ "reads": 1, "writes": 2 }));
+    assert_eq!(all["top"][0]["name"], "NV_PMC_BOOT_0");
+    assert_eq!(all["phases"].as_array().unwrap().len(), 1);
+    let text = good(&["trace", "stat", &trace]);
+    assert!(text.contains("4 entries in 0.030 s") && text.contains("reads took p50 0.7 us"), "{text}");
+}
+
+#[test]
+fn filter_keeps_what_is_wanted_and_says_so_in_the_head() {
+    let files = Files::new();
+    let (trace, part) = (files.trace("vm1.trace", 0, usual()), files.name("part.trace"));
+    good(&["trace", "filter", &trace, "--output", &part, "unit=PFIFO", "op=write,doorbell"]);
+
+    let text = good(&["trace", "dump", &part]);
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(fs::read(&part).unwrap().windows(10).any(|bytes| bytes == b"unit=PFIFO"));
+    let (_, error) = bad(&["trace", "filter", &trace, "--output", &part, "unit=FIFO"]);
+    assert!(error.contains("'unit=FIFO' is no filter: units of GF100 are"), "{error}");
+}
+
+#[test]
+fn diff_names_the_first_divergence() {
+    let files = Files::new();
+    let first = files.trace("vm1.trace", 0, usual());
+    let mut other = usual();
+    other[1] = access(Direction::Write, 0x2140, 0x12);
+    let second = files.trace("vm2.trace", 0, other);
+
+    assert!(good(&["trace", "diff", &first, &first]).contains("No difference in 3 accesses"));
+    let (text, _) = bad(&["trace", "diff", &first, &second]);
+    assert!(
+        text.contains("access 1 of the first and 1 of the second do different things to one register"),
+        "{text}"
+    );
+    assert!(text.contains("2 accesses are the same"), "{text}");
+    good(&["trace", "diff", "--leave-out", "range=0x2140", &first, &second]);
+    let (json, _) = bad(&["trace", "diff", "--json", &first, &second]);
+    assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["differences"][0]["second_count"], 1);
+}
+
+#[test]
+fn lookup_decodes_a_value() {
+    let text = good(&["trace", "lookup", "0x0", "0x0c0000a3"]);
+
+    assert!(text.contains("NV_PMC_BOOT_0") && text.contains("Source:"), "{text}");
+    assert!(!gpuvmk(&["trace", "lookup", "0xfffffc"]).status.success());
+}
+
+#[test]
+fn several_traces_become_one_in_the_order_of_their_hosts_clock() {
+    let files = Files::new();
+    let (first, second) = (files.trace("vm1.trace", 0, usual()), files.trace("vm2.trace", 5, usual()));
+    let (lines, rows, events) = (files.name("all.jsonl"), files.name("all.csv"), files.name("all.json.gz"));
+    for output in [&lines, &rows, &events] {
+        good(&["trace", "convert", &first, &second, "--output", output]);
+    }
+
+    let sources: Vec<String> = fs::read_to_string(lines)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["source"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(sources, ["vm1", "vm2"].repeat(4));
+    assert_eq!(fs::read_to_string(rows).unwrap().lines().count(), 9);
+    let mut unpacked = String::new();
+    let packed = flate2::read::GzDecoder::new(fs::File::open(events).unwrap());
+    std::io::Read::read_to_string(&mut std::io::BufReader::new(packed), &mut unpacked).unwrap();
+    assert!(serde_json::from_str::<Value>(&unpacked).unwrap()["traceEvents"].as_array().unwrap().len() >= 8);
+    let (_, error) = bad(&["trace", "convert", &first, &second, "--output", &files.name("all.trace")]);
+    assert!(error.contains("Several traces"), "{error}");
+    let (_, error) = bad(&["trace", "convert", &first, "--output", &files.name("all.xyz")]);
+    assert!(error.contains(".mmiotrace"), "{error}");
+}
+
+#[test]
+fn follow_shows_what_comes_after_it_began() {
+    let files = Files::new();
+    let trace = fs::read(files.trace("vm1.trace", 0, usual())).unwrap();
+    let growing = files.write("growing.trace", &trace[..60]);
+    let mut shown = Command::new(env!("CARGO_BIN_EXE_gpuvmk"))
+        .args(["trace", "follow", &growing, "op=doorbell"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut file = fs::OpenOptions::new().append(true).open(Path::new(&growing)).unwrap();
+    file.write_all(&trace[60..]).unwrap();
+
+    let (sender, lines) = std::sync::mpsc::channel();
+    let output = shown.stdout.take().unwrap();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).unwrap();
+        sender.send(line)
+    });
+    let began = Instant::now();
+    let line = lines.recv_timeout(Duration::from_secs(60));
+    shown.kill().unwrap();
+    shown.wait().unwrap();
+    assert!(
+        line.is_ok_and(|line| line.contains("doorbell channel 2 GP_PUT 1")),
+        "after {:?}",
+        began.elapsed()
+    );
+}
