@@ -153,7 +153,8 @@ const fn unzigzag(coded: u64) -> u64 {
 }
 
 fn text(text: &str, to: &mut Vec<u8>) {
-    let text = text.get(..text.floor_char_boundary(MOST_TEXT)).unwrap_or_default();
+    // A character has four bytes at most.
+    let text = (0..4).find_map(|less| text.get(..text.len().min(MOST_TEXT - less))).unwrap_or_default();
     varint(text.len() as u64, to);
     to.extend_from_slice(text.as_bytes());
 }

@@ -81,8 +81,14 @@ fn access(access: &Access, names: &impl RegisterNames, to: &mut Vec<u8>) {
         to.push(b']');
     }
     if access.size == 4 {
-        fields(definition, access.value as u32, to);
+        fields(definition, low_word(access.value), to);
     }
+}
+
+/// The lower 32 bits.
+pub const fn low_word(value: u64) -> u32 {
+    let [a, b, c, d, ..] = value.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 /// The fields that are not zero.
@@ -127,9 +133,12 @@ fn other(event: &Event, to: &mut Vec<u8>) {
 pub fn hex(value: u64, digits: usize, to: &mut Vec<u8>) {
     let needed = usize::try_from(u64::BITS - value.leading_zeros()).unwrap_or(64).div_ceil(4);
     to.extend_from_slice(b"0x");
+    let bytes = value.to_be_bytes();
     for digit in (0..digits.max(needed).max(1)).rev() {
-        let nibble = value.checked_shr(4 * digit as u32).unwrap_or(0) & 15;
-        to.push(b"0123456789abcdef"[nibble as usize]);
+        // The digit counts from the right; each byte has two.
+        let byte = bytes.len().checked_sub(digit / 2 + 1).and_then(|at| bytes.get(at)).copied().unwrap_or(0);
+        let nibble = if digit % 2 == 0 { byte & 15 } else { byte >> 4 };
+        to.push(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 });
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::{Chip, open};
+use super::{Chip, open, print};
 use crate::chip::register_sets::RegisterSet;
 use crate::trace::diff::{Comparison, Difference, Step, compare};
 use crate::trace::formats::json_lines;
@@ -47,11 +47,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let set = first.chip.0;
-    if args.json {
-        println!("{}", to_json(&found, set));
+    let text = if args.json {
+        format!("{}\n", to_json(&found, set))
     } else {
-        print(&found, set, args);
-    }
+        describe(&found, set, args).join("\n") + "\n"
+    };
+    print(&text)?;
     Ok(if found.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -98,32 +99,33 @@ impl Iterator for Accesses {
     }
 }
 
-fn print(found: &Comparison, set: Option<&'static RegisterSet>, args: &Args) {
+/// What was found, line by line.
+fn describe(found: &Comparison, set: Option<&'static RegisterSet>, args: &Args) -> Vec<String> {
     let (first, second) = (args.first.display(), args.second.display());
     if found.differences.is_empty() {
-        println!("No difference in {} accesses (repeated reads count once)", found.same);
-        return;
+        return vec![format!("No difference in {} accesses (repeated reads count once)", found.same)];
     }
-    println!("< {first}\n> {second}");
+    let mut lines = vec![format!("< {first}"), format!("> {second}")];
     for difference in &found.differences {
         match difference {
             Difference::Value { first, second } => {
-                println!(
+                lines.push(format!(
                     "access {} of the first and {} of the second read the same and got different values:",
                     first.number, second.number
-                );
-                show('<', &[*first], set);
-                show('>', &[*second], set);
+                ));
+                lines.extend(show('<', &[*first], set));
+                lines.extend(show('>', &[*second], set));
             }
             Difference::Accesses { first, second } => {
-                println!("{}", explain(first, second));
-                show('<', first, set);
-                show('>', second, set);
+                lines.push(explain(first, second));
+                lines.extend(show('<', first, set));
+                lines.extend(show('>', second, set));
             }
         }
     }
     let more = if found.more { "; there are more differences (--most)" } else { "" };
-    println!("{} accesses are the same{more}", found.same);
+    lines.push(format!("{} accesses are the same{more}", found.same));
+    lines
 }
 
 /// What a difference is, in words.
@@ -150,17 +152,15 @@ fn explain(first: &[Step], second: &[Step]) -> String {
     }
 }
 
-fn show(mark: char, steps: &[Step], set: Option<&'static RegisterSet>) {
-    let mut line = Vec::new();
-    for step in steps.iter().take(SHOWN) {
-        line.clear();
+fn show(mark: char, steps: &[Step], set: Option<&'static RegisterSet>) -> Vec<String> {
+    let shown = steps.iter().take(SHOWN).map(|step| {
+        let mut line = Vec::new();
         text::line(&Entry { nanos: step.nanos, event: Event::Access(step.access) }, &set, &mut line);
         let times = if step.times > 1 { format!(" ({} reads)", step.times) } else { String::new() };
-        println!("{mark} {}{times}", String::from_utf8_lossy(&line).trim_end());
-    }
-    if steps.len() > SHOWN {
-        println!("{mark} and {} more", steps.len() - SHOWN);
-    }
+        format!("{mark} {}{times}", String::from_utf8_lossy(&line).trim_end())
+    });
+    let more = steps.len().checked_sub(SHOWN).filter(|more| *more > 0);
+    shown.chain(more.map(|more| format!("{mark} and {more} more"))).collect()
 }
 
 fn to_json(found: &Comparison, set: Option<&'static RegisterSet>) -> Value {

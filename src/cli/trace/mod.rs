@@ -111,6 +111,13 @@ impl Output {
     }
 }
 
+/// Prints text; that nobody reads it is no error.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut output = Output::new();
+    output.write(text.as_bytes())?;
+    output.flush().map(drop)
+}
+
 /// The chip of a trace: what its head says, else what the driver reads where every chip says what it is.
 struct Chip(Option<&'static RegisterSet>);
 

@@ -1,12 +1,13 @@
 //! `gpuvmk trace stat FILE`
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use super::{Chip, each, open};
+use super::{Chip, each, open, print};
 use crate::chip::register_sets::RegisterSet;
 use crate::trace::event::Kind;
 use crate::trace::stat::{Phase, Statistics};
@@ -41,11 +42,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         all.add(&entry, &names);
         Ok(true)
     });
-    if args.json {
-        println!("{}", to_json(&all, chip.0, args.top));
+    let text = if args.json {
+        format!("{}\n", to_json(&all, chip.0, args.top))
     } else {
-        print(&all, chip.0, args.top);
-    }
+        // Writing to memory cannot fail.
+        let mut text = String::new();
+        let _ = describe(&all, chip.0, args.top, &mut text);
+        text
+    };
+    print(&text)?;
     read.map(|()| ExitCode::SUCCESS)
 }
 
@@ -61,69 +66,85 @@ fn name(place: Place, offset: u64, set: Option<&'static RegisterSet>) -> String 
 
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)];
 
-fn print(all: &Statistics, set: Option<&'static RegisterSet>, top: usize) {
+fn describe(
+    all: &Statistics,
+    set: Option<&'static RegisterSet>,
+    top: usize,
+    to: &mut String,
+) -> std::fmt::Result {
     let seconds = all.span.map_or(0.0, |(first, last)| last.saturating_sub(first) as f64 / 1e9);
-    println!("{} entries in {seconds:.3} s; {} lost, {} out of order", all.entries, all.lost, all.disordered);
+    writeln!(
+        to,
+        "{} entries in {seconds:.3} s; {} lost, {} out of order",
+        all.entries, all.lost, all.disordered
+    )?;
     let kinds = Kind::ALL.into_iter().filter(|kind| all.kind(*kind) > 0);
-    println!(
+    writeln!(
+        to,
         "{}",
         kinds.map(|kind| format!("{} {}", all.kind(kind), kind.word())).collect::<Vec<_>>().join(", ")
-    );
-    println!("\n{:8} {:>12} {:>12}", "place", "reads", "writes");
+    )?;
+    writeln!(to, "\n{:8} {:>12} {:>12}", "place", "reads", "writes")?;
     for (place, count) in all.places() {
-        println!("{:8} {:>12} {:>12}", text::place(place), count.reads, count.writes);
+        writeln!(to, "{:8} {:>12} {:>12}", text::place(place), count.reads, count.writes)?;
     }
-    println!(
+    writeln!(
+        to,
         "\n{:8} {:>12} {:>12} {:>12}  register, or 64 KiB of memory",
         "place", "offset", "reads", "writes"
-    );
+    )?;
     for (place, offset, count) in all.top(top) {
-        println!(
+        writeln!(
+            to,
             "{:8} {offset:>#12x} {:>12} {:>12}  {}",
             text::place(place),
             count.reads,
             count.writes,
             name(place, offset, set)
-        );
+        )?;
     }
     for (direction, word) in [(Direction::Read, "reads"), (Direction::Write, "writes")] {
         let took = all.took(direction);
         if !took.is_empty() {
             let quantiles =
                 QUANTILES.map(|(name, q)| format!("{name} {:.1} us", took.value_at_quantile(q) as f64 / 1e3));
-            println!("\n{word} took {}", quantiles.join(", "));
-            bars(took);
+            writeln!(to, "\n{word} took {}", quantiles.join(", "))?;
+            bars(took, to)?;
         }
     }
-    println!("\n{:>12} {:>10} {:>10} {:>10}  units", "phase at s", "ms", "reads", "writes");
+    writeln!(to, "\n{:>12} {:>10} {:>10} {:>10}  units", "phase at s", "ms", "reads", "writes")?;
     for phase in &all.phases {
         let units: Vec<_> =
             phase.top_units(4).into_iter().map(|(unit, count)| format!("{unit} {count}")).collect();
-        println!(
+        writeln!(
+            to,
             "{:>12.3} {:>10.1} {:>10} {:>10}  {}",
             phase.first as f64 / 1e9,
             phase.last.saturating_sub(phase.first) as f64 / 1e6,
             phase.accesses.reads,
             phase.accesses.writes,
             units.join(", ")
-        );
+        )?;
     }
+    Ok(())
 }
 
 /// A histogram in powers of two.
-fn bars(took: &Histogram<u64>) {
+fn bars(took: &Histogram<u64>, to: &mut String) -> std::fmt::Result {
     let steps: Vec<_> =
         took.iter_log(256, 2.0).filter(|step| step.count_since_last_iteration() > 0).collect();
     let most = steps.iter().map(|step| step.count_since_last_iteration()).max().unwrap_or(1);
     for step in steps {
         let count = step.count_since_last_iteration();
         let length = usize::try_from(count.saturating_mul(50).div_ceil(most)).unwrap_or(50);
-        println!(
+        writeln!(
+            to,
             "  up to {:>10.1} us {count:>10} {}",
             step.value_iterated_to() as f64 / 1e3,
             "#".repeat(length)
-        );
+        )?;
     }
+    Ok(())
 }
 
 fn to_json(all: &Statistics, set: Option<&'static RegisterSet>, top: usize) -> Value {

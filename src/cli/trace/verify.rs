@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::open;
+use super::{open, print};
 use crate::trace::Event;
 
 /// Arguments of `gpuvmk trace verify`.
@@ -41,22 +41,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         let ok = lost == 0 && disordered == 0 && damage.is_none();
         good &= ok;
-        if args.json {
-            println!(
-                "{}",
+        let line = if args.json {
+            format!(
+                "{}\n",
                 json!({
                     "ok": ok, "file": file, "entries": entries, "lost": lost, "out_of_order": disordered,
                     "damage": damage,
                 })
-            );
+            )
         } else {
             let damage = damage.map(|damage| format!("; {damage}")).unwrap_or_default();
-            println!(
-                "{}: {}: {entries} entries, {lost} lost, {disordered} out of order{damage}",
+            format!(
+                "{}: {}: {entries} entries, {lost} lost, {disordered} out of order{damage}\n",
                 file.display(),
                 if ok { "ok" } else { "NOT OK" }
-            );
-        }
+            )
+        };
+        print(&line)?;
     }
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

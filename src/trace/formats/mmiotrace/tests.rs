@@ -62,12 +62,15 @@ fn accesses_of_a_capture_have_their_bars() {
 #[test]
 fn damage_is_named_and_what_precedes_it_is_kept() {
     let damaged = CAPTURE.replace("MARK 1268.104859", "MORK 1268.104859");
-    let place = damaged.find("MORK").unwrap() as u64;
+    let place = damaged.find("MORK").unwrap();
     let mut kept = Vec::new();
     let error = import(damaged.as_bytes(), &mut kept).unwrap_err();
 
-    assert!(matches!(error, ImportError::Invalid { offset, line: 7, .. } if offset == place), "{error}");
-    assert_eq!(exported(&kept).as_bytes(), &damaged.as_bytes()[..place as usize]);
+    assert!(
+        matches!(error, ImportError::Invalid { offset, line: 7, .. } if offset == place as u64),
+        "{error}"
+    );
+    assert_eq!(exported(&kept).as_bytes(), &damaged.as_bytes()[..place]);
 }
 
 #[test]
