@@ -93,7 +93,7 @@ impl Recorder {
     /// Starts to write to `sink`; `name` is what messages call it. `header` gets the time.
     ///
     /// # Errors
-    /// There is no thread to be had, or the head cannot be written.
+    /// There is no thread to be had, or the head is too long.
     pub fn start(
         mut sink: impl Write + Send + 'static,
         name: &str,
@@ -104,7 +104,7 @@ impl Recorder {
         let began = Instant::now();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let header = Header { unix_nanos: nanos(unix), monotonic_nanos: monotonic(), ..header };
-        sink.write_all(&header.encode()?)?;
+        let head = header.encode()?;
         let ring = Ring {
             block: Block::default(),
             full: VecDeque::new(),
@@ -119,7 +119,7 @@ impl Recorder {
         let (theirs, name) = (Arc::clone(&shared), name.to_owned());
         let writer = std::thread::Builder::new().name("trace".to_owned()).spawn(move || {
             jail::enter(Role::Trace);
-            if let Err(error) = write_all(&theirs, &mut sink) {
+            if let Err(error) = sink.write_all(&head).and_then(|()| write_all(&theirs, &mut sink)) {
                 log::error!("The trace {name} ends early: {error}");
                 theirs.ring().broken = true;
             }
