@@ -191,6 +191,48 @@ fn filter_keeps_what_is_wanted_and_says_so_in_the_head() {
 }
 
 #[test]
+fn input_is_never_written_over() {
+    let files = Files::new();
+    let trace = files.trace("vm1.trace", 0, usual());
+    let before = fs::read(&trace).unwrap();
+    let link = files.name("link.trace");
+    std::os::unix::fs::symlink(&trace, &link).unwrap();
+
+    for output in [&trace, &link] {
+        for arguments in [
+            ["trace", "filter", &trace, "--output", output],
+            ["trace", "convert", &trace, "--output", output],
+        ] {
+            assert!(bad(&arguments).1.contains("give another name"));
+        }
+    }
+    assert_eq!(fs::read(&trace).unwrap(), before);
+}
+
+#[test]
+fn part_of_a_capture_is_exported_with_its_device_and_mappings() {
+    let files = Files::new();
+    let capture = files.write("capture.txt", CAPTURE.as_bytes());
+    let (part, text) = (files.name("part.trace"), files.name("part.txt"));
+    good(&["trace", "filter", &capture, "--output", &part, "op=write"]);
+    good(&["trace", "convert", &part, "--output", &text]);
+
+    let wanted: Vec<_> = CAPTURE.lines().filter(|line| !line.starts_with("R ")).collect();
+    assert_eq!(fs::read_to_string(text).unwrap().lines().collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn registers_of_an_unknown_chip_have_no_names() {
+    let files = Files::new();
+    let capture = files.write("capture.txt", CAPTURE.replace("0xc0000a3", "0x137000a1").as_bytes());
+
+    let text = good(&["trace", "dump", &capture]);
+    assert!(text.contains("W4 BAR0   0x00002140") && !text.contains("NV_"), "{text}");
+    let (_, error) = bad(&["trace", "filter", &capture, "--output", &files.name("x.trace"), "unit=PFIFO"]);
+    assert!(error.contains("units are known only where the trace's chip is"), "{error}");
+}
+
+#[test]
 fn diff_names_the_first_divergence() {
     let files = Files::new();
     let first = files.trace("vm1.trace", 0, usual());

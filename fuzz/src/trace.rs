@@ -1,9 +1,11 @@
-//! The trace reader: any file gives entries that can be shown and written again, then an end or an error. Half of the
-//! inputs are files, and the others the entries of a block whose head and checksum are right.
+//! The trace reader: any file gives entries that can be shown and written again, then an end or an error. Some inputs
+//! are files, others the entries of a block whose head and checksum are right, and others texts of mmiotrace, which come back as
+//! they were, up to what is wrong in them.
 
 use gpuvmk::chip::register_sets::ALL;
 use gpuvmk::trace::block::BlockHead;
 use gpuvmk::trace::codec::Decoder;
+use gpuvmk::trace::formats::mmiotrace::{self, Bases, Exporter, ImportError};
 use gpuvmk::trace::writer::Writer;
 use gpuvmk::trace::{Entry, Header, Reader, TraceError, text};
 
@@ -11,6 +13,7 @@ use gpuvmk::trace::{Entry, Header, Reader, TraceError, text};
 pub fn run(data: &[u8]) {
     match data {
         [0, block @ ..] => read(&file(block), true),
+        [2, text @ ..] => import(text),
         [_, file @ ..] => read(file, false),
         [] => {}
     }
@@ -62,4 +65,23 @@ fn read(file: &[u8], framed: bool) {
     let found: Vec<Entry> =
         Reader::new(again.as_slice()).expect("a trace").map(|entry| entry.expect("an entry")).collect();
     assert!(found == entries, "what was written says something else");
+}
+
+/// Imports a text and exports it again.
+fn import(text: &[u8]) {
+    let mut trace = Vec::new();
+    let damage = mmiotrace::import(text, &mut trace).err();
+    let reader = Reader::new(trace.as_slice()).expect("a trace has a head");
+    let header = reader.header().clone();
+    let mut exporter = Exporter::new(Vec::new(), &header, &Bases::default()).expect("memory");
+    reader.for_each(|entry| exporter.push(&entry.expect("an entry")).expect("memory"));
+    let again = exporter.finish().expect("memory");
+    assert!(text.starts_with(&again), "what was understood is exported otherwise");
+    match damage {
+        None => assert!(again.len() == text.len(), "a text without damage is cut off"),
+        Some(ImportError::Invalid { offset, .. } | ImportError::CutOff { offset }) => {
+            assert!(offset == again.len() as u64, "the damage is named elsewhere");
+        }
+        Some(error) => panic!("memory cannot be read or written: {error}"),
+    }
 }

@@ -47,6 +47,12 @@ pub struct Access {
 }
 
 impl Access {
+    /// The lower 32 bits of the value: all of it for registers.
+    pub const fn word(&self) -> u32 {
+        let [a, b, c, d, ..] = self.value.to_le_bytes();
+        u32::from_le_bytes([a, b, c, d])
+    }
+
     /// The kind, as filters name it.
     pub const fn kind(&self) -> Kind {
         match self.direction {

@@ -1,7 +1,8 @@
 //! What of a trace is wanted: conditions as an operator writes them.
 //!
 //! `bar=0,3`, `range=0x2000-0x2fff`, `unit=PFIFO` and `op=write,doorbell`; several values of a key are alternatives, several
-//! keys must all hold. `bar`, `range` and `unit` are about accesses, and leave other events alone. Losses are never left out.
+//! keys must all hold. `bar`, `range` and `unit` are about accesses, and leave other events alone. Losses and notes are never left out,
+//! nor what accesses of an imported trace have in common: without its device and its mappings it cannot be exported.
 
 use std::ops::RangeInclusive;
 
@@ -74,7 +75,7 @@ impl Filter {
     /// True if an event is wanted.
     pub fn wants(&self, event: &Event) -> bool {
         match event {
-            Event::Lost { .. } => true,
+            Event::Lost { .. } | Event::Note(_) | Event::Origin(_) => true,
             Event::Access(access) => self.wants_access(access),
             event => self.wants_kind(event.kind()),
         }
@@ -143,7 +144,7 @@ fn unit(name: &str, set: Option<&RegisterSet>) -> Result<Vec<RangeInclusive<u64>
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::Direction;
+    use super::super::event::{Direction, Origin};
     use super::*;
 
     fn filter(words: &[&str]) -> Result<Filter, FilterError> {
@@ -169,8 +170,12 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_never_left_out() {
-        assert!(filter(&["op=read"]).unwrap().wants(&Event::Lost { count: 3 }));
+    fn losses_and_context_are_never_left_out() {
+        let filter = filter(&["op=read"]).unwrap();
+        assert!(filter.wants(&Event::Lost { count: 3 }));
+        assert!(
+            filter.wants(&Event::Note("PCIDEV".into())) && filter.wants(&Event::Origin(Origin::default()))
+        );
     }
 
     #[test]

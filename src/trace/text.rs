@@ -81,14 +81,8 @@ fn access(access: &Access, names: &impl RegisterNames, to: &mut Vec<u8>) {
         to.push(b']');
     }
     if access.size == 4 {
-        fields(definition, low_word(access.value), to);
+        fields(definition, access.word(), to);
     }
-}
-
-/// The lower 32 bits.
-pub const fn low_word(value: u64) -> u32 {
-    let [a, b, c, d, ..] = value.to_le_bytes();
-    u32::from_le_bytes([a, b, c, d])
 }
 
 /// The fields that are not zero.
@@ -119,9 +113,11 @@ fn other(event: &Event, to: &mut Vec<u8>) {
         }
         Event::Channel { channel, change } => format!("channel {channel} {}", change.word()),
         Event::Interrupt { vector } => format!("interrupt {vector}"),
-        Event::Switch { engine, to } if to.is_empty() => format!("switch {engine} to nobody"),
-        Event::Switch { engine, to } => format!("switch {engine} to {to}"),
-        Event::Refusal { reason, place } => format!("refusal {reason} at {place:#x}"),
+        Event::Switch { engine, to } => {
+            let to = if to.is_empty() { "nobody" } else { to };
+            format!("switch {} to {}", engine.escape_debug(), to.escape_debug())
+        }
+        Event::Refusal { reason, place } => format!("refusal {} at {place:#x}", reason.escape_debug()),
         Event::Lost { count } => format!("lost {count} entries"),
         Event::Note(note) => format!("note {}", note.escape_debug()),
         Event::Origin(origin) => format!("origin map {} pc {:#x} pid {}", origin.map, origin.pc, origin.pid),

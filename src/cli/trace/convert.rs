@@ -13,7 +13,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
 
-use super::{Chip, open};
+use super::{Chip, create, open};
 use crate::chip::register_sets::RegisterSet;
 use crate::trace::formats::chrome::Events;
 use crate::trace::formats::csv::Rows;
@@ -91,7 +91,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut all = Merged::open(&args.files)?;
     let cannot = || format!("Cannot write {}", args.output.display());
-    let mut sink = Packed::create(&args.output)?;
+    let mut sink = Packed::create(&args.output, &args.files)?;
     // What precedes damage is written; then comes the error.
     let damage = write(format, &mut all, &bases, &mut sink).with_context(cannot)?;
     sink.finish().with_context(cannot)?;
@@ -228,9 +228,8 @@ enum Packed {
 }
 
 impl Packed {
-    fn create(path: &Path) -> anyhow::Result<Self> {
-        let file = File::create(path).with_context(|| format!("Cannot create {}", path.display()))?;
-        let file = BufWriter::with_capacity(1 << 18, file);
+    fn create(path: &Path, inputs: &[PathBuf]) -> anyhow::Result<Self> {
+        let file = BufWriter::with_capacity(1 << 18, create(path, inputs)?);
         Ok(match path.extension().and_then(|ending| ending.to_str()) {
             Some("gz") => Self::Gzip(GzEncoder::new(file, Compression::default())),
             Some("xz") => Self::Xz(XzEncoder::new(file, 6)),

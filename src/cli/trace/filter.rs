@@ -1,12 +1,11 @@
 //! `gpuvmk trace filter FILE --output FILE CONDITION...`
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
 
-use super::{Chip, each, open};
+use super::{Chip, create, each, open};
 use crate::chip::register_sets::RegisterSet;
 use crate::trace::Filter;
 use crate::trace::writer::Writer;
@@ -19,7 +18,7 @@ use crate::trace::writer::Writer;
 Conditions:
   bar=0 to 5, rom, config or physical; range=FIRST-LAST or one offset, hexadecimal; unit=NAME (gpuvmk registers);
   op=KIND. Several values, divided by commas, are alternatives; all conditions must hold. bar, range and unit are about
-  accesses and leave other events alone. Losses are never left out.")]
+  accesses and leave other events alone. Losses and notes are never left out.")]
 pub(super) struct Args {
     /// The trace; `-` is standard input.
     file: PathBuf,
@@ -41,8 +40,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let filter = Filter::parse(args.conditions.iter().map(String::as_str), set)?;
     let said: Vec<_> = header.filter.take().into_iter().chain(args.conditions.iter().cloned()).collect();
     header.filter = (!said.is_empty()).then(|| said.join(" "));
-    let file =
-        File::create(&args.output).with_context(|| format!("Cannot create {}", args.output.display()))?;
+    let file = create(&args.output, std::slice::from_ref(&args.file))?;
     let cannot = || format!("Cannot write {}", args.output.display());
     let mut writer = Writer::new(file, &header).with_context(cannot)?;
     let read = each(trace, &args.file, |entry| {

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[command(after_help = "Examples:
   gpuvmk trace follow /var/log/gpuvmk/vm1.trace
   gpuvmk trace follow vm1.trace unit=PFIFO op=write
-Conditions are those of `gpuvmk trace filter`. Entries are shown 0.2 s late at the most. Ctrl-C ends it.")]
+Conditions are those of `gpuvmk trace filter`. Entries are shown 0.3 s late at the most. Ctrl-C ends it.")]
 pub(super) struct Args {
     /// The trace, which is being written.
     file: PathBuf,

@@ -11,12 +11,13 @@ mod verify;
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
-use crate::chip::register_sets::{ALL, RegisterSet};
+use crate::chip::register_sets::RegisterSet;
 use crate::pci::Region;
 use crate::trace::{Direction, Entry, Event, Header, Place, Source};
 
@@ -70,6 +71,18 @@ fn open(file: &Path) -> anyhow::Result<Source> {
     source.with_context(|| format!("Cannot read {}", file.display()))
 }
 
+/// Creates the file of an output, which must be none of the inputs: creating it would empty it.
+fn create(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<File> {
+    let identity = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+    let there = identity(output);
+    ensure!(
+        there.is_none() || inputs.iter().all(|input| identity(input) != there),
+        "{} is read and cannot be written as well: give another name with --output",
+        output.display()
+    );
+    File::create(output).with_context(|| format!("Cannot create {}", output.display()))
+}
+
 /// Hands every entry to `take` until it returns false. What precedes damage is handed over before the error comes back.
 fn each(
     trace: Source,
@@ -118,13 +131,13 @@ fn print(text: &str) -> anyhow::Result<()> {
     output.flush().map(drop)
 }
 
-/// The chip of a trace: what its head says, else what the driver reads where every chip says what it is.
+/// The chip of a trace: what its head says, else what the driver reads where every chip says what it is. Registers of a
+/// chip that is not known have no names: another chip's would be wrong.
 struct Chip(Option<&'static RegisterSet>);
 
 impl Chip {
     fn of(header: &Header) -> Self {
-        // Before the driver asks there is hardly anything.
-        Self(header.chip.as_deref().and_then(RegisterSet::by_name).or_else(|| ALL.first()))
+        Self(header.chip.as_deref().and_then(RegisterSet::by_name))
     }
 
     /// Learns from an entry.

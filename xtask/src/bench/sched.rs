@@ -94,21 +94,22 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
     }
     problems.iter().for_each(|problem| println!("{problem}"));
     if arguments.json {
-        let worst = |name: &str, of: fn(f64, f64) -> f64, from: f64| {
+        // Of chosen policies some figures are not there.
+        let worst = |name: &str, of: fn(f64, f64) -> f64| {
             let all = report.values().flat_map(|found| found.policies.values());
-            round3(all.filter_map(|figures| figures.get(name)).copied().fold(from, of))
+            all.filter_map(|figures| figures.get(name)).copied().reduce(of).map(round3)
         };
         let chips: BTreeMap<_, _> = report.iter().map(|(chip, found)| (chip, found.to_json())).collect();
         println!(
             "{}",
             json!({
                 "ok": problems.is_empty(),
-                "jain": worst("jain_promised", f64::min, 1.0),
-                "weight_error": worst("weight_error", f64::max, 0.0),
-                "cap_error": worst("cap_error", f64::max, 0.0),
-                "light_vm_p99_slices": worst("light_vm_p99_slices", f64::max, 0.0),
-                "alone": worst("alone", f64::min, f64::MAX),
-                "accounting_error": worst("accounting_error", f64::max, 0.0),
+                "jain": worst("jain_promised", f64::min),
+                "weight_error": worst("weight_error", f64::max),
+                "cap_error": worst("cap_error", f64::max),
+                "light_vm_p99_slices": worst("light_vm_p99_slices", f64::max),
+                "alone": worst("alone", f64::min),
+                "accounting_error": worst("accounting_error", f64::max),
                 "idle_cpu": round3(report.values().map(|found| found.idle_cpu).fold(0.0, f64::max)),
                 "hang_p99_ms": pauses.as_ref().map(|pauses| round3(pauses.p99_ms)),
                 "hang_max_ms": pauses.as_ref().map(|pauses| round3(pauses.max_ms)),

@@ -9,7 +9,7 @@ use crate::chip::register_sets::RegisterSet;
 use crate::pci::Region;
 use crate::trace::event::{Access, Direction, Entry, Event, Origin, Place};
 use crate::trace::header::{FunctionRegionKind, Header};
-use crate::trace::text::{self, low_word};
+use crate::trace::text;
 
 /// Where BARs begin if the guest's own placement is not known: what tools want is that regions do not overlap.
 const SYNTHETIC: [u64; 7] = [0xf000_0000, 0x38_0000_0000, 0, 0x3c_0000_0000, 0, 0xe000, 0xfff0_0000];
@@ -32,7 +32,7 @@ impl Bases {
                 let index = access.offset.checked_sub(0x10).map(|offset| offset / 4);
                 let index = index.and_then(|index| usize::try_from(index).ok());
                 if let Some(bar) = index.and_then(|index| self.written.get_mut(index)) {
-                    *bar = low_word(access.value);
+                    *bar = access.word();
                 }
             }
             (Place::Region(Region::Bar(bar)), _) => {
