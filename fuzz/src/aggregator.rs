@@ -103,7 +103,7 @@ impl World {
 
     fn admit(&mut self, input: &mut Input<'_>) {
         let hello = wish::hello(input, self.judge.hopper(), self.tenants.len());
-        match self.machine.admit(&hello) {
+        match self.machine.admit(&hello, self.now) {
             Ok(admitted) => {
                 let shown: u64 = admitted.window.iter().map(|piece| piece.size).sum();
                 assert_eq!(shown, admitted.welcome.vram, "the window is not the partition");
@@ -113,7 +113,7 @@ impl World {
             }
             Err(refusal) => {
                 assert!(!refusal.message.is_empty());
-                let _ = self.machine.worth_waiting(&hello, &refusal);
+                let _ = self.machine.worth_waiting(&hello, &refusal, self.now);
             }
         }
     }

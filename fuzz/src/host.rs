@@ -76,7 +76,7 @@ impl Host {
             share: Share::default(),
             limits: TenantLimits::default(),
         };
-        let admitted = locked(&self.machine).admit(&hello).expect("room for a tenant");
+        let admitted = locked(&self.machine).admit(&hello, Duration::ZERO).expect("room for a tenant");
         let welcome = admitted.welcome;
         let grant = Grant {
             vram: welcome.vram,

@@ -44,6 +44,8 @@ limits! {
     Doorbells = "doorbells",
     /// Share of the aggregator's thread while others want it, in percent (aggregator).
     ThreadTime = "thread_time",
+    /// How often the host cleans up after it, in bytes zeroed (aggregator).
+    Cleanups = "cleanups",
     /// Guest page tables that are followed (device backend).
     GuestTables = "guest_tables",
     /// Pages of one address space that point outside the guest's memory (device backend).

@@ -92,6 +92,8 @@ pub struct Counters {
     pub fail_safe: u64,
     /// Function resets that were carried out.
     pub resets: u64,
+    /// Bytes of its memory that were zeroed.
+    pub zeroed: u64,
     /// Times that a limit was met, by [`Limit`].
     limits: [u64; Limit::ALL.len()],
 }

@@ -198,6 +198,8 @@ pub enum GpuEvent {
 pub enum Scrub {
     /// It is.
     Done,
+    /// It was before: nobody has touched it.
+    Untouched,
     /// The GPU is at it.
     Pending,
 }

@@ -16,6 +16,9 @@ use crate::units::backend::{FaultUnit, MmuFault};
 /// Bytes that one access moves before it lets a flush pass.
 pub(super) const CHUNK: u64 = 64 << 10;
 
+/// The same for zeroing: so much takes no longer.
+const CLEAR_CHUNK: u64 = 512 << 10;
+
 /// What a report looks like in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Report {
@@ -112,6 +115,31 @@ impl Client<'_> {
             }
             done += bytes.max(1);
         }
+    }
+
+    /// Makes `[va, va + size)` zeros.
+    pub(super) fn clear(&self, va: u64, size: u64) -> Result<(), MmuFault> {
+        let mut done = 0;
+        while done < size {
+            let at = va.saturating_add(done);
+            let left = (size - done).min(CLEAR_CHUNK);
+            let in_use = self.hardware.mmu.in_use();
+            let Place { target, run } = self.translate(&in_use, at, AccessKind::Write)?;
+            let mut bytes = run.min(left);
+            // Pages that lie behind each other are zeroed together.
+            while bytes < left
+                && let Ok(next) = self.translate(&in_use, at.saturating_add(bytes), AccessKind::Write)
+                && next.target.aperture == target.aperture
+                && Some(next.target.address) == target.address.checked_add(bytes)
+            {
+                bytes = bytes.saturating_add(next.run).min(left);
+            }
+            self.note(Place { target, run: bytes }, bytes);
+            let missed = self.hardware.memory.clear(target, bytes);
+            missed.map_err(|_| self.fault(at, AccessKind::Write, FaultReason::UnsupportedAperture))?;
+            done += bytes;
+        }
+        Ok(())
     }
 
     /// Copies `size` bytes.

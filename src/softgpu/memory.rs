@@ -51,6 +51,18 @@ impl Memory {
         result.map_err(|Missed| NoTarget { address, size })
     }
 
+    /// Makes `size` bytes zeros.
+    pub(super) fn clear(&self, address: PhysicalAddress, size: u64) -> Result<(), NoTarget> {
+        let result: Result<(), Missed> = match address.aperture {
+            Aperture::Vram => self.vram.clear(address.address, size).map_err(Missed::from),
+            Aperture::SystemCoherent | Aperture::SystemNonCoherent => {
+                self.system.fill(address.address, size, 0).map_err(Missed::from)
+            }
+        };
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        result.map_err(|Missed| NoTarget { address, size })
+    }
+
     pub(super) fn read_u32(&self, address: PhysicalAddress) -> Result<u32, NoTarget> {
         let mut bytes = [0; 4];
         self.read(address, &mut bytes)?;

@@ -7,6 +7,7 @@ use super::{Machine, ThreadAccount};
 use crate::addr::TenantId;
 use crate::aggregator::dma_map::DmaMap;
 use crate::aggregator::doorbells::MAX_CHANNELS;
+use crate::aggregator::limit::Limit;
 use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, RefusalKind, Welcome};
 use crate::aggregator::tenant::{Counters, Refusal, Tenant, TenantState};
 use crate::aggregator::wire::{MAX_NAME, MAX_WINDOW_PIECES};
@@ -49,6 +50,8 @@ pub enum Wait {
     Briefly,
     /// Somebody is leaving.
     UntilSomebodyIsGone,
+    /// The host has cleaned up after it too often of late.
+    Until(Duration),
 }
 
 /// A partition's part of the memory in percent, at least one.
@@ -62,8 +65,16 @@ impl Machine {
     ///
     /// # Errors
     /// The wish is malformed, or cannot be met; nothing changed then.
-    pub fn admit(&mut self, hello: &Hello) -> Result<Admitted, Refusal> {
+    pub fn admit(&mut self, hello: &Hello, now: Duration) -> Result<Admitted, Refusal> {
         self.check_hello(hello)?;
+        if let Some(until) = self.cleanups.wait(&hello.name, now) {
+            let seconds = until.saturating_sub(now).as_secs_f64();
+            return Err(Refusal::met(
+                Limit::Cleanups,
+                RefusalKind::Quota,
+                format!("it comes and goes too often: {seconds:.1} s until it may come again"),
+            ));
+        }
         let largest = self.vram.largest();
         let partition = self.vram.take(hello.vram).ok_or_else(|| {
             Refusal::new(
@@ -160,7 +171,12 @@ impl Machine {
     }
 
     /// Whether a wish that was refused may come true by waiting for a tenant to be gone.
-    pub fn worth_waiting(&self, hello: &Hello, refusal: &Refusal) -> Wait {
+    pub fn worth_waiting(&self, hello: &Hello, refusal: &Refusal, now: Duration) -> Wait {
+        if refusal.limit == Some(Limit::Cleanups)
+            && let Some(until) = self.cleanups.wait(&hello.name, now)
+        {
+            return Wait::Until(until);
+        }
         let possible = hello.vram <= self.info.tenant_vram_size && hello.channels <= self.info.channels;
         let in_the_way = match refusal.kind {
             RefusalKind::Exhausted => possible && !self.tenants.is_empty(),

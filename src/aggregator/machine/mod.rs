@@ -9,6 +9,7 @@
 
 mod admission;
 mod channels;
+mod cleanups;
 mod events;
 mod fail_safe;
 mod hang;
@@ -100,6 +101,7 @@ pub struct Machine {
     /// When to look at the pieces of VRAM that the GPU zeroes.
     scrub_due: Option<Duration>,
     departed: scrub::Departures,
+    cleanups: cleanups::Cleanups,
 }
 
 impl std::fmt::Debug for Machine {
@@ -143,6 +145,7 @@ impl Machine {
             held_until: None,
             scrub_due: None,
             departed: scrub::Departures::default(),
+            cleanups: cleanups::Cleanups::default(),
         }
     }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::scrub::Step;
 use super::{Machine, Output};
 use crate::addr::{GuestChannel, HostChannel, TenantId};
+use crate::aggregator::limit::Limit;
 use crate::aggregator::protocol::{RefusalKind, Reply};
 use crate::aggregator::tenant::{ChannelState, Refusal, Tenant, TenantState};
 use crate::chip::Engine;
@@ -123,6 +124,10 @@ impl Machine {
         let owner = self.tenant(tenant)?;
         let scrub_from = if scrub { 0 } else { owner.partition.size() };
         owner.state = TenantState::Resetting { scrub_from };
+        let name = owner.name.clone();
+        if scrub && self.cleanups.wait(&name, now).is_some() {
+            self.tenant(tenant)?.counters.met(Limit::Cleanups);
+        }
         self.strip(tenant, now);
         Ok(())
     }
@@ -254,6 +259,14 @@ impl Machine {
             }
             return false;
         }
+        // A reset waits that would have it zeroed too often; who leaves shall be gone.
+        if tenant.is_resetting()
+            && scrub_from == 0
+            && let Some(until) = self.cleanups.wait(&tenant.name, now)
+        {
+            self.hold_until(until);
+            return false;
+        }
         match self.scrub_piece(id, scrub_from, now) {
             Step::More => return true,
             Step::Waits => return false,
@@ -311,6 +324,7 @@ impl Machine {
             if let Some(ledger) = &self.ledger {
                 ledger.own_vram(tenant.partition.start(), tenant.partition.size(), None);
             }
+            self.cleanups.note_departure(&tenant.name, tenant.partition.size(), now);
             self.departed.note(tenant.partition.size(), now.saturating_sub(tenant.left));
             self.vram.give_back(tenant.partition);
             self.granted_channels = self.granted_channels.saturating_sub(tenant.channel_limit);

@@ -88,12 +88,12 @@ impl Machine {
             if let Some(ledger) = &self.ledger {
                 ledger.own_vram(start, left, None);
             }
-            self.advance_piece(id, (start, left));
+            self.advance_piece(id, (start, left), now);
             return Step::More;
         }
         // Pieces that were begun are finished even if their tenant is at something else by now.
         let Some(piece) = tenant.scrubbing.front().copied() else { return Step::Finished };
-        if self.advance_piece(id, piece) {
+        if self.advance_piece(id, piece, now) {
             return Step::More;
         }
         self.scrub_due = Some(now.saturating_add(LOOK_AGAIN));
@@ -101,14 +101,18 @@ impl Machine {
     }
 
     /// Asks for a piece; true when it is done with.
-    fn advance_piece(&mut self, id: TenantId, (start, size): (HostVram, u64)) -> bool {
+    fn advance_piece(&mut self, id: TenantId, (start, size): (HostVram, u64), now: Duration) -> bool {
+        let mut zeroed = 0;
         match self.driver.advance_scrub(start, size) {
             Ok(Scrub::Pending) => return false,
-            Ok(Scrub::Done) => {}
+            Ok(Scrub::Untouched) => {}
+            Ok(Scrub::Done) => zeroed = size,
             Err(error) => self.quarantine(id, "zeroing VRAM", &error),
         }
         if let Some(tenant) = self.tenants.get_mut(&id) {
             tenant.scrubbing.retain(|piece| *piece != (start, size));
+            tenant.counters.zeroed = tenant.counters.zeroed.saturating_add(zeroed);
+            self.cleanups.note(&tenant.name, zeroed, tenant.partition.size(), now);
         }
         true
     }

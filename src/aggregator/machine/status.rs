@@ -193,6 +193,7 @@ fn limits(tenant: &Tenant, pages: u64, table_bytes: u64, submissions: u64) -> Li
         of(Limit::Spaces, Some(tenant.space_limit.into()), count(tenant.spaces.len())),
         (Limit::Doorbells.name(), doorbells),
         of(Limit::ThreadTime, Some(tenant.thread.most_percent.into()), millis),
+        of(Limit::Cleanups, None, tenant.counters.zeroed),
         of(Limit::MemoryRanges, Some(count(MAX_RANGES)), count(tenant.memory.len())),
     ]
     .into()

@@ -94,11 +94,16 @@ impl Machine {
         }
     }
 
+    /// Somebody waits until then.
+    pub(super) fn hold_until(&mut self, until: Duration) {
+        self.held_until = Some(self.held_until.map_or(until, |other| other.min(until)));
+    }
+
     /// True when work of a tenant has to wait for its part of the thread; [`Machine::next_due`] knows until when.
     pub(super) fn held(&mut self, id: TenantId, now: Duration) -> bool {
         match self.thread_wait(id, now) {
             Some(until) => {
-                self.held_until = Some(self.held_until.map_or(until, |other| other.min(until)));
+                self.hold_until(until);
                 true
             }
             None => false,

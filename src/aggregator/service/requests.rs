@@ -181,12 +181,17 @@ impl Loop {
     /// A first request.
     fn hello(&mut self, number: u32, hello: Hello, patience: Duration) {
         self.files.clear();
-        let admitted = match self.machine.admit(&hello) {
+        let now = self.now();
+        let admitted = match self.machine.admit(&hello, now) {
             Ok(admitted) => admitted,
             Err(refusal) => {
-                let until = match self.machine.worth_waiting(&hello, &refusal) {
+                let until = match self.machine.worth_waiting(&hello, &refusal, now) {
                     Wait::UntilSomebodyIsGone => Some(None),
                     Wait::Briefly if self.now() < patience => Some(Some(patience)),
+                    Wait::Until(until) => {
+                        log::info!("{} waits: {}", hello.name, refusal.message);
+                        Some(Some(until))
+                    }
                     Wait::Briefly | Wait::No => None,
                 };
                 if let (Some(until), Some(connection)) = (until, self.connections.get_mut(&number)) {

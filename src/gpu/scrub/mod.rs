@@ -187,7 +187,7 @@ impl EngineScrub {
             return self.by_processor(start, size);
         }
         if self.is_untouched(start, size) {
-            return Ok(Scrub::Done);
+            return Ok(Scrub::Untouched);
         }
         let Some(slot) = Rig::free_slot(&self.jobs) else {
             if self.jobs.iter().any(|job| job.began.elapsed() > FORGOTTEN) {

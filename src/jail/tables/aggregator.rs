@@ -101,5 +101,6 @@ pub(in crate::jail) const ENGINE: &[&[Rule]] = &[
     rules! {
         SYS_ppoll rare "with a small driver, the main thread raises an interrupt first": "whether an interrupt's descriptor has room, in a software GPU that is alone";
         SYS_write: "wakes the owner, interrupts, log";
+        SYS_fallocate: "large pieces of memory that are to be zero";
     },
 ];

@@ -4,6 +4,7 @@
 //! one needs the engine, and then saves it to the image that the instance block names and loads the next. The
 //! graphics engine's loader applies the image's patch list.
 
+mod clear;
 pub(super) mod context;
 pub(super) mod copy;
 pub(super) mod graphics;

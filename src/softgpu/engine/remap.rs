@@ -1,6 +1,7 @@
 //! A copy whose elements are put together anew: components of 1 to 4 bytes, each from any component of the source
 //! or from a constant, or left as it is. Fills are copies that use nothing but constants.
 
+use super::clear::Clear;
 use super::layout::Surface;
 use super::transfer::{Position, QUANTUM, RUN_COST};
 use super::{Progress, Run};
@@ -47,10 +48,27 @@ impl Remap {
         self.selects.into_iter().take(self.targets)
     }
 
+    /// The same as zeroing, if nothing but zeros is written, to one piece of memory.
+    fn as_clear(&self) -> Option<Clear> {
+        let used = u32::MAX >> (32 - 8 * self.component.clamp(1, 4));
+        let zero = |select| matches!(select, Select::Constant(value) if value & used == 0);
+        let clear = Clear::of(self.target, self.length * (self.component * self.targets) as u64, self.count);
+        clear.filter(|_| self.selects().all(zero))
+    }
+
     /// Goes on from `position`, which counts elements, until the end or a pause.
     pub(super) fn advance(&self, run: &Run<'_>, position: &mut Position) -> Result<Progress, MmuFault> {
         if self.length == 0 {
             return Ok(Progress::Done);
+        }
+        if let Some(clear) = self.as_clear() {
+            let size = (self.component * self.targets) as u64;
+            let elements = position.line.saturating_mul(self.length).saturating_add(position.at);
+            let mut done = elements.saturating_mul(size);
+            let progress = clear.advance(run, &mut done)?;
+            let elements = done / size;
+            *position = Position { line: elements / self.length, at: elements % self.length };
+            return Ok(progress);
         }
         let mut cost = 0;
         while position.line < self.count {

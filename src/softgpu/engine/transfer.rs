@@ -1,6 +1,7 @@
 //! A copy of lines between two surfaces, which can pause between chunks and be taken up again; and lines that come
 //! from the command stream, word by word.
 
+use super::clear::Clear;
 use super::layout::{Layout, Surface};
 use super::{Progress, Run};
 use crate::softgpu::access::CHUNK;
@@ -78,6 +79,18 @@ impl Transfer {
         }
     }
 
+    /// The same as zeroing, if the one line that is copied has nothing but zeros, and there is one piece to copy it to.
+    fn as_clear(&self, run: &Run<'_>) -> Result<Option<Clear>, MmuFault> {
+        let Some(clear) = Clear::of(self.target, self.length, self.count) else { return Ok(None) };
+        let Some(size) = usize::try_from(self.length).ok().filter(|_| self.length <= CHUNK) else {
+            return Ok(None);
+        };
+        let mut line = vec![0; size];
+        let (from, _) = self.source.locate(0, 0, self.length);
+        run.client.read(from, &mut line)?;
+        Ok(line.iter().all(|byte| *byte == 0).then_some(clear))
+    }
+
     /// Copies from `position` on until the end or a pause.
     pub(super) fn advance(&self, run: &Run<'_>, position: &mut Position) -> Result<Progress, MmuFault> {
         let joined = self.joined();
@@ -86,6 +99,12 @@ impl Transfer {
         }
         // The same line again and again: somebody clears memory.
         let fills = joined.source.layout == Layout::Pitch(0) && joined.count > 1;
+        if fills && let Some(clear) = joined.as_clear(run)? {
+            let mut done = position.line.saturating_mul(joined.length).saturating_add(position.at);
+            let progress = clear.advance(run, &mut done)?;
+            *position = Position { line: done / joined.length, at: done % joined.length };
+            return Ok(progress);
+        }
         let mut cost = 0;
         while position.line < joined.count {
             let left = joined.length.saturating_sub(position.at);

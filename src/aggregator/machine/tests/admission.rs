@@ -21,16 +21,16 @@ fn admission_is_refused_with_the_reason() {
     ];
 
     for (wish, kind) in cases {
-        assert_eq!(machine.admit(&wish).unwrap_err().kind, kind, "{wish:?}");
+        assert_eq!(machine.admit(&wish, T0).unwrap_err().kind, kind, "{wish:?}");
     }
-    machine.admit(&hello("x")).unwrap();
-    assert_eq!(machine.admit(&hello("x")).unwrap_err().kind, RefusalKind::Name);
+    machine.admit(&hello("x"), T0).unwrap();
+    assert_eq!(machine.admit(&hello("x"), T0).unwrap_err().kind, RefusalKind::Name);
 }
 
 #[test]
 fn only_wishes_that_can_come_true_are_worth_waiting() {
     let (mut machine, _fake) = machine();
-    machine.admit(&hello("a")).unwrap();
+    machine.admit(&hello("a"), T0).unwrap();
     let cases = [
         (hello("a"), Wait::Briefly),
         (Hello { vram: 256 * MIB, ..hello("b") }, Wait::Briefly),
@@ -41,8 +41,8 @@ fn only_wishes_that_can_come_true_are_worth_waiting() {
     ];
 
     for (wish, wait) in cases {
-        let refusal = machine.admit(&wish).unwrap_err();
-        assert_eq!(machine.worth_waiting(&wish, &refusal), wait, "{wish:?}");
+        let refusal = machine.admit(&wish, T0).unwrap_err();
+        assert_eq!(machine.worth_waiting(&wish, &refusal, T0), wait, "{wish:?}");
     }
 }
 
@@ -51,7 +51,7 @@ fn channels_granted_never_exceed_those_of_the_gpu() {
     let (mut machine, _fake) = machine();
     let wish = |name| Hello { channels: 10, vram: 16 * MIB, ..hello(name) };
 
-    machine.admit(&wish("a")).unwrap();
+    machine.admit(&wish("a"), T0).unwrap();
 
-    assert_eq!(machine.admit(&wish("b")).unwrap_err().kind, RefusalKind::Exhausted);
+    assert_eq!(machine.admit(&wish("b"), T0).unwrap_err().kind, RefusalKind::Exhausted);
 }

@@ -32,8 +32,8 @@ fn hog_and_neighbour(config: HangConfig) -> (Machine, Fake, TenantId, TenantId) 
     let ledger: Arc<dyn OwnershipLedger> = Arc::new(fake.clone());
     let scheduler = Scheduler::new(PolicyKind::Fifo, Settings::default());
     let mut machine = Machine::new(Box::new(gpu), Some(ledger), scheduler).with_hang(config);
-    let a = machine.admit(&hello("a")).unwrap().tenant;
-    let b = machine.admit(&hello("b")).unwrap().tenant;
+    let a = machine.admit(&hello("a"), T0).unwrap().tenant;
+    let b = machine.admit(&hello("b"), T0).unwrap().tenant;
     for tenant in [a, b] {
         furnish(&mut machine, tenant);
     }

@@ -52,8 +52,8 @@ fn machine() -> (Machine, Fake) {
 /// Two tenants, each with 16 MiB of memory at 0, address space 0 and channel 0 (enabled and listed).
 fn two_tenants() -> (Machine, Fake, TenantId, TenantId) {
     let (mut machine, fake) = machine();
-    let a = machine.admit(&hello("a")).unwrap().tenant;
-    let b = machine.admit(&hello("b")).unwrap().tenant;
+    let a = machine.admit(&hello("a"), T0).unwrap().tenant;
+    let b = machine.admit(&hello("b"), T0).unwrap().tenant;
     for tenant in [a, b] {
         furnish(&mut machine, tenant);
     }

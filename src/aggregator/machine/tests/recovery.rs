@@ -62,7 +62,7 @@ fn leaving_tenant_leaves_nothing_behind() {
     assert_eq!(state.owners[&(64 * MIB)].1, None);
     assert_eq!(state.scrubbed.iter().map(|(_, size)| size).sum::<u64>(), 64 * MIB);
     drop(state);
-    assert_eq!(machine.admit(&hello("a")).unwrap().welcome.vram, 64 * MIB);
+    assert_eq!(machine.admit(&hello("a"), T0).unwrap().welcome.vram, 64 * MIB);
 }
 
 #[test]
@@ -75,8 +75,8 @@ fn partition_of_a_living_process_is_not_given_away() {
     assert!(fake.state().scrubbed.is_empty());
     assert!(fake.state().dma.len() == 1, "its memory is let go at once");
     let wish = Hello { vram: 192 * MIB, ..hello("c") };
-    let refusal = machine.admit(&wish).unwrap_err();
-    assert_eq!(machine.worth_waiting(&wish, &refusal), Wait::UntilSomebodyIsGone);
+    let refusal = machine.admit(&wish, T0).unwrap_err();
+    assert_eq!(machine.worth_waiting(&wish, &refusal, T0), Wait::UntilSomebodyIsGone);
     machine.peer_exited(a);
     settle(&mut machine, T0);
 
@@ -108,6 +108,6 @@ fn what_hardware_does_not_let_go_is_never_given_away() {
 
     assert_eq!(outputs(&mut machine), [Output::Gone(a)]);
     assert_eq!(fake.state().owners[&(64 * MIB)].1, Some(a));
-    let next = machine.admit(&hello("c")).unwrap();
+    let next = machine.admit(&hello("c"), T0).unwrap();
     assert_eq!(fake.state().owners[&(192 * MIB)].1, Some(next.tenant));
 }

@@ -1,6 +1,7 @@
 //! Partitions are zero before somebody else gets them, whenever that is done.
 
 use super::*;
+use crate::aggregator::limit::Limit;
 use crate::config::ScrubPolicy;
 use crate::gpu::Scrub;
 use crate::gpu::scrub::{EngineScrub, SCRUB_PIECE};
@@ -27,7 +28,7 @@ const WHOLE: [(u64, u64); 1] = [(64 * MIB, 64 * MIB)];
 #[test]
 fn partition_is_zeroed_when_its_vm_leaves() {
     let (mut machine, fake) = with(ScrubPolicy::Release);
-    let admitted = machine.admit(&hello("a")).unwrap();
+    let admitted = machine.admit(&hello("a"), T0).unwrap();
     assert!(admitted.ready && scrubbed(&fake).is_empty());
 
     machine.leave(admitted.tenant, false, T0);
@@ -39,7 +40,7 @@ fn partition_is_zeroed_when_its_vm_leaves() {
 #[test]
 fn partition_is_zeroed_before_its_vm_gets_it_and_not_when_it_leaves() {
     let (mut machine, fake) = with(ScrubPolicy::Attach);
-    let admitted = machine.admit(&hello("a")).unwrap();
+    let admitted = machine.admit(&hello("a"), T0).unwrap();
     assert!(!admitted.ready);
     assert_eq!(
         refused(&mut machine, admitted.tenant, Request::CreateSpace(SpaceId(0))),
@@ -55,7 +56,7 @@ fn partition_is_zeroed_before_its_vm_gets_it_and_not_when_it_leaves() {
     settle(&mut machine, T0);
 
     assert_eq!(scrubbed(&fake), []);
-    let again = machine.admit(&hello("b")).unwrap();
+    let again = machine.admit(&hello("b"), T0).unwrap();
     settle(&mut machine, T0);
     assert_eq!((again.ready, scrubbed(&fake).as_slice()), (false, &WHOLE[..]));
 }
@@ -63,7 +64,7 @@ fn partition_is_zeroed_before_its_vm_gets_it_and_not_when_it_leaves() {
 #[test]
 fn partition_is_zeroed_at_both_ends() {
     let (mut machine, fake) = with(ScrubPolicy::Both);
-    let tenant = machine.admit(&hello("a")).unwrap().tenant;
+    let tenant = machine.admit(&hello("a"), T0).unwrap().tenant;
     settle(&mut machine, T0);
     assert_eq!(scrubbed(&fake), WHOLE);
     machine.leave(tenant, false, T0);
@@ -75,7 +76,7 @@ fn partition_is_zeroed_at_both_ends() {
 fn memory_that_the_driver_calls_dirty_is_zeroed_first_whatever_the_policy() {
     let (mut machine, fake) = with(ScrubPolicy::Release);
     fake.state().dirty = true;
-    assert!(!machine.admit(&hello("a")).unwrap().ready);
+    assert!(!machine.admit(&hello("a"), T0).unwrap().ready);
     settle(&mut machine, T0);
     assert_eq!(scrubbed(&fake), WHOLE);
 }
@@ -83,10 +84,10 @@ fn memory_that_the_driver_calls_dirty_is_zeroed_first_whatever_the_policy() {
 #[test]
 fn other_tenants_are_served_between_the_pieces() {
     let (mut machine, fake) = with(ScrubPolicy::Attach);
-    let a = machine.admit(&hello("a")).unwrap().tenant;
+    let a = machine.admit(&hello("a"), T0).unwrap().tenant;
     settle(&mut machine, T0);
     scrubbed(&fake);
-    let _b = machine.admit(&hello("b")).unwrap();
+    let _b = machine.admit(&hello("b"), T0).unwrap();
 
     let mut pieces = 0;
     while machine.step(T0) {
@@ -102,7 +103,7 @@ fn other_tenants_are_served_between_the_pieces() {
 fn memory_that_cannot_be_zeroed_is_nobodys() {
     let (mut machine, fake) = with(ScrubPolicy::Attach);
     fake.state().unscrubbable = true;
-    let a = machine.admit(&hello("a")).unwrap().tenant;
+    let a = machine.admit(&hello("a"), T0).unwrap().tenant;
     settle(&mut machine, T0);
     let told = outputs(&mut machine);
     assert!(matches!(told.as_slice(), [Output::Reply(id, Reply::Refused { .. })] if *id == a), "{told:?}");
@@ -110,7 +111,7 @@ fn memory_that_cannot_be_zeroed_is_nobodys() {
     machine.leave(a, false, T0);
     settle(&mut machine, T0);
     fake.state().unscrubbable = false;
-    let b = machine.admit(&hello("b")).unwrap().tenant;
+    let b = machine.admit(&hello("b"), T0).unwrap().tenant;
 
     assert_eq!(fake.state().owners[&(128 * MIB)].1, Some(b));
 }
@@ -133,7 +134,7 @@ fn driver_without_memory_to_lend_goes_on_with_the_processor() {
 #[test]
 fn partition_changes_hands_only_when_the_last_piece_is_done() {
     let (mut machine, fake) = with(ScrubPolicy::Release);
-    let a = machine.admit(&hello("a")).unwrap().tenant;
+    let a = machine.admit(&hello("a"), T0).unwrap().tenant;
     fake.state().scrub_rounds = 2;
 
     machine.leave(a, false, T0);
@@ -151,7 +152,7 @@ fn partition_changes_hands_only_when_the_last_piece_is_done() {
 #[test]
 fn piece_of_a_reset_is_finished_before_its_vm_is_gone() {
     let (mut machine, fake) = with(ScrubPolicy::Attach);
-    let a = machine.admit(&hello("a")).unwrap().tenant;
+    let a = machine.admit(&hello("a"), T0).unwrap().tenant;
     settle(&mut machine, T0);
     scrubbed(&fake);
     fake.state().scrub_rounds = 1;
@@ -174,7 +175,7 @@ fn piece_of_a_reset_is_finished_before_its_vm_is_gone() {
 fn memory_is_the_hosts_while_it_is_zeroed() {
     let (mut machine, fake) = with(ScrubPolicy::Attach);
     fake.state().scrub_rounds = 1;
-    let a = machine.admit(&hello("a")).unwrap().tenant;
+    let a = machine.admit(&hello("a"), T0).unwrap().tenant;
     machine.step(T0);
     assert_eq!(fake.state().owners[&(64 * MIB)], (SCRUB_PIECE, None));
 
@@ -189,4 +190,49 @@ fn settle_slowly(machine: &mut Machine) {
         machine.step(now);
         now += crate::gpu::scrub::LOOK_AGAIN;
     }
+}
+
+#[test]
+fn vm_that_comes_and_goes_without_end_waits_and_nobody_else_does() {
+    let (mut machine, _fake) = with(ScrubPolicy::Release);
+    let mut now = T0;
+    let mut come = |machine: &mut Machine, name: &str, now: Duration| {
+        let admitted = machine.admit(&hello(name), now)?;
+        machine.leave(admitted.tenant, false, now);
+        settle(machine, now);
+        Ok::<_, Refusal>(())
+    };
+    let refusal = (0..100).find_map(|_| come(&mut machine, "a", now).err()).unwrap();
+    assert_eq!((refusal.kind, refusal.limit), (RefusalKind::Quota, Some(Limit::Cleanups)));
+    assert!(refusal.message.contains("it comes and goes too often"), "{refusal:?}");
+    come(&mut machine, "b", now).unwrap();
+
+    let Wait::Until(until) = machine.worth_waiting(&hello("a"), &refusal, now) else { panic!("no wait") };
+    assert!(until > now && until < now + Duration::from_secs(5), "{until:?}");
+    assert!(come(&mut machine, "a", until - Duration::from_millis(1)).is_err());
+    now = until;
+    come(&mut machine, "a", now).unwrap();
+}
+
+#[test]
+fn vm_that_resets_itself_without_end_waits_and_nobody_else_does() {
+    let (mut machine, fake) = with(ScrubPolicy::Release);
+    let [a, b] = ["a", "b"].map(|name| machine.admit(&hello(name), T0).unwrap().tenant);
+    let mut reset = |machine: &mut Machine, tenant, now| {
+        assert_eq!(machine.request(tenant, Request::Reset { scrub: true }, None, now), Outcome::Later);
+        settle(machine, now);
+        let answered = outputs(machine).contains(&Output::Reply(tenant, Reply::Done));
+        answered && scrubbed(&fake).iter().map(|(_, size)| size).sum::<u64>() == 64 * MIB
+    };
+    let resets = (0..100).take_while(|_| reset(&mut machine, a, T0)).count();
+    assert_eq!(resets, 5, "four at once, and the one that overdraws");
+    assert!(reset(&mut machine, b, T0));
+
+    let due = machine.next_due(T0).unwrap();
+    assert!(due > T0 && due <= T0 + Duration::from_secs(2), "{due:?}");
+    settle(&mut machine, due);
+    assert_eq!(outputs(&mut machine), [Output::Reply(a, Reply::Done)]);
+    let status = machine.status("fake");
+    let limit = &status.tenants[0].limits["cleanups"];
+    assert_eq!((limit.hits, limit.used), (1, 6 * 64 * MIB));
 }

@@ -57,9 +57,9 @@ fn part_of_the_memory_is_the_part_of_the_gpu_unless_another_is_wanted() {
     let (mut machine, _fake, ..) = two_tenants();
     let half = machine.info.tenant_vram_size / 4 / MIB * MIB;
     let wanted = Hello { vram: half, ..hello("c") };
-    let c = machine.admit(&wanted).unwrap().tenant;
+    let c = machine.admit(&wanted, T0).unwrap().tenant;
     let other = Hello { share: Share { fixed: Some(7), ..Share::default() }, ..hello("d") };
-    let d = machine.admit(&other).unwrap().tenant;
+    let d = machine.admit(&other, T0).unwrap().tenant;
 
     let fixed = |id| machine.scheduler.share(id).unwrap().fixed;
     assert!(fixed(c).is_some_and(|percent| (20..=25).contains(&percent)), "{:?}", fixed(c));

@@ -60,8 +60,8 @@ fn storm_gets_its_share_while_another_tenant_wants_the_thread() {
 fn lone_tenant_may_have_the_whole_thread_unless_its_file_says_less() {
     let (mut machine, _fake) = machine();
     let limits = TenantLimits { thread_time: 25, ..TenantLimits::default() };
-    let a = machine.admit(&hello("a")).unwrap().tenant;
-    let quarter = machine.admit(&Hello { limits, ..hello("quarter") }).unwrap().tenant;
+    let a = machine.admit(&hello("a"), T0).unwrap().tenant;
+    let quarter = machine.admit(&Hello { limits, ..hello("quarter") }, T0).unwrap().tenant;
 
     let (taken, _) = storm(&mut machine, a, None, US * 80, SECOND);
     assert!(taken >= Duration::from_millis(990), "{taken:?}");
@@ -72,9 +72,9 @@ fn lone_tenant_may_have_the_whole_thread_unless_its_file_says_less() {
 #[test]
 fn share_of_a_storm_shrinks_with_the_number_of_those_who_want_the_thread() {
     let (mut machine, _fake) = machine();
-    let a = machine.admit(&Hello { channels: 2, ..hello("a") }).unwrap().tenant;
+    let a = machine.admit(&Hello { channels: 2, ..hello("a") }, T0).unwrap().tenant;
     let others: Vec<_> = (0..3)
-        .map(|i| machine.admit(&Hello { channels: 2, ..hello(&format!("vm{i}")) }).unwrap().tenant)
+        .map(|i| machine.admit(&Hello { channels: 2, ..hello(&format!("vm{i}")) }, T0).unwrap().tenant)
         .collect();
     let now = Duration::from_secs(1);
     for other in others {
@@ -118,7 +118,7 @@ fn long_update_of_a_storm_waits_for_its_share_and_is_done_in_the_end() {
 fn mappings_beyond_the_limit_are_refused_and_counted() {
     let (mut machine, fake) = machine();
     let limits = TenantLimits { mappings: 10, ..TenantLimits::default() };
-    let a = machine.admit(&Hello { limits, ..hello("a") }).unwrap().tenant;
+    let a = machine.admit(&Hello { limits, ..hello("a") }, T0).unwrap().tenant;
     done(&mut machine, a, Request::CreateSpace(SpaceId(0)));
     for page in 0..10 {
         done(&mut machine, a, map(page << 12, GuestTarget::Vram(GuestVram(0))));
@@ -135,7 +135,7 @@ fn mappings_beyond_the_limit_are_refused_and_counted() {
 fn page_tables_are_limited_to_what_the_vms_file_says() {
     let (mut machine, _fake) = machine();
     let limits = TenantLimits { page_tables: 8192, ..TenantLimits::default() };
-    let a = machine.admit(&Hello { limits, ..hello("a") }).unwrap().tenant;
+    let a = machine.admit(&Hello { limits, ..hello("a") }, T0).unwrap().tenant;
     done(&mut machine, a, Request::CreateSpace(SpaceId(0)));
     done(&mut machine, a, map(0, GuestTarget::Vram(GuestVram(0))));
 
