@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::machine::{Machine, Outcome};
+use crate::process::Priority;
 use crate::report::Report;
 use crate::rig::Rig;
 
@@ -72,7 +73,7 @@ impl Crowd {
             machine.wait_for("it was ready", ready)?;
             // Emulated processors stand for ones that guests would have to themselves: the host's daemons go before them, as
             // they do where they may (`LimitNICE=`).
-            machine.lower_priority()?;
+            machine.lower_priority(Priority::Low)?;
         }
         Ok(Self { machines, names, rig })
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::machine::last_lines;
-use crate::process::Process;
+use crate::process::{Priority, Process};
 
 /// How long a daemon may take until its socket listens.
 const READY: Duration = Duration::from_secs(20);
@@ -28,6 +28,29 @@ pub struct Daemon {
 impl Daemon {
     /// Starts `gpuvmk ARGUMENTS`; its output goes to `NAME.log` in `folder`.
     pub fn start(gpuvmk: &Path, arguments: &[&str], folder: &Path, name: &str) -> Result<Self> {
+        Self::launch(gpuvmk, arguments, folder, name, Process::start)
+    }
+
+    /// The same with a lower priority.
+    pub fn start_lower(
+        gpuvmk: &Path,
+        arguments: &[&str],
+        folder: &Path,
+        name: &str,
+        priority: Priority,
+    ) -> Result<Self> {
+        Self::launch(gpuvmk, arguments, folder, name, |command, name| {
+            Process::start_lower(command, name, priority)
+        })
+    }
+
+    fn launch(
+        gpuvmk: &Path,
+        arguments: &[&str],
+        folder: &Path,
+        name: &str,
+        start: impl FnOnce(Command, &str) -> Result<Process>,
+    ) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("Cannot create {}", folder.display()))?;
         let log = folder.join(format!("{name}.log"));
         let file = File::options()
@@ -37,7 +60,7 @@ impl Daemon {
             .with_context(|| format!("Cannot open {}", log.display()))?;
         let mut command = Command::new(gpuvmk);
         command.args(arguments).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        Ok(Self { process: Process::start(command, name)?, log })
+        Ok(Self { process: start(command, name)?, log })
     }
 
     /// Waits until a socket at `path` listens; an error if the daemon ends first.

@@ -22,7 +22,7 @@ use tail::Tail;
 
 use crate::interrupt;
 use crate::kernel::GuestKernel;
-use crate::process::Process;
+use crate::process::{Priority, Process};
 use crate::qemu::Qemu;
 use crate::report::Report;
 
@@ -183,8 +183,8 @@ impl Machine {
 
     /// Gives all threads of QEMU a low priority, so that what the guest does to the GPU is told from what its
     /// processors cost the host.
-    pub fn lower_priority(&self) -> Result<()> {
-        self.qemu.lower_priority()
+    pub fn lower_priority(&self, priority: Priority) -> Result<()> {
+        self.qemu.lower_priority(priority)
     }
 
     /// Takes in what the guest said since the last look. `Some` once it has ended, or was ended for its time

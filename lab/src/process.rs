@@ -19,8 +19,16 @@ use anyhow::{Context, Result};
 const GRACE: Duration = Duration::from_secs(5);
 /// After this it is noted what its threads wait for.
 const SOON: Duration = Duration::from_secs(1);
-/// A tenth of the usual share of a processor. (The lowest priority of all would starve beside other work.)
-const LOW: libc::c_int = 10;
+/// A priority below the usual one. (The lowest of all would starve beside other work.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Priority {
+    /// A tenth of the usual share of a processor.
+    Low = 10,
+    /// A thirtieth of it.
+    Lower = 15,
+}
+
 /// How often a process is looked at while it is waited for.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -36,7 +44,25 @@ pub struct Process {
 
 impl Process {
     /// Starts `command`; `name` is what messages call it.
-    pub fn start(mut command: Command, name: &str) -> Result<Self> {
+    pub fn start(command: Command, name: &str) -> Result<Self> {
+        Self::spawn(command, name)
+    }
+
+    /// The same with a lower priority from its first instruction on.
+    pub fn start_lower(mut command: Command, name: &str, priority: Priority) -> Result<Self> {
+        let lower = move || {
+            // SAFETY: setpriority takes plain numbers, and may be called between fork and exec.
+            match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, priority as libc::c_int) } {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        };
+        // SAFETY: the closure makes one async-signal-safe call.
+        unsafe { command.pre_exec(lower) };
+        Self::spawn(command, name)
+    }
+
+    fn spawn(mut command: Command, name: &str) -> Result<Self> {
         // SAFETY: the closure runs in the child between fork and exec, and makes one async-signal-safe call.
         unsafe { command.pre_exec(die_with_parent) };
         let child = command
@@ -108,15 +134,15 @@ impl Process {
         Duration::from_nanos(entries.filter_map(|entry| nanos(entry.path())).sum())
     }
 
-    /// Gives all its threads a low priority; threads that they start later have it too.
-    pub fn lower_priority(&self) -> Result<()> {
+    /// Gives all its threads a lower priority; threads that they start later have it too.
+    pub fn lower_priority(&self, priority: Priority) -> Result<()> {
         let tasks = format!("/proc/{}/task", self.child.id());
         for entry in
             std::fs::read_dir(&tasks).with_context(|| format!("Cannot look at {}", self.name))?.flatten()
         {
             let Ok(thread) = entry.file_name().to_string_lossy().parse() else { continue };
             // SAFETY: setpriority takes plain numbers. The thread may have ended meanwhile: then nothing happens.
-            unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, LOW) };
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, priority as libc::c_int) };
         }
         Ok(())
     }
@@ -199,7 +225,7 @@ mod tests {
     #[test]
     fn lowered_priority_is_that_of_all_threads() {
         let process = sleep();
-        process.lower_priority().unwrap();
+        process.lower_priority(Priority::Low).unwrap();
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
         // The name may have spaces; niceness is the 17th word behind it.
         assert_eq!(stat.rsplit(") ").next().unwrap().split(' ').nth(16), Some("10"));

@@ -254,9 +254,9 @@ impl Scheduler {
         self.vms.values().flat_map(|vm| vm.list.iter().filter(listed)).copied().collect()
     }
 
-    /// True for a doorbell that says nothing new of a channel that has no work, as far as known.
+    /// True for a doorbell that says what the last one of the channel said.
     pub fn says_nothing_new(&self, channel: HostChannel, gp_put: u32) -> bool {
-        self.channels.get(&channel).is_some_and(|state| !state.busy() && state.gp_put == gp_put)
+        self.channels.get(&channel).is_some_and(|state| state.gp_put == gp_put)
     }
 
     /// A doorbell: may hardware know?

@@ -19,8 +19,11 @@ impl Machine {
             return false;
         }
         let host = channel.host;
-        // A VM that rings without work must not count as one that wants its turn.
-        if self.scheduler.says_nothing_new(host, doorbell.gp_put)
+        let news = !self.scheduler.says_nothing_new(host, doorbell.gp_put);
+        // A VM that rings without work must not count as one that wants its turn. One with work may have put a whole ring
+        // of it there since, of which hardware read the first in passing: it is told, but not as often as the VM rings.
+        if !news
+            && self.scheduler.may_run(host).is_none()
             && self.driver.channel_progress(host).is_ok_and(|fetched| fetched == doorbell.gp_put)
         {
             return false;
@@ -36,7 +39,7 @@ impl Machine {
             Gate::Decide => self.decide(now),
             Gate::Hold => {}
         }
-        true
+        news
     }
 
     /// A tenant rings more often than is looked at.

@@ -81,6 +81,60 @@ fn pitches_leave_what_lies_between_lines() {
 }
 
 #[test]
+fn line_of_zeros_that_is_copied_again_and_again_zeroes_its_target_and_nothing_else() {
+    let rig = Rig::new();
+    let mut space = rig.space();
+    let mut channel = rig.channel(2, &mut space);
+    let (from, to, size) = (rig.alloc(0x8000), rig.alloc(0x40_0000), 0x40_0000);
+    rig.map(&mut space, SRC, vram(from), 0x8000);
+    // Pages that lie scattered, and one of system memory among them.
+    let memory = rig.system_memory(0x8000_0000, 0x1_0000);
+    memory.write(0, &pattern(9, 0x1_0000)).unwrap();
+    for page in 0..0x400_u64 {
+        let target = match page {
+            0x100 => system(0x8000_4000),
+            0x200..0x300 => vram(to + (0x4ff - page) * 0x1000),
+            _ => vram(to + page * 0x1000),
+        };
+        rig.map(&mut space, DST + page * 0x1000, target, 0x1000);
+    }
+    let data = pattern(5, size);
+    for (line, zeroes) in [(0, true), (0x1234, false)] {
+        rig.write(from, &vec![0; 0x8000]);
+        rig.write(from + 0x7fff, &[u8::from(line > 0)]);
+        rig.write(to, &data);
+
+        // 100 lines from an odd place on.
+        let mut words = pcopy_copy(pcopy::CLASS_COPY1, SRC, DST + 0x0ffe_1234 % 0x2000, 0x8000, 0x8000, 100);
+        words.splice(words.len() - 2.., inc(4, pcopy::SRC_PITCH, &[0]));
+        words.extend(inc(4, pcopy::EXEC, &[0x110]));
+        rig.run(&mut channel, &words);
+
+        let start = 0x0ffe_1234 % 0x2000;
+        let seen = |at: usize| {
+            let page = at >> 12;
+            match page {
+                0x100 => None,
+                0x200..0x300 => Some((0x4ff - page) << 12 | at & 0xfff),
+                _ => Some(at),
+            }
+        };
+        let got = rig.read(to, size);
+        for at in (0..size).filter(|at| at & 0xff0 == 0 || at & 0xff0 == 0xff0) {
+            let Some(place) = seen(at) else { continue };
+            let inside = (start..start + 100 * 0x8000).contains(&at);
+            let last = (at.wrapping_sub(start)) % 0x8000 == 0x7fff;
+            let expected = if inside { u8::from(!zeroes && last) } else { data[place] };
+            assert_eq!(got[place], expected, "{at:#x} {zeroes}");
+        }
+        let mut page = vec![0; 0x1_0000];
+        memory.read(0, &mut page).unwrap();
+        assert!(page[0x4000..0x4fff].iter().filter(|byte| **byte != 0).count() <= 1);
+        assert!(page[0x5000..] == pattern(9, 0x1_0000)[0x5000..]);
+    }
+}
+
+#[test]
 fn inline_words_are_written_up_to_the_last_byte() {
     let rig = Rig::new();
     let mut space = rig.space();

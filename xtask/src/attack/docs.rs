@@ -35,7 +35,7 @@ victim can get more than its share: an attack that waits burns less of the host'
 outside the memory of the VM that they were made for, by the software GPU's own ledger; it must be 0. **Fail-safe** is the time from the cause
 to the decision that the attacker's vGPU serves it no more, where that came of the attack; 100 ms at most.
 
-The attacker's QEMU and device process run at a low CPU priority (nice 10) and on one half of the host's processors, the victim's on the other
+The attacker's QEMU and device process run at a low CPU priority (nice 15) and on one half of the host's processors, the victim's on the other
 half: how VMs share the host's processors is for the host to say, and what is measured here is what goes through the GPU. The aggregator, with the
 software GPU in it, may use all processors. The GPU is shared by turns (`policy = \"best-effort\"`). The victim's speed
 on a machine with few processors varies by a third from second to second: an attack whose first measurement misses is measured five times, and the

@@ -13,7 +13,7 @@ use gpuvmk_attacks::{Attack, Host};
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::control::Tenant;
 use gpuvmk_lab::machine::{self, Machine, Outcome, Said};
-use gpuvmk_lab::process::Process;
+use gpuvmk_lab::process::{Priority, Process};
 use gpuvmk_lab::processors;
 use gpuvmk_lab::report::Report;
 use gpuvmk_lab::rig::{Rig, RigSpec, SHARED_IN_TURNS, Topology};
@@ -203,9 +203,9 @@ impl<'a> Field<'a> {
         // What the attacker's processors and its device process cost is shared out by the host's scheduler, which
         // is not what is measured here.
         if let Some(machine) = &self.attacker {
-            machine.lower_priority()?;
+            machine.lower_priority(Priority::Lower)?;
         }
-        self.device(1)?.lower_priority()?;
+        self.device(1)?.lower_priority(Priority::Lower)?;
         if self.apart { self.keep_apart() } else { Ok(()) }
     }
 

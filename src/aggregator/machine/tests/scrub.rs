@@ -196,7 +196,7 @@ fn settle_slowly(machine: &mut Machine) {
 fn vm_that_comes_and_goes_without_end_waits_and_nobody_else_does() {
     let (mut machine, _fake) = with(ScrubPolicy::Release);
     let mut now = T0;
-    let mut come = |machine: &mut Machine, name: &str, now: Duration| {
+    let come = |machine: &mut Machine, name: &str, now: Duration| {
         let admitted = machine.admit(&hello(name), now)?;
         machine.leave(admitted.tenant, false, now);
         settle(machine, now);
@@ -218,7 +218,7 @@ fn vm_that_comes_and_goes_without_end_waits_and_nobody_else_does() {
 fn vm_that_resets_itself_without_end_waits_and_nobody_else_does() {
     let (mut machine, fake) = with(ScrubPolicy::Release);
     let [a, b] = ["a", "b"].map(|name| machine.admit(&hello(name), T0).unwrap().tenant);
-    let mut reset = |machine: &mut Machine, tenant, now| {
+    let reset = |machine: &mut Machine, tenant, now| {
         assert_eq!(machine.request(tenant, Request::Reset { scrub: true }, None, now), Outcome::Later);
         settle(machine, now);
         let answered = outputs(machine).contains(&Output::Reply(tenant, Reply::Done));

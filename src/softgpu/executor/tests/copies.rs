@@ -197,6 +197,34 @@ fn fills_need_no_source() {
 }
 
 #[test]
+fn fills_with_zeros_reach_their_target_and_nothing_else() {
+    let mut rig = Rig::new();
+    let (mut channel, _, target) = setup(&mut rig, graphics());
+    let data = pattern(7, SIZE as usize);
+    let zeros =
+        |selects, constant| inc(4, copy::SET_REMAP_CONST_A, &[constant, 0, components(selects, 4, 1, 4)]);
+    // Element size 16; what the last two ask for is not all zeros, or not all of it.
+    for (words, from, to, expected) in [
+        (zeros([4, 5, 4, 5], 0), 0x1230, 0xf_1230, Some(0)),
+        (zeros([4, 4, 4, 4], 0x0101_0101), 0x1230, 0xf_1230, Some(1)),
+        (zeros([4, 6, 4, 4], 0), 0x1230, 0xf_1230, None),
+    ] {
+        rig.write(target, &data);
+        let fill = copy_lines(0, DST + from, 0, ((to - from) / 16) as u32, 1, launch::REMAP);
+        rig.run(&mut channel, &[words, fill].concat());
+
+        let got = rig.read(target, SIZE as usize);
+        let (from, to) = (from as usize, to as usize);
+        assert!(got[..from] == data[..from] && got[to..] == data[to..]);
+        match expected {
+            Some(byte) => assert!(got[from..to].iter().all(|&b| b == byte)),
+            None => assert!((from..to).all(|at| got[at] == if at / 4 % 4 == 1 { data[at] } else { 0 })),
+        }
+    }
+    assert!(rig.errors().is_empty(), "{:?}", rig.events);
+}
+
+#[test]
 fn components_are_put_together_anew() {
     let mut rig = Rig::new();
     let (mut channel, source, target) = setup(&mut rig, EngineSet::COPY1);

@@ -31,7 +31,7 @@ were; an honest client or backend is served afterwards, and finds its memory zer
 memory (**Foreign**); the daemons log no more than 16 KiB a second. **Victim** is the victim's throughput under the attack, by its throughput
 beside a process that only spins and by its fair share (at least 0.95 is required), **Reads** the 99th percentile of its register reads against the same
 (at most 2); an attack whose first measurement misses is measured five times, and the figures are the medians, marked (5). Attackers
-and the device backend that they attack run at nice 10 and on one half of the host's processors, the victim on the other half.
+and the device backend that they attack run at nice 15 and on one half of the host's processors, the victim on the other half.
 
 `vms-36` runs 36 device backends at once, each with QEMU with firmware and no kernel on its socket for a while, eight QEMUs at a time.
 ";

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use gpuvmk_lab::machine::Machine;
+use gpuvmk_lab::process::Priority;
 use gpuvmk_lab::report::Report;
 use serde_json::Value;
 
@@ -31,7 +32,7 @@ pub fn make(stage: &mut Stage<'_>, name: &str, time: Duration) -> Result<Told> {
 fn start(stage: &Stage<'_>, label: &str, program: &'static [&'static str]) -> Result<Machine> {
     let guest = Guest { vram_mib: 64, ..Guest::new("peer", stage.chip, stage.chip.usual_kernel(), program) };
     let machine = stage.workshop.start(CASE, label, &stage.rig, &guest, 1)?;
-    machine.lower_priority()?;
+    machine.lower_priority(Priority::Lower)?;
     stage.put_aside(machine.id())?;
     Ok(machine)
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use gpuvmk_lab::cache::source_tree;
+use gpuvmk_lab::process::Priority;
 use serde_json::Value;
 
 use crate::attack::judge::Told;
@@ -55,7 +56,7 @@ impl Peer {
         let log = folder.join(format!("{name}.log"));
         let errors = File::create(&log).with_context(|| format!("Cannot create {}", log.display()))?;
         let mut child = Command::new("nice")
-            .args(["-n", "10"])
+            .args(["-n", &(Priority::Lower as i32).to_string()])
             .arg(program)
             .arg(name)
             .arg("--device")

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::machine::{self, Machine, Said};
-use gpuvmk_lab::process::Process;
+use gpuvmk_lab::process::{Priority, Process};
 use gpuvmk_lab::processors::{self, Half};
 use gpuvmk_lab::report::Report;
 use gpuvmk_lab::rig::{Rig, RigSpec, SHARED_IN_TURNS, Topology};
@@ -121,7 +121,12 @@ impl<'a> Stage<'a> {
             stage.pump()?;
             thread::sleep(machine::LOOK);
         }
-        stage.rig.device(1).context("There is no second device process")?.process().lower_priority()?;
+        stage
+            .rig
+            .device(1)
+            .context("There is no second device process")?
+            .process()
+            .lower_priority(Priority::Lower)?;
         Ok(stage)
     }
 
@@ -146,7 +151,7 @@ impl<'a> Stage<'a> {
         let mut command = Command::new("sh");
         command.args(["-c", "while :; do :; done"]);
         let process = Process::start(command, "a spinning neighbour")?;
-        process.lower_priority()?;
+        process.lower_priority(Priority::Lower)?;
         self.put_aside(process.id())?;
         Ok(process)
     }

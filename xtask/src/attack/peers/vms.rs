@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use gpuvmk_lab::daemons::{Daemon, listens};
 use gpuvmk_lab::machine::fits_socket_address;
-use gpuvmk_lab::process::Process;
+use gpuvmk_lab::process::{Priority, Process};
 use serde_json::json;
 
 use super::stage::{CASE, Stage};
@@ -109,7 +109,9 @@ fn start(stage: &mut Stage<'_>, folder: &Path, number: usize) -> Result<Vm> {
     );
     fs::write(&path, text).with_context(|| format!("Cannot write {}", path.display()))?;
     let path = path.to_string_lossy().into_owned();
-    let mut device = Daemon::start(stage.workshop.gpuvmk(), &["device", &path], folder, &name)?;
+    let arguments = ["device", &path];
+    let mut device =
+        Daemon::start_lower(stage.workshop.gpuvmk(), &arguments, folder, &name, Priority::Lower)?;
     let listening = stage.wait(PATIENCE, |_| {
         ensure!(device.runs()?, "{name} ended: {}", device.last_words());
         Ok(listens(&socket))
@@ -141,8 +143,7 @@ fn qemu(stage: &Stage<'_>, folder: &Path, number: usize) -> Result<Process> {
     command.arg("-device").arg(device.to_string());
     let log = fs::File::create(folder.join(format!("{}-qemu.log", name(number))))?;
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-    let process = Process::start(command, &format!("QEMU of {}", name(number)))?;
-    process.lower_priority()?;
+    let process = Process::start_lower(command, &format!("QEMU of {}", name(number)), Priority::Lower)?;
     stage.put_aside(process.id())?;
     Ok(process)
 }
