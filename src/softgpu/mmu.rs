@@ -111,6 +111,23 @@ impl Mmu {
         drop(exclusive);
     }
 
+    /// Drops a page directory that nobody will use again, translations and all.
+    pub(super) fn forget(&self, directory: PhysicalAddress) {
+        let exclusive = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
+        let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(space) = spaces.remove(&directory) {
+            // A channel that still has it finds nothing there.
+            space.clear(false);
+        }
+        drop(exclusive);
+    }
+
+    /// Page directories with remembered translations.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.spaces.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Drops everything.
     pub(super) fn flush_all(&self) {
         let exclusive = self.in_use.write().unwrap_or_else(PoisonError::into_inner);

@@ -184,6 +184,12 @@ impl Executor {
     }
 
     /// Drops remembered translations of a space; engines use none of them when it returns.
+    /// Page directories of which the MMU remembers translations.
+    #[cfg(test)]
+    fn remembered_directories(&self) -> usize {
+        self.core.hardware().mmu.remembered()
+    }
+
     fn flush(&self, space: SpaceHandle) {
         self.core.flush_tlb(FlushScope { page_directory: directory(space), hub_only: false });
     }
@@ -266,7 +272,7 @@ impl GpuDriver for Executor {
             return Err(GpuError::Invalid(format!("Address space {} still has channels", space.0)));
         }
         self.spaces.destroy(space)?;
-        self.flush(space);
+        self.core.hardware().mmu.forget(directory(space));
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 use super::rig::*;
 use crate::chip::EngineSet;
 use crate::chip::gh100::methods::copy::{self, launch};
+use crate::gpu::GpuDriver as _;
 
 const SRC: u64 = 0x30_0000_0000;
 const DST: u64 = 0x31_0000_0000;
@@ -222,6 +223,22 @@ fn fills_with_zeros_reach_their_target_and_nothing_else() {
         }
     }
     assert!(rig.errors().is_empty(), "{:?}", rig.events);
+}
+
+#[test]
+fn address_space_that_is_gone_is_not_remembered() {
+    let mut rig = Rig::new();
+    for _ in 0..5 {
+        let (mut channel, _, _) = setup(&mut rig, EngineSet::COPY1);
+        let words = [bind_copy(), copy_lines(SRC, DST, 4096, 4096, 4, 0)].concat();
+        rig.run(&mut channel, &words);
+        let space = channel.space;
+        rig.gpu.enable_channel(channel.id, false).unwrap();
+        rig.gpu.commit_runlist(&[]).unwrap();
+        rig.gpu.destroy_channel(channel.id).unwrap();
+        rig.gpu.destroy_space(space).unwrap();
+    }
+    assert_eq!(rig.gpu.remembered_directories(), 0);
 }
 
 #[test]
