@@ -1,13 +1,13 @@
-//! Asks an aggregator's control socket: one line of JSON there, one line back.
+//! Asks an aggregator's control socket: JSON-RPC 2.0, one line there, one line back.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// How long an answer may take.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -58,21 +58,29 @@ impl Status {
 
 /// The state of the aggregator whose control socket is at `path`.
 pub fn status(path: &Path) -> Result<Status> {
-    let answer = ask(path, r#"{"cmd":"status"}"#)?;
-    serde_json::from_str(&answer)
-        .with_context(|| format!("The aggregator's status is not as expected: {answer}"))
+    let answer = call(path, "status", &json!({}))?;
+    let shown = answer.to_string();
+    serde_json::from_value(answer)
+        .with_context(|| format!("The aggregator's status is not as expected: {shown}"))
 }
 
-/// One request, one answer.
-pub fn ask(path: &Path, request: &str) -> Result<String> {
-    let mut stream = UnixStream::connect(path)
-        .with_context(|| format!("Cannot reach the aggregator's control socket {}", path.display()))?;
+/// Calls a method.
+pub fn call(path: &Path, method: &str, params: &Value) -> Result<Value> {
+    let absent = || format!("No aggregator answers at {}: is it running?", path.display());
+    let mut stream = UnixStream::connect(path).with_context(absent)?;
     stream.set_read_timeout(Some(LIMIT))?;
     stream.set_write_timeout(Some(LIMIT))?;
-    stream.write_all(format!("{request}\n").as_bytes()).context("Cannot ask the aggregator")?;
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).context("The aggregator does not answer")?;
-    Ok(answer)
+    let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    stream.write_all(format!("{request}\n").as_bytes()).with_context(absent)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).with_context(absent)?;
+    ensure!(!line.is_empty(), "The aggregator at {} closed the connection without an answer", path.display());
+    let mut answer: Value = serde_json::from_str(&line)
+        .with_context(|| format!("The aggregator's answer is not as expected: {line}"))?;
+    if let Some(message) = answer["error"]["message"].as_str() {
+        bail!("{message}");
+    }
+    answer.get_mut("result").map(Value::take).with_context(|| format!("{method} has no result: {line}"))
 }
 
 #[cfg(test)]
@@ -90,13 +98,13 @@ mod tests {
             let (stream, _) = listener.accept().unwrap();
             let mut line = String::new();
             BufReader::new(&stream).read_line(&mut line).unwrap();
-            let answer = r#"{"gpu":"gpu0","tenants":[{"name":"vm1","vram":268435456,"foreign_accesses":0,
-                "submissions":7}]}"#;
+            let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"gpu":"gpu0","tenants":[{"name":"vm1","vram":268435456,
+                "foreign_accesses":0,"submissions":7}]}}"#;
             writeln!(&stream, "{}", answer.replace('\n', "")).unwrap();
             line
         });
         let status = status(&path).unwrap();
-        assert_eq!(server.join().unwrap(), "{\"cmd\":\"status\"}\n");
+        assert!(server.join().unwrap().contains("\"method\":\"status\""));
         let tenant = status.tenant("vm1").unwrap();
         assert_eq!((tenant.submissions, tenant.foreign_accesses), (7, Some(0)));
         assert_eq!(tenant.more["vram"], 268_435_456);

@@ -94,12 +94,11 @@ impl Crowd {
     /// Changes settings of a VM, or of the GPU without one, as `gpuvmk set` does.
     pub fn set(&self, vm: Option<usize>, settings: &[&str]) -> Result<()> {
         let vm = vm.and_then(|index| self.names.get(index));
-        let answer = self.rig.ask(&json!({ "cmd": "set", "vm": vm, "settings": settings }).to_string())?;
-        let answer: Value = serde_json::from_str(&answer)?;
-        match answer["error"].as_str() {
-            Some(error) => bail!("{settings:?}: {error}"),
-            None => Ok(()),
-        }
+        let (method, params) = match vm {
+            Some(vm) => ("vm.set", json!({ "vm": vm, "settings": settings })),
+            None => ("gpu.set", json!({ "settings": settings })),
+        };
+        self.rig.call(method, &params).map(drop).with_context(|| format!("{settings:?}"))
     }
 
     /// What all had in a time from now.

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, bail, ensure};
+use serde_json::Value;
 
 use crate::chip::Chip;
 use crate::control::{self, Status, Tenant};
@@ -214,10 +215,10 @@ impl Rig {
         self.aggregators.keys().map(|chip| control::status(&self.control_socket(*chip))).collect()
     }
 
-    /// Asks the only shared GPU's aggregator something.
-    pub fn ask(&self, request: &str) -> Result<String> {
+    /// Calls a method of the only shared GPU's aggregator.
+    pub fn call(&self, method: &str, params: &Value) -> Result<Value> {
         let chip = self.aggregators.keys().next().context("No GPU is shared")?;
-        control::ask(&self.control_socket(*chip), request)
+        control::call(&self.control_socket(*chip), method, params)
     }
 
     /// The tenants of all aggregators.
@@ -407,7 +408,7 @@ fn vm_config(gpu: &GpuSpec, channels: u16, aggregator: &Path, socket: &Path) -> 
 
 /// A TOML string; JSON's escapes are TOML's.
 fn quoted(path: &Path) -> String {
-    serde_json::Value::from(path.to_string_lossy()).to_string()
+    Value::from(path.to_string_lossy()).to_string()
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! The control socket: operators ask in JSON, a line a request, a line an answer.
+//! The control socket: operators ask in JSON-RPC 2.0, a line a request, a line an answer.
 //!
-//! `{"cmd":"status"}` gives [`super::machine::status::Status`], `{"cmd":"set","vm":...,"settings":[...]}` changes
-//! what [`super::machine::settings`] tells. One thread serves all operators from one event loop:
-//! few are allowed, and none may be silent or not read for long. The aggregator's thread only ever hands over a
-//! finished status; while one operator waits for it, so do the others.
+//! [`methods`] has what can be asked. One thread serves all operators from one event loop: few are allowed, and none may be
+//! silent or not read for long. The aggregator's thread only ever hands over a finished status; while one operator
+//! waits for it, so do the others.
 
+pub mod methods;
 mod operator;
+pub mod rpc;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,11 +18,9 @@ use std::time::{Duration, Instant};
 
 use event_manager::{EventManager, EventOps, Events, MutEventSubscriber, SubscriberOps};
 use rustix::event::EventfdFlags;
-use serde::Deserialize;
 use vmm_sys_util::epoll::EventSet;
 
 use self::operator::{Operator, Wants};
-use super::machine::settings::Order;
 use super::service::ServiceRemote;
 use crate::jail::{self, Role};
 use crate::socket_path::Listener;
@@ -42,17 +41,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const LISTENER: u32 = 0;
 const STOP: u32 = 1;
 const FIRST_OPERATOR: u32 = 2;
-
-#[derive(Deserialize)]
-#[serde(tag = "cmd", rename_all = "lowercase", deny_unknown_fields)]
-enum Query {
-    Status,
-    Set {
-        #[serde(default)]
-        vm: Option<String>,
-        settings: Vec<String>,
-    },
-}
 
 /// The control socket's server; ends when dropped.
 #[derive(Debug)]
@@ -183,7 +171,9 @@ impl Desk {
     fn serve(&mut self, number: u32, ops: &mut EventOps<'_>) {
         let Some(operator) = self.operators.get_mut(&number) else { return };
         let remote = &self.remote;
-        let wants = match operator.turn(|line| answer(line, remote)) {
+        let wants = match operator
+            .turn(|line| rpc::answer(line, |method, params| methods::serve(method, params, remote)))
+        {
             Ok(Wants::ToAsk) => EventSet::IN,
             Ok(Wants::Room) => EventSet::OUT,
             Ok(Wants::Nothing) => return self.dismiss(number, ops),
@@ -221,23 +211,4 @@ fn forget(operator: &Operator, ops: &mut EventOps<'_>) {
     if let Err(error) = ops.remove(Events::empty(operator.socket())) {
         log::debug!("an operator's descriptor was not watched: {error}");
     }
-}
-
-fn answer(line: &str, remote: &ServiceRemote) -> String {
-    let result = match serde_json::from_str::<Query>(line) {
-        Ok(Query::Status) => match remote.status() {
-            Some(status) => serde_json::to_string(&status).map_err(|error| error.to_string()),
-            None => Err("the aggregator does not answer".to_owned()),
-        },
-        Ok(Query::Set { vm, settings }) => match remote.set(Order { vm, settings }) {
-            Some(Ok(in_force)) => serde_json::to_string(&in_force).map_err(|error| error.to_string()),
-            Some(Err(rejection)) => Err(rejection.to_string()),
-            None => Err("the aggregator does not answer".to_owned()),
-        },
-        Err(error) => Err(format!(
-            "{error}; allowed are {{\"cmd\":\"status\"}} and \
-             {{\"cmd\":\"set\",\"vm\":NAME or null,\"settings\":[\"key=value\", ...]}}"
-        )),
-    };
-    result.unwrap_or_else(|error| serde_json::json!({ "error": error }).to_string())
 }

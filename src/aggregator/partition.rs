@@ -73,6 +73,12 @@ impl VramAllocator {
         self.free.values().copied().max().unwrap_or(0)
     }
 
+    /// How many partitions of at least `size` bytes could be had, all of them together.
+    pub fn count_of(&self, size: u64) -> u64 {
+        let Some(size) = size.max(1).checked_next_multiple_of(self.granule) else { return 0 };
+        self.free.values().map(|room| room / size).sum()
+    }
+
     /// Takes at least `size` bytes, rounded up to granules.
     pub fn take(&mut self, size: u64) -> Option<Partition> {
         let size = size.max(1).checked_next_multiple_of(self.granule)?;

@@ -1,21 +1,34 @@
-//! The aggregator's control socket, as its clients find it and speak with it.
+//! The aggregator's control socket, as its clients find it.
 
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
+use serde_json::Value;
 
 use crate::config::GpuConfig;
-
-/// How long an aggregator may take to answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where control sockets are on a host that is set up as the documentation says, and how their names end.
 const FOLDER: &str = "/run/gpuvmk";
 const ENDING: &str = "control";
+
+/// Whose control socket is meant.
+#[derive(Debug, clap::Args)]
+pub(super) struct Target {
+    /// The GPU's configuration file, for its control socket [default: the only socket /run/gpuvmk/*.control].
+    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
+    gpu: Option<PathBuf>,
+    /// The control socket itself.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+impl Target {
+    /// Calls a method of the aggregator that is meant.
+    pub(super) fn call(&self, method: &str, params: &Value) -> anyhow::Result<Value> {
+        gpuvmk_lab::control::call(&socket(self.gpu.as_deref(), self.socket.as_deref())?, method, params)
+    }
+}
 
 /// The control socket that is meant: given itself, by the GPU's file, or the only one that there is.
 pub(super) fn socket(file: Option<&Path>, socket: Option<&Path>) -> anyhow::Result<PathBuf> {
@@ -29,7 +42,12 @@ pub(super) fn socket(file: Option<&Path>, socket: Option<&Path>) -> anyhow::Resu
     }
 }
 
-fn the_only_one(folder: &Path) -> anyhow::Result<PathBuf> {
+/// All control sockets of this host.
+pub(super) fn all() -> Vec<PathBuf> {
+    all_in(Path::new(FOLDER))
+}
+
+fn all_in(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut sockets: Vec<_> = entries
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()))
@@ -37,7 +55,11 @@ fn the_only_one(folder: &Path) -> anyhow::Result<PathBuf> {
         .filter(|path| path.extension().is_some_and(|ending| ending == ENDING))
         .collect();
     sockets.sort();
-    match sockets.as_slice() {
+    sockets
+}
+
+fn the_only_one(folder: &Path) -> anyhow::Result<PathBuf> {
+    match all_in(folder).as_slice() {
         [one] => Ok(one.clone()),
         [] => bail!(
             "No control socket {}/*.{ENDING} is there: say which GPU with --gpu FILE or --socket PATH",
@@ -48,21 +70,6 @@ fn the_only_one(folder: &Path) -> anyhow::Result<PathBuf> {
             bail!("There are several GPUs; choose with --socket: {}", names.join(", "))
         }
     }
-}
-
-/// Sends one line to a control socket and returns the answer's line.
-pub(super) fn ask(socket: &Path, request: &str) -> anyhow::Result<String> {
-    let absent = || format!("No aggregator answers at {}: is it running?", socket.display());
-    let mut stream = UnixStream::connect(socket).with_context(absent)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    writeln!(stream, "{request}").with_context(absent)?;
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).with_context(absent)?;
-    if answer.is_empty() {
-        bail!("The aggregator at {} closed the connection without an answer", socket.display());
-    }
-    Ok(answer)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::aggregator::{Patience, connect};
 use crate::config::{VmConfig, VmLimits};
 use crate::jail::{self, Allowance, PathRight, Right, Role};
 use crate::log_limit;
+use crate::trace::Tracer;
 use crate::units::gh100::Gh100Config;
 use crate::units::gh100::gsp::ObjectLimits;
 use crate::vgpu::{FaceConfig, MediatorConfig, Quotas, Vgpu, VgpuConfig};
@@ -76,18 +77,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             return Err(refused).with_context(|| format!("VM `{}` was not admitted", config.name));
         }
     };
+    let tracer = Tracer::default();
     let path = config.gpu.clone();
     let again = Patience { limit: Some(RECONNECT_WITHIN), ..Patience::until(stop.cancel().clone()) };
     let mediator = MediatorConfig {
         scrub_on_reset: true,
         quotas: quotas(&config),
         reconnect: Some(Box::new(move || connect(&path, hello.clone(), &again))),
+        tracer: tracer.clone(),
         ..MediatorConfig::default()
     };
     let vgpu = Vgpu::new(link, grant, VgpuConfig { face: face(&config), mediator })
         .context("Cannot make the vGPU")?;
     let vgpu = Arc::new(vgpu);
-    let function = serve::traced(Arc::clone(&vgpu), &config.name, trace, config.trace.as_deref())?;
+    let function = serve::traced(Arc::clone(&vgpu), &config.name, &tracer, trace, config.trace.as_deref())?;
     log::info!("vGPU of VM `{}` serves", config.name);
     jail::enter(Role::Session);
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;

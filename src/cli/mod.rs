@@ -7,15 +7,23 @@ mod demo;
 mod device;
 mod gpu;
 mod guest_firmware;
+mod hold;
 mod jail;
+mod ls;
+mod metrics;
 mod places;
 mod registers;
 mod sched_sim;
 mod serve;
 mod set;
+mod show;
 mod softgpu;
 mod status;
+mod table;
+mod top;
 mod trace;
+mod types;
+mod version;
 
 use std::process::ExitCode;
 
@@ -40,6 +48,8 @@ enum Command {
     Check(check::Args),
     /// Run stock guests on one shared software GPU, and check all that they see.
     Demo(demo::Args),
+    /// Admit no more VMs to a GPU.
+    Drain(hold::DrainArgs),
     /// Play one VM's GPU to its QEMU.
     Device(device::Args),
     /// Write the firmware files that a guest with a GH100 asks for.
@@ -48,18 +58,34 @@ enum Command {
     Jail(jail::Args),
     /// Look at the NVIDIA GPUs of this machine.
     Gpu(gpu::Args),
+    /// List the VMs that share a GPU.
+    Ls(ls::Args),
+    /// Print or serve what monitoring sees.
+    Metrics(metrics::Args),
+    /// Hold a VM's work back.
+    Pause(hold::PauseArgs),
+    /// Let a paused VM's work go on.
+    Resume(hold::ResumeArgs),
     /// Print the register tables that traps, traces and documentation share.
     Registers(registers::Args),
     /// Run the scheduler on a modelled GPU in virtual time.
     SchedSim(sched_sim::Args),
     /// Change a VM's part of the GPU, or the policy, while VMs work.
     Set(set::Args),
+    /// Show everything that is known of one VM.
+    Show(show::Args),
     /// Serve the software GPU alone, as a PCI function for one QEMU.
     Softgpu(softgpu::Args),
     /// Show the tenants of a running aggregator.
     Status(status::Args),
+    /// Watch who uses the GPU.
+    Top(top::Args),
     /// Work with traces of register accesses.
     Trace(trace::Args),
+    /// Show sizes of VMs, and how many of each could be had.
+    Types(types::Args),
+    /// Show versions.
+    Version(version::Args),
 }
 
 /// Runs the command line of this process.
@@ -77,15 +103,24 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Device(args) => device::run(&args),
+        Command::Drain(args) => hold::drain(&args),
         Command::GuestFirmware(args) => guest_firmware::run(&args),
         Command::Gpu(args) => gpu::run(&args),
         Command::Jail(args) => jail::run(&args),
+        Command::Ls(args) => ls::run(&args),
+        Command::Metrics(args) => metrics::run(&args),
+        Command::Pause(args) => hold::pause(&args),
+        Command::Resume(args) => hold::resume(&args),
         Command::Registers(args) => registers::run(&args),
         Command::SchedSim(args) => sched_sim::run(&args),
         Command::Set(args) => set::run(&args),
+        Command::Show(args) => show::run(&args),
         Command::Softgpu(args) => softgpu::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Trace(args) => trace::run(&args),
+        Command::Types(args) => types::run(&args),
+        Command::Version(args) => version::run(&args),
     };
     match done {
         Ok(code) => code,

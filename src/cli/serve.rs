@@ -14,7 +14,7 @@ use crate::config::SocketSpec;
 use crate::frontend::vfio_user::{self, Server, SessionObserver, StopHandle};
 use crate::jail::{self, Mode, Role};
 use crate::pci::PciFunction;
-use crate::trace::{self, Recorder, Traced};
+use crate::trace::{self, Recorder, Traced, Tracer};
 
 /// Options that QEMU's back-end program conventions demand.
 #[derive(Debug, clap::Args)]
@@ -87,25 +87,23 @@ pub(super) fn stop_on_signals() -> anyhow::Result<StopHandle> {
     Ok(stop)
 }
 
-/// Records the accesses to `function`, which `source` names, where a trace is wanted.
+/// Wraps `function`, which `source` names, so that `tracer` records it: from now on where a file is given for that.
 pub(super) fn traced<F: PciFunction + 'static>(
     function: Arc<F>,
     source: &str,
+    tracer: &Tracer,
     trace: Option<File>,
     path: Option<&Path>,
 ) -> anyhow::Result<Arc<dyn PciFunction>> {
-    let (Some(file), Some(path)) = (trace, path) else { return Ok(function) };
-    let header = trace::Header::of_function(source, &*function)
-        .context("Cannot read what the function says of itself for the head of its trace")?;
-    let recorder = Recorder::start(
-        file,
-        &path.display().to_string(),
-        header,
-        trace::Filter::default(),
-        trace::recorder::RING,
-    )
-    .with_context(|| format!("Cannot write the trace {}", path.display()))?;
-    Ok(Arc::new(Traced::new(function, recorder)))
+    if let (Some(file), Some(path)) = (trace, path) {
+        let header = trace::Header::of_function(source, &*function)
+            .context("Cannot read what the function says of itself for the head of its trace")?;
+        let (name, filter) = (path.display().to_string(), trace::Filter::default());
+        let recorder = Recorder::start(file, &name, header, filter, trace::recorder::RING)
+            .with_context(|| format!("Cannot write the trace {name}"))?;
+        tracer.start(recorder);
+    }
+    Ok(Arc::new(Traced::new(function, tracer.clone())))
 }
 
 /// Creates the file of a trace.

@@ -1,12 +1,10 @@
 //! `gpuvmk set NAME KEY=VALUE ...`: changes a VM's part of the GPU, or the GPU's policy, while VMs work.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::control;
+use super::control::Target;
 
 /// The name that means the GPU itself.
 const GPU: &str = "gpu";
@@ -28,26 +26,20 @@ pub(super) struct Args {
     /// What is to change.
     #[arg(value_name = "KEY=VALUE", required = true)]
     settings: Vec<String>,
-    /// The GPU's configuration file, for its control socket [default: the only socket /run/gpuvmk/*.control].
-    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
-    gpu: Option<PathBuf>,
-    /// The control socket itself.
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
+    #[command(flatten)]
+    target: Target,
     /// Print what holds now as one line of JSON.
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let socket = control::socket(args.gpu.as_deref(), args.socket.as_deref())?;
-    let vm = (args.name != GPU).then_some(&args.name);
-    let request = serde_json::json!({ "cmd": "set", "vm": vm, "settings": args.settings });
-    let answer = control::ask(&socket, &request.to_string())?;
-    let answer: Value = serde_json::from_str(&answer).context("The aggregator's answer is not JSON")?;
-    if let Some(error) = answer["error"].as_str() {
-        bail!("{error}");
-    }
+    let (method, params) = if args.name == GPU {
+        ("gpu.set", json!({ "settings": args.settings }))
+    } else {
+        ("vm.set", json!({ "vm": args.name, "settings": args.settings }))
+    };
+    let answer = args.target.call(method, &params)?;
     if args.json {
         println!("{answer}");
     } else {
@@ -56,25 +48,28 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn summary(answer: &Value) -> String {
+/// What holds now, in a line.
+pub(super) fn summary(answer: &Value) -> String {
     let show = |value: &Value| if value.is_null() { "none".to_owned() } else { value.to_string() };
     match answer["vm"].as_str() {
         Some(vm) => {
             let share = &answer["share"];
             format!(
-                "{vm}: weight={} cap={} fixed={} period={} budget={}",
+                "{vm}: weight={} cap={} fixed={} period={} budget={}{}",
                 share["weight"],
                 show(&share["cap"]),
                 show(&share["fixed"]),
                 share["period_us"],
-                share["budget_us"]
+                share["budget_us"],
+                if answer["paused"] == true { " paused" } else { "" }
             )
         }
         None => format!(
-            "gpu: policy={} slice={} period={}",
+            "gpu: policy={} slice={} period={}{}",
             answer["policy"].as_str().unwrap_or("?"),
             show(&answer["slice_us"]),
-            show(&answer["period_us"])
+            show(&answer["period_us"]),
+            if answer["draining"] == true { " draining" } else { "" }
         ),
     }
 }

@@ -10,6 +10,7 @@ use super::serve::{self, BackendOptions, JailOptions, ResetBetweenClients};
 use crate::config::parse_size;
 use crate::jail::{self, Allowance, Mode, PathRight, Right, Role};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
+use crate::trace::Tracer;
 
 /// Arguments of `gpuvmk softgpu`.
 #[derive(Debug, clap::Args)]
@@ -46,7 +47,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stop = serve::stop_on_signals()?;
     let gpu = SoftGpu::new(SoftGpuConfig { vram: args.vram, ..SoftGpuConfig::default() })
         .context("Cannot make the software GPU")?;
-    let function = serve::traced(gpu, "softgpu", trace, args.trace.as_deref())?;
+    let function = serve::traced(gpu, "softgpu", &Tracer::default(), trace, args.trace.as_deref())?;
     log::info!("Software GPU with {} of VRAM serves", crate::config::show_size(args.vram));
     jail::enter(Role::SoftGpu);
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;

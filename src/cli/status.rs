@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::control;
 use crate::config::show_size;
@@ -28,8 +27,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let socket = control::socket(args.file.as_deref(), args.socket.as_deref())?;
-    let answer = control::ask(&socket, "{\"cmd\":\"status\"}")?;
-    let mut status = serde_json::from_str(&answer).context("The aggregator's answer is not JSON")?;
+    let mut status = gpuvmk_lab::control::call(&socket, "status", &json!({}))?;
     add_memory(&mut status);
     if args.json {
         println!("{status}");

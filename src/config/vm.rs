@@ -36,6 +36,9 @@ pub struct VmConfig {
     pub jail: Mode,
 }
 
+/// Channels of a VM whose file does not say.
+pub const DEFAULT_CHANNELS: u16 = 32;
+
 impl VmConfig {
     pub(super) fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
         let name = reader.required("name", NAME_ALLOWED, value::name);
@@ -47,7 +50,9 @@ impl VmConfig {
             value::size(v, limits.vram.0, limits.vram.1, VRAM_GRANULE)
         });
         let allowed = format!("a whole number from 2 to {}", limits.channels);
-        let channels = reader.defaulted("channels", 32, &allowed, |v| value::integer(v, 2, limits.channels));
+        let channels = reader.defaulted("channels", DEFAULT_CHANNELS.into(), &allowed, |v| {
+            value::integer(v, 2, limits.channels)
+        });
         let share = share(reader);
         let has_socket = reader.has("socket");
         let socket = reader.table("socket", value::socket);

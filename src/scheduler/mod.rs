@@ -49,8 +49,25 @@ struct Vm {
     /// Channels that may run, in the guest's order.
     list: Vec<HostChannel>,
     accounts: BTreeMap<Engine, Account>,
-    /// It serves a penalty: its work waits, whatever the policies say.
-    suspended: bool,
+    /// Why its work waits, whatever the policies say; empty if it does not.
+    suspended: Suspension,
+}
+
+impl Vm {
+    const fn is_suspended(&self) -> bool {
+        !self.suspended.is_empty()
+    }
+}
+
+bitflags::bitflags! {
+    /// Why a VM's work waits, whatever the policies say.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Suspension: u8 {
+        /// It serves a penalty for hangs.
+        const PENALTY = 1;
+        /// An operator paused it.
+        const PAUSE = 2;
+    }
 }
 
 /// What to do with a doorbell.
@@ -166,7 +183,10 @@ impl Scheduler {
     /// The policy cannot grant it what it is to have.
     pub fn add_vm(&mut self, vm: TenantId, share: Share) -> Result<(), Rejection> {
         self.accepts(vm, &share)?;
-        self.vms.insert(vm, Vm { share, list: Vec::new(), accounts: BTreeMap::new(), suspended: false });
+        self.vms.insert(
+            vm,
+            Vm { share, list: Vec::new(), accounts: BTreeMap::new(), suspended: Suspension::empty() },
+        );
         Ok(())
     }
 
@@ -203,7 +223,7 @@ impl Scheduler {
     pub fn add_channel(&mut self, channel: HostChannel, vm: TenantId, engines: EngineSet, ring_log2: u8) {
         let mask = 1_u32.checked_shl(ring_log2.into()).map_or(u32::MAX, |entries| entries.saturating_sub(1));
         let mut fresh = Channel::new(vm, engines, mask);
-        let suspended = self.vms.get(&vm).is_some_and(|vm| vm.suspended);
+        let suspended = self.vms.get(&vm).is_some_and(Vm::is_suspended);
         let list = self.list(fresh.engine);
         fresh.listed = list.admission.admits(vm) && !suspended;
         self.channels.insert(channel, fresh);
@@ -265,7 +285,7 @@ impl Scheduler {
         let Some(state) = self.channels.get_mut(&channel) else { return Gate::Hold };
         let Some(list) = self.lists.get_mut(&state.engine) else { return Gate::Hold };
         let first = !list.is_ready(state.vm);
-        let suspended = self.vms.get(&state.vm).is_some_and(|vm| vm.suspended);
+        let suspended = self.vms.get(&state.vm).is_some_and(Vm::is_suspended);
         let gate = if suspended {
             Gate::Hold
         // Hardware has it already, and waits for something else: the more it knows the better.
@@ -305,7 +325,7 @@ impl Scheduler {
             views.extend(self.vms.iter().map(|(id, vm)| VmView {
                 vm: *id,
                 share: vm.share,
-                ready: list.is_ready(*id) && !vm.suspended,
+                ready: list.is_ready(*id) && !vm.is_suspended(),
                 used: vm.accounts.get(engine).map_or(Duration::ZERO, |account| account.charged),
             }));
             if list.decide(now, &views) {
@@ -325,7 +345,7 @@ impl Scheduler {
         let mut change = Change::default();
         for (channel, state) in &mut self.channels {
             let Some(list) = self.lists.get(&state.engine) else { continue };
-            let suspended = self.vms.get(&state.vm).is_some_and(|vm| vm.suspended);
+            let suspended = self.vms.get(&state.vm).is_some_and(Vm::is_suspended);
             let admitted = list.admission.admits(state.vm) && !suspended;
             let begun = matches!(state.work, Work::Known | Work::Held { begun: true, .. });
             if admitted && let Work::Held { since, .. } = state.work {
@@ -351,12 +371,18 @@ impl Scheduler {
         (moved || !change.ring.is_empty()).then_some(change)
     }
 
-    /// A VM serves a penalty from the next decision on, or has served it.
-    pub fn suspend(&mut self, vm: TenantId, suspended: bool) {
+    /// A VM's work waits from the next decision on, or not for this reason any more.
+    pub fn suspend(&mut self, vm: TenantId, why: Suspension, waits: bool) {
         if let Some(vm) = self.vms.get_mut(&vm) {
-            self.relist |= vm.suspended != suspended;
-            vm.suspended = suspended;
+            let before = vm.is_suspended();
+            vm.suspended.set(why, waits);
+            self.relist |= vm.is_suspended() != before;
         }
+    }
+
+    /// Why a VM's work waits, whatever the policies say.
+    pub fn suspension(&self, vm: TenantId) -> Suspension {
+        self.vms.get(&vm).map_or(Suspension::empty(), |vm| vm.suspended)
     }
 
     /// Whether hardware may run a channel now; `None` for one without work.

@@ -16,6 +16,7 @@ pub mod source;
 pub mod stat;
 pub mod text;
 pub mod traced;
+pub mod tracer;
 pub mod writer;
 
 pub use event::{Access, Direction, Entry, Event, Place};
@@ -25,3 +26,4 @@ pub use reader::{Reader, TraceError};
 pub use recorder::Recorder;
 pub use source::{Source, SourceError};
 pub use traced::Traced;
+pub use tracer::Tracer;

@@ -1,30 +1,31 @@
-//! Wraps any PCI function and records every access to it.
+//! Wraps any PCI function and records every access to it and every interrupt of it, while somebody wants that.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::event::{Access, Direction, Event, Place};
-use super::recorder::Recorder;
+use super::tracer::Tracer;
 use crate::pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable, SharedMemory,
+    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region, RegionTable,
+    SharedMemory,
 };
 
-/// A function whose accesses are recorded.
+/// A function whose accesses are recorded while somebody wants that.
 pub struct Traced<F: ?Sized> {
-    recorder: Recorder,
+    tracer: Tracer,
     function: Arc<F>,
 }
 
 impl<F: ?Sized> std::fmt::Debug for Traced<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Traced").field("recorder", &self.recorder).finish_non_exhaustive()
+        f.debug_struct("Traced").field("tracer", &self.tracer).finish_non_exhaustive()
     }
 }
 
 impl<F: PciFunction + ?Sized> Traced<F> {
-    /// Records the accesses to `function` with `recorder`.
-    pub fn new(function: Arc<F>, recorder: Recorder) -> Self {
-        Self { recorder, function }
+    /// Records the accesses to `function` with `tracer`.
+    pub fn new(function: Arc<F>, tracer: Tracer) -> Self {
+        Self { tracer, function }
     }
 
     /// Records what was done since `start`; long accesses (configuration space, ROM) become several entries.
@@ -39,7 +40,7 @@ impl<F: PciFunction + ?Sized> Traced<F> {
             let size = u8::try_from(piece.len()).unwrap_or(8);
             let value = u64::from_le_bytes(value);
             let place = Place::Region(region);
-            self.recorder.access(Access { direction, place, size, offset, value, took });
+            self.tracer.access(Access { direction, place, size, offset, value, took });
             offset = offset.wrapping_add(8);
         }
     }
@@ -51,6 +52,9 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
     }
 
     fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
+        if !self.tracer.is_on() {
+            return self.function.read(region, offset, data);
+        }
         let start = Instant::now();
         self.function.read(region, offset, data)?;
         self.record(Direction::Read, region, offset, data, start);
@@ -58,6 +62,9 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
     }
 
     fn write(&self, region: Region, offset: u64, data: &[u8]) -> Result<(), AccessError> {
+        if !self.tracer.is_on() {
+            return self.function.write(region, offset, data);
+        }
         let start = Instant::now();
         let done = self.function.write(region, offset, data);
         self.record(Direction::Write, region, offset, data, start);
@@ -77,17 +84,45 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
     }
 
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>) {
-        self.function.connect_interrupts(sink);
+        let tracer = &self.tracer;
+        let traced = |sink| Arc::new(TracedSink { tracer: tracer.clone(), sink }) as Arc<dyn InterruptSink>;
+        self.function.connect_interrupts(sink.map(traced));
     }
 
     fn reset(&self) {
-        self.recorder.event(Event::Reset);
+        self.tracer.event(|| Event::Reset);
         self.function.reset();
     }
 
-    // `plain_memory` is not passed on: accesses to it would be missing in the trace.
+    fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
+        // Accesses to it would be missing in the trace. Who begins to record later misses them.
+        if self.tracer.is_on() { Ok(None) } else { self.function.plain_memory(region) }
+    }
 
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.function.share(region, offset, size)
     }
 }
+
+/// Where a traced function's interrupts go.
+struct TracedSink {
+    tracer: Tracer,
+    sink: Arc<dyn InterruptSink>,
+}
+
+impl InterruptSink for TracedSink {
+    fn set_intx(&self, asserted: bool) {
+        if asserted {
+            self.tracer.event(|| Event::Interrupt { vector: INTX });
+        }
+        self.sink.set_intx(asserted);
+    }
+
+    fn fire_msi(&self, vector: u16) {
+        self.tracer.event(|| Event::Interrupt { vector: vector.into() });
+        self.sink.fire_msi(vector);
+    }
+}
+
+/// What traces call the line.
+pub const INTX: u32 = u32::MAX;

@@ -18,6 +18,7 @@ use crate::aggregator::protocol::{Doorbell, RefusalKind, Request};
 use crate::aggregator::report::FailSafeNow;
 use crate::chip::EngineSet;
 use crate::shadow_pagetable::{Limits, MmuFormat};
+use crate::trace::Event;
 use crate::units::backend::FlushScope;
 
 /// How the drivers of a chip get their channels: by registers and memory (GF100) or by asking firmware (GH100).
@@ -92,6 +93,7 @@ impl<C: ChannelControl> Control<C> {
         log::log!(level, "The vGPU is in fail-safe state until its next reset: {reason}");
         self.record.now = Some(FailSafeNow::new(reason.reason(), cause.elapsed()));
         self.record.count = self.record.count.saturating_add(1);
+        host.tracer.event(|| Event::Refusal { reason: reason.reason().name().to_owned(), place: 0 });
         if !matches!(reason, FailSafe::AggregatorLost(_)) {
             // What can still fail here is the link, and then the aggregator drops everything anyway.
             let _ = host.request(&Request::Reset { scrub: false });
@@ -105,6 +107,7 @@ impl<C: ChannelControl> Control<C> {
     /// The TLB was invalidated.
     pub fn flush(&mut self, scope: FlushScope, host: &Host<'_>) -> Result<(), FailSafe> {
         host.counters.flushes.one();
+        host.tracer.event(|| Event::Flush { directory: scope.page_directory.address });
         host.meters.flushes.admit();
         // The host unit fetches commands through the hub's TLB, so even a hub-only invalidation counts.
         self.spaces.sync(scope.page_directory, host)

@@ -17,6 +17,7 @@ use crate::aggregator::protocol::{
 };
 use crate::chip::{Aperture, EngineSet};
 use crate::shadow_pagetable::{MapRun, RunSink, UnmapRun};
+use crate::trace::Tracer;
 
 /// What the aggregator granted, besides memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,7 @@ pub struct Host<'a> {
     pub copies: &'a Copies,
     pub counters: &'a Counters,
     pub meters: &'a Meters,
+    pub tracer: &'a Tracer,
     /// When the step began that is under way: the guest's request, or the last one to the aggregator since. What leads
     /// to fail-safe state happened no earlier.
     pub step: Cell<Instant>,

@@ -26,6 +26,7 @@ use super::host::{Host, Terms};
 use super::memory::{Memory, Window};
 use super::quotas::{Meters, PacedInterrupts};
 use super::status::{Counters, FailSafe, FailSafeRecord, State, Status};
+use super::traced_link::TracedLink;
 use super::{MediatorConfig, VgpuError};
 use crate::addr::GuestChannel;
 use crate::aggregator::link::{AggregatorLink, Grant, LinkError};
@@ -82,6 +83,7 @@ impl<C: ChannelControl> Mediator<C> {
         let face = Face::default();
         let counters = Arc::<Counters>::default();
         let meters = Arc::new(Meters::new(config.quotas));
+        let link = Arc::new(TracedLink::new(link, config.tracer.clone()));
         let connection = Connection::new(link, grant, config.table_cache, &face, &counters)?;
         Ok(Self {
             vram: connection.window.size(),
@@ -167,6 +169,7 @@ impl<C: ChannelControl> Mediator<C> {
             copies: &self.copies,
             counters: &self.counters,
             meters: &self.meters,
+            tracer: &self.config.tracer,
             step: Cell::new(Instant::now()),
         }
     }
@@ -211,6 +214,7 @@ impl<C: ChannelControl> Mediator<C> {
         if grant.vram != self.vram {
             return Err(lost(format!("{} bytes of VRAM were granted instead of {}", grant.vram, self.vram)));
         }
+        let link = Arc::new(TracedLink::new(link, self.config.tracer.clone()));
         let connection = Connection::new(link, grant, self.config.table_cache, &self.face, &self.counters)
             .map_err(|error| lost(error.to_string()))?;
         let host = self.host(&connection);

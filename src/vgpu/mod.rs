@@ -20,6 +20,7 @@ mod status;
 mod table_cache;
 #[cfg(test)]
 mod tests;
+mod traced_link;
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,6 +36,7 @@ use crate::aggregator::link::{AggregatorLink, Grant, LinkError};
 use crate::pci::config_space::BuildError;
 use crate::pci::mapping::MapError;
 use crate::shadow_pagetable::Limits;
+use crate::trace::Tracer;
 
 /// Connects to an aggregator again, within a second or two: a guest's reset waits for it.
 pub type LinkFactory = Box<dyn Fn() -> Result<(Arc<dyn AggregatorLink>, Grant), LinkError> + Send + Sync>;
@@ -50,6 +52,8 @@ pub struct MediatorConfig {
     pub table_cache: usize,
     /// Zero the partition at a function reset. Nobody else sees it either way; it costs time.
     pub scrub_on_reset: bool,
+    /// Who records what happens besides accesses.
+    pub tracer: Tracer,
     /// How to reach a new aggregator at a function reset after the old one was gone.
     pub reconnect: Option<LinkFactory>,
 }
@@ -62,6 +66,7 @@ impl Default for MediatorConfig {
             table_cache: 32 << 20,
             scrub_on_reset: false,
             reconnect: None,
+            tracer: Tracer::default(),
         }
     }
 }

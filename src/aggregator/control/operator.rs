@@ -45,15 +45,17 @@ impl Operator {
 
     /// Sends, answers and receives (once) what is possible without waiting. Nothing is answered while an answer is
     /// unsent: whoever does not read does not make us work.
-    pub(super) fn turn(&mut self, answer: impl Fn(&str) -> String) -> io::Result<Wants> {
+    pub(super) fn turn(&mut self, answer: impl Fn(&str) -> Option<String>) -> io::Result<Wants> {
         let mut received = false;
         loop {
             if !self.send()? {
                 return Ok(Wants::Room);
             }
             if let Some(line) = self.line()? {
-                self.unsent = answer(&line).into_bytes();
-                self.unsent.push(b'\n');
+                if let Some(answer) = answer(&line) {
+                    self.unsent = answer.into_bytes();
+                    self.unsent.push(b'\n');
+                }
                 continue;
             }
             if received {
@@ -115,8 +117,8 @@ mod tests {
         (Operator::new(ours).unwrap(), theirs)
     }
 
-    fn shout(line: &str) -> String {
-        line.trim_end().to_uppercase()
+    fn shout(line: &str) -> Option<String> {
+        Some(line.trim_end().to_uppercase())
     }
 
     #[test]
@@ -140,7 +142,7 @@ mod tests {
         for _ in 0..10_000 {
             // The socket fills at some point.
             let _ = (&other).write(&[b'\n'; 512]);
-            wants = operator.turn(|_| "x".repeat(1000)).unwrap();
+            wants = operator.turn(|_| Some("x".repeat(1000))).unwrap();
         }
         assert_eq!(wants, Wants::Room);
         assert!(operator.unsent.len() <= 1001, "{}", operator.unsent.len());

@@ -55,7 +55,7 @@ pub enum Wait {
 }
 
 /// A partition's part of the memory in percent, at least one.
-fn partition_percent(size: u64, all: u64) -> u8 {
+pub(super) fn partition_percent(size: u64, all: u64) -> u8 {
     let percent = u128::from(size).saturating_mul(100).checked_div(all.into()).unwrap_or(0);
     u8::try_from(percent.clamp(1, 100)).unwrap_or(100)
 }
@@ -179,6 +179,8 @@ impl Machine {
         }
         let possible = hello.vram <= self.info.tenant_vram_size && hello.channels <= self.info.channels;
         let in_the_way = match refusal.kind {
+            // Not before an operator says so.
+            _ if self.draining => false,
             RefusalKind::Exhausted => possible && !self.tenants.is_empty(),
             RefusalKind::Name => self.tenants.values().any(|tenant| tenant.name == hello.name),
             _ => false,
@@ -196,6 +198,12 @@ impl Machine {
         let refuse = |kind, message: String| Err(Refusal::new(kind, message));
         if self.lost {
             return refuse(RefusalKind::Hardware, "the physical GPU is lost".to_owned());
+        }
+        if self.draining {
+            return refuse(
+                RefusalKind::Exhausted,
+                "an operator admits no more VMs (`gpuvmk drain --undo` ends that)".to_owned(),
+            );
         }
         if hello.version != PROTOCOL_VERSION {
             return refuse(

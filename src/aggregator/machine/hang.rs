@@ -16,6 +16,7 @@ use crate::aggregator::protocol::Event;
 use crate::aggregator::tenant::ChannelState;
 use crate::chip::Engine;
 use crate::config::HangConfig;
+use crate::scheduler::Suspension;
 use crate::scheduler::hang::penalty::{Ledger, Record};
 use crate::scheduler::hang::{Hang, Reason, Verdict, Watchdog, Watched};
 use crate::units::backend::{ChannelHang, HangKind};
@@ -142,7 +143,7 @@ impl Machine {
             reason.name()
         );
         if !wait.is_zero() {
-            self.scheduler.suspend(vm, true);
+            self.scheduler.suspend(vm, Suspension::PENALTY, true);
             self.decide(now);
         }
     }
@@ -151,7 +152,7 @@ impl Machine {
     pub(super) fn end_penalties(&mut self, now: Duration) {
         let released = self.hangs.ledger.released(now);
         for vm in &released {
-            self.scheduler.suspend(*vm, false);
+            self.scheduler.suspend(*vm, Suspension::PENALTY, false);
         }
         if !released.is_empty() {
             self.decide(now);

@@ -93,6 +93,8 @@ pub struct Machine {
     stuck_spaces: Vec<SpaceHandle>,
     committed: Vec<HostChannel>,
     next_tenant: u32,
+    /// An operator wants no more tenants.
+    draining: bool,
     events: Vec<GpuEvent>,
     outputs: Vec<Output>,
     lost: bool,
@@ -139,6 +141,7 @@ impl Machine {
             stuck_spaces: Vec::new(),
             committed: Vec::new(),
             next_tenant: 1,
+            draining: false,
             events: Vec::new(),
             outputs: Vec::new(),
             lost: false,

@@ -5,9 +5,23 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Machine;
+use crate::addr::TenantId;
 use crate::config::schedule::GpuWish;
 use crate::config::share::{Rejection, ShareStatus, Wish};
+use crate::scheduler::Suspension;
 use crate::scheduler::policy::Settings;
+
+/// Settings that are no part of the GPU's time.
+const PAUSED: &str = "paused";
+const DRAINING: &str = "draining";
+
+fn yes_or_no(key: &str, value: &str) -> Result<bool, Rejection> {
+    match value {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        other => Err(Rejection(format!("{key}={other}: {key} is yes or no"))),
+    }
+}
 
 /// An operator's order: `key=value` each.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +42,8 @@ pub enum InForce {
         vm: String,
         /// What it is granted.
         share: ShareStatus,
+        /// Its work waits until an operator lets it go on.
+        paused: bool,
     },
     /// Of the GPU.
     Gpu {
@@ -37,6 +53,8 @@ pub enum InForce {
         slice_us: Option<u64>,
         /// Period of credit in microseconds, if it is set.
         period_us: Option<u64>,
+        /// No more VMs are admitted.
+        draining: bool,
     },
 }
 
@@ -63,25 +81,42 @@ impl Machine {
             let present = if names.is_empty() { "none is".to_owned() } else { names.join(", ") };
             return Err(Rejection(format!("No VM named {name} is connected; {present}")));
         };
+        let mut paused = self.is_paused(id);
         for setting in settings {
-            share = share.with(setting.parse::<Wish>()?);
+            match setting.split_once('=') {
+                Some((PAUSED, value)) => paused = yes_or_no(PAUSED, value)?,
+                _ => share = share.with(setting.parse::<Wish>()?),
+            }
         }
         self.scheduler.set_share(id, share)?;
-        log::info!("{name}: {share}");
-        Ok(InForce::Vm { vm: name.to_owned(), share: share.into() })
+        self.scheduler.suspend(id, Suspension::PAUSE, paused);
+        log::info!("{name}: {share}{}", if paused { ", paused" } else { "" });
+        Ok(InForce::Vm { vm: name.to_owned(), share: share.into(), paused })
+    }
+
+    /// Whether an operator has paused a VM.
+    pub(super) fn is_paused(&self, vm: TenantId) -> bool {
+        self.scheduler.suspension(vm).contains(Suspension::PAUSE)
     }
 
     fn set_policy(&mut self, settings: &[String]) -> Result<InForce, Rejection> {
         let mut wanted = self.scheduler.settings();
+        let mut draining = self.draining;
         for setting in settings {
-            wanted = setting.parse::<GpuWish>()?.apply(wanted);
+            match setting.split_once('=') {
+                Some((DRAINING, value)) => draining = yes_or_no(DRAINING, value)?,
+                _ => wanted = setting.parse::<GpuWish>()?.apply(wanted),
+            }
         }
         let (kind, settings) = wanted;
         self.scheduler.set_policy(kind, settings)?;
+        if std::mem::replace(&mut self.draining, draining) != draining {
+            log::info!("{}", if draining { "no more VMs are admitted" } else { "VMs are admitted again" });
+        }
         let Settings { slice, period } = settings;
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let policy = self.scheduler.policy();
         log::info!("the policy is {policy} now (slice {slice:?}, period {period:?})");
-        Ok(InForce::Gpu { policy, slice_us: slice.map(micros), period_us: period.map(micros) })
+        Ok(InForce::Gpu { policy, slice_us: slice.map(micros), period_us: period.map(micros), draining })
     }
 }

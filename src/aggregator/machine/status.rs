@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Machine;
+use super::admission::partition_percent;
 use super::memory::MAX_RANGES;
 use super::scrub::ScrubStatus;
 use crate::addr::TenantId;
@@ -13,9 +14,14 @@ use crate::aggregator::report::{DecidedBy, FailSafeStatus, Report};
 use crate::aggregator::tenant::{Tenant, TenantState};
 use crate::chip::Engine;
 use crate::config::share::ShareStatus;
+use crate::config::{DEFAULT_CHANNELS, show_size};
+
 use crate::fifo_virt::CopiedBytes;
 use crate::latency::LatencySummary;
 use crate::scheduler::Account;
+
+/// The smallest size that is told as a type.
+const SMALLEST_TYPE: u64 = 64 << 20;
 
 /// State of the aggregator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -47,8 +53,25 @@ pub struct GpuStatus {
     pub scrub: ScrubStatus,
     /// How late looks at engines and ends of turns came, in nanoseconds, since the policy was set.
     pub late_ns: LatencySummary,
+    /// An operator admits no more VMs.
+    pub draining: bool,
+    /// Sizes of VMs, and how many of each could be had now.
+    pub types: Vec<TypeStatus>,
     /// True when the device is gone.
     pub lost: bool,
+}
+
+/// A size of VMs, in the words of mediated devices. Any other size can be had as well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TypeStatus {
+    /// Chip and VRAM: `GF100-256M`.
+    pub name: String,
+    /// VRAM in bytes.
+    pub vram: u64,
+    /// How many could be connected now, if nothing else is.
+    pub available_instances: u64,
+    /// In words.
+    pub description: String,
 }
 
 /// State of one tenant.
@@ -63,6 +86,8 @@ pub struct TenantStatus {
     pub pid: Option<i32>,
     /// `preparing`, `active`, `resetting` or `leaving`.
     pub state: &'static str,
+    /// An operator paused it: its work waits.
+    pub paused: bool,
     /// Why it is not served, if it is not.
     pub fail_safe: Option<FailSafeStatus>,
     /// Times that it was not.
@@ -249,6 +274,7 @@ impl Machine {
                     TenantState::Resetting { .. } => "resetting",
                     TenantState::Leaving { .. } => "leaving",
                 },
+                paused: self.is_paused(tenant.id),
                 vram: tenant.partition.size(),
                 channels: tenant.live_channels().count(),
                 channel_limit: tenant.channel_limit,
@@ -288,9 +314,35 @@ impl Machine {
                 policy: self.scheduler.policy(),
                 scrub: self.scrub_status(),
                 late_ns: self.scheduler.lateness(),
+                draining: self.draining,
+                types: self.types(),
                 lost: self.lost,
             },
             tenants: tenants.collect(),
         }
+    }
+
+    /// Powers of two of VRAM, as far as there is any.
+    fn types(&self) -> Vec<TypeStatus> {
+        let sizes = (0..u64::BITS).map(|bits| SMALLEST_TYPE.saturating_mul(1 << bits));
+        let channels_left = self.info.channels.saturating_sub(self.granted_channels);
+        let by_channels = u64::from(channels_left / DEFAULT_CHANNELS);
+        sizes
+            .take_while(|size| *size <= self.info.tenant_vram_size)
+            .map(|vram| TypeStatus {
+                name: format!("{}-{}", self.info.chip, show_size(vram)),
+                vram,
+                available_instances: if self.draining {
+                    0
+                } else {
+                    self.vram.count_of(vram).min(by_channels)
+                },
+                description: format!(
+                    "vram {}, channels {DEFAULT_CHANNELS}, {} percent of the GPU where parts go by VRAM",
+                    show_size(vram),
+                    partition_percent(vram, self.info.tenant_vram_size)
+                ),
+            })
+            .collect()
     }
 }

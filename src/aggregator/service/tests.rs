@@ -4,8 +4,11 @@ use std::sync::Mutex;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use super::*;
 use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
+use crate::aggregator::control::{methods, rpc};
 use crate::aggregator::fake_gpu::{Fake, FakeGpu, MIB};
 use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
 use crate::aggregator::protocol::{
@@ -363,28 +366,52 @@ fn client_that_does_not_read_answers_is_dropped_and_blocks_nobody() {
 }
 
 #[test]
-fn control_socket_answers_in_lines_of_json() {
+fn control_socket_answers_every_method() {
     use std::io::{BufRead, BufReader, Write};
+
+    use serde_json::Value;
     let setup = Setup::new();
     let (_link, _grant) = setup.join("vm1");
     let stream = UnixStream::connect(setup.folder.path().join("control")).unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut ask = |line: &str| {
-        (&stream).write_all(line.as_bytes()).unwrap();
+    let mut ask = |method: &str, params: Value| {
+        let call = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
+        writeln!(&stream, "{call}").unwrap();
         let mut answer = String::new();
         reader.read_line(&mut answer).unwrap();
-        serde_json::from_str::<serde_json::Value>(&answer).unwrap()
+        let mut answer = serde_json::from_str::<Value>(&answer).unwrap();
+        assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &json!(7)));
+        let error = answer["error"].take();
+        answer.get_mut("result").map_or(error, Value::take)
     };
 
-    let status = ask("{\"cmd\":\"status\"}\n");
-    let error = ask("{\"cmd\":\"reboot\"}\n");
+    let status = ask("status", json!({}));
+    assert_eq!(ask("vm.show", json!({ "vm": "vm1" }))["vram"], 64 * MIB);
+    assert_eq!(ask("vm.show", json!({ "vm": "vm2" }))["data"], json!({ "connected": ["vm1"] }));
+    assert_eq!(ask("vm.set", json!({ "vm": "vm1", "settings": ["weight=300"] }))["share"]["weight"], 300);
+    assert_eq!(ask("vm.set", json!({ "vm": "vm1", "settings": ["weight=0"] }))["code"], -32002);
+    assert_eq!(ask("gpu.set", json!({ "settings": ["policy=weighted"] }))["policy"], "weighted");
+    assert_eq!(ask("version", Value::Null)["api"], methods::API_VERSION);
+    assert_eq!(ask("rpc.discover", json!({})), methods::description());
+    assert_eq!(ask("status", json!({ "vm": "vm1" }))["code"], -32602);
+    assert!(ask("reboot", json!({}))["message"].as_str().unwrap().contains("vm.show"));
 
     assert_eq!(status["gpu"]["chip"], "GF100");
     assert_eq!(status["gpu"]["backend"], "fake");
     assert_eq!(status["gpu"]["policy"], "fifo");
     assert_eq!(status["tenants"][0]["name"], "vm1");
     assert_eq!(status["tenants"][0]["vram"], 64 * MIB);
-    assert!(error["error"].as_str().unwrap().contains("status"));
+}
+
+#[test]
+fn every_method_that_is_described_is_served() {
+    let setup = Setup::new();
+    let remote = setup.service().remote();
+
+    for method in methods::METHODS {
+        let failure = methods::serve(method.name, json!({ "nonsense": 1 }), &remote).unwrap_err();
+        assert_eq!(failure.code, rpc::Code::Params as i32, "{}: {failure:?}", method.name);
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn settings_of_a_vm_hold_at_once_and_show() {
 
     let in_force = machine.set(&order(Some("a"), &["weight=300", "cap=40"]), T0).unwrap();
 
-    let InForce::Vm { vm, share } = in_force else { panic!("{in_force:?}") };
+    let InForce::Vm { vm, share, paused: false } = in_force else { panic!("{in_force:?}") };
     assert_eq!((vm.as_str(), share.weight, share.cap), ("a", 300, Some(40)));
     let status = machine.status("soft");
     let shown = status.tenants.iter().find(|tenant| tenant.id == a).unwrap().share.unwrap();
@@ -47,7 +47,7 @@ fn policy_changes_while_vms_are_there() {
     let in_force = machine.set(&order(None, &["policy=best-effort", "slice=4000"]), T0).unwrap();
 
     let slice_us = Some(4000);
-    assert_eq!(in_force, InForce::Gpu { policy: "best-effort", slice_us, period_us: None });
+    assert_eq!(in_force, InForce::Gpu { policy: "best-effort", slice_us, period_us: None, draining: false });
     assert_eq!(machine.status("soft").gpu.policy, "best-effort");
     assert!(machine.set(&order(None, &["policy=none"]), T0).is_err());
 }
@@ -64,4 +64,38 @@ fn part_of_the_memory_is_the_part_of_the_gpu_unless_another_is_wanted() {
     let fixed = |id| machine.scheduler.share(id).unwrap().fixed;
     assert!(fixed(c).is_some_and(|percent| (20..=25).contains(&percent)), "{:?}", fixed(c));
     assert_eq!(fixed(d), Some(7));
+}
+
+#[test]
+fn paused_vm_waits_and_goes_on_where_it_was() {
+    let (mut machine, fake, a, b) = two_tenants();
+    let ring = |machine: &mut Machine, tenant, gp_put| {
+        machine.doorbell(tenant, Doorbell { channel: GuestChannel(0), gp_put }, 0, T0);
+    };
+    machine.set(&order(Some("a"), &["paused=yes"]), T0).unwrap();
+    ring(&mut machine, a, 1);
+    ring(&mut machine, b, 1);
+    assert_eq!(fake.state().rung.len(), 1, "only the other's doorbell");
+    assert!(machine.status("fake").tenants[0].paused);
+
+    machine.set(&order(Some("a"), &["paused=no"]), T0).unwrap();
+    assert_eq!(fake.state().rung.len(), 2);
+    let error = machine.set(&order(Some("a"), &["paused=maybe"]), T0).unwrap_err();
+    assert!(error.to_string().contains("paused is yes or no"), "{error}");
+}
+
+#[test]
+fn gpu_that_is_drained_admits_nobody_and_those_who_are_there_stay() {
+    let (mut machine, _fake, a, _) = two_tenants();
+    machine.set(&order(None, &["draining=yes"]), T0).unwrap();
+    let refusal = machine.admit(&hello("late")).unwrap_err();
+
+    assert!(refusal.message.contains("gpuvmk drain --undo"), "{refusal:?}");
+    assert_eq!(machine.worth_waiting(&hello("late"), &refusal), Wait::No);
+    let status = machine.status("fake");
+    assert!(status.gpu.draining && status.gpu.types.iter().all(|one| one.available_instances == 0));
+    done(&mut machine, a, Request::CreateSpace(SpaceId(5)));
+
+    machine.set(&order(None, &["draining=no"]), T0).unwrap();
+    assert!(machine.admit(&hello("late")).is_ok());
 }

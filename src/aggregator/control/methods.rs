@@ -1,0 +1,283 @@
+//! The methods of the control socket: what there is, what each takes, and who carries it out.
+//!
+//! The table is what `rpc.discover` answers (an OpenRPC document), what docs/control.md is written from, and what a
+//! test goes through: a method that is listed is served, and the other way round.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::rpc::{Code, Failure};
+use crate::aggregator::machine::settings::Order;
+use crate::aggregator::service::ServiceRemote;
+
+/// Version of the methods: the first number changes when a caller must.
+pub const API_VERSION: &str = "1.0";
+
+/// A parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// JSON Schema of its value, as text.
+    pub schema: &'static str,
+    /// Whether it must be there.
+    pub required: bool,
+    /// What it is.
+    pub doc: &'static str,
+}
+
+/// A method.
+#[derive(Clone, Copy, Debug)]
+pub struct Method {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// What it takes, by name.
+    pub parameters: &'static [Parameter],
+    /// What it answers, in words.
+    pub result: &'static str,
+}
+
+const VM: Parameter = Parameter {
+    name: "vm",
+    schema: r#"{"type":"string"}"#,
+    required: true,
+    doc: "Name of a VM that is connected",
+};
+
+const SETTINGS: Parameter = Parameter {
+    name: "settings",
+    schema: r#"{"type":"array","items":{"type":"string"},"minItems":1}"#,
+    required: true,
+    doc: "What is to change, key=value each, as `gpuvmk set` takes it; all are made, or none",
+};
+
+/// All methods, by name.
+pub const METHODS: [Method; 10] = [
+    Method {
+        name: "gpu.admit",
+        doc: "Ends `gpu.drain`: VMs are admitted again.",
+        parameters: &[],
+        result: "what holds now, as of gpu.set",
+    },
+    Method {
+        name: "gpu.drain",
+        doc: "Admits no more VMs; those that are connected go on.",
+        parameters: &[],
+        result: "what holds now, as of gpu.set",
+    },
+    Method {
+        name: "gpu.set",
+        doc: "Changes the scheduling policy and its settings.",
+        parameters: &[SETTINGS],
+        result: "policy, slice_us, period_us and draining that hold now",
+    },
+    Method {
+        name: "rpc.discover",
+        doc: "Describes these methods.",
+        parameters: &[],
+        result: "an OpenRPC document",
+    },
+    Method {
+        name: "status",
+        doc: "Tells the state of the GPU and of all VMs.",
+        parameters: &[],
+        result: "gpu and tenants, as `gpuvmk status --json` prints them",
+    },
+    Method {
+        name: "version",
+        doc: "Tells the versions of the program and of these methods.",
+        parameters: &[],
+        result: "program and api",
+    },
+    Method {
+        name: "vm.pause",
+        doc: "Takes a VM's work off the GPU; what it submits waits until `vm.resume`.",
+        parameters: &[VM],
+        result: "what holds now, as of vm.set",
+    },
+    Method {
+        name: "vm.resume",
+        doc: "Lets the work of a paused VM go on.",
+        parameters: &[VM],
+        result: "what holds now, as of vm.set",
+    },
+    Method {
+        name: "vm.set",
+        doc: "Changes a VM's part of the GPU.",
+        parameters: &[VM, SETTINGS],
+        result: "vm, the share that it has now, and whether it is paused",
+    },
+    Method {
+        name: "vm.show",
+        doc: "Tells the state of one VM.",
+        parameters: &[VM],
+        result: "what `status` has of it among its tenants",
+    },
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfVm {
+    vm: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    settings: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VmSettings {
+    vm: String,
+    settings: Vec<String>,
+}
+
+/// Carries out a call.
+pub fn serve(method: &str, params: Value, remote: &ServiceRemote) -> Result<Value, Failure> {
+    match method {
+        "gpu.admit" | "gpu.drain" => {
+            take::<Nothing>(method, params)?;
+            let draining = if method == "gpu.drain" { "draining=yes" } else { "draining=no" };
+            set(Order { vm: None, settings: vec![draining.to_owned()] }, remote)
+        }
+        "gpu.set" => {
+            let Settings { settings } = take(method, params)?;
+            set(Order { vm: None, settings }, remote)
+        }
+        "rpc.discover" => take::<Nothing>(method, params).map(|_| description()),
+        "status" => {
+            take::<Nothing>(method, params)?;
+            status(remote)
+        }
+        "version" => {
+            take::<Nothing>(method, params)?;
+            Ok(json!({ "program": env!("CARGO_PKG_VERSION"), "api": API_VERSION }))
+        }
+        "vm.pause" | "vm.resume" => {
+            let OfVm { vm } = take(method, params)?;
+            let paused = if method == "vm.pause" { "paused=yes" } else { "paused=no" };
+            set(Order { vm: Some(vm), settings: vec![paused.to_owned()] }, remote)
+        }
+        "vm.set" => {
+            let VmSettings { vm, settings } = take(method, params)?;
+            set(Order { vm: Some(vm), settings }, remote)
+        }
+        "vm.show" => {
+            let OfVm { vm } = take(method, params)?;
+            show(&vm, remote)
+        }
+        other => {
+            let known = METHODS.map(|method| method.name).join(", ");
+            Err(Code::Method.because(format!("there is no method {other}; there are {known}")))
+        }
+    }
+}
+
+/// The parameters of a call, by name. None at all are as good as an empty object.
+fn take<P: DeserializeOwned>(method: &str, params: Value) -> Result<P, Failure> {
+    let params = if params.is_null() { json!({}) } else { params };
+    serde_json::from_value(params).map_err(|error| {
+        let known = METHODS.iter().find(|known| known.name == method);
+        let names: Vec<_> = known.into_iter().flat_map(|known| known.parameters).map(|p| p.name).collect();
+        let takes = if names.is_empty() { "no parameters".to_owned() } else { names.join(", ") };
+        Code::Params.because(format!("{error}; {method} takes {takes}, by name"))
+    })
+}
+
+fn status(remote: &ServiceRemote) -> Result<Value, Failure> {
+    let status = remote.status().ok_or_else(silent)?;
+    serde_json::to_value(&status).map_err(|error| Code::Internal.because(error.to_string()))
+}
+
+fn show(vm: &str, remote: &ServiceRemote) -> Result<Value, Failure> {
+    let mut status = status(remote)?;
+    let tenants = status["tenants"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    let names: Vec<_> =
+        tenants.iter().filter_map(|tenant| tenant["name"].as_str()).map(str::to_owned).collect();
+    let found = tenants.into_iter().find(|tenant| tenant["name"] == vm);
+    found.ok_or_else(|| Failure {
+        data: Some(json!({ "connected": names })),
+        ..Code::NoVm.because(format!("no VM named {vm} is connected; {}", present(&names)))
+    })
+}
+
+fn present(names: &[String]) -> String {
+    if names.is_empty() { "none is".to_owned() } else { format!("there are {}", names.join(", ")) }
+}
+
+fn set(order: Order, remote: &ServiceRemote) -> Result<Value, Failure> {
+    // Whether the VM is there is the first thing to say, and has a code of its own.
+    if let Some(vm) = &order.vm {
+        show(vm, remote)?;
+    }
+    let in_force = remote.set(order).ok_or_else(silent)?;
+    let in_force = in_force.map_err(|rejection| Code::Rejected.because(rejection.to_string()))?;
+    serde_json::to_value(&in_force).map_err(|error| Code::Internal.because(error.to_string()))
+}
+
+fn silent() -> Failure {
+    Code::Internal.because("the aggregator does not answer")
+}
+
+/// The OpenRPC document (open-rpc.org, version 1.2.6).
+pub fn description() -> Value {
+    let schema = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Bool(true));
+    let methods: Vec<_> = METHODS
+        .iter()
+        .map(|method| {
+            let parameters: Vec<_> = method
+                .parameters
+                .iter()
+                .map(|parameter| {
+                    json!({
+                        "name": parameter.name, "description": parameter.doc, "required": parameter.required,
+                        "schema": schema(parameter.schema),
+                    })
+                })
+                .collect();
+            json!({
+                "name": method.name, "description": method.doc, "paramStructure": "by-name", "params": parameters,
+                "result": { "name": method.result, "schema": true },
+            })
+        })
+        .collect();
+    let errors: Vec<_> =
+        Code::ALL.iter().map(|(code, meaning)| json!({ "code": *code as i32, "message": meaning })).collect();
+    json!({
+        "openrpc": "1.2.6",
+        "info": { "title": "gpuvmk aggregator", "version": API_VERSION },
+        "methods": methods,
+        "components": { "errors": errors },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_is_sorted_and_its_schemas_are_json() {
+        assert!(METHODS.is_sorted_by_key(|method| method.name));
+        for parameter in METHODS.iter().flat_map(|method| method.parameters) {
+            assert!(serde_json::from_str::<Value>(parameter.schema).is_ok(), "{}", parameter.name);
+        }
+    }
+
+    #[test]
+    fn description_has_every_method_and_code() {
+        let description = description();
+
+        assert_eq!(description["methods"].as_array().unwrap().len(), METHODS.len());
+        assert_eq!(description["components"]["errors"].as_array().unwrap().len(), Code::ALL.len());
+        assert_eq!(description["methods"][6]["params"][0]["schema"]["type"], "string");
+    }
+}

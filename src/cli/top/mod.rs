@@ -1,0 +1,74 @@
+//! `gpuvmk top`: who uses the GPU now, as a terminal shows it.
+
+mod screen;
+mod view;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use serde_json::json;
+
+use self::view::View;
+use super::control::Target;
+
+/// Arguments of `gpuvmk top`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Keys: q quits, s sorts by the next column, up and down choose a VM, p pauses and resumes it.\n\n\
+                        Example:\n  gpuvmk top --interval-ms 500"
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// How often to look.
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
+    interval_ms: u64,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut view = View::default();
+    // Before the screen is taken: who is not there is said in plain lines.
+    view.see(args.target.call("status", &json!({}))?, Instant::now());
+    let mut terminal = ratatui::try_init().context("This is no terminal that can be drawn on")?;
+    let ended = show(args, &mut view, &mut terminal);
+    ratatui::restore();
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+fn show(args: &Args, view: &mut View, terminal: &mut ratatui::DefaultTerminal) -> anyhow::Result<()> {
+    let interval = Duration::from_millis(args.interval_ms);
+    let mut due = Instant::now() + interval;
+    loop {
+        terminal.draw(|frame| screen::draw(view, frame))?;
+        if event::poll(due.saturating_duration_since(Instant::now()))? {
+            let Event::Key(key) = event::read()? else { continue };
+            if key.kind != KeyEventKind::Press {
+                continue;
+            }
+            match key.code {
+                KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+                KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
+                KeyCode::Char('s') => view.sort_by_next(),
+                KeyCode::Up => view.choose(-1),
+                KeyCode::Down => view.choose(1),
+                KeyCode::Char('p') => {
+                    if let Some((vm, paused)) = view.chosen() {
+                        let method = if paused { "vm.resume" } else { "vm.pause" };
+                        view.note(args.target.call(method, &json!({ "vm": vm })).err());
+                        due = Instant::now();
+                    }
+                }
+                _ => {}
+            }
+        }
+        if Instant::now() >= due {
+            match args.target.call("status", &json!({})) {
+                Ok(status) => view.see(status, Instant::now()),
+                Err(error) => view.note(Some(error)),
+            }
+            due = Instant::now() + interval;
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `gpuvmk types`: sizes of VMs, and how many of each could be had now, in the words of mediated devices.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use super::control::Target;
+
+/// Arguments of `gpuvmk types`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A type is a chip and so much VRAM, to be written in a VM's file as `chip` and `vram`. Other sizes can be had, too.\n\n\
+                        Example:\n  gpuvmk types --gpu /etc/gpuvmk/gpu0.toml"
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// Print the types as one line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let types = args.target.call("status", &json!({}))?["gpu"]["types"].take();
+    if args.json {
+        println!("{types}");
+    } else {
+        print!("{}", list(&types));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// As mdevctl prints types.
+fn list(types: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    types
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|one| {
+            format!(
+                "{}\n  Available instances: {}\n  Device API: vfio-user-pci\n  Description: {}\n",
+                text(&one["name"]),
+                one["available_instances"],
+                text(&one["description"])
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_listed_as_mdevctl_does() {
+        let types =
+            json!([{ "name": "GF100-64M", "vram": 1, "available_instances": 3, "description": "vram 64M" }]);
+
+        assert_eq!(
+            list(&types),
+            "GF100-64M\n  Available instances: 3\n  Device API: vfio-user-pci\n  Description: vram 64M\n"
+        );
+    }
+}

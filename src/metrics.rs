@@ -1,0 +1,259 @@
+//! What operators' monitoring sees: aggregators' states as Prometheus metrics, in the text form of OpenMetrics.
+//!
+//! Names begin with `gpuvmk_`, units are base units, labels are the GPU, the VM, the engine and the limit: as many series as
+//! there are of these, whatever guests do.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use serde_json::Value;
+
+/// What an aggregator says (`status` of its control socket), or why it does not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The GPU's name: that of its control socket without its ending.
+    pub gpu: String,
+    /// Its state; `None` if nobody answered.
+    pub status: Option<Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfGpu {
+    gpu: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfGpuState {
+    gpu: String,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Chip {
+    gpu: String,
+    chip: String,
+    backend: String,
+    policy: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfVm {
+    gpu: String,
+    vm: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfEngine {
+    gpu: String,
+    vm: String,
+    engine: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfLimit {
+    gpu: String,
+    vm: String,
+    limit: String,
+}
+
+type Counters<L> = Family<L, Counter<f64, AtomicU64>>;
+type Gauges<L> = Family<L, Gauge<f64, AtomicU64>>;
+
+/// All metrics of some aggregators.
+///
+/// # Errors
+/// Never: writing to memory does not fail.
+pub fn exposition(answers: &[Answer]) -> Result<String, std::fmt::Error> {
+    let mut registry = Registry::with_prefix("gpuvmk");
+    registry.register("build", "The program", Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
+    gpus(&mut registry, answers);
+    vms(&mut registry, answers);
+    engines(&mut registry, answers);
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// A number of a state; what is missing is 0.
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| f64::from(u8::from(value == true)))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn gpus(registry: &mut Registry, answers: &[Answer]) {
+    let up = gauges(registry, "up", "Whether the GPU's aggregator answers", None);
+    let info = gauges(registry, "gpu_info", "What a GPU is", None);
+    let vram = gauges(registry, "gpu_vram", "VRAM for VMs", Some(Unit::Bytes));
+    let channels = gauges(registry, "gpu_channels", "Channels for VMs", None);
+    let lost = gauges(registry, "gpu_lost", "Whether the device is gone", None);
+    let draining = gauges(registry, "gpu_draining", "Whether no more VMs are admitted", None);
+    let late = gauges(registry, "gpu_scheduler_lateness_p99", "How late decisions came", Some(Unit::Seconds));
+    for Answer { gpu, status } in answers {
+        let of_gpu = OfGpu { gpu: gpu.clone() };
+        up.get_or_create(&of_gpu).set(f64::from(u8::from(status.is_some())));
+        let Some(status) = status else { continue };
+        let state = &status["gpu"];
+        let chip = Chip {
+            gpu: gpu.clone(),
+            chip: text(&state["chip"]),
+            backend: text(&state["backend"]),
+            policy: text(&state["policy"]),
+        };
+        info.get_or_create(&chip).set(1.0);
+        for (label, key) in [("total", "vram"), ("largest_free", "vram_free")] {
+            vram.get_or_create(&OfGpuState { gpu: gpu.clone(), state: label }).set(number(&state[key]));
+        }
+        for (label, key) in [("total", "channels"), ("free", "channels_free")] {
+            channels.get_or_create(&OfGpuState { gpu: gpu.clone(), state: label }).set(number(&state[key]));
+        }
+        lost.get_or_create(&of_gpu).set(number(&state["lost"]));
+        draining.get_or_create(&of_gpu).set(number(&state["draining"]));
+        late.get_or_create(&of_gpu).set(number(&state["late_ns"]["p99"]) / 1e9);
+    }
+}
+
+/// Counters and gauges of VMs that are one number of the state each: name, what it is, key.
+const VM_COUNTERS: [(&str, &str, &str); 10] = [
+    ("vm_submissions", "Doorbells", "submissions"),
+    ("vm_faults", "Faults and errors of its channels", "faults"),
+    ("vm_hangs", "Channels that were taken off because they made no progress", "hangs"),
+    ("vm_engine_resets", "Engines that were reset for them", "engine_resets"),
+    ("vm_fail_safes", "Times that it was not served any more", "fail_safe_count"),
+    ("vm_resets", "Function resets", "resets"),
+    ("vm_refusals", "Requests refused", "refusals"),
+    ("vm_throttles", "Times that doorbells had to wait because there were too many", "throttled"),
+    ("vm_bad_pages", "Pages that pointed outside of its own memory", "bad_pages"),
+    ("vm_foreign_accesses", "Engine accesses that left its own memory (must be 0)", "foreign_accesses"),
+];
+
+fn each_vm(answers: &[Answer], mut visit: impl FnMut(OfVm, &Value)) {
+    for Answer { gpu, status } in answers {
+        let tenants = status.as_ref().and_then(|status| status["tenants"].as_array());
+        for vm in tenants.into_iter().flatten() {
+            visit(OfVm { gpu: gpu.clone(), vm: text(&vm["name"]) }, vm);
+        }
+    }
+}
+
+fn vms(registry: &mut Registry, answers: &[Answer]) {
+    for (name, help, key) in VM_COUNTERS {
+        let family = counters(registry, name, help, None);
+        each_vm(answers, |labels, vm| {
+            family.get_or_create(&labels).inc_by(number(&vm[key]));
+        });
+    }
+    let copied = counters(registry, "vm_copied", "Written by copies, as its backend says", Some(Unit::Bytes));
+    let vram = gauges(registry, "vm_vram", "VRAM of the VM", Some(Unit::Bytes));
+    let tables = gauges(registry, "vm_page_tables", "Shadow page tables of the VM", Some(Unit::Bytes));
+    let channels = gauges(registry, "vm_channels", "Channels that exist", None);
+    let paused = gauges(registry, "vm_paused", "Whether an operator paused it", None);
+    let fail_safe = gauges(registry, "vm_fail_safe", "Whether it is not served", None);
+    let penalty =
+        counters(registry, "vm_hang_penalty", "Time that it had to wait for its hangs", Some(Unit::Seconds));
+    let hits = counters(registry, "vm_limit_hits", "Times that a limit was met", None);
+    each_vm(answers, |labels, vm| {
+        copied.get_or_create(&labels).inc_by(number(&vm["copied_bytes"]));
+        vram.get_or_create(&labels).set(number(&vm["vram"]));
+        tables.get_or_create(&labels).set(number(&vm["table_bytes"]));
+        channels.get_or_create(&labels).set(number(&vm["channels"]));
+        paused.get_or_create(&labels).set(number(&vm["paused"]));
+        fail_safe.get_or_create(&labels).set(f64::from(u8::from(!vm["fail_safe"].is_null())));
+        penalty.get_or_create(&labels).inc_by(number(&vm["hang_penalty_ms"]) / 1e3);
+        for (limit, state) in vm["limits"].as_object().into_iter().flatten() {
+            let OfVm { gpu, vm } = labels.clone();
+            hits.get_or_create(&OfLimit { gpu, vm, limit: limit.clone() }).inc_by(number(&state["hits"]));
+        }
+    });
+}
+
+fn engines(registry: &mut Registry, answers: &[Answer]) {
+    let used = counters(registry, "vm_gpu", "Time that an engine ran it", Some(Unit::Seconds));
+    let waiting = counters(registry, "vm_waiting", "Time that it waited for its turn", Some(Unit::Seconds));
+    let switches = counters(registry, "vm_switches", "Times that an engine was given to it alone", None);
+    let depth = gauges(registry, "vm_queue_depth", "Ring entries not fetched at the last look", None);
+    let wait =
+        gauges(registry, "vm_wait_p99", "How long doorbells waited for their turn", Some(Unit::Seconds));
+    each_vm(answers, |OfVm { gpu, vm }, state| {
+        for engine in state["engines"].as_array().into_iter().flatten() {
+            let labels = OfEngine { gpu: gpu.clone(), vm: vm.clone(), engine: text(&engine["engine"]) };
+            used.get_or_create(&labels).inc_by(number(&engine["used_us"]) / 1e6);
+            waiting.get_or_create(&labels).inc_by(number(&engine["waiting_us"]) / 1e6);
+            switches.get_or_create(&labels).inc_by(number(&engine["switches"]));
+            depth.get_or_create(&labels).set(number(&engine["queue_depth"]));
+            wait.get_or_create(&labels).set(number(&engine["wait_ns"]["p99"]) / 1e9);
+        }
+    });
+}
+
+fn counters<L>(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>) -> Counters<L>
+where
+    L: Clone + std::fmt::Debug + Eq + std::hash::Hash + EncodeLabelSet + Send + Sync + 'static,
+{
+    let family = Counters::<L>::default();
+    match unit {
+        Some(unit) => registry.register_with_unit(name, help, unit, family.clone()),
+        None => registry.register(name, help, family.clone()),
+    }
+    family
+}
+
+fn gauges<L>(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>) -> Gauges<L>
+where
+    L: Clone + std::fmt::Debug + Eq + std::hash::Hash + EncodeLabelSet + Send + Sync + 'static,
+{
+    let family = Gauges::<L>::default();
+    match unit {
+        Some(unit) => registry.register_with_unit(name, help, unit, family.clone()),
+        None => registry.register(name, help, family.clone()),
+    }
+    family
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn answers() -> Vec<Answer> {
+        let vm = json!({
+            "name": "vm1", "vram": 1 << 20, "submissions": 7, "paused": true, "hang_penalty_ms": 1500, "fail_safe": null,
+            "limits": { "doorbells": { "hits": 3 } },
+            "engines": [{ "engine": "copy0", "used_us": 2_500_000, "queue_depth": 4, "wait_ns": { "p99": 1_000_000 } }],
+        });
+        let gpu =
+            json!({ "chip": "GF100", "backend": "soft", "policy": "fifo", "vram": 2 << 20, "lost": false });
+        vec![
+            Answer { gpu: "gpu0".into(), status: Some(json!({ "gpu": gpu, "tenants": [vm] })) },
+            Answer { gpu: "gpu1".into(), status: None },
+        ]
+    }
+
+    #[test]
+    fn states_are_series_in_base_units() {
+        let text = exposition(&answers()).unwrap();
+        for line in [
+            "gpuvmk_up{gpu=\"gpu0\"} 1.0",
+            "gpuvmk_up{gpu=\"gpu1\"} 0.0",
+            "gpuvmk_gpu_info{gpu=\"gpu0\",chip=\"GF100\",backend=\"soft\",policy=\"fifo\"} 1.0",
+            "gpuvmk_vm_gpu_seconds_total{gpu=\"gpu0\",vm=\"vm1\",engine=\"copy0\"} 2.5",
+            "gpuvmk_vm_submissions_total{gpu=\"gpu0\",vm=\"vm1\"} 7.0",
+            "gpuvmk_vm_hang_penalty_seconds_total{gpu=\"gpu0\",vm=\"vm1\"} 1.5",
+            "gpuvmk_vm_limit_hits_total{gpu=\"gpu0\",vm=\"vm1\",limit=\"doorbells\"} 3.0",
+            "gpuvmk_vm_wait_p99_seconds{gpu=\"gpu0\",vm=\"vm1\",engine=\"copy0\"} 0.001",
+            "gpuvmk_vm_paused{gpu=\"gpu0\",vm=\"vm1\"} 1.0",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} is missing in\n{text}");
+        }
+        assert!(text.contains("gpuvmk_build_info{version=") && text.ends_with("# EOF\n"));
+    }
+}
