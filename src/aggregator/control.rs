@@ -1,7 +1,8 @@
 //! The control socket: operators ask in JSON-RPC 2.0, a line a request, a line an answer.
 //!
-//! [`methods`] has what can be asked. One thread serves all operators from one event loop: few are allowed, and none may be
-//! silent or not read for long. The aggregator's thread only ever hands over a finished status; while one operator
+//! [`methods`] has what can be asked. One thread serves all operators from one event loop: few are allowed, none may be
+//! silent or not read for long, and whoever has been so for longest makes room for the next. The aggregator's thread only
+//! ever hands over a finished status; while one operator
 //! waits for it, so do the others.
 
 pub mod methods;
@@ -142,10 +143,7 @@ impl Desk {
                 return;
             }
         };
-        if self.operators.len() >= MAX_OPERATORS {
-            log::warn!("an operator was turned away: {MAX_OPERATORS} are connected");
-            return;
-        }
+        self.make_room(ops);
         let number = self.number();
         let events = Events::with_data(&socket, number, EventSet::IN);
         match Operator::new(socket) {
@@ -154,6 +152,18 @@ impl Desk {
             }
             Ok(_) => log::error!("an operator could not be served"),
             Err(error) => log::error!("an operator could not be served: {error}"),
+        }
+    }
+
+    /// Lets go of whoever has kept us waiting for longest, if there are as many as are served: operators ask and leave.
+    fn make_room(&mut self, ops: &mut EventOps<'_>) {
+        let now = Instant::now();
+        let longest = self.operators.iter().max_by_key(|(_, operator)| operator.idle(now)).map(|(number, _)| *number);
+        if self.operators.len() >= MAX_OPERATORS
+            && let Some(number) = longest
+        {
+            log::warn!("an operator was dropped for another: {MAX_OPERATORS} are connected");
+            self.dismiss(number, ops);
         }
     }
 

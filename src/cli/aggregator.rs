@@ -19,6 +19,7 @@ use crate::gpu::{GpuDriver, OwnershipLedger};
 use crate::jail::{self, Allowance, PathRight, Right, Role};
 use crate::softgpu::executor::{Executor, ExecutorConfig};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
+use crate::service_manager::Manager;
 use crate::urgency;
 
 /// Arguments of `gpuvmk aggregator`.
@@ -36,6 +37,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // First of all: nothing has been opened yet.
     jail::prepare(None)?;
     urgency::allow();
+    let manager = Manager::of_this_process().context("Cannot reach the service manager")?;
     let config = GpuConfig::load(&args.file)?;
     // Caught before anything exists that would have to be cleaned up.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("Cannot catch signals")?;
@@ -71,14 +73,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // The service may end by itself, when its GPU is lost; nobody would be left to serve then.
     let remote = service.remote();
     let ended = signals.handle();
+    let told = manager.clone();
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         jail::enter(Role::Signals);
         if let Some(signal) = signals.forever().next() {
             log::info!("Signal {signal}: ending");
+            told.stopping();
             remote.stop();
         }
     })?;
     jail::enter(Role::Supervisor);
+    manager.ready(&format!("serves at {}", config.socket.path.display()));
+    if let Some(beat) = manager.beat() {
+        // It lives as long as its one thread answers.
+        while !service.ends_within(beat) {
+            if service.status().is_some() {
+                manager.alive();
+            }
+        }
+    }
     let orderly = service.join();
     ended.close();
     Ok(if orderly { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -14,6 +14,7 @@ use crate::aggregator::{Patience, connect};
 use crate::config::{VmConfig, VmLimits};
 use crate::jail::{self, Allowance, PathRight, Right, Role};
 use crate::log_limit;
+use crate::service_manager::Manager;
 use crate::trace::Tracer;
 use crate::units::gh100::Gh100Config;
 use crate::units::gh100::gsp::ObjectLimits;
@@ -46,6 +47,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(file) = &args.file else { bail!("Give the VM's configuration file") };
     // First of all: nothing has been opened yet.
     jail::prepare(args.backend.fd)?;
+    let manager = Manager::of_this_process().context("Cannot reach the service manager")?;
     let config = VmConfig::load(file)?;
     log_limit::set_lines_per_second(config.limits.log_lines);
     // The socket first: a path that is taken shows before the aggregator gives anything away.
@@ -93,7 +95,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let function = serve::traced(Arc::clone(&vgpu), &config.name, &tracer, trace, config.trace.as_deref())?;
     log::info!("vGPU of VM `{}` serves", config.name);
     jail::enter(Role::Session);
+    manager.ready(&format!("serves {}", config.name));
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;
+    manager.stopping();
     let status = vgpu.status();
     log::info!("vGPU ends: {}", status.counts);
     log::info!("Walks of page tables: {}", status.walks);

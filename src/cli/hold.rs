@@ -1,4 +1,4 @@
-//! `gpuvmk pause VM`, `gpuvmk resume VM`, `gpuvmk drain`: what an operator holds back.
+//! `gpuvmk pause VM`, `gpuvmk resume VM`, `gpuvmk reset VM`, `gpuvmk drain`: what an operator holds back and takes off.
 
 use std::process::ExitCode;
 
@@ -23,6 +23,19 @@ pub(super) struct PauseArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  gpuvmk resume vm1")]
 pub(super) struct ResumeArgs {
+    #[command(flatten)]
+    vm: OfVm,
+}
+
+/// Arguments of `gpuvmk reset`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "For a VM whose work goes nowhere. Channels with unfinished work are taken off the GPU for good, as if each\n\
+                        had hung (docs/scheduling.md): the guest's driver ends the programs that they belong to. Idle channels stay,\n\
+                        and so does a pause. The guest itself goes on; a vGPU in fail-safe state needs its guest to be reset.\n\n\
+                        Example:\n  gpuvmk reset vm1"
+)]
+pub(super) struct ResetArgs {
     #[command(flatten)]
     vm: OfVm,
 }
@@ -59,6 +72,16 @@ pub(super) fn pause(args: &PauseArgs) -> anyhow::Result<ExitCode> {
 
 pub(super) fn resume(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
     of_vm(&args.vm, "vm.resume")
+}
+
+pub(super) fn reset(args: &ResetArgs) -> anyhow::Result<ExitCode> {
+    let answer = args.vm.target.call("vm.reset", &json!({ "vm": args.vm.name }))?;
+    if args.vm.json {
+        println!("{answer}");
+    } else {
+        println!("{}: {} channels with unfinished work were taken off", args.vm.name, answer["channels"]);
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(super) fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {

@@ -30,6 +30,13 @@ pub(super) struct Args {
     socket: Vec<PathBuf>,
 }
 
+impl Args {
+    /// Whether it goes on for others.
+    pub(super) const fn serves(&self) -> bool {
+        self.listen.is_some()
+    }
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(address) = args.listen else {
         print!("{}", scrape(&args.socket)?);

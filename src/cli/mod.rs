@@ -64,6 +64,8 @@ enum Command {
     Metrics(metrics::Args),
     /// Hold a VM's work back.
     Pause(hold::PauseArgs),
+    /// Take a VM's unfinished work off the GPU.
+    Reset(hold::ResetArgs),
     /// Let a paused VM's work go on.
     Resume(hold::ResumeArgs),
     /// Print the register tables that traps, traces and documentation share.
@@ -91,6 +93,15 @@ enum Command {
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    // Those who only print end quietly when nobody reads on; daemons go on when a client hangs up.
+    let serves = match &cli.command {
+        Command::Aggregator(_) | Command::Device(_) | Command::Softgpu(_) => true,
+        Command::Metrics(args) => args.serves(),
+        _ => false,
+    };
+    if !serves {
+        sigpipe::reset();
+    }
     let logger = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
         .format_timestamp_millis()
         .format_target(false)
@@ -110,6 +121,7 @@ pub fn main() -> ExitCode {
         Command::Ls(args) => ls::run(&args),
         Command::Metrics(args) => metrics::run(&args),
         Command::Pause(args) => hold::pause(&args),
+        Command::Reset(args) => hold::reset(&args),
         Command::Resume(args) => hold::resume(&args),
         Command::Registers(args) => registers::run(&args),
         Command::SchedSim(args) => sched_sim::run(&args),

@@ -55,7 +55,7 @@ const SETTINGS: Parameter = Parameter {
 };
 
 /// All methods, by name.
-pub const METHODS: [Method; 10] = [
+pub const METHODS: [Method; 11] = [
     Method {
         name: "gpu.admit",
         doc: "Ends `gpu.drain`: VMs are admitted again.",
@@ -97,6 +97,12 @@ pub const METHODS: [Method; 10] = [
         doc: "Takes a VM's work off the GPU; what it submits waits until `vm.resume`.",
         parameters: &[VM],
         result: "what holds now, as of vm.set",
+    },
+    Method {
+        name: "vm.reset",
+        doc: "Takes a VM's unfinished work off the GPU, as if it had hung, and ends its penalty; its driver is told.",
+        parameters: &[VM],
+        result: "vm, and how many channels were taken off",
     },
     Method {
         name: "vm.resume",
@@ -167,6 +173,10 @@ pub fn serve(method: &str, params: Value, remote: &ServiceRemote) -> Result<Valu
             let paused = if method == "vm.pause" { "paused=yes" } else { "paused=no" };
             set(Order { vm: Some(vm), settings: vec![paused.to_owned()] }, remote)
         }
+        "vm.reset" => {
+            let OfVm { vm } = take(method, params)?;
+            reset(&vm, remote)
+        }
         "vm.set" => {
             let VmSettings { vm, settings } = take(method, params)?;
             set(Order { vm: Some(vm), settings }, remote)
@@ -222,6 +232,19 @@ fn set(order: Order, remote: &ServiceRemote) -> Result<Value, Failure> {
     let in_force = remote.set(order).ok_or_else(silent)?;
     let in_force = in_force.map_err(|rejection| Code::Rejected.because(rejection.to_string()))?;
     serde_json::to_value(&in_force).map_err(|error| Code::Internal.because(error.to_string()))
+}
+
+fn reset(vm: &str, remote: &ServiceRemote) -> Result<Value, Failure> {
+    let state = show(vm, remote)?;
+    if let Some(reason) = state["fail_safe"]["reason"].as_str() {
+        return Err(Code::Rejected.because(format!(
+            "{vm} is in fail-safe state ({reason}) and has nothing on the GPU; it ends when its guest resets the GPU: reset \
+             or restart the guest (system_reset in QEMU's monitor)"
+        )));
+    }
+    let done = remote.reset_vm(vm).ok_or_else(silent)?;
+    let done = done.map_err(|rejection| Code::Rejected.because(rejection.to_string()))?;
+    serde_json::to_value(&done).map_err(|error| Code::Internal.because(error.to_string()))
 }
 
 fn silent() -> Failure {

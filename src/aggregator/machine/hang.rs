@@ -10,16 +10,28 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::{Machine, Output, Owner};
 use crate::addr::{HostChannel, TenantId};
 use crate::aggregator::protocol::Event;
-use crate::aggregator::tenant::ChannelState;
+use crate::aggregator::tenant::{ChannelState, Tenant};
 use crate::chip::Engine;
 use crate::config::HangConfig;
+use crate::config::share::Rejection;
 use crate::scheduler::Suspension;
 use crate::scheduler::hang::penalty::{Ledger, Record};
 use crate::scheduler::hang::{Hang, Reason, Verdict, Watchdog, Watched};
 use crate::units::backend::{ChannelHang, HangKind};
+
+/// What an operator's reset of a VM did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Reset {
+    /// The VM.
+    pub vm: String,
+    /// Channels that were taken off: those with unfinished work.
+    pub channels: usize,
+}
 
 /// Watchdog and ledger.
 #[derive(Debug)]
@@ -115,7 +127,35 @@ impl Machine {
         if preempted {
             self.outputs.push(Output::Event(vm, Event::Preempted(guest)));
         }
+        if reason == Reason::Operator {
+            if reset {
+                self.hangs.ledger.note_reset(vm);
+            }
+            return;
+        }
         self.charge_hang(vm, &format!("channel {}", guest.0), reason, Some(engine), reset, now);
+    }
+
+    /// Takes the unfinished work of a VM off, as an operator ordered, and ends its penalty. Its guest is told of each
+    /// channel as of one that hung.
+    ///
+    /// # Errors
+    /// There is no such VM.
+    pub fn reset_vm(&mut self, name: &str, now: Duration) -> Result<Reset, Rejection> {
+        let vm = self.named(name)?;
+        let channels = self.tenants.get(&vm).into_iter().flat_map(Tenant::live_channels);
+        let unfinished: Vec<_> = channels
+            .filter(|(_, channel)| self.scheduler.may_run(channel.host).is_some())
+            .map(|(_, channel)| (channel.host, channel.engines.engines().next().unwrap_or(Engine::Graphics)))
+            .collect();
+        for (channel, engine) in &unfinished {
+            self.kill(Hang { channel: *channel, vm, engine: *engine, reason: Reason::Operator }, now);
+        }
+        self.hangs.ledger.pardon(vm);
+        self.scheduler.suspend(vm, Suspension::PENALTY, false);
+        self.decide(now);
+        log::warn!("{name}: an operator had {} channels taken off", unfinished.len());
+        Ok(Reset { vm: name.to_owned(), channels: unfinished.len() })
     }
 
     /// Notes a hang of a VM, says so, and lets the VM wait for it.

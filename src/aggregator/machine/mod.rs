@@ -12,7 +12,7 @@ mod channels;
 mod cleanups;
 mod events;
 mod fail_safe;
-mod hang;
+pub mod hang;
 mod jobs;
 mod memory;
 mod notices;

@@ -74,13 +74,8 @@ impl Machine {
     }
 
     fn set_share(&mut self, name: &str, settings: &[String]) -> Result<InForce, Rejection> {
-        let id = self.tenants.values().find(|tenant| tenant.name == name).map(|tenant| tenant.id);
-        let found = id.and_then(|id| Some((id, self.scheduler.share(id)?)));
-        let Some((id, mut share)) = found else {
-            let names: Vec<_> = self.tenants.values().map(|tenant| tenant.name.as_str()).collect();
-            let present = if names.is_empty() { "none is".to_owned() } else { names.join(", ") };
-            return Err(Rejection(format!("No VM named {name} is connected; {present}")));
-        };
+        let id = self.named(name)?;
+        let mut share = self.scheduler.share(id).ok_or_else(|| Rejection(format!("{name} is leaving")))?;
         let mut paused = self.is_paused(id);
         for setting in settings {
             match setting.split_once('=') {
@@ -92,6 +87,16 @@ impl Machine {
         self.scheduler.suspend(id, Suspension::PAUSE, paused);
         log::info!("{name}: {share}{}", if paused { ", paused" } else { "" });
         Ok(InForce::Vm { vm: name.to_owned(), share: share.into(), paused })
+    }
+
+    /// The VM of this name.
+    pub(super) fn named(&self, name: &str) -> Result<TenantId, Rejection> {
+        let id = self.tenants.values().find(|tenant| tenant.name == name).map(|tenant| tenant.id);
+        id.ok_or_else(|| {
+            let names: Vec<_> = self.tenants.values().map(|tenant| tenant.name.as_str()).collect();
+            let present = if names.is_empty() { "none is".to_owned() } else { names.join(", ") };
+            Rejection(format!("No VM named {name} is connected; {present}"))
+        })
     }
 
     /// Whether an operator has paused a VM.

@@ -15,7 +15,7 @@ mod turn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use rustix::net::SocketType;
 use self::turn::Loop;
 use super::control::ControlServer;
 use super::machine::Machine;
+use super::machine::hang::Reset;
 use super::machine::settings::{InForce, Order};
 use super::machine::status::Status;
 use crate::config::share::Rejection;
@@ -81,6 +82,8 @@ pub(super) enum Command {
     Adopt(OwnedFd),
     /// Change what an operator wants changed.
     Set(Order, SyncSender<Result<InForce, Rejection>>),
+    /// Take a VM's unfinished work off.
+    Reset(String, SyncSender<Result<Reset, Rejection>>),
     /// Report.
     Status(SyncSender<Status>),
     /// End.
@@ -116,6 +119,13 @@ impl ServiceRemote {
         done.recv_timeout(STATUS_PATIENCE).ok()
     }
 
+    /// Takes a VM's unfinished work off; `None` when the service has ended or does not answer.
+    pub fn reset_vm(&self, name: &str) -> Option<Result<Reset, Rejection>> {
+        let (answer, done) = sync_channel(1);
+        self.command(Command::Reset(name.to_owned(), answer));
+        done.recv_timeout(STATUS_PATIENCE).ok()
+    }
+
     /// Ends the service soon: its sockets close, tenants are told by that.
     pub fn stop(&self) {
         self.command(Command::Stop);
@@ -130,6 +140,8 @@ impl ServiceRemote {
 #[derive(Debug)]
 pub struct ServiceHandle {
     remote: ServiceRemote,
+    /// Says nothing, and hangs up when the thread ends.
+    ended: Receiver<()>,
     thread: Option<JoinHandle<()>>,
     control: Option<ControlServer>,
 }
@@ -153,6 +165,11 @@ impl ServiceHandle {
     /// Ends the service soon.
     pub fn stop(&self) {
         self.remote.stop();
+    }
+
+    /// Waits for the service to end, and no longer than `limit`. True when it has ended.
+    pub fn ends_within(&self, limit: Duration) -> bool {
+        self.ended.recv_timeout(limit) == Err(RecvTimeoutError::Disconnected)
     }
 
     /// Waits for the service to end. False when its thread broke down.
@@ -234,7 +251,9 @@ impl Service {
         let (commands, inbox): (_, Receiver<Command>) = std::sync::mpsc::channel();
         let remote = ServiceRemote { commands, wake: Arc::clone(&wake) };
         let mut turns = Loop::new(machine, listener, inbox, wake, config.backend.clone(), config.poll)?;
+        let (running, ended) = sync_channel(0);
         let thread = std::thread::Builder::new().name("aggregator".to_owned()).spawn(move || {
+            let _running: SyncSender<()> = running;
             match urgency::raise() {
                 Ok(nice) => log::info!("the GPU's thread has short time slices and nice value {nice}"),
                 Err(error) => log::info!("the GPU's thread has no short time slices: {error}"),
@@ -244,7 +263,7 @@ impl Service {
                 log::error!("the aggregator stops: {error}");
             }
         })?;
-        let mut handle = ServiceHandle { remote: remote.clone(), thread: Some(thread), control: None };
+        let mut handle = ServiceHandle { remote: remote.clone(), ended, thread: Some(thread), control: None };
         if let Some(listener) = control {
             handle.control = Some(ControlServer::start(listener, remote)?);
         }

@@ -301,6 +301,10 @@ impl Loop {
                     // Whoever asked may have given up.
                     let _ = answer.try_send(self.status());
                 }
+                Ok(Command::Reset(name, answer)) => {
+                    let now = self.now();
+                    let _ = answer.try_send(self.machine.reset_vm(&name, now));
+                }
                 Ok(Command::Set(order, answer)) => {
                     let now = self.now();
                     let _ = answer.try_send(self.machine.set(&order, now));

@@ -34,6 +34,8 @@ pub enum Reason {
     StuckAcquire,
     /// Its engine did not come back when the channel was taken off.
     EngineSilent,
+    /// An operator wanted it gone.
+    Operator,
 }
 
 impl Reason {
@@ -44,6 +46,7 @@ impl Reason {
             Self::NoProgress => "made no progress",
             Self::StuckAcquire => "waits for a semaphore that nobody releases",
             Self::EngineSilent => "its engine does not answer",
+            Self::Operator => "an operator reset the VM",
         }
     }
 }

@@ -87,6 +87,14 @@ impl Ledger {
         self.vms.values().filter_map(|record| record.until).min()
     }
 
+    /// The VM waits no more, and its next hang counts as its first.
+    pub fn pardon(&mut self, vm: TenantId) {
+        if let Some(record) = self.vms.get_mut(&vm) {
+            record.until = None;
+            record.streak = 0;
+        }
+    }
+
     /// The VM is gone.
     pub fn forget(&mut self, vm: TenantId) {
         self.vms.remove(&vm);

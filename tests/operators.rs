@@ -1,0 +1,148 @@
+//! The operators' commands against a running aggregator with a VM: what they print, in words and as JSON, and what they say
+//! when something is wrong.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
+
+#[path = "common/daemon.rs"]
+mod daemon;
+
+use std::process::{Command, Output, Stdio};
+
+use daemon::{Daemon, until, write_gpu, write_vm};
+use serde_json::{Value, json};
+
+struct Site {
+    folder: tempfile::TempDir,
+    _aggregator: Daemon,
+    _device: Daemon,
+}
+
+impl Site {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        write_gpu(path, "GF100");
+        write_vm(path, "vm1", "GF100", "");
+        let mut aggregator = Daemon::start(path, "aggregator", &["aggregator", "gpu0.toml"]);
+        aggregator.wait_for("serves at");
+        let mut device = Daemon::start(path, "device", &["device", "vm1.toml"]);
+        device.wait_for("serves");
+        let site = Self { folder, _aggregator: aggregator, _device: device };
+        until("the VM is there", || site.json(&["ls"]).as_array().unwrap().len() == 1);
+        site
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_gpuvmk"))
+            .args(arguments)
+            .args(["--gpu", "gpu0.toml"])
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    fn says(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let said = self.says(&[arguments, &["--json"]].concat());
+        serde_json::from_str(said.lines().last().unwrap()).unwrap_or_else(|error| panic!("{error}: {said}"))
+    }
+
+    fn fails(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(!output.status.success(), "{arguments:?} must fail");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+#[test]
+fn list_and_details_and_types_are_printed_for_people_and_for_programs() {
+    let site = Site::new();
+
+    let list = site.says(&["ls"]);
+    let lines: Vec<_> = list.lines().collect();
+    assert!(lines.len() == 2 && lines[0].starts_with("VM") && lines[1].starts_with("vm1"), "{list}");
+    assert!(lines[1].contains("active") && lines[1].contains("64M"), "{list}");
+    let device = site.json(&["ls"])[0]["pid"].as_u64().unwrap();
+    assert!(lines[1].contains(&device.to_string()), "{list}");
+
+    let show = site.says(&["show", "vm1"]);
+    assert!(show.contains("name: vm1") && show.contains("limits:") && show.contains("cleanups:"), "{show}");
+    assert_eq!(site.json(&["show", "vm1"])["vram"], 64 << 20);
+
+    let types = site.json(&["types"]);
+    let of_64 = types.as_array().unwrap().iter().find(|one| one["name"] == "GF100-64M").unwrap();
+    let left = of_64["available_instances"].as_u64().unwrap();
+    assert!((1..=3).contains(&left), "{types}");
+    assert!(site.says(&["types"]).contains(&format!("GF100-64M\n  Available instances: {left}\n")));
+}
+
+#[test]
+fn work_is_held_back_and_taken_off_and_goes_on() {
+    let site = Site::new();
+
+    assert!(site.says(&["pause", "vm1"]).contains("paused"));
+    assert!(site.says(&["ls"]).contains("paused"));
+    assert_eq!(site.json(&["resume", "vm1"])["paused"], false);
+    assert_eq!(site.says(&["reset", "vm1"]), "vm1: 0 channels with unfinished work were taken off\n");
+    assert_eq!(site.json(&["reset", "vm1"]), json!({ "vm": "vm1", "channels": 0 }));
+    assert!(site.says(&["drain"]).contains("draining"));
+    assert_eq!(site.json(&["drain", "--undo"])["draining"], false);
+}
+
+#[test]
+fn versions_are_those_of_the_program_and_of_the_aggregator() {
+    let site = Site::new();
+    let version = site.json(&["version", "--running"]);
+    assert_eq!(version["running"]["program"], env!("CARGO_PKG_VERSION"), "{version}");
+    let alone = Command::new(env!("CARGO_BIN_EXE_gpuvmk")).arg("version").output().unwrap();
+    assert!(String::from_utf8_lossy(&alone.stdout).contains(env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn mistakes_name_the_vm_and_what_would_be_right() {
+    let site = Site::new();
+    for command in ["show", "pause", "resume", "reset"] {
+        let said = site.fails(&[command, "vm2"]);
+        assert!(said.contains("vm2") && said.contains("vm1"), "{command}: {said}");
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_gpuvmk"))
+        .args(["ls", "--socket", "/nowhere/gpu0.control"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("/nowhere/gpu0.control"), "{said}");
+}
+
+#[test]
+fn metrics_are_those_of_the_vm_and_end_as_their_format_wants() {
+    let site = Site::new();
+    let socket = site.folder.path().join("gpu0.control");
+    let output = Command::new(env!("CARGO_BIN_EXE_gpuvmk"))
+        .args(["metrics", "--socket"])
+        .arg(&socket)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for wanted in [
+        "gpuvmk_up{gpu=\"gpu0\"} 1",
+        "gpuvmk_vm_vram_bytes{gpu=\"gpu0\",vm=\"vm1\"} 67108864",
+        "gpuvmk_vm_foreign_accesses_total{gpu=\"gpu0\",vm=\"vm1\"} 0",
+    ] {
+        assert!(text.contains(wanted), "{wanted} is missing: {text}");
+    }
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn reader_that_goes_away_is_no_error_to_speak_of() {
+    let script = format!("{} registers | head -n 1", env!("CARGO_BIN_EXE_gpuvmk"));
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
