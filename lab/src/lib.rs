@@ -31,6 +31,7 @@ pub mod nvk;
 pub mod pack;
 pub mod process;
 pub mod processors;
+pub mod promtool;
 pub mod qemu;
 pub mod report;
 pub mod rig;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use rustix::net::SocketType;
 
 use super::serve::{self, BackendOptions, JailOptions, ResetBetweenClients};
 use crate::aggregator::link::LinkError;
@@ -15,7 +16,9 @@ use crate::config::{VmConfig, VmLimits};
 use crate::jail::{self, Allowance, PathRight, Right, Role};
 use crate::log_limit;
 use crate::service_manager::Manager;
-use crate::trace::Tracer;
+use crate::socket_path::Listener;
+use crate::trace::desk::Desk;
+use crate::trace::{self, Tracer};
 use crate::units::gh100::Gh100Config;
 use crate::units::gh100::gsp::ObjectLimits;
 use crate::vgpu::{FaceConfig, MediatorConfig, Quotas, Vgpu, VgpuConfig};
@@ -52,6 +55,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     log_limit::set_lines_per_second(config.limits.log_lines);
     // The socket first: a path that is taken shows before the aggregator gives anything away.
     let server = args.backend.server(config.socket.as_ref())?;
+    let desk = config.recorder.as_ref().map(|spec| Listener::bind(spec, SocketType::STREAM)).transpose()?;
     let trace = config.trace.as_deref().map(serve::create_trace).transpose()?;
     // Files are out of reach from here on, and the first thread starts.
     jail::confine(args.jail.mode(config.jail), &allowance(&config, args))?;
@@ -93,11 +97,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .context("Cannot make the vGPU")?;
     let vgpu = Arc::new(vgpu);
     let function = serve::traced(Arc::clone(&vgpu), &config.name, &tracer, trace, config.trace.as_deref())?;
+    let desk = desk.map(|listener| {
+        let header = trace::Header::of_function(&config.name, &*function)
+            .context("Cannot read what the function says of itself for the heads of traces")?;
+        Desk::start(listener, tracer, header).context("Cannot serve operators who want to record")
+    });
+    let desk = desk.transpose()?;
     log::info!("vGPU of VM `{}` serves", config.name);
     jail::enter(Role::Session);
     manager.ready(&format!("serves {}", config.name));
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;
     manager.stopping();
+    drop(desk);
     let status = vgpu.status();
     log::info!("vGPU ends: {}", status.counts);
     log::info!("Walks of page tables: {}", status.walks);
@@ -145,6 +156,8 @@ fn allowance(config: &VmConfig, args: &Args) -> Allowance {
     if let Some(own) = own.filter(|_| args.backend.fd.is_none()) {
         paths.push(PathRight { path: jail::folder(own), right: Right::Remove });
     }
+    let desk = config.recorder.iter();
+    paths.extend(desk.map(|spec| PathRight { path: jail::folder(&spec.path), right: Right::Remove }));
     let memory = Some(MEMORY.saturating_add(config.vram / 4));
     Allowance { paths, descriptors: Some(DESCRIPTORS), memory, drives_gpu: false }
 }

@@ -30,8 +30,10 @@ pub struct VmConfig {
     pub socket: Option<SocketSpec>,
     /// What the guest may cost the host.
     pub limits: VmLimits,
-    /// File for the MMIO trace.
+    /// File for a trace from the start on.
     pub trace: Option<PathBuf>,
+    /// Socket at which operators record while the VM works.
+    pub recorder: Option<SocketSpec>,
     /// What the device back end gives up.
     pub jail: Mode,
 }
@@ -56,16 +58,15 @@ impl VmConfig {
         let share = share(reader);
         let has_socket = reader.has("socket");
         let socket = reader.table("socket", value::socket);
-        let trace = reader.table("trace", |trace| {
-            let path = trace.required("path", "the path of a file to write", value::string)?;
-            Some(trace.path(&path))
-        });
+        let has_trace = reader.has("trace");
+        let trace = reader.table("trace", traces);
         let has_limits = reader.has("limits");
         let limits = reader.table("limits", VmLimits::read);
         let jail = value::jail(reader);
-        if (has_socket && socket.is_none()) || (has_limits && limits.is_none()) {
+        if (has_socket && socket.is_none()) || (has_limits && limits.is_none()) || (has_trace && trace.is_none()) {
             return None;
         }
+        let (file, recorder) = trace.unwrap_or_default();
         Some(Self {
             name: name?,
             gpu: gpu?,
@@ -75,10 +76,20 @@ impl VmConfig {
             share: share?,
             socket,
             limits: limits.unwrap_or_default(),
-            trace,
+            trace: file,
+            recorder,
             jail: jail?,
         })
     }
+}
+
+/// The file and the socket of traces.
+fn traces(reader: &mut TableReader<'_, '_>) -> Option<(Option<PathBuf>, Option<SocketSpec>)> {
+    let file = reader.optional("path", "the path of a file to write", value::string);
+    let file = file.map(|path| reader.path(&path));
+    let has_socket = reader.has("socket");
+    let socket = reader.table("socket", value::socket);
+    (!has_socket || socket.is_some()).then_some((file, socket))
 }
 
 /// The keys that say what the VM gets of the GPU's time, which `gpuvmk set` changes too.

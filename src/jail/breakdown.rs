@@ -24,6 +24,6 @@ impl Role {
     /// True when its process goes on after a panic of its thread: the trace counts what it loses; status is only for
     /// people.
     pub const fn is_expendable(self) -> bool {
-        matches!(self, Self::Trace | Self::Control)
+        matches!(self, Self::Trace | Self::Recorder | Self::Control)
     }
 }

@@ -19,6 +19,8 @@ pub enum Role {
     Unmask,
     /// Device back end, `gpuvmk softgpu`: writes the trace.
     Trace,
+    /// Device back end: serves whoever records while the VM works.
+    Recorder,
     /// Every daemon: waits for SIGTERM.
     Signals,
     /// Aggregator, main thread: waits for the end.
@@ -37,12 +39,13 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Session,
         Self::Events,
         Self::Alarm,
         Self::Unmask,
         Self::Trace,
+        Self::Recorder,
         Self::Signals,
         Self::Supervisor,
         Self::Owner,
@@ -60,6 +63,7 @@ impl Role {
             Self::Alarm => "alarm",
             Self::Unmask => "unmask",
             Self::Trace => "trace",
+            Self::Recorder => "recorder",
             Self::Signals => "signals",
             Self::Supervisor => "supervisor",
             Self::Owner => "owner",
@@ -83,6 +87,7 @@ impl Role {
             Self::Alarm => Some("gf100-alarm"),
             Self::Unmask => Some("intx-unmask"),
             Self::Trace => Some("trace"),
+            Self::Recorder => Some("recorder"),
             Self::Signals => Some("signals"),
             Self::Owner | Self::RmOwner => Some("aggregator"),
             Self::Control => Some("control"),
@@ -113,6 +118,7 @@ impl Role {
             Self::Alarm => device::ALARM,
             Self::Unmask => device::UNMASK,
             Self::Trace => device::TRACE,
+            Self::Recorder => device::RECORDER,
             Self::Signals => common::SIGNALS,
             Self::Supervisor => aggregator::SUPERVISOR,
             Self::Owner => aggregator::OWNER,

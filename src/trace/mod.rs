@@ -5,6 +5,7 @@
 
 pub mod block;
 pub mod codec;
+pub mod desk;
 pub mod diff;
 pub mod event;
 pub mod filter;

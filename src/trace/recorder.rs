@@ -22,13 +22,20 @@ pub const RING: usize = 4 << 20;
 /// How long entries stay in memory at the most.
 const FLUSH_AFTER: Duration = Duration::from_millis(200);
 
-/// Writes a trace. Dropping it completes the trace.
+/// Takes entries of a trace. Dropping it completes the trace.
 #[derive(Debug)]
 pub struct Recorder {
     shared: Arc<Shared>,
     began: Instant,
     filter: Filter,
     writer: Option<JoinHandle<()>>,
+}
+
+/// Writes what a recorder takes.
+#[derive(Debug)]
+pub struct Scribe {
+    shared: Arc<Shared>,
+    head: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -81,6 +88,11 @@ impl Ring {
         filled
     }
 
+    /// Whether anybody wants entries.
+    const fn is_open(&self) -> bool {
+        !self.broken && !self.closed
+    }
+
     fn empty_block(&mut self) -> Option<Block> {
         self.spare.pop().or_else(|| {
             self.unmade = self.unmade.checked_sub(1)?;
@@ -90,17 +102,12 @@ impl Ring {
 }
 
 impl Recorder {
-    /// Starts to write to `sink`; `name` is what messages call it. `header` gets the time.
+    /// A recorder, and what writes for it on a thread of the caller's. `header` gets the time; `ring` is the memory that
+    /// may wait for the writer, in bytes.
     ///
     /// # Errors
-    /// There is no thread to be had, or the head is too long.
-    pub fn start(
-        mut sink: impl Write + Send + 'static,
-        name: &str,
-        header: Header,
-        filter: Filter,
-        ring: usize,
-    ) -> std::io::Result<Self> {
+    /// The head is too long.
+    pub fn new(header: Header, filter: Filter, ring: usize) -> std::io::Result<(Self, Scribe)> {
         let began = Instant::now();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let header = Header { unix_nanos: nanos(unix), monotonic_nanos: monotonic(), ..header };
@@ -116,15 +123,30 @@ impl Recorder {
             broken: false,
         };
         let shared = Arc::new(Shared { ring: Mutex::new(ring), work: Condvar::new() });
-        let (theirs, name) = (Arc::clone(&shared), name.to_owned());
-        let writer = std::thread::Builder::new().name("trace".to_owned()).spawn(move || {
+        let scribe = Scribe { shared: Arc::clone(&shared), head };
+        Ok((Self { shared, began, filter, writer: None }, scribe))
+    }
+
+    /// Starts to write to `sink` on a thread of its own, which the end waits for; `name` is what messages call it.
+    ///
+    /// # Errors
+    /// As of [`Recorder::new`], or there is no thread to be had.
+    pub fn start(
+        mut sink: impl Write + Send + 'static,
+        name: &str,
+        header: Header,
+        filter: Filter,
+        ring: usize,
+    ) -> std::io::Result<Self> {
+        let (mut recorder, scribe) = Self::new(header, filter, ring)?;
+        let name = name.to_owned();
+        recorder.writer = Some(std::thread::Builder::new().name("trace".to_owned()).spawn(move || {
             jail::enter(Role::Trace);
-            if let Err(error) = sink.write_all(&head).and_then(|()| write_all(&theirs, &mut sink)) {
+            if let Err(error) = scribe.write(&mut sink, || true) {
                 log::error!("The trace {name} ends early: {error}");
-                theirs.ring().broken = true;
             }
-        })?;
-        Ok(Self { shared, began, filter, writer: Some(writer) })
+        })?);
+        Ok(recorder)
     }
 
     /// Adds an access that took so long. Never waits for the writer.
@@ -134,7 +156,7 @@ impl Recorder {
         }
         let mut ring = self.shared.ring();
         let nanos = nanos(self.began.elapsed());
-        let filled = !ring.broken && ring.push(nanos, |block| block.access(nanos, &access));
+        let filled = ring.is_open() && ring.push(nanos, |block| block.access(nanos, &access));
         drop(ring);
         if filled {
             self.shared.work.notify_one();
@@ -148,7 +170,7 @@ impl Recorder {
         }
         let mut ring = self.shared.ring();
         let nanos = nanos(self.began.elapsed());
-        let filled = !ring.broken && ring.push(nanos, |block| block.push(&Entry { nanos, event }));
+        let filled = ring.is_open() && ring.push(nanos, |block| block.push(&Entry { nanos, event }));
         drop(ring);
         if filled {
             self.shared.work.notify_one();
@@ -167,10 +189,30 @@ impl Drop for Recorder {
     }
 }
 
+impl Scribe {
+    /// Writes until the recorder is gone, or `wanted`, which is asked a few times a second and more often, says no.
+    ///
+    /// # Errors
+    /// The sink's. What comes afterwards is dropped.
+    pub fn write(self, sink: &mut impl Write, wanted: impl FnMut() -> bool) -> std::io::Result<()> {
+        let done = sink.write_all(&self.head).and_then(|()| write_all(&self.shared, sink, wanted));
+        self.shared.ring().broken = true;
+        done
+    }
+}
+
 /// Writes blocks as they fill, and what there is now and then.
-fn write_all(shared: &Shared, sink: &mut impl Write) -> std::io::Result<()> {
+fn write_all(
+    shared: &Shared,
+    sink: &mut impl Write,
+    mut wanted: impl FnMut() -> bool,
+) -> std::io::Result<()> {
+    let mut ends = false;
     loop {
+        // What came before is written all the same.
+        ends = ends || !wanted();
         let mut ring = shared.ring();
+        ring.closed |= ends;
         if ring.full.is_empty() && !ring.closed {
             let waited = shared.work.wait_timeout(ring, FLUSH_AFTER);
             ring = waited.unwrap_or_else(PoisonError::into_inner).0;

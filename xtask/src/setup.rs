@@ -4,6 +4,7 @@ use anyhow::Result;
 use gpuvmk_lab::cache::Cache;
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
+use gpuvmk_lab::promtool::Promtool;
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::{guest_build, initramfs, nvk};
 
@@ -22,6 +23,8 @@ pub fn run() -> Result<()> {
         let image = initramfs::obtain(&cache, &kernel, &init, &files, firmware.label())?;
         println!("guest kernel {} with {}", kernel.release, image.display());
     }
+    Promtool::obtain(&cache)?;
+    println!("promtool");
     println!("Mesa's NVK in {}", nvk::obtain(&cache)?.display());
     println!("everything is in {}", cache.root().display());
     Ok(())

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: the host's tests, then every guest case.
 
+mod packaging;
 mod side_by_side;
 
 use std::collections::BTreeSet;
@@ -34,6 +35,9 @@ const SOAK: &str = "soak";
 /// The name under which the short run of attacks can be chosen.
 const ATTACKS: &str = "attacks";
 
+/// The name under which what is in packaging/ can be chosen.
+const PACKAGING: &str = "packaging";
+
 /// What to test.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -41,8 +45,8 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
     /// Only cases whose name contains this; `host` is the host's tests, `fuzz` a few
-    /// seconds of each fuzzer, `soak` less than a minute of VMs that come and go, `attacks` a short run of hostile guests. May be
-    /// given several times
+    /// seconds of each fuzzer, `soak` less than a minute of VMs that come and go, `attacks` a short run of hostile guests, `packaging`
+    /// alert rules and examples. May be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// How long each fuzzer runs
@@ -82,19 +86,26 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         cases.iter().for_each(|case| println!("{}", case.name));
         return Ok(true);
     }
-    let [host_wanted, fuzz_wanted, soak_wanted, attacks_wanted] =
-        [HOST, FUZZ, SOAK, ATTACKS].map(|name| arguments.wants(name));
+    let [host_wanted, fuzz_wanted, soak_wanted, attacks_wanted, packaging_wanted] =
+        [HOST, FUZZ, SOAK, ATTACKS, PACKAGING].map(|name| arguments.wants(name));
     ensure!(
-        host_wanted || fuzz_wanted || soak_wanted || attacks_wanted || !cases.is_empty(),
+        host_wanted
+            || fuzz_wanted
+            || soak_wanted
+            || attacks_wanted
+            || packaging_wanted
+            || !cases.is_empty(),
         "No case has such a name: see 'cargo xtask test --list'"
     );
 
     let host = part(host_wanted, host_tests)?;
+    let packaging = part(packaging_wanted, packaging::check)?;
     let fuzzers = part(fuzz_wanted, || fuzz::smoke(arguments.fuzz_seconds))?;
     let (results, guests_wall) = timed(|| guest_tests(&cases, arguments))?;
     let soak = part(soak_wanted, || soak::short(&arguments.logs, arguments.gpuvmk.as_deref()))?;
     let attacks = part(attacks_wanted, || attacks(arguments))?;
-    let beside = [("host tests", host), ("fuzzers", fuzzers), ("soak", soak), ("attacks", attacks)];
+    let beside =
+        [("host tests", host), ("packaging", packaging), ("fuzzers", fuzzers), ("soak", soak), ("attacks", attacks)];
     let ok =
         beside.iter().filter_map(|(_, part)| *part).all(|part| part.ok) && results.iter().all(CaseResult::ok);
 
@@ -113,7 +124,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         println!(
             "{}",
             json!({
-                "ok": ok, "host_tests": passed(host), "fuzzers": passed(fuzzers), "soak": passed(soak),
+                "ok": ok, "host_tests": passed(host), "packaging": passed(packaging), "fuzzers": passed(fuzzers), "soak": passed(soak),
                 "attacks": passed(attacks), "cases": cases,
                 "seconds": {
                     "host_tests": seconds(host), "fuzzers": seconds(fuzzers), "cases": guests_wall.as_secs(),

@@ -6,6 +6,7 @@ mod dump;
 mod filter;
 mod follow;
 mod lookup;
+mod record;
 mod stat;
 mod verify;
 
@@ -42,6 +43,8 @@ enum Verb {
     Follow(follow::Args),
     /// Tell which register has an address, and what a value of it means.
     Lookup(lookup::Args),
+    /// Record what a VM does, while it runs.
+    Record(record::Args),
     /// Count what a trace consists of.
     Stat(stat::Args),
     /// Check that a trace is whole and in order, and that nothing was lost.
@@ -56,6 +59,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Verb::Filter(args) => filter::run(args),
         Verb::Follow(args) => follow::run(args),
         Verb::Lookup(args) => lookup::run(args),
+        Verb::Record(args) => record::run(args),
         Verb::Stat(args) => stat::run(args),
         Verb::Verify(args) => verify::run(args),
     }

@@ -98,3 +98,20 @@ pub(in crate::jail) const TRACE: &[&[Rule]] = &[
         SYS_close: "the trace";
     },
 ];
+
+/// Serves whoever records while the VM works.
+pub(in crate::jail) const RECORDER: &[&[Rule]] = &[
+    BASE,
+    END,
+    rules! {
+        SYS_ppoll: "waits for an operator, whether he is still there";
+        SYS_accept4: "operators";
+        SYS_setsockopt: "how long an operator may be silent";
+        SYS_recvfrom: "what he wants";
+        SYS_sendto: "the trace, refusals";
+        SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC)): "a second descriptor of his socket";
+        SYS_write: "log";
+        SYS_close: "his socket";
+        SYS_clock_nanosleep rare "only without descriptors left": "waits before it tries again";
+    },
+];

@@ -1,0 +1,95 @@
+//! What is in packaging/, checked by the programs that it is for: Prometheus' own tool accepts the alert rules, which fire
+//! when they say, and QEMU has the devices and properties of the examples.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use gpuvmk_lab::cache::{Cache, source_tree};
+use gpuvmk_lab::promtool::Promtool;
+use gpuvmk_lab::qemu::Qemu;
+use serde_json::Value;
+
+/// Files with QEMU devices in JSON.
+const EXAMPLES: [&str; 2] = ["packaging/libvirt/vm1.xml", "README.md"];
+
+/// Makes all checks, and says what is wrong.
+pub fn check() -> Result<bool> {
+    let cache = Cache::open()?;
+    let alerts = alerts(&cache)?;
+    let qemu = Qemu::obtain(&cache)?;
+    let mut ok = alerts;
+    for example in EXAMPLES {
+        match devices(&qemu, example) {
+            Ok(count) => eprintln!("{example}: QEMU {} knows its {count} devices", qemu.version),
+            Err(error) => {
+                eprintln!("{example}: {error:#}");
+                ok = false;
+            }
+        }
+    }
+    Ok(ok)
+}
+
+fn alerts(cache: &Cache) -> Result<bool> {
+    let promtool = Promtool::obtain(cache)?;
+    let folder = source_tree().join("packaging/prometheus");
+    let mut ok = true;
+    for arguments in [["check", "rules", "gpuvmk.rules.yml"], ["test", "rules", "gpuvmk.rules.test.yml"]] {
+        let status = promtool
+            .command(&arguments, &folder)
+            .stdout(Stdio::from(std::io::stderr()))
+            .status()
+            .context("Cannot start promtool")?;
+        ok &= status.success();
+    }
+    Ok(ok)
+}
+
+/// Checks a file's devices against what QEMU says of them; returns how many there are.
+fn devices(qemu: &Qemu, file: &str) -> Result<usize> {
+    let text = fs::read_to_string(source_tree().join(file)).with_context(|| format!("Cannot read {file}"))?;
+    let devices: Vec<Value> = quoted(&text).filter_map(|json| serde_json::from_str(json).ok()).collect();
+    ensure!(
+        devices.iter().any(|device| device["driver"] == "vfio-user-pci"),
+        "there is no device vfio-user-pci in JSON"
+    );
+    for device in &devices {
+        let driver = device["driver"].as_str().context("a device has no driver")?;
+        let known = properties(qemu, driver)?;
+        for key in device.as_object().into_iter().flatten().map(|(key, _)| key.as_str()) {
+            // Of -device itself, not of the driver.
+            let general = ["driver", "id", "bus"].contains(&key);
+            ensure!(general || known.contains(key), "{driver} has no property `{key}`; it has {known:?}");
+        }
+    }
+    Ok(devices.len())
+}
+
+/// What stands between single quotes and looks like a device.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('\'').filter(|part| part.starts_with("{\"driver\""))
+}
+
+/// The properties of a device, by QEMU's own help.
+fn properties(qemu: &Qemu, driver: &str) -> Result<BTreeSet<String>> {
+    let mut command = qemu.command()?;
+    command.args(["-device", &format!("{driver},help")]).stdin(Stdio::null());
+    let output = command.output().context("Cannot start QEMU")?;
+    ensure!(output.status.success(), "QEMU has no device {driver}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let names = text.lines().filter_map(|line| line.trim().split_once('=').map(|(name, _)| name.to_owned()));
+    Ok(names.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_found_between_quotes() {
+        let text = "-device '{\"driver\":\"a\"}' \\\n <x value='{\"driver\":\"b\"}'/> 'other'";
+        assert_eq!(quoted(text).collect::<Vec<_>>(), ["{\"driver\":\"a\"}", "{\"driver\":\"b\"}"]);
+    }
+}
