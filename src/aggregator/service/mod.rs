@@ -14,7 +14,7 @@ mod turn;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -141,7 +141,7 @@ impl ServiceRemote {
 pub struct ServiceHandle {
     remote: ServiceRemote,
     /// Says nothing, and hangs up when the thread ends.
-    ended: Receiver<()>,
+    ended: Mutex<Receiver<()>>,
     thread: Option<JoinHandle<()>>,
     control: Option<ControlServer>,
 }
@@ -169,7 +169,8 @@ impl ServiceHandle {
 
     /// Waits for the service to end, and no longer than `limit`. True when it has ended.
     pub fn ends_within(&self, limit: Duration) -> bool {
-        self.ended.recv_timeout(limit) == Err(RecvTimeoutError::Disconnected)
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.recv_timeout(limit) == Err(RecvTimeoutError::Disconnected)
     }
 
     /// Waits for the service to end. False when its thread broke down.
@@ -263,7 +264,7 @@ impl Service {
                 log::error!("the aggregator stops: {error}");
             }
         })?;
-        let mut handle = ServiceHandle { remote: remote.clone(), ended, thread: Some(thread), control: None };
+        let mut handle = ServiceHandle { remote: remote.clone(), ended: Mutex::new(ended), thread: Some(thread), control: None };
         if let Some(listener) = control {
             handle.control = Some(ControlServer::start(listener, remote)?);
         }

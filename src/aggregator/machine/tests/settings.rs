@@ -88,14 +88,14 @@ fn paused_vm_waits_and_goes_on_where_it_was() {
 fn gpu_that_is_drained_admits_nobody_and_those_who_are_there_stay() {
     let (mut machine, _fake, a, _) = two_tenants();
     machine.set(&order(None, &["draining=yes"]), T0).unwrap();
-    let refusal = machine.admit(&hello("late")).unwrap_err();
+    let refusal = machine.admit(&hello("late"), T0).unwrap_err();
 
     assert!(refusal.message.contains("gpuvmk drain --undo"), "{refusal:?}");
-    assert_eq!(machine.worth_waiting(&hello("late"), &refusal), Wait::No);
+    assert_eq!(machine.worth_waiting(&hello("late"), &refusal, T0), Wait::No);
     let status = machine.status("fake");
     assert!(status.gpu.draining && status.gpu.types.iter().all(|one| one.available_instances == 0));
     done(&mut machine, a, Request::CreateSpace(SpaceId(5)));
 
     machine.set(&order(None, &["draining=no"]), T0).unwrap();
-    assert!(machine.admit(&hello("late")).is_ok());
+    assert!(machine.admit(&hello("late"), T0).is_ok());
 }
