@@ -55,7 +55,7 @@ fn may_make(role: Role) -> &'static [&'static str] {
         Role::SoftGpu => &["accept4", "eventfd2"],
         Role::Owner => &["accept4", "pipe2", "eventfd2", "memfd_create", "pidfd_open"],
         Role::RmOwner => &["open", "openat", "accept4", "pipe2", "eventfd2", "memfd_create", "pidfd_open"],
-        Role::Control => &["accept4"],
+        Role::Control | Role::Recorder => &["accept4"],
         Role::Events
         | Role::Alarm
         | Role::Unmask

@@ -131,7 +131,9 @@ fn recording_ends_whole_when_its_time_is_up_or_the_back_end_ends() {
 #[test]
 fn wrong_wishes_are_refused_and_silent_or_slow_readers_hold_up_nobody() {
     let mut site = Site::new();
-    for (wish, why) in [("{\"conditions\":[\"colour=red\"]}\n", "allowed are"), ("x\n", "expected"), ("", "line")] {
+    for (wish, why) in
+        [("{\"conditions\":[\"colour=red\"]}\n", "allowed are"), ("x\n", "expected"), ("", "line")]
+    {
         let mut socket = UnixStream::connect(site.path().join("vm1.record")).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         socket.write_all(wish.as_bytes()).unwrap();

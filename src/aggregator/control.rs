@@ -158,7 +158,8 @@ impl Desk {
     /// Lets go of whoever has kept us waiting for longest, if there are as many as are served: operators ask and leave.
     fn make_room(&mut self, ops: &mut EventOps<'_>) {
         let now = Instant::now();
-        let longest = self.operators.iter().max_by_key(|(_, operator)| operator.idle(now)).map(|(number, _)| *number);
+        let longest =
+            self.operators.iter().max_by_key(|(_, operator)| operator.idle(now)).map(|(number, _)| *number);
         if self.operators.len() >= MAX_OPERATORS
             && let Some(number) = longest
         {

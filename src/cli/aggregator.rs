@@ -17,9 +17,9 @@ use crate::gpu::register::RegisterDriver;
 use crate::gpu::rm::{RmConfig, RmDriver};
 use crate::gpu::{GpuDriver, OwnershipLedger};
 use crate::jail::{self, Allowance, PathRight, Right, Role};
+use crate::service_manager::Manager;
 use crate::softgpu::executor::{Executor, ExecutorConfig};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
-use crate::service_manager::Manager;
 use crate::urgency;
 
 /// Arguments of `gpuvmk aggregator`.

@@ -63,7 +63,10 @@ impl VmConfig {
         let has_limits = reader.has("limits");
         let limits = reader.table("limits", VmLimits::read);
         let jail = value::jail(reader);
-        if (has_socket && socket.is_none()) || (has_limits && limits.is_none()) || (has_trace && trace.is_none()) {
+        if (has_socket && socket.is_none())
+            || (has_limits && limits.is_none())
+            || (has_trace && trace.is_none())
+        {
             return None;
         }
         let (file, recorder) = trace.unwrap_or_default();

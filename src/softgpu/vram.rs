@@ -185,7 +185,7 @@ mod tests {
 
             let mut bytes = vec![0; 40 << 20];
             vram.memory.read(0, &mut bytes).unwrap();
-            let (start, end) = (offset as usize, (offset + size) as usize);
+            let [start, end] = [offset, offset + size].map(|at| usize::try_from(at).unwrap());
             assert!(
                 bytes[..start].iter().chain(&bytes[end..]).all(|&byte| byte == 0x5a),
                 "{offset:#x}+{size:#x}"

@@ -33,6 +33,9 @@ const MAX_LINE: usize = 4096;
 /// How often it is looked whether the client is there.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long somebody who will be refused may take to say what he wants.
+const BRIEFLY: Duration = Duration::from_millis(50);
+
 /// Wait after a failed `accept`.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -155,10 +158,14 @@ impl Clerk {
             }
             looked = Instant::now();
             if let Ok(Some(mut other)) = self.accept() {
+                // What he said must be read, or the kernel tells him of that and not what we say.
+                let _ = other.set_read_timeout(Some(BRIEFLY)).and_then(|()| other.read(&mut [0; 512]));
                 refuse(&mut other, "somebody else records this VM");
             }
             // A client has nothing to say after its wish.
-            reader.as_ref().is_ok_and(|reader| !wait(reader, PollFlags::IN | PollFlags::RDHUP, Some(Duration::ZERO)))
+            reader
+                .as_ref()
+                .is_ok_and(|reader| !wait(reader, PollFlags::IN | PollFlags::RDHUP, Some(Duration::ZERO)))
         };
         let done = scribe.write(&mut client, wanted);
         self.tracer.stop();

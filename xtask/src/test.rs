@@ -89,12 +89,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let [host_wanted, fuzz_wanted, soak_wanted, attacks_wanted, packaging_wanted] =
         [HOST, FUZZ, SOAK, ATTACKS, PACKAGING].map(|name| arguments.wants(name));
     ensure!(
-        host_wanted
-            || fuzz_wanted
-            || soak_wanted
-            || attacks_wanted
-            || packaging_wanted
-            || !cases.is_empty(),
+        host_wanted || fuzz_wanted || soak_wanted || attacks_wanted || packaging_wanted || !cases.is_empty(),
         "No case has such a name: see 'cargo xtask test --list'"
     );
 
@@ -104,8 +99,13 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let (results, guests_wall) = timed(|| guest_tests(&cases, arguments))?;
     let soak = part(soak_wanted, || soak::short(&arguments.logs, arguments.gpuvmk.as_deref()))?;
     let attacks = part(attacks_wanted, || attacks(arguments))?;
-    let beside =
-        [("host tests", host), ("packaging", packaging), ("fuzzers", fuzzers), ("soak", soak), ("attacks", attacks)];
+    let beside = [
+        ("host tests", host),
+        ("packaging", packaging),
+        ("fuzzers", fuzzers),
+        ("soak", soak),
+        ("attacks", attacks),
+    ];
     let ok =
         beside.iter().filter_map(|(_, part)| *part).all(|part| part.ok) && results.iter().all(CaseResult::ok);
 

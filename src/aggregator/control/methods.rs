@@ -194,7 +194,11 @@ pub fn serve(method: &str, params: Value, remote: &ServiceRemote) -> Result<Valu
 
 /// The parameters of a call, by name. None at all are as good as an empty object.
 fn take<P: DeserializeOwned>(method: &str, params: Value) -> Result<P, Failure> {
-    let params = if params.is_null() { json!({}) } else { params };
+    let params = match params {
+        Value::Null => json!({}),
+        Value::Array(_) => return Err(Code::Params.because(format!("{method} takes its parameters by name"))),
+        params => params,
+    };
     serde_json::from_value(params).map_err(|error| {
         let known = METHODS.iter().find(|known| known.name == method);
         let names: Vec<_> = known.into_iter().flat_map(|known| known.parameters).map(|p| p.name).collect();

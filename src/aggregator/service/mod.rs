@@ -14,8 +14,8 @@ mod turn;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -264,7 +264,12 @@ impl Service {
                 log::error!("the aggregator stops: {error}");
             }
         })?;
-        let mut handle = ServiceHandle { remote: remote.clone(), ended: Mutex::new(ended), thread: Some(thread), control: None };
+        let mut handle = ServiceHandle {
+            remote: remote.clone(),
+            ended: Mutex::new(ended),
+            thread: Some(thread),
+            control: None,
+        };
         if let Some(listener) = control {
             handle.control = Some(ControlServer::start(listener, remote)?);
         }

@@ -93,7 +93,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let Files { blocks, entries, bytes, begun, .. } = files;
     if args.json {
-        println!("{}", json!({ "ok": true, "blocks": blocks, "entries": entries, "bytes": bytes, "files": begun }));
+        println!(
+            "{}",
+            json!({ "ok": true, "blocks": blocks, "entries": entries, "bytes": bytes, "files": begun })
+        );
     } else {
         println!("{entries} entries, {} in {begun} files", show_size(bytes));
     }
@@ -225,7 +228,8 @@ fn turn(path: &Path, keep: u32) -> anyhow::Result<()> {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                return Err(error).with_context(|| format!("Cannot rename {} to {}", from.display(), to.display()));
+                return Err(error)
+                    .with_context(|| format!("Cannot rename {} to {}", from.display(), to.display()));
             }
         }
     }
