@@ -25,7 +25,7 @@ impl Promtool {
         }
         let lock = cache.lock()?;
         let root = cache.entry_or_build(&lock, NAME, SUITE, |folder| {
-            eprintln!("gpuvmk: fetching promtool, of Debian's package prometheus (about 40 MB)");
+            eprintln!("gpuvmk: fetching promtool, of Debian's package prometheus (20 MB)");
             let downloads = folder.join("download");
             let packages = ["prometheus", "libc6"].map(|package| format!("{package}/{SUITE}"));
             let packages = packages.each_ref().map(String::as_str);

@@ -5,6 +5,7 @@ mod check;
 mod control;
 mod demo;
 mod device;
+mod generate;
 mod gpu;
 mod guest_firmware;
 mod hold;
@@ -27,7 +28,7 @@ mod version;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::chip::register_sets::{ALL, RegisterSet};
 use crate::log_limit::LimitedLog;
@@ -52,6 +53,8 @@ enum Command {
     Drain(hold::DrainArgs),
     /// Play one VM's GPU to its QEMU.
     Device(device::Args),
+    /// Write man pages and shell completions.
+    Generate(generate::Args),
     /// Write the firmware files that a guest with a GH100 asks for.
     GuestFirmware(guest_firmware::Args),
     /// Show which system calls each thread of the daemons may make.
@@ -115,6 +118,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Device(args) => device::run(&args),
         Command::Drain(args) => hold::drain(&args),
+        Command::Generate(args) => generate::run(&args, Cli::command()),
         Command::GuestFirmware(args) => guest_firmware::run(&args),
         Command::Gpu(args) => gpu::run(&args),
         Command::Jail(args) => jail::run(&args),

@@ -1,9 +1,11 @@
 //! Set-up, tests and benchmarks of the project: `cargo xtask setup`, `cargo xtask test`, `cargo xtask bench`,
-//! `cargo xtask attack`, `cargo xtask soak`, `cargo xtask fuzz`, `cargo xtask pack`.
+//! `cargo xtask attack`, `cargo xtask soak`, `cargo xtask fuzz`, `cargo xtask deb`,
+//! `cargo xtask pack`.
 
 mod attack;
 mod bench;
 mod cases;
+mod deb;
 mod fuzz;
 mod guest;
 mod nvk;
@@ -43,6 +45,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Run the fuzzers: hostile input of every kind, and what must hold all the same.
     Fuzz(fuzz::Arguments),
+    /// Make a Debian package.
+    Deb(deb::Arguments),
     /// Make a folder that runs guests on any x86-64 machine with an NVIDIA GPU, without network.
     Pack(pack::Arguments),
 }
@@ -71,6 +75,7 @@ fn run() -> anyhow::Result<bool> {
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::Deb(arguments) => deb::run(&arguments),
         Command::Pack(arguments) => pack::run(&arguments),
     }
 }

@@ -1,15 +1,20 @@
 //! What is in packaging/, checked by the programs that it is for: Prometheus' own tool accepts the alert rules, which fire
-//! when they say, and QEMU has the devices and properties of the examples.
+//! when they say, QEMU has the devices and properties of the examples, gpuvmk itself accepts the configuration files, and what
+//! is in the Debian package runs and has its manuals.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use gpuvmk_lab::apt;
 use gpuvmk_lab::cache::{Cache, source_tree};
 use gpuvmk_lab::promtool::Promtool;
 use gpuvmk_lab::qemu::Qemu;
 use serde_json::Value;
+
+use crate::deb;
 
 /// Files with QEMU devices in JSON.
 const EXAMPLES: [&str; 2] = ["packaging/libvirt/vm1.xml", "README.md"];
@@ -29,7 +34,50 @@ pub fn check() -> Result<bool> {
             }
         }
     }
+    if let Err(error) = package(&cache) {
+        eprintln!("the Debian package: {error:#}");
+        ok = false;
+    }
     Ok(ok)
+}
+
+/// Makes the Debian package, unpacks it as dpkg would, and looks at what is in it.
+fn package(cache: &Cache) -> Result<()> {
+    let folder = cache.path(format!("package.{}", std::process::id()));
+    let unpacked = deb::build(&folder).and_then(|package| {
+        let root = folder.join("unpacked");
+        apt::unpack(&[package], &root, "gpuvmk")?;
+        inspect(&root)
+    });
+    fs::remove_dir_all(&folder).with_context(|| format!("Cannot remove {}", folder.display()))?;
+    unpacked
+}
+
+fn inspect(root: &Path) -> Result<()> {
+    let program = root.join("usr/bin/gpuvmk");
+    let run = |arguments: &[&str]| -> Result<String> {
+        let output =
+            Command::new(&program).args(arguments).current_dir(root).stdin(Stdio::null()).output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.success(), "gpuvmk {} failed: {}", arguments.join(" "), said.trim());
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    run(&["version"])?;
+    let examples = "usr/share/doc/gpuvmk/examples";
+    run(&["check", &format!("{examples}/gpu0.toml"), &format!("{examples}/vm1.toml")])?;
+    for wanted in [
+        "usr/lib/systemd/system/gpuvmk-aggregator@.service",
+        "usr/lib/sysusers.d/gpuvmk.conf",
+        "usr/share/man/man1/gpuvmk.1.gz",
+        "usr/share/man/man1/gpuvmk-trace-record.1.gz",
+        "usr/share/bash-completion/completions/gpuvmk",
+        "usr/share/doc/gpuvmk/operators.md",
+        "etc/gpuvmk",
+    ] {
+        ensure!(root.join(wanted).exists(), "{wanted} is missing");
+    }
+    eprintln!("the Debian package has what it should, and runs");
+    Ok(())
 }
 
 fn alerts(cache: &Cache) -> Result<bool> {
