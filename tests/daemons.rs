@@ -233,7 +233,7 @@ fn settings_are_changed_while_a_vm_is_there() {
         "{policy}"
     );
     assert!(said.contains("weight 0 is not 1 to 10000"), "{said}");
-    assert!(unknown.contains("No VM named vm2") && unknown.contains("vm1"), "{unknown}");
+    assert!(unknown.contains("no VM named vm2") && unknown.contains("vm1"), "{unknown}");
     let status = gpuvmk(&["status", &gpu, "--json"]).output().expect("the binary runs").stdout;
     let status: serde_json::Value = serde_json::from_slice(&status).expect("JSON");
     assert_eq!(

@@ -120,7 +120,17 @@ fn status(folder: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The life of a vGPU: two clients, work on every engine, both kinds of interrupts, the alarm, an aggregator that goes
+/// Records a VM for a moment, and is refused a wish that makes no sense.
+fn record(folder: &Path) {
+    for (wish, works) in [("bar=0", true), ("colour=red", false)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvmk"));
+        command.args(["trace", "record", "vm1.toml", "-o", "vm1.trace", "--seconds", "1", wish]);
+        let output = command.current_dir(folder).output().unwrap();
+        assert_eq!(output.status.success(), works, "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// The life of a vGPU: two clients, somebody who records, work on every engine, both kinds of interrupts, the alarm, an aggregator that goes
 /// and comes back.
 fn live(folder: &Path) -> Vec<(Role, String)> {
     let mut logs = Vec::new();
@@ -131,7 +141,7 @@ fn live(folder: &Path) -> Vec<(Role, String)> {
     );
     write(
         "vm1.toml",
-        "name = \"vm1\"\ngpu = \"gpu0.sock\"\nvram = \"64M\"\n[socket]\npath = \"vm1.sock\"\n[trace]\npath = \"vm1.trace\"\n",
+        "name = \"vm1\"\ngpu = \"gpu0.sock\"\nvram = \"64M\"\n[socket]\npath = \"vm1.sock\"\n[trace.socket]\npath = \"vm1.record\"\n",
     );
     let aggregator = Traced::start(folder, "aggregator", &["aggregator", "gpu0.toml"]);
     until("the aggregator's sockets", || folder.join("gpu0.control").exists());
@@ -141,6 +151,7 @@ fn live(folder: &Path) -> Vec<(Role, String)> {
 
     let function = Arc::new(Remote::connect(&socket));
     scenarios::copies_on_every_engine(function.clone());
+    record(folder);
     drop(function);
 
     let function = Arc::new(Remote::connect(&socket));
