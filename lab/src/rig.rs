@@ -195,6 +195,11 @@ impl Rig {
         self.sockets.0.join(format!("{}.sock", self.name(index)))
     }
 
+    /// Where device `index` of a mediated set-up is recorded while it runs.
+    pub fn recorder(&self, index: usize) -> PathBuf {
+        self.sockets.0.join(format!("{}.record", self.name(index)))
+    }
+
     /// The control socket of the aggregator for `chip`.
     fn control_socket(&self, chip: Chip) -> PathBuf {
         self.sockets.0.join(format!("control-{chip}.sock"))
@@ -358,6 +363,8 @@ impl Rig {
                     let path = quoted(Path::new(&trace_name(&gpu.name)));
                     config.push_str(&format!("\n[trace]\npath = {path}\n"));
                 }
+                let recorder = quoted(&self.recorder(index));
+                config.push_str(&format!("\n[trace.socket]\npath = {recorder}\n"));
                 let path = self.write_config(&format!("{}.toml", gpu.name), &config)?;
                 let name = format!("device-{}", gpu.name);
                 Daemon::start(&self.spec.gpuvmk, &["device", &path], &self.spec.folder, &name)

@@ -141,6 +141,8 @@ pub enum Disturbance {
     AggregatorRestarted,
     /// The device processes are started before the aggregator.
     DevicesFirst,
+    /// The first guest is recorded from its first program on.
+    Recorded,
     /// The first guest hangs its engine; the others must not notice. The software GPU takes work off an engine between
     /// methods only.
     Hangs,
@@ -268,6 +270,7 @@ fn several(prefix: &str, chip: Chip, kernel: KernelSeries) -> Vec<Case> {
         with(Disturbance::Hangs, named("neighbour-hangs", pair(HANGS, NEIGHBOUR))),
         with(Disturbance::QemuKilled, named("mediated-qemu-killed", vec![filled])),
         with(Disturbance::BackendKilled, named("backend-killed", beside_filled)),
+        with(Disturbance::Recorded, named("recorded", alone(BUSY))),
         with(Disturbance::DevicesFirst, named("devices-before-aggregator", alone(SHORT))),
         with(Disturbance::AggregatorRestarted, named("aggregator-restarted", alone(AT_WORK))),
     ]

@@ -10,6 +10,7 @@ mod fuzz;
 mod guest;
 mod nvk;
 mod pack;
+mod recording;
 mod run_case;
 mod setup;
 mod soak;

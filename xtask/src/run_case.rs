@@ -12,6 +12,7 @@ use gpuvmk_lab::verdict::{self, Verdict};
 use serde_json::{Value, json};
 
 use crate::cases::{self, Case, Disturbance, Guest};
+use crate::recording::Recording;
 use crate::workshop::{self, Workshop};
 
 /// How long a guest works before it is disturbed.
@@ -86,6 +87,7 @@ impl Run<'_> {
         let mut rig = Rig::start(RigSpec { devices_first, stubborn, ..spec })?;
         match self.case.disturbance {
             Disturbance::None | Disturbance::DevicesFirst | Disturbance::Hangs => self.undisturbed(&rig)?,
+            Disturbance::Recorded => self.recorded(&rig)?,
             Disturbance::QemuKilled => self.qemu_killed(&rig)?,
             Disturbance::BackendKilled => self.backend_killed(&mut rig)?,
             Disturbance::AggregatorRestarted => self.aggregator_restarted(&mut rig)?,
@@ -112,6 +114,21 @@ impl Run<'_> {
         for (guest, outcome) in self.case.guests.iter().zip(outcomes) {
             self.judge(guest.name, guest, &outcome);
         }
+        Ok(())
+    }
+
+    fn recorded(&mut self, rig: &Rig) -> Result<()> {
+        let guest = self.victim()?;
+        let mut machine = self.start(rig, guest.name, &guest, 0)?;
+        machine.wait_for(
+            "its first program began",
+            |report| matches!(report, Report::Event { name, .. } if name == "start"),
+        )?;
+        let file = self.workshop.folder(&self.case.name).join("recorded.trace");
+        let recording = Recording::start(self.workshop.gpuvmk(), &rig.recorder(0), &file)?;
+        let outcome = machine.wait(&mut |_| {})?;
+        self.judge(guest.name, &guest, &outcome);
+        self.problems.extend(recording.finish()?);
         Ok(())
     }
 

@@ -1,0 +1,67 @@
+//! `gpuvmk trace record` beside a guest at work, and whether what it wrote is what a guest at work does.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use gpuvmk_lab::process::Process;
+use serde_json::Value;
+
+/// What the device back end of a guest with work must have told of.
+const KINDS: [&str; 7] = ["read", "write", "doorbell", "flush", "shadow", "channel", "interrupt"];
+
+/// A recording under way.
+#[derive(Debug)]
+pub struct Recording {
+    gpuvmk: PathBuf,
+    file: PathBuf,
+    process: Process,
+}
+
+impl Recording {
+    /// Records at `socket` to `file`.
+    pub fn start(gpuvmk: &Path, socket: &Path, file: &Path) -> Result<Self> {
+        let log = file.with_extension("record.log");
+        let log = File::create(&log).with_context(|| format!("Cannot create {}", log.display()))?;
+        let mut command = Command::new(gpuvmk);
+        command.args(["trace", "record", "--socket"]).arg(socket).arg("-o").arg(file);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let process = Process::start(command, "gpuvmk trace record")?;
+        Ok(Self { gpuvmk: gpuvmk.to_owned(), file: file.to_owned(), process })
+    }
+
+    /// Ends it. Returns what is wrong with the trace.
+    pub fn finish(mut self) -> Result<Vec<String>> {
+        let mut problems = Vec::new();
+        let (status, _) = self.process.stop()?;
+        if !status.success() {
+            problems.push(format!("the recording ended with {status}"));
+        }
+        self.verb(&["verify"])?;
+        let lines = self.file.with_extension("jsonl");
+        let to = lines.to_string_lossy().into_owned();
+        self.verb(&["convert", "--output", &to])?;
+        let text = fs::read_to_string(&lines).with_context(|| format!("Cannot read {to}"))?;
+        fs::remove_file(&lines).with_context(|| format!("Cannot remove {to}"))?;
+        let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+        for line in text.lines() {
+            let entry: Value = serde_json::from_str(line).with_context(|| format!("Not JSON: {line}"))?;
+            *kinds.entry(entry["kind"].as_str().unwrap_or("?").to_owned()).or_default() += 1;
+        }
+        let missing = KINDS.iter().filter(|kind| !kinds.contains_key(**kind));
+        problems.extend(missing.map(|kind| format!("the trace has no {kind}; it has {kinds:?}")));
+        Ok(problems)
+    }
+
+    fn verb(&self, arguments: &[&str]) -> Result<()> {
+        let mut command = Command::new(&self.gpuvmk);
+        command.arg("trace").args(arguments).arg(&self.file).stdin(Stdio::null());
+        let output = command.output().context("Cannot start gpuvmk trace")?;
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).trim().to_owned();
+        ensure!(output.status.success(), "gpuvmk trace {} failed: {said}", arguments.join(" "));
+        Ok(())
+    }
+}
