@@ -146,3 +146,70 @@ fn reader_that_goes_away_is_no_error_to_speak_of() {
     assert!(output.status.success());
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+/// Runs `gpuvmk apply` or `assert` on the folder, with processes of its own in place of systemd's.
+fn bring(folder: &std::path::Path, verb: &[&str]) -> (bool, Value, String) {
+    let start = "setsid \"$GPUVMK\" $KIND $FILE >$NAME.log 2>&1 & echo $! >$NAME.pid";
+    let stop = "kill $(cat $NAME.pid)";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvmk"));
+    command.args(verb).args([".", "--json"]).current_dir(folder).env("GPUVMK", env!("CARGO_BIN_EXE_gpuvmk"));
+    if verb[0] == "apply" {
+        command.args(["--start", start, "--stop", stop, "--drain", "1"]);
+    }
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let last = said.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or(Value::Null);
+    (output.status.success(), last, said + &String::from_utf8_lossy(&output.stderr))
+}
+
+/// Ends what was started, whatever became of the test.
+struct Started(std::path::PathBuf);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = Command::new("sh").args(["-c", "kill $(cat *.pid)"]).current_dir(&self.0).status();
+    }
+}
+
+#[test]
+fn folder_becomes_what_runs_and_twice_is_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let _started = Started(path.to_owned());
+    write_gpu(path, "GF100");
+    write_vm(path, "vm1", "GF100", "");
+    write_vm(path, "vm2", "GF100", "weight = 50");
+    let steps = |answer: &Value| -> Vec<String> {
+        let step = |step: &Value| step["step"].as_str().unwrap().to_owned();
+        answer["steps"].as_array().unwrap().iter().map(step).collect()
+    };
+
+    assert!(!bring(path, &["assert"]).0, "nothing runs yet");
+    let (ok, answer, said) = bring(path, &["apply"]);
+    assert!(ok, "{said}");
+    assert_eq!(steps(&answer), ["start_gpu", "start_vm", "start_vm"], "{said}");
+    assert!(bring(path, &["assert"]).0);
+    let (ok, answer, said) = bring(path, &["apply"]);
+    assert!(ok && steps(&answer).is_empty(), "{said}");
+
+    // One goes, one changes, the policy changes, and one wants what it cannot have while it runs.
+    std::fs::remove_file(path.join("vm2.toml")).unwrap();
+    write_vm(path, "vm1", "GF100", "weight = 300");
+    let gpu = std::fs::read_to_string(path.join("gpu0.toml")).unwrap();
+    std::fs::write(path.join("gpu0.toml"), gpu.replace("[socket]", "policy = \"credit\"\n[socket]")).unwrap();
+    let (ok, differences, _) = bring(path, &["assert"]);
+    assert!(!ok && differences["differences"].as_array().unwrap().len() == 3, "{differences}");
+    let (ok, answer, said) = bring(path, &["apply"]);
+    assert!(ok, "{said}");
+    assert_eq!(steps(&answer), ["set_gpu", "stop_vm", "set_vm"], "{said}");
+    assert!(bring(path, &["assert"]).0);
+
+    write_vm(path, "vm1", "GF100", "weight = 300\nchannels = 8");
+    let (ok, answer, said) = bring(path, &["apply"]);
+    assert!(!ok && answer["left"][0]["step"] == "restart_vm" && said.contains("channels: 8"), "{said}");
+
+    // A wrong file: nothing is done.
+    std::fs::write(path.join("vm3.toml"), "name = 5\n").unwrap();
+    let (ok, _, said) = bring(path, &["apply"]);
+    assert!(!ok && said.contains("vm3.toml"), "{said}");
+}

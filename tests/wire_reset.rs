@@ -7,6 +7,7 @@ use common::function::Event;
 use gpuvmk::frontend::vfio_user::wire::{self, command, irq};
 use gpuvmk::pci::mapping::create_memory_file;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use zerocopy::IntoBytes;
 
@@ -63,4 +64,23 @@ fn device_is_a_resettable_pci_function() {
     let info: wire::DeviceInfo = client.command(command::DEVICE_GET_INFO, request.as_bytes()).parse();
 
     assert_eq!(info, wire::DeviceInfo { argsz: 16, flags: 3, num_regions: 9, num_irqs: 3 });
+}
+
+#[test]
+fn resets_that_a_client_leaves_behind_do_not_keep_the_next_one_waiting() {
+    let server = Running::start();
+    *server.function.slow.lock().unwrap() = Duration::from_millis(60);
+    let mut client = server.client();
+    server.function.take_events();
+    for _ in 0..200 {
+        client.post(command::DEVICE_RESET, &[]);
+    }
+    drop(client);
+
+    let start = Instant::now();
+    let _next = server.client();
+
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    let resets = server.function.take_events().into_iter().filter(|event| *event == Event::Reset).count();
+    assert!(resets < 20, "{resets} resets");
 }

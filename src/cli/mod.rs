@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand. They wire parts together and hold no logic of their own.
 
 mod aggregator;
+mod apply;
 mod check;
 mod control;
 mod demo;
@@ -45,6 +46,10 @@ struct Cli {
 enum Command {
     /// Own a physical GPU and share it among device backends.
     Aggregator(aggregator::Args),
+    /// Make what runs be what a folder of configuration files says.
+    Apply(apply::Args),
+    /// Tell how what runs differs from what a folder of configuration files says.
+    Assert(apply::AssertArgs),
     /// Check configuration files and name every mistake.
     Check(check::Args),
     /// Run stock guests on one shared software GPU, and check all that they see.
@@ -114,6 +119,8 @@ pub fn main() -> ExitCode {
     let _ = log::set_boxed_logger(Box::new(LimitedLog::new(logger)));
     let done = match cli.command {
         Command::Aggregator(args) => aggregator::run(&args),
+        Command::Apply(args) => apply::apply(&args),
+        Command::Assert(args) => apply::assert(&args),
         Command::Check(args) => check::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Device(args) => device::run(&args),

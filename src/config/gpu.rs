@@ -123,6 +123,11 @@ impl PolicyKind {
         ("deadline", Self::Deadline),
     ];
 
+    /// Its name in configuration files.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("?", |(name, _)| name)
+    }
+
     /// The names, for messages.
     pub fn allowed() -> String {
         let names: Vec<_> = Self::ALL.iter().map(|(name, _)| format!("\"{name}\"")).collect();

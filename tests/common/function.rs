@@ -32,6 +32,8 @@ pub struct TestFunction {
     events: Mutex<Vec<Event>>,
     /// Turned off by benchmarks.
     recording: bool,
+    /// How long a reset takes.
+    pub slow: Mutex<std::time::Duration>,
     /// Memory behind the second page of BAR 1, if that may be mapped.
     pub plain: Mutex<Option<OwnedFd>>,
 }
@@ -64,6 +66,7 @@ impl TestFunction {
             sink: Mutex::new(None),
             events: Mutex::new(Vec::new()),
             recording: true,
+            slow: Mutex::default(),
             plain: Mutex::new(None),
         }
     }
@@ -189,6 +192,7 @@ impl PciFunction for TestFunction {
 
     fn reset(&self) {
         self.note(Event::Reset);
+        std::thread::sleep(*self.slow.lock().unwrap());
         self.bars.lock().unwrap().iter_mut().for_each(|bar| bar.fill(0));
         self.config.lock().unwrap().reset();
     }

@@ -93,9 +93,9 @@ impl Stage<'_> {
             let name = entry.file_name().to_string_lossy().into_owned();
             let (from, to) = (format!("{from}/{name}"), format!("{to}/{name}"));
             if entry.file_type()?.is_dir() {
-                self.tree(&from, &to)?
+                self.tree(&from, &to)?;
             } else {
-                self.file(&entry.path(), &to, 0o644)?
+                self.file(&entry.path(), &to, 0o644)?;
             }
         }
         Ok(())

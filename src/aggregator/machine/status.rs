@@ -49,6 +49,10 @@ pub struct GpuStatus {
     pub channels_free: u16,
     /// Scheduling policy.
     pub policy: &'static str,
+    /// Length of a turn in microseconds, if it is set.
+    pub slice_us: Option<u64>,
+    /// Period of credit in microseconds, if it is set.
+    pub period_us: Option<u64>,
     /// How VRAM is zeroed.
     pub scrub: ScrubStatus,
     /// How late looks at engines and ends of turns came, in nanoseconds, since the policy was set.
@@ -303,6 +307,8 @@ impl Machine {
                 memory: tenant.memory.bytes(),
             }
         });
+        let (_, settings) = self.scheduler.settings();
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         Status {
             gpu: GpuStatus {
                 chip: self.info.chip.clone(),
@@ -312,6 +318,8 @@ impl Machine {
                 channels: self.info.channels,
                 channels_free: self.info.channels.saturating_sub(self.granted_channels),
                 policy: self.scheduler.policy(),
+                slice_us: settings.slice.map(micros),
+                period_us: settings.period.map(micros),
                 scrub: self.scrub_status(),
                 late_ns: self.scheduler.lateness(),
                 draining: self.draining,

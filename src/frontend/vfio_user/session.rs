@@ -16,10 +16,13 @@ use crate::pci::{InterruptSink, PciFunction, RegionTable};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A client that connects and does not negotiate keeps others waiting; QEMU does so at once.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// After a command that took so long, it is looked whether the client is still there.
+const LONG: Duration = Duration::from_millis(50);
 
 /// Refusals of one session that are logged one by one; more are only counted.
 const LOGGED_REFUSALS: u64 = 16;
@@ -258,6 +261,7 @@ fn commands(
         let header = message.header;
         attachment.traffic.note(header.command, message.body);
         outbox.clear();
+        let began = Instant::now();
         let outcome = match header.flags & flags::TYPE_MASK {
             flags::COMMAND => attachment.execute(message, outbox),
             // We send no commands, so nobody can reply; and nobody waits for an answer to a reply.
@@ -277,6 +281,10 @@ fn commands(
                 io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => SessionEnd::Closed,
                 _ => SessionEnd::Send(error),
             };
+        }
+        // A client may leave thousands of commands behind that want no answer; the next one shall not wait for them.
+        if began.elapsed() > LONG && sys::has_hung_up(socket) {
+            return SessionEnd::Closed;
         }
     }
 }

@@ -157,6 +157,13 @@ pub(super) fn has_room(fd: BorrowedFd<'_>) -> bool {
     matches!(poll(&mut entries, Some(&now)), Ok(1..)) && entries.iter().all(|e| e.revents() == PollFlags::OUT)
 }
 
+/// True when nobody is at the other end of a connection any more, whatever may still be read from it.
+pub(super) fn has_hung_up(socket: &UnixStream) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut entries = [PollFd::new(socket, PollFlags::empty())];
+    matches!(poll(&mut entries, Some(&now)), Ok(1..))
+}
+
 /// True when the descriptor belongs to an anonymous kernel object (eventfd and its like), and to nothing that
 /// has a file, socket or pipe behind it.
 pub(super) fn is_anonymous(fd: BorrowedFd<'_>) -> io::Result<bool> {

@@ -32,7 +32,8 @@ pub fn make(stage: &mut Stage<'_>, name: &str, time: Duration) -> Result<Told> {
 fn start(stage: &Stage<'_>, label: &str, program: &'static [&'static str]) -> Result<Machine> {
     let guest = Guest { vram_mib: 64, ..Guest::new("peer", stage.chip, stage.chip.usual_kernel(), program) };
     let machine = stage.workshop.start(CASE, label, &stage.rig, &guest, 1)?;
-    machine.lower_priority(Priority::Lower)?;
+    // It has to boot first, beside a victim that wants all there is.
+    machine.lower_priority(Priority::Low)?;
     stage.put_aside(machine.id())?;
     Ok(machine)
 }
@@ -54,7 +55,8 @@ fn at_work(stage: &mut Stage<'_>, machine: &mut Machine) -> Result<()> {
         let (submissions, channels) = peers_use(stage)?;
         Ok(channels > 0 && submissions > first + 100)
     })?;
-    waited.map(|_| ()).with_context(|| format!("The guest is not at work after {} s", BOOT.as_secs()))
+    waited.with_context(|| format!("The guest is not at work after {} s", BOOT.as_secs()))?;
+    machine.lower_priority(Priority::Lower)
 }
 
 /// SIGKILL in the middle of transfers; everything of it is gone within a second, and the next QEMU works on its socket.

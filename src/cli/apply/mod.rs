@@ -1,0 +1,194 @@
+//! `gpuvmk apply DIR`, `gpuvmk assert DIR`: what runs becomes what a folder of configuration files says, or is compared with
+//! it. Who starts and stops processes is systemd, or a command of the operator's.
+
+mod plan;
+mod wish;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::{Value, json};
+
+use self::plan::{Step, steps};
+use self::wish::Wish;
+
+/// How long what was started or stopped may take to be there, or gone.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const LOOK: Duration = Duration::from_millis(50);
+
+const START: &str = "systemctl start \"gpuvmk-$KIND@$NAME\"";
+const STOP: &str = "systemctl stop \"gpuvmk-$KIND@$NAME\"";
+
+/// Arguments of `gpuvmk apply`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The folder has a file for each GPU, with [control], and one for each VM. What is missing is started, VMs' parts and GPUs'\n\
+                  policies are changed while they run, and VMs without a file are stopped once they have no unfinished work. VRAM and\n\
+                  channels of a VM that runs cannot be changed: that is said, and makes the exit code 1. Done twice, the second time\n\
+                  does nothing.\n\n\
+                  Commands run by sh, with KIND (aggregator or device), NAME (the file's, without .toml; the VM's name to stop one)\n\
+                  and FILE (to start).\n\n\
+                  Examples:\n  gpuvmk apply /etc/gpuvmk\n  gpuvmk apply /etc/gpuvmk --dry-run\n  \
+                  gpuvmk apply . --start 'setsid gpuvmk $KIND $FILE >$NAME.log 2>&1 &' --stop 'pkill -f \"gpuvmk device .*$NAME.toml\"'"
+)]
+pub(super) struct Args {
+    /// The folder.
+    folder: PathBuf,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// How a process is started.
+    #[arg(long, value_name = "COMMAND", default_value = START)]
+    start: String,
+    /// How a process is stopped.
+    #[arg(long, value_name = "COMMAND", default_value = STOP)]
+    stop: String,
+    /// How long a VM that is to go may go on with its work.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    drain: u64,
+    /// Print what was done as one line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `gpuvmk assert`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The exit code is 0 where `gpuvmk apply` would do nothing, else 1.\n\nExample:\n  gpuvmk assert /etc/gpuvmk"
+)]
+pub(super) struct AssertArgs {
+    /// The folder.
+    folder: PathBuf,
+    /// Print the differences as one line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn assert(args: &AssertArgs) -> anyhow::Result<ExitCode> {
+    let mut found = Vec::new();
+    for wish in wish::read(&args.folder)? {
+        found.extend(steps(&wish, state(&wish.control)?.as_ref()));
+    }
+    found.iter().for_each(|step| println!("{step}"));
+    if args.json {
+        let steps: Vec<Value> = found.iter().map(Step::to_json).collect();
+        println!("{}", json!({ "ok": found.is_empty(), "differences": steps }));
+    }
+    Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+pub(super) fn apply(args: &Args) -> anyhow::Result<ExitCode> {
+    // All files first: nothing is done where one is wrong.
+    let wishes = wish::read(&args.folder)?;
+    let (mut done, mut left) = (Vec::new(), Vec::new());
+    for wish in &wishes {
+        for step in steps(wish, state(&wish.control)?.as_ref()) {
+            println!("{step}");
+            if matches!(step, Step::Restart { .. }) {
+                left.push(step);
+                continue;
+            }
+            if !args.dry_run {
+                carry_out(args, wish, &step).with_context(|| format!("Not done: {step}"))?;
+            }
+            done.push(step);
+        }
+    }
+    if args.json {
+        let list = |steps: &[Step]| steps.iter().map(Step::to_json).collect::<Vec<_>>();
+        println!("{}", json!({ "ok": left.is_empty(), "steps": list(&done), "left": list(&left) }));
+    }
+    Ok(if left.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What an aggregator says; none where nobody listens.
+fn state(control: &Path) -> anyhow::Result<Option<Value>> {
+    match std::os::unix::net::UnixStream::connect(control) {
+        Ok(_) => call(control, "status", &json!({})).map(Some),
+        Err(error)
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error).with_context(|| format!("Cannot ask at {}", control.display())),
+    }
+}
+
+fn call(control: &Path, method: &str, params: &Value) -> anyhow::Result<Value> {
+    gpuvmk_lab::control::call(control, method, params)
+}
+
+fn carry_out(args: &Args, wish: &Wish, step: &Step) -> anyhow::Result<()> {
+    let control = &wish.control;
+    match step {
+        Step::StartGpu { gpu, file } => {
+            shell(&args.start, "aggregator", &stem(file), Some(file))?;
+            wait(PATIENCE, &format!("the aggregator of {gpu} does not serve"), || {
+                Ok(state(control)?.is_some())
+            })
+        }
+        Step::SetGpu { settings, .. } => call(control, "gpu.set", &json!({ "settings": settings })).map(drop),
+        Step::SetVm { vm, settings, .. } => {
+            call(control, "vm.set", &json!({ "vm": vm, "settings": settings })).map(drop)
+        }
+        Step::StartVm { vm, file, .. } => {
+            shell(&args.start, "device", &stem(file), Some(file))?;
+            wait(PATIENCE, &format!("{vm} is not there"), || Ok(tenant(control, vm)?.is_some()))
+        }
+        Step::StopVm { vm, .. } => {
+            // What it has begun may end; whatever its guest goes on to submit does not keep it.
+            let drained = wait(Duration::from_secs(args.drain), "", || {
+                Ok(tenant(control, vm)?.is_none_or(|tenant| !works(&tenant)))
+            });
+            if drained.is_err() {
+                println!("{vm} still works after {} s, and is stopped", args.drain);
+            }
+            shell(&args.stop, "device", vm, None)?;
+            wait(PATIENCE, &format!("{vm} is still there"), || Ok(tenant(control, vm)?.is_none()))
+        }
+        Step::Restart { .. } => bail!("cannot be done while it runs"),
+    }
+}
+
+fn tenant(control: &Path, vm: &str) -> anyhow::Result<Option<Value>> {
+    let status = call(control, "status", &json!({}))?;
+    Ok(status["tenants"].as_array().into_iter().flatten().find(|tenant| tenant["name"] == vm).cloned())
+}
+
+/// Whether a VM has unfinished work.
+fn works(tenant: &Value) -> bool {
+    let engines = tenant["engines"].as_array().into_iter().flatten();
+    engines.filter_map(|engine| engine["queue_depth"].as_u64()).any(|depth| depth > 0)
+}
+
+fn stem(file: &Path) -> String {
+    file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn shell(command: &str, kind: &str, name: &str, file: Option<&Path>) -> anyhow::Result<()> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).env("KIND", kind).env("NAME", name);
+    shell.env("FILE", file.unwrap_or(Path::new("")));
+    let status = shell.status().context("Cannot start sh")?;
+    ensure!(status.success(), "`{command}` ended with {status} (KIND={kind} NAME={name})");
+    Ok(())
+}
+
+fn wait(
+    limit: Duration,
+    otherwise: &str,
+    mut done: impl FnMut() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let start = Instant::now();
+    while !done()? {
+        ensure!(start.elapsed() < limit, "{otherwise} after {} s", limit.as_secs());
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}

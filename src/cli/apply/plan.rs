@@ -1,0 +1,201 @@
+//! What is to be done so that what runs is what a folder wants. Pure: states in, steps out.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::wish::{self, Setting, Wish};
+use crate::config::show_size;
+
+/// A step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Start a GPU's aggregator.
+    StartGpu { gpu: String, file: PathBuf },
+    /// Change a GPU's policy.
+    SetGpu { gpu: String, settings: Vec<String> },
+    /// Change a VM's part.
+    SetVm { gpu: String, vm: String, settings: Vec<String> },
+    /// Start a VM's back end.
+    StartVm { gpu: String, vm: String, file: PathBuf },
+    /// Let a VM finish and stop its back end.
+    StopVm { gpu: String, vm: String },
+    /// Something that no running VM can be given.
+    Restart { gpu: String, vm: String, why: String },
+}
+
+impl Step {
+    /// For programs.
+    pub(super) fn to_json(&self) -> Value {
+        match self {
+            Self::StartGpu { gpu, file } => json!({ "step": "start_gpu", "gpu": gpu, "file": file }),
+            Self::SetGpu { gpu, settings } => json!({ "step": "set_gpu", "gpu": gpu, "settings": settings }),
+            Self::SetVm { gpu, vm, settings } => {
+                json!({ "step": "set_vm", "gpu": gpu, "vm": vm, "settings": settings })
+            }
+            Self::StartVm { gpu, vm, file } => {
+                json!({ "step": "start_vm", "gpu": gpu, "vm": vm, "file": file })
+            }
+            Self::StopVm { gpu, vm } => json!({ "step": "stop_vm", "gpu": gpu, "vm": vm }),
+            Self::Restart { gpu, vm, why } => {
+                json!({ "step": "restart_vm", "gpu": gpu, "vm": vm, "why": why })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StartGpu { gpu, .. } => write!(f, "{gpu}: start its aggregator"),
+            Self::SetGpu { gpu, settings } => write!(f, "{gpu}: set {}", settings.join(" ")),
+            Self::SetVm { gpu, vm, settings } => write!(f, "{gpu}: {vm}: set {}", settings.join(" ")),
+            Self::StartVm { gpu, vm, .. } => write!(f, "{gpu}: {vm}: start"),
+            Self::StopVm { gpu, vm } => write!(f, "{gpu}: {vm}: stop"),
+            Self::Restart { gpu, vm, why } => write!(f, "{gpu}: {vm}: must be restarted for {why}"),
+        }
+    }
+}
+
+/// The steps for one GPU; `status` is what its aggregator says, if it runs.
+pub(super) fn steps(wish: &Wish, status: Option<&Value>) -> Vec<Step> {
+    let gpu = wish.gpu.name.clone();
+    let start = |(file, vm): &(PathBuf, _)| {
+        let vm: &crate::config::VmConfig = vm;
+        Step::StartVm { gpu: gpu.clone(), vm: vm.name.clone(), file: file.clone() }
+    };
+    let Some(status) = status else {
+        let aggregator = Step::StartGpu { gpu: gpu.clone(), file: wish.file.clone() };
+        return std::iter::once(aggregator).chain(wish.vms.iter().map(start)).collect();
+    };
+    let mut steps = Vec::new();
+    let mut settings = differing(&wish::policy(&wish.gpu), &status["gpu"]);
+    let policy = wish.gpu.policy.name();
+    if status["gpu"]["policy"] != policy {
+        settings.insert(0, format!("policy={policy}"));
+    }
+    if !settings.is_empty() {
+        steps.push(Step::SetGpu { gpu: gpu.clone(), settings });
+    }
+    let running = status["tenants"].as_array().map(Vec::as_slice).unwrap_or_default();
+    // Who is to go makes room for who is to come.
+    for vm in running.iter().filter_map(|tenant| tenant["name"].as_str()) {
+        if !wish.vms.iter().any(|(_, wanted)| wanted.name == vm) {
+            steps.push(Step::StopVm { gpu: gpu.clone(), vm: vm.to_owned() });
+        }
+    }
+    for entry in &wish.vms {
+        let vm = &entry.1;
+        let Some(tenant) = running.iter().find(|tenant| tenant["name"] == vm.name.as_str()) else {
+            steps.push(start(entry));
+            continue;
+        };
+        let settings = differing(&wish::share(vm), &tenant["share"]);
+        if !settings.is_empty() {
+            steps.push(Step::SetVm { gpu: gpu.clone(), vm: vm.name.clone(), settings });
+        }
+        let mut why = Vec::new();
+        if let Some(vram) = tenant["vram"].as_u64().filter(|vram| *vram != vm.vram) {
+            why.push(format!("vram: {} instead of {}", show_size(vm.vram), show_size(vram)));
+        }
+        let channels = u64::from(vm.channels);
+        if let Some(channels) = tenant["channel_limit"].as_u64().filter(|most| *most != channels) {
+            why.push(format!("channels: {} instead of {channels}", vm.channels));
+        }
+        if !why.is_empty() {
+            steps.push(Step::Restart { gpu: gpu.clone(), vm: vm.name.clone(), why: why.join(", ") });
+        }
+    }
+    steps
+}
+
+/// Settings that a status does not have, as `gpuvmk set` takes them. Times have `_us` behind their names there.
+fn differing(wanted: &[Setting], status: &Value) -> Vec<String> {
+    let has = |key: &str| status.get(key).or_else(|| status.get(format!("{key}_us"))).and_then(Value::as_u64);
+    let show = |value: Option<u64>| value.map_or_else(|| "none".to_owned(), |value| value.to_string());
+    let differing = wanted.iter().filter(|(key, value)| has(key) != *value);
+    differing.map(|(key, value)| format!("{key}={}", show(*value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const GPU: &str = "name = \"gpu0\"\nbackend = \"soft\"\nvram = \"256M\"\npolicy = \"weighted\"\nslice = 3000\n\
+                       [socket]\npath = \"gpu0.sock\"\n[control]\npath = \"gpu0.control\"\n";
+
+    fn folder(vms: &[(&str, &str)]) -> (tempfile::TempDir, Wish) {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("gpu0.toml", GPU);
+        for (vm, more) in vms {
+            let text = format!("name = \"{vm}\"\ngpu = \"gpu0.sock\"\nvram = \"64M\"\n{more}\n");
+            write(&format!("{vm}.toml"), &text);
+        }
+        let mut wishes = wish::read(folder.path()).unwrap();
+        assert_eq!(wishes.len(), 1);
+        (folder, wishes.remove(0))
+    }
+
+    fn tenant(name: &str) -> Value {
+        json!({ "name": name, "vram": 64 << 20, "channel_limit": 32, "share": {
+            "weight": 100, "cap": null, "fixed": 25, "period_us": 20000, "budget_us": 0 } })
+    }
+
+    fn status(tenants: &[Value]) -> Value {
+        json!({ "gpu": { "policy": "weighted", "slice_us": 3000, "period_us": null }, "tenants": tenants })
+    }
+
+    fn shown(wish: &Wish, status: Option<&Value>) -> Vec<String> {
+        steps(wish, status).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn nothing_is_to_do_where_all_is_as_wanted() {
+        let (_folder, wish) = folder(&[("vm1", ""), ("vm2", "weight = 100")]);
+        assert_eq!(steps(&wish, Some(&status(&[tenant("vm2"), tenant("vm1")]))), []);
+    }
+
+    #[test]
+    fn everything_starts_where_nothing_runs() {
+        let (_folder, wish) = folder(&[("vm1", "")]);
+        assert_eq!(shown(&wish, None), ["gpu0: start its aggregator", "gpu0: vm1: start"]);
+    }
+
+    #[test]
+    fn vms_come_go_and_change() {
+        let (_folder, wish) =
+            folder(&[("vm1", "weight = 300\ncap = 50"), ("vm3", ""), ("vm4", "channels = 8")]);
+        let mut status = status(&[tenant("vm1"), tenant("vm2"), tenant("vm4")]);
+        status["gpu"]["policy"] = "fifo".into();
+        status["gpu"]["slice_us"] = Value::Null;
+
+        assert_eq!(
+            shown(&wish, Some(&status)),
+            [
+                "gpu0: set policy=weighted slice=3000",
+                "gpu0: vm2: stop",
+                "gpu0: vm1: set weight=300 cap=50",
+                "gpu0: vm3: start",
+                "gpu0: vm4: must be restarted for channels: 8 instead of 32",
+            ]
+        );
+    }
+
+    #[test]
+    fn folders_that_make_no_sense_are_refused_with_the_file() {
+        let (folder, _) = folder(&[("vm1", "")]);
+        let path = folder.path();
+        let said = |path: &Path| format!("{:#}", wish::read(path).unwrap_err());
+        std::fs::write(path.join("zz.toml"), "name = \"vm1\"\ngpu = \"gpu0.sock\"\nvram = \"64M\"\n")
+            .unwrap();
+        assert!(said(path).contains("vm1.toml has already"), "{}", said(path));
+        std::fs::write(path.join("zz.toml"), "name = \"vm2\"\ngpu = \"gpu9.sock\"\nvram = \"64M\"\n")
+            .unwrap();
+        assert!(said(path).contains("zz.toml") && said(path).contains("gpu0.sock"), "{}", said(path));
+        assert!(said(tempfile::tempdir().unwrap().path()).contains("no GPU's file"));
+    }
+}

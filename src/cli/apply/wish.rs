@@ -1,0 +1,86 @@
+//! What a folder of configuration files wants to run.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+
+use crate::config::{AnyConfig, GpuConfig, VmConfig};
+
+/// A GPU and the VMs that are to share it, with their files.
+#[derive(Debug)]
+pub(super) struct Wish {
+    pub file: PathBuf,
+    pub gpu: GpuConfig,
+    pub control: PathBuf,
+    pub vms: Vec<(PathBuf, VmConfig)>,
+}
+
+/// Reads all files of a folder that end in `.toml`, each of which must be right. GPUs and VMs come in the order of their
+/// files' names.
+pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<Wish>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("Cannot list {}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries
+        .collect::<Result<Vec<_>, _>>()
+        .with_context(|| format!("Cannot list {}", folder.display()))?
+        .into_iter()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
+        .collect();
+    files.sort();
+    let (mut wishes, mut vms) = (Vec::new(), Vec::new());
+    for file in files {
+        match AnyConfig::load(&file)? {
+            AnyConfig::Gpu(gpu) => {
+                let Some(control) = gpu.control.as_ref().map(|control| control.path.clone()) else {
+                    bail!("{}: has no [control] section, so nobody can ask what runs on it", file.display());
+                };
+                wishes.push(Wish { file, gpu, control, vms: Vec::new() });
+            }
+            AnyConfig::Vm(vm) => vms.push((file, vm)),
+        }
+    }
+    ensure!(!wishes.is_empty(), "{} has no GPU's file (one with the key `backend`)", folder.display());
+    for (file, vm) in vms {
+        let Some(wish) = wishes.iter_mut().find(|wish| wish.gpu.socket.path == vm.gpu) else {
+            let sockets: Vec<_> =
+                wishes.iter().map(|wish| wish.gpu.socket.path.display().to_string()).collect();
+            bail!(
+                "{}: `gpu` is {}, where no GPU of this folder serves; there are {}",
+                file.display(),
+                vm.gpu.display(),
+                sockets.join(", ")
+            );
+        };
+        if let Some((other, _)) = wish.vms.iter().find(|(_, other)| other.name == vm.name) {
+            bail!("{}: `name` is {}, which {} has already", file.display(), vm.name, other.display());
+        }
+        wish.vms.push((file, vm));
+    }
+    Ok(wishes)
+}
+
+/// What `gpuvmk set` would be told, key by key, with what the status has under that key: none where it is not set.
+pub(super) type Setting = (&'static str, Option<u64>);
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A VM's part of the GPU. A fixed part that the file does not name is the aggregator's to choose.
+pub(super) fn share(vm: &VmConfig) -> Vec<Setting> {
+    let share = vm.share;
+    let mut settings = vec![
+        ("weight", Some(share.weight.into())),
+        ("cap", share.cap.map(u64::from)),
+        ("period", Some(micros(share.period))),
+        ("budget", Some(micros(share.budget))),
+    ];
+    settings.extend(share.fixed.map(|fixed| ("fixed", Some(u64::from(fixed)))));
+    settings
+}
+
+/// What is set of a GPU's policy.
+pub(super) fn policy(gpu: &GpuConfig) -> [Setting; 2] {
+    [("slice", gpu.settings.slice.map(micros)), ("period", gpu.settings.period.map(micros))]
+}
