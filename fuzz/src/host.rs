@@ -55,7 +55,8 @@ impl Host {
             }
         };
         let scheduler = Scheduler::new(PolicyKind::BestEffort, Settings::default());
-        let machine = Machine::new(driver, Some(Arc::clone(&ledger)), scheduler);
+        // Each input has a tenant of the same name, and resets it.
+        let machine = Machine::new(driver, Some(Arc::clone(&ledger)), scheduler).with_unlimited_cleanups();
         Arc::new(Self {
             machine: Mutex::new(machine),
             ledger,

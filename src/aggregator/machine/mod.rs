@@ -157,6 +157,13 @@ impl Machine {
         Self { scrub: policy, ..self }
     }
 
+    /// The same, for harnesses that make VMs come, go and reset themselves without end: nobody waits for that.
+    #[must_use]
+    pub fn with_unlimited_cleanups(mut self) -> Self {
+        self.cleanups.unlimited = true;
+        self
+    }
+
     /// The same, with channels that make no progress taken off when `config` says.
     pub fn with_hang(self, config: HangConfig) -> Self {
         Self { hangs: Hangs::new(config), ..self }
