@@ -10,37 +10,33 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use daemon::{Daemon, until, write_gpu, write_vm};
+use daemon::{Daemon, Site, until, write_gpu, write_vm};
 use serde_json::{Value, json};
 
-/// An aggregator with one VM on it.
-struct Site {
-    folder: tempfile::TempDir,
-    aggregator: Daemon,
-    _device: Daemon,
+/// How the tests speak to the site's aggregator.
+trait Asked: Sized {
+    fn start() -> Self;
+    fn socket(&self) -> PathBuf;
+    fn connect(&self) -> UnixStream;
+    fn answer(&self, line: &str) -> Value;
+    fn call(&self, method: &str, params: &Value) -> Value;
+    fn result(&self, method: &str, params: &Value) -> Value;
+    fn error(&self, method: &str, params: &Value) -> (i64, String);
 }
 
-impl Site {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
-        write_gpu(path, "GF100");
-        write_vm(path, "vm1", "GF100", "");
-        let mut aggregator = Daemon::start(path, "aggregator", &["aggregator", "gpu0.toml"]);
-        aggregator.wait_for("serves at");
-        let mut device = Daemon::start(path, "device", &["device", "vm1.toml"]);
-        device.wait_for("serves");
-        let site = Self { folder, aggregator, _device: device };
+impl Asked for Site {
+    fn start() -> Self {
+        let site = Self::with("");
         until("the VM is there", || {
             site.result("status", &json!({}))["tenants"].as_array().unwrap().len() == 1
         });
         site
     }
 
-    fn socket(&self) -> std::path::PathBuf {
+    fn socket(&self) -> PathBuf {
         self.folder.path().join("gpu0.control")
     }
 
@@ -81,7 +77,7 @@ impl Site {
 
 #[test]
 fn every_method_that_is_listed_does_what_it_says() {
-    let site = Site::new();
+    let site = Site::start();
     let listed = site.result("rpc.discover", &json!({}));
     let methods = listed["methods"].as_array().unwrap();
     let listed_names: BTreeSet<_> = methods.iter().map(|method| method["name"].as_str().unwrap()).collect();
@@ -118,7 +114,7 @@ fn every_method_that_is_listed_does_what_it_says() {
 
 #[test]
 fn mistakes_are_told_with_what_would_be_right() {
-    let site = Site::new();
+    let site = Site::start();
 
     let (code, said) = site.error("vm.stop", &json!({}));
     assert!(code == -32601 && said.contains("vm.stop") && said.contains("vm.pause"), "{code} {said}");
@@ -141,7 +137,7 @@ fn mistakes_are_told_with_what_would_be_right() {
 
 #[test]
 fn drained_gpu_admits_nobody_and_says_why() {
-    let site = Site::new();
+    let site = Site::start();
     let path = site.folder.path();
     site.result("gpu.drain", &json!({}));
     write_vm(path, "vm2", "GF100", "");
@@ -175,7 +171,7 @@ fn socket_has_the_mode_of_its_file() {
 
 #[test]
 fn clients_that_say_nothing_or_read_nothing_hold_up_nobody() {
-    let mut site = Site::new();
+    let mut site = Site::start();
     let fds = |site: &Site| open_files(site.aggregator.pid());
     let before = fds(&site);
 
@@ -202,7 +198,7 @@ fn clients_that_say_nothing_or_read_nothing_hold_up_nobody() {
 
 #[test]
 fn garbage_ends_its_connection_and_nothing_else() {
-    let mut site = Site::new();
+    let mut site = Site::start();
     for garbage in [vec![b'x'; 10_000], vec![0xff; 100], [b"{".repeat(4000), b"\n".to_vec()].concat()] {
         let mut socket = site.connect();
         let _ = socket.write_all(&garbage);

@@ -8,26 +8,21 @@ mod daemon;
 
 use std::process::{Command, Output, Stdio};
 
-use daemon::{Daemon, until, write_gpu, write_vm};
+use daemon::{Site, until, write_gpu, write_vm};
 use serde_json::{Value, json};
 
-struct Site {
-    folder: tempfile::TempDir,
-    _aggregator: Daemon,
-    _device: Daemon,
+/// What the commands say on a site.
+trait Commanded: Sized {
+    fn start() -> Self;
+    fn run(&self, arguments: &[&str]) -> Output;
+    fn says(&self, arguments: &[&str]) -> String;
+    fn json(&self, arguments: &[&str]) -> Value;
+    fn fails(&self, arguments: &[&str]) -> String;
 }
 
-impl Site {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
-        write_gpu(path, "GF100");
-        write_vm(path, "vm1", "GF100", "");
-        let mut aggregator = Daemon::start(path, "aggregator", &["aggregator", "gpu0.toml"]);
-        aggregator.wait_for("serves at");
-        let mut device = Daemon::start(path, "device", &["device", "vm1.toml"]);
-        device.wait_for("serves");
-        let site = Self { folder, _aggregator: aggregator, _device: device };
+impl Commanded for Site {
+    fn start() -> Self {
+        let site = Self::with("");
         until("the VM is there", || site.json(&["ls"]).as_array().unwrap().len() == 1);
         site
     }
@@ -62,7 +57,7 @@ impl Site {
 
 #[test]
 fn list_and_details_and_types_are_printed_for_people_and_for_programs() {
-    let site = Site::new();
+    let site = Site::start();
 
     let list = site.says(&["ls"]);
     let lines: Vec<_> = list.lines().collect();
@@ -84,7 +79,7 @@ fn list_and_details_and_types_are_printed_for_people_and_for_programs() {
 
 #[test]
 fn work_is_held_back_and_taken_off_and_goes_on() {
-    let site = Site::new();
+    let site = Site::start();
 
     assert!(site.says(&["pause", "vm1"]).contains("paused"));
     assert!(site.says(&["ls"]).contains("paused"));
@@ -97,7 +92,7 @@ fn work_is_held_back_and_taken_off_and_goes_on() {
 
 #[test]
 fn versions_are_those_of_the_program_and_of_the_aggregator() {
-    let site = Site::new();
+    let site = Site::start();
     let version = site.json(&["version", "--running"]);
     assert_eq!(version["running"]["program"], env!("CARGO_PKG_VERSION"), "{version}");
     let alone = Command::new(env!("CARGO_BIN_EXE_gpuvmk")).arg("version").output().unwrap();
@@ -106,7 +101,7 @@ fn versions_are_those_of_the_program_and_of_the_aggregator() {
 
 #[test]
 fn mistakes_name_the_vm_and_what_would_be_right() {
-    let site = Site::new();
+    let site = Site::start();
     for command in ["show", "pause", "resume", "reset"] {
         let said = site.fails(&[command, "vm2"]);
         assert!(said.contains("vm2") && said.contains("vm1"), "{command}: {said}");
@@ -121,7 +116,7 @@ fn mistakes_name_the_vm_and_what_would_be_right() {
 
 #[test]
 fn metrics_are_those_of_the_vm_and_end_as_their_format_wants() {
-    let site = Site::new();
+    let site = Site::start();
     let socket = site.folder.path().join("gpu0.control");
     let output = Command::new(env!("CARGO_BIN_EXE_gpuvmk"))
         .args(["metrics", "--socket"])

@@ -9,41 +9,27 @@ mod daemon;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use client::Client;
-use daemon::{Daemon, until, write_gpu, write_vm};
+use daemon::{Site, until};
 use gpuvmk::trace::{Event, Reader};
 use serde_json::Value;
 
-/// A VM that can be recorded, and a client in QEMU's place.
-struct Site {
-    folder: tempfile::TempDir,
-    _aggregator: Daemon,
-    device: Daemon,
+/// How a VM of a site is recorded.
+trait Recorded {
+    fn record(&self, arguments: &[&str]) -> Child;
+    fn events(&self, file: &str) -> Vec<Event>;
+    fn wait_for(&self, said: &str);
 }
 
-impl Site {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
-        write_gpu(path, "GF100");
-        write_vm(path, "vm1", "GF100", "");
-        let mut file = std::fs::OpenOptions::new().append(true).open(path.join("vm1.toml")).unwrap();
-        file.write_all(b"[trace.socket]\npath = \"vm1.record\"\n").unwrap();
-        let mut aggregator = Daemon::start(path, "aggregator", &["aggregator", "gpu0.toml"]);
-        aggregator.wait_for("serves at");
-        let mut device = Daemon::start(path, "device", &["device", "vm1.toml"]);
-        device.wait_for("serves");
-        Self { folder, _aggregator: aggregator, device }
-    }
+/// A VM that can be recorded.
+fn site() -> Site {
+    Site::with("[trace.socket]\npath = \"vm1.record\"\n")
+}
 
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
+impl Recorded for Site {
     fn record(&self, arguments: &[&str]) -> Child {
         Command::new(env!("CARGO_BIN_EXE_gpuvmk"))
             .args(["trace", "record", "vm1.toml", "--json"])
@@ -80,7 +66,7 @@ fn count(events: &[Event]) -> usize {
 
 #[test]
 fn vm_is_recorded_while_somebody_wants_it_and_only_what_he_wants() {
-    let site = Site::new();
+    let site = site();
     let mut client = Client::negotiated(&site.path().join("vm1.sock"));
     let read = |client: &mut Client, times: usize| (0..times).for_each(|_| drop(client.read(0, 0, 4)));
 
@@ -111,7 +97,7 @@ fn vm_is_recorded_while_somebody_wants_it_and_only_what_he_wants() {
 
 #[test]
 fn recording_ends_whole_when_its_time_is_up_or_the_back_end_ends() {
-    let mut site = Site::new();
+    let mut site = site();
     let output = site.record(&["-o", "short.trace", "--seconds", "1"]).wait_with_output().unwrap();
     assert!(output.status.success());
     site.events("short.trace");
@@ -130,7 +116,7 @@ fn recording_ends_whole_when_its_time_is_up_or_the_back_end_ends() {
 
 #[test]
 fn wrong_wishes_are_refused_and_silent_or_slow_readers_hold_up_nobody() {
-    let mut site = Site::new();
+    let mut site = site();
     for (wish, why) in
         [("{\"conditions\":[\"colour=red\"]}\n", "allowed are"), ("x\n", "expected"), ("", "line")]
     {

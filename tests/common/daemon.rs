@@ -130,3 +130,30 @@ pub fn write_vm(folder: &Path, name: &str, chip: &str, more: &str) {
     );
     std::fs::write(folder.join(format!("{name}.toml")), text).unwrap();
 }
+
+/// An aggregator of a GF100 with one VM, `vm1`, on it; `more` stands at the end of the VM's file.
+pub struct Site {
+    pub folder: tempfile::TempDir,
+    pub aggregator: Daemon,
+    pub device: Daemon,
+}
+
+impl Site {
+    pub fn with(more: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        write_gpu(path, "GF100");
+        write_vm(path, "vm1", "GF100", "");
+        let file = path.join("vm1.toml");
+        std::fs::write(&file, std::fs::read_to_string(&file).unwrap() + more).unwrap();
+        let mut aggregator = Daemon::start(path, "aggregator", &["aggregator", "gpu0.toml"]);
+        aggregator.wait_for("serves at");
+        let mut device = Daemon::start(path, "device", &["device", "vm1.toml"]);
+        device.wait_for("serves");
+        Self { folder, aggregator, device }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}

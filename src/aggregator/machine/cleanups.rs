@@ -125,11 +125,11 @@ mod tests {
     #[test]
     fn part_of_the_memory_counts_as_a_part() {
         let mut cleanups = Cleanups::default();
-        let sixteen = (0..).take_while(|_| {
+        let pieces = (0..).take_while(|_| {
             cleanups.note("a", 4 * MIB, 64 * MIB, SECOND);
             cleanups.wait("a", SECOND).is_none()
         });
-        assert_eq!(sixteen.count(), 64);
+        assert_eq!(pieces.count(), 64);
     }
 
     #[test]

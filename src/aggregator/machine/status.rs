@@ -308,7 +308,6 @@ impl Machine {
             }
         });
         let (_, settings) = self.scheduler.settings();
-        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         Status {
             gpu: GpuStatus {
                 chip: self.info.chip.clone(),
