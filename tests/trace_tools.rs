@@ -178,6 +178,34 @@ fn stat_counts_registers_places_and_phases() {
 }
 
 #[test]
+fn report_is_one_page_with_pictures_and_takes_nothing_from_elsewhere() {
+    let files = Files::new();
+    let first = files.trace("vm1.trace", 0, usual());
+    let hostile = files.trace("<b>&'vm2\u{1}.trace", 0, usual());
+    let page = files.name("page.html");
+
+    good(&["trace", "report", &first, &hostile, "--output", &page]);
+
+    let text = fs::read_to_string(&page).unwrap();
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    let document = roxmltree::Document::parse_with_options(&text, options).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let count = |name: &str| document.descendants().filter(|node| node.has_tag_name(name) || node.tag_name().name() == name).count();
+    assert!(count("svg") >= 6, "a timeline and two histograms of each trace: {}", count("svg"));
+    assert_eq!((count("script"), count("link"), count("img"), count("b")), (0, 0, 0, 2));
+    assert!(document.descendants().all(|node| node.attributes().all(|one| !["href", "src"].contains(&one.name()))));
+    assert!(text.contains("NV_PMC_BOOT_0") && text.contains("50.0 %") && text.contains("Phases"), "{text}");
+
+    // A cut file is shown up to there, and said.
+    let bytes = fs::read(&first).unwrap();
+    let cut = files.write("cut.trace", &bytes[..bytes.len() - 3]);
+    let (_, said) = bad(&["trace", "report", &cut, "--output", &page]);
+    assert!(said.contains("cut off"), "{said}");
+    assert!(fs::read_to_string(&page).unwrap().contains("Read up to here only"));
+    let (_, said) = bad(&["trace", "report", &first, "--output", &first]);
+    assert!(said.contains("cannot be written as well"), "{said}");
+}
+
+#[test]
 fn filter_keeps_what_is_wanted_and_says_so_in_the_head() {
     let files = Files::new();
     let (trace, part) = (files.trace("vm1.trace", 0, usual()), files.name("part.trace"));

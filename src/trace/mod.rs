@@ -16,6 +16,7 @@ pub mod recorder;
 pub mod source;
 pub mod stat;
 pub mod text;
+pub mod timeline;
 pub mod traced;
 pub mod tracer;
 pub mod writer;

@@ -7,6 +7,7 @@ mod filter;
 mod follow;
 mod lookup;
 mod record;
+mod report;
 mod stat;
 mod verify;
 
@@ -45,6 +46,8 @@ enum Verb {
     Lookup(lookup::Args),
     /// Record what a VM does, while it runs.
     Record(record::Args),
+    /// Write a page about traces, with pictures.
+    Report(report::Args),
     /// Count what a trace consists of.
     Stat(stat::Args),
     /// Check that a trace is whole and in order, and that nothing was lost.
@@ -60,6 +63,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Verb::Follow(args) => follow::run(args),
         Verb::Lookup(args) => lookup::run(args),
         Verb::Record(args) => record::run(args),
+        Verb::Report(args) => report::run(args),
         Verb::Stat(args) => stat::run(args),
         Verb::Verify(args) => verify::run(args),
     }

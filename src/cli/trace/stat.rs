@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What people call a spot.
-fn name(place: Place, offset: u64, set: Option<&'static RegisterSet>) -> String {
+pub(super) fn name(place: Place, offset: u64, set: Option<&'static RegisterSet>) -> String {
     let access = Access { direction: Direction::Read, place, size: 4, offset, value: 0, took: 0 };
     match text::register(&access, &set) {
         Some((definition, Some(index))) => format!("{}[{index}]", definition.name),
@@ -64,7 +64,7 @@ fn name(place: Place, offset: u64, set: Option<&'static RegisterSet>) -> String 
     }
 }
 
-const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)];
+pub(super) const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)];
 
 fn describe(
     all: &Statistics,
