@@ -13,7 +13,16 @@ pub struct RegisterSet {
     pub boot_0: u32,
     /// The tables, by unit.
     pub tables: &'static [&'static [RegisterDef]],
-    index: fn() -> &'static RegisterIndex,
+    index: Index,
+}
+
+/// Where the index comes from.
+#[derive(Clone, Copy, Debug)]
+enum Index {
+    /// Made when it is first asked for.
+    Later(fn() -> &'static RegisterIndex),
+    /// Made with the set.
+    Made(&'static RegisterIndex),
 }
 
 /// All chips, oldest first.
@@ -22,20 +31,32 @@ pub static ALL: [RegisterSet; 2] = [
         chip: gf100::NAME,
         boot_0: gf100::BOOT_0,
         tables: gf100::regs::TABLES,
-        index: gf100::regs::index,
+        index: Index::Later(gf100::regs::index),
     },
     RegisterSet {
         chip: gh100::NAME,
         boot_0: gh100::BOOT_0,
         tables: gh100::regs::TABLES,
-        index: gh100::regs::index,
+        index: Index::Later(gh100::regs::index),
     },
 ];
 
 impl RegisterSet {
+    /// A set from elsewhere, which stays for the rest of the process. `table` is sorted by offset.
+    pub fn leak(chip: &str, boot_0: u32, table: Vec<RegisterDef>) -> &'static Self {
+        let table: &'static [RegisterDef] = Box::leak(table.into_boxed_slice());
+        let tables: &'static [&'static [RegisterDef]] = Box::leak(Box::new([table]));
+        let index: &'static RegisterIndex = Box::leak(Box::new(RegisterIndex::new(tables)));
+        let chip: &'static str = Box::leak(chip.to_owned().into_boxed_str());
+        Box::leak(Box::new(Self { chip, boot_0, tables, index: Index::Made(index) }))
+    }
+
     /// The tables by offset.
     pub fn index(&self) -> &'static RegisterIndex {
-        (self.index)()
+        match self.index {
+            Index::Later(make) => make(),
+            Index::Made(index) => index,
+        }
     }
 
     /// The declaration that covers a register.

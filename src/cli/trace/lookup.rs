@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
-use crate::chip::register_sets::RegisterSet;
+use anyhow::bail;
+
+use super::set_by_name;
+use crate::chip::register_sets::{ALL, RegisterSet};
 use crate::chip::registers::Reg;
 
 /// Arguments of `gpuvmk trace lookup`.
@@ -11,9 +14,9 @@ use crate::chip::registers::Reg;
     after_help = "Examples:\n  gpuvmk trace lookup 0x2140 0x11\n  gpuvmk trace lookup --chip GH100 0xbb0090"
 )]
 pub(super) struct Args {
-    /// Whose register.
-    #[arg(long, default_value = "GF100", value_parser = crate::cli::chip)]
-    chip: &'static RegisterSet,
+    /// Whose register: a chip of gpuvmk's, or with --rnndb one of the database.
+    #[arg(long, default_value = "GF100")]
+    chip: String,
     /// Offset in BAR0, hexadecimal.
     #[arg(value_parser = number)]
     address: u32,
@@ -27,20 +30,27 @@ fn number(text: &str) -> Result<u32, String> {
         .map_err(|_| format!("`{text}` is no hexadecimal number of at most 32 bits"))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "all subcommands have one signature")]
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let address = args.address & !3;
-    let Some(definition) = args.chip.definition(Reg(address)) else {
-        println!(
-            "{address:#08x}: not in the tables of {}: reads back what was written, touches nothing",
-            args.chip.chip
-        );
+    let own = RegisterSet::by_name(&args.chip);
+    let Some(set) = set_by_name(&args.chip) else {
+        let known = ALL.map(|set| set.chip).join(", ");
+        bail!("no chip is called `{}`; there are {known}, and those of a database that --rnndb names", args.chip)
+    };
+    let Some(definition) = set.definition(Reg(address)) else {
+        let does = if own.is_some() { ": reads back what was written, touches nothing" } else { "" };
+        println!("{address:#08x}: not in the tables of {}{does}", set.chip);
         return Ok(ExitCode::FAILURE);
     };
     let index = address.saturating_sub(definition.offset).checked_div(definition.stride);
     let index = index.filter(|_| definition.count > 1).map(|index| format!("[{index}]")).unwrap_or_default();
-    println!("{address:#08x} {} {}{index} ({:?})", definition.unit, definition.name, definition.policy);
-    println!("{}", definition.doc);
+    // What an access does is known of gpuvmk's own chips.
+    if own.is_some() {
+        println!("{address:#08x} {} {}{index} ({:?})", definition.unit, definition.name, definition.policy);
+        println!("{}", definition.doc);
+    } else {
+        println!("{address:#08x} {} {}{index}", definition.unit, definition.name);
+    }
     println!("Source: {}", definition.source);
     for field in definition.fields {
         match args.value {

@@ -16,11 +16,13 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use anyhow::{Context, ensure};
 
 use crate::chip::register_sets::RegisterSet;
 use crate::pci::Region;
+use crate::trace::rnndb::Rnndb;
 use crate::trace::{Direction, Entry, Event, Header, Place, Source};
 
 /// Arguments of `gpuvmk trace`.
@@ -28,6 +30,27 @@ use crate::trace::{Direction, Entry, Event, Header, Place, Source};
 pub(super) struct Args {
     #[command(subcommand)]
     verb: Verb,
+    /// A register database in envytools' XML (a folder with root.xml), for names of chips that gpuvmk has none of [default:
+    /// the environment's RNN_PATH].
+    #[arg(long, value_name = "DIR", global = true)]
+    rnndb: Option<PathBuf>,
+}
+
+/// The database, if there is one: one for the process, as its tables stay as long.
+static DATABASE: OnceLock<Rnndb> = OnceLock::new();
+
+fn open_database(args: &Args) -> anyhow::Result<()> {
+    let folder = args.rnndb.clone().or_else(|| std::env::var_os("RNN_PATH").map(PathBuf::from));
+    if let Some(folder) = folder {
+        // Nobody has set it: this is the first thing that the command does.
+        let _ = DATABASE.set(Rnndb::read(&folder)?);
+    }
+    Ok(())
+}
+
+/// The registers of a chip by its name: gpuvmk's own first.
+fn set_by_name(name: &str) -> Option<&'static RegisterSet> {
+    RegisterSet::by_name(name).or_else(|| DATABASE.get()?.by_name(name))
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -55,6 +78,7 @@ enum Verb {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    open_database(args)?;
     match &args.verb {
         Verb::Convert(args) => convert::run(args),
         Verb::Diff(args) => diff::run(args),
@@ -145,7 +169,7 @@ struct Chip(Option<&'static RegisterSet>);
 
 impl Chip {
     fn of(header: &Header) -> Self {
-        Self(header.chip.as_deref().and_then(RegisterSet::by_name))
+        Self(header.chip.as_deref().and_then(set_by_name))
     }
 
     /// Learns from an entry.
@@ -156,7 +180,10 @@ impl Chip {
             && access.direction == Direction::Read
             && access.place == Place::Region(Region::Bar(0))
         {
-            self.0 = u32::try_from(access.value).ok().and_then(RegisterSet::by_boot_0).or(self.0);
+            let of = |boot_0| {
+                RegisterSet::by_boot_0(boot_0).or_else(|| DATABASE.get()?.by_boot_0(boot_0))
+            };
+            self.0 = u32::try_from(access.value).ok().and_then(of).or(self.0);
         }
         self.0
     }
