@@ -13,6 +13,7 @@ pub mod formats;
 pub mod header;
 pub mod reader;
 pub mod recorder;
+pub mod replay;
 pub mod rnndb;
 pub mod source;
 pub mod stat;

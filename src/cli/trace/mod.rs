@@ -7,6 +7,7 @@ mod filter;
 mod follow;
 mod lookup;
 mod record;
+mod replay;
 mod report;
 mod stat;
 mod verify;
@@ -69,6 +70,8 @@ enum Verb {
     Lookup(lookup::Args),
     /// Record what a VM does, while it runs.
     Record(record::Args),
+    /// Play a trace into a new device, and compare what it reads.
+    Replay(replay::Args),
     /// Write a page about traces, with pictures.
     Report(report::Args),
     /// Count what a trace consists of.
@@ -87,6 +90,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Verb::Follow(args) => follow::run(args),
         Verb::Lookup(args) => lookup::run(args),
         Verb::Record(args) => record::run(args),
+        Verb::Replay(args) => replay::run(args),
         Verb::Report(args) => report::run(args),
         Verb::Stat(args) => stat::run(args),
         Verb::Verify(args) => verify::run(args),

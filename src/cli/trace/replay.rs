@@ -1,0 +1,183 @@
+//! `gpuvmk trace replay FILE`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use super::{Chip, each, open, print};
+use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
+use crate::aggregator::{Config, Service, ServiceHandle, connect_in_process};
+use crate::chip::Chip as Model;
+use crate::config::share::Share;
+use crate::config::{DEFAULT_CHANNELS, HangConfig, PolicyKind, ScrubPolicy, parse_size};
+use crate::gpu::GpuDriver;
+use crate::gpu::register::RegisterDriver;
+use crate::pci::PciFunction;
+use crate::scheduler::policy::Settings;
+use crate::softgpu::executor::{Executor, ExecutorConfig};
+use crate::softgpu::{SoftGpu, SoftGpuConfig};
+use crate::trace::replay::{Outcome, Replay};
+use crate::trace::{Access, Event, Filter, text};
+use crate::vgpu::{FaceConfig, MediatorConfig, Vgpu, VgpuConfig};
+
+/// Arguments of `gpuvmk trace replay`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  gpuvmk trace replay vm1.trace\n  gpuvmk trace replay --on softgpu --leave-out unit=PTIMER softgpu.trace\n\n\
+                  A trace from the start of a device (trace.path of a VM's file, or --trace of softgpu) is played into a new one, and\n\
+                  what is read now is compared with what was read then; the first differences are shown. Times of the clock are not\n\
+                  compared. A guest's memory is not in its trace: work that engines fetch from there does nothing. The exit status is 0\n\
+                  if there is no difference and 1 if there is one."
+)]
+pub(super) struct Args {
+    /// The trace; `-` is standard input.
+    file: PathBuf,
+    /// What it is played into.
+    #[arg(long, value_enum, default_value_t = On::Vgpu)]
+    on: On,
+    /// VRAM of that.
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
+    vram: u64,
+    /// Do not compare these, as `gpuvmk trace filter` would choose them; may be repeated: all conditions must hold.
+    #[arg(long, value_name = "CONDITION")]
+    leave_out: Vec<String>,
+    /// How many differences to show.
+    #[arg(long, default_value_t = 10)]
+    most: usize,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum On {
+    /// A vGPU, on a software GPU that it has to itself.
+    Vgpu,
+    /// The software GPU itself (GF100).
+    Softgpu,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).ok_or_else(|| format!("`{text}` is not a size such as 256M"))
+}
+
+/// Offsets of clocks in BAR0: NV_PTIMER_TIME_0 and _1, which every chip has there.
+const CLOCKS: [u64; 2] = [0x9400, 0x9410];
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let trace = open(&args.file)?;
+    let chip = Chip::of(trace.header());
+    let name = trace.header().chip.clone().unwrap_or_default();
+    let model = match name.parse::<Model>() {
+        Ok(model) => model,
+        Err(_) => bail!("{}: its chip is `{name}`, and there is none of that kind to play it into", args.file.display()),
+    };
+    let filter = (!args.leave_out.is_empty())
+        .then(|| Filter::parse(args.leave_out.iter().map(String::as_str), chip.0))
+        .transpose()?;
+    let left_out = |access: &Access| {
+        let clock = access.place == crate::trace::Place::Region(crate::pci::Region::Bar(0))
+            && CLOCKS.contains(&access.offset);
+        clock || filter.as_ref().is_some_and(|filter| filter.wants(&Event::Access(*access)))
+    };
+    let (function, _service) = function(args, model)?;
+    let mut replay = Replay::new(&*function, &left_out, args.most);
+    let read = each(trace, &args.file, |entry| {
+        replay.step(&entry);
+        Ok(true)
+    });
+    let outcome = replay.finish();
+    if args.json {
+        print(&format!("{}\n", to_json(&outcome, &chip)))?;
+    } else {
+        print(&describe(&outcome, &chip))?;
+    }
+    read?;
+    Ok(if outcome.differing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A device as after power-on, and what serves it.
+fn function(args: &Args, model: Model) -> anyhow::Result<(Arc<dyn PciFunction>, Option<ServiceHandle>)> {
+    if args.on == On::Softgpu {
+        if model != Model::Gf100 {
+            bail!("{model} has no registers of its own on the software GPU: replay its trace on a vGPU");
+        }
+        let gpu = SoftGpu::new(SoftGpuConfig { vram: args.vram, ..SoftGpuConfig::default() })
+            .context("Cannot make the software GPU")?;
+        return Ok((gpu, None));
+    }
+    // Beside the vGPU's the host needs some memory of its own.
+    let vram = args.vram.saturating_add(64 << 20);
+    let driver: Box<dyn GpuDriver> = match model {
+        Model::Gf100 => {
+            let gpu = SoftGpu::new(SoftGpuConfig { vram, ..SoftGpuConfig::default() })
+                .context("Cannot make the software GPU")?;
+            Box::new(RegisterDriver::new(gpu).context("Cannot bring the GPU up")?)
+        }
+        Model::Gh100 => Box::new(Executor::new(ExecutorConfig { vram }).context("Cannot make the software GPU")?),
+    };
+    let config = Config {
+        socket: None,
+        control: None,
+        policy: PolicyKind::Fifo,
+        settings: Settings::default(),
+        backend: "soft".to_owned(),
+        poll: Duration::ZERO,
+        scrub: ScrubPolicy::default(),
+        hang: HangConfig::default(),
+    };
+    let service = Service::start(driver, None, &config).context("Cannot serve the GPU")?;
+    let hello = Hello {
+        version: PROTOCOL_VERSION,
+        name: "replay".to_owned(),
+        chip: model.name().to_owned(),
+        vram: args.vram,
+        channels: DEFAULT_CHANNELS,
+        share: Share::default(),
+        limits: TenantLimits::default(),
+    };
+    let (link, grant) = connect_in_process(&service, hello).context("Cannot have a vGPU")?;
+    let config = VgpuConfig { face: FaceConfig::of(model), mediator: MediatorConfig::default() };
+    let vgpu = Vgpu::new(link, grant, config).context("Cannot make the vGPU")?;
+    Ok((Arc::new(vgpu), Some(service)))
+}
+
+fn describe(outcome: &Outcome, chip: &Chip) -> String {
+    let mut lines = vec![format!(
+        "{} entries: {} reads compared, {} polls, {} not compared; {} writes; {} refused, {} in no region",
+        outcome.entries, outcome.reads, outcome.polls, outcome.left_out, outcome.writes, outcome.refused, outcome.unknown
+    )];
+    for one in &outcome.first {
+        let mut line = Vec::new();
+        let entry = crate::trace::Entry { nanos: one.nanos, event: Event::Access(one.access) };
+        text::line(&entry, &chip.0, &mut line);
+        let then = String::from_utf8_lossy(&line).trim_end().to_owned();
+        let now = one.got.map_or_else(|| "refused".to_owned(), |got| format!("{got:#x}"));
+        lines.push(format!("entry {}: {then}\n  now {now}", one.number));
+    }
+    lines.push(match outcome.differing {
+        0 => "no difference".to_owned(),
+        count => format!("{count} reads differ"),
+    });
+    lines.join("\n") + "\n"
+}
+
+fn to_json(outcome: &Outcome, chip: &Chip) -> Value {
+    let first = outcome.first.iter().map(|one| {
+        json!({
+            "entry": one.number, "ns": one.nanos, "place": text::place(one.access.place), "offset": one.access.offset,
+            "size": one.access.size, "then": one.access.value, "now": one.got,
+            "name": text::register(&one.access, &chip.0).map(|(definition, _)| definition.name),
+        })
+    });
+    json!({
+        "ok": outcome.differing == 0, "entries": outcome.entries, "reads": outcome.reads, "polls": outcome.polls,
+        "left_out": outcome.left_out, "writes": outcome.writes, "refused": outcome.refused,
+        "unknown": outcome.unknown, "differing": outcome.differing, "differences": first.collect::<Vec<_>>(),
+    })
+}
