@@ -188,11 +188,21 @@ fn report_is_one_page_with_pictures_and_takes_nothing_from_elsewhere() {
 
     let text = fs::read_to_string(&page).unwrap();
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
-    let document = roxmltree::Document::parse_with_options(&text, options).unwrap_or_else(|error| panic!("{error}: {text}"));
-    let count = |name: &str| document.descendants().filter(|node| node.has_tag_name(name) || node.tag_name().name() == name).count();
+    let document = roxmltree::Document::parse_with_options(&text, options)
+        .unwrap_or_else(|error| panic!("{error}: {text}"));
+    let count = |name: &str| {
+        document
+            .descendants()
+            .filter(|node| node.has_tag_name(name) || node.tag_name().name() == name)
+            .count()
+    };
     assert!(count("svg") >= 6, "a timeline and two histograms of each trace: {}", count("svg"));
     assert_eq!((count("script"), count("link"), count("img"), count("b")), (0, 0, 0, 2));
-    assert!(document.descendants().all(|node| node.attributes().all(|one| !["href", "src"].contains(&one.name()))));
+    assert!(
+        document
+            .descendants()
+            .all(|node| node.attributes().all(|one| !["href", "src"].contains(&one.name())))
+    );
     assert!(text.contains("NV_PMC_BOOT_0") && text.contains("50.0 %") && text.contains("Phases"), "{text}");
 
     // A cut file is shown up to there, and said.

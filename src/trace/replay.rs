@@ -84,6 +84,10 @@ impl<'a> Replay<'a> {
                 };
                 if self.pending.as_ref().is_some_and(|(_, _, other)| same(other)) {
                     self.outcome.polls += 1;
+                    // Made all the same: some registers go on to the next word with each read.
+                    if let Place::Region(region) = access.place {
+                        read(self.function, region, access);
+                    }
                 } else {
                     self.settle();
                 }

@@ -35,7 +35,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let own = RegisterSet::by_name(&args.chip);
     let Some(set) = set_by_name(&args.chip) else {
         let known = ALL.map(|set| set.chip).join(", ");
-        bail!("no chip is called `{}`; there are {known}, and those of a database that --rnndb names", args.chip)
+        bail!(
+            "no chip is called `{}`; there are {known}, and those of a database that --rnndb names",
+            args.chip
+        )
     };
     let Some(definition) = set.definition(Reg(address)) else {
         let does = if own.is_some() { ": reads back what was written, touches nothing" } else { "" };

@@ -184,9 +184,7 @@ impl Chip {
             && access.direction == Direction::Read
             && access.place == Place::Region(Region::Bar(0))
         {
-            let of = |boot_0| {
-                RegisterSet::by_boot_0(boot_0).or_else(|| DATABASE.get()?.by_boot_0(boot_0))
-            };
+            let of = |boot_0| RegisterSet::by_boot_0(boot_0).or_else(|| DATABASE.get()?.by_boot_0(boot_0));
             self.0 = u32::try_from(access.value).ok().and_then(of).or(self.0);
         }
         self.0

@@ -73,9 +73,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let trace = open(&args.file)?;
     let chip = Chip::of(trace.header());
     let name = trace.header().chip.clone().unwrap_or_default();
-    let model = match name.parse::<Model>() {
-        Ok(model) => model,
-        Err(_) => bail!("{}: its chip is `{name}`, and there is none of that kind to play it into", args.file.display()),
+    let Some(model) = Model::ALL.into_iter().find(|model| model.name() == name) else {
+        let known = Model::ALL.map(Model::name).join(", ");
+        bail!("{}: its chip is `{name}`; a trace of one of these can be played: {known}", args.file.display())
     };
     let filter = (!args.leave_out.is_empty())
         .then(|| Filter::parse(args.leave_out.iter().map(String::as_str), chip.0))
@@ -119,7 +119,9 @@ fn function(args: &Args, model: Model) -> anyhow::Result<(Arc<dyn PciFunction>, 
                 .context("Cannot make the software GPU")?;
             Box::new(RegisterDriver::new(gpu).context("Cannot bring the GPU up")?)
         }
-        Model::Gh100 => Box::new(Executor::new(ExecutorConfig { vram }).context("Cannot make the software GPU")?),
+        Model::Gh100 => {
+            Box::new(Executor::new(ExecutorConfig { vram }).context("Cannot make the software GPU")?)
+        }
     };
     let config = Config {
         socket: None,
@@ -150,7 +152,13 @@ fn function(args: &Args, model: Model) -> anyhow::Result<(Arc<dyn PciFunction>, 
 fn describe(outcome: &Outcome, chip: &Chip) -> String {
     let mut lines = vec![format!(
         "{} entries: {} reads compared, {} polls, {} not compared; {} writes; {} refused, {} in no region",
-        outcome.entries, outcome.reads, outcome.polls, outcome.left_out, outcome.writes, outcome.refused, outcome.unknown
+        outcome.entries,
+        outcome.reads,
+        outcome.polls,
+        outcome.left_out,
+        outcome.writes,
+        outcome.refused,
+        outcome.unknown
     )];
     for one in &outcome.first {
         let mut line = Vec::new();

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use self::flatten::Flattener;
-use self::xml::Tree;
 pub use self::xml::RnndbError;
+use self::xml::Tree;
 use crate::chip::register_sets::RegisterSet;
 
 /// The domain of BAR0, and the enum of chips.
@@ -134,7 +134,11 @@ mod tests {
     fn name(set: &RegisterSet, offset: u32) -> Option<String> {
         let definition = set.definition(Reg(offset))?;
         let index = offset.saturating_sub(definition.offset).checked_div(definition.stride)?;
-        Some(if definition.count > 1 { format!("{}[{index}]", definition.name) } else { definition.name.to_owned() })
+        Some(if definition.count > 1 {
+            format!("{}[{index}]", definition.name)
+        } else {
+            definition.name.to_owned()
+        })
     }
 
     #[test]
@@ -164,7 +168,10 @@ mod tests {
         assert_eq!(fields(set, 0x1100), [("LOW", 3, 0)]);
         let newer = database.by_boot_0(0x0e40_00a2).unwrap();
         assert_eq!((newer.chip, fields(newer, 0x1100).len()), ("GK104", 2));
-        assert!(database.by_boot_0(0x1800_0000).is_none(), "GH100 is not in it, and gets no other chip's names");
+        assert!(
+            database.by_boot_0(0x1800_0000).is_none(),
+            "GH100 is not in it, and gets no other chip's names"
+        );
     }
 
     #[test]
@@ -175,7 +182,10 @@ mod tests {
         assert!(said(r#"<database><import file="absent.xml"/></database>"#).contains("absent.xml"));
         assert!(said(r#"<database><import file="../chips.xml"/></database>"#).contains("not below"));
         // A file that imports itself is read once.
-        let (_folder, read) = database(&ROOT.replace("<import file=\"chips.xml\"/>", "<import file=\"root.xml\"/><import file=\"chips.xml\"/>"));
+        let (_folder, read) = database(&ROOT.replace(
+            "<import file=\"chips.xml\"/>",
+            "<import file=\"root.xml\"/><import file=\"chips.xml\"/>",
+        ));
         assert!(read.is_ok());
     }
 }

@@ -31,7 +31,10 @@ mod tests {
         assert_eq!(chips("b"), "b");
         assert_eq!(chips("b-c"), "bc");
         assert_eq!(chips("b:d"), "bc");
-        assert_eq!((chips(":c"), chips("-c"), chips("c:"), chips("c-")), ("ab".into(), "abc".into(), "cd".into(), "cd".into()));
+        assert_eq!(
+            (chips(":c"), chips("-c"), chips("c:"), chips("c-")),
+            ("ab".into(), "abc".into(), "cd".into(), "cd".into())
+        );
         assert_eq!(chips("a d"), "ad");
         assert_eq!((chips("x"), chips("x-c"), chips("")), (String::new(), String::new(), String::new()));
     }

@@ -29,7 +29,7 @@ pub enum RnndbError {
         what: String,
     },
     /// More than there can be.
-    #[error("The register database at {0} has more than 64 MiB", .0.display())]
+    #[error("The register database at {} has more than 64 MiB", .0.display())]
     TooLarge(PathBuf),
     /// It has no such thing.
     #[error("The register database at {path} has no {what}", path = .path.display())]
@@ -85,7 +85,8 @@ impl Tree {
         let mut bytes = 0;
         while let Some(name) = left.pop() {
             // A name of a file in the folder or below: nothing else is any of its business.
-            let inside = Path::new(&name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+            let inside =
+                Path::new(&name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
             let path = folder.join(&name);
             if !inside {
                 let what = format!("it imports {name:?}, which is not below its folder");
@@ -100,7 +101,10 @@ impl Tree {
             if bytes > MOST_BYTES {
                 return Err(RnndbError::TooLarge(folder.to_owned()));
             }
-            let malformed = |error: roxmltree::Error| RnndbError::Malformed { path: path.clone(), what: error.to_string() };
+            let malformed = |error: roxmltree::Error| RnndbError::Malformed {
+                path: path.clone(),
+                what: error.to_string(),
+            };
             let document = Document::parse(&text).map_err(malformed)?;
             for item in document.root_element().children().filter(Node::is_element).map(Element::of) {
                 match (item.tag.as_str(), item.get("file")) {

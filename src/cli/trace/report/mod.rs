@@ -17,12 +17,10 @@ use crate::trace::timeline::Timeline;
 
 /// Arguments of `gpuvmk trace report`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  gpuvmk trace report vm1.trace --output vm1.html\n  \
+#[command(after_help = "Examples:\n  gpuvmk trace report vm1.trace --output vm1.html\n  \
                   gpuvmk trace report vm1.trace vm2.trace --output both.html\n\n\
                   The page has everything in itself: pictures, no scripts, nothing from elsewhere. With several traces it begins\n\
-                  with the part that each has in accesses and doorbells."
-)]
+                  with the part that each has in accesses and doorbells.")]
 pub(super) struct Args {
     /// Traces; `-` is standard input.
     #[arg(required = true)]

@@ -52,15 +52,16 @@ fn write_page(subjects: &[Subject], top: usize, to: &mut String) -> anyhow::Resu
     for subject in subjects {
         one(subject, top, to)?;
     }
-    write!(to, "<p>Made by gpuvmk {}.</p></body></html>\n", env!("CARGO_PKG_VERSION"))?;
+    writeln!(to, "<p>Made by gpuvmk {}.</p></body></html>", env!("CARGO_PKG_VERSION"))?;
     Ok(())
 }
 
 /// How the traces compare.
 fn shares(subjects: &[Subject], to: &mut String) -> fmt::Result {
-    let accesses = |subject: &Subject| subject.all.kind(Kind::Read).saturating_add(subject.all.kind(Kind::Write));
-    let doorbells = |subject: &Subject| subject.all.kind(Kind::Doorbell);
-    let columns: [(&str, &dyn Fn(&Subject) -> u64); 2] = [("accesses", &accesses), ("doorbells", &doorbells)];
+    let columns: [(&str, &[Kind]); 2] =
+        [("accesses", &[Kind::Read, Kind::Write]), ("doorbells", &[Kind::Doorbell])];
+    let count =
+        |subject: &Subject, kinds: &[Kind]| -> u64 { kinds.iter().map(|kind| subject.all.kind(*kind)).sum() };
     writeln!(to, "<h2>Shares</h2>")?;
     writeln!(to, "<table><tr><th class=\"l\">trace</th><th class=\"l\">VM</th>")?;
     columns.iter().try_for_each(|(word, _)| write!(to, "<th>{word}</th><th class=\"l\"></th>"))?;
@@ -68,13 +69,13 @@ fn shares(subjects: &[Subject], to: &mut String) -> fmt::Result {
     for subject in subjects {
         let (file, vm) = (Escaped(&subject.name), Escaped(&subject.header.source));
         write!(to, "<tr><td class=\"l\">{file}</td><td class=\"l\">{vm}</td>")?;
-        for (_, count) in columns {
-            let all: u64 = subjects.iter().map(count).sum();
-            let percent = count(subject) as f64 * 100.0 / (all.max(1) as f64);
+        for (_, kinds) in columns {
+            let all: u64 = subjects.iter().map(|subject| count(subject, kinds)).sum();
+            let percent = count(subject, kinds) as f64 * 100.0 / (all.max(1) as f64);
             write!(
                 to,
                 "<td>{}</td><td class=\"l\"><span class=\"bar\" style=\"width:{percent:.1}px\"></span> {percent:.1} %</td>",
-                count(subject)
+                count(subject, kinds)
             )?;
         }
         writeln!(to, "</tr>")?;

@@ -51,7 +51,11 @@ pub(super) fn timeline(timeline: &Timeline) -> anyhow::Result<String> {
                 .label(*name)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2)));
         }
-        chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).draw()?;
+        chart
+            .configure_series_labels()
+            .background_style(WHITE.mix(0.8))
+            .border_style(BLACK.mix(0.3))
+            .draw()?;
         Ok(())
     })
 }
