@@ -96,9 +96,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let vgpu = Vgpu::new(link, grant, VgpuConfig { face: face(&config), mediator })
         .context("Cannot make the vGPU")?;
     let vgpu = Arc::new(vgpu);
-    let function = serve::traced(Arc::clone(&vgpu), &config.name, &tracer, trace, config.trace.as_deref())?;
+    let function = serve::traced(
+        Arc::clone(&vgpu),
+        (&config.name, config.vram),
+        &tracer,
+        trace,
+        config.trace.as_deref(),
+    )?;
     let desk = desk.map(|listener| {
-        let header = trace::Header::of_function(&config.name, &*function)
+        let header = trace::Header::of_function(&config.name, config.vram, &*function)
             .context("Cannot read what the function says of itself for the heads of traces")?;
         Desk::start(listener, tracer, header).context("Cannot serve operators who want to record")
     });

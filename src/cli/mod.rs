@@ -110,7 +110,9 @@ pub fn main() -> ExitCode {
     if !serves {
         sigpipe::reset();
     }
-    let logger = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
+    // A replay has a service and a vGPU of its own; how they come and go is nobody's news.
+    let level = if matches!(&cli.command, Command::Trace(_)) { "warn" } else { "info" };
+    let logger = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level))
         .format_timestamp_millis()
         .format_target(false)
         .build();

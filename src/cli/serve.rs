@@ -87,16 +87,16 @@ pub(super) fn stop_on_signals() -> anyhow::Result<StopHandle> {
     Ok(stop)
 }
 
-/// Wraps `function`, which `source` names, so that `tracer` records it: from now on where a file is given for that.
+/// Wraps `function`, which `source` names and which has `vram` bytes, so that `tracer` records it: from now on where a file is given for that.
 pub(super) fn traced<F: PciFunction + 'static>(
     function: Arc<F>,
-    source: &str,
+    (source, vram): (&str, u64),
     tracer: &Tracer,
     trace: Option<File>,
     path: Option<&Path>,
 ) -> anyhow::Result<Arc<dyn PciFunction>> {
     if let (Some(file), Some(path)) = (trace, path) {
-        let header = trace::Header::of_function(source, &*function)
+        let header = trace::Header::of_function(source, vram, &*function)
             .context("Cannot read what the function says of itself for the head of its trace")?;
         let (name, filter) = (path.display().to_string(), trace::Filter::default());
         let recorder = Recorder::start(file, &name, header, filter, trace::recorder::RING)

@@ -22,6 +22,9 @@ pub struct Header {
     /// The function that was traced; none in a trace of a scheduler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<Function>,
+    /// VRAM of the function in bytes, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vram: Option<u64>,
     /// Nanoseconds since 1970 at the trace's time zero.
     #[serde(default)]
     pub unix_nanos: u64,
@@ -107,11 +110,11 @@ impl Function {
 }
 
 impl Header {
-    /// Of a function's trace; `source` says whose it is.
+    /// Of a function's trace; `source` says whose it is, `vram` how many bytes it has.
     ///
     /// # Errors
     /// Its configuration space or what tells its chip cannot be read.
-    pub fn of_function(source: &str, function: &dyn PciFunction) -> Result<Self, AccessError> {
+    pub fn of_function(source: &str, vram: u64, function: &dyn PciFunction) -> Result<Self, AccessError> {
         let mut boot_0 = [0; 4];
         function.read(Region::Bar(0), 0, &mut boot_0)?;
         let set = RegisterSet::by_boot_0(u32::from_le_bytes(boot_0));
@@ -119,6 +122,7 @@ impl Header {
             source: source.to_owned(),
             chip: set.map(|set| set.chip.to_owned()),
             function: Some(Function::of(function)?),
+            vram: Some(vram),
             program: program(),
             ..Self::default()
         })

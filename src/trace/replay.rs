@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::event::{Access, Direction, Entry, Event, Place};
-use crate::pci::{PciFunction, Region};
+use crate::pci::PciFunction;
 
 /// How long a read may take to agree.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -78,6 +78,11 @@ impl<'a> Replay<'a> {
     pub fn step(&mut self, entry: &Entry) {
         self.outcome.entries += 1;
         match &entry.event {
+            Event::Access(access) if access.direction == Direction::Read && (self.left_out)(access) => {
+                // Between two looks at a register that is waited for, drivers look at the clock.
+                self.outcome.left_out += 1;
+                self.read(access);
+            }
             Event::Access(access) if access.direction == Direction::Read => {
                 let same = |other: &Access| {
                     (other.place, other.offset, other.size) == (access.place, access.offset, access.size)
@@ -85,9 +90,7 @@ impl<'a> Replay<'a> {
                 if self.pending.as_ref().is_some_and(|(_, _, other)| same(other)) {
                     self.outcome.polls += 1;
                     // Made all the same: some registers go on to the next word with each read.
-                    if let Place::Region(region) = access.place {
-                        read(self.function, region, access);
-                    }
+                    self.read(access);
                 } else {
                     self.settle();
                 }
@@ -115,6 +118,11 @@ impl<'a> Replay<'a> {
         }
     }
 
+    /// How many entries it has had.
+    pub const fn played(&self) -> u64 {
+        self.outcome.entries
+    }
+
     /// No more entries.
     pub fn finish(mut self) -> Outcome {
         self.settle();
@@ -124,21 +132,17 @@ impl<'a> Replay<'a> {
     /// Makes the read that was put off.
     fn settle(&mut self) {
         let Some((number, nanos, access)) = self.pending.take() else { return };
-        let Place::Region(region) = access.place else {
+        if access.place == Place::Physical {
             self.outcome.unknown += 1;
             return;
-        };
-        let mut got = read(self.function, region, &access);
-        if (self.left_out)(&access) {
-            self.outcome.left_out += 1;
-            return;
         }
+        let mut got = self.read(&access);
         self.outcome.reads += 1;
         let patience = if self.outcome.differing < PATIENT_TIMES { PATIENCE } else { Duration::ZERO };
         let start = Instant::now();
         while got.is_some_and(|got| got != access.value) && start.elapsed() < patience {
             std::thread::yield_now();
-            got = read(self.function, region, &access);
+            got = self.read(&access);
         }
         self.outcome.refused += u64::from(got.is_none());
         if got != Some(access.value) {
@@ -148,11 +152,13 @@ impl<'a> Replay<'a> {
             }
         }
     }
-}
 
-fn read(function: &dyn PciFunction, region: Region, access: &Access) -> Option<u64> {
-    let mut bytes = [0; 8];
-    let data = bytes.get_mut(..usize::from(access.size))?;
-    function.read(region, access.offset, data).ok()?;
-    Some(u64::from_le_bytes(bytes))
+    /// What a read gives; none if it is refused.
+    fn read(&self, access: &Access) -> Option<u64> {
+        let Place::Region(region) = access.place else { return None };
+        let mut bytes = [0; 8];
+        let data = bytes.get_mut(..usize::from(access.size))?;
+        self.function.read(region, access.offset, data).ok()?;
+        Some(u64::from_le_bytes(bytes))
+    }
 }

@@ -1,5 +1,5 @@
 //! Set-up, tests and benchmarks of the project: `cargo xtask setup`, `cargo xtask test`, `cargo xtask bench`,
-//! `cargo xtask attack`, `cargo xtask soak`, `cargo xtask fuzz`, `cargo xtask deb`,
+//! `cargo xtask attack`, `cargo xtask soak`, `cargo xtask fuzz`, `cargo xtask golden`, `cargo xtask deb`,
 //! `cargo xtask pack`.
 
 mod attack;
@@ -7,6 +7,7 @@ mod bench;
 mod cases;
 mod deb;
 mod fuzz;
+mod golden;
 mod guest;
 mod nvk;
 mod pack;
@@ -46,6 +47,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Run the fuzzers: hostile input of every kind, and what must hold all the same.
     Fuzz(fuzz::Arguments),
+    /// Record how each kernel probes its GPU, for the tests that play those traces.
+    Golden(golden::Arguments),
     /// Make a Debian package.
     Deb(deb::Arguments),
     /// Make a folder that runs guests on any x86-64 machine with an NVIDIA GPU, without network.
@@ -76,6 +79,7 @@ fn run() -> anyhow::Result<bool> {
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::Golden(arguments) => golden::run(&arguments),
         Command::Deb(arguments) => deb::run(&arguments),
         Command::Pack(arguments) => pack::run(&arguments),
     }

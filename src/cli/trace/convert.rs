@@ -2,18 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use liblzma::write::XzEncoder;
 
-use super::{Chip, create, open};
+use super::packed::Packed;
+use super::{Chip, open};
 use crate::chip::register_sets::RegisterSet;
 use crate::trace::formats::chrome::Events;
 use crate::trace::formats::csv::Rows;
@@ -217,50 +213,5 @@ impl Merged {
             take(entry, (index, &part.header.source), names)?;
         }
         Ok(self.damage.take())
-    }
-}
-
-/// A file that is compressed as its name says.
-enum Packed {
-    Plain(BufWriter<File>),
-    Gzip(GzEncoder<BufWriter<File>>),
-    Xz(XzEncoder<BufWriter<File>>),
-}
-
-impl Packed {
-    fn create(path: &Path, inputs: &[PathBuf]) -> anyhow::Result<Self> {
-        let file = BufWriter::with_capacity(1 << 18, create(path, inputs)?);
-        Ok(match path.extension().and_then(|ending| ending.to_str()) {
-            Some("gz") => Self::Gzip(GzEncoder::new(file, Compression::default())),
-            Some("xz") => Self::Xz(XzEncoder::new(file, 6)),
-            _ => Self::Plain(file),
-        })
-    }
-
-    fn finish(self) -> std::io::Result<()> {
-        match self {
-            Self::Plain(file) => file,
-            Self::Gzip(file) => file.finish()?,
-            Self::Xz(file) => file.finish()?,
-        }
-        .flush()
-    }
-}
-
-impl Write for Packed {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        match self {
-            Self::Plain(file) => file.write(bytes),
-            Self::Gzip(file) => file.write(bytes),
-            Self::Xz(file) => file.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        match self {
-            Self::Plain(file) => file.flush(),
-            Self::Gzip(file) => file.flush(),
-            Self::Xz(file) => file.flush(),
-        }
     }
 }

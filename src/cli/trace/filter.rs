@@ -5,16 +5,18 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use super::{Chip, create, each, open};
+use super::packed::Packed;
+use super::{Chip, each, open};
 use crate::chip::register_sets::RegisterSet;
-use crate::trace::Filter;
 use crate::trace::writer::Writer;
+use crate::trace::{Entry, Event, Filter};
 
 /// Arguments of `gpuvmk trace filter`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpuvmk trace filter vm1.trace --output fifo.trace unit=PFIFO op=write
   gpuvmk trace filter vm1.trace --output boot.trace bar=0 range=0x0-0x1ff
+  gpuvmk trace filter vm1.trace --no-times --output golden.trace.xz
 Conditions:
   bar=0 to 5, rom, config or physical; range=FIRST-LAST or one offset, hexadecimal; unit=NAME (gpuvmk registers);
   op=KIND. Several values, divided by commas, are alternatives; all conditions must hold. bar, range and unit are about
@@ -22,9 +24,12 @@ Conditions:
 pub(super) struct Args {
     /// The trace; `-` is standard input.
     file: PathBuf,
-    /// The file to write.
+    /// The file to write, compressed if its name ends in .gz or .xz.
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
+    /// Leave out when each entry was and how long it took: the same driver then leaves the same file, and a small one.
+    #[arg(long)]
+    no_times: bool,
     /// Whose units are meant [default: the trace's chip]
     #[arg(long, value_parser = crate::cli::chip)]
     chip: Option<&'static RegisterSet>,
@@ -40,16 +45,29 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let filter = Filter::parse(args.conditions.iter().map(String::as_str), set)?;
     let said: Vec<_> = header.filter.take().into_iter().chain(args.conditions.iter().cloned()).collect();
     header.filter = (!said.is_empty()).then(|| said.join(" "));
-    let file = create(&args.output, std::slice::from_ref(&args.file))?;
+    if args.no_times {
+        (header.unix_nanos, header.monotonic_nanos) = (0, 0);
+    }
+    let mut file = Packed::create(&args.output, std::slice::from_ref(&args.file))?;
     let cannot = || format!("Cannot write {}", args.output.display());
-    let mut writer = Writer::new(file, &header).with_context(cannot)?;
+    let mut writer = Writer::new(&mut file, &header).with_context(cannot)?;
     let read = each(trace, &args.file, |entry| {
         if filter.wants(&entry.event) {
+            let entry = if args.no_times { without_times(entry) } else { entry };
             writer.push(&entry).with_context(cannot)?;
         }
         Ok(true)
     });
     // What precedes damage is kept.
     writer.finish().with_context(cannot)?;
+    file.finish().with_context(cannot)?;
     read.map(|()| ExitCode::SUCCESS)
+}
+
+fn without_times(mut entry: Entry) -> Entry {
+    entry.nanos = 0;
+    if let Event::Access(access) = &mut entry.event {
+        access.took = 0;
+    }
+    entry
 }

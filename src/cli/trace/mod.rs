@@ -6,6 +6,7 @@ mod dump;
 mod filter;
 mod follow;
 mod lookup;
+mod packed;
 mod record;
 mod replay;
 mod report;

@@ -28,7 +28,7 @@ use crate::vgpu::{FaceConfig, MediatorConfig, Vgpu, VgpuConfig};
 /// Arguments of `gpuvmk trace replay`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  gpuvmk trace replay vm1.trace\n  gpuvmk trace replay --on softgpu --leave-out unit=PTIMER softgpu.trace\n\n\
+    after_help = "Examples:\n  gpuvmk trace replay vm1.trace\n  gpuvmk trace replay --on softgpu --leave-out unit=PFSP softgpu.trace\n\n\
                   A trace from the start of a device (trace.path of a VM's file, or --trace of softgpu) is played into a new one, and\n\
                   what is read now is compared with what was read then; the first differences are shown. Times of the clock are not\n\
                   compared. A guest's memory is not in its trace: work that engines fetch from there does nothing. The exit status is 0\n\
@@ -40,12 +40,15 @@ pub(super) struct Args {
     /// What it is played into.
     #[arg(long, value_enum, default_value_t = On::Vgpu)]
     on: On,
-    /// VRAM of that.
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
-    vram: u64,
+    /// VRAM of that [default: what the trace says that its device had, or 256M]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    vram: Option<u64>,
     /// Do not compare these, as `gpuvmk trace filter` would choose them; may be repeated: all conditions must hold.
     #[arg(long, value_name = "CONDITION")]
     leave_out: Vec<String>,
+    /// Play only so many entries, from the first on.
+    #[arg(long, value_name = "N")]
+    entries: Option<u64>,
     /// How many differences to show.
     #[arg(long, default_value_t = 10)]
     most: usize,
@@ -66,8 +69,12 @@ fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| format!("`{text}` is not a size such as 256M"))
 }
 
-/// Offsets of clocks in BAR0: NV_PTIMER_TIME_0 and _1, which every chip has there.
-const CLOCKS: [u64; 2] = [0x9400, 0x9410];
+/// Offsets of clocks in BAR0: NV_PTIMER_TIME_0 and _1, which every chip has there, and a GH100's
+/// NV_VIRTUAL_FUNCTION_TIME_0 and _1.
+const CLOCKS: [u64; 4] = [0x9400, 0x9410, 0xbb_0080, 0xbb_0084];
+
+/// VRAM of a device of which nobody says how much it had.
+const VRAM: u64 = 256 << 20;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let trace = open(&args.file)?;
@@ -85,11 +92,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             && CLOCKS.contains(&access.offset);
         clock || filter.as_ref().is_some_and(|filter| filter.wants(&Event::Access(*access)))
     };
-    let (function, _service) = function(args, model)?;
+    let vram = args.vram.or(trace.header().vram).unwrap_or(VRAM);
+    // The service goes last.
+    let (_service, function) = function(args.on, vram, model)?;
     let mut replay = Replay::new(&*function, &left_out, args.most);
     let read = each(trace, &args.file, |entry| {
-        replay.step(&entry);
-        Ok(true)
+        let more = args.entries.is_none_or(|most| replay.played() < most);
+        if more {
+            replay.step(&entry);
+        }
+        Ok(more)
     });
     let outcome = replay.finish();
     if args.json {
@@ -102,25 +114,29 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// A device as after power-on, and what serves it.
-fn function(args: &Args, model: Model) -> anyhow::Result<(Arc<dyn PciFunction>, Option<ServiceHandle>)> {
-    if args.on == On::Softgpu {
+fn function(
+    on: On,
+    vram: u64,
+    model: Model,
+) -> anyhow::Result<(Option<ServiceHandle>, Arc<dyn PciFunction>)> {
+    if on == On::Softgpu {
         if model != Model::Gf100 {
             bail!("{model} has no registers of its own on the software GPU: replay its trace on a vGPU");
         }
-        let gpu = SoftGpu::new(SoftGpuConfig { vram: args.vram, ..SoftGpuConfig::default() })
+        let gpu = SoftGpu::new(SoftGpuConfig { vram, ..SoftGpuConfig::default() })
             .context("Cannot make the software GPU")?;
-        return Ok((gpu, None));
+        return Ok((None, gpu));
     }
     // Beside the vGPU's the host needs some memory of its own.
-    let vram = args.vram.saturating_add(64 << 20);
+    let all = vram.saturating_add(64 << 20);
     let driver: Box<dyn GpuDriver> = match model {
         Model::Gf100 => {
-            let gpu = SoftGpu::new(SoftGpuConfig { vram, ..SoftGpuConfig::default() })
+            let gpu = SoftGpu::new(SoftGpuConfig { vram: all, ..SoftGpuConfig::default() })
                 .context("Cannot make the software GPU")?;
             Box::new(RegisterDriver::new(gpu).context("Cannot bring the GPU up")?)
         }
         Model::Gh100 => {
-            Box::new(Executor::new(ExecutorConfig { vram }).context("Cannot make the software GPU")?)
+            Box::new(Executor::new(ExecutorConfig { vram: all }).context("Cannot make the software GPU")?)
         }
     };
     let config = Config {
@@ -138,7 +154,7 @@ fn function(args: &Args, model: Model) -> anyhow::Result<(Arc<dyn PciFunction>, 
         version: PROTOCOL_VERSION,
         name: "replay".to_owned(),
         chip: model.name().to_owned(),
-        vram: args.vram,
+        vram,
         channels: DEFAULT_CHANNELS,
         share: Share::default(),
         limits: TenantLimits::default(),
@@ -146,7 +162,7 @@ fn function(args: &Args, model: Model) -> anyhow::Result<(Arc<dyn PciFunction>, 
     let (link, grant) = connect_in_process(&service, hello).context("Cannot have a vGPU")?;
     let config = VgpuConfig { face: FaceConfig::of(model), mediator: MediatorConfig::default() };
     let vgpu = Vgpu::new(link, grant, config).context("Cannot make the vGPU")?;
-    Ok((Arc::new(vgpu), Some(service)))
+    Ok((Some(service), Arc::new(vgpu)))
 }
 
 fn describe(outcome: &Outcome, chip: &Chip) -> String {

@@ -1,0 +1,77 @@
+//! `cargo xtask golden`: records how each kernel's stock nouveau probes its GPU, for `tests/golden`: what a vGPU answers to
+//! those accesses is tested from then on without a guest.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use gpuvmk_lab::cache::source_tree;
+use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::firmware::Firmware;
+use gpuvmk_lab::kernel::KernelSeries;
+use gpuvmk_lab::rig::Topology;
+use gpuvmk_lab::verdict;
+use serde_json::{Value, json};
+
+use crate::cases::Guest;
+use crate::workshop::{Workshop, expected};
+
+/// Where the traces lie.
+const FOLDER: &str = "tests/golden";
+
+/// What is recorded.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Print one JSON object as the last line
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<bool> {
+    let drivers = KernelSeries::ALL.map(|kernel| (Chip::Gf100, kernel));
+    let drivers = drivers.into_iter().chain([(Chip::Gh100, Chip::Gh100.usual_kernel())]);
+    let drivers: Vec<_> = drivers.collect();
+    let kinds = drivers.iter().map(|(_, kernel)| (*kernel, Firmware::for_kernel(*kernel))).collect();
+    let workshop = Workshop::open(&kinds, Path::new("target/xtask-golden"), None)?;
+    let folder = source_tree().join(FOLDER);
+    fs::create_dir_all(&folder).with_context(|| format!("Cannot create {}", folder.display()))?;
+    let mut files = Vec::new();
+    for (chip, kernel) in drivers {
+        let name = format!("{}-linux-{kernel}.trace.xz", chip.name().to_lowercase());
+        let file = folder.join(&name);
+        let entries = record(&workshop, chip, kernel, &file).with_context(|| name.clone())?;
+        let bytes = fs::metadata(&file)?.len();
+        println!("{name}: {entries} entries in {bytes} bytes");
+        files.push(json!({ "name": name, "entries": entries, "bytes": bytes }));
+    }
+    if arguments.json {
+        println!("{}", json!({ "ok": true, "files": files }));
+    }
+    Ok(true)
+}
+
+/// Boots a guest and keeps the trace of its probe. Returns how many entries that has.
+fn record(workshop: &Workshop, chip: Chip, kernel: KernelSeries, file: &Path) -> Result<u64> {
+    let guest = Guest { trace: true, ..Guest::new("vm1", chip, kernel, &["probe"]) };
+    let label = format!("{chip}-{kernel}");
+    let mut rig = workshop.rig(&label, Topology::Mediated, std::slice::from_ref(&guest))?;
+    let outcome = workshop.start(&label, guest.name, &rig, &guest, 0)?.wait(&mut |_| {})?;
+    let verdict = verdict::judge(&outcome, &expected(&guest));
+    ensure!(verdict.ok(), "the guest failed: {}", verdict.problems.join("; "));
+    let trace = rig.trace(0).context("the guest was not recorded")?;
+    rig.stop()?;
+    let verb = |arguments: &[&str], trace: &Path| -> Result<Vec<u8>> {
+        let mut command = Command::new(workshop.gpuvmk());
+        let output =
+            command.arg("trace").args(arguments).arg(trace).output().context("Cannot start gpuvmk")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "'gpuvmk trace {}' failed: {said}", arguments.join(" "));
+        Ok(output.stdout)
+    };
+    let found: Value = serde_json::from_slice(&verb(&["verify", "--json"], &trace)?)?;
+    ensure!(found["lost"] == 0, "entries were lost: {found}");
+    let to = file.to_str().context("the folder's name is no text")?;
+    verb(&["filter", "--no-times", "--output", to], &trace)?;
+    found["entries"].as_u64().context("verify does not say how many entries there are")
+}
