@@ -12,6 +12,7 @@ mod guest;
 mod nvk;
 mod pack;
 mod recording;
+mod report_page;
 mod run_case;
 mod setup;
 mod soak;

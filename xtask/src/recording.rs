@@ -1,4 +1,5 @@
-//! `gpuvmk trace record` beside a guest at work, and whether what it wrote is what a guest at work does.
+//! `gpuvmk trace record` beside a guest at work, whether what it wrote is what a guest at work does, and what a report of it
+//! looks like.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -6,8 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use gpuvmk_lab::cache::Cache;
 use gpuvmk_lab::process::Process;
 use serde_json::Value;
+
+use crate::report_page;
 
 /// What the device back end of a guest with work must have told of.
 const KINDS: [&str; 7] = ["read", "write", "doorbell", "flush", "shadow", "channel", "interrupt"];
@@ -40,6 +44,9 @@ impl Recording {
             problems.push(format!("the recording ended with {status}"));
         }
         self.verb(&["verify"])?;
+        let page = self.file.with_extension("html");
+        self.verb(&["report", "--output", &page.to_string_lossy()])?;
+        problems.extend(report_page::check(&Cache::open()?, &page)?);
         let lines = self.file.with_extension("jsonl");
         let to = lines.to_string_lossy().into_owned();
         self.verb(&["convert", "--output", &to])?;

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use gpuvmk_lab::cache::Cache;
+use gpuvmk_lab::chromium::Chromium;
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
 use gpuvmk_lab::promtool::Promtool;
@@ -25,6 +26,8 @@ pub fn run() -> Result<()> {
     }
     Promtool::obtain(&cache)?;
     println!("promtool");
+    Chromium::obtain(&cache)?;
+    println!("Chromium");
     println!("Mesa's NVK in {}", nvk::obtain(&cache)?.display());
     println!("everything is in {}", cache.root().display());
     Ok(())

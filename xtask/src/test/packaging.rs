@@ -86,7 +86,7 @@ fn alerts(cache: &Cache) -> Result<bool> {
     let mut ok = true;
     for arguments in [["check", "rules", "gpuvmk.rules.yml"], ["test", "rules", "gpuvmk.rules.test.yml"]] {
         let status = promtool
-            .command(&arguments, &folder)
+            .command(&arguments, &folder)?
             .stdout(Stdio::from(std::io::stderr()))
             .status()
             .context("Cannot start promtool")?;

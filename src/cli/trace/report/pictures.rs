@@ -42,7 +42,12 @@ pub(super) fn timeline(timeline: &Timeline) -> anyhow::Result<String> {
             .x_label_area_size(36)
             .y_label_area_size(70)
             .build_cartesian_2d(0.0..end, (1.0..most * 1.2).log_scale())?;
-        chart.configure_mesh().x_desc("time in s").y_desc("entries a second").draw()?;
+        chart
+            .configure_mesh()
+            .x_desc("time in s")
+            .y_desc("entries a second")
+            .y_label_formatter(&whole)
+            .draw()?;
         for (number, (name, course)) in courses.iter().enumerate() {
             let color = Palette99::pick(number).to_rgba();
             let points = (0_u32..).zip(course).map(|(step, rate)| (f64::from(step) * width, rate.max(1.0)));
@@ -60,7 +65,7 @@ pub(super) fn timeline(timeline: &Timeline) -> anyhow::Result<String> {
     })
 }
 
-/// How many took how long, by powers of two.
+/// How many took how long, by powers of two, on a scale by powers of ten: the slowest are few.
 pub(super) fn histogram(took: &Histogram<u64>) -> anyhow::Result<String> {
     let mut from = 0.0_f64;
     let mut bars = Vec::new();
@@ -78,15 +83,23 @@ pub(super) fn histogram(took: &Histogram<u64>) -> anyhow::Result<String> {
             .margin(8)
             .x_label_area_size(36)
             .y_label_area_size(70)
-            .build_cartesian_2d((least..last * 1.05).log_scale(), 0.0..most * 1.05)?;
-        chart.configure_mesh().x_desc("microseconds").y_desc("accesses").draw()?;
+            .build_cartesian_2d((least..last * 1.05).log_scale(), (FEWEST..most * 2.0).log_scale())?;
+        chart.configure_mesh().x_desc("microseconds").y_desc("accesses").y_label_formatter(&whole).draw()?;
         let color = Palette99::pick(0).to_rgba();
         let bar = |(from, to, count): &(f64, f64, f64)| {
-            Rectangle::new([(*from, 0.0), (*to, *count)], color.mix(0.7).filled())
+            Rectangle::new([(*from, FEWEST), (*to, *count)], color.mix(0.7).filled())
         };
         chart.draw_series(bars.iter().map(bar))?;
         Ok(())
     })
+}
+
+/// Where bars begin: one access must be seen.
+const FEWEST: f64 = 0.5;
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what draws hands out references")]
+fn whole(number: &f64) -> String {
+    format!("{number:.0}")
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
