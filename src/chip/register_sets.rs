@@ -1,8 +1,19 @@
 //! The register tables of every chip, for tools that show registers by name.
 
+use std::ops::RangeInclusive;
+
 use super::register_index::RegisterIndex;
 use super::registers::{Reg, RegisterDef};
 use super::{gf100, gh100};
+
+/// Registers of a chip that gpuvmk has no tables of: each is looked for when it is asked for.
+pub trait Definitions: std::fmt::Debug + Sync {
+    /// The declaration that covers a register.
+    fn definition(&self, reg: Reg) -> Option<&'static RegisterDef>;
+
+    /// Units with their offsets.
+    fn units(&self) -> Vec<(&'static str, RangeInclusive<u64>)>;
+}
 
 /// One chip's tables.
 #[derive(Clone, Copy, Debug)]
@@ -11,18 +22,17 @@ pub struct RegisterSet {
     pub chip: &'static str,
     /// Value of NV_PMC_BOOT_0, by which a chip tells what it is.
     pub boot_0: u32,
-    /// The tables, by unit.
+    /// The tables, by unit; none if the registers come from elsewhere.
     pub tables: &'static [&'static [RegisterDef]],
-    index: Index,
+    source: Registers,
 }
 
-/// Where the index comes from.
+/// Where registers come from.
 #[derive(Clone, Copy, Debug)]
-enum Index {
-    /// Made when it is first asked for.
-    Later(fn() -> &'static RegisterIndex),
-    /// Made with the set.
-    Made(&'static RegisterIndex),
+enum Registers {
+    /// The tables; their index is made when it is first asked for.
+    Tables(fn() -> &'static RegisterIndex),
+    Elsewhere(&'static dyn Definitions),
 }
 
 /// All chips, oldest first.
@@ -31,37 +41,49 @@ pub static ALL: [RegisterSet; 2] = [
         chip: gf100::NAME,
         boot_0: gf100::BOOT_0,
         tables: gf100::regs::TABLES,
-        index: Index::Later(gf100::regs::index),
+        source: Registers::Tables(gf100::regs::index),
     },
     RegisterSet {
         chip: gh100::NAME,
         boot_0: gh100::BOOT_0,
         tables: gh100::regs::TABLES,
-        index: Index::Later(gh100::regs::index),
+        source: Registers::Tables(gh100::regs::index),
     },
 ];
 
 impl RegisterSet {
-    /// A set from elsewhere, which stays for the rest of the process. `table` is sorted by offset.
-    pub fn leak(chip: &str, boot_0: u32, table: Vec<RegisterDef>) -> &'static Self {
-        let table: &'static [RegisterDef] = Box::leak(table.into_boxed_slice());
-        let tables: &'static [&'static [RegisterDef]] = Box::leak(Box::new([table]));
-        let index: &'static RegisterIndex = Box::leak(Box::new(RegisterIndex::new(tables)));
-        let chip: &'static str = Box::leak(chip.to_owned().into_boxed_str());
-        Box::leak(Box::new(Self { chip, boot_0, tables, index: Index::Made(index) }))
+    /// A chip whose registers come from elsewhere.
+    pub const fn of(chip: &'static str, boot_0: u32, registers: &'static dyn Definitions) -> Self {
+        Self { chip, boot_0, tables: &[], source: Registers::Elsewhere(registers) }
     }
 
-    /// The tables by offset.
-    pub fn index(&self) -> &'static RegisterIndex {
-        match self.index {
-            Index::Later(make) => make(),
-            Index::Made(index) => index,
+    /// The tables by offset; none if the registers come from elsewhere.
+    pub fn index(&self) -> Option<&'static RegisterIndex> {
+        match self.source {
+            Registers::Tables(index) => Some(index()),
+            Registers::Elsewhere(_) => None,
         }
     }
 
     /// The declaration that covers a register.
     pub fn definition(&self, reg: Reg) -> Option<&'static RegisterDef> {
-        self.index().definition(reg)
+        match self.source {
+            Registers::Tables(index) => index().definition(reg),
+            Registers::Elsewhere(registers) => registers.definition(reg),
+        }
+    }
+
+    /// Units with offsets of theirs, in any order: a unit may be there several times.
+    pub fn units(&self) -> Vec<(&'static str, RangeInclusive<u64>)> {
+        if let Registers::Elsewhere(registers) = self.source {
+            return registers.units();
+        }
+        let of = |register: &RegisterDef| {
+            let first = u64::from(register.offset);
+            let more = u64::from(register.count.saturating_sub(1)) * u64::from(register.stride);
+            (register.unit, first..=first + more + 3)
+        };
+        self.tables.iter().flat_map(|table| table.iter()).map(of).collect()
     }
 
     /// The chip of that name, in any case.
@@ -82,7 +104,7 @@ mod tests {
     #[test]
     fn no_two_declarations_claim_one_register() {
         for set in &ALL {
-            assert_eq!(set.index().overlaps(), [], "{}", set.chip);
+            assert_eq!(set.index().unwrap().overlaps(), [], "{}", set.chip);
         }
     }
 
@@ -106,7 +128,7 @@ mod tests {
 
     #[test]
     fn fields_do_not_overlap_and_most_significant_comes_first() {
-        for entry in ALL.iter().flat_map(|set| set.index().definitions()) {
+        for entry in ALL.iter().flat_map(|set| set.index().unwrap().definitions()) {
             for pair in entry.fields.windows(2) {
                 assert!(pair[0].low > pair[1].high, "{}.{}", entry.name, pair[1].name);
             }

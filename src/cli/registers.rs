@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 
 use crate::chip::register_doc;
+use crate::chip::register_index::RegisterIndex;
 use crate::chip::register_sets::RegisterSet;
 
 /// Arguments of `gpuvmk registers`.
@@ -34,7 +35,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match args.format {
         Format::Markdown => print!("{}", register_doc::markdown()),
         Format::Text => {
-            for register in args.chip.index().definitions() {
+            for register in args.chip.index().into_iter().flat_map(RegisterIndex::definitions) {
                 let family = if register.count > 1 { format!("[{}]", register.count) } else { String::new() };
                 println!(
                     "{:#08x} {:10} {}{family} {:?}",

@@ -4,6 +4,7 @@
 //! keys must all hold. `bar`, `range` and `unit` are about accesses, and leave other events alone. Losses and notes are never left out,
 //! nor what accesses of an imported trace have in common: without its device and its mappings it cannot be exported.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use super::event::{Access, Event, Kind, Place};
@@ -124,20 +125,13 @@ fn range(value: &str) -> Option<RangeInclusive<u64>> {
 /// The registers of a unit.
 fn unit(name: &str, set: Option<&RegisterSet>) -> Result<Vec<RangeInclusive<u64>>, String> {
     let set = set.ok_or("units are known only where the trace's chip is".to_owned())?;
-    let all = || set.tables.iter().flat_map(|table| table.iter());
-    let of_unit = all().filter(|register| register.unit.eq_ignore_ascii_case(name));
-    let ranges: Vec<_> = of_unit
-        .map(|register| {
-            let first = u64::from(register.offset);
-            let more = u64::from(register.count.saturating_sub(1)) * u64::from(register.stride);
-            first..=first + more + 3
-        })
-        .collect();
+    let units = set.units();
+    let of_unit = units.iter().filter(|(unit, _)| unit.eq_ignore_ascii_case(name));
+    let ranges: Vec<_> = of_unit.map(|(_, range)| range.clone()).collect();
     if ranges.is_empty() {
-        let mut units: Vec<_> = all().map(|register| register.unit).collect();
-        units.sort_unstable();
-        units.dedup();
-        return Err(format!("units of {} are {}", set.chip, units.join(", ")));
+        let names: BTreeSet<_> = units.iter().map(|(unit, _)| *unit).collect();
+        let names: Vec<_> = names.into_iter().collect();
+        return Err(format!("units of {} are {}", set.chip, names.join(", ")));
     }
     Ok(ranges)
 }

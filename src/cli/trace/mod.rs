@@ -13,6 +13,7 @@ mod report;
 mod stat;
 mod verify;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
@@ -32,20 +33,20 @@ use crate::trace::{Direction, Entry, Event, Header, Place, Source};
 pub(super) struct Args {
     #[command(subcommand)]
     verb: Verb,
-    /// A register database in envytools' XML (a folder with root.xml), for names of chips that gpuvmk has none of [default:
-    /// the environment's RNN_PATH].
-    #[arg(long, value_name = "DIR", global = true)]
-    rnndb: Option<PathBuf>,
+    /// A register database in envytools' XML (root.xml and what it imports), for names of chips that gpuvmk has none of: folders,
+    /// divided by colons [default: the environment's RNN_PATH]
+    #[arg(long, value_name = "DIR[:DIR]", global = true)]
+    rnndb: Option<OsString>,
 }
 
 /// The database, if there is one: one for the process, as its tables stay as long.
 static DATABASE: OnceLock<Rnndb> = OnceLock::new();
 
 fn open_database(args: &Args) -> anyhow::Result<()> {
-    let folder = args.rnndb.clone().or_else(|| std::env::var_os("RNN_PATH").map(PathBuf::from));
-    if let Some(folder) = folder {
+    if let Some(folders) = args.rnndb.clone().or_else(|| std::env::var_os("RNN_PATH")) {
+        let folders: Vec<_> = std::env::split_paths(&folders).collect();
         // Nobody has set it: this is the first thing that the command does.
-        let _ = DATABASE.set(Rnndb::read(&folder)?);
+        let _ = DATABASE.set(Rnndb::read(&folders)?);
     }
     Ok(())
 }

@@ -1,21 +1,23 @@
 //! Registers' names of other chips, from a register database that the user has (envytools' rnndb, in its XML): read when it is
 //! asked for, never a part of gpuvmk.
 //!
-//! Not handled: variants other than chips (`varset` of another name), stripes in stripes beyond three levels, and registers
-//! wider or narrower than 32 bits beyond their place.
+//! Variants other than chips (`varset` of another name) are not told apart: all of them are there.
 
-mod flatten;
 mod variants;
+mod walk;
 mod xml;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use self::flatten::Flattener;
+use self::walk::Walk;
 pub use self::xml::RnndbError;
 use self::xml::Tree;
-use crate::chip::register_sets::RegisterSet;
+use crate::chip::register_index::BAR0_SIZE;
+use crate::chip::register_sets::{Definitions, RegisterSet};
+use crate::chip::registers::{Reg, RegisterDef};
 
 /// The domain of BAR0, and the enum of chips.
 const MMIO: &str = "NV_MMIO";
@@ -28,83 +30,105 @@ const CHIP_MASK: u32 = 0x1ff;
 /// A database.
 #[derive(Debug)]
 pub struct Rnndb {
-    folder: PathBuf,
     tree: Tree,
-    /// Names and numbers, oldest first.
-    chips: Vec<(String, u32)>,
+    /// Names and numbers, oldest first; the first chips have no number.
+    chips: Vec<(String, Option<u32>)>,
     /// Those that were asked for.
     made: Mutex<BTreeMap<usize, &'static RegisterSet>>,
 }
 
 impl Rnndb {
-    /// Reads a folder with `root.xml`.
+    /// Reads `root.xml` and what it imports, each from the first of these folders that has it.
     ///
     /// # Errors
-    /// A file cannot be read or is no XML, or there are no chips.
-    pub fn read(folder: &Path) -> Result<Self, RnndbError> {
-        let tree = Tree::read(folder)?;
-        let missing = |what| RnndbError::Missing { path: folder.to_owned(), what };
-        let chips = tree.find("enum", CHIPS).ok_or_else(|| missing("enum of chips (`chipset`)"))?;
+    /// A file is not there, cannot be read or is no XML, or there are no chips.
+    pub fn read(folders: &[PathBuf]) -> Result<Self, RnndbError> {
+        let tree = Tree::read(folders)?;
+        let chips = tree.find("enum", CHIPS).ok_or(RnndbError::Missing("enum of chips (`chipset`)"))?;
         let chips: Vec<_> = chips
             .children
             .iter()
             .filter(|value| value.tag == "value")
             .filter_map(|value| {
-                Some((value.get("name")?.to_owned(), u32::try_from(value.number("value")?).ok()?))
+                let number = value.number("value").and_then(|number| u32::try_from(number).ok());
+                Some((value.get("name")?.to_owned(), number))
             })
             .collect();
-        tree.find("domain", MMIO).ok_or_else(|| missing("domain NV_MMIO"))?;
-        Ok(Self { folder: folder.to_owned(), tree, chips, made: Mutex::default() })
-    }
-
-    /// Its folder.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// Names of all chips.
-    pub fn chips(&self) -> impl Iterator<Item = &str> {
-        self.chips.iter().map(|(name, _)| name.as_str())
+        tree.find("domain", MMIO).ok_or(RnndbError::Missing("domain NV_MMIO"))?;
+        Ok(Self { tree, chips, made: Mutex::default() })
     }
 
     /// The registers of the chip of that name, in any case. They stay for the rest of the process.
-    pub fn by_name(&self, name: &str) -> Option<&'static RegisterSet> {
-        let place = self.chips.iter().position(|(known, _)| known.eq_ignore_ascii_case(name))?;
-        self.set(place)
+    pub fn by_name(&'static self, name: &str) -> Option<&'static RegisterSet> {
+        self.set(self.chips.iter().position(|(known, _)| known.eq_ignore_ascii_case(name))?)
     }
 
     /// The same by what NV_PMC_BOOT_0 reads.
-    pub fn by_boot_0(&self, boot_0: u32) -> Option<&'static RegisterSet> {
+    pub fn by_boot_0(&'static self, boot_0: u32) -> Option<&'static RegisterSet> {
         let number = boot_0 >> CHIP_SHIFT & CHIP_MASK;
-        self.set(self.chips.iter().position(|(_, known)| *known == number)?)
+        self.set(self.chips.iter().position(|(_, known)| *known == Some(number))?)
     }
 
-    fn set(&self, place: usize) -> Option<&'static RegisterSet> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+    fn set(&'static self, place: usize) -> Option<&'static RegisterSet> {
+        let mut made = locked(&self.made);
         if let Some(set) = made.get(&place) {
             return Some(set);
         }
         let (name, number) = self.chips.get(place)?;
-        let names: Vec<&str> = self.chips.iter().map(|(name, _)| name.as_str()).collect();
-        let table = Flattener::new(&self.tree, &names, place).registers(self.tree.find("domain", MMIO)?);
-        let set = RegisterSet::leak(name, number << CHIP_SHIFT, table);
+        let chips = self.chips.iter().map(|(name, _)| name.as_str()).collect();
+        let chip = Chip { tree: &self.tree, chips, place, known: Mutex::default() };
+        let set = RegisterSet::of(name, number.unwrap_or(0) << CHIP_SHIFT, Box::leak(Box::new(chip)));
+        let set: &'static RegisterSet = Box::leak(Box::new(set));
         made.insert(place, set);
         Some(set)
     }
 }
 
+/// What the database has of one chip.
+#[derive(Debug)]
+struct Chip {
+    tree: &'static Tree,
+    chips: Vec<&'static str>,
+    place: usize,
+    /// What was looked for so far, found or not: at most as much as BAR0 has words.
+    known: Mutex<HashMap<u32, Option<&'static RegisterDef>>>,
+}
+
+impl Definitions for Chip {
+    fn definition(&self, reg: Reg) -> Option<&'static RegisterDef> {
+        if reg.0 >= BAR0_SIZE {
+            return None;
+        }
+        let look = || {
+            let walk = Walk::new(self.tree, &self.chips, self.place);
+            walk.register(self.tree.find("domain", MMIO)?, reg).map(|found| &*Box::leak(Box::new(found)))
+        };
+        *locked(&self.known).entry(reg.0).or_insert_with(look)
+    }
+
+    fn units(&self) -> Vec<(&'static str, RangeInclusive<u64>)> {
+        let domain = self.tree.find("domain", MMIO);
+        let units = domain.map(|domain| Walk::new(self.tree, &self.chips, self.place).units(domain));
+        let range = |(name, first, last): (_, u32, u32)| (name, u64::from(first)..=u64::from(last));
+        units.into_iter().flatten().map(range).collect()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::registers::Reg;
 
     const ROOT: &str = r#"<?xml version="1.0"?>
-        <database xmlns="http://nouveau.freedesktop.org/"><import file="chips.xml"/><import file="units/bus.xml"/>
+        <database xmlns="http://nouveau.freedesktop.org/"><import file="chips.xml"/><import file="bus.xml"/>
         <domain name="NV_MMIO" bare="yes" varset="chipset">
           <reg32 offset="0x0" name="ID"><bitfield low="20" high="28" name="CHIP"/><bitfield pos="3" name="ODD"/></reg32>
         </domain></database>"#;
     const CHIPS: &str = r#"<database><enum name="chipset" inline="yes">
-        <value value="0x50" name="NV50"/><value value="0xc0" name="GF100"/><value value="0xe4" name="GK104"/>
+        <value name="NV1"/><value value="0x50" name="NV50"/><value value="0xc0" name="GF100"/><value value="0xe4" name="GK104"/>
         <value value="0x117" name="GM107"/></enum></database>"#;
     const BUS: &str = r#"<database>
         <bitset name="flags"><bitfield low="0" high="3" name="LOW"/><bitfield low="8" high="15" name="HIGH" variants="GK104-"/></bitset>
@@ -113,7 +137,10 @@ mod tests {
             <reg32 offset="0x100" name="INTR" type="flags"/>
             <reg32 offset="0x200" name="OLD" variants="NV50:GF100"/>
             <reg32 offset="0x200" name="NEW" variants="GF100-"/>
+            <reg32 offset="0x400" name="ALWAYS" variants="NV1-"/>
             <reg32 offset="0x300" name="LIST" length="4"/>
+            <stripe offset="0x500" stride="4" length="8"><reg32 offset="0" name="LOW"/><reg32 offset="0x40" name="FAR" type="near"/></stripe>
+            <bitset name="near"><bitfield pos="1" name="ONE"/></bitset>
             <array name="UNIT" offset="0x800" stride="0x40" length="2">
               <reg32 offset="0x4" name="STATE" stride="8" length="3"/>
             </array>
@@ -121,24 +148,18 @@ mod tests {
           <group name="ignored"><reg32 offset="0" name="NO"/></group>
         </domain></database>"#;
 
-    fn database(root: &str) -> (tempfile::TempDir, Result<Rnndb, RnndbError>) {
+    fn database(root: &str) -> (tempfile::TempDir, Result<&'static Rnndb, RnndbError>) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("units")).unwrap();
         for (name, text) in [("root.xml", root), ("chips.xml", CHIPS), ("units/bus.xml", BUS)] {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
-        let read = Rnndb::read(folder.path());
-        (folder, read)
+        let read = Rnndb::read(&[folder.path().join("units"), folder.path().to_owned()]);
+        (folder, read.map(|database| &*Box::leak(Box::new(database))))
     }
 
-    fn name(set: &RegisterSet, offset: u32) -> Option<String> {
-        let definition = set.definition(Reg(offset))?;
-        let index = offset.saturating_sub(definition.offset).checked_div(definition.stride)?;
-        Some(if definition.count > 1 {
-            format!("{}[{index}]", definition.name)
-        } else {
-            definition.name.to_owned()
-        })
+    fn name(set: &RegisterSet, offset: u32) -> Option<&'static str> {
+        Some(set.definition(Reg(offset))?.name)
     }
 
     #[test]
@@ -152,20 +173,26 @@ mod tests {
             (0x1200, Some("PBUS.NEW")),
             (0x130c, Some("PBUS.LIST[3]")),
             (0x1310, None),
+            (0x1400, Some("PBUS.ALWAYS")),
+            (0x151c, Some("PBUS.LOW")),
+            (0x1520, None),
+            (0x1544, Some("PBUS.FAR")),
             (0x1804, Some("PBUS.UNIT[0].STATE[0]")),
             (0x1854, Some("PBUS.UNIT[1].STATE[2]")),
             (0x1808, None),
         ] {
-            assert_eq!(name(set, offset).as_deref(), wanted, "{offset:#x}");
+            assert_eq!(name(set, offset), wanted, "{offset:#x}");
         }
         let old = database.by_name("NV50").unwrap();
-        assert_eq!(name(old, 0x1200).as_deref(), Some("PBUS.OLD"));
+        assert_eq!(name(old, 0x1200), Some("PBUS.OLD"));
         let fields = |set: &RegisterSet, offset| -> Vec<(&str, u8, u8)> {
             let fields = set.definition(Reg(offset)).unwrap().fields;
             fields.iter().map(|field| (field.name, field.high, field.low)).collect()
         };
         assert_eq!(fields(set, 0), [("CHIP", 28, 20), ("ODD", 3, 3)]);
         assert_eq!(fields(set, 0x1100), [("LOW", 3, 0)]);
+        assert_eq!(fields(set, 0x1544), [("ONE", 1, 1)]);
+        assert_eq!(set.units(), [("PBUS", 0x1000..=0x1fff)]);
         let newer = database.by_boot_0(0x0e40_00a2).unwrap();
         assert_eq!((newer.chip, fields(newer, 0x1100).len()), ("GK104", 2));
         assert!(

@@ -1,7 +1,7 @@
 //! The files of a register database, read and put together: one tree of everything, imports followed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use roxmltree::{Document, Node};
 
@@ -11,6 +11,14 @@ const MOST_BYTES: u64 = 64 << 20;
 /// Why there is no database.
 #[derive(Debug, thiserror::Error)]
 pub enum RnndbError {
+    /// A file that is needed is in none of the folders.
+    #[error(
+        "No folder of the register database has {name}, which it needs (envytools generates nvchipsets.xml when it is built: give that folder as well)"
+    )]
+    Absent {
+        /// Which.
+        name: String,
+    },
     /// A file that is needed.
     #[error("Cannot read {path}", path = .path.display())]
     Unreadable {
@@ -29,16 +37,11 @@ pub enum RnndbError {
         what: String,
     },
     /// More than there can be.
-    #[error("The register database at {} has more than 64 MiB", .0.display())]
-    TooLarge(PathBuf),
+    #[error("The register database has more than 64 MiB")]
+    TooLarge,
     /// It has no such thing.
-    #[error("The register database at {path} has no {what}", path = .path.display())]
-    Missing {
-        /// Where.
-        path: PathBuf,
-        /// What.
-        what: &'static str,
-    },
+    #[error("The register database has no {0}")]
+    Missing(&'static str),
 }
 
 /// An element: what is needed of it.
@@ -78,28 +81,22 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Reads `root.xml` of a folder, and what that imports.
-    pub fn read(folder: &Path) -> Result<Self, RnndbError> {
+    /// Reads `root.xml`, and what that imports: each from the first folder that has it.
+    pub fn read(folders: &[PathBuf]) -> Result<Self, RnndbError> {
         let mut tree = Self::default();
         let (mut seen, mut left) = (BTreeSet::new(), vec!["root.xml".to_owned()]);
         let mut bytes = 0;
         while let Some(name) = left.pop() {
-            // A name of a file in the folder or below: nothing else is any of its business.
-            let inside =
-                Path::new(&name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
-            let path = folder.join(&name);
-            if !inside {
-                let what = format!("it imports {name:?}, which is not below its folder");
-                return Err(RnndbError::Malformed { path: folder.to_owned(), what });
-            }
-            if !seen.insert(name) {
+            if !seen.insert(name.clone()) {
                 continue;
             }
+            let path = folders.iter().map(|folder| folder.join(&name)).find(|path| path.exists());
+            let path = path.ok_or(RnndbError::Absent { name })?;
             let text = std::fs::read_to_string(&path)
                 .map_err(|source| RnndbError::Unreadable { path: path.clone(), source })?;
             bytes += text.len() as u64;
             if bytes > MOST_BYTES {
-                return Err(RnndbError::TooLarge(folder.to_owned()));
+                return Err(RnndbError::TooLarge);
             }
             let malformed = |error: roxmltree::Error| RnndbError::Malformed {
                 path: path.clone(),
@@ -108,7 +105,15 @@ impl Tree {
             let document = Document::parse(&text).map_err(malformed)?;
             for item in document.root_element().children().filter(Node::is_element).map(Element::of) {
                 match (item.tag.as_str(), item.get("file")) {
-                    ("import", Some(file)) => left.push(file.to_owned()),
+                    ("import", Some(file)) => {
+                        // A file in the folders or below: nothing else is any of its business.
+                        let normal = |part| matches!(part, Component::Normal(_));
+                        if !Path::new(file).components().all(normal) {
+                            let what = format!("it imports {file:?}, which is not below its folder");
+                            return Err(RnndbError::Malformed { path, what });
+                        }
+                        left.push(file.to_owned());
+                    }
                     _ => tree.add(item),
                 }
             }
@@ -117,6 +122,8 @@ impl Tree {
     }
 
     fn add(&mut self, item: Element) {
+        // What registers refer to may be declared beside them.
+        item.children.iter().for_each(|child| self.declare(child));
         let Some(name) = item.get("name").map(str::to_owned) else { return };
         match self.items.entry((item.tag.clone(), name)) {
             std::collections::btree_map::Entry::Vacant(place) => drop(place.insert(item)),
@@ -128,6 +135,14 @@ impl Tree {
                 });
             }
         }
+    }
+
+    fn declare(&mut self, element: &Element) {
+        if let ("bitset" | "group", Some(name)) = (element.tag.as_str(), element.get("name")) {
+            let key = (element.tag.clone(), name.to_owned());
+            self.items.entry(key).or_insert_with(|| element.clone());
+        }
+        element.children.iter().for_each(|child| self.declare(child));
     }
 
     pub fn find(&self, tag: &str, name: &str) -> Option<&Element> {

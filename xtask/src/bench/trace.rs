@@ -171,27 +171,19 @@ fn timed(command: &mut Command) -> Result<Cost> {
     }
 }
 
-/// Accesses that we export, and those that envytools' demmio shows of them; `None` where it is not installed. It folds
-/// some into one line (I2C, microcode), so those that it can fold are left out of both.
+/// Accesses that we export, and those that envytools' demmio shows of them; `None` where it is not installed.
 fn demmio(gpuvmk: &Path, trace: &Path) -> Result<Option<(usize, usize)>> {
     if Command::new("demmio").arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
         return Ok(None);
     }
-    let (part, text) = (trace.with_extension("part.trace"), trace.with_extension("part.txt"));
-    let run = |arguments: &[&str], files: &[&Path]| -> Result<()> {
-        let status = Command::new(gpuvmk).args(arguments).args(files).status()?;
-        ensure!(status.success(), "'gpuvmk {}' ended with {status}", arguments.join(" "));
-        Ok(())
-    };
-    run(
-        &["trace", "filter", "op=read,write", "bar=0", "range=0x0-0x13ff,0x2000-0xdfff", "--output"],
-        &[&part, trace],
-    )?;
-    run(&["trace", "convert", "--output"], &[&text, &part])?;
+    let text = trace.with_extension("mmiotrace");
+    let status = Command::new(gpuvmk).args(["trace", "convert", "--output"]).args([&text, trace]).status()?;
+    ensure!(status.success(), "'gpuvmk trace convert' ended with {status}");
     let access = |line: &&str| line.starts_with("R ") || line.starts_with("W ");
     let ours = fs::read_to_string(&text)?.lines().filter(access).count();
+    // What it says of its database is on standard error.
     let output = Command::new("demmio").arg("-c").arg("-f").arg(&text).output()?;
-    let theirs =
-        String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.contains(" MMIO")).count();
+    let theirs = String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.starts_with('[')).count();
+    fs::remove_file(&text).with_context(|| format!("Cannot remove {}", text.display()))?;
     Ok(Some((ours, theirs)))
 }
