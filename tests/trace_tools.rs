@@ -271,6 +271,58 @@ fn registers_of_an_unknown_chip_have_no_names() {
 }
 
 #[test]
+fn registers_of_other_chips_have_the_names_of_a_database_that_the_user_has() {
+    let files = Files::new();
+    files.write(
+        "root.xml",
+        br#"<database><import file="chips.xml"/><domain name="NV_MMIO"><array name="PFIFO" offset="0x2000" stride="0x2000">
+            <reg32 offset="0x100" name="INTR"><bitfield pos="8" name="PLAYLIST"/></reg32>
+            <reg32 offset="0x140" name="INTR_EN" variants="GM107-"/></array></domain></database>"#,
+    );
+    let (capture, folder) = (
+        files.write("capture.txt", CAPTURE.replace("0xc0000a3", "0x117000a1").as_bytes()),
+        files.path("").to_str().unwrap().to_owned(),
+    );
+    // Chips lie in a folder of their own: envytools generates them.
+    let (_, error) = bad(&["trace", "dump", "--rnndb", &folder, &capture]);
+    assert!(error.contains("has chips.xml"), "{error}");
+    let more = tempfile::tempdir().unwrap();
+    let chips = r#"<database><enum name="chipset"><value name="NV4"/><value value="0xe4" name="GK104"/>
+        <value value="0x117" name="GM107"/></enum></database>"#;
+    fs::write(more.path().join("chips.xml"), chips).unwrap();
+    let folders = format!("{folder}:{}", more.path().display());
+
+    let text = good(&["trace", "dump", "--rnndb", &folders, &capture]);
+    assert!(text.contains("PFIFO.INTR { PLAYLIST=0x1 }") && text.contains("PFIFO.INTR_EN"), "{text}");
+    let text = good(&["trace", "lookup", "--rnndb", &folders, "--chip", "gk104", "0x2100", "0x100"]);
+    assert!(text.contains("PFIFO.INTR") && text.contains("PLAYLIST = 0x1"), "{text}");
+    bad(&["trace", "lookup", "--rnndb", &folders, "--chip", "gk104", "0x2140"]);
+    // gpuvmk's own tables come first, and the database is not needed for them.
+    assert!(good(&["trace", "lookup", "--rnndb", &folders, "0x2100"]).contains("NV_PFIFO_INTR_0"));
+    let filtered = files.name("pfifo.trace");
+    good(&[
+        "trace",
+        "filter",
+        "--rnndb",
+        &folders,
+        &capture,
+        "--output",
+        &filtered,
+        "--chip",
+        "GM107",
+        "unit=PFIFO",
+        "op=read",
+    ]);
+    let text = good(&["trace", "dump", &filtered]);
+    assert!(text.contains("0x00002100") && !text.contains("0x00000000 "), "{text}");
+    let (_, error) = bad(&[
+        "trace", "filter", "--rnndb", &folders, &capture, "--output", &filtered, "--chip", "gm107",
+        "unit=PXY",
+    ]);
+    assert!(error.contains("units of GM107 are PFIFO"), "{error}");
+}
+
+#[test]
 fn diff_names_the_first_divergence() {
     let files = Files::new();
     let first = files.trace("vm1.trace", 0, usual());

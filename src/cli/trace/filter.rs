@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use super::packed::Packed;
-use super::{Chip, each, open};
-use crate::chip::register_sets::RegisterSet;
+use super::{Chip, each, named_set, open};
 use crate::trace::writer::Writer;
 use crate::trace::{Entry, Event, Filter};
 
@@ -30,9 +29,9 @@ pub(super) struct Args {
     /// Leave out when each entry was and how long it took: the same driver then leaves the same file, and a small one.
     #[arg(long)]
     no_times: bool,
-    /// Whose units are meant [default: the trace's chip]
-    #[arg(long, value_parser = crate::cli::chip)]
-    chip: Option<&'static RegisterSet>,
+    /// Whose units are meant: a chip of gpuvmk's, or with --rnndb one of the database [default: the trace's chip]
+    #[arg(long)]
+    chip: Option<String>,
     /// What is wanted.
     #[arg(value_name = "CONDITION")]
     conditions: Vec<String>,
@@ -41,7 +40,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let trace = open(&args.file)?;
     let mut header = trace.header().clone();
-    let set = args.chip.or(Chip::of(&header).0);
+    let set = args.chip.as_deref().map(named_set).transpose()?.or(Chip::of(&header).0);
     let filter = Filter::parse(args.conditions.iter().map(String::as_str), set)?;
     let said: Vec<_> = header.filter.take().into_iter().chain(args.conditions.iter().cloned()).collect();
     header.filter = (!said.is_empty()).then(|| said.join(" "));

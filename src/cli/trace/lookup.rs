@@ -2,10 +2,8 @@
 
 use std::process::ExitCode;
 
-use anyhow::bail;
-
-use super::set_by_name;
-use crate::chip::register_sets::{ALL, RegisterSet};
+use super::named_set;
+use crate::chip::register_sets::RegisterSet;
 use crate::chip::registers::Reg;
 
 /// Arguments of `gpuvmk trace lookup`.
@@ -33,13 +31,7 @@ fn number(text: &str) -> Result<u32, String> {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let address = args.address & !3;
     let own = RegisterSet::by_name(&args.chip);
-    let Some(set) = set_by_name(&args.chip) else {
-        let known = ALL.map(|set| set.chip).join(", ");
-        bail!(
-            "no chip is called `{}`; there are {known}, and those of a database that --rnndb names",
-            args.chip
-        )
-    };
+    let set = named_set(&args.chip)?;
     let Some(definition) = set.definition(Reg(address)) else {
         let does = if own.is_some() { ": reads back what was written, touches nothing" } else { "" };
         println!("{address:#08x}: not in the tables of {}{does}", set.chip);

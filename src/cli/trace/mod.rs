@@ -23,7 +23,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, ensure};
 
-use crate::chip::register_sets::RegisterSet;
+use crate::chip::register_sets::{ALL, RegisterSet};
 use crate::pci::Region;
 use crate::trace::rnndb::Rnndb;
 use crate::trace::{Direction, Entry, Event, Header, Place, Source};
@@ -54,6 +54,17 @@ fn open_database(args: &Args) -> anyhow::Result<()> {
 /// The registers of a chip by its name: gpuvmk's own first.
 fn set_by_name(name: &str) -> Option<&'static RegisterSet> {
     RegisterSet::by_name(name).or_else(|| DATABASE.get()?.by_name(name))
+}
+
+/// The same for a name that an operator gave.
+fn named_set(name: &str) -> anyhow::Result<&'static RegisterSet> {
+    let known = || ALL.map(|set| set.chip).join(", ");
+    set_by_name(name).with_context(|| {
+        format!(
+            "no chip is called `{name}`; there are {}, and those of a database that --rnndb names",
+            known()
+        )
+    })
 }
 
 #[derive(Debug, clap::Subcommand)]

@@ -25,6 +25,29 @@ struct Found<'a> {
     name: String,
 }
 
+/// The names of what a register is in.
+#[derive(Default)]
+struct Prefix {
+    names: String,
+    /// Numbers of elements that have no name: the next that has one gets them.
+    numbers: String,
+}
+
+impl Prefix {
+    fn named(&self, name: &str) -> String {
+        format!("{}{name}{}", self.names, self.numbers)
+    }
+
+    /// That of what is in an element.
+    fn and(&self, parent: &Element, length: u64, index: u64) -> Self {
+        let number = if length > 1 { format!("[{index}]") } else { String::new() };
+        match parent.get("name") {
+            Some(name) => Self { names: self.named(name) + &number + ".", numbers: String::new() },
+            None => Self { names: self.names.clone(), numbers: format!("{}{number}", self.numbers) },
+        }
+    }
+}
+
 /// What stays: registers live as long as the process.
 fn leak(text: &str) -> &'static str {
     Box::leak(text.to_owned().into_boxed_str())
@@ -37,7 +60,7 @@ impl<'a> Walk<'a> {
 
     /// The register of a domain that covers an offset.
     pub fn register(mut self, domain: &'a Element, reg: Reg) -> Option<RegisterDef> {
-        let found = self.among(domain, "", reg.0.into(), 0)?;
+        let found = self.among(domain, &Prefix::default(), reg.0.into(), 0)?;
         Some(RegisterDef {
             unit: leak(found.name.split(['.', '[']).next().unwrap_or_default()),
             name: leak(&found.name),
@@ -73,7 +96,13 @@ impl<'a> Walk<'a> {
     }
 
     /// The register at `offset`, counted from where `parent` begins.
-    fn among(&mut self, parent: &'a Element, prefix: &str, offset: u64, depth: usize) -> Option<Found<'a>> {
+    fn among(
+        &mut self,
+        parent: &'a Element,
+        prefix: &Prefix,
+        offset: u64,
+        depth: usize,
+    ) -> Option<Found<'a>> {
         if depth > MOST_DEPTH {
             return None;
         }
@@ -99,21 +128,28 @@ impl<'a> Walk<'a> {
     }
 
     /// Elements of an array follow each other.
-    fn in_array(&mut self, array: &'a Element, prefix: &str, offset: u64, depth: usize) -> Option<Found<'a>> {
+    fn in_array(
+        &mut self,
+        array: &'a Element,
+        prefix: &Prefix,
+        offset: u64,
+        depth: usize,
+    ) -> Option<Found<'a>> {
         let stride = array.number("stride").filter(|stride| *stride > 0)?;
         let index = offset / stride;
         let length = array.number("length").unwrap_or(1);
         if index >= length || !self.is_meant(array) {
             return None;
         }
-        self.among(array, &element_name(array, prefix, length, index), offset % stride, depth + 1)
+        let within = prefix.and(array, length, index);
+        self.among(array, &within, offset % stride, depth + 1)
     }
 
     /// Elements of a stripe may lie between those of others, and beyond the next one's beginning.
     fn in_stripe(
         &mut self,
         stripe: &'a Element,
-        prefix: &str,
+        prefix: &Prefix,
         offset: u64,
         depth: usize,
     ) -> Option<Found<'a>> {
@@ -123,12 +159,12 @@ impl<'a> Walk<'a> {
         let (stride, length) = (stripe.number("stride").unwrap_or(0), stripe.number("length").unwrap_or(1));
         let last = offset.checked_div(stride).unwrap_or(0).min(length.checked_sub(1)?);
         (0..=last).rev().find_map(|index| {
-            let name = element_name(stripe, prefix, length, index);
-            self.among(stripe, &name, offset - index * stride, depth + 1)
+            let within = prefix.and(stripe, length, index);
+            self.among(stripe, &within, offset - index * stride, depth + 1)
         })
     }
 
-    fn is_register(&self, register: &'a Element, prefix: &str, offset: u64) -> Option<Found<'a>> {
+    fn is_register(&self, register: &'a Element, prefix: &Prefix, offset: u64) -> Option<Found<'a>> {
         let bytes = match register.tag.as_str() {
             "reg64" => 8,
             "reg32" => 4,
@@ -141,8 +177,10 @@ impl<'a> Walk<'a> {
         if index >= length || offset % stride >= bytes || !self.is_meant(register) {
             return None;
         }
-        let name = register.get("name")?;
-        let name = if length > 1 { format!("{prefix}{name}[{index}]") } else { format!("{prefix}{name}") };
+        let mut name = prefix.named(register.get("name")?);
+        if length > 1 {
+            name.push_str(&format!("[{index}]"));
+        }
         Some(Found { element: register, name })
     }
 
@@ -162,13 +200,5 @@ impl<'a> Walk<'a> {
             .collect();
         fields.sort_by_key(|field| std::cmp::Reverse((field.high, field.low)));
         fields
-    }
-}
-
-fn element_name(parent: &Element, prefix: &str, length: u64, index: u64) -> String {
-    match (parent.get("name"), length) {
-        (None, _) => prefix.to_owned(),
-        (Some(name), 1) => format!("{prefix}{name}."),
-        (Some(name), _) => format!("{prefix}{name}[{index}]."),
     }
 }
