@@ -36,6 +36,7 @@ fn set_up(policy: PolicyKind) -> (ServiceHandle, Tenant) {
         poll: std::time::Duration::ZERO,
         scrub: gpuvmk::config::ScrubPolicy::default(),
         hang: gpuvmk::config::HangConfig::default(),
+        recorder: None,
     };
     let service = Service::start(Box::new(driver), Some(ledger), &config).unwrap();
     let (link, grant) = connect_in_process(&service, hello("bench", 32 << 20)).unwrap();

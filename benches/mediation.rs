@@ -64,6 +64,7 @@ fn set_up(kind: Kind) -> Bench {
                 poll: std::time::Duration::ZERO,
                 scrub: gpuvmk::config::ScrubPolicy::default(),
                 hang: gpuvmk::config::HangConfig::default(),
+                recorder: None,
             };
             let service = Service::start(Box::new(driver), Some(ledger), &config).expect("a service");
             let hello = Hello {

@@ -152,6 +152,8 @@ fn vms(registry: &mut Registry, answers: &[Answer]) {
         });
     }
     let copied = counters(registry, "vm_copied", "Written by copies, as its backend says", Some(Unit::Bytes));
+    let trapped =
+        counters(registry, "vm_trapped_accesses", "Accesses to its function that its backend answered", None);
     let vram = gauges(registry, "vm_vram", "VRAM of the VM", Some(Unit::Bytes));
     let tables = gauges(registry, "vm_page_tables", "Shadow page tables of the VM", Some(Unit::Bytes));
     let channels = gauges(registry, "vm_channels", "Channels that exist", None);
@@ -162,6 +164,7 @@ fn vms(registry: &mut Registry, answers: &[Answer]) {
     let hits = counters(registry, "vm_limit_hits", "Times that a limit was met", None);
     each_vm(answers, |labels, vm| {
         copied.get_or_create(&labels).inc_by(number(&vm["copied_bytes"]));
+        trapped.get_or_create(&labels).inc_by(number(&vm["trapped"]));
         vram.get_or_create(&labels).set(number(&vm["vram"]));
         tables.get_or_create(&labels).set(number(&vm["table_bytes"]));
         channels.get_or_create(&labels).set(number(&vm["channels"]));

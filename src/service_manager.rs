@@ -1,4 +1,5 @@
-//! What a service manager is told (sd_notify(3)): that a daemon is ready, what it does, that it ends, that it lives.
+//! What a service manager is told (sd_notify(3)): that a daemon is ready, what it does, that it ends, that it lives. And the socket
+//! that it may have made for a daemon (sd_listen_fds(3)).
 //!
 //! The socket is opened before the jail, and messages are plain writes, which every thread may make. Without a manager
 //! nothing is told.
@@ -6,6 +7,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::RawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -77,6 +79,32 @@ impl Manager {
     }
 }
 
+/// The socket on which the manager has listened for this process until now; none where it has none for it.
+///
+/// # Errors
+/// There are several, and nobody says which is for whom.
+pub fn listener() -> Result<Option<RawFd>, SeveralSockets> {
+    let of = |name| env::var(name).ok();
+    listener_of(of("LISTEN_PID").as_deref(), of("LISTEN_FDS").as_deref(), std::process::id())
+}
+
+/// The manager handed over another number of sockets than one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("The service manager hands over {0} sockets (LISTEN_FDS); a device back end has one, for QEMU")]
+pub struct SeveralSockets(String);
+
+/// Where descriptors of the manager begin.
+const FIRST: RawFd = 3;
+
+fn listener_of(pid: Option<&str>, count: Option<&str>, own: u32) -> Result<Option<RawFd>, SeveralSockets> {
+    // What a parent left in the environment is not meant for this process.
+    match (pid.and_then(|pid| pid.parse::<u32>().ok()), count) {
+        (Some(pid), Some("1")) if pid == own => Ok(Some(FIRST)),
+        (Some(pid), Some(count)) if pid == own => Err(SeveralSockets(count.to_owned())),
+        _ => Ok(None),
+    }
+}
+
 /// The first line of a text: a second one would be an assignment of its own.
 fn line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
@@ -92,6 +120,18 @@ fn watchdog(micros: Option<&str>, pid: Option<&str>, own: u32) -> Option<Duratio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn socket_is_taken_only_by_the_process_that_is_meant() {
+        let of = |pid, count| listener_of(pid, count, 77);
+        assert_eq!(of(Some("77"), Some("1")), Ok(Some(3)));
+        for (pid, count) in [(None, None), (Some("78"), Some("1")), (None, Some("1")), (Some("x"), Some("1"))]
+        {
+            assert_eq!(of(pid, count), Ok(None));
+        }
+        let several = of(Some("77"), Some("2")).unwrap_err().to_string();
+        assert!(several.contains("hands over 2 sockets"), "{several}");
+    }
 
     #[test]
     fn manager_hears_what_it_is_told() {

@@ -50,6 +50,7 @@ impl Host {
             poll: Duration::ZERO,
             scrub: ScrubPolicy::default(),
             hang: HangConfig::default(),
+            recorder: None,
         };
         let service = Service::start(Box::new(driver), Some(ledger), &config).unwrap();
         Self { service, path, _folder: folder }

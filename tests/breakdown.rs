@@ -66,6 +66,7 @@ fn the_aggregator() {
         poll: Duration::ZERO,
         scrub: ScrubPolicy::default(),
         hang: HangConfig::default(),
+        recorder: None,
     };
     let driver = RegisterDriver::new(gpu).unwrap();
     let service = Service::start(Box::new(driver), Some(Arc::new(Fragile)), &config).unwrap();

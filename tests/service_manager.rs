@@ -2,14 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
 
+#[path = "common/client.rs"]
+mod client;
 #[path = "common/daemon.rs"]
 mod daemon;
 
-use std::os::unix::net::UnixDatagram;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use client::Client;
 use daemon::{Daemon, write_gpu, write_vm};
 
 /// The manager's end.
@@ -71,4 +75,45 @@ fn manager_that_cannot_be_reached_is_named_and_nothing_starts() {
     assert!(!aggregator.end().success());
     assert!(aggregator.said().contains("service manager"), "{}", aggregator.said());
     assert!(!path.join("gpu0.sock").exists());
+}
+
+/// As systemd does for `gpuvmk-device@.socket`: it listens, and hands the socket over as descriptor 3.
+#[test]
+fn device_serves_at_the_socket_that_the_manager_listened_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write_gpu(path, "GF100");
+    // The file's own socket is not made then.
+    write_vm(path, "vm1", "GF100", "");
+    let mut aggregator = Daemon::start(path, "aggregator", &["aggregator", "gpu0.toml"]);
+    aggregator.wait_for("serves at");
+
+    let activated = path.join("activated.sock");
+    let listener = UnixListener::bind(&activated).unwrap();
+    rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty()).unwrap();
+    let start = |count: &str| {
+        let mut command = Command::new("sh");
+        let script = format!(
+            "exec 3<&{}; export LISTEN_FDS={count} LISTEN_PID=$$; exec {} device vm1.toml",
+            listener.as_raw_fd(),
+            env!("CARGO_BIN_EXE_gpuvmk")
+        );
+        command.args(["-c", &script]);
+        Daemon::spawn(path, "device", command)
+    };
+    let mut refused = start("2");
+    assert!(!refused.end().success());
+    assert!(refused.said().contains("hands over 2 sockets"), "{}", refused.said());
+
+    // QEMU may connect before the device back end is there.
+    let waiting = UnixStream::connect(&activated).unwrap();
+    let mut device = start("1");
+    device.wait_for("serves");
+    drop(waiting);
+    let mut client = Client::negotiated(&activated);
+    assert_eq!(client.read(7, 0, 2).body[16..], [0xde, 0x10]);
+    assert!(!path.join("vm1.sock").exists());
+    assert!(device.terminate().success());
+    assert!(activated.exists(), "the socket is the manager's");
+    assert!(aggregator.terminate().success());
 }

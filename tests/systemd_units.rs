@@ -104,7 +104,7 @@ fn units_take_away_what_the_jail_takes_away() {
 
 #[test]
 fn systemd_accepts_the_units() {
-    for unit in UNITS {
+    for unit in UNITS.into_iter().chain(["gpuvmk-device@.socket"]) {
         let Ok(output) = Command::new("systemd-analyze").arg("verify").arg(path(unit)).output() else {
             return;
         };

@@ -146,3 +146,23 @@ fn wrong_wishes_are_refused_and_silent_or_slow_readers_hold_up_nobody() {
     drop(client);
     assert!(site.device.terminate().success());
 }
+
+#[test]
+fn answered_accesses_are_counted_for_operators() {
+    let site = site();
+    let trapped = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvmk"));
+        let output =
+            command.args(["status", "gpu0.toml", "--json"]).current_dir(site.path()).output().unwrap();
+        let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+        status["tenants"][0]["trapped"].as_u64()
+    };
+    until("the VM is there", || trapped().is_some());
+    let mut client = Client::negotiated(&site.path().join("vm1.sock"));
+    let before = trapped().unwrap();
+    (0..70).for_each(|_| drop(client.read(0, 0, 4)));
+    let configuration = 7;
+    (0..30).for_each(|_| drop(client.read(configuration, 0, 4)));
+
+    assert_eq!(trapped().unwrap() - before, 100);
+}

@@ -194,6 +194,8 @@ impl AggregatorLink for Link {
 
     fn report_copied(&self, _copied: &CopiedBytes) {}
 
+    fn report_trapped(&self, _accesses: u64) {}
+
     fn connect(&self, handler: Arc<dyn EventHandler>) {
         locked(&self.host.handlers).insert(self.tenant, handler);
     }

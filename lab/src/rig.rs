@@ -200,6 +200,11 @@ impl Rig {
         self.sockets.0.join(format!("{}.record", self.name(index)))
     }
 
+    /// Where the schedule of the aggregator for `chip` is recorded.
+    pub fn schedule_recorder(&self, chip: Chip) -> PathBuf {
+        self.sockets.0.join(format!("gpu-{chip}.record"))
+    }
+
     /// The control socket of the aggregator for `chip`.
     fn control_socket(&self, chip: Chip) -> PathBuf {
         self.sockets.0.join(format!("control-{chip}.sock"))
@@ -304,7 +309,9 @@ impl Rig {
     fn start_aggregator(&self, chip: Chip) -> Result<Daemon> {
         let (socket, control) = (self.shared_socket(chip), self.control_socket(chip));
         let name = format!("gpu-{chip}");
-        let config = gpu_config(&name, &self.spec, chip, &socket, &control);
+        let mut config = gpu_config(&name, &self.spec, chip, &socket, &control);
+        let recorder = quoted(&self.schedule_recorder(chip));
+        config.push_str(&format!("\n[trace.socket]\npath = {recorder}\n"));
         let path = self.write_config(&format!("{name}.toml"), &config)?;
         let arguments = ["aggregator", &path];
         let log = format!("aggregator-{chip}");

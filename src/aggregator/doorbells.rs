@@ -18,6 +18,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use rustix::event::EventfdFlags;
 
+use super::counts;
 use super::mailbox;
 use super::protocol::Doorbell;
 use super::report::{self, Report};
@@ -39,9 +40,10 @@ const PUTS: usize = 32;
 const STAMPS: usize = PUTS + MAX_CHANNELS as usize;
 const REPORT: usize = STAMPS + MAX_CHANNELS as usize;
 const COPIED: usize = REPORT + report::WORDS;
+const TRAPPED: usize = COPIED + report::COPIED_WORDS;
 
 const _: () = assert!(NEWS + NEWS_WORDS <= PUTS && NEWS_WORDS * 32 == MAX_CHANNELS as usize);
-const _: () = assert!(COPIED + report::COPIED_WORDS <= MAILBOX && MAILBOX + mailbox::WORDS <= PAGES * 1024);
+const _: () = assert!(TRAPPED + counts::words(1) <= MAILBOX && MAILBOX + mailbox::WORDS <= PAGES * 1024);
 
 /// The aggregator's end.
 #[derive(Debug)]
@@ -113,6 +115,12 @@ impl DoorbellReceiver {
         CopiedBytes::load(&self.board, COPIED)
     }
 
+    /// How many accesses of its guest the sender says that it answered.
+    pub fn trapped(&self) -> u64 {
+        let [trapped] = counts::load(&self.board, TRAPPED);
+        trapped
+    }
+
     /// Announces that the receiver is going to sleep. False when there is news already: take it first. A request
     /// that is being carried out (`answering`) is no news.
     pub fn prepare_to_sleep(&self, answering: bool) -> bool {
@@ -144,6 +152,11 @@ impl DoorbellSender {
     /// Tells operators how much the guest copied so far. Never blocks; calls must not overlap.
     pub fn report_copied(&self, copied: &CopiedBytes) {
         copied.store(&self.board, COPIED);
+    }
+
+    /// Tells operators how many of its guest's accesses were answered so far. Never blocks; calls must not overlap.
+    pub fn report_trapped(&self, accesses: u64) {
+        counts::store([accesses], &self.board, TRAPPED);
     }
 
     /// Rings: stores GP_PUT, marks the channel, and wakes the receiver if it sleeps. Never blocks.
@@ -263,6 +276,8 @@ mod tests {
         assert_eq!(rung, (480..MAX_CHANNELS).collect::<Vec<_>>());
         assert_eq!(receiver.report(), report);
         assert_eq!(receiver.copied(), copied);
+        sender.report_trapped(5 << 33 | 7);
+        assert_eq!((receiver.trapped(), receiver.copied()), (5 << 33 | 7, copied));
     }
 
     #[test]

@@ -78,6 +78,9 @@ pub trait AggregatorLink: Send + Sync {
     /// Tells operators how much the guest copied so far. No answer; calls must not overlap.
     fn report_copied(&self, copied: &CopiedBytes);
 
+    /// Tells operators how many accesses of the guest were answered so far. No answer; calls must not overlap.
+    fn report_trapped(&self, accesses: u64);
+
     /// Connects the receiver of events; the link delivers nothing before.
     fn connect(&self, handler: std::sync::Arc<dyn EventHandler>);
 }

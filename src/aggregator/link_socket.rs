@@ -304,6 +304,10 @@ impl AggregatorLink for SocketLink {
         self.doorbells.report_copied(copied);
     }
 
+    fn report_trapped(&self, accesses: u64) {
+        self.doorbells.report_trapped(accesses);
+    }
+
     fn connect(&self, handler: Arc<dyn EventHandler>) {
         let mut thread = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *thread, EventThread::Ended) {

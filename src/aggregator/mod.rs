@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod control;
+mod counts;
 pub mod dma_map;
 pub mod doorbells;
 pub mod event_record;

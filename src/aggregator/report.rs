@@ -4,11 +4,12 @@
 
 use serde::Serialize;
 
+use super::counts;
 use super::limit::{Limit, LimitStatus};
 use super::shared::SharedWords;
 use crate::chip::Engine;
 use crate::fifo_virt::CopiedBytes;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $number:literal $name:literal,)*) => {
@@ -171,49 +172,21 @@ impl Report {
     }
 }
 
-/// Words of copied bytes: a number that is odd while they change, and two for each count.
-pub(super) const COPIED_WORDS: usize = 1 + 2 * (Engine::ALL.len() + 1);
-/// Times that changing counts are read again.
-const TRIES: usize = 4;
+/// Counts of copied bytes: one for each engine, and of entries that were not read.
+const COPIED: usize = Engine::ALL.len() + 1;
+/// Their words.
+pub(super) const COPIED_WORDS: usize = counts::words(COPIED);
 
 impl CopiedBytes {
     /// Writes them to words from `at` on. Calls must not overlap.
     pub(super) fn store(&self, words: &SharedWords, at: usize) {
-        let version = words.word(at);
-        let before = version.load(Ordering::Relaxed) | 1;
-        version.store(before, Ordering::Relaxed);
-        fence(Ordering::Release);
-        for (place, count) in
-            (1_usize..).step_by(2).zip(self.engines.into_iter().chain([self.unread_entries]))
-        {
-            let [a, b, c, d, e, f, g, h] = count.to_le_bytes();
-            let low = words.word(at.wrapping_add(place));
-            low.store(u32::from_le_bytes([a, b, c, d]), Ordering::Relaxed);
-            let high = words.word(at.wrapping_add(place).wrapping_add(1));
-            high.store(u32::from_le_bytes([e, f, g, h]), Ordering::Relaxed);
-        }
-        version.store(before.wrapping_add(1), Ordering::Release);
+        counts::store(self.engines.into_iter().chain([self.unread_entries]), words, at);
     }
 
-    /// Reads them from words that their sender may change at any time: halves belong together if it is honest.
+    /// Reads them.
     pub(super) fn load(words: &SharedWords, at: usize) -> Self {
-        let mut copied = Self::default();
-        for _ in 0..TRIES {
-            let version = words.word(at).load(Ordering::Acquire);
-            let counts = copied.engines.iter_mut().chain([&mut copied.unread_entries]);
-            for (place, count) in (1_usize..).step_by(2).zip(counts) {
-                let [low, high] = [0, 1].map(|half: usize| {
-                    let word = words.word(at.wrapping_add(place).wrapping_add(half));
-                    u64::from(word.load(Ordering::Relaxed))
-                });
-                *count = low | high << 32;
-            }
-            fence(Ordering::Acquire);
-            if version.is_multiple_of(2) && words.word(at).load(Ordering::Relaxed) == version {
-                break;
-            }
-        }
-        copied
+        let [engines @ .., unread_entries] = counts::load::<COPIED>(words, at);
+        Self { engines, unread_entries }
     }
 }
 

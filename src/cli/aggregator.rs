@@ -50,6 +50,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         poll: config.poll,
         scrub: config.scrub,
         hang: config.hang,
+        recorder: config.recorder.clone().map(|spec| (spec, config.name.clone())),
     };
     let failed = || format!("GPU `{}` cannot be served", config.name);
     // Before the GPU: the driver of a real one may become an ordinary user, who may not make sockets anywhere.
@@ -133,7 +134,7 @@ fn bring_up(config: &GpuConfig) -> anyhow::Result<Physical> {
 
 /// What an aggregator still needs once it is set up.
 fn allowance(config: &GpuConfig) -> Allowance {
-    let sockets = std::iter::once(&config.socket).chain(&config.control);
+    let sockets = std::iter::once(&config.socket).chain(&config.control).chain(&config.recorder);
     let mut paths: Vec<PathRight> =
         sockets.map(|socket| PathRight { path: jail::folder(&socket.path), right: Right::Remove }).collect();
     let drives_gpu = matches!(config.backend, Backend::Rm { .. });

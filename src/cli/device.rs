@@ -49,16 +49,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let Some(file) = &args.file else { bail!("Give the VM's configuration file") };
     // First of all: nothing has been opened yet.
-    jail::prepare(args.backend.fd)?;
+    let descriptor = args.backend.descriptor()?;
+    jail::prepare(descriptor)?;
     let manager = Manager::of_this_process().context("Cannot reach the service manager")?;
     let config = VmConfig::load(file)?;
     log_limit::set_lines_per_second(config.limits.log_lines);
     // The socket first: a path that is taken shows before the aggregator gives anything away.
-    let server = args.backend.server(config.socket.as_ref())?;
+    let server = args.backend.server(descriptor, config.socket.as_ref())?;
     let desk = config.recorder.as_ref().map(|spec| Listener::bind(spec, SocketType::STREAM)).transpose()?;
     let trace = config.trace.as_deref().map(serve::create_trace).transpose()?;
     // Files are out of reach from here on, and the first thread starts.
-    jail::confine(args.jail.mode(config.jail), &allowance(&config, args))?;
+    jail::confine(args.jail.mode(config.jail), &allowance(&config, args, descriptor.is_some()))?;
     let stop = serve::stop_on_signals()?;
     let hello = Hello {
         version: PROTOCOL_VERSION,
@@ -156,10 +157,10 @@ const DESCRIPTORS: u64 = 512 + 2 * 256 + 64 + 32;
 const MEMORY: u64 = 512 << 20;
 
 /// What a device back end still needs once it is set up.
-fn allowance(config: &VmConfig, args: &Args) -> Allowance {
+fn allowance(config: &VmConfig, args: &Args, given: bool) -> Allowance {
     let mut paths = vec![PathRight { path: jail::folder(&config.gpu), right: Right::Connect }];
     let own = args.backend.socket_path.as_ref().or(config.socket.as_ref().map(|socket| &socket.path));
-    if let Some(own) = own.filter(|_| args.backend.fd.is_none()) {
+    if let Some(own) = own.filter(|_| !given) {
         paths.push(PathRight { path: jail::folder(own), right: Right::Remove });
     }
     let desk = config.recorder.iter();

@@ -14,6 +14,7 @@ use crate::config::SocketSpec;
 use crate::frontend::vfio_user::{self, Server, SessionObserver, StopHandle};
 use crate::jail::{self, Mode, Role};
 use crate::pci::PciFunction;
+use crate::service_manager;
 use crate::trace::{self, Recorder, Traced, Tracer};
 
 /// Options that QEMU's back-end program conventions demand.
@@ -31,10 +32,22 @@ pub(super) struct BackendOptions {
 }
 
 impl BackendOptions {
-    /// The server for these options; `configured` is the configuration file's socket.
-    pub(super) fn server(&self, configured: Option<&SocketSpec>) -> anyhow::Result<Server> {
-        if let Some(fd) = self.fd {
-            return Server::from_fd(adopt(fd)?).with_context(|| format!("Cannot serve on --fd={fd}"));
+    /// A descriptor to serve on, which is open already: as the options say, or else as the service manager has it.
+    pub(super) fn descriptor(&self) -> anyhow::Result<Option<RawFd>> {
+        match (self.fd, &self.socket_path) {
+            (None, None) => Ok(service_manager::listener()?),
+            (fd, _) => Ok(fd),
+        }
+    }
+
+    /// The server for these options: at the descriptor if there is one; `configured` is the configuration file's socket.
+    pub(super) fn server(
+        &self,
+        descriptor: Option<RawFd>,
+        configured: Option<&SocketSpec>,
+    ) -> anyhow::Result<Server> {
+        if let Some(fd) = descriptor {
+            return Server::from_fd(adopt(fd)?).with_context(|| format!("Cannot serve on descriptor {fd}"));
         }
         let spec = match (&self.socket_path, configured) {
             (Some(path), _) => SocketSpec { path: path.clone(), mode: 0o600, group: None },
@@ -51,7 +64,7 @@ impl BackendOptions {
 #[allow(unsafe_code, reason = "a descriptor inherited by number has no owner that the compiler knows")]
 fn adopt(fd: RawFd) -> anyhow::Result<OwnedFd> {
     let flags = vmm_flags(fd);
-    anyhow::ensure!(flags >= 0, "--fd={fd} is not an open file descriptor");
+    anyhow::ensure!(flags >= 0, "descriptor {fd} is not open (--fd, or LISTEN_FDS)");
     // SAFETY: the descriptor is open (checked above), it is above the standard ones, and by the program
     // conventions it is ours alone; nothing in this process has opened it before the options are read.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })

@@ -39,8 +39,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     // First of all: nothing has been opened yet.
-    jail::prepare(args.backend.fd)?;
-    let server = args.backend.server(None)?;
+    let descriptor = args.backend.descriptor()?;
+    jail::prepare(descriptor)?;
+    let server = args.backend.server(descriptor, None)?;
     let trace = args.trace.as_deref().map(serve::create_trace).transpose()?;
     // Files are out of reach from here on, and the first thread starts.
     jail::confine(args.jail.mode(Mode::Enforce), &allowance(args))?;
@@ -64,7 +65,7 @@ const MEMORY: u64 = 512 << 20;
 
 /// What it still needs once it is set up.
 fn allowance(args: &Args) -> Allowance {
-    let own = args.backend.socket_path.iter().filter(|_| args.backend.fd.is_none());
+    let own = args.backend.socket_path.iter();
     let paths = own.map(|own| PathRight { path: jail::folder(own), right: Right::Remove }).collect();
     Allowance { paths, descriptors: Some(DESCRIPTORS), memory: Some(MEMORY), drives_gpu: false }
 }

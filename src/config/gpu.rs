@@ -182,6 +182,8 @@ pub struct GpuConfig {
     pub socket: SocketSpec,
     /// Socket that operators connect to.
     pub control: Option<SocketSpec>,
+    /// Socket at which the schedule is recorded.
+    pub recorder: Option<SocketSpec>,
     /// What the aggregator gives up.
     pub jail: Mode,
 }
@@ -215,7 +217,9 @@ impl GpuConfig {
         let hang = reader.table("hang", |reader| HangConfig::read(reader, usual));
         let has_control = reader.has("control");
         let control = reader.table("control", value::socket);
-        if has_control && control.is_none() {
+        let has_trace = reader.has("trace");
+        let recorder = reader.table("trace", |reader| reader.table("socket", value::socket));
+        if has_control && control.is_none() || has_trace && recorder.is_none() {
             return None;
         }
         Some(Self {
@@ -229,6 +233,7 @@ impl GpuConfig {
             poll: Duration::from_micros(poll?),
             socket: socket?,
             control,
+            recorder,
             jail: jail?,
         })
     }

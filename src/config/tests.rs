@@ -303,3 +303,16 @@ fn hang_limits_have_defaults_and_zero_turns_off_those_that_protect_their_own_vm(
     keys.sort_unstable();
     assert_eq!(keys, ["hang.acquire_ms", "hang.hold", "hang.preempt_ms"]);
 }
+
+#[test]
+fn gpu_is_recorded_at_a_socket_and_to_no_file() {
+    let text = |trace: &str| {
+        format!("name = \"gpu0\"\nbackend = \"soft\"\n[socket]\npath = \"gpu0.sock\"\n{trace}\n")
+    };
+    let config = gpu(&text("[trace.socket]\npath = \"gpu0.record\"\nmode = \"0600\"")).expect("valid");
+    assert_eq!(config.recorder.map(|spec| spec.mode), Some(0o600));
+    assert_eq!(gpu(&text("")).expect("valid").recorder, None);
+    let found = mistakes(gpu(&text("[trace]\npath = \"gpu0.trace\"")));
+    assert!(found.iter().any(|mistake| mistake.key.ends_with("path")), "{found:?}");
+    mistakes(gpu(&text("[trace.socket]\nmode = \"0600\"")));
+}

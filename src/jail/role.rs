@@ -19,7 +19,7 @@ pub enum Role {
     Unmask,
     /// Device back end, `gpuvmk softgpu`: writes the trace.
     Trace,
-    /// Device back end: serves whoever records while the VM works.
+    /// Device back end, aggregator: serves whoever records while VMs work.
     Recorder,
     /// Every daemon: waits for SIGTERM.
     Signals,

@@ -90,6 +90,8 @@ pub struct Change {
     pub preempt: Vec<HostChannel>,
     /// Doorbells that waited.
     pub ring: Vec<(HostChannel, u32)>,
+    /// Engines that others may use now.
+    pub switches: Vec<(Engine, Admission)>,
 }
 
 /// The scheduler.
@@ -319,6 +321,7 @@ impl Scheduler {
     /// Lets the policies look. Returns what changes for hardware; [`Scheduler::cut`] belongs right before it is done.
     pub fn decide(&mut self, now: Duration) -> Option<Change> {
         let mut moved = std::mem::take(&mut self.relist);
+        let mut change = Change::default();
         let mut views = Vec::with_capacity(self.vms.len());
         for (engine, list) in &mut self.lists {
             views.clear();
@@ -330,6 +333,7 @@ impl Scheduler {
             }));
             if list.decide(now, &views) {
                 moved = true;
+                change.switches.push((*engine, list.admission));
                 if let Admission::Only(chosen) = list.admission
                     && let Some(vm) = self.vms.get_mut(&chosen)
                 {
@@ -342,7 +346,6 @@ impl Scheduler {
         let shared = self.lists.iter().any(|(engine, list)| meter.counts(*engine) && list.is_shared());
         self.sampler.set_window(if shared { SHARED_WINDOW } else { sampling::WINDOW });
         self.sampler.expect(self.lists.values().filter_map(|list| list.review).min());
-        let mut change = Change::default();
         for (channel, state) in &mut self.channels {
             let Some(list) = self.lists.get(&state.engine) else { continue };
             let suspended = self.vms.get(&state.vm).is_some_and(Vm::is_suspended);
@@ -369,6 +372,15 @@ impl Scheduler {
             change.runlist = Some(self.runlist());
         }
         (moved || !change.ring.is_empty()).then_some(change)
+    }
+
+    /// Ring entries of each VM that its engines had not fetched at the last look.
+    pub fn depths(&self) -> impl Iterator<Item = (TenantId, Engine, u64)> + '_ {
+        let of = |(id, vm): (&TenantId, &'_ Vm)| {
+            let depth = |(engine, account): (&Engine, &Account)| (*id, *engine, account.depth);
+            vm.accounts.iter().map(depth).collect::<Vec<_>>()
+        };
+        self.vms.iter().flat_map(of)
     }
 
     /// A VM's work waits from the next decision on, or not for this reason any more.

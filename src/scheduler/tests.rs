@@ -92,7 +92,10 @@ fn second_busy_vm_waits_and_is_rung_in_its_turn() {
     let turn = scheduler.decide(ms(2)).unwrap();
 
     // The copy engine's list is nobody's business here.
-    assert_eq!(meet, Change { runlist: Some([1, 11, 12].map(host).to_vec()), preempt: vec![], ring: vec![] });
+    let runlist = Some([1, 11, 12].map(host).to_vec());
+    let switches = vec![(GRAPHICS, Admission::Only(A))];
+    assert_eq!(meet, Change { runlist, switches, ..Change::default() });
+    assert_eq!(turn.switches, [(GRAPHICS, Admission::Only(B))]);
     assert_eq!(turn.runlist.unwrap(), [11, 2, 12].map(host));
     assert_eq!((turn.preempt, turn.ring), (vec![host(1)], vec![(host(2), 5)]));
     let waits = scheduler.accounts(B).next().unwrap().1.wait_summary();

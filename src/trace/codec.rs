@@ -108,6 +108,11 @@ fn rest(event: &Event, to: &mut Vec<u8>) {
             text(engine, to);
             text(whom, to);
         }
+        Event::Depth { engine, vm, entries } => {
+            text(engine, to);
+            text(vm, to);
+            varint(*entries, to);
+        }
         Event::Refusal { reason, place } => {
             text(reason, to);
             varint(*place, to);
@@ -223,6 +228,7 @@ impl Decoder {
             }
             Kind::Interrupt => Event::Interrupt { vector: from.short()? },
             Kind::Switch => Event::Switch { engine: from.text()?, to: from.text()? },
+            Kind::Depth => Event::Depth { engine: from.text()?, vm: from.text()?, entries: from.varint()? },
             Kind::Refusal => Event::Refusal { reason: from.text()?, place: from.varint()? },
             Kind::Lost => Event::Lost { count: from.varint()? },
             Kind::Note => Event::Note(from.text()?),
@@ -332,6 +338,7 @@ mod tests {
                 .prop_map(|(channel, n)| Event::Channel { channel, change: ChannelChange::ALL[n] }),
             1 => any::<u32>().prop_map(|vector| Event::Interrupt { vector }),
             1 => (word, word).prop_map(|(engine, to)| Event::Switch { engine, to }),
+            1 => (word, word, any::<u64>()).prop_map(|(engine, vm, entries)| Event::Depth { engine, vm, entries }),
             1 => (word, any::<u64>()).prop_map(|(reason, place)| Event::Refusal { reason, place }),
             1 => any::<u64>().prop_map(|count| Event::Lost { count }),
             1 => ".{0,80}".prop_map(Event::Note),

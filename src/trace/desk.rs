@@ -1,4 +1,4 @@
-//! Where a VM is recorded while it works: a socket of its back end. Whoever may open it says what is wanted and reads the
+//! Where a VM is recorded while it works, or an aggregator: a socket of its process. Whoever may open it says what is wanted and reads the
 //! trace until they hang up; while nobody does, nothing is recorded.
 //!
 //! The request is a line of JSON, `{"conditions": ["bar=0", "op=write"]}`, as of [`Filter::parse`]. The answer is a trace
@@ -141,7 +141,7 @@ impl Clerk {
             Err(why) => return refuse(&mut client, &why),
         };
         if self.tracer.is_on() {
-            return refuse(&mut client, "the VM is being recorded to the file of its configuration");
+            return refuse(&mut client, "this is being recorded to the file of its configuration");
         }
         let (recorder, scribe) = match Recorder::new(self.header.clone(), filter, RING) {
             Ok(made) => made,
@@ -160,7 +160,7 @@ impl Clerk {
             if let Ok(Some(mut other)) = self.accept() {
                 // What he said must be read, or the kernel tells him of that and not what we say.
                 let _ = other.set_read_timeout(Some(BRIEFLY)).and_then(|()| other.read(&mut [0; 512]));
-                refuse(&mut other, "somebody else records this VM");
+                refuse(&mut other, "somebody else records this");
             }
             // A client has nothing to say after its wish.
             reader

@@ -144,6 +144,15 @@ pub enum Event {
         /// Who has it now; empty if nobody.
         to: String,
     },
+    /// How much of a VM's work an engine has before it.
+    Depth {
+        /// The engine, by name.
+        engine: String,
+        /// The VM.
+        vm: String,
+        /// Ring entries that were not fetched yet.
+        entries: u64,
+    },
     /// Something that the guest did was refused.
     Refusal {
         /// The reason's short name, as in `gpuvmk status`.
@@ -185,6 +194,7 @@ impl Event {
             Self::Channel { .. } => Kind::Channel,
             Self::Interrupt { .. } => Kind::Interrupt,
             Self::Switch { .. } => Kind::Switch,
+            Self::Depth { .. } => Kind::Depth,
             Self::Refusal { .. } => Kind::Refusal,
             Self::Lost { .. } => Kind::Lost,
             Self::Note(_) => Kind::Note,
@@ -223,11 +233,13 @@ pub enum Kind {
     Note,
     /// Context of imported accesses.
     Origin,
+    /// Work that waits.
+    Depth,
 }
 
 impl Kind {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Read,
         Self::Write,
         Self::Reset,
@@ -241,6 +253,7 @@ impl Kind {
         Self::Lost,
         Self::Note,
         Self::Origin,
+        Self::Depth,
     ];
 
     /// The kind's name in filters and other formats.
@@ -259,6 +272,7 @@ impl Kind {
             Self::Lost => "lost",
             Self::Note => "note",
             Self::Origin => "origin",
+            Self::Depth => "depth",
         }
     }
 }

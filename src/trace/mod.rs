@@ -21,6 +21,7 @@ pub mod text;
 pub mod timeline;
 pub mod traced;
 pub mod tracer;
+pub mod turns;
 pub mod writer;
 
 pub use event::{Access, Direction, Entry, Event, Place};

@@ -117,6 +117,9 @@ fn other(event: &Event, to: &mut Vec<u8>) {
             let to = if to.is_empty() { "nobody" } else { to };
             format!("switch {} to {}", engine.escape_debug(), to.escape_debug())
         }
+        Event::Depth { engine, vm, entries } => {
+            format!("depth {} of {}: {entries}", engine.escape_debug(), vm.escape_debug())
+        }
         Event::Refusal { reason, place } => format!("refusal {} at {place:#x}", reason.escape_debug()),
         Event::Lost { count } => format!("lost {count} entries"),
         Event::Note(note) => format!("note {}", note.escape_debug()),

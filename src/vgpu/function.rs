@@ -56,6 +56,7 @@ trait Face: PciFunction {
     fn status(&self) -> Status;
     fn counters(&self) -> FaceCounters;
     fn paced(&self, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink>;
+    fn note_access(&self);
 }
 
 impl Face for Gf100Function<Mediator<FermiChannels>> {
@@ -70,6 +71,10 @@ impl Face for Gf100Function<Mediator<FermiChannels>> {
     fn paced(&self, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink> {
         self.backend().paced(sink)
     }
+
+    fn note_access(&self) {
+        self.backend().note_access();
+    }
 }
 
 impl Face for Gh100Function<Mediator<GspChannels>> {
@@ -83,6 +88,10 @@ impl Face for Gh100Function<Mediator<GspChannels>> {
 
     fn paced(&self, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink> {
         self.backend().paced(sink)
+    }
+
+    fn note_access(&self) {
+        self.backend().note_access();
     }
 }
 
@@ -136,10 +145,12 @@ impl PciFunction for Vgpu {
     }
 
     fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
+        self.face.note_access();
         self.face.read(region, offset, data)
     }
 
     fn write(&self, region: Region, offset: u64, data: &[u8]) -> Result<(), AccessError> {
+        self.face.note_access();
         self.face.write(region, offset, data)
     }
 

@@ -16,6 +16,7 @@ mod gsp;
 
 use std::cell::Cell;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -54,6 +55,8 @@ pub struct Mediator<C: ChannelControl> {
     counters: Arc<Counters>,
     meters: Arc<Meters>,
     copies: Copies,
+    /// Accesses of the guest that were answered here.
+    trapped: AtomicU64,
     system: DmaSpace,
     control: Mutex<Control<C>>,
     connection: RwLock<Arc<Connection>>,
@@ -91,6 +94,7 @@ impl<C: ChannelControl> Mediator<C> {
             counters,
             meters,
             copies: Copies::new(connection.terms.channels),
+            trapped: AtomicU64::new(0),
             system: DmaSpace::new(),
             control: Mutex::new(Control::new(&connection.terms, config.limits)),
             connection: RwLock::new(Arc::new(connection)),
@@ -129,6 +133,14 @@ impl<C: ChannelControl> Mediator<C> {
                 mediator.tell_operators();
             }
         }))
+    }
+
+    /// Counts an access that is answered here, and tells operators. They come from one thread, that of the session with the VM's
+    /// monitor.
+    pub(super) fn note_access(&self) {
+        let before = self.trapped.fetch_add(1, Ordering::Relaxed);
+        let connection = self.connection.read().unwrap_or_else(PoisonError::into_inner);
+        connection.link.report_trapped(before.wrapping_add(1));
     }
 
     /// Tells operators how far the guest is from its limits, unless somebody holds the control lock, who may tell.

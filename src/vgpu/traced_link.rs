@@ -56,6 +56,10 @@ impl AggregatorLink for TracedLink {
         self.link.report_copied(copied);
     }
 
+    fn report_trapped(&self, accesses: u64) {
+        self.link.report_trapped(accesses);
+    }
+
     fn connect(&self, handler: Arc<dyn EventHandler>) {
         self.link.connect(Arc::new(TracedHandler { handler, tracer: self.tracer.clone() }));
     }

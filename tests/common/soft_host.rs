@@ -43,6 +43,7 @@ pub fn config(policy: PolicyKind, scrub: ScrubPolicy) -> Config {
         poll: Duration::ZERO,
         scrub,
         hang,
+        recorder: None,
     }
 }
 

@@ -12,7 +12,7 @@ use gpuvmk_lab::verdict::{self, Verdict};
 use serde_json::{Value, json};
 
 use crate::cases::{self, Case, Disturbance, Guest};
-use crate::recording::Recording;
+use crate::recording::{self, Recording};
 use crate::workshop::{self, Workshop};
 
 /// How long a guest works before it is disturbed.
@@ -125,10 +125,19 @@ impl Run<'_> {
             |report| matches!(report, Report::Event { name, .. } if name == "start"),
         )?;
         let file = self.workshop.folder(&self.case.name).join("recorded.trace");
-        let recording = Recording::start(self.workshop.gpuvmk(), &rig.recorder(0), &file)?;
+        let schedule = file.with_file_name("schedule.trace");
+        let chip = guest.gpus.first().copied().context("The guest has no GPU")?;
+        let gpuvmk = self.workshop.gpuvmk();
+        let recordings = [
+            Recording::of_vm(gpuvmk, &rig.recorder(0), &file)?,
+            Recording::of_gpu(gpuvmk, &rig.schedule_recorder(chip), &schedule)?,
+        ];
         let outcome = machine.wait(&mut |_| {})?;
         self.judge(guest.name, &guest, &outcome);
-        self.problems.extend(recording.finish()?);
+        for recording in recordings {
+            self.problems.extend(recording.finish()?);
+        }
+        self.problems.extend(recording::together(gpuvmk, &[file, schedule])?);
         Ok(())
     }
 

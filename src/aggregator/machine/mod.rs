@@ -9,6 +9,7 @@
 
 mod admission;
 mod channels;
+mod chronicle;
 mod cleanups;
 mod events;
 mod fail_safe;
@@ -104,6 +105,7 @@ pub struct Machine {
     scrub_due: Option<Duration>,
     departed: scrub::Departures,
     cleanups: cleanups::Cleanups,
+    chronicle: chronicle::Chronicle,
 }
 
 impl std::fmt::Debug for Machine {
@@ -149,6 +151,7 @@ impl Machine {
             scrub_due: None,
             departed: scrub::Departures::default(),
             cleanups: cleanups::Cleanups::default(),
+            chronicle: chronicle::Chronicle::default(),
         }
     }
 

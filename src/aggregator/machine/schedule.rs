@@ -61,6 +61,7 @@ impl Machine {
                 rings.extend(fetched.map(|gp_get| (channel, gp_get)));
                 fetched
             });
+            self.tell_looks(&engines);
             self.watch(now, &engines, &rings);
             self.decide(now);
         } else if self.scheduler.review_due(now) {
@@ -97,6 +98,7 @@ impl Machine {
 
     pub(super) fn decide(&mut self, now: Duration) {
         let Some(change) = self.scheduler.decide(now) else { return };
+        self.tell_decisions(&change.switches);
         if let Some(list) = change.runlist {
             // Whoever ran until now is charged before it changes.
             let (engines, times) = (self.driver.sample_engines(), self.driver.engine_times());

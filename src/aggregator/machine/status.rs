@@ -122,6 +122,8 @@ pub struct TenantStatus {
     pub copied_bytes: u64,
     /// Ring entries whose commands the backend did not look through for copies, by what it says.
     pub unread_entries: u64,
+    /// Accesses of the guest to its function that the backend answered, by what it says.
+    pub trapped: u64,
     /// How long they took from the device backend to the physical GPU, in nanoseconds.
     pub doorbell_ns: LatencySummary,
     /// Faults and errors of its channels.
@@ -291,6 +293,7 @@ impl Machine {
                 submissions: self.scheduler.submissions(tenant.id),
                 copied_bytes: 0,
                 unread_entries: 0,
+                trapped: 0,
                 doorbell_ns: tenant.doorbells.summary(),
                 faults: tenant.counters.faults,
                 hangs: hangs.hangs,

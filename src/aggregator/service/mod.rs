@@ -36,6 +36,9 @@ use crate::jail::{self, Role};
 use crate::scheduler::Scheduler;
 use crate::scheduler::policy::Settings;
 use crate::socket_path::{BindError, Listener};
+use crate::trace::desk::Desk;
+use crate::trace::header::program;
+use crate::trace::{Header, Tracer};
 use crate::urgency;
 
 /// How long a status request may wait for the service's thread.
@@ -60,6 +63,8 @@ pub struct Config {
     pub scrub: ScrubPolicy,
     /// What a channel that makes no progress may cost others, and costs its VM.
     pub hang: HangConfig,
+    /// Where the schedule is recorded, and what traces of it are called.
+    pub recorder: Option<(SocketSpec, String)>,
 }
 
 /// Why the service does not start.
@@ -196,6 +201,7 @@ impl Drop for ServiceHandle {
 pub struct Sockets {
     backends: Option<Listener>,
     control: Option<Listener>,
+    recorder: Option<Listener>,
 }
 
 impl Sockets {
@@ -208,7 +214,9 @@ impl Sockets {
             spec.as_ref().map(|spec| Listener::bind(spec, kind)).transpose()
         };
         let backends = bind(&config.socket, SocketType::SEQPACKET)?;
-        Ok(Self { backends, control: bind(&config.control, SocketType::STREAM)? })
+        let control = bind(&config.control, SocketType::STREAM)?;
+        let recorder = config.recorder.as_ref().map(|(spec, _)| Listener::bind(spec, SocketType::STREAM));
+        Ok(Self { backends, control, recorder: recorder.transpose()? })
     }
 }
 
@@ -239,19 +247,28 @@ impl Service {
         ledger: Option<Arc<dyn OwnershipLedger>>,
         config: &Config,
     ) -> Result<ServiceHandle, StartError> {
-        let Sockets { backends: listener, control } = sockets;
+        let Sockets { backends: listener, control, recorder } = sockets;
         // What a former owner of the GPU left in its memory is nobody's business.
         let mut driver = Box::new(EngineScrub::new(driver));
         if config.scrub.at_release() {
             driver.scrub_all()?;
         }
         let scheduler = Scheduler::new(config.policy, config.settings);
-        let machine = Machine::new(driver, ledger, scheduler).with_scrub(config.scrub).with_hang(config.hang);
+        let tracer = Tracer::default();
+        let machine = Machine::new(driver, ledger, scheduler)
+            .with_scrub(config.scrub)
+            .with_hang(config.hang)
+            .with_tracer(tracer.clone());
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags).map_err(io::Error::from)?);
         let (commands, inbox): (_, Receiver<Command>) = std::sync::mpsc::channel();
         let remote = ServiceRemote { commands, wake: Arc::clone(&wake) };
         let mut turns = Loop::new(machine, listener, inbox, wake, config.backend.clone(), config.poll)?;
+        let desk = recorder.zip(config.recorder.as_ref()).map(|(listener, (_, name))| {
+            let header = Header { source: name.clone(), program: program(), ..Header::default() };
+            Desk::start(listener, tracer, header)
+        });
+        let desk = desk.transpose()?;
         let (running, ended) = sync_channel(0);
         let thread = std::thread::Builder::new().name("aggregator".to_owned()).spawn(move || {
             let _running: SyncSender<()> = running;
@@ -263,6 +280,8 @@ impl Service {
             if let Err(error) = turns.run() {
                 log::error!("the aggregator stops: {error}");
             }
+            // Its socket is removed by a thread that may.
+            drop(desk);
         })?;
         let mut handle = ServiceHandle {
             remote: remote.clone(),

@@ -96,6 +96,7 @@ fn config(socket: PathBuf, control: PathBuf) -> Config {
         poll: Duration::from_micros(50),
         scrub: ScrubPolicy::default(),
         hang: HangConfig::default(),
+        recorder: None,
     }
 }
 

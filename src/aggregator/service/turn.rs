@@ -324,6 +324,7 @@ impl Loop {
             {
                 tenant.add_report(&link.doorbells.report());
                 tenant.add_copied(&link.doorbells.copied());
+                tenant.trapped = link.doorbells.trapped();
             }
             let connection = number.and_then(|number| self.connections.get(number));
             tenant.pid = connection.map(|connection| connection.peer.pid);

@@ -40,6 +40,9 @@ pub(super) struct Args {
     /// Say what would be done, and do nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Change only what can be changed while it runs; start and stop nothing. For `systemctl reload`.
+    #[arg(long)]
+    only_settings: bool,
     /// How a process is started.
     #[arg(long, value_name = "COMMAND", default_value = START)]
     start: String,
@@ -86,6 +89,9 @@ pub(super) fn apply(args: &Args) -> anyhow::Result<ExitCode> {
     let (mut done, mut left) = (Vec::new(), Vec::new());
     for wish in &wishes {
         for step in steps(wish, state(&wish.control)?.as_ref()) {
+            if args.only_settings && step.starts_or_stops() {
+                continue;
+            }
             println!("{step}");
             if matches!(step, Step::Restart { .. }) {
                 left.push(step);

@@ -26,6 +26,11 @@ pub(super) enum Step {
 }
 
 impl Step {
+    /// Whether a process comes or goes by it.
+    pub(super) fn starts_or_stops(&self) -> bool {
+        matches!(self, Self::StartGpu { .. } | Self::StartVm { .. } | Self::StopVm { .. })
+    }
+
     /// For programs.
     pub(super) fn to_json(&self) -> Value {
         match self {

@@ -9,9 +9,9 @@ use ratatui::widgets::{Cell, Row, Table, TableState};
 use super::view::{Order, View};
 use crate::config::show_size;
 
-const HEADINGS: [&str; 10] =
-    ["VM", "STATE", "GPU %", "WAIT %", "QUEUE", "VRAM", "SUBM/S", "COPIED/S", "FAULTS", "HANGS"];
-const WIDTHS: [Constraint; 10] = [
+const HEADINGS: [&str; 11] =
+    ["VM", "STATE", "GPU %", "WAIT %", "QUEUE", "VRAM", "SUBM/S", "COPIED/S", "TRAPS/S", "FAULTS", "HANGS"];
+const WIDTHS: [Constraint; 11] = [
     Constraint::Min(12),
     Constraint::Min(12),
     Constraint::Length(7),
@@ -20,6 +20,7 @@ const WIDTHS: [Constraint; 10] = [
     Constraint::Length(7),
     Constraint::Length(9),
     Constraint::Length(11),
+    Constraint::Length(9),
     Constraint::Length(7),
     Constraint::Length(6),
 ];
@@ -51,6 +52,7 @@ pub(super) fn draw(view: &View, frame: &mut Frame<'_>) {
             show_size(row.vram),
             format!("{:.0}", row.submissions),
             bytes(row.copied),
+            format!("{:.0}", row.trapped),
             row.faults.to_string(),
             row.hangs.to_string(),
         ])
@@ -113,13 +115,18 @@ mod tests {
         let gpu = json!({ "chip": "GF100", "backend": "soft", "policy": "fifo", "vram": 1 << 30, "vram_free": 1 << 29 });
         view.see(json!({ "gpu": gpu, "tenants": [vm] }), Instant::now());
         view.choose(0);
-        let mut terminal = Terminal::new(TestBackend::new(110, 6)).unwrap();
+        let mut terminal = Terminal::new(TestBackend::new(120, 6)).unwrap();
         terminal.draw(|frame| draw(&view, frame)).unwrap();
 
         let text = terminal.backend().to_string();
-        for words in
-            ["GF100 (soft), policy fifo, 1G of VRAM, 512M free, 1 VMs", "GPU %", "vm1", "64M", "q quit"]
-        {
+        for words in [
+            "GF100 (soft), policy fifo, 1G of VRAM, 512M free, 1 VMs",
+            "GPU %",
+            "TRAPS/S",
+            "vm1",
+            "64M",
+            "q quit",
+        ] {
             assert!(text.contains(words), "{words} is missing in\n{text}");
         }
     }

@@ -20,6 +20,7 @@ pub(super) struct Row {
     /// In a second.
     pub submissions: f64,
     pub copied: f64,
+    pub trapped: f64,
     pub faults: u64,
     pub hangs: u64,
 }
@@ -51,6 +52,7 @@ struct Sums {
     waiting: f64,
     submissions: f64,
     copied: f64,
+    trapped: f64,
 }
 
 impl Sums {
@@ -62,6 +64,7 @@ impl Sums {
             waiting: sum("waiting_us") / 1e6,
             submissions: vm["submissions"].as_f64().unwrap_or(0.0),
             copied: vm["copied_bytes"].as_f64().unwrap_or(0.0),
+            trapped: vm["trapped"].as_f64().unwrap_or(0.0),
         }
     }
 }
@@ -95,6 +98,7 @@ impl View {
                     vram: number("vram"),
                     submissions: rate(now.submissions, then.submissions),
                     copied: rate(now.copied, then.copied),
+                    trapped: rate(now.trapped, then.trapped),
                     faults: number("faults"),
                     hangs: number("hangs"),
                 }

@@ -1,4 +1,4 @@
-//! `gpuvmk trace record VM.toml`: from the VM's back end to files, which take turns.
+//! `gpuvmk trace record FILE.toml`: from a VM's back end, or from the aggregator, to files, which take turns.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::config::{VmConfig, parse_size, show_size};
+use crate::config::{AnyConfig, parse_size, show_size};
 use crate::socket_path::connect_trusted;
 use crate::trace::block::{BLOCK_HEAD, BlockHead};
 use crate::trace::header::{MAGIC, MOST_HEAD};
@@ -25,11 +25,13 @@ use crate::trace::header::{MAGIC, MOST_HEAD};
   gpuvmk trace record /etc/gpuvmk/vm1.toml -o vm1.trace
   gpuvmk trace record vm1.toml -o vm1.trace --seconds 10 bar=0 op=read,write
   gpuvmk trace record vm1.toml -o vm1.trace --rotate 64M --keep 4
-The VM's file must have a [trace.socket]. Conditions are those of `gpuvmk trace filter`; what they leave out is not recorded
-at all. Recording ends with Ctrl-C, after --seconds, or with the VM's back end. With --rotate a file that is full is renamed to
+  gpuvmk trace record /etc/gpuvmk/gpu0.toml -o gpu0.trace
+The file must have a [trace.socket]. Of a GPU it is recorded which VM had which engine, and how much work waited.
+Conditions are those of `gpuvmk trace filter`; what they leave out is not recorded
+at all. Recording ends with Ctrl-C, after --seconds, or with the process that is recorded. With --rotate a file that is full is renamed to
 OUTPUT.1, the one before to OUTPUT.2, and so on; each is a trace of its own.")]
 pub(super) struct Args {
-    /// The VM's configuration file.
+    /// The configuration file of a VM or a GPU.
     #[arg(required_unless_present = "socket")]
     file: Option<PathBuf>,
     /// The socket itself, in place of a file that names it.
@@ -72,14 +74,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             conditions.splice(0..0, first);
             socket.clone()
         }
-        (None, Some(file)) => match VmConfig::load(file)?.recorder {
-            Some(spec) => spec.path,
-            None => bail!(
-                "{} has no [trace.socket] section, so its VM cannot be recorded while it runs",
-                file.display()
-            ),
-        },
-        (None, None) => bail!("Give the VM's configuration file, or --socket"),
+        (None, Some(file)) => {
+            let recorder = match AnyConfig::load(file)? {
+                AnyConfig::Vm(vm) => vm.recorder,
+                AnyConfig::Gpu(gpu) => gpu.recorder,
+            };
+            match recorder {
+                Some(spec) => spec.path,
+                None => bail!("{} has no [trace.socket] section, so it cannot be recorded", file.display()),
+            }
+        }
+        (None, None) => bail!("Give the configuration file of a VM or a GPU, or --socket"),
     };
     let said = || format!("Nobody serves at {}: is the VM's back end running?", path.display());
     let mut socket = UnixStream::from(connect_trusted(&path, SocketType::STREAM).with_context(said)?);

@@ -148,6 +148,7 @@ fn function(
         poll: Duration::ZERO,
         scrub: ScrubPolicy::default(),
         hang: HangConfig::default(),
+        recorder: None,
     };
     let service = Service::start(driver, None, &config).context("Cannot serve the GPU")?;
     let hello = Hello {

@@ -82,6 +82,10 @@ impl<W: Write> Events<W> {
                 }))
             }
             Event::Switch { engine, to } => self.switch(entry.nanos, source, engine, to),
+            Event::Depth { engine, vm, entries } => self.emit(&json!({
+                "ph": "C", "name": format!("queue of {vm} on {engine}"), "pid": process, "ts": micros(entry.nanos),
+                "args": { "entries": entries },
+            })),
             Event::Doorbell { channel, .. } | Event::Channel { channel, .. } => {
                 let track = self.channel(source, *channel)?;
                 let fault = matches!(&entry.event, Event::Channel { change: ChannelChange::Failed, .. });

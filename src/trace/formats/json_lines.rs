@@ -51,6 +51,7 @@ pub fn details(event: &Event, names: &impl RegisterNames) -> Value {
         Event::Channel { channel, change } => json!({ "channel": channel, "change": change.word() }),
         Event::Interrupt { vector } => json!({ "vector": vector }),
         Event::Switch { engine, to } => json!({ "engine": engine, "to": to }),
+        Event::Depth { engine, vm, entries } => json!({ "engine": engine, "vm": vm, "entries": entries }),
         Event::Refusal { reason, place } => json!({ "reason": reason, "at": place }),
         Event::Lost { count } => json!({ "count": count }),
         Event::Note(note) => json!({ "text": note }),

@@ -95,7 +95,7 @@ fn perform(f: &Fixture, step: Step) {
             let count = std::sync::atomic::AtomicUsize::new(0);
             let kinds = [RefusalKind::Exhausted, RefusalKind::Quota, RefusalKind::OutsidePartition];
             f.link.refuse_with(move |request| {
-                let now = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let now = count.fetch_add(1, Ordering::Relaxed);
                 // Taking away is never refused.
                 let grants = matches!(
                     request,

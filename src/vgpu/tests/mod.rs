@@ -11,6 +11,7 @@ mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{FermiChannels, Mediator, MediatorConfig};
@@ -52,6 +53,7 @@ struct FakeLink {
     world: Mutex<World>,
     report: Mutex<Report>,
     copied: Mutex<CopiedBytes>,
+    trapped: AtomicU64,
 }
 
 /// What exists on the host.
@@ -138,6 +140,10 @@ impl AggregatorLink for FakeLink {
 
     fn report_copied(&self, copied: &CopiedBytes) {
         *self.copied.lock().unwrap() = *copied;
+    }
+
+    fn report_trapped(&self, accesses: u64) {
+        self.trapped.store(accesses, Ordering::Relaxed);
     }
 
     fn connect(&self, handler: Arc<dyn EventHandler>) {

@@ -67,6 +67,7 @@ fn inspect(root: &Path) -> Result<()> {
     run(&["check", &format!("{examples}/gpu0.toml"), &format!("{examples}/vm1.toml")])?;
     for wanted in [
         "usr/lib/systemd/system/gpuvmk-aggregator@.service",
+        "usr/lib/systemd/system/gpuvmk-device@.socket",
         "usr/lib/sysusers.d/gpuvmk.conf",
         "usr/share/man/man1/gpuvmk.1.gz",
         "usr/share/man/man1/gpuvmk-trace-record.1.gz",

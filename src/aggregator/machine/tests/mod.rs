@@ -4,6 +4,7 @@
 
 mod admission;
 mod channels;
+mod chronicle;
 mod fail_safe;
 mod hang;
 mod hopper;

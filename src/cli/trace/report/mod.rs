@@ -14,6 +14,7 @@ use crate::chip::register_sets::RegisterSet;
 use crate::trace::Header;
 use crate::trace::stat::Statistics;
 use crate::trace::timeline::Timeline;
+use crate::trace::turns::Turns;
 
 /// Arguments of `gpuvmk trace report`.
 #[derive(Debug, clap::Args)]
@@ -43,6 +44,7 @@ struct Subject {
     set: Option<&'static RegisterSet>,
     all: Statistics,
     timeline: Timeline,
+    turns: Turns,
     /// Why the rest of the trace could not be read.
     damage: Option<String>,
 }
@@ -54,11 +56,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let header = trace.header().clone();
         let mut chip = Chip::of(&header);
         let mut all = Statistics::new(args.pause_ms.saturating_mul(1_000_000));
-        let mut timeline = Timeline::default();
+        let (mut timeline, mut turns) = (Timeline::default(), Turns::default());
         let read = each(trace, file, |entry| {
             let names = chip.see(&entry);
             all.add(&entry, &names);
             timeline.add(entry.nanos, entry.event.kind());
+            turns.add(entry.nanos, &entry.event);
             Ok(true)
         });
         let damage = read.err().map(|error| format!("{error:#}"));
@@ -68,6 +71,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             set: chip.0,
             all,
             timeline,
+            turns,
             damage,
         });
     }

@@ -7,6 +7,7 @@ use anyhow::Context;
 use super::super::stat::{QUANTILES, name};
 use super::{Subject, pictures};
 use crate::trace::event::Kind;
+use crate::trace::turns::Turns;
 use crate::trace::{Direction, text};
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1040px;margin:2em auto;padding:0 1em;color:#222}\
@@ -83,8 +84,33 @@ fn shares(subjects: &[Subject], to: &mut String) -> fmt::Result {
     writeln!(to, "</table>")
 }
 
+/// How long each VM had each engine.
+fn engines(turns: &Turns, to: &mut String) -> fmt::Result {
+    let sums = turns.sums();
+    if sums.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        to,
+        "<h3>Engines</h3><table><tr><th class=\"l\">engine</th><th class=\"l\">VM</th><th>ms</th><th class=\"l\">part</th></tr>"
+    )?;
+    for ((engine, vm), nanos) in &sums {
+        let all: u64 = sums.iter().filter(|((other, _), _)| other == engine).map(|(_, nanos)| nanos).sum();
+        let percent = *nanos as f64 * 100.0 / (all.max(1) as f64);
+        writeln!(
+            to,
+            "<tr><td class=\"l\">{}</td><td class=\"l\">{}</td><td>{:.1}</td>\
+             <td class=\"l\"><span class=\"bar\" style=\"width:{percent:.1}px\"></span> {percent:.1} %</td></tr>",
+            Escaped(engine),
+            Escaped(vm),
+            *nanos as f64 / 1e6
+        )?;
+    }
+    writeln!(to, "</table>")
+}
+
 fn one(subject: &Subject, top: usize, to: &mut String) -> anyhow::Result<()> {
-    let Subject { name: file, header, set, all, timeline, damage } = subject;
+    let Subject { name: file, header, set, all, timeline, turns, damage } = subject;
     writeln!(to, "<h2>{}</h2>", Escaped(file))?;
     if let Some(damage) = damage {
         writeln!(to, "<p class=\"bad\">Read up to here only: {}</p>", Escaped(damage))?;
@@ -93,7 +119,7 @@ fn one(subject: &Subject, top: usize, to: &mut String) -> anyhow::Result<()> {
     let chip = set.map_or("unknown", |set| set.chip);
     writeln!(
         to,
-        "<p>VM <b>{}</b>, chip {}, recorded by {}. {} entries in {seconds:.3} s; <span{}>{} lost</span>, {} out of order.</p>",
+        "<p><b>{}</b>, chip {}, recorded by {}. {} entries in {seconds:.3} s; <span{}>{} lost</span>, {} out of order.</p>",
         Escaped(&header.source),
         Escaped(chip),
         Escaped(&header.program),
@@ -109,6 +135,7 @@ fn one(subject: &Subject, top: usize, to: &mut String) -> anyhow::Result<()> {
         writeln!(to, "<tr><td class=\"l\">{}</td><td>{}</td></tr>", kind.word(), all.kind(kind))?;
     }
     writeln!(to, "</table>")?;
+    engines(turns, to)?;
     for (direction, word) in [(Direction::Read, "Reads"), (Direction::Write, "Writes")] {
         let took = all.took(direction);
         if took.is_empty() {
@@ -118,6 +145,9 @@ fn one(subject: &Subject, top: usize, to: &mut String) -> anyhow::Result<()> {
             QUANTILES.map(|(name, q)| format!("{name} {:.1} us", took.value_at_quantile(q) as f64 / 1e3));
         writeln!(to, "<h3>{word}: how long they took</h3><p>{}</p>", quantiles.join(", "))?;
         to.push_str(&pictures::histogram(took)?);
+    }
+    if all.kind(Kind::Read).saturating_add(all.kind(Kind::Write)) == 0 {
+        return Ok(());
     }
     writeln!(
         to,

@@ -11,12 +11,13 @@ const WIDE: (u32, u32) = (1000, 300);
 const FLAT: (u32, u32) = (1000, 220);
 
 /// Kinds that have a line together.
-const LINES: [(&str, &[Kind]); 6] = [
+const LINES: [(&str, &[Kind]); 7] = [
     ("reads", &[Kind::Read]),
     ("writes", &[Kind::Write]),
     ("doorbells", &[Kind::Doorbell]),
     ("flushes and shadow changes", &[Kind::Flush, Kind::Shadow]),
     ("interrupts", &[Kind::Interrupt]),
+    ("switches", &[Kind::Switch]),
     ("channels, resets, refusals", &[Kind::Channel, Kind::Reset, Kind::Refusal]),
 ];
 

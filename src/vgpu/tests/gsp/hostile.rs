@@ -89,7 +89,7 @@ fn perform(f: &Gsp, step: Step) {
             let count = std::sync::atomic::AtomicUsize::new(0);
             let kinds = [RefusalKind::Exhausted, RefusalKind::Class, RefusalKind::OutsidePartition];
             f.link.refuse_with(move |request| {
-                let now = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let now = count.fetch_add(1, Ordering::Relaxed);
                 let grants = match request {
                     Request::CreateSpace(_) => {
                         return (now % n == n - 1).then(|| refused(RefusalKind::Quota));
