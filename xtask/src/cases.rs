@@ -40,6 +40,8 @@ const HANGS: &[&str] =
     &["probe", "hang:kind=copy", "hang:kind=acquire", "hang:kind=chain", "copy:largest=65537"];
 /// How many of those there are.
 pub const HANGS_IN_ALL: u64 = 3;
+/// Waits for ever, until an operator has its channel taken off, and works on.
+const WAITS: &[&str] = &["probe", "hang:kind=operator", "copy:largest=65537"];
 const NEIGHBOUR: &[&str] = &["probe", "load:secs=15", "copy:largest=65537"];
 /// Fills VRAM, and works until it is killed.
 const FILLED: &[&str] = &["probe", "residue:step=fill", "load:secs=90"];
@@ -146,6 +148,8 @@ pub enum Disturbance {
     /// The first guest hangs its engine; the others must not notice. The software GPU takes work off an engine between
     /// methods only.
     Hangs,
+    /// The first guest has work that never ends, which an operator takes off; the others must not notice.
+    OperatorResets,
 }
 
 /// One test.
@@ -268,6 +272,7 @@ fn several(prefix: &str, chip: Chip, kernel: KernelSeries) -> Vec<Case> {
         named("two-guests", pair(BUSY, BUSY)),
         named("neighbour-faults", pair(FAULTS, NEIGHBOUR)),
         with(Disturbance::Hangs, named("neighbour-hangs", pair(HANGS, NEIGHBOUR))),
+        with(Disturbance::OperatorResets, named("operator-resets", pair(WAITS, NEIGHBOUR))),
         with(Disturbance::QemuKilled, named("mediated-qemu-killed", vec![filled])),
         with(Disturbance::BackendKilled, named("backend-killed", beside_filled)),
         with(Disturbance::Recorded, named("recorded", alone(BUSY))),

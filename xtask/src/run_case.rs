@@ -88,6 +88,7 @@ impl Run<'_> {
         match self.case.disturbance {
             Disturbance::None | Disturbance::DevicesFirst | Disturbance::Hangs => self.undisturbed(&rig)?,
             Disturbance::Recorded => self.recorded(&rig)?,
+            Disturbance::OperatorResets => self.operator_resets(&rig)?,
             Disturbance::QemuKilled => self.qemu_killed(&rig)?,
             Disturbance::BackendKilled => self.backend_killed(&mut rig)?,
             Disturbance::AggregatorRestarted => self.aggregator_restarted(&mut rig)?,
@@ -109,6 +110,25 @@ impl Run<'_> {
         for guest in &self.case.guests {
             machines.push(self.start(rig, guest.name, guest, first_gpu)?);
             first_gpu += guest.gpus.len();
+        }
+        let outcomes = machine::wait_all(&mut machines, &mut |_, _| {})?;
+        for (guest, outcome) in self.case.guests.iter().zip(outcomes) {
+            self.judge(guest.name, guest, &outcome);
+        }
+        Ok(())
+    }
+
+    fn operator_resets(&mut self, rig: &Rig) -> Result<()> {
+        let mut machines = Vec::new();
+        for (first_gpu, guest) in self.case.guests.iter().enumerate() {
+            machines.push(self.start(rig, guest.name, guest, first_gpu)?);
+        }
+        let victim = machines.first_mut().context("This case has no guest")?;
+        victim.wait_for("its endless work began", |report| begins(report, "hang"))?;
+        thread::sleep(AT_WORK);
+        let done = rig.call("vm.reset", &json!({ "vm": self.victim()?.name }))?;
+        if done["channels"] != 1 {
+            self.problems.push(format!("the operator's reset took another number of channels off: {done}"));
         }
         let outcomes = machine::wait_all(&mut machines, &mut |_, _| {})?;
         for (guest, outcome) in self.case.guests.iter().zip(outcomes) {
@@ -221,10 +241,16 @@ impl Run<'_> {
                 None => self.problems.push(format!("nobody counted the engine accesses of {}", tenant.name)),
             }
         }
-        if self.case.disturbance == Disturbance::Hangs {
+        let hangs = match self.case.disturbance {
+            Disturbance::Hangs => Some(cases::HANGS_IN_ALL),
+            // What an operator takes off is held against nobody.
+            Disturbance::OperatorResets => Some(0),
+            _ => None,
+        };
+        if let Some(hangs) = hangs {
             let culprit = self.case.guests.first().map(|guest| guest.name);
             for tenant in tenants {
-                let expected = if Some(tenant.name.as_str()) == culprit { cases::HANGS_IN_ALL } else { 0 };
+                let expected = if Some(tenant.name.as_str()) == culprit { hangs } else { 0 };
                 if tenant.hangs != expected {
                     let problem = format!(
                         "{} is said to have hung {} times, not {expected}",
@@ -240,11 +266,14 @@ impl Run<'_> {
     }
 }
 
+/// Whether a guest says that it begins a program.
+fn begins(report: &Report, program: &str) -> bool {
+    matches!(report, Report::Event { name, fields } if name == "start" && fields.get("prog") == Some(&program.into()))
+}
+
 /// Waits until the guest's `load` has run for a moment.
 fn until_at_work(machine: &mut Machine) -> Result<()> {
-    machine.wait_for("its load began", |report| {
-        matches!(report, Report::Event { name, fields } if name == "start" && fields.get("prog") == Some(&"load".into()))
-    })?;
+    machine.wait_for("its load began", |report| begins(report, "load"))?;
     thread::sleep(AT_WORK);
     Ok(())
 }

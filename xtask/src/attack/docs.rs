@@ -38,8 +38,8 @@ to the decision that the attacker's vGPU serves it no more, where that came of t
 The attacker's QEMU and device process run at a low CPU priority (nice 15) and on one half of the host's processors, the victim's on the other
 half: how VMs share the host's processors is for the host to say, and what is measured here is what goes through the GPU. The aggregator, with the
 software GPU in it, may use all processors. The GPU is shared by turns (`policy = \"best-effort\"`). The victim's speed
-on a machine with few processors varies by a third from second to second: an attack whose first measurement misses is measured five times, and the
-figures are the medians, marked (5).
+on a machine with few processors varies by a third from second to second: an attack whose first measurement misses is measured five times, and
+eleven times if their median misses as well; the figures are the medians, marked (5) or (11).
 ";
 
 /// Writes the page; a chip that was not attacked keeps what was written of it.
