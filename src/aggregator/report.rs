@@ -200,6 +200,8 @@ impl From<Usage> for LimitStatus {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
 
     use proptest::prelude::*;
 
@@ -231,20 +233,27 @@ mod tests {
         let (words, file) = SharedWords::create("test", 1).unwrap();
         let theirs = SharedWords::open(file.as_fd(), 1).unwrap();
         let counts = |n: u64| CopiedBytes { engines: [n << 20 | n; 6], unread_entries: n };
+        let enough = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&enough);
         let sender = std::thread::spawn(move || {
-            for n in 0..200_000 {
-                counts(n).store(&theirs, 9);
+            let mut last = 0;
+            while !told.load(Ordering::Relaxed) {
+                last += 1;
+                counts(last).store(&theirs, 9);
                 std::hint::black_box((0..50).sum::<u64>());
             }
+            last
         });
-        let mut whole = 0;
-        while !sender.is_finished() {
+        // A reading in which halves do not belong together is one that was tried too often.
+        let whole = || {
             let now = CopiedBytes::load(&words, 9);
-            whole += usize::from(now == counts(now.unread_entries));
-        }
-        sender.join().unwrap();
-        assert_eq!(CopiedBytes::load(&words, 9), counts(199_999));
-        assert!(whole > 0);
+            now == counts(now.unread_entries)
+        };
+        let seen = (0..1_000_000).filter(|_| whole()).take(1000).count();
+        enough.store(true, Ordering::Relaxed);
+        let last = sender.join().unwrap();
+        assert_eq!(CopiedBytes::load(&words, 9), counts(last));
+        assert_eq!(seen, 1000);
     }
 
     proptest! {
