@@ -18,6 +18,7 @@ pub mod frontend;
 pub mod gpu;
 pub mod guest_firmware;
 pub mod jail;
+pub mod journal;
 pub mod latency;
 pub mod log_limit;
 pub mod metrics;

@@ -7,6 +7,7 @@ mod client;
 #[path = "common/daemon.rs"]
 mod daemon;
 
+use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
@@ -14,7 +15,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use client::Client;
-use daemon::{Daemon, write_gpu, write_vm};
+use daemon::{Daemon, until, write_gpu, write_vm};
 
 /// The manager's end.
 struct Manager(UnixDatagram);
@@ -116,4 +117,40 @@ fn device_serves_at_the_socket_that_the_manager_listened_on() {
     assert!(device.terminate().success());
     assert!(activated.exists(), "the socket is the manager's");
     assert!(aggregator.terminate().success());
+}
+
+/// The journal gets priorities and no times; whoever has sent standard error elsewhere gets lines as always.
+#[test]
+fn journal_gets_priorities() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write_gpu(path, "GF100");
+    for journal in [true, false] {
+        let log = path.join(format!("journal-{journal}"));
+        let open = || File::options().create(true).append(true).open(&log).unwrap();
+        let file = open();
+        let stat = rustix::fs::fstat(&file).unwrap();
+        let stream = format!("{}:{}", stat.st_dev, stat.st_ino + u64::from(!journal));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvmk"));
+        command
+            .args(["aggregator", "gpu0.toml"])
+            .current_dir(path)
+            .env("JOURNAL_STREAM", stream)
+            .stderr(file);
+        let mut aggregator = command.spawn().unwrap();
+        let said = || std::fs::read_to_string(&log).unwrap();
+        until("it serves", || said().contains("serves at"));
+        // A second one finds the socket taken, and says so at its end.
+        let output = command.stderr(open()).output().unwrap();
+        assert!(!output.status.success());
+        rustix::process::kill_process(
+            rustix::process::Pid::from_child(&aggregator),
+            rustix::process::Signal::TERM,
+        )
+        .unwrap();
+        assert!(aggregator.wait().unwrap().success());
+        let is_prefixed = |line: &str| line.starts_with('<') && line.as_bytes().get(2) == Some(&b'>');
+        assert!(said().lines().all(|line| is_prefixed(line) == journal), "{}", said());
+        assert_eq!(said().contains("<3>gpuvmk: "), journal, "{}", said());
+    }
 }

@@ -32,6 +32,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::chip::register_sets::{ALL, RegisterSet};
+use crate::journal;
 use crate::log_limit::LimitedLog;
 
 /// One physical NVIDIA GPU for many KVM/QEMU guests, each with its stock driver.
@@ -112,10 +113,14 @@ pub fn main() -> ExitCode {
     }
     // A replay has a service and a vGPU of its own; how they come and go is nobody's news.
     let level = if matches!(&cli.command, Command::Trace(_)) { "warn" } else { "info" };
-    let logger = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level))
-        .format_timestamp_millis()
-        .format_target(false)
-        .build();
+    let mut logger = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level));
+    let to_journal = journal::is_there();
+    if to_journal {
+        logger.format(journal::write);
+    } else {
+        logger.format_timestamp_millis().format_target(false);
+    }
+    let logger = logger.build();
     log::set_max_level(logger.filter());
     // Nobody has set one before: this is the first that the process does.
     let _ = log::set_boxed_logger(Box::new(LimitedLog::new(logger)));
@@ -151,7 +156,10 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // The whole chain, so that the innermost cause is never lost.
-            eprintln!("gpuvmk: {error:#}");
+            eprintln!(
+                "{}gpuvmk: {error:#}",
+                if to_journal { journal::prefix(log::Level::Error) } else { "" }
+            );
             ExitCode::FAILURE
         }
     }
