@@ -286,6 +286,12 @@ fn registers_of_other_chips_have_the_names_of_a_database_that_the_user_has() {
     // Chips lie in a folder of their own: envytools generates them.
     let (_, error) = bad(&["trace", "dump", "--rnndb", &folder, &capture]);
     assert!(error.contains("has chips.xml"), "{error}");
+    // In the environment it may be there for others.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvmk"));
+    let output = command.args(["trace", "dump", &capture]).env("RNN_PATH", &folder).output().unwrap();
+    assert!(
+        output.status.success() && String::from_utf8_lossy(&output.stderr).contains("RNN_PATH is of no use")
+    );
     let more = tempfile::tempdir().unwrap();
     let chips = r#"<database><enum name="chipset"><value name="NV4"/><value value="0xe4" name="GK104"/>
         <value value="0x117" name="GM107"/></enum></database>"#;

@@ -43,10 +43,18 @@ pub(super) struct Args {
 static DATABASE: OnceLock<Rnndb> = OnceLock::new();
 
 fn open_database(args: &Args) -> anyhow::Result<()> {
-    if let Some(folders) = args.rnndb.clone().or_else(|| std::env::var_os("RNN_PATH")) {
-        let folders: Vec<_> = std::env::split_paths(&folders).collect();
+    let read = |folders: &OsString| Rnndb::read(&std::env::split_paths(folders).collect::<Vec<_>>());
+    let database = match (&args.rnndb, std::env::var_os("RNN_PATH")) {
+        (Some(folders), _) => Some(read(folders)?),
+        // It is there for other tools, which may need less of it.
+        (None, Some(folders)) => read(&folders)
+            .inspect_err(|error| log::warn!("RNN_PATH is of no use, and not used: {error}"))
+            .ok(),
+        (None, None) => None,
+    };
+    if let Some(database) = database {
         // Nobody has set it: this is the first thing that the command does.
-        let _ = DATABASE.set(Rnndb::read(&folders)?);
+        let _ = DATABASE.set(database);
     }
     Ok(())
 }
