@@ -13,7 +13,6 @@ use gpuvmk::aggregator::protocol::{Request, SpaceId};
 use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
 use gpuvmk::config::PolicyKind;
 use gpuvmk::gpu::register::RegisterDriver;
-use gpuvmk::scheduler::policy::Settings;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello};
 
@@ -27,17 +26,7 @@ fn set_up(policy: PolicyKind) -> (ServiceHandle, Tenant) {
     let gpu = SoftGpu::new(SoftGpuConfig { vram: 128 << 20, ..SoftGpuConfig::default() }).unwrap();
     let ledger = gpu.ledger();
     let driver = RegisterDriver::new(gpu).unwrap();
-    let config = Config {
-        socket: None,
-        control: None,
-        policy,
-        settings: Settings::default(),
-        backend: "soft".to_owned(),
-        poll: std::time::Duration::ZERO,
-        scrub: gpuvmk::config::ScrubPolicy::default(),
-        hang: gpuvmk::config::HangConfig::default(),
-        recorder: None,
-    };
+    let config = Config::in_process(policy);
     let service = Service::start(Box::new(driver), Some(ledger), &config).unwrap();
     let (link, grant) = connect_in_process(&service, hello("bench", 32 << 20)).unwrap();
     let mut tenant = Tenant::new(link, &grant);

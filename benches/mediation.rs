@@ -19,7 +19,6 @@ use gpuvmk::config::PolicyKind;
 use gpuvmk::config::share::Share;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::pci::PciFunction;
-use gpuvmk::scheduler::policy::Settings;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use gpuvmk::vgpu::{Vgpu, VgpuConfig};
 use tiny_driver::{Channel, Space, TinyDriver, vram};
@@ -55,17 +54,7 @@ fn set_up(kind: Kind) -> Bench {
             let ledger = gpu.ledger();
             let driver = RegisterDriver::new(gpu).expect("a GPU that comes up");
             let policy = PolicyKind::Fifo;
-            let config = Config {
-                socket: None,
-                control: None,
-                policy,
-                settings: Settings::default(),
-                backend: "soft".to_owned(),
-                poll: std::time::Duration::ZERO,
-                scrub: gpuvmk::config::ScrubPolicy::default(),
-                hang: gpuvmk::config::HangConfig::default(),
-                recorder: None,
-            };
+            let config = Config::in_process(policy);
             let service = Service::start(Box::new(driver), Some(ledger), &config).expect("a service");
             let hello = Hello {
                 version: PROTOCOL_VERSION,

@@ -16,9 +16,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect};
-use gpuvmk::config::{HangConfig, PolicyKind, ScrubPolicy, SocketSpec};
+use gpuvmk::config::{PolicyKind, SocketSpec};
 use gpuvmk::gpu::register::RegisterDriver;
-use gpuvmk::scheduler::policy::Settings;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, pattern, wait_until};
 
@@ -41,17 +40,7 @@ impl Host {
         let ledger = gpu.ledger();
         let driver = RegisterDriver::new(gpu).unwrap();
         let socket = Some(SocketSpec { path: path.clone(), mode: 0o600, group: None });
-        let config = Config {
-            socket,
-            control: None,
-            policy: PolicyKind::Fifo,
-            settings: Settings::default(),
-            backend: "soft".to_owned(),
-            poll: Duration::ZERO,
-            scrub: ScrubPolicy::default(),
-            hang: HangConfig::default(),
-            recorder: None,
-        };
+        let config = Config { socket, ..Config::in_process(PolicyKind::Fifo) };
         let service = Service::start(Box::new(driver), Some(ledger), &config).unwrap();
         Self { service, path, _folder: folder }
     }

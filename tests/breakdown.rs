@@ -23,12 +23,11 @@ use std::time::{Duration, Instant};
 use daemon::{Daemon, until, write_gpu, write_vm};
 use gpuvmk::addr::{HostChannel, HostVram, Iova, TenantId};
 use gpuvmk::aggregator::{Config, Service};
-use gpuvmk::config::{HangConfig, PolicyKind, ScrubPolicy, SocketSpec};
+use gpuvmk::config::{PolicyKind, SocketSpec};
 use gpuvmk::gpu::OwnershipLedger;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::jail;
 use gpuvmk::pci::{PciFunction, Region};
-use gpuvmk::scheduler::policy::Settings;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use remote::Remote;
 
@@ -60,13 +59,7 @@ fn the_aggregator() {
     let config = Config {
         socket: socket("gpu0.sock"),
         control: socket("gpu0.control"),
-        policy: PolicyKind::Fifo,
-        settings: Settings::default(),
-        backend: "soft".to_owned(),
-        poll: Duration::ZERO,
-        scrub: ScrubPolicy::default(),
-        hang: HangConfig::default(),
-        recorder: None,
+        ..Config::in_process(PolicyKind::Fifo)
     };
     let driver = RegisterDriver::new(gpu).unwrap();
     let service = Service::start(Box::new(driver), Some(Arc::new(Fragile)), &config).unwrap();

@@ -1,4 +1,4 @@
-//! Where a VM is recorded while it works, or an aggregator: a socket of its process. Whoever may open it says what is wanted and reads the
+//! Where a VM, or an aggregator, is recorded while it works: a socket of its process. Whoever may open it says what is wanted and reads the
 //! trace until they hang up; while nobody does, nothing is recorded.
 //!
 //! The request is a line of JSON, `{"conditions": ["bar=0", "op=write"]}`, as of [`Filter::parse`]. The answer is a trace

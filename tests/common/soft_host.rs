@@ -4,14 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use gpuvmk::aggregator::{Config, Service, ServiceHandle};
 use gpuvmk::chip::Chip;
-use gpuvmk::config::{HangConfig, PolicyKind, ScrubPolicy};
+use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{GpuDriver, OwnershipLedger};
-use gpuvmk::scheduler::policy::Settings;
 use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 
@@ -33,18 +31,7 @@ pub fn soft_gpu(chip: Chip, vram: u64) -> (Box<dyn GpuDriver>, Arc<dyn Ownership
 
 /// An aggregator without sockets that schedules as `policy` and zeroes VRAM as `scrub` says.
 pub fn config(policy: PolicyKind, scrub: ScrubPolicy) -> Config {
-    let (settings, hang) = (Settings::default(), HangConfig::default());
-    Config {
-        socket: None,
-        control: None,
-        policy,
-        settings,
-        backend: "soft".to_owned(),
-        poll: Duration::ZERO,
-        scrub,
-        hang,
-        recorder: None,
-    }
+    Config { scrub, ..Config::in_process(policy) }
 }
 
 /// The aggregator of such a GPU.

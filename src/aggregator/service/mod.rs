@@ -67,6 +67,23 @@ pub struct Config {
     pub recorder: Option<(SocketSpec, String)>,
 }
 
+impl Config {
+    /// A software GPU without sockets, everything else as usual: for connections in process.
+    pub fn in_process(policy: PolicyKind) -> Self {
+        Self {
+            socket: None,
+            control: None,
+            policy,
+            settings: Settings::default(),
+            backend: "soft".to_owned(),
+            poll: Duration::ZERO,
+            scrub: ScrubPolicy::default(),
+            hang: HangConfig::default(),
+            recorder: None,
+        }
+    }
+}
+
 /// Why the service does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {

@@ -90,13 +90,9 @@ fn config(socket: PathBuf, control: PathBuf) -> Config {
     Config {
         socket: spec(socket),
         control: spec(control),
-        policy: PolicyKind::Fifo,
-        settings: Settings::default(),
         backend: "fake".into(),
         poll: Duration::from_micros(50),
-        scrub: ScrubPolicy::default(),
-        hang: HangConfig::default(),
-        recorder: None,
+        ..Config::in_process(PolicyKind::Fifo)
     }
 }
 

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -14,11 +13,10 @@ use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use crate::aggregator::{Config, Service, ServiceHandle, connect_in_process};
 use crate::chip::Chip as Model;
 use crate::config::share::Share;
-use crate::config::{DEFAULT_CHANNELS, HangConfig, PolicyKind, ScrubPolicy, parse_size};
+use crate::config::{DEFAULT_CHANNELS, PolicyKind, parse_size};
 use crate::gpu::GpuDriver;
 use crate::gpu::register::RegisterDriver;
 use crate::pci::PciFunction;
-use crate::scheduler::policy::Settings;
 use crate::softgpu::executor::{Executor, ExecutorConfig};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
 use crate::trace::replay::{Outcome, Replay};
@@ -139,17 +137,7 @@ fn function(
             Box::new(Executor::new(ExecutorConfig { vram: all }).context("Cannot make the software GPU")?)
         }
     };
-    let config = Config {
-        socket: None,
-        control: None,
-        policy: PolicyKind::Fifo,
-        settings: Settings::default(),
-        backend: "soft".to_owned(),
-        poll: Duration::ZERO,
-        scrub: ScrubPolicy::default(),
-        hang: HangConfig::default(),
-        recorder: None,
-    };
+    let config = Config::in_process(PolicyKind::Fifo);
     let service = Service::start(driver, None, &config).context("Cannot serve the GPU")?;
     let hello = Hello {
         version: PROTOCOL_VERSION,
