@@ -67,6 +67,19 @@ impl Mapping {
     }
 }
 
+/// Pages of a window behind each other that show memory behind each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Where in the window.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+    /// First byte of the memory.
+    pub target: PhysicalAddress,
+    /// Stores fault.
+    pub read_only: bool,
+}
+
 /// How a window finds memory: a chip's page tables, and where those of this window begin.
 pub trait Translation {
     /// Walks the tables for the 4 KiB at `page`.
@@ -178,6 +191,16 @@ impl<T: Translation> Window<T> {
         memory: &impl PhysicalMemory,
     ) -> Result<PhysicalAddress, WindowFault> {
         let fault = |reason| WindowFault { address, access, reason };
+        let Mapping { target, read_only } = self.page(address, memory).map_err(fault)?;
+        if read_only && access == AccessKind::Write {
+            return Err(fault(FaultReason::WriteToReadOnly));
+        }
+        let offset = address & (GRANULE - 1);
+        Ok(PhysicalAddress { aperture: target.aperture, address: target.address | offset })
+    }
+
+    /// What the page of 4 KiB around an address shows, from the TLB or by a walk.
+    fn page(&mut self, address: u64, memory: &impl PhysicalMemory) -> Result<Mapping, FaultReason> {
         let page = address >> GRANULE_SHIFT;
         let generation = self.generation;
         let slot = usize::try_from(page).unwrap_or(0) % TLB_ENTRIES;
@@ -185,8 +208,7 @@ impl<T: Translation> Window<T> {
         let entry = match known {
             Some(entry) => entry,
             None => {
-                let Mapping { target, read_only } =
-                    self.tables.walk(page << GRANULE_SHIFT, memory).map_err(fault)?;
+                let Mapping { target, read_only } = self.tables.walk(page << GRANULE_SHIFT, memory)?;
                 let entry = TlbEntry { generation, page, target, read_only };
                 if let Some(place) = self.tlb.get_mut(slot) {
                     *place = entry;
@@ -194,11 +216,27 @@ impl<T: Translation> Window<T> {
                 entry
             }
         };
-        if entry.read_only && access == AccessKind::Write {
-            return Err(fault(FaultReason::WriteToReadOnly));
+        Ok(Mapping { target: entry.target, read_only: entry.read_only })
+    }
+
+    /// What the pages of `[offset, offset + size)` show, without those that show nothing.
+    pub fn runs(&mut self, offset: u64, size: u64, memory: &impl PhysicalMemory) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for at in (offset..offset.saturating_add(size)).step_by(1 << GRANULE_SHIFT) {
+            let Ok(Mapping { target, read_only }) = self.page(at, memory) else { continue };
+            match runs.last_mut() {
+                Some(run)
+                    if run.offset + run.size == at
+                        && run.read_only == read_only
+                        && run.target.aperture == target.aperture
+                        && run.target.address.checked_add(run.size) == Some(target.address) =>
+                {
+                    run.size += GRANULE;
+                }
+                _ => runs.push(Run { offset: at, size: GRANULE, target, read_only }),
+            }
         }
-        let offset = address & (GRANULE - 1);
-        Ok(PhysicalAddress { aperture: entry.target.aperture, address: entry.target.address | offset })
+        runs
     }
 
     /// The VRAM behind `[offset, offset + size)`, whole pages: runs of first byte and length.

@@ -7,10 +7,11 @@
 
 pub mod config_space;
 pub mod dma;
+pub mod header;
 pub mod mapping;
 pub mod vbios;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// A region of a PCI function, in the numbering of VFIO.
@@ -208,6 +209,60 @@ pub struct PlainMemory {
     pub memory: SharedMemory,
 }
 
+/// Where the bytes of a part of a region are now.
+#[derive(Clone, Copy, Debug)]
+pub enum Behind<'a> {
+    /// In a file.
+    File {
+        /// Which. The same one has the same number until [`RegionWatcher::replaced`] is called.
+        fd: BorrowedFd<'a>,
+        /// Offset of the first byte.
+        offset: u64,
+    },
+    /// In the guest's memory, at that bus address.
+    Bus(u64),
+}
+
+/// A part of a region where an access is nothing but a load or a store of memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    /// Where in the region it begins: whole pages.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+    /// False where only loads are: a store does something else.
+    pub writable: bool,
+    /// The memory.
+    pub memory: Behind<'a>,
+}
+
+/// Is told when what a region shows changes, before the access that changed it ends. Who has mapped it must not show the old
+/// memory to the guest any more when the call returns.
+///
+/// The function holds none of the locks that [`PciFunction::show`] takes.
+pub trait RegionWatcher: Send + Sync {
+    /// A region may show other memory than before.
+    fn changed(&self, region: Region);
+
+    /// All regions may show other memory, in other files.
+    fn replaced(&self);
+
+    /// What [`PciFunction::late_writes`] says may be something else.
+    fn late_writes_changed(&self);
+}
+
+/// A write of 32 bits to a region that may be carried out some time after the guest made it, and once instead of several
+/// times: a doorbell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LateWrite {
+    /// Region.
+    pub region: Region,
+    /// Where in it.
+    pub offset: u64,
+    /// The value. Writes of others are to be trapped.
+    pub value: u32,
+}
+
 /// A PCI function. Every method may be called from any thread; none blocks on GPU work.
 pub trait PciFunction: Send + Sync {
     /// The regions, fixed for the function's life.
@@ -256,6 +311,23 @@ pub trait PciFunction: Send + Sync {
     fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
         let _ = region;
         Ok(None)
+    }
+
+    /// Calls `visit` for the parts of `[offset, offset + size)` of a region, in order, where an access is nothing but a load or a store of
+    /// memory at this moment, so that a front end may map them. What is not visited is to be trapped.
+    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
+        let _ = (region, offset, size, visit);
+    }
+
+    /// The writes that may be carried out late and merged, at this moment. Whoever does so need not carry out one that was made when it
+    /// was named and came too late.
+    fn late_writes(&self) -> Vec<LateWrite> {
+        Vec::new()
+    }
+
+    /// Connects who is told when what [`Self::show`] or [`Self::late_writes`] says changes; `None` disconnects.
+    fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
+        let _ = watcher;
     }
 
     /// Shares `[offset, offset + size)` of a region's memory with another process, as VFIO does by dma-buf.

@@ -26,7 +26,7 @@ use crate::config::Preemption;
 use crate::jail::{self, Role};
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
 use crate::units::backend::{
-    Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget,
+    Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget, VramPiece,
 };
 
 /// Entries of a runlist: the length field has 12 bits.
@@ -286,6 +286,10 @@ impl Backend for Core {
 
     fn share_vram(&self, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.shared.hardware.memory.vram.share(offset, size)
+    }
+
+    fn show_vram(&self, offset: u64, size: u64, visit: &mut dyn FnMut(VramPiece<'_>)) {
+        self.shared.hardware.memory.vram.show(offset, size, visit);
     }
 
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError> {

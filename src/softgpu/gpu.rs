@@ -7,7 +7,8 @@ use super::ledger::Ledger;
 use crate::config::Preemption;
 use crate::pci::config_space::BuildError;
 use crate::pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable, SharedMemory,
+    AccessError, DmaError, DmaMapping, InterruptSink, LateWrite, PciFunction, Region, RegionTable,
+    RegionWatcher, SharedMemory, Shown,
 };
 use crate::units::gf100::{FaceCounters, Gf100Config, Gf100Function};
 
@@ -109,6 +110,18 @@ impl PciFunction for SoftGpu {
 
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.function.share(region, offset, size)
+    }
+
+    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
+        self.function.show(region, offset, size, visit);
+    }
+
+    fn late_writes(&self) -> Vec<LateWrite> {
+        self.function.late_writes()
+    }
+
+    fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
+        self.function.watch(watcher);
     }
 }
 

@@ -11,6 +11,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::pci::SharedMemory;
 use crate::pci::mapping::{Access, FilePiece, Mapping, MemoryError, create_memory_file};
+use crate::units::backend::VramPiece;
 
 /// Smallest bank.
 const MIN_BANK: u64 = 16 << 20;
@@ -105,6 +106,18 @@ impl Vram {
         }
         self.memory.fill(offset, first - offset, 0)?;
         self.memory.fill(last, end - last, 0)
+    }
+
+    /// Tells which banks hold `[offset, offset + size)`.
+    pub(super) fn show(&self, offset: u64, size: u64, visit: &mut dyn FnMut(VramPiece<'_>)) {
+        let (mut start, end) = (0, offset.saturating_add(size));
+        for (fd, bytes) in &self.banks {
+            let (from, to) = (offset.max(start), end.min(start + bytes));
+            if from < to {
+                visit(VramPiece { start: from, size: to - from, fd: fd.as_fd(), offset: from - start });
+            }
+            start += bytes;
+        }
     }
 
     /// Descriptors of the banks that make up `[offset, offset + size)`.

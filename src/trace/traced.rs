@@ -6,8 +6,8 @@ use std::time::Instant;
 use super::event::{Access, Direction, Event, Place};
 use super::tracer::Tracer;
 use crate::pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region, RegionTable,
-    SharedMemory,
+    AccessError, DmaError, DmaMapping, InterruptSink, LateWrite, PciFunction, PlainMemory, Region,
+    RegionTable, RegionWatcher, SharedMemory, Shown,
 };
 
 /// A function whose accesses are recorded while somebody wants that.
@@ -101,6 +101,22 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
 
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.function.share(region, offset, size)
+    }
+
+    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
+        // As with plain memory.
+        if !self.tracer.is_on() {
+            self.function.show(region, offset, size, visit);
+        }
+    }
+
+    fn late_writes(&self) -> Vec<LateWrite> {
+        // Who carries them out would be in the trace, and not who made them.
+        if self.tracer.is_on() { Vec::new() } else { self.function.late_writes() }
+    }
+
+    fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
+        self.function.watch(watcher);
     }
 }
 

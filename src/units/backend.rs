@@ -3,6 +3,7 @@
 //! The face calls [`EngineBackend`]; the back reports through [`EngineEvents`]. Nothing here waits for GPU
 //! work: preemption is started and polled, everything else takes effect at once.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,19 @@ pub struct EngineStatus {
     pub switching: bool,
 }
 
+/// A part of VRAM, and where it is.
+#[derive(Clone, Copy, Debug)]
+pub struct VramPiece<'a> {
+    /// First address.
+    pub start: u64,
+    /// Bytes.
+    pub size: u64,
+    /// The file. The same one has the same number until the function is reset or lost.
+    pub fd: BorrowedFd<'a>,
+    /// Offset of the first byte in the file.
+    pub offset: u64,
+}
+
 /// What every GPU function has behind its register face: memory, page tables, doorbells, a way back. Channel
 /// numbers, addresses and VRAM offsets are those of this function (a vGPU's own, or the software GPU's).
 pub trait Backend: Send + Sync {
@@ -86,6 +100,12 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// The back cannot share that range.
     fn share_vram(&self, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>>;
+
+    /// Calls `visit` for the files that hold `[offset, offset + size)` of VRAM, in order, so that a front end may map them. What is
+    /// not visited cannot be mapped.
+    fn show_vram(&self, offset: u64, size: u64, visit: &mut dyn FnMut(VramPiece<'_>)) {
+        let _ = (offset, size, visit);
+    }
 
     /// Makes system memory reachable.
     ///

@@ -11,5 +11,6 @@ pub mod gf100;
 pub mod gh100;
 mod interrupt;
 mod ptimer;
+mod shown;
 
 pub use counters::FaceCounters;

@@ -9,8 +9,8 @@ use super::{FermiChannels, GspChannels, Mediator, MediatorConfig, Status, VgpuEr
 use crate::aggregator::link::{AggregatorLink, Grant};
 use crate::chip::Chip;
 use crate::pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region, RegionTable,
-    SharedMemory,
+    AccessError, DmaError, DmaMapping, InterruptSink, LateWrite, PciFunction, PlainMemory, Region,
+    RegionTable, RegionWatcher, SharedMemory, Shown,
 };
 use crate::units::FaceCounters;
 use crate::units::gf100::{Gf100Config, Gf100Function};
@@ -180,5 +180,17 @@ impl PciFunction for Vgpu {
 
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.face.share(region, offset, size)
+    }
+
+    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
+        self.face.show(region, offset, size, visit);
+    }
+
+    fn late_writes(&self) -> Vec<LateWrite> {
+        self.face.late_writes()
+    }
+
+    fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
+        self.face.watch(watcher);
     }
 }

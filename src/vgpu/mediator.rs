@@ -37,7 +37,7 @@ use crate::chip::PhysicalAddress;
 use crate::pci::dma::DmaSpace;
 use crate::pci::{DmaError, DmaMapping, InterruptSink, SharedMemory};
 use crate::shadow_pagetable::{Limits, MmuFormat};
-use crate::units::backend::{Backend, EngineEvents, FlushScope, NoTarget};
+use crate::units::backend::{Backend, EngineEvents, FlushScope, NoTarget, VramPiece};
 
 /// One connection to an aggregator, with what it granted.
 struct Connection {
@@ -313,6 +313,10 @@ impl<C: ChannelControl> Backend for Mediator<C> {
 
     fn share_vram(&self, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.connection().window.share(offset, size)
+    }
+
+    fn show_vram(&self, offset: u64, size: u64, visit: &mut dyn FnMut(VramPiece<'_>)) {
+        self.connection().window.show(offset, size, visit);
     }
 
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError> {

@@ -13,7 +13,7 @@ use crate::pci::SharedMemory;
 use crate::pci::dma::DmaSpace;
 use crate::pci::mapping::{Access, FilePiece, Mapping, MemoryError};
 use crate::shadow_pagetable::{GuestMemory, NotGuestMemory, Version};
-use crate::units::backend::NoTarget;
+use crate::units::backend::{NoTarget, VramPiece};
 use std::os::fd::AsFd;
 
 /// The partition, mapped as one piece.
@@ -80,6 +80,24 @@ impl Window {
         match offset.checked_add(size) {
             Some(end) if end <= limit => Ok(()),
             _ => Err(MemoryError::OutOfRange { offset, size, limit }),
+        }
+    }
+
+    /// Tells which files show `[offset, offset + size)`: none where page tables are read from copies, in which stores through them would
+    /// be missing.
+    pub fn show(&self, offset: u64, size: u64, visit: &mut dyn FnMut(VramPiece<'_>)) {
+        if self.tables.is_some() {
+            return;
+        }
+        let (mut start, end) = (0u64, offset.saturating_add(size));
+        for piece in &self.pieces {
+            let stop = start.saturating_add(piece.size);
+            let (from, to) = (offset.max(start), end.min(stop));
+            if from < to {
+                let offset = piece.offset + (from - start);
+                visit(VramPiece { start: from, size: to - from, fd: piece.fd.as_fd(), offset });
+            }
+            start = stop;
         }
     }
 

@@ -3,8 +3,8 @@
 use gpuvmk::pci::config_space::{Capability, ConfigSpace, ConfigSpaceBuilder, Identity};
 use gpuvmk::pci::dma::DmaSpace;
 use gpuvmk::pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region, RegionInfo,
-    RegionKind, RegionTable, SharedMemory,
+    AccessError, DmaError, DmaMapping, InterruptSink, LateWrite, PciFunction, PlainMemory, Region,
+    RegionInfo, RegionKind, RegionTable, RegionWatcher, SharedMemory,
 };
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -36,6 +36,9 @@ pub struct TestFunction {
     pub slow: Mutex<std::time::Duration>,
     /// Memory behind the second page of BAR 1, if that may be mapped.
     pub plain: Mutex<Option<OwnedFd>>,
+    /// Writes that may be late.
+    pub late: Mutex<Vec<LateWrite>>,
+    watcher: Mutex<Option<Arc<dyn RegionWatcher>>>,
 }
 
 impl std::fmt::Debug for TestFunction {
@@ -68,6 +71,8 @@ impl TestFunction {
             recording: true,
             slow: Mutex::default(),
             plain: Mutex::new(None),
+            late: Mutex::default(),
+            watcher: Mutex::default(),
         }
     }
 
@@ -101,6 +106,10 @@ impl TestFunction {
 
     pub fn fire_msi(&self) {
         self.with_sink(|sink| sink.fire_msi(0));
+    }
+
+    pub fn say_late_writes_changed(&self) {
+        self.watcher.lock().unwrap().clone().unwrap().late_writes_changed();
     }
 
     pub fn is_connected(&self) -> bool {
@@ -183,6 +192,14 @@ impl PciFunction for TestFunction {
         let Some(fd) = plain.as_ref().filter(|_| region == Region::Bar(1)) else { return Ok(None) };
         let memory = SharedMemory { fd: fd.try_clone()?, offset: 0x3000, size: 0x1000 };
         Ok(Some(PlainMemory { offset: 0x1000, memory }))
+    }
+
+    fn late_writes(&self) -> Vec<LateWrite> {
+        self.late.lock().unwrap().clone()
+    }
+
+    fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
+        *self.watcher.lock().unwrap() = watcher;
     }
 
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>) {

@@ -4,7 +4,7 @@ use super::interrupts::FrontendInterrupts;
 use super::refusal::Refusal;
 use super::resample::Resampler;
 use super::wire::{self, command, irq};
-use crate::pci::{PciFunction, Region};
+use crate::pci::{PciFunction, header};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use zerocopy::FromBytes;
@@ -27,32 +27,7 @@ impl IrqCounts {
 
     /// Looks at the interrupt pin and the MSI capability.
     pub(super) fn of_function(function: &dyn PciFunction) -> Self {
-        let byte = |offset: u64| {
-            let mut byte = [0];
-            function.read(Region::Config, offset, &mut byte).map_or(0, |()| byte[0])
-        };
-        const STATUS: u64 = 0x06;
-        const HAS_CAPABILITIES: u8 = 1 << 4;
-        const FIRST_CAPABILITY: u64 = 0x34;
-        const INTERRUPT_PIN: u64 = 0x3d;
-        const MSI_CAPABILITY: u8 = 0x05;
-        let intx = u32::from(byte(INTERRUPT_PIN) != 0);
-        let mut msi = 0;
-        if byte(STATUS) & HAS_CAPABILITIES != 0 {
-            let mut at = byte(FIRST_CAPABILITY) & !3;
-            // No chain has more links than there is room for.
-            for _ in 0..48 {
-                if at < 0x40 {
-                    break;
-                }
-                if byte(at.into()) == MSI_CAPABILITY {
-                    // Multiple message capable: bits 3:1, a power of two up to 32.
-                    msi = 1 << (byte(u64::from(at) + 2) >> 1 & 7).min(5);
-                }
-                at = byte(u64::from(at) + 1) & !3;
-            }
-        }
-        Self { intx, msi }
+        Self { intx: header::has_line(function).into(), msi: header::msi_vectors(function) }
     }
 }
 

@@ -52,18 +52,23 @@ impl Window<FermiTables> {
         self.set_tables(FermiTables { root: read_instance(instance, memory), ..self.tables });
     }
 
-    /// Sets the size of large pages; old translations go.
-    pub fn set_large_pages(&mut self, large_pages: LargePages) {
-        if self.tables.large_pages != large_pages {
+    /// Sets the size of large pages; old translations go. True when it was another one.
+    pub fn set_large_pages(&mut self, large_pages: LargePages) -> bool {
+        let is_new = self.tables.large_pages != large_pages;
+        if is_new {
             self.set_tables(FermiTables { large_pages, ..self.tables });
         }
+        is_new
     }
 
-    /// Drops translations of that page directory.
-    pub fn flush(&mut self, directory: PhysicalAddress) {
-        if matches!(self.tables.root, Root::Virtual { directory: Some(mine), .. } if mine == directory) {
+    /// Drops translations of that page directory. True when the window goes through it.
+    pub fn flush(&mut self, directory: PhysicalAddress) -> bool {
+        let mine =
+            matches!(self.tables.root, Root::Virtual { directory: Some(mine), .. } if mine == directory);
+        if mine {
             self.flush_all();
         }
+        mine
     }
 }
 

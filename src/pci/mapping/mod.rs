@@ -9,11 +9,13 @@
 //! Not handled: files on FUSE (their owner could stall every access; refused) and files that are not regular.
 
 mod raw;
+mod reservation;
 pub mod sigbus;
 #[cfg(test)]
 mod tests;
 
 pub use raw::Mapping;
+pub use reservation::Reservation;
 
 use crate::addr::PAGE_SIZE;
 use std::ffi::CStr;

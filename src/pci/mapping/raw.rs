@@ -215,6 +215,66 @@ impl Drop for Mapping {
     }
 }
 
+/// Addresses of this process that are ours, with or without pages behind them. Nothing here reads or writes them: they are for the
+/// kernel to show to a guest.
+#[derive(Debug)]
+pub struct Reservation {
+    base: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: the addresses are process-wide, and are only ever handed to the kernel.
+unsafe impl Send for Reservation {}
+// SAFETY: as above; changing pages is one system call, which the kernel orders.
+unsafe impl Sync for Reservation {}
+
+impl Reservation {
+    /// Takes `size` bytes of address space.
+    pub(super) fn reserve(size: u64) -> Result<Self, MapError> {
+        let invalid = MapError::Invalid { offset: 0, size, why: "it is larger than the address space" };
+        let size = usize::try_from(size).map_err(|_| invalid)?;
+        Ok(Self { base: reserve(size)?, size })
+    }
+
+    /// Where it lies: a number to tell the kernel, never to access.
+    pub(crate) fn address(&self) -> usize {
+        self.base.as_ptr() as usize
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.size as u64
+    }
+
+    /// The address of an offset that the caller has checked.
+    fn place(&self, offset: u64, size: u64) -> Result<NonNull<u8>, MapError> {
+        let outside = MapError::Invalid { offset, size, why: "it leaves the reservation" };
+        let end = offset.checked_add(size).filter(|end| *end <= self.size());
+        let start = end.and_then(|_| usize::try_from(offset).ok()).ok_or(outside)?;
+        // SAFETY: `start` is at most `self.size`, the size of the reservation at `base`.
+        Ok(unsafe { self.base.add(start) })
+    }
+
+    pub(super) fn map(&self, offset: u64, piece: &FilePiece<'_>, access: Access) -> Result<(), MapError> {
+        let place = self.place(offset, piece.size)?;
+        map_file(place.as_ptr(), piece, access).map(|_| ())
+    }
+
+    pub(super) fn unmap(&self, offset: u64, size: u64) -> Result<(), MapError> {
+        let place = self.place(offset, size)?;
+        let bytes = usize::try_from(size).unwrap_or(0);
+        // SAFETY: the range is a part of this reservation, and nobody holds pointers into it.
+        unsafe { reserve_at(place.as_ptr(), bytes) }.map(|_| ())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the range is ours, and nobody holds pointers into it.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.size) };
+    }
+}
+
 /// Copies `data.len()` bytes from shared memory.
 ///
 /// # Safety
@@ -265,9 +325,19 @@ unsafe fn store(to: *mut u8, data: &[u8]) {
 
 /// Takes `size` bytes of address space.
 fn reserve(size: usize) -> Result<NonNull<u8>, MapError> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice.
-    let address = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
+    unsafe { reserve_at(std::ptr::null_mut(), size) }
+}
+
+/// Takes address space anywhere, or takes the pages of a part of a reservation away.
+///
+/// # Safety
+/// `place` is null, or the range lies in a reservation and nobody holds pointers into it.
+unsafe fn reserve_at(place: *mut u8, size: usize) -> Result<NonNull<u8>, MapError> {
+    let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
+    // SAFETY: a new mapping, or one over a part of a reservation (the caller).
+    let address = unsafe { libc::mmap(place.cast(), size, libc::PROT_NONE, flags, -1, 0) };
     mapped(address, "Reserving address space")
 }
 

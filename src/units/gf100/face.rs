@@ -18,6 +18,7 @@ use crate::units::backend::{
     ChannelError, ChannelHang, EngineEvents, FaultUnit, GraphicsError, HostError, MmuFault,
 };
 use crate::units::clock::Clock;
+use crate::units::shown::Watcher;
 
 /// No doorbell area.
 const NO_AREA: u64 = u64::MAX;
@@ -34,6 +35,8 @@ pub struct Face {
     /// Register writes by FECS whose consequences were dropped.
     dropped_patches: AtomicU64,
     window_faults: AtomicU64,
+    /// Who has mapped what the windows show.
+    watcher: Watcher,
 }
 
 impl std::fmt::Debug for Face {
@@ -80,6 +83,7 @@ impl Face {
             lost: AtomicBool::new(false),
             dropped_patches: AtomicU64::new(0),
             window_faults: AtomicU64::new(0),
+            watcher: Watcher::default(),
         }
     }
 
@@ -102,6 +106,11 @@ impl Face {
     /// Offset in BAR1 of the USERD poll area while doorbells work.
     pub fn doorbell_area(&self) -> Option<u64> {
         Some(self.doorbell_area.load(Ordering::Acquire)).filter(|area| *area != NO_AREA)
+    }
+
+    /// Who is told when a window shows something else.
+    pub fn watcher(&self) -> &Watcher {
+        &self.watcher
     }
 
     /// Value of NV_PBUS_BAR0_WINDOW.
@@ -211,6 +220,7 @@ impl EngineEvents for Face {
     fn lost(&self, reason: &str) {
         if !self.lost.swap(true, Ordering::AcqRel) {
             log::error!("The GPU is lost: {reason}");
+            self.watcher.replaced();
         }
     }
 }

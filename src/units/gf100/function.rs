@@ -15,7 +15,8 @@ use crate::mmio_trap::aperture::Window;
 use crate::mmio_trap::aperture::fermi::FermiTables;
 use crate::pci::config_space::BuildError;
 use crate::pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable, SharedMemory, vbios,
+    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable, RegionWatcher,
+    SharedMemory, Shown, vbios,
 };
 use crate::units::FaceCounters;
 use crate::units::backend::{EngineBackend, FifoState};
@@ -92,12 +93,14 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
 
     /// Function reset; the caller holds `order`.
     fn reset_ordered(&self, _order: &MutexGuard<'_, ()>) {
+        let hidden = self.face.watcher().hide();
         self.backend.reset();
         self.face.lock().reset();
         locked(&self.bar1).reset();
         locked(&self.bar3).reset();
         locked(&self.alarm).set(&self.face, None);
         self.face.found_again();
+        drop(hidden);
         self.backend.set_fifo_state(FifoState::default());
     }
 
@@ -168,5 +171,13 @@ impl<B: EngineBackend + ?Sized> PciFunction for Gf100Function<B> {
 
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.share_bar1(region, offset, size)
+    }
+
+    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
+        self.show_window(region, offset, size, visit);
+    }
+
+    fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
+        self.face.watcher().connect(watcher);
     }
 }

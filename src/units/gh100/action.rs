@@ -28,6 +28,12 @@ impl From<u32> for Token {
     }
 }
 
+impl From<Token> for u32 {
+    fn from(token: Token) -> Self {
+        Self::from(token.runlist) << 16 | Self::from(token.chid)
+    }
+}
+
 /// A consequence of a register write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {

@@ -29,13 +29,16 @@ use super::stops::Stops;
 use super::tokens::Tokens;
 use crate::chip::gh100::fsp::{FmcBootParams, TARGET_COHERENT_SYSTEM, TARGET_NONCOHERENT_SYSTEM};
 use crate::chip::gh100::mmu::{Directory, Pde};
+use crate::chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 use crate::chip::{Aperture, Engine, PhysicalAddress};
 use crate::mmio_trap::aperture::Window;
 use crate::mmio_trap::aperture::hopper::HopperTables;
+use crate::pci::{LateWrite, Region};
 use crate::units::backend::{
     ChannelError, ChannelHang, EngineEvents, GraphicsError, GspBackend, HostError, MmuFault,
 };
 use crate::units::clock::Clock;
+use crate::units::shown::Watcher;
 
 /// GSP and the way to the back for those who take it by an event.
 #[derive(Debug)]
@@ -58,6 +61,8 @@ pub struct Core<B> {
     stops: Mutex<Stops>,
     pub window_faults: AtomicU64,
     pub bad_doorbells: AtomicU64,
+    /// Who has mapped what the windows show.
+    pub watcher: Watcher,
     /// Where the directories of BAR1 and BAR2 are.
     roots: [u64; 2],
 }
@@ -82,6 +87,7 @@ impl<B: GspBackend> Core<B> {
             stops: Mutex::default(),
             window_faults: AtomicU64::new(0),
             bad_doorbells: AtomicU64::new(0),
+            watcher: Watcher::default(),
             roots,
         }
     }
@@ -120,6 +126,7 @@ impl<B: GspBackend> Core<B> {
     pub fn reset(&self, back: &B) {
         let mut processor = locked(&self.processor);
         let mut fresh = Gsp::new(processor.config);
+        let hidden = self.watcher.hide();
         // Before the back's reset, which tells operators.
         back.note_objects(fresh.take_object_usage());
         back.reset();
@@ -130,6 +137,8 @@ impl<B: GspBackend> Core<B> {
         self.identity.reset();
         locked(&self.bar1).reset();
         locked(&self.bar2).reset();
+        drop(hidden);
+        self.watcher.late_writes_changed();
     }
 
     /// The channel that a doorbell's token names.
@@ -142,12 +151,35 @@ impl<B: GspBackend> Core<B> {
         let processor = locked(&self.processor);
         let target = processor.gsp.doorbell_target(token.runlist, token.chid)?;
         locked(&self.tokens).put(token, target);
+        drop(processor);
+        // Its next doorbells need not stop the guest.
+        self.watcher.late_writes_changed();
         Some(target)
+    }
+
+    /// The doorbells of the channels that have rung: what a doorbell says is found when it is carried out, however late.
+    pub fn late_writes(&self) -> Vec<LateWrite> {
+        let (region, offset) = (Region::Bar(0), NV_VIRTUAL_FUNCTION_DOORBELL.0.into());
+        let tokens = locked(&self.tokens);
+        tokens.known().map(|token| LateWrite { region, offset, value: token.into() }).collect()
     }
 
     /// What GSP counted since the function was reset.
     pub fn gsp_counters(&self) -> GspCounters {
         locked(&self.processor).gsp.counters()
+    }
+
+    /// Drops what the windows remember of their tables, which those who mapped what they show may have to follow. A window whose own
+    /// directory was not named shows what it showed: only what nobody looked at since is translated anew.
+    pub fn invalidate_windows(&self, directory: PhysicalAddress) {
+        // Every invalidation empties the small TLBs of the windows: walks are cheap.
+        locked(&self.bar1).flush_all();
+        locked(&self.bar2).flush_all();
+        for (root, bar) in self.roots.into_iter().zip([1, 3]) {
+            if directory == (PhysicalAddress { aperture: Aperture::Vram, address: root }) {
+                self.watcher.changed(bar);
+            }
+        }
     }
 
     /// True for the page directories by which the driver names BAR1 and BAR2.
@@ -169,7 +201,10 @@ impl<B: GspBackend> Core<B> {
     fn finish(&self, back: &B, processor: &mut Processor<B>) {
         self.tell_stopped(back, &mut processor.gsp);
         back.note_objects(processor.gsp.take_object_usage());
-        locked(&self.tokens).refresh(|token| processor.gsp.doorbell_target(token.runlist, token.chid));
+        let target = |token: Token| processor.gsp.doorbell_target(token.runlist, token.chid);
+        if locked(&self.tokens).refresh(target) {
+            self.watcher.late_writes_changed();
+        }
         for note in processor.gsp.take_notes() {
             log::info!("{note}");
         }
@@ -190,14 +225,20 @@ impl<B: GspBackend> Core<B> {
                     let [root, _] = self.roots;
                     let root = PhysicalAddress { aperture: Aperture::Vram, address: root };
                     locked(&self.bar1).set_tables(HopperTables::Root(root));
+                    self.watcher.changed(1);
                     self.face.lock().gsp_running();
                 }
-                Effect::Bar2Root(raw) => locked(&self.bar2).set_tables(bar2_tables(raw)),
+                Effect::Bar2Root(raw) => {
+                    locked(&self.bar2).set_tables(bar2_tables(raw));
+                    self.watcher.changed(3);
+                }
                 Effect::Interrupt => self.face.lock().gsp_event(),
                 Effect::Halted { suspend } => {
                     if !suspend {
                         locked(&self.bar1).reset();
                         locked(&self.bar2).reset();
+                        self.watcher.changed(1);
+                        self.watcher.changed(3);
                     }
                     self.face.lock().gsp_halted();
                 }
@@ -294,6 +335,7 @@ impl<B: GspBackend> EngineEvents for Core<B> {
         self.identity.lose();
         if self.face.lose() {
             log::error!("The GPU is lost: {reason}");
+            self.watcher.replaced();
         }
     }
 }

@@ -7,7 +7,6 @@ use super::action::Action;
 use super::config::{self, Gh100Config, regions};
 use super::core::Core;
 use super::gsp::GspConfig;
-use super::locked;
 use super::registers::Registers;
 use super::windows::{PRAMIN, TableMemory, VramMemory};
 use crate::chip::{Aperture, PhysicalAddress};
@@ -15,8 +14,8 @@ use crate::mmio_trap::access::{check, lanes};
 use crate::mmio_trap::aperture::WindowFault;
 use crate::pci::config_space::BuildError;
 use crate::pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region, RegionTable,
-    SharedMemory,
+    AccessError, DmaError, DmaMapping, InterruptSink, LateWrite, PciFunction, PlainMemory, Region,
+    RegionTable, RegionWatcher, SharedMemory, Shown,
 };
 use crate::units::FaceCounters;
 use crate::units::backend::{FlushScope, GspBackend};
@@ -130,9 +129,7 @@ impl<B: GspBackend> Gh100Function<B> {
             Action::FspRefused(error) => log::warn!("FSP refuses a message: {error}"),
             Action::GspCommands => self.core.commands(&self.backend),
             Action::Invalidate(asked) => {
-                // Every invalidation empties the small TLBs of the windows: walks are cheap.
-                locked(&self.core.bar1).flush_all();
-                locked(&self.core.bar2).flush_all();
+                self.core.invalidate_windows(asked.page_directory);
                 if !self.core.is_bar_root(asked.page_directory) {
                     self.backend.flush_tlb(FlushScope {
                         page_directory: asked.page_directory,
@@ -260,5 +257,17 @@ impl<B: GspBackend> PciFunction for Gh100Function<B> {
 
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.share_bar1(region, offset, size)
+    }
+
+    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
+        self.show_window(region, offset, size, visit);
+    }
+
+    fn late_writes(&self) -> Vec<LateWrite> {
+        self.core.late_writes()
+    }
+
+    fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
+        self.core.watcher.connect(watcher);
     }
 }

@@ -39,18 +39,26 @@ impl Tokens {
         }
     }
 
-    /// Asks again for all that is remembered.
-    pub fn refresh(&mut self, ask: impl Fn(Token) -> Option<DoorbellTarget>) {
+    /// Asks again for all that is remembered. True when a token is not any more.
+    pub fn refresh(&mut self, ask: impl Fn(Token) -> Option<DoorbellTarget>) -> bool {
+        let mut gone = false;
         for place in &mut self.0 {
             if let Some((token, _)) = *place {
                 *place = ask(token).map(|target| (token, target));
+                gone |= place.is_none();
             }
         }
+        gone
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.0.fill(None);
+    }
+
+    /// All tokens that are known.
+    pub fn known(&self) -> impl Iterator<Item = Token> {
+        self.0.iter().flatten().map(|(token, _)| *token)
     }
 }
 
@@ -76,8 +84,10 @@ mod tests {
         tokens.put(kept, TARGET);
         tokens.put(gone, TARGET);
         let moved = DoorbellTarget { slot: 9, ..TARGET };
-        tokens.refresh(|token| (token == kept).then_some(moved));
+        assert!(tokens.refresh(|token| (token == kept).then_some(moved)));
         assert_eq!((tokens.get(kept), tokens.get(gone)), (Some(moved), None));
+        assert_eq!(tokens.known().collect::<Vec<_>>(), [kept]);
+        assert!(!tokens.refresh(|_| Some(TARGET)));
         tokens.clear();
         assert_eq!(tokens.get(kept), None);
     }

@@ -8,8 +8,9 @@ use super::function::Gh100Function;
 use super::locked;
 use crate::chip::{Aperture, PhysicalAddress};
 use crate::mmio_trap::PhysicalMemory;
-use crate::pci::{Region, SharedMemory};
+use crate::pci::{Region, SharedMemory, Shown};
 use crate::units::backend::GspBackend;
+use crate::units::shown::show_runs;
 
 /// The moving VRAM window in BAR0.
 pub(super) const PRAMIN: std::ops::Range<u64> = 0x70_0000..0x80_0000;
@@ -93,6 +94,25 @@ impl<B: GspBackend> Gh100Function<B> {
         let inside = offset.checked_sub(PRAMIN.start)?;
         let address = self.core.face.pramin().checked_add(inside)?;
         Some(PhysicalAddress { aperture: Aperture::Vram, address })
+    }
+
+    /// What a region shows that needs no trap.
+    pub(super) fn show_window(
+        &self,
+        region: Region,
+        offset: u64,
+        size: u64,
+        visit: &mut dyn FnMut(Shown<'_>),
+    ) {
+        if self.core.face.is_lost() || self.core.watcher.is_hiding() {
+            return;
+        }
+        let runs = match region {
+            Region::Bar(1) => locked(&self.core.bar1).runs(offset, size, &self.vram()),
+            Region::Bar(3) => locked(&self.core.bar2).runs(offset, size, &self.tables()),
+            _ => return,
+        };
+        show_runs(&*self.backend, &runs, &(0..0), visit);
     }
 
     /// Shares the VRAM that a range of BAR1 shows.

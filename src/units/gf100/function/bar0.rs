@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::effect::{Effect, FlushTarget, ReadResult, WindowBlock};
 use super::super::idle::Activity;
-use super::windows::PRAMIN;
+use super::windows::{PRAMIN, bar};
 use super::{Gf100Function, locked};
 use crate::chip::gf100::idle;
 use crate::chip::gf100::mmu::LargePages;
@@ -79,6 +79,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             return;
         }
         let order = locked(&self.order);
+        let doorbells = self.face.doorbell_area();
         let mut effects = Vec::new();
         let mut rest = data;
         for lane in lanes(offset, data.len()) {
@@ -94,6 +95,10 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             }
             rest = later;
         }
+        if self.face.doorbell_area() != doorbells {
+            // Stores there are other things than before.
+            self.face.watcher().changed(1);
+        }
     }
 
     /// Carries out what follows from a register access.
@@ -102,16 +107,18 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             Effect::FifoState(state) => self.backend.set_fifo_state(state),
             Effect::LargePages { is_64k } => {
                 let large_pages = LargePages::from_64k(is_64k);
-                locked(&self.bar1).set_large_pages(large_pages);
-                locked(&self.bar3).set_large_pages(large_pages);
+                self.change_windows(|window| window.set_large_pages(large_pages));
             }
             Effect::Flush { target, hub_only } => self.flush(target, hub_only),
             Effect::BindWindow(window, block) => {
-                let mut window = locked(self.window(window));
-                match block {
-                    WindowBlock::Physical => window.bind_physical(),
-                    WindowBlock::Instance(instance) => window.bind_instance(instance, &self.memory()),
+                {
+                    let mut window = locked(self.window(window));
+                    match block {
+                        WindowBlock::Physical => window.bind_physical(),
+                        WindowBlock::Instance(instance) => window.bind_instance(instance, &self.memory()),
+                    }
                 }
+                self.face.watcher().changed(bar(window));
             }
             Effect::BindChannel(channel, instance) => self.backend.bind_channel(channel, instance),
             Effect::EnableChannel(channel, enabled) => self.backend.enable_channel(channel, enabled),
@@ -148,13 +155,14 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     fn flush(&self, target: FlushTarget, hub_only: bool) {
         match target {
             FlushTarget::Directory(directory) => {
-                locked(&self.bar1).flush(directory);
-                locked(&self.bar3).flush(directory);
+                self.change_windows(|window| window.flush(directory));
                 self.backend.flush_tlb(FlushScope { page_directory: directory, hub_only });
             }
             FlushTarget::All => {
-                locked(&self.bar1).flush_all();
-                locked(&self.bar3).flush_all();
+                self.change_windows(|window| {
+                    window.flush_all();
+                    true
+                });
                 for page_directory in self.page_directories() {
                     self.backend.flush_tlb(FlushScope { page_directory, hub_only });
                 }

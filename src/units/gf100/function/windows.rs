@@ -11,8 +11,9 @@ use crate::chip::gf100::{CHANNELS, ramin};
 use crate::mmio_trap::PhysicalMemory;
 use crate::mmio_trap::aperture::Window;
 use crate::mmio_trap::aperture::fermi::FermiTables;
-use crate::pci::{Region, SharedMemory};
+use crate::pci::{Region, SharedMemory, Shown};
 use crate::units::backend::EngineBackend;
+use crate::units::shown::show_runs;
 
 /// The moving VRAM window in BAR0.
 pub(super) const PRAMIN: std::ops::Range<u64> = 0x70_0000..0x80_0000;
@@ -30,12 +31,54 @@ impl<B: EngineBackend + ?Sized> PhysicalMemory for Memory<'_, B> {
     }
 }
 
+/// The BAR of a window.
+pub(super) const fn bar(window: WindowId) -> u8 {
+    match window {
+        WindowId::Bar1 => 1,
+        WindowId::Bar3 => 3,
+    }
+}
+
 impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     pub(super) fn window(&self, window: WindowId) -> &Mutex<Window<FermiTables>> {
         match window {
             WindowId::Bar1 => &self.bar1,
             WindowId::Bar3 => &self.bar3,
         }
+    }
+
+    /// Changes both windows, and tells who mapped one that shows something else then.
+    pub(super) fn change_windows(&self, change: impl Fn(&mut Window<FermiTables>) -> bool) {
+        for id in [WindowId::Bar1, WindowId::Bar3] {
+            let is_other = change(&mut locked(self.window(id)));
+            if is_other {
+                self.face.watcher().changed(bar(id));
+            }
+        }
+    }
+
+    /// What a region shows that needs no trap. In the USERD poll area loads need none.
+    pub(super) fn show_window(
+        &self,
+        region: Region,
+        offset: u64,
+        size: u64,
+        visit: &mut dyn FnMut(Shown<'_>),
+    ) {
+        let id = match region {
+            Region::Bar(1) => WindowId::Bar1,
+            Region::Bar(3) => WindowId::Bar3,
+            _ => return,
+        };
+        if self.face.is_lost() || self.face.watcher().is_hiding() {
+            return;
+        }
+        let doorbells = self.face.doorbell_area().filter(|_| id == WindowId::Bar1);
+        let doorbells = doorbells.map_or(0..0, |area| {
+            area..area.saturating_add(u64::from(CHANNELS).saturating_mul(ramin::USERD_SIZE))
+        });
+        let runs = locked(self.window(id)).runs(offset, size, &self.memory());
+        show_runs(&*self.backend, &runs, &doorbells, visit);
     }
 
     pub(super) fn memory(&self) -> Memory<'_, B> {

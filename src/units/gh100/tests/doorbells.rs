@@ -81,3 +81,42 @@ fn doorbell_does_not_wait_for_a_command_under_way() {
         [Call::Create(1, _), Call::Doorbell(0, 0), Call::Schedule(1, true)]
     ));
 }
+
+#[test]
+fn doorbells_of_channels_that_rang_may_be_late() {
+    #[derive(Default)]
+    struct Told(std::sync::atomic::AtomicU32);
+    impl crate::pci::RegionWatcher for Told {
+        fn changed(&self, _: Region) {}
+        fn replaced(&self) {}
+        fn late_writes_changed(&self) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        }
+    }
+    let gpu = Gpu::new();
+    let told = Arc::new(Told::default());
+    gpu.function.watch(Some(told.clone()));
+    let times = || told.0.swap(0, std::sync::atomic::Ordering::SeqCst);
+    let mut driver = Driver::booted(&gpu);
+    driver.open();
+    driver.channel(3, USERD);
+    assert_eq!(gpu.function.late_writes(), []);
+    times();
+
+    ring(&gpu, 3);
+    let region = Region::Bar(0);
+    let late = crate::pci::LateWrite { region, offset: 0xbb_0090, value: 1 << 16 | 3 };
+    assert_eq!((gpu.function.late_writes(), times()), (vec![late], 1));
+    ring(&gpu, 3);
+    ring(&gpu, 4);
+    assert_eq!((gpu.function.late_writes(), times()), (vec![late], 0));
+
+    driver.free(CHANNEL + 3);
+    assert_eq!(gpu.function.late_writes(), []);
+    assert!(times() >= 1);
+    driver.channel(8, USERD);
+    ring(&gpu, 8);
+    times();
+    gpu.function.reset();
+    assert_eq!((gpu.function.late_writes(), times()), (vec![], 1));
+}

@@ -1,0 +1,137 @@
+//! What windows show, for front ends that map it, and who is told when that changes.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::backend::Backend;
+use crate::chip::Aperture;
+use crate::mmio_trap::aperture::Run;
+use crate::pci::{Behind, Region, RegionWatcher, Shown};
+
+/// Who is told when a window shows something else. Nothing is locked while it is.
+#[derive(Default)]
+pub struct Watcher {
+    connected: Mutex<Option<Arc<dyn RegionWatcher>>>,
+    hidden: AtomicBool,
+}
+
+/// While it lives, windows show nothing to those who map.
+#[must_use]
+pub struct Hidden<'a>(&'a Watcher);
+
+impl Drop for Hidden<'_> {
+    fn drop(&mut self) {
+        self.0.hidden.store(false, Ordering::SeqCst);
+    }
+}
+
+impl std::fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watcher").field("connected", &self.get().is_some()).finish()
+    }
+}
+
+impl Watcher {
+    fn get(&self) -> Option<Arc<dyn RegionWatcher>> {
+        self.connected.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Connects or disconnects it.
+    pub fn connect(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
+        *self.connected.lock().unwrap_or_else(PoisonError::into_inner) = watcher;
+    }
+
+    /// Takes everything away that is mapped, before its memory goes: nothing is shown until the guard is dropped.
+    pub fn hide(&self) -> Hidden<'_> {
+        // Before they are told: who looks later finds nothing.
+        self.hidden.store(true, Ordering::SeqCst);
+        self.replaced();
+        Hidden(self)
+    }
+
+    /// True while nothing is to be shown.
+    pub fn is_hiding(&self) -> bool {
+        self.hidden.load(Ordering::SeqCst)
+    }
+
+    /// A BAR may show something else.
+    pub fn changed(&self, bar: u8) {
+        if let Some(watcher) = self.get() {
+            watcher.changed(Region::Bar(bar));
+        }
+    }
+
+    /// Other writes than before may be late.
+    pub fn late_writes_changed(&self) {
+        if let Some(watcher) = self.get() {
+            watcher.late_writes_changed();
+        }
+    }
+
+    /// All of them may, in other files.
+    pub fn replaced(&self) {
+        if let Some(watcher) = self.get() {
+            watcher.replaced();
+        }
+    }
+}
+
+/// Tells `visit` where the memory of a window's runs is. Stores between the offsets `trapped` do more than store.
+pub fn show_runs<B: Backend + ?Sized>(
+    backend: &B,
+    runs: &[Run],
+    trapped: &Range<u64>,
+    visit: &mut dyn FnMut(Shown<'_>),
+) {
+    for part in runs.iter().flat_map(|run| apart(*run, trapped)) {
+        let Run { offset, size, target, read_only } = part;
+        let is_trapped = trapped.contains(&offset);
+        let writable = !read_only && !is_trapped;
+        match target.aperture {
+            Aperture::Vram => backend.show_vram(target.address, size, &mut |piece| {
+                let at = piece.start - target.address;
+                let memory = Behind::File { fd: piece.fd, offset: piece.offset };
+                visit(Shown { offset: offset + at, size: piece.size, writable, memory });
+            }),
+            Aperture::SystemCoherent | Aperture::SystemNonCoherent => {
+                visit(Shown { offset, size, writable, memory: Behind::Bus(target.address) });
+            }
+        }
+    }
+}
+
+/// A run in up to three parts: before, inside and behind the offsets `at`.
+fn apart(run: Run, at: &Range<u64>) -> impl Iterator<Item = Run> {
+    let end = run.offset + run.size;
+    let edges = [run.offset, at.start.clamp(run.offset, end), at.end.clamp(run.offset, end), end];
+    let parts = [(edges[0], edges[1]), (edges[1], edges[2]), (edges[2], edges[3])];
+    parts.into_iter().filter(|(from, to)| from < to).map(move |(from, to)| {
+        let address = run.target.address + (from - run.offset);
+        let target = crate::chip::PhysicalAddress { address, ..run.target };
+        Run { offset: from, size: to - from, target, ..run }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chip::PhysicalAddress;
+
+    #[test]
+    fn runs_are_cut_where_stores_begin_to_do_more() {
+        let target = PhysicalAddress { aperture: Aperture::Vram, address: 0x10_0000 };
+        let run = Run { offset: 0x4000, size: 0x4000, target, read_only: false };
+        let parts = |at: Range<u64>| -> Vec<_> {
+            apart(run, &at).map(|part| (part.offset, part.size, part.target.address)).collect()
+        };
+        assert_eq!(parts(0..0), [(0x4000, 0x4000, 0x10_0000)]);
+        assert_eq!(parts(0x8000..0x9000), [(0x4000, 0x4000, 0x10_0000)]);
+        assert_eq!(parts(0..0x9000), [(0x4000, 0x4000, 0x10_0000)]);
+        assert_eq!(
+            parts(0x5000..0x6000),
+            [(0x4000, 0x1000, 0x10_0000), (0x5000, 0x1000, 0x10_1000), (0x6000, 0x2000, 0x10_2000)]
+        );
+        assert_eq!(parts(0x7000..0x9000), [(0x4000, 0x3000, 0x10_0000), (0x7000, 0x1000, 0x10_3000)]);
+    }
+}
