@@ -9,22 +9,14 @@ use anyhow::{Context, bail};
 use rustix::net::SocketType;
 
 use super::serve::{self, BackendOptions, JailOptions, ResetBetweenClients};
-use crate::aggregator::link::LinkError;
-use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
-use crate::aggregator::{Patience, connect};
-use crate::config::{VmConfig, VmLimits};
+use super::vgpu;
+use crate::config::VmConfig;
 use crate::jail::{self, Allowance, PathRight, Right, Role};
 use crate::log_limit;
 use crate::service_manager::Manager;
 use crate::socket_path::Listener;
 use crate::trace::desk::Desk;
 use crate::trace::{self, Tracer};
-use crate::units::gh100::Gh100Config;
-use crate::units::gh100::gsp::ObjectLimits;
-use crate::vgpu::{FaceConfig, MediatorConfig, Quotas, Vgpu, VgpuConfig};
-
-/// How long a function reset may look for a new aggregator: QEMU waits 5 s for the reset's answer.
-const RECONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Arguments of `gpuvmk device`.
 #[derive(Debug, clap::Args)]
@@ -61,41 +53,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Files are out of reach from here on, and the first thread starts.
     jail::confine(args.jail.mode(config.jail), &allowance(&config, args, descriptor.is_some()))?;
     let stop = serve::stop_on_signals()?;
-    let hello = Hello {
-        version: PROTOCOL_VERSION,
-        name: config.name.clone(),
-        chip: config.chip.name().to_owned(),
-        vram: config.vram,
-        channels: config.channels,
-        share: config.share,
-        limits: tenant_limits(&config.limits),
-    };
-    let patience =
-        Patience { limit: Some(Duration::from_secs(args.wait)), ..Patience::until(stop.cancel().clone()) };
-    let (link, grant) = match connect(&config.gpu, hello.clone(), &patience) {
-        Ok(admitted) => admitted,
-        Err(_) if stop.is_stopped() => return Ok(ExitCode::SUCCESS),
-        Err(LinkError::Lost(why)) => bail!(
-            "No aggregator within {} s ({why}); start it with `gpuvmk aggregator GPU.toml`, or correct `gpu` in {}",
-            args.wait,
-            file.display()
-        ),
-        Err(refused) => {
-            return Err(refused).with_context(|| format!("VM `{}` was not admitted", config.name));
-        }
-    };
     let tracer = Tracer::default();
-    let path = config.gpu.clone();
-    let again = Patience { limit: Some(RECONNECT_WITHIN), ..Patience::until(stop.cancel().clone()) };
-    let mediator = MediatorConfig {
-        scrub_on_reset: true,
-        quotas: quotas(&config),
-        reconnect: Some(Box::new(move || connect(&path, hello.clone(), &again))),
-        tracer: tracer.clone(),
-        ..MediatorConfig::default()
+    let wait = Duration::from_secs(args.wait);
+    let Some(vgpu) = vgpu::admitted(&config, file, wait, stop.cancel(), &tracer)? else {
+        return Ok(ExitCode::SUCCESS);
     };
-    let vgpu = Vgpu::new(link, grant, VgpuConfig { face: face(&config), mediator })
-        .context("Cannot make the vGPU")?;
     let vgpu = Arc::new(vgpu);
     let function = serve::traced(
         Arc::clone(&vgpu),
@@ -120,33 +82,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     log::info!("vGPU ends: {}", status.counts);
     log::info!("Walks of page tables: {}", status.walks);
     Ok(ExitCode::SUCCESS)
-}
-
-/// The limits that the aggregator keeps.
-fn tenant_limits(limits: &VmLimits) -> TenantLimits {
-    TenantLimits {
-        page_tables: limits.page_tables.unwrap_or(u64::MAX),
-        mappings: limits.mappings,
-        doorbells: limits.doorbells,
-        thread_time: limits.thread_time,
-    }
-}
-
-/// The limits that are kept here.
-fn quotas(config: &VmConfig) -> Quotas {
-    let VmLimits { bad_pages, flushes, requests, interrupts, guest_tables, .. } = config.limits;
-    Quotas { bad_pages, flushes, requests, interrupts, guest_tables }
-}
-
-/// The card, with what its driver may have of it.
-fn face(config: &VmConfig) -> FaceConfig {
-    match FaceConfig::of(config.chip) {
-        FaceConfig::Gh100(card) => {
-            let VmLimits { objects: total, client_objects: per_client, .. } = config.limits;
-            FaceConfig::Gh100(Gh100Config { objects: ObjectLimits { total, per_client }, ..card })
-        }
-        card @ FaceConfig::Gf100(_) => card,
-    }
 }
 
 /// Descriptors that a back end may have at a time: memory ranges of its VM, which have a file each at worst, two

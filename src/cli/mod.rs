@@ -26,6 +26,7 @@ mod top;
 mod trace;
 mod types;
 mod version;
+mod vgpu;
 
 use std::process::ExitCode;
 

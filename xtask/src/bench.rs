@@ -11,6 +11,7 @@ mod gh100;
 mod sched;
 mod submission;
 mod trace;
+mod traps;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -41,7 +42,8 @@ const PROGRAMS: &[&str] = &["probe", "bench"];
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Which benchmark: `suite` compares mediated with native on a GF100, `gh100` measures a GH100's driver,
-    /// `sched` judges scheduling policies, `trace` measures recording and the tools for traces
+    /// `sched` judges scheduling policies, `trace` measures recording and the tools for traces, `traps` what it costs to stop a guest on
+    /// KVM, and what mapped windows and signalled doorbells save
     #[arg(value_enum, default_value_t = What::Suite)]
     what: What,
     /// Print one JSON object as the last line
@@ -78,6 +80,8 @@ enum What {
     Sched,
     /// What recording costs, and how fast the tools are.
     Trace,
+    /// What traps cost on KVM.
+    Traps,
 }
 
 /// Every sample of a figure, by its name.
@@ -90,6 +94,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         What::Gh100 => gh100::run(arguments),
         What::Sched => sched::run(arguments),
         What::Trace => trace::run(arguments),
+        What::Traps => traps::run(arguments.json),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Reads and writes of regions.
 //!
-//! A function gets accesses to its BARs naturally aligned and at most 8 bytes long, whatever the client asks
-//! for: longer or unaligned ones are cut. Configuration space and ROM are served as they come.
+//! Longer and unaligned accesses to BARs are cut ([`pieces`]).
 
+use super::super::pieces;
 use super::framing::Outbox;
 use super::info::fixed;
 use super::refusal::Refusal;
@@ -41,46 +41,16 @@ impl Place {
         if offset.checked_add(access.count.into()).is_none_or(|end| end > info.size) {
             return Err(AccessError::OutOfRange { region, offset, size, limit: info.size }.into());
         }
-        let cut = match info.kind {
-            RegionKind::Config | RegionKind::Rom | RegionKind::Absent => false,
-            RegionKind::Memory32 | RegionKind::Memory64Prefetch | RegionKind::Io => true,
-        };
+        let cut = pieces::is_cut(info.kind);
         Ok(Self { region, offset, size, cut })
     }
 
-    /// Bytes of the next piece at `offset`, with `left` bytes to go: the largest aligned one.
-    fn piece(&self, offset: u64, left: usize) -> usize {
-        if !self.cut {
-            return left;
-        }
-        let fits = |size: &&usize| **size <= left && offset.is_multiple_of(**size as u64);
-        [8, 4, 2].iter().find(fits).copied().unwrap_or(1).min(left)
-    }
-
     fn read(&self, function: &dyn PciFunction, data: &mut [u8]) -> Result<(), AccessError> {
-        let mut rest = data;
-        let mut offset = self.offset;
-        while !rest.is_empty() {
-            let size = self.piece(offset, rest.len());
-            let (now, later) = rest.split_at_mut(size);
-            function.read(self.region, offset, now)?;
-            offset = offset.saturating_add(size as u64);
-            rest = later;
-        }
-        Ok(())
+        pieces::read(function, self.region, self.cut, self.offset, data)
     }
 
     fn write(&self, function: &dyn PciFunction, data: &[u8]) -> Result<(), AccessError> {
-        let mut rest = data;
-        let mut offset = self.offset;
-        while !rest.is_empty() {
-            let size = self.piece(offset, rest.len());
-            let (now, later) = rest.split_at(size);
-            function.write(self.region, offset, now)?;
-            offset = offset.saturating_add(size as u64);
-            rest = later;
-        }
-        Ok(())
+        pieces::write(function, self.region, self.cut, self.offset, data)
     }
 }
 

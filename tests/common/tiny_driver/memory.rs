@@ -10,13 +10,9 @@ impl TinyDriver {
         start
     }
 
-    fn bar3_is_up(&self) -> bool {
-        self.read(pbus::NV_PBUS_BAR2_BLOCK) >> 31 != 0
-    }
-
     /// Writes VRAM: through BAR3 once it is up, through PRAMIN before.
     pub fn write_vram(&mut self, address: u64, data: &[u8]) {
-        let through_bar3 = self.bar3_is_up();
+        let through_bar3 = self.bar3_is_up;
         for (piece, at) in data.chunks(8).zip((address..).step_by(8)) {
             if through_bar3 {
                 self.function.write(Region::Bar(3), at, piece).unwrap();

@@ -90,6 +90,8 @@ pub struct TinyDriver {
     window: u32,
     runlist: Vec<u16>,
     userd: u64,
+    bar1: Option<Space>,
+    bar3_is_up: bool,
 }
 
 impl TinyDriver {
@@ -106,12 +108,19 @@ impl TinyDriver {
             window: u32::MAX,
             runlist: Vec::new(),
             userd: 0,
+            bar1: None,
+            bar3_is_up: false,
         };
         driver.set_up_pci();
         driver.set_up_memory();
         driver.set_up_engines();
         driver.set_up_fifo();
         driver
+    }
+
+    /// The address space that BAR1 shows.
+    pub fn bar1_space(&self) -> Space {
+        self.bar1.clone().unwrap()
     }
 
     pub fn read(&self, reg: Reg) -> u32 {
@@ -160,6 +169,7 @@ impl TinyDriver {
         self.map(&mut bar3, 0, vram(0), BAR3_VRAM.min(self.vram_size));
         let block = self.window_block(&bar3);
         self.write(pbus::NV_PBUS_BAR2_BLOCK, 1 << 31 | page(block));
+        self.bar3_is_up = true;
 
         self.userd = self.alloc(u64::from(CHANNELS) * ramin::USERD_SIZE, 0x1000);
         self.zero(self.userd, u64::from(CHANNELS) * ramin::USERD_SIZE);
@@ -168,6 +178,7 @@ impl TinyDriver {
         self.map(&mut bar1, 0, vram(userd), u64::from(CHANNELS) * ramin::USERD_SIZE);
         let block = self.window_block(&bar1);
         self.write(pbus::NV_PBUS_BAR1_BLOCK, 1 << 31 | page(block));
+        self.bar1 = Some(bar1);
     }
 
     fn window_block(&mut self, space: &Space) -> u64 {

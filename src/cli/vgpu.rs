@@ -1,0 +1,89 @@
+//! The vGPU that a VM's configuration file describes, for whatever shows it to the guest.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use crate::aggregator::link::LinkError;
+use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
+use crate::aggregator::{Patience, connect};
+use crate::cancel::Cancel;
+use crate::config::{VmConfig, VmLimits};
+use crate::trace::Tracer;
+use crate::units::gh100::Gh100Config;
+use crate::units::gh100::gsp::ObjectLimits;
+use crate::vgpu::{FaceConfig, MediatorConfig, Quotas, Vgpu, VgpuConfig};
+
+/// How long a function reset may look for a new aggregator: QEMU waits 5 s for the reset's answer.
+const RECONNECT_WITHIN: Duration = Duration::from_secs(2);
+
+/// The vGPU, once the aggregator has admitted its VM, for which it waits at most `wait`. None if the order to end came first.
+pub(super) fn admitted(
+    config: &VmConfig,
+    file: &Path,
+    wait: Duration,
+    cancel: &Cancel,
+    tracer: &Tracer,
+) -> anyhow::Result<Option<Vgpu>> {
+    let hello = Hello {
+        version: PROTOCOL_VERSION,
+        name: config.name.clone(),
+        chip: config.chip.name().to_owned(),
+        vram: config.vram,
+        channels: config.channels,
+        share: config.share,
+        limits: tenant_limits(&config.limits),
+    };
+    let patience = Patience { limit: Some(wait), ..Patience::until(cancel.clone()) };
+    let (link, grant) = match connect(&config.gpu, hello.clone(), &patience) {
+        Ok(admitted) => admitted,
+        Err(_) if cancel.is_cancelled() => return Ok(None),
+        Err(LinkError::Lost(why)) => bail!(
+            "No aggregator within {} s ({why}); start it with `gpuvmk aggregator GPU.toml`, or correct `gpu` in {}",
+            wait.as_secs(),
+            file.display()
+        ),
+        Err(refused) => {
+            return Err(refused).with_context(|| format!("VM `{}` was not admitted", config.name));
+        }
+    };
+    let path = config.gpu.clone();
+    let again = Patience { limit: Some(RECONNECT_WITHIN), ..Patience::until(cancel.clone()) };
+    let mediator = MediatorConfig {
+        scrub_on_reset: true,
+        quotas: quotas(config),
+        reconnect: Some(Box::new(move || connect(&path, hello.clone(), &again))),
+        tracer: tracer.clone(),
+        ..MediatorConfig::default()
+    };
+    let vgpu = Vgpu::new(link, grant, VgpuConfig { face: face(config), mediator });
+    Ok(Some(vgpu.context("Cannot make the vGPU")?))
+}
+
+/// The limits that the aggregator keeps.
+fn tenant_limits(limits: &VmLimits) -> TenantLimits {
+    TenantLimits {
+        page_tables: limits.page_tables.unwrap_or(u64::MAX),
+        mappings: limits.mappings,
+        doorbells: limits.doorbells,
+        thread_time: limits.thread_time,
+    }
+}
+
+/// The limits that are kept here.
+fn quotas(config: &VmConfig) -> Quotas {
+    let VmLimits { bad_pages, flushes, requests, interrupts, guest_tables, .. } = config.limits;
+    Quotas { bad_pages, flushes, requests, interrupts, guest_tables }
+}
+
+/// The card, with what its driver may have of it.
+fn face(config: &VmConfig) -> FaceConfig {
+    match FaceConfig::of(config.chip) {
+        FaceConfig::Gh100(card) => {
+            let VmLimits { objects: total, client_objects: per_client, .. } = config.limits;
+            FaceConfig::Gh100(Gh100Config { objects: ObjectLimits { total, per_client }, ..card })
+        }
+        card @ FaceConfig::Gf100(_) => card,
+    }
+}

@@ -1,0 +1,309 @@
+//! A function in a machine: its regions on the buses where its base address registers say, its interrupts routed where its MSI
+//! capability says.
+//!
+//! Locks: `places` (held while devices are put on buses, and never while the function is called), then those of [`super::windows`].
+
+use super::bus::{BusDevice, Buses};
+use super::doorbells::Doorbells;
+use super::messages::Messages;
+use super::pieces;
+use super::windows::{WindowCounts, Windows};
+use crate::pci::{PciFunction, Region, RegionKind, RegionTable, RegionWatcher, header};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// How a machine takes a function.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    /// Addresses at which memory BARs may lie; elsewhere they do not decode.
+    pub memory: Vec<Range<u64>>,
+    /// The I/O APIC's pin for the function's line.
+    pub pin: Option<u32>,
+    /// Map what a region shows instead of trapping accesses to it, and have KVM signal doorbells.
+    pub direct: bool,
+}
+
+/// What saves the guest from being stopped.
+#[derive(Debug)]
+pub(super) struct Shortcuts {
+    windows: Arc<Windows>,
+    doorbells: Doorbells,
+}
+
+impl Shortcuts {
+    pub(super) fn new(windows: Arc<Windows>, doorbells: Doorbells) -> Arc<Self> {
+        Arc::new(Self { windows, doorbells })
+    }
+}
+
+/// What a function knows of the shortcuts: it does not keep them alive.
+struct Watch(Weak<Shortcuts>);
+
+impl RegionWatcher for Watch {
+    fn changed(&self, region: Region) {
+        if let Some(shortcuts) = self.0.upgrade() {
+            shortcuts.windows.compare(region);
+        }
+    }
+
+    fn replaced(&self) {
+        if let Some(shortcuts) = self.0.upgrade() {
+            shortcuts.windows.forget_all();
+        }
+    }
+
+    fn late_writes_changed(&self) {
+        if let Some(shortcuts) = self.0.upgrade() {
+            shortcuts.doorbells.follow();
+        }
+    }
+}
+
+/// How much of a function needs no exit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShortcutCounts {
+    /// What is mapped.
+    pub windows: WindowCounts,
+    /// Doorbells that KVM signalled.
+    pub doorbells: u64,
+}
+
+/// Where a BAR is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Memory(u64),
+    Ports(u16),
+}
+
+/// A function that a machine has. Dropping it takes the function off the machine.
+pub struct Attached {
+    function: Arc<dyn PciFunction>,
+    placement: Placement,
+    regions: RegionTable,
+    buses: Arc<Buses>,
+    messages: Arc<Messages>,
+    shortcuts: Option<Arc<Shortcuts>>,
+    places: Mutex<[Option<Place>; 6]>,
+    this: Weak<Self>,
+}
+
+impl std::fmt::Debug for Attached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attached").field("placement", &self.placement).finish_non_exhaustive()
+    }
+}
+
+/// One region on a bus.
+struct OnBus {
+    function: Arc<dyn PciFunction>,
+    shortcuts: Option<Arc<Shortcuts>>,
+    region: Region,
+    cut: bool,
+}
+
+impl BusDevice for OnBus {
+    fn read(&self, offset: u64, data: &mut [u8]) {
+        let result = pieces::read(&*self.function, self.region, self.cut, offset, data);
+        if result.is_err() {
+            // Nobody answers: the bus reads ones.
+            data.fill(0xff);
+        }
+        if let Some(shortcuts) = &self.shortcuts {
+            shortcuts.windows.trapped(self.region, offset);
+        }
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) {
+        // What nobody takes is lost, as on the bus.
+        let _ = pieces::write(&*self.function, self.region, self.cut, offset, data);
+        if let Some(shortcuts) = &self.shortcuts {
+            shortcuts.windows.trapped(self.region, offset);
+        }
+    }
+}
+
+impl Attached {
+    pub(super) fn new(
+        function: Arc<dyn PciFunction>,
+        placement: Placement,
+        buses: Arc<Buses>,
+        messages: Arc<Messages>,
+        shortcuts: Option<Arc<Shortcuts>>,
+    ) -> Arc<Self> {
+        function.connect_interrupts(Some(messages.clone()));
+        if let Some(shortcuts) = &shortcuts {
+            function.watch(Some(Arc::new(Watch(Arc::downgrade(shortcuts)))));
+        }
+        let regions = function.regions();
+        let attached = Arc::new_cyclic(|this| Self {
+            function,
+            placement,
+            regions,
+            buses,
+            messages,
+            shortcuts,
+            places: Mutex::default(),
+            this: this.clone(),
+        });
+        attached.follow();
+        attached
+    }
+
+    /// The function.
+    pub fn function(&self) -> &Arc<dyn PciFunction> {
+        &self.function
+    }
+
+    /// Messages that the function has sent.
+    pub fn messages_sent(&self) -> u64 {
+        self.messages.sent()
+    }
+
+    /// How much of the function needs no exit.
+    pub fn shortcuts(&self) -> ShortcutCounts {
+        self.shortcuts.as_ref().map_or_else(ShortcutCounts::default, |shortcuts| ShortcutCounts {
+            windows: shortcuts.windows.counts(),
+            doorbells: shortcuts.doorbells.rung(),
+        })
+    }
+
+    /// Reads configuration space.
+    pub fn read_config(&self, offset: u64, data: &mut [u8]) {
+        if self.function.read(Region::Config, offset, data).is_err() {
+            data.fill(0xff);
+        }
+    }
+
+    /// Writes configuration space, and does with regions and interrupts what follows from it.
+    pub fn write_config(&self, offset: u64, data: &[u8]) {
+        // A write that leaves configuration space is lost, as on the bus.
+        let _ = self.function.write(Region::Config, offset, data);
+        self.follow();
+    }
+
+    /// Resets the function, as the machine's bus does; nothing decodes afterwards.
+    pub fn reset(&self) {
+        self.function.reset();
+        self.follow();
+    }
+
+    /// Puts regions and messages where configuration space says.
+    fn follow(&self) {
+        if let Err(error) = self.messages.route(header::message(&*self.function)) {
+            log::warn!("The function's messages go nowhere: {error}");
+        }
+        let wanted = self.wanted();
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        // All that leaves goes before anything comes: two may change places.
+        for ((bar, place), wanted) in (0..).zip(places.iter_mut()).zip(&wanted) {
+            if *place != *wanted {
+                self.take(bar, place.take());
+            }
+        }
+        for ((bar, place), wanted) in (0..).zip(places.iter_mut()).zip(wanted) {
+            if *place != wanted {
+                *place = wanted.filter(|wanted| self.put(bar, *wanted));
+            }
+        }
+    }
+
+    /// Where each BAR is to be, by configuration space.
+    fn wanted(&self) -> [Option<Place>; 6] {
+        let command = header::word(&*self.function, header::COMMAND);
+        let mut wanted = [None; 6];
+        for ((bar, place), info) in (0u64..).zip(wanted.iter_mut()).zip(self.regions) {
+            let register = |bar: u64| u64::from(header::dword(&*self.function, header::BAR0 + 4 * bar));
+            let memory = |base: u64| {
+                let end = base.checked_add(info.size)?;
+                let room = |range: &Range<u64>| range.start <= base && end <= range.end;
+                self.placement.memory.iter().any(room).then_some(Place::Memory(base))
+            };
+            *place = match info.kind {
+                RegionKind::Memory32 if command & header::COMMAND_MEMORY != 0 => memory(register(bar) & !0xf),
+                RegionKind::Memory64Prefetch if command & header::COMMAND_MEMORY != 0 => {
+                    memory(register(bar + 1) << 32 | register(bar) & !0xf)
+                }
+                RegionKind::Io if command & header::COMMAND_IO != 0 => {
+                    u16::try_from(register(bar) & !3).ok().filter(|base| *base != 0).map(Place::Ports)
+                }
+                _ => None,
+            };
+        }
+        wanted
+    }
+
+    fn put(&self, bar: u8, place: Place) -> bool {
+        let Some(info) = self.regions.get(usize::from(bar)) else { return false };
+        let region = Region::Bar(bar);
+        let device = Arc::new(OnBus {
+            function: Arc::clone(&self.function),
+            shortcuts: self.shortcuts.clone(),
+            region,
+            cut: pieces::is_cut(info.kind),
+        });
+        let result = match place {
+            Place::Memory(base) => self.buses.put_memory(base, info.size, device),
+            Place::Ports(base) => {
+                self.buses.put_ports(base, u16::try_from(info.size).unwrap_or(u16::MAX), device)
+            }
+        };
+        if let Err(error) = &result {
+            log::warn!("BAR{bar} does not decode: {error}");
+            return false;
+        }
+        if let (Some(shortcuts), Place::Memory(base)) = (&self.shortcuts, place) {
+            shortcuts.windows.put(region, base, info.size);
+            shortcuts.doorbells.put(region, Some(base));
+        }
+        true
+    }
+
+    fn take(&self, bar: u8, place: Option<Place>) {
+        match place {
+            Some(Place::Memory(base)) => {
+                self.buses.take_memory(base);
+                if let Some(shortcuts) = &self.shortcuts {
+                    shortcuts.windows.take(Region::Bar(bar));
+                    shortcuts.doorbells.put(Region::Bar(bar), None);
+                }
+            }
+            Some(Place::Ports(base)) => self.buses.take_ports(base),
+            None => {}
+        }
+    }
+
+    /// The function's configuration space as a device on a bus: 4096 bytes, as ECAM has it.
+    pub fn config_space(&self) -> Arc<dyn BusDevice> {
+        Arc::new(Config(self.this.clone()))
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let places = std::mem::take(self.places.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for (bar, place) in (0..).zip(places) {
+            self.take(bar, place);
+        }
+        self.function.watch(None);
+        self.function.connect_interrupts(None);
+        self.function.dma_unmap_all();
+    }
+}
+
+/// Configuration space on a bus.
+struct Config(Weak<Attached>);
+
+impl BusDevice for Config {
+    fn read(&self, offset: u64, data: &mut [u8]) {
+        match self.0.upgrade() {
+            Some(attached) => attached.read_config(offset, data),
+            None => data.fill(0xff),
+        }
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) {
+        if let Some(attached) = self.0.upgrade() {
+            attached.write_config(offset, data);
+        }
+    }
+}
