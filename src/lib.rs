@@ -34,3 +34,4 @@ pub mod trace;
 pub mod units;
 pub mod urgency;
 pub mod vgpu;
+pub mod vmm;

@@ -27,6 +27,7 @@ mod trace;
 mod types;
 mod version;
 mod vgpu;
+mod vmm;
 
 use std::process::ExitCode;
 
@@ -98,6 +99,8 @@ enum Command {
     Types(types::Args),
     /// Show versions.
     Version(version::Args),
+    /// Boot a VM on KVM with its GPU in the same process.
+    Vmm(vmm::Args),
 }
 
 /// Runs the command line of this process.
@@ -105,7 +108,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     // Those who only print end quietly when nobody reads on; daemons go on when a client hangs up.
     let serves = match &cli.command {
-        Command::Aggregator(_) | Command::Device(_) | Command::Softgpu(_) => true,
+        Command::Aggregator(_) | Command::Device(_) | Command::Softgpu(_) | Command::Vmm(_) => true,
         Command::Metrics(args) => args.serves(),
         _ => false,
     };
@@ -152,6 +155,7 @@ pub fn main() -> ExitCode {
         Command::Trace(args) => trace::run(&args),
         Command::Types(args) => types::run(&args),
         Command::Version(args) => version::run(&args),
+        Command::Vmm(args) => vmm::run(&args),
     };
     match done {
         Ok(code) => code,

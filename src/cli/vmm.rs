@@ -1,0 +1,129 @@
+//! `gpuvmk vmm VM.toml`: boots a VM on KVM with its GPU in the same process.
+
+use std::io::{IsTerminal, stdin};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use vmm_sys_util::terminal::Terminal;
+
+use super::{serve, vgpu};
+use crate::config::{VmConfig, parse_size};
+use crate::log_limit;
+use crate::pci::PciFunction;
+use crate::trace::Tracer;
+use crate::vmm::{Ending, MAX_MEMORY, MIN_MEMORY, StopVmm, VmmConfig, check_host, run as run_machine};
+
+/// Most processors: what local APIC ids of 8 bits can name, and a console can stand.
+const MAX_PROCESSORS: i64 = 64;
+
+/// Arguments of `gpuvmk vmm`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The guest's serial console is standard input and output. What it has beside that and the GPU: an ACPI of the hardware-reduced kind, and\n\
+                  nothing else (no disk, no network yet): give it what it needs in its initramfs.\n\n\
+                  The keys [socket] and jail of the VM's file are not used: there is no QEMU, and the process is not confined (docs/vmm.md).\n\n\
+                  Example:\n  gpuvmk vmm /etc/gpuvmk/vm1.toml --kernel /boot/vmlinuz-6.12 --initrd initrd.img --append console=ttyS0"
+)]
+pub(super) struct Args {
+    /// The VM's configuration file.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The kernel: a bzImage, such as a distribution's vmlinuz.
+    #[arg(long, value_name = "FILE")]
+    kernel: PathBuf,
+    /// Its initramfs.
+    #[arg(long, value_name = "FILE")]
+    initrd: Option<PathBuf>,
+    /// Its command line.
+    #[arg(long, value_name = "TEXT", default_value = "console=ttyS0")]
+    append: String,
+    /// Processors.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=MAX_PROCESSORS))]
+    cpus: u8,
+    /// Main memory, such as 512M or 2G.
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = memory)]
+    memory: u64,
+    /// Stop the guest at every access to its GPU: nothing is mapped into it, and no doorbell is signalled. For traces.
+    #[arg(long)]
+    trap_all: bool,
+    /// End when the guest resets the machine, instead of starting it again.
+    #[arg(long)]
+    no_reboot: bool,
+    /// Wait this many seconds for the aggregator, then give up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    wait: u64,
+}
+
+fn memory(text: &str) -> Result<u64, String> {
+    parse_size(text)
+        .filter(|size| (MIN_MEMORY..=MAX_MEMORY).contains(size) && size.is_multiple_of(1 << 20))
+        .ok_or_else(|| format!("`{text}` is not a size from 128M to 32G in whole MiB"))
+}
+
+/// Puts the terminal back as it was.
+struct RawMode;
+
+impl RawMode {
+    /// Has keys reach the guest as they are typed, if standard input is a terminal.
+    fn set() -> Option<Self> {
+        let input = stdin();
+        (input.is_terminal() && input.lock().set_raw_mode().is_ok()).then_some(Self)
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        if let Err(error) = stdin().lock().set_canon_mode() {
+            log::warn!("The terminal stays as the guest had it: {error}");
+        }
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = VmConfig::load(&args.file)?;
+    // Before the aggregator gives anything away.
+    check_host()?;
+    log_limit::set_lines_per_second(config.limits.log_lines);
+    let trace = config.trace.as_deref().map(serve::create_trace).transpose()?;
+    let stop = serve::stop_on_signals()?;
+    let tracer = Tracer::default();
+    let wait = Duration::from_secs(args.wait);
+    let Some(vgpu) = vgpu::admitted(&config, &args.file, wait, stop.cancel(), &tracer)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let vgpu = Arc::new(vgpu);
+    let function: Arc<dyn PciFunction> = serve::traced(
+        Arc::clone(&vgpu),
+        (&config.name, config.vram),
+        &tracer,
+        trace,
+        config.trace.as_deref(),
+    )?;
+    let machine = VmmConfig {
+        kernel: args.kernel.clone(),
+        initrd: args.initrd.clone(),
+        command_line: args.append.clone(),
+        memory: args.memory,
+        processors: args.cpus,
+        direct: !args.trap_all,
+        reboot: !args.no_reboot,
+    };
+    let end = StopVmm::default();
+    let (order, told) = (stop.cancel().clone(), end.clone());
+    std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
+        while !order.sleep(Duration::from_secs(3600)) {}
+        told.end(Ending::Stopped);
+    })?;
+    let raw = RawMode::set();
+    let ending = run_machine(&machine, &[function], &end);
+    drop(raw);
+    let status = vgpu.status();
+    log::info!("vGPU ends: {}", status.counts);
+    match ending.with_context(|| format!("VM `{}` does not start", config.name))? {
+        Ending::PowerOff | Ending::Reset | Ending::Stopped => Ok(ExitCode::SUCCESS),
+        Ending::Failed(why) => bail!("VM `{}` cannot go on: {why}", config.name),
+    }
+}

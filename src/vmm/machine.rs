@@ -1,0 +1,163 @@
+//! The machine put together, and its run from the kernel's first instruction to its end.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+
+use super::boot::{BootError, Image};
+use super::host::HostError;
+use super::layout::{self, CONFIG_PORTS, ECAM, KEYBOARD, MMIO32, MMIO64, POWER, SERIAL, SERIAL_LINE};
+use super::pci_bus::{ConfigPorts, Ecam, NoRoom, PciBus};
+use super::power::{AcpiPower, Keyboard, StopVmm};
+use super::processors::{self, Running};
+use super::serial::{Console, Typing};
+use super::{boot, host};
+use crate::frontend::kvm::{BusDevice, KvmError, Machine, Placement, ShortcutCounts};
+use crate::pci::PciFunction;
+
+/// What is booted, and on what.
+#[derive(Clone, Debug)]
+pub struct VmmConfig {
+    /// The kernel: a bzImage.
+    pub kernel: PathBuf,
+    /// Its initramfs.
+    pub initrd: Option<PathBuf>,
+    /// Its command line.
+    pub command_line: String,
+    /// Bytes of main memory, whole pages.
+    pub memory: u64,
+    /// Processors.
+    pub processors: u8,
+    /// Map what windows show, and have KVM signal doorbells; else every access stops the guest.
+    pub direct: bool,
+    /// Start again when the guest resets the machine.
+    pub reboot: bool,
+}
+
+/// Why a machine ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The guest turned it off.
+    PowerOff,
+    /// The guest reset it.
+    Reset,
+    /// Somebody outside stopped it.
+    Stopped,
+    /// It cannot go on.
+    Failed(String),
+}
+
+/// Why there is no machine.
+#[derive(Debug, thiserror::Error)]
+pub enum VmmError {
+    /// The host is none for it.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// KVM refuses something.
+    #[error(transparent)]
+    Kvm(#[from] KvmError),
+    /// The kernel cannot be loaded.
+    #[error(transparent)]
+    Boot(#[from] BootError),
+    /// A function has no room.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+    /// A system call failed.
+    #[error("{0} failed")]
+    System(&'static str, #[source] io::Error),
+    /// The guest's memory cannot be seen by the loader.
+    #[error("The guest's memory cannot be written: {0}")]
+    Memory(String),
+}
+
+/// Boots the kernel with `functions` in the slots of its PCI bus, and runs until the guest turns the machine off or `stop` is told to
+/// end it. Functions are as after a reset when it returns, and belong to no machine.
+///
+/// # Errors
+/// The host cannot run it, the kernel cannot be loaded, or KVM refuses something. Nothing of it runs then.
+pub fn run(
+    config: &VmmConfig,
+    functions: &[Arc<dyn PciFunction>],
+    stop: &StopVmm,
+) -> Result<Ending, VmmError> {
+    host::check()?;
+    let typing = Typing::start().map_err(|source| VmmError::System("Starting the console", source))?;
+    loop {
+        let ending = boot_once(config, functions, stop, &typing)?;
+        functions.iter().for_each(|function| function.reset());
+        if !config.reboot || !stop.start_again() {
+            return Ok(ending);
+        }
+        log::info!("The guest resets the machine");
+    }
+}
+
+/// One life of the machine, until `stop` says that it ends.
+fn boot_once(
+    config: &VmmConfig,
+    functions: &[Arc<dyn PciFunction>],
+    stop: &StopVmm,
+    typing: &Typing,
+) -> Result<Ending, VmmError> {
+    let machine = Machine::new(&layout::memory(config.memory))?;
+    let ram = machine.ram().guest_memory().map_err(|error| VmmError::Memory(error.to_string()))?;
+    let image = Image {
+        kernel: &config.kernel,
+        initrd: config.initrd.as_deref(),
+        command_line: &config.command_line,
+        memory: config.memory,
+        processors: config.processors,
+    };
+    let entry = boot::load(&ram, &image)?;
+    let mut attached = Vec::new();
+    for (slot, function) in (1..).zip(functions) {
+        let pin = Some(layout::slot_pin(slot));
+        let placement = Placement { memory: vec![MMIO32, MMIO64], pin, direct: config.direct };
+        attached.push(machine.attach(Arc::clone(function), placement)?);
+    }
+    let bus = PciBus::new(attached);
+    bus.place_bars()?;
+    let console = put_devices(&machine, &bus, stop)?;
+    typing.connect(&console);
+    let processors = processors::make_all(&machine, config.processors, entry)?;
+    let running = Running::start(processors, stop)?;
+    let ending = stop.wait();
+    log::info!("Counts: exits={}", running.end());
+    for function in bus.functions() {
+        let ShortcutCounts { windows, doorbells } = function.shortcuts();
+        log::info!(
+            "Counts: runs_mapped={} runs_unmapped={} pages_moved={} blocks_refused={} doorbells_signalled={doorbells} messages={}",
+            windows.mapped,
+            windows.unmapped,
+            windows.moved,
+            windows.too_many,
+            function.messages_sent()
+        );
+    }
+    Ok(ending)
+}
+
+fn put_devices(machine: &Machine, bus: &Arc<PciBus>, stop: &StopVmm) -> Result<Arc<Console>, VmmError> {
+    let line =
+        EventFd::new(EFD_NONBLOCK).map_err(|source| VmmError::System("Creating an eventfd", source))?;
+    let registered = machine.vm().register_irqfd(&line, SERIAL_LINE);
+    registered.map_err(|error| {
+        VmmError::System("Adding the console's irqfd", io::Error::from_raw_os_error(error.errno()))
+    })?;
+    let console = Console::new(line, Box::new(io::stdout()));
+    let buses = machine.buses();
+    let ecam: Arc<dyn BusDevice> = Arc::new(Ecam(Arc::clone(bus)));
+    buses.put_memory(ECAM.start, ECAM.end - ECAM.start, ecam)?;
+    let ports: [(std::ops::Range<u16>, Arc<dyn BusDevice>); 4] = [
+        (CONFIG_PORTS, Arc::new(ConfigPorts(Arc::clone(bus)))),
+        (SERIAL, console.clone()),
+        (KEYBOARD, Arc::new(Keyboard::new(stop.clone()))),
+        (POWER, Arc::new(AcpiPower(stop.clone()))),
+    ];
+    for (range, device) in ports {
+        buses.put_ports(range.start, range.end - range.start, device)?;
+    }
+    Ok(console)
+}
