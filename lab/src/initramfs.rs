@@ -19,7 +19,7 @@ use crate::kernel::GuestKernel;
 
 const FOLDERS: [&str; 7] = ["dev", "proc", "sys", "run", "tmp", "bin", "modules"];
 /// Changes when the layout below changes, so that older images are not taken for current ones.
-const LAYOUT: &[u8] = b"layout 2";
+const LAYOUT: &[u8] = b"layout 3";
 
 /// The initramfs for `kernel` with the guest binary `init` and these firmware files, which `label` names.
 pub fn obtain(
@@ -27,6 +27,36 @@ pub fn obtain(
     kernel: &GuestKernel,
     init: &Path,
     firmware: &[FirmwareFile],
+    label: &str,
+) -> Result<PathBuf> {
+    let files: Vec<_> = firmware
+        .iter()
+        .map(|file| ImageFile {
+            path: Path::new("lib/firmware").join(&file.path),
+            contents: file.contents.clone(),
+            program: false,
+        })
+        .collect();
+    obtain_with(cache, kernel, init, &files, label)
+}
+
+/// A file of an initramfs beside the usual ones.
+#[derive(Debug, Clone)]
+pub struct ImageFile {
+    /// From the root, without a slash before it.
+    pub path: PathBuf,
+    /// What is in it.
+    pub contents: Vec<u8>,
+    /// It can be run.
+    pub program: bool,
+}
+
+/// The initramfs for `kernel` with the guest binary `init` and these files, which `label` names.
+pub fn obtain_with(
+    cache: &Cache,
+    kernel: &GuestKernel,
+    init: &Path,
+    files: &[ImageFile],
     label: &str,
 ) -> Result<PathBuf> {
     let mut members = Vec::new();
@@ -39,8 +69,8 @@ pub fn obtain(
     let mut hash = Sha256::new();
     hash.update(LAYOUT);
     hash.update(&init);
-    let files = firmware.iter().map(|file| (&file.path, &file.contents));
-    for (name, contents) in members.iter().map(|(name, contents)| (name, contents)).chain(files) {
+    let named = files.iter().map(|file| (file.path.to_string_lossy(), &file.contents));
+    for (name, contents) in members.iter().map(|(name, contents)| (name.into(), contents)).chain(named) {
         hash.update(name.as_bytes());
         hash.update([0]);
         hash.update(contents);
@@ -52,7 +82,7 @@ pub fn obtain(
         cache.entry_or_build(&lock, format!("initramfs-{}-{label}", kernel.series), &key, |folder| {
             let path = folder.join("initramfs.cpio");
             let file = File::create(&path).with_context(|| format!("Cannot create {}", path.display()))?;
-            write(Writer::new(BufWriter::new(file)), &init, &members, firmware)
+            write(Writer::new(BufWriter::new(file)), &init, &members, files)
                 .with_context(|| format!("Cannot write {}", path.display()))
         })?;
     Ok(folder.join("initramfs.cpio"))
@@ -62,7 +92,7 @@ fn write<W: std::io::Write>(
     mut archive: Writer<W>,
     init: &[u8],
     modules: &[(String, Vec<u8>)],
-    firmware: &[FirmwareFile],
+    files: &[ImageFile],
 ) -> std::io::Result<()> {
     for folder in FOLDERS {
         archive.folder(folder)?;
@@ -78,15 +108,15 @@ fn write<W: std::io::Write>(
     }
     archive.file("modules/order", order.as_bytes())?;
     let mut folders = BTreeSet::new();
-    for file in firmware {
-        let path = Path::new("lib/firmware").join(&file.path);
+    for ImageFile { path, contents, program } in files {
         // From the root down, without the archive's own root (the empty path).
         for folder in path.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev() {
             if !folder.as_os_str().is_empty() && folders.insert(folder.to_owned()) {
                 archive.folder(&folder.to_string_lossy())?;
             }
         }
-        archive.file(&path.to_string_lossy(), &file.contents)?;
+        let name = path.to_string_lossy();
+        if *program { archive.program(&name, contents)? } else { archive.file(&name, contents)? }
     }
     archive.finish()?;
     Ok(())

@@ -77,6 +77,9 @@ impl FromStr for KernelSeries {
     }
 }
 
+/// The module that most guests are for.
+const NOUVEAU: &str = "nouveau";
+
 /// A kernel ready to boot.
 #[derive(Debug, Clone)]
 pub struct GuestKernel {
@@ -86,20 +89,28 @@ pub struct GuestKernel {
     pub release: String,
     /// The kernel image.
     pub image: PathBuf,
-    /// Module files in the order in which they must be loaded; nouveau is the last.
+    /// Module files in the order in which they must be loaded; the one that is wanted is the last.
     pub modules: Vec<PathBuf>,
 }
 
 impl GuestKernel {
-    /// The kernel from the cache, fetched first if need be.
+    /// The kernel with nouveau from the cache, fetched first if need be.
     pub fn obtain(cache: &Cache, series: KernelSeries) -> Result<Self> {
-        let name = format!("kernel-{series}");
+        Self::obtain_with(cache, series, NOUVEAU)
+    }
+
+    /// The kernel with another module than nouveau, and what that needs.
+    pub fn obtain_with(cache: &Cache, series: KernelSeries, module: &str) -> Result<Self> {
+        let name = match module {
+            NOUVEAU => format!("kernel-{series}"),
+            other => format!("kernel-{series}-{other}"),
+        };
         let folder = match cache.entry(&name, None) {
             Some(folder) => folder,
             None => {
                 let lock = cache.lock()?;
                 cache.entry_or_build(&lock, &name, series.name(), |folder| {
-                    fetch(cache, series, folder)
+                    fetch(cache, series, module, folder)
                         .with_context(|| format!("Cannot fetch the guest kernel {series}"))
                 })?
             }
@@ -116,8 +127,8 @@ impl GuestKernel {
     }
 }
 
-fn fetch(cache: &Cache, series: KernelSeries, folder: &Path) -> Result<()> {
-    eprintln!("gpuvmk: fetching the guest kernel {series} (70 to 170 MB)");
+fn fetch(cache: &Cache, series: KernelSeries, module: &str, folder: &Path) -> Result<()> {
+    eprintln!("gpuvmk: fetching the guest kernel {series} with {module} (70 to 170 MB)");
     let apt = Apt::set_up(cache)?;
     let names = series.packages().iter().map(|pattern| apt.newest(pattern)).collect::<Result<Vec<_>>>()?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -137,7 +148,7 @@ fn fetch(cache: &Cache, series: KernelSeries, folder: &Path) -> Result<()> {
     let kept = folder.join("modules");
     fs::create_dir_all(&kept)?;
     let mut order = String::new();
-    for module in modules::closure(&tree, "nouveau")? {
+    for module in modules::closure(&tree, module)? {
         let name = format!("{}.ko", module.name);
         fs::write(kept.join(&name), &module.image)
             .with_context(|| format!("Cannot keep the module {name}"))?;

@@ -73,6 +73,11 @@ const EXPLAINED: &[Explanation] = &[
         reason: "6.1's nouveau asks QEMU's slot for a laptop's switchable graphics, in an outdated form",
     },
     Explanation {
+        parts: &["kvm: ", "Unhandled WRMSR(0xc0010007)"],
+        provoked_by: ALWAYS,
+        reason: "a guest's guest looks for performance counters of AMD's that KVM has not",
+    },
+    Explanation {
         parts: &["Correctable Errors collector initialized"],
         provoked_by: ALWAYS,
         reason: "the name of a kernel facility",

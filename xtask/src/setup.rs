@@ -9,6 +9,7 @@ use gpuvmk_lab::promtool::Promtool;
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::{guest_build, initramfs, nvk};
 
+use crate::test::kvm;
 use crate::workshop;
 
 pub fn run() -> Result<()> {
@@ -24,6 +25,8 @@ pub fn run() -> Result<()> {
         let image = initramfs::obtain(&cache, &kernel, &init, &files, firmware.label())?;
         println!("guest kernel {} with {}", kernel.release, image.display());
     }
+    let outer = GuestKernel::obtain_with(&cache, kvm::OUTER, kvm::KVM)?;
+    println!("kernel {} with {} for machines that have guests of their own", outer.release, kvm::KVM);
     Promtool::obtain(&cache)?;
     println!("promtool");
     Chromium::obtain(&cache)?;

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: the host's tests, then every guest case.
 
+pub mod kvm;
 mod packaging;
 mod side_by_side;
 
@@ -41,6 +42,9 @@ const PACKAGING: &str = "packaging";
 /// What to test.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
+    /// A part alone that is not in the usual run
+    #[arg(value_enum)]
+    part: Option<kvm::Part>,
     /// Print one JSON object as the last line
     #[arg(long)]
     json: bool,
@@ -77,6 +81,9 @@ impl Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<bool> {
+    if let Some(part) = arguments.part {
+        return kvm::run(part, arguments);
+    }
     let debian = arguments.debian_firmware || Firmware::Debian.is_there(&Cache::open()?);
     let cases: Vec<Case> = cases::all()
         .into_iter()

@@ -20,6 +20,8 @@ pub enum Accelerator {
     Kvm,
     /// QEMU's translator: slower, and works everywhere.
     Tcg,
+    /// The same with AMD's virtualisation, so that the guest has a KVM of its own.
+    TcgWithSvm,
 }
 
 impl Accelerator {
@@ -36,7 +38,7 @@ impl Accelerator {
     pub fn name(self) -> &'static str {
         match self {
             Self::Kvm => "kvm",
-            Self::Tcg => "tcg",
+            Self::Tcg | Self::TcgWithSvm => "tcg",
         }
     }
 
@@ -44,6 +46,7 @@ impl Accelerator {
         match self {
             Self::Kvm => "host",
             Self::Tcg => "qemu64",
+            Self::TcgWithSvm => "max",
         }
     }
 }

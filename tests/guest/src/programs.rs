@@ -15,6 +15,7 @@ mod evict;
 mod exec;
 mod fence;
 mod hang;
+mod host;
 mod load;
 mod mapping;
 mod nvk;
@@ -39,7 +40,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 30] = [
+const PROGRAMS: [(&str, Program); 31] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -70,11 +71,12 @@ const PROGRAMS: [(&str, Program); 30] = [
     ("contend", contend::run),
     ("load", load::run),
     ("sleep", load::sleep),
+    ("host", host::run),
 ];
 
 /// Programs that concern the whole guest rather than one GPU.
 pub fn runs_once(program: &str) -> bool {
-    matches!(program, "reload" | "sleep")
+    matches!(program, "reload" | "sleep" | "host")
 }
 
 /// A program's options, as `name=value` words.
