@@ -73,7 +73,7 @@ impl Crowd {
             machine.wait_for("it was ready", ready)?;
             // Emulated processors stand for ones that guests would have to themselves: the host's daemons go before them, as
             // they do where they may (`LimitNICE=`).
-            machine.lower_priority(Priority::Low)?;
+            machine.set_priority(Priority::Low)?;
         }
         Ok(Self { machines, names, rig })
     }

@@ -181,10 +181,10 @@ impl Machine {
         self.qemu.cpu_time()
     }
 
-    /// Gives all threads of QEMU a low priority, so that what the guest does to the GPU is told from what its
+    /// Gives all threads of QEMU a priority: a low one, so that what the guest does to the GPU is told from what its
     /// processors cost the host.
-    pub fn lower_priority(&self, priority: Priority) -> Result<()> {
-        self.qemu.lower_priority(priority)
+    pub fn set_priority(&self, priority: Priority) -> Result<()> {
+        self.qemu.set_priority(priority)
     }
 
     /// Takes in what the guest said since the last look. `Some` once it has ended, or was ended for its time

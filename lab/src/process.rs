@@ -23,6 +23,8 @@ const SOON: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Priority {
+    /// That of any process.
+    Usual = 0,
     /// A tenth of the usual share of a processor.
     Low = 10,
     /// A thirtieth of it.
@@ -134,8 +136,8 @@ impl Process {
         Duration::from_nanos(entries.filter_map(|entry| nanos(entry.path())).sum())
     }
 
-    /// Gives all its threads a lower priority; threads that they start later have it too.
-    pub fn lower_priority(&self, priority: Priority) -> Result<()> {
+    /// Gives all its threads a priority; threads that they start later have it too. Only root can raise one.
+    pub fn set_priority(&self, priority: Priority) -> Result<()> {
         let tasks = format!("/proc/{}/task", self.child.id());
         for entry in
             std::fs::read_dir(&tasks).with_context(|| format!("Cannot look at {}", self.name))?.flatten()
@@ -225,7 +227,7 @@ mod tests {
     #[test]
     fn lowered_priority_is_that_of_all_threads() {
         let process = sleep();
-        process.lower_priority(Priority::Low).unwrap();
+        process.set_priority(Priority::Low).unwrap();
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
         // The name may have spaces; niceness is the 17th word behind it.
         assert_eq!(stat.rsplit(") ").next().unwrap().split(' ').nth(16), Some("10"));

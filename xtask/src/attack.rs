@@ -20,6 +20,7 @@ use anyhow::{Context, Result, ensure};
 use gpuvmk_attacks::{Attack, Target};
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::firmware::Firmware;
+use gpuvmk_lab::process::Priority;
 use serde_json::{Value, json};
 
 use crate::workshop::Workshop;
@@ -251,7 +252,7 @@ impl Scene for Guests<'_> {
         attack.into()
     }
 
-    fn watch(&mut self) -> Result<Undisturbed> {
+    fn watch(&mut self, _: Priority) -> Result<Undisturbed> {
         self.beside(true)
     }
 

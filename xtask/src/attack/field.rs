@@ -203,9 +203,9 @@ impl<'a> Field<'a> {
         // What the attacker's processors and its device process cost is shared out by the host's scheduler, which
         // is not what is measured here.
         if let Some(machine) = &self.attacker {
-            machine.lower_priority(Priority::Lower)?;
+            machine.set_priority(Priority::Lower)?;
         }
-        self.device(1)?.lower_priority(Priority::Lower)?;
+        self.device(1)?.set_priority(Priority::Lower)?;
         if self.apart { self.keep_apart() } else { Ok(()) }
     }
 

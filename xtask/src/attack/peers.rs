@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use gpuvmk_attacks::peers::{ATTACKS, By, PeerAttack};
+use gpuvmk_lab::process::Priority;
 
 use super::figures::Work;
 use super::judge::{Listed, Noted, Told};
@@ -75,9 +76,13 @@ impl Scene for Peers<'_> {
         attack.into()
     }
 
-    fn watch(&mut self) -> Result<Undisturbed> {
+    fn priority(attack: Self::Attack) -> Priority {
+        machines::priority(attack.name)
+    }
+
+    fn watch(&mut self, neighbour: Priority) -> Result<Undisturbed> {
         // The aggregator may use the attackers' processors as well: they are as busy now as during an attack.
-        let _neighbour = self.stage.neighbour()?;
+        let _neighbour = self.stage.neighbour(neighbour)?;
         // A tick that began during an attack is not of this time.
         self.stage.idle(Duration::from_millis(300))?;
         self.stage.ticks.clear();

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use gpuvmk_lab::interrupt;
+use gpuvmk_lab::process::Priority;
 
 use super::figures::Tick;
 use super::judge::{Listed, Noted, Told, Verdict};
@@ -39,8 +40,15 @@ pub trait Scene {
     /// What is judged of it.
     fn listed(attack: Self::Attack) -> Listed;
 
+    /// The priority of the attackers' processes. Whoever spins in their place while nobody attacks has the same: how much of a processor
+    /// they may have is the host's business, and what they do with the GPU is what is judged.
+    fn priority(attack: Self::Attack) -> Priority {
+        let _ = attack;
+        Priority::Lower
+    }
+
     /// Watches the victim while nobody attacks.
-    fn watch(&mut self) -> Result<Undisturbed>;
+    fn watch(&mut self, neighbour: Priority) -> Result<Undisturbed>;
 
     /// Makes an attack, whatever comes of it.
     fn round(&mut self, attack: Self::Attack) -> Result<Round>;
@@ -96,8 +104,8 @@ pub fn run<S: Scene>(scene: S, attacks: &[S::Attack], judged: Judged) -> Result<
 
 struct Run<S> {
     scene: S,
-    /// The time before the next attack, once it is known.
-    before: Option<Undisturbed>,
+    /// The time before the next attack, once it is known, and the priority of who spun then.
+    before: Option<(Priority, Undisturbed)>,
     judged: Judged,
 }
 
@@ -117,18 +125,19 @@ impl<S: Scene> Run<S> {
             let round = self.scene.round(attack)?;
             return Ok(Verdict::of(S::listed(attack), round.told, round.noted, Speeds::default()));
         }
+        let priority = S::priority(attack);
         let before = match self.before.take() {
-            Some(before) => before,
-            None => self.scene.watch()?,
+            Some((known, before)) if known == priority => before,
+            _ => self.scene.watch(priority)?,
         };
         let round = self.scene.round(attack)?;
         // The first tick began before the attack.
         let first = usize::from(round.ticks.len() > 2);
         let during = |tick: &&Tick| tick.at <= round.time.1;
         let ticks: Vec<_> = round.ticks.iter().skip(first).filter(during).cloned().collect();
-        let after = self.scene.watch()?;
+        let after = self.scene.watch(priority)?;
         let undisturbed = before.and(&after);
-        self.before = Some(after);
+        self.before = Some((priority, after));
         let speed = Speed::of(&ticks, round.time, &undisturbed, round.others_wanted);
         Ok(Verdict::of(S::listed(attack), round.told, round.noted, Speeds::of(speed)))
     }

@@ -16,24 +16,36 @@ use crate::cases::Guest;
 const BOOT: Duration = Duration::from_secs(90);
 /// How long a dead QEMU's guest may occupy anything.
 const CLEANED: Duration = Duration::from_secs(1);
+/// The priority of QEMU and of the device backend that it works on.
+const MACHINE: Priority = Priority::Low;
 /// How often QEMU is killed.
 const KILLS: u32 = 2;
 
+/// The priority of an attack's processes: machines have to boot beside a victim that wants all there is.
+pub fn priority(attack: &str) -> Priority {
+    match attack {
+        "qemu-killed" | "qemu-stopped" => MACHINE,
+        _ => Priority::Lower,
+    }
+}
+
 /// Makes one of these attacks.
 pub fn make(stage: &mut Stage<'_>, name: &str, time: Duration) -> Result<Told> {
-    match name {
+    stage.give_attacked(MACHINE)?;
+    let told = match name {
         "qemu-killed" => killed(stage),
         "qemu-stopped" => stopped(stage, time),
         _ => bail!("There is no attack '{name}'"),
-    }
+    };
+    stage.give_attacked(Priority::Lower)?;
+    told
 }
 
 /// A guest with the stock driver on the attacked device backend.
 fn start(stage: &Stage<'_>, label: &str, program: &'static [&'static str]) -> Result<Machine> {
     let guest = Guest { vram_mib: 64, ..Guest::new("peer", stage.chip, stage.chip.usual_kernel(), program) };
     let machine = stage.workshop.start(CASE, label, &stage.rig, &guest, 1)?;
-    // It has to boot first, beside a victim that wants all there is.
-    machine.lower_priority(Priority::Low)?;
+    machine.set_priority(MACHINE)?;
     stage.put_aside(machine.id())?;
     Ok(machine)
 }
@@ -55,8 +67,7 @@ fn at_work(stage: &mut Stage<'_>, machine: &mut Machine) -> Result<()> {
         let (submissions, channels) = peers_use(stage)?;
         Ok(channels > 0 && submissions > first + 100)
     })?;
-    waited.with_context(|| format!("The guest is not at work after {} s", BOOT.as_secs()))?;
-    machine.lower_priority(Priority::Lower)
+    waited.with_context(|| format!("The guest is not at work after {} s", BOOT.as_secs())).map(|_| ())
 }
 
 /// SIGKILL in the middle of transfers; everything of it is gone within a second, and the next QEMU works on its socket.
@@ -65,10 +76,14 @@ fn killed(stage: &mut Stage<'_>) -> Result<Told> {
     for round in 0..KILLS {
         let mut machine = start(stage, &format!("killed-{round}"), &["load:secs=60"])?;
         at_work(stage, &mut machine)?;
+        // To take down what a process had is the host's own work, and is timed at its usual priority.
+        machine.set_priority(Priority::Usual)?;
+        stage.give_attacked(Priority::Usual)?;
         machine.kill()?;
         let cleaned = stage.wait(CLEANED * 5, |stage| Ok(peers_use(stage)?.1 == 0))?;
         let took = cleaned.context("The channels of a dead guest are not taken away")?;
         worst = worst.max(took);
+        stage.give_attacked(MACHINE)?;
     }
     ensure!(worst < CLEANED, "A dead guest's channels were there for {worst:?}");
     let mut machine = start(stage, "killed-next", &["copy"])?;

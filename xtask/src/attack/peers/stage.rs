@@ -121,13 +121,14 @@ impl<'a> Stage<'a> {
             stage.pump()?;
             thread::sleep(machine::LOOK);
         }
-        stage
-            .rig
-            .device(1)
-            .context("There is no second device process")?
-            .process()
-            .lower_priority(Priority::Lower)?;
+        stage.give_attacked(Priority::Lower)?;
         Ok(stage)
+    }
+
+    /// Gives the device process that is attacked a priority.
+    pub fn give_attacked(&mut self, priority: Priority) -> Result<()> {
+        let device = self.rig.device(1).context("There is no second device process")?;
+        device.process().set_priority(priority)
     }
 
     /// From now on the victim's machine and device process have processors that attackers, and the device process that
@@ -147,11 +148,11 @@ impl<'a> Stage<'a> {
     }
 
     /// A process that spins in the attackers' place and leaves the sockets alone.
-    pub fn neighbour(&self) -> Result<Process> {
+    pub fn neighbour(&self, priority: Priority) -> Result<Process> {
         let mut command = Command::new("sh");
         command.args(["-c", "while :; do :; done"]);
         let process = Process::start(command, "a spinning neighbour")?;
-        process.lower_priority(Priority::Lower)?;
+        process.set_priority(priority)?;
         self.put_aside(process.id())?;
         Ok(process)
     }
