@@ -11,6 +11,7 @@ use vmm_sys_util::terminal::Terminal;
 
 use super::{serve, vgpu};
 use crate::config::{VmConfig, parse_size};
+use crate::jail::end_at_any_panic;
 use crate::log_limit;
 use crate::pci::PciFunction;
 use crate::trace::Tracer;
@@ -84,6 +85,8 @@ impl Drop for RawMode {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = VmConfig::load(&args.file)?;
+    // A processor that is gone would leave its guest waiting for ever.
+    end_at_any_panic();
     // Before the aggregator gives anything away.
     check_host()?;
     log_limit::set_lines_per_second(config.limits.log_lines);

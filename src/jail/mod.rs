@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Resource;
 
+pub use self::breakdown::end_at_any_panic;
 use self::filesystem::Confinement;
 pub use self::filesystem::{PathRight, Right, folder};
 pub use self::role::Role;
