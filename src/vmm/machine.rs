@@ -143,9 +143,7 @@ fn put_devices(machine: &Machine, bus: &Arc<PciBus>, stop: &StopVmm) -> Result<A
     let line =
         EventFd::new(EFD_NONBLOCK).map_err(|source| VmmError::System("Creating an eventfd", source))?;
     let registered = machine.vm().register_irqfd(&line, SERIAL_LINE);
-    registered.map_err(|error| {
-        VmmError::System("Adding the console's irqfd", io::Error::from_raw_os_error(error.errno()))
-    })?;
+    registered.map_err(KvmError::call("Adding the console's irqfd"))?;
     let console = Console::new(line, Box::new(io::stdout()));
     let buses = machine.buses();
     let ecam: Arc<dyn BusDevice> = Arc::new(Ecam(Arc::clone(bus)));

@@ -50,9 +50,7 @@ pub(super) fn make(machine: &Machine, id: u8, count: u8, entry: u64) -> Result<P
 }
 
 fn call(step: &'static str) -> impl Fn(kvm_ioctls::Error) -> VmmError {
-    move |error| {
-        VmmError::Kvm(KvmError::Call { step, source: std::io::Error::from_raw_os_error(error.errno()) })
-    }
+    move |error| VmmError::Kvm(KvmError::call(step)(error))
 }
 
 fn set_features(machine: &Machine, processor: &mut Processor, id: u8, count: u8) -> Result<(), VmmError> {
@@ -154,9 +152,7 @@ impl Running {
         }
         Ok(running)
     }
-}
 
-impl Running {
     /// Has all processors come back: whoever calls this has told them that the machine ends. How often they were stopped.
     pub(super) fn end(mut self) -> u64 {
         self.join()
@@ -199,7 +195,7 @@ fn run(processor: &mut Processor, stop: &StopVmm) -> u64 {
     processor.accesses()
 }
 
-/// What every processor shares.
+/// Makes all processors, by their numbers.
 pub(super) fn make_all(machine: &Machine, count: u8, entry: u64) -> Result<Vec<Processor>, VmmError> {
     (0..count).map(|id| make(machine, id, count, entry)).collect()
 }

@@ -1,7 +1,7 @@
 //! A function in a machine: its regions on the buses where its base address registers say, its interrupts routed where its MSI
 //! capability says.
 //!
-//! Locks: `places` (held while devices are put on buses, and never while the function is called), then those of [`super::windows`].
+//! Locks: `places` (held while regions are put on buses and taken off; the function is asked then what it shows, and carries nothing out), then those of [`super::windows`].
 
 use super::bus::{BusDevice, Buses};
 use super::doorbells::Doorbells;
@@ -84,7 +84,6 @@ pub struct Attached {
     messages: Arc<Messages>,
     shortcuts: Option<Arc<Shortcuts>>,
     places: Mutex<[Option<Place>; 6]>,
-    this: Weak<Self>,
 }
 
 impl std::fmt::Debug for Attached {
@@ -135,7 +134,7 @@ impl Attached {
             function.watch(Some(Arc::new(Watch(Arc::downgrade(shortcuts)))));
         }
         let regions = function.regions();
-        let attached = Arc::new_cyclic(|this| Self {
+        let attached = Arc::new(Self {
             function,
             placement,
             regions,
@@ -143,7 +142,6 @@ impl Attached {
             messages,
             shortcuts,
             places: Mutex::default(),
-            this: this.clone(),
         });
         attached.follow();
         attached
@@ -271,11 +269,6 @@ impl Attached {
             None => {}
         }
     }
-
-    /// The function's configuration space as a device on a bus: 4096 bytes, as ECAM has it.
-    pub fn config_space(&self) -> Arc<dyn BusDevice> {
-        Arc::new(Config(self.this.clone()))
-    }
 }
 
 impl Drop for Attached {
@@ -287,23 +280,5 @@ impl Drop for Attached {
         self.function.watch(None);
         self.function.connect_interrupts(None);
         self.function.dma_unmap_all();
-    }
-}
-
-/// Configuration space on a bus.
-struct Config(Weak<Attached>);
-
-impl BusDevice for Config {
-    fn read(&self, offset: u64, data: &mut [u8]) {
-        match self.0.upgrade() {
-            Some(attached) => attached.read_config(offset, data),
-            None => data.fill(0xff),
-        }
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) {
-        if let Some(attached) = self.0.upgrade() {
-            attached.write_config(offset, data);
-        }
     }
 }

@@ -58,7 +58,7 @@ pub enum KvmError {
 
 impl KvmError {
     /// For `map_err` after a call of KVM.
-    pub(super) fn call(step: &'static str) -> impl Fn(kvm_ioctls::Error) -> Self {
+    pub(crate) fn call(step: &'static str) -> impl Fn(kvm_ioctls::Error) -> Self {
         move |error| Self::Call { step, source: io::Error::from_raw_os_error(error.errno()) }
     }
 
