@@ -77,8 +77,45 @@ impl FromStr for KernelSeries {
     }
 }
 
-/// The module that most guests are for.
-const NOUVEAU: &str = "nouveau";
+/// What a kernel is to be able to do: the modules that are kept of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Drive a GPU.
+    Nouveau,
+    /// Drive a GPU, with a virtio disk as its root.
+    NouveauWithDisk,
+    /// Have guests of its own on AMD's virtualisation.
+    Host,
+}
+
+impl Role {
+    /// The modules, the most wanted one last.
+    const fn modules(self) -> &'static [&'static str] {
+        match self {
+            Self::Nouveau => &["nouveau"],
+            Self::NouveauWithDisk => &["virtio_blk", "ext4", "nouveau"],
+            Self::Host => &["kvm_amd"],
+        }
+    }
+
+    /// Modules that some series have and need, without naming them as what they depend on.
+    const fn optional(self) -> &'static [&'static str] {
+        match self {
+            // Built into some; and ext4 asks the kernel for a checksum by its name.
+            Self::NouveauWithDisk => &["virtio_pci", "crc32c_generic"],
+            Self::Nouveau | Self::Host => &[],
+        }
+    }
+
+    /// Its part of a folder's name.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Nouveau => "",
+            Self::NouveauWithDisk => "-disk",
+            Self::Host => "-host",
+        }
+    }
+}
 
 /// A kernel ready to boot.
 #[derive(Debug, Clone)]
@@ -96,21 +133,18 @@ pub struct GuestKernel {
 impl GuestKernel {
     /// The kernel with nouveau from the cache, fetched first if need be.
     pub fn obtain(cache: &Cache, series: KernelSeries) -> Result<Self> {
-        Self::obtain_with(cache, series, NOUVEAU)
+        Self::obtain_for(cache, series, Role::Nouveau)
     }
 
-    /// The kernel with another module than nouveau, and what that needs.
-    pub fn obtain_with(cache: &Cache, series: KernelSeries, module: &str) -> Result<Self> {
-        let name = match module {
-            NOUVEAU => format!("kernel-{series}"),
-            other => format!("kernel-{series}-{other}"),
-        };
+    /// The kernel with the modules of a role, from the cache, fetched first if need be.
+    pub fn obtain_for(cache: &Cache, series: KernelSeries, role: Role) -> Result<Self> {
+        let name = format!("kernel-{series}{}", role.suffix());
         let folder = match cache.entry(&name, None) {
             Some(folder) => folder,
             None => {
                 let lock = cache.lock()?;
                 cache.entry_or_build(&lock, &name, series.name(), |folder| {
-                    fetch(cache, series, module, folder)
+                    fetch(cache, series, role, folder)
                         .with_context(|| format!("Cannot fetch the guest kernel {series}"))
                 })?
             }
@@ -127,8 +161,8 @@ impl GuestKernel {
     }
 }
 
-fn fetch(cache: &Cache, series: KernelSeries, module: &str, folder: &Path) -> Result<()> {
-    eprintln!("gpuvmk: fetching the guest kernel {series} with {module} (70 to 170 MB)");
+fn fetch(cache: &Cache, series: KernelSeries, role: Role, folder: &Path) -> Result<()> {
+    eprintln!("gpuvmk: fetching the guest kernel {series} with {} (70 to 170 MB)", role.modules().join(", "));
     let apt = Apt::set_up(cache)?;
     let names = series.packages().iter().map(|pattern| apt.newest(pattern)).collect::<Result<Vec<_>>>()?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -148,7 +182,7 @@ fn fetch(cache: &Cache, series: KernelSeries, module: &str, folder: &Path) -> Re
     let kept = folder.join("modules");
     fs::create_dir_all(&kept)?;
     let mut order = String::new();
-    for module in modules::closure(&tree, module)? {
+    for module in modules::closure(&tree, role.modules(), role.optional())? {
         let name = format!("{}.ko", module.name);
         fs::write(kept.join(&name), &module.image)
             .with_context(|| format!("Cannot keep the module {name}"))?;

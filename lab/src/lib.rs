@@ -20,6 +20,7 @@ pub mod control;
 pub mod cpio;
 pub mod crowd;
 pub mod daemons;
+pub mod debian_disk;
 mod debian_program;
 pub mod demo;
 pub mod firmware;

@@ -21,12 +21,16 @@ pub struct Module {
     pub image: Vec<u8>,
 }
 
-/// `wanted` and everything it needs, in load order, from the module tree `tree` (`lib/modules/RELEASE`).
-pub fn closure(tree: &Path, wanted: &str) -> Result<Vec<Module>> {
+/// `wanted`, those of `optional` that there are, and everything they need, in load order, from the module tree `tree`
+/// (`lib/modules/RELEASE`).
+pub fn closure(tree: &Path, wanted: &[&str], optional: &[&str]) -> Result<Vec<Module>> {
     let mut index = BTreeMap::new();
     index_folder(&tree.join("kernel"), &mut index)?;
     let mut loaded = Vec::new();
-    add(&index, &canonical(wanted), &mut loaded, &mut Vec::new())?;
+    let there = optional.iter().filter(|name| index.contains_key(&canonical(name)));
+    for name in there.chain(wanted) {
+        add(&index, &canonical(name), &mut loaded, &mut Vec::new())?;
+    }
     Ok(loaded)
 }
 
@@ -179,22 +183,25 @@ mod tests {
             ("wmi.ko", ""),
             ("other.ko", ""),
         ]);
-        let names: Vec<_> =
-            closure(folder.path(), "nouveau").unwrap().into_iter().map(|module| module.name).collect();
-        assert_eq!(names, ["drm", "wmi", "mxm_wmi", "nouveau"]);
+        let names: Vec<_> = closure(folder.path(), &["nouveau"], &["other", "none"])
+            .unwrap()
+            .into_iter()
+            .map(|module| module.name)
+            .collect();
+        assert_eq!(names, ["other", "drm", "wmi", "mxm_wmi", "nouveau"]);
     }
 
     #[test]
     fn missing_module_is_named() {
         let folder = tree(&[("nouveau.ko", "drm")]);
-        let message = closure(folder.path(), "nouveau").unwrap_err().to_string();
+        let message = closure(folder.path(), &["nouveau"], &[]).unwrap_err().to_string();
         assert!(message.contains("'drm'"), "{message}");
     }
 
     #[test]
     fn circle_of_modules_is_refused() {
         let folder = tree(&[("a.ko", "b"), ("b.ko", "a")]);
-        assert!(closure(folder.path(), "a").unwrap_err().to_string().contains("circle"));
+        assert!(closure(folder.path(), &["a"], &[]).unwrap_err().to_string().contains("circle"));
     }
 
     #[test]

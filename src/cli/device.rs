@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use rustix::net::SocketType;
 
-use super::serve::{self, BackendOptions, JailOptions, ResetBetweenClients};
+use super::serve::{self, BackendOptions, JailOptions, OpenTrace, ResetBetweenClients};
 use super::vgpu;
 use crate::config::VmConfig;
 use crate::jail::{self, Allowance, PathRight, Right, Role};
@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // The socket first: a path that is taken shows before the aggregator gives anything away.
     let server = args.backend.server(descriptor, config.socket.as_ref())?;
     let desk = config.recorder.as_ref().map(|spec| Listener::bind(spec, SocketType::STREAM)).transpose()?;
-    let trace = config.trace.as_deref().map(serve::create_trace).transpose()?;
+    let trace = OpenTrace::of_vm(&config)?;
     // Files are out of reach from here on, and the first thread starts.
     jail::confine(args.jail.mode(config.jail), &allowance(&config, args, descriptor.is_some()))?;
     let stop = serve::stop_on_signals()?;
@@ -59,13 +59,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let vgpu = Arc::new(vgpu);
-    let function = serve::traced(
-        Arc::clone(&vgpu),
-        (&config.name, config.vram),
-        &tracer,
-        trace,
-        config.trace.as_deref(),
-    )?;
+    let function = serve::traced(Arc::clone(&vgpu), (&config.name, config.vram), &tracer, trace)?;
     let desk = desk.map(|listener| {
         let header = trace::Header::of_function(&config.name, config.vram, &*function)
             .context("Cannot read what the function says of itself for the heads of traces")?;

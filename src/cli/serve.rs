@@ -10,7 +10,7 @@ use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::config::SocketSpec;
+use crate::config::{SocketSpec, TraceFile, VmConfig};
 use crate::frontend::vfio_user::{self, Server, SessionObserver, StopHandle};
 use crate::jail::{self, Mode, Role};
 use crate::pci::PciFunction;
@@ -105,13 +105,11 @@ pub(super) fn traced<F: PciFunction + 'static>(
     function: Arc<F>,
     (source, vram): (&str, u64),
     tracer: &Tracer,
-    trace: Option<File>,
-    path: Option<&Path>,
+    trace: Option<OpenTrace>,
 ) -> anyhow::Result<Arc<dyn PciFunction>> {
-    if let (Some(file), Some(path)) = (trace, path) {
+    if let Some(OpenTrace { file, name, filter }) = trace {
         let header = trace::Header::of_function(source, vram, &*function)
             .context("Cannot read what the function says of itself for the head of its trace")?;
-        let (name, filter) = (path.display().to_string(), trace::Filter::default());
         let recorder = Recorder::start(file, &name, header, filter, trace::recorder::RING)
             .with_context(|| format!("Cannot write the trace {name}"))?;
         tracer.start(recorder);
@@ -119,9 +117,26 @@ pub(super) fn traced<F: PciFunction + 'static>(
     Ok(Arc::new(Traced::new(function, tracer.clone())))
 }
 
-/// Creates the file of a trace.
-pub(super) fn create_trace(path: &Path) -> anyhow::Result<File> {
-    File::create(path).with_context(|| format!("Cannot create the trace {}", path.display()))
+/// The file of a trace, which has been created, and what is wanted in it.
+pub(super) struct OpenTrace {
+    file: File,
+    name: String,
+    filter: trace::Filter,
+}
+
+impl OpenTrace {
+    /// Creates the file.
+    pub(super) fn create(path: &Path, filter: trace::Filter) -> anyhow::Result<Self> {
+        let name = path.display().to_string();
+        let file = File::create(path).with_context(|| format!("Cannot create the trace {name}"))?;
+        Ok(Self { file, name, filter })
+    }
+
+    /// Creates the one that a VM's file names.
+    pub(super) fn of_vm(config: &VmConfig) -> anyhow::Result<Option<Self>> {
+        let create = |trace: &TraceFile| Self::create(&trace.path, trace.filter.clone());
+        config.trace.as_ref().map(create).transpose()
+    }
 }
 
 /// Resets the function when its client goes, so that the next one finds it as after power-on. There is no next one for

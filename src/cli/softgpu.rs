@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
-use super::serve::{self, BackendOptions, JailOptions, ResetBetweenClients};
+use super::serve::{self, BackendOptions, JailOptions, OpenTrace, ResetBetweenClients};
 use crate::config::parse_size;
 use crate::jail::{self, Allowance, Mode, PathRight, Right, Role};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
-use crate::trace::Tracer;
+use crate::trace::{Filter, Tracer};
 
 /// Arguments of `gpuvmk softgpu`.
 #[derive(Debug, clap::Args)]
@@ -42,14 +42,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let descriptor = args.backend.descriptor()?;
     jail::prepare(descriptor)?;
     let server = args.backend.server(descriptor, None)?;
-    let trace = args.trace.as_deref().map(serve::create_trace).transpose()?;
+    let trace = args.trace.as_deref().map(|path| OpenTrace::create(path, Filter::default())).transpose()?;
     // Files are out of reach from here on, and the first thread starts.
     jail::confine(args.jail.mode(Mode::Enforce), &allowance(args))?;
     let stop = serve::stop_on_signals()?;
     let gpu = SoftGpu::new(SoftGpuConfig { vram: args.vram, ..SoftGpuConfig::default() })
         .context("Cannot make the software GPU")?;
-    let function =
-        serve::traced(gpu, ("softgpu", args.vram), &Tracer::default(), trace, args.trace.as_deref())?;
+    let function = serve::traced(gpu, ("softgpu", args.vram), &Tracer::default(), trace)?;
     log::info!("Software GPU with {} of VRAM serves", crate::config::show_size(args.vram));
     jail::enter(Role::SoftGpu);
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;

@@ -6,27 +6,34 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use vmm_sys_util::terminal::Terminal;
 
-use super::{serve, vgpu};
+use super::serve::{self, OpenTrace};
+use super::vgpu;
 use crate::config::{VmConfig, parse_size};
 use crate::jail::end_at_any_panic;
 use crate::log_limit;
 use crate::pci::PciFunction;
 use crate::trace::Tracer;
+use crate::vmm::virtio::{Disk, VirtioDisk};
 use crate::vmm::{Ending, MAX_MEMORY, MIN_MEMORY, StopVmm, VmmConfig, check_host, run as run_machine};
 
 /// Most processors: what local APIC ids of 8 bits can name, and a console can stand.
 const MAX_PROCESSORS: i64 = 64;
 
+/// Most disks: the PCI bus has room for more.
+const MAX_DISKS: usize = 16;
+
 /// Arguments of `gpuvmk vmm`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The guest's serial console is standard input and output. What it has beside that and the GPU: an ACPI of the hardware-reduced kind, and\n\
-                  nothing else (no disk, no network yet): give it what it needs in its initramfs.\n\n\
+    after_help = "The guest's serial console is standard input and output. What it has beside that, its disks and the GPU: an ACPI of the\n\
+                  hardware-reduced kind, and nothing else. There is no network: what the guest needs must be on its disks or in its initramfs.\n\
+                  A kernel whose virtio drivers are modules, such as Debian's, needs them in its initramfs to have a disk as root.\n\n\
                   The keys [socket] and jail of the VM's file are not used: there is no QEMU, and the process is not confined (docs/vmm.md).\n\n\
-                  Example:\n  gpuvmk vmm /etc/gpuvmk/vm1.toml --kernel /boot/vmlinuz-6.12 --initrd initrd.img --append console=ttyS0"
+                  Example:\n  gpuvmk vmm /etc/gpuvmk/vm1.toml --kernel /boot/vmlinuz-6.12 --initrd initrd.img --append console=ttyS0\n  \
+                  gpuvmk vmm vm1.toml --kernel vmlinuz --initrd initrd.img --disk debian.raw --memory 2G --append 'root=/dev/vda1 console=ttyS0'"
 )]
 pub(super) struct Args {
     /// The VM's configuration file.
@@ -47,6 +54,12 @@ pub(super) struct Args {
     /// Main memory, such as 512M or 2G.
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = memory)]
     memory: u64,
+    /// A disk: a raw image or a block device, which the guest has as /dev/vda. Several are /dev/vdb and so on, in their order.
+    #[arg(long, value_name = "FILE")]
+    disk: Vec<PathBuf>,
+    /// A disk that the guest cannot write to. Those come after the others.
+    #[arg(long, value_name = "FILE")]
+    disk_read_only: Vec<PathBuf>,
     /// Stop the guest at every access to its GPU: nothing is mapped into it, and no doorbell is signalled. For traces.
     #[arg(long)]
     trap_all: bool,
@@ -62,6 +75,17 @@ fn memory(text: &str) -> Result<u64, String> {
     parse_size(text)
         .filter(|size| (MIN_MEMORY..=MAX_MEMORY).contains(size) && size.is_multiple_of(1 << 20))
         .ok_or_else(|| format!("`{text}` is not a size from 128M to 32G in whole MiB"))
+}
+
+/// The disks, as functions of the guest's PCI bus.
+fn disks(args: &Args) -> anyhow::Result<Vec<Arc<dyn PciFunction>>> {
+    let writable = args.disk.iter().map(|path| (path, false));
+    let paths: Vec<_> = writable.chain(args.disk_read_only.iter().map(|path| (path, true))).collect();
+    ensure!(paths.len() <= MAX_DISKS, "{} disks are given, and a VM has {MAX_DISKS} at most", paths.len());
+    let open = |(path, read_only): (&PathBuf, bool)| -> anyhow::Result<Arc<dyn PciFunction>> {
+        Ok(Arc::new(VirtioDisk::new(Disk::open(path, read_only)?)?))
+    };
+    paths.into_iter().map(open).collect()
 }
 
 /// Puts the terminal back as it was.
@@ -89,8 +113,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     end_at_any_panic();
     // Before the aggregator gives anything away.
     check_host()?;
+    let disks = disks(args)?;
     log_limit::set_lines_per_second(config.limits.log_lines);
-    let trace = config.trace.as_deref().map(serve::create_trace).transpose()?;
+    let trace = OpenTrace::of_vm(&config)?;
     let stop = serve::stop_on_signals()?;
     let tracer = Tracer::default();
     let wait = Duration::from_secs(args.wait);
@@ -98,13 +123,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let vgpu = Arc::new(vgpu);
-    let function: Arc<dyn PciFunction> = serve::traced(
-        Arc::clone(&vgpu),
-        (&config.name, config.vram),
-        &tracer,
-        trace,
-        config.trace.as_deref(),
-    )?;
+    let function: Arc<dyn PciFunction> =
+        serve::traced(Arc::clone(&vgpu), (&config.name, config.vram), &tracer, trace)?;
     let machine = VmmConfig {
         kernel: args.kernel.clone(),
         initrd: args.initrd.clone(),
@@ -121,7 +141,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         told.end(Ending::Stopped);
     })?;
     let raw = RawMode::set();
-    let ending = run_machine(&machine, &[function], &end);
+    let functions: Vec<_> = std::iter::once(function).chain(disks).collect();
+    let ending = run_machine(&machine, &functions, &end);
     drop(raw);
     let status = vgpu.status();
     log::info!("vGPU ends: {}", status.counts);

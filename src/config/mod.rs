@@ -25,8 +25,7 @@ pub use limits::VmLimits;
 pub use mistake::{ConfigError, Mistake};
 pub use scenario::ScenarioConfig;
 pub use value::{SocketSpec, parse_size, show_size};
-pub use vm::DEFAULT_CHANNELS;
-pub use vm::VmConfig;
+pub use vm::{DEFAULT_CHANNELS, TraceFile, VmConfig};
 
 use reader::TableReader;
 

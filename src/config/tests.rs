@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::chip::Chip;
 use crate::config::share::Share;
+use crate::pci::Region;
 
 const VM: &str = r#"
 name = "vm1"
@@ -302,6 +303,30 @@ fn hang_limits_have_defaults_and_zero_turns_off_those_that_protect_their_own_vm(
     let mut keys: Vec<&str> = found.iter().map(|m| m.key.as_str()).collect();
     keys.sort_unstable();
     assert_eq!(keys, ["hang.acquire_ms", "hang.hold", "hang.preempt_ms"]);
+}
+
+#[test]
+fn trace_of_a_vm_has_a_filter_of_known_conditions() {
+    let text =
+        |trace: &str| format!("name = \"vm1\"\ngpu = \"gpu0.sock\"\nvram = \"64M\"\n[trace]\n{trace}\n");
+    let config = vm(&text("path = \"vm1.trace\"\nfilter = [\"bar=0\", \"unit=PFIFO\"]")).expect("valid");
+    let filter = config.trace.expect("a trace").filter;
+    assert!(filter.wants_region(Region::Bar(0)) && !filter.wants_region(Region::Bar(3)));
+    let all = vm(&text("path = \"vm1.trace\"")).expect("valid").trace.expect("a trace");
+    assert!(all.filter.wants_region(Region::Bar(3)));
+    for wrong in [
+        "path = \"a\"\nfilter = [\"bar=9\"]",
+        "path = \"a\"\nfilter = \"bar=0\"",
+        "filter = []",
+        "path = \"a\"\nfilter = [3]",
+    ] {
+        let found = mistakes(vm(&text(wrong)));
+        assert_eq!(
+            found.iter().map(|mistake| mistake.key.as_str()).collect::<Vec<_>>(),
+            ["trace.filter"],
+            "{wrong}"
+        );
+    }
 }
 
 #[test]

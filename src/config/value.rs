@@ -30,6 +30,12 @@ pub(super) fn string(value: &DeValue<'_>) -> Result<String, String> {
     value.as_str().map(str::to_owned).ok_or_else(|| wrong_type(value, "a string"))
 }
 
+/// A list of strings.
+pub(super) fn strings(value: &DeValue<'_>) -> Result<Vec<String>, String> {
+    let list = value.as_array().ok_or_else(|| wrong_type(value, "a list of strings"))?;
+    list.iter().map(|entry| string(entry.get_ref())).collect()
+}
+
 pub(super) fn wrong_type(value: &DeValue<'_>, wanted: &str) -> String {
     format!("is of type {}, not {wanted}", value.type_str())
 }

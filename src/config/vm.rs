@@ -8,8 +8,10 @@ use super::limits::VmLimits;
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, SocketSpec};
 use crate::chip::Chip;
+use crate::chip::register_sets::RegisterSet;
 use crate::config::share::{MAX_PERIOD, MAX_WEIGHT, MIN_PERIOD, Share};
 use crate::jail::Mode;
+use crate::trace::Filter;
 
 /// A VM's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +32,8 @@ pub struct VmConfig {
     pub socket: Option<SocketSpec>,
     /// What the guest may cost the host.
     pub limits: VmLimits,
-    /// File for a trace from the start on.
-    pub trace: Option<PathBuf>,
+    /// A trace from the start on.
+    pub trace: Option<TraceFile>,
     /// Socket at which operators record while the VM works.
     pub recorder: Option<SocketSpec>,
     /// What the device back end gives up.
@@ -59,7 +61,8 @@ impl VmConfig {
         let has_socket = reader.has("socket");
         let socket = reader.table("socket", value::socket);
         let has_trace = reader.has("trace");
-        let trace = reader.table("trace", traces);
+        let registers = chip.and_then(|chip| RegisterSet::by_name(chip.name()));
+        let trace = reader.table("trace", |reader| traces(reader, registers));
         let has_limits = reader.has("limits");
         let limits = reader.table("limits", VmLimits::read);
         let jail = value::jail(reader);
@@ -86,10 +89,32 @@ impl VmConfig {
     }
 }
 
+/// A trace that is written to a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceFile {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wanted in it.
+    pub filter: Filter,
+}
+
 /// The file and the socket of traces.
-fn traces(reader: &mut TableReader<'_, '_>) -> Option<(Option<PathBuf>, Option<SocketSpec>)> {
-    let file = reader.optional("path", "the path of a file to write", value::string);
-    let file = file.map(|path| reader.path(&path));
+fn traces(
+    reader: &mut TableReader<'_, '_>,
+    registers: Option<&RegisterSet>,
+) -> Option<(Option<TraceFile>, Option<SocketSpec>)> {
+    let path = reader.optional("path", "the path of a file to write", value::string);
+    let path = path.map(|path| reader.path(&path));
+    let allowed = "a list of conditions, such as [\"bar=0\", \"op=read,write\"], beside a path";
+    let has_path = path.is_some();
+    let filter = reader.defaulted("filter", Filter::default(), allowed, |value| {
+        let words = value::strings(value)?;
+        if !has_path {
+            return Err("is there without a path".to_owned());
+        }
+        Filter::parse(words.iter().map(String::as_str), registers).map_err(|error| error.to_string())
+    })?;
+    let file = path.map(|path| TraceFile { path, filter });
     let has_socket = reader.has("socket");
     let socket = reader.table("socket", value::socket);
     (!has_socket || socket.is_some()).then_some((file, socket))

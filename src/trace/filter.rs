@@ -92,6 +92,13 @@ impl Filter {
             && (!self.units || (access.place == Place::Region(Region::Bar(0)) && within(&self.registers)))
     }
 
+    /// True if an access to a region may be wanted.
+    pub fn wants_region(&self, region: Region) -> bool {
+        (self.wants_kind(Kind::Read) || self.wants_kind(Kind::Write))
+            && (self.places.is_empty() || self.places.contains(&Place::Region(region)))
+            && (!self.units || region == Region::Bar(0))
+    }
+
     /// True if events of a kind may be wanted.
     pub const fn wants_kind(&self, kind: Kind) -> bool {
         self.kinds == 0 || self.kinds & (1 << kind as u16) != 0

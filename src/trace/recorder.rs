@@ -149,6 +149,11 @@ impl Recorder {
         Ok(recorder)
     }
 
+    /// What is wanted.
+    pub const fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
     /// Adds an access that took so long. Never waits for the writer.
     pub fn access(&self, access: Access) {
         if !self.filter.wants_access(&access) {

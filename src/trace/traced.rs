@@ -96,7 +96,7 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
 
     fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
         // Accesses to it would be missing in the trace. Who begins to record later misses them.
-        if self.tracer.is_on() { Ok(None) } else { self.function.plain_memory(region) }
+        if self.tracer.wants_region(region) { Ok(None) } else { self.function.plain_memory(region) }
     }
 
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
@@ -105,7 +105,7 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
 
     fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
         // As with plain memory.
-        if !self.tracer.is_on() {
+        if !self.tracer.wants_region(region) {
             self.function.show(region, offset, size, visit);
         }
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::event::{Access, Event};
 use super::recorder::Recorder;
+use crate::pci::Region;
 
 /// Records while somebody wants it. Clones record to the same trace. While nobody records, it costs a load.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +43,13 @@ impl Tracer {
     /// Whether somebody records.
     pub fn is_on(&self) -> bool {
         self.shared.on.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody records accesses to a region.
+    pub fn wants_region(&self, region: Region) -> bool {
+        let mut wanted = false;
+        self.with(|recorder| wanted = recorder.filter().wants_region(region));
+        wanted
     }
 
     /// Records an access.

@@ -2,7 +2,7 @@
 //! those accesses is tested from then on without a guest.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -51,16 +51,22 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     Ok(true)
 }
 
-/// Boots a guest and keeps the trace of its probe. Returns how many entries that has.
-fn record(workshop: &Workshop, chip: Chip, kernel: KernelSeries, file: &Path) -> Result<u64> {
-    let guest = Guest { trace: true, ..Guest::new("vm1", chip, kernel, &["probe"]) };
-    let label = format!("{chip}-{kernel}");
-    let mut rig = workshop.rig(&label, Topology::Mediated, std::slice::from_ref(&guest))?;
-    let outcome = workshop.start(&label, guest.name, &rig, &guest, 0)?.wait(&mut |_| {})?;
+/// Boots a guest under QEMU; the trace of all that it does to its vGPU.
+pub fn record_guest(workshop: &Workshop, label: &str, guest: &Guest) -> Result<PathBuf> {
+    let guest = Guest { trace: true, ..guest.clone() };
+    let mut rig = workshop.rig(label, Topology::Mediated, std::slice::from_ref(&guest))?;
+    let outcome = workshop.start(label, guest.name, &rig, &guest, 0)?.wait(&mut |_| {})?;
     let verdict = verdict::judge(&outcome, &expected(&guest));
     ensure!(verdict.ok(), "the guest failed: {}", verdict.problems.join("; "));
     let trace = rig.trace(0).context("the guest was not recorded")?;
     rig.stop()?;
+    Ok(trace)
+}
+
+/// Boots a guest and keeps the trace of its probe. Returns how many entries that has.
+fn record(workshop: &Workshop, chip: Chip, kernel: KernelSeries, file: &Path) -> Result<u64> {
+    let guest = Guest::new("vm1", chip, kernel, &["probe"]);
+    let trace = record_guest(workshop, &format!("{chip}-{kernel}"), &guest)?;
     let verb = |arguments: &[&str], trace: &Path| -> Result<Vec<u8>> {
         let mut command = Command::new(workshop.gpuvmk());
         let output =

@@ -4,10 +4,10 @@ use anyhow::Result;
 use gpuvmk_lab::cache::Cache;
 use gpuvmk_lab::chromium::Chromium;
 use gpuvmk_lab::firmware::Firmware;
-use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
+use gpuvmk_lab::kernel::{GuestKernel, KernelSeries, Role};
 use gpuvmk_lab::promtool::Promtool;
 use gpuvmk_lab::qemu::Qemu;
-use gpuvmk_lab::{guest_build, initramfs, nvk};
+use gpuvmk_lab::{debian_disk, guest_build, initramfs, nvk};
 
 use crate::test::kvm;
 use crate::workshop;
@@ -25,8 +25,13 @@ pub fn run() -> Result<()> {
         let image = initramfs::obtain(&cache, &kernel, &init, &files, firmware.label())?;
         println!("guest kernel {} with {}", kernel.release, image.display());
     }
-    let outer = GuestKernel::obtain_with(&cache, kvm::OUTER, kvm::KVM)?;
-    println!("kernel {} with {} for machines that have guests of their own", outer.release, kvm::KVM);
+    let outer = GuestKernel::obtain_for(&cache, kvm::OUTER, Role::Host)?;
+    println!("kernel {} for machines that have guests of their own", outer.release);
+    for series in kvm::inner_kernels() {
+        let inner = GuestKernel::obtain_for(&cache, series, Role::NouveauWithDisk)?;
+        println!("guest kernel {} with a disk", inner.release);
+    }
+    println!("Debian on {}", debian_disk::obtain(&cache)?.display());
     Promtool::obtain(&cache)?;
     println!("promtool");
     Chromium::obtain(&cache)?;

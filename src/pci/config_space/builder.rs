@@ -1,6 +1,6 @@
 //! Puts a configuration space together: identity, BARs from a region table, capability chain.
 
-use super::layout::{self, command, msi, pcie, pm, status};
+use super::layout::{self, command, msi, pcie, pm, status, vendor};
 use super::{CONVENTIONAL_SIZE, CapabilityOffsets, ConfigSpace};
 use crate::pci::{RegionInfo, RegionKind, RegionTable};
 
@@ -37,6 +37,13 @@ pub enum Capability {
         /// The function can be reset by itself (FLR).
         function_level_reset: bool,
     },
+    /// What the vendor says it is. A function may have several.
+    Vendor {
+        /// What follows the link to the next capability: begins with the capability's length, by custom.
+        content: &'static [u8],
+        /// Bits of `content` that a write stores; bytes that it does not have are read-only.
+        writable: &'static [u8],
+    },
 }
 
 impl Capability {
@@ -45,6 +52,7 @@ impl Capability {
             Self::PowerManagement => pm::ID,
             Self::Msi => msi::ID,
             Self::PcieEndpoint { .. } => pcie::ID,
+            Self::Vendor { .. } => vendor::ID,
         }
     }
 
@@ -53,6 +61,7 @@ impl Capability {
             Self::PowerManagement => pm::SIZE,
             Self::Msi => msi::SIZE,
             Self::PcieEndpoint { .. } => pcie::SIZE,
+            Self::Vendor { content, .. } => vendor::CONTENT + content.len(),
         }
     }
 }
@@ -285,11 +294,12 @@ impl Draft {
             put(&mut self.value, start, &[capability.id()]);
             link = start + 1;
             let slot = match capability {
-                Capability::PowerManagement => &mut offsets.pm,
-                Capability::Msi => &mut offsets.msi,
-                Capability::PcieEndpoint { .. } => &mut offsets.pcie,
+                Capability::PowerManagement => Some(&mut offsets.pm),
+                Capability::Msi => Some(&mut offsets.msi),
+                Capability::PcieEndpoint { .. } => Some(&mut offsets.pcie),
+                Capability::Vendor { .. } => None,
             };
-            if slot.replace(at).is_some() {
+            if slot.is_some_and(|slot| slot.replace(at).is_some()) {
                 return Err(refuse("the function has one already"));
             }
             self.capability(start, capability);
@@ -317,6 +327,10 @@ impl Draft {
             Capability::PcieEndpoint { link_speed, link_width, function_level_reset } => {
                 self.reset_capable = function_level_reset;
                 self.pcie(at, link_speed, link_width);
+            }
+            Capability::Vendor { content, writable } => {
+                put(&mut self.value, at + vendor::CONTENT, content);
+                put(&mut self.writable, at + vendor::CONTENT, writable);
             }
         }
     }

@@ -72,6 +72,13 @@ pub(super) mod msi {
     pub(in super::super) const DATA: usize = 12;
 }
 
+/// Vendor-specific capability.
+pub(super) mod vendor {
+    pub(in super::super) const ID: u8 = 0x09;
+    /// Behind the id and the link.
+    pub(in super::super) const CONTENT: usize = 2;
+}
+
 /// PCI Express capability (version 2).
 pub(super) mod pcie {
     pub(in super::super) const ID: u8 = 0x10;

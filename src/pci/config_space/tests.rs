@@ -74,6 +74,21 @@ fn capability_chain_is_walkable_and_ends() {
 }
 
 #[test]
+fn vendor_capabilities_may_be_several_and_have_bits_to_write() {
+    let fixed = Capability::Vendor { content: &[6, 1, 2, 3], writable: &[] };
+    let open = Capability::Vendor { content: &[8, 0, 0x55, 0x66], writable: &[0, 0, 0xf0] };
+    let mut space = builder().capability(0xc0, fixed).capability(0xc8, open).build().unwrap();
+
+    assert_eq!(read32(&space, 0xc0), 0x0106_c809);
+    assert_eq!((read32(&space, 0xc4), read32(&space, 0xc8)), (0x0302, 0x0008_0009));
+    write32(&mut space, 0xc4, !0);
+    write32(&mut space, 0xcc, 0xffff_ffa1);
+    assert_eq!((read32(&space, 0xc4), read32(&space, 0xcc)), (0x0302, 0x66a5));
+    let overlap = builder().capability(0xc0, fixed).capability(0xc4, open).build();
+    assert!(matches!(overlap, Err(BuildError::CapabilityPlace { id: 9, at: 0xc4, .. })));
+}
+
+#[test]
 fn bar_sizing_returns_size_masks_with_type_bits() {
     let mut space = space();
     let mut size = |offset| {

@@ -18,6 +18,8 @@ pub struct Plan {
     pub reboots: u8,
     /// Whether nouveau stays unloaded until a program wants it.
     pub bare: bool,
+    /// The block device to have as root instead of the initramfs.
+    pub root: Option<String>,
 }
 
 impl Plan {
@@ -44,6 +46,7 @@ impl Plan {
             limit_s: value("limit").and_then(|text| text.parse().ok()).unwrap_or(120),
             reboots: value("reboots").and_then(|text| text.parse().ok()).unwrap_or(0),
             bare: value("bare") == Some("1"),
+            root: value("root").map(str::to_owned),
         }
     }
 }
@@ -56,18 +59,22 @@ mod tests {
     fn plan_is_read_from_the_prefixed_words_only() {
         let plan = Plan::parse(
             "console=ttyS0 run=other gpuvmk.run=probe+copy gpuvmk.opts=config=NvMSI=0+debug=info gpuvmk.report=ttyS1 \
-             gpuvmk.limit=9 gpuvmk.reboots=1 gpuvmk.bare=1\n",
+             gpuvmk.limit=9 gpuvmk.reboots=1 gpuvmk.bare=1 gpuvmk.root=/dev/vda\n",
         );
         assert_eq!(plan.programs, ["probe", "copy"]);
         assert_eq!(plan.nouveau_options, ["config=NvMSI=0", "debug=info"]);
         assert_eq!(plan.report.as_deref(), Some("ttyS1"));
         assert_eq!((plan.limit_s, plan.reboots, plan.bare), (9, 1, true));
+        assert_eq!(plan.root.as_deref(), Some("/dev/vda"));
     }
 
     #[test]
     fn missing_words_leave_the_defaults() {
         let plan = Plan::parse("console=ttyS0");
         assert_eq!(plan.programs, Vec::<String>::new());
-        assert_eq!((plan.limit_s, plan.reboots, plan.report, plan.bare), (120, 0, None, false));
+        assert_eq!(
+            (plan.limit_s, plan.reboots, plan.report, plan.bare, plan.root),
+            (120, 0, None, false, None)
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 mod cmos;
 mod load;
+mod root;
 
 use std::fs;
 use std::io::Read;
@@ -20,22 +21,30 @@ use crate::{drm, programs, sys};
 
 pub use load::{load_nouveau, probe_ms};
 
+/// What the kernel offers as files, and where.
+const KERNEL_FILE_SYSTEMS: [(&str, &str); 4] =
+    [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("tmpfs", "/run")];
+
 /// How long a killed program may take to go; one that hangs in the kernel never does.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// Everything that happens in a test guest. Does not return: without process 1 the kernel panics.
 pub fn run() -> ! {
-    for (kind, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("tmpfs", "/run")] {
-        if let Err(error) = sys::mount(kind, place) {
+    for (kind, place) in KERNEL_FILE_SYSTEMS {
+        if let Err(error) = sys::mount(kind, kind, place) {
             println!("init: cannot mount {kind} on {place}: {error}");
         }
     }
     let plan = Plan::parse(&fs::read_to_string("/proc/cmdline").unwrap_or_default());
     let mut reports = Reports::to(plan.report.as_deref());
-    let boots = cmos::count_boot();
+    let rooted = load::load_needed().and_then(|()| match &plan.root {
+        Some(device) => root::switch(device).map(|()| root::count_boot()),
+        None => Ok(cmos::count_boot()),
+    });
+    let boots = *rooted.as_ref().unwrap_or(&u8::MAX);
     reports.event("boot", json!({ "kernel": kernel_release(), "boot": boots }));
 
-    match load::load_all(&plan.nouveau_options, plan.bare) {
+    match rooted.and_then(|_| load::load_at_boot(&plan.nouveau_options, plan.bare)) {
         Ok(Some(probe_ms)) => {
             reports.event("loaded", json!({ "probe_ms": probe_ms, "gpus": drm::render_nodes().len() }));
         }
@@ -48,7 +57,7 @@ pub fn run() -> ! {
 
     let again = boots <= plan.reboots;
     reports.event("end", json!({ "reboots": again }));
-    if !again {
+    if !again && plan.root.is_none() {
         cmos::forget();
     }
     reports.drain();

@@ -11,6 +11,7 @@ mod channels;
 mod compute;
 mod contend;
 mod copies;
+mod debian;
 mod evict;
 mod exec;
 mod fence;
@@ -40,7 +41,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 31] = [
+const PROGRAMS: [(&str, Program); 32] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -72,11 +73,12 @@ const PROGRAMS: [(&str, Program); 31] = [
     ("load", load::run),
     ("sleep", load::sleep),
     ("host", host::run),
+    ("debian", debian::run),
 ];
 
 /// Programs that concern the whole guest rather than one GPU.
 pub fn runs_once(program: &str) -> bool {
-    matches!(program, "reload" | "sleep" | "host")
+    matches!(program, "reload" | "sleep" | "host" | "debian")
 }
 
 /// A program's options, as `name=value` words.

@@ -15,11 +15,22 @@ fn c_string(text: &str) -> Result<CString> {
     CString::new(text).map_err(Error::other)
 }
 
-/// Mounts a kernel file system.
-pub fn mount(kind: &str, place: &str) -> Result<()> {
-    let (kind, place) = (c_string(kind)?, c_string(place)?);
-    // SAFETY: both strings end in zero and live over the call; no data argument is passed.
-    check(unsafe { libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) })
+/// Mounts a file system; those of the kernel have their kind as source.
+pub fn mount(kind: &str, source: &str, place: &str) -> Result<()> {
+    let (kind, source, place) = (c_string(kind)?, c_string(source)?, c_string(place)?);
+    // SAFETY: all strings end in zero and live over the call; no data argument is passed.
+    check(unsafe { libc::mount(source.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) })
+}
+
+/// Makes what is mounted at `place` the root of this process, and of all that it starts.
+pub fn enter_root(place: &str) -> Result<()> {
+    std::env::set_current_dir(place)?;
+    let (here, root) = (c_string(".")?, c_string("/")?);
+    let none = std::ptr::null();
+    // SAFETY: both strings end in zero and live over the call; a move has no kind and no data.
+    check(unsafe { libc::mount(here.as_ptr(), root.as_ptr(), none, libc::MS_MOVE, none.cast()) })?;
+    std::os::unix::fs::chroot(".")?;
+    std::env::set_current_dir("/")
 }
 
 /// Loads a kernel module from a file.

@@ -1,7 +1,7 @@
 //! The KVM front end: micro guests on this host's KVM, and a stock kernel under `gpuvmk vmm` in a machine of its own, whose processors QEMU
 //! emulates with AMD's virtualisation, so that any host can run it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,10 +10,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use gpuvmk_lab::cache::Cache;
 use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::debian_disk;
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::guest_build;
 use gpuvmk_lab::initramfs::{self, ImageFile};
-use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
+use gpuvmk_lab::kernel::{GuestKernel, KernelSeries, Role};
 use gpuvmk_lab::machine::{Accelerator, Machine, MachineSpec, Outcome};
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::report::{ProgramResult, Report};
@@ -21,13 +22,12 @@ use gpuvmk_lab::verdict::{self, Expected, Verdict};
 use serde_json::{Value, json};
 
 use super::Arguments;
-use crate::cases::everything;
-use crate::workshop::build_gpuvmk;
+use crate::cases::{Guest, everything};
+use crate::golden;
+use crate::workshop::{Workshop, build_gpuvmk};
 
 /// The kernel of the outer machine.
 pub const OUTER: KernelSeries = KernelSeries::V6_12;
-/// The module that has it.
-pub const KVM: &str = "kvm_amd";
 /// Memory of the outer machine, most of which are files.
 const OUTER_MIB: u32 = 3072;
 const OUTER_CPUS: u32 = 2;
@@ -44,9 +44,71 @@ pub enum Part {
     NestedKvm,
 }
 
+/// What an inner guest is to do.
+#[derive(Debug, Clone)]
+struct Task {
+    name: String,
+    chip: Chip,
+    kernel: KernelSeries,
+    programs: Vec<&'static str>,
+    cpus: u32,
+    reboots: u8,
+    /// Compare what it does to registers with what the same guest does under QEMU.
+    compare: bool,
+}
+
+impl Task {
+    /// Everything that there is for a chip, one that resets its machine while a second processor runs and is
+    /// stopped by a signal when it boots once more, and one whose accesses are compared.
+    fn all() -> Vec<Self> {
+        let of = |name: &str, chip: Chip, programs: &[&'static str]| Self {
+            name: format!("{chip}{name}").to_lowercase(),
+            chip,
+            kernel: chip.usual_kernel(),
+            programs: [&[DEBIAN], programs].concat(),
+            cpus: 1,
+            reboots: 0,
+            compare: false,
+        };
+        let full = |chip: Chip| of("", chip, everything(chip, chip.usual_kernel()));
+        let resets = Self { cpus: 2, reboots: 1, ..of("-reset", Chip::Gf100, &["probe", "copy"]) };
+        let compared = Self { compare: true, ..of("-trace", Chip::Gf100, PROBE) };
+        vec![full(Chip::Gf100), full(Chip::Gh100), resets, compared]
+    }
+
+    /// The inner kernel's command line.
+    fn words(&self) -> String {
+        format!(
+            "console=ttyS0 panic=-1 loglevel=7 gpuvmk.root=/dev/vda gpuvmk.run={} gpuvmk.reboots={} gpuvmk.limit=120",
+            self.programs.join("+"),
+            self.reboots
+        )
+    }
+
+    /// The outer machine's program.
+    fn host_call(&self) -> String {
+        let resets = self.reboots > 0;
+        format!("host:cpus={}:reboot={resets}:stop={resets}:marks={MARKS}", self.cpus)
+    }
+}
+
+/// The kernels of inner guests.
+pub fn inner_kernels() -> BTreeSet<KernelSeries> {
+    Task::all().into_iter().map(|task| task.kernel).collect()
+}
+
+/// What guests do whose traces are compared, and what is left out of the comparison: times.
+const PROBE: &[&str] = &["probe"];
+const TIMES: &str = "unit=PTIMER";
+
+/// The program that looks at the inner guest's root, and how many blocks it writes there.
+const DEBIAN: &str = "debian";
+const MARKS: u32 = 2048;
+
 /// What came of one stock kernel.
 #[derive(Debug)]
 pub struct Nested {
+    name: String,
     chip: Chip,
     kernel: KernelSeries,
     problems: Vec<String>,
@@ -67,7 +129,7 @@ impl Nested {
             .map(|result| json!({ "prog": result.program, "ok": result.ok, "figures": result.figures }))
             .collect();
         json!({
-            "chip": self.chip.to_string(), "kernel": self.kernel.name(), "ok": self.ok(), "problems": self.problems,
+            "name": self.name, "chip": self.chip.to_string(), "kernel": self.kernel.name(), "ok": self.ok(), "problems": self.problems,
             "results": results, "seconds": self.wall.as_secs(),
         })
     }
@@ -106,38 +168,42 @@ pub fn nested(arguments: &Arguments) -> Result<Vec<Nested>> {
         None => build_gpuvmk()?,
     };
     let mut all = Vec::new();
-    for chip in [Chip::Gf100, Chip::Gh100] {
-        let nested = one(chip, &gpuvmk, &arguments.logs)?;
+    for task in Task::all() {
+        let nested = one(&task, &gpuvmk, &arguments.logs)?;
         let verdict = if nested.ok() { "ok" } else { "FAILED" };
-        eprintln!("nested-kvm {chip}: {verdict}, {:.1} s", nested.wall.as_secs_f64());
+        eprintln!("nested-kvm {}: {verdict}, {:.1} s", task.name, nested.wall.as_secs_f64());
         nested.problems.iter().for_each(|problem| eprintln!("    {problem}"));
         all.push(nested);
     }
     Ok(all)
 }
 
-fn one(chip: Chip, gpuvmk: &Path, logs: &Path) -> Result<Nested> {
+fn one(task: &Task, gpuvmk: &Path, logs: &Path) -> Result<Nested> {
+    let Task { name, chip, kernel, .. } = task.clone();
     let cache = Cache::open()?;
     let init = guest_build::obtain(&cache)?;
-    let kernel = chip.usual_kernel();
-    let programs = everything(chip, kernel);
-    let inner = GuestKernel::obtain(&cache, kernel)?;
+    let inner = GuestKernel::obtain_for(&cache, kernel, Role::NouveauWithDisk)?;
     let firmware = Firmware::for_kernel(kernel);
-    let image = initramfs::obtain(&cache, &inner, &init, &firmware.files(&cache, gpuvmk)?, firmware.label())?;
-    let outer = GuestKernel::obtain_with(&cache, OUTER, KVM)?;
-    let files = host_files(chip, gpuvmk, &inner.image, &image, programs)?;
-    let label = format!("host-{chip}").to_lowercase();
-    let folder = logs.join(format!("nested-kvm-{chip}").to_lowercase());
+    let label = format!("{}-disk", firmware.label());
+    let image = initramfs::obtain(&cache, &inner, &init, &firmware.files(&cache, gpuvmk)?, &label)?;
+    let outer = GuestKernel::obtain_for(&cache, OUTER, Role::Host)?;
+    let mut files = host_files(task, gpuvmk, [&inner.image, &image, &debian_disk::obtain(&cache)?])?;
+    if task.compare {
+        let trace = trace_under_qemu(task, gpuvmk, logs, &inner)?;
+        files.push(host_file("qemu.trace", read(&trace)?));
+        files.push(host_file("leave-out", TIMES.as_bytes().to_vec()));
+    }
+    let label = format!("host-{name}");
     let spec = MachineSpec {
         name: label.clone(),
-        folder,
+        folder: logs.join(format!("nested-kvm-{name}")),
         initramfs: initramfs::obtain_with(&cache, &outer, &init, &files, &label)?,
         kernel: outer,
         memory_mib: OUTER_MIB,
         cpus: OUTER_CPUS,
         sockets: Vec::new(),
         accelerator: Accelerator::TcgWithSvm,
-        programs: vec!["host".to_owned()],
+        programs: vec![task.host_call()],
         nouveau_options: Vec::new(),
         kernel_words: vec!["gpuvmk.bare=1".to_owned(), format!("gpuvmk.limit={LIMIT_S}")],
         reboots: 0,
@@ -146,12 +212,12 @@ fn one(chip: Chip, gpuvmk: &Path, logs: &Path) -> Result<Nested> {
         monitor: None,
     };
     let outcome = Machine::start(&Qemu::obtain(&cache)?, spec)?.wait(&mut |_| {})?;
-    let Verdict { problems, results, .. } = judge(outcome.clone(), programs);
-    Ok(Nested { chip, kernel, problems, results, wall: outcome.wall })
+    let Verdict { problems, results, .. } = judge(outcome.clone(), task);
+    Ok(Nested { name, chip, kernel, problems, results, wall: outcome.wall })
 }
 
 /// The outer machine says that it boots and how its program ended; all else is the inner guest's.
-fn judge(outcome: Outcome, programs: &[&str]) -> Verdict {
+fn judge(outcome: Outcome, task: &Task) -> Verdict {
     let is_host = |report: &Report| match report {
         Report::Result(result) => result.program == "host",
         Report::Event { name, fields } => {
@@ -166,8 +232,9 @@ fn judge(outcome: Outcome, programs: &[&str]) -> Verdict {
         !is_outer_boot && !is_host(report)
     });
     let inner = Outcome { reports: inner.collect(), ..outcome };
-    let programs = programs.iter().map(|program| (*program).to_owned()).collect();
-    let mut verdict = verdict::judge(&inner, &Expected { programs, gpus: 1, boots: 1 });
+    let programs = task.programs.iter().map(|program| (*program).to_owned()).collect();
+    let mut verdict =
+        verdict::judge(&inner, &Expected { programs, gpus: 1, boots: usize::from(task.reboots) + 1 });
     let results = host.into_iter().filter_map(|report| match report {
         Report::Result(result) => Some(result),
         Report::Event { .. } => None,
@@ -187,27 +254,17 @@ fn judge(outcome: Outcome, programs: &[&str]) -> Verdict {
 }
 
 /// What lies in the outer machine's `/host`.
-fn host_files(
-    chip: Chip,
-    gpuvmk: &Path,
-    kernel: &Path,
-    initramfs: &Path,
-    programs: &[&str],
-) -> Result<Vec<ImageFile>> {
-    let read = |path: &Path| fs::read(path).with_context(|| format!("Cannot read {}", path.display()));
-    let file = |name: &str, contents: Vec<u8>| ImageFile {
-        path: Path::new("host").join(name),
-        contents,
-        program: false,
-    };
+fn host_files(task: &Task, gpuvmk: &Path, [kernel, initramfs, disk]: [&Path; 3]) -> Result<Vec<ImageFile>> {
+    let file = host_file;
     let program = |name: &str, contents| ImageFile { program: true, ..file(name, contents) };
     let mut files = vec![
         program("gpuvmk", stripped(gpuvmk)?),
-        file("gpu.toml", gpu_config(chip).into_bytes()),
-        file("vm.toml", vm_config(chip).into_bytes()),
-        file("words", words(programs).into_bytes()),
+        file("gpu.toml", gpu_config(task.chip).into_bytes()),
+        file("vm.toml", vm_config(task).into_bytes()),
+        file("words", task.words().into_bytes()),
         file("vmlinuz", read(kernel)?),
         file("initramfs.cpio", read(initramfs)?),
+        file("disk.raw", read(disk)?),
     ];
     for (name, path) in libraries(gpuvmk)? {
         files.push(program(&format!("lib/{name}"), read(&path)?));
@@ -247,10 +304,6 @@ fn libraries(program: &Path) -> Result<BTreeMap<String, PathBuf>> {
     Ok(found)
 }
 
-fn words(programs: &[&str]) -> String {
-    format!("console=ttyS0 panic=-1 loglevel=7 gpuvmk.run={} gpuvmk.limit=120", programs.join("+"))
-}
-
 fn gpu_config(chip: Chip) -> String {
     format!(
         "name = \"gpu0\"\nbackend = \"soft\"\nchip = \"{chip}\"\nvram = \"{}M\"\n\n[socket]\npath = \"/run/gpu.sock\"\n",
@@ -258,8 +311,50 @@ fn gpu_config(chip: Chip) -> String {
     )
 }
 
-fn vm_config(chip: Chip) -> String {
+fn vm_config(task: &Task) -> String {
+    let chip = task.chip;
+    // Windows stay mapped: they are not registers.
+    let trace = "\n[trace]\npath = \"/run/inner.trace\"\nfilter = [\"bar=0\"]\n";
     format!(
-        "name = \"inner\"\ngpu = \"/run/gpu.sock\"\nchip = \"{chip}\"\nvram = \"{VRAM_MIB}M\"\nchannels = 32\n"
+        "name = \"inner\"\ngpu = \"/run/gpu.sock\"\nchip = \"{chip}\"\nvram = \"{VRAM_MIB}M\"\nchannels = 32\n{}",
+        if task.compare { trace } else { "" }
     )
+}
+
+/// The trace of the same guest under QEMU: its accesses to registers.
+fn trace_under_qemu(task: &Task, gpuvmk: &Path, logs: &Path, inner: &GuestKernel) -> Result<PathBuf> {
+    let kinds = [(task.kernel, Firmware::for_kernel(task.kernel))].into();
+    let logs = logs.join("nested-kvm-qemu");
+    let workshop = Workshop::open(&kinds, &logs, Some(gpuvmk))?;
+    let cache = Cache::open()?;
+    let other = GuestKernel::obtain(&cache, task.kernel)?;
+    ensure!(
+        other.release == inner.release,
+        "The kernels {} and {} in {} are not the same: remove both folders",
+        other.release,
+        inner.release,
+        cache.root().display()
+    );
+    let guest = Guest { vram_mib: VRAM_MIB, ..Guest::new("vm1", task.chip, task.kernel, PROBE) };
+    let trace = golden::record_guest(&workshop, "compared", &guest)?;
+    let registers = logs.join("registers.trace");
+    let status = Command::new(gpuvmk)
+        .args(["trace", "filter"])
+        .arg(&trace)
+        .arg("--output")
+        .arg(&registers)
+        .arg("bar=0")
+        .status()
+        .context("Cannot start gpuvmk")?;
+    ensure!(status.success(), "gpuvmk trace filter failed");
+    Ok(registers)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("Cannot read {}", path.display()))
+}
+
+/// A file for the outer machine's `/host`.
+fn host_file(name: &str, contents: Vec<u8>) -> ImageFile {
+    ImageFile { path: Path::new("host").join(name), contents, program: false }
 }

@@ -14,13 +14,15 @@ const NOUVEAU: &str = "nouveau.ko";
 const OPTIONS: &str = "/run/nouveau.options";
 const PROBE_MS: &str = "/run/nouveau.probe_ms";
 
-/// Loads every module, in a bare guest all but nouveau; returns how long nouveau's took, in milliseconds.
-pub fn load_all(options: &[String], bare: bool) -> Result<Option<f64>> {
-    fs::write(OPTIONS, options.join(" ")).context("cannot keep nouveau's options")?;
+/// Loads every module but nouveau.
+pub fn load_needed() -> Result<()> {
     let order = fs::read_to_string(ORDER).with_context(|| format!("cannot read {ORDER}"))?;
-    for name in order.lines().filter(|name| *name != NOUVEAU) {
-        load(name, "")?;
-    }
+    order.lines().filter(|name| *name != NOUVEAU).try_for_each(|name| load(name, ""))
+}
+
+/// Loads nouveau at boot, unless the guest is a bare one; returns how long it took, in milliseconds.
+pub fn load_at_boot(options: &[String], bare: bool) -> Result<Option<f64>> {
+    fs::write(OPTIONS, options.join(" ")).context("cannot keep nouveau's options")?;
     if bare {
         return Ok(None);
     }

@@ -1,10 +1,11 @@
 //! `host`: this guest is a host itself. Starts an aggregator and boots a guest of its own with `gpuvmk vmm`, whose console goes where this
 //! guest's goes, reports included.
 //!
-//! What it needs lies in `/host`: gpuvmk with the C library that it was linked with, configurations, the inner guest's kernel and
-//! initramfs.
+//! What it needs lies in `/host`: gpuvmk with the C library that it was linked with, configurations, the inner guest's kernel,
+//! initramfs and disk.
 
 use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,17 +13,30 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{Figures, Options};
+use super::{Figures, Options, debian};
 
 const FOLDER: &str = "/host";
+/// What starts gpuvmk: the dynamic loader, and words that come first.
+const LOADER: &str = "/host/lib/ld-linux-x86-64.so.2";
+const GPUVMK: [&str; 3] = ["--library-path", "/host/lib", "/host/gpuvmk"];
 /// Where the aggregator listens, as its configuration says.
 const SOCKET: &str = "/run/gpu.sock";
-/// How long it may take to listen.
+/// What the inner guest leaves, what one under QEMU left, and what is not compared.
+const TRACE: &str = "/run/inner.trace";
+const OTHER_TRACE: &str = "/host/qemu.trace";
+const TIMES: &str = "/host/leave-out";
+/// The inner guest's disk.
+const DISK: &str = "/host/disk.raw";
+/// How long it may take to listen, and the inner guest to say something.
 const START: Duration = Duration::from_secs(30);
+/// How long a VMM may take to end.
+const STOP: Duration = Duration::from_secs(10);
 
-/// Options: `cpus` and `memory` of the inner guest; `words`, the file with its kernel's command line.
+/// Options: `cpus` and `memory` of the inner guest; `trap`, whether all of its accesses are trapped; `reboot`, whether it may reset its machine; `marks`, how many blocks of its disk
+/// must have been written by it in the end; `stop`, whether to boot it once more and end the VMM by a signal.
 pub fn run(options: &Options) -> Result<Figures> {
     let cpus: u32 = options.get("cpus", 1)?;
     let memory: String = options.get("memory", "512M".to_owned())?;
@@ -32,21 +46,21 @@ pub fn run(options: &Options) -> Result<Figures> {
     let mut aggregator = gpuvmk(&["aggregator", "/host/gpu.toml"], "aggregator")?;
     wait_for_socket(&mut aggregator)?;
     let start = Instant::now();
-    let mut vmm = Command::new(format!("{FOLDER}/lib/ld-linux-x86-64.so.2"));
-    vmm.args(["--library-path", "/host/lib", "/host/gpuvmk", "vmm", "/host/vm.toml"]);
+    let mut vmm = Command::new(LOADER);
+    vmm.args(GPUVMK).args(["vmm", "/host/vm.toml"]);
     vmm.args(["--kernel", "/host/vmlinuz", "--initrd", "/host/initramfs.cpio", "--append", words.trim()]);
-    vmm.args(["--cpus", &cpus.to_string(), "--memory", &memory, "--no-reboot"]);
+    vmm.args(["--cpus", &cpus.to_string(), "--memory", &memory, "--disk", DISK]);
     vmm.args(options.get("trap", false)?.then_some("--trap-all"));
+    // A kernel that panics resets its machine.
+    vmm.args((!options.get("reboot", false)?).then_some("--no-reboot"));
+    vmm.stdin(Stdio::null()).env("RUST_LOG", "info");
     let console = File::options().write(true).open("/dev/console").context("cannot open the console")?;
     let log = File::create("/run/vmm.log").context("cannot create a log")?;
-    let status = vmm
-        .stdin(Stdio::null())
-        .stdout(console)
-        .stderr(log)
-        .env("RUST_LOG", "info")
-        .status()
-        .context("cannot start the VMM")?;
+    let status = vmm.stdout(console).stderr(log).status().context("cannot start the VMM")?;
     let took = start.elapsed();
+    if options.get("stop", false)? && status.success() {
+        stop_while_it_boots(&mut vmm)?;
+    }
     aggregator.kill().context("cannot end the aggregator")?;
     aggregator.wait().context("cannot wait for the aggregator")?;
     if !status.success() {
@@ -59,15 +73,91 @@ pub fn run(options: &Options) -> Result<Figures> {
     for (name, value) in shortcuts(&log) {
         figures.insert(name, value.into());
     }
+    let marked = marked_blocks().context("cannot read the inner guest's disk")?;
+    ensure!(marked >= options.get("marks", 0)?, "the inner guest's disk has {marked} blocks that it wrote");
+    figures.insert("disk_blocks_written".into(), marked.into());
+    if Path::new(OTHER_TRACE).exists() {
+        compare_traces(&mut figures)?;
+    }
     figures.insert("inner_s".into(), Value::from((took.as_secs_f64() * 10.0).round() / 10.0));
     Ok(figures)
+}
+
+/// Starts the VMM once more and ends it by a signal, while its guest boots.
+fn stop_while_it_boots(vmm: &mut Command) -> Result<()> {
+    const CONSOLE: &str = "/run/stopped.console";
+    let console = File::create(CONSOLE).context("cannot create a file for the console")?;
+    let log = File::create("/run/stopped.log").context("cannot create a log")?;
+    let mut child = vmm.stdout(console).stderr(log).spawn().context("cannot start the VMM again")?;
+    let start = Instant::now();
+    while !fs::read_to_string(CONSOLE).unwrap_or_default().contains("Linux version") {
+        ensure!(start.elapsed() < START, "the inner guest does not boot again");
+        thread::sleep(Duration::from_millis(50));
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).context("cannot signal the VMM")?;
+    let told = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait for the VMM")? {
+            ensure!(status.success(), "a VMM that was stopped ended with {status}");
+            return Ok(());
+        }
+        ensure!(told.elapsed() < STOP, "a VMM that was stopped is there {} s later", STOP.as_secs());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// How many blocks of the inner guest's disk begin as the program `debian` writes them.
+fn marked_blocks() -> std::io::Result<usize> {
+    let mut disk = File::open(DISK)?;
+    let mut block = [0; debian::BLOCK];
+    let mut marked = 0;
+    for _ in 0..disk.metadata()?.len() / debian::BLOCK as u64 {
+        disk.read_exact(&mut block)?;
+        marked += usize::from(block.starts_with(debian::MARK.as_bytes()));
+    }
+    Ok(marked)
+}
+
+/// Compares the trace that the inner guest left with the one that a guest under QEMU did.
+fn compare_traces(figures: &mut Figures) -> Result<()> {
+    let whole = gpuvmk_says(&["trace", "verify", "--json", TRACE])?;
+    ensure!(whole["lost"] == 0, "the trace is not whole: {whole}");
+    let times = fs::read_to_string(TIMES).with_context(|| format!("cannot read {TIMES}"))?;
+    let found = gpuvmk_says(&[
+        "trace",
+        "diff",
+        "--json",
+        "--most",
+        "20",
+        "--leave-out",
+        times.trim(),
+        OTHER_TRACE,
+        TRACE,
+    ])?;
+    figures.insert("accesses_same".into(), found["same"].clone());
+    let differences = found["differences"].as_array().map_or(0, Vec::len);
+    ensure!(differences == 0, "the traces differ: {found}");
+    Ok(())
+}
+
+/// What gpuvmk prints as JSON.
+fn gpuvmk_says(arguments: &[&str]) -> Result<Value> {
+    let output = Command::new(LOADER)
+        .args(GPUVMK)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start gpuvmk")?;
+    serde_json::from_slice(&output.stdout).with_context(|| {
+        format!("gpuvmk {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr))
+    })
 }
 
 /// Starts a daemon whose output goes to a log.
 fn gpuvmk(arguments: &[&str], name: &str) -> Result<Child> {
     let log = File::create(format!("/run/{name}.log")).context("cannot create a log")?;
-    Command::new(format!("{FOLDER}/lib/ld-linux-x86-64.so.2"))
-        .args(["--library-path", "/host/lib", "/host/gpuvmk"])
+    Command::new(LOADER)
+        .args(GPUVMK)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

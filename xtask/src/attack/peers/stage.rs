@@ -192,7 +192,8 @@ impl<'a> Stage<'a> {
                 return Ok(None);
             }
             self.pump()?;
-            thread::sleep(Duration::from_millis(5));
+            // To look is to ask the aggregator, whose time the victim lacks.
+            thread::sleep(machine::LOOK);
         }
     }
 
@@ -200,18 +201,20 @@ impl<'a> Stage<'a> {
     pub fn pump(&mut self) -> Result<()> {
         let ticks = &mut self.ticks;
         let now = Instant::now();
+        let mut failed = None;
         let ended = self.victim.pump(&mut |line| {
             if let Said::Report(report) = line {
                 ticks.extend(Tick::of(report, now));
+                if let Report::Result(result) = report
+                    && !result.ok
+                {
+                    failed = Some(result.error.clone().unwrap_or_default());
+                }
             }
         })?;
         if let Some(outcome) = ended {
             bail!("The victim ended: {}", victims_problems(&outcome).join("; "));
         }
-        let failed = self.victim.reports().iter().find_map(|report| match report {
-            Report::Result(result) if !result.ok => Some(result.error.clone().unwrap_or_default()),
-            _ => None,
-        });
         if let Some(error) = failed {
             bail!("The victim found wrong data: {error}");
         }

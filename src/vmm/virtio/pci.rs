@@ -1,0 +1,116 @@
+//! What a virtio function has where: its identity, the structures in its BAR and the capabilities that name them (virtio 1.2, 4.1.4).
+
+use super::common;
+use crate::pci::config_space::{
+    BuildError, CONFIG_SIZE, Capability, ConfigSpace, ConfigSpaceBuilder, Identity,
+};
+use crate::pci::{RegionInfo, RegionKind, RegionTable};
+
+/// The BAR with all structures.
+pub(super) const BAR: u8 = 0;
+/// Its bytes.
+const BAR_SIZE: u64 = 0x4000;
+/// Bytes between structures: a page, so that each can be told by its number.
+pub(super) const STRUCTURE: u64 = 0x1000;
+
+/// The structures, by their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Structure {
+    /// [`common`].
+    Common,
+    /// Interrupt status; a read clears it.
+    Interrupt,
+    /// The device's own configuration.
+    Device,
+    /// A write says that the queue has something.
+    Notify,
+}
+
+impl Structure {
+    /// The one at an offset of the BAR, and the offset in it.
+    pub(super) const fn at(offset: u64) -> Option<(Self, u64)> {
+        let structure = match offset / STRUCTURE {
+            0 => Self::Common,
+            1 => Self::Interrupt,
+            2 => Self::Device,
+            3 => Self::Notify,
+            _ => return None,
+        };
+        Some((structure, offset % STRUCTURE))
+    }
+}
+
+/// Capability types (`cfg_type`).
+const COMMON_CFG: u8 = 1;
+const NOTIFY_CFG: u8 = 2;
+const ISR_CFG: u8 = 3;
+const DEVICE_CFG: u8 = 4;
+const PCI_CFG: u8 = 5;
+
+/// Bytes of a capability, and of one with a word more.
+const LENGTH: u8 = 16;
+const LONG: u8 = 20;
+/// Bytes between two queues' places to notify: there is one queue.
+const NOTIFY_MULTIPLIER: u8 = 4;
+/// Bytes of the disk's configuration that are offered.
+pub(super) const DEVICE_SIZE: usize = 24;
+
+/// Where the capability for access to the BAR through configuration space lies.
+const WINDOW: u8 = 0x84;
+/// In it: the BAR, the offset, the bytes, and the data.
+pub(super) const WINDOW_BAR: u64 = WINDOW as u64 + 4;
+pub(super) const WINDOW_OFFSET: u64 = WINDOW as u64 + 8;
+pub(super) const WINDOW_LENGTH: u64 = WINDOW as u64 + 12;
+pub(super) const WINDOW_DATA: u64 = WINDOW as u64 + 16;
+
+/// A capability from its length on: type, BAR, no id, offset (a page's number) and bytes.
+const fn content(length: u8, kind: u8, page: u8, bytes: u8) -> [u8; 14] {
+    [length, kind, BAR, 0, 0, 0, 0, page << 4, 0, 0, bytes, 0, 0, 0]
+}
+
+/// The same with a word more.
+const fn long(kind: u8, page: u8, bytes: u8, more: u8) -> [u8; 18] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = content(LONG, kind, page, bytes);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, more, 0, 0, 0]
+}
+
+static COMMON: [u8; 14] = content(LENGTH, COMMON_CFG, 0, COMMON_SIZE);
+static NOTIFY: [u8; 18] = long(NOTIFY_CFG, 3, NOTIFY_MULTIPLIER, NOTIFY_MULTIPLIER);
+static ISR: [u8; 14] = content(LENGTH, ISR_CFG, 1, 1);
+static DEVICE: [u8; 14] = content(LENGTH, DEVICE_CFG, 2, 24);
+static ACCESS: [u8; 18] = long(PCI_CFG, 0, 0, 0);
+/// The driver sets BAR, offset and bytes; the data is not stored.
+static ACCESS_WRITABLE: [u8; 18] =
+    [0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+const COMMON_SIZE: u8 = 56;
+const _: () = assert!(COMMON_SIZE as usize == common::SIZE && DEVICE_SIZE == 24);
+
+/// A disk: Red Hat's vendor id, the modern device id of a block device, mass storage of no certain kind.
+const IDENTITY: Identity = Identity {
+    vendor: 0x1af4,
+    device: 0x1042,
+    revision: 1,
+    class: 0x01_80_00,
+    subsystem_vendor: 0x1af4,
+    subsystem: 0x0040,
+};
+
+/// The function's regions.
+pub(super) const fn regions() -> RegionTable {
+    let mut regions = [RegionInfo::ABSENT; 8];
+    regions[BAR as usize] = RegionInfo { kind: RegionKind::Memory32, size: BAR_SIZE };
+    regions[7] = RegionInfo { kind: RegionKind::Config, size: CONFIG_SIZE as u64 };
+    regions
+}
+
+/// Its configuration space.
+pub(super) fn config_space() -> Result<ConfigSpace, BuildError> {
+    let fixed = |content| Capability::Vendor { content, writable: &[] };
+    ConfigSpaceBuilder::new(IDENTITY, regions())
+        .capability(0x40, fixed(&COMMON))
+        .capability(0x50, fixed(&NOTIFY))
+        .capability(0x64, fixed(&ISR))
+        .capability(0x74, fixed(&DEVICE))
+        .capability(WINDOW, Capability::Vendor { content: &ACCESS, writable: &ACCESS_WRITABLE })
+        .build()
+}
