@@ -14,7 +14,7 @@ use acpi_tables::xsdt::XSDT;
 use acpi_tables::{Aml, AmlSink};
 
 use super::layout::{
-    ACPI, CONFIG_PORTS, ECAM, IO_APIC, LOCAL_APIC, MMIO32, MMIO64, PORTS, POWER, SERIAL, SERIAL_LINE,
+    ACPI, CONFIG_PORTS, ECAM, IO_APIC, LOCAL_APIC, MMIO32, MMIO64, PORTS, POWER, RESET, SERIAL, SERIAL_LINE,
     slot_pin,
 };
 use super::power::{RESET_VALUE, SLEEP_TYPE_OFF};
@@ -22,6 +22,8 @@ use super::power::{RESET_VALUE, SLEEP_TYPE_OFF};
 const OEM: [u8; 6] = *b"GPUVMK";
 const TABLE: [u8; 8] = *b"GPUVMKVM";
 const REVISION: u32 = 1;
+/// There is no real-time clock of a PC: kernels wait for one that does not answer (FADT's IA-PC boot architecture flags).
+const NO_CLOCK: u16 = 1 << 5;
 /// Slots of the PCI bus that have an interrupt route.
 const SLOTS: u8 = 32;
 
@@ -95,8 +97,9 @@ fn fadt(dsdt: u64) -> FADTBuilder {
         .flag(Flags::Headless);
     fadt.sleep_control_reg = port(POWER.start);
     fadt.sleep_status_reg = port(POWER.start + 1);
-    fadt.reset_reg = port(POWER.start + 2);
+    fadt.reset_reg = port(RESET);
     fadt.reset_value = RESET_VALUE;
+    fadt.iapc_boot_arch = NO_CLOCK.into();
     fadt
 }
 
@@ -178,6 +181,7 @@ const fn low(address: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::layout::RESET_VECTOR;
     use super::*;
 
     fn sum(bytes: &[u8]) -> u8 {
@@ -192,7 +196,7 @@ mod tests {
     #[test]
     fn tables_lead_to_each_other_and_have_their_sums() {
         let all = tables(3);
-        assert!(all.len() as u64 <= ACPI.end - ACPI.start);
+        assert!(all.len() as u64 <= RESET_VECTOR - ACPI.start);
         assert_eq!(&all[..8], b"RSD PTR ");
         assert_eq!((sum(&all[..20]), sum(&all[..36])), (0, 0));
         let xsdt = at(&all, &all[24..32]);

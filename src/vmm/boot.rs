@@ -10,8 +10,9 @@ use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
 use super::acpi;
 use super::layout::{
     ACPI, BASE_MEMORY_END, COMMAND_LINE, COMMAND_LINE_ROOM, DESCRIPTORS, ECAM, KERNEL, LOW_MEMORY_END,
-    PAGE_TABLES, ZERO_PAGE, memory,
+    PAGE_TABLES, RESET, RESET_VECTOR, ZERO_PAGE, memory,
 };
+use super::power::RESET_VALUE;
 
 /// Why the guest cannot be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +96,8 @@ pub(super) fn load(ram: &GuestMemoryMmap, image: &Image<'_>) -> Result<u64, Boot
     let tables = acpi::tables(image.processors);
     ram.write_slice(&tables, GuestAddress(ACPI.start))
         .map_err(|_| BootError::Memory("room for ACPI tables"))?;
+    ram.write_slice(&RESETTER, GuestAddress(RESET_VECTOR))
+        .map_err(|_| BootError::Memory("room for the reset vector"))?;
     let mut parameters = boot_params { hdr: header, acpi_rsdp_addr: ACPI.start, ..Default::default() };
     for (entry, place) in memory_map(image.memory).into_iter().zip(&mut parameters.e820_table) {
         *place = entry;
@@ -167,6 +170,13 @@ fn memory_map(size: u64) -> Vec<boot_e820_entry> {
     map
 }
 
+/// What is at the reset vector: `mov dx, RESET; mov al, RESET_VALUE; out dx, al`, and `hlt` for ever, in 16-bit code. Linux goes there with an
+/// ACPI of the hardware-reduced kind and no EFI, and does not try the reset register then (`efi_reboot_required`).
+const RESETTER: [u8; 9] = {
+    let [low, high] = RESET.to_le_bytes();
+    [0xba, low, high, 0xb0, RESET_VALUE, 0xee, 0xf4, 0xeb, 0xfd]
+};
+
 /// Code and data segments of 64-bit mode, at the selectors that the boot protocol names, and a task.
 pub(super) const GDT: [u64; 5] = [0, 0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff, 0x008f_8b00_0000_ffff];
 
@@ -238,6 +248,9 @@ mod tests {
         let at = parameters.acpi_rsdp_addr;
         ram.read_slice(&mut rsdp, GuestAddress(at)).unwrap();
         assert_eq!(&rsdp, b"RSD PTR ");
+        let mut vector = [0; 9];
+        ram.read_slice(&mut vector, GuestAddress(0xf_fff0)).unwrap();
+        assert_eq!(vector, [0xba, 0x02, 0x06, 0xb0, 0x01, 0xee, 0xf4, 0xeb, 0xfd]);
     }
 
     #[test]

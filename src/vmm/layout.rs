@@ -26,6 +26,8 @@ pub(super) const COMMAND_LINE_ROOM: u64 = 0x1000;
 pub(super) const BASE_MEMORY_END: u64 = 0x9_fc00;
 /// ACPI tables, where kernels look for them.
 pub(super) const ACPI: Range<u64> = 0xe_0000..0x10_0000;
+/// Where a processor of a PC begins, and where a kernel jumps to in real mode that resets its machine as one did: behind the tables.
+pub(super) const RESET_VECTOR: u64 = 0xf_fff0;
 /// The kernel.
 pub(super) const KERNEL: u64 = 0x10_0000;
 
@@ -52,6 +54,8 @@ pub(super) const SERIAL_LINE: u32 = 4;
 pub(super) const KEYBOARD: Range<u16> = 0x60..0x65;
 /// Sleep control, sleep status, reset.
 pub(super) const POWER: Range<u16> = 0x600..0x603;
+/// The last of them.
+pub(super) const RESET: u16 = POWER.start + 2;
 
 /// The pin of the I/O APIC of a PCI slot's INTA.
 pub(super) const fn slot_pin(slot: u8) -> u32 {

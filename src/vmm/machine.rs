@@ -146,10 +146,10 @@ fn put_devices(machine: &Machine, bus: &Arc<PciBus>, stop: &StopVmm) -> Result<A
     registered.map_err(KvmError::call("Adding the console's irqfd"))?;
     let console = Console::new(line, Box::new(io::stdout()));
     let buses = machine.buses();
-    let ecam: Arc<dyn BusDevice> = Arc::new(Ecam(Arc::clone(bus)));
+    let ecam: Arc<dyn BusDevice> = Arc::new(Ecam(Arc::downgrade(bus)));
     buses.put_memory(ECAM.start, ECAM.end - ECAM.start, ecam)?;
     let ports: [(std::ops::Range<u16>, Arc<dyn BusDevice>); 4] = [
-        (CONFIG_PORTS, Arc::new(ConfigPorts(Arc::clone(bus)))),
+        (CONFIG_PORTS, Arc::new(ConfigPorts(Arc::downgrade(bus)))),
         (SERIAL, console.clone()),
         (KEYBOARD, Arc::new(Keyboard::new(stop.clone()))),
         (POWER, Arc::new(AcpiPower(stop.clone()))),

@@ -1,6 +1,6 @@
 //! PCI bus 0: a host bridge and the functions, reached through ECAM and by configuration mechanism 1.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::layout::{MMIO32, MMIO64, PORTS};
 use crate::frontend::kvm::{Attached, BusDevice};
@@ -141,29 +141,35 @@ fn read_bridge(offset: u64, data: &mut [u8]) {
     }
 }
 
-/// All of bus 0's configuration space in memory.
-pub(super) struct Ecam(pub(super) Arc<PciBus>);
+/// All of bus 0's configuration space in memory. Does not keep the
+/// bus alive: its functions hold the machine's buses, which hold this.
+pub(super) struct Ecam(pub(super) Weak<PciBus>);
 
 impl BusDevice for Ecam {
     fn read(&self, offset: u64, data: &mut [u8]) {
-        self.0.read_config(offset, data);
+        match self.0.upgrade() {
+            Some(bus) => bus.read_config(offset, data),
+            None => data.fill(0xff),
+        }
     }
 
     fn write(&self, offset: u64, data: &[u8]) {
-        self.0.write_config(offset, data);
+        if let Some(bus) = self.0.upgrade() {
+            bus.write_config(offset, data);
+        }
     }
 }
 
 /// The address and data ports of configuration mechanism 1.
-pub(super) struct ConfigPorts(pub(super) Arc<PciBus>);
+pub(super) struct ConfigPorts(pub(super) Weak<PciBus>);
 
 impl ConfigPorts {
     /// Ports of the data register.
     const DATA: u64 = 4;
 
     /// The offset in ECAM that an access to the data ports means: bus 0 only, while the address is enabled.
-    fn target(&self, offset: u64) -> Option<u64> {
-        let address = self.0.address();
+    fn target(bus: &PciBus, offset: u64) -> Option<u64> {
+        let address = bus.address();
         let bus = address >> 16 & 0xff;
         if address >> 31 == 0 || bus != 0 {
             return None;
@@ -176,22 +182,24 @@ impl ConfigPorts {
 impl BusDevice for ConfigPorts {
     fn read(&self, offset: u64, data: &mut [u8]) {
         data.fill(0xff);
+        let Some(bus) = self.0.upgrade() else { return };
         if offset >= Self::DATA {
-            if let Some(target) = self.target(offset) {
-                self.0.read_config(target, data);
+            if let Some(target) = Self::target(&bus, offset) {
+                bus.read_config(target, data);
             }
         } else if let (0, Ok(place)) = (offset, <&mut [u8; 4]>::try_from(data)) {
-            *place = self.0.address().to_le_bytes();
+            *place = bus.address().to_le_bytes();
         }
     }
 
     fn write(&self, offset: u64, data: &[u8]) {
+        let Some(bus) = self.0.upgrade() else { return };
         if offset >= Self::DATA {
-            if let Some(target) = self.target(offset) {
-                self.0.write_config(target, data);
+            if let Some(target) = Self::target(&bus, offset) {
+                bus.write_config(target, data);
             }
         } else if let (0, Ok(value)) = (offset, <[u8; 4]>::try_from(data)) {
-            *self.0.address.lock().unwrap_or_else(PoisonError::into_inner) = u32::from_le_bytes(value);
+            *bus.address.lock().unwrap_or_else(PoisonError::into_inner) = u32::from_le_bytes(value);
         }
     }
 }
@@ -203,7 +211,7 @@ mod tests {
     #[test]
     fn empty_bus_has_a_host_bridge_and_nothing_else() {
         let bus = PciBus::new(Vec::new());
-        let (ecam, ports) = (Ecam(bus.clone()), ConfigPorts(bus));
+        let (ecam, ports) = (Ecam(Arc::downgrade(&bus)), ConfigPorts(Arc::downgrade(&bus)));
         let mut id = [0; 4];
         ecam.read(0, &mut id);
         assert_eq!(u32::from_le_bytes(id), 0x2770_8086);
@@ -229,5 +237,9 @@ mod tests {
         let mut back = [0; 4];
         ports.read(0, &mut back);
         assert_eq!(u32::from_le_bytes(back), 1 << 31 | 1 << 11);
+        // A bus that is gone is an empty one.
+        drop(bus);
+        ecam.read(0, &mut id);
+        assert_eq!(id, [0xff; 4]);
     }
 }

@@ -192,6 +192,9 @@ fn run(processor: &mut Processor, stop: &StopVmm) -> u64 {
             Err(error) => stop.end(Ending::Failed(format!("{:#}", anyhow::Error::new(error)))),
         }
     }
+    if let Ok(registers) = processor.fd().get_regs() {
+        log::debug!("A processor ends at {:#x}, with flags {:#x}", registers.rip, registers.rflags);
+    }
     processor.accesses()
 }
 

@@ -122,8 +122,9 @@ impl Buses {
 
     /// Carries out a write of ports.
     pub fn write_ports(&self, port: u16, data: &[u8]) {
-        if let Some((device, offset)) = self.at_ports(port, data.len()) {
-            device.write(offset, data);
+        match self.at_ports(port, data.len()) {
+            Some((device, offset)) => device.write(offset, data),
+            None => log::debug!("Nobody has port {port:#x}, to which {data:x?} is written"),
         }
     }
 }

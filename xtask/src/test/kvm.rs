@@ -60,7 +60,7 @@ struct Task {
 impl Task {
     /// Everything that there is for a chip, one that resets its machine while a second processor runs and is
     /// stopped by a signal when it boots once more, and one whose accesses are compared.
-    fn all() -> Vec<Self> {
+    fn all() -> [Self; 4] {
         let of = |name: &str, chip: Chip, programs: &[&'static str]| Self {
             name: format!("{chip}{name}").to_lowercase(),
             chip,
@@ -73,7 +73,7 @@ impl Task {
         let full = |chip: Chip| of("", chip, everything(chip, chip.usual_kernel()));
         let resets = Self { cpus: 2, reboots: 1, ..of("-reset", Chip::Gf100, &["probe", "copy"]) };
         let compared = Self { compare: true, ..of("-trace", Chip::Gf100, PROBE) };
-        vec![full(Chip::Gf100), full(Chip::Gh100), resets, compared]
+        [full(Chip::Gf100), full(Chip::Gh100), resets, compared]
     }
 
     /// The inner kernel's command line.
@@ -168,13 +168,14 @@ pub fn nested(arguments: &Arguments) -> Result<Vec<Nested>> {
         None => build_gpuvmk()?,
     };
     let mut all = Vec::new();
-    for task in Task::all() {
+    for task in Task::all().into_iter().filter(|task| arguments.wants(&task.name)) {
         let nested = one(&task, &gpuvmk, &arguments.logs)?;
         let verdict = if nested.ok() { "ok" } else { "FAILED" };
         eprintln!("nested-kvm {}: {verdict}, {:.1} s", task.name, nested.wall.as_secs_f64());
         nested.problems.iter().for_each(|problem| eprintln!("    {problem}"));
         all.push(nested);
     }
+    ensure!(!all.is_empty(), "No such guest: there are {}", Task::all().map(|task| task.name).join(", "));
     Ok(all)
 }
 

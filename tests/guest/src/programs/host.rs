@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,8 @@ const TIMES: &str = "/host/leave-out";
 const DISK: &str = "/host/disk.raw";
 /// How long it may take to listen, and the inner guest to say something.
 const START: Duration = Duration::from_secs(30);
+/// Lines of a log that are shown: the console is slow.
+const LAST_LINES: usize = 40;
 /// How long a VMM may take to end.
 const STOP: Duration = Duration::from_secs(10);
 
@@ -45,6 +47,7 @@ pub fn run(options: &Options) -> Result<Figures> {
     ensure!(Path::new("/dev/kvm").exists(), "there is no /dev/kvm");
     let mut aggregator = gpuvmk(&["aggregator", "/host/gpu.toml"], "aggregator")?;
     wait_for_socket(&mut aggregator)?;
+    let limit = Duration::from_secs(options.get("secs", 390)?);
     let start = Instant::now();
     let mut vmm = Command::new(LOADER);
     vmm.args(GPUVMK).args(["vmm", "/host/vm.toml"]);
@@ -53,10 +56,18 @@ pub fn run(options: &Options) -> Result<Figures> {
     vmm.args(options.get("trap", false)?.then_some("--trap-all"));
     // A kernel that panics resets its machine.
     vmm.args((!options.get("reboot", false)?).then_some("--no-reboot"));
-    vmm.stdin(Stdio::null()).env("RUST_LOG", "info");
+    vmm.stdin(Stdio::null()).env("RUST_LOG", "info,gpuvmk::vmm=debug");
     let console = File::options().write(true).open("/dev/console").context("cannot open the console")?;
     let log = File::create("/run/vmm.log").context("cannot create a log")?;
-    let status = vmm.stdout(console).stderr(log).status().context("cannot start the VMM")?;
+    let mut running = vmm.stdout(console).stderr(log).spawn().context("cannot start the VMM")?;
+    let Some(status) = wait(&mut running, limit)? else {
+        print_threads(&running);
+        // Its last lines say where its guest is.
+        kill_process(Pid::from_child(&running), Signal::TERM).context("cannot signal the VMM")?;
+        let ended = wait(&mut running, STOP)?;
+        print_log("vmm");
+        bail!("the VMM does not end after {} s; told to end: {ended:?}", limit.as_secs());
+    };
     let took = start.elapsed();
     if options.get("stop", false)? && status.success() {
         stop_while_it_boots(&mut vmm)?;
@@ -70,8 +81,10 @@ pub fn run(options: &Options) -> Result<Figures> {
     }
     let mut figures = Figures::new();
     let log = fs::read_to_string("/run/vmm.log").unwrap_or_default();
+    // Of all functions, and of all lives of the machine.
     for (name, value) in shortcuts(&log) {
-        figures.insert(name, value.into());
+        let before = figures.get(&name).and_then(Value::as_u64).unwrap_or(0);
+        figures.insert(name, (before + value).into());
     }
     let marked = marked_blocks().context("cannot read the inner guest's disk")?;
     ensure!(marked >= options.get("marks", 0)?, "the inner guest's disk has {marked} blocks that it wrote");
@@ -95,14 +108,35 @@ fn stop_while_it_boots(vmm: &mut Command) -> Result<()> {
         thread::sleep(Duration::from_millis(50));
     }
     kill_process(Pid::from_child(&child), Signal::TERM).context("cannot signal the VMM")?;
-    let told = Instant::now();
+    let Some(status) = wait(&mut child, STOP)? else {
+        print_threads(&child);
+        bail!("a VMM that was stopped is there {} s later", STOP.as_secs());
+    };
+    ensure!(status.success(), "a VMM that was stopped ended with {status}");
+    Ok(())
+}
+
+/// Waits for a process; none if it is there when the time is up.
+fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
+    let start = Instant::now();
     loop {
-        if let Some(status) = child.try_wait().context("cannot wait for the VMM")? {
-            ensure!(status.success(), "a VMM that was stopped ended with {status}");
-            return Ok(());
+        if let Some(status) = child.try_wait().context("cannot wait for a process")? {
+            return Ok(Some(status));
         }
-        ensure!(told.elapsed() < STOP, "a VMM that was stopped is there {} s later", STOP.as_secs());
-        thread::sleep(Duration::from_millis(10));
+        if start.elapsed() > limit {
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Shows what each thread of a process does.
+fn print_threads(child: &Child) {
+    let tasks = fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten();
+    for task in tasks {
+        let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let times = read("stat").split(' ').skip(13).take(2).collect::<Vec<_>>().join("+");
+        eprintln!("thread {}: in {}, {times} ticks; {}", read("comm").trim(), read("wchan"), read("stack"));
     }
 }
 
@@ -190,7 +224,8 @@ fn shortcuts(log: &str) -> Vec<(String, u64)> {
 /// Shows a daemon's log on the console, for who looks for what went wrong.
 fn print_log(name: &str) {
     let log = fs::read_to_string(format!("/run/{name}.log")).unwrap_or_default();
-    log.lines().for_each(|line| eprintln!("{name}: {line}"));
+    let skipped = log.lines().count().saturating_sub(LAST_LINES);
+    log.lines().skip(skipped).for_each(|line| eprintln!("{name}: {line}"));
 }
 
 #[cfg(test)]
