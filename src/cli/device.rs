@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let vgpu = Arc::new(vgpu);
     let function = serve::traced(Arc::clone(&vgpu), (&config.name, config.vram), &tracer, trace)?;
     let desk = desk.map(|listener| {
-        let header = trace::Header::of_function(&config.name, config.vram, &*function)
+        let header = trace::Header::of_function(&config.name, config.vram, &*vgpu)
             .context("Cannot read what the function says of itself for the heads of traces")?;
         Desk::start(listener, tracer, header).context("Cannot serve operators who want to record")
     });

@@ -27,7 +27,7 @@ const SOCKET: &str = "/run/gpu.sock";
 /// What the inner guest leaves, what one under QEMU left, and what is not compared.
 const TRACE: &str = "/run/inner.trace";
 const OTHER_TRACE: &str = "/host/qemu.trace";
-const TIMES: &str = "/host/leave-out";
+const LEFT_OUT: &str = "/host/leave-out";
 /// The inner guest's disk.
 const DISK: &str = "/host/disk.raw";
 /// How long it may take to listen, and the inner guest to say something.
@@ -156,7 +156,7 @@ fn marked_blocks() -> std::io::Result<usize> {
 fn compare_traces(figures: &mut Figures) -> Result<()> {
     let whole = gpuvmk_says(&["trace", "verify", "--json", TRACE])?;
     ensure!(whole["lost"] == 0, "the trace is not whole: {whole}");
-    let times = fs::read_to_string(TIMES).with_context(|| format!("cannot read {TIMES}"))?;
+    let left_out = fs::read_to_string(LEFT_OUT).with_context(|| format!("cannot read {LEFT_OUT}"))?;
     let found = gpuvmk_says(&[
         "trace",
         "diff",
@@ -164,7 +164,7 @@ fn compare_traces(figures: &mut Figures) -> Result<()> {
         "--most",
         "20",
         "--leave-out",
-        times.trim(),
+        left_out.trim(),
         OTHER_TRACE,
         TRACE,
     ])?;
