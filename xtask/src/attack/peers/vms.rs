@@ -72,8 +72,13 @@ pub fn start_and_stop(stage: &mut Stage<'_>) -> Result<Told> {
             starts += 1;
         }
     }
-    let tenants = stage.rig.tenants()?.len();
-    ensure!(tenants == VMS + 2, "{tenants} tenants are there instead of {}", VMS + 2);
+    // A backend listens before it is admitted.
+    let mut tenants = 0;
+    let all = stage.wait(PATIENCE, |stage| {
+        tenants = stage.rig.tenants()?.len();
+        Ok(tenants == VMS + 2)
+    })?;
+    ensure!(all.is_some(), "{tenants} tenants are there instead of {}", VMS + 2);
     for number in shuffled(VMS, 59) {
         stage.pump()?;
         stop(vms.get_mut(number).and_then(Option::take))?;
