@@ -132,10 +132,11 @@ impl Shared {
         lock(&self.interrupt).take();
     }
 
-    fn read_structure(&self, front: &Front, offset: u64, data: &mut [u8]) {
+    /// Takes `front` for what it protects only: what a driver reads at each interrupt, and a notification, need nothing of it.
+    fn read_structure(&self, offset: u64, data: &mut [u8]) {
         data.fill(0);
         match Structure::at(offset) {
-            Some((Structure::Common, offset)) => front.common.read(offset, data),
+            Some((Structure::Common, offset)) => lock(&self.front).common.read(offset, data),
             Some((Structure::Interrupt, 0)) => {
                 if let Some(byte) = data.first_mut() {
                     *byte = lock(&self.interrupt).take();
@@ -150,13 +151,16 @@ impl Shared {
         }
     }
 
-    fn write_structure(&self, front: &mut Front, offset: u64, data: &[u8]) {
+    fn write_structure(&self, offset: u64, data: &[u8]) {
         match Structure::at(offset) {
-            Some((Structure::Common, offset)) => match front.common.write(offset, data) {
-                Effect::None => {}
-                Effect::Start => self.start(front),
-                Effect::Reset => self.reset_device(front),
-            },
+            Some((Structure::Common, offset)) => {
+                let mut front = lock(&self.front);
+                match front.common.write(offset, data) {
+                    Effect::None => {}
+                    Effect::Start => self.start(&mut front),
+                    Effect::Reset => self.reset_device(&mut front),
+                }
+            }
             // The one queue, whatever is written: a queue that has nothing is looked at in vain.
             Some((Structure::Notify, _)) => self.bell.ring(),
             Some((Structure::Interrupt | Structure::Device, _)) | None => {}
@@ -187,9 +191,22 @@ impl Shared {
         (offset == pci::WINDOW_DATA && asked && fits).then_some(target)
     }
 
-    fn write_config(&self, front: &mut Front, offset: u64, data: &[u8]) -> Result<(), AccessError> {
-        if let Some(target) = Self::through_window(front, offset, data.len()) {
-            self.write_structure(front, target, data);
+    fn read_config(&self, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
+        let mut front = lock(&self.front);
+        if let Some(target) = Self::through_window(&front, offset, data.len()) {
+            drop(front);
+            self.read_structure(target, data);
+            return Ok(());
+        }
+        front.config.set_interrupt_status(lock(&self.interrupt).is_pending());
+        front.config.read(offset, data)
+    }
+
+    fn write_config(&self, offset: u64, data: &[u8]) -> Result<(), AccessError> {
+        let mut front = lock(&self.front);
+        if let Some(target) = Self::through_window(&front, offset, data.len()) {
+            drop(front);
+            self.write_structure(target, data);
             return Ok(());
         }
         let change = front.config.write(offset, data)?;
@@ -223,39 +240,20 @@ impl PciFunction for VirtioDisk {
 
     fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
         check(region, offset, data.len())?;
-        // The register that a driver reads at each interrupt needs nothing else.
-        if region == Region::Bar(BAR) && Structure::at(offset) == Some((Structure::Interrupt, 0)) {
-            data.fill(0);
-            data.iter_mut().take(1).for_each(|byte| *byte = lock(&self.shared.interrupt).take());
-            return Ok(());
-        }
-        let mut front = lock(&self.shared.front);
         if region == Region::Bar(BAR) {
-            self.shared.read_structure(&front, offset, data);
+            self.shared.read_structure(offset, data);
             return Ok(());
         }
-        if let Some(target) = Shared::through_window(&front, offset, data.len()) {
-            self.shared.read_structure(&front, target, data);
-            return Ok(());
-        }
-        let pending = lock(&self.shared.interrupt).is_pending();
-        front.config.set_interrupt_status(pending);
-        front.config.read(offset, data)
+        self.shared.read_config(offset, data)
     }
 
     fn write(&self, region: Region, offset: u64, data: &[u8]) -> Result<(), AccessError> {
         check(region, offset, data.len())?;
-        // A notification changes nothing that the lock protects.
-        if region == Region::Bar(BAR) && matches!(Structure::at(offset), Some((Structure::Notify, _))) {
-            self.shared.bell.ring();
-            return Ok(());
-        }
-        let mut front = lock(&self.shared.front);
         if region == Region::Bar(BAR) {
-            self.shared.write_structure(&mut front, offset, data);
+            self.shared.write_structure(offset, data);
             return Ok(());
         }
-        self.shared.write_config(&mut front, offset, data)
+        self.shared.write_config(offset, data)
     }
 
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError> {
