@@ -21,6 +21,17 @@ pub struct Status {
     /// Those who share it.
     #[serde(default)]
     pub tenants: Vec<Tenant>,
+    /// What was zeroed between tenants.
+    #[serde(default)]
+    pub scrub: Scrub,
+}
+
+/// Zeroing of memory that changes hands.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Scrub {
+    /// Nanoseconds in which the copy engine had memory to zero, waiting for other channels included.
+    #[serde(default)]
+    pub engine_ns: u64,
 }
 
 /// One tenant of the GPU.

@@ -1,12 +1,12 @@
 //! 36 more VMs on the same GPU, started and stopped in random order.
 //!
 //! Each has a device backend of its own; all 36 are tenants at once. Their QEMUs run firmware without a kernel, so that
-//! a small machine can hold them: at most [`QEMUS`] at a time, each connected to its backend and then killed.
+//! a small machine can hold them: at most [`QEMUS`] at a time, each connected to its backend, idle, and then killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use gpuvmk_lab::daemons::{Daemon, listens};
@@ -21,6 +21,8 @@ const VMS: usize = 36;
 const QEMUS: usize = 8;
 /// How long a backend may take to listen, and QEMU to be connected.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// A QEMU that uses next to no processor for so long is at rest.
+const REST: Duration = Duration::from_millis(100);
 
 /// One of the VMs.
 #[derive(Debug)]
@@ -38,13 +40,18 @@ fn shuffled(count: usize, seed: usize) -> Vec<usize> {
 
 pub fn start_and_stop(stage: &mut Stage<'_>) -> Result<Told> {
     let mut vms: Vec<Option<Vm>> = (0..VMS).map(|_| None).collect();
-    let folder = stage.workshop.folder(CASE).join("vms");
+    // Each time its own: to cut files off that are there already waits for the disk, seconds at times, and the victim is watched.
+    let folder = (0..)
+        .map(|round| stage.workshop.folder(CASE).join(format!("vms-{round}")))
+        .find(|folder| !folder.exists());
+    let folder = folder.context("There is no free folder")?;
     let mut running = Vec::new();
     let (mut starts, mut stops) = (0, 0);
     for number in shuffled(VMS, 37) {
         let mut vm = start(stage, &folder, number)?;
         let qemu = qemu(stage, &folder, number)?;
         wait_connected(stage, &mut vm)?;
+        wait_at_rest(stage, &qemu)?;
         vm.qemu = Some(qemu);
         starts += 1;
         if let Some(place) = vms.get_mut(number) {
@@ -117,12 +124,12 @@ fn start(stage: &mut Stage<'_>, folder: &Path, number: usize) -> Result<Vm> {
     let arguments = ["device", &path];
     let mut device =
         Daemon::start_lower(stage.workshop.gpuvmk(), &arguments, folder, &name, Priority::Lower)?;
+    stage.put_aside(device.process().id())?;
     let listening = stage.wait(PATIENCE, |_| {
         ensure!(device.runs()?, "{name} ended: {}", device.last_words());
         Ok(listens(&socket))
     })?;
     listening.with_context(|| format!("{name} does not listen"))?;
-    stage.put_aside(device.process().id())?;
     Ok(Vm { qemu: None, device })
 }
 
@@ -160,6 +167,22 @@ fn wait_connected(stage: &mut Stage<'_>, vm: &mut Vm) -> Result<()> {
         Ok(vm.device.log().contains("Client connected"))
     })?;
     waited.map(|_| ()).context("QEMU does not connect")
+}
+
+/// Waits until QEMU's firmware has found nothing to start. How many processes want a processor at a time says how much of it the
+/// victim's side keeps, whatever the GPU does; undisturbed, the victim is watched beside one.
+fn wait_at_rest(stage: &mut Stage<'_>, qemu: &Process) -> Result<()> {
+    let (mut looked, mut used) = (Instant::now(), qemu.cpu_time());
+    let waited = stage.wait(PATIENCE, |_| {
+        let time = looked.elapsed();
+        if time < REST {
+            return Ok(false);
+        }
+        let before = std::mem::replace(&mut used, qemu.cpu_time());
+        looked = Instant::now();
+        Ok(used.saturating_sub(before) * 20 < time)
+    })?;
+    waited.map(|_| ()).context("QEMU's firmware does not come to rest")
 }
 
 /// Ends QEMU and the backend, which must end in order.
