@@ -56,13 +56,20 @@ fn may_make(role: Role) -> &'static [&'static str] {
         Role::Owner => &["accept4", "pipe2", "eventfd2", "memfd_create", "pidfd_open"],
         Role::RmOwner => &["open", "openat", "accept4", "pipe2", "eventfd2", "memfd_create", "pidfd_open"],
         Role::Control | Role::Recorder => &["accept4"],
+        // Beside what KVM's calls make.
+        Role::Vmm => &["socket", "eventfd2", "epoll_create1", "memfd_create"],
+        Role::Processor => &["socket", "eventfd2"],
         Role::Events
         | Role::Alarm
         | Role::Unmask
         | Role::Trace
         | Role::Signals
         | Role::Supervisor
-        | Role::Engine => &[],
+        | Role::Engine
+        | Role::Doorbells
+        | Role::Disk
+        | Role::Typing
+        | Role::Interrupts => &[],
     }
 }
 
@@ -80,6 +87,30 @@ fn no_role_makes_descriptors_but_those_that_it_needs() {
 
             assert_eq!(output.status.signal(), Some(libc::SIGSYS), "{role}, {call}: {said}");
         }
+    }
+}
+
+#[test]
+fn threads_of_a_machine_make_the_calls_of_kvm_that_they_need_and_no_others() {
+    const CREATE_VM: u64 = 0xae01;
+    const SET_SREGS: u64 = 0x4138_ae84;
+    const RUN: u64 = 0xae80;
+    const SLOT: u64 = 0x4020_ae46;
+    const LINE: u64 = 0x4008_ae61;
+    // An ioctl that puts characters into a terminal's input, as if they were typed.
+    const TIOCSTI: u64 = 0x5412;
+    let may = |role: Role| {
+        let all = [CREATE_VM, SET_SREGS, RUN, SLOT, LINE, TIOCSTI];
+        all.map(|call| role.allows(libc::SYS_ioctl, &[3, call, 0]))
+    };
+    assert_eq!(may(Role::Vmm), [true, true, true, true, true, false]);
+    assert_eq!(may(Role::Processor), [false, false, true, true, true, false]);
+    for role in [Role::Doorbells, Role::Interrupts] {
+        assert_eq!(may(role), [false, false, false, true, true, false], "{role}");
+    }
+    assert_eq!(may(Role::Disk), [false, false, false, false, true, false]);
+    for role in [Role::Typing, Role::Session, Role::Events, Role::Owner] {
+        assert_eq!(may(role), [false; 6], "{role}");
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Three series, each the newest patch version that Debian offers: 6.1 (Debian 12), 6.12 (Debian 13) and 7.2
 //! (Debian 13's backports, where image and modules are separate packages). Of each package only what a test guest
-//! boots is kept: the image, and the modules of nouveau's dependency closure, unpacked.
+//! boots is kept: the image, and the modules that a role of a guest needs with all that they depend on, unpacked.
 
 use std::fmt;
 use std::fs;
@@ -77,6 +77,9 @@ impl FromStr for KernelSeries {
     }
 }
 
+/// What is kept of a kernel's packages: another name has folders that were made before fetched again.
+const KEPT: &str = "modules of three roles";
+
 /// What a kernel is to be able to do: the modules that are kept of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -89,6 +92,9 @@ pub enum Role {
 }
 
 impl Role {
+    /// All roles: what is kept of a package serves each, so that none is fetched twice.
+    const ALL: [Self; 3] = [Self::Nouveau, Self::NouveauWithDisk, Self::Host];
+
     /// The modules, the most wanted one last.
     const fn modules(self) -> &'static [&'static str] {
         match self {
@@ -107,12 +113,12 @@ impl Role {
         }
     }
 
-    /// Its part of a folder's name.
-    const fn suffix(self) -> &'static str {
+    /// The file that lists its modules, in a kernel's folder.
+    const fn list(self) -> &'static str {
         match self {
-            Self::Nouveau => "",
-            Self::NouveauWithDisk => "-disk",
-            Self::Host => "-host",
+            Self::Nouveau => "order",
+            Self::NouveauWithDisk => "order-disk",
+            Self::Host => "order-host",
         }
     }
 }
@@ -138,31 +144,31 @@ impl GuestKernel {
 
     /// The kernel with the modules of a role, from the cache, fetched first if need be.
     pub fn obtain_for(cache: &Cache, series: KernelSeries, role: Role) -> Result<Self> {
-        let name = format!("kernel-{series}{}", role.suffix());
-        let folder = match cache.entry(&name, None) {
+        let name = format!("kernel-{series}");
+        let folder = match cache.entry(&name, Some(KEPT)) {
             Some(folder) => folder,
             None => {
                 let lock = cache.lock()?;
-                cache.entry_or_build(&lock, &name, series.name(), |folder| {
-                    fetch(cache, series, role, folder)
+                cache.entry_or_build(&lock, &name, KEPT, |folder| {
+                    fetch(cache, series, folder)
                         .with_context(|| format!("Cannot fetch the guest kernel {series}"))
                 })?
             }
         };
-        Self::from_folder(series, &folder)
+        Self::from_folder(series, role, &folder)
             .with_context(|| format!("{} is damaged: remove that folder and try again", folder.display()))
     }
 
-    fn from_folder(series: KernelSeries, folder: &Path) -> Result<Self> {
+    fn from_folder(series: KernelSeries, role: Role, folder: &Path) -> Result<Self> {
         let release = fs::read_to_string(folder.join("release"))?.trim().to_owned();
-        let order = fs::read_to_string(folder.join("order"))?;
+        let order = fs::read_to_string(folder.join(role.list()))?;
         let modules = order.lines().map(|name| folder.join("modules").join(name)).collect();
         Ok(Self { series, release, image: folder.join("vmlinuz"), modules })
     }
 }
 
-fn fetch(cache: &Cache, series: KernelSeries, role: Role, folder: &Path) -> Result<()> {
-    eprintln!("gpuvmk: fetching the guest kernel {series} with {} (70 to 170 MB)", role.modules().join(", "));
+fn fetch(cache: &Cache, series: KernelSeries, folder: &Path) -> Result<()> {
+    eprintln!("gpuvmk: fetching the guest kernel {series} (70 to 170 MB)");
     let apt = Apt::set_up(cache)?;
     let names = series.packages().iter().map(|pattern| apt.newest(pattern)).collect::<Result<Vec<_>>>()?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -181,15 +187,17 @@ fn fetch(cache: &Cache, series: KernelSeries, role: Role, folder: &Path) -> Resu
 
     let kept = folder.join("modules");
     fs::create_dir_all(&kept)?;
-    let mut order = String::new();
-    for module in modules::closure(&tree, role.modules(), role.optional())? {
-        let name = format!("{}.ko", module.name);
-        fs::write(kept.join(&name), &module.image)
-            .with_context(|| format!("Cannot keep the module {name}"))?;
-        order.push_str(&name);
-        order.push('\n');
+    for role in Role::ALL {
+        let mut order = String::new();
+        for module in modules::closure(&tree, role.modules(), role.optional())? {
+            let name = format!("{}.ko", module.name);
+            fs::write(kept.join(&name), &module.image)
+                .with_context(|| format!("Cannot keep the module {name}"))?;
+            order.push_str(&name);
+            order.push('\n');
+        }
+        fs::write(folder.join(role.list()), order)?;
     }
-    fs::write(folder.join("order"), order)?;
     fs::write(folder.join("release"), release)?;
     fs::remove_dir_all(&root)?;
     fs::remove_dir_all(&downloads)?;

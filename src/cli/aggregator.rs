@@ -16,7 +16,7 @@ use crate::config::{Backend, GpuConfig};
 use crate::gpu::register::RegisterDriver;
 use crate::gpu::rm::{RmConfig, RmDriver};
 use crate::gpu::{GpuDriver, OwnershipLedger};
-use crate::jail::{self, Allowance, PathRight, Right, Role};
+use crate::jail::{self, Allowance, Drives, PathRight, Right, Role};
 use crate::service_manager::Manager;
 use crate::softgpu::executor::{Executor, ExecutorConfig};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
@@ -137,11 +137,14 @@ fn allowance(config: &GpuConfig) -> Allowance {
     let sockets = std::iter::once(&config.socket).chain(&config.control).chain(&config.recorder);
     let mut paths: Vec<PathRight> =
         sockets.map(|socket| PathRight { path: jail::folder(&socket.path), right: Right::Remove }).collect();
-    let drives_gpu = matches!(config.backend, Backend::Rm { .. });
-    if drives_gpu {
+    let drives = match config.backend {
+        Backend::Rm { .. } => Drives::RealGpu,
+        _ => Drives::Nothing,
+    };
+    if drives == Drives::RealGpu {
         paths.extend(nvidia_nodes().map(|path| PathRight { path, right: Right::Device }));
     }
-    Allowance { paths, descriptors: None, memory: None, drives_gpu }
+    Allowance { paths, descriptors: None, memory: None, drives }
 }
 
 /// The nodes of the NVIDIA driver that the aggregator opens: the control node and one for each GPU.

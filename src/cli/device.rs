@@ -11,7 +11,7 @@ use rustix::net::SocketType;
 use super::serve::{self, BackendOptions, JailOptions, OpenTrace, ResetBetweenClients};
 use super::vgpu;
 use crate::config::VmConfig;
-use crate::jail::{self, Allowance, PathRight, Right, Role};
+use crate::jail::{self, Allowance, Drives, PathRight, Right, Role};
 use crate::log_limit;
 use crate::service_manager::Manager;
 use crate::socket_path::Listener;
@@ -95,5 +95,5 @@ fn allowance(config: &VmConfig, args: &Args, given: bool) -> Allowance {
     let desk = config.recorder.iter();
     paths.extend(desk.map(|spec| PathRight { path: jail::folder(&spec.path), right: Right::Remove }));
     let memory = Some(MEMORY.saturating_add(config.vram / 4));
-    Allowance { paths, descriptors: Some(DESCRIPTORS), memory, drives_gpu: false }
+    Allowance { paths, descriptors: Some(DESCRIPTORS), memory, drives: Drives::Nothing }
 }

@@ -87,6 +87,11 @@ pub(super) fn print_capabilities(kind: &str, features: &[&str]) {
 
 /// Catches SIGTERM and SIGINT: they stop a server, and every wait for the aggregator.
 pub(super) fn stop_on_signals() -> anyhow::Result<StopHandle> {
+    stop_on_signals_and(|| {})
+}
+
+/// The same, and does something else then.
+pub(super) fn stop_on_signals_and(also: impl FnOnce() + Send + 'static) -> anyhow::Result<StopHandle> {
     let stop = StopHandle::new().context("Cannot make the stop event")?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("Cannot catch signals")?;
     let told = stop.clone();
@@ -95,6 +100,7 @@ pub(super) fn stop_on_signals() -> anyhow::Result<StopHandle> {
         if let Some(signal) = signals.forever().next() {
             log::info!("Signal {signal}: ending");
             told.stop();
+            also();
         }
     })?;
     Ok(stop)

@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use super::serve::{self, BackendOptions, JailOptions, OpenTrace, ResetBetweenClients};
 use crate::config::parse_size;
-use crate::jail::{self, Allowance, Mode, PathRight, Right, Role};
+use crate::jail::{self, Allowance, Drives, Mode, PathRight, Right, Role};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
 use crate::trace::{Filter, Tracer};
 
@@ -66,5 +66,5 @@ const MEMORY: u64 = 512 << 20;
 fn allowance(args: &Args) -> Allowance {
     let own = args.backend.socket_path.iter();
     let paths = own.map(|own| PathRight { path: jail::folder(own), right: Right::Remove }).collect();
-    Allowance { paths, descriptors: Some(DESCRIPTORS), memory: Some(MEMORY), drives_gpu: false }
+    Allowance { paths, descriptors: Some(DESCRIPTORS), memory: Some(MEMORY), drives: Drives::Nothing }
 }

@@ -9,15 +9,17 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use vmm_sys_util::terminal::Terminal;
 
-use super::serve::{self, OpenTrace};
+use super::serve::{self, JailOptions, OpenTrace};
 use super::vgpu;
 use crate::config::{VmConfig, parse_size};
-use crate::jail::end_at_any_panic;
+use crate::jail::{self, Allowance, Drives, PathRight, Right, Role};
 use crate::log_limit;
 use crate::pci::PciFunction;
 use crate::trace::Tracer;
 use crate::vmm::virtio::{Disk, VirtioDisk};
-use crate::vmm::{Ending, MAX_MEMORY, MIN_MEMORY, StopVmm, VmmConfig, check_host, run as run_machine};
+use crate::vmm::{
+    BootFile, Ending, MAX_MEMORY, MIN_MEMORY, StopVmm, VmmConfig, open_kvm, run as run_machine,
+};
 
 /// Most processors: what local APIC ids of 8 bits can name, and a console can stand.
 const MAX_PROCESSORS: i64 = 64;
@@ -31,7 +33,7 @@ const MAX_DISKS: usize = 16;
     after_help = "The guest's serial console is standard input and output. What it has beside that, its disks and the GPU: an ACPI of the\n\
                   hardware-reduced kind, and nothing else. There is no network: what the guest needs must be on its disks or in its initramfs.\n\
                   A kernel whose virtio drivers are modules, such as Debian's, needs them in its initramfs to have a disk as root.\n\n\
-                  The keys [socket] and jail of the VM's file are not used: there is no QEMU, and the process is not confined (docs/vmm.md).\n\n\
+                  The keys [socket] and [trace.socket] of the VM's file are not used: there is no QEMU, and nobody records meanwhile.\n\n\
                   Example:\n  gpuvmk vmm /etc/gpuvmk/vm1.toml --kernel /boot/vmlinuz-6.12 --initrd initrd.img --append console=ttyS0\n  \
                   gpuvmk vmm vm1.toml --kernel vmlinuz --initrd initrd.img --disk debian.raw --memory 2G --append 'root=/dev/vda1 console=ttyS0'"
 )]
@@ -66,6 +68,8 @@ pub(super) struct Args {
     /// End when the guest resets the machine, instead of starting it again.
     #[arg(long)]
     no_reboot: bool,
+    #[command(flatten)]
+    jail: JailOptions,
     /// Wait this many seconds for the aggregator, then give up.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     wait: u64,
@@ -77,15 +81,37 @@ fn memory(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is not a size from 128M to 32G in whole MiB"))
 }
 
-/// The disks, as functions of the guest's PCI bus.
-fn disks(args: &Args) -> anyhow::Result<Vec<Arc<dyn PciFunction>>> {
+/// Opens the disks, in the order in which the guest has them.
+fn open_disks(args: &Args) -> anyhow::Result<Vec<Disk>> {
     let writable = args.disk.iter().map(|path| (path, false));
     let paths: Vec<_> = writable.chain(args.disk_read_only.iter().map(|path| (path, true))).collect();
     ensure!(paths.len() <= MAX_DISKS, "{} disks are given, and a VM has {MAX_DISKS} at most", paths.len());
-    let open = |(path, read_only): (&PathBuf, bool)| -> anyhow::Result<Arc<dyn PciFunction>> {
-        Ok(Arc::new(VirtioDisk::new(Disk::open(path, read_only)?)?))
-    };
-    paths.into_iter().map(open).collect()
+    paths.into_iter().map(|(path, read_only)| Ok(Disk::open(path, read_only)?)).collect()
+}
+
+/// The disks as functions of the guest's PCI bus.
+fn functions(disks: Vec<Disk>) -> anyhow::Result<Vec<Arc<dyn PciFunction>>> {
+    let function = |disk| -> anyhow::Result<Arc<dyn PciFunction>> { Ok(Arc::new(VirtioDisk::new(disk)?)) };
+    disks.into_iter().map(function).collect()
+}
+
+/// Descriptors at a time: grants of the aggregator's (an old one and a new one), memory and its copies, a doorbell for each
+/// channel, messages, processors, disks, sockets.
+const DESCRIPTORS: u64 = 2 * 256 + 1024 + 256;
+
+/// Private memory beside what grows with the vGPU's memory, and for each processor. The guest's own memory is shared.
+const MEMORY: u64 = 512 << 20;
+const PROCESSOR_MEMORY: u64 = 4 << 20;
+
+/// What the process still needs once everything is open.
+fn allowance(config: &VmConfig, args: &Args) -> Allowance {
+    let processors = PROCESSOR_MEMORY.saturating_mul(args.cpus.into());
+    Allowance {
+        paths: vec![PathRight { path: jail::folder(&config.gpu), right: Right::Connect }],
+        descriptors: Some(DESCRIPTORS),
+        memory: Some(MEMORY.saturating_add(processors).saturating_add(config.vram / 4)),
+        drives: Drives::Machine,
+    }
 }
 
 /// Puts the terminal back as it was.
@@ -108,15 +134,29 @@ impl Drop for RawMode {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    // First of all: nothing has been opened yet.
+    jail::prepare(None)?;
     let config = VmConfig::load(&args.file)?;
-    // A processor that is gone would leave its guest waiting for ever.
-    end_at_any_panic();
-    // Before the aggregator gives anything away.
-    check_host()?;
-    let disks = disks(args)?;
     log_limit::set_lines_per_second(config.limits.log_lines);
+    // Before the aggregator gives anything away.
+    let kvm = open_kvm()?;
+    let disks = open_disks(args)?;
+    let machine = VmmConfig {
+        kvm,
+        kernel: BootFile::open(&args.kernel)?,
+        initrd: args.initrd.as_deref().map(BootFile::open).transpose()?,
+        command_line: args.append.clone(),
+        memory: args.memory,
+        processors: args.cpus,
+        direct: !args.trap_all,
+        reboot: !args.no_reboot,
+    };
     let trace = OpenTrace::of_vm(&config)?;
-    let stop = serve::stop_on_signals()?;
+    // Files are out of reach from here on, and the first thread starts.
+    jail::confine(args.jail.mode(config.jail), &allowance(&config, args))?;
+    let end = StopVmm::default();
+    let told = end.clone();
+    let stop = serve::stop_on_signals_and(move || told.end(Ending::Stopped))?;
     let tracer = Tracer::default();
     let wait = Duration::from_secs(args.wait);
     let Some(vgpu) = vgpu::admitted(&config, &args.file, wait, stop.cancel(), &tracer)? else {
@@ -125,23 +165,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let vgpu = Arc::new(vgpu);
     let function: Arc<dyn PciFunction> =
         serve::traced(Arc::clone(&vgpu), (&config.name, config.vram), &tracer, trace)?;
-    let machine = VmmConfig {
-        kernel: args.kernel.clone(),
-        initrd: args.initrd.clone(),
-        command_line: args.append.clone(),
-        memory: args.memory,
-        processors: args.cpus,
-        direct: !args.trap_all,
-        reboot: !args.no_reboot,
-    };
-    let end = StopVmm::default();
-    let (order, told) = (stop.cancel().clone(), end.clone());
-    std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
-        while !order.sleep(Duration::from_secs(3600)) {}
-        told.end(Ending::Stopped);
-    })?;
+    let functions: Vec<_> = std::iter::once(function).chain(functions(disks)?).collect();
     let raw = RawMode::set();
-    let functions: Vec<_> = std::iter::once(function).chain(disks).collect();
+    jail::enter(Role::Vmm);
     let ending = run_machine(&machine, &functions, &end);
     drop(raw);
     let status = vgpu.status();

@@ -20,15 +20,6 @@ pub(super) fn install() {
     }));
 }
 
-/// Has a panic of any thread end the process, where threads have no roles.
-pub fn end_at_any_panic() {
-    std::panic::set_hook(Box::new(|panic| {
-        let thread = std::thread::current();
-        log::error!("thread `{}` {panic}: the process ends", thread.name().unwrap_or("?"));
-        std::process::abort();
-    }));
-}
-
 impl Role {
     /// True when its process goes on after a panic of its thread: the trace counts what it loses; status is only for
     /// people.

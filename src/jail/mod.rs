@@ -26,11 +26,9 @@ use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Resource;
 
-pub use self::breakdown::end_at_any_panic;
 use self::filesystem::Confinement;
 pub use self::filesystem::{PathRight, Right, folder};
 pub use self::role::Role;
@@ -114,15 +112,27 @@ pub struct Allowance {
     pub descriptors: Option<u64>,
     /// Bytes of private memory; `None`: as many as its manager allows.
     pub memory: Option<u64>,
-    /// Whether it owns a real GPU, through the NVIDIA driver.
-    pub drives_gpu: bool,
+    /// What it drives.
+    pub drives: Drives,
+}
+
+/// What a process drives beside what all do; some of its threads need more for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Drives {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A real GPU, through the NVIDIA driver.
+    RealGpu,
+    /// A guest's machine, on KVM.
+    Machine,
 }
 
 /// The jail of this process; unset where there is none.
 static MODE: OnceLock<Mode> = OnceLock::new();
 
-/// True in an aggregator that owns a real GPU.
-static DRIVES_GPU: AtomicBool = AtomicBool::new(false);
+/// What this process drives; unset where there is no jail.
+static DRIVES: OnceLock<Drives> = OnceLock::new();
 
 /// Readies this process for its jail. To be called before anything else has opened a descriptor; `keep` is one that a
 /// manager has left open on purpose.
@@ -172,7 +182,7 @@ pub fn confine(mode: Mode, allowed: &Allowance) -> Result<(), JailError> {
             );
         }
     }
-    DRIVES_GPU.store(allowed.drives_gpu, Ordering::Relaxed);
+    let _ = DRIVES.set(allowed.drives);
     let _ = MODE.set(mode);
     Ok(())
 }
@@ -180,10 +190,7 @@ pub fn confine(mode: Mode, allowed: &Allowance) -> Result<(), JailError> {
 /// Confines this thread, and those that it starts, to what `role` may do. Ends the process where that fails: it must
 /// not go on with more than it should have.
 pub fn enter(role: Role) {
-    let role = match role {
-        Role::Owner if DRIVES_GPU.load(Ordering::Relaxed) => Role::RmOwner,
-        role => role,
-    };
+    let role = role.within(DRIVES.get().copied().unwrap_or_default());
     violation::remember(role);
     let Some(mode) = MODE.get() else { return };
     // Handlers of a manager's signals run on the main thread, whose filter has room for them.

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use super::Drives;
 use super::rule::Rule;
-use super::tables::{aggregator, common, device};
+use super::tables::{aggregator, common, device, vmm};
 
 /// What a thread does, and so which system calls it may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,11 +36,23 @@ pub enum Role {
     Engine,
     /// `gpuvmk softgpu`, main thread: serves QEMU.
     SoftGpu,
+    /// `gpuvmk vmm`, main thread: makes the machine.
+    Vmm,
+    /// `gpuvmk vmm`: runs one of the guest's processors.
+    Processor,
+    /// `gpuvmk vmm`: carries out doorbells.
+    Doorbells,
+    /// `gpuvmk vmm`: serves a disk.
+    Disk,
+    /// `gpuvmk vmm`: gives the guest what is typed.
+    Typing,
+    /// `gpuvmk vmm`: takes the aggregator's events; the GF100's alarm.
+    Interrupts,
 }
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 19] = [
         Self::Session,
         Self::Events,
         Self::Alarm,
@@ -53,6 +66,12 @@ impl Role {
         Self::Control,
         Self::Engine,
         Self::SoftGpu,
+        Self::Vmm,
+        Self::Processor,
+        Self::Doorbells,
+        Self::Disk,
+        Self::Typing,
+        Self::Interrupts,
     ];
 
     /// Its name, in logs and listings.
@@ -71,6 +90,12 @@ impl Role {
             Self::Control => "control",
             Self::Engine => "engine",
             Self::SoftGpu => "softgpu",
+            Self::Vmm => "vmm",
+            Self::Processor => "processor",
+            Self::Doorbells => "doorbells",
+            Self::Disk => "disk",
+            Self::Typing => "typing",
+            Self::Interrupts => "interrupts",
         }
     }
 
@@ -82,7 +107,7 @@ impl Role {
     /// How its thread is called; `None` for a main thread, which is called after the program.
     pub const fn thread(self) -> Option<&'static str> {
         match self {
-            Self::Session | Self::Supervisor | Self::SoftGpu => None,
+            Self::Session | Self::Supervisor | Self::SoftGpu | Self::Vmm => None,
             Self::Events => Some("aggregator-events"),
             Self::Alarm => Some("gf100-alarm"),
             Self::Unmask => Some("intx-unmask"),
@@ -92,6 +117,29 @@ impl Role {
             Self::Owner | Self::RmOwner => Some("aggregator"),
             Self::Control => Some("control"),
             Self::Engine => Some("pbdma"),
+            Self::Processor => Some("processor"),
+            Self::Doorbells => Some("doorbells"),
+            Self::Disk => Some("disk"),
+            Self::Typing => Some("console"),
+            // Or `gf100-alarm`.
+            Self::Interrupts => Some("aggregator-events"),
+        }
+    }
+
+    /// True for the roles of `gpuvmk vmm`, which runs only where KVM runs stock kernels.
+    pub const fn needs_kvm(self) -> bool {
+        matches!(
+            self,
+            Self::Vmm | Self::Processor | Self::Doorbells | Self::Disk | Self::Typing | Self::Interrupts
+        )
+    }
+
+    /// The role of a thread that is called so, in a process that drives `what`.
+    pub(super) const fn within(self, what: Drives) -> Self {
+        match (self, what) {
+            (Self::Owner, Drives::RealGpu) => Self::RmOwner,
+            (Self::Events | Self::Alarm, Drives::Machine) => Self::Interrupts,
+            _ => self,
         }
     }
 
@@ -101,6 +149,8 @@ impl Role {
         match self {
             Self::Session => &[Self::Events, Self::Alarm, Self::Unmask],
             Self::SoftGpu => &[Self::Alarm, Self::Unmask],
+            Self::Vmm => &[Self::Processor, Self::Doorbells, Self::Typing, Self::Interrupts],
+            Self::Processor => &[Self::Interrupts],
             // Main threads start the rest before they give anything up.
             _ => &[],
         }
@@ -126,6 +176,12 @@ impl Role {
             Self::Control => aggregator::CONTROL,
             Self::Engine => aggregator::ENGINE,
             Self::SoftGpu => device::SOFTGPU,
+            Self::Vmm => vmm::VMM,
+            Self::Processor => vmm::PROCESSOR,
+            Self::Doorbells => vmm::DOORBELLS,
+            Self::Disk => vmm::DISK,
+            Self::Typing => vmm::TYPING,
+            Self::Interrupts => vmm::INTERRUPTS,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Loads a kernel as the Linux boot protocol says, for its 64-bit entry point.
 
 use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use linux_loader::loader::bootparam::{boot_e820_entry, boot_params, setup_header};
@@ -24,7 +25,7 @@ pub enum BootError {
         path: PathBuf,
         /// What the kernel said.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// It is no kernel, or does not fit.
     #[error("{} is not a kernel that can be booted (a bzImage, such as Debian's /boot/vmlinuz-*): {why}", path.display())]
@@ -57,11 +58,46 @@ pub enum BootError {
     Memory(&'static str),
 }
 
+/// A file that the guest starts from: opened once, and read from its beginning at each start.
+#[derive(Debug)]
+pub struct BootFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl BootFile {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// [`BootError::File`].
+    pub fn open(path: &Path) -> Result<Self, BootError> {
+        let path = path.to_owned();
+        match File::open(&path) {
+            Ok(file) => Ok(Self { path, file }),
+            Err(source) => Err(BootError::File { path, source }),
+        }
+    }
+
+    /// The file at its beginning. Only one reader at a time: they share the place.
+    fn rewound(&self) -> Result<File, BootError> {
+        let rewound = || -> io::Result<File> {
+            let mut file = self.file.try_clone()?;
+            file.seek(SeekFrom::Start(0))?;
+            Ok(file)
+        };
+        rewound().map_err(|source| self.unreadable(source))
+    }
+
+    fn unreadable(&self, source: io::Error) -> BootError {
+        BootError::File { path: self.path.clone(), source }
+    }
+}
+
 /// What is booted.
 #[derive(Clone, Debug)]
 pub(super) struct Image<'a> {
-    pub(super) kernel: &'a Path,
-    pub(super) initrd: Option<&'a Path>,
+    pub(super) kernel: &'a BootFile,
+    pub(super) initrd: Option<&'a BootFile>,
     pub(super) command_line: &'a str,
     pub(super) memory: u64,
     pub(super) processors: u8,
@@ -85,8 +121,8 @@ const RESERVED: u32 = 2;
 pub(super) fn load(ram: &GuestMemoryMmap, image: &Image<'_>) -> Result<u64, BootError> {
     let (entry, mut header) = load_kernel(ram, image)?;
     let kernel_room = u64::from(header.init_size).saturating_add(entry);
-    if let Some(path) = image.initrd {
-        let (start, size) = load_initrd(ram, path, image.memory, kernel_room)?;
+    if let Some(initrd) = image.initrd {
+        let (start, size) = load_initrd(ram, initrd, image.memory, kernel_room)?;
         header.ramdisk_image = start;
         header.ramdisk_size = size;
     }
@@ -109,9 +145,8 @@ pub(super) fn load(ram: &GuestMemoryMmap, image: &Image<'_>) -> Result<u64, Boot
 }
 
 fn load_kernel(ram: &GuestMemoryMmap, image: &Image<'_>) -> Result<(u64, setup_header), BootError> {
-    let path = image.kernel;
-    let mut file = open(path)?;
-    let refused = |why: String| BootError::Kernel { path: path.to_owned(), why };
+    let mut file = image.kernel.rewound()?;
+    let refused = |why: String| BootError::Kernel { path: image.kernel.path.clone(), why };
     let start = Some(GuestAddress(KERNEL));
     let loaded = BzImage::load(ram, start, &mut file, start).map_err(|error| refused(error.to_string()))?;
     let header = loaded.setup_header.ok_or_else(|| refused("it has no setup header".to_owned()))?;
@@ -125,23 +160,24 @@ fn load_kernel(ram: &GuestMemoryMmap, image: &Image<'_>) -> Result<(u64, setup_h
     Ok((loaded.kernel_load.raw_value() + ENTRY_64, header))
 }
 
-fn open(path: &Path) -> Result<File, BootError> {
-    File::open(path).map_err(|source| BootError::File { path: path.to_owned(), source })
-}
-
 /// As high as every kernel takes it; where it lies, and its bytes.
-fn load_initrd(ram: &GuestMemoryMmap, path: &Path, size: u64, used: u64) -> Result<(u32, u32), BootError> {
-    let mut file = open(path)?;
-    let read = |source| BootError::File { path: path.to_owned(), source };
+fn load_initrd(
+    ram: &GuestMemoryMmap,
+    initrd: &BootFile,
+    size: u64,
+    used: u64,
+) -> Result<(u32, u32), BootError> {
+    let mut file = initrd.rewound()?;
+    let read = |source| initrd.unreadable(source);
     let bytes = file.metadata().map_err(read)?.len();
     let end = size.min(LOW_MEMORY_END).min(INITRD_LAST + 1);
     let room = end.saturating_sub(used);
-    let too_large = || BootError::Initrd { path: path.to_owned(), size: bytes, room };
+    let too_large = || BootError::Initrd { path: initrd.path.clone(), size: bytes, room };
     let start = end.checked_sub(bytes).map(|start| start / PAGE * PAGE).filter(|start| *start >= used);
     let start = start.ok_or_else(too_large)?;
     let length = usize::try_from(bytes).map_err(|_| too_large())?;
     ram.read_exact_volatile_from(GuestAddress(start), &mut file, length)
-        .map_err(|error| read(std::io::Error::other(error)))?;
+        .map_err(|error| read(io::Error::other(error)))?;
     Ok((u32::try_from(start).map_err(|_| too_large())?, u32::try_from(bytes).map_err(|_| too_large())?))
 }
 
@@ -204,10 +240,10 @@ mod tests {
         GuestMemoryMmap::from_ranges(&[(GuestAddress(0), size)]).unwrap()
     }
 
-    fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
+    fn file(bytes: &[u8]) -> BootFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
-        file
+        BootFile::open(file.path()).unwrap()
     }
 
     /// A setup header of one sector and a kernel of `size` bytes that says it needs `needed`.
@@ -224,7 +260,7 @@ mod tests {
         bytes
     }
 
-    fn image<'a>(kernel: &'a Path, initrd: Option<&'a Path>, command_line: &'a str) -> Image<'a> {
+    fn image<'a>(kernel: &'a BootFile, initrd: Option<&'a BootFile>, command_line: &'a str) -> Image<'a> {
         Image { kernel, initrd, command_line, memory: 16 << 20, processors: 2 }
     }
 
@@ -232,7 +268,10 @@ mod tests {
     fn kernel_initrd_and_parameters_lie_where_the_protocol_says() {
         let ram = ram(16 << 20);
         let (kernel, initrd) = (file(&kernel(4096, 1 << 20, 1)), file(&[0x77; 5000]));
-        let entry = load(&ram, &image(kernel.path(), Some(initrd.path()), "console=ttyS0")).unwrap();
+        let started = image(&kernel, Some(&initrd), "console=ttyS0");
+        // A machine that is reset starts from the same files.
+        load(&ram, &started).unwrap();
+        let entry = load(&ram, &started).unwrap();
         assert_eq!(entry, 0x10_0200);
         assert_eq!(ram.read_obj::<u8>(GuestAddress(0x10_0000)).unwrap(), 0x5a);
         let parameters: boot_params = ram.read_obj(GuestAddress(ZERO_PAGE)).unwrap();
@@ -258,8 +297,7 @@ mod tests {
         let ram = ram(16 << 20);
         let refused = |bytes: &[u8], initrd: Option<&[u8]>, line: &str| {
             let (kernel, initrd) = (file(bytes), initrd.map(file));
-            let initrd = initrd.as_ref().map(|file| file.path());
-            load(&ram, &image(kernel.path(), initrd, line)).unwrap_err()
+            load(&ram, &image(&kernel, initrd.as_ref(), line)).unwrap_err()
         };
         let good = kernel(4096, 1 << 20, 1);
         assert!(matches!(refused(b"\x7fELF", None, ""), BootError::Kernel { .. }));
@@ -270,6 +308,6 @@ mod tests {
         assert!(matches!(refused(&good, None, &"x".repeat(5000)), BootError::CommandLine { .. }));
         assert!(matches!(refused(&good, None, "a\0b"), BootError::CommandLine { .. }));
         let nowhere = Path::new("/nonexistent/vmlinuz");
-        assert!(matches!(load(&ram, &image(nowhere, None, "")), Err(BootError::File { .. })));
+        assert!(matches!(BootFile::open(nowhere), Err(BootError::File { .. })));
     }
 }

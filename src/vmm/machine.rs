@@ -1,12 +1,12 @@
 //! The machine put together, and its run from the kernel's first instruction to its end.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
+use kvm_ioctls::Kvm;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-use super::boot::{BootError, Image};
+use super::boot::{BootError, BootFile, Image};
 use super::host::HostError;
 use super::layout::{self, CONFIG_PORTS, ECAM, KEYBOARD, MMIO32, MMIO64, POWER, SERIAL, SERIAL_LINE};
 use super::pci_bus::{ConfigPorts, Ecam, NoRoom, PciBus};
@@ -18,12 +18,14 @@ use crate::frontend::kvm::{BusDevice, KvmError, Machine, Placement, ShortcutCoun
 use crate::pci::PciFunction;
 
 /// What is booted, and on what.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct VmmConfig {
+    /// What it runs on: [`open_kvm`].
+    pub kvm: Arc<Kvm>,
     /// The kernel: a bzImage.
-    pub kernel: PathBuf,
+    pub kernel: BootFile,
     /// Its initramfs.
-    pub initrd: Option<PathBuf>,
+    pub initrd: Option<BootFile>,
     /// Its command line.
     pub command_line: String,
     /// Bytes of main memory, whole pages.
@@ -72,17 +74,26 @@ pub enum VmmError {
     Memory(String),
 }
 
-/// Boots the kernel with `functions` in the slots of its PCI bus, and runs until the guest turns the machine off or `stop` is told to
-/// end it. Functions are as after a reset when it returns, and belong to no machine.
+/// This host's KVM, if it runs stock kernels. Takes [`run`]'s signal as well: all that it needs of the process before a jail is put on.
 ///
 /// # Errors
-/// The host cannot run it, the kernel cannot be loaded, or KVM refuses something. Nothing of it runs then.
+/// The host is none for it, or KVM lacks something.
+pub fn open_kvm() -> Result<Arc<Kvm>, VmmError> {
+    host::check()?;
+    processors::catch_kicks()?;
+    Ok(Machine::open_kvm()?)
+}
+
+/// Boots the kernel with `functions` in the slots of its PCI bus, and runs until the guest turns the machine off or `stop` is told to
+/// end it. Opens no file: what it needs is open already. Functions are as after a reset when it returns, and belong to no machine.
+///
+/// # Errors
+/// The kernel cannot be loaded, or KVM refuses something. Nothing of it runs then.
 pub fn run(
     config: &VmmConfig,
     functions: &[Arc<dyn PciFunction>],
     stop: &StopVmm,
 ) -> Result<Ending, VmmError> {
-    host::check()?;
     let typing = Typing::start().map_err(|source| VmmError::System("Starting the console", source))?;
     loop {
         let ending = boot_once(config, functions, stop, &typing)?;
@@ -101,11 +112,11 @@ fn boot_once(
     stop: &StopVmm,
     typing: &Typing,
 ) -> Result<Ending, VmmError> {
-    let machine = Machine::new(&layout::memory(config.memory))?;
+    let machine = Machine::new(&config.kvm, &layout::memory(config.memory))?;
     let ram = machine.ram().guest_memory().map_err(|error| VmmError::Memory(error.to_string()))?;
     let image = Image {
         kernel: &config.kernel,
-        initrd: config.initrd.as_deref(),
+        initrd: config.initrd.as_ref(),
         command_line: &config.command_line,
         memory: config.memory,
         processors: config.processors,

@@ -19,7 +19,8 @@ mod processors;
 mod serial;
 pub mod virtio;
 
-pub use host::{HostError, check as check_host};
+pub use boot::{BootError, BootFile};
+pub use host::HostError;
 pub use layout::{MAX_MEMORY, MIN_MEMORY};
-pub use machine::{Ending, VmmConfig, VmmError, run};
+pub use machine::{Ending, VmmConfig, VmmError, open_kvm, run};
 pub use power::StopVmm;

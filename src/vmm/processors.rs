@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES, Msrs, kvm_fpu, kvm_msr_entry, kvm_segment};
 use kvm_ioctls::Cap;
-use vmm_sys_util::signal::{Killable, SIGRTMIN, register_signal_handler};
+use vmm_sys_util::signal::{Killable, SIGRTMIN, register_signal_handler, unblock_signal};
 
 use super::boot::GDT;
 use super::layout::{DESCRIPTORS, PAGE_TABLES, ZERO_PAGE};
 use super::machine::{Ending, VmmError};
 use super::power::StopVmm;
 use crate::frontend::kvm::{Exit, KvmError, Machine, Processor};
+use crate::jail::{self, Role};
 
 /// The signal that brings processors back: the first one that is for programs to use.
 fn kick() -> i32 {
@@ -127,22 +128,33 @@ fn set_registers(processor: &mut Processor, entry: u64) -> Result<(), VmmError> 
     fd.set_regs(&registers).map_err(call("Setting registers"))
 }
 
+/// Has the signal that brings processors back do nothing else.
+pub(super) fn catch_kicks() -> Result<(), VmmError> {
+    extern "C" fn come_back(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {}
+    register_signal_handler(kick(), come_back).map_err(|error| {
+        VmmError::System("Catching a signal", std::io::Error::from_raw_os_error(error.errno()))
+    })
+}
+
 /// The threads of all processors.
 pub(super) struct Running(Vec<JoinHandle<u64>>);
 
 impl Running {
     /// Runs processors until `stop` is told that the machine ends.
     pub(super) fn start(processors: Vec<Processor>, stop: &StopVmm) -> Result<Self, VmmError> {
-        extern "C" fn come_back(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {}
-        register_signal_handler(kick(), come_back).map_err(|error| {
-            VmmError::System("Catching a signal", std::io::Error::from_raw_os_error(error.errno()))
-        })?;
         let mut running = Self(Vec::new());
         for (id, mut processor) in processors.into_iter().enumerate() {
             let own = stop.clone();
             let thread = std::thread::Builder::new()
                 .name(format!("processor {id}"))
-                .spawn(move || run(&mut processor, &own))
+                .spawn(move || {
+                    jail::enter(Role::Processor);
+                    // The jail leaves signals to the main thread, but this one is for here.
+                    if let Err(error) = unblock_signal(kick()) {
+                        log::error!("A processor cannot be brought back by a signal: {error}");
+                    }
+                    run(&mut processor, &own)
+                })
                 .inspect_err(|_| {
                     // Those that run already come back.
                     stop.end(Ending::Stopped);

@@ -9,6 +9,7 @@ use vm_superio::{Serial, Trigger};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::frontend::kvm::BusDevice;
+use crate::jail::{self, Role};
 
 /// Signals the console's interrupt.
 struct Line(EventFd);
@@ -46,7 +47,10 @@ impl Typing {
     pub(super) fn start() -> io::Result<Self> {
         let console = Arc::new(Mutex::new(Weak::new()));
         let to = Arc::clone(&console);
-        std::thread::Builder::new().name("console".to_owned()).spawn(move || type_in(&to))?;
+        std::thread::Builder::new().name("console".to_owned()).spawn(move || {
+            jail::enter(Role::Typing);
+            type_in(&to);
+        })?;
         Ok(Self(console))
     }
 

@@ -12,7 +12,7 @@
 use std::ffi::CString;
 use std::process::{Command, Output};
 
-use gpuvmk::jail::{self, Allowance, Mode, PathRight, Right, Role, Rule};
+use gpuvmk::jail::{self, Allowance, Drives, Mode, PathRight, Right, Role, Rule};
 use gpuvmk::socket_path;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
@@ -141,7 +141,7 @@ pub fn serve_sentence() {
     let name = role.thread().unwrap_or(role.name()).to_owned();
     let thread = std::thread::Builder::new().name(name).spawn(move || {
         let paths = vec![PathRight { path: ALLOWED.into(), right: Right::Device }];
-        let allowed = Allowance { paths, descriptors: None, memory: None, drives_gpu: false };
+        let allowed = Allowance { paths, descriptors: None, memory: None, drives: Drives::Nothing };
         jail::confine(mode, &allowed).unwrap();
         jail::enter(role);
         act(role, &deed);

@@ -5,6 +5,7 @@
 //! carries one out.
 
 use super::KvmError;
+use crate::jail::{self, Role};
 use crate::pci::{LateWrite, PciFunction, Region};
 use kvm_ioctls::{IoEventAddress, VmFd};
 use std::collections::BTreeMap;
@@ -165,7 +166,10 @@ impl Doorbells {
         let served = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("doorbells".to_owned())
-            .spawn(move || served.serve())
+            .spawn(move || {
+                jail::enter(Role::Doorbells);
+                served.serve();
+            })
             .map_err(KvmError::system("Starting a thread"))?;
         Ok(Self { shared, end, thread: Some(thread) })
     }

@@ -31,7 +31,7 @@ const NEEDED: [(Cap, &str); 6] = [
 /// A virtual machine.
 #[derive(Debug)]
 pub struct Machine {
-    kvm: Kvm,
+    kvm: Arc<Kvm>,
     vm: Arc<VmFd>,
     slots: Arc<Slots>,
     routes: Arc<Routes>,
@@ -40,11 +40,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine with memory at the places `(first address, bytes)`, interrupt controllers and a timer, and without processors.
+    /// KVM, which has what machines need. It opens a file, and [`Self::new`] none.
     ///
     /// # Errors
-    /// KVM cannot be opened, lacks something, or refuses.
-    pub fn new(ram: &[(u64, u64)]) -> Result<Self, KvmError> {
+    /// KVM cannot be opened, or lacks something.
+    pub fn open_kvm() -> Result<Arc<Kvm>, KvmError> {
         let kvm = Kvm::new().map_err(KvmError::call("Opening /dev/kvm"))?;
         if u32::try_from(kvm.get_api_version()) != Ok(KVM_API_VERSION) {
             return Err(KvmError::Missing("interface of version 12"));
@@ -52,6 +52,14 @@ impl Machine {
         if let Some((_, name)) = NEEDED.iter().find(|(cap, _)| !kvm.check_extension(*cap)) {
             return Err(KvmError::Missing(name));
         }
+        Ok(Arc::new(kvm))
+    }
+
+    /// A machine with memory at the places `(first address, bytes)`, interrupt controllers and a timer, and without processors.
+    ///
+    /// # Errors
+    /// KVM refuses.
+    pub fn new(kvm: &Arc<Kvm>, ram: &[(u64, u64)]) -> Result<Self, KvmError> {
         let vm = Arc::new(kvm.create_vm().map_err(KvmError::call("Creating a virtual machine"))?);
         vm.set_tss_address(TSS_ADDRESS).map_err(KvmError::call("Placing the task state"))?;
         vm.create_irq_chip().map_err(KvmError::call("Creating the interrupt controllers"))?;
@@ -60,7 +68,7 @@ impl Machine {
         let slots = Slots::new(Arc::clone(&vm));
         let ram = Arc::new(Ram::new(&slots, ram)?);
         let routes = Arc::new(Routes::new(Arc::clone(&vm)));
-        Ok(Self { kvm, vm, slots, routes, buses: Arc::default(), ram })
+        Ok(Self { kvm: Arc::clone(kvm), vm, slots, routes, buses: Arc::default(), ram })
     }
 
     /// Main memory.

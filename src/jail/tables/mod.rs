@@ -3,3 +3,4 @@
 pub(super) mod aggregator;
 pub(super) mod common;
 pub(super) mod device;
+pub(super) mod vmm;

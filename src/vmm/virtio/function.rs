@@ -19,6 +19,7 @@ use super::disk::Disk;
 use super::interrupt::{self, Interrupt};
 use super::pci::{self, BAR, Structure};
 use super::worker::{Bell, Broken, Step, Work};
+use crate::jail::{self, Role};
 use crate::pci::config_space::{BuildError, ConfigSpace};
 use crate::pci::{
     AccessError, DmaBacking, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable,
@@ -84,7 +85,10 @@ impl VirtioDisk {
             bell: Bell::default(),
         });
         let own = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("disk".to_owned()).spawn(move || own.serve());
+        let thread = std::thread::Builder::new().name("disk".to_owned()).spawn(move || {
+            jail::enter(Role::Disk);
+            own.serve();
+        });
         Ok(Self { shared, thread: Some(thread.map_err(FunctionError::Thread)?) })
     }
 }

@@ -63,7 +63,7 @@ pub struct MicroGuest {
 impl MicroGuest {
     /// A guest whose function is where firmware would have put it. `direct`: what windows show is mapped.
     pub fn new(function: Arc<dyn PciFunction>, direct: bool) -> Self {
-        let machine = Machine::new(&[(0, RAM)]).unwrap();
+        let machine = Machine::new(&Machine::open_kvm().unwrap(), &[(0, RAM)]).unwrap();
         let memory = machine.ram().memory();
         memory.write(CODE, code::interpreter()).unwrap();
         write_page_tables(|at, entry| memory.write_u64(at, entry).unwrap());

@@ -70,6 +70,19 @@ impl TinyDriver {
         Space { directory, tables: BTreeMap::new() }
     }
 
+    /// A space with one table, for its first addresses, of which nothing else is written yet.
+    pub(super) fn space_with_table(&mut self) -> (Space, u64) {
+        let directory = self.alloc(LargePages::K128.directory_entries() * 8, 0x1000);
+        let table = self.alloc(LargePages::K128.table_entries(12) * 8, 0x1000);
+        self.write_vram_u64(directory, Pde { large: None, small: Some(vram(table)) }.encode());
+        (Space { directory, tables: BTreeMap::from([(0, table)]) }, table)
+    }
+
+    /// Empties a directory of so many entries behind its first one.
+    pub(super) fn zero_but_first_entry(&mut self, directory: u64, entries: u64) {
+        (1..entries).for_each(|entry| self.write_vram_u64(directory + entry * 8, 0));
+    }
+
     /// Maps whole small pages; no flush.
     pub fn map(&mut self, space: &mut Space, va: u64, target: PhysicalAddress, size: u64) {
         for offset in (0..size).step_by(0x1000) {

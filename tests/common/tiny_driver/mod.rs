@@ -29,6 +29,8 @@ use gpuvmk::pci::{DmaBacking, DmaMapping, InterruptSink, PciFunction, Region};
 
 /// VRAM that BAR3 shows.
 const BAR3_VRAM: u64 = 32 << 20;
+/// The largest address that there is.
+const EVERYTHING: u64 = (1 << 40) - 1;
 /// Channels with a USERD page in the poll area.
 const CHANNELS: u16 = 128;
 /// How long anything may take.
@@ -164,28 +166,43 @@ impl TinyDriver {
         let mib = (0..partitions).map(|number| self.read(pfb::NV_PFBP_FBPA_CSTATUS.at(number)));
         self.vram_size = mib.map(|mib| u64::from(mib) << 20).sum();
 
-        // Tables for BAR3 and BAR1 through PRAMIN, as long as there is nothing else.
-        let mut bar3 = self.new_space();
-        self.map(&mut bar3, 0, vram(0), BAR3_VRAM.min(self.vram_size));
-        let block = self.window_block(&bar3);
-        self.write(pbus::NV_PBUS_BAR2_BLOCK, 1 << 31 | page(block));
-        self.bar3_is_up = true;
+        self.set_up_bar3();
 
         self.userd = self.alloc(u64::from(CHANNELS) * ramin::USERD_SIZE, 0x1000);
         self.zero(self.userd, u64::from(CHANNELS) * ramin::USERD_SIZE);
         let mut bar1 = self.new_space();
         let userd = self.userd;
         self.map(&mut bar1, 0, vram(userd), u64::from(CHANNELS) * ramin::USERD_SIZE);
-        let block = self.window_block(&bar1);
+        let block = self.alloc(ramin::INSTANCE_SIZE, 0x1000);
+        self.fill_window_block(block, &bar1, EVERYTHING);
         self.write(pbus::NV_PBUS_BAR1_BLOCK, 1 << 31 | page(block));
         self.bar1 = Some(bar1);
     }
 
-    fn window_block(&mut self, space: &Space) -> u64 {
+    /// Through PRAMIN, as long as there is nothing else, only what shows the tables themselves; the rest through BAR3.
+    fn set_up_bar3(&mut self) {
         let block = self.alloc(ramin::INSTANCE_SIZE, 0x1000);
+        let (mut space, table) = self.space_with_table();
+        let tables = self.next_vram;
+        self.fill_window_block(block, &space, tables - 1);
+        self.map(&mut space, 0, vram(0), tables);
+        self.write(pbus::NV_PBUS_BAR2_BLOCK, 1 << 31 | page(block));
+        self.bar3_is_up = true;
+
+        // Up to the limit everything was written; behind it, nothing.
+        self.zero_but_first_entry(space.directory, LargePages::K128.directory_entries());
+        let used = tables >> 12;
+        let rest = LargePages::K128.table_entries(12) - used;
+        (used..used + rest).for_each(|entry| self.write_vram_u64(table + entry * 8, 0));
+        self.map(&mut space, tables, vram(tables), BAR3_VRAM.min(self.vram_size) - tables);
+        self.fill_window_block(block, &space, EVERYTHING);
+        self.write(pbus::NV_PBUS_BAR2_BLOCK, 1 << 31 | page(block));
+        self.flush(&space);
+    }
+
+    fn fill_window_block(&mut self, block: u64, space: &Space, limit: u64) {
         self.write_vram_u64(block + ramin::PAGE_DIRECTORY_LO, space.directory);
-        self.write_vram_u64(block + ramin::VA_LIMIT_LO, (1 << 40) - 1);
-        block
+        self.write_vram_u64(block + ramin::VA_LIMIT_LO, limit);
     }
 
     fn set_up_engines(&self) {

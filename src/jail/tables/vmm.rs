@@ -1,0 +1,149 @@
+//! `gpuvmk vmm`: a guest's processors, its vGPU and its disks in one process. All of its files are open before the filters are put on.
+//!
+//! None of it runs where KVM runs no stock kernels; what each thread needs is shown by the nested test, whose guests end where an
+//! entry is missing.
+
+use libc::{AF_UNIX, F_ADD_SEALS, F_DUPFD_CLOEXEC, F_GET_SEALS, SOCK_CLOEXEC, SOCK_SEQPACKET};
+
+use super::common::{BASE, END, FACTS, START};
+use crate::jail::rule::{Rule, Test, rules};
+
+/// Any call of KVM's (`KVMIO`), whatever it reads and writes.
+const ANY: Test = Test::Field { mask: 0xff00, value: 0xae00 };
+/// `KVM_RUN`.
+const RUN: Test = Test::Is(0xae80);
+/// `KVM_GET_REGS`.
+const GET_REGS: Test = Test::Is(0x8090_ae81);
+/// `KVM_SET_USER_MEMORY_REGION`.
+const SLOT: Test = Test::Is(0x4020_ae46);
+/// `KVM_IOEVENTFD`.
+const DOORBELL: Test = Test::Is(0x4040_ae79);
+/// `KVM_IRQFD`.
+const MESSAGE: Test = Test::Is(0x4020_ae76);
+/// `KVM_SET_GSI_ROUTING`.
+const ROUTES: Test = Test::Is(0x4008_ae6a);
+/// `KVM_IRQ_LINE`.
+const LINE: Test = Test::Is(0x4008_ae61);
+
+/// What a vGPU needs whose guest's access is carried out: the aggregator, and a new one after a reset.
+const VGPU: &[Rule] = rules! {
+    SYS_read rare "needs KVM with hardware below it": "events, interrupts' descriptors";
+    SYS_write rare "needs KVM with hardware below it": "interrupts, doorbells, the console, log";
+    SYS_sendmsg rare "needs KVM with hardware below it": "requests to the aggregator, with guest memory";
+    SYS_recvmsg rare "needs KVM with hardware below it": "answers of the aggregator";
+    SYS_ppoll rare "needs KVM with hardware below it": "waits for the aggregator";
+    SYS_close rare "needs KVM with hardware below it": "what is not needed any more";
+    SYS_statx rare "needs KVM with hardware below it": "which file guest memory is";
+    SYS_fstatfs rare "needs KVM with hardware below it": "how large pages of guest memory are";
+    SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC)) rare "needs KVM with hardware below it": "a second descriptor of the same file";
+    SYS_fcntl(1 Test::int(F_GET_SEALS)) rare "needs KVM with hardware below it": "whether shared memory can shrink";
+    SYS_eventfd2 rare "needs KVM with hardware below it": "wakes threads, doorbells";
+    SYS_socket(0 Test::int(AF_UNIX), 1 Test::int(SOCK_SEQPACKET | SOCK_CLOEXEC), 2 Test::Is(0))
+        rare "needs KVM with hardware below it": "a new aggregator";
+    SYS_connect rare "needs KVM with hardware below it": "a new aggregator";
+    SYS_clock_nanosleep rare "needs KVM with hardware below it": "waits before it tries again";
+};
+
+/// What follows from an access, or from what the aggregator says: windows, doorbells and interrupts change.
+const MACHINE: &[Rule] = rules! {
+    SYS_ioctl(1 SLOT) rare "needs KVM with hardware below it": "windows that are mapped into the guest, or not any more";
+    SYS_ioctl(1 DOORBELL) rare "needs KVM with hardware below it": "doorbells that KVM signals";
+    SYS_ioctl(1 MESSAGE) rare "needs KVM with hardware below it": "messages that KVM delivers";
+    SYS_ioctl(1 ROUTES) rare "needs KVM with hardware below it": "where messages go";
+    SYS_ioctl(1 LINE) rare "needs KVM with hardware below it": "interrupt lines";
+    SYS_epoll_ctl rare "needs KVM with hardware below it": "doorbells that come and go";
+};
+
+/// Main thread: makes the machine, again after each reset, and waits for its end.
+pub(in crate::jail) const VMM: &[&[Rule]] = &[
+    BASE,
+    START,
+    END,
+    FACTS,
+    VGPU,
+    MACHINE,
+    rules! {
+        SYS_ioctl(1 ANY) rare "needs KVM with hardware below it": "a machine, its processors, its end";
+        SYS_memfd_create rare "needs KVM with hardware below it": "main memory";
+        SYS_ftruncate rare "needs KVM with hardware below it": "the same";
+        SYS_fcntl(1 Test::int(F_ADD_SEALS)) rare "needs KVM with hardware below it": "the same";
+        SYS_lseek rare "needs KVM with hardware below it": "kernel and initramfs, and how large memory's file is";
+        SYS_epoll_create1 rare "needs KVM with hardware below it": "doorbells";
+        SYS_epoll_wait rare "needs KVM with hardware below it": "a doorbells' thread that has not put its filter on";
+        SYS_pread64 rare "needs KVM with hardware below it": "kernel and initramfs";
+        SYS_tgkill(0 Test::OwnPid) rare "needs KVM with hardware below it": "brings processors back";
+        SYS_sendto rare "needs KVM with hardware below it": "a signal's handler tells its thread";
+        SYS_ioctl(1 Test::Field { mask: !7, value: 0x5400 }) rare "only at a terminal": "puts the terminal back (TCGETS, TCSETS)";
+        SYS_ioctl(1 Test::Is(0x802c_542a)) rare "only at a terminal, and with newer C libraries": "the same (TCGETS2)";
+        SYS_ioctl(1 Test::Is(0x402c_542b)) rare "only at a terminal, and with newer C libraries": "the same (TCSETS2)";
+    },
+];
+
+/// Runs a guest's processor, and carries out its accesses.
+pub(in crate::jail) const PROCESSOR: &[&[Rule]] = &[
+    BASE,
+    START,
+    END,
+    FACTS,
+    VGPU,
+    MACHINE,
+    rules! {
+        SYS_ioctl(1 RUN) rare "needs KVM with hardware below it": "the guest";
+        SYS_ioctl(1 GET_REGS) rare "needs KVM with hardware below it": "where it was at its end, for the log";
+    },
+];
+
+/// Carries out what doorbells that KVM signals stand for.
+pub(in crate::jail) const DOORBELLS: &[&[Rule]] = &[
+    BASE,
+    END,
+    FACTS,
+    MACHINE,
+    rules! {
+        SYS_epoll_wait rare "needs KVM with hardware below it": "waits for doorbells";
+        SYS_read rare "needs KVM with hardware below it": "takes a signal";
+        SYS_write rare "needs KVM with hardware below it": "work for the aggregator, interrupts, log";
+        SYS_sendmsg rare "needs KVM with hardware below it": "requests to the aggregator";
+        SYS_recvmsg rare "needs KVM with hardware below it": "its answers";
+        SYS_ppoll rare "needs KVM with hardware below it": "the same";
+        SYS_close rare "needs KVM with hardware below it": "a doorbell that is gone";
+    },
+];
+
+/// Serves a disk, whose file is open.
+pub(in crate::jail) const DISK: &[&[Rule]] = &[
+    BASE,
+    END,
+    rules! {
+        SYS_pread64 rare "needs KVM with hardware below it": "the guest reads";
+        SYS_pwrite64 rare "needs KVM with hardware below it": "it writes";
+        SYS_fdatasync rare "needs KVM with hardware below it": "it flushes";
+        SYS_ioctl(1 LINE) rare "needs KVM with hardware below it": "the disk's interrupt";
+        SYS_write rare "needs KVM with hardware below it": "log";
+        SYS_close rare "needs KVM with hardware below it": "memory of a machine that is gone";
+    },
+];
+
+/// Gives the guest what is typed.
+pub(in crate::jail) const TYPING: &[&[Rule]] = &[
+    BASE,
+    END,
+    rules! {
+        SYS_read rare "needs KVM with hardware below it": "the keys";
+        SYS_write rare "needs KVM with hardware below it": "the console's interrupt, log";
+        SYS_clock_nanosleep rare "needs KVM with hardware below it": "until the guest has read what came before";
+    },
+];
+
+/// Takes the aggregator's events, or waits for the alarm, and raises the vGPU's interrupts.
+pub(in crate::jail) const INTERRUPTS: &[&[Rule]] = &[
+    BASE,
+    END,
+    MACHINE,
+    rules! {
+        SYS_ppoll rare "needs KVM with hardware below it": "waits for the aggregator";
+        SYS_read rare "needs KVM with hardware below it": "the same";
+        SYS_write rare "needs KVM with hardware below it": "interrupts, log";
+        SYS_close rare "needs KVM with hardware below it": "what the connection had";
+    },
+];
