@@ -60,6 +60,7 @@ pub fn run(options: &Options) -> Result<Figures> {
     let console = File::options().write(true).open("/dev/console").context("cannot open the console")?;
     let log = File::create("/run/vmm.log").context("cannot create a log")?;
     let mut running = vmm.stdout(console).stderr(log).spawn().context("cannot start the VMM")?;
+    let confined = confined_threads(&mut running)?;
     let Some(status) = wait(&mut running, limit)? else {
         print_threads(&running);
         // Its last lines say where its guest is.
@@ -80,6 +81,7 @@ pub fn run(options: &Options) -> Result<Figures> {
         bail!("the VMM ended with {:?}, signal {:?}", status.code(), status.signal());
     }
     let mut figures = Figures::new();
+    figures.insert("confined_threads".into(), confined.into());
     let log = fs::read_to_string("/run/vmm.log").unwrap_or_default();
     // Of all functions, and of all lives of the machine.
     for (name, value) in shortcuts(&log) {
@@ -128,6 +130,27 @@ fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
         }
         thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Waits until the guest runs, and sees that each thread of its VMM has a filter of system calls and no capability. How many there are.
+fn confined_threads(vmm: &mut Child) -> Result<usize> {
+    let start = Instant::now();
+    let mut threads = Vec::new();
+    while !threads.iter().any(|status: &String| status.starts_with("Name:\tprocessor")) {
+        if vmm.try_wait().context("cannot look at the VMM")?.is_some() {
+            // Why, is said by its log.
+            return Ok(0);
+        }
+        ensure!(start.elapsed() < START, "the VMM starts no processor");
+        thread::sleep(Duration::from_millis(50));
+        let tasks = fs::read_dir(format!("/proc/{}/task", vmm.id())).into_iter().flatten().flatten();
+        threads = tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok()).collect();
+    }
+    for status in &threads {
+        let confined = status.contains("\nSeccomp:\t2\n") && status.contains("\nCapEff:\t0000000000000000\n");
+        ensure!(confined, "a thread of the VMM is not confined: {status}");
+    }
+    Ok(threads.len())
 }
 
 /// Shows what each thread of a process does.
