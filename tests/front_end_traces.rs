@@ -87,7 +87,7 @@ fn both_front_ends_leave_the_same_trace() {
     through_kvm(&kvm);
 
     // All that the driver writes, and all that it reads of registers. What it reads of memory has a time: it looks at fences until work is done.
-    for (left_out, least) in [("op=read", 200_000), ("bar=3", 1_000)] {
+    for (left_out, least) in [("op=read", 200_000), ("bar=3", 300)] {
         let output = Command::new(env!("CARGO_BIN_EXE_gpuvmk"))
             .args(["trace", "diff", "--json", "--leave-out", left_out])
             .args([&socket, &kvm])
