@@ -4,6 +4,7 @@ use super::KvmError;
 use super::attached::{Attached, Placement, Shortcuts};
 use super::bus::Buses;
 use super::doorbells::Doorbells;
+use super::lines::{Line, Lines};
 use super::messages::Messages;
 use super::processor::Processor;
 use super::ram::Ram;
@@ -35,6 +36,7 @@ pub struct Machine {
     vm: Arc<VmFd>,
     slots: Arc<Slots>,
     routes: Arc<Routes>,
+    lines: Arc<Lines>,
     buses: Arc<Buses>,
     ram: Arc<Ram>,
 }
@@ -68,7 +70,8 @@ impl Machine {
         let slots = Slots::new(Arc::clone(&vm));
         let ram = Arc::new(Ram::new(&slots, ram)?);
         let routes = Arc::new(Routes::new(Arc::clone(&vm)));
-        Ok(Self { kvm: Arc::clone(kvm), vm, slots, routes, buses: Arc::default(), ram })
+        let lines = Arc::new(Lines::new(Arc::clone(&vm)));
+        Ok(Self { kvm: Arc::clone(kvm), vm, slots, routes, lines, buses: Arc::default(), ram })
     }
 
     /// Main memory.
@@ -112,7 +115,8 @@ impl Machine {
     ) -> Result<Arc<Attached>, KvmError> {
         let vectors = header::msi_vectors(&*function);
         let pin = placement.pin.filter(|_| header::has_line(&*function));
-        let messages = Messages::new(Arc::clone(&self.vm), Arc::clone(&self.routes), vectors, pin)?;
+        let line = pin.map(|pin| Line::new(Arc::clone(&self.lines), pin));
+        let messages = Messages::new(Arc::clone(&self.vm), Arc::clone(&self.routes), vectors, line)?;
         let shortcuts = if placement.direct {
             let (slots, ram) = (Arc::clone(&self.slots), Arc::clone(&self.ram));
             let windows = Windows::new(Arc::clone(&function), slots, ram);

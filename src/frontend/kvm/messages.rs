@@ -4,6 +4,7 @@
 //! A message that comes before the driver has set up where messages go is lost, as on the bus.
 
 use super::KvmError;
+use super::lines::Line;
 use super::routes::Routes;
 use crate::pci::InterruptSink;
 use crate::pci::header::Message;
@@ -27,20 +28,19 @@ pub(super) struct Messages {
     vm: Arc<VmFd>,
     routes: Arc<Routes>,
     vectors: Vec<Vector>,
-    /// Pin of the I/O APIC.
-    pin: Option<u32>,
+    line: Option<Line>,
     sent: AtomicU64,
 }
 
 impl Messages {
-    /// For a function with that many vectors, and a line if `pin` is there.
+    /// For a function with that many vectors, and with a line or not.
     pub(super) fn new(
         vm: Arc<VmFd>,
         routes: Arc<Routes>,
         vectors: u32,
-        pin: Option<u32>,
+        line: Option<Line>,
     ) -> Result<Arc<Self>, KvmError> {
-        let mut made = Self { vm, routes, vectors: Vec::new(), pin, sent: AtomicU64::new(0) };
+        let mut made = Self { vm, routes, vectors: Vec::new(), line, sent: AtomicU64::new(0) };
         for _ in 0..vectors {
             let event = EventFd::new(EFD_NONBLOCK).map_err(KvmError::system("Creating an eventfd"))?;
             let number = made.routes.take()?;
@@ -79,9 +79,8 @@ impl Messages {
 
 impl InterruptSink for Messages {
     fn set_intx(&self, asserted: bool) {
-        let Some(pin) = self.pin else { return };
-        if let Err(error) = self.vm.set_irq_line(pin, asserted) {
-            log::warn!("KVM does not take interrupt line {pin}: {error}");
+        if let Some(line) = &self.line {
+            line.set(asserted);
         }
     }
 

@@ -14,6 +14,7 @@ mod attached;
 mod bus;
 mod doorbells;
 mod error;
+mod lines;
 mod machine;
 mod messages;
 mod processor;
