@@ -20,7 +20,6 @@ use anyhow::{Context, Result, ensure};
 use gpuvmk_attacks::{Attack, Target};
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::firmware::Firmware;
-use gpuvmk_lab::process::Priority;
 use serde_json::{Value, json};
 
 use crate::workshop::Workshop;
@@ -28,7 +27,7 @@ use field::Field;
 use figures::Work;
 use judge::{Listed, Verdict};
 use peers::PeerReport;
-use series::{Judged, Round, Scene, Series};
+use series::{Judged, Neighbours, Round, Scene, Series};
 use speed::Undisturbed;
 
 /// How long the victim is watched before and after an attack.
@@ -252,7 +251,7 @@ impl Scene for Guests<'_> {
         attack.into()
     }
 
-    fn watch(&mut self, _: Priority) -> Result<Undisturbed> {
+    fn watch(&mut self, _: Neighbours) -> Result<Undisturbed> {
         self.beside(true)
     }
 

@@ -15,11 +15,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use gpuvmk_attacks::peers::{ATTACKS, By, PeerAttack};
-use gpuvmk_lab::process::Priority;
 
 use super::figures::Work;
 use super::judge::{Listed, Noted, Told};
-use super::series::{self, Judged, Round, Scene, Series};
+use super::series::{self, Judged, Neighbours, Round, Scene, Series};
 use super::speed::Undisturbed;
 use crate::workshop::Workshop;
 pub use docs::write as write_docs;
@@ -76,13 +75,17 @@ impl Scene for Peers<'_> {
         attack.into()
     }
 
-    fn priority(attack: Self::Attack) -> Priority {
-        machines::priority(attack.name)
+    fn neighbours(attack: Self::Attack) -> Neighbours {
+        // A client and the threads of the device backend that it works on run at a time; a backend's attack is its own, and machines
+        // wait for each other.
+        let processes = if matches!(attack.by, By::Client) { 2 } else { 1 };
+        Neighbours { priority: machines::priority(attack.name), processes }
     }
 
-    fn watch(&mut self, neighbour: Priority) -> Result<Undisturbed> {
+    fn watch(&mut self, Neighbours { priority, processes }: Neighbours) -> Result<Undisturbed> {
         // The aggregator may use the attackers' processors as well: they are as busy now as during an attack.
-        let _neighbour = self.stage.neighbour(neighbour)?;
+        let spinning = (0..processes).map(|_| self.stage.neighbour(priority));
+        let _neighbours = spinning.collect::<Result<Vec<_>>>()?;
         // A tick that began during an attack is not of this time.
         self.stage.idle(Duration::from_millis(300))?;
         self.stage.ticks.clear();

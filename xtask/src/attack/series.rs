@@ -32,6 +32,14 @@ pub struct Round {
     pub others_wanted: f64,
 }
 
+/// Processes that want a processor beside the victim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Neighbours {
+    pub priority: Priority,
+    /// How many at a time.
+    pub processes: usize,
+}
+
 /// Machines on which attacks are made beside a victim.
 pub trait Scene {
     /// A kind of attack.
@@ -40,15 +48,15 @@ pub trait Scene {
     /// What is judged of it.
     fn listed(attack: Self::Attack) -> Listed;
 
-    /// The priority of the attackers' processes. Whoever spins in their place while nobody attacks has the same: how much of a processor
+    /// The attackers' processes. As many spin in their place while nobody attacks, at the same priority: how much of a processor
     /// they may have is the host's business, and what they do with the GPU is what is judged.
-    fn priority(attack: Self::Attack) -> Priority {
+    fn neighbours(attack: Self::Attack) -> Neighbours {
         let _ = attack;
-        Priority::Lower
+        Neighbours { priority: Priority::Lower, processes: 1 }
     }
 
     /// Watches the victim while nobody attacks.
-    fn watch(&mut self, neighbour: Priority) -> Result<Undisturbed>;
+    fn watch(&mut self, neighbours: Neighbours) -> Result<Undisturbed>;
 
     /// Makes an attack, whatever comes of it.
     fn round(&mut self, attack: Self::Attack) -> Result<Round>;
@@ -104,8 +112,8 @@ pub fn run<S: Scene>(scene: S, attacks: &[S::Attack], judged: Judged) -> Result<
 
 struct Run<S> {
     scene: S,
-    /// The time before the next attack, once it is known, and the priority of who spun then.
-    before: Option<(Priority, Undisturbed)>,
+    /// The time before the next attack, once it is known, and who spun then.
+    before: Option<(Neighbours, Undisturbed)>,
     judged: Judged,
 }
 
@@ -125,19 +133,19 @@ impl<S: Scene> Run<S> {
             let round = self.scene.round(attack)?;
             return Ok(Verdict::of(S::listed(attack), round.told, round.noted, Speeds::default()));
         }
-        let priority = S::priority(attack);
+        let neighbours = S::neighbours(attack);
         let before = match self.before.take() {
-            Some((known, before)) if known == priority => before,
-            _ => self.scene.watch(priority)?,
+            Some((known, before)) if known == neighbours => before,
+            _ => self.scene.watch(neighbours)?,
         };
         let round = self.scene.round(attack)?;
         // The first tick began before the attack.
         let first = usize::from(round.ticks.len() > 2);
         let during = |tick: &&Tick| tick.at <= round.time.1;
         let ticks: Vec<_> = round.ticks.iter().skip(first).filter(during).cloned().collect();
-        let after = self.scene.watch(priority)?;
+        let after = self.scene.watch(neighbours)?;
         let undisturbed = before.and(&after);
-        self.before = Some((priority, after));
+        self.before = Some((neighbours, after));
         let speed = Speed::of(&ticks, round.time, &undisturbed, round.others_wanted);
         Ok(Verdict::of(S::listed(attack), round.told, round.noted, Speeds::of(speed)))
     }
