@@ -61,9 +61,9 @@ pub(in crate::jail) const VMM: &[&[Rule]] = &[
     END,
     FACTS,
     VGPU,
-    MACHINE,
     rules! {
-        SYS_ioctl(1 ANY) rare "needs KVM with hardware below it": "a machine, its processors, its end";
+        SYS_ioctl(1 ANY) rare "needs KVM with hardware below it": "a machine, its processors, all that changes of it, its end";
+        SYS_epoll_ctl rare "needs KVM with hardware below it": "doorbells that come and go";
         SYS_memfd_create rare "needs KVM with hardware below it": "main memory";
         SYS_ftruncate rare "needs KVM with hardware below it": "the same";
         SYS_fcntl(1 Test::int(F_ADD_SEALS)) rare "needs KVM with hardware below it": "the same";

@@ -81,6 +81,7 @@ pub fn run(options: &Options) -> Result<Figures> {
         bail!("the VMM ended with {:?}, signal {:?}", status.code(), status.signal());
     }
     let mut figures = Figures::new();
+    ensure!(confined > 0, "the VMM ended before anybody saw whether it is confined");
     figures.insert("confined_threads".into(), confined.into());
     let log = fs::read_to_string("/run/vmm.log").unwrap_or_default();
     // Of all functions, and of all lives of the machine.
