@@ -16,22 +16,38 @@ const LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Deserialize)]
 pub struct Status {
     /// The physical GPU.
-    #[serde(default)]
-    pub gpu: Value,
+    pub gpu: Gpu,
     /// Those who share it.
     #[serde(default)]
     pub tenants: Vec<Tenant>,
+}
+
+/// The physical GPU of an aggregator.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Gpu {
     /// What was zeroed between tenants.
-    #[serde(default)]
     pub scrub: Scrub,
+    /// Everything else.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
 }
 
 /// Zeroing of memory that changes hands.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct Scrub {
-    /// Nanoseconds in which the copy engine had memory to zero, waiting for other channels included.
+    /// Nanoseconds in which the copy engine had memory to zero, waiting for other channels included; 0 where the driver
+    /// does not count.
     #[serde(default)]
     pub engine_ns: u64,
+    /// Tenants that are gone.
+    pub departures: Departures,
+}
+
+/// Tenants that are gone.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Departures {
+    /// Microseconds in which they had work that was not done, of all together.
+    pub wanted_us: u64,
 }
 
 /// One tenant of the GPU.

@@ -132,7 +132,8 @@ impl Crowd {
     /// policy was set.
     pub fn lateness(&self) -> Result<(f64, f64)> {
         let status = self.rig.status()?;
-        let late = &status.first().context("there is no aggregator")?.gpu["late_ns"];
+        let late = status.first().context("there is no aggregator")?.gpu.more.get("late_ns");
+        let late = late.context("no lateness")?;
         let millis = |key: &str| late[key].as_f64().map(|nanos| nanos / 1e6);
         millis("p50").zip(millis("p99")).context("no lateness")
     }

@@ -312,6 +312,7 @@ impl Machine {
             return;
         }
         let Some(tenant) = self.tenants.remove(&id) else { return };
+        self.departed.note_wanted(self.scheduler.wanting(id));
         self.scheduler.remove_vm(id);
         self.hangs.forget_vm(id);
         if tenant.quarantined {

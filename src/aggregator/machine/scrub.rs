@@ -29,7 +29,7 @@ pub(super) enum Step {
     Finished,
 }
 
-/// How VRAM is zeroed, and how long tenants that left took to be gone.
+/// How VRAM is zeroed, and what is known of tenants that are gone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ScrubStatus {
     /// By whom, and how fast; absent where the driver does not count.
@@ -41,7 +41,8 @@ pub struct ScrubStatus {
     pub departures: Departures,
 }
 
-/// How long tenants took from the end of their process until everything of theirs was free again, and zero.
+/// Tenants that are gone: how long they took from the end of their process until everything of theirs was free again, and
+/// zero, and for how long the GPU had had work of theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Departures {
     /// How many.
@@ -52,9 +53,18 @@ pub struct Departures {
     pub last_ms: u64,
     /// The longest, in milliseconds.
     pub longest_ms: u64,
+    /// Time in which they had work for an engine that was not done, of all of them together, in microseconds: what the
+    /// tenants that are there had wanted of the GPU is only a part of what those that stayed had to share it with.
+    pub wanted_us: u64,
 }
 
 impl Departures {
+    /// A tenant is gone, that had work not done for so long.
+    pub(super) fn note_wanted(&mut self, wanted: Duration) {
+        self.wanted_us = self.wanted_us.saturating_add(u64::try_from(wanted.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    /// Everything of a tenant is free.
     pub(super) fn note(&mut self, bytes: u64, took: Duration) {
         self.count = self.count.saturating_add(1);
         self.last_bytes = bytes;

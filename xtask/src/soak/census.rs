@@ -53,7 +53,7 @@ impl Census {
     pub fn of(rig: &mut Rig) -> Result<Self> {
         let mut census = Self::default();
         for status in rig.status()? {
-            let chip = status.gpu.get("chip").and_then(Value::as_str).unwrap_or("?").to_owned();
+            let chip = status.gpu.more.get("chip").and_then(Value::as_str).unwrap_or("?").to_owned();
             census.granted.insert(chip, Granted::of(&status));
         }
         for entry in fs::read_dir(rig.socket_folder()).context("Cannot look at the sockets")? {
@@ -105,7 +105,7 @@ fn anonymous(rollup: &str) -> Option<u64> {
 
 impl Granted {
     fn of(status: &Status) -> Self {
-        let gpu = |name: &str| status.gpu.get(name).and_then(Value::as_u64).unwrap_or(0);
+        let gpu = |name: &str| status.gpu.more.get(name).and_then(Value::as_u64).unwrap_or(0);
         let sum = |name: &str| status.tenants.iter().map(|tenant| count(tenant, name)).sum();
         Self {
             tenants: status.tenants.len() as u64,

@@ -118,6 +118,12 @@ fn doorbell_without_work_wants_no_turn() {
         machine.step(T0 + Duration::from_millis(ms + 1));
     }
     assert_eq!((rung(), wanting(&machine)), (1, worked));
+
+    let gone = |machine: &Machine| machine.status("soft").gpu.scrub.departures.wanted_us / 1000;
+    assert_eq!(gone(&machine), 0);
+    machine.leave(a, false, Duration::from_millis(40));
+    settle(&mut machine, Duration::from_millis(40));
+    assert_eq!(gone(&machine), worked);
 }
 
 #[test]

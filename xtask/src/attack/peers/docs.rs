@@ -29,7 +29,7 @@ Required of every attack: the outcome; all daemons are the same processes afterw
 threads than before the first attack, and no more than 8 MiB of private memory more; tenants, VRAM and channels of the aggregator are as they
 were; an honest client or backend is served afterwards, and finds its memory zero; the victim's data are right; no engine access left its VM's
 memory (**Foreign**); the daemons log no more than 16 KiB a second. **Victim** is the victim's throughput under the attack, by its throughput
-beside as many processes that only spin (two in place of a client and the back end that it attacks, else one) and by its fair share (at least 0.95 is required), **Reads** the 99th percentile of its register reads against the same
+beside as many processes that only spin (two in place of a client or of QEMUs that start, and the device backend they work on; else one) and by its fair share (at least 0.95 is required), **Reads** the 99th percentile of its register reads against the same
 (at most 2); an attack whose first measurement misses is measured five times, and eleven times if their median misses as well; the figures are the
 medians, marked (5) or (11). Attackers
 and the device backend that they attack run at nice 15 and on one half of the host's processors, the victim on the other half.

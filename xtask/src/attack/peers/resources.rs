@@ -136,7 +136,7 @@ impl Baseline {
 }
 
 fn number(status: &Status, name: &str) -> Option<u64> {
-    status.gpu.get(name).and_then(Value::as_u64)
+    status.gpu.more.get(name).and_then(Value::as_u64)
 }
 
 #[cfg(test)]

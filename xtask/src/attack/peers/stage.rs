@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::control::Status;
 use gpuvmk_lab::machine::{self, Machine, Said};
 use gpuvmk_lab::process::{Priority, Process};
 use gpuvmk_lab::processors::{self, Half};
@@ -30,8 +31,6 @@ const SPARE_VRAM_MIB: u32 = 768 + 36 * 32 + 512;
 /// Channels of the two vGPUs. 36 more VMs with two each are to have room beside them and hostile backends.
 const CHANNELS: u16 = 16;
 const BOOT: Duration = Duration::from_secs(120);
-/// In place of a tenant's name: the host, which zeroes the memory of those who come and go. No tenant can be called so.
-const HOST: &str = "(zeroing)";
 /// How often the tenants' counts are looked at.
 const COUNT: Duration = Duration::from_millis(200);
 
@@ -42,27 +41,48 @@ pub struct Snapshot {
     pub at: Instant,
     /// Bytes of all daemons' logs.
     pub log_bytes: u64,
-    /// Milliseconds in which a tenant, or [`HOST`], had work that was not done.
-    wanting: BTreeMap<String, u64>,
+    wanted: Wanted,
+}
+
+/// Microseconds in which there was work for the GPU that was not done.
+#[derive(Debug, Clone, Copy, Default)]
+struct Wanted {
+    victim: u64,
+    /// All others together, those that are gone too, and zeroing their memory: the GPU works for them then as well.
+    others: u64,
+}
+
+impl Wanted {
+    fn of(all: &[Status]) -> Self {
+        let mut wanted = Self::default();
+        for status in all {
+            let scrub = &status.gpu.scrub;
+            wanted.others += scrub.engine_ns / 1000 + scrub.departures.wanted_us;
+            for tenant in &status.tenants {
+                let millis = tenant.more.get("wanting_ms").and_then(Value::as_u64).unwrap_or(0);
+                *(if tenant.name == VICTIM { &mut wanted.victim } else { &mut wanted.others }) +=
+                    millis * 1000;
+            }
+        }
+        wanted
+    }
 }
 
 impl Snapshot {
-    fn part_of_time(&self, before: &Self, wanted: impl Fn(&str) -> bool) -> f64 {
-        let since =
-            |(name, now): (&String, &u64)| now.saturating_sub(before.wanting.get(name).copied().unwrap_or(0));
-        let millis: u64 = self.wanting.iter().filter(|(name, _)| wanted(name)).map(since).sum();
+    fn part_of_time(&self, before: &Self, wanted: impl Fn(&Wanted) -> u64) -> f64 {
+        let micros = wanted(&self.wanted).saturating_sub(wanted(&before.wanted));
         // CAST: far below 2^53.
-        (millis as f64 / 1e3 / self.at.duration_since(before.at).as_secs_f64().max(1e-3)).min(1.0)
+        (micros as f64 / 1e6 / self.at.duration_since(before.at).as_secs_f64().max(1e-3)).min(1.0)
     }
 
     /// The part of the time since `before` in which the victim had work that was not done.
     pub fn victim_wanting_since(&self, before: &Self) -> f64 {
-        self.part_of_time(before, |name| name == VICTIM)
+        self.part_of_time(before, |wanted| wanted.victim)
     }
 
-    /// The same of all others together, and of zeroing their memory: the GPU works for them then as well.
+    /// The same of all others together.
     pub fn others_wanting_since(&self, before: &Self) -> f64 {
-        self.part_of_time(before, |name| name != VICTIM)
+        self.part_of_time(before, |wanted| wanted.others)
     }
 }
 
@@ -79,8 +99,7 @@ pub struct Stage<'a> {
     baseline: Option<Baseline>,
     /// Engine accesses outside their VM's memory, by tenant: those who have left are not forgotten.
     foreign: BTreeMap<String, u64>,
-    /// What tenants that have left wanted.
-    wanting: BTreeMap<String, u64>,
+    wanted: Wanted,
     counted: Instant,
     apart: bool,
     _awake: Vec<Process>,
@@ -112,7 +131,7 @@ impl<'a> Stage<'a> {
             ticks: Vec::new(),
             baseline: None,
             foreign: BTreeMap::new(),
-            wanting: BTreeMap::new(),
+            wanted: Wanted::default(),
             counted: Instant::now(),
             apart: false,
             _awake: awake()?,
@@ -229,12 +248,8 @@ impl<'a> Stage<'a> {
     /// Looks at all tenants.
     fn count(&mut self) -> Result<()> {
         let all = self.rig.status()?;
-        let zeroing = all.iter().map(|status| status.scrub.engine_ns / 1_000_000).sum();
-        self.wanting.insert(HOST.into(), zeroing);
+        self.wanted = Wanted::of(&all);
         for tenant in all.into_iter().flat_map(|status| status.tenants) {
-            let wanting = tenant.more.get("wanting_ms").and_then(Value::as_u64).unwrap_or(0);
-            let place = self.wanting.entry(tenant.name.clone()).or_default();
-            *place = wanting.max(*place);
             if let Some(foreign) = tenant.foreign_accesses {
                 let place = self.foreign.entry(tenant.name).or_default();
                 *place = foreign.max(*place);
@@ -248,7 +263,7 @@ impl<'a> Stage<'a> {
     pub fn snapshot(&mut self) -> Result<Snapshot> {
         self.count()?;
         let log_bytes = self.rig.log_bytes();
-        Ok(Snapshot { at: Instant::now(), log_bytes, wanting: self.wanting.clone() })
+        Ok(Snapshot { at: Instant::now(), log_bytes, wanted: self.wanted })
     }
 
     /// Engine accesses of anybody outside its own memory, ever; `None` if nobody counts.
@@ -289,4 +304,32 @@ pub fn signal(id: u32, signal: &str) -> Result<()> {
         Command::new("kill").args([signal, &id.to_string()]).status().context("Cannot start kill")?;
     ensure!(status.success(), "kill {signal} {id} ended with {status}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_others_wanted_is_not_forgotten_when_they_leave() {
+        let status = |gone_us: u64, tenants: Value| -> Status {
+            let scrub = json!({ "engine_ns": 5_000_000, "departures": { "wanted_us": gone_us } });
+            serde_json::from_value(json!({ "gpu": { "scrub": scrub }, "tenants": tenants })).unwrap()
+        };
+        let victim = json!({ "name": VICTIM, "wanting_ms": 900 });
+        let at = Instant::now();
+        let snapshot = |seconds, status| Snapshot {
+            at: at + Duration::from_secs(seconds),
+            log_bytes: 0,
+            wanted: Wanted::of(&[status]),
+        };
+
+        let before = snapshot(0, status(0, json!([victim, { "name": "a", "wanting_ms": 100 }])));
+        let after = snapshot(1, status(300_000, json!([victim, { "name": "a", "wanting_ms": 50 }])));
+
+        assert!((after.others_wanting_since(&before) - 0.25).abs() < 1e-9);
+        assert!(after.victim_wanting_since(&before).abs() < 1e-9);
+    }
 }
