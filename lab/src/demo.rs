@@ -140,6 +140,7 @@ pub fn run(options: &Options) -> Result<Value> {
             memory_mib: MEMORY_MIB,
             cpus: 1,
             sockets: vec![rig.socket(index)],
+            iommu: false,
             accelerator,
             programs: owned(programs),
             nouveau_options: Vec::new(),

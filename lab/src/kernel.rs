@@ -78,7 +78,7 @@ impl FromStr for KernelSeries {
 }
 
 /// What is kept of a kernel's packages: another name has folders that were made before fetched again.
-const KEPT: &str = "modules of three roles";
+const KEPT: &str = "modules of four roles";
 
 /// What a kernel is to be able to do: the modules that are kept of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,11 +89,13 @@ pub enum Role {
     NouveauWithDisk,
     /// Have guests of its own on AMD's virtualisation.
     Host,
+    /// The same, with a card that it gives away through VFIO.
+    CardHost,
 }
 
 impl Role {
     /// All roles: what is kept of a package serves each, so that none is fetched twice.
-    const ALL: [Self; 3] = [Self::Nouveau, Self::NouveauWithDisk, Self::Host];
+    const ALL: [Self; 4] = [Self::Nouveau, Self::NouveauWithDisk, Self::Host, Self::CardHost];
 
     /// The modules, the most wanted one last.
     const fn modules(self) -> &'static [&'static str] {
@@ -101,6 +103,7 @@ impl Role {
             Self::Nouveau => &["nouveau"],
             Self::NouveauWithDisk => &["virtio_blk", "ext4", "nouveau"],
             Self::Host => &["kvm_amd"],
+            Self::CardHost => &["kvm_amd", "vfio_iommu_type1", "vfio_pci"],
         }
     }
 
@@ -109,7 +112,7 @@ impl Role {
         match self {
             // Built into some; and ext4 asks the kernel for a checksum by its name.
             Self::NouveauWithDisk => &["virtio_pci", "crc32c_generic"],
-            Self::Nouveau | Self::Host => &[],
+            Self::Nouveau | Self::Host | Self::CardHost => &[],
         }
     }
 
@@ -119,6 +122,7 @@ impl Role {
             Self::Nouveau => "order",
             Self::NouveauWithDisk => "order-disk",
             Self::Host => "order-host",
+            Self::CardHost => "order-card",
         }
     }
 }

@@ -48,6 +48,8 @@ pub struct MachineSpec {
     pub sockets: Vec<PathBuf>,
     /// What runs its processors.
     pub accelerator: Accelerator,
+    /// Whether it has an IOMMU, so that it can give its GPUs away.
+    pub iommu: bool,
     /// The guest programs to run, in order.
     pub programs: Vec<String>,
     /// Options for nouveau, such as `config=NvMSI=0`.

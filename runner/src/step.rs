@@ -207,6 +207,7 @@ fn machine(
         memory_mib: guest.memory_mib,
         cpus: guest.cpus,
         sockets: vec![rig.socket(index)],
+        iommu: false,
         accelerator: bench.accelerator,
         programs: guest.programs.clone(),
         nouveau_options: Vec::new(),

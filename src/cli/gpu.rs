@@ -1,7 +1,9 @@
-//! `gpuvmk gpu`: NVIDIA GPUs of this machine, what could be done with each, and what a native client gets from one.
+//! `gpuvmk gpu`: NVIDIA GPUs of this machine, what could be done with each, which driver has one, and what a native client gets
+//! from one.
 
 use std::process::ExitCode;
 
+use super::card::{self, BindArgs, ProbeArgs, To};
 use super::places::places;
 use crate::config::PciAddress;
 use crate::gpu::rm::bench::{self, BenchConfig, Report};
@@ -23,6 +25,20 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Give a GPU to vfio-pci, so that this program can have it for itself.
+    ///
+    /// Refused for a GPU that somebody uses, that shows the console, that shares its IOMMU group with functions in use, or that
+    /// the kernel cannot reset. Nothing survives the next boot.
+    #[command(
+        after_help = "Examples:\n  gpuvmk gpu bind 0000:65:00.0 --dry-run\n  sudo gpuvmk gpu bind 0000:65:00.0"
+    )]
+    Bind(BindArgs),
+    /// Take a GPU from vfio-pci, and let the kernel find its driver.
+    #[command(after_help = "Example:\n  sudo gpuvmk gpu unbind 0000:65:00.0")]
+    Unbind(BindArgs),
+    /// Open a GPU that vfio-pci has, reset it, and say what it is.
+    #[command(after_help = "Example:\n  gpuvmk gpu probe 0000:65:00.0 --json")]
+    Probe(ProbeArgs),
     /// Measure what a native client of the NVIDIA driver gets: copies, latencies, mappings.
     ///
     /// Guests' figures are compared with these. Uses some 600 MiB of VRAM for a few seconds.
@@ -62,6 +78,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        Command::Bind(args) => card::bind(args, To::Vfio),
+        Command::Unbind(args) => card::bind(args, To::ItsDriver),
+        Command::Probe(args) => card::probe(args),
         Command::Bench { gpu, uid, rehearse, json } => {
             let gpu = gpu.map(|address| address.to_string());
             let config = BenchConfig { gpu, uid: *uid, rehearse: *rehearse, places: places() };

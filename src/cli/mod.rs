@@ -2,6 +2,7 @@
 
 mod aggregator;
 mod apply;
+mod card;
 mod check;
 mod control;
 mod demo;

@@ -1,13 +1,14 @@
 //! The physical GPU as the aggregator uses it: address spaces, channels and events, behind one trait.
 //!
 //! Drivers: `register` (GF100 to GM107 over any `PciFunction`), `rm` (a GPU whose host keeps the NVIDIA driver
-//! loaded), and the software GPU's `executor`.
+//! loaded), and the software GPU's `executor`. `vfio` makes a real card such a `PciFunction`.
 //! All addresses here are host addresses: whoever calls has checked them.
 
 pub mod register;
 pub mod rm;
 pub mod scrub;
 pub mod space_map;
+pub mod vfio;
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

@@ -73,6 +73,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         cpus: arguments.cpus,
         sockets: arguments.sockets.clone(),
         accelerator: Accelerator::of_this_machine(),
+        iommu: false,
         programs: arguments.programs.clone(),
         nouveau_options: arguments.nouveau_options.clone(),
         kernel_words: Vec::new(),

@@ -27,6 +27,8 @@ pub fn run() -> Result<()> {
     }
     let outer = GuestKernel::obtain_for(&cache, kvm::OUTER, Role::Host)?;
     println!("kernel {} for machines that have guests of their own", outer.release);
+    let card = GuestKernel::obtain_for(&cache, kvm::OUTER, Role::CardHost)?;
+    println!("the same with VFIO: {} modules", card.modules.len());
     for series in kvm::inner_kernels() {
         let inner = GuestKernel::obtain_for(&cache, series, Role::NouveauWithDisk)?;
         println!("guest kernel {} with a disk", inner.release);

@@ -1,6 +1,8 @@
 //! `cargo xtask test`: the host's tests, then every guest case.
 
+mod host_files;
 pub mod kvm;
+mod nested;
 mod packaging;
 mod side_by_side;
 
@@ -22,7 +24,7 @@ use crate::cases::{self, Case};
 use crate::fuzz;
 use crate::run_case::{self, CaseResult};
 use crate::soak;
-use crate::workshop::Workshop;
+use crate::workshop::{Workshop, build_gpuvmk};
 
 /// The name under which the host's tests can be chosen.
 const HOST: &str = "host";
@@ -75,6 +77,14 @@ pub struct Arguments {
 }
 
 impl Arguments {
+    /// The gpuvmk to test, built if none is named.
+    fn gpuvmk(&self) -> Result<PathBuf> {
+        match &self.gpuvmk {
+            Some(path) => path.canonicalize().with_context(|| format!("Cannot find {}", path.display())),
+            None => build_gpuvmk(),
+        }
+    }
+
     fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|part| name.contains(part.as_str()))
     }

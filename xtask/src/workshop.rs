@@ -170,6 +170,7 @@ impl Workshop {
             cpus: guest.cpus,
             sockets: (first_gpu..first_gpu + guest.gpus.len()).map(|index| rig.socket(index)).collect(),
             accelerator: self.accelerator,
+            iommu: false,
             programs: words(guest.programs),
             nouveau_options: words(guest.nouveau_options),
             kernel_words: words(guest.kernel_words),

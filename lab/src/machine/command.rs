@@ -94,6 +94,11 @@ pub fn build(qemu: &Qemu, spec: &MachineSpec, serial: &Serial<'_>) -> Result<Com
     if let Some(monitor) = &spec.monitor {
         command.arg("-qmp").arg(format!("unix:{},server=on,wait=off", monitor.display()));
     }
+    // Behind an IOMMU; and a link that is up where the kernel looks after it has reset the bus below a port.
+    let link = if spec.iommu { ",x-speed=5,x-width=16" } else { "" };
+    if spec.iommu {
+        command.args(["-device", "intel-iommu,intremap=on,caching-mode=on"]);
+    }
     for (index, socket) in spec.sockets.iter().enumerate() {
         ensure!(
             fits_socket_address(socket),
@@ -101,7 +106,7 @@ pub fn build(qemu: &Qemu, spec: &MachineSpec, serial: &Serial<'_>) -> Result<Com
             socket.display()
         );
         let port = index + 1;
-        command.arg("-device").arg(format!("pcie-root-port,id=rp{port},chassis={port},slot={port}"));
+        command.arg("-device").arg(format!("pcie-root-port,id=rp{port},chassis={port},slot={port}{link}"));
         let device = json!({
             "driver": "vfio-user-pci",
             "id": format!("gpu{index}"),
@@ -126,6 +131,9 @@ pub fn kernel_command_line(spec: &MachineSpec) -> String {
     ];
     if !spec.nouveau_options.is_empty() {
         words.push(format!("gpuvmk.opts={}", spec.nouveau_options.join("+")));
+    }
+    if spec.iommu {
+        words.extend(["intel_iommu=on", "iommu.strict=1"].map(str::to_owned));
     }
     if spec.reboots > 0 {
         words.push(format!("gpuvmk.reboots={}", spec.reboots));
@@ -157,6 +165,7 @@ mod tests {
             cpus: 2,
             sockets: sockets.iter().map(PathBuf::from).collect(),
             accelerator: Accelerator::Tcg,
+            iommu: false,
             programs: vec!["probe".into(), "copy".into()],
             nouveau_options: vec!["config=NvMSI=0".into(), "debug=info".into()],
             kernel_words: vec!["gpuvmk.limit=9".into()],

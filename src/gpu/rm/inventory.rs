@@ -226,9 +226,9 @@ fn entry(found: &PciGpu, asked: &Result<Vec<Asked>, String>) -> GpuEntry {
         backends: Backends {
             rm,
             vfio: Verdict::no(if found.iommu_group {
-                "this backend is not built yet"
+                "no aggregator drives such a GPU yet; gpuvmk gpu bind and probe do"
             } else {
-                "this backend is not built yet; and the GPU is in no IOMMU group"
+                "no aggregator drives such a GPU yet, and it is in no IOMMU group"
             }),
         },
     }

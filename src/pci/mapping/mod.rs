@@ -192,6 +192,17 @@ impl Mapping {
         }
         Self::map_checked(pieces, access, page)
     }
+
+    /// Maps a range that a kernel driver offers of a device. Its file says nothing of its size or kind; the driver does, and
+    /// refuses what it has not offered.
+    ///
+    /// # Errors
+    /// The range is invalid, or the kernel refuses.
+    pub fn of_device(fd: BorrowedFd<'_>, offset: u64, size: u64, access: Access) -> Result<Self, MapError> {
+        let piece = FilePiece { fd, offset, size };
+        check_bounds(&piece)?;
+        Self::map_checked(&[piece], access, PAGE_SIZE)
+    }
 }
 
 /// True for a character device.

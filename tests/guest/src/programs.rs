@@ -6,6 +6,7 @@ mod bandwidth;
 mod bar1;
 mod bench;
 mod busy;
+mod card;
 mod casualty;
 mod channels;
 mod compute;
@@ -15,6 +16,7 @@ mod debian;
 mod evict;
 mod exec;
 mod fence;
+mod gpuvmk;
 mod hang;
 mod host;
 mod load;
@@ -41,7 +43,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 32] = [
+const PROGRAMS: [(&str, Program); 33] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -72,13 +74,14 @@ const PROGRAMS: [(&str, Program); 32] = [
     ("contend", contend::run),
     ("load", load::run),
     ("sleep", load::sleep),
+    ("card", card::run),
     ("host", host::run),
     ("debian", debian::run),
 ];
 
 /// Programs that concern the whole guest rather than one GPU.
 pub fn runs_once(program: &str) -> bool {
-    matches!(program, "reload" | "sleep" | "host" | "debian")
+    matches!(program, "reload" | "sleep" | "host" | "card" | "debian")
 }
 
 /// A program's options, as `name=value` words.

@@ -1,8 +1,7 @@
 //! The KVM front end: micro guests on this host's KVM, and a stock kernel under `gpuvmk vmm` in a machine of its own, whose processors QEMU
 //! emulates with AMD's virtualisation, so that any host can run it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -22,9 +21,11 @@ use gpuvmk_lab::verdict::{self, Expected, Verdict};
 use serde_json::{Value, json};
 
 use super::Arguments;
+use super::host_files::{self, file, read};
+use super::nested;
 use crate::cases::{Guest, everything};
 use crate::golden;
-use crate::workshop::{Workshop, build_gpuvmk};
+use crate::workshop::Workshop;
 
 /// The kernel of the outer machine.
 pub const OUTER: KernelSeries = KernelSeries::V6_12;
@@ -42,6 +43,8 @@ pub enum Part {
     Kvm,
     /// The stock kernels alone.
     NestedKvm,
+    /// A GPU given away through VFIO in an outer machine with an IOMMU.
+    Nested,
 }
 
 /// What an inner guest is to do.
@@ -139,11 +142,14 @@ impl Nested {
 
 /// Runs a part, and judges it.
 pub fn run(part: Part, arguments: &Arguments) -> Result<bool> {
+    if part == Part::Nested {
+        return nested::run(arguments);
+    }
     let micro = if part == Part::Kvm { Some(micro()?) } else { None };
-    let nested = nested(arguments)?;
-    let ok = micro != Some(false) && nested.iter().all(Nested::ok);
+    let stock = stock_kernels(arguments)?;
+    let ok = micro != Some(false) && stock.iter().all(Nested::ok);
     if arguments.json {
-        let machines: Vec<_> = nested.iter().map(Nested::to_json).collect();
+        let machines: Vec<_> = stock.iter().map(Nested::to_json).collect();
         println!("{}", json!({ "ok": ok, "micro_guests": micro, "stock_kernels": machines }));
     }
     Ok(ok)
@@ -164,11 +170,8 @@ fn micro() -> Result<bool> {
 }
 
 /// Stock kernels of both chips under `gpuvmk vmm`, each in an outer machine.
-pub fn nested(arguments: &Arguments) -> Result<Vec<Nested>> {
-    let gpuvmk = match &arguments.gpuvmk {
-        Some(path) => path.canonicalize().with_context(|| format!("Cannot find {}", path.display()))?,
-        None => build_gpuvmk()?,
-    };
+fn stock_kernels(arguments: &Arguments) -> Result<Vec<Nested>> {
+    let gpuvmk = arguments.gpuvmk()?;
     let mut all = Vec::new();
     for task in Task::all().into_iter().filter(|task| arguments.wants(&task.name)) {
         let nested = one(&task, &gpuvmk, &arguments.logs)?;
@@ -193,8 +196,8 @@ fn one(task: &Task, gpuvmk: &Path, logs: &Path) -> Result<Nested> {
     let mut files = host_files(task, gpuvmk, [&inner.image, &image, &debian_disk::obtain(&cache)?])?;
     if task.compare {
         let trace = trace_under_qemu(task, gpuvmk, logs, &inner)?;
-        files.push(host_file("qemu.trace", read(&trace)?));
-        files.push(host_file("leave-out", LEFT_OUT.as_bytes().to_vec()));
+        files.push(file("qemu.trace", read(&trace)?));
+        files.push(file("leave-out", LEFT_OUT.as_bytes().to_vec()));
     }
     let label = format!("host-{name}");
     let spec = MachineSpec {
@@ -206,6 +209,7 @@ fn one(task: &Task, gpuvmk: &Path, logs: &Path) -> Result<Nested> {
         cpus: OUTER_CPUS,
         sockets: Vec::new(),
         accelerator: Accelerator::TcgWithSvm,
+        iommu: false,
         programs: vec![task.host_call()],
         nouveau_options: Vec::new(),
         kernel_words: vec!["gpuvmk.bare=1".to_owned(), format!("gpuvmk.limit={LIMIT_S}")],
@@ -258,53 +262,16 @@ fn judge(outcome: Outcome, task: &Task) -> Verdict {
 
 /// What lies in the outer machine's `/host`.
 fn host_files(task: &Task, gpuvmk: &Path, [kernel, initramfs, disk]: [&Path; 3]) -> Result<Vec<ImageFile>> {
-    let file = host_file;
-    let program = |name: &str, contents| ImageFile { program: true, ..file(name, contents) };
-    let mut files = vec![
-        program("gpuvmk", stripped(gpuvmk)?),
+    let mut files = host_files::gpuvmk(gpuvmk)?;
+    files.extend([
         file("gpu.toml", gpu_config(task.chip).into_bytes()),
         file("vm.toml", vm_config(task).into_bytes()),
         file("words", task.words().into_bytes()),
         file("vmlinuz", read(kernel)?),
         file("initramfs.cpio", read(initramfs)?),
         file("disk.raw", read(disk)?),
-    ];
-    for (name, path) in libraries(gpuvmk)? {
-        files.push(program(&format!("lib/{name}"), read(&path)?));
-    }
+    ]);
     Ok(files)
-}
-
-/// The program without what only debuggers read, where there is a `strip`.
-fn stripped(gpuvmk: &Path) -> Result<Vec<u8>> {
-    let folder = tempfile_folder()?;
-    let target = folder.join("gpuvmk");
-    let done = Command::new("strip").args(["--strip-debug", "-o"]).arg(&target).arg(gpuvmk).status();
-    let read_from = if done.is_ok_and(|status| status.success()) { target.as_path() } else { gpuvmk };
-    let bytes = fs::read(read_from).with_context(|| format!("Cannot read {}", read_from.display()))?;
-    fs::remove_dir_all(&folder).with_context(|| format!("Cannot remove {}", folder.display()))?;
-    Ok(bytes)
-}
-
-fn tempfile_folder() -> Result<PathBuf> {
-    let folder = std::env::temp_dir().join(format!("gpuvmk-strip-{}", std::process::id()));
-    fs::create_dir_all(&folder).with_context(|| format!("Cannot create {}", folder.display()))?;
-    Ok(folder)
-}
-
-/// The libraries that a program was linked with, and the loader, by name.
-fn libraries(program: &Path) -> Result<BTreeMap<String, PathBuf>> {
-    let output = Command::new("ldd").arg(program).output().context("Cannot run ldd")?;
-    ensure!(output.status.success(), "ldd does not know what {} needs", program.display());
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let mut found = BTreeMap::new();
-    // `libc.so.6 => /lib/.../libc.so.6 (0x...)`, and `/lib64/ld-linux-x86-64.so.2 (0x...)`.
-    for path in text.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from) {
-        if let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) {
-            found.insert(name, path);
-        }
-    }
-    Ok(found)
 }
 
 fn gpu_config(chip: Chip) -> String {
@@ -351,13 +318,4 @@ fn trace_under_qemu(task: &Task, gpuvmk: &Path, logs: &Path, inner: &GuestKernel
         .context("Cannot start gpuvmk")?;
     ensure!(status.success(), "gpuvmk trace filter failed");
     Ok(registers)
-}
-
-fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).with_context(|| format!("Cannot read {}", path.display()))
-}
-
-/// A file for the outer machine's `/host`.
-fn host_file(name: &str, contents: Vec<u8>) -> ImageFile {
-    ImageFile { path: Path::new("host").join(name), contents, program: false }
 }

@@ -16,12 +16,9 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{Figures, Options, debian};
+use super::{Figures, Options, debian, gpuvmk};
 
 const FOLDER: &str = "/host";
-/// What starts gpuvmk: the dynamic loader, and words that come first.
-const LOADER: &str = "/host/lib/ld-linux-x86-64.so.2";
-const GPUVMK: [&str; 3] = ["--library-path", "/host/lib", "/host/gpuvmk"];
 /// Where the aggregator listens, as its configuration says.
 const SOCKET: &str = "/run/gpu.sock";
 /// What the inner guest leaves, what one under QEMU left, and what is not compared.
@@ -45,12 +42,11 @@ pub fn run(options: &Options) -> Result<Figures> {
     let words =
         fs::read_to_string(format!("{FOLDER}/words")).context("cannot read the inner command line")?;
     ensure!(Path::new("/dev/kvm").exists(), "there is no /dev/kvm");
-    let mut aggregator = gpuvmk(&["aggregator", "/host/gpu.toml"], "aggregator")?;
+    let mut aggregator = daemon(&["aggregator", "/host/gpu.toml"], "aggregator")?;
     wait_for_socket(&mut aggregator)?;
     let limit = Duration::from_secs(options.get("secs", 390)?);
     let start = Instant::now();
-    let mut vmm = Command::new(LOADER);
-    vmm.args(GPUVMK).args(["vmm", "/host/vm.toml"]);
+    let mut vmm = gpuvmk::command(&["vmm", "/host/vm.toml"]);
     vmm.args(["--kernel", "/host/vmlinuz", "--initrd", "/host/initramfs.cpio", "--append", words.trim()]);
     vmm.args(["--cpus", &cpus.to_string(), "--memory", &memory, "--disk", DISK]);
     vmm.args(options.get("trap", false)?.then_some("--trap-all"));
@@ -178,10 +174,10 @@ fn marked_blocks() -> std::io::Result<usize> {
 
 /// Compares the trace that the inner guest left with the one that a guest under QEMU did.
 fn compare_traces(figures: &mut Figures) -> Result<()> {
-    let whole = gpuvmk_says(&["trace", "verify", "--json", TRACE])?;
+    let whole = gpuvmk::says(&["trace", "verify", "--json", TRACE])?;
     ensure!(whole["lost"] == 0, "the trace is not whole: {whole}");
     let left_out = fs::read_to_string(LEFT_OUT).with_context(|| format!("cannot read {LEFT_OUT}"))?;
-    let found = gpuvmk_says(&[
+    let found = gpuvmk::says(&[
         "trace",
         "diff",
         "--json",
@@ -198,25 +194,10 @@ fn compare_traces(figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-/// What gpuvmk prints as JSON.
-fn gpuvmk_says(arguments: &[&str]) -> Result<Value> {
-    let output = Command::new(LOADER)
-        .args(GPUVMK)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot start gpuvmk")?;
-    serde_json::from_slice(&output.stdout).with_context(|| {
-        format!("gpuvmk {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr))
-    })
-}
-
 /// Starts a daemon whose output goes to a log.
-fn gpuvmk(arguments: &[&str], name: &str) -> Result<Child> {
+fn daemon(arguments: &[&str], name: &str) -> Result<Child> {
     let log = File::create(format!("/run/{name}.log")).context("cannot create a log")?;
-    Command::new(LOADER)
-        .args(GPUVMK)
-        .args(arguments)
+    gpuvmk::command(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)

@@ -1,0 +1,174 @@
+//! `gpuvmk gpu bind | unbind | probe`: a card for VFIO, and what it says of itself.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde_json::json;
+
+use crate::config::{PciAddress, show_size};
+use crate::gpu::vfio::binding::{self, Step};
+use crate::gpu::vfio::holders::holders;
+use crate::gpu::vfio::obstacles::{Obstacle, obstacles};
+use crate::gpu::vfio::probe::{self, Findings};
+use crate::gpu::vfio::sysfs::{PciDevice, Sysfs};
+use crate::gpu::vfio::{Interface, VfioFunction};
+
+/// Arguments of `bind` and `unbind`.
+#[derive(Debug, clap::Args)]
+pub(super) struct BindArgs {
+    /// PCI address of the GPU.
+    #[arg(value_name = "ADDRESS")]
+    gpu: PciAddress,
+    /// Show what would be written, and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `probe`.
+#[derive(Debug, clap::Args)]
+pub(super) struct ProbeArgs {
+    /// PCI address of the GPU.
+    #[arg(value_name = "ADDRESS")]
+    gpu: PciAddress,
+    /// Which of VFIO's interfaces to use; without it, the function's own node where there is one.
+    #[arg(long, value_name = "INTERFACE")]
+    interface: Option<Interface>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where a function is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum To {
+    Vfio,
+    ItsDriver,
+}
+
+pub(super) fn bind(args: &BindArgs, to: To) -> anyhow::Result<ExitCode> {
+    let sysfs = Sysfs::default();
+    let before = sysfs.device(args.gpu)?;
+    let steps = match to {
+        To::Vfio => binding::to_vfio(&sysfs, &before),
+        To::ItsDriver => binding::from_vfio(&sysfs, &before),
+    };
+    // Whoever has its configuration's lock is a gpuvmk that has it open, or is at this itself.
+    let _claim = if steps.is_empty() { None } else { Some(VfioFunction::claim(&before)?) };
+    if !steps.is_empty() {
+        refuse(to, &sysfs, &before)?;
+    }
+    if args.dry_run {
+        tell(args.json, &before, &before, &steps, true);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let after = match to {
+        To::Vfio => binding::bind(&sysfs, &before)?,
+        To::ItsDriver => binding::unbind_from_vfio(&sysfs, &before)?,
+    };
+    tell(args.json, &before, &after, &steps, false);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An error that names everything in the way. To be given back, a function need only be free.
+fn refuse(to: To, sysfs: &Sysfs, device: &PciDevice) -> anyhow::Result<()> {
+    let mut found = obstacles(sysfs, device, holders(sysfs, device));
+    found.retain(|obstacle| to == To::Vfio || matches!(obstacle, Obstacle::Held { .. }));
+    if found.is_empty() {
+        return Ok(());
+    }
+    let words: Vec<_> = found.iter().map(ToString::to_string).collect();
+    anyhow::bail!("{}", words.join("\n"))
+}
+
+fn tell(json: bool, before: &PciDevice, after: &PciDevice, steps: &[Step], dry: bool) {
+    if json {
+        let said = json!({
+            "ok": true, "address": before.address.to_string(), "driver_before": before.driver, "driver": after.driver,
+            "dry_run": dry, "steps": steps,
+        });
+        println!("{said}");
+        return;
+    }
+    let shown = |device: &PciDevice| device.driver.clone().unwrap_or_else(|| "no driver".to_owned());
+    if dry {
+        println!("{} has {}; this would be written:", before.address, shown(before));
+    }
+    for step in steps.iter().filter(|_| dry) {
+        println!("  {:?} to {}: {}", step.word.trim(), step.file.display(), step.what);
+    }
+    match (dry, steps.is_empty()) {
+        (true, true) => println!("  nothing"),
+        (false, true) => println!("{} has {} already", before.address, shown(after)),
+        (false, false) => println!("{}: {} instead of {}", before.address, shown(after), shown(before)),
+        (true, false) => {}
+    }
+}
+
+pub(super) fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
+    let sysfs = Sysfs::default();
+    let device = sysfs.device(args.gpu)?;
+    let card = VfioFunction::open(&sysfs, &device, args.interface)?;
+    let findings =
+        probe::probe(&device, &card).with_context(|| format!("{} cannot be looked at", args.gpu))?;
+    if args.json {
+        println!("{}", serde_json::to_string(&findings)?);
+    } else {
+        print!("{}", describe(&findings));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(findings: &Findings) -> String {
+    use std::fmt::Write as _;
+
+    let mut text = String::new();
+    let Findings { address, pci_id, chip_number, boot_0, .. } = findings;
+    let mut line = |name: &str, value: &str| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  {name:<12} {value}");
+    };
+    let chip = findings.chip.map_or_else(|| "unknown to this program".to_owned(), str::to_owned);
+    line("chip", &format!("{chip} ({chip_number}, NV_PMC_BOOT_0 {boot_0})"));
+    let initialised =
+        if findings.initialised { "yes" } else { "no: nothing has set up its engines since reset" };
+    line("initialised", initialised);
+    for region in &findings.regions {
+        line(&region.name, &format!("{} ({})", show_size(region.size), region.kind));
+    }
+    line("interrupt", if findings.interrupt { "a message came" } else { "NO MESSAGE CAME" });
+    let reset = findings.reset_methods.as_ref().map_or_else(|| "unknown".to_owned(), |all| all.join(", "));
+    line("reset by", &reset);
+    let limit = findings.memory_limit.map_or_else(|| "unlimited".to_owned(), show_size);
+    line("lockable", &limit);
+    format!("{address}  {pci_id}, open by {:?}\n{text}", findings.interface)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::vfio::probe::RegionFinding;
+
+    #[test]
+    fn findings_are_a_table() {
+        let findings = Findings {
+            address: "0000:01:00.0".to_owned(),
+            pci_id: "10de:06c0".to_owned(),
+            interface: Interface::Group,
+            boot_0: "0x0c0000a3".to_owned(),
+            chip_number: "NVC0".to_owned(),
+            chip: Some("GF100"),
+            initialised: false,
+            regions: vec![RegionFinding { name: "BAR0".to_owned(), size: 16 << 20, kind: "memory, 32 bits" }],
+            reset_methods: Some(vec!["pm".to_owned(), "bus".to_owned()]),
+            interrupt: true,
+            memory_limit: None,
+        };
+        let text = describe(&findings);
+        for words in ["GF100 (NVC0,", "BAR0         16M", "reset by     pm, bus", "lockable     unlimited"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+}

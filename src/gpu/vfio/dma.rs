@@ -1,0 +1,229 @@
+//! Memory that the card reaches: what the IOMMU was told, and the memory behind it, which stays mapped for so long.
+
+#![allow(
+    unsafe_code,
+    reason = "to tell the kernel of memory that a device writes is an unsafe call of vfio-ioctls"
+)]
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use vfio_ioctls::{VfioError, VfioOps};
+
+use crate::addr::PAGE_SIZE;
+use crate::pci::mapping::{Access, MapError, Mapping};
+use crate::pci::{DmaError, DmaMapping};
+
+/// Ranges at a time; the kernel's own limit is 65,535 a container (`dma_entry_limit`).
+const MOST: usize = 32_768;
+
+/// The card's view of memory.
+pub(super) struct Iommu {
+    kernel: Arc<dyn VfioOps>,
+    mapped: BTreeMap<u64, Mapping>,
+}
+
+impl std::fmt::Debug for Iommu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Iommu").field("ranges", &self.mapped.len()).finish_non_exhaustive()
+    }
+}
+
+impl Iommu {
+    /// Nothing is mapped.
+    pub(super) fn new(kernel: Arc<dyn VfioOps>) -> Self {
+        Self { kernel, mapped: BTreeMap::new() }
+    }
+
+    /// Lets the card reach memory.
+    pub(super) fn map(&mut self, mapping: &DmaMapping) -> Result<(), DmaError> {
+        let DmaMapping { iova, size, writable, .. } = *mapping;
+        let invalid = |why| DmaError::Invalid { iova, size, why };
+        if size == 0 || !iova.is_multiple_of(PAGE_SIZE) || !size.is_multiple_of(PAGE_SIZE) {
+            return Err(invalid("address and size must be multiples of 4096, and the size not 0"));
+        }
+        let end = iova.checked_add(size).ok_or(invalid("it wraps"))?;
+        let before = self.mapped.range(..end).next_back();
+        if before.is_some_and(|(start, mapping)| start.saturating_add(mapping.size()) > iova) {
+            return Err(DmaError::Overlap { iova, size });
+        }
+        if self.mapped.len() >= MOST {
+            return Err(DmaError::TooMany(MOST));
+        }
+        if !writable {
+            return Err(invalid("memory that the card may only read is not supported"));
+        }
+        let backing = mapping.backing.as_ref().ok_or(invalid("there is no file behind it"))?;
+        let memory = Mapping::of_file(backing.fd.as_fd(), backing.offset, size, Access::ReadWrite)
+            .map_err(|error| DmaError::Backing { iova, size, source: as_io(error) })?;
+        let length = usize::try_from(size).map_err(|_| invalid("it is larger than the address space"))?;
+        let address = std::ptr::with_exposed_provenance_mut(memory.address());
+        // SAFETY: `memory` is shared memory of `length` bytes that this process only reaches by copies and atomics; it is
+        // kept in `mapped`, and so mapped here, until it is unmapped for the card.
+        let told = unsafe { self.kernel.vfio_dma_map(iova, length, address) };
+        told.map_err(|error| DmaError::Backing { iova, size, source: refused(&error) })?;
+        self.mapped.insert(iova, memory);
+        Ok(())
+    }
+
+    /// Takes the ranges away that lie in `[iova, iova + size)`: whole ones, at least one.
+    pub(super) fn unmap(&mut self, iova: u64, size: u64) -> Result<(), DmaError> {
+        let end = iova.checked_add(size).ok_or(DmaError::Invalid { iova, size, why: "it wraps" })?;
+        let ends = |start: u64, mapping: &Mapping| start.saturating_add(mapping.size());
+        let first = self.mapped.range(..iova).next_back();
+        let last = self.mapped.range(..end).next_back();
+        let split = first.is_some_and(|(start, mapping)| ends(*start, mapping) > iova)
+            || last.is_some_and(|(start, mapping)| ends(*start, mapping) > end);
+        if split {
+            return Err(DmaError::Invalid { iova, size, why: "it would split a range" });
+        }
+        let starts: Vec<u64> = self.mapped.range(iova..end).map(|(start, _)| *start).collect();
+        if starts.is_empty() {
+            return Err(DmaError::NotMapped { iova, size });
+        }
+        starts.into_iter().try_for_each(|start| self.forget(start))
+    }
+
+    /// Takes everything away.
+    pub(super) fn unmap_all(&mut self) {
+        for start in self.mapped.keys().copied().collect::<Vec<_>>() {
+            if let Err(error) = self.forget(start) {
+                log::error!("{error}");
+            }
+        }
+    }
+
+    /// How many ranges there are, and how many bytes.
+    pub(super) fn usage(&self) -> (usize, u64) {
+        (self.mapped.len(), self.mapped.values().map(Mapping::size).sum())
+    }
+
+    fn forget(&mut self, start: u64) -> Result<(), DmaError> {
+        let Some(memory) = self.mapped.get(&start) else { return Ok(()) };
+        let size = memory.size();
+        let length = usize::try_from(size).unwrap_or(usize::MAX);
+        // Memory that the card may still reach stays mapped.
+        self.kernel.vfio_dma_unmap(start, length).map_err(|error| DmaError::Backing {
+            iova: start,
+            size,
+            source: refused(&error),
+        })?;
+        self.mapped.remove(&start);
+        Ok(())
+    }
+}
+
+fn as_io(error: MapError) -> std::io::Error {
+    match error {
+        MapError::System { source, .. } => source,
+        other => std::io::Error::other(other),
+    }
+}
+
+/// What the kernel said, and what helps.
+fn refused(error: &VfioError) -> std::io::Error {
+    let errno = match error {
+        VfioError::IommuDmaMap(errno) | VfioError::IommuDmaUnmap(errno) => errno.errno(),
+        other => return std::io::Error::other(other.to_string()),
+    };
+    let said = std::io::Error::from_raw_os_error(errno);
+    if errno != libc::ENOMEM {
+        return said;
+    }
+    // Everything that a device reaches is locked.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+    let limit = limit.map_or_else(|| "unlimited".to_owned(), |bytes| format!("{} KiB", bytes >> 10));
+    std::io::Error::new(
+        said.kind(),
+        format!(
+            "{said}: this process may lock {limit}; raise that (ulimit -l, or LimitMEMLOCK=infinity in its unit)"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::any::Any;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::pci::DmaBacking;
+    use crate::pci::mapping::create_memory_file;
+
+    #[derive(Default)]
+    struct FakeKernel {
+        mapped: Mutex<BTreeMap<u64, usize>>,
+        full: bool,
+    }
+
+    impl VfioOps for FakeKernel {
+        unsafe fn vfio_dma_map(&self, iova: u64, size: usize, _: *mut u8) -> Result<(), VfioError> {
+            if self.full {
+                return Err(VfioError::IommuDmaMap(vmm_sys_util::errno::Error::new(libc::ENOMEM)));
+            }
+            self.mapped.lock().unwrap().insert(iova, size);
+            Ok(())
+        }
+
+        fn vfio_dma_unmap(&self, iova: u64, size: usize) -> Result<(), VfioError> {
+            assert_eq!(self.mapped.lock().unwrap().remove(&iova), Some(size));
+            Ok(())
+        }
+
+        fn as_any(&self) -> &dyn Any {
+            self
+        }
+    }
+
+    fn memory(iova: u64, pages: u64) -> DmaMapping {
+        let size = pages * PAGE_SIZE;
+        let fd = create_memory_file(c"ram", size).unwrap();
+        DmaMapping { iova, size, writable: true, backing: Some(DmaBacking { fd, offset: 0 }) }
+    }
+
+    fn iommu() -> (Arc<FakeKernel>, Iommu) {
+        let kernel = Arc::new(FakeKernel::default());
+        (Arc::clone(&kernel), Iommu::new(kernel))
+    }
+
+    #[test]
+    fn kernel_is_told_of_each_range_once() {
+        let (kernel, mut iommu) = iommu();
+        iommu.map(&memory(0x10_000, 4)).unwrap();
+        iommu.map(&memory(0x14_000, 1)).unwrap();
+        assert_eq!(*kernel.mapped.lock().unwrap(), [(0x10_000, 0x4000), (0x14_000, 0x1000)].into());
+        assert_eq!(iommu.usage(), (2, 5 * PAGE_SIZE));
+
+        iommu.unmap(0x10_000, 0x5000).unwrap();
+        assert!(kernel.mapped.lock().unwrap().is_empty());
+        assert!(matches!(iommu.unmap(0x10_000, 0x5000), Err(DmaError::NotMapped { .. })));
+    }
+
+    #[test]
+    fn ranges_that_overlap_or_would_be_split_are_refused() {
+        let (kernel, mut iommu) = iommu();
+        iommu.map(&memory(0x10_000, 4)).unwrap();
+        for start in [0xf_000, 0x10_000, 0x13_000] {
+            assert!(matches!(iommu.map(&memory(start, 4)), Err(DmaError::Overlap { .. })), "{start:#x}");
+        }
+        for (start, size) in [(0x11_000, 0x3000), (0x10_000, 0x3000), (0xf_000, 0x2000)] {
+            assert!(matches!(iommu.unmap(start, size), Err(DmaError::Invalid { .. })), "{start:#x}");
+        }
+        for (start, pages) in [(0x20_001, 1), (u64::MAX - 0xfff, 1)] {
+            assert!(matches!(iommu.map(&memory(start, pages)), Err(DmaError::Invalid { .. })), "{start:#x}");
+        }
+        assert_eq!(kernel.mapped.lock().unwrap().len(), 1);
+        iommu.unmap_all();
+        assert!(kernel.mapped.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn limit_of_locked_memory_is_named() {
+        let mut iommu = Iommu::new(Arc::new(FakeKernel { full: true, ..FakeKernel::default() }));
+        let error = iommu.map(&memory(0, 1)).unwrap_err();
+        let why = std::error::Error::source(&error).unwrap().to_string();
+        assert!(why.contains("LimitMEMLOCK"), "{why}");
+        assert_eq!(iommu.usage(), (0, 0));
+    }
+}

@@ -1,0 +1,343 @@
+//! A real card as a [`PciFunction`].
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use vfio_ioctls::VfioDevice;
+
+use super::bars::Bar;
+use super::claim::Claim;
+use super::dma::Iommu;
+use super::interrupts::{Lines, Listener};
+use super::open::{self, Interface, OpenError};
+use super::sysfs::{NVIDIA, PciDevice, Sysfs};
+use crate::config::PciAddress;
+use crate::pci::{
+    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionInfo, RegionKind,
+    RegionTable,
+};
+
+/// Configuration space: the vendor, the command register and its bits, the first BAR (PCI Local Bus 3.0, 6.1).
+const VENDOR: u64 = 0x00;
+const COMMAND: u64 = 0x04;
+const COMMAND_MEMORY: u16 = 1 << 1;
+const COMMAND_MASTER: u16 = 1 << 2;
+const COMMAND_NO_INTX: u16 = 1 << 10;
+const FIRST_BAR: u64 = 0x10;
+/// VFIO's numbers of interrupts (`VFIO_PCI_MSI_IRQ_INDEX`, `VFIO_PCI_ERR_IRQ_INDEX`, `VFIO_PCI_REQ_IRQ_INDEX`).
+const IRQ_MSI: u32 = 1;
+const IRQ_ERR: u32 = 3;
+const IRQ_REQ: u32 = 4;
+
+/// The file of the open device; configuration space, ROM and what cannot be mapped are read and written through it.
+struct Card(VfioDevice);
+
+impl Card {
+    fn fd(&self) -> BorrowedFd<'_> {
+        borrow(&self.0)
+    }
+
+    fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> bool {
+        let at = self.0.get_region_offset(region.index()).saturating_add(offset);
+        matches!(rustix::io::pread(self.fd(), &mut *data, at), Ok(count) if count == data.len())
+    }
+
+    fn write(&self, region: Region, offset: u64, data: &[u8]) -> bool {
+        let at = self.0.get_region_offset(region.index()).saturating_add(offset);
+        matches!(rustix::io::pwrite(self.fd(), data, at), Ok(count) if count == data.len())
+    }
+
+    fn config_u16(&self, offset: u64) -> Option<u16> {
+        let mut word = [0; 2];
+        self.read(Region::Config, offset, &mut word).then(|| u16::from_le_bytes(word))
+    }
+
+    fn config_u32(&self, offset: u64) -> Option<u32> {
+        let mut word = [0; 4];
+        self.read(Region::Config, offset, &mut word).then(|| u32::from_le_bytes(word))
+    }
+
+    /// Lets the card answer, and reach memory, or neither.
+    fn enable(&self, on: bool) -> bool {
+        let Some(before) = self.config_u16(COMMAND) else { return false };
+        let both = COMMAND_MEMORY | COMMAND_MASTER;
+        let command = if on { before | both | COMMAND_NO_INTX } else { before & !COMMAND_MASTER };
+        self.write(Region::Config, COMMAND, &command.to_le_bytes())
+    }
+
+    /// A card that is gone answers with ones, or not at all.
+    fn answers(&self) -> bool {
+        self.config_u16(VENDOR) == Some(NVIDIA)
+    }
+
+    fn region(&self, region: Region) -> RegionInfo {
+        let size = self.0.get_region_size(region.index());
+        if size == 0 {
+            return RegionInfo::ABSENT;
+        }
+        let kind = match region {
+            Region::Rom => RegionKind::Rom,
+            Region::Config => RegionKind::Config,
+            Region::Bar(number) => {
+                let offset = FIRST_BAR.saturating_add(u64::from(number).saturating_mul(4));
+                match self.config_u32(offset).unwrap_or(0) {
+                    bar if bar & 1 != 0 => RegionKind::Io,
+                    // Type 2: 64 bits.
+                    bar if bar & 0b110 == 0b100 => RegionKind::Memory64Prefetch,
+                    _ => RegionKind::Memory32,
+                }
+            }
+        };
+        RegionInfo { kind, size }
+    }
+}
+
+/// The connected interrupts: the thread goes before its lines.
+struct Connected {
+    _listener: Listener,
+    _lines: Lines,
+}
+
+/// A card that this process has through VFIO. When it is dropped the card reaches no memory any more, is reset, and is free for
+/// others.
+pub struct VfioFunction {
+    address: PciAddress,
+    interface: Interface,
+    card: Card,
+    regions: RegionTable,
+    bars: [Option<Bar>; 6],
+    iommu: Mutex<Iommu>,
+    connected: Mutex<Option<Connected>>,
+    lost: Arc<AtomicBool>,
+    _claim: Claim,
+}
+
+impl std::fmt::Debug for VfioFunction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VfioFunction")
+            .field("address", &self.address)
+            .field("interface", &self.interface)
+            .field("lost", &self.lost)
+            .finish_non_exhaustive()
+    }
+}
+
+impl VfioFunction {
+    /// Opens a card that `vfio-pci` has, resets it, and maps its BARs.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; nothing is open then.
+    pub fn open(
+        sysfs: &Sysfs,
+        device: &PciDevice,
+        interface: Option<Interface>,
+    ) -> Result<Arc<Self>, OpenError> {
+        let address = device.address;
+        let opened = open::open(sysfs, device, interface)?;
+        let card = Card(opened.device);
+        let failed = |what: &str, source: Box<dyn std::error::Error + Send + Sync>| OpenError::SetUp {
+            address,
+            what: what.to_owned(),
+            source,
+        };
+        card.0.reset();
+        if !card.enable(true) || !card.answers() {
+            let gone = "its configuration space does not answer".into();
+            return Err(failed("the card was reset and did not come back", gone));
+        }
+        let regions = Region::ALL.map(|region| card.region(region));
+        let mut bars = [const { None }; 6];
+        for (number, (bar, info)) in (0u8..).zip(bars.iter_mut().zip(regions)) {
+            let index = Region::Bar(number).index();
+            let widest = match info.kind {
+                RegionKind::Memory32 => 4,
+                RegionKind::Memory64Prefetch => 8,
+                _ => continue,
+            };
+            if card.0.get_region_flags(index) & vfio_bindings::bindings::vfio::VFIO_REGION_INFO_FLAG_MMAP == 0
+            {
+                continue;
+            }
+            let offset = card.0.get_region_offset(index);
+            let mapped = Bar::map(card.fd(), offset, info.size, widest);
+            *bar = Some(mapped.map_err(|error| failed(&format!("cannot map BAR{number}"), error.into()))?);
+        }
+        log::info!("{address}: open by {:?}, {:04x}:{:04x}", opened.interface, device.vendor, device.device);
+        Ok(Arc::new(Self {
+            address,
+            interface: opened.interface,
+            card,
+            regions,
+            bars,
+            iommu: Mutex::new(Iommu::new(opened.iommu)),
+            connected: Mutex::new(None),
+            lost: Arc::new(AtomicBool::new(false)),
+            _claim: opened.claim,
+        }))
+    }
+
+    /// Keeps other gpuvmks from a card, without opening it.
+    ///
+    /// # Errors
+    /// One has it.
+    pub fn claim(device: &PciDevice) -> Result<Claim, OpenError> {
+        open::claim(device)
+    }
+
+    /// Its address on the bus.
+    pub fn address(&self) -> PciAddress {
+        self.address
+    }
+
+    /// Through which of VFIO's interfaces it is open.
+    pub fn interface(&self) -> Interface {
+        self.interface
+    }
+
+    /// Ranges of memory that the card reaches, and bytes.
+    pub fn reachable(&self) -> (usize, u64) {
+        self.iommu().usage()
+    }
+
+    /// Asks the kernel for a message as if the card had sent it; false if the card has none, or nobody is connected.
+    pub(super) fn ask_for_message(&self) -> bool {
+        self.card.0.trigger_irq(IRQ_MSI, 0).is_ok()
+    }
+
+    fn iommu(&self) -> MutexGuard<'_, Iommu> {
+        // What a panicking thread left is whole: each step is one call of the kernel's.
+        self.iommu.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check(&self, region: Region, offset: u64, size: usize) -> Result<(), AccessError> {
+        let info = usize::try_from(region.index()).ok().and_then(|index| self.regions.get(index));
+        let limit = info.map_or(0, |info| info.size);
+        if limit == 0 {
+            return Err(AccessError::NoRegion(region));
+        }
+        if offset.checked_add(size as u64).is_none_or(|end| end > limit) {
+            return Err(AccessError::OutOfRange { region, offset, size, limit });
+        }
+        if self.lost.load(Ordering::Relaxed) { Err(AccessError::DeviceLost) } else { Ok(()) }
+    }
+
+    fn bar(&self, region: Region) -> Option<&Bar> {
+        let Region::Bar(number) = region else { return None };
+        self.bars.get(usize::from(number))?.as_ref()
+    }
+
+    /// What came of an access: the card may be gone.
+    fn outcome(&self, done: bool) -> Result<(), AccessError> {
+        if done || self.card.answers() {
+            // Where the card is there, VFIO refused the access (a ROM that is switched off): it reads as ones and writes nothing.
+            return Ok(());
+        }
+        if !self.lost.swap(true, Ordering::Relaxed) {
+            log::error!("{}: the card does not answer any more", self.address);
+        }
+        Err(AccessError::DeviceLost)
+    }
+}
+
+impl PciFunction for VfioFunction {
+    fn regions(&self) -> RegionTable {
+        self.regions
+    }
+
+    fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
+        self.check(region, offset, data.len())?;
+        data.fill(0xff);
+        let done = match self.bar(region) {
+            Some(bar) => bar.read(offset, data).is_ok(),
+            None => self.card.read(region, offset, data),
+        };
+        // All ones may be a value of a register's.
+        self.outcome(done && data.iter().any(|byte| *byte != 0xff))
+    }
+
+    fn write(&self, region: Region, offset: u64, data: &[u8]) -> Result<(), AccessError> {
+        self.check(region, offset, data.len())?;
+        match self.bar(region) {
+            // Stores are posted: whether the card is there, the next load tells.
+            Some(bar) => bar.write(offset, data).map_err(|_| AccessError::DeviceLost),
+            None => self.outcome(self.card.write(region, offset, data)),
+        }
+    }
+
+    fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError> {
+        if self.lost.load(Ordering::Relaxed) {
+            return Err(DmaError::DeviceLost);
+        }
+        self.iommu().map(&mapping)
+    }
+
+    fn dma_unmap(&self, iova: u64, size: u64) -> Result<(), DmaError> {
+        self.iommu().unmap(iova, size)
+    }
+
+    fn dma_unmap_all(&self) {
+        self.iommu().unmap_all();
+    }
+
+    fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>) {
+        let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        if connected.take().is_some() {
+            for index in [IRQ_MSI, IRQ_ERR, IRQ_REQ] {
+                if let Err(error) = self.card.0.disable_irq(index) {
+                    log::debug!("{}: interrupt {index}: {error}", self.address);
+                }
+            }
+        }
+        let Some(sink) = sink else { return };
+        match self.connect(sink) {
+            Ok(now) => *connected = Some(now),
+            Err(error) => log::error!("{}: no interrupts: {error}", self.address),
+        }
+    }
+
+    fn reset(&self) {
+        self.card.0.reset();
+        if !self.card.enable(true) || !self.card.answers() {
+            self.lost.store(true, Ordering::Relaxed);
+            log::error!("{}: the card was reset and did not come back", self.address);
+        }
+    }
+}
+
+impl VfioFunction {
+    fn connect(&self, sink: Arc<dyn InterruptSink>) -> anyhow::Result<Connected> {
+        let lines = Lines::new()?;
+        let (lost, address) = (Arc::clone(&self.lost), self.address);
+        let listener = Listener::start(&lines, sink, move || {
+            log::error!("{address}: the card is being taken away, or the bus reported an error of it");
+            lost.store(true, Ordering::Relaxed);
+        })?;
+        self.card.0.enable_irq(IRQ_MSI, vec![&lines.message])?;
+        // Not every function can tell of these.
+        for index in [IRQ_ERR, IRQ_REQ] {
+            if let Err(error) = self.card.0.enable_irq(index, vec![&lines.going]) {
+                log::debug!("{address}: interrupt {index}: {error}");
+            }
+        }
+        Ok(Connected { _listener: listener, _lines: lines })
+    }
+}
+
+impl Drop for VfioFunction {
+    fn drop(&mut self) {
+        self.connect_interrupts(None);
+        // In this order: what it still does reaches nothing.
+        if !self.card.enable(false) {
+            log::debug!("{}: bus mastering cannot be switched off", self.address);
+        }
+        self.iommu().unmap_all();
+        self.card.0.reset();
+    }
+}
+
+#[allow(unsafe_code, reason = "vfio-ioctls lends its descriptor as a number only")]
+fn borrow(device: &VfioDevice) -> BorrowedFd<'_> {
+    // SAFETY: the descriptor is open as long as the device, which is borrowed for as long.
+    unsafe { BorrowedFd::borrow_raw(device.as_raw_fd()) }
+}

@@ -1,0 +1,24 @@
+//! A real card through the kernel's VFIO: found on the bus ([`sysfs`]), judged ([`obstacles`]), bound to `vfio-pci`
+//! ([`binding`]), opened ([`open`]) and then a [`PciFunction`](crate::pci::PciFunction) like any other
+//! ([`VfioFunction`]): the register driver and the front ends use it without knowing.
+//!
+//! What contains the card is its IOMMU: it reaches the memory that [`VfioFunction`] maps, at the bus addresses that the
+//! aggregator chose, and nothing else of the host.
+//!
+//! Sources: Linux `include/uapi/linux/vfio.h`, `Documentation/driver-api/vfio.rst`, `Documentation/ABI/testing/sysfs-bus-pci`.
+
+mod bars;
+pub mod binding;
+mod claim;
+mod dma;
+mod function;
+pub mod holders;
+mod interrupts;
+pub mod obstacles;
+pub mod open;
+pub mod probe;
+pub mod sysfs;
+
+pub use claim::Claim;
+pub use function::VfioFunction;
+pub use open::{Interface, OpenError};

@@ -1,0 +1,153 @@
+//! What an open card says of itself, as `gpuvmk gpu probe` shows it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::time::Duration;
+
+use super::VfioFunction;
+use super::open::Interface;
+use super::sysfs::PciDevice;
+use crate::pci::{AccessError, InterruptSink, PciFunction, Region, RegionKind};
+
+/// NV_PMC_BOOT_0 and NV_PMC_ENABLE (envytools, PMC).
+const BOOT_0: u64 = 0x000;
+const ENABLE: u64 = 0x200;
+/// NV_PMC_BOOT_0: the chip's number (`ARCHITECTURE` and `IMPLEMENTATION`).
+const CHIP_SHIFT: u32 = 20;
+const CHIP_MASK: u32 = 0x1ff;
+/// How long a message that was asked for may take.
+const MESSAGE: Duration = Duration::from_secs(2);
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Findings {
+    /// Address on the bus.
+    pub address: String,
+    /// Vendor and device number.
+    pub pci_id: String,
+    /// Through which of VFIO's interfaces.
+    pub interface: Interface,
+    /// NV_PMC_BOOT_0.
+    pub boot_0: String,
+    /// The chip's number in it, as drivers name chips.
+    pub chip_number: String,
+    /// The chip, if it is one that this program knows.
+    pub chip: Option<&'static str>,
+    /// Whether anything has initialised it: NV_PMC_ENABLE is not as after a reset.
+    pub initialised: bool,
+    /// Regions that it has.
+    pub regions: Vec<RegionFinding>,
+    /// How the kernel resets it.
+    pub reset_methods: Option<Vec<String>>,
+    /// Whether a message (MSI) that the kernel was asked to send came here.
+    pub interrupt: bool,
+    /// Bytes that this process may lock for the card; absent if as many as it likes.
+    pub memory_limit: Option<u64>,
+}
+
+/// A region.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct RegionFinding {
+    /// Its name.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// What it is.
+    pub kind: &'static str,
+}
+
+struct Told(Sender<()>);
+
+impl InterruptSink for Told {
+    fn set_intx(&self, _: bool) {}
+
+    fn fire_msi(&self, _: u16) {
+        // Nobody waits any more for one that comes late.
+        let _ = self.0.send(());
+    }
+}
+
+/// Looks at an open card. Writes nothing to its registers.
+///
+/// # Errors
+/// It does not answer.
+pub fn probe(device: &PciDevice, card: &VfioFunction) -> Result<Findings, AccessError> {
+    let register = |offset| {
+        let mut word = [0; 4];
+        card.read(Region::Bar(0), offset, &mut word).map(|()| u32::from_le_bytes(word))
+    };
+    let boot_0 = register(BOOT_0)?;
+    let number = boot_0 >> CHIP_SHIFT & CHIP_MASK;
+    let (sender, told) = mpsc::channel();
+    card.connect_interrupts(Some(Arc::new(Told(sender))));
+    let interrupt = card.ask_for_message() && told.recv_timeout(MESSAGE).is_ok();
+    card.connect_interrupts(None);
+    Ok(Findings {
+        address: device.address.to_string(),
+        pci_id: format!("{:04x}:{:04x}", device.vendor, device.device),
+        interface: card.interface(),
+        boot_0: format!("{boot_0:#010x}"),
+        chip_number: format!("NV{number:X}"),
+        chip: chip(number),
+        initialised: register(ENABLE)? & INITIALISED != 0,
+        regions: regions(card),
+        reset_methods: device.reset_methods.clone(),
+        interrupt,
+        memory_limit: rustix::process::getrlimit(rustix::process::Resource::Memlock).current,
+    })
+}
+
+/// NV_PMC_ENABLE: PFIFO and PGRAPH, which only a driver or the VBIOS switches on.
+const INITIALISED: u32 = 1 << 8 | 1 << 12;
+
+/// Chips with a driver here.
+fn chip(number: u32) -> Option<&'static str> {
+    match number {
+        0xc0 => Some("GF100"),
+        0xe4 => Some("GK104"),
+        0x117 => Some("GM107"),
+        0x180 => Some("GH100"),
+        _ => None,
+    }
+}
+
+fn regions(card: &VfioFunction) -> Vec<RegionFinding> {
+    let table = card.regions();
+    let there = Region::ALL.into_iter().zip(table).filter(|(_, info)| info.size > 0);
+    there
+        .map(|(region, info)| RegionFinding {
+            name: match region {
+                Region::Bar(number) => format!("BAR{number}"),
+                Region::Rom => "ROM".to_owned(),
+                Region::Config => "configuration".to_owned(),
+            },
+            size: info.size,
+            kind: match info.kind {
+                RegionKind::Absent => "absent",
+                RegionKind::Memory32 => "memory, 32 bits",
+                RegionKind::Memory64Prefetch => "memory, 64 bits, prefetchable",
+                RegionKind::Io => "ports",
+                RegionKind::Rom => "ROM",
+                RegionKind::Config => "configuration space",
+            },
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chips_have_the_numbers_that_drivers_give_them() {
+        for (boot_0, name) in [
+            (0x0c00_00a3_u32, "GF100"),
+            (0x0e40_00a2, "GK104"),
+            (0x1170_00a2, "GM107"),
+            (0x1800_00a1, "GH100"),
+        ] {
+            assert_eq!(chip(boot_0 >> CHIP_SHIFT & CHIP_MASK), Some(name), "{boot_0:#x}");
+        }
+        assert_eq!(chip(0x1ff), None);
+    }
+}
