@@ -6,6 +6,8 @@ use anyhow::Context;
 use serde_json::json;
 
 use crate::config::{PciAddress, show_size};
+use crate::gpu::register::RegisterDriver;
+use crate::gpu::rehearsal::rehearse;
 use crate::gpu::vfio::binding::{self, Step};
 use crate::gpu::vfio::holders::holders;
 use crate::gpu::vfio::obstacles::{Obstacle, obstacles};
@@ -36,6 +38,13 @@ pub(super) struct ProbeArgs {
     /// Which of VFIO's interfaces to use; without it, the function's own node where there is one.
     #[arg(long, value_name = "INTERFACE")]
     interface: Option<Interface>,
+    /// Also bring the GPU up and let a copy engine copy into this process's memory and back.
+    #[arg(long)]
+    engines: bool,
+    /// Also let it copy into memory that was just taken away from it: that must be stopped. The bus reports an error then, and some
+    /// machines stop at that.
+    #[arg(long, requires = "engines")]
+    stray_dma: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -111,14 +120,19 @@ pub(super) fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
     let sysfs = Sysfs::default();
     let device = sysfs.device(args.gpu)?;
     let card = VfioFunction::open(&sysfs, &device, args.interface)?;
-    let findings =
+    let mut findings =
         probe::probe(&device, &card).with_context(|| format!("{} cannot be looked at", args.gpu))?;
+    if args.engines {
+        let failed = || format!("{} cannot be brought up", args.gpu);
+        let mut driver = RegisterDriver::new(card).with_context(failed)?;
+        findings.engines = Some(rehearse(&mut driver, args.stray_dma).with_context(failed)?);
+    }
     if args.json {
         println!("{}", serde_json::to_string(&findings)?);
     } else {
         print!("{}", describe(&findings));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if findings.good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn describe(findings: &Findings) -> String {
@@ -141,6 +155,20 @@ fn describe(findings: &Findings) -> String {
     line("interrupt", if findings.interrupt { "a message came" } else { "NO MESSAGE CAME" });
     let reset = findings.reset_methods.as_ref().map_or_else(|| "unknown".to_owned(), |all| all.join(", "));
     line("reset by", &reset);
+    if let Some(engines) = &findings.engines {
+        line("copies", &format!("{} there and back by {}", show_size(engines.verified), engines.engine));
+        for failure in &engines.failures {
+            line("  FAILED", failure);
+        }
+        match engines.stray_dma_stopped {
+            None => {}
+            Some(true) => line("stray DMA", "stopped"),
+            Some(false) => line("stray DMA", "IT REACHED MEMORY THAT WAS TAKEN AWAY"),
+        }
+        if let Some(said) = &engines.stray_reported {
+            line("", &format!("the GPU said of it: {said}"));
+        }
+    }
     let limit = findings.memory_limit.map_or_else(|| "unlimited".to_owned(), show_size);
     line("lockable", &limit);
     format!("{address}  {pci_id}, open by {:?}\n{text}", findings.interface)
@@ -165,6 +193,7 @@ mod tests {
             reset_methods: Some(vec!["pm".to_owned(), "bus".to_owned()]),
             interrupt: true,
             memory_limit: None,
+            engines: None,
         };
         let text = describe(&findings);
         for words in ["GF100 (NVC0,", "BAR0         16M", "reset by     pm, bus", "lockable     unlimited"] {

@@ -37,7 +37,9 @@ enum Command {
     #[command(after_help = "Example:\n  sudo gpuvmk gpu unbind 0000:65:00.0")]
     Unbind(BindArgs),
     /// Open a GPU that vfio-pci has, reset it, and say what it is.
-    #[command(after_help = "Example:\n  gpuvmk gpu probe 0000:65:00.0 --json")]
+    #[command(
+        after_help = "Examples:\n  gpuvmk gpu probe 0000:65:00.0 --json\n  gpuvmk gpu probe 0000:65:00.0 --engines"
+    )]
     Probe(ProbeArgs),
     /// Measure what a native client of the NVIDIA driver gets: copies, latencies, mappings.
     ///

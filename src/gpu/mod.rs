@@ -5,6 +5,7 @@
 //! All addresses here are host addresses: whoever calls has checked them.
 
 pub mod register;
+pub mod rehearsal;
 pub mod rm;
 pub mod scrub;
 pub mod space_map;

@@ -153,12 +153,15 @@ fn host_share(vram: u64) -> u64 {
     (vram / 16).next_multiple_of(16 << 20).clamp(16 << 20, 512 << 20)
 }
 
-/// The smallest unit in which this GPU shares VRAM with other processes.
+/// The smallest unit in which this GPU shares VRAM with other processes; any, if it shares none.
 fn granule(bus: &Bus, bar1: &mut Bar1, memory: &HostMemory, vram: u64) -> Result<u64, GpuError> {
     let mut size = SMALLEST_GRANULE;
     while size <= WINDOW_SIZE && size.saturating_mul(2) <= vram {
-        if bar1.share(bus, memory, HostVram(size), size).is_ok() {
-            return Ok(size);
+        match bar1.share(bus, memory, HostVram(size), size) {
+            Ok(_) => return Ok(size),
+            // A card: what its BAR shows is shared with nobody.
+            Err(error) if shares_nothing(&error) => return Ok(size),
+            Err(_) => {}
         }
         size = size.saturating_mul(2);
     }
@@ -167,9 +170,17 @@ fn granule(bus: &Bus, bar1: &mut Bar1, memory: &HostMemory, vram: u64) -> Result
     )))
 }
 
-/// Reaches the host's share through a mapping from now on.
+/// Whether a GPU shares no VRAM at all.
+fn shares_nothing(error: &GpuError) -> bool {
+    matches!(error, GpuError::Io(error) if error.kind() == std::io::ErrorKind::Unsupported)
+}
+
+/// Reaches the host's share through a mapping from now on, if the GPU shares any.
 fn map_host_memory(bus: &Bus, bar1: &mut Bar1, memory: &mut HostMemory, size: u64) -> Result<(), GpuError> {
-    let shared = bar1.share(bus, memory, HostVram(0), size)?;
+    let shared = match bar1.share(bus, memory, HostVram(0), size) {
+        Err(error) if shares_nothing(&error) => return Ok(()),
+        shared => shared?,
+    };
     let pieces: Vec<FilePiece<'_>> = shared
         .iter()
         .map(|piece| FilePiece { fd: piece.fd.as_fd(), offset: piece.offset, size: piece.size })

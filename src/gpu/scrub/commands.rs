@@ -21,7 +21,7 @@ const FOUR_WORDS: u32 = (copy::remap::SELECT_CONST_A * 0x1111)
 
 /// How a chip's copy engine is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(in crate::gpu) enum Dialect {
     /// GF100: classes 90b5 and 90b8.
     Fermi(u16),
     /// GH100: class c8b5.
@@ -30,7 +30,7 @@ pub(super) enum Dialect {
 
 impl Dialect {
     /// That of an engine of a chip.
-    pub(super) fn of(chip: &str, engine: Engine) -> Option<Self> {
+    pub(in crate::gpu) fn of(chip: &str, engine: Engine) -> Option<Self> {
         match (chip, engine) {
             (crate::chip::gf100::NAME, Engine::Copy(0)) => Some(Self::Fermi(pcopy::CLASS_COPY0)),
             (crate::chip::gf100::NAME, Engine::Copy(1)) => Some(Self::Fermi(pcopy::CLASS_COPY1)),
@@ -40,7 +40,7 @@ impl Dialect {
     }
 
     /// The copy class.
-    pub(super) const fn class(self) -> u16 {
+    pub(in crate::gpu) const fn class(self) -> u16 {
         match self {
             Self::Fermi(class) => class,
             Self::Hopper => CLASS_COPY,
@@ -85,6 +85,20 @@ pub(super) fn words(dialect: Dialect, piece: &Piece) -> Vec<u32> {
     }
     let report = Some((piece.semaphore, piece.sequence));
     words.copy((marked, STRIDE), (piece.seen, MARK), low(MARK), places, report);
+    words.words
+}
+
+/// The words for a copy of `size` bytes, a multiple of [`LINE`], and a report at its end: where, and what.
+pub(in crate::gpu) fn copy_words(
+    dialect: Dialect,
+    from: u64,
+    to: u64,
+    size: u64,
+    report: (u64, u32),
+) -> Vec<u32> {
+    let mut words = Words { dialect, words: Vec::new() };
+    words.method(host::SET_OBJECT, &[dialect.class().into()]);
+    words.copy((from, LINE), (to, LINE), low(LINE), low(size / LINE), Some(report));
     words.words
 }
 

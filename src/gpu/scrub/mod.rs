@@ -14,7 +14,7 @@
 
 mod backing;
 mod channel;
-mod commands;
+pub(super) mod commands;
 mod driver;
 mod layout;
 mod report;

@@ -104,9 +104,10 @@ struct Connected {
 pub struct VfioFunction {
     address: PciAddress,
     interface: Interface,
+    // Field order is drop order: what is mapped of the device keeps its file open, and its group could not leave the container.
+    bars: [Option<Bar>; 6],
     card: Card,
     regions: RegionTable,
-    bars: [Option<Bar>; 6],
     iommu: Mutex<Iommu>,
     connected: Mutex<Option<Connected>>,
     lost: Arc<AtomicBool>,

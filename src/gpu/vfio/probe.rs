@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::VfioFunction;
 use super::open::Interface;
 use super::sysfs::PciDevice;
+use crate::gpu::rehearsal::Rehearsal;
 use crate::pci::{AccessError, InterruptSink, PciFunction, Region, RegionKind};
 
 /// NV_PMC_BOOT_0 and NV_PMC_ENABLE (envytools, PMC).
@@ -43,6 +44,17 @@ pub struct Findings {
     pub interrupt: bool,
     /// Bytes that this process may lock for the card; absent if as many as it likes.
     pub memory_limit: Option<u64>,
+    /// What its engines did, if they were tried.
+    pub engines: Option<Rehearsal>,
+}
+
+impl Findings {
+    /// Whether nothing speaks against the card.
+    pub fn good(&self) -> bool {
+        let engines = self.engines.as_ref();
+        self.interrupt
+            && engines.is_none_or(|tried| tried.failures.is_empty() && tried.stray_dma_stopped != Some(false))
+    }
 }
 
 /// A region.
@@ -94,6 +106,7 @@ pub fn probe(device: &PciDevice, card: &VfioFunction) -> Result<Findings, Access
         reset_methods: device.reset_methods.clone(),
         interrupt,
         memory_limit: rustix::process::getrlimit(rustix::process::Resource::Memlock).current,
+        engines: None,
     })
 }
 

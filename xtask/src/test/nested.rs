@@ -81,7 +81,11 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         let minutes = (start.elapsed().as_secs_f64() / 0.6).round() / 100.0;
         println!(
             "{}",
-            json!({ "ok": ok, "group": ok, "card": card, "problems": verdict.problems, "minutes": minutes })
+            json!({
+                "ok": ok, "group": ok, "copies_verified": card["engines"]["verified"],
+                "stray_dma_stopped": card["engines"]["stray_dma_stopped"], "card": card, "problems": verdict.problems,
+                "minutes": minutes,
+            })
         );
     }
     Ok(ok)

@@ -38,6 +38,20 @@ pub fn run(options: &Options) -> Result<Figures> {
     ensure!(found["initialised"] == false, "somebody has initialised it: {found}");
     let regions = found["regions"].as_array().map_or(0, Vec::len);
     ensure!(regions >= 5, "it has {regions} regions: {found}");
+    let tried = gpuvmk::says(&[
+        "gpu",
+        "probe",
+        &address,
+        "--interface",
+        &interface,
+        "--engines",
+        "--stray-dma",
+        "--json",
+    ])?;
+    let engines = &tried["engines"];
+    ensure!(engines["failures"] == Value::Array(Vec::new()), "copies failed: {engines}");
+    ensure!(engines["verified"].as_u64().is_some_and(|bytes| bytes > 0), "nothing was copied: {engines}");
+    ensure!(engines["stray_dma_stopped"] == true, "the IOMMU did not keep the card off: {engines}");
     claimed(&address)?;
     open_elsewhere(&address)?;
 
@@ -47,6 +61,7 @@ pub fn run(options: &Options) -> Result<Figures> {
     ensure!(text.is_ok_and(|text| text.trim() == "(null)"), "somebody may have only vfio-pci");
     let mut figures = Figures::new();
     figures.insert("interface".into(), interface.into());
+    figures.insert("engines".into(), engines.clone());
     figures.insert("card".into(), found);
     Ok(figures)
 }
