@@ -125,13 +125,14 @@ mod tests {
             let (stream, _) = listener.accept().unwrap();
             let mut line = String::new();
             BufReader::new(&stream).read_line(&mut line).unwrap();
-            let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"gpu":"gpu0","tenants":[{"name":"vm1","vram":268435456,
+            let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"gpu":{"chip":"GF100","scrub":{"engine_ns":9,"departures":{"wanted_us":5}}},"tenants":[{"name":"vm1","vram":268435456,
                 "foreign_accesses":0,"submissions":7}]}}"#;
             writeln!(&stream, "{}", answer.replace('\n', "")).unwrap();
             line
         });
         let status = status(&path).unwrap();
         assert!(server.join().unwrap().contains("\"method\":\"status\""));
+        assert_eq!((status.gpu.scrub.engine_ns, status.gpu.scrub.departures.wanted_us), (9, 5));
         let tenant = status.tenant("vm1").unwrap();
         assert_eq!((tenant.submissions, tenant.foreign_accesses), (7, Some(0)));
         assert_eq!(tenant.more["vram"], 268_435_456);

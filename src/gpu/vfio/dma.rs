@@ -95,7 +95,8 @@ impl Iommu {
     }
 
     /// How many ranges there are, and how many bytes.
-    pub(super) fn usage(&self) -> (usize, u64) {
+    #[cfg(test)]
+    fn usage(&self) -> (usize, u64) {
         (self.mapped.len(), self.mapped.values().map(Mapping::size).sum())
     }
 

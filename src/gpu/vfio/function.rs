@@ -186,19 +186,9 @@ impl VfioFunction {
         open::claim(device)
     }
 
-    /// Its address on the bus.
-    pub fn address(&self) -> PciAddress {
-        self.address
-    }
-
     /// Through which of VFIO's interfaces it is open.
     pub fn interface(&self) -> Interface {
         self.interface
-    }
-
-    /// Ranges of memory that the card reaches, and bytes.
-    pub fn reachable(&self) -> (usize, u64) {
-        self.iommu().usage()
     }
 
     /// Asks the kernel for a message as if the card had sent it; false if the card has none, or nobody is connected.

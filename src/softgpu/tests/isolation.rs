@@ -41,13 +41,13 @@ fn ledger_counts_foreign_accesses_and_no_others() {
     let _memory = rig.system_memory(0x8000_0000, 0x2000);
     rig.map(&mut space, SRC + 0x10_0000, system(0x8000_0000), 0x2000);
     // What the tenant owns; tables, instance block and contexts stay the host's.
-    ledger.own_channel(HostChannel(1), Some(ME));
     for (start, size) in
         [(mine, 0x1000), (channel.ring, 0x1000), (channel.push, 256 << 10), (channel.userd, 0x1000)]
     {
         ledger.own_vram(HostVram(start), size, Some(ME));
     }
     ledger.own_vram(HostVram(foreign), 0x1000, Some(OTHER));
+    ledger.own_channel(HostChannel(1), Some(ME));
     ledger.own_system(Iova(0x8000_0000), 0x1000, Some(ME));
 
     let words = [

@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn aggregators_counts_are_summed_over_tenants() {
         let status = serde_json::from_str(
-            r#"{"gpu":{"chip":"GF100","channels":64,"channels_free":40},"tenants":[
+            r#"{"gpu":{"chip":"GF100","channels":64,"channels_free":40,"scrub":{"departures":{"wanted_us":0}}},"tenants":[
             {"name":"a","vram":10,"channels":2,"mapped_pages":5,"limits":{"spaces":{"used":3}}},
             {"name":"b","vram":20,"channels":1,"memory":7,"limits":{"spaces":{"used":1}}}]}"#,
         )

@@ -60,13 +60,15 @@ proptest! {
         let ledger = rig.gpu.ledger();
         let space = rig.space();
         let memory = rig.buffer(space, VA, SIZE);
-        let mut channel = rig.channel(space, engines);
-        ledger.own_channel(channel.id, Some(ME));
+        let mut channel = rig.idle_channel(space, engines);
         for (start, size) in
             [(memory, SIZE), (channel.ring, 0x1000), (channel.push, 256 << 10), (channel.userd, 0x200)]
         {
             ledger.own_vram(HostVram(start), size, Some(ME));
         }
+        ledger.own_channel(channel.id, Some(ME));
+        // Only now: a channel that runs reads its USERD, told of work or not.
+        rig.start(&channel);
         let beside = rig.space();
         let report = rig.buffer(beside, VA, 0x1000);
         let mut witness = rig.channel(beside, engines);

@@ -147,9 +147,14 @@ impl Rig {
     /// A channel that runs.
     pub fn channel(&mut self, space: SpaceHandle, engines: EngineSet) -> Channel {
         let channel = self.idle_channel(space, engines);
+        self.start(&channel);
+        channel
+    }
+
+    /// Lets an idle channel run.
+    pub fn start(&mut self, channel: &Channel) {
         self.gpu.enable_channel(channel.id, true).unwrap();
         self.list(channel.id);
-        channel
     }
 
     /// Writes words into the push buffer and an entry for them into the ring, without telling.

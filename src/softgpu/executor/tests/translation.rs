@@ -160,15 +160,16 @@ fn ledger_counts_foreign_accesses() {
     let mut rig = Rig::new();
     let ledger = rig.gpu.ledger();
     let space = rig.space();
-    let mut channel = rig.channel(space, EngineSet::COPY1);
+    let mut channel = rig.idle_channel(space, EngineSet::COPY1);
     let (mine, foreign) = (rig.buffer(space, SRC, 0x1000), rig.buffer(space, DST, 0x1000));
-    ledger.own_channel(channel.id, Some(ME));
     for (start, size) in
         [(mine, 0x1000), (channel.ring, 0x1000), (channel.push, 256 << 10), (channel.userd, 0x200)]
     {
         ledger.own_vram(HostVram(start), size, Some(ME));
     }
     ledger.own_vram(HostVram(foreign), 0x1000, Some(OTHER));
+    ledger.own_channel(channel.id, Some(ME));
+    rig.start(&channel);
 
     rig.run(&mut channel, &[copy_lines(SRC, SRC + 0x800, 0, 64, 1, 0), semaphore(SRC, 1, 1)].concat());
     assert_eq!(ledger.foreign_accesses(ME), 0);
