@@ -54,6 +54,7 @@ fn may_make(role: Role) -> &'static [&'static str] {
         Role::Session => &["socket", "accept4", "eventfd2"],
         Role::SoftGpu => &["accept4", "eventfd2"],
         Role::Owner => &["accept4", "pipe2", "eventfd2", "memfd_create", "pidfd_open"],
+        Role::CardOwner => &["accept4", "pipe2", "eventfd2", "memfd_create", "pidfd_open"],
         Role::RmOwner => &["open", "openat", "accept4", "pipe2", "eventfd2", "memfd_create", "pidfd_open"],
         Role::Control | Role::Recorder => &["accept4"],
         // Beside what KVM's calls make.
@@ -66,6 +67,7 @@ fn may_make(role: Role) -> &'static [&'static str] {
         | Role::Signals
         | Role::Supervisor
         | Role::Engine
+        | Role::CardInterrupts
         | Role::Doorbells
         | Role::Disk
         | Role::Typing

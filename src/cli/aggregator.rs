@@ -12,9 +12,11 @@ use super::places::places;
 use super::serve::JailOptions;
 use crate::aggregator::{Config, Service, Sockets};
 use crate::chip::Chip;
-use crate::config::{Backend, GpuConfig};
+use crate::config::{Backend, GpuConfig, PciAddress, Preemption};
 use crate::gpu::register::RegisterDriver;
 use crate::gpu::rm::{RmConfig, RmDriver};
+use crate::gpu::vfio::VfioFunction;
+use crate::gpu::vfio::sysfs::Sysfs;
 use crate::gpu::{GpuDriver, OwnershipLedger};
 use crate::jail::{self, Allowance, Drives, PathRight, Right, Role};
 use crate::service_manager::Manager;
@@ -56,17 +58,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Before the GPU: the driver of a real one may become an ordinary user, who may not make sockets anywhere.
     let sockets = Sockets::bind(&settings).with_context(failed)?;
     let mode = args.jail.mode(config.jail);
+    let confine = || jail::confine(mode, &allowance(&config));
     let (driver, ledger) = match config.backend {
         // The software GPU starts threads.
-        Backend::Soft { .. } => {
-            jail::confine(mode, &allowance(&config))?;
-            bring_up(&config)?
+        Backend::Soft { vram, preemption } => {
+            confine()?;
+            software(config.chip, vram, preemption)?
         }
         // The driver of a real GPU becomes another user and looks around in the system first; it starts none.
-        Backend::Rm { .. } => {
-            let driver = bring_up(&config)?;
-            jail::confine(mode, &allowance(&config))?;
+        Backend::Rm { device, vram, uid } => {
+            let driver = nvidia(device, vram, uid)?;
+            confine()?;
             driver
+        }
+        // A card's files are opened first; its driver starts a thread.
+        Backend::Vfio { device } => {
+            let card = open_card(device).with_context(failed)?;
+            confine()?;
+            let driver = RegisterDriver::new(card).context("Cannot bring the GPU up")?;
+            (Box::new(driver) as Box<dyn GpuDriver>, None)
         }
     };
     let service = Service::start_on(sockets, driver, ledger, &settings).with_context(failed)?;
@@ -101,35 +111,42 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// A physical GPU: what drives it, and what knows the true owners of its memory.
 type Physical = (Box<dyn GpuDriver>, Option<Arc<dyn OwnershipLedger>>);
 
-/// Brings up the physical GPU that the file names.
-fn bring_up(config: &GpuConfig) -> anyhow::Result<Physical> {
-    match (&config.backend, config.chip) {
-        (Backend::Soft { vram, preemption }, Chip::Gf100) => {
-            let gpu = SoftGpu::new(SoftGpuConfig {
-                vram: *vram,
-                preemption: *preemption,
-                ..SoftGpuConfig::default()
-            })
-            .context("Cannot make the software GPU")?;
+/// Makes a software GPU and brings it up.
+fn software(chip: Chip, vram: u64, preemption: Preemption) -> anyhow::Result<Physical> {
+    match chip {
+        Chip::Gf100 => {
+            let gpu = SoftGpu::new(SoftGpuConfig { vram, preemption, ..SoftGpuConfig::default() })
+                .context("Cannot make the software GPU")?;
             let ledger: Arc<dyn OwnershipLedger> = gpu.ledger();
             let driver = RegisterDriver::new(gpu).context("Cannot bring the GPU up")?;
             Ok((Box::new(driver), Some(ledger)))
         }
-        (Backend::Soft { vram, preemption }, Chip::Gh100) => {
-            let gpu = Executor::new(ExecutorConfig { vram: *vram })
+        Chip::Gh100 => {
+            let gpu = Executor::new(ExecutorConfig { vram })
                 .context("Cannot make the software GPU")?
-                .with_preemption(*preemption);
+                .with_preemption(preemption);
             let ledger: Arc<dyn OwnershipLedger> = gpu.ledger();
             Ok((Box::new(gpu), Some(ledger)))
         }
-        (Backend::Rm { device, vram, uid }, _) => {
-            let gpu = device.map(|address| address.to_string());
-            let uid = rustix::process::geteuid().is_root().then_some(*uid);
-            let config = RmConfig { gpu, vram: *vram, uid, places: places() };
-            let driver = RmDriver::open(&config).context("Cannot take the GPU")?;
-            Ok((Box::new(driver), None))
-        }
     }
+}
+
+/// Takes a GPU that NVIDIA's driver has.
+fn nvidia(device: Option<PciAddress>, vram: u64, uid: u32) -> anyhow::Result<Physical> {
+    let gpu = device.map(|address| address.to_string());
+    let uid = rustix::process::geteuid().is_root().then_some(uid);
+    let config = RmConfig { gpu, vram, uid, places: places() };
+    let driver = RmDriver::open(&config).context("Cannot take the GPU")?;
+    Ok((Box::new(driver), None))
+}
+
+/// Opens a card that `vfio-pci` has.
+fn open_card(address: PciAddress) -> anyhow::Result<Arc<VfioFunction>> {
+    // What the card reaches is locked, and counts against this limit once capabilities are given up.
+    jail::raise_locked_memory();
+    let sysfs = Sysfs::default();
+    let device = sysfs.device(address)?;
+    Ok(VfioFunction::open(&sysfs, &device, None)?)
 }
 
 /// What an aggregator still needs once it is set up.
@@ -139,7 +156,8 @@ fn allowance(config: &GpuConfig) -> Allowance {
         sockets.map(|socket| PathRight { path: jail::folder(&socket.path), right: Right::Remove }).collect();
     let drives = match config.backend {
         Backend::Rm { .. } => Drives::RealGpu,
-        _ => Drives::Nothing,
+        Backend::Vfio { .. } => Drives::Card,
+        Backend::Soft { .. } => Drives::Nothing,
     };
     if drives == Drives::RealGpu {
         paths.extend(nvidia_nodes().map(|path| PathRight { path, right: Right::Device }));

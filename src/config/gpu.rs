@@ -33,6 +33,11 @@ pub enum Backend {
         /// User to become when started as root.
         uid: u32,
     },
+    /// A GPU that is given to the kernel's `vfio-pci`: its registers, driven by ourselves.
+    Vfio {
+        /// Which.
+        device: PciAddress,
+    },
 }
 
 impl Backend {
@@ -41,6 +46,7 @@ impl Backend {
         match self {
             Self::Soft { .. } => "soft",
             Self::Rm { .. } => "rm",
+            Self::Vfio { .. } => "vfio",
         }
     }
 }
@@ -211,7 +217,7 @@ impl GpuConfig {
         let socket = reader.table("socket", value::socket);
         let has_hang = reader.has("hang");
         let usual = match &backend {
-            Some((_, Backend::Rm { .. })) => HangConfig::of_real_gpu(),
+            Some((_, Backend::Rm { .. } | Backend::Vfio { .. })) => HangConfig::of_real_gpu(),
             Some((_, Backend::Soft { .. })) | None => HangConfig::default(),
         };
         let hang = reader.table("hang", |reader| HangConfig::read(reader, usual));
@@ -269,19 +275,24 @@ const NOBODY: u32 = 65_534;
 
 const ONLY_RM: &str = "belongs to `backend = \"rm\"`";
 const ONLY_SOFT: &str = "belongs to `backend = \"soft\"`";
+const ONLY_REAL: &str = "belongs to `backend = \"rm\"` and `\"vfio\"`";
+const NOT_VFIO: &str = "belongs to `backend = \"soft\"` and `\"rm\"`";
+const NO_PREEMPTION: &str = "no `preemption` for a GPU that is not software";
 
 #[derive(Clone, Copy)]
 enum Kind {
     Soft,
     Rm,
+    Vfio,
 }
 
 /// The keys that say what the physical GPU is.
 fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
-    let words = [("soft", Kind::Soft), ("rm", Kind::Rm)];
-    match reader.required("backend", "\"soft\" or \"rm\"", |v| value::word(v, &words)) {
+    let words = [("soft", Kind::Soft), ("rm", Kind::Rm), ("vfio", Kind::Vfio)];
+    match reader.required("backend", "\"soft\", \"rm\" or \"vfio\"", |v| value::word(v, &words)) {
         Some(Kind::Soft) => soft(reader),
         Some(Kind::Rm) => rm(reader),
+        Some(Kind::Vfio) => vfio(reader),
         None => {
             // All keys are known, and are checked as far as they can be.
             chip::read(reader, Chip::Gf100);
@@ -298,7 +309,7 @@ fn soft(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
     let chip = chip::read(reader, Chip::Gf100);
     let vram = soft_vram(reader, chip);
     let preemption = preemption(reader);
-    let device_absent = reader.unused("device", ONLY_RM, "no `device` for the software GPU");
+    let device_absent = reader.unused("device", ONLY_REAL, "no `device` for the software GPU");
     let uid_absent = reader.unused("uid", ONLY_RM, "no `uid` for the software GPU");
     let backend = Backend::Soft { vram: vram?, preemption: preemption? };
     (device_absent && uid_absent).then_some((chip?, backend))
@@ -318,10 +329,32 @@ fn rm(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
         reader.defaulted("vram", 16 << 30, allowed, |v| value::size(v, 64 << 20, 1 << 40, VRAM_GRANULE));
     let device = device(reader);
     let uid = uid(reader);
-    let preemption_absent =
-        reader.unused("preemption", ONLY_SOFT, "no `preemption` for a GPU that is not software");
+    let preemption_absent = reader.unused("preemption", ONLY_SOFT, NO_PREEMPTION);
     let backend = Backend::Rm { device: device?, vram: vram?, uid: uid? };
     (preemption_absent && chip != Some(Chip::Gf100)).then_some((chip?, backend))
+}
+
+fn vfio(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
+    let chip = chip::read(reader, Chip::Gf100);
+    if chip == Some(Chip::Gh100) {
+        reader.reject(
+            "chip",
+            "has no driver here that works by registers: NVIDIA's own driver serves it".to_owned(),
+            "\"GF100\" for `backend = \"vfio\"`, or `backend = \"rm\"`",
+        );
+    }
+    if !reader.has("device") {
+        let which = "a PCI address such as \"0000:65:00.0\": `gpuvmk gpu list` shows what there is";
+        reader.reject("device", "is missing".to_owned(), which);
+    }
+    let device = device(reader);
+    let absent = [
+        reader.unused("vram", NOT_VFIO, "no `vram` for a card, which has its own"),
+        reader.unused("uid", ONLY_RM, "no `uid` for a card, whose files are opened before"),
+        reader.unused("preemption", ONLY_SOFT, NO_PREEMPTION),
+    ];
+    let backend = Backend::Vfio { device: device?? };
+    (absent == [true; 3] && chip != Some(Chip::Gh100)).then_some((chip?, backend))
 }
 
 fn soft_vram(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<u64> {

@@ -133,12 +133,14 @@ fn gpu_without_socket_is_refused() {
 
 #[test]
 fn gpu_with_unknown_backend_lists_what_is_allowed() {
-    let found = mistakes(gpu("name = \"gpu0\"\nbackend = \"vfio\"\n[socket]\npath = \"g\"\n"));
+    let found = mistakes(gpu("name = \"gpu0\"\nbackend = \"sriov\"\n[socket]\npath = \"g\"\n"));
     assert_eq!(found[0].key, "backend");
-    assert_eq!(found[0].allowed, "\"soft\" or \"rm\"");
+    assert_eq!(found[0].allowed, "\"soft\", \"rm\" or \"vfio\"");
 }
 
 const RM: &str = "name = \"gpu0\"\nbackend = \"rm\"\n[socket]\npath = \"g\"\n";
+const VFIO: &str =
+    "name = \"gpu0\"\nbackend = \"vfio\"\ndevice = \"65:00.0\"\n[socket]\npath = \"g\"\n";
 const SOFT: &str = "name = \"gpu0\"\nbackend = \"soft\"\n[socket]\npath = \"g\"\n";
 
 /// The one mistake of a file that is `base` with `line` as its first line.
@@ -202,6 +204,19 @@ fn gpu_backends_have_their_defaults() {
     let rm = gpu(RM).expect("valid");
     assert_eq!(rm.backend, Backend::Rm { device: None, vram: 16 << 30, uid: 65_534 });
     assert_eq!(rm.chip, Chip::Gh100);
+    let card = gpu(VFIO).expect("valid");
+    let device = PciAddress { domain: 0, bus: 0x65, device: 0, function: 0 };
+    assert_eq!((card.chip, card.backend), (Chip::Gf100, Backend::Vfio { device }));
+    assert_eq!(card.hang, HangConfig::of_real_gpu());
+}
+
+#[test]
+fn card_needs_an_address() {
+    let found = mistakes(gpu(&VFIO.replace("device = \"65:00.0\"\n", "")));
+    let [mistake] = found.as_slice() else { panic!("{found:?}") };
+    assert!(mistake.key == "device" && mistake.allowed.contains("gpuvmk gpu list"), "{mistake}");
+    let found = mistakes(gpu(&VFIO.replace("65:00.0", "65")));
+    assert!(found.len() == 1 && found[0].problem.contains("is not a PCI address"), "{found:?}");
 }
 
 #[test]
@@ -235,7 +250,7 @@ fn real_gpu_is_chosen_by_address() {
 #[test]
 fn keys_of_the_other_backend_are_refused_with_the_reason() {
     let cases = [
-        (SOFT, "device = 0", "`device`: belongs to `backend = \"rm\"`"),
+        (SOFT, "device = 0", "`device`: belongs to `backend = \"rm\"` and `\"vfio\"`"),
         (SOFT, "uid = 1000", "`uid`: belongs to `backend = \"rm\"`"),
         (RM, "vram = \"2048G\"", "`vram`: \"2048G\" is out of range"),
         (RM, "chip = \"GF100\"", "`chip`: cannot be served by the NVIDIA driver"),
@@ -244,6 +259,10 @@ fn keys_of_the_other_backend_are_refused_with_the_reason() {
             "uid = 0",
             "`uid`: 0 is out of range (allowed: the number of a user from 1 to 4294967294, not root)",
         ),
+        (VFIO, "vram = \"1G\"", "`vram`: belongs to `backend = \"soft\"` and `\"rm\"`"),
+        (VFIO, "uid = 1000", "`uid`: belongs to `backend = \"rm\"`"),
+        (VFIO, "preemption = \"methods\"", "`preemption`: belongs to `backend = \"soft\"`"),
+        (VFIO, "chip = \"GH100\"", "`chip`: has no driver here that works by registers"),
         (SOFT, "vram = \"64G\"", "from \"64M\" to \"32G\" for a GF100"),
         (SOFT, "vram = \"100M\"", "is not a multiple of 16M"),
     ];

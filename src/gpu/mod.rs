@@ -267,6 +267,11 @@ pub trait GpuDriver: Send {
         false
     }
 
+    /// True when VRAM is zeroed at once whenever that is asked for: nothing is gained by an engine.
+    fn scrubs_at_once(&self) -> bool {
+        false
+    }
+
     /// What was zeroed so far, if that is counted.
     fn scrub_report(&self) -> Option<ScrubReport> {
         None

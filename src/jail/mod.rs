@@ -126,6 +126,8 @@ pub enum Drives {
     RealGpu,
     /// A guest's machine, on KVM.
     Machine,
+    /// A card, through the kernel's VFIO.
+    Card,
 }
 
 /// The jail of this process; unset where there is none.
@@ -148,6 +150,14 @@ pub fn prepare(keep: Option<RawFd>) -> Result<(), JailError> {
     warm_up::libraries();
     breakdown::install();
     Ok(())
+}
+
+/// Has this process lock as much memory as it may: what a device reaches is locked. To be called before [`confine`], which
+/// takes the capability that does without a limit.
+pub fn raise_locked_memory() {
+    if let Err(error) = privileges::lift(Resource::Memlock) {
+        log::warn!("The limit of locked memory (RLIMIT_MEMLOCK) stays as it is: {error}");
+    }
 }
 
 /// Gives up capabilities, files and network, and sets limits. From now on, [`enter`] works. To be called while there

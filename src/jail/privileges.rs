@@ -69,6 +69,12 @@ pub(super) fn raise(resource: Resource) -> io::Result<()> {
     Ok(())
 }
 
+/// Takes a limit away, or raises it to the most that this process may have.
+pub(super) fn lift(resource: Resource) -> io::Result<()> {
+    let unlimited = Rlimit { current: None, maximum: None };
+    setrlimit(resource, unlimited).or_else(|_| raise(resource))
+}
+
 /// Masks signals on this thread, but for those that its own mistakes raise: handlers then run on the main thread only.
 pub(super) fn mask_signals() {
     // SAFETY: all-zero is a valid value of this plain structure.

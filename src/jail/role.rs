@@ -30,6 +30,10 @@ pub enum Role {
     Owner,
     /// Aggregator: owns a real GPU, through the NVIDIA driver.
     RmOwner,
+    /// Aggregator: owns a card, through VFIO.
+    CardOwner,
+    /// Aggregator: hands on a card's interrupts.
+    CardInterrupts,
     /// Aggregator: serves operators.
     Control,
     /// Aggregator, `gpuvmk softgpu`: the software GPU's host units and engines.
@@ -52,7 +56,7 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Session,
         Self::Events,
         Self::Alarm,
@@ -63,6 +67,8 @@ impl Role {
         Self::Supervisor,
         Self::Owner,
         Self::RmOwner,
+        Self::CardOwner,
+        Self::CardInterrupts,
         Self::Control,
         Self::Engine,
         Self::SoftGpu,
@@ -87,6 +93,8 @@ impl Role {
             Self::Supervisor => "supervisor",
             Self::Owner => "owner",
             Self::RmOwner => "rm-owner",
+            Self::CardOwner => "card-owner",
+            Self::CardInterrupts => "card-interrupts",
             Self::Control => "control",
             Self::Engine => "engine",
             Self::SoftGpu => "softgpu",
@@ -114,7 +122,8 @@ impl Role {
             Self::Trace => Some("trace"),
             Self::Recorder => Some("recorder"),
             Self::Signals => Some("signals"),
-            Self::Owner | Self::RmOwner => Some("aggregator"),
+            Self::Owner | Self::RmOwner | Self::CardOwner => Some("aggregator"),
+            Self::CardInterrupts => Some("card-interrupts"),
             Self::Control => Some("control"),
             Self::Engine => Some("pbdma"),
             Self::Processor => Some("processor"),
@@ -138,6 +147,7 @@ impl Role {
     pub(super) const fn within(self, what: Drives) -> Self {
         match (self, what) {
             (Self::Owner, Drives::RealGpu) => Self::RmOwner,
+            (Self::Owner, Drives::Card) => Self::CardOwner,
             (Self::Events | Self::Alarm, Drives::Machine) => Self::Interrupts,
             _ => self,
         }
@@ -173,6 +183,8 @@ impl Role {
             Self::Supervisor => aggregator::SUPERVISOR,
             Self::Owner => aggregator::OWNER,
             Self::RmOwner => aggregator::RM_OWNER,
+            Self::CardOwner => aggregator::CARD_OWNER,
+            Self::CardInterrupts => aggregator::CARD_INTERRUPTS,
             Self::Control => aggregator::CONTROL,
             Self::Engine => aggregator::ENGINE,
             Self::SoftGpu => device::SOFTGPU,

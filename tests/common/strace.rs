@@ -114,7 +114,7 @@ fn role_of(name: &str, main: Role) -> Role {
             _ => name == &thread[..thread.len().min(15)],
         })
     };
-    // `RmOwner` has the same name as `Owner`, and is first asked for by those who start it as their main thread.
+    // The owner of a real GPU has the same name as `Owner`, and is first asked for by those who start it as their main thread.
     if main.thread().is_some() && named(&main) {
         return main;
     }

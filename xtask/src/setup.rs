@@ -9,7 +9,7 @@ use gpuvmk_lab::promtool::Promtool;
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::{debian_disk, guest_build, initramfs, nvk};
 
-use crate::test::kvm;
+use crate::test::{inner, kvm};
 use crate::workshop;
 
 pub fn run() -> Result<()> {
@@ -25,9 +25,9 @@ pub fn run() -> Result<()> {
         let image = initramfs::obtain(&cache, &kernel, &init, &files, firmware.label())?;
         println!("guest kernel {} with {}", kernel.release, image.display());
     }
-    let outer = GuestKernel::obtain_for(&cache, kvm::OUTER, Role::Host)?;
+    let outer = GuestKernel::obtain_for(&cache, inner::OUTER, Role::Host)?;
     println!("kernel {} for machines that have guests of their own", outer.release);
-    let card = GuestKernel::obtain_for(&cache, kvm::OUTER, Role::CardHost)?;
+    let card = GuestKernel::obtain_for(&cache, inner::OUTER, Role::CardHost)?;
     println!("the same with VFIO: {} modules", card.modules.len());
     for series in kvm::inner_kernels() {
         let inner = GuestKernel::obtain_for(&cache, series, Role::NouveauWithDisk)?;

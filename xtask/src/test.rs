@@ -1,6 +1,8 @@
 //! `cargo xtask test`: the host's tests, then every guest case.
 
+mod card;
 mod host_files;
+pub mod inner;
 pub mod kvm;
 mod nested;
 mod packaging;

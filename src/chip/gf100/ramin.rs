@@ -3,10 +3,12 @@
 //!
 //! Source: open-gpu-doc `manuals/fermi` dev_ram, nouveau `nvkm/engine/fifo/gf100.c`, checked on running guests.
 
+use crate::chip::Aperture;
+
 /// Bytes of an instance block.
 pub const INSTANCE_SIZE: u64 = 0x1000;
 
-/// RAMFC: USERD address in VRAM, low word (bits 31:12 of it) with the target in bits 1:0.
+/// RAMFC: USERD address, low word (bits 31:12 of it) with the target in bits 1:0.
 pub const RAMFC_USERD_LO: u64 = 0x08;
 /// RAMFC: USERD address, bits 39:32.
 pub const RAMFC_USERD_HI: u64 = 0x0c;
@@ -40,6 +42,15 @@ pub const COPY0_CONTEXT_LO: u64 = 0x230;
 pub const COPY_CONTEXT_STRIDE: u64 = COPY1_CONTEXT_LO - COPY0_CONTEXT_LO;
 /// Pointer to the context of copy engine 1, in the same form.
 pub const COPY1_CONTEXT_LO: u64 = 0x240;
+
+/// Bits 1:0 of an address's low word: which memory it is in (0 VRAM, 2 system memory, coherent, 3 not).
+pub const fn target(aperture: Aperture) -> u32 {
+    match aperture {
+        Aperture::Vram => 0,
+        Aperture::SystemCoherent => 2,
+        Aperture::SystemNonCoherent => 3,
+    }
+}
 
 /// Bit of a context pointer's low word: the address is virtual, through the channel's own page tables; clear:
 /// physical, in the memory that bits 1:0 name.

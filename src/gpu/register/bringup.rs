@@ -9,6 +9,7 @@ use super::bus::Bus;
 use super::channels::{self, Channels};
 use super::contexts::{Contexts, ENGINES, enable_bit};
 use super::events::Interrupts;
+use super::homes::{self, Homes};
 use super::idle::IdleCounters;
 use super::memory::HostMemory;
 use super::space::PAGE_SHIFTS;
@@ -71,14 +72,21 @@ pub(super) fn bring_up(function: Arc<dyn PciFunction>) -> Result<RegisterDriver,
     bus.write(NV_PFB_PRI_MMU_CTRL, 0)?;
 
     let vram = vram_size(&bus)?;
-    let mut memory = HostMemory::new(Bus::new(function), host_share(vram));
+    let mut memory = HostMemory::new(Bus::new(Arc::clone(&function)), host_share(vram));
     let mut bar1 = Bar1::new(&bus, &mut memory)?;
-    let granule = granule(&bus, &mut bar1, &memory, vram)?;
+    let shared = shared_granule(&bus, &mut bar1, &memory, vram)?;
+    let granule = shared.unwrap_or(homes::GRANULE);
     let host = memory.size().next_multiple_of(granule);
+    let vram = if shared.is_none() { vram / granule * granule } else { vram };
     if host >= vram {
         return Err(GpuError::Invalid(format!("{vram:#x} bytes of VRAM leave nothing for tenants")));
     }
-    map_host_memory(&bus, &mut bar1, &mut memory, host)?;
+    let homes = if shared.is_some() {
+        map_host_memory(&bus, &mut bar1, &mut memory, host)?;
+        None
+    } else {
+        Some(Homes::new(function, host, vram))
+    };
 
     let interrupts = Interrupts::new(&bus)?;
     start_fifo(&bus)?;
@@ -99,12 +107,13 @@ pub(super) fn bring_up(function: Arc<dyn PciFunction>) -> Result<RegisterDriver,
             va_bits: u8::try_from(VA_BITS).unwrap_or(u8::MAX),
             page_shifts: PAGE_SHIFTS.to_vec(),
             system_bits: u8::try_from(VA_BITS).unwrap_or(u8::MAX),
-            first_iova: FIRST_IOVA,
+            first_iova: homes.as_ref().map_or(FIRST_IOVA, Homes::first_iova_behind),
             table_memory: memory.free_bytes() / 4 * 3,
         },
         bus,
         memory,
         bar1,
+        homes,
         contexts,
         channels,
         interrupts,
@@ -153,14 +162,19 @@ fn host_share(vram: u64) -> u64 {
     (vram / 16).next_multiple_of(16 << 20).clamp(16 << 20, 512 << 20)
 }
 
-/// The smallest unit in which this GPU shares VRAM with other processes; any, if it shares none.
-fn granule(bus: &Bus, bar1: &mut Bar1, memory: &HostMemory, vram: u64) -> Result<u64, GpuError> {
+/// The smallest unit in which this GPU shares VRAM with other processes; none for a card, which shares nothing of what its
+/// BARs show.
+fn shared_granule(
+    bus: &Bus,
+    bar1: &mut Bar1,
+    memory: &HostMemory,
+    vram: u64,
+) -> Result<Option<u64>, GpuError> {
     let mut size = SMALLEST_GRANULE;
     while size <= WINDOW_SIZE && size.saturating_mul(2) <= vram {
         match bar1.share(bus, memory, HostVram(size), size) {
-            Ok(_) => return Ok(size),
-            // A card: what its BAR shows is shared with nobody.
-            Err(error) if shares_nothing(&error) => return Ok(size),
+            Ok(_) => return Ok(Some(size)),
+            Err(GpuError::Io(error)) if error.kind() == std::io::ErrorKind::Unsupported => return Ok(None),
             Err(_) => {}
         }
         size = size.saturating_mul(2);
@@ -170,17 +184,9 @@ fn granule(bus: &Bus, bar1: &mut Bar1, memory: &HostMemory, vram: u64) -> Result
     )))
 }
 
-/// Whether a GPU shares no VRAM at all.
-fn shares_nothing(error: &GpuError) -> bool {
-    matches!(error, GpuError::Io(error) if error.kind() == std::io::ErrorKind::Unsupported)
-}
-
-/// Reaches the host's share through a mapping from now on, if the GPU shares any.
+/// Reaches the host's share through a mapping from now on.
 fn map_host_memory(bus: &Bus, bar1: &mut Bar1, memory: &mut HostMemory, size: u64) -> Result<(), GpuError> {
-    let shared = match bar1.share(bus, memory, HostVram(0), size) {
-        Err(error) if shares_nothing(&error) => return Ok(()),
-        shared => shared?,
-    };
+    let shared = bar1.share(bus, memory, HostVram(0), size)?;
     let pieces: Vec<FilePiece<'_>> = shared
         .iter()
         .map(|piece| FilePiece { fd: piece.fd.as_fd(), offset: piece.offset, size: piece.size })

@@ -7,19 +7,19 @@ use super::bus::Bus;
 use super::contexts::{ChannelContexts, Contexts, ENGINES};
 use super::memory::HostMemory;
 use super::window::{Bar1, halves, page_number};
-use crate::addr::{HostChannel, PAGE_SIZE};
+use crate::addr::{HostChannel, HostVram, PAGE_SIZE};
 use crate::chip::gf100::CHANNELS;
 use crate::chip::gf100::mmu::VA_MAX;
 use crate::chip::gf100::ramin::{
     INSTANCE_SIZE, PAGE_DIRECTORY_HI, PAGE_DIRECTORY_LO, RAMFC_ACQUIRE, RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO,
     RAMFC_SIGNATURE, RAMFC_USERD_HI, RAMFC_USERD_LO, RUNLIST_ENTRY_CHANNEL, SIGNATURE, VA_LIMIT_HI,
-    VA_LIMIT_LO,
+    VA_LIMIT_LO, target,
 };
 use crate::chip::gf100::regs::pfifo::{
     NV_PFIFO_CHAN_INST, NV_PFIFO_CHAN_STATE, NV_PFIFO_ENGINE_STATUS, NV_PFIFO_PREEMPT, NV_PFIFO_RUNLIST,
     NV_PFIFO_RUNLIST_BASE, NV_PFIFO_RUNLIST_STATUS, NV_PFIFO_SCHED_DISABLE,
 };
-use crate::chip::{Engine, EngineSet};
+use crate::chip::{Engine, EngineSet, PhysicalAddress};
 use crate::gpu::{ChannelSpec, GpuError, GpuEvent, SpaceHandle};
 
 /// The first channel number that is given out.
@@ -70,6 +70,7 @@ const ENGINE_NUMBERS: [(Engine, u32); 3] =
 
 struct Channel {
     space: SpaceHandle,
+    userd: HostVram,
     instance: u64,
     contexts: ChannelContexts,
     enabled: bool,
@@ -105,6 +106,7 @@ impl Channels {
         bar1: &mut Bar1,
         contexts: &Contexts,
         spec: ChannelSpec,
+        userd: PhysicalAddress,
         directory: u64,
     ) -> Result<HostChannel, GpuError> {
         let channel = (FIRST..CHANNELS)
@@ -113,11 +115,11 @@ impl Channels {
             .ok_or(GpuError::Exhausted { what: "channels", limit: USABLE.into() })?;
         let instance = memory.take(INSTANCE_SIZE, PAGE_SIZE)?;
         let mut images = ChannelContexts::default();
-        let made = write_instance(memory, instance, &spec, directory)
+        let made = write_instance(memory, instance, &spec, userd, directory)
             // Of all engines: a guest may name a context while the channel runs already, and hardware may be at its
             // new work before anybody could give the host channel another one.
             .and_then(|()| contexts.provide(memory, instance, &mut images, all_engines()))
-            .and_then(|()| bar1.set_userd(bus, memory, channel, Some(spec.userd)))
+            .and_then(|()| bar1.set_userd(bus, memory, channel, Some(userd)))
             .and_then(|()| bus.write(state(channel), ALL_ENGINES))
             .and_then(|()| bus.write(inst(channel), BOUND | page_number(instance)?));
         if let Err(error) = made {
@@ -125,7 +127,8 @@ impl Channels {
             memory.give_back(instance, INSTANCE_SIZE);
             return Err(error);
         }
-        let new = Channel { space: spec.space, instance, contexts: images, enabled: false };
+        let new =
+            Channel { space: spec.space, userd: spec.userd, instance, contexts: images, enabled: false };
         self.channels.insert(channel, new);
         Ok(channel)
     }
@@ -142,7 +145,12 @@ impl Channels {
     }
 
     pub(super) fn check(&self, channel: HostChannel) -> Result<(), GpuError> {
-        if self.channels.contains_key(&channel) { Ok(()) } else { Err(no_such(channel)) }
+        self.userd(channel).map(|_| ())
+    }
+
+    /// Where its USERD is, as who made the channel named it.
+    pub(super) fn userd(&self, channel: HostChannel) -> Result<HostVram, GpuError> {
+        self.channels.get(&channel).map(|known| known.userd).ok_or_else(|| no_such(channel))
     }
 
     pub(super) fn any_in(&self, space: SpaceHandle) -> bool {
@@ -322,6 +330,7 @@ fn write_instance(
     memory: &HostMemory,
     instance: u64,
     spec: &ChannelSpec,
+    userd: PhysicalAddress,
     directory: u64,
 ) -> Result<(), GpuError> {
     let ring_valid = spec.gpfifo.0 <= VA_MAX && spec.gpfifo.is_aligned(8);
@@ -335,8 +344,8 @@ fn write_instance(
     for offset in RAMFC_ENGINES {
         put(offset, 0x1f1f_1f1f)?;
     }
-    let (low, high) = halves(spec.userd.0);
-    put(RAMFC_USERD_LO, low)?;
+    let (low, high) = halves(userd.address);
+    put(RAMFC_USERD_LO, low | target(userd.aperture))?;
     put(RAMFC_USERD_HI, high)?;
     let (low, high) = halves(spec.gpfifo.0);
     put(RAMFC_GP_BASE_LO, low)?;

@@ -3,7 +3,8 @@
 //!
 //! It does what a vendor's driver does: brings the units up, keeps page tables, instance blocks, runlists and
 //! context images in VRAM of its own, and decodes interrupts. Falcon firmware and context images are ours, never
-//! a guest's.
+//! a guest's. Tenants' VRAM is the GPU's, where it shares that with other processes (the software GPU), and else the host's
+//! memory ([`homes`]).
 //!
 //! Threads: the caller's, alone. The interrupt sink only signals an eventfd.
 
@@ -12,6 +13,7 @@ mod bus;
 mod channels;
 mod contexts;
 mod events;
+mod homes;
 mod idle;
 mod memory;
 mod space;
@@ -28,6 +30,7 @@ use self::bus::Bus;
 use self::channels::Channels;
 use self::contexts::Contexts;
 use self::events::Interrupts;
+use self::homes::Homes;
 use self::idle::IdleCounters;
 use self::memory::HostMemory;
 use self::space::Space;
@@ -37,7 +40,8 @@ use super::{
     SpaceUsage,
 };
 use crate::addr::{HostChannel, HostVram, Iova};
-use crate::chip::{Engine, EngineSet};
+use crate::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
+use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use crate::pci::{DmaMapping, PciFunction, SharedMemory};
 
 /// Address spaces at once; each has a page directory of 64 KiB.
@@ -49,6 +53,8 @@ pub struct RegisterDriver {
     bus: Bus,
     memory: HostMemory,
     bar1: Bar1,
+    /// None where the GPU shares VRAM.
+    homes: Option<Homes>,
     contexts: Contexts,
     channels: Channels,
     interrupts: Interrupts,
@@ -76,6 +82,15 @@ impl RegisterDriver {
     fn space(&mut self, handle: SpaceHandle) -> Result<&mut Space, GpuError> {
         self.spaces.get_mut(&handle).ok_or_else(|| no_such_space(handle))
     }
+
+    /// A word of a channel's USERD.
+    fn userd(&self, channel: HostChannel, offset: u64) -> Result<u32, GpuError> {
+        let userd = self.channels.userd(channel)?;
+        match &self.homes {
+            Some(homes) if homes.hold(userd) => homes.read_u32(HostVram(userd.0.saturating_add(offset))),
+            _ => self.bar1.userd(&self.bus, channel, offset),
+        }
+    }
 }
 
 fn no_such_space(handle: SpaceHandle) -> GpuError {
@@ -88,7 +103,10 @@ impl GpuDriver for RegisterDriver {
     }
 
     fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
-        self.bar1.share(&self.bus, &self.memory, start, size)
+        match &mut self.homes {
+            Some(homes) => homes.share(start, size),
+            None => self.bar1.share(&self.bus, &self.memory, start, size),
+        }
     }
 
     fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
@@ -97,7 +115,14 @@ impl GpuDriver for RegisterDriver {
         if !inside {
             return Err(GpuError::Invalid(format!("{size:#x} bytes at {start} are not tenant memory")));
         }
-        self.bar1.scrub(&self.bus, &self.memory, start, size, self.info.partition_granule)
+        match &mut self.homes {
+            Some(homes) => homes.scrub(start, size),
+            None => self.bar1.scrub(&self.bus, &self.memory, start, size, self.info.partition_granule),
+        }
+    }
+
+    fn scrubs_at_once(&self) -> bool {
+        self.homes.is_some()
     }
 
     fn own_memory(&mut self) -> Option<&mut dyn OwnMemory> {
@@ -140,9 +165,17 @@ impl GpuDriver for RegisterDriver {
         map: &[HostMapping],
         table_budget: u64,
     ) -> Result<(), GpuError> {
-        let Self { bus, memory, spaces, .. } = self;
+        let Self { bus, memory, homes, spaces, .. } = self;
         let space = spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
-        let updated = space.update(memory, unmap, map, table_budget);
+        let updated = match homes {
+            Some(homes) => {
+                let unmapped = space.update(memory, unmap, &[], table_budget);
+                let resolved =
+                    unmapped.and_then(|()| map.iter().map(|mapping| homes.resolve(mapping)).collect());
+                resolved.and_then(|map: Vec<_>| space.update(memory, &[], &map, table_budget))
+            }
+            None => space.update(memory, unmap, map, table_budget),
+        };
         // What was done before an error is visible to engines too.
         space.flush(bus)?;
         updated
@@ -170,8 +203,15 @@ impl GpuDriver for RegisterDriver {
 
     fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
         let directory = self.space(spec.space)?.directory();
-        let Self { bus, memory, bar1, contexts, channels, .. } = self;
-        channels.create(bus, memory, bar1, contexts, spec, directory)
+        let Self { bus, memory, bar1, homes, contexts, channels, .. } = self;
+        let userd = match homes {
+            Some(homes) if homes.hold(spec.userd) => {
+                let Iova(address) = homes.reach(spec.userd, USERD_SIZE)?;
+                PhysicalAddress { aperture: Aperture::SystemCoherent, address }
+            }
+            _ => PhysicalAddress { aperture: Aperture::Vram, address: spec.userd.0 },
+        };
+        channels.create(bus, memory, bar1, contexts, spec, userd, directory)
     }
 
     fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {
@@ -213,13 +253,12 @@ impl GpuDriver for RegisterDriver {
 
     /// The doorbell's own GP_PUT may be older than what the guest has stored since: it is not used.
     fn doorbell(&mut self, channel: HostChannel, _gp_put: u32) -> Result<(), GpuError> {
-        self.channels.check(channel)?;
-        self.bar1.doorbell(&self.bus, channel)
+        let gp_put = self.userd(channel, USERD_GP_PUT)?;
+        self.bar1.doorbell(&self.bus, channel, gp_put)
     }
 
     fn channel_progress(&mut self, channel: HostChannel) -> Result<u32, GpuError> {
-        self.channels.check(channel)?;
-        self.bar1.progress(&self.bus, channel)
+        self.userd(channel, USERD_GP_GET)
     }
 
     fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {

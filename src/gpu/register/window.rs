@@ -6,6 +6,8 @@
 //! | poll area (4 KiB pages) | USERD (4 KiB pages) |   ...    | sharing window (128 KiB pages) |
 //! ```
 //!
+//! The channels of tenants whose memory is the host's ([`super::homes`]) have their USERD there, and show none.
+//!
 //! A store to the poll area tells hardware that a channel has new work. It lands in a page of the host's own, never in
 //! USERD: that is the guest's, who stores its GP_PUT there itself before it rings. A store of ours could be an older one
 //! by then, and hardware that has executed the newer one already would go round the whole ring again.
@@ -18,8 +20,7 @@ use crate::addr::{HostChannel, HostVram, PAGE_SIZE};
 use crate::chip::gf100::CHANNELS;
 use crate::chip::gf100::mmu::{Pde, Pte, SMALL_PAGE_SHIFT};
 use crate::chip::gf100::ramin::{
-    INSTANCE_SIZE, PAGE_DIRECTORY_HI, PAGE_DIRECTORY_LO, USERD_GP_GET, USERD_GP_PUT, USERD_SIZE, VA_LIMIT_HI,
-    VA_LIMIT_LO,
+    INSTANCE_SIZE, PAGE_DIRECTORY_HI, PAGE_DIRECTORY_LO, USERD_GP_PUT, USERD_SIZE, VA_LIMIT_HI, VA_LIMIT_LO,
 };
 use crate::chip::gf100::regs::pbus::NV_PBUS_BAR1_BLOCK;
 use crate::chip::gf100::regs::pfifo::NV_PFIFO_USERD_POLL;
@@ -81,15 +82,16 @@ impl Bar1 {
         bus.write(NV_PFIFO_USERD_POLL, POLL_ENABLE | page_number(POLL_AREA)?)
     }
 
-    /// Shows a channel's USERD page, and gives it a page of the poll area; or takes both away.
+    /// Shows a channel's USERD page if it is in VRAM, and gives it a page of the poll area; or takes both away.
     pub(super) fn set_userd(
         &mut self,
         bus: &Bus,
         memory: &HostMemory,
         channel: HostChannel,
-        userd: Option<HostVram>,
+        userd: Option<PhysicalAddress>,
     ) -> Result<(), GpuError> {
-        let shown = userd.map_or(0, |HostVram(address)| pte(address));
+        let in_vram = userd.filter(|userd| userd.aperture == Aperture::Vram);
+        let shown = in_vram.map_or(0, |userd| pte(userd.address));
         let poll = userd.map_or(0, |_| pte(self.sink));
         for (area, raw) in [(POLL_AREA, poll), (USERD_AREA, shown)] {
             let index = (area >> SMALL_PAGE_SHIFT).saturating_add(channel.0.into());
@@ -98,15 +100,14 @@ impl Bar1 {
         self.flush(bus)
     }
 
-    /// Tells hardware of new work of a channel: of all that its USERD names by now.
-    pub(super) fn doorbell(&self, bus: &Bus, channel: HostChannel) -> Result<(), GpuError> {
-        let gp_put: u32 = bus.read_at(Region::Bar(1), place(USERD_AREA, channel, USERD_GP_PUT))?;
+    /// Tells hardware of new work of a channel, up to `gp_put`.
+    pub(super) fn doorbell(&self, bus: &Bus, channel: HostChannel, gp_put: u32) -> Result<(), GpuError> {
         bus.write_at(Region::Bar(1), place(POLL_AREA, channel, USERD_GP_PUT), &gp_put.to_le_bytes())
     }
 
-    /// GP_GET of a channel.
-    pub(super) fn progress(&self, bus: &Bus, channel: HostChannel) -> Result<u32, GpuError> {
-        bus.read_at(Region::Bar(1), place(USERD_AREA, channel, USERD_GP_GET))
+    /// A word of the USERD that a channel shows.
+    pub(super) fn userd(&self, bus: &Bus, channel: HostChannel, offset: u64) -> Result<u32, GpuError> {
+        bus.read_at(Region::Bar(1), place(USERD_AREA, channel, offset))
     }
 
     /// Shares `[start, start + size)` of VRAM: whole granules, piece by piece through the window.

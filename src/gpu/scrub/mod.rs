@@ -10,7 +10,8 @@
 //! anew, once it had some rest. Memory that comes from files of the host's goes back to its kernel in the end, and
 //! what nobody has touched since is not zeroed again.
 //!
-//! Not handled: GPUs whose driver has a channel of its own for this (`rm`), which zeroes at once when asked.
+//! Not handled: GPUs whose driver zeroes at once when asked, with a channel of its own (`rm`) or because tenants' VRAM is
+//! the host's memory (a card through VFIO).
 
 mod backing;
 mod channel;
@@ -95,7 +96,7 @@ impl EngineScrub {
             stopped: None,
             shown: None,
         };
-        if !wrapped.inner.scrubs_by_engine() {
+        if !wrapped.inner.scrubs_by_engine() && !wrapped.inner.scrubs_at_once() {
             wrapped.set_up();
         }
         wrapped

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 use vmm_sys_util::poll::PollContext;
 
+use crate::jail::{self, Role};
 use crate::pci::InterruptSink;
 
 /// The eventfds that the kernel writes to.
@@ -73,6 +74,7 @@ fn listen(
     sink: &dyn InterruptSink,
     gone: impl FnOnce(),
 ) {
+    jail::enter(Role::CardInterrupts);
     let mut gone = Some(gone);
     loop {
         if let Err(error) = context.wait() {

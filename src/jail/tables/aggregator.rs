@@ -75,6 +75,35 @@ pub(in crate::jail) const RM_OWNER: &[&[Rule]] = &[
     },
 ];
 
+/// Owns a card through VFIO: calls for its interrupts, its reset and the memory that it reaches.
+pub(in crate::jail) const CARD_OWNER: &[&[Rule]] = &[
+    BASE,
+    END,
+    FACTS,
+    SERVICE,
+    rules! {
+        SYS_ioctl(1 Test::Field { mask: 0xffff_ff00, value: 0x3b00 })
+            rare "needs a card at vfio-pci": "VFIO's calls";
+        SYS_pread64 rare "needs a card at vfio-pci": "its configuration space";
+        SYS_pwrite64 rare "needs a card at vfio-pci": "the same";
+        SYS_readlink rare "needs a card at vfio-pci": "which group it gives back, at the end";
+        SYS_fallocate rare "needs a card at vfio-pci": "memory that is to be zero";
+        SYS_clock_nanosleep rare "needs a card at vfio-pci": "waits for the GPU";
+    },
+];
+
+/// Hands on a card's interrupts.
+pub(in crate::jail) const CARD_INTERRUPTS: &[&[Rule]] = &[
+    BASE,
+    END,
+    rules! {
+        SYS_epoll_wait rare "needs a card at vfio-pci": "the card's interrupts";
+        SYS_read rare "needs a card at vfio-pci": "the same";
+        SYS_write rare "needs a card at vfio-pci": "wakes the owner, log";
+        SYS_close rare "needs a card at vfio-pci": "the end";
+    },
+];
+
 /// Serves operators.
 pub(in crate::jail) const CONTROL: &[&[Rule]] = &[
     BASE,

@@ -1,99 +1,105 @@
-//! A real kernel's VFIO: the software GPU is a PCI device of an outer machine with an IOMMU, whose stock kernel gives it to
-//! gpuvmk.
+//! A real kernel's VFIO: the software GPU is a PCI device of an outer machine with an IOMMU, whose stock kernel gives it to gpuvmk. There it is
+//! looked at by itself, and shared by inner guests.
 
-use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, ensure};
 use gpuvmk_lab::cache::Cache;
-use gpuvmk_lab::daemons::{Daemon, listens};
+use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::guest_build;
 use gpuvmk_lab::initramfs;
 use gpuvmk_lab::kernel::{GuestKernel, Role};
-use gpuvmk_lab::machine::{Accelerator, LOOK, Machine, MachineSpec};
+use gpuvmk_lab::machine::{Machine, MachineSpec};
 use gpuvmk_lab::qemu::Qemu;
+use gpuvmk_lab::report::ProgramResult;
 use gpuvmk_lab::verdict::{self, Expected};
 use serde_json::{Value, json};
 
 use super::Arguments;
+use super::card::SoftCard;
 use super::host_files;
-use super::kvm::OUTER;
+use super::inner::{self, Nested, OUTER, Task, outer_machine};
 
-/// What the outer machine runs: the group's interface, as Debian's kernels have no other.
+/// The case that looks at the card.
+const CARD_CASE: &str = "card";
+/// What the outer machine runs then: the group's interface, as Debian's kernels have no other.
 const CARD: &str = "card:interface=group";
 /// Memory of the outer machine.
 const OUTER_MIB: u32 = 1024;
 /// How long everything may take.
 const LIMIT_S: u64 = 180;
-/// How long the software GPU may take to listen.
-const START: Duration = Duration::from_secs(20);
+
+/// One stock guest on the card, then two at once.
+fn tasks() -> [Task; 2] {
+    let one = Task { card: true, ..Task::new("card-one", Chip::Gf100, &["probe", "copy"]) };
+    [one.clone(), Task { name: "card-two".to_owned(), vms: 2, ..one }]
+}
 
 pub fn run(arguments: &Arguments) -> Result<bool> {
     let start = Instant::now();
+    let alone = arguments.wants(CARD_CASE).then(|| look_at_card(arguments)).transpose()?;
     let gpuvmk = arguments.gpuvmk()?;
-    let cache = Cache::open()?;
-    let init = guest_build::obtain(&cache)?;
-    let kernel = GuestKernel::obtain_for(&cache, OUTER, Role::CardHost)?;
-    let files = host_files::gpuvmk(&gpuvmk)?;
-    let folder = arguments.logs.join("nested");
-    fs::create_dir_all(&folder).with_context(|| format!("Cannot create {}", folder.display()))?;
-    let sockets = tempfile_folder()?;
-    let socket = sockets.join("gpu.sock");
-    let shown = socket.to_string_lossy();
-    let mut gpu =
-        Daemon::start(&gpuvmk, &["softgpu", "--socket-path", &shown, "--vram", "64M"], &folder, "softgpu")?;
-    let waited = Instant::now();
-    while !listens(&socket) {
-        anyhow::ensure!(gpu.runs()?, "The software GPU ended: {}", gpu.last_words());
-        anyhow::ensure!(waited.elapsed() < START, "The software GPU does not listen");
-        std::thread::sleep(LOOK);
+    let mut guests = Vec::new();
+    for task in tasks().into_iter().filter(|task| arguments.wants(&task.name)) {
+        guests.push(inner::run(&task, &gpuvmk, &arguments.logs)?);
     }
-    let spec = MachineSpec {
-        name: "host-card".to_owned(),
-        folder: folder.clone(),
-        initramfs: initramfs::obtain_with(&cache, &kernel, &init, &files, "host-card")?,
-        kernel,
-        memory_mib: OUTER_MIB,
-        cpus: 2,
-        sockets: vec![socket.clone()],
-        // The processor that inner guests will need.
-        accelerator: Accelerator::TcgWithSvm,
-        iommu: true,
-        programs: vec![CARD.to_owned()],
-        nouveau_options: Vec::new(),
-        kernel_words: vec!["gpuvmk.bare=1".to_owned(), format!("gpuvmk.limit={LIMIT_S}")],
-        reboots: 0,
-        timeout: Duration::from_secs(LIMIT_S + 60),
-        takes_orders: false,
-        monitor: None,
-    };
-    let outcome = Machine::start(&Qemu::obtain(&cache)?, spec)?.wait(&mut |_| {})?;
-    let expected = Expected { programs: vec![CARD.to_owned()], gpus: 1, boots: 1 };
-    let mut verdict = verdict::judge(&outcome, &expected);
-    verdict.problems.extend(gpu.stop()?.map(|problem| format!("the software GPU: {problem}")));
-    fs::remove_dir_all(&sockets).with_context(|| format!("Cannot remove {}", sockets.display()))?;
-    let ok = verdict.problems.is_empty();
-    eprintln!("nested: {}, {:.1} s", if ok { "ok" } else { "FAILED" }, outcome.wall.as_secs_f64());
-    verdict.problems.iter().for_each(|problem| eprintln!("    {problem}"));
+    ensure!(
+        alone.is_some() || !guests.is_empty(),
+        "No such case: there are {CARD_CASE}, {}",
+        tasks().map(|task| task.name).join(", ")
+    );
+    let ok = alone.as_ref().is_none_or(|card| card.problems.is_empty()) && guests.iter().all(Nested::ok);
     if arguments.json {
-        let card = verdict.results.first().map_or(Value::Null, |result| json!(result.figures));
+        let figures =
+            alone.as_ref().and_then(|card| card.results.first()).map(|result| json!(result.figures));
+        let engines = figures.as_ref().map_or(Value::Null, |figures| figures["engines"].clone());
         // CAST: minutes, two digits.
         let minutes = (start.elapsed().as_secs_f64() / 0.6).round() / 100.0;
         println!(
             "{}",
             json!({
-                "ok": ok, "group": ok, "copies_verified": card["engines"]["verified"],
-                "stray_dma_stopped": card["engines"]["stray_dma_stopped"], "card": card, "problems": verdict.problems,
-                "minutes": minutes,
+                "ok": ok, "group": ok, "cdev": null, "copies_verified": engines["verified"],
+                "stray_dma_stopped": engines["stray_dma_stopped"], "card": figures,
+                "problems": alone.map(|card| card.problems),
+                "guests": guests.iter().map(Nested::to_json).collect::<Vec<_>>(), "minutes": minutes,
             })
         );
     }
     Ok(ok)
 }
 
-/// A folder whose path is short enough for sockets.
-fn tempfile_folder() -> Result<std::path::PathBuf> {
-    let folder = std::env::temp_dir().join(format!("gpuvmk-nested-{}", std::process::id()));
-    fs::create_dir_all(&folder).with_context(|| format!("Cannot create {}", folder.display()))?;
-    Ok(folder)
+/// What came of a look at the card.
+struct Looked {
+    problems: Vec<String>,
+    results: Vec<ProgramResult>,
+}
+
+fn look_at_card(arguments: &Arguments) -> Result<Looked> {
+    let gpuvmk = arguments.gpuvmk()?;
+    let cache = Cache::open()?;
+    let init = guest_build::obtain(&cache)?;
+    let kernel = GuestKernel::obtain_for(&cache, OUTER, Role::CardHost)?;
+    let files = host_files::gpuvmk(&gpuvmk)?;
+    let folder = arguments.logs.join("nested-card");
+    let card = SoftCard::start(&gpuvmk, &folder)?;
+    let spec = MachineSpec {
+        initramfs: initramfs::obtain_with(&cache, &kernel, &init, &files, "host-card")?,
+        memory_mib: OUTER_MIB,
+        sockets: vec![card.socket()],
+        iommu: true,
+        programs: vec![CARD.to_owned()],
+        ..outer_machine("host-card".to_owned(), folder, kernel, LIMIT_S)
+    };
+    let outcome = Machine::start(&Qemu::obtain(&cache)?, spec)?.wait(&mut |_| {})?;
+    let expected = Expected { programs: vec![CARD.to_owned()], gpus: 1, boots: 1 };
+    let mut verdict = verdict::judge(&outcome, &expected);
+    verdict.problems.extend(card.stop()?);
+    let ok = verdict.problems.is_empty();
+    eprintln!(
+        "nested {CARD_CASE}: {}, {:.1} s",
+        if ok { "ok" } else { "FAILED" },
+        outcome.wall.as_secs_f64()
+    );
+    verdict.problems.iter().for_each(|problem| eprintln!("    {problem}"));
+    Ok(Looked { problems: verdict.problems, results: verdict.results })
 }

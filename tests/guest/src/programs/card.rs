@@ -67,7 +67,7 @@ pub fn run(options: &Options) -> Result<Figures> {
 }
 
 /// The only NVIDIA GPU.
-fn gpu() -> Result<String> {
+pub(super) fn gpu() -> Result<String> {
     for entry in fs::read_dir(DEVICES).context("there is no PCI bus")?.flatten() {
         let file = |name: &str| fs::read_to_string(entry.path().join(name)).unwrap_or_default();
         if file("vendor").trim() == "0x10de" && file("class").starts_with("0x03") {

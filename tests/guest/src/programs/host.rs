@@ -1,11 +1,11 @@
-//! `host`: this guest is a host itself. Starts an aggregator and boots a guest of its own with `gpuvmk vmm`, whose console goes where this
-//! guest's goes, reports included.
+//! `host`: this guest is a host itself. Starts an aggregator and boots guests of its own with `gpuvmk vmm`. The console of the only one goes
+//! where this guest's goes, reports included; those of several are shown there one after the other, in the end.
 //!
 //! What it needs lies in `/host`: gpuvmk with the C library that it was linked with, configurations, the inner guest's kernel,
 //! initramfs and disk.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,9 +16,13 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{Figures, Options, debian, gpuvmk};
+use super::{Figures, Options, card, debian, gpuvmk};
 
 const FOLDER: &str = "/host";
+const CONSOLE: &str = "/dev/console";
+/// The aggregator's configuration; its GPU, if that is a card, has this address in it until there is one.
+const CONFIG: &str = "/host/gpu.toml";
+const ADDRESS: &str = "ADDRESS";
 /// Where the aggregator listens, as its configuration says.
 const SOCKET: &str = "/run/gpu.sock";
 /// What the inner guest leaves, what one under QEMU left, and what is not compared.
@@ -34,60 +38,70 @@ const LAST_LINES: usize = 40;
 /// How long a VMM may take to end.
 const STOP: Duration = Duration::from_secs(10);
 
-/// Options: `cpus` and `memory` of the inner guest; `trap`, whether all of its accesses are trapped; `reboot`, whether it may reset its machine; `marks`, how many blocks of its disk
-/// must have been written by it in the end; `stop`, whether to boot it once more and end the VMM by a signal.
+/// Options: `vms`, how many inner guests; `cpus` and `memory` of each; `card`, whether the GPU is one that has to be given to VFIO first;
+/// `trap`, whether all of their accesses are trapped; `reboot`, whether they may reset their machines; `marks`, how many blocks of the
+/// disk must have been written in the end; `stop`, whether to boot the first once more and end its VMM by a signal.
 pub fn run(options: &Options) -> Result<Figures> {
-    let cpus: u32 = options.get("cpus", 1)?;
-    let memory: String = options.get("memory", "512M".to_owned())?;
-    let words =
-        fs::read_to_string(format!("{FOLDER}/words")).context("cannot read the inner command line")?;
+    let vms: usize = options.get("vms", 1)?;
     ensure!(Path::new("/dev/kvm").exists(), "there is no /dev/kvm");
-    let mut aggregator = daemon(&["aggregator", "/host/gpu.toml"], "aggregator")?;
+    let bound = options.get("card", false)?.then(bind).transpose()?;
+    let config = if bound.is_some() { "/run/gpu.toml" } else { CONFIG };
+    let mut aggregator = daemon(&["aggregator", config], "aggregator")?;
     wait_for_socket(&mut aggregator)?;
     let limit = Duration::from_secs(options.get("secs", 390)?);
     let start = Instant::now();
-    let mut vmm = gpuvmk::command(&["vmm", "/host/vm.toml"]);
-    vmm.args(["--kernel", "/host/vmlinuz", "--initrd", "/host/initramfs.cpio", "--append", words.trim()]);
-    vmm.args(["--cpus", &cpus.to_string(), "--memory", &memory, "--disk", DISK]);
-    vmm.args(options.get("trap", false)?.then_some("--trap-all"));
-    // A kernel that panics resets its machine.
-    vmm.args((!options.get("reboot", false)?).then_some("--no-reboot"));
-    vmm.stdin(Stdio::null()).env("RUST_LOG", "info,gpuvmk::vmm=debug");
-    let console = File::options().write(true).open("/dev/console").context("cannot open the console")?;
-    let log = File::create("/run/vmm.log").context("cannot create a log")?;
-    let mut running = vmm.stdout(console).stderr(log).spawn().context("cannot start the VMM")?;
-    let confined = confined_threads(&mut running)?;
-    let Some(status) = wait(&mut running, limit)? else {
-        print_threads(&running);
-        // Its last lines say where its guest is.
-        kill_process(Pid::from_child(&running), Signal::TERM).context("cannot signal the VMM")?;
-        let ended = wait(&mut running, STOP)?;
-        print_log("vmm");
-        bail!("the VMM does not end after {} s; told to end: {ended:?}", limit.as_secs());
-    };
-    let took = start.elapsed();
-    if options.get("stop", false)? && status.success() {
-        stop_while_it_boots(&mut vmm)?;
+    let mut inner = Vec::new();
+    for number in 1..=vms {
+        inner.push(Inner::start(number, vms, options)?);
     }
-    aggregator.kill().context("cannot end the aggregator")?;
-    aggregator.wait().context("cannot wait for the aggregator")?;
-    if !status.success() {
-        print_log("vmm");
-        print_log("aggregator");
-        bail!("the VMM ended with {:?}, signal {:?}", status.code(), status.signal());
+    let mut confined = 0;
+    for guest in &mut inner {
+        confined += confined_threads(&mut guest.vmm)?;
+    }
+    let mut statuses = Vec::new();
+    for guest in &mut inner {
+        statuses.push(guest.wait(limit.saturating_sub(start.elapsed()))?);
+    }
+    let took = start.elapsed();
+    for guest in &inner {
+        guest.show_console()?;
+    }
+    if options.get("stop", false)? && statuses.iter().all(ExitStatus::success) {
+        stop_while_it_boots(&mut command(1, options)?)?;
     }
     let mut figures = Figures::new();
-    ensure!(confined > 0, "the VMM ended before anybody saw whether it is confined");
-    figures.insert("confined_threads".into(), confined.into());
-    let log = fs::read_to_string("/run/vmm.log").unwrap_or_default();
-    // Of all functions, and of all lives of the machine.
-    for (name, value) in shortcuts(&log) {
-        let before = figures.get(&name).and_then(Value::as_u64).unwrap_or(0);
-        figures.insert(name, (before + value).into());
+    if let Some(address) = &bound {
+        leave(&mut aggregator, address)?;
+        figures.insert("card".into(), address.clone().into());
+    } else {
+        aggregator.kill().context("cannot end the aggregator")?;
+        aggregator.wait().context("cannot wait for the aggregator")?;
     }
-    let marked = marked_blocks().context("cannot read the inner guest's disk")?;
-    ensure!(marked >= options.get("marks", 0)?, "the inner guest's disk has {marked} blocks that it wrote");
-    figures.insert("disk_blocks_written".into(), marked.into());
+    for (guest, status) in inner.iter().zip(&statuses) {
+        if !status.success() {
+            print_log(&guest.name);
+            print_log("aggregator");
+            bail!("{} ended with {:?}, signal {:?}", guest.name, status.code(), status.signal());
+        }
+    }
+    ensure!(confined > 0, "the VMMs ended before anybody saw whether they are confined");
+    figures.insert("confined_threads".into(), confined.into());
+    for guest in &inner {
+        let log = fs::read_to_string(log_of(&guest.name)).unwrap_or_default();
+        // Of all functions, and of all lives of the machine.
+        for (name, value) in shortcuts(&log) {
+            let before = figures.get(&name).and_then(Value::as_u64).unwrap_or(0);
+            figures.insert(name, (before + value).into());
+        }
+    }
+    if Path::new(DISK).exists() {
+        let marked = marked_blocks().context("cannot read the inner guest's disk")?;
+        ensure!(
+            marked >= options.get("marks", 0)?,
+            "the inner guest's disk has {marked} blocks that it wrote"
+        );
+        figures.insert("disk_blocks_written".into(), marked.into());
+    }
     if Path::new(OTHER_TRACE).exists() {
         compare_traces(&mut figures)?;
     }
@@ -95,14 +109,112 @@ pub fn run(options: &Options) -> Result<Figures> {
     Ok(figures)
 }
 
+/// An inner guest and its VMM.
+struct Inner {
+    name: String,
+    vmm: Child,
+    /// Its console, where that is a file.
+    console: Option<String>,
+}
+
+impl Inner {
+    /// The guest of this number, from 1 on.
+    fn start(number: usize, vms: usize, options: &Options) -> Result<Self> {
+        let name = format!("vmm{number}");
+        let console = (vms > 1).then(|| format!("/run/{name}.console"));
+        let shown = match &console {
+            Some(path) => File::create(path),
+            None => File::options().write(true).open(CONSOLE),
+        };
+        let log = File::create(log_of(&name)).context("cannot create a log")?;
+        let mut vmm = command(number, options)?;
+        vmm.stdout(shown.context("cannot open a console")?).stderr(log);
+        let vmm = vmm.spawn().context("cannot start the VMM")?;
+        Ok(Self { name, vmm, console })
+    }
+
+    /// Waits for its end; an error, with what helps to see why, if there is none in time.
+    fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
+        if let Some(status) = wait(&mut self.vmm, limit)? {
+            return Ok(status);
+        }
+        print_threads(&self.vmm);
+        // Its last lines say where its guest is.
+        kill_process(Pid::from_child(&self.vmm), Signal::TERM).context("cannot signal the VMM")?;
+        let ended = wait(&mut self.vmm, STOP)?;
+        self.show_console()?;
+        print_log(&self.name);
+        print_log("aggregator");
+        bail!("{} does not end in time; told to end: {ended:?}", self.name);
+    }
+
+    /// Shows what it said, if nobody has seen it yet.
+    fn show_console(&self) -> Result<()> {
+        let Some(path) = &self.console else { return Ok(()) };
+        let said = fs::read(path).with_context(|| format!("cannot read {path}"))?;
+        let mut console = File::options().write(true).open(CONSOLE).context("cannot open the console")?;
+        console.write_all(&said).context("cannot write to the console")
+    }
+}
+
+/// The VMM of a guest.
+fn command(number: usize, options: &Options) -> Result<Command> {
+    let cpus: u32 = options.get("cpus", 1)?;
+    let memory: String = options.get("memory", "512M".to_owned())?;
+    let words =
+        fs::read_to_string(format!("{FOLDER}/words")).context("cannot read the inner command line")?;
+    let mut vmm = gpuvmk::command(&["vmm", &format!("{FOLDER}/vm{number}.toml")]);
+    vmm.args(["--kernel", "/host/vmlinuz", "--initrd", "/host/initramfs.cpio", "--append", words.trim()]);
+    vmm.args(["--cpus", &cpus.to_string(), "--memory", &memory]);
+    if Path::new(DISK).exists() {
+        vmm.args(["--disk", DISK]);
+    }
+    vmm.args(options.get("trap", false)?.then_some("--trap-all"));
+    // A kernel that panics resets its machine.
+    vmm.args((!options.get("reboot", false)?).then_some("--no-reboot"));
+    vmm.stdin(Stdio::null()).env("RUST_LOG", "info,gpuvmk::vmm=debug");
+    Ok(vmm)
+}
+
+/// Has the kernel keep shared memory in large pages where it can: a card's IOMMU has so many entries, and an emulated one costs a
+/// message for each.
+fn large_pages() -> Result<()> {
+    const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+    fs::write(SETTING, "always").with_context(|| format!("cannot write to {SETTING}"))
+}
+
+/// Gives the only card to VFIO, and makes the aggregator's configuration for it. Returns where it is.
+fn bind() -> Result<String> {
+    large_pages()?;
+    let address = card::gpu()?;
+    let bound = gpuvmk::says(&["gpu", "bind", &address, "--json"])?;
+    ensure!(bound["driver"] == "vfio-pci", "not bound: {bound}");
+    let config = fs::read_to_string(CONFIG).context("cannot read the aggregator's configuration")?;
+    fs::write("/run/gpu.toml", config.replace(ADDRESS, &address)).context("cannot write a configuration")?;
+    Ok(address)
+}
+
+/// Tells the aggregator to end, and takes its card from VFIO.
+fn leave(aggregator: &mut Child, address: &str) -> Result<()> {
+    kill_process(Pid::from_child(aggregator), Signal::TERM).context("cannot signal the aggregator")?;
+    let ended = wait(aggregator, STOP)?;
+    if !ended.is_some_and(|status| status.success()) {
+        print_log("aggregator");
+        bail!("the aggregator was told to end: {ended:?}");
+    }
+    let free = gpuvmk::says(&["gpu", "unbind", address, "--json"])?;
+    ensure!(free["driver"].is_null(), "the card is not given back: {free}");
+    Ok(())
+}
+
 /// Starts the VMM once more and ends it by a signal, while its guest boots.
 fn stop_while_it_boots(vmm: &mut Command) -> Result<()> {
-    const CONSOLE: &str = "/run/stopped.console";
-    let console = File::create(CONSOLE).context("cannot create a file for the console")?;
+    const STOPPED: &str = "/run/stopped.console";
+    let console = File::create(STOPPED).context("cannot create a file for the console")?;
     let log = File::create("/run/stopped.log").context("cannot create a log")?;
     let mut child = vmm.stdout(console).stderr(log).spawn().context("cannot start the VMM again")?;
     let start = Instant::now();
-    while !fs::read_to_string(CONSOLE).unwrap_or_default().contains("Linux version") {
+    while !fs::read_to_string(STOPPED).unwrap_or_default().contains("Linux version") {
         ensure!(start.elapsed() < START, "the inner guest does not boot again");
         thread::sleep(Duration::from_millis(50));
     }
@@ -196,7 +308,7 @@ fn compare_traces(figures: &mut Figures) -> Result<()> {
 
 /// Starts a daemon whose output goes to a log.
 fn daemon(arguments: &[&str], name: &str) -> Result<Child> {
-    let log = File::create(format!("/run/{name}.log")).context("cannot create a log")?;
+    let log = File::create(log_of(name)).context("cannot create a log")?;
     gpuvmk::command(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -226,9 +338,13 @@ fn shortcuts(log: &str) -> Vec<(String, u64)> {
     pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
 }
 
+fn log_of(name: &str) -> String {
+    format!("/run/{name}.log")
+}
+
 /// Shows a daemon's log on the console, for who looks for what went wrong.
 fn print_log(name: &str) {
-    let log = fs::read_to_string(format!("/run/{name}.log")).unwrap_or_default();
+    let log = fs::read_to_string(log_of(name)).unwrap_or_default();
     let skipped = log.lines().count().saturating_sub(LAST_LINES);
     log.lines().skip(skipped).for_each(|line| eprintln!("{name}: {line}"));
 }

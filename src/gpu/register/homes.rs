@@ -1,0 +1,183 @@
+//! Tenants' VRAM on a card that shares none of its own with processes: it is kept in the host's memory, and engines reach it
+//! as system memory, through the IOMMU.
+//!
+//! So guests' page tables, instance blocks, rings and USERD are read and written at the speed of memory: not one access of
+//! the card's. What it costs: engines reach tenants' VRAM over the bus, and what they reach is locked in the host's memory.
+//!
+//! Each partition is a file of its own, made when it is shared. The card is told of a granule when a page table, or a
+//! channel's USERD, first names it, and forgets it when it is zeroed. A bus address is [`FIRST_IOVA`] and the address in
+//! VRAM, so that runs of pages stay runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use crate::addr::{HostVram, Iova};
+use crate::gpu::{GpuError, HostMapping, HostTarget, scrub};
+use crate::pci::mapping::{Access, Mapping, create_memory_file};
+use crate::pci::{DmaBacking, DmaMapping, PciFunction, SharedMemory};
+
+/// What the card is told of at a time.
+pub(super) const GRANULE: u64 = 2 << 20;
+/// Bus address of the first byte of VRAM, if a tenant had that; low addresses stay free, so that a truncated address never
+/// reaches anybody's memory.
+const FIRST_IOVA: u64 = 1 << 32;
+const NAME: &CStr = c"gpuvmk-vram";
+
+/// The memory of one partition.
+struct Home {
+    file: OwnedFd,
+    memory: Mapping,
+    /// The granules that the card knows, by their offset.
+    told: BTreeSet<u64>,
+}
+
+/// All of them, by their first byte in VRAM.
+pub(super) struct Homes {
+    function: Arc<dyn PciFunction>,
+    /// Tenants' part of VRAM.
+    start: u64,
+    end: u64,
+    homes: BTreeMap<u64, Home>,
+}
+
+/// A part of a home: its first byte in VRAM, and the range in it.
+type Part = (u64, u64, u64);
+
+impl Homes {
+    /// For tenants' VRAM `[start, end)`, whole granules.
+    pub(super) fn new(function: Arc<dyn PciFunction>, start: u64, end: u64) -> Self {
+        Self { function, start, end, homes: BTreeMap::new() }
+    }
+
+    /// The first bus address behind them all, a multiple of 4 GiB.
+    pub(super) fn first_iova_behind(&self) -> Iova {
+        Iova(iova(self.end).0.next_multiple_of(1 << 32))
+    }
+
+    /// Whether an address is tenants', and not the host's own VRAM, which is the card's.
+    pub(super) fn hold(&self, at: HostVram) -> bool {
+        (self.start..self.end).contains(&at.0)
+    }
+
+    /// Fresh memory for a partition. What was at its place before is gone.
+    pub(super) fn share(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
+        let end = start.0.checked_add(size).filter(|end| *end <= self.end && self.hold(start));
+        let whole = start.is_aligned(GRANULE) && size.is_multiple_of(GRANULE) && size > 0;
+        let Some(end) = end.filter(|_| whole) else {
+            return Err(GpuError::Invalid(format!("{size:#x} bytes at {start} are no partition")));
+        };
+        for old in self.overlapped(start.0, end) {
+            self.forget(old, 0, u64::MAX)?;
+            self.homes.remove(&old);
+        }
+        let file = create_memory_file(NAME, size)?;
+        let memory = Mapping::of_file(file.as_fd(), 0, size, Access::ReadWrite)
+            .map_err(|error| GpuError::Io(std::io::Error::other(error)))?;
+        let shared = SharedMemory { fd: file.try_clone()?, offset: 0, size };
+        self.homes.insert(start.0, Home { file, memory, told: BTreeSet::new() });
+        Ok(vec![shared])
+    }
+
+    /// Fills a range with zeros, and gives its pages back to the host's kernel where no engine needs them at their place.
+    pub(super) fn scrub(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
+        let end = start.0.saturating_add(size);
+        for (first, from, to) in self.parts(start.0, end) {
+            let (inner, outer) = (from.next_multiple_of(GRANULE), to / GRANULE * GRANULE);
+            if inner >= outer {
+                self.fill(first, from, to)?;
+                continue;
+            }
+            // Before: what the card knows is locked, and would stay as it is behind a hole.
+            self.forget(first, inner, outer)?;
+            let Some(home) = self.homes.get(&first) else { continue };
+            let file = SharedMemory { fd: home.file.try_clone()?, offset: 0, size: home.memory.size() };
+            scrub::give_back(&[file], inner, outer)?;
+            self.fill(first, from, inner)?;
+            self.fill(first, outer, to)?;
+        }
+        Ok(())
+    }
+
+    /// The mapping with a target that engines reach; what it names is told to the card.
+    pub(super) fn resolve(&mut self, mapping: &HostMapping) -> Result<HostMapping, GpuError> {
+        let HostTarget::Vram(at) = mapping.target else { return Ok(*mapping) };
+        if !self.hold(at) {
+            return Ok(*mapping);
+        }
+        let size = u64::from(mapping.pages) << mapping.page_shift.min(30);
+        let iova = self.reach(at, size)?;
+        Ok(HostMapping { target: HostTarget::System { iova, coherent: true }, ..*mapping })
+    }
+
+    /// Lets the card reach a range; returns where.
+    pub(super) fn reach(&mut self, at: HostVram, size: u64) -> Result<Iova, GpuError> {
+        let end = at.0.saturating_add(size);
+        let parts = self.parts(at.0, end);
+        let covered: u64 = parts.iter().map(|(_, from, to)| to.saturating_sub(*from)).sum();
+        if covered != size || size == 0 {
+            return Err(GpuError::Invalid(format!("{size:#x} bytes at {at} are no tenant's memory")));
+        }
+        for (first, from, to) in parts {
+            let Some(home) = self.homes.get_mut(&first) else { continue };
+            for offset in (from / GRANULE..to.div_ceil(GRANULE)).map(|index| index.saturating_mul(GRANULE)) {
+                if home.told.contains(&offset) {
+                    continue;
+                }
+                let backing = Some(DmaBacking { fd: home.file.try_clone()?, offset });
+                let iova = iova(first.saturating_add(offset)).0;
+                self.function.dma_map(DmaMapping { iova, size: GRANULE, writable: true, backing })?;
+                home.told.insert(offset);
+            }
+        }
+        Ok(iova(at.0))
+    }
+
+    /// Reads what a tenant or an engine wrote.
+    pub(super) fn read_u32(&self, at: HostVram) -> Result<u32, GpuError> {
+        let lost = || GpuError::Invalid(format!("{at} is no tenant's memory"));
+        let (first, home) = self.homes.range(..=at.0).next_back().ok_or_else(lost)?;
+        home.memory.read_u32(at.0.saturating_sub(*first)).map_err(|_| lost())
+    }
+
+    fn fill(&self, first: u64, from: u64, to: u64) -> Result<(), GpuError> {
+        let Some(home) = self.homes.get(&first).filter(|_| from < to) else { return Ok(()) };
+        let filled = home.memory.fill(from, to.saturating_sub(from), 0);
+        filled.map_err(|error| GpuError::Invalid(error.to_string()))
+    }
+
+    /// Takes granules of a home in `[from, to)` from the card.
+    fn forget(&mut self, first: u64, from: u64, to: u64) -> Result<(), GpuError> {
+        let Some(home) = self.homes.get_mut(&first) else { return Ok(()) };
+        for offset in home.told.range(from..to).copied().collect::<Vec<_>>() {
+            self.function.dma_unmap(iova(first.saturating_add(offset)).0, GRANULE)?;
+            home.told.remove(&offset);
+        }
+        Ok(())
+    }
+
+    fn overlapped(&self, start: u64, end: u64) -> Vec<u64> {
+        self.parts(start, end).into_iter().map(|(first, ..)| first).collect()
+    }
+
+    /// The parts of homes in `[start, end)` of VRAM.
+    fn parts(&self, start: u64, end: u64) -> Vec<Part> {
+        let before = self.homes.range(..start).next_back();
+        let within = self.homes.range(start..end.max(start));
+        let parts = before.into_iter().chain(within).map(|(first, home)| {
+            let from = start.saturating_sub(*first);
+            let to = end.saturating_sub(*first).min(home.memory.size());
+            (*first, from, to)
+        });
+        parts.filter(|(_, from, to)| from < to).collect()
+    }
+}
+
+/// Where the card finds an address in tenants' VRAM.
+fn iova(vram: u64) -> Iova {
+    Iova(FIRST_IOVA.saturating_add(vram))
+}
+
+#[cfg(test)]
+mod tests;
