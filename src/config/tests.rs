@@ -139,8 +139,7 @@ fn gpu_with_unknown_backend_lists_what_is_allowed() {
 }
 
 const RM: &str = "name = \"gpu0\"\nbackend = \"rm\"\n[socket]\npath = \"g\"\n";
-const VFIO: &str =
-    "name = \"gpu0\"\nbackend = \"vfio\"\ndevice = \"65:00.0\"\n[socket]\npath = \"g\"\n";
+const VFIO: &str = "name = \"gpu0\"\nbackend = \"vfio\"\ndevice = \"65:00.0\"\n[socket]\npath = \"g\"\n";
 const SOFT: &str = "name = \"gpu0\"\nbackend = \"soft\"\n[socket]\npath = \"g\"\n";
 
 /// The one mistake of a file that is `base` with `line` as its first line.

@@ -68,6 +68,14 @@ const RAMFC_ENGINES: [u64; 2] = [0xa4, 0xa8];
 const ENGINE_NUMBERS: [(Engine, u32); 3] =
     [(Engine::Graphics, 0), (Engine::Copy(0), 4), (Engine::Copy(1), 5)];
 
+/// Where hardware finds what is a channel's.
+#[derive(Clone, Copy)]
+pub(super) struct Places {
+    pub(super) userd: PhysicalAddress,
+    /// In VRAM.
+    pub(super) directory: u64,
+}
+
 struct Channel {
     space: SpaceHandle,
     userd: HostVram,
@@ -106,8 +114,7 @@ impl Channels {
         bar1: &mut Bar1,
         contexts: &Contexts,
         spec: ChannelSpec,
-        userd: PhysicalAddress,
-        directory: u64,
+        places: Places,
     ) -> Result<HostChannel, GpuError> {
         let channel = (FIRST..CHANNELS)
             .map(HostChannel)
@@ -115,11 +122,11 @@ impl Channels {
             .ok_or(GpuError::Exhausted { what: "channels", limit: USABLE.into() })?;
         let instance = memory.take(INSTANCE_SIZE, PAGE_SIZE)?;
         let mut images = ChannelContexts::default();
-        let made = write_instance(memory, instance, &spec, userd, directory)
+        let made = write_instance(memory, instance, &spec, places)
             // Of all engines: a guest may name a context while the channel runs already, and hardware may be at its
             // new work before anybody could give the host channel another one.
             .and_then(|()| contexts.provide(memory, instance, &mut images, all_engines()))
-            .and_then(|()| bar1.set_userd(bus, memory, channel, Some(userd)))
+            .and_then(|()| bar1.set_userd(bus, memory, channel, Some(places.userd)))
             .and_then(|()| bus.write(state(channel), ALL_ENGINES))
             .and_then(|()| bus.write(inst(channel), BOUND | page_number(instance)?));
         if let Err(error) = made {
@@ -330,8 +337,7 @@ fn write_instance(
     memory: &HostMemory,
     instance: u64,
     spec: &ChannelSpec,
-    userd: PhysicalAddress,
-    directory: u64,
+    places: Places,
 ) -> Result<(), GpuError> {
     let ring_valid = spec.gpfifo.0 <= VA_MAX && spec.gpfifo.is_aligned(8);
     if !ring_valid || spec.gpfifo_entries_log2 > 31 || !spec.userd.is_aligned(PAGE_SIZE) {
@@ -344,13 +350,13 @@ fn write_instance(
     for offset in RAMFC_ENGINES {
         put(offset, 0x1f1f_1f1f)?;
     }
-    let (low, high) = halves(userd.address);
-    put(RAMFC_USERD_LO, low | target(userd.aperture))?;
+    let (low, high) = halves(places.userd.address);
+    put(RAMFC_USERD_LO, low | target(places.userd.aperture))?;
     put(RAMFC_USERD_HI, high)?;
     let (low, high) = halves(spec.gpfifo.0);
     put(RAMFC_GP_BASE_LO, low)?;
     put(RAMFC_GP_BASE_HI, high | u32::from(spec.gpfifo_entries_log2) << 16)?;
-    let (low, high) = halves(directory);
+    let (low, high) = halves(places.directory);
     put(PAGE_DIRECTORY_LO, low)?;
     put(PAGE_DIRECTORY_HI, high)?;
     let (low, high) = halves(VA_MAX);

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::bus::Bus;
-use self::channels::Channels;
+use self::channels::{Channels, Places};
 use self::contexts::Contexts;
 use self::events::Interrupts;
 use self::homes::Homes;
@@ -211,7 +211,7 @@ impl GpuDriver for RegisterDriver {
             }
             _ => PhysicalAddress { aperture: Aperture::Vram, address: spec.userd.0 },
         };
-        channels.create(bus, memory, bar1, contexts, spec, userd, directory)
+        channels.create(bus, memory, bar1, contexts, spec, Places { userd, directory })
     }
 
     fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError> {

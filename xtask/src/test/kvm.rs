@@ -26,15 +26,16 @@ pub enum Part {
 }
 
 /// Everything that there is for a chip, one that resets its machine while a second processor runs and is stopped by a signal when
-/// it boots once more, and one whose accesses are compared.
-fn tasks() -> [Task; 4] {
+/// it boots once more, one whose accesses are compared, and two at once.
+fn tasks() -> [Task; 5] {
     let of = |name: &str, chip: Chip, programs: &[&'static str]| {
         Task::new(&format!("{chip}{name}").to_lowercase(), chip, &[&[DEBIAN], programs].concat())
     };
     let full = |chip: Chip| of("", chip, everything(chip, chip.usual_kernel()));
     let resets = Task { cpus: 2, reboots: 1, ..of("-reset", Chip::Gf100, &["probe", "copy"]) };
     let compared = Task { compare: Some(PROBE), ..of("-trace", Chip::Gf100, PROBE) };
-    [full(Chip::Gf100), full(Chip::Gh100), resets, compared]
+    let two = Task { vms: 2, ..Task::new("gf100-two", Chip::Gf100, &["probe", "copy"]) };
+    [full(Chip::Gf100), full(Chip::Gh100), resets, compared, two]
 }
 
 /// What guests do whose traces are compared.

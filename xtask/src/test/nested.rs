@@ -21,7 +21,7 @@ use super::host_files;
 use super::inner::{self, Nested, OUTER, Task, outer_machine};
 
 /// The case that looks at the card.
-const CARD_CASE: &str = "card";
+const LOOK: &str = "look";
 /// What the outer machine runs then: the group's interface, as Debian's kernels have no other.
 const CARD: &str = "card:interface=group";
 /// Memory of the outer machine.
@@ -31,13 +31,13 @@ const LIMIT_S: u64 = 180;
 
 /// One stock guest on the card, then two at once.
 fn tasks() -> [Task; 2] {
-    let one = Task { card: true, ..Task::new("card-one", Chip::Gf100, &["probe", "copy"]) };
-    [one.clone(), Task { name: "card-two".to_owned(), vms: 2, ..one }]
+    let one = Task { card: true, ..Task::new("one-guest", Chip::Gf100, &["probe", "copy"]) };
+    [one.clone(), Task { name: "two-guests".to_owned(), vms: 2, ..one }]
 }
 
 pub fn run(arguments: &Arguments) -> Result<bool> {
     let start = Instant::now();
-    let alone = arguments.wants(CARD_CASE).then(|| look_at_card(arguments)).transpose()?;
+    let alone = arguments.wants(LOOK).then(|| look_at_card(arguments)).transpose()?;
     let gpuvmk = arguments.gpuvmk()?;
     let mut guests = Vec::new();
     for task in tasks().into_iter().filter(|task| arguments.wants(&task.name)) {
@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     }
     ensure!(
         alone.is_some() || !guests.is_empty(),
-        "No such case: there are {CARD_CASE}, {}",
+        "No such case: there are {LOOK}, {}",
         tasks().map(|task| task.name).join(", ")
     );
     let ok = alone.as_ref().is_none_or(|card| card.problems.is_empty()) && guests.iter().all(Nested::ok);
@@ -80,7 +80,7 @@ fn look_at_card(arguments: &Arguments) -> Result<Looked> {
     let init = guest_build::obtain(&cache)?;
     let kernel = GuestKernel::obtain_for(&cache, OUTER, Role::CardHost)?;
     let files = host_files::gpuvmk(&gpuvmk)?;
-    let folder = arguments.logs.join("nested-card");
+    let folder = arguments.logs.join("nested-look");
     let card = SoftCard::start(&gpuvmk, &folder)?;
     let spec = MachineSpec {
         initramfs: initramfs::obtain_with(&cache, &kernel, &init, &files, "host-card")?,
@@ -95,11 +95,7 @@ fn look_at_card(arguments: &Arguments) -> Result<Looked> {
     let mut verdict = verdict::judge(&outcome, &expected);
     verdict.problems.extend(card.stop()?);
     let ok = verdict.problems.is_empty();
-    eprintln!(
-        "nested {CARD_CASE}: {}, {:.1} s",
-        if ok { "ok" } else { "FAILED" },
-        outcome.wall.as_secs_f64()
-    );
+    eprintln!("nested {LOOK}: {}, {:.1} s", if ok { "ok" } else { "FAILED" }, outcome.wall.as_secs_f64());
     verdict.problems.iter().for_each(|problem| eprintln!("    {problem}"));
     Ok(Looked { problems: verdict.problems, results: verdict.results })
 }

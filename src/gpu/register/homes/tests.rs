@@ -136,7 +136,7 @@ fn engine_copies_between_pages_of_a_partition_and_doorbells_read_nothing_of_the_
     let channel = rig.driver.create_channel(spec).unwrap();
     rig.driver.enable_channel(channel, true).unwrap();
     rig.driver.commit_runlist(&[channel]).unwrap();
-    let pattern: Vec<u8> = (0..SIZE).map(|n| (n * 7 + n / 256) as u8).collect();
+    let pattern: Vec<u8> = (0..SIZE).map(|n| (n * 7 + n / 256).to_le_bytes()[0]).collect();
     memory.write(FROM, &pattern).unwrap();
     let dialect = Dialect::of("GF100", engine).unwrap();
     let words = copy_words(dialect, VA + FROM, VA + TO, SIZE, (VA + SEMAPHORE, 77));
@@ -153,7 +153,7 @@ fn engine_copies_between_pages_of_a_partition_and_doorbells_read_nothing_of_the_
         std::thread::yield_now();
     }
 
-    let mut copied = vec![0; SIZE as usize];
+    let mut copied = vec![0; pattern.len()];
     memory.read(TO, &mut copied).unwrap();
     assert!(copied == pattern, "other bytes came");
     while rig.driver.channel_progress(channel).unwrap() != 1 {
