@@ -182,7 +182,12 @@ fn keys_that_do_not_go_together() {
         (format!("device = \"65:00.0\"\n{soft}"), ["`device`", "belongs to `backend = \"rm\"`"]),
         (format!("vram = \"32M\"\n{GPU}"), ["`vram`", "\"64M\" to \"1024G\""]),
         (format!("chip = \"GH100\"\nvram = \"256G\"\n{soft}"), ["`vram`", "\"128G\" for a GH100"]),
-        (GPU.replace("\"rm\"", "\"vfio\""), ["`backend`", "\"soft\" or \"rm\""]),
+        (GPU.replace("\"rm\"", "\"sriov\""), ["`backend`", "\"soft\", \"rm\" or \"vfio\""]),
+        (GPU.replace("\"rm\"", "\"vfio\""), ["`device`", "gpuvmk gpu list"]),
+        (
+            format!("device = \"7f:1f.7\"\n{}", GPU.replace("\"rm\"", "\"vfio\"")),
+            ["cannot be served", "There is no PCI function 0000:7f:1f.7"],
+        ),
     ] {
         assert_says(&host.aggregator_fails(&file), &parts);
     }

@@ -97,6 +97,41 @@ fn pipelined_maps_keep_their_own_descriptors() {
     }
 }
 
+/// What a QEMU with a vIOMMU sends: its guest's pages one by one, each with a descriptor of the same file, and in no order.
+#[test]
+fn tens_of_thousands_of_pages_of_one_file_are_one_mapping_and_go_in_one_unmap() {
+    const PAGES: u64 = 40_000;
+    const FIRST: u64 = 0x1_0000_0000;
+    let server = Running::start();
+    let mut client = server.client();
+    let file = memory("dma-viommu", PAGES);
+    // 7 divides 40,000 not: each page of the file once.
+    let place = |page: u64| page * 7 % PAGES * PAGE;
+    for page in 0..PAGES {
+        let body = read_write(place(page), FIRST + page * PAGE, PAGE);
+        assert_eq!(client.command_with(command::DMA_MAP, &body, &[file.as_fd()]).errno(), 0, "page {page}");
+    }
+
+    assert_eq!(server.function.dma.len() as u64, PAGES);
+    assert_eq!(descriptors_of("dma-viommu"), 1, "only the test's own");
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    assert_eq!(maps.lines().filter(|line| line.contains("dma-viommu")).count(), 1);
+    let contents = File::from(file.try_clone().unwrap());
+    contents.write_all_at(b"before", place(11) + PAGE - 6).unwrap();
+    contents.write_all_at(b"behind", place(12)).unwrap();
+    let mut across = [0; 12];
+    server.function.dma.read(FIRST + 12 * PAGE - 6, &mut across).unwrap();
+    assert_eq!(&across, b"beforebehind", "an access is split where pages are");
+
+    // All of them, and nothing more than the rest of the address space.
+    let last = u64::MAX - FIRST - (PAGES * PAGE) + 1;
+    assert_eq!(client.command(command::DMA_UNMAP, &unmap(0, FIRST, PAGES * PAGE)).errno(), 0);
+    assert!(server.function.dma.is_empty());
+    let nothing = client.command(command::DMA_UNMAP, &unmap(0, FIRST + PAGES * PAGE, last));
+    assert_eq!(nothing.errno(), libc::ENOENT, "covers nothing, and ends at 2^64");
+    assert_eq!(client.command(command::DMA_UNMAP, &unmap(2, 0, 0)).errno(), 0, "the session goes on");
+}
+
 #[test]
 fn overlap_is_eexist() {
     let server = Running::start();

@@ -73,7 +73,7 @@ impl ChannelContexts {
     }
 }
 
-/// The golden image.
+/// The golden image, in whole pages.
 pub(super) struct Contexts {
     golden: Vec<u8>,
 }
@@ -90,7 +90,8 @@ impl Contexts {
         let instance = memory.take(INSTANCE_SIZE, PAGE_SIZE)?;
         write_pointer(memory, instance, Engine::Graphics, image)?;
         run_golden(bus, instance)?;
-        let mut golden = vec![0; usize::try_from(size).unwrap_or(0)];
+        // With the zeros behind it, so that it is whole pages.
+        let mut golden = vec![0; usize::try_from(image_size).unwrap_or(0)];
         memory.read(image, &mut golden)?;
         memory.give_back(instance, INSTANCE_SIZE);
         memory.give_back(image, image_size);
@@ -109,15 +110,11 @@ impl Contexts {
             if !engines.contains(engine.into()) || contexts.engines().contains(engine.into()) {
                 continue;
             }
-            let size = match engine {
-                Engine::Graphics => (self.golden.len() as u64).next_multiple_of(PAGE_SIZE),
-                Engine::Copy(_) => COPY_CONTEXT_SIZE,
+            let (image, size) = match engine {
+                Engine::Graphics => (memory.take_with(&self.golden)?, self.golden.len() as u64),
+                Engine::Copy(_) => (memory.take(COPY_CONTEXT_SIZE, PAGE_SIZE)?, COPY_CONTEXT_SIZE),
             };
-            let image = memory.take(size, PAGE_SIZE)?;
             contexts.images.push((engine, image, size));
-            if engine == Engine::Graphics {
-                memory.write(image, &self.golden)?;
-            }
             write_pointer(memory, instance, engine, image)?;
         }
         Ok(())

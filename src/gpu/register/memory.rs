@@ -49,6 +49,20 @@ impl HostMemory {
 
     /// Takes `size` bytes (a multiple of 4 KiB) at a multiple of `alignment`, zeroed.
     pub(super) fn take(&mut self, size: u64, alignment: u64) -> Result<u64, GpuError> {
+        let start = self.claim(size, alignment)?;
+        self.zero(start, size)?;
+        Ok(start)
+    }
+
+    /// Takes memory that holds `data`, which is whole pages. Nothing is written twice: PRAMIN is slow.
+    pub(super) fn take_with(&mut self, data: &[u8]) -> Result<u64, GpuError> {
+        let start = self.claim(data.len() as u64, PAGE_SIZE)?;
+        Self::write(self, start, data)?;
+        Ok(start)
+    }
+
+    /// Takes memory as it is.
+    fn claim(&mut self, size: u64, alignment: u64) -> Result<u64, GpuError> {
         let found = self.free.iter().find_map(|(start, length)| {
             let aligned = start.checked_next_multiple_of(alignment)?;
             let end = aligned.checked_add(size)?;
@@ -65,7 +79,6 @@ impl HostMemory {
         if old_end > end {
             self.free.insert(end, old_end.saturating_sub(end));
         }
-        self.zero(aligned, size)?;
         Ok(aligned)
     }
 
