@@ -97,6 +97,9 @@ fn gpus(registry: &mut Registry, answers: &[Answer]) {
     let lost = gauges(registry, "gpu_lost", "Whether the device is gone", None);
     let draining = gauges(registry, "gpu_draining", "Whether no more VMs are admitted", None);
     let late = gauges(registry, "gpu_scheduler_lateness_p99", "How late decisions came", Some(Unit::Seconds));
+    let reads = counters(registry, "gpu_card_reads", "Loads from a card by its aggregator", None);
+    let writes = counters(registry, "gpu_card_writes", "Stores to a card by its aggregator", None);
+    let reached = gauges(registry, "gpu_card_reach", "Host memory that a card reaches", Some(Unit::Bytes));
     for Answer { gpu, status } in answers {
         let of_gpu = OfGpu { gpu: gpu.clone() };
         up.get_or_create(&of_gpu).set(f64::from(u8::from(status.is_some())));
@@ -118,6 +121,12 @@ fn gpus(registry: &mut Registry, answers: &[Answer]) {
         lost.get_or_create(&of_gpu).set(number(&state["lost"]));
         draining.get_or_create(&of_gpu).set(number(&state["draining"]));
         late.get_or_create(&of_gpu).set(number(&state["late_ns"]["p99"]) / 1e9);
+        let card = &state["card"];
+        if !card.is_null() {
+            reads.get_or_create(&of_gpu).inc_by(number(&card["reads"]));
+            writes.get_or_create(&of_gpu).inc_by(number(&card["writes"]));
+            reached.get_or_create(&of_gpu).set(number(&card["reached"]));
+        }
     }
 }
 
@@ -233,8 +242,8 @@ mod tests {
             "limits": { "doorbells": { "hits": 3 } },
             "engines": [{ "engine": "copy0", "used_us": 2_500_000, "queue_depth": 4, "wait_ns": { "p99": 1_000_000 } }],
         });
-        let gpu =
-            json!({ "chip": "GF100", "backend": "soft", "policy": "fifo", "vram": 2 << 20, "lost": false });
+        let card = json!({ "reads": 5, "writes": 6, "reached": 4096 });
+        let gpu = json!({ "chip": "GF100", "backend": "soft", "policy": "fifo", "vram": 2 << 20, "lost": false, "card": card });
         vec![
             Answer { gpu: "gpu0".into(), status: Some(json!({ "gpu": gpu, "tenants": [vm] })) },
             Answer { gpu: "gpu1".into(), status: None },
@@ -248,6 +257,9 @@ mod tests {
             "gpuvmk_up{gpu=\"gpu0\"} 1.0",
             "gpuvmk_up{gpu=\"gpu1\"} 0.0",
             "gpuvmk_gpu_info{gpu=\"gpu0\",chip=\"GF100\",backend=\"soft\",policy=\"fifo\"} 1.0",
+            "gpuvmk_gpu_card_reads_total{gpu=\"gpu0\"} 5.0",
+            "gpuvmk_gpu_card_writes_total{gpu=\"gpu0\"} 6.0",
+            "gpuvmk_gpu_card_reach_bytes{gpu=\"gpu0\"} 4096.0",
             "gpuvmk_vm_gpu_seconds_total{gpu=\"gpu0\",vm=\"vm1\",engine=\"copy0\"} 2.5",
             "gpuvmk_vm_submissions_total{gpu=\"gpu0\",vm=\"vm1\"} 7.0",
             "gpuvmk_vm_hang_penalty_seconds_total{gpu=\"gpu0\",vm=\"vm1\"} 1.5",

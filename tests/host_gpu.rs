@@ -122,6 +122,49 @@ fn host_without_the_driver() {
 }
 
 #[test]
+fn which_cards_an_aggregator_can_have_through_vfio() {
+    let host = Host::new();
+    let folder = |address: &str| host.path("root/sys/bus/pci/devices").join(address);
+    for (address, number, driver) in [
+        ("0000:0a:00.0", "0x06cd", Some("nouveau")),
+        ("0000:06:00.0", "0x06c0", Some("vfio-pci")),
+        ("0000:07:00.0", "0x2335", Some("vfio-pci")),
+        ("0000:08:00.0", "0x06c0", None),
+    ] {
+        fs::create_dir(folder(address)).unwrap();
+        for (file, text) in [("class", "0x030000"), ("vendor", "0x10de"), ("device", number)] {
+            fs::write(folder(address).join(file), text).unwrap();
+        }
+        if let Some(driver) = driver {
+            symlink(Path::new("../drivers").join(driver), folder(address).join("driver")).unwrap();
+            symlink("../../../kernel/iommu_groups/7", folder(address).join("iommu_group")).unwrap();
+        }
+    }
+
+    let list = host.list();
+
+    let of = |index: usize| {
+        let gpu = &list["gpus"][index];
+        let verdict = &gpu["backends"]["vfio"];
+        let why = verdict["why"].as_str().unwrap().to_owned();
+        (gpu["address"].as_str().unwrap().to_owned(), verdict["possible"] == true, why)
+    };
+    for (index, (address, possible, why)) in [
+        ("0000:06:00.0", true, "vfio-pci has it"),
+        ("0000:07:00.0", false, "knows GF100 only"),
+        ("0000:08:00.0", false, "no IOMMU group"),
+        ("0000:0a:00.0", true, "gpuvmk gpu bind"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let found = of(index);
+        assert!(found.0 == address && found.1 == possible && found.2.contains(why), "{found:?}");
+    }
+    assert_eq!(list["gpus"][0]["backends"]["vfio"]["chips"], serde_json::json!(["GF100"]));
+}
+
+#[test]
 fn driver_of_another_branch_and_one_that_nobody_knows() {
     let host = Host::new().with_driver("550.54.14").with_node("nvidiactl", 0o666);
     let parts = ["550.54.14", "not supported", "supported: 580", "Install a driver"];

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test that cannot go on panics")]
 
+#[path = "common/card.rs"]
+mod card;
 #[path = "common/function.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "a helper that other tests use more of")]
 mod function;
@@ -60,10 +62,21 @@ fn vgpu(chip: Chip, service: &Arc<gpuvmk::aggregator::ServiceHandle>) -> Arc<Vgp
 
 /// Runs a scenario on a mediated GPU whose driver's accesses a guest makes; how often that was stopped, and what saved it from that.
 fn mediated(direct: bool, scenario: fn(Arc<dyn PciFunction>)) -> Option<(u64, ShortcutCounts)> {
+    mediated_by(direct, scenario, || {
+        soft_host(Chip::Gf100, 128 << 20, PolicyKind::Fifo, ScrubPolicy::default())
+    })
+}
+
+/// The same, by the aggregator of some GPU.
+fn mediated_by(
+    direct: bool,
+    scenario: fn(Arc<dyn PciFunction>),
+    host: impl FnOnce() -> gpuvmk::aggregator::ServiceHandle,
+) -> Option<(u64, ShortcutCounts)> {
     if !host_has_kvm() {
         return None;
     }
-    let service = Arc::new(soft_host(Chip::Gf100, 128 << 20, PolicyKind::Fifo, ScrubPolicy::default()));
+    let service = Arc::new(host());
     let vgpu = vgpu(Chip::Gf100, &service);
     let hand = Hand::new(vgpu.clone(), direct);
     scenario(hand.clone());
@@ -99,6 +112,15 @@ fn faults_flushes_and_resets_are_what_they_are() {
     mediated(true, scenarios::flush_changes_what_engines_reach);
     mediated(true, scenarios::channel_number_is_used_again);
     mediated(true, scenarios::reset_and_again);
+}
+
+#[test]
+fn copies_work_on_a_card_with_few_exits() {
+    let card = || card::card_host(128 << 20, PolicyKind::Fifo).1;
+    if let Some((exits, counts)) = mediated_by(true, scenarios::copies_on_every_engine, card) {
+        assert!(counts.windows.bytes > 1 << 20 && counts.windows.too_many == 0, "{counts:?}");
+        assert!(exits < 2_000, "{exits} exits with {counts:?}");
+    }
 }
 
 #[test]

@@ -78,6 +78,7 @@ fn summary(status: &Value) -> String {
         text(&gpu["policy"]),
         if gpu["lost"] == true { ", LOST" } else { "" },
     );
+    out.push_str(&card(&gpu["card"]));
     out.push_str(&scrubbing(&gpu["scrub"]));
     for tenant in status["tenants"].as_array().into_iter().flatten() {
         out.push_str(&format!(
@@ -119,6 +120,17 @@ fn summary(status: &Value) -> String {
         }
     }
     out
+}
+
+/// What a card's driver did to it.
+fn card(used: &Value) -> String {
+    let Some(reached) = used["reached"].as_u64() else { return String::new() };
+    format!(
+        "The card took {} reads and {} writes so far; it reaches {} of the host's memory, which is locked\n",
+        used["reads"],
+        used["writes"],
+        show_size(reached)
+    )
 }
 
 /// What a VM got of each engine.
@@ -185,6 +197,7 @@ mod tests {
         let status = serde_json::json!({
             "gpu": { "chip": "GF100", "backend": "soft", "vram": 1 << 30, "vram_free": 64 << 20, "channels": 120,
                      "channels_free": 88, "policy": "fifo", "lost": false,
+                     "card": { "reads": 12, "writes": 345, "reached": 6 << 20 },
                      "scrub": { "by": "processor", "engine_bytes": 256 << 20, "engine_bytes_per_second": 3_000_000_000_u64,
                                 "fallbacks": 2, "fallback_reason": "the copy engine did not finish", "foreign_accesses": 0,
                                 "departures": { "count": 1, "last_ms": 90, "longest_ms": 95 } } },
@@ -202,6 +215,7 @@ mod tests {
         assert_eq!(
             summary(&status),
             "GF100 (soft): 1G of VRAM, 64M free, 88 of 120 channels free, policy fifo\n\
+             The card took 12 reads and 345 writes so far; it reaches 6M of the host's memory, which is locked\n\
              VRAM is zeroed by the processor: 256 MiB so far, 3000 MB/s; the last VM was gone in 90 ms, the slowest in 95 ms\n\
              \x20 by the processor instead 2 times: the copy engine did not finish\n\
              vm1: active, 256M of VRAM, 2 channels, 7 submissions, 50 % of the engines' time\n\

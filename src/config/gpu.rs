@@ -5,6 +5,8 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use toml::de::DeValue;
+
 use super::chip::{self, VRAM_GRANULE};
 use super::hang::HangConfig;
 use super::reader::TableReader;
@@ -52,7 +54,7 @@ impl Backend {
 }
 
 /// Where a GPU is: domain, bus, device and function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PciAddress {
     /// Domain.
     pub domain: u32,
@@ -343,17 +345,13 @@ fn vfio(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
             "\"GF100\" for `backend = \"vfio\"`, or `backend = \"rm\"`",
         );
     }
-    if !reader.has("device") {
-        let which = "a PCI address such as \"0000:65:00.0\": `gpuvmk gpu list` shows what there is";
-        reader.reject("device", "is missing".to_owned(), which);
-    }
-    let device = device(reader);
+    let device = card_address(reader, "device");
     let absent = [
         reader.unused("vram", NOT_VFIO, "no `vram` for a card, which has its own"),
         reader.unused("uid", ONLY_RM, "no `uid` for a card, whose files are opened before"),
         reader.unused("preemption", ONLY_SOFT, NO_PREEMPTION),
     ];
-    let backend = Backend::Vfio { device: device?? };
+    let backend = Backend::Vfio { device: device? };
     (absent == [true; 3] && chip != Some(Chip::Gh100)).then_some((chip?, backend))
 }
 
@@ -371,10 +369,18 @@ fn preemption(reader: &mut TableReader<'_, '_>) -> Option<Preemption> {
 
 /// `Some(None)` when the key is absent, `None` when it is wrong.
 fn device(reader: &mut TableReader<'_, '_>) -> Option<Option<PciAddress>> {
-    reader.defaulted("device", None, "a PCI address such as \"0000:65:00.0\"", |v| {
-        let text = value::string(v)?;
-        parse_address(&text).map(Some).ok_or_else(|| format!("\"{text}\" is not a PCI address"))
-    })
+    reader.defaulted("device", None, "a PCI address such as \"0000:65:00.0\"", |v| address(v).map(Some))
+}
+
+/// The address of a card that must be named.
+pub(super) fn card_address(reader: &mut TableReader<'_, '_>, key: &'static str) -> Option<PciAddress> {
+    let which = "a PCI address such as \"0000:65:00.0\": `gpuvmk gpu list` shows what there is";
+    reader.required(key, which, address)
+}
+
+fn address(value: &DeValue<'_>) -> Result<PciAddress, String> {
+    let text = value::string(value)?;
+    parse_address(&text).ok_or_else(|| format!("\"{text}\" is not a PCI address"))
 }
 
 fn uid(reader: &mut TableReader<'_, '_>) -> Option<u32> {

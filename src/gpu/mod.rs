@@ -17,7 +17,7 @@ use std::time::Duration;
 use self::scrub::ScrubReport;
 use crate::addr::{GpuVa, HostChannel, HostVram, Iova, TenantId};
 use crate::chip::{Engine, EngineSet};
-use crate::pci::{DmaError, DmaMapping, SharedMemory};
+use crate::pci::{CardUse, DmaError, DmaMapping, SharedMemory};
 use crate::units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
 
 /// A host address space (one shadow page-table tree).
@@ -415,6 +415,11 @@ pub trait GpuDriver: Send {
     fn engine_resets(&self) -> u64 {
         // A GPU that stops any work at any place needs none.
         0
+    }
+
+    /// What it costs the card and the host, if the GPU is a card that this driver programs itself.
+    fn card_use(&self) -> Option<CardUse> {
+        None
     }
 
     /// Readable when [`GpuDriver::take_events`] has something.

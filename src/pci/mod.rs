@@ -189,6 +189,17 @@ pub trait InterruptSink: Send + Sync {
     fn fire_msi(&self, vector: u16);
 }
 
+/// What its driver costs a card, and the host: an access takes the time of the bus, and memory within reach is locked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct CardUse {
+    /// Loads from BARs and configuration space so far.
+    pub reads: u64,
+    /// Stores to them so far.
+    pub writes: u64,
+    /// Bytes of the host's memory that the card reaches now.
+    pub reached: u64,
+}
+
 /// Memory behind a part of a region, to be mapped by another process.
 #[derive(Debug)]
 pub struct SharedMemory {
@@ -328,6 +339,11 @@ pub trait PciFunction: Send + Sync {
     /// Connects who is told when what [`Self::show`] or [`Self::late_writes`] says changes; `None` disconnects.
     fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
         let _ = watcher;
+    }
+
+    /// What it was used for, if it is a card.
+    fn card_use(&self) -> Option<CardUse> {
+        None
     }
 
     /// Shares `[offset, offset + size)` of a region's memory with another process, as VFIO does by dma-buf.

@@ -18,6 +18,7 @@ use crate::config::{DEFAULT_CHANNELS, show_size};
 
 use crate::fifo_virt::CopiedBytes;
 use crate::latency::LatencySummary;
+use crate::pci::CardUse;
 use crate::scheduler::Account;
 
 /// The smallest size that is told as a type.
@@ -53,6 +54,8 @@ pub struct GpuStatus {
     pub slice_us: Option<u64>,
     /// Period of credit in microseconds, if it is set.
     pub period_us: Option<u64>,
+    /// What it costs the card and the host, if the GPU is a card that the aggregator programs itself.
+    pub card: Option<CardUse>,
     /// How VRAM is zeroed.
     pub scrub: ScrubStatus,
     /// How late looks at engines and ends of turns came, in nanoseconds, since the policy was set.
@@ -322,6 +325,7 @@ impl Machine {
                 policy: self.scheduler.policy(),
                 slice_us: settings.slice.map(micros),
                 period_us: settings.period.map(micros),
+                card: self.driver.card_use(),
                 scrub: self.scrub_status(),
                 late_ns: self.scheduler.lateness(),
                 draining: self.draining,

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use super::RegisterDriver;
 use super::bus::Bus;
 use super::channels::{self, Channels};
 use super::contexts::{Contexts, ENGINES, enable_bit};
@@ -14,7 +13,8 @@ use super::idle::IdleCounters;
 use super::memory::HostMemory;
 use super::space::PAGE_SHIFTS;
 use super::window::{Bar1, WINDOW_SIZE};
-use crate::addr::{HostVram, Iova};
+use super::{RegisterDriver, Vram};
+use crate::addr::{HostVram, Iova, PAGE_SIZE};
 use crate::chip::gf100::mmu::VA_BITS;
 use crate::chip::gf100::regs::pfb::{NV_PFB_PRI_MMU_CTRL, NV_PFBP_FBPA_CSTATUS, NV_PTOP_FBP_COUNT};
 use crate::chip::gf100::regs::pfifo::{
@@ -52,7 +52,7 @@ const SMALLEST_GRANULE: u64 = 1 << 20;
 const FIRST_IOVA: Iova = Iova(1 << 32);
 
 /// Brings the GPU up.
-pub(super) fn bring_up(function: Arc<dyn PciFunction>) -> Result<RegisterDriver, GpuError> {
+pub(super) fn bring_up(function: Arc<dyn PciFunction>, kind: Vram) -> Result<RegisterDriver, GpuError> {
     let bus = Bus::new(Arc::clone(&function));
     let boot = bus.read(NV_PMC_BOOT_0)?;
     if boot & CHIPSET != BOOT_0 & CHIPSET {
@@ -72,20 +72,32 @@ pub(super) fn bring_up(function: Arc<dyn PciFunction>) -> Result<RegisterDriver,
     bus.write(NV_PFB_PRI_MMU_CTRL, 0)?;
 
     let vram = vram_size(&bus)?;
-    let mut memory = HostMemory::new(Bus::new(Arc::clone(&function)), host_share(vram));
-    let mut bar1 = Bar1::new(&bus, &mut memory)?;
-    let shared = shared_granule(&bus, &mut bar1, &memory, vram)?;
-    let granule = shared.unwrap_or(homes::GRANULE);
-    let host = memory.size().next_multiple_of(granule);
-    let vram = if shared.is_none() { vram / granule * granule } else { vram };
-    if host >= vram {
+    let share = host_share(vram);
+    let in_vram = || HostMemory::new(Bus::new(Arc::clone(&function)), share);
+    let (mut memory, mut lent) = match kind {
+        Vram::Shared => (in_vram(), None),
+        Vram::Private => (HostMemory::in_ram(Arc::clone(&function), share)?, Some(in_vram())),
+    };
+    let sink = lent.as_mut().unwrap_or(&mut memory).take(PAGE_SIZE, PAGE_SIZE)?;
+    let mut bar1 = Bar1::new(&bus, &mut memory, sink)?;
+    let granule = match kind {
+        Vram::Shared => shared_granule(&bus, &mut bar1, &memory, vram)?,
+        Vram::Private => homes::GRANULE,
+    };
+    let host = share.next_multiple_of(granule);
+    let end = match kind {
+        Vram::Shared => vram,
+        Vram::Private => vram / granule * granule,
+    };
+    if host >= end {
         return Err(GpuError::Invalid(format!("{vram:#x} bytes of VRAM leave nothing for tenants")));
     }
-    let homes = if shared.is_some() {
-        map_host_memory(&bus, &mut bar1, &mut memory, host)?;
-        None
-    } else {
-        Some(Homes::new(function, host, vram))
+    let homes = match kind {
+        Vram::Shared => {
+            map_host_memory(&bus, &mut bar1, &mut memory, host)?;
+            None
+        }
+        Vram::Private => Some(Homes::new(function, host, end)),
     };
 
     let interrupts = Interrupts::new(&bus)?;
@@ -98,11 +110,11 @@ pub(super) fn bring_up(function: Arc<dyn PciFunction>) -> Result<RegisterDriver,
         info: GpuInfo {
             chip: gf100::NAME.to_owned(),
             tenant_vram: HostVram(host),
-            tenant_vram_size: vram.saturating_sub(host),
+            tenant_vram_size: end.saturating_sub(host),
             partition_granule: granule,
             channels: channels::USABLE,
             engines: channels::all_engines(),
-            userd_granule: crate::addr::PAGE_SIZE,
+            userd_granule: PAGE_SIZE,
             slow_vram_reads: false,
             va_bits: u8::try_from(VA_BITS).unwrap_or(u8::MAX),
             page_shifts: PAGE_SHIFTS.to_vec(),
@@ -114,6 +126,7 @@ pub(super) fn bring_up(function: Arc<dyn PciFunction>) -> Result<RegisterDriver,
         memory,
         bar1,
         homes,
+        lent,
         contexts,
         channels,
         interrupts,
@@ -162,20 +175,12 @@ fn host_share(vram: u64) -> u64 {
     (vram / 16).next_multiple_of(16 << 20).clamp(16 << 20, 512 << 20)
 }
 
-/// The smallest unit in which this GPU shares VRAM with other processes; none for a card, which shares nothing of what its
-/// BARs show.
-fn shared_granule(
-    bus: &Bus,
-    bar1: &mut Bar1,
-    memory: &HostMemory,
-    vram: u64,
-) -> Result<Option<u64>, GpuError> {
+/// The smallest unit in which this GPU shares VRAM with other processes.
+fn shared_granule(bus: &Bus, bar1: &mut Bar1, memory: &HostMemory, vram: u64) -> Result<u64, GpuError> {
     let mut size = SMALLEST_GRANULE;
     while size <= WINDOW_SIZE && size.saturating_mul(2) <= vram {
-        match bar1.share(bus, memory, HostVram(size), size) {
-            Ok(_) => return Ok(Some(size)),
-            Err(GpuError::Io(error)) if error.kind() == std::io::ErrorKind::Unsupported => return Ok(None),
-            Err(_) => {}
+        if bar1.share(bus, memory, HostVram(size), size).is_ok() {
+            return Ok(size);
         }
         size = size.saturating_mul(2);
     }

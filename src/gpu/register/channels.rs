@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::bus::Bus;
 use super::contexts::{ChannelContexts, Contexts, ENGINES};
 use super::memory::HostMemory;
-use super::window::{Bar1, halves, page_number};
+use super::window::{Bar1, block, halves, page_number};
 use crate::addr::{HostChannel, HostVram, PAGE_SIZE};
 use crate::chip::gf100::CHANNELS;
 use crate::chip::gf100::mmu::VA_MAX;
@@ -27,7 +27,7 @@ const FIRST: u16 = 1;
 /// Channels that are given out.
 pub(super) const USABLE: u16 = CHANNELS - FIRST;
 
-/// NV_PFIFO_CHAN_INST: the channel is bound, its instance block is in VRAM.
+/// NV_PFIFO_CHAN_INST: the channel is bound.
 const BOUND: u32 = 0xc000_0000;
 /// NV_PFIFO_CHAN_STATE: all engines.
 const ALL_ENGINES: u32 = 0x001f_0000;
@@ -72,14 +72,15 @@ const ENGINE_NUMBERS: [(Engine, u32); 3] =
 #[derive(Clone, Copy)]
 pub(super) struct Places {
     pub(super) userd: PhysicalAddress,
-    /// In VRAM.
-    pub(super) directory: u64,
+    pub(super) directory: PhysicalAddress,
 }
 
 struct Channel {
     space: SpaceHandle,
     userd: HostVram,
     instance: u64,
+    /// The page that hardware names it by.
+    page: u32,
     contexts: ChannelContexts,
     enabled: bool,
 }
@@ -121,6 +122,7 @@ impl Channels {
             .find(|channel| !self.channels.contains_key(channel))
             .ok_or(GpuError::Exhausted { what: "channels", limit: USABLE.into() })?;
         let instance = memory.take(INSTANCE_SIZE, PAGE_SIZE)?;
+        let physical = memory.physical(instance);
         let mut images = ChannelContexts::default();
         let made = write_instance(memory, instance, &spec, places)
             // Of all engines: a guest may name a context while the channel runs already, and hardware may be at its
@@ -128,14 +130,18 @@ impl Channels {
             .and_then(|()| contexts.provide(memory, instance, &mut images, all_engines()))
             .and_then(|()| bar1.set_userd(bus, memory, channel, Some(places.userd)))
             .and_then(|()| bus.write(state(channel), ALL_ENGINES))
-            .and_then(|()| bus.write(inst(channel), BOUND | page_number(instance)?));
-        if let Err(error) = made {
-            images.release(memory);
-            memory.give_back(instance, INSTANCE_SIZE);
-            return Err(error);
-        }
-        let new =
-            Channel { space: spec.space, userd: spec.userd, instance, contexts: images, enabled: false };
+            .and_then(|()| bus.write(inst(channel), BOUND | block(physical)?))
+            .and_then(|()| page_number(physical.address));
+        let page = match made {
+            Ok(page) => page,
+            Err(error) => {
+                images.release(memory);
+                memory.give_back(instance, INSTANCE_SIZE);
+                return Err(error);
+            }
+        };
+        let ChannelSpec { space, userd, .. } = spec;
+        let new = Channel { space, userd, instance, page, contexts: images, enabled: false };
         self.channels.insert(channel, new);
         Ok(channel)
     }
@@ -166,7 +172,7 @@ impl Channels {
 
     /// The channel whose instance block has this page number.
     pub(super) fn by_instance(&self, page: u32) -> Option<HostChannel> {
-        let found = self.channels.iter().find(|(_, channel)| channel.instance >> 12 == u64::from(page));
+        let found = self.channels.iter().find(|(_, channel)| channel.page == page);
         found.map(|(number, _)| *number)
     }
 
@@ -194,7 +200,7 @@ impl Channels {
         }
         memory.write(list, &bytes)?;
         let count = u32::try_from(channels.len()).unwrap_or(0);
-        bus.write(NV_PFIFO_RUNLIST_BASE, page_number(list)?)?;
+        bus.write(NV_PFIFO_RUNLIST_BASE, block(memory.physical(list))?)?;
         bus.write(NV_PFIFO_RUNLIST, RUNLIST_ENGINES | count)?;
         bus.poll(NV_PFIFO_RUNLIST_STATUS, "a runlist", |value| value & PENDING == 0)?;
         self.runlist = channels.to_vec();
@@ -356,8 +362,8 @@ fn write_instance(
     let (low, high) = halves(spec.gpfifo.0);
     put(RAMFC_GP_BASE_LO, low)?;
     put(RAMFC_GP_BASE_HI, high | u32::from(spec.gpfifo_entries_log2) << 16)?;
-    let (low, high) = halves(places.directory);
-    put(PAGE_DIRECTORY_LO, low)?;
+    let (low, high) = halves(places.directory.address);
+    put(PAGE_DIRECTORY_LO, low | target(places.directory.aperture))?;
     put(PAGE_DIRECTORY_HI, high)?;
     let (low, high) = halves(VA_MAX);
     put(VA_LIMIT_LO, low)?;

@@ -2,13 +2,15 @@
 //!
 //! Firmware for the falcons is a few words of our own: the units that we drive do what their controllers do, and
 //! a guest's firmware never gets here. Context images are copies of a golden image that FECS itself saved, and
-//! live in host VRAM; instance blocks point at them by physical address, so that no address space contains one.
+//! live in memory of the host's own; instance blocks point at them by physical address, so that no address space contains one.
 
 use super::bus::Bus;
 use super::memory::HostMemory;
-use super::window::{halves, page_number};
+use super::window::{block, halves};
 use crate::addr::PAGE_SIZE;
-use crate::chip::gf100::ramin::{COPY0_CONTEXT_LO, COPY1_CONTEXT_LO, GRAPHICS_CONTEXT_LO, INSTANCE_SIZE};
+use crate::chip::gf100::ramin::{
+    COPY0_CONTEXT_LO, COPY1_CONTEXT_LO, GRAPHICS_CONTEXT_LO, INSTANCE_SIZE, target,
+};
 use crate::chip::gf100::regs::falcon::{
     ACCESS_EN, CODE_DATA, CODE_INDEX, CODE_TAG, CPU_CONTROL, DMA_CONTROL, ENTRY, INCREMENT_ON_WRITE, START,
 };
@@ -25,7 +27,7 @@ use crate::chip::gf100::regs::pgraph::{
 };
 use crate::chip::gf100::regs::pmc::NV_PMC_ENABLE;
 use crate::chip::registers::Reg;
-use crate::chip::{Engine, EngineSet};
+use crate::chip::{Engine, EngineSet, PhysicalAddress};
 use crate::gpu::GpuError;
 
 /// Our firmware: a falcon's unconditional branch to itself, in Falcon's encoding (`bra $pc`), padded.
@@ -89,7 +91,7 @@ impl Contexts {
         let image = memory.take(image_size, PAGE_SIZE)?;
         let instance = memory.take(INSTANCE_SIZE, PAGE_SIZE)?;
         write_pointer(memory, instance, Engine::Graphics, image)?;
-        run_golden(bus, instance)?;
+        run_golden(bus, memory.physical(instance))?;
         // With the zeros behind it, so that it is whole pages.
         let mut golden = vec![0; usize::try_from(image_size).unwrap_or(0)];
         memory.read(image, &mut golden)?;
@@ -138,9 +140,10 @@ fn write_pointer(memory: &HostMemory, instance: u64, engine: Engine, image: u64)
         Engine::Copy(0) => COPY0_CONTEXT_LO,
         Engine::Copy(_) => COPY1_CONTEXT_LO,
     };
-    // Mode bit and target 0: a physical address in VRAM.
-    let (low, high) = halves(image);
-    memory.write_u32(instance.saturating_add(place), low)?;
+    // The mode bit clear: a physical address.
+    let PhysicalAddress { aperture, address } = memory.physical(image);
+    let (low, high) = halves(address);
+    memory.write_u32(instance.saturating_add(place), low | target(aperture))?;
     memory.write_u32(instance.saturating_add(place).saturating_add(4), high)
 }
 
@@ -185,9 +188,9 @@ fn start_graphics(bus: &Bus) -> Result<u32, GpuError> {
 }
 
 /// Has FECS load an empty context and save it.
-fn run_golden(bus: &Bus, instance: u64) -> Result<(), GpuError> {
+fn run_golden(bus: &Bus, instance: PhysicalAddress) -> Result<(), GpuError> {
     bus.write(NV_PGRAPH_PRI_FECS_CC_SCRATCH_CLEAR.at(0), DONE)?;
-    bus.write(NV_PGRAPH_PRI_FECS_METHOD_DATA, DONE | page_number(instance)?)?;
+    bus.write(NV_PGRAPH_PRI_FECS_METHOD_DATA, DONE | block(instance)?)?;
     bus.write(NV_PGRAPH_PRI_FECS_METHOD_PUSH, COMMAND_BIND)?;
     bus.poll(NV_PGRAPH_PRI_FECS_CC_SCRATCH.at(0), "loading the golden context", |value| value & DONE != 0)?;
     let next = bus.read(NV_PGRAPH_PRI_FECS_NEXT_CTX)?;

@@ -4,34 +4,22 @@
 //! So guests' page tables, instance blocks, rings and USERD are read and written at the speed of memory: not one access of
 //! the card's. What it costs: engines reach tenants' VRAM over the bus, and what they reach is locked in the host's memory.
 //!
+//! What the driver itself writes often, page tables and blocks, is kept like that too ([`super::memory`]).
+//!
 //! Each partition is a file of its own, made when it is shared. The card is told of a granule when a page table, or a
-//! channel's USERD, first names it, and forgets it when it is zeroed. A bus address is [`FIRST_IOVA`] and the address in
+//! channel's USERD, first names it, and forgets it when it is zeroed. A bus address is 4 GiB and the address in
 //! VRAM, so that runs of pages stay runs.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CStr;
-use std::os::fd::{AsFd, OwnedFd};
+mod home;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use self::home::iova;
+pub(super) use self::home::{GRANULE, Home};
 use crate::addr::{HostVram, Iova};
-use crate::gpu::{GpuError, HostMapping, HostTarget, scrub};
-use crate::pci::mapping::{Access, Mapping, create_memory_file};
-use crate::pci::{DmaBacking, DmaMapping, PciFunction, SharedMemory};
-
-/// What the card is told of at a time.
-pub(super) const GRANULE: u64 = 2 << 20;
-/// Bus address of the first byte of VRAM, if a tenant had that; low addresses stay free, so that a truncated address never
-/// reaches anybody's memory.
-const FIRST_IOVA: u64 = 1 << 32;
-const NAME: &CStr = c"gpuvmk-vram";
-
-/// The memory of one partition.
-struct Home {
-    file: OwnedFd,
-    memory: Mapping,
-    /// The granules that the card knows, by their offset.
-    told: BTreeSet<u64>,
-}
+use crate::gpu::{GpuError, HostMapping, HostTarget};
+use crate::pci::{PciFunction, SharedMemory};
 
 /// All of them, by their first byte in VRAM.
 pub(super) struct Homes {
@@ -68,15 +56,15 @@ impl Homes {
         let Some(end) = end.filter(|_| whole) else {
             return Err(GpuError::Invalid(format!("{size:#x} bytes at {start} are no partition")));
         };
-        for old in self.overlapped(start.0, end) {
-            self.forget(old, 0, u64::MAX)?;
+        for (old, ..) in self.parts(start.0, end) {
+            if let Some(home) = self.homes.get_mut(&old) {
+                home.forget(self.function.as_ref(), 0, u64::MAX)?;
+            }
             self.homes.remove(&old);
         }
-        let file = create_memory_file(NAME, size)?;
-        let memory = Mapping::of_file(file.as_fd(), 0, size, Access::ReadWrite)
-            .map_err(|error| GpuError::Io(std::io::Error::other(error)))?;
-        let shared = SharedMemory { fd: file.try_clone()?, offset: 0, size };
-        self.homes.insert(start.0, Home { file, memory, told: BTreeSet::new() });
+        let home = Home::new(start.0, size)?;
+        let shared = home.shared()?;
+        self.homes.insert(start.0, home);
         Ok(vec![shared])
     }
 
@@ -84,18 +72,9 @@ impl Homes {
     pub(super) fn scrub(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
         let end = start.0.saturating_add(size);
         for (first, from, to) in self.parts(start.0, end) {
-            let (inner, outer) = (from.next_multiple_of(GRANULE), to / GRANULE * GRANULE);
-            if inner >= outer {
-                self.fill(first, from, to)?;
-                continue;
+            if let Some(home) = self.homes.get_mut(&first) {
+                home.zero(self.function.as_ref(), from, to)?;
             }
-            // Before: what the card knows is locked, and would stay as it is behind a hole.
-            self.forget(first, inner, outer)?;
-            let Some(home) = self.homes.get(&first) else { continue };
-            let file = SharedMemory { fd: home.file.try_clone()?, offset: 0, size: home.memory.size() };
-            scrub::give_back(&[file], inner, outer)?;
-            self.fill(first, from, inner)?;
-            self.fill(first, outer, to)?;
         }
         Ok(())
     }
@@ -120,15 +99,8 @@ impl Homes {
             return Err(GpuError::Invalid(format!("{size:#x} bytes at {at} are no tenant's memory")));
         }
         for (first, from, to) in parts {
-            let Some(home) = self.homes.get_mut(&first) else { continue };
-            for offset in (from / GRANULE..to.div_ceil(GRANULE)).map(|index| index.saturating_mul(GRANULE)) {
-                if home.told.contains(&offset) {
-                    continue;
-                }
-                let backing = Some(DmaBacking { fd: home.file.try_clone()?, offset });
-                let iova = iova(first.saturating_add(offset)).0;
-                self.function.dma_map(DmaMapping { iova, size: GRANULE, writable: true, backing })?;
-                home.told.insert(offset);
+            if let Some(home) = self.homes.get_mut(&first) {
+                home.tell(self.function.as_ref(), from, to)?;
             }
         }
         Ok(iova(at.0))
@@ -138,27 +110,7 @@ impl Homes {
     pub(super) fn read_u32(&self, at: HostVram) -> Result<u32, GpuError> {
         let lost = || GpuError::Invalid(format!("{at} is no tenant's memory"));
         let (first, home) = self.homes.range(..=at.0).next_back().ok_or_else(lost)?;
-        home.memory.read_u32(at.0.saturating_sub(*first)).map_err(|_| lost())
-    }
-
-    fn fill(&self, first: u64, from: u64, to: u64) -> Result<(), GpuError> {
-        let Some(home) = self.homes.get(&first).filter(|_| from < to) else { return Ok(()) };
-        let filled = home.memory.fill(from, to.saturating_sub(from), 0);
-        filled.map_err(|error| GpuError::Invalid(error.to_string()))
-    }
-
-    /// Takes granules of a home in `[from, to)` from the card.
-    fn forget(&mut self, first: u64, from: u64, to: u64) -> Result<(), GpuError> {
-        let Some(home) = self.homes.get_mut(&first) else { return Ok(()) };
-        for offset in home.told.range(from..to).copied().collect::<Vec<_>>() {
-            self.function.dma_unmap(iova(first.saturating_add(offset)).0, GRANULE)?;
-            home.told.remove(&offset);
-        }
-        Ok(())
-    }
-
-    fn overlapped(&self, start: u64, end: u64) -> Vec<u64> {
-        self.parts(start, end).into_iter().map(|(first, ..)| first).collect()
+        home.memory().read_u32(at.0.saturating_sub(*first)).map_err(|_| lost())
     }
 
     /// The parts of homes in `[start, end)` of VRAM.
@@ -167,17 +119,9 @@ impl Homes {
         let within = self.homes.range(start..end.max(start));
         let parts = before.into_iter().chain(within).map(|(first, home)| {
             let from = start.saturating_sub(*first);
-            let to = end.saturating_sub(*first).min(home.memory.size());
+            let to = end.saturating_sub(*first).min(home.size());
             (*first, from, to)
         });
         parts.filter(|(_, from, to)| from < to).collect()
     }
 }
-
-/// Where the card finds an address in tenants' VRAM.
-fn iova(vram: u64) -> Iova {
-    Iova(FIRST_IOVA.saturating_add(vram))
-}
-
-#[cfg(test)]
-mod tests;

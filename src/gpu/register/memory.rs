@@ -1,17 +1,22 @@
-//! The host's own share of VRAM: page tables, instance blocks, runlists, context images.
+//! Memory of the host's own: page tables, instance blocks, runlists, context images.
 //!
-//! It lies at the bottom of VRAM, and no tenant's partition ever covers it. Where the GPU can share it with this
-//! process it is written through a mapping; else through PRAMIN, the 1 MiB window of BAR0. Nothing is ever read
-//! back but the golden context: what hardware was told is kept in RAM as well.
+//! It is at the bottom of VRAM, and no tenant's partition ever covers it. Where the GPU shares VRAM with this process it is
+//! written through a mapping; else through PRAMIN, the 1 MiB window of BAR0, eight bytes an access. That is too slow for page
+//! tables on a card: what is used often is in the host's RAM there, and engines reach it as system memory. Nothing is ever
+//! read back but the golden context: what hardware was told is kept in RAM as well.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::bus::Bus;
+use super::homes::Home;
 use crate::addr::{HostVram, PAGE_SIZE};
 use crate::chip::gf100::regs::pbus::NV_PBUS_BAR0_WINDOW;
+use crate::chip::{Aperture, PhysicalAddress};
 use crate::gpu::{GpuError, OwnMemory};
-use crate::pci::Region;
-use crate::pci::mapping::Mapping;
+use crate::pci::mapping::{Mapping, MemoryError};
+use crate::pci::{PciFunction, Region};
 
 /// Offset in BAR0 of PRAMIN.
 const PRAMIN: u64 = 0x70_0000;
@@ -20,31 +25,54 @@ const PRAMIN_SIZE: u64 = 1 << 20;
 /// The window's base is a multiple of this.
 const WINDOW_GRANULE: u64 = 1 << 16;
 
-/// Host VRAM: who has which page, and how it is reached.
+/// What the memory is, and how it is reached.
+enum Place {
+    /// VRAM, through PRAMIN, whose base is this if it is known.
+    Window { bus: Bus, base: Cell<Option<u64>> },
+    /// VRAM that the GPU shares.
+    Mapped(Mapping),
+    /// The host's, in place of VRAM.
+    Ram { home: Home, function: Arc<dyn PciFunction> },
+}
+
+/// Who has which page, and how it is reached. Addresses begin at 0 wherever the memory is.
 pub(super) struct HostMemory {
     free: BTreeMap<u64, u64>,
     size: u64,
-    mapping: Option<Mapping>,
-    /// A way to PRAMIN of its own, so that memory can be written without naming the bus each time.
-    bus: Bus,
-    window: std::cell::Cell<Option<u64>>,
+    place: Place,
 }
 
 impl HostMemory {
     /// VRAM `[0, size)`, reached through PRAMIN.
     pub(super) fn new(bus: Bus, size: u64) -> Self {
+        Self::at(Place::Window { bus, base: Cell::new(None) }, size)
+    }
+
+    /// The host's RAM in place of VRAM `[0, size)`, for a card to which VRAM is far. Pages are locked in memory when they
+    /// are taken.
+    pub(super) fn in_ram(function: Arc<dyn PciFunction>, size: u64) -> Result<Self, GpuError> {
+        Ok(Self::at(Place::Ram { home: Home::new(0, size)?, function }, size))
+    }
+
+    fn at(place: Place, size: u64) -> Self {
         // The first page stays free: address 0 in a table entry is then always a mistake.
         let free = BTreeMap::from([(PAGE_SIZE, size.saturating_sub(PAGE_SIZE))]);
-        Self { free, size, mapping: None, bus, window: std::cell::Cell::new(None) }
+        Self { free, size, place }
     }
 
-    pub(super) fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// Reaches the memory through a mapping from now on.
+    /// Reaches the memory through a mapping of the VRAM from now on.
     pub(super) fn set_mapping(&mut self, mapping: Mapping) {
-        self.mapping = Some(mapping);
+        self.place = Place::Mapped(mapping);
+    }
+
+    /// Where hardware finds an address.
+    pub(super) fn physical(&self, address: u64) -> PhysicalAddress {
+        match &self.place {
+            Place::Window { .. } | Place::Mapped(_) => PhysicalAddress { aperture: Aperture::Vram, address },
+            Place::Ram { home, .. } => {
+                PhysicalAddress { aperture: Aperture::SystemCoherent, address: home.iova(address).0 }
+            }
+        }
     }
 
     /// Takes `size` bytes (a multiple of 4 KiB) at a multiple of `alignment`, zeroed.
@@ -61,7 +89,7 @@ impl HostMemory {
         Ok(start)
     }
 
-    /// Takes memory as it is.
+    /// Takes memory as it is, and lets hardware reach it.
     fn claim(&mut self, size: u64, alignment: u64) -> Result<u64, GpuError> {
         let found = self.free.iter().find_map(|(start, length)| {
             let aligned = start.checked_next_multiple_of(alignment)?;
@@ -69,7 +97,7 @@ impl HostMemory {
             (end <= start.checked_add(*length)?).then_some((*start, *length, aligned))
         });
         let Some((start, length, aligned)) = found else {
-            return Err(GpuError::Exhausted { what: "host VRAM", limit: self.size });
+            return Err(GpuError::Exhausted { what: "memory of the host's own", limit: self.size });
         };
         self.free.remove(&start);
         if aligned > start {
@@ -78,6 +106,12 @@ impl HostMemory {
         let (end, old_end) = (aligned.saturating_add(size), start.saturating_add(length));
         if old_end > end {
             self.free.insert(end, old_end.saturating_sub(end));
+        }
+        if let Place::Ram { home, function } = &mut self.place
+            && let Err(error) = home.tell(function.as_ref(), aligned, end)
+        {
+            self.give_back(aligned, size);
+            return Err(error);
         }
         Ok(aligned)
     }
@@ -110,13 +144,15 @@ impl HostMemory {
     /// Writes words one after the other.
     pub(super) fn write(&self, address: u64, data: &[u8]) -> Result<(), GpuError> {
         self.check(address, data.len() as u64)?;
-        if let Some(mapping) = &self.mapping {
-            return mapping.write(address, data).map_err(|error| GpuError::Invalid(error.to_string()));
-        }
+        let (bus, base) = match &self.place {
+            Place::Window { bus, base } => (bus, base),
+            Place::Mapped(memory) => return memory.write(address, data).map_err(outside),
+            Place::Ram { home, .. } => return home.memory().write(address, data).map_err(outside),
+        };
         let mut at = address;
         for word in data.chunks(8) {
-            let offset = self.aim(at)?;
-            self.bus.write_at(Region::Bar(0), offset, word)?;
+            let offset = aim(bus, base, at)?;
+            bus.write_at(Region::Bar(0), offset, word)?;
             at = at.saturating_add(word.len() as u64);
         }
         Ok(())
@@ -125,13 +161,15 @@ impl HostMemory {
     /// Reads; for what hardware itself produced.
     pub(super) fn read(&self, address: u64, data: &mut [u8]) -> Result<(), GpuError> {
         self.check(address, data.len() as u64)?;
-        if let Some(mapping) = &self.mapping {
-            return mapping.read(address, data).map_err(|error| GpuError::Invalid(error.to_string()));
-        }
+        let (bus, base) = match &self.place {
+            Place::Window { bus, base } => (bus, base),
+            Place::Mapped(memory) => return memory.read(address, data).map_err(outside),
+            Place::Ram { home, .. } => return home.memory().read(address, data).map_err(outside),
+        };
         let mut at = address;
         for word in data.chunks_mut(4) {
-            let offset = self.aim(at)?;
-            let value = self.bus.read_at(Region::Bar(0), offset)?.to_le_bytes();
+            let offset = aim(bus, base, at)?;
+            let value = bus.read_at(Region::Bar(0), offset)?.to_le_bytes();
             for (to, from) in word.iter_mut().zip(value) {
                 *to = from;
             }
@@ -141,34 +179,40 @@ impl HostMemory {
     }
 
     fn zero(&self, address: u64, size: u64) -> Result<(), GpuError> {
-        if let Some(mapping) = &self.mapping {
-            return mapping.fill(address, size, 0).map_err(|error| GpuError::Invalid(error.to_string()));
-        }
         const ZEROS: [u8; 4096] = [0; 4096];
+        match &self.place {
+            Place::Mapped(memory) => return memory.fill(address, size, 0).map_err(outside),
+            Place::Ram { home, .. } => return home.memory().fill(address, size, 0).map_err(outside),
+            Place::Window { .. } => {}
+        }
         for page in (address..address.saturating_add(size)).step_by(ZEROS.len()) {
             self.write(page, &ZEROS)?;
         }
         Ok(())
     }
 
-    /// Moves the window so that it shows `address`; returns the offset in BAR0.
-    fn aim(&self, address: u64) -> Result<u64, GpuError> {
-        let base = address / PRAMIN_SIZE * PRAMIN_SIZE;
-        if self.window.get() != Some(base) {
-            let value = u32::try_from(base / WINDOW_GRANULE)
-                .map_err(|_| GpuError::Invalid(format!("{address:#x} is beyond PRAMIN's reach")))?;
-            self.bus.write(NV_PBUS_BAR0_WINDOW, value)?;
-            self.window.set(Some(base));
-        }
-        Ok(PRAMIN.saturating_add(address.saturating_sub(base)))
-    }
-
     fn check(&self, address: u64, size: u64) -> Result<(), GpuError> {
         match address.checked_add(size) {
             Some(end) if end <= self.size => Ok(()),
-            _ => Err(GpuError::Invalid(format!("{size:#x} bytes at {address:#x} leave the host's VRAM"))),
+            _ => Err(GpuError::Invalid(format!("{size:#x} bytes at {address:#x} leave the host's memory"))),
         }
     }
+}
+
+/// Moves the window so that it shows `address`; returns the offset in BAR0.
+fn aim(bus: &Bus, base: &Cell<Option<u64>>, address: u64) -> Result<u64, GpuError> {
+    let wanted = address / PRAMIN_SIZE * PRAMIN_SIZE;
+    if base.get() != Some(wanted) {
+        let value = u32::try_from(wanted / WINDOW_GRANULE)
+            .map_err(|_| GpuError::Invalid(format!("{address:#x} is beyond PRAMIN's reach")))?;
+        bus.write(NV_PBUS_BAR0_WINDOW, value)?;
+        base.set(Some(wanted));
+    }
+    Ok(PRAMIN.saturating_add(address.saturating_sub(wanted)))
+}
+
+fn outside(error: MemoryError) -> GpuError {
+    GpuError::Invalid(error.to_string())
 }
 
 impl OwnMemory for HostMemory {

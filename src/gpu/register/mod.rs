@@ -2,9 +2,9 @@
 //! in process, or a real card.
 //!
 //! It does what a vendor's driver does: brings the units up, keeps page tables, instance blocks, runlists and
-//! context images in VRAM of its own, and decodes interrupts. Falcon firmware and context images are ours, never
-//! a guest's. Tenants' VRAM is the GPU's, where it shares that with other processes (the software GPU), and else the host's
-//! memory ([`homes`]).
+//! context images in memory of its own, and decodes interrupts. Falcon firmware and context images are ours, never
+//! a guest's. All that, and tenants' VRAM, is the GPU's VRAM where it shares that with processes (the software GPU), and
+//! the host's memory on a card ([`homes`]).
 //!
 //! Threads: the caller's, alone. The interrupt sink only signals an eventfd.
 
@@ -42,10 +42,17 @@ use super::{
 use crate::addr::{HostChannel, HostVram, Iova};
 use crate::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
 use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use crate::pci::{DmaMapping, PciFunction, SharedMemory};
+use crate::pci::{CardUse, DmaMapping, PciFunction, SharedMemory};
 
 /// Address spaces at once; each has a page directory of 64 KiB.
 const MAX_SPACES: usize = 512;
+
+/// Whether a GPU shares parts of its VRAM with processes ([`PciFunction::share`]).
+#[derive(Clone, Copy)]
+enum Vram {
+    Shared,
+    Private,
+}
 
 /// The register driver.
 pub struct RegisterDriver {
@@ -55,6 +62,8 @@ pub struct RegisterDriver {
     bar1: Bar1,
     /// None where the GPU shares VRAM.
     homes: Option<Homes>,
+    /// VRAM for channels of the host's own, where [`Self::memory`] is none.
+    lent: Option<HostMemory>,
     contexts: Contexts,
     channels: Channels,
     interrupts: Interrupts,
@@ -71,12 +80,20 @@ impl std::fmt::Debug for RegisterDriver {
 }
 
 impl RegisterDriver {
-    /// Takes the GPU over and brings it up.
+    /// Takes over a GPU that shares its VRAM with processes (a software GPU), and brings it up.
     ///
     /// # Errors
     /// The chip is unknown, too small, or did not answer as it should.
     pub fn new(function: Arc<dyn PciFunction>) -> Result<Self, GpuError> {
-        bringup::bring_up(function)
+        bringup::bring_up(function, Vram::Shared)
+    }
+
+    /// Takes over a card, which shares nothing of what its BARs show, and brings it up.
+    ///
+    /// # Errors
+    /// As [`Self::new`], or the host's memory cannot be given to it for DMA.
+    pub fn on_card(function: Arc<dyn PciFunction>) -> Result<Self, GpuError> {
+        bringup::bring_up(function, Vram::Private)
     }
 
     fn space(&mut self, handle: SpaceHandle) -> Result<&mut Space, GpuError> {
@@ -126,7 +143,7 @@ impl GpuDriver for RegisterDriver {
     }
 
     fn own_memory(&mut self) -> Option<&mut dyn OwnMemory> {
-        Some(&mut self.memory)
+        Some(self.lent.as_mut().unwrap_or(&mut self.memory))
     }
 
     fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
@@ -271,6 +288,10 @@ impl GpuDriver for RegisterDriver {
 
     fn engine_resets(&self) -> u64 {
         self.engine_resets
+    }
+
+    fn card_use(&self) -> Option<CardUse> {
+        self.bus.function().card_use()
     }
 
     fn event_fd(&self) -> BorrowedFd<'_> {

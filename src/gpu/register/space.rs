@@ -7,6 +7,7 @@ use super::memory::HostMemory;
 use super::tables::Table;
 use crate::addr::{HostVram, Iova};
 use crate::chip::gf100::mmu::{LargePages, Pde, Pte, SMALL_PAGE_SHIFT, VA_MAX};
+use crate::chip::gf100::ramin::target;
 use crate::chip::gf100::regs::pfb::{
     NV_PFB_PRI_MMU_CTRL, NV_PFB_PRI_MMU_INVALIDATE, NV_PFB_PRI_MMU_INVALIDATE_PDB,
 };
@@ -50,9 +51,9 @@ impl Space {
         Ok(Self { directory, tables: BTreeMap::new(), table_bytes })
     }
 
-    /// Address of the page directory in VRAM.
-    pub(super) fn directory(&self) -> u64 {
-        self.directory.address()
+    /// Where hardware finds the page directory.
+    pub(super) fn directory(&self) -> PhysicalAddress {
+        self.directory.physical()
     }
 
     pub(super) fn usage(&self) -> SpaceUsage {
@@ -229,17 +230,16 @@ impl Tables {
     }
 
     fn entry(&self) -> Pde {
-        let at = |table: &Option<Table>| {
-            table.as_ref().map(|t| PhysicalAddress { aperture: Aperture::Vram, address: t.address() })
-        };
+        let at = |table: &Option<Table>| table.as_ref().map(Table::physical);
         Pde { large: at(&self.large), small: at(&self.small) }
     }
 }
 
 /// Invalidates the translations of one page directory and waits for it.
-pub(super) fn invalidate(bus: &Bus, directory: u64, command: u32) -> Result<(), GpuError> {
-    let pdb = u32::try_from(directory >> 12 << 4)
-        .map_err(|_| GpuError::Invalid(format!("Page directory at {directory:#x}")))?;
+pub(super) fn invalidate(bus: &Bus, directory: PhysicalAddress, command: u32) -> Result<(), GpuError> {
+    let page = u32::try_from(directory.address >> 12 << 4)
+        .map_err(|_| GpuError::Invalid(format!("Page directory at {directory:?}")))?;
+    let pdb = page | target(directory.aperture);
     bus.poll(NV_PFB_PRI_MMU_CTRL, "room for a TLB flush", |value| value & QUEUE_SPACE != 0)?;
     bus.write(NV_PFB_PRI_MMU_INVALIDATE_PDB, pdb)?;
     bus.write(NV_PFB_PRI_MMU_INVALIDATE, command)?;

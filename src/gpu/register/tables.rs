@@ -1,13 +1,15 @@
-//! A page table or directory of ours: entries in RAM, and the same in host VRAM.
+//! A page table or directory of ours: entries in RAM, and the same where hardware walks them.
 
 use super::memory::HostMemory;
 use crate::addr::PAGE_SIZE;
+use crate::chip::PhysicalAddress;
 use crate::chip::gf100::mmu::ENTRY_SIZE;
 use crate::gpu::GpuError;
 
 /// A table that hardware walks.
 pub(super) struct Table {
     address: u64,
+    physical: PhysicalAddress,
     entries: Box<[u64]>,
     valid: u64,
 }
@@ -17,15 +19,16 @@ impl Table {
     pub(super) fn new(memory: &mut HostMemory, entries: u64) -> Result<Self, GpuError> {
         let address = memory.take(bytes(entries), PAGE_SIZE)?;
         let count = usize::try_from(entries).unwrap_or(0);
-        Ok(Self { address, entries: vec![0; count].into_boxed_slice(), valid: 0 })
+        let physical = memory.physical(address);
+        Ok(Self { address, physical, entries: vec![0; count].into_boxed_slice(), valid: 0 })
     }
 
     /// Where hardware finds it.
-    pub(super) fn address(&self) -> u64 {
-        self.address
+    pub(super) fn physical(&self) -> PhysicalAddress {
+        self.physical
     }
 
-    /// Host VRAM that it takes.
+    /// Memory that it takes.
     pub(super) fn bytes(&self) -> u64 {
         bytes(self.entries.len() as u64)
     }

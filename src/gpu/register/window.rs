@@ -21,6 +21,7 @@ use crate::chip::gf100::CHANNELS;
 use crate::chip::gf100::mmu::{Pde, Pte, SMALL_PAGE_SHIFT};
 use crate::chip::gf100::ramin::{
     INSTANCE_SIZE, PAGE_DIRECTORY_HI, PAGE_DIRECTORY_LO, USERD_GP_PUT, USERD_SIZE, VA_LIMIT_HI, VA_LIMIT_LO,
+    target,
 };
 use crate::chip::gf100::regs::pbus::NV_PBUS_BAR1_BLOCK;
 use crate::chip::gf100::regs::pfifo::NV_PFIFO_USERD_POLL;
@@ -49,30 +50,28 @@ pub(super) struct Bar1 {
     directory: Table,
     small: Table,
     large: Table,
-    instance: u64,
-    /// What is written to the poll area lands here.
+    /// What is written to the poll area lands here, in VRAM.
     sink: u64,
 }
 
 impl Bar1 {
-    /// Builds the tables and switches translation on.
-    pub(super) fn new(bus: &Bus, memory: &mut HostMemory) -> Result<Self, GpuError> {
+    /// Builds the tables and switches translation on. `sink`: a page of VRAM that nobody reads.
+    pub(super) fn new(bus: &Bus, memory: &mut HostMemory, sink: u64) -> Result<Self, GpuError> {
         let mut directory = Table::new(memory, LARGE.directory_entries())?;
         let small = Table::new(memory, LARGE.table_entries(SMALL_PAGE_SHIFT))?;
         let large = Table::new(memory, LARGE.table_entries(LARGE.page_shift()))?;
-        let at = |address| Some(PhysicalAddress { aperture: Aperture::Vram, address });
-        let entry = Pde { large: at(large.address()), small: at(small.address()) }.encode();
+        let entry = Pde { large: Some(large.physical()), small: Some(small.physical()) }.encode();
         directory.set_run(memory, 0, 1, |_| entry)?;
         let instance = memory.take(INSTANCE_SIZE, PAGE_SIZE)?;
-        let (low, high) = halves(directory.address());
-        memory.write_u32(instance.saturating_add(PAGE_DIRECTORY_LO), low)?;
+        let PhysicalAddress { aperture, address } = directory.physical();
+        let (low, high) = halves(address);
+        memory.write_u32(instance.saturating_add(PAGE_DIRECTORY_LO), low | target(aperture))?;
         memory.write_u32(instance.saturating_add(PAGE_DIRECTORY_HI), high)?;
         let (low, high) = halves(BAR1_SIZE.saturating_sub(1));
         memory.write_u32(instance.saturating_add(VA_LIMIT_LO), low)?;
         memory.write_u32(instance.saturating_add(VA_LIMIT_HI), high)?;
-        let sink = memory.take(PAGE_SIZE, PAGE_SIZE)?;
-        let bar1 = Self { directory, small, large, instance, sink };
-        bus.write(NV_PBUS_BAR1_BLOCK, MODE_VIRTUAL | page_number(bar1.instance)?)?;
+        let bar1 = Self { directory, small, large, sink };
+        bus.write(NV_PBUS_BAR1_BLOCK, MODE_VIRTUAL | block(memory.physical(instance))?)?;
         bar1.flush(bus)?;
         Ok(bar1)
     }
@@ -131,8 +130,7 @@ impl Bar1 {
         Ok(shared)
     }
 
-    /// Fills VRAM with zeros: gives the pages back to the host's kernel where the memory is shared from a file,
-    /// else writes them through the window. `granule` is the unit in which the GPU shares.
+    /// Fills VRAM with zeros: gives the pages back to the host's kernel. `granule` is the unit in which the GPU shares.
     pub(super) fn scrub(
         &mut self,
         bus: &Bus,
@@ -146,33 +144,8 @@ impl Bar1 {
         for unit in (first..end).step_by(usize::try_from(granule).unwrap_or(usize::MAX)) {
             let from = unit.max(start.0);
             let to = unit.saturating_add(granule).min(end);
-            match self.share(bus, memory, HostVram(unit), granule) {
-                Ok(pieces) => give_back(&pieces, from.saturating_sub(unit), to.saturating_sub(unit))?,
-                Err(GpuError::Io(error)) if error.kind() == std::io::ErrorKind::Unsupported => {
-                    self.write_zeros(bus, memory, HostVram(from), to.saturating_sub(from))?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    fn write_zeros(
-        &mut self,
-        bus: &Bus,
-        memory: &HostMemory,
-        start: HostVram,
-        size: u64,
-    ) -> Result<(), GpuError> {
-        let mut done: u64 = 0;
-        while done < size {
-            let piece = size.saturating_sub(done).min(WINDOW_SIZE);
-            self.show(bus, memory, start.0.saturating_add(done), piece)?;
-            for offset in (0..piece).step_by(8) {
-                bus.write_at(Region::Bar(1), WINDOW.saturating_add(offset), &[0; 8])?;
-            }
-            self.show_nothing(bus, memory, piece)?;
-            done = done.saturating_add(piece);
+            let pieces = self.share(bus, memory, HostVram(unit), granule)?;
+            give_back(&pieces, from.saturating_sub(unit), to.saturating_sub(unit))?;
         }
         Ok(())
     }
@@ -196,7 +169,7 @@ impl Bar1 {
     }
 
     fn flush(&self, bus: &Bus) -> Result<(), GpuError> {
-        invalidate(bus, self.directory.address(), INVALIDATE_HUB)
+        invalidate(bus, self.directory.physical(), INVALIDATE_HUB)
     }
 }
 
@@ -217,6 +190,11 @@ pub(super) fn page_number(address: u64) -> Result<u32, GpuError> {
         .ok()
         .filter(|page| *page < 1 << 28)
         .ok_or_else(|| GpuError::Invalid(format!("{address:#x} does not fit an address register")))
+}
+
+/// Where a block is, as registers hold it: its page, and in bits 29:28 which memory it is in.
+pub(super) fn block(at: PhysicalAddress) -> Result<u32, GpuError> {
+    Ok(page_number(at.address)? | target(at.aperture) << 28)
 }
 
 /// Low and high word.

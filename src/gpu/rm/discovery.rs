@@ -77,7 +77,7 @@ pub(super) fn open_device(
             cards.iter().find(|card| address_of(card) == address).ok_or_else(|| OpenError::UnknownGpu {
                 wanted: address.to_owned(),
                 present: present(),
-                elsewhere: elsewhere(&places.pci_devices(), address).unwrap_or_default(),
+                elsewhere: elsewhere(&places.sysfs(), address).unwrap_or_default(),
             })?
         }
         (None, [only]) => only,

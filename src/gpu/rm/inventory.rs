@@ -1,7 +1,6 @@
 //! What GPUs a host has: those that the NVIDIA driver has, those that are only on the bus, and what could be done
 //! with each. Looking changes nothing, and what cannot be asked is told as such.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use super::abi::Branch;
@@ -13,6 +12,7 @@ use super::error::{OpenError, RmError};
 use super::kernel::Kernel;
 use super::places::{HostDriver, Places};
 use super::sys::NodeKernel;
+use crate::gpu::vfio::sysfs::{PciDevice, Sysfs};
 
 /// A GPU as `gpuvmk gpu list` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -106,7 +106,7 @@ pub(super) fn take_stock(
     kernel: Result<Arc<dyn Kernel>, OpenError>,
 ) -> Inventory {
     let asked = kernel.and_then(|kernel| ask_all(&kernel)).map_err(|error| told(&error));
-    let on_bus = pci_gpus(&places.pci_devices());
+    let on_bus = pci_gpus(&places.sysfs());
     let mut gpus: Vec<GpuEntry> = on_bus.iter().map(|found| entry(found, &asked)).collect();
     // A GPU that the driver has is one also where sysfs is hidden (containers).
     for (card, _) in asked.iter().flatten() {
@@ -155,39 +155,22 @@ fn ask(kernel: &Arc<dyn Kernel>, card: &CardInfo) -> Result<DeviceFacts, OpenErr
 
 /// A GPU on the bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PciGpu {
-    pub address: String,
-    pub device: u16,
-    pub driver: Option<String>,
-    pub iommu_group: bool,
+struct PciGpu {
+    address: String,
+    device: u16,
+    driver: Option<String>,
+    iommu_group: bool,
 }
 
-/// NVIDIA's display and 3D controllers below a folder of PCI devices, by address.
-pub(super) fn pci_gpus(devices: &Path) -> Vec<PciGpu> {
-    let Ok(entries) = std::fs::read_dir(devices) else { return Vec::new() };
-    let mut gpus: Vec<PciGpu> = entries
-        .filter_map(Result::ok)
-        .filter_map(|entry| {
-            let path = entry.path();
-            let number = |name: &str| {
-                let text = std::fs::read_to_string(path.join(name)).ok()?;
-                u32::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()
-            };
-            let is_display = number("class")? >> 16 == 0x03;
-            if number("vendor")? != 0x10de || !is_display {
-                return None;
-            }
-            let driver = std::fs::read_link(path.join("driver")).ok();
-            Some(PciGpu {
-                address: entry.file_name().to_string_lossy().into_owned(),
-                device: u16::try_from(number("device")?).ok()?,
-                driver: driver.and_then(|link| Some(link.file_name()?.to_string_lossy().into_owned())),
-                iommu_group: path.join("iommu_group").exists(),
-            })
-        })
-        .collect();
-    gpus.sort_by(|a, b| a.address.cmp(&b.address));
-    gpus
+/// NVIDIA's display and 3D controllers.
+fn pci_gpus(sysfs: &Sysfs) -> Vec<PciGpu> {
+    let gpu = |found: PciDevice| PciGpu {
+        address: found.address.to_string(),
+        device: found.device,
+        driver: found.driver,
+        iommu_group: found.group.is_some(),
+    };
+    sysfs.gpus().into_iter().map(gpu).collect()
 }
 
 fn entry(found: &PciGpu, asked: &Result<Vec<Asked>, String>) -> GpuEntry {
@@ -223,15 +206,26 @@ fn entry(found: &PciGpu, asked: &Result<Vec<Asked>, String>) -> GpuEntry {
             };
             facts.copy_engines.iter().map(entry).collect()
         }),
-        backends: Backends {
-            rm,
-            vfio: Verdict::no(if found.iommu_group {
-                "no aggregator drives such a GPU yet; gpuvmk gpu bind and probe do"
-            } else {
-                "no aggregator drives such a GPU yet, and it is in no IOMMU group"
-            }),
-        },
+        backends: Backends { rm, vfio: through_vfio(found) },
     }
+}
+
+/// Numbers of the devices that are GF100s (the PCI ID Repository: GeForce GTX 480 to Tesla M2070-Q).
+const GF100_DEVICES: std::ops::RangeInclusive<u16> = 0x06c0..=0x06df;
+
+/// Whether vGPUs can be served on a card that `vfio-pci` has, or would have.
+fn through_vfio(found: &PciGpu) -> Verdict {
+    if !found.iommu_group {
+        return Verdict::no("it is in no IOMMU group");
+    }
+    if !GF100_DEVICES.contains(&found.device) {
+        return Verdict::no("the driver by registers knows GF100 only; one VM can have all of it");
+    }
+    let why = match found.driver.as_deref() {
+        Some("vfio-pci") => "a GF100, and vfio-pci has it",
+        _ => "a GF100, once vfio-pci has it: gpuvmk gpu bind",
+    };
+    Verdict { possible: true, chips: vec!["GF100"], why: why.to_owned() }
 }
 
 /// Whether vGPUs can be served on a GPU.
@@ -250,8 +244,8 @@ fn suitable(facts: &DeviceFacts) -> Verdict {
 }
 
 /// Where `address` is if the NVIDIA driver does not have it, in words for a message.
-pub(super) fn elsewhere(devices: &Path, address: &str) -> Option<String> {
-    let found = pci_gpus(devices).into_iter().find(|gpu| gpu.address == address)?;
+pub(super) fn elsewhere(sysfs: &Sysfs, address: &str) -> Option<String> {
+    let found = pci_gpus(sysfs).into_iter().find(|gpu| gpu.address == address)?;
     Some(match found.driver.as_deref() {
         Some(driver) => format!("; kernel driver {driver} has that one"),
         None => "; that one is on the bus, but no kernel driver has it".to_owned(),

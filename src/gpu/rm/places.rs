@@ -8,6 +8,7 @@ use super::abi::Branch;
 use super::abi::branch::version_of_proc_file;
 use super::error::OpenError;
 use super::kernel::Node;
+use crate::gpu::vfio::sysfs::Sysfs;
 
 /// The file that the kernel module makes when it is loaded.
 pub(super) const VERSION_FILE: &str = "/proc/driver/nvidia/version";
@@ -39,9 +40,9 @@ impl Places {
         self.path(&node.to_string())
     }
 
-    /// The folder of PCI devices.
-    pub(super) fn pci_devices(&self) -> PathBuf {
-        self.path("/sys/bus/pci/devices")
+    /// What the kernel says of PCI functions.
+    pub(super) fn sysfs(&self) -> Sysfs {
+        Sysfs::below(self.root.clone())
     }
 
     /// What is known of the NVIDIA driver without asking it.

@@ -11,7 +11,7 @@ use crate::gpu::{
     ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, Scrub,
     SpaceHandle, SpaceUsage,
 };
-use crate::pci::{DmaMapping, SharedMemory};
+use crate::pci::{CardUse, DmaMapping, SharedMemory};
 
 impl GpuDriver for EngineScrub {
     fn info(&self) -> &GpuInfo {
@@ -147,6 +147,10 @@ impl GpuDriver for EngineScrub {
 
     fn engine_resets(&self) -> u64 {
         self.inner.engine_resets()
+    }
+
+    fn card_use(&self) -> Option<CardUse> {
+        self.inner.card_use()
     }
 
     fn event_fd(&self) -> BorrowedFd<'_> {

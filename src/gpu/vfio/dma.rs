@@ -94,10 +94,15 @@ impl Iommu {
         }
     }
 
+    /// How many bytes there are.
+    pub(super) fn bytes(&self) -> u64 {
+        self.mapped.values().map(Mapping::size).sum()
+    }
+
     /// How many ranges there are, and how many bytes.
     #[cfg(test)]
     fn usage(&self) -> (usize, u64) {
-        (self.mapped.len(), self.mapped.values().map(Mapping::size).sum())
+        (self.mapped.len(), self.bytes())
     }
 
     fn forget(&mut self, start: u64) -> Result<(), DmaError> {

@@ -1,7 +1,7 @@
 //! A real card as a [`PciFunction`].
 
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vfio_ioctls::VfioDevice;
@@ -12,10 +12,11 @@ use super::dma::Iommu;
 use super::interrupts::{Lines, Listener};
 use super::open::{self, Interface, OpenError};
 use super::sysfs::{NVIDIA, PciDevice, Sysfs};
+use crate::addr::PAGE_SIZE;
 use crate::config::PciAddress;
 use crate::pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionInfo, RegionKind,
-    RegionTable,
+    AccessError, Behind, CardUse, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region,
+    RegionInfo, RegionKind, RegionTable, SharedMemory, Shown,
 };
 
 /// Configuration space: the vendor, the command register and its bits, the first BAR (PCI Local Bus 3.0, 6.1).
@@ -111,6 +112,8 @@ pub struct VfioFunction {
     iommu: Mutex<Iommu>,
     connected: Mutex<Option<Connected>>,
     lost: Arc<AtomicBool>,
+    reads: AtomicU64,
+    writes: AtomicU64,
     _claim: Claim,
 }
 
@@ -174,6 +177,8 @@ impl VfioFunction {
             iommu: Mutex::new(Iommu::new(opened.iommu)),
             connected: Mutex::new(None),
             lost: Arc::new(AtomicBool::new(false)),
+            reads: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
             _claim: opened.claim,
         }))
     }
@@ -238,6 +243,7 @@ impl PciFunction for VfioFunction {
 
     fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
         self.check(region, offset, data.len())?;
+        self.reads.fetch_add(1, Ordering::Relaxed);
         data.fill(0xff);
         let done = match self.bar(region) {
             Some(bar) => bar.read(offset, data).is_ok(),
@@ -249,6 +255,7 @@ impl PciFunction for VfioFunction {
 
     fn write(&self, region: Region, offset: u64, data: &[u8]) -> Result<(), AccessError> {
         self.check(region, offset, data.len())?;
+        self.writes.fetch_add(1, Ordering::Relaxed);
         match self.bar(region) {
             // Stores are posted: whether the card is there, the next load tells.
             Some(bar) => bar.write(offset, data).map_err(|_| AccessError::DeviceLost),
@@ -285,6 +292,37 @@ impl PciFunction for VfioFunction {
             Ok(now) => *connected = Some(now),
             Err(error) => log::error!("{}: no interrupts: {error}", self.address),
         }
+    }
+
+    fn card_use(&self) -> Option<CardUse> {
+        let (reads, writes) = (&self.reads, &self.writes);
+        let [reads, writes] = [reads, writes].map(|count| count.load(Ordering::Relaxed));
+        Some(CardUse { reads, writes, reached: self.iommu().bytes() })
+    }
+
+    /// A BAR that is mapped here, for another process to map. With it goes the device's file: who has it can reset the card and read its
+    /// configuration, and reaches no memory that was not mapped for DMA here.
+    fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
+        let Some(size) =
+            self.bar(region).and(self.regions.get(region.index() as usize)).map(|info| info.size)
+        else {
+            return Ok(None);
+        };
+        let (fd, offset) =
+            (self.card.fd().try_clone_to_owned()?, self.card.0.get_region_offset(region.index()));
+        Ok(Some(PlainMemory { offset: 0, memory: SharedMemory { fd, offset, size } }))
+    }
+
+    /// What is mapped here can be mapped into a guest as well: its accesses are the card's then, and nobody counts them.
+    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
+        if self.bar(region).is_none() || self.check(region, offset, 0).is_err() {
+            return;
+        }
+        let limit = self.regions.get(region.index() as usize).map_or(0, |info| info.size);
+        let size = size.min(limit.saturating_sub(offset)) / PAGE_SIZE * PAGE_SIZE;
+        let offset_in_file = self.card.0.get_region_offset(region.index()).saturating_add(offset);
+        let memory = Behind::File { fd: self.card.fd(), offset: offset_in_file };
+        visit(Shown { offset, size, writable: true, memory });
     }
 
     fn reset(&self) {

@@ -125,12 +125,26 @@ impl Sysfs {
         self.root.join("sys/bus/pci/drivers").join(name)
     }
 
+    /// NVIDIA's display and 3D controllers, by address; what cannot be read of one leaves it out.
+    pub fn gpus(&self) -> Vec<PciDevice> {
+        let entries = fs::read_dir(self.devices()).into_iter().flatten().flatten();
+        let addresses = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let devices = addresses.filter_map(|address| self.device(address).ok());
+        let mut gpus: Vec<_> = devices.filter(PciDevice::is_nvidia_gpu).collect();
+        gpus.sort_by_key(|gpu| gpu.address);
+        gpus
+    }
+
+    fn devices(&self) -> PathBuf {
+        self.root.join("sys/bus/pci/devices")
+    }
+
     /// Looks at a function.
     ///
     /// # Errors
     /// It is not there, or its files cannot be read.
     pub fn device(&self, address: PciAddress) -> Result<PciDevice, SysfsError> {
-        let folder = self.root.join("sys/bus/pci/devices").join(address.to_string());
+        let folder = self.devices().join(address.to_string());
         if !folder.exists() {
             return Err(SysfsError::Absent(address));
         }

@@ -1,21 +1,33 @@
-//! Tenants' VRAM in the host's memory: a software GPU that shares nothing, as a card.
+//! A card's driver: its own memory and tenants' VRAM are in the host's memory, and the card reaches no more of it than it was told of.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "a test that cannot go on panics"
+)]
 
-use super::*;
-use crate::addr::GpuVa;
-use crate::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT};
-use crate::chip::{Engine, EngineSet};
-use crate::gpu::register::RegisterDriver;
-use crate::gpu::scrub::commands::{Dialect, copy_words};
-use crate::gpu::{ChannelSpec, GpuDriver};
-use crate::pci::{AccessError, DmaError, InterruptSink, Region, RegionTable};
-use crate::softgpu::{SoftGpu, SoftGpuConfig};
+#[path = "common/card.rs"]
+mod card;
+#[path = "common/tenant.rs"]
+mod tenant;
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use card::{Card, FIRST_IOVA};
+use gpuvmk::addr::{GpuVa, HostVram};
+use gpuvmk::chip::EngineSet;
+use gpuvmk::chip::gf100::methods::host;
+use gpuvmk::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT};
+use gpuvmk::gpu::register::RegisterDriver;
+use gpuvmk::gpu::{ChannelSpec, GpuDriver, HostMapping, HostTarget};
+use gpuvmk::pci::mapping::{Access, Mapping};
+use tenant::{copy_words, method, pattern, wait_until};
 
 const MIB: u64 = 1 << 20;
-const PATIENCE: Duration = Duration::from_secs(20);
+/// What the card is told of at a time.
+const GRANULE: u64 = 2 * MIB;
 /// Virtual addresses of a tenant's pages, and where the pages are in its partition.
 const VA: u64 = 0x1000_0000;
 const RING: u64 = 0x1000;
@@ -26,54 +38,7 @@ const FROM: u64 = 0x10_0000;
 const TO: u64 = 0x30_0000;
 const SIZE: u64 = 0x1_0000;
 
-/// What a card is to its driver: nothing of its BARs can be shared.
-struct Card {
-    gpu: Arc<SoftGpu>,
-    reads: AtomicU64,
-    /// What it may reach.
-    dma: Mutex<BTreeMap<u64, u64>>,
-}
-
-impl PciFunction for Card {
-    fn regions(&self) -> RegionTable {
-        self.gpu.regions()
-    }
-
-    fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.gpu.read(region, offset, data)
-    }
-
-    fn write(&self, region: Region, offset: u64, data: &[u8]) -> Result<(), AccessError> {
-        self.gpu.write(region, offset, data)
-    }
-
-    fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError> {
-        let (iova, size) = (mapping.iova, mapping.size);
-        self.gpu.dma_map(mapping)?;
-        self.dma.lock().unwrap().insert(iova, size);
-        Ok(())
-    }
-
-    fn dma_unmap(&self, iova: u64, size: u64) -> Result<(), DmaError> {
-        self.gpu.dma_unmap(iova, size)?;
-        self.dma.lock().unwrap().remove(&iova);
-        Ok(())
-    }
-
-    fn dma_unmap_all(&self) {
-        self.gpu.dma_unmap_all();
-    }
-
-    fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>) {
-        self.gpu.connect_interrupts(sink);
-    }
-
-    fn reset(&self) {
-        self.gpu.reset();
-    }
-}
-
+/// The card and its driver.
 struct Rig {
     card: Arc<Card>,
     driver: RegisterDriver,
@@ -81,9 +46,8 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        let gpu = SoftGpu::new(SoftGpuConfig { vram: 128 * MIB, ..SoftGpuConfig::default() }).unwrap();
-        let card = Arc::new(Card { gpu, reads: AtomicU64::new(0), dma: Mutex::default() });
-        let driver = RegisterDriver::new(Arc::clone(&card) as Arc<dyn PciFunction>).unwrap();
+        let card = Card::new(128 * MIB);
+        let driver = RegisterDriver::on_card(card.clone()).unwrap();
         Self { card, driver }
     }
 
@@ -99,12 +63,9 @@ impl Rig {
         Mapping::of_file(piece.fd.as_fd(), 0, size, Access::ReadWrite).unwrap()
     }
 
-    fn reads(&self) -> u64 {
-        self.card.reads.load(Ordering::Relaxed)
-    }
-
+    /// Of tenants' memory.
     fn granules_told(&self) -> usize {
-        self.card.dma.lock().unwrap().len()
+        self.card.ranges_from(FIRST_IOVA + self.first().0)
     }
 }
 
@@ -125,41 +86,37 @@ fn engine_copies_between_pages_of_a_partition_and_doorbells_read_nothing_of_the_
     let memory = rig.partition(start, 16 * MIB);
     let space = rig.driver.create_space().unwrap();
     rig.driver.update_space(space, &[], &[page(VA, start, 4096)], u64::MAX).unwrap();
-    let engine = Engine::Copy(0);
     let spec = ChannelSpec {
         space,
         gpfifo: GpuVa(VA + RING),
         gpfifo_entries_log2: 6,
         userd: start,
-        engines: EngineSet::from(engine),
+        engines: EngineSet::COPY0,
     };
     let channel = rig.driver.create_channel(spec).unwrap();
     rig.driver.enable_channel(channel, true).unwrap();
     rig.driver.commit_runlist(&[channel]).unwrap();
-    let pattern: Vec<u8> = (0..SIZE).map(|n| (n * 7 + n / 256).to_le_bytes()[0]).collect();
-    memory.write(FROM, &pattern).unwrap();
-    let dialect = Dialect::of("GF100", engine).unwrap();
-    let words = copy_words(dialect, VA + FROM, VA + TO, SIZE, (VA + SEMAPHORE, 77));
+    let sent = pattern(7, SIZE);
+    memory.write(FROM, &sent).unwrap();
+    let release = host::RELEASE | host::RELEASE_SHORT;
+    let fence =
+        [method(host::WFI, 1), 0, method(host::SEMAPHORE_A, 4), 0, (VA + SEMAPHORE) as u32, 77, release];
+    let words = [&copy_words(0, VA + FROM, VA + TO, 0x1000, (SIZE / 0x1000) as u32)[..], &fence].concat();
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     memory.write(COMMANDS, &bytes).unwrap();
     memory.write_u64(RING, (VA + COMMANDS) | (words.len() as u64) << 42).unwrap();
     memory.write_u32(USERD_GP_PUT, 1).unwrap();
-    let before = rig.reads();
+    let (before, _) = rig.card.accesses();
     rig.driver.doorbell(channel, 1).unwrap();
 
-    let began = Instant::now();
-    while memory.read_u32(SEMAPHORE).unwrap() != 77 {
-        assert!(began.elapsed() < PATIENCE, "not done");
-        std::thread::yield_now();
-    }
-
-    let mut copied = vec![0; pattern.len()];
+    wait_until("the copy", || memory.read_u32(SEMAPHORE).unwrap() == 77);
+    let mut copied = vec![0; sent.len()];
     memory.read(TO, &mut copied).unwrap();
-    assert!(copied == pattern, "other bytes came");
-    while rig.driver.channel_progress(channel).unwrap() != 1 {
-        assert!(began.elapsed() < PATIENCE, "no GP_GET: {:?}", memory.read_u32(USERD_GP_GET));
-    }
-    assert_eq!(rig.reads(), before, "a doorbell, and looks at the progress, read from the card");
+    assert!(copied == sent, "other bytes came");
+    wait_until("GP_GET", || rig.driver.channel_progress(channel).unwrap() == 1);
+    assert_eq!(memory.read_u32(USERD_GP_GET).unwrap(), 1);
+    let (after, _) = rig.card.accesses();
+    assert_eq!(after, before, "a doorbell, and looks at the progress, read from the card");
 }
 
 #[test]
@@ -238,4 +195,39 @@ fn bus_addresses_for_other_memory_begin_behind() {
     let info = rig.driver.info();
     assert!(info.first_iova.0 >= FIRST_IOVA + info.tenant_vram.0 + info.tenant_vram_size);
     assert_eq!(info.partition_granule, GRANULE);
+}
+
+/// Eight bytes an access through PRAMIN, a page table of 256 KiB would be 32,768 writes.
+#[test]
+fn tables_and_channels_cost_the_card_few_accesses() {
+    let mut rig = Rig::new();
+    let (reads, writes) = rig.card.accesses();
+    assert!(reads < 1_000 && writes < 2_000, "to bring it up: {reads} reads, {writes} writes");
+    let start = rig.first();
+    let _memory = rig.partition(start, 16 * MIB);
+    let accesses = |rig: &mut Rig, act: &mut dyn FnMut(&mut RegisterDriver)| {
+        let (reads, writes) = rig.card.accesses();
+        act(&mut rig.driver);
+        let (reads_then, writes_then) = rig.card.accesses();
+        (reads_then - reads, writes_then - writes)
+    };
+    let space = rig.driver.create_space().unwrap();
+    // A directory entry, a table, and 4,096 entries: one invalidation.
+    let mapped = accesses(&mut rig, &mut |driver| {
+        driver.update_space(space, &[], &[page(VA, start, 4096)], u64::MAX).unwrap();
+    });
+    assert_eq!(mapped, (2, 2));
+    let made = accesses(&mut rig, &mut |driver| {
+        let spec = ChannelSpec {
+            space,
+            gpfifo: GpuVa(VA + RING),
+            gpfifo_entries_log2: 6,
+            userd: start,
+            engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1,
+        };
+        let channel = driver.create_channel(spec).unwrap();
+        driver.enable_channel(channel, true).unwrap();
+        driver.commit_runlist(&[channel]).unwrap();
+    });
+    assert!(made.0 < 10 && made.1 < 12, "a channel took {} reads and {} writes", made.0, made.1);
 }

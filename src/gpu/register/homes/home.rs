@@ -1,0 +1,110 @@
+//! A piece of the host's memory that a card reaches as system memory, in place of a piece of its VRAM.
+
+use std::collections::BTreeSet;
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use crate::addr::Iova;
+use crate::gpu::{GpuError, scrub};
+use crate::pci::mapping::{Access, Mapping, create_memory_file};
+use crate::pci::{DmaBacking, DmaMapping, PciFunction, SharedMemory};
+
+/// What the card is told of at a time.
+pub(in crate::gpu::register) const GRANULE: u64 = 2 << 20;
+/// Bus address of what is in place of the first byte of VRAM; low addresses stay free, so that a truncated address never
+/// reaches anybody's memory.
+pub(super) const FIRST_IOVA: u64 = 1 << 32;
+const NAME: &CStr = c"gpuvmk-vram";
+
+/// A file of shared memory. The card reaches the granules that it was told of, and they are locked in memory.
+///
+/// Offsets are from its first byte.
+pub(in crate::gpu::register) struct Home {
+    /// Its place in VRAM.
+    first: u64,
+    file: OwnedFd,
+    memory: Mapping,
+    told: BTreeSet<u64>,
+}
+
+impl Home {
+    /// Zeros, in place of VRAM `[first, first + size)`, whole granules.
+    pub(in crate::gpu::register) fn new(first: u64, size: u64) -> Result<Self, GpuError> {
+        let file = create_memory_file(NAME, size)?;
+        let memory = Mapping::of_file(file.as_fd(), 0, size, Access::ReadWrite)
+            .map_err(|error| GpuError::Io(std::io::Error::other(error)))?;
+        Ok(Self { first, file, memory, told: BTreeSet::new() })
+    }
+
+    pub(in crate::gpu::register) fn memory(&self) -> &Mapping {
+        &self.memory
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.memory.size()
+    }
+
+    /// Where the card finds a byte, once it was told of it.
+    pub(in crate::gpu::register) fn iova(&self, offset: u64) -> Iova {
+        iova(self.first.saturating_add(offset))
+    }
+
+    /// The whole of it, for another process.
+    pub(super) fn shared(&self) -> Result<SharedMemory, GpuError> {
+        Ok(SharedMemory { fd: self.file.try_clone()?, offset: 0, size: self.size() })
+    }
+
+    /// Tells the card of the granules of `[from, to)`.
+    pub(in crate::gpu::register) fn tell(
+        &mut self,
+        function: &dyn PciFunction,
+        from: u64,
+        to: u64,
+    ) -> Result<(), GpuError> {
+        for offset in (from / GRANULE..to.div_ceil(GRANULE)).map(|index| index.saturating_mul(GRANULE)) {
+            if self.told.contains(&offset) {
+                continue;
+            }
+            let backing = Some(DmaBacking { fd: self.file.try_clone()?, offset });
+            let iova = self.iova(offset).0;
+            function.dma_map(DmaMapping { iova, size: GRANULE, writable: true, backing })?;
+            self.told.insert(offset);
+        }
+        Ok(())
+    }
+
+    /// Takes the granules that begin in `[from, to)` from the card.
+    pub(super) fn forget(&mut self, function: &dyn PciFunction, from: u64, to: u64) -> Result<(), GpuError> {
+        for offset in self.told.range(from..to).copied().collect::<Vec<_>>() {
+            function.dma_unmap(self.iova(offset).0, GRANULE)?;
+            self.told.remove(&offset);
+        }
+        Ok(())
+    }
+
+    /// Fills `[from, to)` with zeros; whole granules are taken from the card, and given back to the host's kernel.
+    pub(super) fn zero(&mut self, function: &dyn PciFunction, from: u64, to: u64) -> Result<(), GpuError> {
+        let (inner, outer) = (from.next_multiple_of(GRANULE), to / GRANULE * GRANULE);
+        if inner >= outer {
+            return self.fill(from, to);
+        }
+        // Before: what the card knows is locked, and would stay as it is behind a hole.
+        self.forget(function, inner, outer)?;
+        scrub::give_back(&[self.shared()?], inner, outer)?;
+        self.fill(from, inner)?;
+        self.fill(outer, to)
+    }
+
+    fn fill(&self, from: u64, to: u64) -> Result<(), GpuError> {
+        if from >= to {
+            return Ok(());
+        }
+        let filled = self.memory.fill(from, to.saturating_sub(from), 0);
+        filled.map_err(|error| GpuError::Invalid(error.to_string()))
+    }
+}
+
+/// Where the card finds what is in place of an address in VRAM.
+pub(super) fn iova(vram: u64) -> Iova {
+    Iova(FIRST_IOVA.saturating_add(vram))
+}
