@@ -35,7 +35,7 @@ use serde_json::Value;
 /// A GPU that is recorded to a file.
 fn recorded(file: &Path) -> (Arc<dyn PciFunction>, Tracer) {
     let gpu = SoftGpu::new(SoftGpuConfig { vram: 64 << 20, ..SoftGpuConfig::default() }).unwrap();
-    let header = trace::Header::of_function("traced", 64 << 20, &*gpu).unwrap();
+    let header = trace::Header::of_function("traced", Some(64 << 20), &*gpu).unwrap();
     let tracer = Tracer::default();
     let filter = trace::Filter::parse(["bar=0,1,3"], None).unwrap();
     let name = file.display().to_string();

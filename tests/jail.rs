@@ -60,6 +60,9 @@ fn may_make(role: Role) -> &'static [&'static str] {
         // Beside what KVM's calls make.
         Role::Vmm => &["socket", "eventfd2", "epoll_create1", "memfd_create"],
         Role::Processor => &["socket", "eventfd2"],
+        Role::CardSession => &["accept4", "eventfd2", "epoll_create1"],
+        Role::CardVmm => &["eventfd2", "epoll_create1", "memfd_create"],
+        Role::CardProcessor => &["eventfd2"],
         Role::Events
         | Role::Alarm
         | Role::Unmask
@@ -69,6 +72,7 @@ fn may_make(role: Role) -> &'static [&'static str] {
         | Role::Engine
         | Role::CardInterrupts
         | Role::Doorbells
+        | Role::CardDoorbells
         | Role::Disk
         | Role::Typing
         | Role::Interrupts => &[],
@@ -105,9 +109,13 @@ fn threads_of_a_machine_make_the_calls_of_kvm_that_they_need_and_no_others() {
         let all = [CREATE_VM, SET_SREGS, RUN, SLOT, LINE, TIOCSTI];
         all.map(|call| role.allows(libc::SYS_ioctl, &[3, call, 0]))
     };
-    assert_eq!(may(Role::Vmm), [true, true, true, true, true, false]);
-    assert_eq!(may(Role::Processor), [false, false, true, true, true, false]);
-    for role in [Role::Doorbells, Role::Interrupts] {
+    for role in [Role::Vmm, Role::CardVmm] {
+        assert_eq!(may(role), [true, true, true, true, true, false], "{role}");
+    }
+    for role in [Role::Processor, Role::CardProcessor] {
+        assert_eq!(may(role), [false, false, true, true, true, false], "{role}");
+    }
+    for role in [Role::Doorbells, Role::CardDoorbells, Role::Interrupts] {
         assert_eq!(may(role), [false, false, false, true, true, false], "{role}");
     }
     assert_eq!(may(Role::Disk), [false, false, false, false, true, false]);

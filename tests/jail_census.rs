@@ -249,15 +249,19 @@ fn entry_that_no_run_shows_is_in_no_filter() {
     let mut needless = Vec::new();
     for role in Role::ALL {
         for (index, rule) in role.rules().enumerate() {
-            // What all owners of a GPU do is seen with the software GPU.
-            let like_owner = matches!(role, Role::RmOwner | Role::CardOwner)
-                && Role::Owner.rules().enumerate().any(|(index, other)| {
-                    other.number == rule.number
-                        && other.when == rule.when
-                        && usual.saw(Role::Owner, index, other)
-                });
+            // What all owners of a GPU do, and all who serve QEMU, is seen with a software GPU.
+            let like = match role {
+                Role::RmOwner | Role::CardOwner => Some(Role::Owner),
+                Role::CardSession => Some(Role::Session),
+                _ => None,
+            };
+            let like_another = like.is_some_and(|like| {
+                like.rules().enumerate().any(|(index, other)| {
+                    other.number == rule.number && other.when == rule.when && usual.saw(like, index, other)
+                })
+            });
             // Nothing here runs a machine: its threads' entries are made by themselves.
-            let seen = usual.saw(role, index, rule) || like_owner;
+            let seen = usual.saw(role, index, rule) || like_another;
             if !(seen || (rule.rare.is_some() || role.needs_kvm()) && rare.saw(role, index, rule)) {
                 needless.push(format!("{role}: {} {:?} ({})", rule.name(), rule.when, rule.why));
             }

@@ -8,6 +8,7 @@ use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::card::open_card;
 use super::places::places;
 use super::serve::JailOptions;
 use crate::aggregator::{Config, Service, Sockets};
@@ -15,8 +16,6 @@ use crate::chip::Chip;
 use crate::config::{Backend, GpuConfig, PciAddress, Preemption};
 use crate::gpu::register::RegisterDriver;
 use crate::gpu::rm::{RmConfig, RmDriver};
-use crate::gpu::vfio::VfioFunction;
-use crate::gpu::vfio::sysfs::Sysfs;
 use crate::gpu::{GpuDriver, OwnershipLedger};
 use crate::jail::{self, Allowance, Drives, PathRight, Right, Role};
 use crate::service_manager::Manager;
@@ -75,7 +74,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Backend::Vfio { device } => {
             let card = open_card(device).with_context(failed)?;
             confine()?;
-            let driver = RegisterDriver::new(card).context("Cannot bring the GPU up")?;
+            let driver = RegisterDriver::on_card(card).context("Cannot bring the GPU up")?;
             (Box::new(driver) as Box<dyn GpuDriver>, None)
         }
     };
@@ -138,15 +137,6 @@ fn nvidia(device: Option<PciAddress>, vram: u64, uid: u32) -> anyhow::Result<Phy
     let config = RmConfig { gpu, vram, uid, places: places() };
     let driver = RmDriver::open(&config).context("Cannot take the GPU")?;
     Ok((Box::new(driver), None))
-}
-
-/// Opens a card that `vfio-pci` has.
-fn open_card(address: PciAddress) -> anyhow::Result<Arc<VfioFunction>> {
-    // What the card reaches is locked, and counts against this limit once capabilities are given up.
-    jail::raise_locked_memory();
-    let sysfs = Sysfs::default();
-    let device = sysfs.device(address)?;
-    Ok(VfioFunction::open(&sysfs, &device, None)?)
 }
 
 /// What an aggregator still needs once it is set up.

@@ -1,6 +1,7 @@
 //! `gpuvmk gpu bind | unbind | probe`: a card for VFIO, and what it says of itself.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use serde_json::json;
@@ -14,6 +15,7 @@ use crate::gpu::vfio::obstacles::{Obstacle, obstacles};
 use crate::gpu::vfio::probe::{self, Findings};
 use crate::gpu::vfio::sysfs::{PciDevice, Sysfs};
 use crate::gpu::vfio::{Interface, VfioFunction};
+use crate::jail;
 
 /// Arguments of `bind` and `unbind`.
 #[derive(Debug, clap::Args)]
@@ -116,6 +118,15 @@ fn tell(json: bool, before: &PciDevice, after: &PciDevice, steps: &[Step], dry: 
     }
 }
 
+/// Opens a card that `vfio-pci` has, for a daemon. To be called before the jail is put on.
+pub(super) fn open_card(address: PciAddress) -> anyhow::Result<Arc<VfioFunction>> {
+    // What the card reaches is locked, and counts against this limit once capabilities are given up.
+    jail::raise_locked_memory();
+    let sysfs = Sysfs::default();
+    let device = sysfs.device(address)?;
+    Ok(VfioFunction::open(&sysfs, &device, None)?)
+}
+
 pub(super) fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
     let sysfs = Sysfs::default();
     let device = sysfs.device(args.gpu)?;
@@ -124,7 +135,7 @@ pub(super) fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
         probe::probe(&device, &card).with_context(|| format!("{} cannot be looked at", args.gpu))?;
     if args.engines {
         let failed = || format!("{} cannot be brought up", args.gpu);
-        let mut driver = RegisterDriver::new(card).with_context(failed)?;
+        let mut driver = RegisterDriver::on_card(card).with_context(failed)?;
         findings.engines = Some(rehearse(&mut driver, args.stray_dma).with_context(failed)?);
     }
     if args.json {

@@ -18,7 +18,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut all_good = true;
     for file in &args.files {
         match AnyConfig::load(file) {
-            Ok(AnyConfig::Vm(vm)) => println!("{}: VM `{}`: ok", file.display(), vm.name),
+            Ok(AnyConfig::Vm(vm)) => println!("{}: VM `{}`: ok", file.display(), vm.name()),
             Ok(AnyConfig::Gpu(gpu)) => println!("{}: GPU `{}`: ok", file.display(), gpu.name),
             Err(error) => {
                 all_good = false;

@@ -9,14 +9,13 @@ use anyhow::{Context, bail};
 use rustix::net::SocketType;
 
 use super::serve::{self, BackendOptions, JailOptions, OpenTrace, ResetBetweenClients};
-use super::vgpu;
-use crate::config::VmConfig;
+use super::vm_gpu::Source;
+use crate::config::VmFile;
 use crate::jail::{self, Allowance, Drives, PathRight, Right, Role};
-use crate::log_limit;
 use crate::service_manager::Manager;
 use crate::socket_path::Listener;
+use crate::trace::Tracer;
 use crate::trace::desk::Desk;
-use crate::trace::{self, Tracer};
 
 /// Arguments of `gpuvmk device`.
 #[derive(Debug, clap::Args)]
@@ -44,37 +43,34 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let descriptor = args.backend.descriptor()?;
     jail::prepare(descriptor)?;
     let manager = Manager::of_this_process().context("Cannot reach the service manager")?;
-    let config = VmConfig::load(file)?;
-    log_limit::set_lines_per_second(config.limits.log_lines);
+    let config = VmFile::load(file)?;
     // The socket first: a path that is taken shows before the aggregator gives anything away.
-    let server = args.backend.server(descriptor, config.socket.as_ref())?;
-    let desk = config.recorder.as_ref().map(|spec| Listener::bind(spec, SocketType::STREAM)).transpose()?;
-    let trace = OpenTrace::of_vm(&config)?;
+    let server = args.backend.server(descriptor, config.socket())?;
+    let desk = config.recorder().map(|spec| Listener::bind(spec, SocketType::STREAM)).transpose()?;
+    let trace = OpenTrace::of_vm(config.trace())?;
+    let source = Source::open(config)?;
+    let config = source.file();
     // Files are out of reach from here on, and the first thread starts.
-    jail::confine(args.jail.mode(config.jail), &allowance(&config, args, descriptor.is_some()))?;
+    jail::confine(args.jail.mode(config.jail()), &allowance(config, args, descriptor.is_some()))?;
     let stop = serve::stop_on_signals()?;
     let tracer = Tracer::default();
     let wait = Duration::from_secs(args.wait);
-    let Some(vgpu) = vgpu::admitted(&config, file, wait, stop.cancel(), &tracer)? else {
+    let Some(gpu) = source.gpu(file, wait, stop.cancel(), &tracer)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let vgpu = Arc::new(vgpu);
-    let function = serve::traced(Arc::clone(&vgpu), (&config.name, config.vram), &tracer, trace)?;
+    let function = gpu.traced(config.name(), &tracer, trace)?;
     let desk = desk.map(|listener| {
-        let header = trace::Header::of_function(&config.name, config.vram, &*vgpu)
-            .context("Cannot read what the function says of itself for the heads of traces")?;
+        let header = gpu.header(config.name())?;
         Desk::start(listener, tracer, header).context("Cannot serve operators who want to record")
     });
     let desk = desk.transpose()?;
-    log::info!("vGPU of VM `{}` serves", config.name);
+    log::info!("{} of VM `{}` serves", gpu.kind(), config.name());
     jail::enter(Role::Session);
-    manager.ready(&format!("serves {}", config.name));
+    manager.ready(&format!("serves {}", config.name()));
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;
     manager.stopping();
     drop(desk);
-    let status = vgpu.status();
-    log::info!("vGPU ends: {}", status.counts);
-    log::info!("Walks of page tables: {}", status.walks);
+    gpu.log_end();
     Ok(ExitCode::SUCCESS)
 }
 
@@ -86,14 +82,19 @@ const DESCRIPTORS: u64 = 512 + 2 * 256 + 64 + 32;
 const MEMORY: u64 = 512 << 20;
 
 /// What a device back end still needs once it is set up.
-fn allowance(config: &VmConfig, args: &Args, given: bool) -> Allowance {
-    let mut paths = vec![PathRight { path: jail::folder(&config.gpu), right: Right::Connect }];
-    let own = args.backend.socket_path.as_ref().or(config.socket.as_ref().map(|socket| &socket.path));
+fn allowance(config: &VmFile, args: &Args, given: bool) -> Allowance {
+    let (mut paths, memory, drives) = match config {
+        VmFile::Part(config) => {
+            let paths = vec![PathRight { path: jail::folder(&config.gpu), right: Right::Connect }];
+            (paths, MEMORY.saturating_add(config.vram / 4), Drives::Nothing)
+        }
+        VmFile::Whole(_) => (Vec::new(), MEMORY, Drives::Card),
+    };
+    let own = args.backend.socket_path.as_ref().or(config.socket().map(|socket| &socket.path));
     if let Some(own) = own.filter(|_| !given) {
         paths.push(PathRight { path: jail::folder(own), right: Right::Remove });
     }
-    let desk = config.recorder.iter();
+    let desk = config.recorder();
     paths.extend(desk.map(|spec| PathRight { path: jail::folder(&spec.path), right: Right::Remove }));
-    let memory = Some(MEMORY.saturating_add(config.vram / 4));
-    Allowance { paths, descriptors: Some(DESCRIPTORS), memory, drives: Drives::Nothing }
+    Allowance { paths, descriptors: Some(DESCRIPTORS), memory: Some(memory), drives }
 }

@@ -28,6 +28,7 @@ mod trace;
 mod types;
 mod version;
 mod vgpu;
+mod vm_gpu;
 mod vmm;
 
 use std::process::ExitCode;

@@ -10,7 +10,7 @@ use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::config::{SocketSpec, TraceFile, VmConfig};
+use crate::config::{SocketSpec, TraceFile};
 use crate::frontend::vfio_user::{self, Server, SessionObserver, StopHandle};
 use crate::jail::{self, Mode, Role};
 use crate::pci::PciFunction;
@@ -106,10 +106,10 @@ pub(super) fn stop_on_signals_and(also: impl FnOnce() + Send + 'static) -> anyho
     Ok(stop)
 }
 
-/// Wraps `function`, which `source` names and which has `vram` bytes, so that `tracer` records it: from now on where a file is given for that.
+/// Wraps `function`, which `source` names and which has `vram` bytes if that is known, so that `tracer` records it: from now on where a file is given for that.
 pub(super) fn traced<F: PciFunction + 'static>(
     function: Arc<F>,
-    (source, vram): (&str, u64),
+    (source, vram): (&str, Option<u64>),
     tracer: &Tracer,
     trace: Option<OpenTrace>,
 ) -> anyhow::Result<Arc<dyn PciFunction>> {
@@ -138,10 +138,9 @@ impl OpenTrace {
         Ok(Self { file, name, filter })
     }
 
-    /// Creates the one that a VM's file names.
-    pub(super) fn of_vm(config: &VmConfig) -> anyhow::Result<Option<Self>> {
-        let create = |trace: &TraceFile| Self::create(&trace.path, trace.filter.clone());
-        config.trace.as_ref().map(create).transpose()
+    /// Creates the one that a VM's file names, if it does.
+    pub(super) fn of_vm(named: Option<&TraceFile>) -> anyhow::Result<Option<Self>> {
+        named.map(|trace| Self::create(&trace.path, trace.filter.clone())).transpose()
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stop = serve::stop_on_signals()?;
     let gpu = SoftGpu::new(SoftGpuConfig { vram: args.vram, ..SoftGpuConfig::default() })
         .context("Cannot make the software GPU")?;
-    let function = serve::traced(gpu, ("softgpu", args.vram), &Tracer::default(), trace)?;
+    let function = serve::traced(gpu, ("softgpu", Some(args.vram)), &Tracer::default(), trace)?;
     log::info!("Software GPU with {} of VRAM serves", crate::config::show_size(args.vram));
     jail::enter(Role::SoftGpu);
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;

@@ -10,10 +10,9 @@ use anyhow::{Context, bail, ensure};
 use vmm_sys_util::terminal::Terminal;
 
 use super::serve::{self, JailOptions, OpenTrace};
-use super::vgpu;
-use crate::config::{VmConfig, parse_size};
+use super::vm_gpu::Source;
+use crate::config::{VmFile, parse_size};
 use crate::jail::{self, Allowance, Drives, PathRight, Right, Role};
-use crate::log_limit;
 use crate::pci::PciFunction;
 use crate::trace::Tracer;
 use crate::vmm::virtio::{Disk, VirtioDisk};
@@ -104,14 +103,17 @@ const MEMORY: u64 = 512 << 20;
 const PROCESSOR_MEMORY: u64 = 4 << 20;
 
 /// What the process still needs once everything is open.
-fn allowance(config: &VmConfig, args: &Args) -> Allowance {
+fn allowance(config: &VmFile, args: &Args) -> Allowance {
     let processors = PROCESSOR_MEMORY.saturating_mul(args.cpus.into());
-    Allowance {
-        paths: vec![PathRight { path: jail::folder(&config.gpu), right: Right::Connect }],
-        descriptors: Some(DESCRIPTORS),
-        memory: Some(MEMORY.saturating_add(processors).saturating_add(config.vram / 4)),
-        drives: Drives::Machine,
-    }
+    let (paths, memory, drives) = match config {
+        VmFile::Part(config) => {
+            let paths = vec![PathRight { path: jail::folder(&config.gpu), right: Right::Connect }];
+            (paths, config.vram / 4, Drives::Machine)
+        }
+        VmFile::Whole(_) => (Vec::new(), 0, Drives::MachineWithCard),
+    };
+    let memory = Some(MEMORY.saturating_add(processors).saturating_add(memory));
+    Allowance { paths, descriptors: Some(DESCRIPTORS), memory, drives }
 }
 
 /// Puts the terminal back as it was.
@@ -136,8 +138,7 @@ impl Drop for RawMode {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // First of all: nothing has been opened yet.
     jail::prepare(None)?;
-    let config = VmConfig::load(&args.file)?;
-    log_limit::set_lines_per_second(config.limits.log_lines);
+    let config = VmFile::load(&args.file)?;
     // Before the aggregator gives anything away.
     let kvm = open_kvm()?;
     let disks = open_disks(args)?;
@@ -151,29 +152,28 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         direct: !args.trap_all,
         reboot: !args.no_reboot,
     };
-    let trace = OpenTrace::of_vm(&config)?;
+    let trace = OpenTrace::of_vm(config.trace())?;
+    let source = Source::open(config)?;
+    let config = source.file();
     // Files are out of reach from here on, and the first thread starts.
-    jail::confine(args.jail.mode(config.jail), &allowance(&config, args))?;
+    jail::confine(args.jail.mode(config.jail()), &allowance(config, args))?;
     let end = StopVmm::default();
     let told = end.clone();
     let stop = serve::stop_on_signals_and(move || told.end(Ending::Stopped))?;
     let tracer = Tracer::default();
     let wait = Duration::from_secs(args.wait);
-    let Some(vgpu) = vgpu::admitted(&config, &args.file, wait, stop.cancel(), &tracer)? else {
+    let Some(gpu) = source.gpu(&args.file, wait, stop.cancel(), &tracer)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let vgpu = Arc::new(vgpu);
-    let function: Arc<dyn PciFunction> =
-        serve::traced(Arc::clone(&vgpu), (&config.name, config.vram), &tracer, trace)?;
+    let function = gpu.traced(config.name(), &tracer, trace)?;
     let functions: Vec<_> = std::iter::once(function).chain(functions(disks)?).collect();
     let raw = RawMode::set();
     jail::enter(Role::Vmm);
     let ending = run_machine(&machine, &functions, &end);
     drop(raw);
-    let status = vgpu.status();
-    log::info!("vGPU ends: {}", status.counts);
-    match ending.with_context(|| format!("VM `{}` does not start", config.name))? {
+    gpu.log_end();
+    match ending.with_context(|| format!("VM `{}` does not start", config.name()))? {
         Ending::PowerOff | Ending::Reset | Ending::Stopped => Ok(ExitCode::SUCCESS),
-        Ending::Failed(why) => bail!("VM `{}` cannot go on: {why}", config.name),
+        Ending::Failed(why) => bail!("VM `{}` cannot go on: {why}", config.name()),
     }
 }

@@ -14,6 +14,8 @@ pub mod schedule;
 pub mod share;
 mod value;
 mod vm;
+mod vm_file;
+mod whole_card;
 
 use std::path::{Path, PathBuf};
 
@@ -26,6 +28,8 @@ pub use mistake::{ConfigError, Mistake};
 pub use scenario::ScenarioConfig;
 pub use value::{SocketSpec, parse_size, show_size};
 pub use vm::{DEFAULT_CHANNELS, TraceFile, VmConfig};
+pub use vm_file::VmFile;
+pub use whole_card::WholeCardConfig;
 
 use reader::TableReader;
 
@@ -36,7 +40,7 @@ const MAX_FILE_SIZE: u64 = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnyConfig {
     /// A VM's file.
-    Vm(VmConfig),
+    Vm(VmFile),
     /// A GPU's file.
     Gpu(GpuConfig),
 }
@@ -55,23 +59,17 @@ impl AnyConfig {
     /// # Errors
     /// The text has mistakes.
     pub fn of_text(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let is_gpu = toml::de::DeTable::parse_recoverable(text).0.get_ref().contains_key("backend");
-        if is_gpu {
+        if has(text, "backend") {
             parse(path, text, GpuConfig::read).map(Self::Gpu)
         } else {
-            parse(path, text, VmConfig::read).map(Self::Vm)
+            VmFile::of_text(path, text).map(Self::Vm)
         }
     }
 }
 
-impl VmConfig {
-    /// Reads and checks a VM's file.
-    ///
-    /// # Errors
-    /// The file cannot be read, or has mistakes.
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        parse(path, &read_file(path)?, Self::read)
-    }
+/// Whether a text that may be wrong in many ways names a key.
+fn has(text: &str, key: &str) -> bool {
+    toml::de::DeTable::parse_recoverable(text).0.get_ref().contains_key(key)
 }
 
 impl GpuConfig {

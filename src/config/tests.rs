@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::chip::Chip;
 use crate::config::share::Share;
+use crate::jail::Mode;
 use crate::pci::Region;
 
 const VM: &str = r#"
@@ -219,6 +220,22 @@ fn card_needs_an_address() {
 }
 
 #[test]
+fn vm_with_a_whole_card_has_none_of_the_keys_of_a_part() {
+    let of = |text: &str| VmFile::of_text(Path::new("/etc/gpuvmk/vm1.toml"), text);
+    let file = of("name = \"vm1\"\ncard = \"65:00.1\"\n[trace]\npath = \"all.trace\"\n").expect("valid");
+    let VmFile::Whole(config) = &file else { panic!("{file:?}") };
+    assert_eq!(config.card, "0000:65:00.1".parse().expect("an address"));
+    assert_eq!(file.trace().expect("given").path, Path::new("/etc/gpuvmk/all.trace"));
+    assert_eq!((file.name(), file.socket(), file.jail()), ("vm1", None, Mode::Enforce));
+
+    let found = mistakes(of(&format!("card = \"65:00\"\nweight = 3{VM}")));
+    let keys: Vec<_> = found.iter().map(|mistake| mistake.key.as_str()).collect();
+    assert_eq!(keys, ["card", "weight", "gpu", "vram"], "{found:?}");
+    assert!(found[0].problem.contains("\"65:00\" is not a PCI address"), "{}", found[0]);
+    assert!(found[1].problem.contains("a part of a GPU"), "{}", found[1]);
+}
+
+#[test]
 fn real_gpu_is_chosen_by_address() {
     let device = |value: &str| {
         gpu(&format!("device = {value}\nuid = 1000\nvram = \"64G\"\n{RM}")).map(|config| config.backend)
@@ -288,8 +305,7 @@ fn documented_examples_parse() {
         page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or("")).collect();
     assert!(examples.len() >= 3, "the page has examples");
     for example in examples {
-        let read =
-            if example.contains("backend") { gpu(example).map(|_| ()) } else { vm(example).map(|_| ()) };
+        let read = AnyConfig::of_text(Path::new("/etc/gpuvmk/example.toml"), example);
         read.unwrap_or_else(|error| panic!("{error}\n{example}"));
     }
 }

@@ -99,7 +99,7 @@ pub struct TraceFile {
 }
 
 /// The file and the socket of traces.
-fn traces(
+pub(super) fn traces(
     reader: &mut TableReader<'_, '_>,
     registers: Option<&RegisterSet>,
 ) -> Option<(Option<TraceFile>, Option<SocketSpec>)> {

@@ -128,6 +128,8 @@ pub enum Drives {
     Machine,
     /// A card, through the kernel's VFIO.
     Card,
+    /// A guest's machine, on KVM, with a card in it.
+    MachineWithCard,
 }
 
 /// The jail of this process; unset where there is none.

@@ -32,8 +32,10 @@ pub enum Role {
     RmOwner,
     /// Aggregator: owns a card, through VFIO.
     CardOwner,
-    /// Aggregator: hands on a card's interrupts.
+    /// Every daemon with a card: hands on its interrupts.
     CardInterrupts,
+    /// Device back end, main thread: serves QEMU a whole card.
+    CardSession,
     /// Aggregator: serves operators.
     Control,
     /// Aggregator, `gpuvmk softgpu`: the software GPU's host units and engines.
@@ -42,10 +44,16 @@ pub enum Role {
     SoftGpu,
     /// `gpuvmk vmm`, main thread: makes the machine.
     Vmm,
+    /// `gpuvmk vmm`, main thread: makes a machine with a whole card.
+    CardVmm,
     /// `gpuvmk vmm`: runs one of the guest's processors.
     Processor,
+    /// `gpuvmk vmm`: runs one of the processors of a guest with a whole card.
+    CardProcessor,
     /// `gpuvmk vmm`: carries out doorbells.
     Doorbells,
+    /// `gpuvmk vmm`: the same where the GPU is a whole card, which has none.
+    CardDoorbells,
     /// `gpuvmk vmm`: serves a disk.
     Disk,
     /// `gpuvmk vmm`: gives the guest what is typed.
@@ -56,7 +64,7 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 25] = [
         Self::Session,
         Self::Events,
         Self::Alarm,
@@ -69,12 +77,16 @@ impl Role {
         Self::RmOwner,
         Self::CardOwner,
         Self::CardInterrupts,
+        Self::CardSession,
         Self::Control,
         Self::Engine,
         Self::SoftGpu,
         Self::Vmm,
+        Self::CardVmm,
         Self::Processor,
+        Self::CardProcessor,
         Self::Doorbells,
+        Self::CardDoorbells,
         Self::Disk,
         Self::Typing,
         Self::Interrupts,
@@ -95,12 +107,16 @@ impl Role {
             Self::RmOwner => "rm-owner",
             Self::CardOwner => "card-owner",
             Self::CardInterrupts => "card-interrupts",
+            Self::CardSession => "card-session",
             Self::Control => "control",
             Self::Engine => "engine",
             Self::SoftGpu => "softgpu",
             Self::Vmm => "vmm",
+            Self::CardVmm => "card-vmm",
             Self::Processor => "processor",
+            Self::CardProcessor => "card-processor",
             Self::Doorbells => "doorbells",
+            Self::CardDoorbells => "card-doorbells",
             Self::Disk => "disk",
             Self::Typing => "typing",
             Self::Interrupts => "interrupts",
@@ -115,7 +131,12 @@ impl Role {
     /// How its thread is called; `None` for a main thread, which is called after the program.
     pub const fn thread(self) -> Option<&'static str> {
         match self {
-            Self::Session | Self::Supervisor | Self::SoftGpu | Self::Vmm => None,
+            Self::Session
+            | Self::CardSession
+            | Self::Supervisor
+            | Self::SoftGpu
+            | Self::Vmm
+            | Self::CardVmm => None,
             Self::Events => Some("aggregator-events"),
             Self::Alarm => Some("gf100-alarm"),
             Self::Unmask => Some("intx-unmask"),
@@ -126,8 +147,8 @@ impl Role {
             Self::CardInterrupts => Some("card-interrupts"),
             Self::Control => Some("control"),
             Self::Engine => Some("pbdma"),
-            Self::Processor => Some("processor"),
-            Self::Doorbells => Some("doorbells"),
+            Self::Processor | Self::CardProcessor => Some("processor"),
+            Self::Doorbells | Self::CardDoorbells => Some("doorbells"),
             Self::Disk => Some("disk"),
             Self::Typing => Some("console"),
             // Or `gf100-alarm`.
@@ -139,7 +160,15 @@ impl Role {
     pub const fn needs_kvm(self) -> bool {
         matches!(
             self,
-            Self::Vmm | Self::Processor | Self::Doorbells | Self::Disk | Self::Typing | Self::Interrupts
+            Self::Vmm
+                | Self::CardVmm
+                | Self::Processor
+                | Self::CardProcessor
+                | Self::Doorbells
+                | Self::CardDoorbells
+                | Self::Disk
+                | Self::Typing
+                | Self::Interrupts
         )
     }
 
@@ -148,6 +177,10 @@ impl Role {
         match (self, what) {
             (Self::Owner, Drives::RealGpu) => Self::RmOwner,
             (Self::Owner, Drives::Card) => Self::CardOwner,
+            (Self::Session, Drives::Card) => Self::CardSession,
+            (Self::Vmm, Drives::MachineWithCard) => Self::CardVmm,
+            (Self::Processor, Drives::MachineWithCard) => Self::CardProcessor,
+            (Self::Doorbells, Drives::MachineWithCard) => Self::CardDoorbells,
             (Self::Events | Self::Alarm, Drives::Machine) => Self::Interrupts,
             _ => self,
         }
@@ -161,6 +194,8 @@ impl Role {
             Self::SoftGpu => &[Self::Alarm, Self::Unmask],
             Self::Vmm => &[Self::Processor, Self::Doorbells, Self::Typing, Self::Interrupts],
             Self::Processor => &[Self::Interrupts],
+            Self::CardSession => &[Self::CardInterrupts, Self::Unmask],
+            Self::CardVmm => &[Self::CardProcessor, Self::CardDoorbells, Self::Typing, Self::CardInterrupts],
             // Main threads start the rest before they give anything up.
             _ => &[],
         }
@@ -185,12 +220,16 @@ impl Role {
             Self::RmOwner => aggregator::RM_OWNER,
             Self::CardOwner => aggregator::CARD_OWNER,
             Self::CardInterrupts => aggregator::CARD_INTERRUPTS,
+            Self::CardSession => device::CARD_SESSION,
             Self::Control => aggregator::CONTROL,
             Self::Engine => aggregator::ENGINE,
             Self::SoftGpu => device::SOFTGPU,
             Self::Vmm => vmm::VMM,
+            Self::CardVmm => vmm::CARD_VMM,
             Self::Processor => vmm::PROCESSOR,
+            Self::CardProcessor => vmm::CARD_PROCESSOR,
             Self::Doorbells => vmm::DOORBELLS,
+            Self::CardDoorbells => vmm::CARD_DOORBELLS,
             Self::Disk => vmm::DISK,
             Self::Typing => vmm::TYPING,
             Self::Interrupts => vmm::INTERRUPTS,

@@ -110,11 +110,15 @@ impl Function {
 }
 
 impl Header {
-    /// Of a function's trace; `source` says whose it is, `vram` how many bytes it has.
+    /// Of a function's trace; `source` says whose it is, `vram` how many bytes it has, if that is known.
     ///
     /// # Errors
     /// Its configuration space or what tells its chip cannot be read.
-    pub fn of_function(source: &str, vram: u64, function: &dyn PciFunction) -> Result<Self, AccessError> {
+    pub fn of_function(
+        source: &str,
+        vram: Option<u64>,
+        function: &dyn PciFunction,
+    ) -> Result<Self, AccessError> {
         let mut boot_0 = [0; 4];
         function.read(Region::Bar(0), 0, &mut boot_0)?;
         let set = RegisterSet::by_boot_0(u32::from_le_bytes(boot_0));
@@ -122,7 +126,7 @@ impl Header {
             source: source.to_owned(),
             chip: set.map(|set| set.chip.to_owned()),
             function: Some(Function::of(function)?),
-            vram: Some(vram),
+            vram,
             program: program(),
             ..Self::default()
         })

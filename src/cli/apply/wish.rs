@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::config::{AnyConfig, GpuConfig, VmConfig};
+use crate::config::{AnyConfig, GpuConfig, VmConfig, VmFile};
 
 /// A GPU and the VMs that are to share it, with their files.
 #[derive(Debug)]
@@ -37,7 +37,11 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<Wish>> {
                 };
                 wishes.push(Wish { file, gpu, control, vms: Vec::new() });
             }
-            AnyConfig::Vm(vm) => vms.push((file, vm)),
+            AnyConfig::Vm(VmFile::Part(vm)) => vms.push((file, vm)),
+            AnyConfig::Vm(VmFile::Whole(_)) => bail!(
+                "{}: has the key `card`: a VM with a whole card shares no GPU; start it by itself, and keep its file elsewhere",
+                file.display()
+            ),
         }
     }
     ensure!(!wishes.is_empty(), "{} has no GPU's file (one with the key `backend`)", folder.display());

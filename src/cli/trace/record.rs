@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         (None, Some(file)) => {
             let recorder = match AnyConfig::load(file)? {
-                AnyConfig::Vm(vm) => vm.recorder,
+                AnyConfig::Vm(vm) => vm.recorder().cloned(),
                 AnyConfig::Gpu(gpu) => gpu.recorder,
             };
             match recorder {

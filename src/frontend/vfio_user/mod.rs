@@ -7,8 +7,8 @@
 //! unless its command takes them.
 //!
 //! The server does what QEMU's client uses and what the protocol requires, and refuses the rest with a clear
-//! errno: no dirty-page tracking, migration, device features, region I/O descriptors (ioeventfd), mappable
-//! regions, MSI-X, or access to client memory that comes without a descriptor (`DMA_READ`, `DMA_WRITE`).
+//! errno: no dirty-page tracking, migration, device features, region I/O descriptors (ioeventfd),
+//! MSI-X, or access to client memory that comes without a descriptor (`DMA_READ`, `DMA_WRITE`).
 //!
 //! Threads: the caller's thread runs the server, and serves one client at a time; a second client waits in
 //! the listen queue. One helper thread exists while a client has given an unmask descriptor for INTx (KVM's

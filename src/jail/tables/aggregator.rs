@@ -2,6 +2,7 @@
 
 use libc::{AT_FDCWD, F_ADD_SEALS, F_DUPFD_CLOEXEC, O_CLOEXEC, O_RDWR};
 
+use super::card;
 use super::common::{BASE, END, FACTS};
 use crate::jail::rule::{Rule, Test, rules};
 
@@ -81,12 +82,9 @@ pub(in crate::jail) const CARD_OWNER: &[&[Rule]] = &[
     END,
     FACTS,
     SERVICE,
+    card::DRIVES,
+    card::READS,
     rules! {
-        SYS_ioctl(1 Test::Field { mask: 0xffff_ff00, value: 0x3b00 })
-            rare "needs a card at vfio-pci": "VFIO's calls";
-        SYS_pread64 rare "needs a card at vfio-pci": "its configuration space";
-        SYS_pwrite64 rare "needs a card at vfio-pci": "the same";
-        SYS_readlink rare "needs a card at vfio-pci": "which group it gives back, at the end";
         SYS_fallocate rare "needs a card at vfio-pci": "memory that is to be zero";
         SYS_clock_nanosleep rare "needs a card at vfio-pci": "waits for the GPU";
     },
@@ -99,7 +97,8 @@ pub(in crate::jail) const CARD_INTERRUPTS: &[&[Rule]] = &[
     rules! {
         SYS_epoll_wait rare "needs a card at vfio-pci": "the card's interrupts";
         SYS_read rare "needs a card at vfio-pci": "the same";
-        SYS_write rare "needs a card at vfio-pci": "wakes the owner, log";
+        SYS_write rare "needs a card at vfio-pci": "wakes the owner, interrupts, log";
+        SYS_ppoll rare "needs a card at vfio-pci, for a VM alone": "whether an interrupt's descriptor has room";
         SYS_close rare "needs a card at vfio-pci": "the end";
     },
 ];

@@ -2,6 +2,7 @@
 
 use libc::{AF_UNIX, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFL, F_SETFL, SOCK_CLOEXEC, SOCK_SEQPACKET};
 
+use super::card;
 use super::common::{BASE, END, FACTS, START};
 use crate::jail::rule::{Rule, Test, rules};
 
@@ -51,6 +52,23 @@ pub(in crate::jail) const SOFTGPU: &[&[Rule]] = &[
     FACTS,
     CLIENT,
     rules! {
+        SYS_clock_nanosleep rare "only without descriptors left": "waits before it tries again";
+    },
+];
+
+/// Serves QEMU a whole card.
+pub(in crate::jail) const CARD_SESSION: &[&[Rule]] = &[
+    BASE,
+    START,
+    END,
+    FACTS,
+    CLIENT,
+    card::DRIVES,
+    card::READS,
+    card::LISTENS,
+    rules! {
+        SYS_sendmsg rare "needs a card at vfio-pci": "a BAR's file, which QEMU maps";
+        SYS_fcntl(1 Test::int(F_GET_SEALS)) rare "needs a card at vfio-pci": "whether shared memory can shrink";
         SYS_clock_nanosleep rare "only without descriptors left": "waits before it tries again";
     },
 ];

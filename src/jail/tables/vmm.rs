@@ -5,6 +5,7 @@
 
 use libc::{AF_UNIX, F_ADD_SEALS, F_DUPFD_CLOEXEC, F_GET_SEALS, SOCK_CLOEXEC, SOCK_SEQPACKET};
 
+use super::card;
 use super::common::{BASE, END, FACTS, START};
 use crate::jail::rule::{Rule, Test, rules};
 
@@ -25,23 +26,26 @@ const ROUTES: Test = Test::Is(0x4008_ae6a);
 /// `KVM_IRQ_LINE`.
 const LINE: Test = Test::Is(0x4008_ae61);
 
-/// What a vGPU needs whose guest's access is carried out: the aggregator, and a new one after a reset.
-const VGPU: &[Rule] = rules! {
+/// What a GPU needs whose guest's access is carried out.
+const GPU: &[Rule] = rules! {
     SYS_read rare "needs KVM with hardware below it": "events, interrupts' descriptors";
     SYS_write rare "needs KVM with hardware below it": "interrupts, doorbells, the console, log";
-    SYS_sendmsg rare "needs KVM with hardware below it": "requests to the aggregator, with guest memory";
-    SYS_recvmsg rare "needs KVM with hardware below it": "answers of the aggregator";
-    SYS_ppoll rare "needs KVM with hardware below it": "waits for the aggregator";
+    SYS_ppoll rare "needs KVM with hardware below it": "waits for the aggregator, or a thread that has not put its filter on";
     SYS_close rare "needs KVM with hardware below it": "what is not needed any more";
     SYS_statx rare "needs KVM with hardware below it": "which file guest memory is";
     SYS_fstatfs rare "needs KVM with hardware below it": "how large pages of guest memory are";
     SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC)) rare "needs KVM with hardware below it": "a second descriptor of the same file";
     SYS_fcntl(1 Test::int(F_GET_SEALS)) rare "needs KVM with hardware below it": "whether shared memory can shrink";
     SYS_eventfd2 rare "needs KVM with hardware below it": "wakes threads, doorbells";
+};
+
+/// The aggregator, and a new one after a reset.
+const AGGREGATOR: &[Rule] = rules! {
+    SYS_sendmsg rare "needs KVM with hardware below it": "requests to the aggregator, with guest memory";
+    SYS_recvmsg rare "needs KVM with hardware below it": "answers of the aggregator";
     SYS_socket(0 Test::int(AF_UNIX), 1 Test::int(SOCK_SEQPACKET | SOCK_CLOEXEC), 2 Test::Is(0))
         rare "needs KVM with hardware below it": "a new aggregator";
     SYS_connect rare "needs KVM with hardware below it": "a new aggregator";
-    SYS_clock_nanosleep rare "needs KVM with hardware below it": "waits before it tries again";
 };
 
 /// What follows from an access, or from what the aggregator says: windows, doorbells and interrupts change.
@@ -54,16 +58,11 @@ const MACHINE: &[Rule] = rules! {
     SYS_epoll_ctl rare "needs KVM with hardware below it": "doorbells that come and go";
 };
 
-/// Main thread: makes the machine, again after each reset, and waits for its end.
-pub(in crate::jail) const VMM: &[&[Rule]] = &[
-    BASE,
-    START,
-    END,
-    FACTS,
-    VGPU,
-    rules! {
+/// Makes the machine.
+const MAKER: &[Rule] = rules! {
         SYS_ioctl(1 ANY) rare "needs KVM with hardware below it": "a machine, its processors, all that changes of it, its end";
         SYS_epoll_ctl rare "needs KVM with hardware below it": "doorbells that come and go";
+        SYS_clock_nanosleep rare "needs KVM with hardware below it": "until its processors have ended, before it tries again; what it starts";
         SYS_memfd_create rare "needs KVM with hardware below it": "main memory";
         SYS_ftruncate rare "needs KVM with hardware below it": "the same";
         SYS_fcntl(1 Test::int(F_ADD_SEALS)) rare "needs KVM with hardware below it": "the same";
@@ -76,22 +75,35 @@ pub(in crate::jail) const VMM: &[&[Rule]] = &[
         SYS_ioctl(1 Test::Field { mask: !7, value: 0x5400 }) rare "only at a terminal": "puts the terminal back (TCGETS, TCSETS)";
         SYS_ioctl(1 Test::Is(0x802c_542a)) rare "only at a terminal, and with newer C libraries": "the same (TCGETS2)";
         SYS_ioctl(1 Test::Is(0x402c_542b)) rare "only at a terminal, and with newer C libraries": "the same (TCSETS2)";
-    },
-];
+};
+
+/// Main thread: makes the machine, again after each reset, and waits for its end.
+pub(in crate::jail) const VMM: &[&[Rule]] = &[BASE, START, END, FACTS, GPU, AGGREGATOR, MAKER];
+
+/// The same for a machine with a whole card.
+pub(in crate::jail) const CARD_VMM: &[&[Rule]] = &[BASE, START, END, FACTS, GPU, MAKER, card::DRIVES];
+
+/// Runs a processor.
+const RUNS: &[Rule] = rules! {
+    SYS_ioctl(1 RUN) rare "needs KVM with hardware below it": "the guest";
+    SYS_ioctl(1 GET_REGS) rare "needs KVM with hardware below it": "where it was at its end, for the log";
+};
 
 /// Runs a guest's processor, and carries out its accesses.
-pub(in crate::jail) const PROCESSOR: &[&[Rule]] = &[
-    BASE,
-    START,
-    END,
-    FACTS,
-    VGPU,
-    MACHINE,
-    rules! {
-        SYS_ioctl(1 RUN) rare "needs KVM with hardware below it": "the guest";
-        SYS_ioctl(1 GET_REGS) rare "needs KVM with hardware below it": "where it was at its end, for the log";
-    },
-];
+pub(in crate::jail) const PROCESSOR: &[&[Rule]] = &[BASE, START, END, FACTS, GPU, AGGREGATOR, MACHINE, RUNS];
+
+/// The same where the guest has a whole card.
+pub(in crate::jail) const CARD_PROCESSOR: &[&[Rule]] =
+    &[BASE, END, FACTS, GPU, MACHINE, RUNS, card::DRIVES, card::READS];
+
+/// Hears doorbells.
+const HEARS: &[Rule] = rules! {
+    SYS_epoll_wait rare "needs KVM with hardware below it": "waits for doorbells";
+    SYS_read rare "needs KVM with hardware below it": "takes a signal";
+    SYS_write rare "needs KVM with hardware below it": "work for the aggregator, interrupts, log";
+    SYS_ppoll rare "needs KVM with hardware below it": "waits for the aggregator, or a thread that has not put its filter on";
+    SYS_close rare "needs KVM with hardware below it": "a doorbell that is gone";
+};
 
 /// Carries out what doorbells that KVM signals stand for.
 pub(in crate::jail) const DOORBELLS: &[&[Rule]] = &[
@@ -99,16 +111,15 @@ pub(in crate::jail) const DOORBELLS: &[&[Rule]] = &[
     END,
     FACTS,
     MACHINE,
+    HEARS,
     rules! {
-        SYS_epoll_wait rare "needs KVM with hardware below it": "waits for doorbells";
-        SYS_read rare "needs KVM with hardware below it": "takes a signal";
-        SYS_write rare "needs KVM with hardware below it": "work for the aggregator, interrupts, log";
         SYS_sendmsg rare "needs KVM with hardware below it": "requests to the aggregator";
         SYS_recvmsg rare "needs KVM with hardware below it": "its answers";
-        SYS_ppoll rare "needs KVM with hardware below it": "the same";
-        SYS_close rare "needs KVM with hardware below it": "a doorbell that is gone";
     },
 ];
+
+/// The same where nothing is behind a doorbell but a card.
+pub(in crate::jail) const CARD_DOORBELLS: &[&[Rule]] = &[BASE, END, FACTS, MACHINE, HEARS];
 
 /// Serves a disk, whose file is open.
 pub(in crate::jail) const DISK: &[&[Rule]] = &[

@@ -1,0 +1,117 @@
+//! A VM's GPU, as its file says: a part of one, from its aggregator, or a whole card.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::card::open_card;
+use super::serve::{self, OpenTrace};
+use super::vgpu;
+use crate::cancel::Cancel;
+use crate::config::VmFile;
+use crate::gpu::vfio::VfioFunction;
+use crate::log_limit;
+use crate::pci::PciFunction;
+use crate::trace::{Header, Tracer};
+use crate::vgpu::Vgpu;
+
+/// What is there before the jail is put on: a card is a file, and an aggregator is asked later.
+pub(super) struct Source {
+    file: VmFile,
+    card: Option<Arc<VfioFunction>>,
+}
+
+/// The GPU.
+pub(super) enum VmGpu {
+    Part { vgpu: Arc<Vgpu>, vram: u64 },
+    Whole(Arc<VfioFunction>),
+}
+
+impl Source {
+    /// Opens the card, if the file names one.
+    pub(super) fn open(file: VmFile) -> anyhow::Result<Self> {
+        let card = match &file {
+            VmFile::Part(config) => {
+                log_limit::set_lines_per_second(config.limits.log_lines);
+                None
+            }
+            VmFile::Whole(config) => {
+                let card = open_card(config.card);
+                Some(card.with_context(|| format!("VM `{}` cannot have its card", config.name))?)
+            }
+        };
+        Ok(Self { file, card })
+    }
+
+    pub(super) fn file(&self) -> &VmFile {
+        &self.file
+    }
+
+    /// The GPU; for a part of one, `wait` says how long its aggregator may take. None if the order to end came first. `path` is
+    /// the file's, for messages.
+    pub(super) fn gpu(
+        &self,
+        path: &Path,
+        wait: Duration,
+        cancel: &Cancel,
+        tracer: &Tracer,
+    ) -> anyhow::Result<Option<VmGpu>> {
+        match (&self.file, &self.card) {
+            (VmFile::Part(config), _) => {
+                let vgpu = vgpu::admitted(config, path, wait, cancel, tracer)?;
+                Ok(vgpu.map(|vgpu| VmGpu::Part { vgpu: Arc::new(vgpu), vram: config.vram }))
+            }
+            (VmFile::Whole(_), Some(card)) => Ok(Some(VmGpu::Whole(Arc::clone(card)))),
+            (VmFile::Whole(config), None) => anyhow::bail!("{} is not open", config.card),
+        }
+    }
+}
+
+impl VmGpu {
+    /// The function that the guest is shown, whose accesses `tracer` records: from now on where a file is given for that.
+    pub(super) fn traced(
+        &self,
+        name: &str,
+        tracer: &Tracer,
+        trace: Option<OpenTrace>,
+    ) -> anyhow::Result<Arc<dyn PciFunction>> {
+        match self {
+            Self::Part { vgpu, vram } => serve::traced(Arc::clone(vgpu), (name, Some(*vram)), tracer, trace),
+            Self::Whole(card) => serve::traced(Arc::clone(card), (name, None), tracer, trace),
+        }
+    }
+
+    /// What it is, for messages.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Part { .. } => "vGPU",
+            Self::Whole(_) => "Card",
+        }
+    }
+
+    /// The head of traces that are recorded later.
+    pub(super) fn header(&self, name: &str) -> anyhow::Result<Header> {
+        let header = match self {
+            Self::Part { vgpu, vram } => Header::of_function(name, Some(*vram), vgpu.as_ref()),
+            Self::Whole(card) => Header::of_function(name, None, card.as_ref()),
+        };
+        header.context("Cannot read what the function says of itself for the heads of traces")
+    }
+
+    /// Says what it was used for.
+    pub(super) fn log_end(&self) {
+        match self {
+            Self::Part { vgpu, .. } => {
+                let status = vgpu.status();
+                log::info!("vGPU ends: {}", status.counts);
+                log::info!("Walks of page tables: {}", status.walks);
+            }
+            Self::Whole(card) => {
+                let used = card.card_use().unwrap_or_default();
+                log::info!("Counts: card_reads={} card_writes={}", used.reads, used.writes);
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! A VM's file that gives it a whole card instead of a part of one.
+
+use super::gpu::{PciAddress, card_address};
+use super::reader::TableReader;
+use super::value::{self, NAME_ALLOWED, SocketSpec};
+use super::vm::{TraceFile, traces};
+use crate::jail::Mode;
+
+/// A VM's configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WholeCardConfig {
+    /// Name of the VM.
+    pub name: String,
+    /// The card.
+    pub card: PciAddress,
+    /// Socket that QEMU connects to; the command line may give it instead.
+    pub socket: Option<SocketSpec>,
+    /// A trace from the start on.
+    pub trace: Option<TraceFile>,
+    /// Socket at which operators record while the VM works.
+    pub recorder: Option<SocketSpec>,
+    /// What the device back end gives up.
+    pub jail: Mode,
+}
+
+/// The key that tells such a file from others.
+pub(super) const CARD: &str = "card";
+
+/// What only a part of a GPU has.
+const OF_PARTS: [&str; 10] =
+    ["gpu", "chip", "vram", "channels", "weight", "cap", "fixed", "period", "budget", "limits"];
+
+impl WholeCardConfig {
+    pub(super) fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
+        let name = reader.required("name", NAME_ALLOWED, value::name);
+        let card = card_address(reader, CARD);
+        let mut whole = true;
+        for key in OF_PARTS {
+            let why = "belongs to a VM that has a part of a GPU (`gpu`)";
+            whole &= reader.unused(key, why, &format!("no `{key}` beside `card`, which is all of a GPU"));
+        }
+        let has_socket = reader.has("socket");
+        let socket = reader.table("socket", value::socket);
+        let has_trace = reader.has("trace");
+        // Whose registers they are, nobody knows before the card is open.
+        let trace = reader.table("trace", |reader| traces(reader, None));
+        let jail = value::jail(reader);
+        if !whole || (has_socket && socket.is_none()) || (has_trace && trace.is_none()) {
+            return None;
+        }
+        let (trace, recorder) = trace.unwrap_or_default();
+        Some(Self { name: name?, card: card?, socket, trace, recorder, jail: jail? })
+    }
+}
