@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use gpuvmk_lab::cache::Cache;
 use gpuvmk_lab::initramfs::ImageFile;
+use gpuvmk_lab::qemu;
 
 /// gpuvmk, with the libraries that it was linked with.
 pub fn gpuvmk(path: &Path) -> Result<Vec<ImageFile>> {
@@ -16,6 +18,20 @@ pub fn gpuvmk(path: &Path) -> Result<Vec<ImageFile>> {
         files.push(program(&format!("lib/{name}"), read(&path)?));
     }
     Ok(files)
+}
+
+/// Debian's QEMU with what it needs, in `qemu`.
+pub fn qemu() -> Result<Vec<ImageFile>> {
+    let root = qemu::fetched(&Cache::open()?)?;
+    let needed = qemu::needed_files(&root)?.into_iter();
+    let place = |path: PathBuf| -> Result<ImageFile> {
+        Ok(ImageFile {
+            path: Path::new("host/qemu").join(&path),
+            contents: read(&root.join(path))?,
+            program: true,
+        })
+    };
+    needed.map(place).collect()
 }
 
 /// A file that is no program.

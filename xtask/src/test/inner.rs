@@ -59,6 +59,12 @@ pub struct Task {
     pub vms: u32,
     /// Their GPU is a card.
     pub card: bool,
+    /// The only one has all of it.
+    pub whole: bool,
+    /// What runs that one: `vmm`, or QEMU with `vfio-pci` or `vfio-user`.
+    pub front: &'static str,
+    /// All that it does to registers is recorded.
+    pub traced: bool,
 }
 
 impl Task {
@@ -74,6 +80,9 @@ impl Task {
             compare: None,
             vms: 1,
             card: false,
+            whole: false,
+            front: "vmm",
+            traced: false,
         }
     }
 
@@ -96,10 +105,12 @@ impl Task {
 
     /// The outer machine's program.
     fn host_call(&self) -> String {
-        let Self { vms, cpus, card, .. } = self;
+        let Self { vms, cpus, card, whole, front, .. } = self;
         let resets = self.reboots > 0;
         let marks = if self.has_disk() { MARKS } else { 0 };
-        format!("host:vms={vms}:cpus={cpus}:card={card}:reboot={resets}:stop={resets}:marks={marks}")
+        format!(
+            "host:vms={vms}:cpus={cpus}:card={card}:whole={whole}:front={front}:reboot={resets}:stop={resets}:marks={marks}"
+        )
     }
 
     fn vram_mib(&self) -> u32 {
@@ -262,6 +273,9 @@ fn inner_files(task: &Task, gpuvmk: &Path, kernel: &Path, initramfs: &Path) -> R
         file("vmlinuz", read(kernel)?),
         file("initramfs.cpio", read(initramfs)?),
     ]);
+    if task.front != "vmm" {
+        files.extend(host_files::qemu()?);
+    }
     for number in 1..=task.vms {
         files.push(file(&format!("vm{number}.toml"), vm_config(task, number).into_bytes()));
     }
@@ -275,16 +289,24 @@ fn gpu_config(task: &Task) -> String {
     } else {
         format!("backend = \"soft\"\nvram = \"{}M\"", VRAM_MIB + 192)
     };
-    format!("name = \"gpu0\"\nchip = \"{}\"\n{gpu}\n\n[socket]\npath = \"/run/gpu.sock\"\n", task.chip)
+    format!(
+        "name = \"gpu0\"\nchip = \"{}\"\n{gpu}\n\n[socket]\npath = \"/run/gpu.sock\"\n\n[control]\npath = \"/run/gpu.control\"\n",
+        task.chip
+    )
 }
 
 fn vm_config(task: &Task, number: u32) -> String {
     let (chip, vram) = (task.chip, task.vram_mib());
+    let gpu = if task.whole {
+        "card = \"ADDRESS\"\n".to_owned()
+    } else {
+        format!("gpu = \"/run/gpu.sock\"\nchip = \"{chip}\"\nvram = \"{vram}M\"\nchannels = 32\n")
+    };
     // Windows stay mapped: they are not registers.
     let trace = "\n[trace]\npath = \"/run/inner.trace\"\nfilter = [\"bar=0\"]\n";
     format!(
-        "name = \"inner{number}\"\ngpu = \"/run/gpu.sock\"\nchip = \"{chip}\"\nvram = \"{vram}M\"\nchannels = 32\n{}",
-        if task.compare.is_some() { trace } else { "" }
+        "name = \"inner{number}\"\n{gpu}{}",
+        if task.traced || task.compare.is_some() { trace } else { "" }
     )
 }
 

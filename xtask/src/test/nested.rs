@@ -29,10 +29,15 @@ const OUTER_MIB: u32 = 1024;
 /// How long everything may take.
 const LIMIT_S: u64 = 180;
 
-/// One stock guest on the card, then two at once.
-fn tasks() -> [Task; 2] {
+/// One stock guest on the card, two at once, and one that has it to itself: with its BARs mapped, with all of its accesses to
+/// registers recorded, and below QEMU, by its own VFIO and by ours.
+fn tasks() -> [Task; 6] {
     let one = Task { card: true, ..Task::new("one-guest", Chip::Gf100, &["probe", "copy"]) };
-    [one.clone(), Task { name: "two-guests".to_owned(), vms: 2, ..one }]
+    let whole = Task { name: "whole-card".to_owned(), whole: true, ..one.clone() };
+    let traced = Task { name: "whole-card-traced".to_owned(), traced: true, ..whole.clone() };
+    let qemu = Task { name: "qemu-vfio-pci".to_owned(), front: "vfio-pci", ..whole.clone() };
+    let ours = Task { name: "qemu-whole-card".to_owned(), front: "vfio-user", ..whole.clone() };
+    [one.clone(), Task { name: "two-guests".to_owned(), vms: 2, ..one }, whole, traced, qemu, ours]
 }
 
 pub fn run(arguments: &Arguments) -> Result<bool> {
