@@ -31,6 +31,7 @@ pub mod kernel;
 pub mod machine;
 pub mod modules;
 pub mod nvk;
+pub mod own_kernel;
 pub mod pack;
 pub mod process;
 pub mod processors;

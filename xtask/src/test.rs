@@ -88,7 +88,12 @@ impl Arguments {
     }
 
     fn wants(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|part| name.contains(part.as_str()))
+        self.only.is_empty() || self.names(name)
+    }
+
+    /// Whether it is asked for, and not just not left out.
+    fn names(&self, name: &str) -> bool {
+        self.only.iter().any(|part| name.contains(part.as_str()))
     }
 }
 

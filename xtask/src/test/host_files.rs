@@ -3,21 +3,53 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use gpuvmk_lab::cache::Cache;
+use gpuvmk_lab::cache::{Cache, source_tree};
 use gpuvmk_lab::initramfs::ImageFile;
 use gpuvmk_lab::qemu;
+use serde_json::Value;
 
 /// gpuvmk, with the libraries that it was linked with.
 pub fn gpuvmk(path: &Path) -> Result<Vec<ImageFile>> {
-    let program = |name: &str, contents| ImageFile { program: true, ..file(name, contents) };
-    let mut files = vec![program("gpuvmk", stripped(path)?)];
+    let mut files = vec![program("gpuvmk", path)?];
     for (name, path) in libraries(path)? {
-        files.push(program(&format!("lib/{name}"), read(&path)?));
+        files.push(ImageFile { program: true, ..file(&format!("lib/{name}"), read(&path)?) });
     }
     Ok(files)
+}
+
+/// A program that was linked with some of the libraries that gpuvmk was linked with.
+pub fn program(name: &str, path: &Path) -> Result<ImageFile> {
+    Ok(ImageFile { program: true, ..file(name, stripped(path)?) })
+}
+
+/// Builds a test of gpuvmk's; where it is.
+pub fn test_program(name: &str) -> Result<PathBuf> {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(source_tree())
+        .args([
+            "test",
+            "--quiet",
+            "--no-run",
+            "--message-format",
+            "json",
+            "--package",
+            "gpuvmk",
+            "--test",
+            name,
+        ])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("Cannot run cargo")?;
+    ensure!(output.status.success(), "The test {name} does not build: cargo ended with {}", output.status);
+    let messages = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>();
+    let built = messages.filter_map(Result::ok).find_map(|message| {
+        let is_it = message["target"]["name"] == name;
+        message["executable"].as_str().filter(|_| is_it).map(PathBuf::from)
+    });
+    built.with_context(|| format!("Cargo does not say where the test {name} is"))
 }
 
 /// Debian's QEMU with what it needs, in `qemu`.

@@ -14,6 +14,7 @@ use gpuvmk_lab::guest_build;
 use gpuvmk_lab::initramfs::{self, ImageFile};
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries, Role};
 use gpuvmk_lab::machine::{Accelerator, Machine, MachineSpec, Outcome};
+use gpuvmk_lab::own_kernel;
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::report::{ProgramResult, Report};
 use gpuvmk_lab::verdict::{self, Expected, Verdict};
@@ -39,6 +40,8 @@ const CARD_VRAM_MIB: u32 = 64;
 /// The program that looks at the inner guest's root, and how many blocks it writes there.
 pub const DEBIAN: &str = "debian";
 const MARKS: u32 = 2048;
+/// The test of micro guests.
+const MICRO: &str = "kvm_micro";
 /// What is left out of the comparison: PTIMER's times, how often a runlist's end is looked for, and `NV_PFB_SYSMEM_FLUSH_ADDR`, where the
 /// kernel says which page of its memory it has taken.
 const LEFT_OUT: &str = "range=0x9000-0x9fff,0x227c,0x100c10";
@@ -65,6 +68,10 @@ pub struct Task {
     pub front: &'static str,
     /// All that it does to registers is recorded.
     pub traced: bool,
+    /// A micro guest comes before them.
+    pub micro: bool,
+    /// The outer kernel is one with iommufd.
+    pub own_kernel: bool,
 }
 
 impl Task {
@@ -83,6 +90,8 @@ impl Task {
             whole: false,
             front: "vmm",
             traced: false,
+            micro: false,
+            own_kernel: false,
         }
     }
 
@@ -167,7 +176,7 @@ fn one(task: &Task, gpuvmk: &Path, logs: &Path) -> Result<Nested> {
     let firmware = Firmware::for_kernel(kernel);
     let label = format!("{}{label}", firmware.label());
     let image = initramfs::obtain(&cache, &inner, &init, &firmware.files(&cache, gpuvmk)?, &label)?;
-    let outer = GuestKernel::obtain_for(&cache, OUTER, if task.card { Role::CardHost } else { Role::Host })?;
+    let outer = outer_kernel(&cache, task.own_kernel, if task.card { Role::CardHost } else { Role::Host })?;
     let mut files = inner_files(task, gpuvmk, &inner.image, &image)?;
     if task.has_disk() {
         files.push(file("disk.raw", read(&debian_disk::obtain(&cache)?)?));
@@ -198,6 +207,11 @@ fn one(task: &Task, gpuvmk: &Path, logs: &Path) -> Result<Nested> {
         problems.extend(card.stop()?);
     }
     Ok(Nested { name, chip, kernel, problems, results, wall: outcome.wall })
+}
+
+/// The kernel of a machine that is a host itself: Debian's, or one of our own configuration.
+pub fn outer_kernel(cache: &Cache, own: bool, role: Role) -> Result<GuestKernel> {
+    if own { own_kernel::obtain(cache) } else { GuestKernel::obtain_for(cache, OUTER, role) }
 }
 
 /// A machine that is a host itself, as far as all are alike.
@@ -273,6 +287,9 @@ fn inner_files(task: &Task, gpuvmk: &Path, kernel: &Path, initramfs: &Path) -> R
         file("vmlinuz", read(kernel)?),
         file("initramfs.cpio", read(initramfs)?),
     ]);
+    if task.micro {
+        files.push(host_files::program(MICRO, &host_files::test_program(MICRO)?)?);
+    }
     if task.front != "vmm" {
         files.extend(host_files::qemu()?);
     }

@@ -7,12 +7,17 @@ use serde_json::Value;
 
 /// What starts it: the dynamic loader, and words that come first.
 const LOADER: &str = "/host/lib/ld-linux-x86-64.so.2";
-const WORDS: [&str; 3] = ["--library-path", "/host/lib", "/host/gpuvmk"];
+const WORDS: [&str; 2] = ["--library-path", "/host/lib"];
 
 /// A command of it.
 pub fn command(arguments: &[&str]) -> Command {
+    program("/host/gpuvmk", arguments)
+}
+
+/// A command of another program that lies there and was linked with the same libraries.
+pub fn program(path: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(LOADER);
-    command.args(WORDS).args(arguments);
+    command.args(WORDS).arg(path).args(arguments);
     command
 }
 

@@ -35,6 +35,9 @@ const CONTROL: &str = "/run/gpu.control";
 const TRACE: &str = "/run/inner.trace";
 const OTHER_TRACE: &str = "/host/qemu.trace";
 const LEFT_OUT: &str = "/host/leave-out";
+/// The test of micro guests, and which of them is meant.
+const MICRO: &str = "/host/kvm_micro";
+const MICRO_CASE: &str = "copies_work_on_the_aggregator_that_is_named";
 /// The inner guest's disk.
 const DISK: &str = "/host/disk.raw";
 /// How long it may take to listen, and the inner guest to say something.
@@ -53,6 +56,10 @@ pub fn run(options: &Options) -> Result<Figures> {
     let bound = options.get("card", false)?.then(bind).transpose()?;
     complete_configs(bound.as_deref())?;
     let mut aggregator = if options.get("whole", false)? { None } else { Some(start_aggregator()?) };
+    let mut figures = Figures::new();
+    if Path::new(MICRO).exists() {
+        figures.insert("micro_guest".into(), micro_guest()?);
+    }
     let front = Front::of(options)?;
     let mut device = (front == Front::QemuUser).then(qemu::start_device).transpose()?;
     let limit = Duration::from_secs(options.get("secs", 390)?);
@@ -80,7 +87,6 @@ pub fn run(options: &Options) -> Result<Figures> {
         confined += inner::confined_daemon(device)?;
         end(device, "device")?;
     }
-    let mut figures = Figures::new();
     if let Some(aggregator) = &mut aggregator {
         if bound.is_some() {
             let status = gpuvmk::says(&["status", "--socket", CONTROL, "--json"])?;
@@ -160,6 +166,19 @@ fn start_aggregator() -> Result<Child> {
     let mut aggregator = daemon(&["aggregator", &format!("{CONFIGS}/gpu.toml")], "aggregator")?;
     wait_for_socket(&mut aggregator, SOCKET, "aggregator")?;
     Ok(aggregator)
+}
+
+/// Runs a micro guest on the aggregator's GPU. What it cost.
+fn micro_guest() -> Result<Value> {
+    let arguments = ["--ignored", "--exact", MICRO_CASE, "--nocapture"];
+    let mut command = gpuvmk::program(MICRO, &arguments);
+    let output = command.env("GPUVMK_AGGREGATOR", SOCKET).stdin(Stdio::null()).output();
+    let output = output.context("cannot start a micro guest")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let told = said.lines().find_map(|line| serde_json::from_str(line.get(line.find('{')?..)?).ok());
+    let errors = || String::from_utf8_lossy(&output.stderr).into_owned();
+    told.filter(|_| output.status.success())
+        .with_context(|| format!("a micro guest: {}\n{said}{}", output.status, errors()))
 }
 
 /// Gives the only card to VFIO. Returns where it is.
