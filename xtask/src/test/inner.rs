@@ -117,8 +117,9 @@ impl Task {
         let Self { vms, cpus, card, whole, front, .. } = self;
         let resets = self.reboots > 0;
         let marks = if self.has_disk() { MARKS } else { 0 };
+        let interface = if self.own_kernel { "Cdev" } else { "Group" };
         format!(
-            "host:vms={vms}:cpus={cpus}:card={card}:whole={whole}:front={front}:reboot={resets}:stop={resets}:marks={marks}"
+            "host:vms={vms}:cpus={cpus}:card={card}:interface={interface}:whole={whole}:front={front}:reboot={resets}:stop={resets}:marks={marks}"
         )
     }
 

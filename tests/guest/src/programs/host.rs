@@ -48,8 +48,9 @@ const LAST_LINES: usize = 40;
 const STOP: Duration = Duration::from_secs(10);
 
 /// Options: `vms`, how many inner guests; `cpus` and `memory` of each; `card`, whether the GPU is one that has to be given to VFIO first;
-/// `whole`, whether it is the only guest's alone, without an aggregator, and `front`, what runs that one; `trap`, whether all of their accesses are trapped; `reboot`, whether they may reset their machines; `marks`, how many blocks of the
-/// disk must have been written in the end; `stop`, whether to boot the first once more and end its VMM by a signal.
+/// `interface`, by which of VFIO's the aggregator is to have it; `whole`, whether it is the only guest's alone, without an aggregator, and
+/// `front`, what runs that one; `trap`, whether all of their accesses are trapped; `reboot`, whether they may reset their machines; `marks`,
+/// how many blocks of the disk must have been written in the end; `stop`, whether to boot the first once more and end its VMM by a signal.
 pub fn run(options: &Options) -> Result<Figures> {
     let vms: usize = options.get("vms", 1)?;
     ensure!(Path::new("/dev/kvm").exists(), "there is no /dev/kvm");
@@ -94,6 +95,10 @@ pub fn run(options: &Options) -> Result<Figures> {
             ensure!(used["reads"].as_u64() > Some(0), "a card that nobody reads: {status}");
             figures.insert("card_reads".into(), used["reads"].clone());
             figures.insert("card_writes".into(), used["writes"].clone());
+            let interface: String = options.get("interface", "Group".to_owned())?;
+            let said =
+                fs::read_to_string(log_of("aggregator")).context("cannot read the aggregator's log")?;
+            ensure!(said.contains(&format!("open by {interface}")), "the card is not open by {interface}");
         }
         end(aggregator, "aggregator")?;
     }
