@@ -82,7 +82,9 @@ fn mediated_by(
         return None;
     }
     let service = Arc::new(host());
-    let cost = played(direct, scenario, &vgpu(Chip::Gf100, &service));
+    // A tenant until the end.
+    let vgpu = vgpu(Chip::Gf100, &service);
+    let cost = played(direct, scenario, &vgpu);
     let tenants = service.status().unwrap().tenants;
     assert_eq!(tenants.first().and_then(|tenant| tenant.foreign_accesses), Some(0));
     Some(cost)
