@@ -8,7 +8,8 @@ use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::card::open_card;
+use super::card::{bring_up, open_card};
+use super::init;
 use super::places::places;
 use super::serve::JailOptions;
 use crate::aggregator::{Config, Service, Sockets};
@@ -71,10 +72,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             driver
         }
         // A card's files are opened first; its driver starts a thread.
-        Backend::Vfio { device } => {
+        Backend::Vfio { device, ref init } => {
+            let script = init.as_deref().map(init::read).transpose().with_context(failed)?;
             let card = open_card(device).with_context(failed)?;
             confine()?;
-            let driver = RegisterDriver::on_card(card).context("Cannot bring the GPU up")?;
+            let driver = bring_up(card, script).context("Cannot bring the GPU up")?;
             (Box::new(driver) as Box<dyn GpuDriver>, None)
         }
     };

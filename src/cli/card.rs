@@ -1,12 +1,16 @@
 //! `gpuvmk gpu bind | unbind | probe`: a card for VFIO, and what it says of itself.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
 use serde_json::json;
 
+use super::init;
 use crate::config::{PciAddress, show_size};
+use crate::gpu::GpuError;
+use crate::gpu::init_script::Script;
 use crate::gpu::register::RegisterDriver;
 use crate::gpu::rehearsal::rehearse;
 use crate::gpu::vfio::binding::{self, Step};
@@ -43,6 +47,9 @@ pub(super) struct ProbeArgs {
     /// Also bring the GPU up and let a copy engine copy into this process's memory and back.
     #[arg(long)]
     engines: bool,
+    /// Bring it up by this file, which `gpuvmk gpu init` made.
+    #[arg(long, value_name = "FILE", requires = "engines")]
+    init: Option<PathBuf>,
     /// Also let it copy into memory that was just taken away from it: that must be stopped. The bus reports an error then, and some
     /// machines stop at that.
     #[arg(long, requires = "engines")]
@@ -127,7 +134,19 @@ pub(super) fn open_card(address: PciAddress) -> anyhow::Result<Arc<VfioFunction>
     Ok(VfioFunction::open(&sysfs, &device, None)?)
 }
 
+/// Brings a card up, by a script where there is one.
+pub(super) fn bring_up(
+    card: Arc<VfioFunction>,
+    script: Option<Arc<Script>>,
+) -> Result<RegisterDriver, GpuError> {
+    match script {
+        Some(script) => RegisterDriver::on_card_by(card, script),
+        None => RegisterDriver::on_card(card),
+    }
+}
+
 pub(super) fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
+    let script = args.init.as_deref().map(init::read).transpose()?;
     let sysfs = Sysfs::default();
     let device = sysfs.device(args.gpu)?;
     let card = VfioFunction::open(&sysfs, &device, args.interface)?;
@@ -135,7 +154,7 @@ pub(super) fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
         probe::probe(&device, &card).with_context(|| format!("{} cannot be looked at", args.gpu))?;
     if args.engines {
         let failed = || format!("{} cannot be brought up", args.gpu);
-        let mut driver = RegisterDriver::on_card(card).with_context(failed)?;
+        let mut driver = bring_up(card, script).with_context(failed)?;
         findings.engines = Some(rehearse(&mut driver, args.stray_dma).with_context(failed)?);
     }
     if args.json {

@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 
 use super::card::{self, BindArgs, ProbeArgs, To};
+use super::init;
 use super::places::places;
 use crate::config::PciAddress;
 use crate::gpu::rm::bench::{self, BenchConfig, Report};
@@ -41,6 +42,13 @@ enum Command {
         after_help = "Examples:\n  gpuvmk gpu probe 0000:65:00.0 --json\n  gpuvmk gpu probe 0000:65:00.0 --engines"
     )]
     Probe(ProbeArgs),
+    /// Make a file of what a stock driver did to a card, for its aggregator to do again.
+    ///
+    /// From a trace of a guest that had the whole card. What concerns that guest's memory, channels and interrupts is left out, and said.
+    #[command(
+        after_help = "Example:\n  gpuvmk gpu init /var/log/gpuvmk/vm1.trace -o /etc/gpuvmk/fermi.init\n\nThe trace comes from a VM with `card` and [trace] filter = [\"bar=0\"] in its file."
+    )]
+    Init(init::Args),
     /// Measure what a native client of the NVIDIA driver gets: copies, latencies, mappings.
     ///
     /// Guests' figures are compared with these. Uses some 600 MiB of VRAM for a few seconds.
@@ -83,6 +91,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Bind(args) => card::bind(args, To::Vfio),
         Command::Unbind(args) => card::bind(args, To::ItsDriver),
         Command::Probe(args) => card::probe(args),
+        Command::Init(args) => init::run(args),
         Command::Bench { gpu, uid, rehearse, json } => {
             let gpu = gpu.map(|address| address.to_string());
             let config = BenchConfig { gpu, uid: *uid, rehearse: *rehearse, places: places() };

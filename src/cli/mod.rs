@@ -11,6 +11,7 @@ mod generate;
 mod gpu;
 mod guest_firmware;
 mod hold;
+mod init;
 mod jail;
 mod ls;
 mod metrics;

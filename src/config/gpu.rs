@@ -1,6 +1,7 @@
 //! A GPU's file: which physical GPU the aggregator owns, and where backends and operators meet it.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub enum Backend {
     Vfio {
         /// Which.
         device: PciAddress,
+        /// What brings it up, beside what is known of its chip.
+        init: Option<PathBuf>,
     },
 }
 
@@ -277,6 +280,7 @@ const NOBODY: u32 = 65_534;
 
 const ONLY_RM: &str = "belongs to `backend = \"rm\"`";
 const ONLY_SOFT: &str = "belongs to `backend = \"soft\"`";
+const ONLY_VFIO: &str = "belongs to `backend = \"vfio\"`";
 const ONLY_REAL: &str = "belongs to `backend = \"rm\"` and `\"vfio\"`";
 const NOT_VFIO: &str = "belongs to `backend = \"soft\"` and `\"rm\"`";
 const NO_PREEMPTION: &str = "no `preemption` for a GPU that is not software";
@@ -302,6 +306,7 @@ fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
             preemption(reader);
             device(reader);
             uid(reader);
+            init(reader);
             None
         }
     }
@@ -313,8 +318,9 @@ fn soft(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
     let preemption = preemption(reader);
     let device_absent = reader.unused("device", ONLY_REAL, "no `device` for the software GPU");
     let uid_absent = reader.unused("uid", ONLY_RM, "no `uid` for the software GPU");
+    let init_absent = reader.unused("init", ONLY_VFIO, "no `init` for the software GPU");
     let backend = Backend::Soft { vram: vram?, preemption: preemption? };
-    (device_absent && uid_absent).then_some((chip?, backend))
+    (device_absent && uid_absent && init_absent).then_some((chip?, backend))
 }
 
 fn rm(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
@@ -332,8 +338,9 @@ fn rm(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
     let device = device(reader);
     let uid = uid(reader);
     let preemption_absent = reader.unused("preemption", ONLY_SOFT, NO_PREEMPTION);
+    let init_absent = reader.unused("init", ONLY_VFIO, "no `init` for a GPU that the NVIDIA driver has");
     let backend = Backend::Rm { device: device?, vram: vram?, uid: uid? };
-    (preemption_absent && chip != Some(Chip::Gf100)).then_some((chip?, backend))
+    (preemption_absent && init_absent && chip != Some(Chip::Gf100)).then_some((chip?, backend))
 }
 
 fn vfio(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
@@ -351,7 +358,8 @@ fn vfio(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
         reader.unused("uid", ONLY_RM, "no `uid` for a card, whose files are opened before"),
         reader.unused("preemption", ONLY_SOFT, NO_PREEMPTION),
     ];
-    let backend = Backend::Vfio { device: device? };
+    let init = init(reader);
+    let backend = Backend::Vfio { device: device?, init: init? };
     (absent == [true; 3] && chip != Some(Chip::Gh100)).then_some((chip?, backend))
 }
 
@@ -390,6 +398,13 @@ fn uid(reader: &mut TableReader<'_, '_>) -> Option<u32> {
         let uid = value::integer(v, 1, last.into())?;
         u32::try_from(uid).map_err(|_| format!("{uid} is out of range"))
     })
+}
+
+/// `Some(None)` when the key is absent, `None` when it is wrong.
+fn init(reader: &mut TableReader<'_, '_>) -> Option<Option<PathBuf>> {
+    let allowed = "a file that `gpuvmk gpu init` made, absolute or from the folder of this file";
+    let path = reader.defaulted("init", None, allowed, |v| value::string(v).map(Some))?;
+    Some(path.map(|path| reader.path(&path)))
 }
 
 fn parse_address(text: &str) -> Option<PciAddress> {

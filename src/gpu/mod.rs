@@ -4,6 +4,7 @@
 //! loaded), and the software GPU's `executor`. `vfio` makes a real card such a `PciFunction`.
 //! All addresses here are host addresses: whoever calls has checked them.
 
+pub mod init_script;
 pub mod register;
 pub mod rehearsal;
 pub mod rm;

@@ -134,8 +134,13 @@ impl OwnershipLedger for CardLedger {
 /// The aggregator of a card with `vram` bytes.
 pub fn card_host(vram: u64, policy: PolicyKind) -> (Arc<Card>, ServiceHandle) {
     let card = Card::new(vram);
-    let ledger = card.ledger();
     let driver = RegisterDriver::on_card(card.clone()).unwrap();
-    let service = Service::start(Box::new(driver), Some(ledger), &Config::in_process(policy)).unwrap();
+    let service = card_service(&card, driver, policy);
     (card, service)
+}
+
+/// The aggregator of a card that a driver has brought up.
+pub fn card_service(card: &Card, driver: RegisterDriver, policy: PolicyKind) -> ServiceHandle {
+    let ledger = card.ledger();
+    Service::start(Box::new(driver), Some(ledger), &Config::in_process(policy)).unwrap()
 }

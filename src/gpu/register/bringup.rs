@@ -13,7 +13,7 @@ use super::idle::IdleCounters;
 use super::memory::HostMemory;
 use super::space::PAGE_SHIFTS;
 use super::window::{Bar1, WINDOW_SIZE};
-use super::{RegisterDriver, Vram};
+use super::{RegisterDriver, Vram, script};
 use crate::addr::{HostVram, Iova, PAGE_SIZE};
 use crate::chip::gf100::mmu::VA_BITS;
 use crate::chip::gf100::regs::pfb::{NV_PFB_PRI_MMU_CTRL, NV_PFBP_FBPA_CSTATUS, NV_PTOP_FBP_COUNT};
@@ -25,6 +25,7 @@ use crate::chip::gf100::regs::pmc::{
     NV_PMC_BOOT_0, NV_PMC_ENABLE, NV_PMC_ENABLE_PBDMA, NV_PMC_INTR_EN_0, NV_PMC_INTR_MSK_0,
 };
 use crate::chip::gf100::{self, BOOT_0};
+use crate::gpu::init_script::{Script, Section};
 use crate::gpu::{GpuError, GpuInfo};
 use crate::pci::mapping::{Access, FilePiece, Mapping};
 use crate::pci::{PciFunction, Region};
@@ -51,8 +52,12 @@ const SMALLEST_GRANULE: u64 = 1 << 20;
 /// reaches anybody's memory.
 const FIRST_IOVA: Iova = Iova(1 << 32);
 
-/// Brings the GPU up.
-pub(super) fn bring_up(function: Arc<dyn PciFunction>, kind: Vram) -> Result<RegisterDriver, GpuError> {
+/// Brings the GPU up, with what a script says of its board and its engines.
+pub(super) fn bring_up(
+    function: Arc<dyn PciFunction>,
+    kind: Vram,
+    script: Option<Arc<Script>>,
+) -> Result<RegisterDriver, GpuError> {
     let bus = Bus::new(Arc::clone(&function));
     let boot = bus.read(NV_PMC_BOOT_0)?;
     if boot & CHIPSET != BOOT_0 & CHIPSET {
@@ -64,10 +69,16 @@ pub(super) fn bring_up(function: Arc<dyn PciFunction>, kind: Vram) -> Result<Reg
         )));
     }
     enable_pci(&bus)?;
+    if let Some(script) = &script {
+        script::check(&bus, script)?;
+    }
     bus.write(NV_PMC_INTR_EN_0, 0)?;
-    bus.write(NV_PMC_ENABLE, 0)?;
     let units = ENGINES.into_iter().fold(PFIFO | PMU, |bits, engine| bits | enable_bit(engine));
-    bus.write(NV_PMC_ENABLE, units)?;
+    // Ours are reset; what else the board needs stays on.
+    let others = script.as_ref().map_or(0, |script| script.units & !units);
+    bus.write(NV_PMC_ENABLE, others)?;
+    bus.write(NV_PMC_ENABLE, others | units)?;
+    script::play(&bus, script.as_deref(), Section::Board)?;
     bus.write(NV_PMC_INTR_MSK_0, u32::MAX)?;
     bus.write(NV_PFB_PRI_MMU_CTRL, 0)?;
 
@@ -102,7 +113,7 @@ pub(super) fn bring_up(function: Arc<dyn PciFunction>, kind: Vram) -> Result<Reg
 
     let interrupts = Interrupts::new(&bus)?;
     start_fifo(&bus)?;
-    let contexts = Contexts::new(&bus, &mut memory)?;
+    let contexts = Contexts::new(&bus, &mut memory, script)?;
     let channels = Channels::new(&mut memory)?;
     let mut driver = RegisterDriver {
         engine_resets: 0,

@@ -1,11 +1,14 @@
 //! Engines and the contexts that channels have on them.
 //!
-//! Firmware for the falcons is a few words of our own: the units that we drive do what their controllers do, and
-//! a guest's firmware never gets here. Context images are copies of a golden image that FECS itself saved, and
+//! Firmware for the falcons is a few words of our own, which the software GPU takes, or what a stock driver was seen to upload to this
+//! card ([`crate::gpu::init_script`]): a tenant's firmware never gets here. Context images are copies of a golden image that FECS itself saved, and
 //! live in memory of the host's own; instance blocks point at them by physical address, so that no address space contains one.
+
+use std::sync::Arc;
 
 use super::bus::Bus;
 use super::memory::HostMemory;
+use super::script::play;
 use super::window::{block, halves};
 use crate::addr::PAGE_SIZE;
 use crate::chip::gf100::ramin::{
@@ -29,6 +32,7 @@ use crate::chip::gf100::regs::pmc::NV_PMC_ENABLE;
 use crate::chip::registers::Reg;
 use crate::chip::{Engine, EngineSet, PhysicalAddress};
 use crate::gpu::GpuError;
+use crate::gpu::init_script::{Script, Section};
 
 /// Our firmware: a falcon's unconditional branch to itself, in Falcon's encoding (`bra $pc`), padded.
 const FIRMWARE: [u32; 4] = [0x0000_0ef4, 0, 0, 0];
@@ -75,29 +79,34 @@ impl ChannelContexts {
     }
 }
 
-/// The golden image, in whole pages.
+/// The golden image, in whole pages, and how engines are started.
 pub(super) struct Contexts {
     golden: Vec<u8>,
+    script: Option<Arc<Script>>,
 }
 
 impl Contexts {
     /// Starts the engines, and has FECS make the golden image.
-    pub(super) fn new(bus: &Bus, memory: &mut HostMemory) -> Result<Self, GpuError> {
+    pub(super) fn new(
+        bus: &Bus,
+        memory: &mut HostMemory,
+        script: Option<Arc<Script>>,
+    ) -> Result<Self, GpuError> {
         for copy in [0, 1] {
-            start_copy(bus, copy)?;
+            start_copy(bus, copy, script.as_deref())?;
         }
-        let size = start_graphics(bus)?;
+        let size = start_graphics(bus, script.as_deref())?;
         let image_size = u64::from(size).next_multiple_of(PAGE_SIZE);
         let image = memory.take(image_size, PAGE_SIZE)?;
         let instance = memory.take(INSTANCE_SIZE, PAGE_SIZE)?;
         write_pointer(memory, instance, Engine::Graphics, image)?;
-        run_golden(bus, memory.physical(instance))?;
+        run_golden(bus, memory.physical(instance), script.as_deref())?;
         // With the zeros behind it, so that it is whole pages.
         let mut golden = vec![0; usize::try_from(image_size).unwrap_or(0)];
         memory.read(image, &mut golden)?;
         memory.give_back(instance, INSTANCE_SIZE);
         memory.give_back(image, image_size);
-        Ok(Self { golden })
+        Ok(Self { golden, script })
     }
 
     /// Gives a channel the contexts that it lacks. Contexts once given stay until the channel goes.
@@ -128,8 +137,8 @@ impl Contexts {
         bus.write(NV_PMC_ENABLE, enabled & !enable_bit(engine))?;
         bus.write(NV_PMC_ENABLE, enabled | enable_bit(engine))?;
         match engine {
-            Engine::Graphics => start_graphics(bus).map(|_| ()),
-            Engine::Copy(number) => start_copy(bus, number),
+            Engine::Graphics => start_graphics(bus, self.script.as_deref()).map(|_| ()),
+            Engine::Copy(number) => start_copy(bus, number, self.script.as_deref()),
         }
     }
 }
@@ -157,7 +166,10 @@ fn upload(bus: &Bus, falcon: u32) -> Result<(), GpuError> {
     Ok(())
 }
 
-fn start_copy(bus: &Bus, number: u8) -> Result<(), GpuError> {
+fn start_copy(bus: &Bus, number: u8, script: Option<&Script>) -> Result<(), GpuError> {
+    if play(bus, script, if number == 0 { Section::Copy0 } else { Section::Copy1 })? {
+        return Ok(());
+    }
     let falcon = if number == 0 { NV_PCE0_INTR_SET.0 } else { NV_PCE1_INTR_SET.0 };
     let at = |offset: u32| Reg(falcon.wrapping_add(offset));
     upload(bus, falcon)?;
@@ -168,16 +180,18 @@ fn start_copy(bus: &Bus, number: u8) -> Result<(), GpuError> {
 }
 
 /// Starts PGRAPH's controllers; returns the size of a context image.
-fn start_graphics(bus: &Bus) -> Result<u32, GpuError> {
+fn start_graphics(bus: &Bus, script: Option<&Script>) -> Result<u32, GpuError> {
     let fecs = NV_PGRAPH_PRI_FECS_INTR_SET.0;
     bus.write(NV_PGRAPH_INTR, u32::MAX)?;
     bus.write(NV_PGRAPH_INTR_EN, u32::MAX)?;
     bus.write(NV_PGRAPH_EXCEPTION_EN, u32::MAX)?;
     bus.write(NV_PGRAPH_GRFIFO_CONTROL, 0x0001_0001)?;
-    upload(bus, NV_PGRAPH_PRI_GPCCS_INTR_SET.0)?;
-    upload(bus, fecs)?;
-    bus.write(Reg(fecs.wrapping_add(DMA_CONTROL)), 0)?;
-    bus.write(Reg(fecs.wrapping_add(CPU_CONTROL)), START)?;
+    if !play(bus, script, Section::Graphics)? {
+        upload(bus, NV_PGRAPH_PRI_GPCCS_INTR_SET.0)?;
+        upload(bus, fecs)?;
+        bus.write(Reg(fecs.wrapping_add(DMA_CONTROL)), 0)?;
+        bus.write(Reg(fecs.wrapping_add(CPU_CONTROL)), START)?;
+    }
     let mailbox = NV_PGRAPH_PRI_FECS_CC_SCRATCH;
     bus.poll(mailbox.at(0), "the start of FECS", |value| value & DONE != 0)?;
     let size = bus.read(mailbox.at(1))?;
@@ -187,12 +201,13 @@ fn start_graphics(bus: &Bus) -> Result<u32, GpuError> {
     Ok(size)
 }
 
-/// Has FECS load an empty context and save it.
-fn run_golden(bus: &Bus, instance: PhysicalAddress) -> Result<(), GpuError> {
+/// Has FECS load an empty context and save it, with the state between that a driver gives to new ones.
+fn run_golden(bus: &Bus, instance: PhysicalAddress, script: Option<&Script>) -> Result<(), GpuError> {
     bus.write(NV_PGRAPH_PRI_FECS_CC_SCRATCH_CLEAR.at(0), DONE)?;
     bus.write(NV_PGRAPH_PRI_FECS_METHOD_DATA, DONE | block(instance)?)?;
     bus.write(NV_PGRAPH_PRI_FECS_METHOD_PUSH, COMMAND_BIND)?;
     bus.poll(NV_PGRAPH_PRI_FECS_CC_SCRATCH.at(0), "loading the golden context", |value| value & DONE != 0)?;
+    play(bus, script, Section::Golden)?;
     let next = bus.read(NV_PGRAPH_PRI_FECS_NEXT_CTX)?;
     bus.write(NV_PGRAPH_PRI_FECS_NEXT_CTX, next & !DONE)?;
     bus.write(NV_PGRAPH_PRI_FECS_INTR_SET, REQUEST_SWITCH)?;

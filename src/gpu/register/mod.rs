@@ -16,6 +16,7 @@ mod events;
 mod homes;
 mod idle;
 mod memory;
+mod script;
 mod space;
 mod tables;
 mod wake;
@@ -35,6 +36,7 @@ use self::idle::IdleCounters;
 use self::memory::HostMemory;
 use self::space::Space;
 use self::window::Bar1;
+use super::init_script::Script;
 use super::{
     ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, SpaceHandle,
     SpaceUsage,
@@ -85,7 +87,7 @@ impl RegisterDriver {
     /// # Errors
     /// The chip is unknown, too small, or did not answer as it should.
     pub fn new(function: Arc<dyn PciFunction>) -> Result<Self, GpuError> {
-        bringup::bring_up(function, Vram::Shared)
+        bringup::bring_up(function, Vram::Shared, None)
     }
 
     /// Takes over a card, which shares nothing of what its BARs show, and brings it up.
@@ -93,7 +95,15 @@ impl RegisterDriver {
     /// # Errors
     /// As [`Self::new`], or the host's memory cannot be given to it for DMA.
     pub fn on_card(function: Arc<dyn PciFunction>) -> Result<Self, GpuError> {
-        bringup::bring_up(function, Vram::Private)
+        bringup::bring_up(function, Vram::Private, None)
+    }
+
+    /// The same, with what a stock driver did to such a card before.
+    ///
+    /// # Errors
+    /// As [`Self::on_card`], or the script is another card's, or a register does not become what it became then.
+    pub fn on_card_by(function: Arc<dyn PciFunction>, script: Arc<Script>) -> Result<Self, GpuError> {
+        bringup::bring_up(function, Vram::Private, Some(script))
     }
 
     fn space(&mut self, handle: SpaceHandle) -> Result<&mut Space, GpuError> {

@@ -118,8 +118,9 @@ impl Task {
         let resets = self.reboots > 0;
         let marks = if self.has_disk() { MARKS } else { 0 };
         let interface = if self.own_kernel { "Cdev" } else { "Group" };
+        let again = self.whole && self.traced;
         format!(
-            "host:vms={vms}:cpus={cpus}:card={card}:interface={interface}:whole={whole}:front={front}:reboot={resets}:stop={resets}:marks={marks}"
+            "host:vms={vms}:cpus={cpus}:card={card}:interface={interface}:whole={whole}:front={front}:again={again}:reboot={resets}:stop={resets}:marks={marks}"
         )
     }
 

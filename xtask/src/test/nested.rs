@@ -36,7 +36,7 @@ const LIMIT_S: u64 = 180;
 fn tasks() -> [Task; 6] {
     let one = Task { card: true, micro: true, ..Task::new("one-guest", Chip::Gf100, &["probe", "copy"]) };
     let whole = Task { name: "whole-card".to_owned(), whole: true, micro: false, ..one.clone() };
-    let traced = Task { name: "whole-card-traced".to_owned(), traced: true, ..whole.clone() };
+    let traced = Task { name: "whole-card-traced".to_owned(), traced: true, micro: true, ..whole.clone() };
     let qemu = Task { name: "qemu-vfio-pci".to_owned(), front: "vfio-pci", ..whole.clone() };
     let ours = Task { name: "qemu-whole-card".to_owned(), front: "vfio-user", ..whole.clone() };
     [

@@ -35,6 +35,8 @@ const CONTROL: &str = "/run/gpu.control";
 const TRACE: &str = "/run/inner.trace";
 const OTHER_TRACE: &str = "/host/qemu.trace";
 const LEFT_OUT: &str = "/host/leave-out";
+/// What brings the card up, made from the inner guest's trace.
+const INIT: &str = "/run/card.init";
 /// The test of micro guests, and which of them is meant.
 const MICRO: &str = "/host/kvm_micro";
 const MICRO_CASE: &str = "copies_work_on_the_aggregator_that_is_named";
@@ -49,7 +51,7 @@ const STOP: Duration = Duration::from_secs(10);
 
 /// Options: `vms`, how many inner guests; `cpus` and `memory` of each; `card`, whether the GPU is one that has to be given to VFIO first;
 /// `interface`, by which of VFIO's the aggregator is to have it; `whole`, whether it is the only guest's alone, without an aggregator, and
-/// `front`, what runs that one; `trap`, whether all of their accesses are trapped; `reboot`, whether they may reset their machines; `marks`,
+/// `front`, what runs that one; `again`, whether an aggregator is to bring it up afterwards by the trace; `trap`, whether all of their accesses are trapped; `reboot`, whether they may reset their machines; `marks`,
 /// how many blocks of the disk must have been written in the end; `stop`, whether to boot the first once more and end its VMM by a signal.
 pub fn run(options: &Options) -> Result<Figures> {
     let vms: usize = options.get("vms", 1)?;
@@ -58,7 +60,7 @@ pub fn run(options: &Options) -> Result<Figures> {
     complete_configs(bound.as_deref())?;
     let mut aggregator = if options.get("whole", false)? { None } else { Some(start_aggregator()?) };
     let mut figures = Figures::new();
-    if Path::new(MICRO).exists() {
+    if aggregator.is_some() && Path::new(MICRO).exists() {
         figures.insert("micro_guest".into(), micro_guest()?);
     }
     let front = Front::of(options)?;
@@ -101,6 +103,9 @@ pub fn run(options: &Options) -> Result<Figures> {
             ensure!(said.contains(&format!("open by {interface}")), "the card is not open by {interface}");
         }
         end(aggregator, "aggregator")?;
+    }
+    if options.get("again", false)? {
+        figures.insert("initialisation".into(), bring_up_again()?);
     }
     if let Some(address) = &bound {
         let free = gpuvmk::says(&["gpu", "unbind", address, "--json"])?;
@@ -171,6 +176,22 @@ fn start_aggregator() -> Result<Child> {
     let mut aggregator = daemon(&["aggregator", &format!("{CONFIGS}/gpu.toml")], "aggregator")?;
     wait_for_socket(&mut aggregator, SOCKET, "aggregator")?;
     Ok(aggregator)
+}
+
+/// Has an aggregator bring the card up by what the guest's driver was seen to do, and a micro guest use it. What was made of the trace.
+fn bring_up_again() -> Result<Value> {
+    let made = gpuvmk::says(&["gpu", "init", TRACE, "-o", INIT, "--json"])?;
+    ensure!(made["ok"] == true, "no initialisation: {made}");
+    let parts = made["parts"].as_object().map_or(0, serde_json::Map::len);
+    ensure!(parts == 5, "a part was not brought up by the guest: {made}");
+    let path = format!("{CONFIGS}/gpu.toml");
+    let config = fs::read_to_string(&path).context("cannot read the aggregator's configuration")?;
+    fs::write(&path, format!("init = \"{INIT}\"\n{config}")).context("cannot write it")?;
+    let mut aggregator = start_aggregator()?;
+    let micro = micro_guest();
+    end(&mut aggregator, "aggregator")?;
+    micro?;
+    Ok(made)
 }
 
 /// Runs a micro guest on the aggregator's GPU. What it cost.

@@ -1,0 +1,74 @@
+//! What a stock driver did to bring a card up, for the aggregator to do again.
+//!
+//! A card that nothing has initialised since power-on needs more than the registers that this program knows: memory and
+//! clocks set up as its board wants them, and firmware in its falcons. A stock driver in a guest that has the whole card does
+//! that, and a trace of its accesses ([`crate::trace`]) tells how. [`Recorder`] takes from it what belongs to the units, in
+//! [`Section`]s that can be played one by one, and leaves out what was about that guest's memory, its channels or its
+//! interrupts ([`Why`]); the register driver does those itself. The rules are data ([`rules`]).
+//!
+//! An operator makes such a script from his own card (`gpuvmk gpu init`), and keeps it as a file ([`Script::to_text`]): none comes with
+//! this program.
+
+mod record;
+pub mod rules;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use record::{NoScript, Recorder, Report};
+pub use rules::{Section, Why};
+pub use text::BadScript;
+
+use std::collections::BTreeMap;
+
+use crate::chip::registers::Reg;
+
+/// Most steps of a script: some hundred times what drivers take.
+pub const MOST_STEPS: usize = 1 << 20;
+
+/// One thing that was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A register was written.
+    Write {
+        /// Which.
+        reg: Reg,
+        /// What.
+        value: u32,
+    },
+    /// A register was read until these bits had this value.
+    Wait {
+        /// Which.
+        reg: Reg,
+        /// The bits.
+        mask: u32,
+        /// Their value.
+        value: u32,
+    },
+}
+
+/// What brings a card up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Script {
+    /// NV_PMC_BOOT_0 of the card that it was made from.
+    pub boot_0: u32,
+    /// Its PCI device, of vendor NVIDIA.
+    pub device: u16,
+    /// NV_PMC_ENABLE when its units were up.
+    pub units: u32,
+    /// The steps by section, in the order in which they were done.
+    pub sections: BTreeMap<Section, Vec<Step>>,
+}
+
+impl Script {
+    /// The steps of a section; none if the driver did not do that.
+    pub fn section(&self, section: Section) -> Option<&[Step]> {
+        self.sections.get(&section).map(Vec::as_slice)
+    }
+
+    /// All steps.
+    pub fn steps(&self) -> usize {
+        self.sections.values().map(Vec::len).sum()
+    }
+}
