@@ -71,7 +71,7 @@ fn works_by(kernel: &str) {
     // As an operator does it.
     let script = Script::parse(&script.to_text()).unwrap();
     let card = Card::new(256 << 20);
-    let driver = RegisterDriver::on_card_by(card.clone(), Arc::new(script.clone())).unwrap();
+    let driver = RegisterDriver::on_card(card.clone(), Some(Arc::new(script.clone()))).unwrap();
 
     let written = kept(&script);
     let other: Vec<_> = written.iter().filter(|(offset, value)| word(&card, **offset) != **value).collect();
@@ -117,7 +117,7 @@ fn script_of_another_card_is_refused_before_anything_is_written() {
     let (mut script, _) = recorded("6.12").unwrap();
     script.device = 0x1180;
     let card = Card::new(64 << 20);
-    let Err(GpuError::Invalid(why)) = RegisterDriver::on_card_by(card.clone(), Arc::new(script)) else {
+    let Err(GpuError::Invalid(why)) = RegisterDriver::on_card(card.clone(), Some(Arc::new(script))) else {
         panic!()
     };
     assert!(why.contains("0x1180") && why.contains("0x06c0"), "{why}");
@@ -129,7 +129,7 @@ fn register_that_does_not_become_what_it_was_is_an_error() {
     let (mut script, _) = recorded("6.12").unwrap();
     let reg = gpuvmk::chip::registers::Reg(0x10_f204);
     script.sections.get_mut(&Section::Board).unwrap().push(Step::Wait { reg, mask: 1, value: 1 });
-    let tried = RegisterDriver::on_card_by(Card::new(64 << 20), Arc::new(script));
+    let tried = RegisterDriver::on_card(Card::new(64 << 20), Some(Arc::new(script)));
     assert!(matches!(tried, Err(GpuError::Timeout { .. })), "{tried:?}");
 }
 

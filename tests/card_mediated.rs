@@ -85,18 +85,7 @@ fn two_vgpus_work_at_once_and_never_meet() {
     for policy in [PolicyKind::Fifo, PolicyKind::BestEffort] {
         let host = Host::new(policy);
         let vgpus = ["one", "two"].map(|name| host.vgpu(name));
-        std::thread::scope(|scope| {
-            for vgpu in &vgpus {
-                scope.spawn(|| {
-                    for _ in 0..3 {
-                        scenarios::copies_on_every_engine(vgpu.clone());
-                        vgpu.dma_unmap_all();
-                        scenarios::channel_number_is_used_again(vgpu.clone());
-                        vgpu.dma_unmap_all();
-                    }
-                });
-            }
-        });
+        scenarios::work_at_once(&vgpus);
         host.assert_apart();
     }
 }

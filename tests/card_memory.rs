@@ -47,7 +47,7 @@ struct Rig {
 impl Rig {
     fn new() -> Self {
         let card = Card::new(128 * MIB);
-        let driver = RegisterDriver::on_card(card.clone()).unwrap();
+        let driver = RegisterDriver::on_card(card.clone(), None).unwrap();
         Self { card, driver }
     }
 

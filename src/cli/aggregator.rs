@@ -8,7 +8,7 @@ use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::card::{bring_up, open_card};
+use super::card::open_card;
 use super::init;
 use super::places::places;
 use super::serve::JailOptions;
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let script = init.as_deref().map(init::read).transpose().with_context(failed)?;
             let card = open_card(device).with_context(failed)?;
             confine()?;
-            let driver = bring_up(card, script).context("Cannot bring the GPU up")?;
+            let driver = RegisterDriver::on_card(card, script).context("Cannot bring the GPU up")?;
             (Box::new(driver) as Box<dyn GpuDriver>, None)
         }
     };

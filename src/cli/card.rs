@@ -9,8 +9,6 @@ use serde_json::json;
 
 use super::init;
 use crate::config::{PciAddress, show_size};
-use crate::gpu::GpuError;
-use crate::gpu::init_script::Script;
 use crate::gpu::register::RegisterDriver;
 use crate::gpu::rehearsal::rehearse;
 use crate::gpu::vfio::binding::{self, Step};
@@ -134,17 +132,6 @@ pub(super) fn open_card(address: PciAddress) -> anyhow::Result<Arc<VfioFunction>
     Ok(VfioFunction::open(&sysfs, &device, None)?)
 }
 
-/// Brings a card up, by a script where there is one.
-pub(super) fn bring_up(
-    card: Arc<VfioFunction>,
-    script: Option<Arc<Script>>,
-) -> Result<RegisterDriver, GpuError> {
-    match script {
-        Some(script) => RegisterDriver::on_card_by(card, script),
-        None => RegisterDriver::on_card(card),
-    }
-}
-
 pub(super) fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
     let script = args.init.as_deref().map(init::read).transpose()?;
     let sysfs = Sysfs::default();
@@ -154,7 +141,7 @@ pub(super) fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
         probe::probe(&device, &card).with_context(|| format!("{} cannot be looked at", args.gpu))?;
     if args.engines {
         let failed = || format!("{} cannot be brought up", args.gpu);
-        let mut driver = bring_up(card, script).with_context(failed)?;
+        let mut driver = RegisterDriver::on_card(card, script).with_context(failed)?;
         findings.engines = Some(rehearse(&mut driver, args.stray_dma).with_context(failed)?);
     }
     if args.json {

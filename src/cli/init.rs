@@ -10,10 +10,9 @@ use anyhow::{Context, bail, ensure};
 use serde_json::json;
 
 use crate::gpu::init_script::{Recorder, Report, Script, Section};
+use crate::gpu::vfio::sysfs::NVIDIA;
 use crate::trace::Source;
 
-/// NVIDIA's vendor number.
-const NVIDIA: u16 = 0x10de;
 /// The longest file that is read: what [`crate::gpu::init_script::MOST_STEPS`] steps may take.
 const MOST_BYTES: u64 = 64 << 20;
 /// Registers that are named.
@@ -58,7 +57,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json {
         println!("{}", to_json(&script, &report));
     } else {
-        print!("{}", describe(&report));
+        print!("{}", describe(&script, &report));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -74,7 +73,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Arc<Script>> {
 
 fn to_json(script: &Script, report: &Report) -> serde_json::Value {
     let kept: serde_json::Map<_, _> =
-        report.kept.iter().map(|(section, steps)| (section.to_string(), (*steps).into())).collect();
+        script.sections.iter().map(|(section, steps)| (section.to_string(), steps.len().into())).collect();
     let skipped: serde_json::Map<_, _> =
         report.skipped.iter().map(|(why, count)| (why.words().to_owned(), (*count).into())).collect();
     json!({
@@ -84,14 +83,14 @@ fn to_json(script: &Script, report: &Report) -> serde_json::Value {
     })
 }
 
-fn describe(report: &Report) -> String {
+fn describe(script: &Script, report: &Report) -> String {
     use std::fmt::Write as _;
 
     let mut text = String::from("part                             steps\n");
     // Writing to a string does not fail.
     for section in Section::ALL {
-        let _ = match report.kept.get(&section) {
-            Some(steps) => writeln!(text, "{:<30} {steps:>7}", section.name()),
+        let _ = match script.section(section) {
+            Some(steps) => writeln!(text, "{:<30} {:>7}", section.name(), steps.len()),
             None => writeln!(text, "{:<30} {:>7}", section.name(), "none: the driver did not use it"),
         };
     }

@@ -134,7 +134,7 @@ impl OwnershipLedger for CardLedger {
 /// The aggregator of a card with `vram` bytes.
 pub fn card_host(vram: u64, policy: PolicyKind) -> (Arc<Card>, ServiceHandle) {
     let card = Card::new(vram);
-    let driver = RegisterDriver::on_card(card.clone()).unwrap();
+    let driver = RegisterDriver::on_card(card.clone(), None).unwrap();
     let service = card_service(&card, driver, policy);
     (card, service)
 }

@@ -202,3 +202,19 @@ pub fn reset_and_again(function: Arc<dyn PciFunction>) {
     assert_eq!(driver.read(pmc::NV_PMC_ENABLE), 0);
     copies_on_every_engine(function);
 }
+
+/// Functions that work at the same time, again and again.
+pub fn work_at_once<F: PciFunction + 'static>(functions: &[Arc<F>]) {
+    std::thread::scope(|scope| {
+        for function in functions {
+            scope.spawn(|| {
+                for _ in 0..3 {
+                    copies_on_every_engine(function.clone());
+                    function.dma_unmap_all();
+                    channel_number_is_used_again(function.clone());
+                    function.dma_unmap_all();
+                }
+            });
+        }
+    });
+}

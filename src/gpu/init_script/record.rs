@@ -53,8 +53,6 @@ pub enum NoScript {
 /// What became of the accesses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Steps by section.
-    pub kept: BTreeMap<Section, u64>,
     /// Writes that are not in the script.
     pub skipped: BTreeMap<Why, u64>,
     /// Registers in the script that the chip's tables do not have.
@@ -161,8 +159,6 @@ impl Recorder {
             }
         }
         (self.script.boot_0, self.script.device) = (boot_0, device);
-        self.report.kept =
-            self.script.sections.iter().map(|(section, steps)| (*section, steps.len() as u64)).collect();
         Ok((self.script, self.report))
     }
 

@@ -90,20 +90,14 @@ impl RegisterDriver {
         bringup::bring_up(function, Vram::Shared, None)
     }
 
-    /// Takes over a card, which shares nothing of what its BARs show, and brings it up.
+    /// Takes over a card, which shares nothing of what its BARs show, and brings it up, with what a stock driver did to such a card
+    /// before if that is known.
     ///
     /// # Errors
-    /// As [`Self::new`], or the host's memory cannot be given to it for DMA.
-    pub fn on_card(function: Arc<dyn PciFunction>) -> Result<Self, GpuError> {
-        bringup::bring_up(function, Vram::Private, None)
-    }
-
-    /// The same, with what a stock driver did to such a card before.
-    ///
-    /// # Errors
-    /// As [`Self::on_card`], or the script is another card's, or a register does not become what it became then.
-    pub fn on_card_by(function: Arc<dyn PciFunction>, script: Arc<Script>) -> Result<Self, GpuError> {
-        bringup::bring_up(function, Vram::Private, Some(script))
+    /// As [`Self::new`], or the host's memory cannot be given to it for DMA, or the script is another card's, or a register does not
+    /// become what it became then.
+    pub fn on_card(function: Arc<dyn PciFunction>, script: Option<Arc<Script>>) -> Result<Self, GpuError> {
+        bringup::bring_up(function, Vram::Private, script)
     }
 
     fn space(&mut self, handle: SpaceHandle) -> Result<&mut Space, GpuError> {
