@@ -16,7 +16,7 @@ use crate::chip::Chip;
 use crate::control::Tenant;
 use crate::firmware::Firmware;
 use crate::kernel::{GuestKernel, KernelSeries};
-use crate::machine::{Accelerator, LOOK, Machine, MachineSpec, Outcome};
+use crate::machine::{Accelerator, Beside, LOOK, Machine, MachineSpec, Outcome};
 use crate::qemu::Qemu;
 use crate::rig::{Backend, CHANNELS, GpuSpec, Rig, RigSpec, SHARED_AS_IT_COMES, Topology};
 use crate::verdict::{self, Expected, Verdict};
@@ -141,6 +141,7 @@ pub fn run(options: &Options) -> Result<Value> {
             cpus: 1,
             sockets: vec![rig.socket(index)],
             iommu: false,
+            beside: Beside::Nothing,
             accelerator,
             programs: owned(programs),
             nouveau_options: Vec::new(),

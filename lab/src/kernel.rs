@@ -78,7 +78,7 @@ impl FromStr for KernelSeries {
 }
 
 /// What is kept of a kernel's packages: another name has folders that were made before fetched again.
-const KEPT: &str = "modules of four roles";
+const KEPT: &str = "modules of five roles";
 
 /// What a kernel is to be able to do: the modules that are kept of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,11 +91,14 @@ pub enum Role {
     Host,
     /// The same, with a card that it gives away through VFIO.
     CardHost,
+    /// Give a card away that its own drivers have.
+    CardOwner,
 }
 
 impl Role {
     /// All roles: what is kept of a package serves each, so that none is fetched twice.
-    const ALL: [Self; 4] = [Self::Nouveau, Self::NouveauWithDisk, Self::Host, Self::CardHost];
+    const ALL: [Self; 5] =
+        [Self::Nouveau, Self::NouveauWithDisk, Self::Host, Self::CardHost, Self::CardOwner];
 
     /// The modules, the most wanted one last.
     const fn modules(self) -> &'static [&'static str] {
@@ -104,6 +107,7 @@ impl Role {
             Self::NouveauWithDisk => &["virtio_blk", "ext4", "nouveau"],
             Self::Host => &["kvm_amd"],
             Self::CardHost => &["kvm_amd", "vfio_iommu_type1", "vfio_pci"],
+            Self::CardOwner => &["vfio_iommu_type1", "vfio_pci", "nouveau"],
         }
     }
 
@@ -112,6 +116,7 @@ impl Role {
         match self {
             // Built into some; and ext4 asks the kernel for a checksum by its name.
             Self::NouveauWithDisk => &["virtio_pci", "crc32c_generic"],
+            Self::CardOwner => &["virtio_pci"],
             Self::Nouveau | Self::Host | Self::CardHost => &[],
         }
     }
@@ -123,6 +128,7 @@ impl Role {
             Self::NouveauWithDisk => "order-disk",
             Self::Host => "order-host",
             Self::CardHost => "order-card",
+            Self::CardOwner => "order-owner",
         }
     }
 }

@@ -50,6 +50,8 @@ pub struct MachineSpec {
     pub accelerator: Accelerator,
     /// Whether it has an IOMMU, so that it can give its GPUs away.
     pub iommu: bool,
+    /// What is beside its GPUs.
+    pub beside: Beside,
     /// The guest programs to run, in order.
     pub programs: Vec<String>,
     /// Options for nouveau, such as `config=NvMSI=0`.
@@ -64,6 +66,18 @@ pub struct MachineSpec {
     pub takes_orders: bool,
     /// The socket of QEMU's monitor, for whoever stops the machine ([`Machine::stop_processors`]).
     pub monitor: Option<PathBuf>,
+}
+
+/// What a machine has beside each of its GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Beside {
+    /// Nothing: each GPU has a port for itself.
+    #[default]
+    Nothing,
+    /// Another function of the same card.
+    Function,
+    /// Another card on the same bus, which no IOMMU can tell from it.
+    Neighbour,
 }
 
 /// Something a guest said.

@@ -52,6 +52,8 @@ pub struct State {
     /// How often a piece must be asked for before it is zero, and how often those under way were.
     pub scrub_rounds: u32,
     pub scrubbing: BTreeMap<u64, u32>,
+    /// Somebody waits for it to be closed once it is gone.
+    pub waited_for: bool,
     next_space: u32,
 }
 
@@ -144,6 +146,10 @@ fn no_channel(channel: HostChannel) -> GpuError {
 }
 
 impl GpuDriver for FakeGpu {
+    fn is_waited_for(&self) -> bool {
+        self.fake.state().waited_for
+    }
+
     fn info(&self) -> &GpuInfo {
         &self.info
     }

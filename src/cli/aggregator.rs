@@ -12,6 +12,7 @@ use super::card::open_card;
 use super::init;
 use super::places::places;
 use super::serve::JailOptions;
+use super::vbios;
 use crate::aggregator::{Config, Service, Sockets};
 use crate::chip::Chip;
 use crate::config::{Backend, GpuConfig, PciAddress, Preemption};
@@ -72,9 +73,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             driver
         }
         // A card's files are opened first; its driver starts a thread.
-        Backend::Vfio { device, ref init } => {
+        Backend::Vfio { device, ref init, ref vbios } => {
             let script = init.as_deref().map(init::read).transpose().with_context(failed)?;
             let card = open_card(device).with_context(failed)?;
+            if let Some(script) = &script {
+                vbios::check(script, card.as_ref(), vbios.as_deref()).with_context(failed)?;
+            }
             confine()?;
             let driver = RegisterDriver::on_card(card, script).context("Cannot bring the GPU up")?;
             (Box::new(driver) as Box<dyn GpuDriver>, None)
@@ -82,7 +86,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let service = Service::start_on(sockets, driver, ledger, &settings).with_context(failed)?;
     log::info!("GPU `{}` serves at {}", config.name, config.socket.path.display());
-    // The service may end by itself, when its GPU is lost; nobody would be left to serve then.
+    // The service ends by itself when its card is taken away.
     let remote = service.remote();
     let ended = signals.handle();
     let told = manager.clone();

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use anyhow::Context;
 use serde_json::json;
 
-use super::init;
+use super::{init, vbios};
 use crate::config::{PciAddress, show_size};
 use crate::gpu::register::RegisterDriver;
-use crate::gpu::rehearsal::rehearse;
+use crate::gpu::rehearsal::{Trial, rehearse};
 use crate::gpu::vfio::binding::{self, Step};
 use crate::gpu::vfio::holders::holders;
 use crate::gpu::vfio::obstacles::{Obstacle, obstacles};
 use crate::gpu::vfio::probe::{self, Findings};
+use crate::gpu::vfio::reset::Way;
 use crate::gpu::vfio::sysfs::{PciDevice, Sysfs};
 use crate::gpu::vfio::{Interface, VfioFunction};
 use crate::jail;
@@ -42,12 +43,15 @@ pub(super) struct ProbeArgs {
     /// Which of VFIO's interfaces to use; without it, the function's own node where there is one.
     #[arg(long, value_name = "INTERFACE")]
     interface: Option<Interface>,
-    /// Also bring the GPU up and let a copy engine copy into this process's memory and back.
+    /// Also bring the GPU up and let each of its engines copy into this process's memory and back.
     #[arg(long)]
     engines: bool,
     /// Bring it up by this file, which `gpuvmk gpu init` made.
     #[arg(long, value_name = "FILE", requires = "engines")]
     init: Option<PathBuf>,
+    /// The card's VBIOS, if that file names one and the card shows none.
+    #[arg(long, value_name = "FILE", requires = "init")]
+    vbios: Option<PathBuf>,
     /// Also let it copy into memory that was just taken away from it: that must be stopped. The bus reports an error then, and some
     /// machines stop at that.
     #[arg(long, requires = "engines")]
@@ -137,6 +141,9 @@ pub(super) fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
     let sysfs = Sysfs::default();
     let device = sysfs.device(args.gpu)?;
     let card = VfioFunction::open(&sysfs, &device, args.interface)?;
+    if let Some(script) = &script {
+        vbios::check(script, card.as_ref(), args.vbios.as_deref())?;
+    }
     let mut findings =
         probe::probe(&device, &card).with_context(|| format!("{} cannot be looked at", args.gpu))?;
     if args.engines {
@@ -170,12 +177,21 @@ fn describe(findings: &Findings) -> String {
         line(&region.name, &format!("{} ({})", show_size(region.size), region.kind));
     }
     line("interrupt", if findings.interrupt { "a message came" } else { "NO MESSAGE CAME" });
-    let reset = findings.reset_methods.as_ref().map_or_else(|| "unknown".to_owned(), |all| all.join(", "));
-    line("reset by", &reset);
+    let methods = findings.reset_methods.as_ref().map_or_else(|| "unknown".to_owned(), |all| all.join(", "));
+    let way = match findings.reset {
+        Way::Function => "by itself",
+        Way::Bus => "with its bus",
+    };
+    line("reset", &format!("{way} (the kernel's methods: {methods})"));
     if let Some(engines) = &findings.engines {
-        line("copies", &format!("{} there and back by {}", show_size(engines.verified), engines.engine));
-        for failure in &engines.failures {
-            line("  FAILED", failure);
+        for trial in &engines.tried {
+            let Trial { engine, class, verified, slowest_us, failures } = trial;
+            let verdict = if failures.is_empty() { "works" } else { "FAILED" };
+            let bytes = show_size(*verified);
+            line(engine, &format!("{verdict}: {bytes} verified, {slowest_us} us a copy, class {class}"));
+            for failure in failures {
+                line("", failure);
+            }
         }
         match engines.stray_dma_stopped {
             None => {}
@@ -194,6 +210,7 @@ fn describe(findings: &Findings) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::rehearsal::Rehearsal;
     use crate::gpu::vfio::probe::RegionFinding;
 
     #[test]
@@ -208,12 +225,42 @@ mod tests {
             initialised: false,
             regions: vec![RegionFinding { name: "BAR0".to_owned(), size: 16 << 20, kind: "memory, 32 bits" }],
             reset_methods: Some(vec!["pm".to_owned(), "bus".to_owned()]),
+            reset: Way::Bus,
             interrupt: true,
             memory_limit: None,
-            engines: None,
+            engines: Some(Rehearsal {
+                tried: vec![
+                    Trial {
+                        engine: "graphics".to_owned(),
+                        class: "9039".to_owned(),
+                        verified: 128 << 10,
+                        slowest_us: 70,
+                        failures: Vec::new(),
+                    },
+                    Trial {
+                        engine: "copy0".to_owned(),
+                        class: "90b5".to_owned(),
+                        verified: 0,
+                        slowest_us: 0,
+                        failures: vec![
+                            "copy from VRAM to the host's memory: not done after 1000 ms".to_owned(),
+                        ],
+                    },
+                ],
+                ..Rehearsal::default()
+            }),
         };
         let text = describe(&findings);
-        for words in ["GF100 (NVC0,", "BAR0         16M", "reset by     pm, bus", "lockable     unlimited"] {
+        assert!(!findings.good());
+        for words in [
+            "GF100 (NVC0,",
+            "BAR0         16M",
+            "reset        with its bus (the kernel's methods: pm, bus)",
+            "graphics     works: 128K verified, 70 us a copy, class 9039",
+            "copy0        FAILED: 0 verified",
+            "not done after 1000 ms",
+            "lockable     unlimited",
+        ] {
             assert!(text.contains(words), "{words}: {text}");
         }
     }

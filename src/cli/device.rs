@@ -58,6 +58,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(gpu) = source.gpu(file, wait, stop.cancel(), &tracer)? else {
         return Ok(ExitCode::SUCCESS);
     };
+    let told = stop.clone();
+    gpu.when_lost(move || {
+        log::error!("The card is being taken away, or is broken: ending");
+        told.stop();
+    });
     let function = gpu.traced(config.name(), &tracer, trace)?;
     let desk = desk.map(|listener| {
         let header = gpu.header(config.name())?;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use super::card::{self, BindArgs, ProbeArgs, To};
 use super::init;
 use super::places::places;
+use super::vbios;
 use crate::config::PciAddress;
 use crate::gpu::rm::bench::{self, BenchConfig, Report};
 use crate::gpu::rm::inventory::{Inventory, Verdict, inventory};
@@ -49,6 +50,11 @@ enum Command {
         after_help = "Example:\n  gpuvmk gpu init /var/log/gpuvmk/vm1.trace -o /etc/gpuvmk/fermi.init\n\nThe trace comes from a VM with `card` and [trace] filter = [\"bar=0\"] in its file."
     )]
     Init(init::Args),
+    /// Read a card's VBIOS from its ROM, check it, and keep it as a file.
+    #[command(
+        after_help = "Examples:\n  gpuvmk gpu vbios 0000:65:00.0 -o fermi.rom\n  gpuvmk gpu vbios --file fermi.rom --json"
+    )]
+    Vbios(vbios::Args),
     /// Measure what a native client of the NVIDIA driver gets: copies, latencies, mappings.
     ///
     /// Guests' figures are compared with these. Uses some 600 MiB of VRAM for a few seconds.
@@ -92,6 +98,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Unbind(args) => card::bind(args, To::ItsDriver),
         Command::Probe(args) => card::probe(args),
         Command::Init(args) => init::run(args),
+        Command::Vbios(args) => vbios::run(args),
         Command::Bench { gpu, uid, rehearse, json } => {
             let gpu = gpu.map(|address| address.to_string());
             let config = BenchConfig { gpu, uid: *uid, rehearse: *rehearse, places: places() };

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail, ensure};
 use serde_json::json;
 
+use super::vbios;
 use crate::gpu::init_script::{Recorder, Report, Script, Section};
 use crate::gpu::vfio::sysfs::NVIDIA;
 use crate::trace::Source;
@@ -27,6 +28,9 @@ pub(super) struct Args {
     /// The file to write; it must not exist.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// The card's VBIOS, as `gpuvmk gpu vbios` keeps it: a card with another one is refused then.
+    #[arg(long, value_name = "FILE")]
+    vbios: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -47,7 +51,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         recorder.step(&entry.with_context(|| format!("In {shown}"))?);
     }
     let made = recorder.finish(function.device);
-    let (script, report) = made.with_context(|| format!("{shown} gives no initialisation"))?;
+    let (mut script, report) = made.with_context(|| format!("{shown} gives no initialisation"))?;
+    if let Some(path) = &args.vbios {
+        let vbios = vbios::read(path)?;
+        let other = || format!("{} does not belong to this trace", path.display());
+        vbios.check_device(script.device).with_context(other)?;
+        script.vbios = Some(vbios.crc());
+    }
     let written = File::options()
         .write(true)
         .create_new(true)
@@ -78,7 +88,7 @@ fn to_json(script: &Script, report: &Report) -> serde_json::Value {
         report.skipped.iter().map(|(why, count)| (why.words().to_owned(), (*count).into())).collect();
     json!({
         "ok": true, "device": format!("10de:{:04x}", script.device), "boot_0": format!("{:#010x}", script.boot_0),
-        "steps": script.steps(), "parts": kept, "left_out": skipped, "undeclared": report.undeclared.len(),
+        "vbios": script.vbios.map(|crc| format!("{crc:#010x}")), "steps": script.steps(), "parts": kept, "left_out": skipped, "undeclared": report.undeclared.len(),
         "unknown": report.unknown.iter().map(|offset| format!("{offset:#08x}")).collect::<Vec<_>>(),
     })
 }

@@ -27,6 +27,7 @@ mod table;
 mod top;
 mod trace;
 mod types;
+mod vbios;
 mod version;
 mod vgpu;
 mod vm_gpu;

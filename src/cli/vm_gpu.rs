@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use super::card::open_card;
 use super::serve::{self, OpenTrace};
-use super::vgpu;
+use super::{vbios, vgpu};
 use crate::cancel::Cancel;
 use crate::config::VmFile;
 use crate::gpu::vfio::VfioFunction;
@@ -38,8 +38,12 @@ impl Source {
                 None
             }
             VmFile::Whole(config) => {
-                let card = open_card(config.card);
-                Some(card.with_context(|| format!("VM `{}` cannot have its card", config.name))?)
+                let refused = || format!("VM `{}` cannot have its card", config.name);
+                let card = open_card(config.card).with_context(refused)?;
+                if let Some(path) = &config.vbios {
+                    show_vbios(&card, path).with_context(refused)?;
+                }
+                Some(card)
             }
         };
         Ok(Self { file, card })
@@ -69,7 +73,23 @@ impl Source {
     }
 }
 
+fn show_vbios(card: &VfioFunction, path: &Path) -> anyhow::Result<()> {
+    let unfit = || format!("{} cannot be shown as its VBIOS", path.display());
+    let vbios = vbios::read(path)?;
+    vbios.check_device(card.device()).with_context(unfit)?;
+    card.show_rom(vbios.bytes()).map_err(anyhow::Error::msg).with_context(unfit)
+}
+
 impl VmGpu {
+    /// Has `tell` called, from another thread, if the GPU is a card that is taken away.
+    pub(super) fn when_lost(&self, tell: impl FnOnce() + Send + 'static) {
+        match self {
+            // Its aggregator tells of that.
+            Self::Part { .. } => {}
+            Self::Whole(card) => card.when_lost(tell),
+        }
+    }
+
     /// The function that the guest is shown, whose accesses `tracer` records: from now on where a file is given for that.
     pub(super) fn traced(
         &self,

@@ -94,6 +94,9 @@ fn functions(disks: Vec<Disk>) -> anyhow::Result<Vec<Arc<dyn PciFunction>>> {
     disks.into_iter().map(function).collect()
 }
 
+/// Why a VM ends whose card the kernel wants back: whoever has it open is waited for.
+const CARD_GONE: &str = "its card is being taken away, or is broken";
+
 /// Descriptors at a time: grants of the aggregator's (an old one and a new one), memory and its copies, a doorbell for each
 /// channel, messages, processors, disks, sockets.
 const DESCRIPTORS: u64 = 2 * 256 + 1024 + 256;
@@ -165,6 +168,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(gpu) = source.gpu(&args.file, wait, stop.cancel(), &tracer)? else {
         return Ok(ExitCode::SUCCESS);
     };
+    let told = end.clone();
+    gpu.when_lost(move || told.end(Ending::Failed(CARD_GONE.to_owned())));
     let function = gpu.traced(config.name(), &tracer, trace)?;
     let functions: Vec<_> = std::iter::once(function).chain(functions(disks)?).collect();
     let raw = RawMode::set();

@@ -42,6 +42,8 @@ pub enum Backend {
         device: PciAddress,
         /// What brings it up, beside what is known of its chip.
         init: Option<PathBuf>,
+        /// The card's VBIOS, for a card that does not show it: what brings it up may be for one VBIOS only.
+        vbios: Option<PathBuf>,
     },
 }
 
@@ -307,6 +309,7 @@ fn backend(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
             device(reader);
             uid(reader);
             init(reader);
+            vbios(reader);
             None
         }
     }
@@ -318,7 +321,8 @@ fn soft(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
     let preemption = preemption(reader);
     let device_absent = reader.unused("device", ONLY_REAL, "no `device` for the software GPU");
     let uid_absent = reader.unused("uid", ONLY_RM, "no `uid` for the software GPU");
-    let init_absent = reader.unused("init", ONLY_VFIO, "no `init` for the software GPU");
+    let init_absent = reader.unused("init", ONLY_VFIO, "no `init` for the software GPU")
+        & reader.unused("vbios", ONLY_VFIO, "no `vbios` for the software GPU");
     let backend = Backend::Soft { vram: vram?, preemption: preemption? };
     (device_absent && uid_absent && init_absent).then_some((chip?, backend))
 }
@@ -338,7 +342,8 @@ fn rm(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
     let device = device(reader);
     let uid = uid(reader);
     let preemption_absent = reader.unused("preemption", ONLY_SOFT, NO_PREEMPTION);
-    let init_absent = reader.unused("init", ONLY_VFIO, "no `init` for a GPU that the NVIDIA driver has");
+    let init_absent = reader.unused("init", ONLY_VFIO, "no `init` for a GPU that the NVIDIA driver has")
+        & reader.unused("vbios", ONLY_VFIO, "no `vbios` for a GPU that the NVIDIA driver has");
     let backend = Backend::Rm { device: device?, vram: vram?, uid: uid? };
     (preemption_absent && init_absent && chip != Some(Chip::Gf100)).then_some((chip?, backend))
 }
@@ -359,7 +364,8 @@ fn vfio(reader: &mut TableReader<'_, '_>) -> Option<(Chip, Backend)> {
         reader.unused("preemption", ONLY_SOFT, NO_PREEMPTION),
     ];
     let init = init(reader);
-    let backend = Backend::Vfio { device: device?, init: init? };
+    let vbios = vbios(reader);
+    let backend = Backend::Vfio { device: device?, init: init?, vbios: vbios? };
     (absent == [true; 3] && chip != Some(Chip::Gh100)).then_some((chip?, backend))
 }
 
@@ -404,6 +410,13 @@ fn uid(reader: &mut TableReader<'_, '_>) -> Option<u32> {
 fn init(reader: &mut TableReader<'_, '_>) -> Option<Option<PathBuf>> {
     let allowed = "a file that `gpuvmk gpu init` made, absolute or from the folder of this file";
     let path = reader.defaulted("init", None, allowed, |v| value::string(v).map(Some))?;
+    Some(path.map(|path| reader.path(&path)))
+}
+
+/// A file with a card's VBIOS.
+pub(super) fn vbios(reader: &mut TableReader<'_, '_>) -> Option<Option<PathBuf>> {
+    let allowed = "a file that `gpuvmk gpu vbios` made, absolute or from the folder of this file";
+    let path = reader.defaulted("vbios", None, allowed, |v| value::string(v).map(Some))?;
     Some(path.map(|path| reader.path(&path)))
 }
 

@@ -206,7 +206,7 @@ fn gpu_backends_have_their_defaults() {
     assert_eq!(rm.chip, Chip::Gh100);
     let card = gpu(VFIO).expect("valid");
     let device = PciAddress { domain: 0, bus: 0x65, device: 0, function: 0 };
-    assert_eq!((card.chip, card.backend), (Chip::Gf100, Backend::Vfio { device, init: None }));
+    assert_eq!((card.chip, card.backend), (Chip::Gf100, Backend::Vfio { device, init: None, vbios: None }));
     let Backend::Vfio { init, .. } = gpu(&format!("init = \"card.init\"\n{VFIO}")).expect("valid").backend
     else {
         panic!()
@@ -214,6 +214,10 @@ fn gpu_backends_have_their_defaults() {
     assert_eq!(init.as_deref(), Some(Path::new("/etc/gpuvmk/card.init")));
     let found = mistakes(gpu(&format!("init = \"card.init\"\n{SOFT}")));
     assert!(found.len() == 1 && found[0].key == "init" && found[0].problem.contains("vfio"), "{found:?}");
+    for other in [SOFT, RM] {
+        let found = mistakes(gpu(&format!("vbios = \"card.rom\"\n{other}")));
+        assert!(found.len() == 1 && found[0].key == "vbios", "{found:?}");
+    }
     assert_eq!(card.hang, HangConfig::of_real_gpu());
 }
 

@@ -1,6 +1,8 @@
 //! A VM's file that gives it a whole card instead of a part of one.
 
-use super::gpu::{PciAddress, card_address};
+use std::path::PathBuf;
+
+use super::gpu::{PciAddress, card_address, vbios};
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, SocketSpec};
 use super::vm::{TraceFile, traces};
@@ -13,6 +15,8 @@ pub struct WholeCardConfig {
     pub name: String,
     /// The card.
     pub card: PciAddress,
+    /// The VBIOS that the guest sees in place of the card's own.
+    pub vbios: Option<PathBuf>,
     /// Socket that QEMU connects to; the command line may give it instead.
     pub socket: Option<SocketSpec>,
     /// A trace from the start on.
@@ -34,6 +38,7 @@ impl WholeCardConfig {
     pub(super) fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
         let name = reader.required("name", NAME_ALLOWED, value::name);
         let card = card_address(reader, CARD);
+        let vbios = vbios(reader);
         let mut whole = true;
         for key in OF_PARTS {
             let why = "belongs to a VM that has a part of a GPU (`gpu`)";
@@ -49,6 +54,6 @@ impl WholeCardConfig {
             return None;
         }
         let (trace, recorder) = trace.unwrap_or_default();
-        Some(Self { name: name?, card: card?, socket, trace, recorder, jail: jail? })
+        Some(Self { name: name?, card: card?, vbios: vbios?, socket, trace, recorder, jail: jail? })
     }
 }

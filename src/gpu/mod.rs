@@ -5,6 +5,7 @@
 //! All addresses here are host addresses: whoever calls has checked them.
 
 pub mod init_script;
+mod own_channel;
 pub mod register;
 pub mod rehearsal;
 pub mod rm;
@@ -261,6 +262,11 @@ pub trait GpuDriver: Send {
     fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
         self.scrub_vram(start, size)?;
         Ok(Scrub::Done)
+    }
+
+    /// True when somebody waits for this process to close the GPU once it is gone, as the kernel does with a card that is taken out.
+    fn is_waited_for(&self) -> bool {
+        false
     }
 
     /// True when an engine of the GPU zeroes VRAM.

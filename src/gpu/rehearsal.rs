@@ -1,17 +1,17 @@
-//! A copy engine, tried on a GPU that nobody uses yet: into the host's memory and back with every byte looked at, and, on request,
-//! into memory that was just taken away from the GPU.
+//! The engines of a GPU that nobody uses yet, tried one by one: each copies into the host's memory and back, with every byte looked at; and,
+//! on request, into memory that was just taken away from the GPU.
 //!
 //! For GPUs whose driver lends memory for channels of the host's own.
 
 use std::ffi::CStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use super::own_channel::{OwnChannel, Place, memory};
 use super::scrub::commands::{Dialect, copy_words};
-use super::{ChannelSpec, GpuDriver, GpuError, GpuEvent, HostMapping, HostTarget, OwnMemory, SpaceHandle};
-use crate::addr::{GpuVa, HostChannel, HostVram, Iova};
-use crate::chip::gf100::ramin::USERD_GP_PUT;
-use crate::chip::{Engine, EngineSet};
+use super::{GpuDriver, GpuError, GpuEvent, HostMapping, HostTarget, SpaceHandle};
+use crate::addr::{GpuVa, HostVram, Iova};
+use crate::chip::Engine;
 use crate::pci::mapping::{Access, Mapping, create_memory_file};
 use crate::pci::{DmaBacking, DmaMapping};
 
@@ -35,82 +35,172 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// What came of it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Rehearsal {
-    /// Which engine.
-    pub engine: String,
-    /// Bytes that came into the host's memory and back as they were.
+    /// Each engine.
+    pub tried: Vec<Trial>,
+    /// Bytes that came into the host's memory and back as they were, by all engines.
     pub verified: u64,
-    /// Copies that did not, in words.
-    pub failures: Vec<String>,
     /// Whether a copy into memory that was taken away from the GPU left that memory as it was; absent if nobody asked.
     pub stray_dma_stopped: Option<bool>,
     /// What the GPU said of that copy.
     pub stray_reported: Option<String>,
 }
 
-/// A channel with memory on both sides.
+impl Rehearsal {
+    /// Whether each engine works, and none reaches what it must not.
+    pub fn good(&self) -> bool {
+        let works = !self.tried.is_empty() && self.tried.iter().all(|trial| trial.failures.is_empty());
+        works && self.stray_dma_stopped != Some(false)
+    }
+}
+
+/// What came of one engine.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Trial {
+    /// Which.
+    pub engine: String,
+    /// The class whose commands it was given.
+    pub class: String,
+    /// Bytes that came into the host's memory and back as they were.
+    pub verified: u64,
+    /// Microseconds that the slower one of both copies took, from the doorbell until somebody saw its end.
+    pub slowest_us: u64,
+    /// Copies that did not, in words.
+    pub failures: Vec<String>,
+}
+
+/// Memory on both sides.
 struct Stage<'a> {
     driver: &'a mut dyn GpuDriver,
-    dialect: Dialect,
     own: HostVram,
-    space: SpaceHandle,
-    channel: HostChannel,
     ram: Mapping,
+    iova: Iova,
+}
+
+/// A channel of one engine on it.
+struct Actor<'s, 'a> {
+    stage: &'s mut Stage<'a>,
+    dialect: Dialect,
+    space: SpaceHandle,
+    channel: OwnChannel,
     sequence: u32,
 }
 
 /// How a copy ended.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
-    /// The engine reported.
-    Done,
+    /// The engine reported, after this long.
+    Done(Duration),
     /// It did not; what the GPU said, if anything.
     Not(Option<String>),
 }
 
-/// Tries the first copy engine. `stray`: also whether the host's memory is safe from it. Nothing of it is left afterwards but the
-/// own memory that it took.
+/// Tries each engine whose commands are known. `stray`: also whether the host's memory is safe from the last one. Nothing of it is left
+/// afterwards but the own memory that it took.
 ///
 /// # Errors
-/// The GPU cannot be prepared, or not be left as it was.
+/// The GPU cannot be prepared, or not be left as it was. That an engine does not work is no error: it is found.
 pub fn rehearse(driver: &mut dyn GpuDriver, stray: bool) -> Result<Rehearsal, GpuError> {
-    let engine = Engine::Copy(0);
-    let iova = driver.info().first_iova;
-    let dialect = Dialect::of(&driver.info().chip, engine).ok_or_else(|| {
-        GpuError::Invalid(format!("{} has no copy engine that is known here", driver.info().chip))
-    })?;
-    let fd = create_memory_file(RAM_NAME, SIZE)?;
-    let ram = Mapping::of_file(fd.as_fd(), 0, SIZE, Access::ReadWrite)
-        .map_err(|error| GpuError::Invalid(error.to_string()))?;
-    let mut stage = Stage::new(driver, dialect, engine, ram, (iova, fd))?;
-    let mut found = Rehearsal {
-        engine: format!("{engine:?}"),
-        verified: 0,
-        failures: Vec::new(),
-        stray_dma_stopped: None,
-        stray_reported: None,
+    let info = driver.info();
+    let known = info.engines.engines().filter_map(|engine| Some((engine, Dialect::of(&info.chip, engine)?)));
+    let engines: Vec<_> = known.collect();
+    let Some((last, _)) = engines.last().copied() else {
+        return Err(GpuError::Invalid(format!("{} has no engine that is known here", info.chip)));
     };
-    let tried = stage.copies(&mut found);
-    let tried = tried.and_then(|()| if stray { stage.stray(iova, &mut found) } else { Ok(()) });
-    let left = stage.leave(iova, stray && found.stray_dma_stopped.is_some());
-    tried.and(left)?;
+    let mut stage = Stage::new(driver)?;
+    let mut found = Rehearsal::default();
+    let mut gone = false;
+    for (engine, dialect) in engines {
+        let stray = stray && engine == last;
+        let tried = stage.tried(engine, dialect, stray, &mut found);
+        gone = found.stray_dma_stopped.is_some();
+        if let Err(error) = tried {
+            stage.leave(gone)?;
+            return Err(error);
+        }
+    }
+    stage.leave(gone)?;
     Ok(found)
 }
 
 impl<'a> Stage<'a> {
-    fn new(
-        driver: &'a mut dyn GpuDriver,
-        dialect: Dialect,
-        engine: Engine,
-        ram: Mapping,
-        (iova, fd): (Iova, OwnedFd),
-    ) -> Result<Self, GpuError> {
-        let own_memory = memory(driver)?;
-        let own = own_memory.take(OWN_SIZE)?;
-        own_memory.write(own, &vec![0; bytes(OWN_SIZE)])?;
+    fn new(driver: &'a mut dyn GpuDriver) -> Result<Self, GpuError> {
+        let iova = driver.info().first_iova;
+        let fd = create_memory_file(RAM_NAME, SIZE)?;
+        let ram = Mapping::of_file(fd.as_fd(), 0, SIZE, Access::ReadWrite)
+            .map_err(|error| GpuError::Invalid(error.to_string()))?;
+        let own = memory(driver)?.take(OWN_SIZE)?;
         let backing = Some(DmaBacking { fd, offset: 0 });
         driver.dma_map(DmaMapping { iova: iova.0, size: SIZE, writable: true, backing })?;
+        Ok(Self { driver, own, ram, iova })
+    }
+
+    /// Takes the host's memory from the GPU, unless it is `gone` already.
+    fn leave(self, gone: bool) -> Result<(), GpuError> {
+        if gone { Ok(()) } else { self.driver.dma_unmap(self.iova, SIZE) }
+    }
+
+    /// What one engine does. An error is one of what came before or after its work.
+    fn tried(
+        &mut self,
+        engine: Engine,
+        dialect: Dialect,
+        stray: bool,
+        found: &mut Rehearsal,
+    ) -> Result<(), GpuError> {
+        let mut trial = Trial {
+            engine: engine.to_string(),
+            class: format!("{:04x}", dialect.class()),
+            verified: 0,
+            slowest_us: 0,
+            failures: Vec::new(),
+        };
+        let worked = match Actor::new(self, engine, dialect) {
+            Ok(mut actor) => {
+                let worked = actor.copies(&mut trial);
+                let worked = worked.and_then(|()| if stray { actor.stray(found) } else { Ok(()) });
+                let left = actor.leave();
+                worked.and(left)
+            }
+            Err(error) => {
+                trial.failures.push(format!("no channel: {error}"));
+                Ok(())
+            }
+        };
+        found.verified = found.verified.saturating_add(trial.verified);
+        found.tried.push(trial);
+        worked
+    }
+
+    fn place(&self) -> Place {
+        Place { own: self.own, va: OWN_VA, userd: 0, ring: RING, ring_log2: RING_LOG2 }
+    }
+
+    fn data(&mut self) -> Result<Vec<u8>, GpuError> {
+        let (at, mut data) = (self.place().at(DATA), vec![0; bytes(SIZE)]);
+        memory(self.driver)?.read(at, &mut data)?;
+        Ok(data)
+    }
+
+    fn set_data(&mut self, data: &[u8]) -> Result<(), GpuError> {
+        let at = self.place().at(DATA);
+        memory(self.driver)?.write(at, data)
+    }
+
+    fn ram(&self) -> Vec<u8> {
+        let mut data = vec![0; bytes(SIZE)];
+        // In range: it is as large.
+        let _ = self.ram.read(0, &mut data);
+        data
+    }
+}
+
+impl<'s, 'a> Actor<'s, 'a> {
+    fn new(stage: &'s mut Stage<'a>, engine: Engine, dialect: Dialect) -> Result<Self, GpuError> {
+        let (place, iova) = (stage.place(), stage.iova);
+        let driver = &mut *stage.driver;
+        memory(driver)?.write(place.own, &vec![0; bytes(OWN_SIZE)])?;
         let space = driver.create_space()?;
         let map = |va, size: u64, page_shift: u8, target| HostMapping {
             va: GpuVa(va),
@@ -121,77 +211,39 @@ impl<'a> Stage<'a> {
             kind: 0,
         };
         let maps = [
-            map(OWN_VA, OWN_SIZE, OWN_SHIFT, HostTarget::Vram(own)),
+            map(OWN_VA, OWN_SIZE, OWN_SHIFT, HostTarget::Vram(place.own)),
             map(RAM_VA, SIZE, RAM_SHIFT, HostTarget::System { iova, coherent: true }),
         ];
-        driver.update_space(space, &[], &maps, u64::MAX)?;
-        let channel = driver.create_channel(ChannelSpec {
-            space,
-            gpfifo: GpuVa(OWN_VA.saturating_add(RING)),
-            gpfifo_entries_log2: RING_LOG2,
-            userd: own,
-            engines: EngineSet::from(engine),
-        })?;
-        match driver.create_object(channel, dialect.class().into(), engine) {
-            // Where commands bind classes by themselves, there is no object.
-            Ok(()) | Err(GpuError::NoClass { .. }) => {}
-            Err(error) => return Err(error),
-        }
-        driver.enable_channel(channel, true)?;
-        driver.commit_runlist(&[channel])?;
-        Ok(Self { driver, dialect, own, space, channel, ram, sequence: 0 })
-    }
-
-    fn at(&self, offset: u64) -> HostVram {
-        HostVram(self.own.0.saturating_add(offset))
-    }
-
-    fn data(&mut self) -> Result<Vec<u8>, GpuError> {
-        let (at, mut data) = (self.at(DATA), vec![0; bytes(SIZE)]);
-        memory(self.driver)?.read(at, &mut data)?;
-        Ok(data)
-    }
-
-    fn set_data(&mut self, data: &[u8]) -> Result<(), GpuError> {
-        let at = self.at(DATA);
-        memory(self.driver)?.write(at, data)
-    }
-
-    fn ram(&self) -> Vec<u8> {
-        let mut data = vec![0; bytes(SIZE)];
-        // In range: it is as large.
-        let _ = self.ram.read(0, &mut data);
-        data
+        let channel = driver
+            .update_space(space, &[], &maps, u64::MAX)
+            .and_then(|_| OwnChannel::new(driver, place, space, (engine, dialect.class())));
+        let channel = match channel {
+            Ok(channel) => channel,
+            Err(error) => {
+                driver.destroy_space(space)?;
+                return Err(error);
+            }
+        };
+        driver.commit_runlist(&[channel.channel()])?;
+        Ok(Self { stage, dialect, space, channel, sequence: 0 })
     }
 
     /// Copies between two virtual addresses, and waits.
     fn copy(&mut self, from: u64, to: u64) -> Result<End, GpuError> {
         self.sequence = self.sequence.saturating_add(1);
-        let report = (OWN_VA.saturating_add(SEMAPHORE), self.sequence);
+        let place = self.stage.place();
+        let report = (place.va(SEMAPHORE), self.sequence);
         let words = copy_words(self.dialect, from, to, SIZE, report);
-        let entry = OWN_VA.saturating_add(COMMANDS) | (words.len() as u64) << 42;
-        let put = self.sequence % (1 << RING_LOG2);
-        let place = RING.saturating_add(u64::from(self.sequence.saturating_sub(1)).saturating_mul(8));
-        let commands: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let writes = [
-            (COMMANDS, commands),
-            (place, entry.to_le_bytes().to_vec()),
-            (USERD_GP_PUT, put.to_le_bytes().to_vec()),
-        ];
-        for (offset, data) in writes {
-            let at = self.at(offset);
-            memory(self.driver)?.write(at, &data)?;
-        }
-        self.driver.doorbell(self.channel, put)?;
         let start = Instant::now();
+        self.channel.submit(self.stage.driver, COMMANDS, &words)?;
         let mut events = Vec::new();
         while start.elapsed() < PATIENCE {
-            let (at, mut word) = (self.at(SEMAPHORE), [0; 4]);
-            memory(self.driver)?.read(at, &mut word)?;
+            let mut word = [0; 4];
+            memory(self.stage.driver)?.read(place.at(SEMAPHORE), &mut word)?;
             if u32::from_le_bytes(word) == self.sequence {
-                return Ok(End::Done);
+                return Ok(End::Done(start.elapsed()));
             }
-            self.driver.take_events(&mut events);
+            self.stage.driver.take_events(&mut events);
             let trouble =
                 events.iter().find(|event| !matches!(event, GpuEvent::NonStall(_) | GpuEvent::Preempted(_)));
             if let Some(trouble) = trouble {
@@ -203,58 +255,58 @@ impl<'a> Stage<'a> {
     }
 
     /// There and back.
-    fn copies(&mut self, found: &mut Rehearsal) -> Result<(), GpuError> {
+    fn copies(&mut self, trial: &mut Trial) -> Result<(), GpuError> {
         let (there, back) = (pattern(1), pattern(2));
-        self.set_data(&there)?;
-        let end = self.copy(OWN_VA.saturating_add(DATA), RAM_VA)?;
-        note(found, "from VRAM to the host's memory", &end, self.ram() == there);
+        let own = self.stage.place().va(DATA);
+        self.stage.set_data(&there)?;
+        let end = self.copy(own, RAM_VA)?;
+        note(trial, "from VRAM to the host's memory", &end, self.stage.ram() == there);
         // In range: the pattern is as large.
-        let _ = self.ram.write(0, &back);
-        let end = self.copy(RAM_VA, OWN_VA.saturating_add(DATA))?;
-        let same = self.data()? == back;
-        note(found, "from the host's memory to VRAM", &end, same);
+        let _ = self.stage.ram.write(0, &back);
+        let end = self.copy(RAM_VA, own)?;
+        let same = self.stage.data()? == back;
+        note(trial, "from the host's memory to VRAM", &end, same);
         Ok(())
     }
 
     /// Into memory that the GPU's page tables still name, and its IOMMU does not.
-    fn stray(&mut self, iova: Iova, found: &mut Rehearsal) -> Result<(), GpuError> {
-        let (before, other) = (self.ram(), pattern(3));
-        self.set_data(&other)?;
-        self.driver.dma_unmap(iova, SIZE)?;
-        let end = self.copy(OWN_VA.saturating_add(DATA), RAM_VA)?;
-        found.stray_dma_stopped = Some(self.ram() == before);
+    fn stray(&mut self, found: &mut Rehearsal) -> Result<(), GpuError> {
+        let (before, other) = (self.stage.ram(), pattern(3));
+        self.stage.set_data(&other)?;
+        self.stage.driver.dma_unmap(self.stage.iova, SIZE)?;
+        let end = self.copy(self.stage.place().va(DATA), RAM_VA)?;
+        found.stray_dma_stopped = Some(self.stage.ram() == before);
         found.stray_reported = match end {
-            End::Done => Some("the copy ended as if it had been done".to_owned()),
+            End::Done(_) => Some("the copy ended as if it had been done".to_owned()),
             End::Not(said) => said,
         };
         Ok(())
     }
 
     /// Takes everything away.
-    fn leave(self, iova: Iova, unmapped: bool) -> Result<(), GpuError> {
-        let Self { driver, space, channel, .. } = self;
-        driver.enable_channel(channel, false)?;
+    fn leave(self) -> Result<(), GpuError> {
+        let Self { stage, space, channel, .. } = self;
+        let driver = &mut *stage.driver;
+        driver.enable_channel(channel.channel(), false)?;
         driver.commit_runlist(&[])?;
-        driver.destroy_channel(channel)?;
-        driver.destroy_space(space)?;
-        if unmapped { Ok(()) } else { driver.dma_unmap(iova, SIZE) }
+        channel.destroy(driver)?;
+        driver.destroy_space(space)
     }
 }
 
-fn note(found: &mut Rehearsal, what: &str, end: &End, same: bool) {
+fn note(trial: &mut Trial, what: &str, end: &End, same: bool) {
     match (end, same) {
-        (End::Done, true) => found.verified = found.verified.saturating_add(SIZE),
-        (End::Done, false) => found.failures.push(format!("copy {what}: other bytes came")),
-        (End::Not(Some(said)), _) => found.failures.push(format!("copy {what}: the GPU says {said}")),
+        (End::Done(time), true) => {
+            trial.verified = trial.verified.saturating_add(SIZE);
+            trial.slowest_us = trial.slowest_us.max(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        }
+        (End::Done(_), false) => trial.failures.push(format!("copy {what}: other bytes came")),
+        (End::Not(Some(said)), _) => trial.failures.push(format!("copy {what}: the GPU says {said}")),
         (End::Not(None), _) => {
             let time = PATIENCE.as_millis();
-            found.failures.push(format!("copy {what}: not done after {time} ms"));
+            trial.failures.push(format!("copy {what}: not done after {time} ms"));
         }
     }
-}
-
-fn memory(driver: &mut dyn GpuDriver) -> Result<&mut dyn OwnMemory, GpuError> {
-    driver.own_memory().ok_or(GpuError::Exhausted { what: "memory for the host's own channels", limit: 0 })
 }
 
 /// CAST: sizes of this file, far below 2^32.
@@ -279,11 +331,13 @@ mod tests {
     }
 
     #[test]
-    fn software_gpu_copies_and_keeps_to_what_it_may_reach() {
+    fn each_engine_of_the_software_gpu_copies_and_keeps_to_what_it_may_reach() {
         let mut driver = gpu();
         let found = rehearse(&mut driver, true).unwrap();
-        assert_eq!((found.verified, &*found.failures), (2 * SIZE, &[][..]), "{found:?}");
-        assert_eq!(found.stray_dma_stopped, Some(true), "{found:?}");
+        let engines: Vec<_> = found.tried.iter().map(|trial| (&*trial.engine, &*trial.class)).collect();
+        assert_eq!(engines, [("graphics", "9039"), ("copy0", "90b5"), ("copy1", "90b8")], "{found:?}");
+        assert!(found.good() && found.tried.iter().all(|trial| trial.verified == 2 * SIZE), "{found:?}");
+        assert_eq!((found.verified, found.stray_dma_stopped), (6 * SIZE, Some(true)), "{found:?}");
     }
 
     #[test]
@@ -292,6 +346,11 @@ mod tests {
         rehearse(&mut driver, false).unwrap();
         let iova = driver.info().first_iova;
         assert!(driver.dma_unmap(iova, SIZE).is_err());
-        assert_eq!(rehearse(&mut driver, false).unwrap().verified, 2 * SIZE);
+        assert_eq!(rehearse(&mut driver, false).unwrap().verified, 6 * SIZE);
+    }
+
+    #[test]
+    fn gpu_of_which_nothing_was_tried_is_not_good() {
+        assert!(!Rehearsal::default().good());
     }
 }

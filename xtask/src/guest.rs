@@ -7,7 +7,7 @@ use anyhow::Result;
 use gpuvmk_lab::cache::Cache;
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
-use gpuvmk_lab::machine::{Accelerator, Machine, MachineSpec, Said};
+use gpuvmk_lab::machine::{Accelerator, Beside, Machine, MachineSpec, Said};
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::verdict::{self, Expected};
 use gpuvmk_lab::{guest_build, initramfs, nvk};
@@ -74,6 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         sockets: arguments.sockets.clone(),
         accelerator: Accelerator::of_this_machine(),
         iommu: false,
+        beside: Beside::Nothing,
         programs: arguments.programs.clone(),
         nouveau_options: arguments.nouveau_options.clone(),
         kernel_words: Vec::new(),

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use gpuvmk_lab::cache::{Cache, source_tree};
 use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries};
-use gpuvmk_lab::machine::{Accelerator, Machine, MachineSpec};
+use gpuvmk_lab::machine::{Accelerator, Beside, Machine, MachineSpec};
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::rig::{Backend, CHANNELS, GpuSpec, Rig, RigSpec, SHARED_AS_IT_COMES, Topology};
 use gpuvmk_lab::verdict::Expected;
@@ -171,6 +171,7 @@ impl Workshop {
             sockets: (first_gpu..first_gpu + guest.gpus.len()).map(|index| rig.socket(index)).collect(),
             accelerator: self.accelerator,
             iommu: false,
+            beside: Beside::Nothing,
             programs: words(guest.programs),
             nouveau_options: words(guest.nouveau_options),
             kernel_words: words(guest.kernel_words),

@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::{MachineSpec, fits_socket_address};
+use super::{Beside, MachineSpec, fits_socket_address};
 use crate::qemu::Qemu;
 
 /// What runs a guest's processors.
@@ -106,14 +106,33 @@ pub fn build(qemu: &Qemu, spec: &MachineSpec, serial: &Serial<'_>) -> Result<Com
             socket.display()
         );
         let port = index + 1;
-        command.arg("-device").arg(format!("pcie-root-port,id=rp{port},chassis={port},slot={port}{link}"));
-        let device = json!({
+        // A bridge counts its slots from 1.
+        let slot = if spec.beside == Beside::Neighbour { port + 64 } else { port };
+        command.arg("-device").arg(format!("pcie-root-port,id=rp{port},chassis={port},slot={slot}{link}"));
+        let mut device = json!({
             "driver": "vfio-user-pci",
             "id": format!("gpu{index}"),
             "bus": format!("rp{port}"),
             "socket": { "type": "unix", "path": socket },
         });
+        // Some function with a driver: what it is for is all the same.
+        let other = |bus: &str, place: &str| format!("virtio-balloon-pci,bus={bus}{port},addr={place}");
+        let beside = match spec.beside {
+            Beside::Nothing => None,
+            Beside::Function => {
+                (device["addr"], device["multifunction"]) = (json!("0.0"), json!(true));
+                Some(other("rp", "0.1"))
+            }
+            Beside::Neighbour => {
+                command.arg("-device").arg(format!("pcie-pci-bridge,id=pci{port},bus=rp{port}"));
+                (device["bus"], device["addr"]) = (json!(format!("pci{port}")), json!("1"));
+                Some(other("pci", "2"))
+            }
+        };
         command.arg("-device").arg(device.to_string());
+        if let Some(beside) = beside {
+            command.arg("-device").arg(beside);
+        }
     }
     command.arg("-kernel").arg(&spec.kernel.image).arg("-initrd").arg(&spec.initramfs);
     command.arg("-append").arg(kernel_command_line(spec));
@@ -166,6 +185,7 @@ mod tests {
             sockets: sockets.iter().map(PathBuf::from).collect(),
             accelerator: Accelerator::Tcg,
             iommu: false,
+            beside: Beside::Nothing,
             programs: vec!["probe".into(), "copy".into()],
             nouveau_options: vec!["config=NvMSI=0".into(), "debug=info".into()],
             kernel_words: vec!["gpuvmk.limit=9".into()],
@@ -198,6 +218,22 @@ mod tests {
         assert_eq!(device["driver"], "vfio-user-pci");
         assert_eq!(device["bus"], "rp2");
         assert_eq!(device["socket"], json!({ "type": "unix", "path": "/run/b.sock" }));
+    }
+
+    #[test]
+    fn what_is_beside_a_gpu_shares_its_slot_or_its_bus() {
+        let mut spec = spec(&["/run/a.sock"]);
+        for (beside, place, other) in [
+            (Beside::Function, json!("0.0"), "virtio-balloon-pci,bus=rp1,addr=0.1"),
+            (Beside::Neighbour, json!("1"), "virtio-balloon-pci,bus=pci1,addr=2"),
+        ] {
+            spec.beside = beside;
+            let words = arguments(&spec).unwrap();
+            let device = words.iter().find(|word| word.contains("a.sock")).unwrap();
+            let device: serde_json::Value = serde_json::from_str(device).unwrap();
+            assert_eq!(device["addr"], place);
+            assert!(words.contains(&other.to_owned()), "{words:?}");
+        }
     }
 
     #[test]

@@ -100,6 +100,11 @@ impl Machine {
         }
     }
 
+    /// Whether the physical GPU is gone, and somebody waits for it to be closed.
+    pub fn is_to_be_closed(&self) -> bool {
+        self.lost && self.driver.is_waited_for()
+    }
+
     /// The physical GPU is gone: everybody is told, once.
     pub(super) fn note_lost(&mut self) {
         if !std::mem::replace(&mut self.lost, true) {

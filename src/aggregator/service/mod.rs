@@ -164,7 +164,7 @@ pub struct ServiceHandle {
     remote: ServiceRemote,
     /// Says nothing, and hangs up when the thread ends.
     ended: Mutex<Receiver<()>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<bool>>,
     control: Option<ControlServer>,
 }
 
@@ -195,9 +195,9 @@ impl ServiceHandle {
         ended.recv_timeout(limit) == Err(RecvTimeoutError::Disconnected)
     }
 
-    /// Waits for the service to end. False when its thread broke down.
+    /// Waits for the service to end. False when it did not because it was told to: its GPU is gone, or its thread broke down.
     pub fn join(mut self) -> bool {
-        self.thread.take().is_none_or(|thread| thread.join().is_ok())
+        self.thread.take().is_none_or(|thread| thread.join().unwrap_or(false))
     }
 }
 
@@ -294,11 +294,13 @@ impl Service {
                 Err(error) => log::info!("the GPU's thread has no short time slices: {error}"),
             }
             jail::enter(Role::Owner);
-            if let Err(error) = turns.run() {
+            let ended = turns.run();
+            if let Err(error) = &ended {
                 log::error!("the aggregator stops: {error}");
             }
             // Its socket is removed by a thread that may.
             drop(desk);
+            ended.is_ok()
         })?;
         let mut handle = ServiceHandle {
             remote: remote.clone(),

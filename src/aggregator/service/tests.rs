@@ -298,6 +298,20 @@ fn aggregators_end_is_reported_to_the_handler_and_to_requests() {
 }
 
 #[test]
+fn card_that_is_taken_away_is_closed_once_everybody_was_told() {
+    let mut setup = Setup::new();
+    let (link, _grant) = setup.join("vm1");
+    let events = receiver(&*link);
+
+    setup.fake.state().waited_for = true;
+    setup.fake.report(GpuEvent::Lost);
+
+    assert_eq!(events.recv_timeout(PATIENCE), Ok(Some(Event::Lost)));
+    assert_eq!(events.recv_timeout(PATIENCE), Ok(None));
+    assert!(!setup.service.take().unwrap().join(), "it was not told to end");
+}
+
+#[test]
 fn client_waits_for_an_aggregator_that_starts_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gpu");

@@ -102,6 +102,9 @@ impl Loop {
     }
 
     /// Serves until told to stop.
+    ///
+    /// # Errors
+    /// The GPU is gone, and somebody waits for this process to close it. Tenants have been told.
     pub fn run(&mut self) -> io::Result<()> {
         let mut more = false;
         let mut ready = Vec::with_capacity(MAX_READY);
@@ -126,6 +129,9 @@ impl Loop {
             let now = self.now();
             more = self.machine.step(now);
             self.flush();
+            if self.machine.is_to_be_closed() {
+                return Err(io::Error::other("the physical GPU is gone, and has to be closed"));
+            }
             self.look_after_strangers(now);
         }
     }

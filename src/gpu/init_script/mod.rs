@@ -55,6 +55,8 @@ pub struct Script {
     pub boot_0: u32,
     /// Its PCI device, of vendor NVIDIA.
     pub device: u16,
+    /// CRC-32 of its VBIOS, if the operator gave that when it was made.
+    pub vbios: Option<u32>,
     /// NV_PMC_ENABLE when its units were up.
     pub units: u32,
     /// The steps by section, in the order in which they were done.

@@ -4,13 +4,14 @@
 //! gpuvmk-init 1
 //! boot_0 0x0c0000a3
 //! device 0x06c0
+//! vbios 0x6f2a10c4
 //! units 0xffffffff
 //! [graphics]
 //! w 0x400500 0x00010001
 //! p 0x400700 0xffffffff 0x00000000
 //! ```
 //!
-//! `w` writes a value, `p` reads until the bits of the mask have the value. A line that begins with `#` says nothing.
+//! `vbios` may be missing: the card's is not looked at then. `w` writes a value, `p` reads until the bits of the mask have the value. A line that begins with `#` says nothing.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,7 +23,9 @@ use crate::chip::registers::Reg;
 /// The first line; the number changes when old programs would misread the file.
 const MAGIC: &str = "gpuvmk-init 1";
 /// What the head says.
-const HEAD: [&str; 3] = ["boot_0", "device", "units"];
+const HEAD: [&str; 4] = ["boot_0", "device", "units", VBIOS];
+/// What need not be said.
+const VBIOS: &str = "vbios";
 /// The last register.
 const LAST: u32 = 0xff_fffc;
 
@@ -39,9 +42,12 @@ pub struct BadScript {
 impl Script {
     /// The file.
     pub fn to_text(&self) -> String {
-        let Self { boot_0, device, units, sections } = self;
+        let Self { boot_0, device, vbios, units, sections } = self;
         let mut text = format!("{MAGIC}\nboot_0 {boot_0:#010x}\ndevice {device:#06x}\nunits {units:#010x}\n");
         // Writing to a string does not fail.
+        if let Some(crc) = vbios {
+            let _ = writeln!(text, "{VBIOS} {crc:#010x}");
+        }
         for (section, steps) in sections {
             let _ = writeln!(text, "[{section}]");
             for step in steps {
@@ -109,6 +115,7 @@ impl Script {
             head.get(name).copied().ok_or_else(missing)
         };
         (script.boot_0, script.units) = (said("boot_0")?, said("units")?);
+        script.vbios = head.get(VBIOS).copied();
         let device = said("device")?;
         let too_large = || BadScript { line: 1, what: format!("device {device:#x} is more than 0xffff") };
         script.device = u16::try_from(device).map_err(|_| too_large())?;

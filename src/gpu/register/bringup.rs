@@ -28,7 +28,7 @@ use crate::chip::gf100::{self, BOOT_0};
 use crate::gpu::init_script::{Script, Section};
 use crate::gpu::{GpuError, GpuInfo};
 use crate::pci::mapping::{Access, FilePiece, Mapping};
-use crate::pci::{PciFunction, Region};
+use crate::pci::{PciFunction, Region, header};
 
 /// NV_PMC_ENABLE bit of PFIFO.
 const PFIFO: u32 = 1 << 8;
@@ -42,9 +42,6 @@ const CHIPSET: u32 = 0x1ff0_0000;
 /// Configuration space: command register with memory space, bus master, and INTx off.
 const COMMAND: u64 = 0x04;
 const COMMAND_VALUE: u16 = 0x0406;
-/// Configuration space: first capability; identity of MSI.
-const CAPABILITIES: u64 = 0x34;
-const CAPABILITY_MSI: u8 = 0x05;
 
 /// Smallest granule of partitions that is tried.
 const SMALLEST_GRANULE: u64 = 1 << 20;
@@ -152,24 +149,13 @@ pub(super) fn bring_up(
 /// Memory space, bus mastering and MSI.
 fn enable_pci(bus: &Bus) -> Result<(), GpuError> {
     bus.write_at(Region::Config, COMMAND, &COMMAND_VALUE.to_le_bytes())?;
-    let byte = |offset: u64| -> Result<u8, GpuError> {
-        let word = bus.read_at(Region::Config, offset & !3)?.to_le_bytes();
-        Ok(word.get(usize::try_from(offset & 3).unwrap_or(0)).copied().unwrap_or(0))
+    let place = header::capability(bus.function(), header::MSI);
+    let Some(place) = place else {
+        return Err(GpuError::Invalid("The function has no MSI capability".to_owned()));
     };
-    let mut place = u64::from(byte(CAPABILITIES)?);
-    // A chain has at most as many capabilities as fit, so that a loop in it ends too.
-    for _ in 0..48 {
-        if place == 0 {
-            break;
-        }
-        if byte(place)? == CAPABILITY_MSI {
-            let control = u16::from_le_bytes([byte(place + 2)?, byte(place + 3)?]);
-            // One message; its address matters only to whoever routes it.
-            return bus.write_at(Region::Config, place + 2, &(control & !0x70 | 1).to_le_bytes());
-        }
-        place = u64::from(byte(place + 1)?);
-    }
-    Err(GpuError::Invalid("The function has no MSI capability".to_owned()))
+    let control = header::word(bus.function(), place + 2);
+    // One message; its address matters only to whoever routes it.
+    bus.write_at(Region::Config, place + 2, &(control & !0x70 | 1).to_le_bytes())
 }
 
 fn vram_size(bus: &Bus) -> Result<u64, GpuError> {

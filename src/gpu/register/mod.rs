@@ -119,6 +119,11 @@ fn no_such_space(handle: SpaceHandle) -> GpuError {
 }
 
 impl GpuDriver for RegisterDriver {
+    fn is_waited_for(&self) -> bool {
+        // Of a card the kernel's VFIO; a software GPU is this process's own.
+        self.homes.is_some()
+    }
+
     fn info(&self) -> &GpuInfo {
         &self.info
     }

@@ -91,7 +91,7 @@ impl EngineScrub {
     pub(super) fn relist(&mut self) -> Result<(), GpuError> {
         let mut list = self.listed.clone();
         if let Channel::Ready(rig) = &self.channel {
-            list.push(rig.channel);
+            list.push(rig.channel());
         }
         self.inner.commit_runlist(&list)
     }
@@ -139,7 +139,7 @@ impl EngineScrub {
     /// Whether an event is about our own channel, which is nobody else's business.
     pub(super) fn take_own(&mut self, event: &GpuEvent) -> bool {
         let Channel::Ready(rig) = &self.channel else { return false };
-        let own = rig.channel.0;
+        let own = rig.channel().0;
         let about = match event {
             GpuEvent::Fault(fault) => fault.channel,
             GpuEvent::HostError(error) => Some(error.channel),

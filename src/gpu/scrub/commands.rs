@@ -2,11 +2,12 @@
 //! places out, report.
 //!
 //! Two engines are known: GF100's (classes 90b5 and 90b8), which has no fill and copies a line of zeros many times
-//! instead (a source pitch of 0), and GH100's (class c8b5), which fills with a constant.
+//! instead (a source pitch of 0), and GH100's (class c8b5), which fills with a constant. GF100's graphics engine copies too (class 9039),
+//! for who tries all engines.
 
 use super::layout::{LINE, MARK, STRIDE};
 use crate::chip::Engine;
-use crate::chip::gf100::methods::{host, pcopy, stream};
+use crate::chip::gf100::methods::{host, m2mf, pcopy, stream};
 use crate::chip::gh100::methods::{CLASS_COPY, copy};
 
 /// Subchannel of the copy object; on GH100, one that a copy channel's engine is behind.
@@ -24,6 +25,8 @@ const FOUR_WORDS: u32 = (copy::remap::SELECT_CONST_A * 0x1111)
 pub(in crate::gpu) enum Dialect {
     /// GF100: classes 90b5 and 90b8.
     Fermi(u16),
+    /// GF100's graphics engine: class 9039.
+    FermiM2mf,
     /// GH100: class c8b5.
     Hopper,
 }
@@ -34,15 +37,17 @@ impl Dialect {
         match (chip, engine) {
             (crate::chip::gf100::NAME, Engine::Copy(0)) => Some(Self::Fermi(pcopy::CLASS_COPY0)),
             (crate::chip::gf100::NAME, Engine::Copy(1)) => Some(Self::Fermi(pcopy::CLASS_COPY1)),
+            (crate::chip::gf100::NAME, Engine::Graphics) => Some(Self::FermiM2mf),
             (crate::chip::gh100::NAME, Engine::Copy(_)) => Some(Self::Hopper),
             _ => None,
         }
     }
 
-    /// The copy class.
+    /// The class that copies.
     pub(in crate::gpu) const fn class(self) -> u16 {
         match self {
             Self::Fermi(class) => class,
+            Self::FermiM2mf => m2mf::CLASS,
             Self::Hopper => CLASS_COPY,
         }
     }
@@ -77,7 +82,7 @@ pub(super) fn words(dialect: Dialect, piece: &Piece) -> Vec<u32> {
     let marked = piece.target.saturating_add(piece.place);
     words.copy((piece.marks, MARK), (marked, STRIDE), low(MARK), places, None);
     match dialect {
-        Dialect::Fermi(_) => {
+        Dialect::Fermi(_) | Dialect::FermiM2mf => {
             let lines = low(piece.size / LINE);
             words.copy((piece.zeros, 0), (piece.target, LINE), low(LINE), lines, None);
         }
@@ -138,6 +143,19 @@ impl Words {
                     exec |= pcopy::EXEC_QUERY | pcopy::EXEC_QUERY_SHORT;
                 }
                 self.method(pcopy::EXEC, &[exec]);
+            }
+            Dialect::FermiM2mf => {
+                let [_, _, _, _, from_pitch, to_pitch, length, count] = lines;
+                self.method(m2mf::OFFSET_OUT_HIGH, &[to_high, to_low]);
+                let source = [from_high, from_low, from_pitch, to_pitch, length, count];
+                self.method(m2mf::OFFSET_IN_HIGH, &source);
+                let mut exec = m2mf::EXEC_LINEAR_IN | m2mf::EXEC_LINEAR_OUT;
+                if let Some((semaphore, sequence)) = report {
+                    let [high, low] = halves(semaphore);
+                    self.method(m2mf::QUERY_ADDRESS_HIGH, &[high, low, sequence]);
+                    exec |= 2 << m2mf::EXEC_QUERY_SHIFT | m2mf::EXEC_QUERY_SHORT;
+                }
+                self.method(m2mf::EXEC, &[exec]);
             }
             Dialect::Hopper => {
                 self.method(copy::OFFSET_IN_UPPER, &lines);
@@ -220,9 +238,10 @@ mod tests {
     #[test]
     fn engines_without_a_known_class_have_no_dialect() {
         assert_eq!(Dialect::of("GF100", Engine::Copy(1)), Some(Dialect::Fermi(0x90b8)));
+        assert_eq!(Dialect::of("GF100", Engine::Graphics).map(Dialect::class), Some(0x9039));
         assert_eq!(Dialect::of("GH100", Engine::Copy(2)).map(Dialect::class), Some(0xc8b5));
         for (chip, engine) in
-            [("GF100", Engine::Graphics), ("GF100", Engine::Copy(2)), ("TU102", Engine::Copy(0))]
+            [("GH100", Engine::Graphics), ("GF100", Engine::Copy(2)), ("TU102", Engine::Copy(0))]
         {
             assert_eq!(Dialect::of(chip, engine), None);
         }

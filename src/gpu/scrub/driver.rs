@@ -53,6 +53,10 @@ impl GpuDriver for EngineScrub {
         Some(self.account.report(if engine { "copy engine" } else { "processor" }))
     }
 
+    fn is_waited_for(&self) -> bool {
+        self.inner.is_waited_for()
+    }
+
     fn scrubs_by_engine(&self) -> bool {
         matches!(self.channel, Channel::Ready(_)) || self.inner.scrubs_by_engine()
     }

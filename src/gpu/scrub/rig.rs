@@ -9,11 +9,9 @@ use super::layout::{
     SEMAPHORES, SLOTS, STRIDE, USERD, WINDOWS_VA, ZEROS,
 };
 use crate::addr::{GpuVa, HostChannel, HostVram};
-use crate::chip::gf100::ramin::USERD_GP_PUT;
-use crate::chip::{Engine, EngineSet};
-use crate::gpu::{
-    ChannelSpec, GpuDriver, GpuError, HostMapping, HostRange, HostTarget, OwnMemory, SpaceHandle,
-};
+use crate::chip::Engine;
+use crate::gpu::own_channel::{OwnChannel, Place, memory};
+use crate::gpu::{GpuDriver, GpuError, HostMapping, HostRange, HostTarget, SpaceHandle};
 
 /// Smallest page that pieces are made of.
 const SMALLEST_SHIFT: u8 = 16;
@@ -67,13 +65,8 @@ pub(super) struct Rig {
     dialect: Dialect,
     own: HostVram,
     space: SpaceHandle,
-    pub(super) channel: HostChannel,
-    put: u32,
+    channel: OwnChannel,
     sequence: u32,
-}
-
-fn memory(driver: &mut dyn GpuDriver) -> Result<&mut dyn OwnMemory, GpuError> {
-    driver.own_memory().ok_or(GpuError::Exhausted { what: "memory for the driver's own channels", limit: 0 })
 }
 
 impl Rig {
@@ -108,23 +101,14 @@ impl Rig {
         })?;
         let map = mapping(OWN_VA, own, OWN_SIZE, page_shift)?;
         driver.update_space(space, &[], &[map], u64::MAX)?;
-        let channel = driver.create_channel(ChannelSpec {
-            space,
-            gpfifo: GpuVa(OWN_VA.saturating_add(RING)),
-            gpfifo_entries_log2: RING_LOG2,
-            userd: at(own, USERD),
-            engines: EngineSet::from(engine),
-        })?;
-        let made = match driver.create_object(channel, dialect.class().into(), engine) {
-            // Where commands bind classes by themselves, there is no object.
-            Ok(()) | Err(GpuError::NoClass { .. }) => driver.enable_channel(channel, true),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = made {
-            driver.destroy_channel(channel)?;
-            return Err(error);
-        }
-        Ok(Self { dialect, own, space, channel, put: 0, sequence: 0 })
+        let place = Place { own, va: OWN_VA, userd: USERD, ring: RING, ring_log2: RING_LOG2 };
+        let channel = OwnChannel::new(driver, place, space, (engine, dialect.class()))?;
+        Ok(Self { dialect, own, space, channel, sequence: 0 })
+    }
+
+    /// The channel's number.
+    pub(super) fn channel(&self) -> HostChannel {
+        self.channel.channel()
     }
 
     /// A slot that none of `jobs` has.
@@ -170,21 +154,14 @@ impl Rig {
                 sequence: job.sequence,
             },
         );
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        if bytes.len() as u64 > COMMANDS_SIZE {
+        if words.len() as u64 * 4 > COMMANDS_SIZE {
             return Err(GpuError::Invalid(format!("{} words of commands for a piece", words.len())));
         }
         let unseen = usize::try_from(job.places().saturating_mul(MARK)).unwrap_or(0);
-        let entry = own_va(commands) | (words.len() as u64) << 42;
-        let place = RING.saturating_add(u64::from(self.put).saturating_mul(8));
-        self.put = self.put.wrapping_add(1) % (1 << RING_LOG2);
         let memory = memory(driver)?;
         memory.write(at(self.own, semaphore(slot)), &[0; 4])?;
         memory.write(at(self.own, seen), &vec![UNSEEN; unseen])?;
-        memory.write(at(self.own, commands), &bytes)?;
-        memory.write(at(self.own, place), &entry.to_le_bytes())?;
-        memory.write(at(self.own, USERD + USERD_GP_PUT), &self.put.to_le_bytes())?;
-        driver.doorbell(self.channel, self.put)?;
+        self.channel.submit(driver, commands, &words)?;
         Ok(job)
     }
 
@@ -215,7 +192,7 @@ impl Rig {
 
     /// Takes the channel away.
     pub(super) fn destroy(self, driver: &mut dyn GpuDriver) -> Result<(), GpuError> {
-        driver.destroy_channel(self.channel)?;
+        self.channel.destroy(driver)?;
         driver.destroy_space(self.space)
     }
 

@@ -78,7 +78,7 @@ impl Bench {
     }
 
     fn own(&mut self) -> HostChannel {
-        self.gpu.rig().unwrap().channel
+        self.gpu.rig().unwrap().channel()
     }
 }
 

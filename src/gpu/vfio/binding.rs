@@ -5,10 +5,9 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::sysfs::{PciDevice, Sysfs, SysfsError};
-use crate::config::PciAddress;
 
 /// The driver.
 pub const VFIO_PCI: &str = "vfio-pci";
@@ -62,7 +61,7 @@ pub enum BindingError {
     #[error("{address} has {} after that, not {wanted}: see the kernel's messages (dmesg)", shown(.driver))]
     Elsewhere {
         /// Which.
-        address: PciAddress,
+        address: String,
         /// Whose it is.
         driver: Option<String>,
         /// Whose it was to be.
@@ -84,40 +83,71 @@ fn shown(driver: &Option<String>) -> String {
     driver.as_ref().map_or_else(|| "no driver".to_owned(), |name| format!("driver {name}"))
 }
 
-/// What gives a function to `vfio-pci`; nothing, if it has it.
+/// A function that is to change hands.
+struct Party<'a> {
+    address: String,
+    folder: &'a Path,
+    driver: Option<&'a str>,
+    driver_override: Option<&'a str>,
+}
+
+/// The GPU, then the card's other functions: VFIO resets all of a card or nothing of it, and takes a group as a whole.
+fn parties(device: &PciDevice) -> impl Iterator<Item = Party<'_>> {
+    let gpu = Party {
+        address: device.address.to_string(),
+        folder: &device.folder,
+        driver: device.driver.as_deref(),
+        driver_override: device.driver_override.as_deref(),
+    };
+    let siblings = device.siblings().map(|sibling| Party {
+        address: sibling.address.clone(),
+        folder: &sibling.folder,
+        driver: sibling.driver.as_deref(),
+        driver_override: sibling.driver_override.as_deref(),
+    });
+    std::iter::once(gpu).chain(siblings)
+}
+
+/// What gives a card to `vfio-pci`; nothing, if it has it.
 pub fn to_vfio(sysfs: &Sysfs, device: &PciDevice) -> Vec<Step> {
-    if device.driver.as_deref() == Some(VFIO_PCI) {
-        return Vec::new();
-    }
-    let mut steps =
-        vec![Step::new("let only vfio-pci have it", device.folder.join("driver_override"), VFIO_PCI)];
-    steps.extend(unbind(device));
-    steps.push(Step::new("let vfio-pci find it", sysfs.drivers_probe(), device.address.to_string()));
-    steps
+    let missing = parties(device).filter(|party| party.driver != Some(VFIO_PCI));
+    missing
+        .flat_map(|party| {
+            let only = format!("let only vfio-pci have {}", party.address);
+            let find = format!("let vfio-pci find {}", party.address);
+            let mut steps = vec![Step::new(only, party.folder.join("driver_override"), VFIO_PCI)];
+            steps.extend(unbind(&party));
+            steps.push(Step::new(find, sysfs.drivers_probe(), &*party.address));
+            steps
+        })
+        .collect()
 }
 
-/// What gives a function to whichever driver the kernel finds for it; nothing, if `vfio-pci` does not have it.
+/// What gives a card to whichever drivers the kernel finds for it; nothing, if `vfio-pci` has none of it.
 pub fn from_vfio(sysfs: &Sysfs, device: &PciDevice) -> Vec<Step> {
-    if device.driver.as_deref() != Some(VFIO_PCI) {
-        return Vec::new();
-    }
-    let mut steps: Vec<_> = unbind(device).into_iter().collect();
-    // An empty line takes the word back.
-    steps.push(Step::new("let any driver have it", device.folder.join("driver_override"), "\n"));
-    steps.push(Step::new("let its driver find it", sysfs.drivers_probe(), device.address.to_string()));
-    steps
+    let taken = parties(device).filter(|party| party.driver == Some(VFIO_PCI));
+    taken
+        .flat_map(|party| {
+            let any = format!("let any driver have {}", party.address);
+            let find = format!("let its driver find {}", party.address);
+            let mut steps: Vec<_> = unbind(&party).into_iter().collect();
+            // An empty line takes the word back.
+            steps.push(Step::new(any, party.folder.join("driver_override"), "\n"));
+            steps.push(Step::new(find, sysfs.drivers_probe(), &*party.address));
+            steps
+        })
+        .collect()
 }
 
-fn unbind(device: &PciDevice) -> Option<Step> {
-    let driver = device.driver.as_ref()?;
-    let what = format!("take it from {driver}");
-    Some(Step::new(what, device.folder.join("driver/unbind"), device.address.to_string()))
+fn unbind(party: &Party<'_>) -> Option<Step> {
+    let what = format!("take {} from {}", party.address, party.driver?);
+    Some(Step::new(what, party.folder.join("driver/unbind"), &*party.address))
 }
 
-/// Gives a function to `vfio-pci`.
+/// Gives a card to `vfio-pci`.
 ///
 /// # Errors
-/// The kernel refuses; the function has its former driver then, as far as the kernel lets it.
+/// The kernel refuses; its functions have their former drivers then, as far as the kernel lets them.
 pub fn bind(sysfs: &Sysfs, device: &PciDevice) -> Result<PciDevice, BindingError> {
     let steps = to_vfio(sysfs, device);
     if steps.is_empty() {
@@ -125,14 +155,13 @@ pub fn bind(sysfs: &Sysfs, device: &PciDevice) -> Result<PciDevice, BindingError
     }
     let done = steps.iter().try_for_each(Step::take).and_then(|()| {
         let now = sysfs.device(device.address)?;
-        if now.driver.as_deref() == Some(VFIO_PCI) {
-            return Ok(now);
-        }
-        Err(BindingError::Elsewhere {
-            address: device.address,
-            driver: now.driver,
+        let other = parties(&now).find(|party| party.driver != Some(VFIO_PCI));
+        let elsewhere = other.map(|other| BindingError::Elsewhere {
+            address: other.address,
+            driver: other.driver.map(str::to_owned),
             wanted: VFIO_PCI.to_owned(),
-        })
+        });
+        elsewhere.map_or(Ok(now), Err)
     });
     if done.is_err() {
         restore(sysfs, device);
@@ -140,34 +169,44 @@ pub fn bind(sysfs: &Sysfs, device: &PciDevice) -> Result<PciDevice, BindingError
     done
 }
 
-/// Gives a function back.
+/// Gives a card back.
 ///
 /// # Errors
 /// The kernel refuses.
 pub fn unbind_from_vfio(sysfs: &Sysfs, device: &PciDevice) -> Result<PciDevice, BindingError> {
     from_vfio(sysfs, device).iter().try_for_each(Step::take)?;
     let now = sysfs.device(device.address)?;
-    if now.driver.as_deref() == Some(VFIO_PCI) {
-        let (driver, wanted) = (now.driver, "its own driver".to_owned());
-        return Err(BindingError::Elsewhere { address: device.address, driver, wanted });
-    }
-    Ok(now)
+    let still = parties(&now).find(|party| party.driver == Some(VFIO_PCI));
+    let elsewhere = still.map(|still| BindingError::Elsewhere {
+        address: still.address,
+        driver: Some(VFIO_PCI.to_owned()),
+        wanted: "its own driver".to_owned(),
+    });
+    elsewhere.map_or(Ok(now), Err)
 }
 
 /// Makes everything as `before` again.
 fn restore(sysfs: &Sysfs, before: &PciDevice) {
-    let word = before.driver_override.as_deref().unwrap_or("\n");
-    let mut steps = vec![Step::new("undo", before.folder.join("driver_override"), word)];
-    let now = sysfs.device(before.address).ok().and_then(|now| now.driver);
-    if before.driver.is_some() && now != before.driver {
-        steps.push(Step::new("undo", sysfs.drivers_probe(), before.address.to_string()));
-    }
-    for step in steps {
-        if let Err(error) = step.take() {
-            log::warn!(
-                "{error}: {}",
-                std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default()
-            );
+    for party in parties(before) {
+        let word = party.driver_override.unwrap_or("\n");
+        let mut steps = vec![Step::new("undo", party.folder.join("driver_override"), word)];
+        let now = party.address.parse().ok().and_then(|address| sysfs.device(address).ok());
+        let now = now.and_then(|now| now.driver);
+        if now.as_deref() != party.driver {
+            // Whoever has it now has it by mistake.
+            let taken = Party { driver: now.as_deref(), ..party };
+            steps.extend(unbind(&taken));
+            if party.driver.is_some() {
+                steps.push(Step::new("undo", sysfs.drivers_probe(), &*taken.address));
+            }
+        }
+        for step in steps {
+            if let Err(error) = step.take() {
+                log::warn!(
+                    "{error}: {}",
+                    std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default()
+                );
+            }
         }
     }
 }
@@ -202,6 +241,33 @@ mod tests {
     }
 
     #[test]
+    fn other_functions_of_the_card_go_with_it() {
+        let host = FakeHost::new();
+        host.add("0000:01:00.1", 0x04_0300, Some("snd_hda_intel"));
+        host.add("0000:01:00.2", 0x0c_0330, Some(VFIO_PCI));
+        // Another slot of the bus, and a bridge.
+        host.add("0000:01:01.0", 0x02_0000, Some("e1000e"));
+        host.add("0000:01:00.3", 0x06_0400, Some("pcieport"));
+
+        let steps = to_vfio(&host.sysfs(), &host.device());
+        let what: Vec<_> = steps.iter().map(|step| &*step.what).collect();
+        assert_eq!(
+            what,
+            [
+                "let only vfio-pci have 0000:01:00.0",
+                "take 0000:01:00.0 from nouveau",
+                "let vfio-pci find 0000:01:00.0",
+                "let only vfio-pci have 0000:01:00.1",
+                "take 0000:01:00.1 from snd_hda_intel",
+                "let vfio-pci find 0000:01:00.1",
+            ]
+        );
+        let back = from_vfio(&host.sysfs(), &host.device());
+        assert_eq!(words(&back).first(), Some(&("unbind".to_owned(), "0000:01:00.2")), "{back:?}");
+        assert_eq!(back.len(), 3);
+    }
+
+    #[test]
     fn what_the_kernel_refuses_is_undone() {
         // Here is no file `unbind`: the second step fails.
         let host = FakeHost::new();
@@ -209,7 +275,8 @@ mod tests {
 
         let error = bind(&host.sysfs(), &before).unwrap_err();
 
-        assert!(error.to_string().starts_with("take it from nouveau: cannot write"), "{error}");
+        let said = error.to_string();
+        assert!(said.starts_with("take 0000:01:00.0 from nouveau: cannot write"), "{said}");
         assert_eq!(host.device(), before);
     }
 

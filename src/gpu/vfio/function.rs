@@ -2,7 +2,8 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use vfio_ioctls::VfioDevice;
 
@@ -11,12 +12,13 @@ use super::claim::Claim;
 use super::dma::Iommu;
 use super::interrupts::{Lines, Listener};
 use super::open::{self, Interface, OpenError};
+use super::reset::{Reset, Way};
 use super::sysfs::{NVIDIA, PciDevice, Sysfs};
 use crate::addr::PAGE_SIZE;
 use crate::config::PciAddress;
 use crate::pci::{
     AccessError, Behind, CardUse, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region,
-    RegionInfo, RegionKind, RegionTable, SharedMemory, Shown,
+    RegionInfo, RegionKind, RegionTable, SharedMemory, Shown, header,
 };
 
 /// Configuration space: the vendor, the command register and its bits, the first BAR (PCI Local Bus 3.0, 6.1).
@@ -31,21 +33,35 @@ const IRQ_MSI: u32 = 1;
 const IRQ_ERR: u32 = 3;
 const IRQ_REQ: u32 = 4;
 
+/// Capability of power management: its number, the place of its control register in it, and the power state there (PCI Bus Power
+/// Management Interface 1.2, 3.2).
+const POWER_MANAGEMENT: u8 = 0x01;
+const POWER_CONTROL: u64 = 4;
+const POWER_STATE: u16 = 0b11;
+/// How long a function takes from its deepest state until it answers (the same, 5.6.1).
+const WAKING: Duration = Duration::from_millis(10);
+
+/// Who is told when the card is gone, once.
+type Farewell = Box<dyn FnOnce() + Send>;
+
 /// The file of the open device; configuration space, ROM and what cannot be mapped are read and written through it.
-struct Card(VfioDevice);
+struct Card {
+    device: VfioDevice,
+    reset: Reset,
+}
 
 impl Card {
     fn fd(&self) -> BorrowedFd<'_> {
-        borrow(&self.0)
+        borrow(&self.device)
     }
 
     fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> bool {
-        let at = self.0.get_region_offset(region.index()).saturating_add(offset);
+        let at = self.device.get_region_offset(region.index()).saturating_add(offset);
         matches!(rustix::io::pread(self.fd(), &mut *data, at), Ok(count) if count == data.len())
     }
 
     fn write(&self, region: Region, offset: u64, data: &[u8]) -> bool {
-        let at = self.0.get_region_offset(region.index()).saturating_add(offset);
+        let at = self.device.get_region_offset(region.index()).saturating_add(offset);
         matches!(rustix::io::pwrite(self.fd(), data, at), Ok(count) if count == data.len())
     }
 
@@ -67,13 +83,17 @@ impl Card {
         self.write(Region::Config, COMMAND, &command.to_le_bytes())
     }
 
+    fn reset(&self) -> std::io::Result<()> {
+        self.reset.run(&self.device)
+    }
+
     /// A card that is gone answers with ones, or not at all.
     fn answers(&self) -> bool {
         self.config_u16(VENDOR) == Some(NVIDIA)
     }
 
     fn region(&self, region: Region) -> RegionInfo {
-        let size = self.0.get_region_size(region.index());
+        let size = self.device.get_region_size(region.index());
         if size == 0 {
             return RegionInfo::ABSENT;
         }
@@ -104,6 +124,7 @@ struct Connected {
 /// others.
 pub struct VfioFunction {
     address: PciAddress,
+    device: u16,
     interface: Interface,
     // Field order is drop order: what is mapped of the device keeps its file open, and its group could not leave the container.
     bars: [Option<Bar>; 6],
@@ -112,6 +133,8 @@ pub struct VfioFunction {
     iommu: Mutex<Iommu>,
     connected: Mutex<Option<Connected>>,
     lost: Arc<AtomicBool>,
+    farewell: Arc<Mutex<Option<Farewell>>>,
+    rom: OnceLock<Vec<u8>>,
     reads: AtomicU64,
     writes: AtomicU64,
     _claim: Claim,
@@ -139,13 +162,15 @@ impl VfioFunction {
     ) -> Result<Arc<Self>, OpenError> {
         let address = device.address;
         let opened = open::open(sysfs, device, interface)?;
-        let card = Card(opened.device);
         let failed = |what: &str, source: Box<dyn std::error::Error + Send + Sync>| OpenError::SetUp {
             address,
             what: what.to_owned(),
             source,
         };
-        card.0.reset();
+        let reset = Reset::of(&opened.device, device, opened.interface);
+        let reset = reset.map_err(|error| failed("the kernel has no way to reset the card", error.into()))?;
+        let card = Card { device: opened.device, reset };
+        card.reset().map_err(|error| failed("the card cannot be reset", error.into()))?;
         if !card.enable(true) || !card.answers() {
             let gone = "its configuration space does not answer".into();
             return Err(failed("the card was reset and did not come back", gone));
@@ -159,17 +184,18 @@ impl VfioFunction {
                 RegionKind::Memory64Prefetch => 8,
                 _ => continue,
             };
-            if card.0.get_region_flags(index) & vfio_bindings::bindings::vfio::VFIO_REGION_INFO_FLAG_MMAP == 0
+            if card.device.get_region_flags(index) & vfio_bindings::bindings::vfio::VFIO_REGION_INFO_FLAG_MMAP
+                == 0
             {
                 continue;
             }
-            let offset = card.0.get_region_offset(index);
+            let offset = card.device.get_region_offset(index);
             let mapped = Bar::map(card.fd(), offset, info.size, widest);
             *bar = Some(mapped.map_err(|error| failed(&format!("cannot map BAR{number}"), error.into()))?);
         }
-        log::info!("{address}: open by {:?}, {:04x}:{:04x}", opened.interface, device.vendor, device.device);
-        Ok(Arc::new(Self {
+        let function = Arc::new(Self {
             address,
+            device: device.device,
             interface: opened.interface,
             card,
             regions,
@@ -177,10 +203,60 @@ impl VfioFunction {
             iommu: Mutex::new(Iommu::new(opened.iommu)),
             connected: Mutex::new(None),
             lost: Arc::new(AtomicBool::new(false)),
+            farewell: Arc::new(Mutex::new(None)),
+            rom: OnceLock::new(),
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             _claim: opened.claim,
-        }))
+        });
+        if !function.wake() {
+            let asleep = "it was told to come to D0".into();
+            return Err(failed("the card stays in a power state in which it does nothing", asleep));
+        }
+        let (interface, way) = (opened.interface, function.reset_way());
+        log::info!(
+            "{address}: open by {interface:?}, {:04x}:{:04x}, reset by {way:?}",
+            device.vendor,
+            device.device
+        );
+        Ok(function)
+    }
+
+    /// Shows this in place of the card's ROM from now on.
+    ///
+    /// # Errors
+    /// The card's ROM is smaller, and the guest asks the card how large it is; or one is shown already.
+    pub fn show_rom(&self, bytes: &[u8]) -> Result<(), String> {
+        let size = self.regions.get(Region::Rom.index() as usize).map_or(0, |info| info.size);
+        if bytes.len() as u64 > size {
+            return Err(format!("it has {} bytes, and the card's ROM {size}", bytes.len()));
+        }
+        self.rom.set(bytes.to_vec()).map_err(|_| "one is shown already".to_owned())
+    }
+
+    /// How it is reset.
+    pub fn reset_way(&self) -> Way {
+        self.card.reset.way()
+    }
+
+    /// What is to be done once, from another thread, when the kernel wants the card back or its bus reports it broken. Whoever has its file
+    /// is waited for then.
+    pub fn when_lost(&self, tell: impl FnOnce() + Send + 'static) {
+        *self.farewell.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(tell));
+    }
+
+    /// Has it in D0, the only power state in which its BARs answer.
+    fn wake(&self) -> bool {
+        let Some(place) = header::capability(self, POWER_MANAGEMENT) else { return true };
+        let control = place.saturating_add(POWER_CONTROL);
+        let asleep = || self.card.config_u16(control).unwrap_or(u16::MAX) & POWER_STATE != 0;
+        if !asleep() {
+            return true;
+        }
+        let before = self.card.config_u16(control).unwrap_or(0);
+        self.card.write(Region::Config, control, &(before & !POWER_STATE).to_le_bytes());
+        std::thread::sleep(WAKING);
+        !asleep()
     }
 
     /// Keeps other gpuvmks from a card, without opening it.
@@ -191,6 +267,11 @@ impl VfioFunction {
         open::claim(device)
     }
 
+    /// Its PCI device number.
+    pub fn device(&self) -> u16 {
+        self.device
+    }
+
     /// Through which of VFIO's interfaces it is open.
     pub fn interface(&self) -> Interface {
         self.interface
@@ -198,7 +279,7 @@ impl VfioFunction {
 
     /// Asks the kernel for a message as if the card had sent it; false if the card has none, or nobody is connected.
     pub(super) fn ask_for_message(&self) -> bool {
-        self.card.0.trigger_irq(IRQ_MSI, 0).is_ok()
+        self.card.device.trigger_irq(IRQ_MSI, 0).is_ok()
     }
 
     fn iommu(&self) -> MutexGuard<'_, Iommu> {
@@ -245,6 +326,12 @@ impl PciFunction for VfioFunction {
         self.check(region, offset, data.len())?;
         self.reads.fetch_add(1, Ordering::Relaxed);
         data.fill(0xff);
+        if let Some(rom) = self.rom.get().filter(|_| region == Region::Rom) {
+            // Behind it there is nothing, as in a card's.
+            let rest = usize::try_from(offset).ok().and_then(|offset| rom.get(offset..)).unwrap_or_default();
+            data.iter_mut().zip(rest).for_each(|(byte, shown)| *byte = *shown);
+            return Ok(());
+        }
         let done = match self.bar(region) {
             Some(bar) => bar.read(offset, data).is_ok(),
             None => self.card.read(region, offset, data),
@@ -282,7 +369,7 @@ impl PciFunction for VfioFunction {
         let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
         if connected.take().is_some() {
             for index in [IRQ_MSI, IRQ_ERR, IRQ_REQ] {
-                if let Err(error) = self.card.0.disable_irq(index) {
+                if let Err(error) = self.card.device.disable_irq(index) {
                     log::debug!("{}: interrupt {index}: {error}", self.address);
                 }
             }
@@ -309,7 +396,7 @@ impl PciFunction for VfioFunction {
             return Ok(None);
         };
         let (fd, offset) =
-            (self.card.fd().try_clone_to_owned()?, self.card.0.get_region_offset(region.index()));
+            (self.card.fd().try_clone_to_owned()?, self.card.device.get_region_offset(region.index()));
         Ok(Some(PlainMemory { offset: 0, memory: SharedMemory { fd, offset, size } }))
     }
 
@@ -320,32 +407,40 @@ impl PciFunction for VfioFunction {
         }
         let limit = self.regions.get(region.index() as usize).map_or(0, |info| info.size);
         let size = size.min(limit.saturating_sub(offset)) / PAGE_SIZE * PAGE_SIZE;
-        let offset_in_file = self.card.0.get_region_offset(region.index()).saturating_add(offset);
+        let offset_in_file = self.card.device.get_region_offset(region.index()).saturating_add(offset);
         let memory = Behind::File { fd: self.card.fd(), offset: offset_in_file };
         visit(Shown { offset, size, writable: true, memory });
     }
 
     fn reset(&self) {
-        self.card.0.reset();
-        if !self.card.enable(true) || !self.card.answers() {
-            self.lost.store(true, Ordering::Relaxed);
-            log::error!("{}: the card was reset and did not come back", self.address);
-        }
+        let problem = match self.card.reset() {
+            Err(error) => format!("the card cannot be reset: {error}"),
+            Ok(()) if !self.card.enable(true) || !self.card.answers() || !self.wake() => {
+                "the card was reset and did not come back".to_owned()
+            }
+            Ok(()) => return,
+        };
+        // What it still has of the one before is nobody's to see.
+        self.lost.store(true, Ordering::Relaxed);
+        log::error!("{}: {problem}", self.address);
     }
 }
 
 impl VfioFunction {
     fn connect(&self, sink: Arc<dyn InterruptSink>) -> anyhow::Result<Connected> {
         let lines = Lines::new()?;
-        let (lost, address) = (Arc::clone(&self.lost), self.address);
+        let (lost, farewell, address) = (Arc::clone(&self.lost), Arc::clone(&self.farewell), self.address);
         let listener = Listener::start(&lines, sink, move || {
             log::error!("{address}: the card is being taken away, or the bus reported an error of it");
             lost.store(true, Ordering::Relaxed);
+            if let Some(tell) = farewell.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                tell();
+            }
         })?;
-        self.card.0.enable_irq(IRQ_MSI, vec![&lines.message])?;
+        self.card.device.enable_irq(IRQ_MSI, vec![&lines.message])?;
         // Not every function can tell of these.
         for index in [IRQ_ERR, IRQ_REQ] {
-            if let Err(error) = self.card.0.enable_irq(index, vec![&lines.going]) {
+            if let Err(error) = self.card.device.enable_irq(index, vec![&lines.going]) {
                 log::debug!("{address}: interrupt {index}: {error}");
             }
         }
@@ -361,7 +456,9 @@ impl Drop for VfioFunction {
             log::debug!("{}: bus mastering cannot be switched off", self.address);
         }
         self.iommu().unmap_all();
-        self.card.0.reset();
+        if let Err(error) = self.card.reset() {
+            log::warn!("{}: the card cannot be reset: {error}", self.address);
+        }
     }
 }
 

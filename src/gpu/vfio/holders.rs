@@ -57,12 +57,11 @@ fn has_open(process: &Path, nodes: &BTreeSet<u64>) -> bool {
 
 /// Numbers of the device nodes that belong to the function.
 fn nodes(sysfs: &Sysfs, device: &PciDevice) -> BTreeSet<u64> {
-    let drm = fs::read_dir(device.folder.join("drm")).into_iter().flatten().flatten();
-    let drm = drm.filter_map(|entry| {
-        let text = fs::read_to_string(entry.path().join("dev")).ok()?;
-        let (major, minor) = text.trim().split_once(':')?;
-        Some(makedev(major.parse().ok()?, minor.parse().ok()?))
-    });
+    let drm = numbers_in(&device.folder.join("drm"));
+    // A sound card's folder has one for each of its nodes.
+    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+    let cards = device.siblings().flat_map(|sibling| entries(&sibling.folder.join("sound")));
+    let sound = cards.flat_map(|card| numbers_in(&card.path()));
     let information = format!("proc/driver/nvidia/gpus/{}/information", device.address);
     let information = fs::read_to_string(sysfs.root().join(information)).unwrap_or_default();
     let minor = information.lines().find_map(|line| line.strip_prefix("Device Minor:")?.trim().parse().ok());
@@ -74,7 +73,18 @@ fn nodes(sysfs: &Sysfs, device: &PciDevice) -> BTreeSet<u64> {
         let node = sysfs.root().join("dev/vfio").join(name);
         Some(fs::metadata(node).ok()?.rdev()).filter(|number| *number != 0)
     });
-    drm.chain(vfio).chain(minor.map(|minor| makedev(NVIDIA_MAJOR, minor))).collect()
+    drm.into_iter().chain(sound).chain(vfio).chain(minor.map(|minor| makedev(NVIDIA_MAJOR, minor))).collect()
+}
+
+/// Numbers of the nodes that have a folder each in `folder`.
+fn numbers_in(folder: &Path) -> Vec<u64> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| {
+        let text = fs::read_to_string(entry.path().join("dev")).ok()?;
+        let (major, minor) = text.trim().split_once(':')?;
+        Some(makedev(major.parse().ok()?, minor.parse().ok()?))
+    });
+    numbers.collect()
 }
 
 #[cfg(test)]

@@ -17,7 +17,9 @@ mod interrupts;
 pub mod obstacles;
 pub mod open;
 pub mod probe;
+pub mod reset;
 pub mod sysfs;
+pub mod vbios;
 
 pub use claim::Claim;
 pub use function::VfioFunction;

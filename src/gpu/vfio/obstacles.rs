@@ -55,8 +55,8 @@ pub enum Obstacle {
     },
     /// The kernel knows no way to reset it.
     #[error(
-        "The kernel has no way to reset {0} (its reset_method is empty): a VM would find what the one before it left. Put it \
-         into a slot whose bridge it has for itself"
+        "The kernel has no way to reset {0} (its reset_method is empty, and its bus is not its own): a VM would find what the \
+         one before it left. Put it into a slot whose bridge it has for itself"
     )]
     NoReset(PciAddress),
     /// The kernel's driver for VFIO is not there.
@@ -92,14 +92,15 @@ pub fn obstacles(sysfs: &Sysfs, device: &PciDevice, holders: Vec<Holder>) -> Vec
     match &device.group {
         None => found.push(Obstacle::NoIommu(address)),
         Some(group) => {
-            let others: Vec<_> =
-                group.others.iter().filter(|member| !member.is_harmless()).cloned().collect();
+            // The card's own functions go with it.
+            let foreign = |member: &&Member| !member.is_harmless() && !device.is_sibling(&member.address);
+            let others: Vec<_> = group.others.iter().filter(foreign).cloned().collect();
             if !others.is_empty() {
                 found.push(Obstacle::GroupShared { address, group: group.number, others });
             }
         }
     }
-    if device.reset_methods.as_ref().is_some_and(Vec::is_empty) {
+    if !device.can_be_reset() {
         found.push(Obstacle::NoReset(address));
     }
     if !sysfs.driver("vfio-pci").exists() {
@@ -131,10 +132,7 @@ mod tests {
             (|host| host.write(GPU, "vendor", "0x8086\n"), "gpuvmk gpu list"),
             (|host| host.write(GPU, "boot_vga", "1\n"), "use another display"),
             (|host| host.remove(GPU, "iommu_group"), "intel_iommu=on"),
-            (
-                |host| host.add("0000:01:00.1", 0x04_0300, Some("snd_hda_intel")),
-                "0000:01:00.1 (snd_hda_intel)",
-            ),
+            (|host| host.add("0000:02:00.0", 0x02_0000, Some("e1000e")), "0000:02:00.0 (e1000e)"),
             (|host| host.write(GPU, "reset_method", "\n"), "reset_method is empty"),
             (|host| fs::remove_dir(host.sysfs().driver("vfio-pci")).unwrap(), "modprobe vfio-pci"),
         ];
@@ -145,6 +143,13 @@ mod tests {
             let [only] = &*found else { panic!("{word}: {found:?}") };
             assert!(only.to_string().contains(word), "{only}");
         }
+    }
+
+    #[test]
+    fn the_cards_own_sound_is_none() {
+        let host = FakeHost::new();
+        host.add("0000:01:00.1", 0x04_0300, Some("snd_hda_intel"));
+        assert_eq!(found(&host), []);
     }
 
     #[test]

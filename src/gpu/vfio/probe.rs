@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::VfioFunction;
 use super::open::Interface;
+use super::reset::Way;
 use super::sysfs::PciDevice;
 use crate::gpu::rehearsal::Rehearsal;
 use crate::pci::{AccessError, InterruptSink, PciFunction, Region, RegionKind};
@@ -40,6 +41,8 @@ pub struct Findings {
     pub regions: Vec<RegionFinding>,
     /// How the kernel resets it.
     pub reset_methods: Option<Vec<String>>,
+    /// How it was reset.
+    pub reset: Way,
     /// Whether a message (MSI) that the kernel was asked to send came here.
     pub interrupt: bool,
     /// Bytes that this process may lock for the card; absent if as many as it likes.
@@ -51,9 +54,7 @@ pub struct Findings {
 impl Findings {
     /// Whether nothing speaks against the card.
     pub fn good(&self) -> bool {
-        let engines = self.engines.as_ref();
-        self.interrupt
-            && engines.is_none_or(|tried| tried.failures.is_empty() && tried.stray_dma_stopped != Some(false))
+        self.interrupt && self.engines.as_ref().is_none_or(Rehearsal::good)
     }
 }
 
@@ -104,6 +105,7 @@ pub fn probe(device: &PciDevice, card: &VfioFunction) -> Result<Findings, Access
         initialised: register(ENABLE)? & INITIALISED != 0,
         regions: regions(card),
         reset_methods: device.reset_methods.clone(),
+        reset: card.reset_way(),
         interrupt,
         memory_limit: rustix::process::getrlimit(rustix::process::Resource::Memlock).current,
         engines: None,

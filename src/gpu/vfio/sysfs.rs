@@ -65,6 +65,10 @@ pub struct PciDevice {
     pub reset_methods: Option<Vec<String>>,
     /// Its IOMMU group; absent without an IOMMU.
     pub group: Option<Group>,
+    /// All other functions on its bus.
+    pub bus_mates: Vec<Member>,
+    /// Whether a bridge is above that bus, which can reset it.
+    pub below_bridge: bool,
     /// Its node below `/dev/vfio/devices`, while `vfio-pci` has it and the kernel has that interface.
     pub cdev: Option<String>,
 }
@@ -83,17 +87,35 @@ pub struct Group {
 pub struct Member {
     /// Its address, as sysfs writes it.
     pub address: String,
+    /// Its folder in sysfs.
+    pub folder: PathBuf,
     /// Its class.
     pub class: u32,
     /// The driver that has it.
     pub driver: Option<String>,
+    /// The only driver that may have it, if somebody said so.
+    pub driver_override: Option<String>,
 }
 
 impl Member {
+    fn at(folder: PathBuf) -> Self {
+        Self {
+            address: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            class: hex(&folder.join("class")).unwrap_or(0),
+            driver: link_name(&folder.join("driver")),
+            driver_override: driver_override(&folder),
+            folder,
+        }
+    }
+
+    fn is_bridge(&self) -> bool {
+        self.class >> 16 == CLASS_BRIDGE
+    }
+
     /// Whether VFIO lets the group be used while this one is as it is: it has no driver, VFIO's, or is a bridge, which does no
     /// DMA of its own.
     pub fn is_harmless(&self) -> bool {
-        self.class >> 16 == CLASS_BRIDGE || self.driver.as_deref().is_none_or(|driver| driver == "vfio-pci")
+        self.is_bridge() || self.driver.as_deref().is_none_or(|driver| driver == "vfio-pci")
     }
 }
 
@@ -101,6 +123,24 @@ impl PciDevice {
     /// Whether it is a display or 3D controller of NVIDIA's.
     pub fn is_nvidia_gpu(&self) -> bool {
         self.vendor == NVIDIA && self.class >> 16 == CLASS_DISPLAY
+    }
+
+    /// The card's other functions, such as its sound: they share its slot, and its fate.
+    pub fn siblings(&self) -> impl Iterator<Item = &Member> {
+        self.bus_mates.iter().filter(|mate| !mate.is_bridge() && self.is_sibling(&mate.address))
+    }
+
+    /// Whether an address is that of another function of this card.
+    pub fn is_sibling(&self, address: &str) -> bool {
+        let slot = |address: PciAddress| (address.domain, address.bus, address.device);
+        let other: Option<PciAddress> = address.parse().ok();
+        other.is_some_and(|other| other != self.address && slot(other) == slot(self.address))
+    }
+
+    /// Whether the kernel can reset it somehow: by itself, or with its bus, if nobody else's function is on that.
+    pub fn can_be_reset(&self) -> bool {
+        let by_itself = self.reset_methods.as_ref().is_none_or(|methods| !methods.is_empty());
+        by_itself || (self.below_bridge && self.bus_mates.iter().all(|mate| self.is_sibling(&mate.address)))
     }
 }
 
@@ -156,16 +196,43 @@ impl Sysfs {
             device: short("device")?,
             class: number("class")?,
             driver: link_name(&folder.join("driver")),
-            driver_override: word(&folder.join("driver_override")).filter(|name| name != "(null)"),
+            driver_override: driver_override(&folder),
             boot_display: word(&folder.join("boot_vga")).as_deref() == Some("1"),
             reset_methods: fs::read_to_string(folder.join("reset_method"))
                 .ok()
                 .map(|text| text.split_whitespace().map(str::to_owned).collect()),
             group: group(&folder, address),
+            bus_mates: self.bus_mates(address),
+            below_bridge: below_bridge(&folder),
             cdev: only_entry(&folder.join("vfio-dev")),
             folder,
         })
     }
+}
+
+impl Sysfs {
+    fn bus_mates(&self, address: PciAddress) -> Vec<Member> {
+        let bus = |address: PciAddress| (address.domain, address.bus);
+        let entries = fs::read_dir(self.devices()).into_iter().flatten().flatten();
+        let others = entries.filter(|entry| {
+            let other: Option<PciAddress> = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            other.is_some_and(|other| other != address && bus(other) == bus(address))
+        });
+        let mut mates: Vec<_> = others.map(|entry| Member::at(entry.path())).collect();
+        mates.sort_by(|a, b| a.address.cmp(&b.address));
+        mates
+    }
+}
+
+/// Whether the folder that a function's link leads to is in a bridge's.
+fn below_bridge(folder: &Path) -> bool {
+    let place = fs::canonicalize(folder).unwrap_or_default();
+    let above = place.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+    above.is_some_and(|name| name.parse::<PciAddress>().is_ok())
+}
+
+fn driver_override(folder: &Path) -> Option<String> {
+    word(&folder.join("driver_override")).filter(|name| name != "(null)")
 }
 
 fn group(folder: &Path, address: PciAddress) -> Option<Group> {
@@ -176,11 +243,7 @@ fn group(folder: &Path, address: PciAddress) -> Option<Group> {
         .flatten()
         .flatten()
         .filter(|entry| entry.file_name().to_string_lossy() != address.to_string())
-        .map(|entry| Member {
-            address: entry.file_name().to_string_lossy().into_owned(),
-            class: hex(&entry.path().join("class")).unwrap_or(0),
-            driver: link_name(&entry.path().join("driver")),
-        })
+        .map(|entry| Member::at(entry.path()))
         .collect();
     others.sort_by(|a, b| a.address.cmp(&b.address));
     Some(Group { number, others })
@@ -282,11 +345,12 @@ pub(super) mod tests {
 
         assert!(gpu.is_nvidia_gpu() && !gpu.boot_display);
         assert_eq!((gpu.vendor, gpu.device, gpu.class), (NVIDIA, 0x06c0, 0x03_0000));
-        assert_eq!((gpu.driver.as_deref(), gpu.driver_override), (Some("nouveau"), None));
-        assert_eq!(gpu.reset_methods, Some(vec!["pm".to_owned(), "bus".to_owned()]));
-        let group = gpu.group.unwrap();
+        assert_eq!((gpu.driver.as_deref(), gpu.driver_override.as_deref()), (Some("nouveau"), None));
+        assert_eq!(gpu.reset_methods.as_deref(), Some(&["pm".to_owned(), "bus".to_owned()][..]));
+        let group = gpu.group.clone().unwrap();
         let [audio] = &*group.others else { panic!("{group:?}") };
         assert_eq!((group.number, &*audio.address, audio.is_harmless()), (3, "0000:01:00.1", false));
+        assert!(gpu.siblings().map(|mate| &mate.address).eq([&audio.address]), "{gpu:?}");
     }
 
     #[test]
@@ -301,11 +365,38 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn bus_is_reset_if_the_card_has_it_for_itself() {
+        let host = FakeHost::new();
+        host.add("0000:01:00.1", 0x04_0300, None);
+        host.write(GPU, "reset_method", "\n");
+        let card = |below_bridge| PciDevice { below_bridge, ..host.device() };
+        assert!(card(true).can_be_reset() && !card(false).can_be_reset());
+
+        host.add("0000:01:01.0", 0x02_0000, None);
+        assert!(!card(true).can_be_reset());
+        host.write(GPU, "reset_method", "flr\n");
+        assert!(card(false).can_be_reset());
+    }
+
+    #[test]
+    fn function_below_a_bridge_is_seen_by_where_its_link_leads() {
+        let host = FakeHost::new();
+        assert!(!host.device().below_bridge);
+        let devices = host.folder.path().join("sys/devices/pci0000:00/0000:00:02.0");
+        fs::create_dir_all(&devices).unwrap();
+        fs::rename(host.folder(GPU), devices.join(GPU)).unwrap();
+        symlink(devices.join(GPU), host.folder(GPU)).unwrap();
+        assert!(host.device().below_bridge);
+    }
+
+    #[test]
     fn bridges_and_functions_without_a_driver_do_no_harm() {
         let member = |class, driver: Option<&str>| Member {
             address: "0000:00:01.0".to_owned(),
+            folder: PathBuf::new(),
             class,
             driver: driver.map(str::to_owned),
+            driver_override: None,
         };
         assert!(member(0x06_0400, Some("pcieport")).is_harmless());
         assert!(member(0x04_0300, None).is_harmless());

@@ -28,6 +28,7 @@ mod residue;
 pub mod session;
 mod soak;
 pub mod suspend;
+mod takeover;
 mod upload;
 mod victim;
 
@@ -43,7 +44,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 33] = [
+const PROGRAMS: [(&str, Program); 34] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
@@ -75,13 +76,14 @@ const PROGRAMS: [(&str, Program); 33] = [
     ("load", load::run),
     ("sleep", load::sleep),
     ("card", card::run),
+    ("takeover", takeover::run),
     ("host", host::run),
     ("debian", debian::run),
 ];
 
 /// Programs that concern the whole guest rather than one GPU.
 pub fn runs_once(program: &str) -> bool {
-    matches!(program, "reload" | "sleep" | "host" | "card" | "debian")
+    matches!(program, "reload" | "sleep" | "host" | "card" | "takeover" | "debian")
 }
 
 /// A program's options, as `name=value` words.

@@ -13,7 +13,7 @@ use gpuvmk_lab::firmware::Firmware;
 use gpuvmk_lab::guest_build;
 use gpuvmk_lab::initramfs::{self, ImageFile};
 use gpuvmk_lab::kernel::{GuestKernel, KernelSeries, Role};
-use gpuvmk_lab::machine::{Accelerator, Machine, MachineSpec, Outcome};
+use gpuvmk_lab::machine::{Accelerator, Beside, Machine, MachineSpec, Outcome};
 use gpuvmk_lab::own_kernel;
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::report::{ProgramResult, Report};
@@ -228,6 +228,7 @@ pub fn outer_machine(name: String, folder: PathBuf, kernel: GuestKernel, limit_s
         sockets: Vec::new(),
         accelerator: Accelerator::TcgWithSvm,
         iommu: false,
+        beside: Beside::Nothing,
         programs: Vec::new(),
         nouveau_options: Vec::new(),
         kernel_words: vec!["gpuvmk.bare=1".to_owned(), format!("gpuvmk.limit={limit_s}")],

@@ -10,7 +10,7 @@ use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::guest_build;
 use gpuvmk_lab::initramfs;
 use gpuvmk_lab::kernel::Role;
-use gpuvmk_lab::machine::{Machine, MachineSpec};
+use gpuvmk_lab::machine::{Beside, Machine, MachineSpec};
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::report::ProgramResult;
 use gpuvmk_lab::verdict::{self, Expected};
@@ -21,9 +21,8 @@ use super::card::SoftCard;
 use super::host_files;
 use super::inner::{self, Nested, Task, outer_machine};
 
-/// The cases that look at the card, by each of the kernel's interfaces, and the word that says which.
-const LOOK: (&str, &str) = ("look", "group");
-const CDEV: (&str, &str) = ("cdev", "cdev");
+/// The case that looks at the card by the kernel's newer interface.
+const CDEV: &str = "cdev";
 /// A stock guest on a card that is open by the newer one.
 const CDEV_GUEST: &str = "cdev-guest";
 /// Memory of the outer machine.
@@ -49,6 +48,44 @@ fn tasks() -> [Task; 6] {
     ]
 }
 
+/// A machine in which a program has to do with the card itself.
+#[derive(Debug)]
+struct Scene {
+    name: &'static str,
+    program: &'static str,
+    role: Role,
+    own_kernel: bool,
+    iommu: bool,
+    beside: Beside,
+}
+
+/// The card as a machine gives it away: by itself; from nouveau, with a second function, until it is taken out; and two that cannot be given
+/// away.
+const SCENES: [Scene; 4] = [
+    LOOK,
+    Scene { name: "takeover", program: "takeover", role: Role::CardOwner, beside: Beside::Function, ..LOOK },
+    Scene {
+        name: "shared-group",
+        program: "takeover:scene=neighbour",
+        role: Role::CardOwner,
+        beside: Beside::Neighbour,
+        ..LOOK
+    },
+    Scene { name: "no-iommu", program: "takeover:scene=no-iommu", iommu: false, ..LOOK },
+];
+
+const LOOK: Scene = Scene {
+    name: "look",
+    program: "card:interface=group",
+    role: Role::CardHost,
+    own_kernel: false,
+    iommu: true,
+    beside: Beside::Nothing,
+};
+
+/// The first of them where the outer kernel has iommufd.
+const LOOK_BY_CDEV: Scene = Scene { name: CDEV, program: "card:interface=cdev", own_kernel: true, ..LOOK };
+
 /// One stock guest where the outer kernel has iommufd: not in a usual run, as that kernel has to be built.
 fn with_iommufd() -> Task {
     Task { card: true, own_kernel: true, ..Task::new(CDEV_GUEST, Chip::Gf100, &["probe", "copy"]) }
@@ -57,26 +94,28 @@ fn with_iommufd() -> Task {
 pub fn run(arguments: &Arguments) -> Result<bool> {
     let start = Instant::now();
     let gpuvmk = arguments.gpuvmk()?;
-    let look = |case| look_at_card(&gpuvmk, arguments, case);
+    let look = |scene| look_at_card(&gpuvmk, arguments, scene);
     let play = |task: &Task| inner::run(task, &gpuvmk, &arguments.logs);
-    let group = arguments.wants(LOOK.0).then(|| look(LOOK)).transpose()?;
-    let cdev = arguments.names(CDEV.0).then(|| look(CDEV)).transpose()?;
+    let scenes = SCENES.iter().filter(|scene| arguments.wants(scene.name));
+    let group = scenes.map(look).collect::<Result<Vec<_>>>()?;
+    let cdev = arguments.names(CDEV).then(|| look(&LOOK_BY_CDEV)).transpose()?;
     let wanted = tasks().into_iter().filter(|task| arguments.wants(&task.name));
     let guests = wanted.map(|task| play(&task)).collect::<Result<Vec<_>>>()?;
     let cdev_guest = arguments.names(CDEV_GUEST).then(|| play(&with_iommufd())).transpose()?;
     ensure!(
-        group.is_some() || cdev.is_some() || cdev_guest.is_some() || !guests.is_empty(),
+        !group.is_empty() || cdev.is_some() || cdev_guest.is_some() || !guests.is_empty(),
         "No such case: there are {}, {}; and, with a kernel that is built first, {}, {CDEV_GUEST}",
-        LOOK.0,
+        SCENES.map(|scene| scene.name).join(", "),
         tasks().map(|task| task.name).join(", "),
-        CDEV.0
+        CDEV
     );
-    let by_group = judged(group.as_ref(), &guests.iter().collect::<Vec<_>>());
-    let by_cdev = judged(cdev.as_ref(), &cdev_guest.iter().collect::<Vec<_>>());
+    let by_group = judged(&group, &guests);
+    let by_cdev = judged(cdev.as_slice(), cdev_guest.as_slice());
     let ok = by_group != Some(false) && by_cdev != Some(false);
     if arguments.json {
         let seen = || group.iter().chain(&cdev);
-        let stray: Vec<_> = seen().map(|look| look.engines()["stray_dma_stopped"] == true).collect();
+        let tried = seen().map(Looked::engines).filter(|engines| !engines.is_null());
+        let stray: Vec<_> = tried.map(|engines| engines["stray_dma_stopped"] == true).collect();
         // CAST: minutes, two digits.
         let minutes = (start.elapsed().as_secs_f64() / 0.6).round() / 100.0;
         println!(
@@ -94,13 +133,14 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
 }
 
 /// Whether all of an interface's cases are well; none if there was none.
-fn judged(card: Option<&Looked>, guests: &[&Nested]) -> Option<bool> {
-    let all = || card.map(Looked::ok).into_iter().chain(guests.iter().map(|guest| guest.ok()));
+fn judged(scenes: &[Looked], guests: &[Nested]) -> Option<bool> {
+    let all = || scenes.iter().map(Looked::ok).chain(guests.iter().map(Nested::ok));
     (all().next().is_some()).then(|| all().all(|ok| ok))
 }
 
 /// What came of a look at the card.
 struct Looked {
+    name: &'static str,
     problems: Vec<String>,
     results: Vec<ProgramResult>,
 }
@@ -119,23 +159,25 @@ impl Looked {
     }
 
     fn to_json(&self) -> Value {
-        json!({ "ok": self.ok(), "problems": self.problems, "figures": self.figures() })
+        json!({ "name": self.name, "ok": self.ok(), "problems": self.problems, "figures": self.figures() })
     }
 }
 
-fn look_at_card(gpuvmk: &Path, arguments: &Arguments, (case, interface): (&str, &str)) -> Result<Looked> {
+fn look_at_card(gpuvmk: &Path, arguments: &Arguments, scene: &Scene) -> Result<Looked> {
+    let Scene { name, iommu, beside, .. } = *scene;
     let cache = Cache::open()?;
     let init = guest_build::obtain(&cache)?;
-    let kernel = inner::outer_kernel(&cache, interface == CDEV.1, Role::CardHost)?;
+    let kernel = inner::outer_kernel(&cache, scene.own_kernel, scene.role)?;
     let files = host_files::gpuvmk(gpuvmk)?;
-    let (folder, label) = (arguments.logs.join(format!("nested-{case}")), format!("host-card-{case}"));
+    let (folder, label) = (arguments.logs.join(format!("nested-{name}")), format!("host-card-{name}"));
     let card = SoftCard::start(gpuvmk, &folder)?;
-    let program = format!("card:interface={interface}");
+    let program = scene.program.to_owned();
     let spec = MachineSpec {
         initramfs: initramfs::obtain_with(&cache, &kernel, &init, &files, &label)?,
         memory_mib: OUTER_MIB,
         sockets: vec![card.socket()],
-        iommu: true,
+        iommu,
+        beside,
         programs: vec![program.clone()],
         ..outer_machine(label, folder, kernel, LIMIT_S)
     };
@@ -144,7 +186,7 @@ fn look_at_card(gpuvmk: &Path, arguments: &Arguments, (case, interface): (&str, 
     let mut verdict = verdict::judge(&outcome, &expected);
     verdict.problems.extend(card.stop()?);
     let ok = verdict.problems.is_empty();
-    eprintln!("nested {case}: {}, {:.1} s", if ok { "ok" } else { "FAILED" }, outcome.wall.as_secs_f64());
+    eprintln!("nested {name}: {}, {:.1} s", if ok { "ok" } else { "FAILED" }, outcome.wall.as_secs_f64());
     verdict.problems.iter().for_each(|problem| eprintln!("    {problem}"));
-    Ok(Looked { problems: verdict.problems, results: verdict.results })
+    Ok(Looked { name, problems: verdict.problems, results: verdict.results })
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Figures, Options, gpuvmk};
 
-const DEVICES: &str = "/sys/bus/pci/devices";
+pub(super) const DEVICES: &str = "/sys/bus/pci/devices";
 
 /// Options: `interface`, which of VFIO's: `group` or `cdev`.
 pub fn run(options: &Options) -> Result<Figures> {
@@ -49,7 +49,12 @@ pub fn run(options: &Options) -> Result<Figures> {
         "--json",
     ])?;
     let engines = &tried["engines"];
-    ensure!(engines["failures"] == Value::Array(Vec::new()), "copies failed: {engines}");
+    let trials = engines["tried"].as_array().map_or(&[][..], Vec::as_slice);
+    ensure!(trials.len() == 3, "GF100 has three engines: {engines}");
+    ensure!(
+        trials.iter().all(|trial| trial["failures"] == Value::Array(Vec::new())),
+        "copies failed: {engines}"
+    );
     ensure!(engines["verified"].as_u64().is_some_and(|bytes| bytes > 0), "nothing was copied: {engines}");
     ensure!(engines["stray_dma_stopped"] == true, "the IOMMU did not keep the card off: {engines}");
     claimed(&address)?;
@@ -77,12 +82,12 @@ pub(super) fn gpu() -> Result<String> {
     bail!("there is no NVIDIA GPU");
 }
 
-fn link_name(link: &str) -> Option<String> {
+pub(super) fn link_name(link: &str) -> Option<String> {
     Some(fs::read_link(link).ok()?.file_name()?.to_string_lossy().into_owned())
 }
 
 /// Runs a command that must be refused, with `word` in what it says.
-fn refused(arguments: &[&str], word: &str) -> Result<()> {
+pub(super) fn refused(arguments: &[&str], word: &str) -> Result<()> {
     let output = gpuvmk::output(arguments)?;
     let said = String::from_utf8_lossy(&output.stderr);
     let words = arguments.join(" ");
