@@ -66,6 +66,16 @@ const EXPLAINED: &[Explanation] = &[
         provoked_by: &["nvk", "nonvk"],
         reason: "Mesa says so of chips that nobody has had certified",
     },
+    Explanation {
+        parts: &["shpchp ", "_register failed with error -16"],
+        provoked_by: &["takeover"],
+        reason: "ACPI has the slots of QEMU's bridge already",
+    },
+    Explanation {
+        parts: &["shpchp ", "Slot initialization failed"],
+        provoked_by: &["takeover"],
+        reason: "the same",
+    },
     Explanation { parts: &["ommand line: console="], provoked_by: ALWAYS, reason: "our own words" },
     Explanation {
         parts: &["ACPI Warning", "_DSM: Argument #4 type mismatch"],

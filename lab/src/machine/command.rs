@@ -106,9 +106,7 @@ pub fn build(qemu: &Qemu, spec: &MachineSpec, serial: &Serial<'_>) -> Result<Com
             socket.display()
         );
         let port = index + 1;
-        // A bridge counts its slots from 1.
-        let slot = if spec.beside == Beside::Neighbour { port + 64 } else { port };
-        command.arg("-device").arg(format!("pcie-root-port,id=rp{port},chassis={port},slot={slot}{link}"));
+        command.arg("-device").arg(format!("pcie-root-port,id=rp{port},chassis={port},slot={port}{link}"));
         let mut device = json!({
             "driver": "vfio-user-pci",
             "id": format!("gpu{index}"),
