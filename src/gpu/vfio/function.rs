@@ -1,118 +1,30 @@
 //! A real card as a [`PciFunction`].
 
-use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
-
-use vfio_ioctls::VfioDevice;
 
 use super::bars::Bar;
+use super::card::{Card, POWER_MANAGEMENT};
 use super::claim::Claim;
 use super::dma::Iommu;
 use super::interrupts::{Lines, Listener};
 use super::open::{self, Interface, OpenError};
 use super::reset::{Reset, Way};
-use super::sysfs::{NVIDIA, PciDevice, Sysfs};
+use super::sysfs::{PciDevice, Sysfs};
 use crate::addr::PAGE_SIZE;
 use crate::config::PciAddress;
 use crate::pci::{
     AccessError, Behind, CardUse, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region,
-    RegionInfo, RegionKind, RegionTable, SharedMemory, Shown, header,
+    RegionKind, RegionTable, SharedMemory, Shown, header,
 };
 
-/// Configuration space: the vendor, the command register and its bits, the first BAR (PCI Local Bus 3.0, 6.1).
-const VENDOR: u64 = 0x00;
-const COMMAND: u64 = 0x04;
-const COMMAND_MEMORY: u16 = 1 << 1;
-const COMMAND_MASTER: u16 = 1 << 2;
-const COMMAND_NO_INTX: u16 = 1 << 10;
-const FIRST_BAR: u64 = 0x10;
 /// VFIO's numbers of interrupts (`VFIO_PCI_MSI_IRQ_INDEX`, `VFIO_PCI_ERR_IRQ_INDEX`, `VFIO_PCI_REQ_IRQ_INDEX`).
 const IRQ_MSI: u32 = 1;
 const IRQ_ERR: u32 = 3;
 const IRQ_REQ: u32 = 4;
 
-/// Capability of power management: its number, the place of its control register in it, and the power state there (PCI Bus Power
-/// Management Interface 1.2, 3.2).
-const POWER_MANAGEMENT: u8 = 0x01;
-const POWER_CONTROL: u64 = 4;
-const POWER_STATE: u16 = 0b11;
-/// How long a function takes from its deepest state until it answers (the same, 5.6.1).
-const WAKING: Duration = Duration::from_millis(10);
-
 /// Who is told when the card is gone, once.
 type Farewell = Box<dyn FnOnce() + Send>;
-
-/// The file of the open device; configuration space, ROM and what cannot be mapped are read and written through it.
-struct Card {
-    device: VfioDevice,
-    reset: Reset,
-}
-
-impl Card {
-    fn fd(&self) -> BorrowedFd<'_> {
-        borrow(&self.device)
-    }
-
-    fn read(&self, region: Region, offset: u64, data: &mut [u8]) -> bool {
-        let at = self.device.get_region_offset(region.index()).saturating_add(offset);
-        matches!(rustix::io::pread(self.fd(), &mut *data, at), Ok(count) if count == data.len())
-    }
-
-    fn write(&self, region: Region, offset: u64, data: &[u8]) -> bool {
-        let at = self.device.get_region_offset(region.index()).saturating_add(offset);
-        matches!(rustix::io::pwrite(self.fd(), data, at), Ok(count) if count == data.len())
-    }
-
-    fn config_u16(&self, offset: u64) -> Option<u16> {
-        let mut word = [0; 2];
-        self.read(Region::Config, offset, &mut word).then(|| u16::from_le_bytes(word))
-    }
-
-    fn config_u32(&self, offset: u64) -> Option<u32> {
-        let mut word = [0; 4];
-        self.read(Region::Config, offset, &mut word).then(|| u32::from_le_bytes(word))
-    }
-
-    /// Lets the card answer, and reach memory, or neither.
-    fn enable(&self, on: bool) -> bool {
-        let Some(before) = self.config_u16(COMMAND) else { return false };
-        let both = COMMAND_MEMORY | COMMAND_MASTER;
-        let command = if on { before | both | COMMAND_NO_INTX } else { before & !COMMAND_MASTER };
-        self.write(Region::Config, COMMAND, &command.to_le_bytes())
-    }
-
-    fn reset(&self) -> std::io::Result<()> {
-        self.reset.run(&self.device)
-    }
-
-    /// A card that is gone answers with ones, or not at all.
-    fn answers(&self) -> bool {
-        self.config_u16(VENDOR) == Some(NVIDIA)
-    }
-
-    fn region(&self, region: Region) -> RegionInfo {
-        let size = self.device.get_region_size(region.index());
-        if size == 0 {
-            return RegionInfo::ABSENT;
-        }
-        let kind = match region {
-            Region::Rom => RegionKind::Rom,
-            Region::Config => RegionKind::Config,
-            Region::Bar(number) => {
-                let offset = FIRST_BAR.saturating_add(u64::from(number).saturating_mul(4));
-                match self.config_u32(offset).unwrap_or(0) {
-                    bar if bar & 1 != 0 => RegionKind::Io,
-                    // Type 2: 64 bits.
-                    bar if bar & 0b110 == 0b100 => RegionKind::Memory64Prefetch,
-                    _ => RegionKind::Memory32,
-                }
-            }
-        };
-        RegionInfo { kind, size }
-    }
-}
 
 /// The connected interrupts: the thread goes before its lines.
 struct Connected {
@@ -209,7 +121,7 @@ impl VfioFunction {
             writes: AtomicU64::new(0),
             _claim: opened.claim,
         });
-        if !function.wake() {
+        if !function.card.wake(header::capability(function.as_ref(), POWER_MANAGEMENT)) {
             let asleep = "it was told to come to D0".into();
             return Err(failed("the card stays in a power state in which it does nothing", asleep));
         }
@@ -242,21 +154,19 @@ impl VfioFunction {
     /// What is to be done once, from another thread, when the kernel wants the card back or its bus reports it broken. Whoever has its file
     /// is waited for then.
     pub fn when_lost(&self, tell: impl FnOnce() + Send + 'static) {
-        *self.farewell.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(tell));
+        *self.farewell() = Some(Box::new(tell));
+        let mut connected = self.connected();
+        if connected.is_none() {
+            *connected = self.connect_or_say(None);
+        }
     }
 
-    /// Has it in D0, the only power state in which its BARs answer.
-    fn wake(&self) -> bool {
-        let Some(place) = header::capability(self, POWER_MANAGEMENT) else { return true };
-        let control = place.saturating_add(POWER_CONTROL);
-        let asleep = || self.card.config_u16(control).unwrap_or(u16::MAX) & POWER_STATE != 0;
-        if !asleep() {
-            return true;
-        }
-        let before = self.card.config_u16(control).unwrap_or(0);
-        self.card.write(Region::Config, control, &(before & !POWER_STATE).to_le_bytes());
-        std::thread::sleep(WAKING);
-        !asleep()
+    fn farewell(&self) -> MutexGuard<'_, Option<Farewell>> {
+        self.farewell.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connected(&self) -> MutexGuard<'_, Option<Connected>> {
+        self.connected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps other gpuvmks from a card, without opening it.
@@ -366,7 +276,7 @@ impl PciFunction for VfioFunction {
     }
 
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>) {
-        let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connected = self.connected();
         if connected.take().is_some() {
             for index in [IRQ_MSI, IRQ_ERR, IRQ_REQ] {
                 if let Err(error) = self.card.device.disable_irq(index) {
@@ -374,10 +284,9 @@ impl PciFunction for VfioFunction {
                 }
             }
         }
-        let Some(sink) = sink else { return };
-        match self.connect(sink) {
-            Ok(now) => *connected = Some(now),
-            Err(error) => log::error!("{}: no interrupts: {error}", self.address),
+        // Whoever has no guest now still lets the card go when it is wanted back.
+        if sink.is_some() || self.farewell().is_some() {
+            *connected = self.connect_or_say(sink);
         }
     }
 
@@ -413,9 +322,10 @@ impl PciFunction for VfioFunction {
     }
 
     fn reset(&self) {
+        let power = header::capability(self, POWER_MANAGEMENT);
         let problem = match self.card.reset() {
             Err(error) => format!("the card cannot be reset: {error}"),
-            Ok(()) if !self.card.enable(true) || !self.card.answers() || !self.wake() => {
+            Ok(()) if !self.card.enable(true) || !self.card.answers() || !self.card.wake(power) => {
                 "the card was reset and did not come back".to_owned()
             }
             Ok(()) => return,
@@ -427,17 +337,27 @@ impl PciFunction for VfioFunction {
 }
 
 impl VfioFunction {
-    fn connect(&self, sink: Arc<dyn InterruptSink>) -> anyhow::Result<Connected> {
+    fn connect_or_say(&self, sink: Option<Arc<dyn InterruptSink>>) -> Option<Connected> {
+        let connected = self.connect(sink);
+        connected.map_err(|error| log::error!("{}: no interrupts: {error}", self.address)).ok()
+    }
+
+    /// Without a sink only what says that the card goes.
+    fn connect(&self, sink: Option<Arc<dyn InterruptSink>>) -> anyhow::Result<Connected> {
+        let wanted = sink.is_some();
         let lines = Lines::new()?;
         let (lost, farewell, address) = (Arc::clone(&self.lost), Arc::clone(&self.farewell), self.address);
         let listener = Listener::start(&lines, sink, move || {
             log::error!("{address}: the card is being taken away, or the bus reported an error of it");
             lost.store(true, Ordering::Relaxed);
-            if let Some(tell) = farewell.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let tell = farewell.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(tell) = tell {
                 tell();
             }
         })?;
-        self.card.device.enable_irq(IRQ_MSI, vec![&lines.message])?;
+        if wanted {
+            self.card.device.enable_irq(IRQ_MSI, vec![&lines.message])?;
+        }
         // Not every function can tell of these.
         for index in [IRQ_ERR, IRQ_REQ] {
             if let Err(error) = self.card.device.enable_irq(index, vec![&lines.going]) {
@@ -450,6 +370,7 @@ impl VfioFunction {
 
 impl Drop for VfioFunction {
     fn drop(&mut self) {
+        *self.farewell() = None;
         self.connect_interrupts(None);
         // In this order: what it still does reaches nothing.
         if !self.card.enable(false) {
@@ -460,10 +381,4 @@ impl Drop for VfioFunction {
             log::warn!("{}: the card cannot be reset: {error}", self.address);
         }
     }
-}
-
-#[allow(unsafe_code, reason = "vfio-ioctls lends its descriptor as a number only")]
-fn borrow(device: &VfioDevice) -> BorrowedFd<'_> {
-    // SAFETY: the descriptor is open as long as the device, which is borrowed for as long.
-    unsafe { BorrowedFd::borrow_raw(device.as_raw_fd()) }
 }

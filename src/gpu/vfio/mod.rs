@@ -9,6 +9,7 @@
 
 mod bars;
 pub mod binding;
+mod card;
 mod claim;
 mod dma;
 mod function;

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ use crate::init;
 /// An ordinary user, and what it may lock.
 const USER: u32 = 1000;
 const LOCKED: u64 = 64 << 10;
-const CONFIG: &str = "/run/gpu.toml";
-const SOCKET: &str = "/run/gpu.sock";
+const CONFIG: &str = "/run/taken-out.toml";
+const SOCKET: &str = "/run/taken-out.sock";
 const LOG: &str = "/run/takeover.log";
 const ROM: &str = "/run/card.rom";
 /// How long a daemon may take to come, the kernel to get a card back, and a driver to have it again.
@@ -57,9 +57,7 @@ fn sibling(address: &str, figures: &mut Figures) -> Result<()> {
     figures.insert("probe_ms".into(), probe_ms.into());
     let before = drivers(address);
     ensure!(before[0].as_deref() == Some("nouveau") && before[1].is_some(), "drivers are {before:?}");
-    works().context("before it was taken")?;
-    // Its own channel too: nouveau waits in vain for one that never worked when it goes.
-    evict::run(&Options::for_gpu(0))?;
+    worked(address)?;
     in_use(address)?;
     // A card whose functions cannot be reset one by one, as most are.
     let method = format!("{DEVICES}/{address}/reset_method");
@@ -80,9 +78,25 @@ fn sibling(address: &str, figures: &mut Figures) -> Result<()> {
     figures.insert("reset".into(), found["reset"].clone());
     figures.insert("vbios".into(), vbios(address)?);
     as_an_ordinary_user(address)?;
-    figures.insert("given_up_ms".into(), taken_out(address)?.into());
-
-    // The kernel has found it anew, and nouveau too; what has its other function gives it back.
+    let gone = taken_out(
+        address,
+        &["device", CONFIG, "--socket-path", SOCKET],
+        &format!("name = \"vm1\"\ncard = \"{address}\"\n"),
+    );
+    figures.insert("whole_card_given_up_ms".into(), gone.context("a device back end")?.into());
+    found_again(address)?;
+    worked(address)?;
+    gpuvmk::says(&["gpu", "bind", address, "--json"])?;
+    let gone = taken_out(
+        address,
+        &["aggregator", CONFIG],
+        &format!(
+            "name = \"gpu0\"\nbackend = \"vfio\"\ndevice = \"{address}\"\n\n[socket]\npath = \"{SOCKET}\"\n"
+        ),
+    );
+    figures.insert("given_up_ms".into(), gone.context("an aggregator")?.into());
+    // The kernel finds it anew, and nouveau too; what has its other function gives it back.
+    found_again(address)?;
     gpuvmk::says(&["gpu", "unbind", address, "--json"])?;
     let after = drivers(address);
     ensure!(after == before, "drivers were {before:?} and are {after:?}");
@@ -99,6 +113,12 @@ fn drivers(address: &str) -> [Option<String>; 2] {
 fn works() -> Result<()> {
     let mut session = Session::open(0, 2 << 20)?;
     session.there_and_back(7, [0, 0, 0], 1 << 20)
+}
+
+/// The same, and its own channel too: nouveau waits in vain for one that never worked when it goes.
+fn worked(address: &str) -> Result<()> {
+    works().with_context(|| format!("before {address} is taken"))?;
+    evict::run(&Options::for_gpu(0)).map(|_| ())
 }
 
 /// A card that a program has open is left to it.
@@ -146,39 +166,35 @@ fn as_an_ordinary_user(address: &str) -> Result<()> {
     chown(&node, Some(0), Some(0)).context("cannot take the group back")
 }
 
-/// The card goes while an aggregator has it: that ends by itself and says why, and the kernel does not wait. Milliseconds until the kernel
+/// The card goes while a daemon of ours has it: that ends by itself and says why, and the kernel does not wait. Milliseconds until the kernel
 /// had it.
-fn taken_out(address: &str) -> Result<u64> {
-    let config = format!(
-        "name = \"gpu0\"\nbackend = \"vfio\"\ndevice = \"{address}\"\n\n[socket]\npath = \"{SOCKET}\"\n"
-    );
+fn taken_out(address: &str, arguments: &[&str], config: &str) -> Result<u64> {
     fs::write(CONFIG, config).context("cannot write a configuration")?;
     let log = File::create(LOG).context("cannot create a log")?;
-    let mut command = gpuvmk::command(&["aggregator", CONFIG]);
-    let mut aggregator =
-        command.stdin(Stdio::null()).stderr(log).spawn().context("cannot start the aggregator")?;
-    until("the aggregator does not listen", || Path::new(SOCKET).exists() && log_has("serves at"))?;
+    let mut daemon = gpuvmk::command(arguments)
+        .stdin(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .context("cannot start a daemon")?;
+    until("the daemon does not listen", || Path::new(SOCKET).exists() && log_has(" serves"))?;
     let start = Instant::now();
     let remove = format!("{DEVICES}/{address}/remove");
     let removal = thread::spawn(move || fs::write(&remove, "1"));
     until("the kernel does not get the card back", || removal.is_finished())?;
     removal.join().ok().context("a thread has panicked")?.context("the card cannot be removed")?;
     let took = start.elapsed();
-    ended(&mut aggregator)?;
+    until("the daemon does not end", || matches!(daemon.try_wait(), Ok(Some(_)) | Err(_)))?;
+    daemon.wait().context("cannot wait for a daemon")?;
     ensure!(log_has("the card is being taken away"), "{}", log_text());
     ensure!(!Path::new(DEVICES).join(address).exists(), "the card is still there");
     refused(&["gpu", "probe", address], "There is no PCI function")?;
-    fs::write("/sys/bus/pci/rescan", "1").context("cannot look for cards")?;
-    until("nouveau does not find the card again", || drivers(address)[0].as_deref() == Some("nouveau"))?;
     Ok(u64::try_from(took.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The aggregator ended by itself, and not as if all were well.
-fn ended(aggregator: &mut Child) -> Result<()> {
-    until("the aggregator does not end", || matches!(aggregator.try_wait(), Ok(Some(_)) | Err(_)))?;
-    let status = aggregator.wait().context("cannot wait for the aggregator")?;
-    ensure!(status.code() == Some(1), "the aggregator ended with {status}: {}", log_text());
-    Ok(())
+/// The kernel finds a card that was taken out, and its driver too.
+fn found_again(address: &str) -> Result<()> {
+    fs::write("/sys/bus/pci/rescan", "1").context("cannot look for cards")?;
+    until("nouveau does not find the card again", || drivers(address)[0].as_deref() == Some("nouveau"))
 }
 
 fn until(what: &str, mut done: impl FnMut() -> bool) -> Result<()> {
