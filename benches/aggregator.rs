@@ -1,4 +1,5 @@
-//! What the aggregator adds: from a tenant's doorbell to the fence in its memory, and a request there and back.
+//! What the aggregator adds: from a tenant's doorbell to the fence in its memory, a request there and back, and the
+//! check of what a tenant wants mapped.
 //!
 //! `cargo bench --bench aggregator`. The tenant speaks the protocol itself; `mediation` measures the same through
 //! a whole vGPU.
@@ -7,8 +8,11 @@
 
 #[path = "../tests/common/tenant.rs"]
 mod tenant;
+#[path = "flush/validation.rs"]
+mod validation;
 
 use divan::Bencher;
+use divan::counter::ItemsCount;
 use gpuvmk::aggregator::protocol::{Request, SpaceId};
 use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
 use gpuvmk::config::PolicyKind;
@@ -60,4 +64,11 @@ fn request_there_and_back(bencher: Bencher<'_, '_>) {
     let (_service, tenant) = set_up(PolicyKind::Fifo);
     let nothing = Request::UpdateSpace { space: SpaceId(0), unmap: Vec::new(), map: Vec::new() };
     bencher.bench_local(|| tenant.link.request(&nothing, None).unwrap());
+}
+
+/// Items are page-table entries.
+#[divan::bench(args = validation::Update::ALL)]
+fn check_of_an_update(bencher: Bencher<'_, '_>, update: validation::Update) {
+    let tenant = validation::Tenant::new(update);
+    bencher.counter(ItemsCount::new(tenant.pages())).bench_local(|| tenant.check());
 }

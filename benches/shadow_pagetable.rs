@@ -1,92 +1,61 @@
-//! What a TLB flush costs: walking the tables of an address space and sending what changed.
+//! What a TLB flush costs: walking the tables of an address space and telling what changed.
 //!
 //! `cargo bench --bench shadow_pagetable`. A flush reads all tables of the space (264 KiB for each 128 MiB that
-//! are mapped with small pages), so the time without changes is the price of reading and comparing them.
+//! are mapped with small pages), so the time without changes is the price of reading and comparing them. `flush`
+//! has the same against limits.
 
 #![allow(clippy::expect_used, reason = "a bench that cannot go on panics")]
 
-use std::convert::Infallible;
+#[path = "flush/guest.rs"]
+mod guest;
 
 use divan::Bencher;
-use gpuvmk::chip::gf100::mmu::{Pde, Pte};
-use gpuvmk::chip::{Aperture, PhysicalAddress};
-use gpuvmk::pci::mapping::{Access, Mapping, create_memory_file};
-use gpuvmk::shadow_pagetable::{
-    Budget, Fermi, GuestMemory, Limits, MapRun, NotGuestMemory, RunSink, ShadowSpace, UnmapRun,
-};
-use std::os::fd::AsFd;
+use gpuvmk::shadow_pagetable::{Fermi, Hopper};
+use guest::{Chip, GIB, Guest, Layout};
 
 fn main() {
     divan::main();
 }
 
-const VRAM: u64 = 64 << 20;
-const TABLE: u64 = 0x4_0000;
+const MAPPED: [u64; 5] = [1, 512, 8192, 65_536, GIB];
+const CHANGED: [u64; 5] = [1, 64, 4096, 65_536, GIB];
 
-struct Memory(Mapping);
-
-impl GuestMemory for Memory {
-    fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NotGuestMemory> {
-        self.0.read(address.address, data).map_err(|_| NotGuestMemory)
-    }
-
-    fn contains(&self, address: PhysicalAddress, size: u64) -> bool {
-        address.address.checked_add(size).is_some_and(|end| end <= VRAM)
-    }
+#[divan::bench(types = [Fermi, Hopper], args = MAPPED)]
+fn flush_without_changes<F: Chip>(bencher: Bencher<'_, '_>, mapped: u64) {
+    let mut guest = Guest::<F>::new(mapped, Layout::Vram);
+    guest.flush();
+    bencher.bench_local(|| guest.flush());
 }
 
-struct Discard;
-
-impl RunSink for Discard {
-    type Error = Infallible;
-
-    fn batch(&mut self, unmap: Vec<UnmapRun>, map: Vec<MapRun>) -> Result<(), Infallible> {
-        divan::black_box((unmap, map));
-        Ok(())
-    }
+/// The first of a gibibyte's pages are mapped elsewhere; that they are written is a part of what is measured.
+#[divan::bench(args = CHANGED)]
+fn flush_with_pages_changed(bencher: Bencher<'_, '_>, changed: u64) {
+    flush_with_changes(bencher, changed, Layout::Vram, 1);
 }
 
-fn vram(address: u64) -> PhysicalAddress {
-    PhysicalAddress { aperture: Aperture::Vram, address }
+/// Pages all over a gibibyte are mapped elsewhere, each a run of its own.
+#[divan::bench(args = CHANGED)]
+fn flush_with_scattered_pages_changed(bencher: Bencher<'_, '_>, changed: u64) {
+    flush_with_changes(bencher, changed, Layout::Scattered, GIB / changed);
 }
 
-fn pte(address: u64) -> [u8; 8] {
-    Pte { target: vram(address), read_only: false, privileged: false, kind: 0 }.encode().to_le_bytes()
-}
-
-/// A directory at 0 with `tables` small tables, of which `pages` entries each are valid.
-fn space(tables: u64, pages: u64) -> (Memory, Budget, ShadowSpace<Fermi>) {
-    let fd = create_memory_file(c"vram", VRAM).expect("a memory file");
-    let memory = Memory(Mapping::of_file(fd.as_fd(), 0, VRAM, Access::ReadWrite).expect("a mapping"));
-    for table in 0..tables {
-        let at = (table + 1) * TABLE;
-        let pde = Pde { large: None, small: Some(vram(at)) }.encode();
-        memory.0.write(table * 8, &pde.to_le_bytes()).expect("in range");
-        for page in 0..pages {
-            memory.0.write(at + page * 8, &pte(page << 12 & (VRAM - 1))).expect("in range");
-        }
-    }
-    let mut budget = Budget::new(Limits::DEFAULT);
-    let mut space = ShadowSpace::new(Fermi::default(), vram(0), &mut budget).expect("within the budget");
-    space.sync(&memory, &mut budget, &mut Discard).expect("within the budget");
-    (memory, budget, space)
-}
-
-#[divan::bench(args = [1, 4, 16])]
-fn flush_without_changes(bencher: Bencher<'_, '_>, tables: u64) {
-    let (memory, mut budget, mut space) = space(tables, 8192);
-    bencher.bench_local(|| space.sync(&memory, &mut budget, &mut Discard).expect("within the budget"));
-}
-
-#[divan::bench(args = [1, 512, 8192])]
-fn flush_with_changed_pages(bencher: Bencher<'_, '_>, pages: u64) {
-    let (memory, mut budget, mut space) = space(1, 8192);
+fn flush_with_changes(bencher: Bencher<'_, '_>, changed: u64, layout: Layout, step: u64) {
+    let mut guest = Guest::<Fermi>::new(GIB, layout);
+    guest.flush();
     let mut round = 0;
     bencher.bench_local(|| {
         round += 1;
-        for page in 0..pages {
-            memory.0.write(TABLE + page * 8, &pte((page + round) << 12 & (VRAM - 1))).expect("in range");
-        }
-        space.sync(&memory, &mut budget, &mut Discard).expect("within the budget")
+        guest.remap((0..changed).map(|page| page * step), round);
+        guest.flush()
+    });
+}
+
+/// Tables of a gibibyte, seen for the first time, and forgotten.
+#[divan::bench(types = [Fermi, Hopper], args = Layout::ALL)]
+fn first_walk<F: Chip>(bencher: Bencher<'_, '_>, layout: Layout) {
+    let mut guest = Guest::<F>::new(GIB, layout);
+    bencher.bench_local(|| {
+        guest.flush();
+        guest.forget();
     });
 }

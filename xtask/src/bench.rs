@@ -5,9 +5,11 @@
 //! not fall below 0.9), `latency_4k` and `probe` compare time (and must not exceed 1.35 and 1.25).
 //!
 //! `cargo xtask bench gh100`: what a GH100's driver costs ([`gh100`]). `cargo xtask bench sched`: how policies share
-//! ([`sched`]). `cargo xtask bench trace`: what traces cost ([`trace`]).
+//! ([`sched`]). `cargo xtask bench trace`: what traces cost ([`trace`]). `cargo xtask bench shadow`: what following page tables costs
+//! (`benches/flush.rs`).
 
 mod gh100;
+mod own;
 mod sched;
 mod submission;
 mod trace;
@@ -42,8 +44,9 @@ const PROGRAMS: &[&str] = &["probe", "bench"];
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Which benchmark: `suite` compares mediated with native on a GF100, `gh100` measures a GH100's driver,
-    /// `sched` judges scheduling policies, `trace` measures recording and the tools for traces, `traps` what it costs to stop a guest on
-    /// KVM, and what mapped windows and signalled doorbells save
+    /// `sched` judges scheduling policies, `shadow` measures flushes, walks of page tables and the aggregator's check of
+    /// them, `trace` recording and the tools for traces, `traps` what it costs to stop a guest on KVM, and what mapped
+    /// windows and signalled doorbells save
     #[arg(value_enum, default_value_t = What::Suite)]
     what: What,
     /// Print one JSON object as the last line
@@ -78,6 +81,8 @@ enum What {
     Gh100,
     /// Many guests under each scheduling policy.
     Sched,
+    /// What following guests' page tables costs.
+    Shadow,
     /// What recording costs, and how fast the tools are.
     Trace,
     /// What traps cost on KVM.
@@ -93,6 +98,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         What::Suite => suite(arguments),
         What::Gh100 => gh100::run(arguments),
         What::Sched => sched::run(arguments),
+        What::Shadow => own::run("flush", arguments.json),
         What::Trace => trace::run(arguments),
         What::Traps => traps::run(arguments.json),
     }
