@@ -5,10 +5,10 @@
 //! Runs are split at the borders of guest memory ranges. A run whose *virtual* side is malformed spoils the
 //! whole request; a bad *target* costs only its own pages.
 
-use super::dma_map::DmaMap;
+use super::dma_map::{DmaMap, DmaRange};
 use super::partition::Partition;
 use super::protocol::{GuestMapping, GuestRange, GuestTarget};
-use crate::addr::{Gpa, GpuVa, GuestVram};
+use crate::addr::{Gpa, GpuVa, GuestVram, Iova};
 use crate::gpu::{GpuInfo, HostMapping, HostRange, HostTarget};
 
 /// Most runs that one request may turn into (each guest run splits at memory-range borders).
@@ -68,16 +68,21 @@ impl Checker<'_> {
     /// A run's virtual side is malformed, or the request grows beyond bounds; nothing may be applied then.
     pub fn update(&self, unmap: &[GuestRange], map: &[GuestMapping]) -> Result<CheckedUpdate, RunError> {
         let mut out = CheckedUpdate::default();
+        // Most runs become one each.
+        out.unmap.reserve(unmap.len());
+        out.map.reserve(map.len());
+        let shapes = Shapes::of(self.info);
+        let mut ranges = Ranges::of(self.memory, map.len());
         for run in unmap {
-            self.check_shape(run.va, run.pages, run.page_shift)?;
+            shapes.check(run.va, run.pages, run.page_shift)?;
             out.unmap.push(HostRange { va: run.va, pages: run.pages, page_shift: run.page_shift });
         }
         for run in map {
-            self.check_shape(run.va, run.pages, run.page_shift)?;
+            shapes.check(run.va, run.pages, run.page_shift)?;
             match run.target {
                 GuestTarget::Vram(offset) => self.vram_run(run, offset, &mut out),
                 GuestTarget::System { address, coherent } => {
-                    self.system_run(run, address, coherent, &mut out)?;
+                    self.system_run(run, address, coherent, &mut ranges, &mut out)?;
                 }
             }
             if out.unmap.len().saturating_add(out.map.len()) > MAX_PIECES {
@@ -87,22 +92,11 @@ impl Checker<'_> {
         Ok(out)
     }
 
-    fn check_shape(&self, va: GpuVa, pages: u32, page_shift: u8) -> Result<(), RunError> {
-        if !self.info.page_shifts.contains(&page_shift) {
-            return Err(RunError::PageSize(page_shift));
-        }
-        let bad = RunError::Shape { va, pages, page_shift };
-        let limit = 1_u64.checked_shl(u32::from(self.info.va_bits)).unwrap_or(u64::MAX);
-        let bytes = u64::from(pages).checked_mul(1 << page_shift).ok_or(bad)?;
-        let end = va.0.checked_add(bytes).ok_or(bad)?;
-        if pages == 0 || end > limit || !va.is_aligned(1 << page_shift) { Err(bad) } else { Ok(()) }
-    }
-
     /// VRAM is one piece: the pages up to the partition's end are good, those after it are not.
     fn vram_run(&self, run: &GuestMapping, offset: GuestVram, out: &mut CheckedUpdate) {
         let page = 1_u64 << run.page_shift;
         let good = if offset.is_aligned(page) {
-            let fitting = self.partition.room_after(offset) / page;
+            let fitting = self.partition.room_after(offset) >> run.page_shift;
             u32::try_from(fitting.min(u64::from(run.pages))).unwrap_or(run.pages)
         } else {
             0
@@ -130,6 +124,7 @@ impl Checker<'_> {
         run: &GuestMapping,
         address: Gpa,
         coherent: bool,
+        ranges: &mut Ranges<'_>,
         out: &mut CheckedUpdate,
     ) -> Result<(), RunError> {
         let page = 1_u64 << run.page_shift;
@@ -144,9 +139,9 @@ impl Checker<'_> {
                 out.bad(run, done, left);
                 break;
             };
-            let (count, piece) = match self.memory.translate(gpa) {
+            let (count, piece) = match ranges.translate(gpa) {
                 Some((iova, room, writable)) if room >= page => {
-                    let count = u32::try_from((room / page).min(u64::from(left))).unwrap_or(left);
+                    let count = u32::try_from((room >> run.page_shift).min(u64::from(left))).unwrap_or(left);
                     (count, Some((iova, writable)))
                 }
                 Some(_) => (1, None),
@@ -156,7 +151,7 @@ impl Checker<'_> {
                         .memory
                         .next_range_after(gpa)
                         .map_or(u64::MAX, |next| next.0.saturating_sub(gpa.0));
-                    let pages = (gap / page).clamp(1, u64::from(left));
+                    let pages = (gap >> run.page_shift).clamp(1, u64::from(left));
                     (u32::try_from(pages).unwrap_or(left), None)
                 }
             };
@@ -177,6 +172,66 @@ impl Checker<'_> {
             done = done.saturating_add(count);
         }
         Ok(())
+    }
+}
+
+/// A tenant's memory, for many pages after each other.
+struct Ranges<'a> {
+    memory: &'a DmaMap,
+    /// All ranges in a row, where there are more runs to look up than ranges: a search in a row is a few steps.
+    row: Vec<&'a DmaRange>,
+    /// The range that held the last page holds the next one, mostly.
+    last: Option<&'a DmaRange>,
+}
+
+impl<'a> Ranges<'a> {
+    fn of(memory: &'a DmaMap, runs: usize) -> Self {
+        let row = if runs > memory.len() { memory.ranges().collect() } else { Vec::new() };
+        Self { memory, row, last: None }
+    }
+
+    /// As [`DmaMap::translate`].
+    #[inline]
+    fn translate(&mut self, gpa: Gpa) -> Option<(Iova, u64, bool)> {
+        if let Some(there) = self.last.and_then(|range| range.translate(gpa)) {
+            return Some(there);
+        }
+        let range = if self.row.is_empty() {
+            self.memory.range_before(gpa)
+        } else {
+            let after = self.row.partition_point(|range| range.gpa <= gpa);
+            after.checked_sub(1).and_then(|index| self.row.get(index).copied())
+        };
+        self.last = range;
+        range.and_then(|range| range.translate(gpa))
+    }
+}
+
+/// What virtual sides of runs must keep to.
+#[derive(Clone, Copy)]
+struct Shapes {
+    /// The sum of the page sizes that there are.
+    page_sizes: u64,
+    /// One past the last virtual address.
+    limit: u64,
+}
+
+impl Shapes {
+    fn of(info: &GpuInfo) -> Self {
+        let size = |shift: &u8| 1_u64.checked_shl(u32::from(*shift)).unwrap_or(0);
+        Self {
+            page_sizes: info.page_shifts.iter().map(size).fold(0, |sizes, size| sizes | size),
+            limit: 1_u64.checked_shl(u32::from(info.va_bits)).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn check(self, va: GpuVa, pages: u32, page_shift: u8) -> Result<(), RunError> {
+        let page = 1_u64.checked_shl(u32::from(page_shift)).filter(|page| self.page_sizes & page != 0);
+        let page = page.ok_or(RunError::PageSize(page_shift))?;
+        let bad = RunError::Shape { va, pages, page_shift };
+        let bytes = u64::from(pages).checked_mul(page).ok_or(bad)?;
+        let end = va.0.checked_add(bytes).ok_or(bad)?;
+        if pages == 0 || end > self.limit || !va.is_aligned(page) { Err(bad) } else { Ok(()) }
     }
 }
 

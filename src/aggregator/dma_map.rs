@@ -76,6 +76,15 @@ pub struct DmaRange {
     pub writable: bool,
 }
 
+impl DmaRange {
+    /// Where `gpa` is reachable, how many bytes follow it in this range, and whether the GPU may write. `None` outside.
+    pub fn translate(&self, gpa: Gpa) -> Option<(Iova, u64, bool)> {
+        let into = gpa.0.checked_sub(self.gpa.0)?;
+        let room = self.size.checked_sub(into).filter(|room| *room > 0)?;
+        Some((self.iova.checked_add(into)?, room, self.writable))
+    }
+}
+
 /// Why a range of guest memory was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DmaMapError {
@@ -180,10 +189,12 @@ impl DmaMap {
 
     /// Where `gpa` is reachable, how many bytes follow it in the same range, and whether the GPU may write.
     pub fn translate(&self, gpa: Gpa) -> Option<(Iova, u64, bool)> {
-        let (_, range) = self.ranges.range(..=gpa.0).next_back()?;
-        let into = gpa.0.checked_sub(range.gpa.0)?;
-        let room = range.size.checked_sub(into).filter(|room| *room > 0)?;
-        Some((range.iova.checked_add(into)?, room, range.writable))
+        self.range_before(gpa)?.translate(gpa)
+    }
+
+    /// The last range that starts at or before `gpa`: if any holds it, this one does.
+    pub fn range_before(&self, gpa: Gpa) -> Option<&DmaRange> {
+        self.ranges.range(..=gpa.0).next_back().map(|(_, range)| range)
     }
 
     /// The first mapped address above `gpa`, where a walk over a gap goes on.
