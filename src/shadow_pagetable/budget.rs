@@ -4,6 +4,8 @@
 //! A hostile directory can name thousands of tables, all of them the same memory. Each counts as if it were of its
 //! own, so that neither time nor memory of a walk exceeds the limits.
 
+use super::piece::PIECE;
+
 /// Limits for all address spaces of one VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -44,12 +46,18 @@ pub enum WalkRefusal {
     },
 }
 
+/// Places for contents that are kept when those go, 2 MiB: address spaces come and go with channels, and to get
+/// memory from the kernel costs more than to follow what is put there.
+const MOST_SPARE: usize = 512;
+
 /// What is used of [`Limits`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Budget {
     limits: Limits,
     tables: usize,
     snapshot_bytes: usize,
+    /// Places of a piece each, with whatever was there last.
+    spare: Vec<Box<[u8]>>,
 }
 
 impl Budget {
@@ -60,7 +68,7 @@ impl Budget {
 
     /// Nothing used yet.
     pub const fn new(limits: Limits) -> Self {
-        Self { limits, tables: 0, snapshot_bytes: 0 }
+        Self { limits, tables: 0, snapshot_bytes: 0, spare: Vec::new() }
     }
 
     /// Tables in use.
@@ -92,6 +100,18 @@ impl Budget {
                 Ok(())
             }
             _ => Err(WalkRefusal::SnapshotBytes { limit: self.limits.snapshot_bytes }),
+        }
+    }
+
+    /// A place for the contents of a piece; what is in it is anything.
+    pub(super) fn take_place(&mut self) -> Box<[u8]> {
+        self.spare.pop().unwrap_or_else(|| vec![0; PIECE].into_boxed_slice())
+    }
+
+    /// Takes a place back that is not needed any more.
+    pub(super) fn give_place(&mut self, place: Box<[u8]>) {
+        if place.len() == PIECE && self.spare.len() < MOST_SPARE {
+            self.spare.push(place);
         }
     }
 

@@ -41,6 +41,12 @@ impl MmuFormat for Fermi {
         Shape { entries: entries as u32, entry_size: ENTRY_SIZE as usize, entry_shift }
     }
 
+    fn step(&self, kind: TableKind) -> Option<u64> {
+        // Addresses count units of 256 bytes, from bit 4 on up: see `Pte::decode`.
+        (kind != DIRECTORY).then(|| 1 << (self.page_shift(kind) - 8))
+    }
+
+    #[inline]
     fn decode(&self, kind: TableKind, raw: u128) -> Entry {
         // CAST: entries are 64 bits wide.
         #[expect(clippy::cast_possible_truncation, reason = "entries of this format are 64 bits wide")]

@@ -68,6 +68,13 @@ pub trait MmuFormat: Copy {
         Limits::DEFAULT
     }
 
-    /// Decodes an entry (8-byte entries zero-extended).
+    /// What is added to an entry of 8 bytes to make it map the page that follows in memory, in tables whose entries are
+    /// pages and nothing else: one page, in the field of the address. The field has room for more pages than a table has
+    /// entries, and an address that leaves it makes an entry that does not say the following page.
+    fn step(&self, _kind: TableKind) -> Option<u64> {
+        None
+    }
+
+    /// Decodes an entry (8-byte entries zero-extended). One that is 0 is empty.
     fn decode(&self, kind: TableKind, raw: u128) -> Entry;
 }

@@ -61,6 +61,15 @@ impl MmuFormat for Hopper {
         Limits::HOPPER
     }
 
+    fn step(&self, kind: TableKind) -> Option<u64> {
+        // Addresses stand in entries as they are.
+        match level(kind) {
+            level @ (Level::Small | Level::Big) => Some(1 << level.shift()),
+            Level::Pd0 | Level::Pd1 | Level::Pd2 | Level::Pd3 | Level::Pd4 => None,
+        }
+    }
+
+    #[inline]
     fn decode(&self, kind: TableKind, raw: u128) -> Entry {
         let level = level(kind);
         // CAST: entries of all kinds but one are 64 bits wide.

@@ -20,8 +20,11 @@ mod budget;
 mod fermi;
 mod format;
 mod hopper;
+mod packed;
+mod piece;
 mod runs;
 mod space;
+mod stretch;
 mod table;
 #[cfg(test)]
 mod tests;

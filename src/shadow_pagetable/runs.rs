@@ -1,9 +1,9 @@
-//! Coalesces page-by-page changes into runs and hands them on in bounded batches.
+//! Coalesces changes of pages into runs and hands them on in bounded batches.
 //!
 //! Runs of one page size grow while virtual and target addresses advance together and the flags are the same. A
 //! page is named at most once in a synchronisation, so the order of batches does not matter.
 
-use super::format::Leaf;
+use super::packed::Packed;
 use crate::addr::GpuVa;
 use crate::chip::PhysicalAddress;
 
@@ -57,7 +57,7 @@ const PAGE_SIZES: usize = 4;
 #[derive(Debug)]
 pub struct Runs<'a, S> {
     sink: &'a mut S,
-    open_map: Vec<MapRun>,
+    open_map: Vec<OpenRun>,
     open_unmap: Vec<UnmapRun>,
     map: Vec<MapRun>,
     unmap: Vec<UnmapRun>,
@@ -88,54 +88,42 @@ impl<'a, S: RunSink> Runs<'a, S> {
         }
     }
 
-    /// Adds a page that is mapped from now on, replacing what was there.
-    ///
-    /// # Errors
-    /// The sink's.
-    pub fn map(&mut self, va: u64, page_shift: u8, leaf: Leaf) -> Result<(), S::Error> {
-        let page = MapRun {
-            va: GpuVa(va),
-            pages: 1,
-            page_shift,
-            target: leaf.target,
-            read_only: leaf.read_only,
-            kind: leaf.kind,
-        };
-        let slot = self.open_map.iter_mut().find(|run| run.page_shift == page_shift);
-        match slot {
-            Some(run) if continues(run, &page) => {
-                run.pages += 1;
+    /// Adds pages that are mapped from now on, replacing what was there: `page` and those that follow it in memory.
+    #[inline]
+    pub(super) fn map(&mut self, va: u64, page_shift: u8, page: Packed, pages: u32) -> Result<(), S::Error> {
+        let more = OpenRun { va, page, pages, page_shift: page_shift.into() };
+        match self.open_map.iter_mut().find(|run| run.page_shift == more.page_shift) {
+            Some(run) if run.goes_on_with(&more) => {
+                run.pages = run.pages.saturating_add(pages);
                 Ok(())
             }
             Some(run) => {
-                let done = std::mem::replace(run, page);
+                let done = std::mem::replace(run, more);
                 self.push_map(done)
             }
             None => {
-                self.open_map.push(page);
+                self.open_map.push(more);
                 Ok(())
             }
         }
     }
 
-    /// Adds a page that is not mapped any more.
-    ///
-    /// # Errors
-    /// The sink's.
-    pub fn unmap(&mut self, va: u64, page_shift: u8) -> Result<(), S::Error> {
-        let page = UnmapRun { va: GpuVa(va), pages: 1, page_shift };
+    /// Adds pages that are not mapped any more.
+    #[inline]
+    pub(super) fn unmap(&mut self, va: u64, page_shift: u8, pages: u32) -> Result<(), S::Error> {
+        let more = UnmapRun { va: GpuVa(va), pages, page_shift };
         let slot = self.open_unmap.iter_mut().find(|run| run.page_shift == page_shift);
         match slot {
-            Some(run) if run.pages < u32::MAX && end(run.va, run.pages, page_shift) == Some(va) => {
-                run.pages += 1;
+            Some(run) if fits(run.pages, pages) && end(run.va, run.pages, page_shift) == Some(va) => {
+                run.pages = run.pages.saturating_add(pages);
                 Ok(())
             }
             Some(run) => {
-                let done = std::mem::replace(run, page);
+                let done = std::mem::replace(run, more);
                 self.push_unmap(done)
             }
             None => {
-                self.open_unmap.push(page);
+                self.open_unmap.push(more);
                 Ok(())
             }
         }
@@ -156,9 +144,9 @@ impl<'a, S: RunSink> Runs<'a, S> {
         Ok((self.unmapped, self.mapped))
     }
 
-    fn push_map(&mut self, run: MapRun) -> Result<(), S::Error> {
+    fn push_map(&mut self, run: OpenRun) -> Result<(), S::Error> {
         self.mapped.add(run.pages);
-        self.map.push(run);
+        self.map.extend(run.closed());
         self.send_full()
     }
 
@@ -176,7 +164,11 @@ impl<'a, S: RunSink> Runs<'a, S> {
         if self.map.is_empty() && self.unmap.is_empty() {
             return Ok(());
         }
-        self.sink.batch(std::mem::take(&mut self.unmap), std::mem::take(&mut self.map))
+        // After a full batch, most likely comes another one.
+        let room = |runs| if runs >= MAX_BATCH { MAX_BATCH } else { 0 };
+        let unmap = Vec::with_capacity(room(self.unmap.len()));
+        let map = Vec::with_capacity(room(self.map.len()));
+        self.sink.batch(std::mem::replace(&mut self.unmap, unmap), std::mem::replace(&mut self.map, map))
     }
 }
 
@@ -192,11 +184,37 @@ fn end(va: GpuVa, pages: u32, page_shift: u8) -> Option<u64> {
     va.0.checked_add(u64::from(pages) << page_shift)
 }
 
-fn continues(run: &MapRun, page: &MapRun) -> bool {
-    run.pages < u32::MAX
-        && run.read_only == page.read_only
-        && run.kind == page.kind
-        && end(run.va, run.pages, run.page_shift) == Some(page.va.0)
-        && run.target.aperture == page.target.aperture
-        && run.target.address.checked_add(u64::from(run.pages) << run.page_shift) == Some(page.target.address)
+/// A run may have no more pages than can be counted.
+const fn fits(pages: u32, more: u32) -> bool {
+    pages.checked_add(more).is_some()
+}
+
+/// A run to map that may still grow.
+#[derive(Clone, Copy, Debug)]
+struct OpenRun {
+    va: u64,
+    page: Packed,
+    pages: u32,
+    page_shift: u32,
+}
+
+impl OpenRun {
+    #[inline]
+    fn goes_on_with(&self, more: &Self) -> bool {
+        let bytes = u64::from(self.pages) << self.page_shift;
+        fits(self.pages, more.pages)
+            && self.page.is_like(more.page)
+            && self.va.checked_add(bytes) == Some(more.va)
+            && self.page.address().checked_add(bytes) == Some(more.page.address())
+    }
+
+    #[inline]
+    fn closed(self) -> Option<MapRun> {
+        let leaf = self.page.leaf()?;
+        // CAST: it was one.
+        #[expect(clippy::cast_possible_truncation, reason = "it was made of 8 bits")]
+        let page_shift = self.page_shift as u8;
+        let (target, read_only, kind) = (leaf.target, leaf.read_only, leaf.kind);
+        Some(MapRun { va: GpuVa(self.va), pages: self.pages, page_shift, target, read_only, kind })
+    }
 }

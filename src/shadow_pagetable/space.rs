@@ -112,9 +112,12 @@ fn report<F: MmuFormat, M: GuestMemory, S: RunSink>(
     work: impl FnOnce(&mut Walk<'_, '_, F, M, S>) -> Result<(), SyncError<S::Error>>,
 ) -> Result<SyncReport, SyncError<S::Error>> {
     let runs = Runs::new(sink);
-    let mut walk = Walk { format, memory, budget, runs, withheld: 0, unreadable: 0, pieces: 0 };
-    work(&mut walk)?;
-    let Walk { runs, withheld, unreadable, pieces, .. } = walk;
+    let buffer = budget.take_place();
+    let mut walk = Walk { format, memory, budget, runs, withheld: 0, unreadable: 0, pieces: 0, buffer };
+    let worked = work(&mut walk);
+    let Walk { budget, runs, withheld, unreadable, pieces, buffer, .. } = walk;
+    budget.give_place(buffer);
+    worked?;
     let (unmapped, mapped) = runs.finish().map_err(SyncError::Sink)?;
     Ok(SyncReport { mapped, unmapped, withheld, unreadable, table_pages: pieces })
 }

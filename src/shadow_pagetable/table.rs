@@ -5,17 +5,15 @@
 
 use std::collections::BTreeMap;
 
+use super::GuestMemory;
 use super::budget::{Budget, WalkRefusal};
-use super::format::{Entry, Leaf, MmuFormat, Shape, SubTable};
+use super::format::{Entry, MmuFormat, Shape, SubTable};
+use super::packed::Packed;
+use super::piece::{EMPTY, PIECE, Piece, first_entry, piece_length, pieces};
 use super::runs::{RunSink, Runs};
 use super::space::SyncError;
-use super::{GuestMemory, Version};
+use super::stretch::{Stretches, next_difference, raw, same_entry};
 use crate::chip::{Aperture, PhysicalAddress};
-
-/// Bytes that are copied and compared at a time.
-const PIECE: usize = 4096;
-
-static EMPTY: [u8; PIECE] = [0; PIECE];
 
 /// What a walk needs at every table.
 pub(super) struct Walk<'a, 's, F, M, S> {
@@ -29,15 +27,24 @@ pub(super) struct Walk<'a, 's, F, M, S> {
     pub unreadable: u64,
     /// Pieces of tables that were read.
     pub pieces: u64,
+    /// Where the next piece is copied to.
+    pub buffer: Box<[u8]>,
+}
+
+/// Entries that go on like the first of them: its number, how many, what it was, what it is.
+#[derive(Clone, Copy)]
+struct Change {
+    index: u32,
+    count: u32,
+    was: Packed,
+    is: Packed,
 }
 
 #[derive(Debug)]
 pub(super) struct Table {
     place: SubTable,
     va: u64,
-    pieces: Vec<Option<Box<[u8]>>>,
-    /// What the pieces were when they were read, where the memory can tell.
-    versions: Vec<Option<Version>>,
+    pieces: Vec<Piece>,
     /// By entry and slot.
     children: BTreeMap<(u32, u8), Table>,
 }
@@ -46,11 +53,9 @@ impl Table {
     /// A table of which nothing was synchronised yet.
     pub fn new(place: SubTable, va: u64, shape: Shape, budget: &mut Budget) -> Result<Self, WalkRefusal> {
         budget.take_table()?;
-        let bytes = shape.entry_size.saturating_mul(usize::try_from(shape.entries).unwrap_or(usize::MAX));
-        let mut pieces = Vec::new();
-        pieces.resize_with(bytes.div_ceil(PIECE), || None);
-        let versions = vec![None; pieces.len()];
-        Ok(Self { place, va, pieces, versions, children: BTreeMap::new() })
+        let mut all = Vec::new();
+        all.resize_with(pieces(shape), Piece::default);
+        Ok(Self { place, va, pieces: all, children: BTreeMap::new() })
     }
 
     /// Brings the snapshot, and through the runs the shadow, up to what the table says now.
@@ -82,85 +87,171 @@ impl Table {
     ) -> Result<(), SyncError<S::Error>> {
         let length = piece_length(shape, index);
         let version = address.and_then(|address| walk.memory.version(address, length));
-        if version.is_some() && self.versions.get(index) == Some(&version) {
+        if version.is_some() && self.pieces.get(index).is_some_and(|piece| piece.version == version) {
             return Ok(());
         }
-        let mut copy = EMPTY;
-        let fresh = copy.get_mut(..length).unwrap_or_default();
+        let mut buffer = std::mem::take(&mut walk.buffer);
+        let settled = self.compare_piece(walk, shape, index, address, &mut buffer);
+        walk.buffer = buffer;
+        let settled = settled?;
+        if let Some(piece) = self.pieces.get_mut(index) {
+            // From before the read: a write that came between is seen the next time.
+            piece.version = version.filter(|_| settled);
+        }
+        Ok(())
+    }
+
+    /// Copies a piece into `buffer`, and applies what differs from its snapshot. Memory is read once: whatever the
+    /// guest does meanwhile, what was compared is what is decoded and kept. False when something was refused, and is
+    /// to be looked at again: what it points at may be the guest's memory by then.
+    fn compare_piece<F: MmuFormat, M: GuestMemory, S: RunSink>(
+        &mut self,
+        walk: &mut Walk<'_, '_, F, M, S>,
+        shape: Shape,
+        index: usize,
+        address: Option<PhysicalAddress>,
+        buffer: &mut Box<[u8]>,
+    ) -> Result<bool, SyncError<S::Error>> {
+        let Some(fresh) = buffer.get_mut(..piece_length(shape, index)) else { return Ok(true) };
         let read = address.is_some_and(|address| walk.memory.read(address, fresh).is_ok());
         walk.pieces += 1;
         if !read {
             walk.unreadable += 1;
             fresh.fill(0);
         }
-        let known = self.pieces.get(index).and_then(Option::as_deref);
-        // What was refused is looked at again: what it points at may be the guest's memory by then.
-        let mut settled = true;
-        if known.or(EMPTY.get(..fresh.len())) != Some(&*fresh) {
-            let mut old = EMPTY;
-            let old = old.get_mut(..fresh.len()).unwrap_or_default();
-            if let Some(known) = known {
-                old.copy_from_slice(known);
+        let Some(piece) = self.pieces.get_mut(index) else { return Ok(true) };
+        if piece.content.as_deref().or(EMPTY.get(..fresh.len())) == Some(&*fresh) {
+            return Ok(true);
+        }
+        let known = piece.content.take();
+        let withheld = walk.withheld;
+        let applied = self.sync_piece(walk, shape, index, known.as_deref(), fresh);
+        let length = fresh.len();
+        if let Some(piece) = self.pieces.get_mut(index) {
+            piece.content = known;
+            if applied.is_ok() {
+                piece.keep(walk.budget, buffer, length)?;
             }
-            let withheld = walk.withheld;
-            self.sync_piece(walk, shape, index, old, fresh)?;
-            settled = walk.withheld == withheld;
-            self.keep(walk.budget, index, fresh)?;
         }
-        if let Some(place) = self.versions.get_mut(index) {
-            // From before the read: a write that came between is seen the next time.
-            *place = version.filter(|_| settled);
-        }
-        Ok(())
+        applied.map(|()| walk.withheld == withheld)
     }
 
-    /// Applies the entries of a piece that differ; clears in `fresh` those that cannot be shadowed.
+    /// Applies the parts of a piece that differ from what is known of it; clears in `fresh` what cannot be shadowed.
     fn sync_piece<F: MmuFormat, M: GuestMemory, S: RunSink>(
         &mut self,
         walk: &mut Walk<'_, '_, F, M, S>,
         shape: Shape,
         piece: usize,
-        old: &[u8],
+        known: Option<&[u8]>,
         fresh: &mut [u8],
     ) -> Result<(), SyncError<S::Error>> {
-        let entries = old.chunks_exact(shape.entry_size).zip(fresh.chunks_exact_mut(shape.entry_size));
-        for (index, (old, new)) in (first_entry(shape, piece)..).zip(entries) {
-            if old == &*new {
-                continue;
-            }
-            let before = walk.format.decode(self.place.kind, raw(old));
-            let mut after = walk.format.decode(self.place.kind, raw(new));
-            let withheld = match after {
-                Entry::Page(leaf) => !walk.memory.contains(leaf.target, 1 << shape.entry_shift),
-                Entry::Refused => true,
-                Entry::Empty | Entry::Tables(_) => false,
-            };
-            if withheld {
-                walk.withheld += 1;
-                new.fill(0);
-                after = Entry::Empty;
-            }
-            self.change_page(walk, shape, index, before, after)?;
-            self.change_children(walk, shape, index, before, after)?;
+        let first = first_entry(shape, piece);
+        let known = known.or(EMPTY.get(..fresh.len())).unwrap_or_default();
+        let mut from = 0;
+        while let Some(part) = next_difference(known, fresh, from) {
+            from = part.end;
+            let before = part.start.checked_div(shape.entry_size).unwrap_or(0);
+            let first = first.saturating_add(u32::try_from(before).unwrap_or(u32::MAX));
+            let (old, new) = (known.get(part.clone()), fresh.get_mut(part));
+            self.sync_entries(walk, shape, first, old.unwrap_or_default(), new.unwrap_or_default())?;
         }
         Ok(())
     }
 
-    fn change_page<F: MmuFormat, M, S: RunSink>(
+    /// Applies changes of entries that lie behind each other, from entry `first` on.
+    fn sync_entries<F: MmuFormat, M: GuestMemory, S: RunSink>(
+        &mut self,
+        walk: &mut Walk<'_, '_, F, M, S>,
+        shape: Shape,
+        first: u32,
+        old: &[u8],
+        fresh: &mut [u8],
+    ) -> Result<(), SyncError<S::Error>> {
+        let kind = self.place.kind;
+        let (mut before, mut after) = (Stretches::new(walk.format, kind), Stretches::new(walk.format, kind));
+        let entries = fresh.len().checked_div(shape.entry_size).unwrap_or(0);
+        let mut at = 0usize;
+        while at < entries {
+            // Where one page changes, its neighbours seldom do.
+            if same_entry(old, fresh, at, shape) {
+                at = at.saturating_add(1);
+                continue;
+            }
+            let ((was, alike_before), (is, alike_after)) = (before.at(old, at), after.at(fresh, at));
+            let count = alike_before.min(alike_after).min(entries.saturating_sub(at));
+            let change = Change {
+                index: first.saturating_add(u32::try_from(at).unwrap_or(u32::MAX)),
+                count: u32::try_from(count).unwrap_or(u32::MAX),
+                was,
+                is,
+            };
+            if was == Packed::TABLES || is == Packed::TABLES {
+                let start = at.saturating_mul(shape.entry_size);
+                let bytes = start..start.saturating_add(shape.entry_size);
+                let old = raw(old.get(bytes.clone()).unwrap_or_default());
+                self.change(walk, shape, change, fresh.get_mut(bytes.clone()).unwrap_or_default())?;
+                let new = raw(fresh.get(bytes).unwrap_or_default());
+                self.change_children(walk, shape, change.index, (old, new))?;
+            } else if was != is {
+                let start = at.saturating_mul(shape.entry_size);
+                let end = start.saturating_add(count.saturating_mul(shape.entry_size));
+                self.change(walk, shape, change, fresh.get_mut(start..end).unwrap_or_default())?;
+            }
+            at = at.saturating_add(count);
+        }
+        Ok(())
+    }
+
+    /// Applies a change of pages. `fresh` is the entries as they are now.
+    #[inline]
+    fn change<F: MmuFormat, M: GuestMemory, S: RunSink>(
         &self,
         walk: &mut Walk<'_, '_, F, M, S>,
         shape: Shape,
-        index: u32,
-        before: Entry,
-        after: Entry,
+        change: Change,
+        fresh: &mut [u8],
     ) -> Result<(), SyncError<S::Error>> {
-        let va = self.entry_va(shape, index);
-        match (page(before), page(after)) {
-            (Some(old), Some(new)) if old == new => Ok(()),
-            (_, Some(new)) => walk.runs.map(va, shape.entry_shift, new).map_err(SyncError::Sink),
-            (Some(_), None) => walk.runs.unmap(va, shape.entry_shift).map_err(SyncError::Sink),
-            (None, None) => Ok(()),
+        let va = self.entry_va(shape, change.index);
+        let is = match change.is.leaf() {
+            Some(leaf) if walk.memory.contains(leaf.target, u64::from(change.count) << shape.entry_shift) => {
+                change.is
+            }
+            Some(_) if change.count > 1 => return self.change_each(walk, shape, change, fresh),
+            // Tables are not pages, and nothing is not refused.
+            None if change.is != Packed::REFUSED => Packed::EMPTY,
+            Some(_) | None => {
+                walk.withheld = walk.withheld.saturating_add(1);
+                fresh.fill(0);
+                Packed::EMPTY
+            }
+        };
+        if is.is_page() {
+            if is == change.was {
+                return Ok(());
+            }
+            walk.runs.map(va, shape.entry_shift, is, change.count).map_err(SyncError::Sink)
+        } else if change.was.is_page() {
+            walk.runs.unmap(va, shape.entry_shift, change.count).map_err(SyncError::Sink)
+        } else {
+            Ok(())
         }
+    }
+
+    /// Applies a change of pages that are not all the guest's, one by one.
+    #[cold]
+    fn change_each<F: MmuFormat, M: GuestMemory, S: RunSink>(
+        &self,
+        walk: &mut Walk<'_, '_, F, M, S>,
+        shape: Shape,
+        change: Change,
+        fresh: &mut [u8],
+    ) -> Result<(), SyncError<S::Error>> {
+        for ((index, after), entry) in (change.index..).zip(0..).zip(fresh.chunks_exact_mut(shape.entry_size))
+        {
+            let (was, is) = (change.was.after(after, shape), change.is.after(after, shape));
+            self.change(walk, shape, Change { index, count: 1, was, is }, entry)?;
+        }
+        Ok(())
     }
 
     /// A table that moved keeps its snapshot: what it says is compared, wherever it is.
@@ -169,10 +260,10 @@ impl Table {
         walk: &mut Walk<'_, '_, F, M, S>,
         shape: Shape,
         index: u32,
-        before: Entry,
-        after: Entry,
+        (before, after): (u128, u128),
     ) -> Result<(), SyncError<S::Error>> {
         let va = self.entry_va(shape, index);
+        let tables = |raw| tables(walk.format.decode(self.place.kind, raw));
         for (slot, (old, new)) in (0u8..).zip(tables(before).into_iter().zip(tables(after))) {
             if old == new {
                 continue;
@@ -182,7 +273,7 @@ impl Table {
                 && child.place.kind == new.kind
             {
                 child.place = new;
-                child.versions.fill(None);
+                child.pieces.iter_mut().for_each(|piece| piece.version = None);
                 continue;
             }
             if let Some(child) = self.children.remove(&key) {
@@ -215,17 +306,21 @@ impl Table {
     ) -> Result<(), SyncError<S::Error>> {
         let shape = walk.format.shape(self.place.kind);
         let va = self.va;
-        for ((piece, content), version) in self.pieces.iter_mut().enumerate().zip(&mut self.versions) {
-            let Some(content) = content else { continue };
-            let entries = content.chunks_exact_mut(shape.entry_size);
-            for (index, entry) in (first_entry(shape, piece)..).zip(entries) {
-                let Entry::Page(leaf) = walk.format.decode(self.place.kind, raw(entry)) else { continue };
+        for (number, piece) in self.pieces.iter_mut().enumerate() {
+            let Some(content) = &mut piece.content else { continue };
+            let first = first_entry(shape, number);
+            let mut stretches = Stretches::new(walk.format, self.place.kind);
+            for at in 0..content.len().checked_div(shape.entry_size).unwrap_or(0) {
+                let Some(leaf) = stretches.at(content, at).0.leaf() else { continue };
                 if gone(&EvictedPage { target: leaf.target, bytes: 1 << shape.entry_shift }) {
-                    entry.fill(0);
+                    let start = at.saturating_mul(shape.entry_size);
+                    let entry = content.get_mut(start..start.saturating_add(shape.entry_size));
+                    entry.unwrap_or_default().fill(0);
                     // The table still says so, and is to be read again.
-                    *version = None;
-                    let va = va.saturating_add(u64::from(index) << shape.entry_shift);
-                    walk.runs.unmap(va, shape.entry_shift).map_err(SyncError::Sink)?;
+                    piece.version = None;
+                    let index = u64::from(first).saturating_add(at as u64);
+                    let va = va.saturating_add(index << shape.entry_shift);
+                    walk.runs.unmap(va, shape.entry_shift, 1).map_err(SyncError::Sink)?;
                 }
             }
         }
@@ -237,32 +332,12 @@ impl Table {
 
     /// Returns what the table and those below it use of the budget.
     pub fn forget(&mut self, budget: &mut Budget) {
-        for piece in std::mem::take(&mut self.pieces).into_iter().flatten() {
-            budget.give_bytes(piece.len());
-        }
+        self.pieces.iter_mut().for_each(|piece| piece.forget(budget));
         budget.give_table();
         for child in self.children.values_mut() {
             child.forget(budget);
         }
         self.children.clear();
-    }
-
-    fn keep(&mut self, budget: &mut Budget, index: usize, fresh: &[u8]) -> Result<(), WalkRefusal> {
-        let Some(place) = self.pieces.get_mut(index) else { return Ok(()) };
-        if EMPTY.get(..fresh.len()) == Some(fresh) {
-            if let Some(piece) = place.take() {
-                budget.give_bytes(piece.len());
-            }
-            return Ok(());
-        }
-        match place {
-            Some(piece) => piece.copy_from_slice(fresh),
-            None => {
-                budget.take_bytes(fresh.len())?;
-                *place = Some(fresh.into());
-            }
-        }
-        Ok(())
     }
 
     fn entry_va(&self, shape: Shape, index: u32) -> u64 {
@@ -285,28 +360,6 @@ impl EvictedPage {
             && size > 0
             && last >= start
             && first <= start.saturating_add(size - 1)
-    }
-}
-
-fn piece_length(shape: Shape, piece: usize) -> usize {
-    let bytes = shape.entry_size.saturating_mul(usize::try_from(shape.entries).unwrap_or(usize::MAX));
-    bytes.saturating_sub(piece.saturating_mul(PIECE)).min(PIECE)
-}
-
-fn first_entry(shape: Shape, piece: usize) -> u32 {
-    u32::try_from(piece.saturating_mul(PIECE / shape.entry_size.max(1))).unwrap_or(u32::MAX)
-}
-
-fn raw(entry: &[u8]) -> u128 {
-    let mut bytes = [0; 16];
-    bytes.iter_mut().zip(entry).for_each(|(to, from)| *to = *from);
-    u128::from_le_bytes(bytes)
-}
-
-const fn page(entry: Entry) -> Option<Leaf> {
-    match entry {
-        Entry::Page(leaf) => Some(leaf),
-        Entry::Empty | Entry::Refused | Entry::Tables(_) => None,
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod exhaustive;
 mod fermi;
+mod follow;
 mod hopper;
 mod random;
 
