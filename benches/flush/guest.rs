@@ -127,7 +127,7 @@ impl Chip for Hopper {
         }
         for table in 0..pages.div_ceil(1 << 9) {
             if table % 256 == 0 {
-                let lowest = 0x4000 + (table / 256 << 12);
+                let lowest = 0x4000 + ((table / 256) << 12);
                 memory.tables.write_u64(0x3000 + table / 256 * 8, named(lowest)).expect("in range");
             }
             let small = hopper::Pde::Table(vram(Self::entry(table << 9)));

@@ -38,7 +38,7 @@ impl Update {
             Self::Runs => vram(index * 512),
             // Neighbours are not neighbours.
             Self::VramPages => vram(index * 3),
-            Self::SystemPages => system((index * 3 << 12) % (RANGES * RANGE)),
+            Self::SystemPages => system(((index * 3) << 12) % (RANGES * RANGE)),
             Self::JumpingPages => system((index * 7 % RANGES) * RANGE + (index << 12) % RANGE),
         };
         let va = GpuVa((index << 12) * u64::from(pages));

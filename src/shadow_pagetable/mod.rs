@@ -1,8 +1,8 @@
 //! Shadow page tables: what a guest's GPU page tables say, found by walking them in the guest's own memory.
 //!
 //! The guest writes its tables freely. When it invalidates the TLB, [`ShadowSpace::sync`] copies every table page
-//! once, compares the copy with the snapshot of what was synchronised last, decodes only entries that changed,
-//! and emits coalesced runs to map and to unmap. The runs are in the guest's own terms; whoever writes the tables
+//! once, compares the copy with the snapshot of what was synchronised last, looks only at entries that changed, whole
+//! stretches of them at a time, and emits coalesced runs to map and to unmap. The runs are in the guest's own terms; whoever writes the tables
 //! that hardware reads checks and translates them again.
 //!
 //! The snapshot is by definition what the shadow has: an entry that could not be shadowed (its target is

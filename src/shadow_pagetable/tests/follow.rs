@@ -129,7 +129,7 @@ fn apply<F: Chip>(format: F, memory: &Memory, edit: &Edit) {
         Edit::Map { large, first, count, target, step, read_only } => {
             let shift = format.table(large).1;
             write(large, first, count, &|number, _| {
-                let address = target.address + (number * step << shift);
+                let address = target.address + ((number * step) << shift);
                 F::page(PhysicalAddress { address, ..target }, read_only)
             });
         }
