@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use gpuvmk_lab::control::Tenant;
 use gpuvmk_lab::crowd::Crowd;
 use gpuvmk_lab::kernel::GuestKernel;
-use gpuvmk_lab::machine::{self, Accelerator, Machine, MachineSpec};
+use gpuvmk_lab::machine::{self, Accelerator, Beside, Machine, MachineSpec};
 use gpuvmk_lab::qemu::Qemu;
 use gpuvmk_lab::report::Report;
 use gpuvmk_lab::rig::{CHANNELS, GpuSpec, Rig, RigSpec, SHARED_AS_IT_COMES, Topology};
@@ -208,6 +208,7 @@ fn machine(
         cpus: guest.cpus,
         sockets: vec![rig.socket(index)],
         iommu: false,
+        beside: Beside::Nothing,
         accelerator: bench.accelerator,
         programs: guest.programs.clone(),
         nouveau_options: Vec::new(),
