@@ -13,7 +13,7 @@ mod compute;
 mod contend;
 mod copies;
 mod debian;
-mod evict;
+pub mod evict;
 mod exec;
 mod fence;
 mod gpuvmk;
@@ -27,6 +27,7 @@ mod reload;
 mod residue;
 pub mod session;
 mod soak;
+mod suite;
 pub mod suspend;
 mod takeover;
 mod upload;
@@ -67,6 +68,7 @@ const PROGRAMS: [(&str, Program); 34] = [
     ("suspend", suspend::run),
     ("reload", reload::run),
     ("bench", bench::run),
+    ("suite", suite::run),
     ("bandwidth", bandwidth::run),
     ("mapping", mapping::run),
     ("busy", busy::run),

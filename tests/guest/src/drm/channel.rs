@@ -95,6 +95,11 @@ impl Channel {
         self.device.ioctl("GEM_PUSHBUF", Direction::ReadWrite, abi::GEM_PUSHBUF, &mut argument)
     }
 
+    /// Sleeps until the GPU is done with everything that was handed to it.
+    pub fn wait(&self) -> Result<()> {
+        self.ring.wait()
+    }
+
     /// Copies by the GPU; returns without waiting.
     pub fn copy(&mut self, to: (&Buffer, usize), from: (&Buffer, usize), length: usize) -> Result<()> {
         let commands = self.copy_commands(to, from, length)?;

@@ -79,7 +79,8 @@ fn how_many(vram: usize, memory: usize) -> Result<usize> {
     Ok((vram + overflow) / BUFFER)
 }
 
-fn available_memory() -> Result<usize> {
+/// Bytes that programs can still have.
+pub fn available_memory() -> Result<usize> {
     let text = fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).context("no MemAvailable")?;
     let kib: usize = line.trim().trim_end_matches(" kB").parse().context("MemAvailable is no number")?;
