@@ -23,6 +23,8 @@ pub struct Had {
     pub submissions: f64,
     /// Turns.
     pub switches: f64,
+    /// Bytes that its copies wrote, counted when they were submitted.
+    pub copied: f64,
     /// The longest of 99 of 100 waits of its doorbells, in milliseconds, since the policy was set.
     pub wait_p99_ms: f64,
 }
@@ -44,6 +46,7 @@ impl Stretch {
             truth: after.truth - before.truth,
             submissions: after.submissions - before.submissions,
             switches: after.switches - before.switches,
+            copied: after.copied - before.copied,
             wait_p99_ms: after.wait_p99_ms,
         });
         Self { seconds, vms: vms.collect() }
@@ -64,18 +67,28 @@ pub struct Crowd {
     rig: Rig,
 }
 
+/// Whether a guest says that it waits for orders.
+pub fn is_ready(report: &Report) -> bool {
+    matches!(report, Report::Event { name, .. } if name == "contend-ready")
+}
+
 impl Crowd {
     /// Waits until all machines, one for each of the rig's GPUs, are ready; none of them wants anything yet.
-    pub fn gather(rig: Rig, names: Vec<String>, mut machines: Vec<Machine>) -> Result<Self> {
-        for machine in &mut machines {
-            let ready =
-                |report: &Report| matches!(report, Report::Event { name, .. } if name == "contend-ready");
-            machine.wait_for("it was ready", ready)?;
-            // Emulated processors stand for ones that guests would have to themselves: the host's daemons go before them, as
-            // they do where they may (`LimitNICE=`).
-            machine.set_priority(Priority::Low)?;
-        }
-        Ok(Self { machines, names, rig })
+    pub fn gather(rig: Rig, names: Vec<String>, machines: Vec<Machine>) -> Result<Self> {
+        let mut crowd = Self { machines: Vec::new(), names: Vec::new(), rig };
+        names.into_iter().zip(machines).try_for_each(|(name, machine)| crowd.join(name, machine))?;
+        Ok(crowd)
+    }
+
+    /// The same with one machine more, in front of the next of the rig's GPUs.
+    pub fn join(&mut self, name: String, mut machine: Machine) -> Result<()> {
+        machine.wait_for("it was ready", is_ready)?;
+        // Emulated processors stand for ones that guests would have to themselves: the host's daemons go before them, as
+        // they do where they may (`LimitNICE=`).
+        machine.set_priority(Priority::Low)?;
+        self.machines.push(machine);
+        self.names.push(name);
+        Ok(())
     }
 
     /// The GPU's processes.
@@ -154,6 +167,7 @@ impl Crowd {
                     truth: sum("true_us"),
                     submissions: sum("submissions"),
                     switches: sum("switches"),
+                    copied: tenant.more.get("copied_bytes").and_then(Value::as_f64).unwrap_or(0.0),
                     wait_p99_ms: waits.fold(0.0, f64::max) / 1e6,
                 })
             })

@@ -355,7 +355,11 @@ impl Rig {
         match self.spec.topology {
             Topology::Native => {
                 let (path, vram) = (socket_option(&socket), format!("{}M", gpu.vram_mib));
-                let arguments = ["softgpu", &path, "--vram", &vram];
+                let trace = self.trace_path(&gpu.name).to_string_lossy().into_owned();
+                let mut arguments = vec!["softgpu", &path, "--vram", &vram];
+                if gpu.trace {
+                    arguments.extend(["--trace", &trace]);
+                }
                 Daemon::start(
                     &self.spec.gpuvmk,
                     &arguments,

@@ -86,6 +86,8 @@ pub struct Guest {
     pub gpus: Vec<Chip>,
     /// Each GPU's memory.
     pub vram_mib: u32,
+    /// Its own memory, where it is to be another than usual.
+    pub memory_mib: Option<u32>,
     /// Its processors.
     pub cpus: u32,
     /// The programs it runs.
@@ -118,6 +120,7 @@ impl Guest {
             firmware: Firmware::for_kernel(kernel),
             gpus: vec![chip],
             vram_mib: VRAM_MIB,
+            memory_mib: None,
             cpus: 1,
             programs,
             nouveau_options: &[],

@@ -166,7 +166,7 @@ impl Workshop {
             folder: self.folder(case).join(label),
             kernel: kernel.clone(),
             initramfs,
-            memory_mib,
+            memory_mib: guest.memory_mib.unwrap_or(memory_mib),
             cpus: guest.cpus,
             sockets: (first_gpu..first_gpu + guest.gpus.len()).map(|index| rig.socket(index)).collect(),
             accelerator: self.accelerator,
