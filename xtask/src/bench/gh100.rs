@@ -3,17 +3,15 @@
 //! *First register to ready* is read from the trace of a guest that does nothing after it has loaded nouveau: from
 //! the first access to the last one before the first long silence. `bench` and `fence` say the rest.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
-
 use anyhow::{Context, Result, ensure};
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::rig::Topology;
 use gpuvmk_lab::verdict;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
-use super::submission::{self, Waits};
+use super::access::{self, Access, Entry, Place};
+use super::submission::{self, Costs};
 use super::{Arguments, median, round3, workshop};
 use crate::cases::Guest;
 use crate::workshop::{Workshop, expected};
@@ -27,55 +25,86 @@ const SILENCE_NS: u64 = 1_000_000_000;
 
 pub(super) fn run(arguments: &Arguments) -> Result<bool> {
     let (workshop, kernel) = workshop(arguments, Chip::Gh100)?;
-    let mut probes = Vec::new();
-    for round in 0..arguments.rounds {
-        probes.push(probe(&workshop, kernel, round).with_context(|| format!("round {round}"))?);
-    }
-    let times: Vec<f64> = probes.iter().map(|probe| probe.milliseconds).collect();
-    let probe_ms = median(&times);
+    let found = Found::on(&workshop, kernel, arguments.rounds)?;
     let guest = Guest::new("vm1", Chip::Gh100, kernel, &["probe", "fence", "exec", "fill", "bench"]);
-    let costs = submission::costs(&workshop, Topology::Mediated, &guest, Waits::Asleep)?;
     let figures = boot(&workshop, &guest)?;
-
-    let mut problems = Vec::new();
-    if probe_ms > MOST_PROBE_MS {
-        problems.push(format!("first register to ready takes {probe_ms:.0} ms, {MOST_PROBE_MS} is allowed"));
-    }
-    if costs.reads > MOST_READS + 0.05 {
-        problems.push(format!(
-            "a submission and its wait take {:.2} blocking reads, {MOST_READS} is allowed",
-            costs.reads
-        ));
-    }
-    let counts = probes.last().map(|probe| probe.counts).unwrap_or_default();
-    println!("first register to ready: {times:.0?} ms");
-    println!("accesses until ready: {counts:?}");
-    println!("per submission and wait: {:.2} blocking reads, {:.2} writes", costs.reads, costs.writes);
+    found.print();
     for (name, value) in &figures {
         println!("{name:28} {value}");
     }
+    let problems = found.problems();
     problems.iter().for_each(|problem| println!("{problem}"));
     if arguments.json {
-        println!(
-            "{}",
-            json!({
-                "ok": problems.is_empty(),
-                "accelerator": workshop.accelerator().name(),
-                "kernel": kernel.name(),
-                "probe_register_to_ready_ms": times,
-                "probe_accesses": counts.to_json(),
-                "reads_per_submission": round3(costs.reads),
-                "writes_per_submission": round3(costs.writes),
-                "guest": figures,
-                "problems": problems,
-            })
-        );
+        let mut result = found.to_json();
+        if let Some(result) = result.as_object_mut() {
+            result.insert("ok".to_owned(), problems.is_empty().into());
+            result.insert("accelerator".to_owned(), workshop.accelerator().name().into());
+            result.insert("kernel".to_owned(), kernel.name().into());
+            result.insert("guest".to_owned(), figures.into());
+            result.insert("problems".to_owned(), problems.clone().into());
+        }
+        println!("{result}");
     }
     Ok(problems.is_empty())
 }
 
+/// What a driver's start and its submissions cost.
+#[derive(Debug)]
+pub(super) struct Found {
+    times: Vec<f64>,
+    counts: Counts,
+    costs: Costs,
+}
+
+impl Found {
+    pub(super) fn on(workshop: &Workshop, kernel: KernelSeries, rounds: u32) -> Result<Self> {
+        let mut probes = Vec::new();
+        for round in 0..rounds {
+            probes.push(probe(workshop, kernel, round).with_context(|| format!("round {round}"))?);
+        }
+        let guest = Guest::new("vm1", Chip::Gh100, kernel, &[]);
+        Ok(Self {
+            times: probes.iter().map(|probe| probe.milliseconds).collect(),
+            counts: probes.last().map(|probe| probe.counts).unwrap_or_default(),
+            costs: submission::costs(workshop, Topology::Mediated, &guest)?,
+        })
+    }
+
+    pub(super) fn print(&self) {
+        let Self { times, counts, costs } = self;
+        println!("first register to ready: {times:.0?} ms");
+        println!("accesses until ready: {counts:?}");
+        println!("per submission and wait: {:.2} blocking reads, {:.2} writes", costs.reads, costs.writes);
+    }
+
+    pub(super) fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let probe_ms = median(&self.times);
+        if probe_ms > MOST_PROBE_MS {
+            problems
+                .push(format!("first register to ready takes {probe_ms:.0} ms, {MOST_PROBE_MS} is allowed"));
+        }
+        if self.costs.reads > MOST_READS + 0.05 {
+            problems.push(format!(
+                "a submission and its wait take {:.2} blocking reads, {MOST_READS} is allowed",
+                self.costs.reads
+            ));
+        }
+        problems
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "probe_register_to_ready_ms": self.times,
+            "probe_accesses": self.counts.to_json(),
+            "reads_per_submission": round3(self.costs.reads),
+            "writes_per_submission": round3(self.costs.writes),
+        })
+    }
+}
+
 /// One guest that works; its programs' figures that are times.
-fn boot(workshop: &Workshop, guest: &Guest) -> Result<Map<String, serde_json::Value>> {
+fn boot(workshop: &Workshop, guest: &Guest) -> Result<Map<String, Value>> {
     let label = "gh100-work";
     let mut rig = workshop.rig(label, Topology::Mediated, std::slice::from_ref(guest))?;
     let outcome = workshop.start(label, guest.name, &rig, guest, 0)?.wait(&mut |_| {})?;
@@ -105,7 +134,7 @@ struct Counts {
 }
 
 impl Counts {
-    fn to_json(self) -> serde_json::Value {
+    fn to_json(self) -> Value {
         json!({
             "register_reads": self.register_reads,
             "register_writes": self.register_writes,
@@ -146,19 +175,13 @@ fn probe(workshop: &Workshop, kernel: KernelSeries, round: u32) -> Result<Probe>
     let verdict = verdict::judge(&outcome, &expected(&guest));
     ensure!(verdict.ok(), "the guest failed: {}", verdict.problems.join("; "));
     rig.stop()?;
-    let text = dump(workshop.gpuvmk(), &trace)?;
-    until_ready(text.lines().filter_map(Access::parse)).context("The trace has no access to a BAR")
-}
-
-fn dump(gpuvmk: &Path, trace: &Path) -> Result<String> {
-    let output = Command::new(gpuvmk)
-        .args(["trace", "dump"])
-        .arg(trace)
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("Cannot start {}", gpuvmk.display()))?;
-    ensure!(output.status.success(), "'gpuvmk trace dump' failed: {}", output.status);
-    String::from_utf8(output.stdout).context("The trace is not text")
+    let mut found = Vec::new();
+    access::each(workshop.gpuvmk(), &trace, |entry| {
+        if let Entry::Access(access) = entry {
+            found.push(access);
+        }
+    })?;
+    until_ready(found.into_iter()).context("The trace has no access to a BAR")
 }
 
 fn until_ready(accesses: impl Iterator<Item = Access>) -> Option<Probe> {
@@ -174,41 +197,6 @@ fn until_ready(accesses: impl Iterator<Item = Access>) -> Option<Probe> {
         counts.add(&access);
     }
     Some(Probe { milliseconds: (last - first?) as f64 / 1e6, counts })
-}
-
-/// Whose access it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Bar0,
-    Bar1,
-    Bar2,
-}
-
-/// One access to a BAR, as `gpuvmk trace dump` prints it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Access {
-    nanos: u64,
-    place: Place,
-    write: bool,
-    offset: u64,
-}
-
-impl Access {
-    fn parse(line: &str) -> Option<Self> {
-        let mut words = line.split_whitespace();
-        let (seconds, fraction) = words.next()?.split_once('.')?;
-        let nanos = seconds.parse::<u64>().ok()? * 1_000_000_000 + fraction.parse::<u64>().ok()?;
-        let write = words.next()?.starts_with('W');
-        let place = match words.next()? {
-            "BAR0" => Place::Bar0,
-            "BAR1" => Place::Bar1,
-            // PCI counts halves of 64-bit BARs.
-            "BAR3" => Place::Bar2,
-            _ => return None,
-        };
-        let offset = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
-        Some(Self { nanos, place, write, offset })
-    }
 }
 
 #[cfg(test)]

@@ -12,26 +12,10 @@ use gpuvmk_lab::traffic;
 use crate::cases::Guest;
 use crate::workshop::Workshop;
 
-/// How the submitter waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waits {
-    /// Half of them asleep, half awake.
-    Both,
-    /// All asleep: where each look at a fence is a trapped read, waiting awake has no fixed cost.
-    Asleep,
-}
-
-impl Waits {
-    /// Programs for few and for many repeats, each with the submissions that it makes.
-    fn programs(self) -> [(&'static [&'static str], f64); 2] {
-        match self {
-            Self::Both => [(&["bench:repeats=100"], 200.0), (&["bench:repeats=600"], 1200.0)],
-            Self::Asleep => {
-                [(&["bench:repeats=100:awake=0"], 100.0), (&["bench:repeats=1100:awake=0"], 1100.0)]
-            }
-        }
-    }
-}
+/// Programs for few and for many repeats, each with the submissions that it makes. All wait asleep: where each look at a fence
+/// is a trapped read, waiting awake has no fixed cost.
+const PROGRAMS: [(&[&str], f64); 2] =
+    [(&["bench:repeats=100:awake=0"], 100.0), (&["bench:repeats=1100:awake=0"], 1100.0)];
 
 /// What one submission and the wait for it cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,15 +26,8 @@ pub struct Costs {
     pub writes: f64,
 }
 
-impl Costs {
-    /// Everything that reaches the server.
-    pub fn messages(self) -> f64 {
-        self.reads + self.writes
-    }
-}
-
 /// Boots `guest` twice and tells the costs from the difference.
-pub fn costs(workshop: &Workshop, topology: Topology, guest: &Guest, waits: Waits) -> Result<Costs> {
+pub fn costs(workshop: &Workshop, topology: Topology, guest: &Guest) -> Result<Costs> {
     let accesses = |what: &str, programs: &'static [&'static str]| -> Result<Costs> {
         let guest = Guest { programs, ..guest.clone() };
         let label = format!("{}-messages-{what}", topology.name());
@@ -67,7 +44,7 @@ pub fn costs(workshop: &Workshop, topology: Topology, guest: &Guest, waits: Wait
         let log = rig.device(0).context("The set-up has no device")?.log();
         session_accesses(&log).context("The device's log counts no accesses")
     };
-    let [(few, few_submissions), (many, many_submissions)] = waits.programs();
+    let [(few, few_submissions), (many, many_submissions)] = PROGRAMS;
     let (few, many) = (accesses("few", few)?, accesses("many", many)?);
     let each = |many: f64, few: f64| (many - few) / (many_submissions - few_submissions);
     Ok(Costs { reads: each(many.reads, few.reads), writes: each(many.writes, few.writes) })
@@ -89,7 +66,6 @@ mod tests {
                    x Session ends: messages=5 reads=5 writes=1 write_batches=0\n";
         let costs = session_accesses(log).unwrap();
         assert_eq!(costs, Costs { reads: 15.0, writes: 3.0 });
-        assert!((costs.messages() - 18.0).abs() < 1e-9);
         assert_eq!(session_accesses("nothing"), None);
     }
 }

@@ -1,0 +1,215 @@
+//! `cargo xtask bench suite`: everything that a driver does, native and mediated in turns, and many VMs on one GPU, for each
+//! chip, in one run.
+//!
+//! A GH100 has no native form: its figures stand alone. What each number means, and what it may be, is in docs/performance.md.
+
+mod boots;
+mod counts;
+mod host;
+mod limits;
+mod page;
+mod pictures;
+mod scaling;
+mod table;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use anyhow::{Context, Result};
+use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::firmware::Firmware;
+use gpuvmk_lab::kernel::KernelSeries;
+use gpuvmk_lab::rig::Topology;
+use serde_json::{Value, json};
+
+use self::host::Host;
+use self::limits::Judged;
+use self::scaling::Scaling;
+use self::table::{POWER_OFF, Samples, Table};
+use super::{Arguments, gh100, round3};
+use crate::workshop::Workshop;
+
+/// The kernel whose power-off is measured: the one that reads instance memory then.
+const POWER_OFF_KERNEL: KernelSeries = KernelSeries::V7_2;
+
+/// What was found on a chip.
+#[derive(Debug)]
+struct Found {
+    chip: Chip,
+    kernel: KernelSeries,
+    table: Table,
+    /// What a boot cost the device's process, by set-up: the last of each.
+    totals: BTreeMap<&'static str, BTreeMap<&'static str, f64>>,
+    driver: Option<gh100::Found>,
+    scaling: Scaling,
+    left_out: Vec<String>,
+}
+
+/// A whole run.
+#[derive(Debug)]
+struct Run {
+    host: Host,
+    rounds: u32,
+    chips: Vec<Found>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<bool> {
+    let chips = arguments.chip.map_or_else(|| Chip::ALL.to_vec(), |chip| vec![chip]);
+    let kernel_of = |chip: Chip| match (chip, arguments.kernel) {
+        (Chip::Gf100, Some(kernel)) => kernel,
+        (Chip::Gh100, Some(kernel)) if kernel.drives_gsp_chips() => kernel,
+        _ => chip.usual_kernel(),
+    };
+    // Many VMs have the chip's usual kernel.
+    let kernels: BTreeSet<KernelSeries> =
+        chips.iter().flat_map(|chip| [kernel_of(*chip), chip.usual_kernel(), POWER_OFF_KERNEL]).collect();
+    let kinds = kernels.into_iter().map(|kernel| (kernel, Firmware::for_kernel(kernel))).collect();
+    let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
+    eprintln!("guests run on {}", workshop.accelerator().name());
+
+    let mut run = Run { host: Host::of_this_run(&workshop)?, rounds: arguments.rounds, chips: Vec::new() };
+    for chip in chips {
+        run.chips.push(Found::on(&workshop, chip, kernel_of(chip), arguments)?);
+    }
+    run.print();
+    if let Some(path) = &arguments.html {
+        let page = page::page(&run).context("Cannot write the page")?;
+        fs::write(path, page).with_context(|| format!("Cannot write {}", path.display()))?;
+    }
+    let problems = run.problems();
+    problems.iter().for_each(|problem| println!("{problem}"));
+    if arguments.json {
+        println!("{}", run.to_json());
+    }
+    Ok(problems.is_empty())
+}
+
+fn topologies(chip: Chip) -> &'static [Topology] {
+    match chip {
+        Chip::Gf100 => &[Topology::Native, Topology::Mediated],
+        Chip::Gh100 => &[Topology::Mediated],
+    }
+}
+
+impl Found {
+    fn on(workshop: &Workshop, chip: Chip, kernel: KernelSeries, arguments: &Arguments) -> Result<Self> {
+        let mut samples: BTreeMap<Topology, Samples> = BTreeMap::new();
+        let (mut totals, mut left_out) = (BTreeMap::new(), Vec::new());
+        // Turns: what else the machine does then hits both alike.
+        for round in 0..arguments.rounds {
+            for &topology in topologies(chip) {
+                let place = || format!("{chip}, {}, round {round}", topology.name());
+                let samples = samples.entry(topology).or_default();
+                let boot = boots::timed(workshop, topology, chip, kernel, round).with_context(place)?;
+                boot.add_to(samples);
+                totals.insert(topology.name(), boot.totals);
+                left_out = boot.left_out;
+                let off = boots::power_off(workshop, topology, chip, POWER_OFF_KERNEL, round)
+                    .with_context(place)?;
+                samples.entry(POWER_OFF.to_owned()).or_default().push(off);
+            }
+        }
+        let mut counts = BTreeMap::new();
+        for &topology in topologies(chip) {
+            match boots::counted(workshop, topology, chip, kernel) {
+                Ok(found) => drop(counts.insert(topology, found)),
+                // They are judged by nobody; the times are what takes long.
+                Err(error) => left_out.push(format!("counts, {}: {error:#}", topology.name())),
+            }
+        }
+        let driver = match chip {
+            Chip::Gf100 => None,
+            Chip::Gh100 => Some(gh100::Found::on(workshop, kernel, arguments.rounds)?),
+        };
+        let scaling =
+            scaling::run(workshop, chip, &arguments.vms).with_context(|| format!("{chip}, many VMs"))?;
+        left_out.extend(scaling.left_out.iter().cloned());
+        let mut take = |topology| samples.remove(&topology).unwrap_or_default();
+        let mut take_counts = |topology| counts.remove(&topology).unwrap_or_default();
+        let table = Table::new(
+            &take(Topology::Native),
+            &take(Topology::Mediated),
+            &take_counts(Topology::Native),
+            &take_counts(Topology::Mediated),
+        );
+        Ok(Self { chip, kernel, table, totals, driver, scaling, left_out })
+    }
+
+    /// Every figure that has a limit.
+    fn judged(&self) -> Vec<Judged> {
+        self.table.ratios().iter().flat_map(limits::judge).collect()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut problems: Vec<String> = self.judged().iter().filter_map(Judged::problem).collect();
+        if self.table.ratios().is_none() && topologies(self.chip).len() > 1 {
+            problems.push("figures that are to be compared were not measured in both set-ups".to_owned());
+        }
+        problems.extend(self.driver.iter().flat_map(gh100::Found::problems));
+        problems.extend(self.scaling.problems.iter().cloned());
+        problems.into_iter().map(|problem| format!("{}: {problem}", self.chip)).collect()
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "kernel": self.kernel.name(),
+            "medians": self.table.to_json(),
+            "totals_of_a_boot": self.totals,
+            "driver": self.driver.as_ref().map(gh100::Found::to_json),
+            "scaling": self.scaling.to_json(),
+            "left_out": self.left_out,
+        })
+    }
+}
+
+impl Run {
+    fn problems(&self) -> Vec<String> {
+        self.chips.iter().flat_map(Found::problems).collect()
+    }
+
+    /// The chip whose comparison and scaling stand for the run: the one that has a native form, if it was measured.
+    fn first(&self) -> Option<&Found> {
+        self.chips.first()
+    }
+
+    fn print(&self) {
+        for (name, fact) in self.host.facts() {
+            println!("{name:12} {fact}");
+        }
+        for found in &self.chips {
+            println!("\n{}, Linux {}, {} rounds", found.chip, found.kernel, self.rounds);
+            found.table.print();
+            for (topology, totals) in &found.totals {
+                let counts: Vec<String> =
+                    totals.iter().map(|(name, count)| format!("{name} {count}")).collect();
+                println!("a whole boot, {topology}: {}", counts.join(", "));
+            }
+            if let Some(driver) = &found.driver {
+                driver.print();
+            }
+            if let Some(ratios) = found.table.ratios() {
+                println!("mediated over native: {ratios:?}");
+            }
+            found.scaling.print(found.chip);
+            found.left_out.iter().for_each(|what| println!("{}: left out: {what}", found.chip));
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let problems = self.problems();
+        let chips: BTreeMap<String, Value> =
+            self.chips.iter().map(|found| (found.chip.to_string(), found.to_json())).collect();
+        let memory = self.chips.iter().filter_map(|found| found.scaling.memory_mib()).reduce(f64::max);
+        json!({
+            "ok": problems.is_empty(),
+            "accelerator": self.host.accelerator,
+            "machine": self.host.to_json(),
+            "rounds": self.rounds,
+            "mediated_over_native": self.first().and_then(|found| found.table.ratios()).map(table::Ratios::to_json),
+            "scaling": self.first().map(|found| found.scaling.to_json()["over_one"].clone()),
+            "memory_mib_per_vgpu": memory.map(round3),
+            "chips": chips,
+            "problems": problems,
+        })
+    }
+}

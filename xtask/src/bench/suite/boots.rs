@@ -1,0 +1,195 @@
+//! The guests of the suite: booted, listened to, judged.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::kernel::KernelSeries;
+use gpuvmk_lab::machine::Said;
+use gpuvmk_lab::report::Report;
+use gpuvmk_lab::rig::Topology;
+use gpuvmk_lab::{traffic, verdict};
+use serde_json::Value;
+
+use super::counts::{self, Counts};
+use super::table::{POWER_OFF, READY, Samples};
+use crate::cases::Guest;
+use crate::workshop::{Workshop, expected};
+
+/// How often a guest is looked at: a power-off takes some tens of milliseconds.
+const LOOK: Duration = Duration::from_millis(2);
+/// Room for two buffers of 1 GiB.
+const VRAM_MIB: u32 = 2304;
+/// Room for buffers of 256 MiB: the guest's kernel gives half of this to buffers.
+const MEMORY_MIB: u32 = 1536;
+const WORDS: &[&str] = &["gpuvmk.limit=280"];
+
+const TIMED: &[&str] = &["probe", "bench", "suite"];
+const COUNTED: &[&str] = &["probe", "suite:marks=1"];
+/// The same before Linux 6.6, whose nouveau has no VM_BIND.
+const TIMED_OLD: &[&str] = &["probe", "bench", "suite:maps=0"];
+const COUNTED_OLD: &[&str] = &["probe", "suite:maps=0:marks=1"];
+/// Enough for a power-off to have something to end.
+const SHORT: &[&str] = &["probe", "fence"];
+
+/// What the processes of a set-up say at their end, by the line that says it.
+const TOTALS: [(&str, &[&str]); 2] = [
+    ("Session ends:", &["messages", "reads", "writes"]),
+    (
+        "vGPU ends:",
+        &["flushes", "walks", "table_pages", "pages_mapped", "pages_unmapped", "doorbells", "requests"],
+    ),
+];
+
+/// What one boot gave.
+#[derive(Debug, Default)]
+pub struct Boot {
+    /// Times, by name.
+    pub figures: BTreeMap<String, f64>,
+    /// What the whole boot cost the device's process.
+    pub totals: BTreeMap<&'static str, f64>,
+    /// What the guest did not measure, and why.
+    pub left_out: Vec<String>,
+    stages: Value,
+}
+
+impl Boot {
+    pub fn add_to(&self, samples: &mut Samples) {
+        for (name, value) in &self.figures {
+            samples.entry(name.clone()).or_default().push(*value);
+        }
+    }
+}
+
+fn guest(chip: Chip, kernel: KernelSeries, programs: &'static [&'static str]) -> Guest {
+    Guest {
+        vram_mib: VRAM_MIB,
+        memory_mib: Some(MEMORY_MIB),
+        kernel_words: WORDS,
+        ..Guest::new("vm1", chip, kernel, programs)
+    }
+}
+
+/// Every time of a guest with this kernel, but that of its power-off.
+pub fn timed(
+    workshop: &Workshop,
+    topology: Topology,
+    chip: Chip,
+    kernel: KernelSeries,
+    round: u32,
+) -> Result<Boot> {
+    let programs = if kernel == KernelSeries::V6_1 { TIMED_OLD } else { TIMED };
+    let label = format!("suite-{chip}-{}-{round}", topology.name()).to_lowercase();
+    let mut boot = boot(workshop, &label, topology, &guest(chip, kernel, programs))?;
+    boot.figures.remove(POWER_OFF);
+    Ok(boot)
+}
+
+/// How long a guest takes to power off, in milliseconds.
+pub fn power_off(
+    workshop: &Workshop,
+    topology: Topology,
+    chip: Chip,
+    kernel: KernelSeries,
+    round: u32,
+) -> Result<f64> {
+    let label = format!("suite-{chip}-{}-off-{round}", topology.name()).to_lowercase();
+    let guest = Guest::new("vm1", chip, kernel, SHORT);
+    let boot = boot(workshop, &label, topology, &guest)?;
+    boot.figures.get(POWER_OFF).copied().context("the guest did not say that it ends")
+}
+
+/// What each operation does to the GPU's function.
+pub fn counted(
+    workshop: &Workshop,
+    topology: Topology,
+    chip: Chip,
+    kernel: KernelSeries,
+) -> Result<BTreeMap<String, Counts>> {
+    let programs = if kernel == KernelSeries::V6_1 { COUNTED_OLD } else { COUNTED };
+    let guest = Guest { trace: true, ..guest(chip, kernel, programs) };
+    let label = format!("suite-{chip}-{}-counts", topology.name()).to_lowercase();
+    let boot = boot(workshop, &label, topology, &guest)?;
+    let trace = workshop.folder(&label).join("vm1.trace");
+    let counts = counts::of_trace(workshop.gpuvmk(), &trace, chip, &boot.stages)?;
+    // It has millions of entries.
+    std::fs::remove_file(&trace).with_context(|| format!("Cannot remove {}", trace.display()))?;
+    Ok(counts)
+}
+
+fn boot(workshop: &Workshop, label: &str, topology: Topology, guest: &Guest) -> Result<Boot> {
+    eprintln!("{label}");
+    let mut rig = workshop.rig(label, topology, std::slice::from_ref(guest))?;
+    let start = Instant::now();
+    let mut machine = workshop.start(label, guest.name, &rig, guest, 0)?;
+    let (mut loaded, mut ending) = (None, None);
+    let outcome = loop {
+        let mut listen = |said: &Said<'_>| {
+            if let Said::Report(Report::Event { name, .. }) = said {
+                match name.as_str() {
+                    "loaded" => loaded = Some(start.elapsed()),
+                    "end" => ending = Some(Instant::now()),
+                    _ => {}
+                }
+            }
+        };
+        if let Some(outcome) = machine.pump(&mut listen)? {
+            break outcome;
+        }
+        thread::sleep(LOOK);
+    };
+    let off = ending.map(|ending: Instant| ending.elapsed());
+    let verdict = verdict::judge(&outcome, &expected(guest));
+    ensure!(verdict.ok(), "the guest failed: {}", verdict.problems.join("; "));
+    let problems = rig.stop()?;
+    ensure!(problems.is_empty(), "the GPU's processes failed: {}", problems.join("; "));
+
+    let mut found =
+        Boot { totals: totals(&rig.device(0).context("The set-up has no device")?.log()), ..Boot::default() };
+    for (name, time) in [(READY, loaded), (POWER_OFF, off)] {
+        if let Some(time) = time {
+            found.figures.insert(name.to_owned(), time.as_secs_f64() * 1e3);
+        }
+    }
+    for (name, value) in verdict.results.iter().flat_map(|result| &result.figures) {
+        match (name.as_str(), value.as_f64()) {
+            ("left_out", _) => found.left_out.extend(words(value)),
+            ("stages", _) => found.stages = value.clone(),
+            (name, Some(value)) if name.ends_with("_us_p50") || name == "probe_ms" => {
+                found.figures.insert(name.to_owned(), value);
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+fn words(list: &Value) -> Vec<String> {
+    let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// A native GPU has no counts of a mediator.
+fn totals(log: &str) -> BTreeMap<&'static str, f64> {
+    let counts = TOTALS.iter().flat_map(|(marker, names)| names.iter().map(move |name| (*marker, *name)));
+    counts.filter_map(|(marker, name)| Some((name, traffic::counted(log, marker, &[name])?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_what_the_processes_say_at_their_end() {
+        let log = "[x INFO ] Session ends: messages=9 reads=5 writes=4 write_batches=0\n\
+                   [x INFO ] vGPU ends: flushes=3 walks=2 pages_mapped=7 doorbells=1\n";
+        let found = totals(log);
+        assert_eq!(found.get("messages"), Some(&9.0));
+        assert_eq!(found.get("pages_mapped"), Some(&7.0));
+        assert_eq!(found.get("requests"), None, "what is not there is not zero");
+        let native = totals("[x INFO ] Session ends: messages=9 reads=5 writes=4 write_batches=0\n");
+        assert_eq!(native.len(), 3);
+    }
+}
