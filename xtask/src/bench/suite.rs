@@ -15,9 +15,10 @@ mod table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::firmware::Firmware;
+use gpuvmk_lab::interrupt;
 use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::rig::Topology;
 use serde_json::{Value, json};
@@ -43,6 +44,8 @@ struct Found {
     driver: Option<gh100::Found>,
     scaling: Scaling,
     left_out: Vec<String>,
+    /// What should have been measured, and why it was not.
+    failed: Vec<String>,
 }
 
 /// A whole run.
@@ -84,6 +87,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
     Ok(problems.is_empty())
 }
 
+/// Notes what could not be measured; an error only if the user wants to end.
+fn fail(failed: &mut Vec<String>, what: &str, error: Error) -> Result<()> {
+    interrupt::check()?;
+    eprintln!("{what}: {error:#}");
+    failed.push(format!("{what}: {error:#}"));
+    Ok(())
+}
+
 fn topologies(chip: Chip) -> &'static [Topology] {
     match chip {
         Chip::Gf100 => &[Topology::Native, Topology::Mediated],
@@ -94,35 +105,42 @@ fn topologies(chip: Chip) -> &'static [Topology] {
 impl Found {
     fn on(workshop: &Workshop, chip: Chip, kernel: KernelSeries, arguments: &Arguments) -> Result<Self> {
         let mut samples: BTreeMap<Topology, Samples> = BTreeMap::new();
-        let (mut totals, mut left_out) = (BTreeMap::new(), Vec::new());
-        // Turns: what else the machine does then hits both alike.
+        let (mut totals, mut left_out, mut failed) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+        // Turns: what else the machine does then hits both alike. What fails costs its own figures only: a run is long.
         for round in 0..arguments.rounds {
             for &topology in topologies(chip) {
-                let place = || format!("{chip}, {}, round {round}", topology.name());
+                let place = || format!("{}, round {round}", topology.name());
                 let samples = samples.entry(topology).or_default();
-                let boot = boots::timed(workshop, topology, chip, kernel, round).with_context(place)?;
-                boot.add_to(samples);
-                totals.insert(topology.name(), boot.totals);
-                left_out = boot.left_out;
-                let off = boots::power_off(workshop, topology, chip, POWER_OFF_KERNEL, round)
-                    .with_context(place)?;
-                samples.entry(POWER_OFF.to_owned()).or_default().push(off);
+                match boots::timed(workshop, topology, chip, kernel, round) {
+                    Ok(boot) => {
+                        boot.add_to(samples);
+                        totals.insert(topology.name(), boot.totals);
+                        left_out.extend(boot.left_out);
+                    }
+                    Err(error) => fail(&mut failed, &place(), error)?,
+                }
+                match boots::power_off(workshop, topology, chip, POWER_OFF_KERNEL, round) {
+                    Ok(off) => samples.entry(POWER_OFF.to_owned()).or_default().push(off),
+                    Err(error) => fail(&mut failed, &format!("{}, power-off", place()), error)?,
+                }
             }
         }
         let mut counts = BTreeMap::new();
         for &topology in topologies(chip) {
             match boots::counted(workshop, topology, chip, kernel) {
                 Ok(found) => drop(counts.insert(topology, found)),
-                // They are judged by nobody; the times are what takes long.
-                Err(error) => left_out.push(format!("counts, {}: {error:#}", topology.name())),
+                Err(error) => fail(&mut failed, &format!("{}, counts", topology.name()), error)?,
             }
         }
-        let driver = match chip {
-            Chip::Gf100 => None,
-            Chip::Gh100 => Some(gh100::Found::on(workshop, kernel, arguments.rounds)?),
-        };
-        let scaling =
-            scaling::run(workshop, chip, &arguments.vms).with_context(|| format!("{chip}, many VMs"))?;
+        let mut driver = None;
+        if chip == Chip::Gh100 {
+            match gh100::Found::on(workshop, kernel, arguments.rounds) {
+                Ok(found) => driver = Some(found),
+                Err(error) => fail(&mut failed, "its driver", error)?,
+            }
+        }
+        let scaling = scaling::run(workshop, chip, &arguments.vms)
+            .or_else(|error| fail(&mut failed, "many VMs", error).map(|()| Scaling::default()))?;
         left_out.extend(scaling.left_out.iter().cloned());
         let mut take = |topology| samples.remove(&topology).unwrap_or_default();
         let mut take_counts = |topology| counts.remove(&topology).unwrap_or_default();
@@ -132,7 +150,8 @@ impl Found {
             &take_counts(Topology::Native),
             &take_counts(Topology::Mediated),
         );
-        Ok(Self { chip, kernel, table, totals, driver, scaling, left_out })
+        let left_out = left_out.into_iter().collect();
+        Ok(Self { chip, kernel, table, totals, driver, scaling, left_out, failed })
     }
 
     /// Every figure that has a limit.
@@ -145,6 +164,7 @@ impl Found {
         if self.table.ratios().is_none() && topologies(self.chip).len() > 1 {
             problems.push("figures that are to be compared were not measured in both set-ups".to_owned());
         }
+        problems.extend(self.failed.iter().cloned());
         problems.extend(self.driver.iter().flat_map(gh100::Found::problems));
         problems.extend(self.scaling.problems.iter().cloned());
         problems.into_iter().map(|problem| format!("{}: {problem}", self.chip)).collect()

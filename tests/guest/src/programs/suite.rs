@@ -3,7 +3,8 @@
 //! and the five phases that GPUvm's authors measured. Medians; the host compares them between set-ups.
 //!
 //! `suite:marks=1` does each operation a few times only and sets it off by reads of the GPU's clock, by which the host finds
-//! it in a trace of register accesses and counts what it cost. `maps=0` is for kernels without VM_BIND.
+//! it in a trace of register accesses and counts what it cost. `maps=0` is for kernels without VM_BIND, and `only=memory` (or
+//! another part) does one part alone.
 
 mod channels;
 mod copies;
@@ -29,6 +30,16 @@ const COUNTED: usize = 3;
 const READS_OF_A_MARK: usize = 40;
 const SILENCE: Duration = Duration::from_millis(4);
 
+/// Every part but that of memory, which has an option of its own.
+const PARTS: [(&str, fn(&mut Suite) -> Result<()>); 6] = [
+    ("copies", copies::counted),
+    ("pipelined", copies::pipelined),
+    ("channels", channels::one),
+    ("many", channels::many),
+    ("phases", phases::run),
+    ("evict", eviction::run),
+];
+
 /// The measurement while it runs.
 #[derive(Debug)]
 struct Suite {
@@ -44,16 +55,18 @@ pub fn run(options: &Options) -> Result<Figures> {
     let marks = if options.get("marks", 0u8)? == 0 { None } else { Some(Device::open(gpu)?) };
     let mut suite = Suite { gpu, marks, samples: BTreeMap::new(), stages: Vec::new(), left_out: Vec::new() };
 
-    if suite.marks.is_some() {
-        // `bench` times them.
-        copies::counted(&mut suite)?;
+    let only: String = options.get("only", String::new())?;
+    let maps = options.get("maps", 1u8)? != 0;
+    for (name, part) in PARTS {
+        // `bench` times what is only counted here.
+        let wanted = if only.is_empty() { name != "copies" || suite.marks.is_some() } else { only == name };
+        if wanted {
+            part(&mut suite)?;
+        }
     }
-    copies::pipelined(&mut suite)?;
-    channels::one(&mut suite)?;
-    channels::many(&mut suite)?;
-    memory::run(&mut suite, options.get("maps", 1u8)? != 0)?;
-    phases::run(&mut suite)?;
-    eviction::run(&mut suite)?;
+    if only.is_empty() || only == "memory" {
+        memory::run(&mut suite, maps)?;
+    }
     Ok(suite.figures())
 }
 

@@ -201,6 +201,7 @@ mod tests {
             totals: BTreeMap::new(),
             driver: None,
             scaling: Scaling { stages: vec![stage(1), stage(2)], ..Scaling::default() },
+            failed: Vec::new(),
             left_out: vec!["gart_1g: <no room>".to_owned()],
         };
         let host = Host {

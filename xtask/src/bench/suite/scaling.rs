@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::crowd::figures::jain;
 use gpuvmk_lab::crowd::{Crowd, is_ready};
+use gpuvmk_lab::interrupt;
 use gpuvmk_lab::machine::{LOOK, Machine};
 use gpuvmk_lab::rig::{Rig, RigSpec, Topology};
 use gpuvmk_lab::verdict;
@@ -176,7 +177,15 @@ pub fn run(workshop: &Workshop, chip: Chip, wanted: &[usize]) -> Result<Scaling>
         }
         eprintln!("{case}: {vms}");
         let new = guests.get(there..vms).unwrap_or_default();
-        found.stages.push(stage(workshop, &case, &mut crowd, new, there)?);
+        match stage(workshop, &case, &mut crowd, new, there) {
+            Ok(stage) => found.stages.push(stage),
+            Err(error) => {
+                interrupt::check()?;
+                // What was measured with fewer stays; the set-up ends by force.
+                found.problems.push(format!("{vms} VMs: {error:#}"));
+                return Ok(found);
+            }
+        }
         there = vms;
     }
     found.problems = end(crowd, chip)?;
