@@ -88,7 +88,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
 }
 
 /// Notes what could not be measured; an error only if the user wants to end.
-fn fail(failed: &mut Vec<String>, what: &str, error: Error) -> Result<()> {
+fn fail(failed: &mut Vec<String>, what: &str, error: &Error) -> Result<()> {
     interrupt::check()?;
     eprintln!("{what}: {error:#}");
     failed.push(format!("{what}: {error:#}"));
@@ -117,11 +117,11 @@ impl Found {
                         totals.insert(topology.name(), boot.totals);
                         left_out.extend(boot.left_out);
                     }
-                    Err(error) => fail(&mut failed, &place(), error)?,
+                    Err(error) => fail(&mut failed, &place(), &error)?,
                 }
                 match boots::power_off(workshop, topology, chip, POWER_OFF_KERNEL, round) {
                     Ok(off) => samples.entry(POWER_OFF.to_owned()).or_default().push(off),
-                    Err(error) => fail(&mut failed, &format!("{}, power-off", place()), error)?,
+                    Err(error) => fail(&mut failed, &format!("{}, power-off", place()), &error)?,
                 }
             }
         }
@@ -129,18 +129,18 @@ impl Found {
         for &topology in topologies(chip) {
             match boots::counted(workshop, topology, chip, kernel) {
                 Ok(found) => drop(counts.insert(topology, found)),
-                Err(error) => fail(&mut failed, &format!("{}, counts", topology.name()), error)?,
+                Err(error) => fail(&mut failed, &format!("{}, counts", topology.name()), &error)?,
             }
         }
         let mut driver = None;
         if chip == Chip::Gh100 {
             match gh100::Found::on(workshop, kernel, arguments.rounds) {
                 Ok(found) => driver = Some(found),
-                Err(error) => fail(&mut failed, "its driver", error)?,
+                Err(error) => fail(&mut failed, "its driver", &error)?,
             }
         }
         let scaling = scaling::run(workshop, chip, &arguments.vms)
-            .or_else(|error| fail(&mut failed, "many VMs", error).map(|()| Scaling::default()))?;
+            .or_else(|error| fail(&mut failed, "many VMs", &error).map(|()| Scaling::default()))?;
         left_out.extend(scaling.left_out.iter().cloned());
         let mut take = |topology| samples.remove(&topology).unwrap_or_default();
         let mut take_counts = |topology| counts.remove(&topology).unwrap_or_default();

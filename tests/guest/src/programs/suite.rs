@@ -28,10 +28,12 @@ use crate::stats;
 const COUNTED: usize = 3;
 /// How often a mark reads the clock, and the silence around it. The host knows both.
 const READS_OF_A_MARK: usize = 40;
-const SILENCE: Duration = Duration::from_millis(4);
+const SILENCE: Duration = Duration::from_millis(10);
+
+type Part = fn(&mut Suite) -> Result<()>;
 
 /// Every part but that of memory, which has an option of its own.
-const PARTS: [(&str, fn(&mut Suite) -> Result<()>); 6] = [
+const PARTS: [(&str, Part); 6] = [
     ("copies", copies::counted),
     ("pipelined", copies::pipelined),
     ("channels", channels::one),

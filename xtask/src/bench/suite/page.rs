@@ -143,17 +143,18 @@ fn one(to: &mut String, row: &Row) -> fmt::Result {
 fn scaling(to: &mut String, found: &Scaling) -> fmt::Result {
     writeln!(
         to,
-        "<h3>Many VMs</h3><table><tr><th>VMs</th><th>MB/s together</th><th>over one</th><th>Jain</th><th>MiB each</th>\
-         <th>started at once</th><th>first ready s</th><th>last ready s</th></tr>"
+        "<h3>Many VMs</h3><table><tr><th>VMs</th><th>MB/s together</th><th>over one</th><th>GPU busy</th><th>Jain</th><th>MiB each</th>\
+         <th>started</th><th>first ready s</th><th>last ready s</th></tr>"
     )?;
     let over = found.over_one();
     for stage in &found.stages {
         let over = over.get(&stage.vms).map_or("-".to_owned(), |over| format!("{over:.3}"));
         writeln!(
             to,
-            "<tr><td>{}</td><td>{:.0}</td><td>{over}</td><td>{:.3}</td><td>{:.2}</td><td>{}</td><td>{:.1}</td><td>{:.1}</td></tr>",
+            "<tr><td>{}</td><td>{:.0}</td><td>{over}</td><td>{:.2}</td><td>{:.3}</td><td>{:.2}</td><td>{}</td><td>{:.1}</td><td>{:.1}</td></tr>",
             stage.vms,
             stage.mb_s,
+            stage.busy,
             stage.fairness,
             stage.most_memory_mib,
             stage.started,
@@ -187,6 +188,7 @@ mod tests {
         let stage = |vms: usize| Stage {
             vms,
             mb_s: 5000.0,
+            busy: 0.9,
             fairness: 1.0,
             memory_mib: 2.0,
             most_memory_mib: 2.5,

@@ -1,7 +1,7 @@
 //! 1, 2, 4 ... VMs on one GPU, each copying as fast as it can.
 //!
-//! The set-up grows: VMs join those that are there, so each number is measured with exactly so many VMs. Those that join at a
-//! time are started at the same moment.
+//! The set-up grows: VMs join those that are there, so each number is measured with exactly so many VMs. Those that join are
+//! started at the same moment, as far as the host's processors can boot them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,8 +26,11 @@ use crate::workshop::{Workshop, expected};
 const MIB: f64 = (1 << 20) as f64;
 /// Each VM's copies inside VRAM: short enough for hundreds of submissions in a second.
 const BUSY: &str = "busy 65536";
-/// Until queues are full, and until they are empty.
+/// Until queues are full, and until they are empty: for all, and for each VM.
 const SETTLE: Duration = Duration::from_secs(2);
+const SETTLE_EACH: Duration = Duration::from_millis(200);
+/// Guests that boot at a time, for each of the host's processors: more keep each other's kernels from their clocks.
+const BOOT_AT_A_TIME: usize = 4;
 const WATCH: Duration = Duration::from_secs(5);
 /// Channels of all VMs together, and what one needs: the kernel's own, its program's, and one while another is closed.
 const FERMI_CHANNELS: usize = 126;
@@ -47,12 +50,14 @@ pub struct Stage {
     pub vms: usize,
     /// What all copied together, in MB a second.
     pub mb_s: f64,
+    /// Part of the time that the GPU was busy, where it tells (software GPUs); engines add up.
+    pub busy: f64,
     /// Jain's index of what each copied.
     pub fairness: f64,
     /// Private memory of each VM's device process in MiB: the median, and the most.
     pub memory_mib: f64,
     pub most_memory_mib: f64,
-    /// How many were started at the same moment, and after how many seconds the first and the last of them were ready.
+    /// How many were started for this stage, and after how many seconds the first and the last of them were ready.
     pub started: usize,
     pub first_ready_s: f64,
     pub last_ready_s: f64,
@@ -86,10 +91,11 @@ impl Scaling {
             json!({
                 "vms": stage.vms,
                 "mb_s": stage.mb_s.round(),
+                "busy": round3(stage.busy),
                 "jain": round3(stage.fairness),
                 "memory_mib": round3(stage.memory_mib),
                 "most_memory_mib": round3(stage.most_memory_mib),
-                "started_together": stage.started,
+                "started": stage.started,
                 "first_ready_s": round3(stage.first_ready_s),
                 "last_ready_s": round3(stage.last_ready_s),
             })
@@ -103,9 +109,10 @@ impl Scaling {
         for stage in &self.stages {
             let over = over.get(&stage.vms).map_or("-".to_owned(), |over| format!("{over:.3}"));
             println!(
-                "{chip}: {:2} VMs copy {:6.0} MB/s, {over} of one; Jain {:.3}; {:.2} MiB each ({:.2} at most); {} ready after {:.1} to {:.1} s",
+                "{chip}: {:2} VMs copy {:6.0} MB/s, {over} of one; GPU busy {:.2}; Jain {:.3}; {:.2} MiB each ({:.2} at most); {} ready after {:.1} to {:.1} s",
                 stage.vms,
                 stage.mb_s,
+                stage.busy,
                 stage.fairness,
                 stage.memory_mib,
                 stage.most_memory_mib,
@@ -206,25 +213,32 @@ fn guests(chip: Chip, number: usize) -> Vec<Guest> {
 /// Lets `new` guests join the `there` that are there, and has all of them copy.
 fn stage(workshop: &Workshop, case: &str, crowd: &mut Crowd, new: &[Guest], there: usize) -> Result<Stage> {
     let start = Instant::now();
-    let mut machines = Vec::new();
-    for (index, guest) in new.iter().enumerate() {
-        machines.push(workshop.start_with_orders(case, guest.name, crowd.rig(), guest, there + index)?);
-    }
-    let ready = wait_ready(&mut machines, start)?;
-    for (guest, machine) in new.iter().zip(machines) {
-        crowd.join(guest.name.to_owned(), machine)?;
+    let (mut ready, mut index) = (Vec::new(), there);
+    let together = BOOT_AT_A_TIME * thread::available_parallelism()?.get();
+    for part in new.chunks(together) {
+        let mut machines = Vec::new();
+        for guest in part {
+            machines.push(workshop.start_with_orders(case, guest.name, crowd.rig(), guest, index)?);
+            index += 1;
+        }
+        ready.extend(wait_ready(&mut machines, start)?);
+        for (guest, machine) in part.iter().zip(machines) {
+            crowd.join(guest.name.to_owned(), machine)?;
+        }
     }
     let vms = there + new.len();
     crowd.order(0..vms, BUSY)?;
-    crowd.pass(SETTLE)?;
+    let settle = SETTLE + SETTLE_EACH * u32::try_from(vms)?;
+    crowd.pass(settle)?;
     let stretch = crowd.watch(WATCH)?;
     let memory = (0..vms).map(|index| private_mib(crowd.rig(), index)).collect::<Result<Vec<_>>>()?;
     crowd.order(0..vms, "rest")?;
-    crowd.pass(SETTLE)?;
+    crowd.pass(settle)?;
     let copied: Vec<f64> = stretch.vms.iter().map(|had| had.copied).collect();
     Ok(Stage {
         vms,
         mb_s: copied.iter().sum::<f64>() / stretch.seconds / 1e6,
+        busy: stretch.truth().iter().sum::<f64>() / stretch.seconds,
         fairness: jain(&copied),
         memory_mib: median(&memory),
         most_memory_mib: memory.iter().copied().fold(0.0, f64::max),
@@ -297,6 +311,7 @@ mod tests {
         Stage {
             vms,
             mb_s,
+            busy: 1.0,
             fairness: 1.0,
             memory_mib: 1.0,
             most_memory_mib,
