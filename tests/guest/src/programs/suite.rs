@@ -26,9 +26,11 @@ use crate::stats;
 
 /// How often an operation is done where it is counted and not timed: the first time may cost more.
 const COUNTED: usize = 3;
-/// How often a mark reads the clock, and the silence around it. The host knows both.
+/// How often a mark reads the clock, and the silence around it. The host knows both. Before it the kernel may go on in the
+/// background with what an operation left to it.
 const READS_OF_A_MARK: usize = 40;
-const SILENCE: Duration = Duration::from_millis(10);
+const SILENCE_BEFORE: Duration = Duration::from_millis(50);
+const SILENCE_BEHIND: Duration = Duration::from_millis(8);
 
 type Part = fn(&mut Suite) -> Result<()>;
 
@@ -101,11 +103,11 @@ impl Suite {
         if let Some(device) = &self.marks {
             // A read takes writes along that QEMU has posted and not handed on yet: they belong to what was before.
             device.parameter(Parameter::PtimerTime)?;
-            thread::sleep(SILENCE);
+            thread::sleep(SILENCE_BEFORE);
             for _ in 0..READS_OF_A_MARK {
                 device.parameter(Parameter::PtimerTime)?;
             }
-            thread::sleep(SILENCE);
+            thread::sleep(SILENCE_BEHIND);
         }
         Ok(())
     }
