@@ -45,7 +45,7 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 34] = [
+const PROGRAMS: [(&str, Program); 35] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),

@@ -5,19 +5,39 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// Whether all figures of a benchmark are within their limits; its JSON comes last, if that is wanted.
-pub(super) fn run(name: &str, json: bool) -> Result<bool> {
+/// What a benchmark found.
+#[derive(Debug)]
+pub(super) struct Measured {
+    /// Its tables.
+    pub(super) text: String,
+    /// Its figures.
+    pub(super) figures: Value,
+    /// Whether all are within their limits.
+    pub(super) ok: bool,
+}
+
+/// Runs a benchmark.
+///
+/// # Errors
+/// It does not come to an end, or does not judge itself.
+pub(super) fn measure(name: &str) -> Result<Measured> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["bench", "--quiet", "--package", "gpuvmk", "--bench", name, "--", "--json"]);
     let output = command.stderr(Stdio::inherit()).output().context("Cannot run cargo")?;
     let text = String::from_utf8(output.stdout).context("The benchmark prints no text")?;
-    let (table, last) = text.trim_end().rsplit_once('\n').context("The benchmark prints nothing")?;
+    let (text, last) = text.trim_end().rsplit_once('\n').context("The benchmark prints nothing")?;
     let figures: Value = serde_json::from_str(last).context("The benchmark's last line is not JSON")?;
-    println!("{table}");
-    if json {
-        println!("{last}");
-    }
     let ok = figures.get("ok").and_then(Value::as_bool).context("The benchmark does not judge itself")?;
     ensure!(ok == output.status.success(), "The benchmark ends otherwise than it judges");
+    Ok(Measured { text: text.to_owned(), figures, ok })
+}
+
+/// Whether all figures of a benchmark are within their limits; its JSON comes last, if that is wanted.
+pub(super) fn run(name: &str, json: bool) -> Result<bool> {
+    let Measured { text, figures, ok } = measure(name)?;
+    println!("{text}");
+    if json {
+        println!("{figures}");
+    }
     Ok(ok)
 }

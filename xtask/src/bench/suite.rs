@@ -27,11 +27,15 @@ use self::host::Host;
 use self::limits::Judged;
 use self::scaling::Scaling;
 use self::table::{POWER_OFF, Samples, Table};
+use super::own::{self, Measured};
 use super::{Arguments, gh100, round3};
 use crate::workshop::Workshop;
 
 /// The kernel whose power-off is measured: the one that reads instance memory then.
 const POWER_OFF_KERNEL: KernelSeries = KernelSeries::V7_2;
+
+/// The benchmark of what a flush does.
+const FLUSH: &str = "flush";
 
 /// What was found on a chip.
 #[derive(Debug)]
@@ -54,6 +58,8 @@ struct Run {
     host: Host,
     rounds: u32,
     chips: Vec<Found>,
+    /// What following page tables costs, without a guest.
+    flush: Measured,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<bool> {
@@ -70,10 +76,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
     let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
     eprintln!("guests run on {}", workshop.accelerator().name());
 
-    let mut run = Run { host: Host::of_this_run(&workshop)?, rounds: arguments.rounds, chips: Vec::new() };
-    for chip in chips {
-        run.chips.push(Found::on(&workshop, chip, kernel_of(chip), arguments)?);
-    }
+    let host = Host::of_this_run(&workshop)?;
+    let found = |chip| Found::on(&workshop, chip, kernel_of(chip), arguments);
+    let chips = chips.into_iter().map(found).collect::<Result<Vec<_>>>()?;
+    let run = Run { host, rounds: arguments.rounds, chips, flush: own::measure(FLUSH)? };
     run.print();
     if let Some(path) = &arguments.html {
         let page = page::page(&run).context("Cannot write the page")?;
@@ -184,7 +190,9 @@ impl Found {
 
 impl Run {
     fn problems(&self) -> Vec<String> {
-        self.chips.iter().flat_map(Found::problems).collect()
+        let flush =
+            (!self.flush.ok).then(|| "following page tables costs more than it may: see `flush`".to_owned());
+        self.chips.iter().flat_map(Found::problems).chain(flush).collect()
     }
 
     /// The chip whose comparison and scaling stand for the run: the one that has a native form, if it was measured.
@@ -213,6 +221,7 @@ impl Run {
             found.scaling.print(found.chip);
             found.left_out.iter().for_each(|what| println!("{}: left out: {what}", found.chip));
         }
+        println!("\n{}", self.flush.text);
     }
 
     fn to_json(&self) -> Value {
@@ -226,6 +235,7 @@ impl Run {
             "machine": self.host.to_json(),
             "rounds": self.rounds,
             "mediated_over_native": self.first().and_then(|found| found.table.ratios()).map(table::Ratios::to_json),
+            "flush": self.flush.figures["flush"],
             "scaling": self.first().map(|found| found.scaling.to_json()["over_one"].clone()),
             "memory_mib_per_vgpu": memory.map(round3),
             "chips": chips,

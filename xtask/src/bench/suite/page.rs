@@ -172,6 +172,7 @@ mod tests {
     use gpuvmk_lab::chip::Chip;
     use gpuvmk_lab::kernel::KernelSeries;
 
+    use super::super::super::own::Measured;
     use super::super::host::Host;
     use super::super::scaling::Stage;
     use super::super::table::Samples;
@@ -216,7 +217,8 @@ mod tests {
             accelerator: "tcg",
             load: "0.1".to_owned(),
         };
-        Run { host, rounds: 1, chips: vec![found] }
+        let flush = Measured { text: String::new(), figures: serde_json::json!({ "flush": {} }), ok: true };
+        Run { host, rounds: 1, chips: vec![found], flush }
     }
 
     #[test]
