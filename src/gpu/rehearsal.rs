@@ -110,17 +110,11 @@ pub fn rehearse(driver: &mut dyn GpuDriver, stray: bool) -> Result<Rehearsal, Gp
     };
     let mut stage = Stage::new(driver)?;
     let mut found = Rehearsal::default();
-    let mut gone = false;
-    for (engine, dialect) in engines {
-        let stray = stray && engine == last;
-        let tried = stage.tried(engine, dialect, stray, &mut found);
-        gone = found.stray_dma_stopped.is_some();
-        if let Err(error) = tried {
-            stage.leave(gone)?;
-            return Err(error);
-        }
-    }
-    stage.leave(gone)?;
+    let tried = engines
+        .into_iter()
+        .try_for_each(|(engine, dialect)| stage.tried(engine, dialect, stray && engine == last, &mut found));
+    let left = stage.leave(found.stray_dma_stopped.is_some());
+    tried.and(left)?;
     Ok(found)
 }
 

@@ -7,15 +7,13 @@ use vfio_ioctls::VfioDevice;
 
 use super::reset::Reset;
 use super::sysfs::NVIDIA;
+use crate::pci::header::{BAR0, COMMAND, COMMAND_MEMORY};
 use crate::pci::{Region, RegionInfo, RegionKind};
 
-/// Configuration space: the vendor, the command register and its bits, the first BAR (PCI Local Bus 3.0, 6.1).
+/// Configuration space: the vendor, and more bits of the command register (PCI Local Bus 3.0, 6.1).
 const VENDOR: u64 = 0x00;
-const COMMAND: u64 = 0x04;
-const COMMAND_MEMORY: u16 = 1 << 1;
 const COMMAND_MASTER: u16 = 1 << 2;
 const COMMAND_NO_INTX: u16 = 1 << 10;
-const FIRST_BAR: u64 = 0x10;
 /// Capability of power management: its number, the place of its control register in it, and the power state there (PCI Bus Power
 /// Management Interface 1.2, 3.2).
 pub(super) const POWER_MANAGEMENT: u8 = 0x01;
@@ -81,7 +79,7 @@ impl Card {
             Region::Rom => RegionKind::Rom,
             Region::Config => RegionKind::Config,
             Region::Bar(number) => {
-                let offset = FIRST_BAR.saturating_add(u64::from(number).saturating_mul(4));
+                let offset = BAR0.saturating_add(u64::from(number).saturating_mul(4));
                 match self.config_u32(offset).unwrap_or(0) {
                     bar if bar & 1 != 0 => RegionKind::Io,
                     // Type 2: 64 bits.
