@@ -141,7 +141,7 @@ fn live(folder: &Path) -> Vec<(Role, String)> {
     );
     write(
         "vm1.toml",
-        "name = \"vm1\"\ngpu = \"gpu0.sock\"\nvram = \"64M\"\n[socket]\npath = \"vm1.sock\"\n[trace.socket]\npath = \"vm1.record\"\n",
+        "name = \"vm1\"\ngpu = \"gpu0.sock\"\nvram = \"64M\"\nbar3 = \"direct\"\n[socket]\npath = \"vm1.sock\"\n[trace.socket]\npath = \"vm1.record\"\n",
     );
     let aggregator = Traced::start(folder, "aggregator", &["aggregator", "gpu0.toml"]);
     until("the aggregator's sockets", || folder.join("gpu0.control").exists());

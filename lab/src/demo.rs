@@ -114,7 +114,7 @@ pub fn run(options: &Options) -> Result<Value> {
         devices_first: false,
         gpus: names
             .iter()
-            .map(|name| GpuSpec { name: name.clone(), chip, vram_mib: VRAM_MIB, trace: false })
+            .map(|name| GpuSpec { name: name.clone(), chip, vram_mib: VRAM_MIB, trace: false, bar3: "" })
             .collect(),
         spare_vram_mib: SPARE_VRAM_MIB,
         policy: SHARED_AS_IT_COMES,

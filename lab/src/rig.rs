@@ -99,6 +99,8 @@ pub struct GpuSpec {
     pub vram_mib: u32,
     /// Whether its register accesses are recorded.
     pub trace: bool,
+    /// How a mediated GPU's instance memory is reached, as configuration files have it; empty: as usual.
+    pub bar3: &'static str,
 }
 
 /// What a set-up consists of.
@@ -414,8 +416,9 @@ fn gpu_config(name: &str, spec: &RigSpec, chip: Chip, socket: &Path, control: &P
 }
 
 fn vm_config(gpu: &GpuSpec, channels: u16, aggregator: &Path, socket: &Path) -> String {
+    let bar3 = if gpu.bar3.is_empty() { String::new() } else { format!("bar3 = \"{}\"\n", gpu.bar3) };
     format!(
-        "name = {}\ngpu = {}\nchip = \"{}\"\nvram = \"{}M\"\nchannels = {channels}\nweight = 100\n\n[socket]\npath = {}\n",
+        "name = {}\ngpu = {}\nchip = \"{}\"\nvram = \"{}M\"\nchannels = {channels}\nweight = 100\n{bar3}\n[socket]\npath = {}\n",
         quoted(Path::new(&gpu.name)),
         quoted(aggregator),
         gpu.chip,
@@ -451,14 +454,14 @@ mod tests {
     #[test]
     fn configurations_name_sockets_as_quoted_strings() {
         let (socket, control) = (Path::new("/tmp/a \"b\"/gpu0.sock"), Path::new("/tmp/control.sock"));
-        let gpu = GpuSpec { name: "vm1".into(), chip: Chip::Gh100, vram_mib: 256, trace: false };
+        let gpu = GpuSpec { name: "vm1".into(), chip: Chip::Gh100, vram_mib: 256, trace: false, bar3: "" };
         let text = gpu_config("gpu0", &spec(Backend::Soft, gpu), Chip::Gh100, socket, control);
         assert!(
             text.contains("chip = \"GH100\"\nvram = \"1024M\"")
                 && text.contains(r#"path = "/tmp/a \"b\"/gpu0.sock""#),
             "{text}"
         );
-        let gpu = GpuSpec { name: "vm1".into(), chip: Chip::Gf100, vram_mib: 256, trace: false };
+        let gpu = GpuSpec { name: "vm1".into(), chip: Chip::Gf100, vram_mib: 256, trace: false, bar3: "" };
         let text = vm_config(&gpu, CHANNELS, Path::new("/tmp/gpu0.sock"), Path::new("/tmp/vm1.sock"));
         assert!(
             text.starts_with("name = \"vm1\"\ngpu = \"/tmp/gpu0.sock\"\nchip = \"GF100\"\nvram = \"256M\"\n"),
@@ -468,7 +471,7 @@ mod tests {
 
     #[test]
     fn real_gpu_is_told_what_its_guests_may_have_together() {
-        let gpu = GpuSpec { name: "vm1".into(), chip: Chip::Gh100, vram_mib: 256, trace: false };
+        let gpu = GpuSpec { name: "vm1".into(), chip: Chip::Gh100, vram_mib: 256, trace: false, bar3: "" };
         let text = gpu_config("h200", &spec(Backend::Rm, gpu), Chip::Gh100, Path::new("/a"), Path::new("/b"));
         assert!(text.contains("backend = \"rm\"\nchip = \"GH100\"\nvram = \"1024M\""), "{text}");
     }

@@ -175,6 +175,7 @@ fn rig(bench: &Bench<'_>, step: &Step, folder: &Path) -> Result<Rig> {
         chip: bench.options.chip,
         vram_mib: guest.vram_mib,
         trace: false,
+        bar3: "",
     };
     Rig::start(RigSpec {
         gpuvmk: bench.gpuvmk.clone(),

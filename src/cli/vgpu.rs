@@ -52,6 +52,7 @@ pub(super) fn admitted(
     let again = Patience { limit: Some(RECONNECT_WITHIN), ..Patience::until(cancel.clone()) };
     let mediator = MediatorConfig {
         scrub_on_reset: true,
+        bar3: config.bar3,
         quotas: quotas(config),
         reconnect: Some(Box::new(move || connect(&path, hello.clone(), &again))),
         tracer: tracer.clone(),

@@ -15,6 +15,7 @@ use crate::config::{VmFile, parse_size};
 use crate::jail::{self, Allowance, Drives, PathRight, Right, Role};
 use crate::pci::PciFunction;
 use crate::trace::Tracer;
+use crate::vgpu::Bar3;
 use crate::vmm::virtio::{Disk, VirtioDisk};
 use crate::vmm::{
     BootFile, Ending, MAX_MEMORY, MIN_MEMORY, StopVmm, VmmConfig, open_kvm, run as run_machine,
@@ -141,7 +142,11 @@ impl Drop for RawMode {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // First of all: nothing has been opened yet.
     jail::prepare(None)?;
-    let config = VmFile::load(&args.file)?;
+    let mut config = VmFile::load(&args.file)?;
+    if let VmFile::Part(vm) = &mut config {
+        // What its windows show is mapped here wherever it is.
+        vm.bar3 = Bar3::Trapped;
+    }
     // Before the aggregator gives anything away.
     let kvm = open_kvm()?;
     let disks = open_disks(args)?;

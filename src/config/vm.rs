@@ -12,6 +12,7 @@ use crate::chip::register_sets::RegisterSet;
 use crate::config::share::{MAX_PERIOD, MAX_WEIGHT, MIN_PERIOD, Share};
 use crate::jail::Mode;
 use crate::trace::Filter;
+use crate::vgpu::Bar3;
 
 /// A VM's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct VmConfig {
     pub channels: u16,
     /// Its part of the GPU's time.
     pub share: Share,
+    /// How QEMU reaches instance memory.
+    pub bar3: Bar3,
     /// Socket that QEMU connects to; the command line may give it instead.
     pub socket: Option<SocketSpec>,
     /// What the guest may cost the host.
@@ -58,6 +61,9 @@ impl VmConfig {
             value::integer(v, 2, limits.channels)
         });
         let share = share(reader);
+        let words = [("trapped", Bar3::Trapped), ("direct", Bar3::Direct)];
+        let bar3 = reader
+            .defaulted("bar3", Bar3::WherePossible, "\"trapped\" or \"direct\"", |v| value::word(v, &words));
         let has_socket = reader.has("socket");
         let socket = reader.table("socket", value::socket);
         let has_trace = reader.has("trace");
@@ -80,6 +86,7 @@ impl VmConfig {
             vram: vram?,
             channels: u16::try_from(channels?).ok()?,
             share: share?,
+            bar3: bar3?,
             socket,
             limits: limits.unwrap_or_default(),
             trace: file,

@@ -60,6 +60,11 @@ pub trait MmuFormat: Copy {
     /// The kind of table that a page-directory base names.
     fn root(&self) -> TableKind;
 
+    /// The kind of table that an entry of a root names, where there are more than two levels.
+    fn below_root(&self) -> TableKind {
+        self.root()
+    }
+
     /// The shape of tables of `kind`.
     fn shape(&self, kind: TableKind) -> Shape;
 

@@ -46,6 +46,10 @@ impl MmuFormat for Hopper {
         kind(Level::Pd4)
     }
 
+    fn below_root(&self) -> TableKind {
+        kind(Level::Pd3)
+    }
+
     fn shape(&self, kind: TableKind) -> Shape {
         let level = level(kind);
         // CAST: at most 512 entries of at most 16 bytes.

@@ -2,10 +2,11 @@
 
 use super::GuestMemory;
 use super::budget::{Budget, WalkRefusal};
-use super::format::{MmuFormat, SubTable};
-use super::runs::{RunCount, RunSink, Runs};
+use super::format::{Leaf, MmuFormat, SubTable, TableKind};
+use super::runs::{MapRun, RunCount, RunSink, Runs};
 use super::table::{Table, Walk};
-use crate::chip::PhysicalAddress;
+use crate::addr::{GpuVa, PAGE_SIZE};
+use crate::chip::{Aperture, PhysicalAddress};
 
 /// Why a synchronisation ended early. The space is then out of step with its shadow and may only be dropped.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +39,8 @@ pub struct SyncReport {
 pub struct ShadowSpace<F> {
     format: F,
     root: Table,
+    /// Virtual addresses from here on are nobody's business.
+    end: u64,
 }
 
 impl<F: MmuFormat> ShadowSpace<F> {
@@ -46,9 +49,23 @@ impl<F: MmuFormat> ShadowSpace<F> {
     /// # Errors
     /// No table is left in the budget.
     pub fn new(format: F, root: PhysicalAddress, budget: &mut Budget) -> Result<Self, WalkRefusal> {
-        let place = SubTable { kind: format.root(), address: root };
-        let root = Table::new(place, 0, format.shape(place.kind), budget)?;
-        Ok(Self { format, root })
+        Self::of_table(format, format.root(), root, u64::MAX, budget)
+    }
+
+    /// A space whose shadow is empty, below a table of `kind` that covers virtual addresses from 0 on. Tables are followed as far as
+    /// they say something of addresses below `end`.
+    ///
+    /// # Errors
+    /// No table is left in the budget.
+    pub fn of_table(
+        format: F,
+        kind: TableKind,
+        address: PhysicalAddress,
+        end: u64,
+        budget: &mut Budget,
+    ) -> Result<Self, WalkRefusal> {
+        let root = Table::new(SubTable { kind, address }, 0, format.shape(kind), budget)?;
+        Ok(Self { format, root, end })
     }
 
     /// Reads the guest's tables and emits what changed since the last time.
@@ -61,8 +78,8 @@ impl<F: MmuFormat> ShadowSpace<F> {
         budget: &mut Budget,
         sink: &mut S,
     ) -> Result<SyncReport, SyncError<S::Error>> {
-        let format = self.format;
-        report(format, memory, budget, sink, |walk| self.root.sync(walk))
+        let (format, end) = (self.format, self.end);
+        report(format, memory, budget, sink, |walk| self.root.sync(walk, end))
     }
 
     /// Unmaps every page that touches `[start, start + size)` of system memory; a later synchronisation maps
@@ -82,6 +99,26 @@ impl<F: MmuFormat> ShadowSpace<F> {
         report(format, memory, budget, sink, |walk| {
             self.root.evict(walk, &|page| page.is_in_system_memory(start, size))
         })
+    }
+
+    /// Calls `visit` for the parts of pages that are mapped to `[start, start + size)` of VRAM, as runs of 4 KiB pages.
+    pub fn visit_vram(&self, start: u64, size: u64, visit: &mut dyn FnMut(MapRun)) {
+        let end = start.saturating_add(size);
+        self.root.visit(self.format, &mut |va, bytes, leaf: Leaf| {
+            let PhysicalAddress { aperture, address } = leaf.target;
+            let (from, to) = (address.max(start), address.saturating_add(bytes).min(end));
+            if aperture != Aperture::Vram || from >= to {
+                return;
+            }
+            visit(MapRun {
+                va: GpuVa(va.saturating_add(from - address)),
+                pages: u32::try_from((to - from) / PAGE_SIZE).unwrap_or(u32::MAX),
+                page_shift: 12,
+                target: PhysicalAddress { address: from, ..leaf.target },
+                read_only: leaf.read_only,
+                kind: leaf.kind,
+            });
+        });
     }
 
     /// Unmaps everything.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::GuestMemory;
 use super::budget::{Budget, WalkRefusal};
-use super::format::{Entry, MmuFormat, Shape, SubTable};
+use super::format::{Entry, Leaf, MmuFormat, Shape, SubTable};
 use super::packed::Packed;
 use super::piece::{EMPTY, PIECE, Piece, first_entry, piece_length, pieces};
 use super::runs::{RunSink, Runs};
@@ -58,23 +58,49 @@ impl Table {
         Ok(Self { place, va, pieces: all, children: BTreeMap::new() })
     }
 
-    /// Brings the snapshot, and through the runs the shadow, up to what the table says now.
+    /// Brings the snapshot, and through the runs the shadow, up to what the table says now of addresses below `end`.
     pub fn sync<F: MmuFormat, M: GuestMemory, S: RunSink>(
         &mut self,
         walk: &mut Walk<'_, '_, F, M, S>,
+        end: u64,
     ) -> Result<(), SyncError<S::Error>> {
         let shape = walk.format.shape(self.place.kind);
         let mut offset = 0u64;
         for index in 0..self.pieces.len() {
+            if self.entry_va(shape, first_entry(shape, index)) >= end {
+                break;
+            }
             let address = self.place.address.address.checked_add(offset);
             let address = address.map(|address| PhysicalAddress { address, ..self.place.address });
             self.look_at_piece(walk, shape, index, address)?;
             offset = offset.saturating_add(PIECE as u64);
         }
         for child in self.children.values_mut() {
-            child.sync(walk)?;
+            child.sync(walk, end)?;
         }
         Ok(())
+    }
+
+    /// Calls `visit` with address, size and content of each page that was synchronised, here and below.
+    pub fn visit<F: MmuFormat>(&self, format: F, visit: &mut dyn FnMut(u64, u64, Leaf)) {
+        let shape = format.shape(self.place.kind);
+        for (number, piece) in self.pieces.iter().enumerate() {
+            let Some(content) = &piece.content else { continue };
+            let first = self.entry_va(shape, first_entry(shape, number));
+            let mut stretches = Stretches::new(format, self.place.kind);
+            for at in 0..content.len().checked_div(shape.entry_size).unwrap_or(0) {
+                if let Some(leaf) = stretches.at(content, at).0.leaf() {
+                    visit(
+                        first.saturating_add((at as u64) << shape.entry_shift),
+                        1 << shape.entry_shift,
+                        leaf,
+                    );
+                }
+            }
+        }
+        for child in self.children.values() {
+            child.visit(format, visit);
+        }
     }
 
     /// Compares a piece with its snapshot, unless the memory says that nothing was written to it since.

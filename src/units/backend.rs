@@ -67,6 +67,17 @@ pub struct VramPiece<'a> {
     pub offset: u64,
 }
 
+/// The page tables that a window goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowTables {
+    /// The uppermost one.
+    pub table: PhysicalAddress,
+    /// It is a root directory; false: it is what the first entry of one names.
+    pub is_root: bool,
+    /// Virtual addresses are below this.
+    pub end: u64,
+}
+
 /// What every GPU function has behind its register face: memory, page tables, doorbells, a way back. Channel
 /// numbers, addresses and VRAM offsets are those of this function (a vGPU's own, or the software GPU's).
 pub trait Backend: Send + Sync {
@@ -105,6 +116,33 @@ pub trait Backend: Send + Sync {
     /// not visited cannot be mapped.
     fn show_vram(&self, offset: u64, size: u64, visit: &mut dyn FnMut(VramPiece<'_>)) {
         let _ = (offset, size, visit);
+    }
+
+    /// Memory for the first bytes of BAR3 that a front end may map for good, where the back sees to it that what BAR3 shows there is
+    /// in that memory (see [`Backend::show_bar3`]).
+    ///
+    /// # Errors
+    /// There is such memory and it cannot be shared.
+    fn bar3_memory(&self) -> std::io::Result<Option<SharedMemory>> {
+        Ok(None)
+    }
+
+    /// What BAR3 shows may have changed: it goes through `tables`, or through none.
+    fn show_bar3(&self, tables: Option<WindowTables>) {
+        let _ = tables;
+    }
+
+    /// As [`Backend::bar3_memory`], for PRAMIN.
+    ///
+    /// # Errors
+    /// There is such memory and it cannot be shared.
+    fn pramin_memory(&self) -> std::io::Result<Option<SharedMemory>> {
+        Ok(None)
+    }
+
+    /// PRAMIN shows VRAM from an address on, or something else.
+    fn show_pramin(&self, start: Option<u64>) {
+        let _ = start;
     }
 
     /// Makes system memory reachable.

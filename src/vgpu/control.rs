@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::Instant;
 
+use super::bar3::{BAR3_MAPPED, Tables};
 use super::guest_ram::GuestRam;
 use super::host::{Host, Terms};
 use super::live::LiveChannels;
@@ -19,12 +20,12 @@ use crate::aggregator::report::FailSafeNow;
 use crate::chip::EngineSet;
 use crate::shadow_pagetable::{Limits, MmuFormat};
 use crate::trace::Event;
-use crate::units::backend::FlushScope;
+use crate::units::backend::{FlushScope, WindowTables};
 
 /// How the drivers of a chip get their channels: by registers and memory (GF100) or by asking firmware (GH100).
 pub trait ChannelControl: fmt::Debug + Send + Sized + 'static {
     /// The chip's page tables.
-    type Format: MmuFormat + Default + fmt::Debug + Send;
+    type Format: MmuFormat + Default + PartialEq + fmt::Debug + Send;
 
     /// No channels, as after power-on.
     fn new(terms: &Terms) -> Self;
@@ -64,7 +65,15 @@ pub struct Control<C: ChannelControl> {
     pub(super) record: FailSafeRecord,
     pub(super) ram: GuestRam,
     pub(super) spaces: Spaces<C::Format>,
+    bar3: Bar3<C::Format>,
     pub(super) chip: C,
+}
+
+/// What BAR3 goes through, and what of that was found in the guest's tables.
+#[derive(Debug)]
+struct Bar3<F> {
+    tables: Option<WindowTables>,
+    followed: Tables<F>,
 }
 
 impl<C: ChannelControl> Control<C> {
@@ -75,6 +84,7 @@ impl<C: ChannelControl> Control<C> {
             record: FailSafeRecord::default(),
             ram: GuestRam::default(),
             spaces: Spaces::new(limits, terms.spaces),
+            bar3: Bar3 { tables: None, followed: Tables::new(C::Format::default(), BAR3_MAPPED) },
             chip: C::new(terms),
         }
     }
@@ -102,6 +112,40 @@ impl<C: ChannelControl> Control<C> {
         self.spaces.forget_all();
         self.chip.forget_all();
         self.state = State::FailSafe(reason);
+    }
+
+    /// BAR3 goes through these tables now, or the same ones say something else.
+    pub fn show_bar3(&mut self, tables: Option<WindowTables>, host: &Host<'_>) -> Result<(), FailSafe> {
+        self.bar3.tables = tables;
+        self.follow_bar3(host)
+    }
+
+    /// PRAMIN shows VRAM from an address on, or something else.
+    pub fn show_pramin(&mut self, start: Option<u64>, host: &Host<'_>) -> Result<(), FailSafe> {
+        host.homes.map_or(Ok(()), |homes| homes.move_pramin(start, host, &self.spaces))
+    }
+
+    /// Brings pages to where BAR3 shows them.
+    pub(super) fn follow_bar3(&mut self, host: &Host<'_>) -> Result<(), FailSafe> {
+        let Some(homes) = host.homes else { return Ok(()) };
+        let Bar3 { tables, followed } = &mut self.bar3;
+        match followed.follow(*tables, self.spaces.format(), &host.memory) {
+            Ok(changes) => homes.apply(&changes, host, &self.spaces),
+            Err(refusal) => {
+                host.meters.too_many_tables();
+                Err(FailSafe::QuotaExceeded(format!("BAR3's page tables: {refusal}")))
+            }
+        }
+    }
+
+    /// Hardware is to read a channel's USERD from now on.
+    pub(super) fn begin_userd(&self, userd: GuestVram, size: u64, host: &Host<'_>) -> Result<(), FailSafe> {
+        host.homes.map_or(Ok(()), |homes| homes.begin_userd(userd, size, host, &self.spaces))
+    }
+
+    /// The channel is gone.
+    pub(super) fn end_userd(&self, userd: GuestVram, host: &Host<'_>) -> Result<(), FailSafe> {
+        host.homes.map_or(Ok(()), |homes| homes.end_userd(userd, host, &self.spaces))
     }
 
     /// The TLB was invalidated.

@@ -11,7 +11,7 @@ use crate::addr::GuestChannel;
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{RefusalKind, Request};
 use crate::chip::gf100::mmu::LargePages;
-use crate::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT};
+use crate::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
 use crate::chip::{EngineSet, PhysicalAddress};
 use crate::fifo_virt::{
     CONTEXTS_START, Channel, Effect, INSTANCE_BYTES, Input, InstanceBlock, InstanceError, Runlist, engines_of,
@@ -179,6 +179,7 @@ impl Control<FermiChannels> {
         self.chip.fifo = fifo;
         let large_pages = LargePages::from_64k(fifo.large_pages_64k);
         self.spaces.set_format(Fermi { large_pages }, host)?;
+        self.follow_bar3(host)?;
         self.send_runlist(false, host)
     }
 
@@ -251,9 +252,11 @@ impl Control<FermiChannels> {
             userd: block.userd,
             engines: block.engines,
         };
+        self.begin_userd(block.userd, USERD_SIZE, host)?;
         match host.request(&request) {
             Ok(()) => {}
             Err(error) if is_about_channel(&error) => {
+                self.end_userd(block.userd, host)?;
                 self.spaces.release(block.page_directory, host)?;
                 return Ok(false);
             }
@@ -280,6 +283,7 @@ impl Control<FermiChannels> {
             Ok(()) | Err(LinkError::Refused { kind: RefusalKind::BadId, .. }) => {}
             Err(error) => return Err(error.into()),
         }
+        self.end_userd(block.userd, host)?;
         self.spaces.release(block.page_directory, host)
     }
 

@@ -79,7 +79,9 @@ impl Control<GspChannels> {
             userd,
             engines: channel.engines,
         };
+        self.begin_userd(userd, USERD_BYTES, host)?;
         if let Err(refusal) = answer(host.request(&request))? {
+            self.end_userd(userd, host)?;
             self.spaces.release(directory, host)?;
             return Ok(Err(refusal));
         }
@@ -137,6 +139,7 @@ impl Control<GspChannels> {
             Ok(()) | Err(LinkError::Refused { kind: RefusalKind::BadId, .. }) => {}
             Err(error) => return Err(error.into()),
         }
+        self.end_userd(known.userd, host)?;
         self.spaces.release(known.directory, host)
     }
 }

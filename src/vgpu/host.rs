@@ -5,6 +5,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+use super::bar3::Homes;
 use super::copies::Copies;
 use super::live::LiveChannels;
 use super::memory::Memory;
@@ -39,6 +40,8 @@ pub struct Host<'a> {
     pub terms: &'a Terms,
     pub link: &'a dyn AggregatorLink,
     pub memory: Memory<'a>,
+    /// Where pages that BAR3 shows are, if that is memory.
+    pub homes: Option<&'a Homes>,
     pub live: &'a LiveChannels,
     pub copies: &'a Copies,
     pub counters: &'a Counters,
@@ -155,9 +158,13 @@ impl RunSink for SpaceSink<'_, '_> {
         let terms = self.host.terms;
         self.unmap.extend(unmap.into_iter().filter_map(|run| terms.guest_range(run)));
         for run in map {
-            match terms.guest_mapping(run) {
+            let mut add = |run| match terms.guest_mapping(run) {
                 Some(mapping) => self.map.push(mapping),
                 None => self.host.counters.runs_unreachable.one(),
+            };
+            match self.host.homes {
+                Some(homes) => homes.split(run, self.host, &mut add)?,
+                None => add(run),
             }
         }
         if self.map.len() > MAX_HELD { self.send_all() } else { self.send_full() }

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
+use super::bar3::{Bar3, Homes};
 use super::control::{ChannelControl, Control};
 use super::copies::Copies;
 use super::events::{EventPath, Face};
@@ -37,7 +38,7 @@ use crate::chip::PhysicalAddress;
 use crate::pci::dma::DmaSpace;
 use crate::pci::{DmaError, DmaMapping, InterruptSink, SharedMemory};
 use crate::shadow_pagetable::{Limits, MmuFormat};
-use crate::units::backend::{Backend, EngineEvents, FlushScope, NoTarget, VramPiece};
+use crate::units::backend::{Backend, EngineEvents, FlushScope, NoTarget, VramPiece, WindowTables};
 
 /// One connection to an aggregator, with what it granted.
 struct Connection {
@@ -58,6 +59,8 @@ pub struct Mediator<C: ChannelControl> {
     /// Accesses of the guest that were answered here.
     trapped: AtomicU64,
     system: DmaSpace,
+    /// BAR3's memory, if it is to be mapped.
+    homes: Option<Homes>,
     control: Mutex<Control<C>>,
     connection: RwLock<Arc<Connection>>,
 }
@@ -87,9 +90,16 @@ impl<C: ChannelControl> Mediator<C> {
         let counters = Arc::<Counters>::default();
         let meters = Arc::new(Meters::new(config.quotas));
         let link = Arc::new(TracedLink::new(link, config.tracer.clone()));
+        let direct = match (config.bar3, grant.slow_vram_reads) {
+            (Bar3::Trapped, _) | (Bar3::WherePossible, true) => false,
+            (Bar3::Direct | Bar3::WherePossible, false) => true,
+            (Bar3::Direct, true) => return Err(VgpuError::Bar3Slow),
+        };
         let connection = Connection::new(link, grant, config.table_cache, &face, &counters)?;
+        let vram = connection.window.size();
         Ok(Self {
-            vram: connection.window.size(),
+            vram,
+            homes: direct.then(|| Homes::new(vram)).transpose()?,
             face,
             counters,
             meters,
@@ -177,6 +187,7 @@ impl<C: ChannelControl> Mediator<C> {
             terms: &connection.terms,
             link: &*connection.link,
             memory: Memory { window: &connection.window, system: &self.system },
+            homes: self.homes.as_ref(),
             live: &connection.events.live,
             copies: &self.copies,
             counters: &self.counters,
@@ -226,10 +237,16 @@ impl<C: ChannelControl> Mediator<C> {
         if grant.vram != self.vram {
             return Err(lost(format!("{} bytes of VRAM were granted instead of {}", grant.vram, self.vram)));
         }
+        if self.homes.is_some() && grant.slow_vram_reads {
+            return Err(lost(VgpuError::Bar3Slow.to_string()));
+        }
         let link = Arc::new(TracedLink::new(link, self.config.tracer.clone()));
         let connection = Connection::new(link, grant, self.config.table_cache, &self.face, &self.counters)
             .map_err(|error| lost(error.to_string()))?;
         let host = self.host(&connection);
+        if let Some(homes) = &self.homes {
+            homes.forget_announcement();
+        }
         for range in control.ram.iter() {
             self.announce(range, &host)?;
         }
@@ -319,6 +336,26 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         self.connection().window.show(offset, size, visit);
     }
 
+    fn bar3_memory(&self) -> std::io::Result<Option<SharedMemory>> {
+        self.homes.as_ref().map(Homes::share_bar3).transpose()
+    }
+
+    fn pramin_memory(&self) -> std::io::Result<Option<SharedMemory>> {
+        self.homes.as_ref().map(Homes::share_pramin).transpose()
+    }
+
+    fn show_pramin(&self, start: Option<u64>) {
+        if self.homes.is_some() {
+            self.serve(|control, host| control.show_pramin(start, host));
+        }
+    }
+
+    fn show_bar3(&self, tables: Option<WindowTables>) {
+        if self.homes.is_some() {
+            self.serve(|control, host| control.show_bar3(tables, host));
+        }
+    }
+
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError> {
         self.give_memory(mapping)
     }
@@ -374,6 +411,9 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         let start = Instant::now();
         let mut control = self.control();
         self.counters.resets.one();
+        if let Some(homes) = &self.homes {
+            homes.reset(&self.connection().window);
+        }
         let result = self.reset_host(&control);
         // What the link's thread still tells of the time before finds no channel.
         let connection = self.connection();

@@ -11,7 +11,7 @@ use crate::addr::PAGE_SIZE;
 use crate::chip::{Aperture, PhysicalAddress};
 use crate::pci::SharedMemory;
 use crate::pci::dma::DmaSpace;
-use crate::pci::mapping::{Access, FilePiece, Mapping, MemoryError};
+use crate::pci::mapping::{Access, FilePiece, MapError, Mapping, MemoryError};
 use crate::shadow_pagetable::{GuestMemory, NotGuestMemory, Version};
 use crate::units::backend::{NoTarget, VramPiece};
 use std::os::fd::AsFd;
@@ -56,7 +56,28 @@ impl Window {
         }
     }
 
-    fn write(&self, address: u64, data: &[u8]) -> Result<(), MemoryError> {
+    /// Has `piece` in place of VRAM from `address` on, for everybody in this process. Not where page tables are read from copies.
+    pub(super) fn cover(&self, address: u64, piece: &FilePiece<'_>) -> Result<(), MapError> {
+        self.memory.replace(address, piece)
+    }
+
+    /// Has VRAM in its own place again.
+    pub(super) fn uncover(&self, address: u64, size: u64) -> Result<(), MapError> {
+        let mut result = Ok(());
+        self.pieces_of(address, size, &mut |start, piece| {
+            if result.is_ok() {
+                result = self.memory.replace(start, &piece);
+            }
+        });
+        result
+    }
+
+    /// Reads VRAM itself.
+    pub(super) fn read(&self, address: u64, data: &mut [u8]) -> Result<(), MemoryError> {
+        self.memory.read(address, data)
+    }
+
+    pub(super) fn write(&self, address: u64, data: &[u8]) -> Result<(), MemoryError> {
         let Some(tables) = &self.tables else { return self.memory.write(address, data) };
         self.check(address, data.len())?;
         tables.write(address, data, |at, part| self.memory.write(at, part))
@@ -89,13 +110,20 @@ impl Window {
         if self.tables.is_some() {
             return;
         }
-        let (mut start, end) = (0u64, offset.saturating_add(size));
+        self.pieces_of(offset, size, &mut |start, FilePiece { fd, offset, size }| {
+            visit(VramPiece { start, size, fd, offset });
+        });
+    }
+
+    /// The files of `[address, address + size)`, each with the address of its first byte.
+    fn pieces_of(&self, address: u64, size: u64, visit: &mut dyn FnMut(u64, FilePiece<'_>)) {
+        let (mut start, end) = (0u64, address.saturating_add(size));
         for piece in &self.pieces {
             let stop = start.saturating_add(piece.size);
-            let (from, to) = (offset.max(start), end.min(stop));
+            let (from, to) = (address.max(start), end.min(stop));
             if from < to {
                 let offset = piece.offset + (from - start);
-                visit(VramPiece { start: from, size: to - from, fd: piece.fd.as_fd(), offset });
+                visit(from, FilePiece { fd: piece.fd.as_fd(), offset, size: to - from });
             }
             start = stop;
         }
@@ -115,17 +143,10 @@ impl Window {
             return Err(refused("the range is not made of whole pages"));
         }
         let mut shared = Vec::new();
-        let mut start = 0u64;
-        for piece in &self.pieces {
-            let stop = start.saturating_add(piece.size);
-            let (from, to) = (offset.max(start), end.min(stop));
-            if from < to {
-                let fd = piece.fd.try_clone()?;
-                shared.push(SharedMemory { fd, offset: piece.offset + (from - start), size: to - from });
-            }
-            start = stop;
-        }
-        Ok(shared)
+        self.pieces_of(offset, end - offset, &mut |_, FilePiece { fd, offset, size }| {
+            shared.push(fd.try_clone_to_owned().map(|fd| SharedMemory { fd, offset, size }));
+        });
+        shared.into_iter().collect()
     }
 }
 

@@ -3,6 +3,7 @@
 //! The guest's page tables, instance blocks and runlists are read and checked here, within the guest's own memory;
 //! the aggregator checks everything once more before hardware sees it. This side holds nothing of other guests.
 
+mod bar3;
 mod control;
 mod copies;
 mod events;
@@ -23,8 +24,10 @@ mod tests;
 mod traced_link;
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
+pub use bar3::Bar3;
 pub use fermi::FermiChannels;
 pub use function::{FaceConfig, Vgpu, VgpuConfig};
 pub use gsp::GspChannels;
@@ -50,6 +53,8 @@ pub struct MediatorConfig {
     /// Bytes of copies of page tables and instance memory, where the physical GPU's VRAM is slow to read. A walk of
     /// tables that do not fit in reads them from the device every time.
     pub table_cache: usize,
+    /// How the guest reaches instance memory.
+    pub bar3: Bar3,
     /// Zero the partition at a function reset. Nobody else sees it either way; it costs time.
     pub scrub_on_reset: bool,
     /// Who records what happens besides accesses.
@@ -64,6 +69,7 @@ impl Default for MediatorConfig {
             limits: None,
             quotas: Quotas::default(),
             table_cache: 32 << 20,
+            bar3: Bar3::default(),
             scrub_on_reset: false,
             reconnect: None,
             tracer: Tracer::default(),
@@ -77,6 +83,7 @@ impl fmt::Debug for MediatorConfig {
             .field("limits", &self.limits)
             .field("quotas", &self.quotas)
             .field("table_cache", &self.table_cache)
+            .field("bar3", &self.bar3)
             .field("scrub_on_reset", &self.scrub_on_reset)
             .field("reconnect", &self.reconnect.is_some())
             .finish()
@@ -97,6 +104,15 @@ pub enum VgpuError {
     /// The window cannot be mapped.
     #[error("The VRAM that the aggregator granted cannot be mapped")]
     Map(#[from] MapError),
+    /// There is no memory for BAR3.
+    #[error("No memory for BAR3 can be had")]
+    Bar3(#[source] io::Error),
+    /// BAR3 is to be memory, and cannot.
+    #[error(
+        "BAR3 cannot be mapped (bar3 = \"direct\") on a GPU whose VRAM is slow to read: page tables in it are read from copies; \
+         allowed is \"trapped\""
+    )]
+    Bar3Slow,
     /// The register face cannot be built.
     #[error("The vGPU's configuration space cannot be built")]
     Face(#[from] BuildError),

@@ -4,14 +4,16 @@
 //! last such channel is unbound: until then the guest's tables are nobody's business.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Instant;
 
+use super::bar3::Engines;
 use super::host::{Host, SpaceSink};
 use super::status::{Counters, FailSafe};
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{RefusalKind, Request, SpaceId};
 use crate::chip::{Aperture, PhysicalAddress};
-use crate::shadow_pagetable::{Budget, Limits, MmuFormat, ShadowSpace, SyncError, SyncReport};
+use crate::shadow_pagetable::{Budget, Limits, MmuFormat, RunSink, ShadowSpace, SyncError, SyncReport};
 
 /// A page directory as both the instance block and the TLB register name it: the two may differ in whether
 /// system memory is snooped.
@@ -163,6 +165,21 @@ impl<F: MmuFormat + Default> Spaces<F> {
     fn free_id(&self) -> Option<SpaceId> {
         let used: BTreeSet<SpaceId> = self.spaces.values().map(|space| space.id).collect();
         (0..self.granted).map(SpaceId).find(|id| !used.contains(id))
+    }
+}
+
+impl<F: MmuFormat> Engines for Spaces<F> {
+    fn map_again(&self, vram: Range<u64>, host: &Host<'_>) -> Result<(), FailSafe> {
+        for space in self.spaces.values() {
+            let mut runs = Vec::new();
+            space.shadow.visit_vram(vram.start, vram.end - vram.start, &mut |run| runs.push(run));
+            if !runs.is_empty() {
+                let mut sink = SpaceSink::new(host, space.id);
+                sink.batch(Vec::new(), runs)?;
+                sink.finish()?;
+            }
+        }
+        Ok(())
     }
 }
 

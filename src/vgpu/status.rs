@@ -145,6 +145,10 @@ counters! {
     pages_withheld,
     /// Runs left unmapped because the physical GPU has no such virtual addresses.
     runs_unreachable,
+    /// Pages that moved into BAR3's memory or out of it.
+    bar3_pages_moved,
+    /// Pages that the guest's tables show in BAR3 and that it cannot show, each time that was found.
+    bar3_pages_not_shown,
     /// Doorbells passed on.
     doorbells,
     /// Doorbells of channels that do not exist on the host.

@@ -102,6 +102,8 @@ pub struct Guest {
     pub afterwards: &'static [&'static str],
     /// Whether accesses to its GPUs' registers are recorded.
     pub trace: bool,
+    /// How its mediated GPUs' instance memory is reached, as configuration files have it; empty: as usual.
+    pub bar3: &'static str,
     /// Whether it has Mesa's Vulkan driver.
     pub vulkan: bool,
 }
@@ -128,6 +130,7 @@ impl Guest {
             reboots: 0,
             afterwards: SHORT,
             trace: false,
+            bar3: "",
             vulkan: false,
         }
     }
@@ -210,6 +213,10 @@ fn fermi() -> Vec<Case> {
     }
 
     let mediated = Topology::Mediated;
+    for kernel in KernelSeries::ALL {
+        let trapped = Guest { bar3: "trapped", ..Guest::new("vm1", chip, kernel, SHORT) };
+        cases.push(case(format!("bar3-trapped-{kernel}"), mediated, vec![trapped]));
+    }
     let two_gpus = Guest { gpus: vec![chip; 2], ..one };
     cases.push(case("two-vgpus-in-one-guest".into(), mediated, vec![two_gpus]));
     let pair = [KernelSeries::V6_1, KernelSeries::V7_2];
@@ -237,6 +244,7 @@ fn hopper() -> Vec<Case> {
     let single = |name: &str, guest: Guest| case(format!("gh100-{name}"), mediated, vec![guest]);
     let mut cases = vec![
         single(kernel.name(), full.clone()),
+        single("bar3-trapped", Guest { bar3: "trapped", ..one.clone() }),
         single("smp-4", Guest { cpus: 4, programs: BUSY, ..full.clone() }),
         single("intx", Guest { nouveau_options: &["config=NvMSI=0"], ..one.clone() }),
         single("reboot", Guest { reboots: 1, programs: SCAN_AND_FILL, ..one.clone() }),

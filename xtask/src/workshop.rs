@@ -189,8 +189,13 @@ fn gpus(guest: &Guest) -> Vec<GpuSpec> {
         1 => guest.name.to_owned(),
         _ => format!("{}-{number}", guest.name),
     };
-    let spec =
-        |(number, &chip)| GpuSpec { name: name(number), chip, vram_mib: guest.vram_mib, trace: guest.trace };
+    let spec = |(number, &chip)| GpuSpec {
+        name: name(number),
+        chip,
+        vram_mib: guest.vram_mib,
+        trace: guest.trace,
+        bar3: guest.bar3,
+    };
     (1..).zip(&guest.gpus).map(spec).collect()
 }
 

@@ -37,6 +37,7 @@ pub(in crate::jail) const SESSION: &[&[Rule]] = &[
     rules! {
         SYS_sendmsg: "requests to the aggregator, with guest memory";
         SYS_fcntl(1 Test::int(F_GET_SEALS)): "whether shared memory can shrink";
+        SYS_fallocate: "BAR3's memory is to be zero";
         SYS_socket(0 Test::int(AF_UNIX), 1 Test::int(SOCK_SEQPACKET | SOCK_CLOEXEC), 2 Test::Is(0)): "a new aggregator";
         SYS_connect: "a new aggregator";
         SYS_clock_nanosleep rare "only without descriptors left, or where QEMU makes its eventfd wait":

@@ -41,6 +41,16 @@ impl Translation for FermiTables {
     }
 }
 
+impl FermiTables {
+    /// The page directory and the last address, where there are tables.
+    pub const fn root(&self) -> Option<(PhysicalAddress, u64)> {
+        match self.root {
+            Root::Virtual { directory: Some(directory), limit } => Some((directory, limit)),
+            Root::Physical | Root::Virtual { directory: None, .. } => None,
+        }
+    }
+}
+
 impl Window<FermiTables> {
     /// Shows VRAM directly.
     pub fn bind_physical(&mut self) {

@@ -20,6 +20,17 @@ pub enum HopperTables {
     RootEntry(u64),
 }
 
+impl HopperTables {
+    /// The table that the first entry of the root directory names, where that entry is known.
+    pub fn first_table(&self) -> Option<PhysicalAddress> {
+        let Self::RootEntry(raw) = *self else { return None };
+        match Directory::decode(raw) {
+            Directory::Pde(Pde::Table(table)) => Some(table),
+            Directory::Pde(_) | Directory::Page(_) => None,
+        }
+    }
+}
+
 impl Translation for HopperTables {
     fn walk(&self, page: u64, memory: &impl PhysicalMemory) -> Result<Mapping, FaultReason> {
         let root = match *self {

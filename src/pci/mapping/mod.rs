@@ -203,6 +203,17 @@ impl Mapping {
         check_bounds(&piece)?;
         Self::map_checked(&[piece], access, PAGE_SIZE)
     }
+
+    /// Has the pages at `offset` show another piece of memory, of a file whose size is known to last: one that this process made,
+    /// or one that this mapping was made of.
+    ///
+    /// # Errors
+    /// The piece is invalid or leaves the mapping, or the kernel refuses (as it does where pages are larger).
+    pub(crate) fn replace(&self, offset: u64, piece: &FilePiece<'_>) -> Result<(), MapError> {
+        check_bounds(piece)?;
+        reservation::check_range(offset, piece.size, self.size())?;
+        self.map_over(offset, piece)
+    }
 }
 
 /// True for a character device.

@@ -82,6 +82,14 @@ impl Mapping {
         self.access
     }
 
+    /// Maps a piece over whole pages, which the caller has checked to lie inside.
+    pub(super) fn map_over(&self, offset: u64, piece: &FilePiece<'_>) -> Result<(), MapError> {
+        let outside = MapError::Invalid { offset, size: piece.size, why: "it leaves the mapping" };
+        let size = usize::try_from(piece.size).ok();
+        let place = size.and_then(|size| self.place(offset, size).ok()).ok_or(outside)?;
+        map_file(place.as_ptr(), piece, self.access).map(|_| ())
+    }
+
     /// The address of `[offset, offset + size)`, if that lies inside.
     fn place(&self, offset: u64, size: usize) -> Result<NonNull<u8>, MemoryError> {
         let start = usize::try_from(offset)
@@ -341,7 +349,7 @@ unsafe fn reserve_at(place: *mut u8, size: usize) -> Result<NonNull<u8>, MapErro
     mapped(address, "Reserving address space")
 }
 
-/// Maps one piece, at `place` (inside a reservation of ours) or anywhere when that is null.
+/// Maps one piece, at `place` (inside a reservation or a mapping of ours) or anywhere when that is null.
 fn map_file(place: *mut u8, piece: &FilePiece<'_>, access: Access) -> Result<NonNull<u8>, MapError> {
     let invalid = |why| MapError::Invalid { offset: piece.offset, size: piece.size, why };
     let size = usize::try_from(piece.size).map_err(|_| invalid("it is larger than the address space"))?;
@@ -352,7 +360,8 @@ fn map_file(place: *mut u8, piece: &FilePiece<'_>, access: Access) -> Result<Non
     };
     let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
     let fd = piece.fd.as_raw_fd();
-    // SAFETY: either a new mapping, or one over a part of a reservation that this module owns.
+    // SAFETY: either a new mapping, or one over pages that this module owns: nobody holds references into them, and the
+    // kernel replaces pages in one step for those who access them meanwhile.
     let address = unsafe { libc::mmap(place.cast(), size, protection, libc::MAP_SHARED | fixed, fd, offset) };
     mapped(address, "Mapping the file")
 }

@@ -49,6 +49,8 @@ pub enum Effect {
         /// The engines' translations may stay.
         hub_only: bool,
     },
+    /// PRAMIN shows memory from there on.
+    MovePramin(PhysicalAddress),
     /// A translated BAR finds memory in another way.
     BindWindow(WindowId, WindowBlock),
     /// A channel was bound to an instance block, or unbound.

@@ -15,12 +15,13 @@ use crate::mmio_trap::aperture::Window;
 use crate::mmio_trap::aperture::fermi::FermiTables;
 use crate::pci::config_space::BuildError;
 use crate::pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable, RegionWatcher,
-    SharedMemory, Shown, vbios,
+    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region, RegionTable,
+    RegionWatcher, SharedMemory, Shown, vbios,
 };
 use crate::units::FaceCounters;
 use crate::units::backend::{EngineBackend, FifoState};
 use config::{CLASS, VENDOR, regions};
+use windows::PRAMIN;
 
 pub use config::Gf100Config;
 
@@ -62,6 +63,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         let vbios = config.vbios.unwrap_or_else(|| vbios::build(board).to_vec());
         let face = Arc::new(Face::new(Registers::new(space, backend.vram_size()), config.clock));
         backend.connect_events(face.clone());
+        backend.show_pramin(Some(0));
         Ok(Self {
             backend,
             face,
@@ -101,6 +103,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         locked(&self.alarm).set(&self.face, None);
         self.face.found_again();
         drop(hidden);
+        self.backend.show_pramin(Some(0));
         self.backend.set_fifo_state(FifoState::default());
     }
 
@@ -167,6 +170,15 @@ impl<B: EngineBackend + ?Sized> PciFunction for Gf100Function<B> {
 
     fn reset(&self) {
         self.reset_ordered(&locked(&self.order));
+    }
+
+    fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
+        let (offset, memory) = match region {
+            Region::Bar(0) => (PRAMIN.start, self.backend.pramin_memory()?),
+            Region::Bar(3) => (0, self.backend.bar3_memory()?),
+            _ => (0, None),
+        };
+        Ok(memory.map(|memory| PlainMemory { offset, memory }))
     }
 
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {

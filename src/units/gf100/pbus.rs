@@ -60,7 +60,13 @@ impl Pbus {
         match reg {
             NV_PBUS_INTR_0 => self.interrupts &= !word.bits(),
             NV_PBUS_INTR_EN_0 => self.interrupt_enable = word.merge(self.interrupt_enable),
-            NV_PBUS_BAR0_WINDOW => self.window = word.merge(self.window),
+            NV_PBUS_BAR0_WINDOW => {
+                let before = self.window;
+                self.window = word.merge(before);
+                if self.window != before {
+                    effects.push(Effect::MovePramin(window_start(self.window)));
+                }
+            }
             NV_PBUS_BAR1_BLOCK => {
                 self.bar1 = word.merge(self.bar1);
                 effects.push(Effect::BindWindow(WindowId::Bar1, block(self.bar1)));

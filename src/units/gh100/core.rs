@@ -35,7 +35,7 @@ use crate::mmio_trap::aperture::Window;
 use crate::mmio_trap::aperture::hopper::HopperTables;
 use crate::pci::{LateWrite, Region};
 use crate::units::backend::{
-    ChannelError, ChannelHang, EngineEvents, GraphicsError, GspBackend, HostError, MmuFault,
+    ChannelError, ChannelHang, EngineEvents, GraphicsError, GspBackend, HostError, MmuFault, WindowTables,
 };
 use crate::units::clock::Clock;
 use crate::units::shown::Watcher;
@@ -98,7 +98,7 @@ impl<B: GspBackend> Core<B> {
             let mut processor = locked(&self.processor);
             let result = boot_arguments(back, parameters)
                 .and_then(|arguments| Ok(processor.gsp.boot(back, arguments)?))
-                .map(|effects| self.apply(&effects));
+                .map(|effects| self.apply(back, &effects));
             self.finish(back, &mut processor);
             result
         };
@@ -116,7 +116,7 @@ impl<B: GspBackend> Core<B> {
             // What stopped before is told of the channels that there were then.
             self.tell_stopped(back, &mut processor.gsp);
             let effects = processor.gsp.commands(back);
-            self.apply(&effects);
+            self.apply(back, &effects);
             self.finish(back, &mut processor);
         }
         self.deliver();
@@ -171,15 +171,24 @@ impl<B: GspBackend> Core<B> {
 
     /// Drops what the windows remember of their tables, which those who mapped what they show may have to follow. A window whose own
     /// directory was not named shows what it showed: only what nobody looked at since is translated anew.
-    pub fn invalidate_windows(&self, directory: PhysicalAddress) {
+    pub fn invalidate_windows(&self, back: &B, directory: PhysicalAddress) {
         // Every invalidation empties the small TLBs of the windows: walks are cheap.
         locked(&self.bar1).flush_all();
         locked(&self.bar2).flush_all();
         for (root, bar) in self.roots.into_iter().zip([1, 3]) {
             if directory == (PhysicalAddress { aperture: Aperture::Vram, address: root }) {
-                self.watcher.changed(bar);
+                self.tell_changed(back, bar);
             }
         }
+    }
+
+    /// Tells those who have to know that the window of a BAR may show something else.
+    fn tell_changed(&self, back: &B, bar: u8) {
+        if bar == 3 {
+            let table = locked(&self.bar2).tables().first_table();
+            back.show_bar3(table.map(|table| WindowTables { table, is_root: false, end: u64::MAX }));
+        }
+        self.watcher.changed(bar);
     }
 
     /// True for the page directories by which the driver names BAR1 and BAR2.
@@ -214,31 +223,31 @@ impl<B: GspBackend> Core<B> {
         let stopped = locked(&self.stops).take();
         for stopped in stopped {
             let effects = gsp.stopped(back, stopped);
-            self.apply(&effects);
+            self.apply(back, &effects);
         }
     }
 
-    fn apply(&self, effects: &[Effect]) {
+    fn apply(&self, back: &B, effects: &[Effect]) {
         for effect in effects {
             match *effect {
                 Effect::Running => {
                     let [root, _] = self.roots;
                     let root = PhysicalAddress { aperture: Aperture::Vram, address: root };
                     locked(&self.bar1).set_tables(HopperTables::Root(root));
-                    self.watcher.changed(1);
+                    self.tell_changed(back, 1);
                     self.face.lock().gsp_running();
                 }
                 Effect::Bar2Root(raw) => {
                     locked(&self.bar2).set_tables(bar2_tables(raw));
-                    self.watcher.changed(3);
+                    self.tell_changed(back, 3);
                 }
                 Effect::Interrupt => self.face.lock().gsp_event(),
                 Effect::Halted { suspend } => {
                     if !suspend {
                         locked(&self.bar1).reset();
                         locked(&self.bar2).reset();
-                        self.watcher.changed(1);
-                        self.watcher.changed(3);
+                        self.tell_changed(back, 1);
+                        self.tell_changed(back, 3);
                     }
                     self.face.lock().gsp_halted();
                 }

@@ -129,7 +129,7 @@ impl<B: GspBackend> Gh100Function<B> {
             Action::FspRefused(error) => log::warn!("FSP refuses a message: {error}"),
             Action::GspCommands => self.core.commands(&self.backend),
             Action::Invalidate(asked) => {
-                self.core.invalidate_windows(asked.page_directory);
+                self.core.invalidate_windows(&self.backend, asked.page_directory);
                 if !self.core.is_bar_root(asked.page_directory) {
                     self.backend.flush_tlb(FlushScope {
                         page_directory: asked.page_directory,
@@ -252,7 +252,12 @@ impl<B: GspBackend> PciFunction for Gh100Function<B> {
     }
 
     fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
-        if region == Region::Bar(0) { self.core.identity.share() } else { Ok(None) }
+        let at_start = |memory| PlainMemory { offset: 0, memory };
+        match region {
+            Region::Bar(0) => self.core.identity.share(),
+            Region::Bar(3) => Ok(self.backend.bar3_memory()?.map(at_start)),
+            _ => Ok(None),
+        }
     }
 
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {

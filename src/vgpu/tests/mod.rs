@@ -2,6 +2,7 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
+mod bar3;
 mod channels;
 mod copies;
 mod failures;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::super::effect::{Effect, FlushTarget, ReadResult, WindowBlock};
 use super::super::idle::Activity;
-use super::windows::{PRAMIN, bar};
+use super::windows::PRAMIN;
 use super::{Gf100Function, locked};
 use crate::chip::gf100::idle;
 use crate::chip::gf100::mmu::LargePages;
 use crate::chip::gf100::ramin;
 use crate::chip::registers::Reg;
-use crate::chip::{Engine, PhysicalAddress};
+use crate::chip::{Aperture, Engine, PhysicalAddress};
 use crate::mmio_trap::PhysicalMemory;
 use crate::mmio_trap::access::lanes;
 use crate::mmio_trap::aperture::fermi::decode_directory;
@@ -110,6 +110,9 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
                 self.change_windows(|window| window.set_large_pages(large_pages));
             }
             Effect::Flush { target, hub_only } => self.flush(target, hub_only),
+            Effect::MovePramin(start) => {
+                self.backend.show_pramin((start.aperture == Aperture::Vram).then_some(start.address));
+            }
             Effect::BindWindow(window, block) => {
                 {
                     let mut window = locked(self.window(window));
@@ -118,7 +121,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
                         WindowBlock::Instance(instance) => window.bind_instance(instance, &self.memory()),
                     }
                 }
-                self.face.watcher().changed(bar(window));
+                self.tell_changed(window);
             }
             Effect::BindChannel(channel, instance) => self.backend.bind_channel(channel, instance),
             Effect::EnableChannel(channel, enabled) => self.backend.enable_channel(channel, enabled),

@@ -12,7 +12,7 @@ use crate::mmio_trap::PhysicalMemory;
 use crate::mmio_trap::aperture::Window;
 use crate::mmio_trap::aperture::fermi::FermiTables;
 use crate::pci::{Region, SharedMemory, Shown};
-use crate::units::backend::EngineBackend;
+use crate::units::backend::{EngineBackend, WindowTables};
 use crate::units::shown::show_runs;
 
 /// The moving VRAM window in BAR0.
@@ -32,7 +32,7 @@ impl<B: EngineBackend + ?Sized> PhysicalMemory for Memory<'_, B> {
 }
 
 /// The BAR of a window.
-pub(super) const fn bar(window: WindowId) -> u8 {
+const fn bar(window: WindowId) -> u8 {
     match window {
         WindowId::Bar1 => 1,
         WindowId::Bar3 => 3,
@@ -52,9 +52,23 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         for id in [WindowId::Bar1, WindowId::Bar3] {
             let is_other = change(&mut locked(self.window(id)));
             if is_other {
-                self.face.watcher().changed(bar(id));
+                self.tell_changed(id);
             }
         }
+    }
+
+    /// Tells those who have to know that a window may show something else.
+    pub(super) fn tell_changed(&self, window: WindowId) {
+        if window == WindowId::Bar3 {
+            let root = locked(&self.bar3).tables().root();
+            let tables = |(table, limit): (PhysicalAddress, u64)| WindowTables {
+                table,
+                is_root: true,
+                end: limit.saturating_add(1),
+            };
+            self.backend.show_bar3(root.map(tables));
+        }
+        self.face.watcher().changed(bar(window));
     }
 
     /// What a region shows that needs no trap. In the USERD poll area loads need none.

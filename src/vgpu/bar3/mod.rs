@@ -1,0 +1,252 @@
+//! Instance memory as memory that a front end's client maps for good: the first part of BAR3, and PRAMIN. A guest's loads and stores of it cost
+//! no message then.
+//!
+//! Such a client (QEMU's vfio-user) is told once which file a region is, so what BAR3 shows cannot follow the guest's tables: the memory
+//! follows instead. A page of VRAM that a window shows has its home in that file, at the offset where the window shows it. Three things see
+//! to that:
+//!
+//! * this process reaches it there by its address in VRAM, because that page of the file is mapped over its place in
+//!   [`Window`](super::memory::Window): no reader knows of homes;
+//! * engines reach it there as system memory ([`Homes::split`]); the file is announced as memory for DMA at [`WINDOW_GPA`], where no guest
+//!   has memory, when the first engine is to reach a page of it;
+//! * pages move when the guest says that it changed BAR3's tables or where PRAMIN looks ([`Homes::apply`], [`Homes::move_pramin`]), before the
+//!   access ends by which it says so. Until then the guest sees what was there before, as through a TLB. (QEMU waits for the end of every
+//!   write once a region is mapped.)
+//!
+//! An engine may store to a page while it moves: what it stored after the page was copied is carried over when all engines have the new
+//! address.
+//!
+//! Limits. Only the first [`BAR3_MAPPED`] bytes of BAR3 are such memory, the rest is trapped. A page of VRAM can have one home: where BAR3
+//! shows it twice, the second place shows other memory, and so does PRAMIN where BAR3 shows a page too. System memory and what is beyond
+//! VRAM are not shown. Hardware reads a channel's USERD at its address in VRAM, so while it does, a window has a copy, which is
+//! stored to VRAM when a channel is made there. Entries that are to be read only can be written through BAR3. Before its driver gives
+//! BAR3 tables, it shows memory of its own, not VRAM. What a window does not show reads as what was there last, and keeps what is stored.
+
+mod moves;
+mod places;
+mod tables;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+pub use self::moves::Engines;
+use self::places::{Part, Places};
+pub use self::tables::Tables;
+use super::VgpuError;
+use super::host::Host;
+use super::memory::Window;
+use crate::addr::{Gpa, GpuVa, PAGE_SIZE};
+use crate::aggregator::link::LinkError;
+use crate::aggregator::protocol::{RefusalKind, Request};
+use crate::chip::{Aperture, PhysicalAddress};
+use crate::pci::SharedMemory;
+use crate::pci::mapping::{Access, Mapping, create_memory_file};
+use crate::shadow_pagetable::MapRun;
+
+/// How a guest's accesses to instance memory get there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Bar3 {
+    /// Each one is a message.
+    #[default]
+    Trapped,
+    /// The front end's client maps it.
+    Direct,
+    /// The client maps it, unless the physical GPU's VRAM is slow to read: then each is a message.
+    WherePossible,
+}
+
+/// Bytes of BAR3 that are memory, at the beginning of the file: drivers give addresses out from the lowest on, and nouveau needs some 2 MiB.
+pub const BAR3_MAPPED: u64 = 16 << 20;
+/// Where in the file PRAMIN is, and its bytes.
+const PRAMIN: Range<u64> = BAR3_MAPPED..BAR3_MAPPED + (1 << 20);
+/// Bytes of the file.
+const FILE: u64 = PRAMIN.end;
+/// Where the file is announced to the aggregator. Processors have at most 52 bits of physical addresses.
+pub const WINDOW_GPA: u64 = 1 << 52;
+/// log2 of the smallest page.
+const SMALL: u8 = 12;
+
+/// The memory, and which pages have their home there.
+#[derive(Debug)]
+pub struct Homes {
+    file: OwnedFd,
+    memory: Mapping,
+    state: Mutex<State>,
+    /// A bit for each page of VRAM that an engine could ever reach since the last reset.
+    reached: Box<[AtomicU64]>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    places: Places,
+    /// Pages in which hardware reads USERDs, and how many.
+    userds: BTreeMap<u64, u32>,
+    /// The VRAM that PRAMIN shows; empty: none.
+    pramin: Range<u64>,
+    /// The aggregator was told of the file.
+    announced: bool,
+}
+
+impl Homes {
+    /// Memory that shows nothing, for a vGPU with `vram` bytes.
+    ///
+    /// # Errors
+    /// The host has no memory for it.
+    pub fn new(vram: u64) -> Result<Self, VgpuError> {
+        let file = create_memory_file(c"gpuvmk-instance-memory", FILE).map_err(VgpuError::Bar3)?;
+        let memory = Mapping::of_file(file.as_fd(), 0, FILE, Access::ReadWrite)?;
+        let words = usize::try_from(vram.div_ceil(PAGE_SIZE).div_ceil(64)).unwrap_or(0);
+        let reached = std::iter::repeat_with(AtomicU64::default).take(words).collect();
+        Ok(Self { file, memory, state: Mutex::default(), reached })
+    }
+
+    /// BAR3's part of the file, for a front end.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn share_bar3(&self) -> io::Result<SharedMemory> {
+        self.share(0..BAR3_MAPPED)
+    }
+
+    /// PRAMIN's.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn share_pramin(&self) -> io::Result<SharedMemory> {
+        self.share(PRAMIN)
+    }
+
+    fn share(&self, part: Range<u64>) -> io::Result<SharedMemory> {
+        let fd = self.file.try_clone()?;
+        Ok(SharedMemory { fd, offset: part.start, size: part.end - part.start })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new aggregator knows nothing of the file.
+    pub fn forget_announcement(&self) {
+        self.state().announced = false;
+    }
+
+    /// Everything as after power-on: all of VRAM has its home in VRAM, whatever was in it, and the memory is zero.
+    pub fn reset(&self, window: &Window) {
+        let mut state = self.state();
+        for (page, _) in state.places.homes() {
+            if let Err(error) = window.uncover(page, PAGE_SIZE) {
+                log::error!("VRAM at {page:#x} is not what it was before a window showed it: {error}");
+            }
+        }
+        let announced = state.announced;
+        *state = State { announced, ..State::default() };
+        self.reached.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if fallocate(&self.file, how, 0, FILE).is_err()
+            && let Err(error) = self.memory.fill(0, FILE, 0)
+        {
+            log::error!("Instance memory is not zeroed: {error}");
+        }
+    }
+
+    /// Engines may reach a range of VRAM from now on.
+    fn reach(&self, vram: Range<u64>) {
+        for (word, bits) in words(vram) {
+            if let Some(word) = self.reached.get(word) {
+                word.fetch_or(bits, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether an engine could reach a page of a range since the last reset.
+    fn is_reached(&self, vram: Range<u64>) -> bool {
+        words(vram).any(|(word, bits)| {
+            self.reached.get(word).is_some_and(|word| word.load(Ordering::Relaxed) & bits != 0)
+        })
+    }
+
+    /// Adds what engines need to reach what a guest's tables map: a run of VRAM in parts, by where its pages have their home.
+    ///
+    /// # Errors
+    /// The aggregator was to be told of the memory, and cannot be.
+    pub fn split(&self, run: MapRun, host: &Host<'_>, add: &mut dyn FnMut(MapRun)) -> Result<(), LinkError> {
+        if run.target.aperture != Aperture::Vram {
+            add(run);
+            return Ok(());
+        }
+        let start = run.target.address;
+        let vram = start..start.saturating_add(u64::from(run.pages) << run.page_shift);
+        self.reach(vram.clone());
+        let parts = self.state().places.parts(vram);
+        if let [Part { home: None, .. }] = parts.as_slice() {
+            add(run);
+            return Ok(());
+        }
+        if parts.iter().any(|part| part.home.is_some()) {
+            self.announce(host)?;
+        }
+        for part in parts {
+            let Part { vram, home } = part;
+            let va = |at: u64| GpuVa(run.va.0.saturating_add(at.saturating_sub(start)));
+            let piece = |from: u64, to: u64, page_shift: u8, target: PhysicalAddress| MapRun {
+                va: va(from),
+                pages: u32::try_from((to - from) >> page_shift).unwrap_or(u32::MAX),
+                page_shift,
+                target,
+                ..run
+            };
+            let Some(home) = home else {
+                // Large pages as far as they are whole, and small ones around them.
+                let page = 1_u64 << run.page_shift;
+                let first = start.saturating_add((vram.start - start).next_multiple_of(page)).min(vram.end);
+                let last = start.saturating_add((vram.end - start) / page * page).max(first);
+                let cuts =
+                    [(vram.start, first, SMALL), (first, last, run.page_shift), (last, vram.end, SMALL)];
+                for (from, to, shift) in cuts.into_iter().filter(|(from, to, _)| from < to) {
+                    add(piece(from, to, shift, PhysicalAddress { address: from, ..run.target }));
+                }
+                continue;
+            };
+            let target = PhysicalAddress {
+                aperture: Aperture::SystemCoherent,
+                address: WINDOW_GPA.saturating_add(home),
+            };
+            add(piece(vram.start, vram.end, SMALL, target));
+        }
+        Ok(())
+    }
+
+    /// Tells the aggregator of the memory, once.
+    fn announce(&self, host: &Host<'_>) -> Result<(), LinkError> {
+        if self.state().announced {
+            return Ok(());
+        }
+        let file = self.file.try_clone().map_err(|error| LinkError::Refused {
+            kind: RefusalKind::Exhausted,
+            message: format!("No descriptor is left here: {error}"),
+        })?;
+        let gpa = Gpa(WINDOW_GPA);
+        host.request_with(&Request::DmaMap { gpa, size: FILE, offset: 0, writable: true }, Some(file))?;
+        self.state().announced = true;
+        Ok(())
+    }
+}
+
+/// The words and bits of a bitmap of pages that a range of VRAM touches.
+fn words(vram: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
+    let (first, end) = (vram.start / PAGE_SIZE, vram.end.div_ceil(PAGE_SIZE));
+    let word = |page: u64| page / 64;
+    (word(first)..word(end.saturating_sub(1)).saturating_add(u64::from(first < end))).map(move |index| {
+        let base = index.saturating_mul(64);
+        let from = first.max(base) - base;
+        let to = end.min(base.saturating_add(64)) - base;
+        let upto = |bits: u64| if bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
+        (usize::try_from(index).unwrap_or(usize::MAX), upto(to) & !upto(from))
+    })
+}

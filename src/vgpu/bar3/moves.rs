@@ -1,0 +1,343 @@
+//! Pages of VRAM on their way into the windows' memory and out of it.
+
+use std::os::fd::AsFd;
+
+use super::places::Place;
+use super::tables::{Changes, vram_of};
+use super::{Homes, PAGE_SIZE, PRAMIN};
+use crate::addr::GuestVram;
+use crate::pci::mapping::{FilePiece, MapError, MemoryError};
+use crate::vgpu::host::Host;
+use crate::vgpu::status::FailSafe;
+use std::ops::Range;
+
+/// Bytes that move at a time.
+const STEP: u64 = 256 << 10;
+
+/// Who knows by which addresses engines reach VRAM.
+pub trait Engines {
+    /// Sends every mapping of a range of VRAM again.
+    ///
+    /// # Errors
+    /// The vGPU cannot go on.
+    fn map_again(&self, vram: Range<u64>, host: &Host<'_>) -> Result<(), FailSafe>;
+}
+
+/// Pages of a window behind each other that show pages of VRAM behind each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    offset: u64,
+    vram: u64,
+    size: u64,
+}
+
+impl Run {
+    const fn page(offset: u64, vram: u64) -> Self {
+        Self { offset, vram, size: PAGE_SIZE }
+    }
+
+    const fn vram(&self) -> Range<u64> {
+        self.vram..self.vram.saturating_add(self.size)
+    }
+
+    const fn pages(&self) -> u64 {
+        self.size / PAGE_SIZE
+    }
+
+    /// Offsets and addresses of its pages.
+    fn each(self) -> impl Iterator<Item = (u64, u64)> {
+        let step = usize::try_from(PAGE_SIZE).unwrap_or(usize::MAX);
+        let place = move |at: u64| (self.offset.saturating_add(at), self.vram.saturating_add(at));
+        (0..self.size).step_by(step).map(place)
+    }
+}
+
+/// Pages as runs of at most [`STEP`] bytes.
+fn runs(pages: impl IntoIterator<Item = (u64, u64)>) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (offset, vram) in pages {
+        match runs.last_mut() {
+            Some(run)
+                if run.size < STEP && run.offset + run.size == offset && run.vram + run.size == vram =>
+            {
+                run.size += PAGE_SIZE;
+            }
+            _ => runs.push(Run::page(offset, vram)),
+        }
+    }
+    runs
+}
+
+impl Homes {
+    /// Moves pages to where BAR3 shows them from now on, or home.
+    ///
+    /// # Errors
+    /// The vGPU cannot go on.
+    pub fn apply(&self, changes: &Changes, host: &Host<'_>, engines: &impl Engines) -> Result<(), FailSafe> {
+        if !changes.is_empty() {
+            host.meters.flushes.admit();
+        }
+        for (offset, size) in &changes.hidden {
+            self.hide_bar3(*offset, *size, host, engines)?;
+        }
+        for shown in &changes.shown {
+            self.hide_bar3(shown.offset, shown.size, host, engines)?;
+            match vram_of(shown) {
+                Some(vram) => {
+                    self.take_from_pramin(vram..vram.saturating_add(shown.size), host, engines)?;
+                    self.show(Run { offset: shown.offset, vram, size: shown.size }, host, engines)?;
+                }
+                None => host.counters.bar3_pages_not_shown.add(shown.size / PAGE_SIZE),
+            }
+        }
+        Ok(())
+    }
+
+    /// Hardware reads a channel's USERD at its address in VRAM from now on, and finds there what the guest stored.
+    ///
+    /// # Errors
+    /// The vGPU cannot go on.
+    pub fn begin_userd(
+        &self,
+        userd: GuestVram,
+        size: u64,
+        host: &Host<'_>,
+        engines: &impl Engines,
+    ) -> Result<(), FailSafe> {
+        let page = userd.0 / PAGE_SIZE * PAGE_SIZE;
+        let known = {
+            let mut state = self.state();
+            let users = state.userds.entry(page).or_default();
+            *users = users.saturating_add(1);
+            state.places.of_vram(page)
+        };
+        match known {
+            None => Ok(()),
+            Some(Place { offset, is_copy: true }) => {
+                let mut content = buffer(size);
+                let stored = self
+                    .memory
+                    .read(offset.saturating_add(userd.0 - page), &mut content)
+                    .and_then(|()| host.memory.window.write(userd.0, &content));
+                stored.map_err(lost)
+            }
+            Some(Place { offset, is_copy: false }) => {
+                self.go_home(Run::page(offset, page), host, engines)?;
+                self.state().places.insert(page, Place { offset, is_copy: true });
+                Ok(())
+            }
+        }
+    }
+
+    /// Hardware does not read a USERD any more.
+    ///
+    /// # Errors
+    /// The vGPU cannot go on.
+    pub fn end_userd(
+        &self,
+        userd: GuestVram,
+        host: &Host<'_>,
+        engines: &impl Engines,
+    ) -> Result<(), FailSafe> {
+        let page = userd.0 / PAGE_SIZE * PAGE_SIZE;
+        let known = {
+            let mut state = self.state();
+            match state.userds.get_mut(&page) {
+                Some(users) if *users > 1 => {
+                    *users -= 1;
+                    return Ok(());
+                }
+                Some(_) => state.userds.remove(&page),
+                None => return Ok(()),
+            };
+            state.places.of_vram(page).filter(|place| place.is_copy)
+        };
+        match known {
+            Some(Place { offset, .. }) => self.move_in(Run::page(offset, page), host, engines),
+            None => Ok(()),
+        }
+    }
+
+    /// PRAMIN shows VRAM from `start` on; `None`: something else.
+    ///
+    /// # Errors
+    /// The vGPU cannot go on.
+    pub fn move_pramin(
+        &self,
+        start: Option<u64>,
+        host: &Host<'_>,
+        engines: &impl Engines,
+    ) -> Result<(), FailSafe> {
+        host.meters.flushes.admit();
+        let limit = host.memory.window.size();
+        let size = PRAMIN.end - PRAMIN.start;
+        let vram = start.map_or(0..0, |start| start.min(limit)..start.saturating_add(size).min(limit));
+        self.state().pramin = 0..0;
+        self.hide(PRAMIN.start, size, host, engines)?;
+        self.state().pramin = vram.clone();
+        self.show_in_pramin(vram, host, engines)
+    }
+
+    /// Pages of a range that PRAMIN looks at, and BAR3 does not, get their homes there.
+    fn show_in_pramin(
+        &self,
+        vram: Range<u64>,
+        host: &Host<'_>,
+        engines: &impl Engines,
+    ) -> Result<(), FailSafe> {
+        let looked_at = self.state().pramin.clone();
+        let (start, end) = (vram.start.max(looked_at.start), vram.end.min(looked_at.end));
+        if start >= end {
+            return Ok(());
+        }
+        let offset = PRAMIN.start.saturating_add(start - looked_at.start);
+        self.show(Run { offset, vram: start, size: end - start }, host, engines)
+    }
+
+    /// Has `[offset, offset + size)` of BAR3 show nothing. What PRAMIN looks at is shown there again.
+    fn hide_bar3(
+        &self,
+        offset: u64,
+        size: u64,
+        host: &Host<'_>,
+        engines: &impl Engines,
+    ) -> Result<(), FailSafe> {
+        for (_, page) in self.hide(offset, size, host, engines)? {
+            self.show_in_pramin(page..page.saturating_add(PAGE_SIZE), host, engines)?;
+        }
+        Ok(())
+    }
+
+    /// Has `[offset, offset + size)` show nothing. Returns what was shown.
+    fn hide(
+        &self,
+        offset: u64,
+        size: u64,
+        host: &Host<'_>,
+        engines: &impl Engines,
+    ) -> Result<Vec<(u64, u64)>, FailSafe> {
+        let mut state = self.state();
+        let shown = state.places.shown_in(offset..offset.saturating_add(size));
+        let is_copy = |page: u64| state.places.of_vram(page).is_some_and(|place| place.is_copy);
+        let (copies, homes): (Vec<_>, Vec<_>) = shown.iter().copied().partition(|(_, page)| is_copy(*page));
+        copies.into_iter().for_each(|(_, page)| state.places.remove(page));
+        drop(state);
+        runs(homes).into_iter().try_for_each(|run| self.go_home(run, host, engines))?;
+        Ok(shown)
+    }
+
+    /// Pages of a range whose home is in PRAMIN get theirs in VRAM again, for BAR3 to show them.
+    fn take_from_pramin(
+        &self,
+        vram: Range<u64>,
+        host: &Host<'_>,
+        engines: &impl Engines,
+    ) -> Result<(), FailSafe> {
+        let looked_at = self.state().pramin.clone();
+        let (start, end) = (vram.start.max(looked_at.start), vram.end.min(looked_at.end));
+        if start < end {
+            self.hide(PRAMIN.start.saturating_add(start - looked_at.start), end - start, host, engines)?;
+        }
+        Ok(())
+    }
+
+    /// Has a run of a window, which shows nothing, show VRAM.
+    fn show(&self, run: Run, host: &Host<'_>, engines: &impl Engines) -> Result<(), FailSafe> {
+        let mut moving = Vec::new();
+        for (offset, page) in run.each() {
+            let mut state = self.state();
+            match (state.places.of_vram(page), state.userds.contains_key(&page)) {
+                (None, false) => moving.push((offset, page)),
+                (None, true) => {
+                    let mut content = buffer(PAGE_SIZE);
+                    let copied = host.memory.window.read(page, &mut content);
+                    copied.and_then(|()| self.memory.write(offset, &content)).map_err(lost)?;
+                    state.places.insert(page, Place { offset, is_copy: true });
+                }
+                // In PRAMIN it is what BAR3 shows, and will be shown when BAR3 does not.
+                (Some(_), _) if PRAMIN.contains(&offset) => {}
+                (Some(_), _) => host.counters.bar3_pages_not_shown.one(),
+            }
+        }
+        runs(moving).into_iter().try_for_each(|run| self.move_in(run, host, engines))
+    }
+
+    /// Pages whose home is in VRAM get one in a window.
+    fn move_in(&self, run: Run, host: &Host<'_>, engines: &impl Engines) -> Result<(), FailSafe> {
+        let window = host.memory.window;
+        let mut content = buffer(run.size);
+        let copied = window.read(run.vram, &mut content);
+        copied.and_then(|()| self.memory.write(run.offset, &content)).map_err(lost)?;
+        {
+            let mut state = self.state();
+            for (offset, page) in run.each() {
+                state.places.insert(page, Place { offset, is_copy: false });
+            }
+        }
+        if self.is_reached(run.vram()) {
+            engines.map_again(run.vram(), host)?;
+            let mut later = buffer(run.size);
+            window.read(run.vram, &mut later).map_err(lost)?;
+            for (at, was, is) in changed_words(&content, &later) {
+                let at = run.offset.saturating_add(at);
+                if self.memory.read_u32(at) == Ok(was) {
+                    self.memory.write_u32(at, is).map_err(lost)?;
+                }
+            }
+        }
+        let piece = FilePiece { fd: self.file.as_fd(), offset: run.offset, size: run.size };
+        window.cover(run.vram, &piece).map_err(|error| no_maps(&error))?;
+        host.counters.bar3_pages_moved.add(run.pages());
+        Ok(())
+    }
+
+    /// Pages whose home is in a window get theirs in VRAM again.
+    fn go_home(&self, run: Run, host: &Host<'_>, engines: &impl Engines) -> Result<(), FailSafe> {
+        let window = host.memory.window;
+        let mut content = buffer(run.size);
+        self.memory.read(run.offset, &mut content).map_err(lost)?;
+        window.uncover(run.vram, run.size).map_err(|error| no_maps(&error))?;
+        window.write(run.vram, &content).map_err(lost)?;
+        {
+            let mut state = self.state();
+            run.each().for_each(|(_, page)| state.places.remove(page));
+        }
+        if self.is_reached(run.vram()) {
+            engines.map_again(run.vram(), host)?;
+            let mut later = buffer(run.size);
+            self.memory.read(run.offset, &mut later).map_err(lost)?;
+            for (at, was, is) in changed_words(&content, &later) {
+                let at = run.vram.saturating_add(at);
+                let mut now = [0; 4];
+                window.read(at, &mut now).map_err(lost)?;
+                if u32::from_le_bytes(now) == was {
+                    window.write(at, &is.to_le_bytes()).map_err(lost)?;
+                }
+            }
+        }
+        host.counters.bar3_pages_moved.add(run.pages());
+        Ok(())
+    }
+}
+
+fn buffer(size: u64) -> Vec<u8> {
+    vec![0; usize::try_from(size).unwrap_or(0)]
+}
+
+/// The words that differ: where, what they were, and what they are.
+fn changed_words<'a>(before: &'a [u8], after: &'a [u8]) -> impl Iterator<Item = (u64, u32, u32)> + 'a {
+    let (before, after) = (before.as_chunks::<4>().0, after.as_chunks::<4>().0);
+    let words = (0u64..).step_by(4).zip(before.iter().zip(after));
+    let words = words.map(|(at, (was, is))| (at, u32::from_le_bytes(*was), u32::from_le_bytes(*is)));
+    words.filter(|(_, was, is)| was != is)
+}
+
+/// An access to memory of our own failed: its range was checked before.
+fn lost(error: MemoryError) -> FailSafe {
+    FailSafe::HardwareFailed(format!("instance memory or VRAM cannot be reached: {error}"))
+}
+
+/// Every run of pages that moved takes an entry of this process's table of maps.
+fn no_maps(error: &MapError) -> FailSafe {
+    FailSafe::QuotaExceeded(format!("pages that a window shows cannot be mapped: {error}"))
+}
