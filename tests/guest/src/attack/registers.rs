@@ -1,5 +1,6 @@
 //! Rows 1 to 5 and 26 to 28: what registers let a guest see and change, on any chip.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::Duration;
 
@@ -133,6 +134,41 @@ pub fn watch(card: &Card, time: Time, places: &[u32]) -> Result<Seen> {
     Ok(Seen::new(Outcome::Values, format!("{} registers looked at {looks} times, none moved", places.len())))
 }
 
+/// What a window keeps that shows nothing of anybody's. One that is mapped has memory of its own behind it, the same whatever it is to show;
+/// what is kept by what it should not show is another thing behind each setting.
+#[derive(Debug, Default)]
+pub struct OwnMemory {
+    kept: BTreeMap<u64, u64>,
+    is_there: bool,
+}
+
+impl OwnMemory {
+    /// `found` was read at a place, now that the window is set to show `what`.
+    pub fn expect(&mut self, place: u64, found: u64, what: &dyn std::fmt::Display) -> Result<()> {
+        let Some(kept) = self.kept.remove(&place) else { return Ok(()) };
+        ensure!(found == kept, "{kept:#x} was kept somewhere: {found:#x} is read {what}");
+        self.is_there = true;
+        Ok(())
+    }
+
+    /// `value` was stored at a place, and `read` is what is read there then.
+    pub fn stored(&mut self, place: u64, value: u64, read: u64) {
+        if read == value {
+            self.kept.insert(place, value);
+        }
+    }
+
+    /// The window showed something else meanwhile.
+    pub fn forget(&mut self) {
+        self.kept.clear();
+    }
+
+    /// It kept something, whatever it was set to show.
+    pub const fn is_there(&self) -> bool {
+        self.is_there
+    }
+}
+
 /// Row 7: a window onto VRAM of `step` bytes, whose register takes addresses in steps of 64 KiB; it must neither show nor
 /// keep anything at the places that `settings` name.
 pub fn window(
@@ -142,23 +178,28 @@ pub fn window(
     settings: impl Fn(&mut Random) -> Vec<u32>,
 ) -> Result<Seen> {
     let mut random = Random::new(7);
-    let (mut looks, mut values) = (0u64, std::collections::BTreeSet::new());
+    let (mut looks, mut values) = (0u32, BTreeSet::new());
+    let mut own = OwnMemory::default();
     while time.goes_on() {
         for setting in settings(&mut random) {
             card.set(register, setting);
             for place in [0, 4, 0xf_fff8, random.below(0x3_fffe) * 4] {
                 let found = [card.reg(view + place), card.reg(view + place + 4)];
                 ensure!(found != gpuvmk_attacks::VICTIM_MARK, "the victim's mark in window {setting:#x}");
+                own.expect(place.into(), found[0].into(), &format_args!("behind window {setting:#x}"))?;
                 values.insert(found[0]);
-                card.set(view + place, 0xbad_bad);
-                ensure!(card.reg(view + place) != 0xbad_bad, "window {setting:#x} keeps what is written");
                 looks += 1;
+                let value = 0xbad_0000 | looks & 0xffff;
+                card.set(view + place, value);
+                own.stored(place.into(), value.into(), card.reg(view + place).into());
             }
         }
     }
+    values.retain(|value| value >> 16 != 0xbad);
     let shown: Vec<String> = values.iter().take(4).map(|value| format!("{value:#x}")).collect();
+    let own = if own.is_there() { "; the window has memory of its own" } else { "" };
     Ok(Seen::new(
         Outcome::Values,
-        format!("{looks} looks beyond the partition, all read {}", shown.join(" or ")),
+        format!("{looks} looks beyond the partition, all read {}{own}", shown.join(" or ")),
     ))
 }

@@ -31,7 +31,8 @@ pub fn tables(stage: &mut Stage) -> Result<Seen> {
     let block = rig.gpu.memory.take(0x1000, 0x1000)?;
     let mut space = Space::new(rig.gpu.memory)?;
     let (vram, card) = (rig.gpu.vram, rig.gpu.card);
-    let mut looks = 0u64;
+    let mut looks = 0u32;
+    let mut own: [registers::OwnMemory; 2] = Default::default();
     while time.goes_on() {
         let beyond = vram + u64::from(random.word()) * 4096 % ((1 << 40) - vram);
         for target in
@@ -40,16 +41,20 @@ pub fn tables(stage: &mut Stage) -> Result<Seen> {
             space.map(rig.gpu.memory, 0, target, 0x1000)?;
             space.write_into(rig.gpu.memory, block);
             let value = 1 << 31 | pointer(Target::Memory(block.physical));
-            for (register, bar) in [(PBUS_BAR1, &card.bar1), (PBUS_BAR3, &card.bar3)] {
-                card.set(register, value);
+            for ((register, bar), own) in
+                [(PBUS_BAR1, &card.bar1), (PBUS_BAR3, &card.bar3)].iter().zip(&mut own)
+            {
+                card.set(*register, value);
                 rig.gpu.flush(&space);
                 for place in [0, 0x7f8, 0xff8] {
                     let found = bar.load64(place)?;
                     let mark = u64::from(VICTIM_MARK[0]) | u64::from(VICTIM_MARK[1]) << 32;
                     ensure!(found != mark, "the victim's mark through a BAR at {target:x?}");
-                    bar.store64(place, 0xbad_bad)?;
-                    ensure!(bar.load64(place)? != 0xbad_bad, "{target:x?} keeps what is written");
+                    own.expect(place as u64, found, &format_args!("at {target:x?}"))?;
                     looks += 1;
+                    let stored = 0xbad << 32 | u64::from(looks);
+                    bar.store64(place, stored)?;
+                    own.stored(place as u64, stored, bar.load64(place)?);
                 }
             }
         }

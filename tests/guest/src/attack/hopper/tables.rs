@@ -8,6 +8,7 @@ use super::driver::words;
 use super::gsp;
 use super::space::{directory_entry, entry, slot};
 use crate::attack::random::Random;
+use crate::attack::registers::OwnMemory;
 use crate::attack::tool::{End, HERE, Target, Tool};
 use crate::attack::walks::{self, Walks};
 use crate::attack::{Outcome, Seen, Stage};
@@ -86,7 +87,8 @@ pub fn flood(stage: &mut Stage) -> Result<Seen> {
 pub fn bar_roots(stage: &mut Stage) -> Result<Seen> {
     let time = stage.time;
     let mut rig = Rig::new(stage)?;
-    let (mut random, mut looks) = (Random::new(78), 0u64);
+    let (mut random, mut looks) = (Random::new(78), 0u32);
+    let mut own: [OwnMemory; 2] = Default::default();
     let (vram, card) = (rig.gpu.vram, rig.gpu.card);
     // A whole path of tables for address 0, whose page the attack chooses.
     let table = rig.space.table(rig.gpu.memory, 0)?;
@@ -108,10 +110,17 @@ pub fn bar_roots(stage: &mut Stage) -> Result<Seen> {
                     let memory = if bar == 0 { &card.bar1 } else { &card.bar3 };
                     let found = memory.load64(0)?;
                     ensure!(found != mark, "the victim's mark through a BAR at {target:x?}");
-                    memory.store64(0x7f8, 0xbad_bad)?;
-                    let kept = memory.load64(0x7f8)? == 0xbad_bad;
-                    ensure!(!kept || root == 0, "{target:x?} keeps what is written");
                     looks += 1;
+                    let own = &mut own[usize::from(bar == 1)];
+                    let found = memory.load64(0x7f8)?;
+                    if root == 0 {
+                        own.forget();
+                        continue;
+                    }
+                    own.expect(0x7f8, found, &format_args!("at {target:x?}"))?;
+                    let stored = 0xbad << 32 | u64::from(looks);
+                    memory.store64(0x7f8, stored)?;
+                    own.stored(0x7f8, stored, memory.load64(0x7f8)?);
                 }
             }
         }
