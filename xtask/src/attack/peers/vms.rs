@@ -6,11 +6,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use gpuvmk_lab::daemons::{Daemon, listens};
-use gpuvmk_lab::machine::fits_socket_address;
+use gpuvmk_lab::machine::{self, fits_socket_address};
 use gpuvmk_lab::process::{Priority, Process};
 use serde_json::json;
 
@@ -63,7 +64,7 @@ pub fn start_and_stop(stage: &mut Stage<'_>) -> Result<Told> {
             let gone = running.remove((number * 7) % QEMUS);
             let qemu = vms.get_mut(gone).and_then(Option::as_mut).and_then(|vm| vm.qemu.take());
             if let Some(mut qemu) = qemu {
-                qemu.kill()?;
+                beside(stage, move || qemu.kill().map(drop))?;
             }
         }
         // Every sixth time, one goes altogether and comes again.
@@ -71,7 +72,7 @@ pub fn start_and_stop(stage: &mut Stage<'_>) -> Result<Told> {
             && let Some(again) = running.first().copied()
         {
             running.remove(0);
-            stop(vms.get_mut(again).and_then(Option::take))?;
+            stop(stage, vms.get_mut(again).and_then(Option::take))?;
             stops += 1;
             if let Some(place) = vms.get_mut(again) {
                 *place = Some(start(stage, &folder, again)?);
@@ -87,8 +88,7 @@ pub fn start_and_stop(stage: &mut Stage<'_>) -> Result<Told> {
     })?;
     ensure!(all.is_some(), "{tenants} tenants are there instead of {}", VMS + 2);
     for number in shuffled(VMS, 59) {
-        stage.pump()?;
-        stop(vms.get_mut(number).and_then(Option::take))?;
+        stop(stage, vms.get_mut(number).and_then(Option::take))?;
         stops += 1;
     }
     Ok(Told {
@@ -186,13 +186,26 @@ fn wait_at_rest(stage: &mut Stage<'_>, qemu: &Process) -> Result<()> {
 }
 
 /// Ends QEMU and the backend, which must end in order.
-fn stop(vm: Option<Vm>) -> Result<()> {
+fn stop(stage: &mut Stage<'_>, vm: Option<Vm>) -> Result<()> {
     let Some(mut vm) = vm else { return Ok(()) };
-    drop(vm.qemu.take());
-    match vm.device.stop()? {
-        None => Ok(()),
-        Some(problem) => anyhow::bail!("{problem}"),
+    beside(stage, move || {
+        drop(vm.qemu.take());
+        match vm.device.stop()? {
+            None => Ok(()),
+            Some(problem) => anyhow::bail!("{problem}"),
+        }
+    })
+}
+
+/// Does what waits for a process's end, which takes the kernel seconds at times, and listens to the victim meanwhile: what it is not heard
+/// to say for so long would count as standing still.
+fn beside(stage: &mut Stage<'_>, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    let work = thread::spawn(work);
+    while !work.is_finished() {
+        stage.pump()?;
+        thread::sleep(machine::LOOK);
     }
+    work.join().map_err(|_| anyhow!("The thread that waits for a process's end panicked"))?
 }
 
 #[cfg(test)]
