@@ -6,6 +6,7 @@
 
 mod access;
 mod gh100;
+mod instance;
 mod own;
 mod sched;
 mod submission;
@@ -27,7 +28,7 @@ use crate::workshop::Workshop;
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Which benchmark: `suite` compares mediated with native and measures many VMs, `gh100` measures a GH100's driver,
-    /// `sched` judges scheduling policies, `shadow` measures flushes, walks of page tables and the aggregator's check of
+    /// `instance` what mapped instance memory saves, `sched` judges scheduling policies, `shadow` measures flushes, walks of page tables and the aggregator's check of
     /// them, `trace` recording and the tools for traces, `traps` what it costs to stop a guest on KVM, and what mapped
     /// windows and signalled doorbells save
     #[arg(value_enum, default_value_t = What::Suite)]
@@ -38,7 +39,7 @@ pub struct Arguments {
     /// The guest's kernel; `suite` takes it for a GF100 [default: 6.12; GH100: 7.2]
     #[arg(long)]
     kernel: Option<KernelSeries>,
-    /// The chip, for `suite` and `sched` [default: each in turn]
+    /// The chip, for `suite`, `instance` and `sched` [default: each in turn]
     #[arg(long)]
     chip: Option<Chip>,
     /// A policy that `sched` judges, instead of all and hangs; may be repeated
@@ -68,6 +69,8 @@ enum What {
     Suite,
     /// A GH100's driver.
     Gh100,
+    /// Instance memory, mapped and trapped.
+    Instance,
     /// Many guests under each scheduling policy.
     Sched,
     /// What following guests' page tables costs.
@@ -83,6 +86,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     match arguments.what {
         What::Suite => suite::run(arguments),
         What::Gh100 => gh100::run(arguments),
+        What::Instance => instance::run(arguments),
         What::Sched => sched::run(arguments),
         What::Shadow => own::run("flush", arguments.json),
         What::Trace => trace::run(arguments),

@@ -3,7 +3,7 @@
 //!
 //! A GH100 has no native form: its figures stand alone. What each number means, and what it may be, is in docs/performance.md.
 
-mod boots;
+pub(super) mod boots;
 mod counts;
 mod host;
 mod limits;

@@ -101,6 +101,19 @@ pub fn power_off(
     boot.figures.get(POWER_OFF).copied().context("the guest did not say that it ends")
 }
 
+/// A guest that loads nouveau and powers off, with its instance memory reached as `bar3` says.
+pub fn instance_memory(
+    workshop: &Workshop,
+    chip: Chip,
+    kernel: KernelSeries,
+    bar3: &'static str,
+    round: u32,
+) -> Result<Boot> {
+    let label = format!("instance-{chip}-{bar3}-{round}").to_lowercase();
+    let guest = Guest { bar3, ..Guest::new("vm1", chip, kernel, &["probe"]) };
+    boot(workshop, &label, Topology::Mediated, &guest)
+}
+
 /// What each operation does to the GPU's function.
 pub fn counted(
     workshop: &Workshop,

@@ -1,0 +1,77 @@
+//! `cargo xtask bench instance`: what it saves that a guest under QEMU has instance memory mapped (`bar3 = "direct"`), in guests with Linux 7.2
+//! that load nouveau and power off, in turns with guests whose accesses are trapped.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use gpuvmk_lab::chip::Chip;
+use gpuvmk_lab::firmware::Firmware;
+use gpuvmk_lab::kernel::KernelSeries;
+use serde_json::{Value, json};
+
+use super::suite::boots::{self, Boot};
+use super::{Arguments, median, round3};
+use crate::workshop::Workshop;
+
+/// How often fewer reads and writes a GF100's guest must make.
+const LEAST: f64 = 10.0;
+const KERNEL: KernelSeries = KernelSeries::V7_2;
+/// What is counted, and what is timed.
+const COUNTS: [&str; 3] = ["messages", "reads", "writes"];
+const TIMES: [&str; 2] = ["probe_ms", "power_off_ms"];
+
+/// Medians of the boots with one setting: counts, then times.
+type Medians = Vec<(&'static str, f64)>;
+
+pub(super) fn run(arguments: &Arguments) -> Result<bool> {
+    let chips = arguments.chip.map_or_else(|| vec![Chip::Gf100, Chip::Gh100], |chip| vec![chip]);
+    let kinds = BTreeSet::from([(KERNEL, Firmware::for_kernel(KERNEL))]);
+    let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
+    let (mut result, mut problems) = (serde_json::Map::new(), Vec::new());
+    for chip in chips {
+        let (mut trapped, mut direct) = (Vec::new(), Vec::new());
+        for round in 0..arguments.rounds {
+            for (bar3, boots) in [("trapped", &mut trapped), ("direct", &mut direct)] {
+                let boot = boots::instance_memory(&workshop, chip, KERNEL, bar3, round);
+                boots.push(boot.with_context(|| format!("{chip}, {bar3}, round {round}"))?);
+            }
+        }
+        let (trapped, direct) = (medians(&trapped)?, medians(&direct)?);
+        println!("{chip:14} {:>12} {:>12} {:>8}", "trapped", "direct", "ratio");
+        let mut ratios = serde_json::Map::new();
+        for ((name, before), (_, after)) in trapped.iter().zip(&direct) {
+            let ratio = before / after.max(1.0);
+            println!("{name:14} {before:12.0} {after:12.0} {ratio:8.2}");
+            ratios.insert((*name).to_owned(), json!(round3(ratio)));
+            if chip == Chip::Gf100 && ["reads", "writes"].contains(name) && ratio < LEAST {
+                problems.push(format!("{chip}: {ratio:.1} times fewer {name}, at least {LEAST} is wanted"));
+            }
+        }
+        let object = |medians: &Medians| -> Value {
+            medians.iter().map(|(name, value)| ((*name).to_owned(), json!(round3(*value)))).collect()
+        };
+        let figures = json!({ "trapped": object(&trapped), "direct": object(&direct), "ratios": ratios });
+        result.insert(chip.to_string(), figures);
+    }
+    problems.iter().for_each(|problem| println!("{problem}"));
+    if arguments.json {
+        result.insert("ok".to_owned(), problems.is_empty().into());
+        result.insert("kernel".to_owned(), KERNEL.name().into());
+        result.insert("rounds".to_owned(), arguments.rounds.into());
+        result.insert("least_ratio".to_owned(), LEAST.into());
+        result.insert("problems".to_owned(), problems.clone().into());
+        println!("{}", Value::from(result));
+    }
+    Ok(problems.is_empty())
+}
+
+fn medians(boots: &[Boot]) -> Result<Medians> {
+    let of = |name: &'static str, value: &dyn Fn(&Boot) -> Option<f64>| {
+        let values: Option<Vec<f64>> = boots.iter().map(value).collect();
+        let values = values.with_context(|| format!("A boot did not say '{name}'"))?;
+        Ok((name, median(&values)))
+    };
+    let counts = COUNTS.into_iter().map(|name| of(name, &|boot| boot.totals.get(name).copied()));
+    let times = TIMES.into_iter().map(|name| of(name, &|boot| boot.figures.get(name).copied()));
+    counts.chain(times).collect()
+}
