@@ -272,6 +272,14 @@ impl<C: ChannelControl> Mediator<C> {
         }
         self.reconnect(control)
     }
+
+    /// Instance memory as after power-on, after the host's side with its result: no engine reaches it any more.
+    fn reset_homes(&self, connection: &Connection, host: Result<(), FailSafe>) -> Result<(), FailSafe> {
+        let Some(homes) = &self.homes else { return host };
+        let withdrawn = host.and_then(|()| Ok(homes.withdraw(&self.host(connection))?));
+        homes.reset(&connection.window);
+        withdrawn
+    }
 }
 
 impl Connection {
@@ -411,12 +419,10 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         let start = Instant::now();
         let mut control = self.control();
         self.counters.resets.one();
-        if let Some(homes) = &self.homes {
-            homes.reset(&self.connection().window);
-        }
         let result = self.reset_host(&control);
-        // What the link's thread still tells of the time before finds no channel.
         let connection = self.connection();
+        let result = self.reset_homes(&connection, result);
+        // What the link's thread still tells of the time before finds no channel.
         connection.events.live.clear_all();
         // It may have been zeroed; and what the last driver kept there is nothing to the next one.
         connection.window.forget_tables();

@@ -131,6 +131,17 @@ impl Homes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes the memory away from the aggregator, if it was told of it.
+    ///
+    /// # Errors
+    /// The aggregator is gone.
+    pub fn withdraw(&self, host: &Host<'_>) -> Result<(), LinkError> {
+        if std::mem::take(&mut self.state().announced) {
+            host.request(&Request::DmaUnmap { gpa: Gpa(WINDOW_GPA), size: FILE })?;
+        }
+        Ok(())
+    }
+
     /// A new aggregator knows nothing of the file.
     pub fn forget_announcement(&self) {
         self.state().announced = false;
@@ -144,8 +155,7 @@ impl Homes {
                 log::error!("VRAM at {page:#x} is not what it was before a window showed it: {error}");
             }
         }
-        let announced = state.announced;
-        *state = State { announced, ..State::default() };
+        *state = State::default();
         self.reached.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if fallocate(&self.file, how, 0, FILE).is_err()

@@ -178,6 +178,14 @@ fn engines_reach_pages_in_bar3_as_system_memory_that_is_announced_once() {
     d.f.write_pte(9, vram(0x10_1000));
     d.f.flush();
     assert_eq!(d.mapped(), [(9 * PAGE, 1, 12, in_bar3(5 * PAGE))]);
+
+    // A VM that is reset leaves nothing with the aggregator.
+    d.f.link.take();
+    d.f.mediator.reset();
+    let withdrawn = Request::DmaUnmap { gpa: Gpa(WINDOW_GPA), size: BAR3_MAPPED + (1 << 20) };
+    assert_eq!(d.f.link.take(), [Request::Reset { scrub: false }, withdrawn]);
+    d.f.mediator.reset();
+    assert_eq!(d.f.link.take(), [Request::Reset { scrub: false }]);
 }
 
 #[test]
