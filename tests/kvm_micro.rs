@@ -34,7 +34,7 @@ use gpuvmk::pci::{LateWrite, PciFunction, Region};
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use gpuvmk::trace::replay::Replay;
 use gpuvmk::trace::{Access, Event, Place, Source};
-use gpuvmk::vgpu::{State, Vgpu, VgpuConfig};
+use gpuvmk::vgpu::{Bar3, State, Vgpu, VgpuConfig};
 use micro::hand::Hand;
 use micro::{DATA, MicroGuest, Operation, host_has_kvm};
 use soft_host::soft_host;
@@ -62,7 +62,14 @@ fn hello(chip: Chip) -> Hello {
 /// A vGPU of a tenant of an aggregator in this process.
 fn vgpu(chip: Chip, service: &Arc<gpuvmk::aggregator::ServiceHandle>) -> Arc<Vgpu> {
     let (link, grant) = connect_in_process(service, hello(chip)).unwrap();
-    Arc::new(Vgpu::new(link, grant, VgpuConfig::of(chip)).unwrap())
+    Arc::new(Vgpu::new(link, grant, config(chip)).unwrap())
+}
+
+/// Windows that are mapped wherever what they show is, as under `gpuvmk vmm`.
+fn config(chip: Chip) -> VgpuConfig {
+    let mut config = VgpuConfig::of(chip);
+    config.mediator.bar3 = Bar3::Trapped;
+    config
 }
 
 /// Runs a scenario on a mediated GPU whose driver's accesses a guest makes; how often that was stopped, and what saved it from that.
@@ -142,7 +149,7 @@ fn copies_work_on_the_aggregator_that_is_named() {
     let socket = PathBuf::from(std::env::var_os("GPUVMK_AGGREGATOR").unwrap());
     let patience = Patience { limit: Some(Duration::from_secs(10)), ..Patience::none() };
     let (link, grant) = connect(&socket, hello(Chip::Gf100), &patience).unwrap();
-    let vgpu = Arc::new(Vgpu::new(link, grant, VgpuConfig::of(Chip::Gf100)).unwrap());
+    let vgpu = Arc::new(Vgpu::new(link, grant, config(Chip::Gf100)).unwrap());
 
     let start = Instant::now();
     let (exits, counts) = played(true, scenarios::copies_on_every_engine, &vgpu);

@@ -8,7 +8,7 @@ mod world;
 
 use gpuvmk::chip::registers::RegisterDef;
 use gpuvmk::pci::{PciFunction, Region};
-use gpuvmk::vgpu::State;
+use gpuvmk::vgpu::{Bar3, State};
 
 use crate::input::Input;
 use crate::log_sink;
@@ -33,8 +33,10 @@ trait Driver {
 fn run(data: &[u8], chip: gpuvmk::chip::Chip, driver: &mut dyn Driver) {
     log_sink::install();
     let mut input = Input::new(data);
-    let world = World::new(chip);
-    if input.below(8) != 7 {
+    let how = input.u8();
+    let bar3 = if how & 8 == 0 { Bar3::Trapped } else { Bar3::Direct };
+    let world = World::new(chip, bar3);
+    if how & 7 != 7 {
         driver.prepare(&world);
     }
     let mut steps = 0;
@@ -49,6 +51,7 @@ fn run(data: &[u8], chip: gpuvmk::chip::Chip, driver: &mut dyn Driver) {
     let state = world.vgpu.status().state;
     assert_eq!(state, State::Running, "a reset does not bring the vGPU back");
     assert_eq!(world.read_u32(0), driver.boot_0(), "the chip is not what it was");
+    world.check_windows();
     world.check();
     world.end();
 }
@@ -67,7 +70,7 @@ fn step(input: &mut Input<'_>, driver: &mut dyn Driver, world: &World) {
         7 | 8 => any_access(input, world),
         9 => {
             let place = input.near(driver.places());
-            store(input, driver, |offset, bytes| world.vram.write(place.wrapping_add(offset), bytes).is_ok());
+            store(input, driver, |offset, bytes| world.store(place.wrapping_add(offset), bytes));
         }
         10 => {
             let place = input.near(driver.ram_places());

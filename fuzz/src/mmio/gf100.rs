@@ -64,11 +64,11 @@ fn vram(address: u64) -> PhysicalAddress {
 
 fn put(world: &World, at: u64, value: u64) {
     // What does not fit is not written.
-    let _ = world.vram.write_u64(at, value);
+    let _ = world.store(at, &value.to_le_bytes());
 }
 
 fn put_u32(world: &World, at: u64, value: u32) {
-    let _ = world.vram.write_u32(at, value);
+    let _ = world.store(at, &value.to_le_bytes());
 }
 
 fn write(world: &World, register: Reg, value: u32) {

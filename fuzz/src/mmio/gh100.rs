@@ -74,7 +74,7 @@ fn vram(address: u64) -> PhysicalAddress {
 
 fn put(world: &World, at: u64, value: u64) {
     // What does not fit is not written.
-    let _ = world.vram.write_u64(at, value);
+    let _ = world.store(at, &value.to_le_bytes());
 }
 
 fn page(target: PhysicalAddress, read_only: bool) -> u64 {
@@ -153,13 +153,13 @@ impl Gh100 {
         let words = stream::words(input, Classes::Gh100);
         let push = PUSH + u64::from(self.put % 8) * 0x2000;
         for (at, word) in (push..).step_by(4).zip(&words) {
-            let _ = world.vram.write_u32(at, *word);
+            let _ = world.store(at, &word.to_le_bytes());
         }
         put(world, RING + u64::from(self.put) * 8, stream::ring_entry(input, VRAM_VA + push, words.len()));
         self.put = (self.put + 1) % 1024;
         let chid = input.below(8);
-        let _ = world.vram.write_u32(USERDS + u64::from(chid) * 0x200 + GP_PUT, self.put);
-        let _ = world.vram.write_u32(USERDS + GP_PUT, self.put);
+        let _ = world.store(USERDS + u64::from(chid) * 0x200 + GP_PUT, &self.put.to_le_bytes());
+        let _ = world.store(USERDS + GP_PUT, &self.put.to_le_bytes());
         world.write_u32(DOORBELL, u32::from(input.below(4)) << 16 | u32::from(chid));
     }
 }

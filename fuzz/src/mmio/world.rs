@@ -10,8 +10,8 @@ use gpuvmk::aggregator::link::{AggregatorLink, Grant};
 use gpuvmk::aggregator::protocol::Request;
 use gpuvmk::chip::Chip;
 use gpuvmk::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
-use gpuvmk::pci::{DmaBacking, DmaMapping, InterruptSink, PciFunction, Region};
-use gpuvmk::vgpu::{Vgpu, VgpuConfig};
+use gpuvmk::pci::{DmaBacking, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region, SharedMemory};
+use gpuvmk::vgpu::{Bar3, Vgpu, VgpuConfig};
 
 use crate::gsp_queues::Ram;
 use crate::host::Host;
@@ -21,6 +21,9 @@ pub(super) const VRAM: u64 = 16 << 20;
 /// Bus address and bytes of the guest's system memory.
 pub(super) const BASE: u64 = 1 << 32;
 pub(super) const RAM_BYTES: u64 = 0x10_0000;
+
+/// Bytes that PRAMIN shows.
+const PRAMIN: u64 = 1 << 20;
 
 /// What neighbours have in their memory.
 const SECRET: [u8; 0x1000] = [0x5e; 0x1000];
@@ -52,7 +55,9 @@ pub(super) struct World {
     place: Place,
     tenant: TenantId,
     pub(super) vgpu: Vgpu,
-    pub(super) vram: Mapping,
+    vram: Mapping,
+    /// What a front end maps of BAR0 and BAR3 for its guest to store to.
+    windows: Vec<Mapping>,
     pub(super) ram: Mapping,
     ram_file: OwnedFd,
 }
@@ -71,6 +76,19 @@ fn window(grant: &Grant) -> Mapping {
         assert!(page.iter().all(|byte| *byte == 0), "something of a former tenant is at {at:#x}");
     }
     mapping
+}
+
+/// The memory that the vGPU's windows are for good, and that engines could reach.
+fn windows(vgpu: &Vgpu) -> Vec<Mapping> {
+    let plain = |region| vgpu.plain_memory(region).expect("a descriptor");
+    // A page of BAR0 that can only be read is none.
+    let shown = [Region::Bar(0), Region::Bar(3)].map(plain).into_iter().flatten();
+    let shown = shown.filter(|plain| plain.memory.size >= PRAMIN);
+    let map = |plain: PlainMemory| {
+        let SharedMemory { fd, offset, size } = plain.memory;
+        Mapping::of_file(fd.as_fd(), offset, size, Access::ReadWrite).expect("a mapping")
+    };
+    shown.map(map).collect()
 }
 
 fn memory(size: u64) -> (OwnedFd, Mapping) {
@@ -119,17 +137,20 @@ impl Place {
 }
 
 impl World {
-    pub(super) fn new(chip: Chip) -> Self {
+    pub(super) fn new(chip: Chip, bar3: Bar3) -> Self {
         let spare = SPARE.take().filter(|place| place.chip == chip && place.left > 0);
         let place = spare.unwrap_or_else(|| Place::new(chip));
         let host = Arc::clone(&place.host);
         let (link, grant) = host.join("guest", VRAM);
         let tenant = link.tenant();
         let vram = window(&grant);
-        let vgpu = Vgpu::new(link, grant, VgpuConfig::of(chip)).expect("a vGPU");
+        let mut config = VgpuConfig::of(chip);
+        config.mediator.bar3 = bar3;
+        let vgpu = Vgpu::new(link, grant, config).expect("a vGPU");
         vgpu.connect_interrupts(Some(Arc::<Counter>::default()));
         let (ram_file, ram) = memory(RAM_BYTES);
-        let world = Self { host, place, tenant, vgpu, vram, ram, ram_file };
+        let windows = windows(&vgpu);
+        let world = Self { host, place, tenant, vgpu, vram, windows, ram, ram_file };
         world.map_ram(BASE, RAM_BYTES);
         world
     }
@@ -141,6 +162,27 @@ impl World {
         host.leave(tenant);
         place.left = place.left.saturating_sub(1);
         SPARE.set(Some(place));
+    }
+
+    /// Stores to VRAM, and to windows that are mapped, where tables that [`super::Driver::prepare`] makes show it; false if it does not fit.
+    pub(super) fn store(&self, address: u64, bytes: &[u8]) -> bool {
+        for window in &self.windows {
+            // It may be beyond what is mapped.
+            let _ = window.write(address % PRAMIN, bytes);
+            let _ = window.write(address, bytes);
+        }
+        self.vram.write(address, bytes).is_ok()
+    }
+
+    /// After a reset BAR3 shows nothing, and PRAMIN the beginning of VRAM.
+    pub(super) fn check_windows(&self) {
+        for window in &self.windows {
+            let is_pramin = window.size() == PRAMIN;
+            for at in (0..window.size()).step_by(0x1_0000) {
+                let shown = if is_pramin { self.vram.read_u64(at) } else { Ok(0) };
+                assert_eq!(window.read_u64(at), shown, "of a window at {at:#x}");
+            }
+        }
     }
 
     /// Maps the guest's memory somewhere; refused where something is.

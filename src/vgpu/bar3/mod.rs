@@ -53,11 +53,11 @@ use crate::shadow_pagetable::MapRun;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Bar3 {
     /// Each one is a message.
-    #[default]
     Trapped,
     /// The front end's client maps it.
     Direct,
     /// The client maps it, unless the physical GPU's VRAM is slow to read: then each is a message.
+    #[default]
     WherePossible,
 }
 
