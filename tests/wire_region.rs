@@ -4,7 +4,7 @@ mod common;
 
 use common::Running;
 use common::client::write_body;
-use common::function::{BAR1_SIZE, Event, LOST};
+use common::function::{BAR1_SIZE, BELL, Event, LOST};
 use gpuvmk::frontend::vfio_user::wire::{self, MAX_DATA, command};
 use gpuvmk::pci::Region;
 use gpuvmk::pci::mapping::create_memory_file;
@@ -37,6 +37,27 @@ fn reply_repeats_the_request() {
     let access = wire::RegionAccess { offset: 0x20, region: 0, count: 2 };
     assert_eq!(write.body, access.as_bytes());
     assert_eq!(read.body, [access.as_bytes(), &[9, 8]].concat());
+}
+
+#[test]
+fn write_that_nobody_needs_to_wait_for_is_answered_before_it_is_carried_out() {
+    let server = Running::start();
+    let mut client = server.client();
+    server.function.take_events();
+
+    let turn = server.function.bell.lock().unwrap();
+    let reply = client.write(0, BELL, &[7; 4]);
+    assert_eq!(server.function.take_bar_events(), []);
+    drop(turn);
+
+    let access = wire::RegionAccess { offset: BELL, region: 0, count: 4 };
+    assert_eq!((reply.errno(), reply.body.as_slice()), (0, access.as_bytes()));
+    assert_eq!(client.read(0, BELL, 4).body[16..], [7; 4]);
+    // One that QEMU does not wait for is not answered for that, and what is no such write is answered as ever.
+    client.post(command::REGION_WRITE, &write_body(0, BELL, &[8; 4]));
+    let other = client.write(0, BELL, &[9; 2]);
+    assert_eq!((other.errno(), other.body.len()), (0, 16));
+    assert_eq!(client.read(0, BELL, 4).body[16..], [9, 9, 8, 8]);
 }
 
 #[test]

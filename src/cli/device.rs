@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let manager = Manager::of_this_process().context("Cannot reach the service manager")?;
     let config = VmFile::load(file)?;
     // The socket first: a path that is taken shows before the aggregator gives anything away.
-    let server = args.backend.server(descriptor, config.socket())?;
+    let server = args.backend.server(descriptor, config.socket())?.with_poll(config.poll());
     let desk = config.recorder().map(|spec| Listener::bind(spec, SocketType::STREAM)).transpose()?;
     let trace = OpenTrace::of_vm(config.trace())?;
     let source = Source::open(config)?;

@@ -213,10 +213,7 @@ impl GpuConfig {
             [("release", ScrubPolicy::Release), ("attach", ScrubPolicy::Attach), ("both", ScrubPolicy::Both)];
         let allowed = "\"release\", \"attach\" or \"both\"";
         let scrub = reader.defaulted("scrub", ScrubPolicy::default(), allowed, |v| value::word(v, &words));
-        let poll =
-            reader.defaulted("poll", default_poll(), "a whole number of microseconds from 0 to 10000", |v| {
-                value::integer(v, 0, 10_000)
-            });
+        let poll = value::poll(reader, default_poll());
         let jail = value::jail(reader);
         if !reader.has("socket") {
             reader.reject("socket", "is missing".to_owned(), "a [socket] section with `path`");
@@ -243,7 +240,7 @@ impl GpuConfig {
             settings: settings?,
             scrub: scrub?,
             hang: if has_hang { hang? } else { usual },
-            poll: Duration::from_micros(poll?),
+            poll: poll?,
             socket: socket?,
             control,
             recorder,
@@ -265,9 +262,9 @@ pub(super) fn settings(reader: &mut TableReader<'_, '_>) -> Option<Settings> {
     Some(Settings { slice: slice?, period: period? })
 }
 
-/// Microseconds. Looking costs a CPU while guests submit work: only a machine with CPUs to spare does it unasked.
-fn default_poll() -> u64 {
-    if cpus_to_spare() { 1000 } else { 0 }
+/// Looking costs a CPU while guests submit work: only a machine with CPUs to spare does it unasked.
+fn default_poll() -> Duration {
+    if cpus_to_spare() { Duration::from_millis(1) } else { Duration::ZERO }
 }
 
 /// True where a thread may look for news instead of sleeping, without taking a CPU from a guest.

@@ -6,8 +6,10 @@ use std::time::Duration;
 use super::*;
 use crate::chip::Chip;
 use crate::config::share::Share;
+use crate::frontend::vfio_user::USUAL_POLL;
 use crate::jail::Mode;
 use crate::pci::Region;
+use crate::vgpu::Bar3;
 
 const VM: &str = r#"
 name = "vm1"
@@ -70,6 +72,18 @@ fn parts_of_the_gpu_are_read_and_wrong_ones_named() {
     assert_eq!(keys, ["cap", "fixed", "period", "budget"]);
     let found = mistakes(vm(&format!("period = 2000\nbudget = 2001\n{VM}")));
     assert!(found[0].allowed.contains("which is 2000"), "{}", found[0]);
+}
+
+#[test]
+fn ways_to_the_guest_are_read_and_wrong_ones_named() {
+    let usual = vm(VM).expect("valid");
+    assert_eq!((usual.bar3, usual.poll), (Bar3::WherePossible, USUAL_POLL));
+    let config = vm(&format!("bar3 = \"trapped\"\npoll = 0\n{VM}")).expect("valid");
+    assert_eq!((config.bar3, config.poll), (Bar3::Trapped, Duration::ZERO));
+    let found = mistakes(vm(&format!("bar3 = \"mapped\"\npoll = 10001\n{VM}")));
+    let told: Vec<_> = found.iter().map(|m| (m.key.as_str(), m.line, m.allowed.as_str())).collect();
+    let poll = "a whole number of microseconds from 0 to 10000";
+    assert_eq!(told, [("bar3", 1, "\"trapped\" or \"direct\""), ("poll", 2, poll)]);
 }
 
 #[test]

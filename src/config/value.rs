@@ -1,6 +1,7 @@
 //! The kinds of values that keys have, with their limits in words.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use toml::de::DeValue;
 
@@ -126,6 +127,13 @@ pub(super) fn word<T: Copy>(value: &DeValue<'_>, words: &[(&str, T)]) -> Result<
 pub(super) fn jail(reader: &mut TableReader<'_, '_>) -> Option<Mode> {
     let allowed = "\"enforce\", \"log\" or \"off\"";
     reader.defaulted("jail", Mode::default(), allowed, |v| word(v, &Mode::WORDS))
+}
+
+/// The key `poll`: how long to look for news before sleeping. `None` when it is wrong.
+pub(super) fn poll(reader: &mut TableReader<'_, '_>, usual: Duration) -> Option<Duration> {
+    let usual = u64::try_from(usual.as_micros()).unwrap_or(u64::MAX);
+    let allowed = "a whole number of microseconds from 0 to 10000";
+    reader.defaulted("poll", usual, allowed, |v| integer(v, 0, 10_000)).map(Duration::from_micros)
 }
 
 /// A path of a socket, from the folder of the file.

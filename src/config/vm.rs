@@ -10,6 +10,7 @@ use super::value::{self, NAME_ALLOWED, SocketSpec};
 use crate::chip::Chip;
 use crate::chip::register_sets::RegisterSet;
 use crate::config::share::{MAX_PERIOD, MAX_WEIGHT, MIN_PERIOD, Share};
+use crate::frontend::vfio_user::USUAL_POLL;
 use crate::jail::Mode;
 use crate::trace::Filter;
 use crate::vgpu::Bar3;
@@ -31,6 +32,8 @@ pub struct VmConfig {
     pub share: Share,
     /// How QEMU reaches instance memory.
     pub bar3: Bar3,
+    /// How long QEMU's next message is looked for, at most, before the back end sleeps.
+    pub poll: Duration,
     /// Socket that QEMU connects to; the command line may give it instead.
     pub socket: Option<SocketSpec>,
     /// What the guest may cost the host.
@@ -64,6 +67,7 @@ impl VmConfig {
         let words = [("trapped", Bar3::Trapped), ("direct", Bar3::Direct)];
         let bar3 = reader
             .defaulted("bar3", Bar3::WherePossible, "\"trapped\" or \"direct\"", |v| value::word(v, &words));
+        let poll = value::poll(reader, USUAL_POLL);
         let has_socket = reader.has("socket");
         let socket = reader.table("socket", value::socket);
         let has_trace = reader.has("trace");
@@ -87,6 +91,7 @@ impl VmConfig {
             channels: u16::try_from(channels?).ok()?,
             share: share?,
             bar3: bar3?,
+            poll: poll?,
             socket,
             limits: limits.unwrap_or_default(),
             trace: file,

@@ -1,6 +1,7 @@
 //! A VM's file of either kind, and what both have.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::mistake::ConfigError;
 use super::value::SocketSpec;
@@ -48,6 +49,14 @@ impl VmFile {
         match self {
             Self::Part(vm) => vm.socket.as_ref(),
             Self::Whole(vm) => vm.socket.as_ref(),
+        }
+    }
+
+    /// How long QEMU's next message is looked for, at most, before the back end sleeps.
+    pub const fn poll(&self) -> Duration {
+        match self {
+            Self::Part(vm) => vm.poll,
+            Self::Whole(vm) => vm.poll,
         }
     }
 

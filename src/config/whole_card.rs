@@ -1,11 +1,13 @@
 //! A VM's file that gives it a whole card instead of a part of one.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::gpu::{PciAddress, card_address, vbios};
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, SocketSpec};
 use super::vm::{TraceFile, traces};
+use crate::frontend::vfio_user::USUAL_POLL;
 use crate::jail::Mode;
 
 /// A VM's configuration.
@@ -17,6 +19,8 @@ pub struct WholeCardConfig {
     pub card: PciAddress,
     /// The VBIOS that the guest sees in place of the card's own.
     pub vbios: Option<PathBuf>,
+    /// How long QEMU's next message is looked for, at most, before the back end sleeps.
+    pub poll: Duration,
     /// Socket that QEMU connects to; the command line may give it instead.
     pub socket: Option<SocketSpec>,
     /// A trace from the start on.
@@ -31,8 +35,8 @@ pub struct WholeCardConfig {
 pub(super) const CARD: &str = "card";
 
 /// What only a part of a GPU has.
-const OF_PARTS: [&str; 10] =
-    ["gpu", "chip", "vram", "channels", "weight", "cap", "fixed", "period", "budget", "limits"];
+const OF_PARTS: [&str; 11] =
+    ["gpu", "chip", "vram", "channels", "bar3", "weight", "cap", "fixed", "period", "budget", "limits"];
 
 impl WholeCardConfig {
     pub(super) fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
@@ -44,6 +48,7 @@ impl WholeCardConfig {
             let why = "belongs to a VM that has a part of a GPU (`gpu`)";
             whole &= reader.unused(key, why, &format!("no `{key}` beside `card`, which is all of a GPU"));
         }
+        let poll = value::poll(reader, USUAL_POLL);
         let has_socket = reader.has("socket");
         let socket = reader.table("socket", value::socket);
         let has_trace = reader.has("trace");
@@ -54,6 +59,15 @@ impl WholeCardConfig {
             return None;
         }
         let (trace, recorder) = trace.unwrap_or_default();
-        Some(Self { name: name?, card: card?, vbios: vbios?, socket, trace, recorder, jail: jail? })
+        Some(Self {
+            name: name?,
+            card: card?,
+            vbios: vbios?,
+            poll: poll?,
+            socket,
+            trace,
+            recorder,
+            jail: jail?,
+        })
     }
 }

@@ -336,6 +336,13 @@ pub trait PciFunction: Send + Sync {
         Vec::new()
     }
 
+    /// Whether the guest need not wait for the end of a write of `size` bytes: nothing that it can do without another access to this
+    /// function tells it whether that has been carried out. A doorbell, say, beside what changes mapped memory.
+    fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
+        let _ = (region, offset, size);
+        false
+    }
+
     /// Connects who is told when what [`Self::show`] or [`Self::late_writes`] says changes; `None` disconnects.
     fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
         let _ = watcher;

@@ -120,6 +120,10 @@ impl PciFunction for SoftGpu {
         self.function.late_writes()
     }
 
+    fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
+        self.function.is_posted(region, offset, size)
+    }
+
     fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
         self.function.watch(watcher);
     }

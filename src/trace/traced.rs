@@ -115,6 +115,10 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
         if self.tracer.is_on() { Vec::new() } else { self.function.late_writes() }
     }
 
+    fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
+        self.function.is_posted(region, offset, size)
+    }
+
     fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
         self.function.watch(watcher);
     }

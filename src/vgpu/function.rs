@@ -190,6 +190,10 @@ impl PciFunction for Vgpu {
         self.face.late_writes()
     }
 
+    fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
+        self.face.is_posted(region, offset, size)
+    }
+
     fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
         self.face.watch(watcher);
     }

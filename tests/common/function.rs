@@ -14,6 +14,9 @@ pub const BAR1_SIZE: u64 = 0x20_0000;
 /// A read or write of BAR 0 at this offset finds the device lost.
 pub const LOST: u64 = 0xff0;
 
+/// A word of BAR 0 whose writes nobody waits for.
+pub const BELL: u64 = 0xfe0;
+
 /// What happened, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -38,6 +41,8 @@ pub struct TestFunction {
     pub plain: Mutex<Option<OwnedFd>>,
     /// Writes that may be late.
     pub late: Mutex<Vec<LateWrite>>,
+    /// Writes to [`BELL`] wait for this.
+    pub bell: Mutex<()>,
     watcher: Mutex<Option<Arc<dyn RegionWatcher>>>,
 }
 
@@ -72,6 +77,7 @@ impl TestFunction {
             slow: Mutex::default(),
             plain: Mutex::new(None),
             late: Mutex::default(),
+            bell: Mutex::default(),
             watcher: Mutex::default(),
         }
     }
@@ -165,6 +171,7 @@ impl PciFunction for TestFunction {
     }
 
     fn write(&self, region: Region, offset: u64, data: &[u8]) -> Result<(), AccessError> {
+        let _turn = self.is_posted(region, offset, data.len()).then(|| self.bell.lock().unwrap());
         self.note(Event::Write(region, offset, data.to_vec()));
         if region == Region::Config {
             return self.config.lock().unwrap().write(offset, data).map(|_| ());
@@ -192,6 +199,10 @@ impl PciFunction for TestFunction {
         let Some(fd) = plain.as_ref().filter(|_| region == Region::Bar(1)) else { return Ok(None) };
         let memory = SharedMemory { fd: fd.try_clone()?, offset: 0x3000, size: 0x1000 };
         Ok(Some(PlainMemory { offset: 0x1000, memory }))
+    }
+
+    fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
+        (region, offset, size) == (Region::Bar(0), BELL, 4)
     }
 
     fn late_writes(&self) -> Vec<LateWrite> {

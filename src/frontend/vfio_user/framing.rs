@@ -4,6 +4,7 @@
 //! Descriptors belong to the message that holds the last byte of the read that brought them: the kernel never
 //! reads past bytes that carry descriptors.
 
+use super::poll::Poll;
 use super::sys;
 use super::wire::{self, Header, MAX_DATA, MAX_FDS};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -60,13 +61,15 @@ pub(super) struct Inbox {
     /// Position in the stream of `end`.
     position: u64,
     batches: Vec<Batch>,
+    poll: Poll,
 }
 
 impl Inbox {
-    pub(super) fn new() -> Self {
+    /// Nothing yet; the next message is looked for as `poll` says.
+    pub(super) fn new(poll: Poll) -> Self {
         // Twice the longest message would save moves; moves are rare, and this is bounded memory per VM.
         let buffer = vec![0; MAX_MESSAGE].into_boxed_slice();
-        Self { buffer, start: 0, end: 0, position: 0, batches: Vec::new() }
+        Self { buffer, start: 0, end: 0, position: 0, batches: Vec::new(), poll }
     }
 
     /// The next message; `None` when the client has closed the connection between messages.
@@ -105,7 +108,7 @@ impl Inbox {
             }
             let mut fds = Vec::new();
             let free = self.buffer.get_mut(self.end..).unwrap_or_default();
-            let received = sys::receive(socket, free, &mut fds).map_err(FrameError::Socket)?;
+            let received = self.poll.receive(socket, free, &mut fds).map_err(FrameError::Socket)?;
             if received.bytes == 0 {
                 return if self.start == self.end { Ok(false) } else { Err(FrameError::Truncated) };
             }

@@ -84,6 +84,24 @@ pub(super) fn write(
     Ok(())
 }
 
+/// Puts the reply to a write together that the function carries out however late; false: it is not one of those.
+pub(super) fn post(
+    function: &dyn PciFunction,
+    regions: &RegionTable,
+    body: &[u8],
+    reply: &mut Outbox,
+) -> bool {
+    let Ok((access, data)) = wire::RegionAccess::read_from_prefix(body) else { return false };
+    let place = Place::check(command::REGION_WRITE, &access, regions);
+    let is_posted = place.is_ok_and(|place| {
+        data.len() == place.size && function.is_posted(place.region, place.offset, place.size)
+    });
+    if is_posted {
+        reply.put(&access);
+    }
+    is_posted
+}
+
 /// Many small writes, in order. All are checked before the first is carried out.
 pub(super) fn write_multi(
     function: &dyn PciFunction,

@@ -1,5 +1,6 @@
 //! Takes clients, one at a time, and serves each with the same function.
 
+use super::poll::USUAL as USUAL_POLL;
 use super::session::{self, SessionEnd, SessionObserver};
 use super::source::Source;
 use super::stop::StopHandle;
@@ -28,6 +29,7 @@ pub enum ServeError {
 #[derive(Debug)]
 pub struct Server {
     source: Source,
+    poll: Duration,
 }
 
 impl Server {
@@ -36,7 +38,7 @@ impl Server {
     /// # Errors
     /// The path is taken, its folder is missing, or the kernel refuses.
     pub fn bind(spec: &SocketSpec) -> Result<Self, BindError> {
-        Ok(Self { source: Source::at_path(spec)? })
+        Ok(Self { source: Source::at_path(spec)?, poll: USUAL_POLL })
     }
 
     /// Uses a socket that a manager has opened: one that listens (clients are taken one after the other), or
@@ -45,7 +47,14 @@ impl Server {
     /// # Errors
     /// The descriptor is no Unix stream socket.
     pub fn from_fd(fd: OwnedFd) -> Result<Self, BindError> {
-        Ok(Self { source: Source::given(fd)? })
+        Ok(Self { source: Source::given(fd)?, poll: USUAL_POLL })
+    }
+
+    /// Looks for a client's next message for so long, at most, before it sleeps, in place of [`USUAL_POLL`]; zero: never.
+    #[must_use]
+    pub const fn with_poll(mut self, most: Duration) -> Self {
+        self.poll = most;
+        self
     }
 
     /// Serves clients on this thread until stopped, or until the one client of a connected socket goes.
@@ -60,12 +69,12 @@ impl Server {
     ) -> Result<(), ServeError> {
         match &self.source {
             Source::Connected(socket) => {
-                serve_one(socket, function.as_ref(), observer, stop);
+                serve_one(socket, function.as_ref(), observer, self.poll, stop);
                 Ok(())
             }
             Source::Listening(listener) => {
                 while let Some(socket) = accept(listener, stop)? {
-                    serve_one(&socket, function.as_ref(), observer, stop);
+                    serve_one(&socket, function.as_ref(), observer, self.poll, stop);
                 }
                 Ok(())
             }
@@ -100,13 +109,14 @@ fn serve_one(
     socket: &UnixStream,
     function: &dyn PciFunction,
     observer: &dyn SessionObserver,
+    poll: Duration,
     stop: &StopHandle,
 ) {
     if let Err(error) = stop.set_session(Some(socket)) {
         log::error!("A client is turned away: {error}");
         return;
     }
-    let end = session::serve(socket, function, observer, stop);
+    let end = session::serve(socket, function, observer, poll, stop);
     // Without a copy to let go of, this cannot fail.
     let _ = stop.set_session(None);
     // The client must see the end even where somebody else still holds the descriptor (`--fd`).

@@ -6,6 +6,7 @@
 
 use super::framing::{FrameError, Inbox, Message, Outbox};
 use super::irq::Interrupts;
+use super::poll::Poll;
 use super::refusal::Refusal;
 use super::stop::StopHandle;
 use super::traffic::Traffic;
@@ -99,6 +100,16 @@ impl<'a> Attachment<'a> {
         Self { function, regions: function.regions(), interrupts, traffic: Traffic::default() }
     }
 
+    /// Puts the reply to a command together that is answered before it is carried out, if it is such a one.
+    fn post(&self, message: &Message<'_>, reply: &mut Outbox) -> bool {
+        let Message { header, body, fds, descriptors_lost } = message;
+        header.command == command::REGION_WRITE
+            && header.flags & flags::TYPE_MASK == flags::COMMAND
+            && fds.is_empty()
+            && !descriptors_lost
+            && region::post(self.function, &self.regions, body, reply)
+    }
+
     /// Carries one command out and puts the reply together.
     fn execute(&mut self, message: Message<'_>, reply: &mut Outbox) -> Result<(), Refusal> {
         let Message { header, body, fds, descriptors_lost } = message;
@@ -174,14 +185,15 @@ impl Drop for Complaints {
     }
 }
 
-/// Serves one client until it goes, breaks the protocol or is cut.
+/// Serves one client until it goes, breaks the protocol or is cut. Messages are looked for for `poll` before the thread sleeps.
 pub(super) fn serve(
     socket: &UnixStream,
     function: &dyn PciFunction,
     observer: &dyn SessionObserver,
+    poll: Duration,
     stop: &StopHandle,
 ) -> SessionEnd {
-    let mut inbox = Inbox::new();
+    let mut inbox = Inbox::new(Poll::new(poll));
     let mut outbox = Outbox::new();
     let (header, agreement) = match greet(socket, &mut inbox, &mut outbox) {
         Ok(greeting) => greeting,
@@ -262,6 +274,14 @@ fn commands(
         attachment.traffic.note(header.command, message.body);
         outbox.clear();
         let began = Instant::now();
+        let is_answered = header.no_reply() || {
+            // The guest's processor goes on while this write is carried out.
+            let posted = attachment.post(&message, outbox);
+            if posted && let Err(error) = outbox.reply(socket, &header) {
+                return not_sent(error);
+            }
+            posted
+        };
         let outcome = match header.flags & flags::TYPE_MASK {
             flags::COMMAND => attachment.execute(message, outbox),
             // We send no commands, so nobody can reply; and nobody waits for an answer to a reply.
@@ -269,23 +289,27 @@ fn commands(
             other => Err(Refusal::MessageType(other)),
         };
         let sent = match outcome {
-            Ok(()) if header.no_reply() => Ok(()),
+            Ok(()) if is_answered => Ok(()),
             Ok(()) => outbox.reply(socket, &header),
             Err(refusal) => {
                 complaints.note(&refusal);
-                if header.no_reply() { Ok(()) } else { Outbox::refuse(socket, &header, refusal.errno()) }
+                if is_answered { Ok(()) } else { Outbox::refuse(socket, &header, refusal.errno()) }
             }
         };
         if let Err(error) = sent {
-            return match error.kind() {
-                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => SessionEnd::Closed,
-                _ => SessionEnd::Send(error),
-            };
+            return not_sent(error);
         }
         // A client may leave thousands of commands behind that want no answer; the next one shall not wait for them.
         if began.elapsed() > LONG && sys::has_hung_up(socket) {
             return SessionEnd::Closed;
         }
+    }
+}
+
+fn not_sent(error: io::Error) -> SessionEnd {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => SessionEnd::Closed,
+        _ => SessionEnd::Send(error),
     }
 }
 

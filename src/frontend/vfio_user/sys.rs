@@ -26,12 +26,25 @@ pub(super) struct Received {
     pub(super) descriptors_lost: bool,
 }
 
-/// Waits for bytes and puts them into `buffer`; descriptors that come along are appended to `fds`.
+/// Whether to wait for bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    Yes,
+    /// Without any, the error is [`io::ErrorKind::WouldBlock`].
+    No,
+}
+
+/// Puts the next bytes into `buffer`; descriptors that come along are appended to `fds`.
 pub(super) fn receive(
     socket: &UnixStream,
     buffer: &mut [u8],
     fds: &mut Vec<OwnedFd>,
+    wait: Wait,
 ) -> io::Result<Received> {
+    let flags = match wait {
+        Wait::Yes => libc::MSG_CMSG_CLOEXEC,
+        Wait::No => libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT,
+    };
     let mut control = ControlBuffer([0; CONTROL_SIZE]);
     let mut data = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: all-zero is a valid value of this plain structure.
@@ -42,7 +55,7 @@ pub(super) fn receive(
     message.msg_controllen = CONTROL_SIZE;
     let bytes = loop {
         // SAFETY: `message` names a buffer and a control buffer of ours with their true sizes.
-        let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+        let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
         match usize::try_from(result) {
             Ok(bytes) => break bytes,
             Err(_) => {

@@ -189,6 +189,10 @@ impl<B: EngineBackend + ?Sized> PciFunction for Gf100Function<B> {
         self.show_window(region, offset, size, visit);
     }
 
+    fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
+        region == Region::Bar(1) && size == 4 && self.doorbell_of(offset).is_some_and(|(_, at)| at == 0)
+    }
+
     fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
         self.face.watcher().connect(watcher);
     }

@@ -9,6 +9,7 @@ use super::core::Core;
 use super::gsp::GspConfig;
 use super::registers::Registers;
 use super::windows::{PRAMIN, TableMemory, VramMemory};
+use crate::chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 use crate::chip::{Aperture, PhysicalAddress};
 use crate::mmio_trap::access::{check, lanes};
 use crate::mmio_trap::aperture::WindowFault;
@@ -266,6 +267,10 @@ impl<B: GspBackend> PciFunction for Gh100Function<B> {
 
     fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
         self.show_window(region, offset, size, visit);
+    }
+
+    fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
+        region == Region::Bar(0) && offset == u64::from(NV_VIRTUAL_FUNCTION_DOORBELL.0) && size == 4
     }
 
     fn late_writes(&self) -> Vec<LateWrite> {

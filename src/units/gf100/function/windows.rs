@@ -118,20 +118,19 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
 
     /// A store to GP_PUT in the USERD poll area is a doorbell.
     pub(super) fn doorbell(&self, offset: u64, data: &[u8]) {
-        let Some(inside) = self.face.doorbell_area().and_then(|area| offset.checked_sub(area)) else {
-            return;
-        };
-        let Ok(channel) = u16::try_from(inside / ramin::USERD_SIZE) else { return };
-        if channel >= CHANNELS {
-            return;
-        }
-        // Position of GP_PUT inside the data; narrower stores are none.
-        let within = inside % ramin::USERD_SIZE;
-        let at = ramin::USERD_GP_PUT.checked_sub(within).and_then(|at| usize::try_from(at).ok());
-        let word = at.and_then(|at| data.get(at..)?.first_chunk::<4>());
-        if let Some(word) = word {
+        let Some((channel, at)) = self.doorbell_of(offset) else { return };
+        // Narrower stores are none.
+        if let Some(word) = data.get(at..).and_then(|data| data.first_chunk::<4>()) {
             self.backend.doorbell(channel, u32::from_le_bytes(*word));
         }
+    }
+
+    /// The channel in whose USERD a store to BAR1 begins, and how many bytes later its GP_PUT is.
+    pub(super) fn doorbell_of(&self, offset: u64) -> Option<(u16, usize)> {
+        let inside = offset.checked_sub(self.face.doorbell_area()?)?;
+        let channel = u16::try_from(inside / ramin::USERD_SIZE).ok().filter(|channel| *channel < CHANNELS)?;
+        let at = ramin::USERD_GP_PUT.checked_sub(inside % ramin::USERD_SIZE)?;
+        Some((channel, usize::try_from(at).ok()?))
     }
 
     pub(super) fn pramin(&self, offset: u64) -> Option<PhysicalAddress> {

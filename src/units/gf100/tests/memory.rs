@@ -135,6 +135,18 @@ fn store_to_gp_put_is_a_doorbell_after_the_memory_write() {
 }
 
 #[test]
+fn nobody_waits_for_a_doorbell() {
+    let gpu = Gpu::new();
+    let posted = |offset, size| gpu.function.is_posted(Region::Bar(1), offset, size);
+    assert!(!posted(0x8c, 4));
+    gpu.fifo_with_doorbells();
+    let (first, last) = (0x8c, 127 * 0x1000 + 0x8c);
+    assert!(posted(first, 4) && posted(last, 4));
+    assert!(!posted(first - 4, 4) && !posted(first + 4, 4) && !posted(first, 8) && !posted(last + 0x1000, 4));
+    assert!(!gpu.function.is_posted(Region::Bar(3), first, 4));
+}
+
+#[test]
 fn doorbell_needs_poll_area_enabled_fifo_and_translation() {
     let gpu = Gpu::new();
     gpu.enable_bars();

@@ -120,3 +120,12 @@ fn doorbells_of_channels_that_rang_may_be_late() {
     gpu.function.reset();
     assert_eq!((gpu.function.late_writes(), times()), (vec![], 1));
 }
+
+#[test]
+fn nobody_waits_for_a_doorbell() {
+    let gpu = Gpu::new();
+    let posted = |region, offset, size| gpu.function.is_posted(region, offset, size);
+    assert!(posted(Region::Bar(0), 0xbb_0090, 4));
+    assert!(!posted(Region::Bar(0), 0xbb_0094, 4) && !posted(Region::Bar(0), 0xbb_0090, 8));
+    assert!(!posted(Region::Bar(1), 0xbb_0090, 4));
+}
