@@ -51,6 +51,9 @@ pub struct Arguments {
     /// How many VMs `suite` lets share a GPU, one number after the other; 0 for none. What does not fit is left out
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64])]
     vms: Vec<usize>,
+    /// How mediated guests of `suite` reach instance memory [default: as without `bar3` in a VM's file]
+    #[arg(long)]
+    bar3: Option<Bar3>,
     /// Write a page with the tables and plots of `suite`
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -60,6 +63,22 @@ pub struct Arguments {
     /// A gpuvmk to use instead of building one
     #[arg(long, value_name = "FILE")]
     gpuvmk: Option<PathBuf>,
+}
+
+/// A value of `bar3` in a VM's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Bar3 {
+    Direct,
+    Trapped,
+}
+
+impl Bar3 {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Trapped => "trapped",
+        }
+    }
 }
 
 /// A benchmark.

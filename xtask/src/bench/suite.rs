@@ -23,12 +23,13 @@ use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::rig::Topology;
 use serde_json::{Value, json};
 
+use self::boots::Guests;
 use self::host::Host;
 use self::limits::Judged;
 use self::scaling::Scaling;
 use self::table::{POWER_OFF, Samples, Table};
 use super::own::{self, Measured};
-use super::{Arguments, gh100, round3};
+use super::{Arguments, Bar3, gh100, round3};
 use crate::workshop::Workshop;
 
 /// The kernel whose power-off is measured: the one that reads instance memory then.
@@ -57,6 +58,8 @@ struct Found {
 struct Run {
     host: Host,
     rounds: u32,
+    /// How mediated guests reached instance memory.
+    bar3: &'static str,
     chips: Vec<Found>,
     /// What following page tables costs, without a guest.
     flush: Measured,
@@ -79,7 +82,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
     let host = Host::of_this_run(&workshop)?;
     let found = |chip| Found::on(&workshop, chip, kernel_of(chip), arguments);
     let chips = chips.into_iter().map(found).collect::<Result<Vec<_>>>()?;
-    let run = Run { host, rounds: arguments.rounds, chips, flush: own::measure(FLUSH)? };
+    let bar3 = arguments.bar3.map_or("default", Bar3::word);
+    let run = Run { host, rounds: arguments.rounds, bar3, chips, flush: own::measure(FLUSH)? };
     run.print();
     if let Some(path) = &arguments.html {
         let page = page::page(&run).context("Cannot write the page")?;
@@ -110,6 +114,7 @@ fn topologies(chip: Chip) -> &'static [Topology] {
 
 impl Found {
     fn on(workshop: &Workshop, chip: Chip, kernel: KernelSeries, arguments: &Arguments) -> Result<Self> {
+        let guests = Guests { workshop, chip, kernel, bar3: arguments.bar3.map_or("", Bar3::word) };
         let mut samples: BTreeMap<Topology, Samples> = BTreeMap::new();
         let (mut totals, mut left_out, mut failed) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
         // Turns: what else the machine does then hits both alike. What fails costs its own figures only: a run is long.
@@ -117,7 +122,7 @@ impl Found {
             for &topology in topologies(chip) {
                 let place = || format!("{}, round {round}", topology.name());
                 let samples = samples.entry(topology).or_default();
-                match boots::timed(workshop, topology, chip, kernel, round) {
+                match guests.timed(topology, round) {
                     Ok(boot) => {
                         boot.add_to(samples);
                         totals.insert(topology.name(), boot.totals);
@@ -125,7 +130,7 @@ impl Found {
                     }
                     Err(error) => fail(&mut failed, &place(), &error)?,
                 }
-                match boots::power_off(workshop, topology, chip, POWER_OFF_KERNEL, round) {
+                match guests.power_off(topology, POWER_OFF_KERNEL, round) {
                     Ok(off) => samples.entry(POWER_OFF.to_owned()).or_default().push(off),
                     Err(error) => fail(&mut failed, &format!("{}, power-off", place()), &error)?,
                 }
@@ -133,7 +138,7 @@ impl Found {
         }
         let mut counts = BTreeMap::new();
         for &topology in topologies(chip) {
-            match boots::counted(workshop, topology, chip, kernel) {
+            match guests.counted(topology) {
                 Ok(found) => drop(counts.insert(topology, found)),
                 Err(error) => fail(&mut failed, &format!("{}, counts", topology.name()), &error)?,
             }
@@ -234,6 +239,7 @@ impl Run {
             "accelerator": self.host.accelerator,
             "machine": self.host.to_json(),
             "rounds": self.rounds,
+            "bar3": self.bar3,
             "mediated_over_native": self.first().and_then(|found| found.table.ratios()).map(table::Ratios::to_json),
             "flush": self.flush.figures["flush"],
             "scaling": self.first().map(|found| found.scaling.to_json()["over_one"].clone()),

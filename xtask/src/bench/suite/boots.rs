@@ -63,42 +63,60 @@ impl Boot {
     }
 }
 
-fn guest(chip: Chip, kernel: KernelSeries, programs: &'static [&'static str]) -> Guest {
-    Guest {
-        vram_mib: VRAM_MIB,
-        memory_mib: Some(MEMORY_MIB),
-        kernel_words: WORDS,
-        ..Guest::new("vm1", chip, kernel, programs)
+/// The guests of a chip.
+#[derive(Debug, Clone, Copy)]
+pub struct Guests<'a> {
+    pub workshop: &'a Workshop,
+    pub chip: Chip,
+    pub kernel: KernelSeries,
+    /// How a mediated one reaches instance memory, as configuration files have it; empty: as usual.
+    pub bar3: &'static str,
+}
+
+impl Guests<'_> {
+    fn guest(&self, programs: &'static [&'static str]) -> Guest {
+        Guest {
+            vram_mib: VRAM_MIB,
+            memory_mib: Some(MEMORY_MIB),
+            kernel_words: WORDS,
+            bar3: self.bar3,
+            ..Guest::new("vm1", self.chip, self.kernel, programs)
+        }
     }
-}
 
-/// Every time of a guest with this kernel, but that of its power-off.
-pub fn timed(
-    workshop: &Workshop,
-    topology: Topology,
-    chip: Chip,
-    kernel: KernelSeries,
-    round: u32,
-) -> Result<Boot> {
-    let programs = if kernel == KernelSeries::V6_1 { TIMED_OLD } else { TIMED };
-    let label = format!("suite-{chip}-{}-{round}", topology.name()).to_lowercase();
-    let mut boot = boot(workshop, &label, topology, &guest(chip, kernel, programs))?;
-    boot.figures.remove(POWER_OFF);
-    Ok(boot)
-}
+    fn label(&self, topology: Topology, what: &str) -> String {
+        format!("suite-{}-{}-{what}", self.chip, topology.name()).to_lowercase()
+    }
 
-/// How long a guest takes to power off, in milliseconds.
-pub fn power_off(
-    workshop: &Workshop,
-    topology: Topology,
-    chip: Chip,
-    kernel: KernelSeries,
-    round: u32,
-) -> Result<f64> {
-    let label = format!("suite-{chip}-{}-off-{round}", topology.name()).to_lowercase();
-    let guest = Guest::new("vm1", chip, kernel, SHORT);
-    let boot = boot(workshop, &label, topology, &guest)?;
-    boot.figures.get(POWER_OFF).copied().context("the guest did not say that it ends")
+    /// Every time of such a guest, but that of its power-off.
+    pub fn timed(&self, topology: Topology, round: u32) -> Result<Boot> {
+        let programs = if self.kernel == KernelSeries::V6_1 { TIMED_OLD } else { TIMED };
+        let label = self.label(topology, &round.to_string());
+        let mut boot = boot(self.workshop, &label, topology, &self.guest(programs))?;
+        boot.figures.remove(POWER_OFF);
+        Ok(boot)
+    }
+
+    /// How long a guest with `kernel` takes to power off, in milliseconds.
+    pub fn power_off(&self, topology: Topology, kernel: KernelSeries, round: u32) -> Result<f64> {
+        let label = self.label(topology, &format!("off-{round}"));
+        let guest = Guest { bar3: self.bar3, ..Guest::new("vm1", self.chip, kernel, SHORT) };
+        let boot = boot(self.workshop, &label, topology, &guest)?;
+        boot.figures.get(POWER_OFF).copied().context("the guest did not say that it ends")
+    }
+
+    /// What each operation does to the GPU's function.
+    pub fn counted(&self, topology: Topology) -> Result<BTreeMap<String, Counts>> {
+        let programs = if self.kernel == KernelSeries::V6_1 { COUNTED_OLD } else { COUNTED };
+        let guest = Guest { trace: true, ..self.guest(programs) };
+        let label = self.label(topology, "counts");
+        let boot = boot(self.workshop, &label, topology, &guest)?;
+        let trace = self.workshop.folder(&label).join("vm1.trace");
+        let counts = counts::of_trace(self.workshop.gpuvmk(), &trace, self.chip, &boot.stages)?;
+        // It has millions of entries.
+        std::fs::remove_file(&trace).with_context(|| format!("Cannot remove {}", trace.display()))?;
+        Ok(counts)
+    }
 }
 
 /// A guest that loads nouveau and powers off, with its instance memory reached as `bar3` says.
@@ -112,24 +130,6 @@ pub fn instance_memory(
     let label = format!("instance-{chip}-{bar3}-{round}").to_lowercase();
     let guest = Guest { bar3, ..Guest::new("vm1", chip, kernel, &["probe"]) };
     boot(workshop, &label, Topology::Mediated, &guest)
-}
-
-/// What each operation does to the GPU's function.
-pub fn counted(
-    workshop: &Workshop,
-    topology: Topology,
-    chip: Chip,
-    kernel: KernelSeries,
-) -> Result<BTreeMap<String, Counts>> {
-    let programs = if kernel == KernelSeries::V6_1 { COUNTED_OLD } else { COUNTED };
-    let guest = Guest { trace: true, ..guest(chip, kernel, programs) };
-    let label = format!("suite-{chip}-{}-counts", topology.name()).to_lowercase();
-    let boot = boot(workshop, &label, topology, &guest)?;
-    let trace = workshop.folder(&label).join("vm1.trace");
-    let counts = counts::of_trace(workshop.gpuvmk(), &trace, chip, &boot.stages)?;
-    // It has millions of entries.
-    std::fs::remove_file(&trace).with_context(|| format!("Cannot remove {}", trace.display()))?;
-    Ok(counts)
 }
 
 fn boot(workshop: &Workshop, label: &str, topology: Topology, guest: &Guest) -> Result<Boot> {

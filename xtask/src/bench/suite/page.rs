@@ -218,7 +218,7 @@ mod tests {
             load: "0.1".to_owned(),
         };
         let flush = Measured { text: String::new(), figures: serde_json::json!({ "flush": {} }), ok: true };
-        Run { host, rounds: 1, chips: vec![found], flush }
+        Run { host, rounds: 1, bar3: "default", chips: vec![found], flush }
     }
 
     #[test]
