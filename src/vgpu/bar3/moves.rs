@@ -178,6 +178,14 @@ impl Homes {
         self.show_in_pramin(vram, host, engines)
     }
 
+    /// The part of a range that PRAMIN looks at.
+    fn in_pramin(&self, vram: &Range<u64>) -> Option<Run> {
+        let looked_at = self.state().pramin.clone();
+        let (start, end) = (vram.start.max(looked_at.start), vram.end.min(looked_at.end));
+        let offset = PRAMIN.start.saturating_add(start.saturating_sub(looked_at.start));
+        (start < end).then(|| Run { offset, vram: start, size: end - start })
+    }
+
     /// Pages of a range that PRAMIN looks at, and BAR3 does not, get their homes there.
     fn show_in_pramin(
         &self,
@@ -185,13 +193,7 @@ impl Homes {
         host: &Host<'_>,
         engines: &impl Engines,
     ) -> Result<(), FailSafe> {
-        let looked_at = self.state().pramin.clone();
-        let (start, end) = (vram.start.max(looked_at.start), vram.end.min(looked_at.end));
-        if start >= end {
-            return Ok(());
-        }
-        let offset = PRAMIN.start.saturating_add(start - looked_at.start);
-        self.show(Run { offset, vram: start, size: end - start }, host, engines)
+        self.in_pramin(&vram).map_or(Ok(()), |run| self.show(run, host, engines))
     }
 
     /// Has `[offset, offset + size)` of BAR3 show nothing. What PRAMIN looks at is shown there again.
@@ -233,10 +235,8 @@ impl Homes {
         host: &Host<'_>,
         engines: &impl Engines,
     ) -> Result<(), FailSafe> {
-        let looked_at = self.state().pramin.clone();
-        let (start, end) = (vram.start.max(looked_at.start), vram.end.min(looked_at.end));
-        if start < end {
-            self.hide(PRAMIN.start.saturating_add(start - looked_at.start), end - start, host, engines)?;
+        if let Some(run) = self.in_pramin(&vram) {
+            self.hide(run.offset, run.size, host, engines)?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use crate::addr::PAGE_SIZE;
 use crate::chip::{Aperture, PhysicalAddress};
 use crate::shadow_pagetable::{
-    Budget, GuestMemory, MapRun, MmuFormat, RunSink, ShadowSpace, UnmapRun, WalkRefusal,
+    Budget, GuestMemory, MapRun, MmuFormat, RunSink, ShadowSpace, SyncError, UnmapRun, WalkRefusal,
 };
 use crate::units::backend::WindowTables;
 
@@ -75,11 +75,11 @@ impl<F: MmuFormat + PartialEq> Tables<F> {
         let mut sink = Sink { changes, size: self.size };
         match space.sync(memory, &mut self.budget, &mut sink) {
             Ok(_) => Ok(sink.changes),
-            Err(crate::shadow_pagetable::SyncError::Walk(refusal)) => {
+            Err(SyncError::Walk(refusal)) => {
                 *self = Self::new(self.format, self.size);
                 Err(refusal)
             }
-            Err(crate::shadow_pagetable::SyncError::Sink(never)) => match never {},
+            Err(SyncError::Sink(never)) => match never {},
         }
     }
 }

@@ -24,7 +24,7 @@ const TIMES: [&str; 2] = ["probe_ms", "power_off_ms"];
 type Medians = Vec<(&'static str, f64)>;
 
 pub(super) fn run(arguments: &Arguments) -> Result<bool> {
-    let chips = arguments.chip.map_or_else(|| vec![Chip::Gf100, Chip::Gh100], |chip| vec![chip]);
+    let chips = arguments.chip.map_or_else(|| Chip::ALL.to_vec(), |chip| vec![chip]);
     let kinds = BTreeSet::from([(KERNEL, Firmware::for_kernel(KERNEL))]);
     let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
     let (mut result, mut problems) = (serde_json::Map::new(), Vec::new());
