@@ -63,7 +63,8 @@ impl Poll {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 result => break Some(result),
             }
-            std::hint::spin_loop();
+            // Whoever was woken up by what the last message did may have been put on this processor.
+            rustix::thread::sched_yield();
             let now = Instant::now();
             let step = now.duration_since(last);
             if step > PUT_OFF {
