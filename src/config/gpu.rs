@@ -262,9 +262,9 @@ pub(super) fn settings(reader: &mut TableReader<'_, '_>) -> Option<Settings> {
     Some(Settings { slice: slice?, period: period? })
 }
 
-/// Looking costs a CPU while guests submit work: only a machine with CPUs to spare does it unasked.
+/// Looking costs a CPU while guests submit work, though others may have it: longer where there are CPUs to spare.
 fn default_poll() -> Duration {
-    if cpus_to_spare() { Duration::from_millis(1) } else { Duration::ZERO }
+    if cpus_to_spare() { Duration::from_millis(1) } else { Duration::from_micros(200) }
 }
 
 /// True where a thread may look for news instead of sleeping, without taking a CPU from a guest.

@@ -49,6 +49,15 @@ pub struct VmConfig {
 /// Channels of a VM whose file does not say.
 pub const DEFAULT_CHANNELS: u16 = 32;
 
+/// How a guest reaches instance memory, unless its file says. QEMU waits for every write to a device once it has mapped one of its
+/// regions, doorbells too: of a GH100 a page of registers is mapped anyway, a GF100's submissions would take twice as long.
+fn usual_bar3(chip: Option<Chip>) -> Bar3 {
+    match chip {
+        Some(Chip::Gh100) => Bar3::WherePossible,
+        Some(Chip::Gf100) | None => Bar3::Trapped,
+    }
+}
+
 impl VmConfig {
     pub(super) fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
         let name = reader.required("name", NAME_ALLOWED, value::name);
@@ -59,14 +68,14 @@ impl VmConfig {
         let vram = reader.required("vram", &chip::vram_allowed(chip, |limits| limits.vram), |v| {
             value::size(v, limits.vram.0, limits.vram.1, VRAM_GRANULE)
         });
-        let allowed = format!("a whole number from 2 to {}", limits.channels);
+        let allowed = format!("a whole number from 1 to {}", limits.channels);
         let channels = reader.defaulted("channels", DEFAULT_CHANNELS.into(), &allowed, |v| {
-            value::integer(v, 2, limits.channels)
+            value::integer(v, 1, limits.channels)
         });
         let share = share(reader);
         let words = [("trapped", Bar3::Trapped), ("direct", Bar3::Direct)];
         let bar3 = reader
-            .defaulted("bar3", Bar3::WherePossible, "\"trapped\" or \"direct\"", |v| value::word(v, &words));
+            .defaulted("bar3", usual_bar3(chip), "\"trapped\" or \"direct\"", |v| value::word(v, &words));
         let poll = value::poll(reader, USUAL_POLL);
         let has_socket = reader.has("socket");
         let socket = reader.table("socket", value::socket);

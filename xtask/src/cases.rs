@@ -214,8 +214,8 @@ fn fermi() -> Vec<Case> {
 
     let mediated = Topology::Mediated;
     for kernel in KernelSeries::ALL {
-        let trapped = Guest { bar3: "trapped", ..Guest::new("vm1", chip, kernel, SHORT) };
-        cases.push(case(format!("bar3-trapped-{kernel}"), mediated, vec![trapped]));
+        let direct = Guest { bar3: "direct", ..Guest::new("vm1", chip, kernel, SHORT) };
+        cases.push(case(format!("bar3-direct-{kernel}"), mediated, vec![direct]));
     }
     let two_gpus = Guest { gpus: vec![chip; 2], ..one };
     cases.push(case("two-vgpus-in-one-guest".into(), mediated, vec![two_gpus]));
@@ -298,7 +298,11 @@ fn guests(work: [(Chip, &'static [&'static str]); 2], kernels: [KernelSeries; 2]
         .into_iter()
         .zip(work)
         .zip(kernels)
-        .map(|((name, (chip, programs)), kernel)| Guest::new(name, chip, kernel, programs))
+        .map(|((name, (chip, programs)), kernel)| {
+            // Linux 7.2 would read all of a GF100's instance memory when it powers off, which takes 20 s where it is trapped.
+            let bar3 = if (chip, kernel) == (Chip::Gf100, KernelSeries::V7_2) { "direct" } else { "" };
+            Guest { bar3, ..Guest::new(name, chip, kernel, programs) }
+        })
         .collect()
 }
 

@@ -111,6 +111,10 @@ impl Loop {
         loop {
             // A wake-up costs more than the rest of a doorbell's way: whoever rang just now probably rings again.
             let polling = self.now() < self.poll_until;
+            if polling {
+                // An engine's thread, or QEMU's, may have been put on this processor.
+                rustix::thread::sched_yield();
+            }
             let news = !polling && self.prepare_to_sleep();
             let timeout = if polling || news || more {
                 Some(Timespec { tv_sec: 0, tv_nsec: 0 })

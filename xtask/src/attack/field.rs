@@ -165,6 +165,8 @@ impl<'a> Field<'a> {
             vram_mib: 64,
             // What crashes comes up again.
             reboots: 1,
+            // There is more to attack where windows are mapped.
+            bar3: "direct",
             ..Guest::new(ATTACKER, chip, kernel, &["attack"])
         };
         workshop.forget_logs(case)?;
