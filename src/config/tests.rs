@@ -183,7 +183,7 @@ fn modern_vm_may_have_what_its_chip_allows() {
 
     let found = mistakes(vm(&text.replace("64G", "32M").replace("512", "513")));
     assert!(found[0].allowed.contains("from \"64M\" to \"64G\" for a GH100"), "{}", found[0]);
-    assert!(found[1].allowed.contains("2 to 512"), "{}", found[1]);
+    assert!(found[1].allowed.contains("1 to 512"), "{}", found[1]);
 }
 
 #[test]

@@ -115,8 +115,13 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 /// Writes a GPU's file, `gpu0.toml`: sockets `gpu0.sock` and `gpu0.control`.
 pub fn write_gpu(folder: &Path, chip: &str) {
+    write_gpu_of(folder, chip, "256M");
+}
+
+/// The same with so much VRAM.
+pub fn write_gpu_of(folder: &Path, chip: &str, vram: &str) {
     let text = format!(
-        "name = \"gpu0\"\nbackend = \"soft\"\nchip = \"{chip}\"\nvram = \"256M\"\n\
+        "name = \"gpu0\"\nbackend = \"soft\"\nchip = \"{chip}\"\nvram = \"{vram}\"\n\
          [socket]\npath = \"gpu0.sock\"\n[control]\npath = \"gpu0.control\"\n"
     );
     std::fs::write(folder.join("gpu0.toml"), text).unwrap();

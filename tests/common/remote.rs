@@ -12,10 +12,10 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use gpuvmk::frontend::vfio_user::wire::{self, command, dma_map, dma_unmap, irq};
 use gpuvmk::pci::{AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable};
+use rustix::event::{PollFd, PollFlags, poll};
 use vmm_sys_util::eventfd::EventFd;
 use zerocopy::IntoBytes;
 
@@ -50,7 +50,17 @@ impl Wire {
 impl Remote {
     /// Connects, as QEMU does.
     pub fn connect(path: &Path) -> Self {
-        Self { wire: Mutex::new(Wire { client: Client::negotiated(path), writes: Vec::new() }) }
+        Self::of(Client::negotiated(path))
+    }
+
+    /// At the other end of a connection that was negotiated.
+    pub fn of(client: Client) -> Self {
+        Self { wire: Mutex::new(Wire { client, writes: Vec::new() }) }
+    }
+
+    /// Sends what was written.
+    pub fn flush(&self) {
+        self.wire.lock().unwrap().flush();
     }
 
     /// Sends a command, after what was written, and waits for its reply.
@@ -142,9 +152,10 @@ impl PciFunction for Remote {
         // The server makes the descriptor one that does not wait. The thread ends with the process.
         std::thread::spawn(move || {
             loop {
-                match event.read() {
-                    Ok(_) => sink.fire_msi(0),
-                    Err(_) => std::thread::sleep(Duration::from_millis(1)),
+                let event_fd = fd(&event);
+                poll(&mut [PollFd::from_borrowed_fd(event_fd, PollFlags::IN)], None).unwrap();
+                if event.read().is_ok() {
+                    sink.fire_msi(0);
                 }
             }
         });

@@ -86,6 +86,8 @@ impl Bar3 {
 enum What {
     /// Mediated against native.
     Suite,
+    /// 64 VMs on one aggregator.
+    Density,
     /// A GH100's driver.
     Gh100,
     /// Instance memory, mapped and trapped.
@@ -104,6 +106,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     ensure!(arguments.rounds > 0, "At least one round is needed");
     match arguments.what {
         What::Suite => suite::run(arguments),
+        What::Density => own::run("density", arguments.json),
         What::Gh100 => gh100::run(arguments),
         What::Instance => instance::run(arguments),
         What::Sched => sched::run(arguments),

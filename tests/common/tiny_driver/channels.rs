@@ -3,8 +3,6 @@
 use super::commands::{class_of, engine_number, m2mf_copy, method, pcopy_copy};
 use super::*;
 
-/// Entries of a ring, as log2.
-const RING_LOG2: u32 = 6;
 /// Bytes of a ring slot's pushbuffer.
 const PUSH_SIZE: u64 = 0x400;
 /// Bytes of a context image.
@@ -132,19 +130,23 @@ impl TinyDriver {
 
     /// Submits words: into the next pushbuffer, into the ring, and rings.
     pub fn submit(&mut self, channel: &mut Channel, words: &[u32]) {
-        assert!(words.len() as u64 * 4 <= PUSH_SIZE);
-        let slot = u64::from(channel.put);
         let next = (channel.put + 1) % (1 << RING_LOG2);
         // The slot must be free: the GPU has fetched far enough.
         wait_until("room in the ring", || self.read_vram_u32(channel.userd + ramin::USERD_GP_GET) != next);
-        let push = 0x1000 + slot * PUSH_SIZE;
+        self.write_slot(channel, channel.put, words);
+        channel.put = next;
+        self.ring(channel.id, next);
+    }
+
+    /// Writes a pushbuffer and its ring entry.
+    fn write_slot(&mut self, channel: &Channel, slot: u32, words: &[u32]) {
+        assert!(words.len() as u64 * 4 <= PUSH_SIZE);
+        let push = 0x1000 + u64::from(slot) * PUSH_SIZE;
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.write_vram(channel.base + push, &bytes);
         let va = channel.base_va + push;
         let entry = va & 0xffff_fffc | (va >> 32) << 32 | (words.len() as u64) << 42;
-        self.write_vram_u64(channel.base + slot * ramin::GPFIFO_ENTRY_SIZE, entry);
-        channel.put = next;
-        self.ring(channel.id, next);
+        self.write_vram_u64(channel.base + u64::from(slot) * ramin::GPFIFO_ENTRY_SIZE, entry);
     }
 
     /// Stores GP_PUT in the poll area.
@@ -161,13 +163,31 @@ impl TinyDriver {
 
     /// Submits a copy of whole 4 KiB lines with a fence behind it.
     pub fn copy(&mut self, channel: &mut Channel, from: u64, to: u64, size: u64) {
-        let lines = u32::try_from(size / 0x1000).unwrap();
-        let mut words = match channel.engine {
-            Engine::Graphics => m2mf_copy(from, to, lines),
-            Engine::Copy(_) => pcopy_copy(from, to, lines),
-        };
+        let mut words = copy_words(channel.engine, from, to, size);
         words.extend(self.fence_words(channel));
         self.submit(channel, &words);
+    }
+
+    /// Fills all of an empty channel's ring: slot N is the same copy of whole 4 KiB lines so many times, which then leaves N + 1 at
+    /// `mark` and notifies nobody. [`Self::submit_prepared`] submits slot by slot.
+    pub fn prepare_copies(&mut self, channel: &Channel, places: [u64; 3], times: usize, mark: u64) {
+        let [from, to, size] = places;
+        for slot in 0..1 << RING_LOG2 {
+            // To and fro.
+            let (from, to) = if slot % 2 == 0 { (from, to) } else { (to, from) };
+            let mut words = copy_words(channel.engine, from, to, size);
+            // The last method starts a copy; the places stay.
+            let again = words.split_at(words.len() - 2).1.to_vec();
+            (1..times).for_each(|_| words.extend(&again));
+            words.extend(release_words(mark, slot + 1));
+            self.write_slot(channel, slot, &words);
+        }
+    }
+
+    /// Submits the next slots of a ring that was filled before; that there is room is for the caller to see to.
+    pub fn submit_prepared(&mut self, channel: &mut Channel, slots: u32) {
+        channel.put = (channel.put + slots) % (1 << RING_LOG2);
+        self.ring(channel.id, channel.put);
     }
 
     /// Submits a fence with a notification.
@@ -178,18 +198,14 @@ impl TinyDriver {
 
     fn fence_words(&self, channel: &mut Channel) -> Vec<u32> {
         channel.fence += 1;
-        let va = channel.base_va + fence_offset();
-        vec![
-            method(host::WFI, 1),
-            0,
-            method(host::SEMAPHORE_A, 4),
-            (va >> 32) as u32,
-            va as u32,
-            channel.fence,
-            host::RELEASE | host::RELEASE_SHORT,
-            method(host::NON_STALL_INTERRUPT, 1),
-            0,
-        ]
+        let mut words = release_words(channel.base_va + fence_offset(), channel.fence);
+        words.extend([method(host::NON_STALL_INTERRUPT, 1), 0]);
+        words
+    }
+
+    /// The ring's slot that is submitted next.
+    pub fn next_slot(channel: &Channel) -> u32 {
+        channel.put
     }
 
     pub fn fence_passed(&self, channel: &Channel) -> bool {
@@ -200,6 +216,21 @@ impl TinyDriver {
     pub fn finish(&self, channel: &Channel) {
         wait_until("the fence", || self.fence_passed(channel));
     }
+}
+
+fn copy_words(engine: Engine, from: u64, to: u64, size: u64) -> Vec<u32> {
+    let lines = u32::try_from(size / 0x1000).unwrap();
+    match engine {
+        Engine::Graphics => m2mf_copy(from, to, lines),
+        Engine::Copy(_) => pcopy_copy(from, to, lines),
+    }
+}
+
+/// Waits for what came before, and stores `value` at `va`.
+fn release_words(va: u64, value: u32) -> Vec<u32> {
+    let (high, low) = ((va >> 32) as u32, va as u32);
+    let release = host::RELEASE | host::RELEASE_SHORT;
+    vec![method(host::WFI, 1), 0, method(host::SEMAPHORE_A, 4), high, low, value, release]
 }
 
 fn fence_offset() -> u64 {

@@ -33,6 +33,8 @@ const BAR3_VRAM: u64 = 32 << 20;
 const EVERYTHING: u64 = (1 << 40) - 1;
 /// Channels with a USERD page in the poll area.
 const CHANNELS: u16 = 128;
+/// Entries of a ring, as log2.
+pub const RING_LOG2: u32 = 6;
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
