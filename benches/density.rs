@@ -35,7 +35,9 @@ use serde_json::{Value, json};
 /// vGPUs. A GF100 has 126 channels for all.
 const VMS: usize = 64;
 /// Busy ones, of which the first stands for what one copies.
-const BUSY: [usize; 6] = [1, 2, 4, 8, 16, 32];
+const BUSY: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// Those that have a limit.
+const LIMITED: [usize; 3] = [8, 16, 32];
 /// Slots of the ring that a submission has. Long work is longer than the GPU's own slices, which cut it: for what that costs there is no limit.
 const SHORT: u32 = 1;
 const LONG: u32 = 8;
@@ -220,7 +222,7 @@ fn main() -> ExitCode {
     };
     let (first_served, last_served) = first_and_last(&site.served_ms);
     let (first_copied, last_copied) = first_and_last(&site.copied_ms);
-    let least_scaling = short.iter().filter(|stage| stage.vms >= 8).map(|stage| stage.over_one);
+    let least_scaling = short.iter().filter(|stage| LIMITED.contains(&stage.vms)).map(|stage| stage.over_one);
     let least_scaling = least_scaling.fold(f64::INFINITY, f64::min);
     let rows = [
         ("start_ratio", last_served / first_served, last_served / first_served <= MOST_START_RATIO),

@@ -13,6 +13,7 @@ pub mod cancel;
 pub mod chip;
 pub mod cli;
 pub mod config;
+pub mod contention;
 pub mod fifo_virt;
 pub mod frontend;
 pub mod gpu;

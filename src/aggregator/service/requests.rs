@@ -77,8 +77,8 @@ impl Loop {
 
     /// Takes one request of a connection.
     pub(super) fn serve(&mut self, number: u32) {
-        self.stay_awake();
         let now = self.now();
+        self.looking.asked(number, now);
         let Some(connection) = self.connections.get_mut(&number) else { return };
         // It is not listened to: only its end is told.
         if connection.shut_until().is_some() {
@@ -126,7 +126,7 @@ impl Loop {
             let length = link.doorbells.mailbox().take(&mut self.bytes);
             link.in_mailbox = true;
             self.files.clear();
-            self.stay_awake();
+            self.looking.asked(number, self.now());
             self.handle(number, length);
         }
     }

@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 use rustix::event::{Timespec, epoll};
 
 use super::connection::{Connection, Stage, TenantLink};
+use super::looking::Looking;
 use super::requests::HELLO_PATIENCE;
 use super::{Command, watch};
 use crate::addr::TenantId;
 use crate::aggregator::machine::status::Status;
 use crate::aggregator::machine::{Machine, Output};
 use crate::aggregator::wire;
+use crate::config::cpus_to_spare;
 use crate::socket_path::Listener;
 
 /// Descriptors looked at in one turn.
@@ -57,9 +59,7 @@ pub(super) struct Loop {
     pub(super) answer: Vec<u8>,
     pub(super) files: Vec<OwnedFd>,
     outputs: Vec<Output>,
-    /// How long after a doorbell the loop looks for more without sleeping.
-    poll: Duration,
-    poll_until: Duration,
+    pub(super) looking: Looking,
 }
 
 impl Loop {
@@ -96,8 +96,7 @@ impl Loop {
             answer: Vec::with_capacity(wire::MAX_REPLY_BYTES),
             files: Vec::new(),
             outputs: Vec::new(),
-            poll,
-            poll_until: Duration::ZERO,
+            looking: Looking::new(poll, cpus_to_spare()),
         })
     }
 
@@ -109,14 +108,14 @@ impl Loop {
         let mut more = false;
         let mut ready = Vec::with_capacity(MAX_READY);
         loop {
-            // A wake-up costs more than the rest of a doorbell's way: whoever rang just now probably rings again.
-            let polling = self.now() < self.poll_until;
-            if polling {
-                // An engine's thread, or QEMU's, may have been put on this processor.
+            let begin = self.now();
+            let looks = self.looking.is_on(begin);
+            if looks {
                 rustix::thread::sched_yield();
+                self.looking.offered(begin, self.now());
             }
-            let news = !polling && self.prepare_to_sleep();
-            let timeout = if polling || news || more {
+            let news = !looks && self.prepare_to_sleep();
+            let timeout = if looks || news || more {
                 Some(Timespec { tv_sec: 0, tv_nsec: 0 })
             } else {
                 self.time_to_sleep()
@@ -194,11 +193,6 @@ impl Loop {
         news
     }
 
-    /// Whoever asked or rang just now probably does again.
-    pub(super) fn stay_awake(&mut self) {
-        self.poll_until = self.now().saturating_add(self.poll);
-    }
-
     fn take_doorbells(&mut self) {
         let now = self.started.elapsed();
         let mut begin = now;
@@ -218,7 +212,7 @@ impl Loop {
             });
             let mut wait = None;
             if new > 0 {
-                self.poll_until = now.saturating_add(self.poll);
+                self.looking.rang(*number, now);
             }
             if taken > 0 {
                 let end = self.started.elapsed();

@@ -2,8 +2,8 @@
 //!
 //! To wake a thread up costs tens of microseconds, and the guest's processor stands still meanwhile: what a client sends soon after
 //! the last message is better looked for. As KVM's halt polling does, the time adapts: messages that come soon make it longer, one that does
-//! not come at all soon ends the looking, so that an idle guest costs nothing. And where others have the processor for most of the time in
-//! which this thread looks, they need it: then it sleeps at once, for more and more messages.
+//! not come at all soon ends the looking, so that an idle guest costs nothing. And where others want the processor, it is theirs
+//! ([`Contention`]).
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -11,39 +11,26 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use super::sys::{self, Received, Wait};
+use crate::contention::{Contention, PUT_OFF};
 
 /// How long a session looks, at most, unless it is told otherwise.
 pub const USUAL: Duration = Duration::from_micros(200);
 
 /// How long to look at first.
 const FIRST: Duration = Duration::from_micros(25);
-/// Two looks are further apart than this only if somebody else had the processor in between.
-const PUT_OFF: Duration = Duration::from_micros(20);
-/// So much of the time of looking is weighed at a time.
-const WEIGHED: Duration = Duration::from_millis(5);
-/// Messages that are waited for asleep after others had the processor for more than half of that: the first time, and at most.
-const REST: (u32, u32) = (256, 1 << 14);
-
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Poll {
     most: Duration,
     /// How long the next look takes.
     window: Duration,
-    /// Time spent looking since it was weighed, and how much of it others had the processor.
-    looked: Duration,
-    away: Duration,
-    /// Messages to be waited for asleep.
-    rest: u32,
-    /// How many those will be the next time.
-    next_rest: u32,
+    contention: Contention,
 }
 
 impl Poll {
     /// Looks for `most` at most; zero: never.
-    pub(super) const fn new(most: Duration) -> Self {
-        let (looked, away) = (Duration::ZERO, Duration::ZERO);
-        Self { most, window: Duration::ZERO, looked, away, rest: 0, next_rest: REST.0 }
+    pub(super) fn new(most: Duration) -> Self {
+        Self { most, window: Duration::ZERO, contention: Contention::default() }
     }
 
     /// The next bytes from the client, and descriptors: however long that takes.
@@ -72,7 +59,9 @@ impl Poll {
             }
             last = now;
         };
-        self.weigh(last.duration_since(began), away);
+        if self.contention.note(last.duration_since(began), away) {
+            self.window = Duration::ZERO;
+        }
         if let Some(result) = found {
             return result;
         }
@@ -81,29 +70,9 @@ impl Poll {
         result
     }
 
-    /// Others had the processor for `away` of the time that it was looked for a message.
-    fn weigh(&mut self, looked: Duration, away: Duration) {
-        self.looked = self.looked.saturating_add(looked);
-        self.away = self.away.saturating_add(away);
-        if self.looked < WEIGHED {
-            return;
-        }
-        if self.away > self.looked / 2 {
-            self.window = Duration::ZERO;
-            self.rest = self.next_rest;
-            self.next_rest = self.next_rest.saturating_mul(2).min(REST.1);
-        } else {
-            self.next_rest = REST.0;
-        }
-        (self.looked, self.away) = (Duration::ZERO, Duration::ZERO);
-    }
-
     /// A message came after so long, most of it asleep.
     fn slept(&mut self, waited: Duration) {
-        self.window = if self.rest > 0 {
-            self.rest -= 1;
-            Duration::ZERO
-        } else if waited > self.most {
+        self.window = if self.contention.rests() || waited > self.most {
             Duration::ZERO
         } else {
             self.window.saturating_mul(2).max(FIRST).min(self.most)
@@ -131,20 +100,16 @@ mod tests {
     }
 
     #[test]
-    fn who_is_put_off_sleeps_for_more_and_more_messages() {
+    fn where_others_want_the_processor_nobody_looks() {
         let mut poll = Poll::new(MICROS(200));
-        let mut asleep = |away: u64| {
-            (0..25).for_each(|_| poll.weigh(MICROS(200), MICROS(away)));
-            let mut messages = 0;
-            while poll.window.is_zero() {
-                poll.slept(MICROS(1));
-                messages += 1;
-            }
-            messages
-        };
-        assert_eq!([asleep(101), asleep(150), asleep(200)], [257, 513, 1025]);
-        assert_eq!([asleep(100), asleep(101)], [0, 257]);
-        assert_eq!((0..20).map(|_| asleep(200)).max(), Some(REST.1 + 1));
+        poll.slept(MICROS(60));
+        assert!(poll.contention.note(MICROS(5000), MICROS(3000)));
+        let mut windows = (0..258).map(|_| {
+            poll.slept(MICROS(1));
+            poll.window
+        });
+        assert!(windows.by_ref().take(256).all(|window| window.is_zero()));
+        assert!(windows.all(|window| !window.is_zero()));
     }
 
     #[test]

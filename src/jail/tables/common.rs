@@ -21,7 +21,7 @@ const THREAD: u32 = (libc::CLONE_VM
 /// Every thread: memory, locks, time.
 pub(super) const BASE: &[Rule] = rules! {
     SYS_futex rare "only when threads meet": "locks, conditions, joins";
-    SYS_sched_yield rare "only when threads meet": "queues and signals' handlers, when somebody else is at them";
+    SYS_sched_yield rare "only when threads meet, or while news are looked for": "queues and signals' handlers, when somebody else is at them; between two looks";
     SYS_restart_syscall rare "only after SIGSTOP and SIGCONT in a wait": "goes on with a wait";
     SYS_clock_gettime rare "only where the clock cannot be read without the kernel": "time";
     SYS_brk rare "depends on where the allocator grows": "allocator";

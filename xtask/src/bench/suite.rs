@@ -35,8 +35,9 @@ use crate::workshop::Workshop;
 /// The kernel whose power-off is measured: the one that reads instance memory then.
 const POWER_OFF_KERNEL: KernelSeries = KernelSeries::V7_2;
 
-/// The benchmark of what a flush does.
+/// The benchmark of what a flush does, and that of many VMs whose guests cost nothing.
 const FLUSH: &str = "flush";
+const DENSITY: &str = "density";
 
 /// What was found on a chip.
 #[derive(Debug)]
@@ -63,6 +64,8 @@ struct Run {
     chips: Vec<Found>,
     /// What following page tables costs, without a guest.
     flush: Measured,
+    /// Many VMs on one aggregator, with guests that cost nothing.
+    density: Measured,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<bool> {
@@ -83,7 +86,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
     let found = |chip| Found::on(&workshop, chip, kernel_of(chip), arguments);
     let chips = chips.into_iter().map(found).collect::<Result<Vec<_>>>()?;
     let bar3 = arguments.bar3.map_or("default", Bar3::word);
-    let run = Run { host, rounds: arguments.rounds, bar3, chips, flush: own::measure(FLUSH)? };
+    let (flush, density) = (own::measure(FLUSH)?, own::measure(DENSITY)?);
+    let run = Run { host, rounds: arguments.rounds, bar3, chips, flush, density };
     run.print();
     if let Some(path) = &arguments.html {
         let page = page::page(&run).context("Cannot write the page")?;
@@ -197,10 +201,12 @@ impl Run {
     fn problems(&self) -> Vec<String> {
         let flush =
             (!self.flush.ok).then(|| "following page tables costs more than it may: see `flush`".to_owned());
-        self.chips.iter().flat_map(Found::problems).chain(flush).collect()
+        let density =
+            (!self.density.ok).then(|| "many VMs cost more than they may: see `density`".to_owned());
+        self.chips.iter().flat_map(Found::problems).chain(flush).chain(density).collect()
     }
 
-    /// The chip whose comparison and scaling stand for the run: the one that has a native form, if it was measured.
+    /// The chip whose comparison stands for the run: the one that has a native form, if it was measured.
     fn first(&self) -> Option<&Found> {
         self.chips.first()
     }
@@ -227,13 +233,16 @@ impl Run {
             found.left_out.iter().for_each(|what| println!("{}: left out: {what}", found.chip));
         }
         println!("\n{}", self.flush.text);
+        println!("\n{}", self.density.text);
     }
 
     fn to_json(&self) -> Value {
         let problems = self.problems();
         let chips: BTreeMap<String, Value> =
             self.chips.iter().map(|found| (found.chip.to_string(), found.to_json())).collect();
-        let memory = self.chips.iter().filter_map(|found| found.scaling.memory_mib()).reduce(f64::max);
+        let memory = self.density.figures["memory_mib_per_vgpu"].as_f64();
+        let memory =
+            self.chips.iter().filter_map(|found| found.scaling.memory_mib()).chain(memory).reduce(f64::max);
         json!({
             "ok": problems.is_empty(),
             "accelerator": self.host.accelerator,
@@ -242,7 +251,8 @@ impl Run {
             "bar3": self.bar3,
             "mediated_over_native": self.first().and_then(|found| found.table.ratios()).map(table::Ratios::to_json),
             "flush": self.flush.figures["flush"],
-            "scaling": self.first().map(|found| found.scaling.to_json()["over_one"].clone()),
+            "scaling": self.density.figures["scaling"],
+            "density": self.density.figures,
             "memory_mib_per_vgpu": memory.map(round3),
             "chips": chips,
             "problems": problems,

@@ -9,7 +9,7 @@ use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::machine::Said;
 use gpuvmk_lab::report::Report;
-use gpuvmk_lab::rig::Topology;
+use gpuvmk_lab::rig::{Rig, Topology};
 use gpuvmk_lab::{traffic, verdict};
 use serde_json::Value;
 
@@ -156,11 +156,13 @@ fn boot(workshop: &Workshop, label: &str, topology: Topology, guest: &Guest) -> 
     let off = ending.map(|ending: Instant| ending.elapsed());
     let verdict = verdict::judge(&outcome, &expected(guest));
     ensure!(verdict.ok(), "the guest failed: {}", verdict.problems.join("; "));
+    let waits = doorbell_waits(&rig)?;
     let problems = rig.stop()?;
     ensure!(problems.is_empty(), "the GPU's processes failed: {}", problems.join("; "));
 
     let mut found =
         Boot { totals: totals(&rig.device(0).context("The set-up has no device")?.log()), ..Boot::default() };
+    found.totals.extend(waits);
     for (name, time) in [(READY, loaded), (POWER_OFF, off)] {
         if let Some(time) = time {
             found.figures.insert(name.to_owned(), time.as_secs_f64() * 1e3);
@@ -177,6 +179,14 @@ fn boot(workshop: &Workshop, label: &str, topology: Topology, guest: &Guest) -> 
         }
     }
     Ok(found)
+}
+
+/// How long doorbells took from the device's process to the GPU's driver, as the aggregator counts it; nothing where there is none.
+fn doorbell_waits(rig: &Rig) -> Result<BTreeMap<&'static str, f64>> {
+    let tenants = rig.tenants()?;
+    let waits = tenants.first().and_then(|tenant| tenant.more.get("doorbell_ns"));
+    let of = |(name, key): (&'static str, &str)| Some((name, waits?.get(key)?.as_f64()?));
+    Ok([("doorbell_ns_p50", "p50"), ("doorbell_ns_p99", "p99")].into_iter().filter_map(of).collect())
 }
 
 fn words(list: &Value) -> Vec<String> {

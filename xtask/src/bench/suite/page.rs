@@ -30,6 +30,7 @@ impl Display for Escaped<'_> {
             '<' => f.write_str("&lt;"),
             '>' => f.write_str("&gt;"),
             '"' => f.write_str("&quot;"),
+            '\n' => f.write_char('\n'),
             character if character.is_control() => f.write_char('\u{fffd}'),
             character => f.write_char(character),
         })
@@ -53,6 +54,9 @@ pub fn page(run: &Run) -> Result<String> {
     writeln!(to, "</table>")?;
     for found in &run.chips {
         chip(&mut to, found)?;
+    }
+    for (title, measured) in [("Page tables", &run.flush), ("Many vGPUs on one aggregator", &run.density)] {
+        writeln!(to, "<h2>{title}</h2><pre>{}</pre>", Escaped(&measured.text))?;
     }
     writeln!(to, "<p>Made by gpuvmk {}.</p></body></html>", env!("CARGO_PKG_VERSION"))?;
     Ok(to)
@@ -217,8 +221,13 @@ mod tests {
             accelerator: "tcg",
             load: "0.1".to_owned(),
         };
-        let flush = Measured { text: String::new(), figures: serde_json::json!({ "flush": {} }), ok: true };
-        Run { host, rounds: 1, bar3: "default", chips: vec![found], flush }
+        let own = |text: &str| Measured {
+            text: text.to_owned(),
+            figures: serde_json::json!({ "flush": {} }),
+            ok: true,
+        };
+        let (flush, density) = (own("a walk"), own("64 < 65"));
+        Run { host, rounds: 1, bar3: "default", chips: vec![found], flush, density }
     }
 
     #[test]
@@ -226,6 +235,7 @@ mod tests {
         let page = page(&run()).unwrap();
         assert_eq!(page.matches("<svg").count(), 5, "copies, one place, and three of many VMs");
         assert!(page.contains("A &amp; B") && page.contains("gart_1g: &lt;no room&gt;"));
+        assert!(page.contains("<pre>a walk</pre>") && page.contains("<pre>64 &lt; 65</pre>"));
         assert!(page.contains("<td>1.100</td>") && page.contains("4.0/0.0/0"), "{page}");
         assert!(!page.contains("src=") && !page.contains("<script") && !page.contains("<?xml"));
         assert_eq!(page.matches("<tr>").count(), page.matches("</tr>").count());

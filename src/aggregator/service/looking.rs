@@ -1,0 +1,138 @@
+//! How long the loop looks for news before it sleeps: whoever rang just now probably does again, and to wake the loop up costs more
+//! than the rest of a doorbell's way.
+//!
+//! Where there are few processors, it looks for one VM's work only. While several are at work, somebody has something for every
+//! processor, the news of one come while those of another are served, and a VM that rings without an end would keep a processor busy at others'
+//! expense.
+
+use std::time::Duration;
+
+use crate::contention::{Contention, PUT_OFF};
+
+/// So long after another VM's last news a VM is alone.
+const ALONE: Duration = Duration::from_millis(10);
+
+/// See the module. Time comes from the caller.
+#[derive(Debug)]
+pub(super) struct Looking {
+    most: Duration,
+    /// Whether it looks whoever is at work.
+    for_all: bool,
+    until: Duration,
+    looked_at: Duration,
+    contention: Contention,
+    /// Whose news came last, and when; and when the last of anybody else came.
+    last: Option<(u32, Duration)>,
+    other: Option<Duration>,
+}
+
+impl Looking {
+    /// Looks for `most` after news; zero: never.
+    pub(super) fn new(most: Duration, for_all: bool) -> Self {
+        let (until, looked_at) = (Duration::ZERO, Duration::ZERO);
+        Self { most, for_all, until, looked_at, contention: Contention::default(), last: None, other: None }
+    }
+
+    /// Whether to look, rather than to sleep.
+    pub(super) fn is_on(&self, now: Duration) -> bool {
+        now < self.until
+    }
+
+    /// Connection `number` asked something. Where there are few processors that is no reason to look: who asks is answered, and looking for
+    /// its next request would be at the expense of others.
+    pub(super) fn asked(&mut self, number: u32, now: Duration) {
+        if self.for_all {
+            self.rang(number, now);
+        }
+    }
+
+    /// Connection `number` has new work.
+    pub(super) fn rang(&mut self, number: u32, now: Duration) {
+        if let Some((last, when)) = self.last
+            && last != number
+        {
+            self.other = Some(when);
+        }
+        self.last = Some((number, now));
+        let alone = self.other.is_none_or(|other| now.saturating_sub(other) > ALONE);
+        self.until = if (alone || self.for_all) && !self.contention.rests() {
+            now.saturating_add(self.most)
+        } else {
+            Duration::ZERO
+        };
+    }
+
+    /// Between two looks the processor was offered to others, from `begin` to `end`: an engine's thread, or QEMU's, may have been put on it.
+    pub(super) fn offered(&mut self, begin: Duration, end: Duration) {
+        let took = end.saturating_sub(begin);
+        let away = if took > PUT_OFF { took } else { Duration::ZERO };
+        let looked = end.saturating_sub(self.looked_at).min(self.most);
+        self.looked_at = end;
+        if self.contention.note(looked, away) {
+            self.until = Duration::ZERO;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MICROS: fn(u64) -> Duration = Duration::from_micros;
+
+    fn looking(for_all: bool) -> Looking {
+        Looking::new(MICROS(200), for_all)
+    }
+
+    #[test]
+    fn news_are_looked_for_a_while_after_the_last() {
+        let mut looking = looking(false);
+        assert!(!looking.is_on(MICROS(0)), "nothing came yet");
+        looking.rang(1, MICROS(1000));
+        assert!(looking.is_on(MICROS(1199)) && !looking.is_on(MICROS(1200)));
+        let mut never = Looking::new(Duration::ZERO, true);
+        never.rang(1, MICROS(1000));
+        assert!(!never.is_on(MICROS(1000)));
+    }
+
+    #[test]
+    fn requests_are_looked_for_where_there_are_processors_to_spare() {
+        let (mut few, mut many) = (looking(false), looking(true));
+        few.rang(1, MICROS(1000));
+        few.asked(2, MICROS(1100));
+        assert!(few.is_on(MICROS(1199)) && !few.is_on(MICROS(1200)));
+        many.asked(2, MICROS(1100));
+        assert!(many.is_on(MICROS(1299)));
+    }
+
+    #[test]
+    fn nobody_is_looked_for_while_several_are_at_work() {
+        let mut few = looking(false);
+        few.rang(1, MICROS(1000));
+        few.rang(2, MICROS(1100));
+        assert!(!few.is_on(MICROS(1101)));
+        // The other one has been silent for long.
+        few.rang(2, MICROS(10_999));
+        assert!(!few.is_on(MICROS(11_000)));
+        few.rang(2, MICROS(11_001));
+        assert!(few.is_on(MICROS(11_100)));
+
+        let mut many = looking(true);
+        many.rang(1, MICROS(1000));
+        many.rang(2, MICROS(1100));
+        assert!(many.is_on(MICROS(1101)));
+    }
+
+    #[test]
+    fn where_others_want_the_processor_they_have_it() {
+        let mut looking = looking(false);
+        looking.rang(1, MICROS(1000));
+        for look in 0..60 {
+            let begin = MICROS(1000 + 100 * look);
+            looking.offered(begin, begin + MICROS(70));
+        }
+        assert!(!looking.is_on(MICROS(1100)), "most of the time was others'");
+        looking.rang(1, MICROS(8000));
+        assert!(!looking.is_on(MICROS(8001)));
+    }
+}
