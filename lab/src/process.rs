@@ -149,14 +149,16 @@ impl Process {
         Ok(())
     }
 
-    /// What each of its threads does: its state, and the system call that it is in.
+    /// What each of its threads does: its state, the system call that it is in, and where in the kernel it waits if no signal reaches it
+    /// there (root sees that).
     fn whereabouts(&self) -> String {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let thread = |folder: std::path::PathBuf| {
             let read = |name| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
             let (status, call) = (read("status"), read("syscall"));
             let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or("?").trim();
-            format!("{} {state} in {}", read("comm").trim(), call.trim())
+            let place = if state.starts_with('D') { in_kernel(&read("stack")) } else { String::new() };
+            format!("{} {state} in {}{place}", read("comm").trim(), call.trim())
         };
         let threads: Vec<String> =
             tasks.into_iter().flatten().flatten().map(|entry| thread(entry.path())).collect();
@@ -170,6 +172,13 @@ impl Process {
             libc::kill(pid, libc::SIGTERM);
         }
     }
+}
+
+/// The innermost functions of a kernel stack as /proc/PID/stack has it ("[<0>] name+0x1/0x2", innermost first).
+fn in_kernel(stack: &str) -> String {
+    let names: Vec<&str> =
+        stack.lines().filter_map(|line| line.split_whitespace().nth(1)?.split('+').next()).take(8).collect();
+    if names.is_empty() { String::new() } else { format!(" at {}", names.join(" < ")) }
 }
 
 /// Has the kernel kill this process when the one that started it goes.
@@ -222,6 +231,13 @@ mod tests {
         let process = sleep();
         let found = process.whereabouts();
         assert!(found.contains("S (sleeping)") || found.contains("R (running)"), "{found}");
+    }
+
+    #[test]
+    fn kernel_stacks_are_read_from_the_innermost_function() {
+        let stack = "[<0>] io_schedule+0x46/0x70\n[<0>] folio_wait_bit+0x12/0x330\n";
+        assert_eq!(in_kernel(stack), " at io_schedule < folio_wait_bit");
+        assert_eq!(in_kernel(""), "");
     }
 
     #[test]
