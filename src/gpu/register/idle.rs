@@ -14,8 +14,11 @@ use crate::gpu::GpuError;
 /// The counter of all time: the first after those of the engines.
 const CLOCK: u32 = 3;
 
-/// How long the clock is watched to know its rate. Each of its two readings is right within [`BRIEF`], so that the rate is within 0.2 %.
-const CALIBRATION: Duration = Duration::from_millis(5);
+/// How long the clock is watched to know its rate: so many times as long as a reading takes, which makes the rate right within 0.2 %,
+/// and at least and at most so long.
+const READINGS: u32 = 1000;
+const SHORTEST: Duration = Duration::from_millis(5);
+const LONGEST_WATCH: Duration = Duration::from_millis(50);
 /// Counters that nobody read for longer may have wrapped (at 1 GHz after 2.1 s).
 const LONGEST: Duration = Duration::from_secs(1);
 /// Reading the clock took no longer than this, or it is read again.
@@ -41,9 +44,9 @@ impl IdleCounters {
             bus.write(NV_PPMU_IDLE_CTRL.at(counter), mode)?;
             bus.write(NV_PPMU_IDLE_COUNT.at(counter), RESET)?;
         }
-        let (from, first) = clock(bus)?;
-        std::thread::sleep(CALIBRATION);
-        let (to, last) = clock(bus)?;
+        let (from, took, first) = clock(bus)?;
+        std::thread::sleep(took.saturating_mul(READINGS).clamp(SHORTEST, LONGEST_WATCH));
+        let (to, _, last) = clock(bus)?;
         let ticks = last.wrapping_sub(first) & VALUE;
         if ticks == 0 {
             return Err(GpuError::Invalid("The PMU's idle counters do not count".to_owned()));
@@ -74,19 +77,19 @@ impl IdleCounters {
     }
 }
 
-/// The clock, and when it was read.
-fn clock(bus: &Bus) -> Result<(Instant, u32), GpuError> {
-    let mut best: Option<(Duration, Instant, u32)> = None;
+/// When the clock was read, how long that took, and what it said.
+fn clock(bus: &Bus) -> Result<(Instant, Duration, u32), GpuError> {
+    let mut best: Option<(Instant, Duration, u32)> = None;
     for _ in 0..ATTEMPTS {
         let before = Instant::now();
         let ticks = bus.read(NV_PPMU_IDLE_COUNT.at(CLOCK))?;
         let took = before.elapsed();
-        if best.is_none_or(|(least, ..)| took < least) {
-            best = Some((took, before, ticks));
+        if best.is_none_or(|(_, least, _)| took < least) {
+            best = Some((before, took, ticks));
         }
         if took <= BRIEF {
             break;
         }
     }
-    best.map(|(_, at, ticks)| (at, ticks)).ok_or(GpuError::Lost)
+    best.ok_or(GpuError::Lost)
 }
