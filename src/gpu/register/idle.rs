@@ -14,10 +14,11 @@ use crate::gpu::GpuError;
 /// The counter of all time: the first after those of the engines.
 const CLOCK: u32 = 3;
 
-/// How long the clock is watched to know its rate: so many times as long as a reading takes, which makes the rate right within 0.2 %,
-/// and at least and at most so long.
+/// The clock is watched for so many times as long as a reading of it takes: its rate is right within 0.2 % then.
 const READINGS: u32 = 1000;
-const SHORTEST: Duration = Duration::from_millis(5);
+/// It is watched for so long at least, because the second reading may take [`BRIEF`] when the first did not.
+const SHORTEST_WATCH: Duration = Duration::from_millis(5);
+/// And at most so long: where readings take more than 50 us the rate is worse than that.
 const LONGEST_WATCH: Duration = Duration::from_millis(50);
 /// Counters that nobody read for longer may have wrapped (at 1 GHz after 2.1 s).
 const LONGEST: Duration = Duration::from_secs(1);
@@ -45,7 +46,7 @@ impl IdleCounters {
             bus.write(NV_PPMU_IDLE_COUNT.at(counter), RESET)?;
         }
         let (from, took, first) = clock(bus)?;
-        std::thread::sleep(took.saturating_mul(READINGS).clamp(SHORTEST, LONGEST_WATCH));
+        std::thread::sleep(took.saturating_mul(READINGS).clamp(SHORTEST_WATCH, LONGEST_WATCH));
         let (to, _, last) = clock(bus)?;
         let ticks = last.wrapping_sub(first) & VALUE;
         if ticks == 0 {
