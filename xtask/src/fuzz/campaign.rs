@@ -10,7 +10,7 @@ use gpuvmk_lab::process::Process;
 
 use super::Place;
 use super::build::Fuzzers;
-use super::outcome::{Ending, Outcome};
+use super::outcome::{End, Ending, Outcome};
 
 /// An input that takes longer is a finding. Long, because a busy machine must not look like one.
 const SECONDS_PER_INPUT: u64 = 30;
@@ -38,9 +38,9 @@ pub fn run(fuzzers: &Fuzzers, place: &Place, target: &str, time: Duration) -> Re
         .stdout(output.try_clone()?)
         .stderr(output);
     let start = Instant::now();
-    let ending = wait(Process::start(command, target)?, time + CORPUS_TIME)?;
+    let end = wait(Process::start(command, target)?, time + CORPUS_TIME)?;
     let text = fs::read(&log).with_context(|| format!("Cannot read {}", log.display()))?;
-    Ok(Outcome::read(target, &String::from_utf8_lossy(&text), &ending, start.elapsed()))
+    Ok(Outcome::read(target, &String::from_utf8_lossy(&text), &end, start.elapsed()))
 }
 
 /// The fuzzer's command, with the limits that every run has.
@@ -60,13 +60,15 @@ pub fn create(path: &std::path::Path) -> Result<File> {
 }
 
 /// Waits for the process; an interrupted run ends it.
-pub fn wait(mut process: Process, limit: Duration) -> Result<Ending> {
+pub fn wait(mut process: Process, limit: Duration) -> Result<End> {
     let start = Instant::now();
+    let mut processor_time = Duration::ZERO;
     while start.elapsed() < limit {
+        processor_time = process.cpu_time_of_all().unwrap_or(processor_time);
         if let Some(status) = process.wait(Duration::from_millis(500))? {
-            return Ok(Ending::By(status));
+            return Ok(End { ending: Ending::By(status), processor_time });
         }
         interrupt::check()?;
     }
-    Ok(Ending::Stuck)
+    Ok(End { ending: Ending::Stuck, processor_time })
 }

@@ -40,7 +40,7 @@ pub fn run(fuzzers: &Fuzzers, place: &Place, target: &str) -> Result<()> {
         .args([&merged, &tree, &found])
         .stdout(output.try_clone()?)
         .stderr(output);
-    match wait(Process::start(command, target)?, LIMIT)? {
+    match wait(Process::start(command, target)?, LIMIT)?.ending {
         Ending::By(status) if status.success() => {}
         Ending::By(status) => bail!("Merging the corpus of {target} ended with {status}"),
         Ending::Stuck => bail!("Merging the corpus of {target} took too long"),

@@ -5,6 +5,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+/// A run's end.
+#[derive(Debug)]
+pub struct End {
+    pub ending: Ending,
+    /// Processor time of all its threads, but for its last half second.
+    pub processor_time: Duration,
+}
+
 /// How a fuzzer ended.
 #[derive(Debug)]
 pub enum Ending {
@@ -21,6 +29,8 @@ pub struct Outcome {
     /// Inputs tried.
     pub executions: u64,
     wall: Duration,
+    /// At least: its last half second may be missing.
+    processor_time: Duration,
     /// Branches reached.
     edges: u64,
     /// Branches by how often, comparisons by how close: what libFuzzer goes by.
@@ -35,12 +45,13 @@ pub struct Outcome {
 
 impl Outcome {
     /// Of the output `text` of `target`'s fuzzer.
-    pub fn read(target: &str, text: &str, ending: &Ending, wall: Duration) -> Self {
+    pub fn read(target: &str, text: &str, end: &End, wall: Duration) -> Self {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let mut outcome = Self {
             target: target.to_owned(),
             executions: 0,
             wall,
+            processor_time: end.processor_time,
             edges: 0,
             features: 0,
             inputs: 0,
@@ -67,7 +78,7 @@ impl Outcome {
                 said = Some(line.trim().to_owned());
             }
         }
-        outcome.problem = match ending {
+        outcome.problem = match &end.ending {
             Ending::Stuck => Some("it did not end in time and was killed".to_owned()),
             Ending::By(status) if !status.success() => {
                 Some(said.unwrap_or_else(|| format!("it ended with {status}")))
@@ -92,11 +103,12 @@ impl Outcome {
     /// One line for people.
     pub fn line(&self) -> String {
         format!(
-            "{:22} {:6} {:10} inputs tried, {:7} a second, {:6} edges, {:6} features, {:5} inputs kept",
+            "{:22} {:6} {:10} inputs tried, {:7} a second, {:7} s of a processor, {:6} edges, {:6} features, {:5} inputs kept",
             self.target,
             if self.ok() { "ok" } else { "FOUND" },
             self.executions,
             self.per_second(),
+            tenths(self.processor_time),
             self.edges,
             self.features,
             self.inputs
@@ -119,7 +131,8 @@ impl Outcome {
             "ok": self.ok(),
             "executions": self.executions,
             "executions_per_second": self.per_second(),
-            "seconds": (self.wall.as_secs_f64() * 10.0).round() / 10.0,
+            "seconds": tenths(self.wall),
+            "processor_seconds": tenths(self.processor_time),
             "edges": self.edges,
             "features": self.features,
             "inputs": self.inputs,
@@ -127,6 +140,10 @@ impl Outcome {
             "problem": self.problem,
         })
     }
+}
+
+fn tenths(time: Duration) -> f64 {
+    (time.as_secs_f64() * 10.0).round() / 10.0
 }
 
 #[cfg(test)]
@@ -139,8 +156,9 @@ mod tests {
         Ending::By(ExitStatus::from_raw(code << 8))
     }
 
-    fn read(text: &str, ending: &Ending) -> Outcome {
-        Outcome::read("some", text, ending, Duration::from_secs(2))
+    fn read(text: &str, ending: Ending) -> Outcome {
+        let end = End { ending, processor_time: Duration::from_millis(1540) };
+        Outcome::read("some", text, &end, Duration::from_secs(2))
     }
 
     #[test]
@@ -150,11 +168,12 @@ mod tests {
             #9000\tDONE   cov: 21 ft: 35 corp: 8/130b lim: 4 exec/s: 4500 rss: 31Mb\n\
             stat::number_of_executed_units: 9001\n";
 
-        let outcome = read(text, &ended(0));
+        let outcome = read(text, ended(0));
 
         assert!(outcome.ok());
         assert_eq!((outcome.executions, outcome.edges, outcome.features, outcome.inputs), (9001, 21, 35, 8));
         assert_eq!(outcome.to_json()["executions_per_second"], 4501.0);
+        assert_eq!(outcome.to_json()["processor_seconds"], 1.5);
     }
 
     #[test]
@@ -163,7 +182,7 @@ mod tests {
             thread '<unnamed>' panicked at src/lib.rs:3:5:\noh\n==7== ERROR: libFuzzer: deadly signal\n\
             artifact_prefix='f/'; Test unit written to f/crash-1234\n";
 
-        let outcome = read(text, &ended(77));
+        let outcome = read(text, ended(77));
 
         assert!(!outcome.ok());
         assert!(outcome.explanation().contains("panicked at src/lib.rs:3:5:"));
@@ -173,7 +192,7 @@ mod tests {
 
     #[test]
     fn run_that_tried_nothing_or_did_not_end_is_not_ok() {
-        assert!(!read("", &ended(0)).ok());
-        assert!(!read("#2\tINITED cov: 1 ft: 1 corp: 1/1b\n", &Ending::Stuck).ok());
+        assert!(!read("", ended(0)).ok());
+        assert!(!read("#2\tINITED cov: 1 ft: 1 corp: 1/1b\n", Ending::Stuck).ok());
     }
 }
