@@ -212,10 +212,19 @@ impl State {
                 owners.all(|owner| owner == Some(first)).then_some(first)
             }
             HostTarget::System { iova: Iova(start), .. } => {
-                let (first, (size, owner)) = self.system.range(..=start).next_back()?;
-                let inside = start.checked_add(run.len)? <= first.checked_add(*size)?;
-                let mapped = self.dma.get(first) == Some(size);
-                (inside && mapped).then_some(*owner)
+                // A run may go on from one mapping into the next of the same tenant.
+                let end = start.checked_add(run.len)?;
+                let (mut at, mut owner) = (start, None);
+                while at < end {
+                    let (first, (size, found)) = self.system.range(..=at).next_back()?;
+                    let next = first.checked_add(*size)?;
+                    let mapped = self.dma.get(first) == Some(size);
+                    if at >= next || !mapped || *owner.get_or_insert(*found) != *found {
+                        return None;
+                    }
+                    at = next;
+                }
+                owner
             }
         }
     }
