@@ -1,5 +1,6 @@
 //! `cargo xtask bench instance`: what it saves that a guest under QEMU has instance memory mapped (`bar3 = "direct"`), in guests with Linux 7.2
-//! that load nouveau and power off, in turns with guests whose accesses are trapped.
+//! that load nouveau and power off, in turns with guests whose accesses are trapped, and with guests that load no driver: no way to instance memory
+//! makes a power-off shorter than theirs.
 
 use std::collections::BTreeSet;
 
@@ -10,6 +11,7 @@ use gpuvmk_lab::kernel::KernelSeries;
 use serde_json::{Value, json};
 
 use super::suite::boots::{self, Boot};
+use super::suite::table::POWER_OFF;
 use super::{Arguments, median, round3};
 use crate::workshop::Workshop;
 
@@ -18,7 +20,7 @@ const LEAST: f64 = 10.0;
 const KERNEL: KernelSeries = KernelSeries::V7_2;
 /// What is counted, and what is timed.
 const COUNTS: [&str; 3] = ["messages", "reads", "writes"];
-const TIMES: [&str; 2] = ["probe_ms", "power_off_ms"];
+const TIMES: [&str; 2] = ["probe_ms", POWER_OFF];
 
 /// Medians of the boots with one setting: counts, then times.
 type Medians = Vec<(&'static str, f64)>;
@@ -29,14 +31,17 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
     let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
     let (mut result, mut problems) = (serde_json::Map::new(), Vec::new());
     for chip in chips {
-        let (mut trapped, mut direct) = (Vec::new(), Vec::new());
+        let (mut trapped, mut direct, mut bare) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..arguments.rounds {
             for (bar3, boots) in [("trapped", &mut trapped), ("direct", &mut direct)] {
                 let boot = boots::instance_memory(&workshop, chip, KERNEL, bar3, round);
                 boots.push(boot.with_context(|| format!("{chip}, {bar3}, round {round}"))?);
             }
+            let boot = boots::without_driver(&workshop, chip, KERNEL, round);
+            bare.push(boot.with_context(|| format!("{chip}, no driver, round {round}"))?);
         }
         let (trapped, direct) = (medians(&trapped)?, medians(&direct)?);
+        let (_, least_off) = figure(&bare, POWER_OFF)?;
         println!("{chip:14} {:>12} {:>12} {:>8}", "trapped", "direct", "ratio");
         let mut ratios = serde_json::Map::new();
         for ((name, before), (_, after)) in trapped.iter().zip(&direct) {
@@ -47,10 +52,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
                 problems.push(format!("{chip}: {ratio:.1} times fewer {name}, at least {LEAST} is wanted"));
             }
         }
+        println!("{POWER_OFF:14} {least_off:12.0} without a driver");
         let object = |medians: &Medians| -> Value {
             medians.iter().map(|(name, value)| ((*name).to_owned(), json!(round3(*value)))).collect()
         };
-        let figures = json!({ "trapped": object(&trapped), "direct": object(&direct), "ratios": ratios });
+        let figures = json!({ "trapped": object(&trapped), "direct": object(&direct), "ratios": ratios,
+            "no_driver": { POWER_OFF: round3(least_off) } });
         result.insert(chip.to_string(), figures);
     }
     problems.iter().for_each(|problem| println!("{problem}"));
@@ -66,12 +73,20 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
 }
 
 fn medians(boots: &[Boot]) -> Result<Medians> {
-    let of = |name: &'static str, value: &dyn Fn(&Boot) -> Option<f64>| {
-        let values: Option<Vec<f64>> = boots.iter().map(value).collect();
-        let values = values.with_context(|| format!("A boot did not say '{name}'"))?;
-        Ok((name, median(&values)))
-    };
-    let counts = COUNTS.into_iter().map(|name| of(name, &|boot| boot.totals.get(name).copied()));
-    let times = TIMES.into_iter().map(|name| of(name, &|boot| boot.figures.get(name).copied()));
-    counts.chain(times).collect()
+    let counts = COUNTS.into_iter().map(|name| of(boots, name, &|boot| boot.totals.get(name).copied()));
+    counts.chain(TIMES.into_iter().map(|name| figure(boots, name))).collect()
+}
+
+fn figure(boots: &[Boot], name: &'static str) -> Result<(&'static str, f64)> {
+    of(boots, name, &|boot| boot.figures.get(name).copied())
+}
+
+fn of(
+    boots: &[Boot],
+    name: &'static str,
+    value: &dyn Fn(&Boot) -> Option<f64>,
+) -> Result<(&'static str, f64)> {
+    let values: Option<Vec<f64>> = boots.iter().map(value).collect();
+    let values = values.with_context(|| format!("A boot did not say '{name}'"))?;
+    Ok((name, median(&values)))
 }

@@ -10,7 +10,7 @@ mod limits;
 mod page;
 mod pictures;
 mod scaling;
-mod table;
+pub(super) mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

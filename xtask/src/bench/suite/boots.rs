@@ -132,6 +132,14 @@ pub fn instance_memory(
     boot(workshop, &label, Topology::Mediated, &guest)
 }
 
+/// A guest that loads no driver and powers off: what is left of a power-off when the GPU has no part in it.
+pub fn without_driver(workshop: &Workshop, chip: Chip, kernel: KernelSeries, round: u32) -> Result<Boot> {
+    let label = format!("instance-{chip}-no-driver-{round}").to_lowercase();
+    let words = &["gpuvmk.bare=1"];
+    let guest = Guest { kernel_words: words, ..Guest::new("vm1", chip, kernel, &["sleep:secs=0"]) };
+    boot(workshop, &label, Topology::Mediated, &guest)
+}
+
 fn boot(workshop: &Workshop, label: &str, topology: Topology, guest: &Guest) -> Result<Boot> {
     eprintln!("{label}");
     let mut rig = workshop.rig(label, topology, std::slice::from_ref(guest))?;
