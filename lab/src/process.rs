@@ -126,24 +126,19 @@ impl Process {
         Ok((status, start.elapsed()))
     }
 
-    /// The processor time that its threads have used. Those of threads that have ended are not counted.
+    /// The processor time that it has used, by all its threads, those that have ended too. Nothing once it was waited for.
     pub fn cpu_time(&self) -> Duration {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
-        let nanos = |task: std::path::PathBuf| -> Option<u64> {
-            std::fs::read_to_string(task.join("schedstat")).ok()?.split(' ').next()?.parse().ok()
-        };
-        let entries = tasks.into_iter().flatten().flatten();
-        Duration::from_nanos(entries.filter_map(|entry| nanos(entry.path())).sum())
-    }
-
-    /// The processor time that all its threads have used, those that have ended too, in whole ticks of the kernel's clock
-    /// (10 ms). None once it was waited for.
-    pub fn cpu_time_of_all(&self) -> Option<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        let ticks = ticks(&stat)?;
-        // SAFETY: sysconf takes a plain number.
-        let rate = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok()?;
-        Some(Duration::from_millis(ticks.saturating_mul(1000).checked_div(rate)?))
+        let Ok(pid) = libc::pid_t::try_from(self.child.id()) else { return Duration::ZERO };
+        let mut clock: libc::clockid_t = 0;
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: it takes a plain number, and writes to the variable that it is given.
+        let found = unsafe { libc::clock_getcpuclockid(pid, &mut clock) } == 0;
+        // SAFETY: as above.
+        let told = found && unsafe { libc::clock_gettime(clock, &mut time) } == 0;
+        match (told, u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
+            (true, Ok(seconds), Ok(nanos)) => Duration::new(seconds, nanos),
+            _ => Duration::ZERO,
+        }
     }
 
     /// Gives all its threads a priority; threads that they start later have it too. Only root can raise one.
@@ -182,14 +177,6 @@ impl Process {
             libc::kill(pid, libc::SIGTERM);
         }
     }
-}
-
-/// Ticks in user and kernel mode together, from what /proc/PID/stat says (proc(5): fields 14 and 15; the second, a name in
-/// brackets, may have blanks and brackets in it).
-fn ticks(stat: &str) -> Option<u64> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut times = fields.split_whitespace().skip(11).map(str::parse::<u64>);
-    Some(times.next()?.ok()?.saturating_add(times.next()?.ok()?))
 }
 
 /// The innermost functions of a kernel stack as /proc/PID/stack has it ("[<0>] name+0x1/0x2", innermost first).
@@ -233,23 +220,17 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_found_behind_any_name() {
-        let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 100 0 0 0 250 37 5 6 20 0 1 0 9000";
-        assert_eq!(ticks(stat), Some(287));
-        assert_eq!(ticks("7 (a) S 1"), None);
-        assert_eq!(ticks(""), None);
-    }
-
-    #[test]
-    fn processor_time_of_a_busy_process_grows() {
+    fn processor_time_of_a_busy_process_grows_until_it_is_waited_for() {
         let mut command = Command::new("sh");
         command.args(["-c", "while :; do :; done"]);
-        let process = Process::start(command, "a busy process").unwrap();
+        let mut process = Process::start(command, "a busy process").unwrap();
         let start = Instant::now();
         while process.cpu_time() < Duration::from_millis(20) {
             assert!(start.elapsed() < Duration::from_secs(30), "{:?}", process.cpu_time());
             thread::sleep(LOOK);
         }
+        process.kill().unwrap();
+        assert_eq!(process.cpu_time(), Duration::ZERO);
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod test;
 mod workshop;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -54,6 +55,11 @@ enum Command {
     Deb(deb::Arguments),
     /// Make a folder that runs guests on any x86-64 machine with an NVIDIA GPU, without network.
     Pack(pack::Arguments),
+}
+
+/// Seconds as JSON results have them, to a tenth.
+fn tenths(time: Duration) -> f64 {
+    (time.as_secs_f64() * 10.0).round() / 10.0
 }
 
 fn main() -> ExitCode {

@@ -42,7 +42,7 @@ impl CaseResult {
             "name": self.name,
             "ok": self.ok(),
             "problems": self.problems,
-            "seconds": (self.wall.as_secs_f64() * 10.0).round() / 10.0,
+            "seconds": crate::tenths(self.wall),
             "guests": guests,
         })
     }

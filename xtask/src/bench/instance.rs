@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
             bare.push(boot.with_context(|| format!("{chip}, no driver, round {round}"))?);
         }
         let (trapped, direct) = (medians(&trapped)?, medians(&direct)?);
-        let (_, least_off) = figure(&bare, POWER_OFF)?;
+        let least_off = time(&bare, POWER_OFF)?;
         println!("{chip:14} {:>12} {:>12} {:>8}", "trapped", "direct", "ratio");
         let mut ratios = serde_json::Map::new();
         for ((name, before), (_, after)) in trapped.iter().zip(&direct) {
@@ -73,20 +73,17 @@ pub(super) fn run(arguments: &Arguments) -> Result<bool> {
 }
 
 fn medians(boots: &[Boot]) -> Result<Medians> {
-    let counts = COUNTS.into_iter().map(|name| of(boots, name, &|boot| boot.totals.get(name).copied()));
-    counts.chain(TIMES.into_iter().map(|name| figure(boots, name))).collect()
+    let counts = COUNTS.map(|name| (name, of(boots, name, |boot| boot.totals.get(name).copied())));
+    let times = TIMES.map(|name| (name, time(boots, name)));
+    counts.into_iter().chain(times).map(|(name, median)| Ok((name, median?))).collect()
 }
 
-fn figure(boots: &[Boot], name: &'static str) -> Result<(&'static str, f64)> {
-    of(boots, name, &|boot| boot.figures.get(name).copied())
+fn time(boots: &[Boot], name: &str) -> Result<f64> {
+    of(boots, name, |boot| boot.figures.get(name).copied())
 }
 
-fn of(
-    boots: &[Boot],
-    name: &'static str,
-    value: &dyn Fn(&Boot) -> Option<f64>,
-) -> Result<(&'static str, f64)> {
+/// The median over the boots, all of which must have said it.
+fn of(boots: &[Boot], name: &str, value: impl Fn(&Boot) -> Option<f64>) -> Result<f64> {
     let values: Option<Vec<f64>> = boots.iter().map(value).collect();
-    let values = values.with_context(|| format!("A boot did not say '{name}'"))?;
-    Ok((name, median(&values)))
+    Ok(median(&values.with_context(|| format!("A boot did not say '{name}'"))?))
 }

@@ -64,7 +64,7 @@ pub fn wait(mut process: Process, limit: Duration) -> Result<End> {
     let start = Instant::now();
     let mut processor_time = Duration::ZERO;
     while start.elapsed() < limit {
-        processor_time = process.cpu_time_of_all().unwrap_or(processor_time);
+        processor_time = process.cpu_time().max(processor_time);
         if let Some(status) = process.wait(Duration::from_millis(500))? {
             return Ok(End { ending: Ending::By(status), processor_time });
         }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::tenths;
+
 /// A run's end.
 #[derive(Debug)]
 pub struct End {
@@ -140,10 +142,6 @@ impl Outcome {
             "problem": self.problem,
         })
     }
-}
-
-fn tenths(time: Duration) -> f64 {
-    (time.as_secs_f64() * 10.0).round() / 10.0
 }
 
 #[cfg(test)]

@@ -135,8 +135,8 @@ pub fn instance_memory(
 /// A guest that loads no driver and powers off: what is left of a power-off when the GPU has no part in it.
 pub fn without_driver(workshop: &Workshop, chip: Chip, kernel: KernelSeries, round: u32) -> Result<Boot> {
     let label = format!("instance-{chip}-no-driver-{round}").to_lowercase();
-    let words = &["gpuvmk.bare=1"];
-    let guest = Guest { kernel_words: words, ..Guest::new("vm1", chip, kernel, &["sleep:secs=0"]) };
+    let guest =
+        Guest { kernel_words: &["gpuvmk.bare=1"], ..Guest::new("vm1", chip, kernel, &["sleep:secs=0"]) };
     boot(workshop, &label, Topology::Mediated, &guest)
 }
 
