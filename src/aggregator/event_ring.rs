@@ -4,6 +4,9 @@
 //! one word, as they are in hardware: they merge and cannot overflow. Everything else is a record. A consumer
 //! that does not read for so long that [`CAPACITY`] records pile up loses records: its own loss, counted.
 //!
+//! A driver that looks at fences itself has masked the interrupt that such a notification becomes. Its vGPU says so
+//! ([`Notifications`]), and is not woken up for what nobody would see: the bits stay until somebody looks.
+//!
 //! The wake-up is a pipe, not an eventfd: each end of a pipe has its own open file description, so a hostile
 //! consumer cannot turn the producer's writes into blocking ones. The consumer sees the aggregator's death as
 //! the end of the pipe. The producer never trusts the consumer's index: all it can do is to make the ring look
@@ -11,6 +14,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use rustix::pipe::PipeFlags;
@@ -26,6 +30,8 @@ pub const CAPACITY: u32 = 512;
 const HEAD: usize = 0;
 const TAIL: usize = 16;
 const WAITING: usize = 32;
+/// Not 0: notifications are no reason to wake the consumer up.
+const UNHEEDED: usize = 33;
 const NOTIFIED: usize = 48;
 const RECORDS: usize = 64;
 const PAGES: usize = (RECORDS + CAPACITY as usize * RECORD_WORDS).div_ceil(1024);
@@ -42,9 +48,16 @@ pub struct EventProducer {
 /// The tenant's end.
 #[derive(Debug)]
 pub struct EventConsumer {
-    ring: SharedWords,
+    ring: Arc<SharedWords>,
     wake: OwnedFd,
     head: u32,
+}
+
+/// The tenant's notifications of finished work, for whoever knows whether its driver has them masked. Besides the
+/// consumer's thread.
+#[derive(Clone, Debug)]
+pub struct Notifications {
+    ring: Arc<SharedWords>,
 }
 
 /// What ended a wait.
@@ -72,8 +85,11 @@ impl EventProducer {
         let kept = match event {
             Event::NonStall(engine) => {
                 let bits = EngineSet::from(engine).bits();
-                // A bit that is still set has been announced and not been taken: nothing new to tell.
-                if self.ring.word(NOTIFIED).fetch_or(bits, Ordering::SeqCst) & bits == bits {
+                // A bit that is still set has not been taken: nothing new to tell. One that is not heeded is taken by
+                // whoever heeds them next: he says so first, and looks then; here it is the other way round.
+                if self.ring.word(NOTIFIED).fetch_or(bits, Ordering::SeqCst) & bits == bits
+                    || self.ring.word(UNHEEDED).load(Ordering::SeqCst) != 0
+                {
                     return true;
                 }
                 true
@@ -121,7 +137,12 @@ impl EventConsumer {
     /// # Errors
     /// The memory is not a ring.
     pub fn open(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
-        Ok(Self { ring: SharedWords::open(file, PAGES)?, wake, head: 0 })
+        Ok(Self { ring: Arc::new(SharedWords::open(file, PAGES)?), wake, head: 0 })
+    }
+
+    /// The notifications among what comes.
+    pub fn notifications(&self) -> Notifications {
+        Notifications { ring: Arc::clone(&self.ring) }
     }
 
     /// Takes everything that is there.
@@ -139,12 +160,9 @@ impl EventConsumer {
                 taken = taken.saturating_add(1);
             }
         }
-        if self.ring.word(NOTIFIED).load(Ordering::Relaxed) != 0 {
-            let bits = self.ring.word(NOTIFIED).swap(0, Ordering::AcqRel);
-            for engine in EngineSet::from_bits_truncate(bits).engines() {
-                each(Event::NonStall(engine));
-                taken = taken.saturating_add(1);
-            }
+        for engine in take_notified(&self.ring).engines() {
+            each(Event::NonStall(engine));
+            taken = taken.saturating_add(1);
         }
         taken
     }
@@ -159,7 +177,8 @@ impl EventConsumer {
         self.ring.word(WAITING).store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let tail = self.ring.word(TAIL).load(Ordering::SeqCst);
-        if tail != self.head || self.ring.word(NOTIFIED).load(Ordering::SeqCst) != 0 {
+        let heeded = self.ring.word(UNHEEDED).load(Ordering::SeqCst) == 0;
+        if tail != self.head || (heeded && self.ring.word(NOTIFIED).load(Ordering::SeqCst) != 0) {
             self.ring.word(WAITING).store(0, Ordering::SeqCst);
             return Ok(Woken::News);
         }
@@ -176,6 +195,28 @@ impl EventConsumer {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+impl Notifications {
+    /// From now on the consumer is woken up for them, or not. What came while it was not is the answer.
+    pub fn heed(&self, heeded: bool) -> EngineSet {
+        self.ring.word(UNHEEDED).store(u32::from(!heeded), Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if heeded { self.take() } else { EngineSet::empty() }
+    }
+
+    /// Takes what nobody has taken yet.
+    pub fn take(&self) -> EngineSet {
+        take_notified(&self.ring)
+    }
+}
+
+fn take_notified(ring: &SharedWords) -> EngineSet {
+    // A plain load first: what is empty costs no locked instruction.
+    if ring.word(NOTIFIED).load(Ordering::Relaxed) == 0 {
+        return EngineSet::empty();
+    }
+    EngineSet::from_bits_truncate(ring.word(NOTIFIED).swap(0, Ordering::SeqCst))
 }
 
 const fn record_at(index: u32) -> usize {
@@ -272,6 +313,80 @@ mod tests {
         }
 
         assert!(producer.lost() > 0);
+    }
+
+    #[test]
+    fn what_is_not_heeded_wakes_nobody_up_and_is_kept() {
+        let (mut producer, mut consumer) = pair();
+        let notifications = consumer.notifications();
+        let sleep = |consumer: &EventConsumer| consumer.ring.word(WAITING).store(1, Ordering::SeqCst);
+        let sleeps = |consumer: &EventConsumer| consumer.ring.word(WAITING).load(Ordering::SeqCst) != 0;
+
+        assert_eq!(notifications.heed(false), EngineSet::empty());
+        sleep(&consumer);
+        for engine in [Engine::Graphics, Engine::Copy(1), Engine::Copy(1)] {
+            producer.send(Event::NonStall(engine));
+        }
+        assert!(sleeps(&consumer));
+
+        // A record is heeded in any case, and takes them along.
+        producer.send(Event::Lost);
+        assert!(!sleeps(&consumer));
+        let all = [Event::Lost, Event::NonStall(Engine::Graphics), Event::NonStall(Engine::Copy(1))];
+        assert_eq!(take(&mut consumer), all);
+
+        producer.send(Event::NonStall(Engine::Graphics));
+        assert_eq!(notifications.take(), Engine::Graphics.into());
+        producer.send(Event::NonStall(Engine::Copy(0)));
+        assert_eq!(notifications.heed(true), Engine::Copy(0).into());
+        sleep(&consumer);
+        producer.send(Event::NonStall(Engine::Copy(0)));
+        assert!(!sleeps(&consumer));
+        assert_eq!(take(&mut consumer), [Event::NonStall(Engine::Copy(0))]);
+    }
+
+    #[test]
+    fn consumer_sleeps_while_there_is_only_what_is_not_heeded() {
+        let (mut producer, mut consumer) = pair();
+        consumer.notifications().heed(false);
+        producer.send(Event::NonStall(Engine::Graphics));
+        let stop = never();
+        rustix::io::write(&stop, &1_u64.to_ne_bytes()).unwrap();
+
+        consumer.wait(stop.as_fd()).unwrap();
+
+        let waiting = consumer.ring.word(WAITING).load(Ordering::SeqCst);
+        assert_eq!(waiting, 1, "it did not come to sleeping");
+    }
+
+    #[test]
+    fn no_notification_is_lost_while_they_come_to_be_heeded() {
+        const ROUNDS: u32 = 20_000;
+        let (mut producer, mut consumer) = pair();
+        let notifications = consumer.notifications();
+        let (ask, asked) = std::sync::mpsc::sync_channel(0);
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            while asked.recv().is_ok() {
+                producer.send(Event::NonStall(Engine::Graphics));
+            }
+        });
+        std::thread::spawn(move || {
+            let stop = never();
+            for _ in 0..ROUNDS {
+                notifications.heed(false);
+                ask.send(()).unwrap();
+                // The producer is at it meanwhile.
+                if notifications.heed(true).is_empty() {
+                    while take(&mut consumer).is_empty() {
+                        consumer.wait(stop.as_fd()).unwrap();
+                    }
+                }
+            }
+            tell.send(()).unwrap();
+        });
+
+        told.recv_timeout(std::time::Duration::from_secs(60)).expect("every notification to arrive");
     }
 
     #[test]

@@ -81,6 +81,18 @@ pub trait AggregatorLink: Send + Sync {
     /// Tells operators how many accesses of the guest were answered so far. No answer; calls must not overlap.
     fn report_trapped(&self, accesses: u64);
 
+    /// Whether the driver would see a notification of finished work now. One that would not be seen wakes nobody up; it is
+    /// kept, and told when this is called with true: those are the answer. They are heeded until somebody says otherwise.
+    fn heed_notifications(&self, heeded: bool) -> EngineSet {
+        let _ = heeded;
+        EngineSet::empty()
+    }
+
+    /// Notifications of finished work that were not heeded so far.
+    fn take_notifications(&self) -> EngineSet {
+        EngineSet::empty()
+    }
+
     /// Connects the receiver of events; the link delivers nothing before.
     fn connect(&self, handler: std::sync::Arc<dyn EventHandler>);
 }

@@ -15,7 +15,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::doorbells::DoorbellSender;
-use super::event_ring::{EventConsumer, Woken};
+use super::event_ring::{EventConsumer, Notifications, Woken};
 use super::link::{AggregatorLink, EventHandler, Grant, LinkError};
 use super::mailbox::Found;
 use super::protocol::{Doorbell, Hello, Reply, Request, Welcome};
@@ -24,6 +24,7 @@ use super::seqpacket::{self, Received};
 use super::service::ServiceHandle;
 use super::wire;
 use crate::cancel::{Cancel, Waited};
+use crate::chip::EngineSet;
 use crate::fifo_virt::CopiedBytes;
 use crate::jail::{self, Role};
 use crate::pci::SharedMemory;
@@ -143,6 +144,7 @@ fn handshake(
     let link = SocketLink {
         exchange: Mutex::new(exchange),
         doorbells,
+        notifications: events.notifications(),
         events: Mutex::new(EventThread::Idle(Box::new(events))),
         stop: Arc::new(stop),
         cancel: patience.cancel.clone(),
@@ -273,6 +275,7 @@ enum EventThread {
 struct SocketLink {
     exchange: Mutex<Exchange>,
     doorbells: DoorbellSender,
+    notifications: Notifications,
     events: Mutex<EventThread>,
     stop: Arc<OwnedFd>,
     cancel: Cancel,
@@ -306,6 +309,14 @@ impl AggregatorLink for SocketLink {
 
     fn report_trapped(&self, accesses: u64) {
         self.doorbells.report_trapped(accesses);
+    }
+
+    fn heed_notifications(&self, heeded: bool) -> EngineSet {
+        self.notifications.heed(heeded)
+    }
+
+    fn take_notifications(&self) -> EngineSet {
+        self.notifications.take()
     }
 
     fn connect(&self, handler: Arc<dyn EventHandler>) {

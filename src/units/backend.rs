@@ -145,6 +145,15 @@ pub trait Backend: Send + Sync {
         let _ = start;
     }
 
+    /// Whether the driver would see it now if [`EngineEvents::non_stall`] were called. A back that is told no may keep such
+    /// calls to itself until it is told yes, which brings what it kept, or until it is asked for them.
+    fn heed_non_stall(&self, heeded: bool) {
+        let _ = heeded;
+    }
+
+    /// Brings the calls of [`EngineEvents::non_stall`] that the back has kept to itself.
+    fn bring_non_stall(&self) {}
+
     /// Makes system memory reachable.
     ///
     /// # Errors

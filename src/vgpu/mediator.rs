@@ -31,10 +31,10 @@ use super::status::{Counters, FailSafe, FailSafeRecord, State, Status};
 use super::traced_link::TracedLink;
 use super::{MediatorConfig, VgpuError};
 use crate::addr::GuestChannel;
-use crate::aggregator::link::{AggregatorLink, Grant, LinkError};
-use crate::aggregator::protocol::{Doorbell, Request};
+use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
+use crate::aggregator::protocol::{Doorbell, Event, Request};
 use crate::aggregator::report::Report;
-use crate::chip::PhysicalAddress;
+use crate::chip::{EngineSet, PhysicalAddress};
 use crate::pci::dma::DmaSpace;
 use crate::pci::{DmaError, DmaMapping, InterruptSink, SharedMemory};
 use crate::shadow_pagetable::{Limits, MmuFormat};
@@ -296,6 +296,11 @@ impl Connection {
         let events = Arc::new(EventPath::new(face.clone(), counters.clone(), channels));
         Ok(Self { link, window, events, terms })
     }
+
+    /// Work was finished on these engines.
+    fn tell_finished(&self, engines: EngineSet) {
+        engines.engines().for_each(|engine| self.events.event(Event::NonStall(engine)));
+    }
 }
 
 /// Why the guest is not served, if it is not. Notices a loss that the link's thread reported.
@@ -383,6 +388,16 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         }
         let connection = self.connection();
         connection.link.connect(connection.events.clone());
+    }
+
+    fn heed_non_stall(&self, heeded: bool) {
+        let connection = self.connection();
+        connection.tell_finished(connection.link.heed_notifications(heeded));
+    }
+
+    fn bring_non_stall(&self) {
+        let connection = self.connection();
+        connection.tell_finished(connection.link.take_notifications());
     }
 
     fn flush_tlb(&self, scope: FlushScope) {

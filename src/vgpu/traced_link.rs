@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::aggregator::link::{AggregatorLink, EventHandler, LinkError};
 use crate::aggregator::protocol::{Doorbell, Event, Request};
 use crate::aggregator::report::Report;
+use crate::chip::EngineSet;
 use crate::fifo_virt::CopiedBytes;
 use crate::trace::event::ChannelChange;
 use crate::trace::{Event as Traced, Tracer};
@@ -58,6 +59,14 @@ impl AggregatorLink for TracedLink {
 
     fn report_trapped(&self, accesses: u64) {
         self.link.report_trapped(accesses);
+    }
+
+    fn heed_notifications(&self, heeded: bool) -> EngineSet {
+        self.link.heed_notifications(heeded)
+    }
+
+    fn take_notifications(&self) -> EngineSet {
+        self.link.take_notifications()
     }
 
     fn connect(&self, handler: Arc<dyn EventHandler>) {

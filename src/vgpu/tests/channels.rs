@@ -248,6 +248,22 @@ fn preemption_that_completes_inside_the_request_is_not_pending() {
 }
 
 #[test]
+fn notifications_that_nobody_heeded_come_when_they_are_heeded_or_asked_for() {
+    let f = fixture();
+    let notify = || *f.link.notified.lock().unwrap() = Engine::Graphics.into();
+    let told = [Told::NonStall(Engine::Graphics)];
+
+    f.mediator.heed_non_stall(false);
+    notify();
+    assert_eq!((f.face.take().len(), *f.link.heeded.lock().unwrap()), (0, Some(false)));
+    f.mediator.bring_non_stall();
+    assert_eq!(f.face.take(), told);
+    notify();
+    f.mediator.heed_non_stall(true);
+    assert_eq!((f.face.take(), *f.link.heeded.lock().unwrap()), (told.to_vec(), Some(true)));
+}
+
+#[test]
 fn events_on_the_callers_thread_inside_a_request_reach_the_face() {
     let f = fixture();
     f.start(0);

@@ -55,6 +55,9 @@ struct FakeLink {
     report: Mutex<Report>,
     copied: Mutex<CopiedBytes>,
     trapped: AtomicU64,
+    /// Notifications that are not told before they are heeded or asked for, and whether they are.
+    notified: Mutex<EngineSet>,
+    heeded: Mutex<Option<bool>>,
 }
 
 /// What exists on the host.
@@ -145,6 +148,15 @@ impl AggregatorLink for FakeLink {
 
     fn report_trapped(&self, accesses: u64) {
         self.trapped.store(accesses, Ordering::Relaxed);
+    }
+
+    fn heed_notifications(&self, heeded: bool) -> EngineSet {
+        *self.heeded.lock().unwrap() = Some(heeded);
+        if heeded { self.take_notifications() } else { EngineSet::empty() }
+    }
+
+    fn take_notifications(&self) -> EngineSet {
+        std::mem::take(&mut self.notified.lock().unwrap())
     }
 
     fn connect(&self, handler: Arc<dyn EventHandler>) {

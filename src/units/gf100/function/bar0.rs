@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::super::effect::{Effect, FlushTarget, ReadResult, WindowBlock};
 use super::super::idle::Activity;
+use super::super::pfifo::Pfifo;
 use super::windows::PRAMIN;
 use super::{Gf100Function, locked};
 use crate::chip::gf100::idle;
@@ -36,6 +37,9 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             let mut rest = data;
             for lane in lanes(offset, rest.len()) {
                 let (part, later) = rest.split_at_mut(lane.len().min(rest.len()));
+                if Pfifo::shows_non_stall(lane.reg) {
+                    self.backend.bring_non_stall();
+                }
                 let (result, notice) = {
                     let mut units = self.face.peek();
                     (units.read(lane.reg, self.face.clock()), units.take_notice())
@@ -130,6 +134,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
                 self.face.runlist_done();
             }
             Effect::Preempt(channel) => self.backend.preempt_channel(channel),
+            Effect::HeedNonStall(heeded) => self.backend.heed_non_stall(heeded),
             Effect::BlockRunlist(blocked) => self.backend.block_runlist(blocked),
             Effect::SaveGraphics(instance) => self.backend.save_graphics_context(instance),
             Effect::BindGraphics(instance) => self.backend.bind_graphics_context(instance),

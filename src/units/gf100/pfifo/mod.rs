@@ -203,7 +203,10 @@ impl Pfifo {
     fn write_single(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
         match reg {
             NV_PFIFO_INTR_0 => self.latched &= !word.bits(),
-            NV_PFIFO_INTR_EN_0 => self.interrupt_enable = word.merge(self.interrupt_enable),
+            NV_PFIFO_INTR_EN_0 => {
+                self.interrupt_enable = word.merge(self.interrupt_enable);
+                effects.push(Effect::HeedNonStall(self.heeds_non_stall()));
+            }
             NV_PFIFO_ENABLE => self.enable = word.merge(self.enable) & 1,
             NV_PFIFO_PBDMA_ENABLE => {
                 self.pbdma_enable = word.merge(self.pbdma_enable) & ((1 << PBDMAS) - 1);
@@ -215,7 +218,10 @@ impl Pfifo {
                 let list = target_and_page(self.runlist_base);
                 effects.push(Effect::CommitRunlist(list, self.runlist & 0xffff));
             }
-            NV_PFIFO_INTR_ENGINE_EN => self.engine_event_enable = word.merge(self.engine_event_enable),
+            NV_PFIFO_INTR_ENGINE_EN => {
+                self.engine_event_enable = word.merge(self.engine_event_enable);
+                effects.push(Effect::HeedNonStall(self.heeds_non_stall()));
+            }
             NV_PFIFO_SCHED_DISABLE => {
                 let before = self.sched_disable != 0;
                 self.sched_disable = word.merge(self.sched_disable);
@@ -288,6 +294,17 @@ impl Pfifo {
     /// The back has taken the runlist.
     pub const fn runlist_done(&mut self) {
         self.runlist_events |= RUNLIST_DONE;
+    }
+
+    /// Whether a register shows that a method asked for an interrupt, whatever is masked.
+    pub fn shows_non_stall(reg: Reg) -> bool {
+        matches!(reg, NV_PFIFO_INTR_0 | NV_PFIFO_INTR_ENGINE_ID)
+            || NV_PFIFO_INTR_ENGINE.index_of(reg).is_some()
+    }
+
+    /// Whether a method that asks for an interrupt gets one.
+    const fn heeds_non_stall(&self) -> bool {
+        self.interrupt_enable & NON_STALL != 0 && self.engine_event_enable != 0
     }
 
     /// A method asked for an interrupt.

@@ -32,6 +32,10 @@ pub struct FakeBackend {
     events: OnceLock<Arc<dyn EngineEvents>>,
     pub status: Mutex<EngineStatus>,
     pub preempting: Mutex<bool>,
+    /// Whether the driver would see the end of work, as far as that was told.
+    pub heeded: Mutex<Option<bool>>,
+    /// Ends of work that are kept back.
+    pub kept: Mutex<Vec<Engine>>,
 }
 
 impl FakeBackend {
@@ -42,6 +46,8 @@ impl FakeBackend {
             events: OnceLock::new(),
             status: Mutex::default(),
             preempting: Mutex::default(),
+            heeded: Mutex::default(),
+            kept: Mutex::default(),
         }
     }
 
@@ -111,6 +117,19 @@ impl Backend for FakeBackend {
 
     fn connect_events(&self, events: Arc<dyn EngineEvents>) {
         assert!(self.events.set(events).is_ok());
+    }
+
+    fn heed_non_stall(&self, heeded: bool) {
+        *self.heeded.lock().unwrap() = Some(heeded);
+        if heeded {
+            self.bring_non_stall();
+        }
+    }
+
+    fn bring_non_stall(&self) {
+        for engine in std::mem::take(&mut *self.kept.lock().unwrap()) {
+            self.events().non_stall(engine);
+        }
     }
 
     fn flush_tlb(&self, scope: FlushScope) {

@@ -72,6 +72,34 @@ fn message_is_sent_once_and_again_after_rearm_while_pending() {
 }
 
 #[test]
+fn end_of_work_that_the_driver_has_masked_is_brought_when_it_looks_or_enables_it() {
+    let (gpu, sink) = driven(true);
+    let heeded = |gpu: &Gpu| *gpu.back.heeded.lock().unwrap();
+    let keep = |gpu: &Gpu, engine| gpu.back.kept.lock().unwrap().push(engine);
+    assert_eq!(heeded(&gpu), Some(true));
+
+    gpu.wr(0x2140, 0x7fff_ffff);
+    assert_eq!(heeded(&gpu), Some(false));
+    // Each register that shows it.
+    keep(&gpu, Engine::Graphics);
+    assert_eq!(gpu.rd(0x2100), 0x8000_0000);
+    keep(&gpu, Engine::Copy(0));
+    assert_eq!(gpu.rd(0x25a4), 1 | 1 << 4);
+    keep(&gpu, Engine::Copy(1));
+    assert_eq!(gpu.rd(0x25a8 + 5 * 4), 1);
+    for engine in [0, 4, 5] {
+        gpu.wr(0x25a8 + engine * 4, 1);
+    }
+    assert_eq!((gpu.rd(0x2100), sink.taken()), (0, vec![]));
+
+    keep(&gpu, Engine::Graphics);
+    gpu.wr(0x2140, 0xffff_ffff);
+    assert_eq!((heeded(&gpu), sink.taken()), (Some(true), vec![Signal::Message]));
+    gpu.wr(0x2628, 0);
+    assert_eq!(heeded(&gpu), Some(false));
+}
+
+#[test]
 fn line_follows_the_level() {
     let (gpu, sink) = driven(false);
     gpu.back.events().non_stall(Engine::Copy(1));
