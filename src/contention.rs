@@ -1,5 +1,6 @@
-//! Whether others want the processor of a thread that looks for news instead of sleeping. Where they have it for most of the time of
-//! looking, they need it, and looking is no use: then the thread sleeps at once, for more and more news. Time comes from the caller.
+//! Whether others want the processor of a thread that looks for news instead of sleeping. Where they have it for more than three quarters of
+//! the time of looking, they need it, and looking is no use: then the thread sleeps at once, for more and more news. One other thread has
+//! half of it, as is fair: that may be the very guest whose news are looked for. Time comes from the caller.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use std::time::Duration;
 pub const PUT_OFF: Duration = Duration::from_micros(20);
 /// So much of the time of looking is weighed at a time.
 const WEIGHED: Duration = Duration::from_millis(5);
-/// News that are waited for asleep after others had the processor for more than half of that: the first time, and at most.
+/// News that are waited for asleep after others had the processor for more than three quarters of that: the first time, and at most.
 const REST: (u32, u32) = (256, 1 << 14);
 
 /// See the module.
@@ -36,7 +37,7 @@ impl Contention {
         if self.looked < WEIGHED {
             return false;
         }
-        let crowded = self.away > self.looked / 2;
+        let crowded = self.away > self.looked / 4 * 3;
         if crowded {
             self.rest = self.next_rest;
             self.next_rest = self.next_rest.saturating_mul(2).min(REST.1);
@@ -68,8 +69,8 @@ mod tests {
             let crowded = (0..25).filter(|_| contention.note(MICROS(200), MICROS(away))).count();
             (crowded, std::iter::from_fn(|| contention.rests().then_some(())).count())
         };
-        assert_eq!([asleep(101), asleep(150), asleep(200)], [(1, 256), (1, 512), (1, 1024)]);
-        assert_eq!([asleep(100), asleep(100), asleep(101)], [(0, 0), (0, 0), (1, 512)]);
+        assert_eq!([asleep(151), asleep(175), asleep(200)], [(1, 256), (1, 512), (1, 1024)]);
+        assert_eq!([asleep(150), asleep(150), asleep(151)], [(0, 0), (0, 0), (1, 512)]);
         assert_eq!((0..20).map(|_| asleep(200).1).max(), Some(1 << 14));
     }
 }

@@ -26,6 +26,7 @@ pub mod metrics;
 pub mod mmio_trap;
 pub mod pace;
 pub mod pci;
+pub mod poll_window;
 pub mod scheduler;
 pub mod service_manager;
 pub mod shadow_pagetable;

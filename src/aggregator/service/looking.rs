@@ -3,11 +3,13 @@
 //!
 //! Where there are few processors, it looks for one VM's work only. While several are at work, somebody has something for every
 //! processor, the news of one come while those of another are served, and a VM that rings without an end would keep a processor busy at others'
-//! expense.
+//! expense. And it looks only while news come soon ([`PollWindow`]): engines that work for long may need that processor (those of a software
+//! GPU do).
 
 use std::time::Duration;
 
 use crate::contention::{Contention, PUT_OFF};
+use crate::poll_window::PollWindow;
 
 /// So long after another VM's last news a VM is alone.
 const ALONE: Duration = Duration::from_millis(10);
@@ -18,7 +20,10 @@ pub(super) struct Looking {
     most: Duration,
     /// Whether it looks whoever is at work.
     for_all: bool,
+    window: PollWindow,
     until: Duration,
+    /// When the last news came, of whatever kind.
+    news_at: Duration,
     looked_at: Duration,
     contention: Contention,
     /// Whose news came last, and when; and when the last of anybody else came.
@@ -29,8 +34,17 @@ pub(super) struct Looking {
 impl Looking {
     /// Looks for `most` after news; zero: never.
     pub(super) fn new(most: Duration, for_all: bool) -> Self {
-        let (until, looked_at) = (Duration::ZERO, Duration::ZERO);
-        Self { most, for_all, until, looked_at, contention: Contention::default(), last: None, other: None }
+        Self {
+            most,
+            for_all,
+            window: PollWindow::new(most),
+            until: Duration::ZERO,
+            news_at: Duration::ZERO,
+            looked_at: Duration::ZERO,
+            contention: Contention::default(),
+            last: None,
+            other: None,
+        }
     }
 
     /// Whether to look, rather than to sleep.
@@ -54,12 +68,24 @@ impl Looking {
             self.other = Some(when);
         }
         self.last = Some((number, now));
+        self.window.waited(now.saturating_sub(self.news_at));
+        self.news_at = now;
         let alone = self.other.is_none_or(|other| now.saturating_sub(other) > ALONE);
-        self.until = if (alone || self.for_all) && !self.contention.rests() {
-            now.saturating_add(self.most)
-        } else {
-            Duration::ZERO
+        self.until = match (self.for_all, alone) {
+            _ if self.contention.rests() => Duration::ZERO,
+            (true, _) => now.saturating_add(self.most),
+            (false, true) => now.saturating_add(self.window.time()),
+            (false, false) => Duration::ZERO,
         };
+    }
+
+    /// The GPU has done something that it was given: what its owner does next may be rung for soon.
+    pub(super) fn worked(&mut self, now: Duration) {
+        self.window.waited(now.saturating_sub(self.news_at));
+        self.news_at = now;
+        if self.is_on(now) {
+            self.until = self.until.max(now.saturating_add(self.window.time()));
+        }
     }
 
     /// Between two looks the processor was offered to others, from `begin` to `end`: an engine's thread, or QEMU's, may have been put on it.
@@ -84,21 +110,47 @@ mod tests {
         Looking::new(MICROS(200), for_all)
     }
 
+    /// News of connection 1 come so quickly up to `now` that they are looked for as long as possible.
+    fn at_work(looking: &mut Looking, now: Duration) {
+        (0..5).rev().for_each(|news| looking.rang(1, now.saturating_sub(MICROS(10 * news))));
+    }
+
     #[test]
     fn news_are_looked_for_a_while_after_the_last() {
         let mut looking = looking(false);
         assert!(!looking.is_on(MICROS(0)), "nothing came yet");
-        looking.rang(1, MICROS(1000));
+        at_work(&mut looking, MICROS(1000));
         assert!(looking.is_on(MICROS(1199)) && !looking.is_on(MICROS(1200)));
         let mut never = Looking::new(Duration::ZERO, true);
-        never.rang(1, MICROS(1000));
+        at_work(&mut never, MICROS(1000));
         assert!(!never.is_on(MICROS(1000)));
+    }
+
+    #[test]
+    fn long_work_is_not_waited_for_by_looking() {
+        let mut looking = looking(false);
+        at_work(&mut looking, MICROS(1000));
+        looking.worked(MICROS(1100));
+        assert!(looking.is_on(MICROS(1299)), "what was done soon is followed by something soon");
+        looking.rang(1, MICROS(1200));
+        // Two milliseconds of work.
+        looking.worked(MICROS(3200));
+        assert!(!looking.is_on(MICROS(3200)));
+        looking.rang(1, MICROS(3240));
+        assert!(
+            looking.is_on(MICROS(3264)) && !looking.is_on(MICROS(3265)),
+            "only for a little while at first"
+        );
+
+        let mut spare = Looking::new(MICROS(200), true);
+        spare.rang(1, MICROS(5000));
+        assert!(spare.is_on(MICROS(5199)), "where there are processors to spare, it is no matter");
     }
 
     #[test]
     fn requests_are_looked_for_where_there_are_processors_to_spare() {
         let (mut few, mut many) = (looking(false), looking(true));
-        few.rang(1, MICROS(1000));
+        at_work(&mut few, MICROS(1000));
         few.asked(2, MICROS(1100));
         assert!(few.is_on(MICROS(1199)) && !few.is_on(MICROS(1200)));
         many.asked(2, MICROS(1100));
@@ -108,11 +160,11 @@ mod tests {
     #[test]
     fn nobody_is_looked_for_while_several_are_at_work() {
         let mut few = looking(false);
-        few.rang(1, MICROS(1000));
+        at_work(&mut few, MICROS(1000));
         few.rang(2, MICROS(1100));
         assert!(!few.is_on(MICROS(1101)));
         // The other one has been silent for long.
-        few.rang(2, MICROS(10_999));
+        (0..5).rev().for_each(|news| few.rang(2, MICROS(10_999 - news)));
         assert!(!few.is_on(MICROS(11_000)));
         few.rang(2, MICROS(11_001));
         assert!(few.is_on(MICROS(11_100)));
@@ -126,13 +178,13 @@ mod tests {
     #[test]
     fn where_others_want_the_processor_they_have_it() {
         let mut looking = looking(false);
-        looking.rang(1, MICROS(1000));
+        at_work(&mut looking, MICROS(1000));
         for look in 0..60 {
             let begin = MICROS(1000 + 100 * look);
-            looking.offered(begin, begin + MICROS(70));
+            looking.offered(begin, begin + MICROS(80));
         }
         assert!(!looking.is_on(MICROS(1100)), "most of the time was others'");
-        looking.rang(1, MICROS(8000));
+        at_work(&mut looking, MICROS(8000));
         assert!(!looking.is_on(MICROS(8001)));
     }
 }

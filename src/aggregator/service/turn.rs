@@ -156,7 +156,9 @@ impl Loop {
         }
         self.take_doorbells();
         if tokens().any(|token| token == GPU) {
-            self.machine.gpu_events(self.now());
+            let now = self.now();
+            self.machine.gpu_events(now);
+            self.looking.worked(now);
             self.flush();
         }
         self.serve_mailboxes();

@@ -1,8 +1,7 @@
 //! How long the session looks for the client's next message before it sleeps.
 //!
 //! To wake a thread up costs tens of microseconds, and the guest's processor stands still meanwhile: what a client sends soon after
-//! the last message is better looked for. As KVM's halt polling does, the time adapts: messages that come soon make it longer, one that does
-//! not come at all soon ends the looking, so that an idle guest costs nothing. And where others want the processor, it is theirs
+//! the last message is better looked for, for a time that adapts ([`PollWindow`]). And where others want the processor, it is theirs
 //! ([`Contention`]).
 
 use std::io::{self, ErrorKind};
@@ -12,25 +11,22 @@ use std::time::{Duration, Instant};
 
 use super::sys::{self, Received, Wait};
 use crate::contention::{Contention, PUT_OFF};
+use crate::poll_window::PollWindow;
 
 /// How long a session looks, at most, unless it is told otherwise.
 pub const USUAL: Duration = Duration::from_micros(200);
 
-/// How long to look at first.
-const FIRST: Duration = Duration::from_micros(25);
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Poll {
-    most: Duration,
-    /// How long the next look takes.
-    window: Duration,
+    window: PollWindow,
     contention: Contention,
 }
 
 impl Poll {
     /// Looks for `most` at most; zero: never.
     pub(super) fn new(most: Duration) -> Self {
-        Self { most, window: Duration::ZERO, contention: Contention::default() }
+        Self { window: PollWindow::new(most), contention: Contention::default() }
     }
 
     /// The next bytes from the client, and descriptors: however long that takes.
@@ -43,7 +39,7 @@ impl Poll {
         let began = Instant::now();
         let (mut last, mut away) = (began, Duration::ZERO);
         let found = loop {
-            if last.duration_since(began) >= self.window {
+            if last.duration_since(began) >= self.window.time() {
                 break None;
             }
             match sys::receive(socket, buffer, fds, Wait::No) {
@@ -60,7 +56,7 @@ impl Poll {
             last = now;
         };
         if self.contention.note(last.duration_since(began), away) {
-            self.window = Duration::ZERO;
+            self.window.close();
         }
         if let Some(result) = found {
             return result;
@@ -72,11 +68,11 @@ impl Poll {
 
     /// A message came after so long, most of it asleep.
     fn slept(&mut self, waited: Duration) {
-        self.window = if self.contention.rests() || waited > self.most {
-            Duration::ZERO
+        if self.contention.rests() {
+            self.window.close();
         } else {
-            self.window.saturating_mul(2).max(FIRST).min(self.most)
-        };
+            self.window.waited(waited);
+        }
     }
 }
 
@@ -87,36 +83,16 @@ mod tests {
     const MICROS: fn(u64) -> Duration = Duration::from_micros;
 
     #[test]
-    fn window_grows_with_messages_that_come_soon_and_closes_with_one_that_does_not() {
-        let mut poll = Poll::new(MICROS(200));
-        let windows: Vec<u128> = [60, 60, 60, 60, 60, 60, 201, 60]
-            .into_iter()
-            .map(|waited| {
-                poll.slept(MICROS(waited));
-                poll.window.as_micros()
-            })
-            .collect();
-        assert_eq!(windows, [25, 50, 100, 200, 200, 200, 0, 25]);
-    }
-
-    #[test]
     fn where_others_want_the_processor_nobody_looks() {
         let mut poll = Poll::new(MICROS(200));
         poll.slept(MICROS(60));
-        assert!(poll.contention.note(MICROS(5000), MICROS(3000)));
+        assert!(poll.contention.note(MICROS(5000), MICROS(4000)));
         let mut windows = (0..258).map(|_| {
             poll.slept(MICROS(1));
-            poll.window
+            poll.window.time()
         });
         assert!(windows.by_ref().take(256).all(|window| window.is_zero()));
         assert!(windows.all(|window| !window.is_zero()));
-    }
-
-    #[test]
-    fn time_of_zero_is_never_looked() {
-        let mut poll = Poll::new(Duration::ZERO);
-        (0..10).for_each(|_| poll.slept(Duration::ZERO));
-        assert_eq!(poll.window, Duration::ZERO);
     }
 
     #[test]
@@ -127,7 +103,8 @@ mod tests {
         let mut poll = Poll::new(MICROS(10_000));
         for round in 0..4 {
             if round == 2 {
-                poll.window = Duration::from_secs(3600);
+                poll.window = PollWindow::new(Duration::from_secs(3600));
+                (0..40).for_each(|_| poll.window.waited(Duration::ZERO));
             }
             theirs.write_all(&[round]).unwrap();
             let (mut data, mut fds) = ([0xff; 8], Vec::new());
