@@ -1,5 +1,6 @@
 //! `bench`: how fast work gets to the GPU and back. Medians; the host compares them between set-ups.
-//! `bench:awake=0` leaves out what does not sleep: on some GPUs each look at a fence is a trapped read.
+//! `bench:awake=0` leaves out what does not sleep: on some GPUs each look at a fence is a trapped read. `bench:times=N` does
+//! everything N times as often.
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ pub fn run(options: &Options) -> Result<Figures> {
     let mut session = Session::open(options.gpu()?, LARGE)?;
     let repeats = options.get("repeats", 300usize)?;
     let awake = options.get("awake", 1u8)? != 0;
+    let factor = options.get("times", 1usize)?;
     let mut figures = Figures::new();
 
     // The first submissions pay for page faults and buffer placement.
@@ -25,7 +27,7 @@ pub fn run(options: &Options) -> Result<Figures> {
         if !sleep && !awake {
             continue;
         }
-        let times = measure(&mut session, SMALL, 1, repeats, sleep)?;
+        let times = measure(&mut session, SMALL, 1, repeats * factor, sleep)?;
         figures.insert(format!("{name}_us_p50"), stats::percentile_us(&times, 50).into());
         figures.insert(format!("{name}_us_p90"), stats::percentile_us(&times, 90).into());
     }
@@ -43,7 +45,7 @@ pub fn run(options: &Options) -> Result<Figures> {
         if !sleep && !awake {
             continue;
         }
-        let samples = measure(&mut session, length, times, repeats, sleep)?;
+        let samples = measure(&mut session, length, times, repeats * factor, sleep)?;
         let median = stats::percentile_us(&samples, 50);
         figures.insert(format!("{name}_us_p50"), median.into());
         // Bytes per microsecond are megabytes per second.

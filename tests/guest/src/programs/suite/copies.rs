@@ -23,7 +23,7 @@ pub fn pipelined(suite: &mut Suite) -> Result<()> {
     };
     // The first submissions pay for page faults and buffer placement.
     submit(DEPTH)?;
-    for _ in 0..suite.times(60) {
+    for _ in 0..suite.times(200) {
         suite.time_each("pipelined_4k", DEPTH, || submit(DEPTH))?;
     }
     Ok(())
