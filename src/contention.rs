@@ -48,6 +48,11 @@ impl Contention {
         crowded
     }
 
+    /// Whether the next news are to be waited for asleep.
+    pub const fn is_resting(&self) -> bool {
+        self.rest > 0
+    }
+
     /// News came: true if the next are to be waited for asleep.
     pub fn rests(&mut self) -> bool {
         let rests = self.rest > 0;

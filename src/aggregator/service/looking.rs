@@ -4,7 +4,7 @@
 //! Where there are few processors, it looks for one VM's work only. While several are at work, somebody has something for every
 //! processor, the news of one come while those of another are served, and a VM that rings without an end would keep a processor busy at others'
 //! expense. And it looks only while news come soon ([`PollWindow`]): engines that work for long may need that processor (those of a software
-//! GPU do).
+//! GPU do). After their work, when they rest, the next doorbell may come soon all the same: that has a window of its own.
 
 use std::time::Duration;
 
@@ -14,16 +14,26 @@ use crate::poll_window::PollWindow;
 /// So long after another VM's last news a VM is alone.
 const ALONE: Duration = Duration::from_millis(10);
 
+/// What there is to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    Doorbell,
+    WorkDone,
+}
+
 /// See the module. Time comes from the caller.
 #[derive(Debug)]
 pub(super) struct Looking {
     most: Duration,
     /// Whether it looks whoever is at work.
     for_all: bool,
-    window: PollWindow,
-    until: Duration,
-    /// When the last news came, of whatever kind.
+    /// For what comes after a doorbell, and for the doorbell that comes after work is done.
+    after_doorbell: PollWindow,
+    after_work: PollWindow,
+    /// The last news, and when they came.
+    news: News,
     news_at: Duration,
+    until: Duration,
     looked_at: Duration,
     contention: Contention,
     /// Whose news came last, and when; and when the last of anybody else came.
@@ -37,9 +47,11 @@ impl Looking {
         Self {
             most,
             for_all,
-            window: PollWindow::new(most),
-            until: Duration::ZERO,
+            after_doorbell: PollWindow::new(most),
+            after_work: PollWindow::new(most),
+            news: News::WorkDone,
             news_at: Duration::ZERO,
+            until: Duration::ZERO,
             looked_at: Duration::ZERO,
             contention: Contention::default(),
             last: None,
@@ -68,23 +80,37 @@ impl Looking {
             self.other = Some(when);
         }
         self.last = Some((number, now));
-        self.window.waited(now.saturating_sub(self.news_at));
-        self.news_at = now;
-        let alone = self.other.is_none_or(|other| now.saturating_sub(other) > ALONE);
-        self.until = match (self.for_all, alone) {
-            _ if self.contention.rests() => Duration::ZERO,
-            (true, _) => now.saturating_add(self.most),
-            (false, true) => now.saturating_add(self.window.time()),
-            (false, false) => Duration::ZERO,
-        };
+        let time = self.after(News::Doorbell, now);
+        let rests = self.contention.rests();
+        self.until = if self.is_alone(now) && !rests { now.saturating_add(time) } else { Duration::ZERO };
     }
 
     /// The GPU has done something that it was given: what its owner does next may be rung for soon.
     pub(super) fn worked(&mut self, now: Duration) {
-        self.window.waited(now.saturating_sub(self.news_at));
-        self.news_at = now;
-        if self.is_on(now) {
-            self.until = self.until.max(now.saturating_add(self.window.time()));
+        let time = self.after(News::WorkDone, now);
+        if self.is_alone(now) && !self.contention.is_resting() {
+            self.until = self.until.max(now.saturating_add(time));
+        }
+    }
+
+    /// Whether one VM alone is at work, as far as that matters.
+    fn is_alone(&self, now: Duration) -> bool {
+        self.for_all || self.other.is_none_or(|other| now.saturating_sub(other) > ALONE)
+    }
+
+    /// How long to look for what comes after these news.
+    fn after(&mut self, news: News, now: Duration) -> Duration {
+        let waited = now.saturating_sub(std::mem::replace(&mut self.news_at, now));
+        match std::mem::replace(&mut self.news, news) {
+            News::Doorbell => self.after_doorbell.waited(waited),
+            // Work that is done by the way says nothing of doorbells.
+            News::WorkDone if news == News::Doorbell => self.after_work.waited(waited),
+            News::WorkDone => {}
+        }
+        match news {
+            _ if self.for_all => self.most,
+            News::Doorbell => self.after_doorbell.time(),
+            News::WorkDone => self.after_work.time(),
         }
     }
 
@@ -127,18 +153,22 @@ mod tests {
     }
 
     #[test]
-    fn long_work_is_not_waited_for_by_looking() {
+    fn long_work_is_not_waited_for_by_looking_and_the_doorbell_after_it_is() {
         let mut looking = looking(false);
         at_work(&mut looking, MICROS(1000));
-        looking.worked(MICROS(1100));
-        assert!(looking.is_on(MICROS(1299)), "what was done soon is followed by something soon");
-        looking.rang(1, MICROS(1200));
-        // Two milliseconds of work.
-        looking.worked(MICROS(3200));
-        assert!(!looking.is_on(MICROS(3200)));
-        looking.rang(1, MICROS(3240));
+        // Two milliseconds of work, after two doorbells, again and again.
+        for round in 0..5 {
+            let began = MICROS(1200 + 2100 * round);
+            looking.rang(1, began);
+            looking.rang(1, began + MICROS(10));
+            looking.worked(began + MICROS(2000));
+        }
+        assert!(looking.is_on(MICROS(11_600 + 199)) && !looking.is_on(MICROS(11_600 + 200)));
+        looking.rang(1, MICROS(11_650));
+        assert!(!looking.is_on(MICROS(11_650)), "what follows a doorbell did not come soon");
+        looking.rang(1, MICROS(11_660));
         assert!(
-            looking.is_on(MICROS(3264)) && !looking.is_on(MICROS(3265)),
+            looking.is_on(MICROS(11_684)) && !looking.is_on(MICROS(11_685)),
             "only for a little while at first"
         );
 
