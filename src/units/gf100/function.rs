@@ -64,6 +64,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         let face = Arc::new(Face::new(Registers::new(space, backend.vram_size()), config.clock));
         backend.connect_events(face.clone());
         backend.show_pramin(Some(0));
+        backend.heed_non_stall(false);
         Ok(Self {
             backend,
             face,
@@ -104,6 +105,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         self.face.found_again();
         drop(hidden);
         self.backend.show_pramin(Some(0));
+        self.backend.heed_non_stall(false);
         self.backend.set_fifo_state(FifoState::default());
     }
 

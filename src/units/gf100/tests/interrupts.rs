@@ -97,6 +97,10 @@ fn end_of_work_that_the_driver_has_masked_is_brought_when_it_looks_or_enables_it
     assert_eq!((heeded(&gpu), sink.taken()), (Some(true), vec![Signal::Message]));
     gpu.wr(0x2628, 0);
     assert_eq!(heeded(&gpu), Some(false));
+    gpu.wr(0x2628, 1);
+    gpu.function.reset();
+    assert_eq!(heeded(&gpu), Some(false), "everything is masked after a reset");
+    assert_eq!(heeded(&Gpu::new()), Some(false));
 }
 
 #[test]
