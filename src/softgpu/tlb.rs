@@ -36,24 +36,36 @@ pub(super) struct Page {
     pub(super) kind: u8,
 }
 
-/// Pages that share a place; the oldest leaves first.
-#[derive(Clone, Copy, Debug, Default)]
+/// Pages of one size that share a place; the oldest leaves first.
+#[derive(Clone, Copy, Debug)]
 struct Set {
+    /// Each page's number, in a cache line of their own: most look-ups read nothing else of the others.
+    numbers: [u64; WAYS],
     pages: [Option<Page>; WAYS],
     next: usize,
 }
 
+/// The number of no page: virtual addresses have less than 64 bits.
+const NO_PAGE: u64 = u64::MAX;
+
+impl Default for Set {
+    fn default() -> Self {
+        Self { numbers: [NO_PAGE; WAYS], pages: [None; WAYS], next: 0 }
+    }
+}
+
 impl Set {
-    fn lookup(&self, va: u64) -> Option<Page> {
-        self.pages.iter().flatten().find(|page| va >> page.shift == page.va >> page.shift).copied()
+    fn lookup(&self, number: u64) -> Option<Page> {
+        let way = self.numbers.iter().position(|known| *known == number)?;
+        self.pages.get(way).copied().flatten()
     }
 
-    fn insert(&mut self, page: Page) {
-        let same = |old: &Option<Page>| old.is_none_or(|old| old.va == page.va && old.shift == page.shift);
-        let index = self.pages.iter().position(same).unwrap_or(self.next);
-        if let Some(way) = self.pages.get_mut(index) {
-            *way = Some(page);
-            self.next = (index + 1) % WAYS;
+    fn insert(&mut self, number: u64, page: Page) {
+        let same_or_free = |known: &u64| *known == number || *known == NO_PAGE;
+        let way = self.numbers.iter().position(same_or_free).unwrap_or(self.next);
+        if let (Some(known), Some(place)) = (self.numbers.get_mut(way), self.pages.get_mut(way)) {
+            (*known, *place) = (number, Some(page));
+            self.next = (way + 1) % WAYS;
         }
     }
 }
@@ -88,7 +100,7 @@ impl Sets {
     fn lookup(&self, va: u64) -> Option<Page> {
         let in_class = |class: &Class| {
             // A class without sets has no pages either.
-            class.sets.get(place(va, class.shift, class.sets.len()))?.lookup(va)
+            class.sets.get(place(va, class.shift, class.sets.len()))?.lookup(va >> class.shift)
         };
         self.classes.iter().find_map(in_class)
     }
@@ -101,7 +113,7 @@ impl Sets {
         }
         let index = place(page.va, page.shift, class.sets.len());
         if let Some(set) = class.sets.get_mut(index) {
-            set.insert(page);
+            set.insert(page.va >> page.shift, page);
         }
     }
 }
@@ -206,18 +218,18 @@ mod tests {
     fn a_full_set_drops_its_oldest_page() {
         let mut set = Set::default();
         for number in 0..5 {
-            set.insert(page(number << 12, 12, number << 20));
+            set.insert(number, page(number << 12, 12, number << 20));
         }
         assert!(set.lookup(0).is_none());
-        assert!((1..5).all(|number| set.lookup(number << 12).is_some()));
+        assert!((1..5).all(|number| set.lookup(number).is_some()));
     }
 
     #[test]
     fn a_page_walked_again_replaces_itself() {
         let mut set = Set::default();
-        set.insert(page(0x5000, 12, 0x1000));
-        set.insert(page(0x5000, 12, 0x2000));
-        assert_eq!(set.lookup(0x5000).map(|page| page.target.address), Some(0x2000));
+        set.insert(5, page(0x5000, 12, 0x1000));
+        set.insert(5, page(0x5000, 12, 0x2000));
+        assert_eq!(set.lookup(5).map(|page| page.target.address), Some(0x2000));
         assert_eq!(set.pages.iter().flatten().count(), 1);
     }
 }

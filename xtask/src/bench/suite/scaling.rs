@@ -34,7 +34,7 @@ const BOOT_AT_A_TIME: usize = 4;
 const WATCH: Duration = Duration::from_secs(5);
 /// Channels of all VMs together, and what one needs: the kernel's own, its program's, and one while another is closed.
 const FERMI_CHANNELS: usize = 126;
-const HOPPER_CHANNELS: usize = 512;
+const HOPPER_CHANNELS: usize = 510;
 const LEAST_CHANNELS: usize = 3;
 const MOST_CHANNELS: usize = 15;
 const GUEST_MIB: u32 = 384;
