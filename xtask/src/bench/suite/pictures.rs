@@ -131,18 +131,21 @@ fn add(pictures: &mut Vec<(String, String)>, title: &str, courses: &[Course], ax
     Ok(())
 }
 
-/// Both axes by powers of ten: sizes and numbers of VMs double, and times differ by a thousand.
+/// Both axes by powers, of two and of ten: sizes and numbers of VMs double, and times differ by a thousand.
 fn picture(courses: &[&Course], axes: Axes) -> Result<String> {
     let all = || courses.iter().flat_map(|course| course.3.iter().copied());
-    let range = |of: fn((f64, f64)) -> f64| {
+    let ends = |of: fn((f64, f64)) -> f64| {
         let least = all().map(of).fold(f64::INFINITY, f64::min).max(1e-3);
-        let most = all().map(of).fold(0.0, f64::max).max(least);
-        least / 1.3..most * 1.3
+        (least, all().map(of).fold(0.0, f64::max).max(least))
     };
+    let (first, last) = ends(|point| point.0);
+    let (least, most) = ends(|point| point.1);
+    // Whole powers of ten: only these are sure to be labelled.
+    let heights = 10f64.powf((least / 1.1).log10().floor())..10f64.powf((most * 1.1).log10().ceil());
     let mut text = String::new();
     {
         let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-        draw(&root, courses, range(|point| point.0), range(|point| point.1), axes)
+        draw(&root, courses, first / 1.3..last * 1.3, heights, axes)
             .map_err(|error| anyhow!("Cannot draw a picture: {error}"))?;
     }
     // It stands inside of a page.
@@ -161,7 +164,7 @@ fn draw(
         .margin(8)
         .x_label_area_size(36)
         .y_label_area_size(80)
-        .build_cartesian_2d(x.log_scale(), y.log_scale())?;
+        .build_cartesian_2d(x.log_scale().base(2.0), y.log_scale())?;
     chart
         .configure_mesh()
         .x_desc(axes.x)
@@ -188,11 +191,11 @@ fn draw(
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what draws hands out references")]
 fn number(number: &f64) -> String {
+    let whole = |number: f64, unit: f64| number >= unit && number % unit == 0.0;
     match *number {
-        number if number >= 1_048_576.0 && number.fract() == 0.0 && number % 1_048_576.0 == 0.0 => {
-            format!("{:.0} Mi", number / 1_048_576.0)
-        }
-        number if number >= 10.0 => format!("{number:.0}"),
+        number if whole(number, 1_048_576.0) => format!("{:.0} Mi", number / 1_048_576.0),
+        number if whole(number, 1024.0) => format!("{:.0} Ki", number / 1024.0),
+        number if whole(number, 1.0) || number >= 10.0 => format!("{number:.0}"),
         number => format!("{number:.2}"),
     }
 }
