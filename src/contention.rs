@@ -55,7 +55,7 @@ impl Contention {
 
     /// News came: true if the next are to be waited for asleep.
     pub fn rests(&mut self) -> bool {
-        let rests = self.rest > 0;
+        let rests = self.is_resting();
         self.rest = self.rest.saturating_sub(1);
         rests
     }

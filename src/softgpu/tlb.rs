@@ -39,7 +39,7 @@ pub(super) struct Page {
 /// Pages of one size that share a place; the oldest leaves first.
 #[derive(Clone, Copy, Debug)]
 struct Set {
-    /// Each page's number, in a cache line of their own: most look-ups read nothing else of the others.
+    /// Each page's number, beside each other: a look-up reads nothing else of the pages that it does not want.
     numbers: [u64; WAYS],
     pages: [Option<Page>; WAYS],
     next: usize,
