@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::description::Description;
 use super::sleepers::{Pbdmas, Sleepers, bit};
-use crate::chip::{Engine, PhysicalAddress};
+use crate::chip::{Engine, EngineSet, PhysicalAddress};
 use crate::units::backend::FifoState;
 
 /// First pause before a semaphore is looked at again, doubled each time.
@@ -227,7 +227,18 @@ impl Fifo {
             return 0;
         }
         let most = usize::from(self.pbdmas).saturating_add(awake);
-        let ready = self.runlist.iter().filter(|number| self.ready(**number, now)).take(most).count();
+        // Of those that have waited for one engine, one alone can have it: others would be loaded in vain.
+        let mut engines = EngineSet::empty();
+        let mut first = |number: u16| match self.channel(number).and_then(|channel| channel.wait) {
+            Some(Wait::Engine(engine)) => {
+                let before = engines;
+                engines |= engine.into();
+                engines != before
+            }
+            _ => true,
+        };
+        let ready = self.runlist.iter().filter(|number| self.ready(**number, now) && first(**number));
+        let ready = ready.take(most).count();
         let ready = u32::try_from(ready.saturating_sub(awake)).unwrap_or(u32::MAX);
         self.sleepers.call(ready, enabled, self.timekeeper.map(|(pbdma, _)| pbdma))
     }

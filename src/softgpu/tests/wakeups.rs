@@ -104,3 +104,28 @@ fn channel_that_waits_for_an_engine_is_ready_when_the_engine_is_free() {
 
     assert_eq!(fifo.call(now, 0).count_ones(), 1);
 }
+
+#[test]
+fn engine_that_is_free_again_calls_one_of_those_that_waited_for_it() {
+    let (mut fifo, now) = (fifo(), Instant::now());
+    fifo.set_runlist([1, 2, 3, 4]);
+    fifo.get_up(0);
+    let holder = fifo.next(0, now).unwrap();
+    assert!(fifo.take_engine(Engine::Copy(0), holder.channel));
+    fifo.get_up(1);
+    for _ in 0..3 {
+        let waits = fifo.next(1, now).unwrap();
+        fifo.leave(&waits, Departure::NoEngine(Engine::Copy(0)), now);
+    }
+    fifo.lie_down(1);
+    assert_eq!(fifo.call(now, 0), 0);
+
+    fifo.leave(&holder, Departure::Idle, now);
+
+    assert_eq!(fifo.call(now, 1), 0, "whoever left takes it");
+    assert_eq!(fifo.call(now, 0).count_ones(), 1, "unless that one has something else to do");
+    let next = fifo.next(0, now).unwrap();
+    assert!(fifo.take_engine(Engine::Copy(0), next.channel));
+    fifo.leave(&next, Departure::Idle, now);
+    assert_eq!(fifo.call(now, 1), 0, "and the next after that");
+}
