@@ -1,6 +1,6 @@
 //! `bench`: how fast work gets to the GPU and back. Medians; the host compares them between set-ups.
 //! `bench:awake=0` leaves out what does not sleep: on some GPUs each look at a fence is a trapped read. `bench:times=N` does
-//! everything N times as often.
+//! everything N times as often, and `bench:only=copy_16m` one of them only.
 
 use std::time::{Duration, Instant};
 
@@ -19,12 +19,14 @@ pub fn run(options: &Options) -> Result<Figures> {
     let repeats = options.get("repeats", 300usize)?;
     let awake = options.get("awake", 1u8)? != 0;
     let factor = options.get("times", 1usize)?;
+    let only: String = options.get("only", String::new())?;
+    let wanted = |name: &str| only.is_empty() || only == name;
     let mut figures = Figures::new();
 
     // The first submissions pay for page faults and buffer placement.
     measure(&mut session, SMALL, 1, 20, true)?;
     for (name, sleep) in [("latency_4k", true), ("latency_4k_awake", false)] {
-        if !sleep && !awake {
+        if !wanted(name) || !sleep && !awake {
             continue;
         }
         let times = measure(&mut session, SMALL, 1, repeats * factor, sleep)?;
@@ -42,7 +44,7 @@ pub fn run(options: &Options) -> Result<Figures> {
         ("work_64m", LARGE, 4, 8, true),
     ];
     for (name, length, times, repeats, sleep) in works {
-        if !sleep && !awake {
+        if !wanted(name) || !sleep && !awake {
             continue;
         }
         let samples = measure(&mut session, length, times, repeats * factor, sleep)?;
@@ -53,6 +55,9 @@ pub fn run(options: &Options) -> Result<Figures> {
         figures.insert(format!("{name}_mb_s"), stats::round(moved / median.max(0.01)).into());
     }
     for (name, length, times) in [("span_1m", 1 << 20, 1), ("span_4m", 1 << 20, 4), ("span_16m", LARGE, 1)] {
+        if !wanted(name) {
+            continue;
+        }
         let spans = spans(&mut session, length, times, 40)?;
         figures.insert(format!("{name}_gpu_us"), stats::percentile_us(&spans, 50).into());
     }
