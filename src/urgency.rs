@@ -1,10 +1,14 @@
-//! How soon the kernel runs the thread that owns a GPU, while others keep the processors busy.
+//! How soon the kernel runs threads that others wait for, while others keep the processors busy.
 //!
 //! The aggregator's thread works for some microseconds at a time, and all VMs wait when it is late: turns get longer than
 //! they should, and less is known of who used them. So it asks for two things. Linux 6.12 and later take a wish for the
 //! length of a time slice (`sched_setattr(2)`, `sched_runtime` of a normal thread): one that runs briefly has its turn
 //! earlier, and no more in all; older kernels ignore it. And a nice value below zero where that is allowed
 //! (`CAP_SYS_NICE`, or `LimitNICE=` of the systemd unit). Timers are not put off for it either.
+//!
+//! A back end's threads ask for short slices alone: a guest's processor stands still until its register access is answered, and without them a
+//! thread that is woken up beside one that computes waits for the end of a tick (4 ms with 250 a second). They are one VM's, so no other VM's threads
+//! are to be less urgent than they.
 
 #![allow(unsafe_code, reason = "no crate wraps sched_setattr(2)")]
 
@@ -56,6 +60,14 @@ pub fn raise() -> io::Result<i32> {
     set(urgent).map(|()| urgent).or_else(|_| set(before).map(|()| before))
 }
 
+/// Gives the calling thread, and those that it starts from now on, short time slices, for it works for some microseconds at a time. Where the kernel refuses, everything works, later.
+pub fn be_brief() {
+    let done = getpriority_process(None).map_err(io::Error::from).and_then(set);
+    if let Err(error) = done {
+        log::debug!("no short time slices: {error}");
+    }
+}
+
 fn set(nice: i32) -> io::Result<()> {
     let attr = SchedAttr {
         size: u32::try_from(size_of::<SchedAttr>()).unwrap_or(0),
@@ -73,6 +85,15 @@ fn set(nice: i32) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    /// The calling thread's slice.
+    fn slice() -> io::Result<Duration> {
+        let mut attr = SchedAttr::default();
+        // SAFETY: the kernel writes at most the given size.
+        let done =
+            unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size_of::<SchedAttr>(), 0) };
+        if done == 0 { Ok(Duration::from_nanos(attr.runtime)) } else { Err(io::Error::last_os_error()) }
+    }
+
     #[test]
     fn thread_is_no_less_urgent_than_before_and_others_are_as_they_were() {
         let nice = || getpriority_process(None).unwrap();
@@ -82,5 +103,15 @@ mod tests {
 
         assert!(told == now && now <= before, "{before}, {told}, {now}");
         assert_eq!(nice(), before);
+
+        let brief = std::thread::spawn(move || {
+            be_brief();
+            // A back end's thread for events is started by its session's.
+            std::thread::spawn(move || (nice(), slice().unwrap())).join().unwrap()
+        });
+        let (nice, slice) = brief.join().unwrap();
+        assert_eq!(nice, before);
+        // Kernels before 6.12 know of no wish.
+        assert!(slice == SLICE || slice.is_zero(), "{slice:?}");
     }
 }

@@ -16,6 +16,7 @@ use crate::service_manager::Manager;
 use crate::socket_path::Listener;
 use crate::trace::Tracer;
 use crate::trace::desk::Desk;
+use crate::urgency;
 
 /// Arguments of `gpuvmk device`.
 #[derive(Debug, clap::Args)]
@@ -52,6 +53,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = source.file();
     // Files are out of reach from here on, and the first thread starts.
     jail::confine(args.jail.mode(config.jail()), &allowance(config, args, descriptor.is_some()))?;
+    // Of all threads to come: each works for some microseconds at a time.
+    urgency::be_brief();
     let stop = serve::stop_on_signals()?;
     let tracer = Tracer::default();
     let wait = Duration::from_secs(args.wait);

@@ -11,6 +11,7 @@ use crate::config::parse_size;
 use crate::jail::{self, Allowance, Drives, Mode, PathRight, Right, Role};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
 use crate::trace::{Filter, Tracer};
+use crate::urgency;
 
 /// Arguments of `gpuvmk softgpu`.
 #[derive(Debug, clap::Args)]
@@ -50,6 +51,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .context("Cannot make the software GPU")?;
     let function = serve::traced(gpu, ("softgpu", Some(args.vram)), &Tracer::default(), trace)?;
     log::info!("Software GPU with {} of VRAM serves", crate::config::show_size(args.vram));
+    // Of this thread alone: those of the engines compute.
+    urgency::be_brief();
     jail::enter(Role::SoftGpu);
     server.run(&function, &ResetBetweenClients(Arc::clone(&function)), &stop)?;
     Ok(ExitCode::SUCCESS)
