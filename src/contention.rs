@@ -1,15 +1,22 @@
-//! Whether others want the processor of a thread that looks for news instead of sleeping. Where they have it for more than three quarters of
-//! the time of looking, they need it, and looking is no use: then the thread sleeps at once, for more and more news. One other thread has
-//! half of it, as is fair: that may be the very guest whose news are looked for. Time comes from the caller.
+//! Whether others want the processor of a thread that looks for news instead of sleeping, and offers it to them between two looks.
+//!
+//! Whoever takes it may need it for long. When nothing has come meanwhile, nobody has lost anything by that. When something has come, it may have
+//! waited for the processor. Where that is more than three quarters of the time of looking, looking is no use, and the thread sleeps at once, for more
+//! and more news. (One other thread has half of it, as is fair: that may be the very guest whose news are looked for.) Time comes from the caller.
 
 use std::time::Duration;
 
 /// Two looks are further apart than this only if somebody else had the processor in between.
-pub const PUT_OFF: Duration = Duration::from_micros(20);
-/// So much of the time of looking is weighed at a time.
-const WEIGHED: Duration = Duration::from_millis(5);
+const PUT_OFF: Duration = Duration::from_micros(20);
+/// So much of the time of looking is weighed at a time: for several ticks, after which the kernel has put threads on the processors that are free.
+const WEIGHED: Duration = Duration::from_millis(20);
 /// News that are waited for asleep after others had the processor for more than three quarters of that: the first time, and at most.
-const REST: (u32, u32) = (256, 1 << 14);
+const REST: (u32, u32) = (256, 1 << 12);
+
+/// For how long others had the processor, where two looks are so far apart.
+pub fn put_off(between: Duration) -> Duration {
+    if between > PUT_OFF { between } else { Duration::ZERO }
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -30,8 +37,17 @@ impl Default for Contention {
 }
 
 impl Contention {
-    /// Others had the processor for `away` of the time that was `looked`. True when that is to end now.
-    pub fn note(&mut self, looked: Duration, away: Duration) -> bool {
+    /// The thread has looked for so long, others having had the processor for `put_off` before the last look, and found news or not. True when
+    /// it should not look for a while.
+    pub fn looked(&mut self, looked: Duration, put_off: Duration, found: bool) -> bool {
+        if found {
+            self.weigh(looked, put_off)
+        } else {
+            self.weigh(looked.saturating_sub(put_off), Duration::ZERO)
+        }
+    }
+
+    fn weigh(&mut self, looked: Duration, away: Duration) -> bool {
         self.looked = self.looked.saturating_add(looked);
         self.away = self.away.saturating_add(away);
         if self.looked < WEIGHED {
@@ -71,11 +87,20 @@ mod tests {
     fn who_is_put_off_sleeps_for_more_and_more_news() {
         let mut contention = Contention::default();
         let mut asleep = |away: u64| {
-            let crowded = (0..25).filter(|_| contention.note(MICROS(200), MICROS(away))).count();
+            let crowded = (0..100).filter(|_| contention.looked(MICROS(200), MICROS(away), true)).count();
             (crowded, std::iter::from_fn(|| contention.rests().then_some(())).count())
         };
         assert_eq!([asleep(151), asleep(175), asleep(200)], [(1, 256), (1, 512), (1, 1024)]);
         assert_eq!([asleep(150), asleep(150), asleep(151)], [(0, 0), (0, 0), (1, 512)]);
-        assert_eq!((0..20).map(|_| asleep(200).1).max(), Some(1 << 14));
+        assert_eq!((0..20).map(|_| asleep(200).1).max(), Some(1 << 12));
+    }
+
+    #[test]
+    fn processor_that_others_have_while_nothing_comes_is_no_loss() {
+        let mut contention = Contention::default();
+        let long_work =
+            (0..100).filter(|_| contention.looked(MICROS(1450), put_off(MICROS(1400)), false)).count();
+        let news = (0..100).filter(|_| contention.looked(MICROS(60), put_off(MICROS(20)), true)).count();
+        assert_eq!((long_work, news, contention.is_resting()), (0, 0, false));
     }
 }

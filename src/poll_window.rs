@@ -7,7 +7,7 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_micros(25);
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct PollWindow {
     most: Duration,
     now: Duration,
@@ -32,11 +32,6 @@ impl PollWindow {
             self.now.saturating_mul(2).max(FIRST).min(self.most)
         };
     }
-
-    /// The next news are not looked for.
-    pub const fn close(&mut self) {
-        self.now = Duration::ZERO;
-    }
 }
 
 #[cfg(test)]
@@ -56,8 +51,6 @@ mod tests {
             })
             .collect();
         assert_eq!(windows, [25, 50, 100, 200, 200, 200, 0, 25]);
-        window.close();
-        assert_eq!(window.time(), Duration::ZERO);
     }
 
     #[test]

@@ -6,9 +6,11 @@
 //! expense. And it looks only while news come soon ([`PollWindow`]): engines that work for long may need that processor (those of a software
 //! GPU do). After their work, when they rest, the next doorbell may come soon all the same: that has a window of its own.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use crate::contention::{Contention, PUT_OFF};
+use super::forecast::Forecast;
+use crate::contention::{self, Contention};
 use crate::poll_window::PollWindow;
 
 /// So long after another VM's last news a VM is alone.
@@ -34,7 +36,14 @@ pub(super) struct Looking {
     news: News,
     news_at: Duration,
     until: Duration,
+    /// When the work that was rung for last began, and when its end is looked for.
+    began: Option<Duration>,
+    forecast: Forecast,
+    ahead: Option<Range<Duration>>,
+    /// The last look: when, how long after the one before, and for how long others had the processor before it.
     looked_at: Duration,
+    looked: Duration,
+    put_off: Duration,
     contention: Contention,
     /// Whose news came last, and when; and when the last of anybody else came.
     last: Option<(u32, Duration)>,
@@ -52,28 +61,50 @@ impl Looking {
             news: News::WorkDone,
             news_at: Duration::ZERO,
             until: Duration::ZERO,
+            began: None,
+            forecast: Forecast::default(),
+            ahead: None,
             looked_at: Duration::ZERO,
+            looked: Duration::ZERO,
+            put_off: Duration::ZERO,
             contention: Contention::default(),
             last: None,
             other: None,
         }
     }
 
-    /// Whether to look, rather than to sleep.
-    pub(super) fn is_on(&self, now: Duration) -> bool {
-        now < self.until
+    /// Whether to look, rather than to sleep. Everything that the last look found has been told.
+    pub(super) fn is_on(&mut self, now: Duration) -> bool {
+        self.found(false);
+        now < self.until || self.ahead.as_ref().is_some_and(|ahead| ahead.contains(&now))
+    }
+
+    /// When to look again, whatever comes before.
+    pub(super) fn next(&self, now: Duration) -> Option<Duration> {
+        self.ahead.as_ref().map(|ahead| ahead.start).filter(|start| *start > now)
     }
 
     /// Connection `number` asked something. Where there are few processors that is no reason to look: who asks is answered, and looking for
     /// its next request would be at the expense of others.
     pub(super) fn asked(&mut self, number: u32, now: Duration) {
         if self.for_all {
-            self.rang(number, now);
+            self.news_of(number, now);
         }
     }
 
     /// Connection `number` has new work.
     pub(super) fn rang(&mut self, number: u32, now: Duration) {
+        let looks = self.news_of(number, now);
+        // A piece of work may be rung for in several parts.
+        let began = *self.began.get_or_insert(now);
+        let window = if looks && !self.most.is_zero() { self.forecast.window() } else { None };
+        self.ahead =
+            window.map(|window| began.saturating_add(window.start)..began.saturating_add(window.end));
+    }
+
+    /// Something new of connection `number`. False if what comes next is not to be looked for.
+    fn news_of(&mut self, number: u32, now: Duration) -> bool {
+        self.found(true);
         if let Some((last, when)) = self.last
             && last != number
         {
@@ -81,12 +112,18 @@ impl Looking {
         }
         self.last = Some((number, now));
         let time = self.after(News::Doorbell, now);
-        let rests = self.contention.rests();
-        self.until = if self.is_alone(now) && !rests { now.saturating_add(time) } else { Duration::ZERO };
+        let looks = !self.contention.rests() && self.is_alone(now);
+        self.until = if looks { now.saturating_add(time) } else { Duration::ZERO };
+        looks
     }
 
     /// The GPU has done something that it was given: what its owner does next may be rung for soon.
     pub(super) fn worked(&mut self, now: Duration) {
+        self.found(true);
+        if let Some(began) = self.began.take() {
+            self.forecast.took(now.saturating_sub(began));
+        }
+        self.ahead = None;
         let time = self.after(News::WorkDone, now);
         if self.is_alone(now) && !self.contention.is_resting() {
             self.until = self.until.max(now.saturating_add(time));
@@ -116,12 +153,17 @@ impl Looking {
 
     /// Between two looks the processor was offered to others, from `begin` to `end`: an engine's thread, or QEMU's, may have been put on it.
     pub(super) fn offered(&mut self, begin: Duration, end: Duration) {
-        let took = end.saturating_sub(begin);
-        let away = if took > PUT_OFF { took } else { Duration::ZERO };
-        let looked = end.saturating_sub(self.looked_at).min(self.most);
+        self.put_off = contention::put_off(end.saturating_sub(begin));
+        self.looked = end.saturating_sub(self.looked_at).min(self.most.max(self.put_off));
         self.looked_at = end;
-        if self.contention.note(looked, away) {
+    }
+
+    /// What came of the look after that.
+    fn found(&mut self, news: bool) {
+        let (looked, put_off) = (std::mem::take(&mut self.looked), std::mem::take(&mut self.put_off));
+        if self.contention.looked(looked, put_off, news) {
             self.until = Duration::ZERO;
+            self.ahead = None;
         }
     }
 }
@@ -178,6 +220,36 @@ mod tests {
     }
 
     #[test]
+    fn end_of_long_work_is_looked_for_shortly_before_it() {
+        let mut looking = looking(false);
+        let mut began = MICROS(10_000);
+        for _ in 0..30 {
+            looking.rang(1, began);
+            looking.rang(1, began + MICROS(10));
+            assert!(!looking.is_on(began + MICROS(900)));
+            looking.worked(began + MICROS(2010));
+            began += MICROS(5000);
+        }
+        looking.rang(1, began);
+        looking.rang(1, began + MICROS(1000));
+        assert_eq!(
+            looking.next(began + MICROS(1000)),
+            Some(began + MICROS(1970)),
+            "both are one piece of work"
+        );
+        assert!(!looking.is_on(began + MICROS(1969)) && looking.is_on(began + MICROS(1970)));
+        assert_eq!(looking.next(began + MICROS(1970)), None, "it is time");
+        assert!(
+            looking.is_on(began + MICROS(2472)) && !looking.is_on(began + MICROS(2473)),
+            "it did not come"
+        );
+        looking.worked(began + MICROS(2500));
+        // Another VM has work too.
+        looking.rang(2, began + MICROS(2600));
+        assert_eq!(looking.next(began + MICROS(2600)), None);
+    }
+
+    #[test]
     fn requests_are_looked_for_where_there_are_processors_to_spare() {
         let (mut few, mut many) = (looking(false), looking(true));
         at_work(&mut few, MICROS(1000));
@@ -209,12 +281,16 @@ mod tests {
     fn where_others_want_the_processor_they_have_it() {
         let mut looking = looking(false);
         at_work(&mut looking, MICROS(1000));
-        for look in 0..60 {
-            let begin = MICROS(1000 + 100 * look);
+        assert!(looking.is_on(MICROS(1001)));
+        looking.offered(MICROS(1001), MICROS(1081));
+        assert!(looking.is_on(MICROS(1081)), "nothing came meanwhile");
+        for look in 1..260 {
+            let begin = MICROS(1100 + 100 * look);
             looking.offered(begin, begin + MICROS(80));
+            looking.rang(1, begin + MICROS(81));
         }
-        assert!(!looking.is_on(MICROS(1100)), "most of the time was others'");
-        at_work(&mut looking, MICROS(8000));
-        assert!(!looking.is_on(MICROS(8001)));
+        assert!(!looking.is_on(MICROS(27_100)), "most of the time was others'");
+        at_work(&mut looking, MICROS(28_000));
+        assert!(!looking.is_on(MICROS(28_001)));
     }
 }

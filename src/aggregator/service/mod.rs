@@ -8,6 +8,7 @@
 //! Locks: none. Commands come over a channel, and an eventfd tells of them.
 
 mod connection;
+mod forecast;
 mod looking;
 mod rate;
 mod requests;

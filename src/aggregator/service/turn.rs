@@ -292,6 +292,7 @@ impl Loop {
             .chain(throttled)
             .chain(shut)
             .chain(self.deaf_until)
+            .chain(self.looking.next(now))
             .chain(self.machine.next_due(now))
             .min()?;
         Timespec::try_from(due.saturating_sub(now)).ok()

@@ -4,7 +4,7 @@
 //! Descriptors belong to the message that holds the last byte of the read that brought them: the kernel never
 //! reads past bytes that carry descriptors.
 
-use super::poll::Poll;
+use super::poll::{self, Poll};
 use super::sys;
 use super::wire::{self, Header, MAX_DATA, MAX_FDS};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -94,6 +94,7 @@ impl Inbox {
         let body = self.start + HEADER..self.start + size;
         self.start += size;
         let body = self.buffer.get(body).ok_or(FrameError::Truncated)?;
+        self.poll.took(poll::kind(header.command, body));
         Ok(Some(Message { header, body, fds, descriptors_lost }))
     }
 

@@ -1,0 +1,94 @@
+//! When work will be done, if it takes about as long as what was done before: a driver that copies buffers of one size waits for each of them
+//! for one and the same time. Who sleeps until shortly before that and looks from then on has the end of work at once and the processor for nearly
+//! nothing (Linux's block layer polls disks in this way). Times come from the caller.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+use std::time::Duration;
+
+/// Pieces of work that are remembered.
+const PIECES: usize = 8;
+/// So much before the earliest end that is expected: timers are late, and a thread takes time to wake up.
+const MARGIN: Duration = Duration::from_micros(40);
+/// It looks for this part of the work's time at most.
+const SHARE: u32 = 4;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Forecast {
+    /// How long the last pieces took, in no order.
+    times: [Duration; PIECES],
+    /// How many there have been.
+    pieces: usize,
+}
+
+impl Forecast {
+    /// A piece of work took so long.
+    pub(super) fn took(&mut self, time: Duration) {
+        if let Some(place) = self.times.get_mut(self.pieces % PIECES) {
+            *place = time;
+        }
+        self.pieces = self.pieces.wrapping_add(1).max(1);
+    }
+
+    /// When to look for the end of the next piece, from its beginning: when most of the last would have been found. `None` if there is no such time,
+    /// or it begins at once.
+    pub(super) fn window(&self) -> Option<Range<Duration>> {
+        if self.pieces < PIECES {
+            return None;
+        }
+        let found = |window: &Range<Duration>| self.times.iter().filter(|time| window.contains(time)).count();
+        let windows = self.times.iter().filter_map(|time| {
+            let start = time.checked_sub(MARGIN)?;
+            Some(start..start.saturating_add(*time / SHARE))
+        });
+        windows
+            .filter(|window| found(window) > PIECES / 2)
+            .max_by_key(|window| (found(window), Reverse(window.start)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MICROS: fn(u64) -> Duration = Duration::from_micros;
+
+    fn after(times: impl IntoIterator<Item = u64>) -> Option<(u128, u128)> {
+        let mut forecast = Forecast::default();
+        times.into_iter().for_each(|time| forecast.took(MICROS(time)));
+        forecast.window().map(|window| (window.start.as_micros(), window.end.as_micros()))
+    }
+
+    #[test]
+    fn work_of_one_length_is_looked_for_shortly_before_its_end() {
+        assert_eq!(after([2000; 7]), None, "too little is known");
+        assert_eq!(after([2000; 30]), Some((1960, 2460)));
+        // A little earlier where some is a little shorter, and what was held up once is no matter.
+        let (start, end) = after([2300, 2000, 2050, 9000, 2010, 2100, 100, 2040]).unwrap();
+        assert_eq!((start, end), (1960, 2460));
+    }
+
+    #[test]
+    fn work_of_all_lengths_is_not() {
+        assert_eq!(after((0..40).map(|piece| if piece % 2 == 0 { 300 } else { 2000 })), None);
+        assert_eq!(after((0..40).map(|piece| 500 * (piece % 8))), None);
+        assert_eq!(after([100; 30]), None, "it is over before anybody is awake");
+    }
+
+    #[test]
+    fn change_is_noticed() {
+        assert_eq!(after([4000; 30].into_iter().chain([1500; 4])), None);
+        assert_eq!(after([4000; 30].into_iter().chain([1500; 5])), Some((1460, 1835)));
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let mut forecast = Forecast { pieces: usize::MAX - 3, ..Forecast::default() };
+        for time in [Duration::MAX; 20] {
+            forecast.took(time);
+            forecast.window();
+        }
+        assert_eq!(forecast.window(), None);
+    }
+}
