@@ -138,6 +138,7 @@ impl<B: GspBackend> Core<B> {
         locked(&self.bar1).reset();
         locked(&self.bar2).reset();
         drop(hidden);
+        back.heed_non_stall(false);
         self.watcher.late_writes_changed();
     }
 

@@ -8,6 +8,7 @@ use super::config::{self, Gh100Config, regions};
 use super::core::Core;
 use super::gsp::GspConfig;
 use super::registers::Registers;
+use super::vfn::Vfn;
 use super::windows::{PRAMIN, TableMemory, VramMemory};
 use crate::chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 use crate::chip::{Aperture, PhysicalAddress};
@@ -54,6 +55,7 @@ impl<B: GspBackend + 'static> Gh100Function<B> {
         };
         let core = Arc::new(Core::new(Arc::downgrade(&backend), gsp, registers, config.clock));
         backend.connect_events(core.clone());
+        backend.heed_non_stall(false);
         Ok(Self { backend, core })
     }
 }
@@ -98,6 +100,9 @@ impl<B: GspBackend> Gh100Function<B> {
         let mut rest = data;
         for lane in lanes(offset, rest.len()) {
             let (part, later) = rest.split_at_mut(lane.len().min(rest.len()));
+            if Vfn::shows_pending(lane.reg) {
+                self.backend.bring_non_stall();
+            }
             lane.store(self.core.face.read(lane.reg), part);
             rest = later;
         }
@@ -115,6 +120,10 @@ impl<B: GspBackend> Gh100Function<B> {
         let mut rest = data;
         for lane in lanes(offset, data.len()) {
             let (part, later) = rest.split_at(lane.len().min(rest.len()));
+            // What is taken away is also what nobody has told of yet.
+            if Vfn::shows_pending(lane.reg) {
+                self.backend.bring_non_stall();
+            }
             self.core.face.write(lane.reg, lane.word(part), &mut actions);
             for action in actions.drain(..) {
                 self.perform(action);
@@ -142,6 +151,7 @@ impl<B: GspBackend> Gh100Function<B> {
                 Some(target) => self.ring(target.slot, target.userd),
                 None => self.bad_doorbell(),
             },
+            Action::HeedNonStall(heeded) => self.backend.heed_non_stall(heeded),
             Action::FunctionReset => self.core.reset(&self.backend),
         }
     }

@@ -166,10 +166,18 @@ impl Registers {
                     self.output.rearm();
                 }
                 self.update_interrupts();
+                if Vfn::enables(reg) {
+                    actions.push(Action::HeedNonStall(self.heeds_non_stall()));
+                }
             }
             Unit::Invalidate => actions.extend(self.invalidate.write(reg, word).map(Action::Invalidate)),
             Unit::Other => {}
         }
+    }
+
+    /// Whether work on some engine that asks for a notification gets one.
+    fn heeds_non_stall(&self) -> bool {
+        Engine::ALL.into_iter().any(|engine| self.vfn.is_enabled(vector::non_stall(engine)))
     }
 
     /// Work on an engine asked for a notification.

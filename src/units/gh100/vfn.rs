@@ -46,6 +46,25 @@ impl Vfn {
         }
     }
 
+    /// Whether a vector is enabled in its leaf.
+    pub fn is_enabled(&self, vector: u32) -> bool {
+        let leaf = usize::try_from(vector / 32).unwrap_or(usize::MAX);
+        self.enabled.get(leaf).is_some_and(|enabled| enabled & 1 << (vector % 32) != 0)
+    }
+
+    /// Whether a register shows what is pending, or takes it away.
+    pub fn shows_pending(reg: Reg) -> bool {
+        reg == NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP
+            || NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF.index_of(reg).is_some()
+    }
+
+    /// Whether writes to a register change what is enabled.
+    pub fn enables(reg: Reg) -> bool {
+        [NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET, NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_CLEAR]
+            .iter()
+            .any(|family| family.index_of(reg).is_some())
+    }
+
     /// The output.
     pub fn level(&self) -> bool {
         self.top() & self.top_enabled != 0

@@ -36,6 +36,9 @@ pub struct FakeBackend {
     pub interlude: Mutex<Option<Interlude>>,
     /// What was last told of objects.
     pub objects: Mutex<Option<ObjectUsage>>,
+    /// What was last told of notifications, and those that are kept.
+    pub heeded: Mutex<Option<bool>>,
+    pub kept: Mutex<Vec<Engine>>,
 }
 
 impl std::fmt::Debug for FakeBackend {
@@ -53,6 +56,8 @@ impl FakeBackend {
             events: OnceLock::new(),
             interlude: Mutex::default(),
             objects: Mutex::default(),
+            heeded: Mutex::default(),
+            kept: Mutex::default(),
         }
     }
 
@@ -137,6 +142,19 @@ impl Backend for FakeBackend {
 
     fn connect_events(&self, events: Arc<dyn EngineEvents>) {
         assert!(self.events.set(events).is_ok());
+    }
+
+    fn heed_non_stall(&self, heeded: bool) {
+        *self.heeded.lock().unwrap() = Some(heeded);
+        if heeded {
+            self.bring_non_stall();
+        }
+    }
+
+    fn bring_non_stall(&self) {
+        for engine in std::mem::take(&mut *self.kept.lock().unwrap()) {
+            self.events().non_stall(engine);
+        }
     }
 
     fn flush_tlb(&self, scope: FlushScope) {

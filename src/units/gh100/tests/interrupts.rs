@@ -65,6 +65,39 @@ fn vector_that_is_not_enabled_waits() {
 }
 
 #[test]
+fn end_of_work_that_the_driver_has_masked_is_brought_when_it_looks_or_enables_it() {
+    let gpu = Gpu::new();
+    let heeded = |gpu: &Gpu| *gpu.back.heeded.lock().unwrap();
+    let keep = |engine| gpu.back.kept.lock().unwrap().push(engine);
+    assert_eq!(heeded(&gpu), Some(false), "everything is masked at first");
+    let sink = gpu.listen(true, &[1]);
+    assert_eq!(heeded(&gpu), Some(true));
+
+    // The vectors of two engines go one by one; others are no matter.
+    gpu.wr(0xb8_1200, 1);
+    gpu.wr(0xb8_1404, !6);
+    assert_eq!(heeded(&gpu), Some(true));
+    gpu.wr(0xb8_1404, 6);
+    assert_eq!(heeded(&gpu), Some(false));
+
+    keep(Engine::Graphics);
+    assert_eq!(gpu.rd(0xb8_1004), 1);
+    keep(Engine::Copy(0));
+    assert_eq!(gpu.rd(0xb8_1600), 0, "nothing of it is enabled");
+    assert!(gpu.back.kept.lock().unwrap().is_empty(), "but it was asked for");
+    // What is cleared is also what was on its way.
+    keep(Engine::Copy(1));
+    gpu.wr(0xb8_1004, 7);
+    assert_eq!((gpu.rd(0xb8_1004), sink.taken()), (0, vec![]));
+
+    keep(Engine::Copy(1));
+    gpu.wr(0xb8_1204, 4);
+    assert_eq!((heeded(&gpu), sink.taken()), (Some(true), vec![Signal::Message]));
+    gpu.function.reset();
+    assert_eq!(heeded(&gpu), Some(false));
+}
+
+#[test]
 fn no_message_without_bus_mastering_and_one_when_it_comes() {
     let gpu = Gpu::new();
     let sink = gpu.listen(true, &[1]);
