@@ -60,7 +60,8 @@ pub fn raise() -> io::Result<i32> {
     set(urgent).map(|()| urgent).or_else(|_| set(before).map(|()| before))
 }
 
-/// Gives the calling thread, and those that it starts from now on, short time slices, for it works for some microseconds at a time. Where the kernel refuses, everything works, later.
+/// Gives the calling thread, and those that it starts from now on, short time slices: for who works for some microseconds at a time.
+/// Where the kernel refuses, everything works, later.
 pub fn be_brief() {
     let done = getpriority_process(None).map_err(io::Error::from).and_then(set);
     if let Err(error) = done {

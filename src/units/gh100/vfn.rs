@@ -6,11 +6,15 @@
 //! disables them, reads, clears, and enables them again.
 
 use crate::chip::gh100::regs::vfn::*;
-use crate::chip::registers::Reg;
+use crate::chip::registers::{Reg, RegArray};
 use crate::mmio_trap::access::Word;
 
 /// Leaves of the tree.
 const LEAVES: usize = 16;
+
+/// What enables and disables vectors of each leaf. Both show what is enabled.
+const ENABLES: [RegArray; 2] =
+    [NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET, NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_CLEAR];
 
 /// What a register write does to the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,24 +36,24 @@ pub struct Vfn {
 impl Vfn {
     /// Raises a vector. Vectors beyond the tree are nobody's.
     pub fn raise(&mut self, vector: u32) {
-        let leaf = usize::try_from(vector / 32).unwrap_or(usize::MAX);
+        let (leaf, bit) = place(vector);
         if let Some(pending) = self.pending.get_mut(leaf) {
-            *pending |= 1 << (vector % 32);
+            *pending |= bit;
         }
     }
 
     /// Takes a vector back: its cause is gone.
     pub fn lower(&mut self, vector: u32) {
-        let leaf = usize::try_from(vector / 32).unwrap_or(usize::MAX);
+        let (leaf, bit) = place(vector);
         if let Some(pending) = self.pending.get_mut(leaf) {
-            *pending &= !(1 << (vector % 32));
+            *pending &= !bit;
         }
     }
 
     /// Whether a vector is enabled in its leaf.
     pub fn is_enabled(&self, vector: u32) -> bool {
-        let leaf = usize::try_from(vector / 32).unwrap_or(usize::MAX);
-        self.enabled.get(leaf).is_some_and(|enabled| enabled & 1 << (vector % 32) != 0)
+        let (leaf, bit) = place(vector);
+        self.enabled.get(leaf).is_some_and(|enabled| enabled & bit != 0)
     }
 
     /// Whether a register shows what is pending, or takes it away.
@@ -60,9 +64,7 @@ impl Vfn {
 
     /// Whether writes to a register change what is enabled.
     pub fn enables(reg: Reg) -> bool {
-        [NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET, NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_CLEAR]
-            .iter()
-            .any(|family| family.index_of(reg).is_some())
+        ENABLES.iter().any(|family| family.index_of(reg).is_some())
     }
 
     /// The output.
@@ -75,9 +77,7 @@ impl Vfn {
         if let Some(leaf) = leaf(NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF.index_of(reg)) {
             return self.pending.get(leaf).copied();
         }
-        for family in
-            [NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET, NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_CLEAR]
-        {
+        for family in ENABLES {
             if let Some(leaf) = leaf(family.index_of(reg)) {
                 return self.enabled.get(leaf).copied();
             }
@@ -123,6 +123,11 @@ impl Vfn {
     }
 }
 
+/// A vector's leaf, and its bit there.
+fn place(vector: u32) -> (usize, u32) {
+    (usize::try_from(vector / 32).unwrap_or(usize::MAX), 1 << (vector % 32))
+}
+
 fn leaf(index: Option<u32>) -> Option<usize> {
     index.and_then(|index| usize::try_from(index).ok())
 }
@@ -133,7 +138,7 @@ mod tests {
     use crate::chip::Engine;
     use crate::units::gh100::gsp::vector;
 
-    const fn at(family: crate::chip::registers::RegArray, leaf: u32) -> Reg {
+    const fn at(family: RegArray, leaf: u32) -> Reg {
         family.at(leaf)
     }
 
