@@ -130,7 +130,7 @@ fn record(folder: &Path) {
     }
 }
 
-/// The life of a vGPU: two clients, somebody who records, work on every engine, both kinds of interrupts, the alarm, an aggregator that goes
+/// The life of a vGPU: three clients, somebody who records, work on every engine, both kinds of interrupts, the alarm, an aggregator that goes
 /// and comes back.
 fn live(folder: &Path) -> Vec<(Role, String)> {
     let mut logs = Vec::new();
@@ -153,6 +153,7 @@ fn live(folder: &Path) -> Vec<(Role, String)> {
     scenarios::copies_on_every_engine(function.clone());
     record(folder);
     drop(function);
+    scenarios::copies_that_end_with_a_message(Arc::new(Remote::connect(&socket)), 40);
 
     let function = Arc::new(Remote::connect(&socket));
     interrupts_of_the_alarm(&function);

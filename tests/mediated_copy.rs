@@ -76,6 +76,11 @@ fn copies_on_every_engine_move_the_bytes() {
 }
 
 #[test]
+fn end_of_each_copy_is_one_message() {
+    mediated(|vgpu| scenarios::copies_that_end_with_a_message(vgpu, 20));
+}
+
+#[test]
 fn copied_bytes_are_counted_for_the_engine_that_copied_them() {
     let host = Host::new(PolicyKind::Fifo);
     let vgpu = host.vgpu("one");

@@ -22,6 +22,11 @@ fn copies_on_every_engine_move_the_bytes() {
 }
 
 #[test]
+fn end_of_each_copy_is_one_message() {
+    scenarios::copies_that_end_with_a_message(gpu(), 20);
+}
+
+#[test]
 fn fault_stops_its_channel_and_no_other() {
     scenarios::fault_stops_its_channel_only(gpu());
 }

@@ -21,6 +21,7 @@ const PREEMPTED: u32 = 5;
 const LOST: u32 = 6;
 const CHANNEL_ERROR: u32 = 7;
 const HUNG: u32 = 8;
+const UNSENT: u32 = 9;
 
 /// A fault that belongs to no channel.
 const NO_CHANNEL: u32 = u32::MAX;
@@ -79,6 +80,7 @@ pub fn encode(event: Event) -> Record {
             [HUNG, hang.channel.into(), engine_number(hang.engine), acquire, 0, 0, 0, 0]
         }
         Event::Preempted(channel) => [PREEMPTED, channel.0.into(), 0, 0, 0, 0, 0, 0],
+        Event::Unsent => [UNSENT, 0, 0, 0, 0, 0, 0, 0],
         Event::Lost => [LOST, 0, 0, 0, 0, 0, 0, 0],
     }
 }
@@ -117,6 +119,7 @@ pub fn decode(record: Record) -> Option<Event> {
             engine: engine(b)?,
             kind: if c == 0 { HangKind::Engine } else { HangKind::Acquire },
         }),
+        UNSENT => Event::Unsent,
         LOST => Event::Lost,
         _ => return None,
     })
@@ -191,6 +194,7 @@ mod tests {
             Event::Hung(ChannelHang { channel: 7, engine: Engine::Copy(2), kind: HangKind::Acquire }),
             Event::Hung(ChannelHang { channel: 8, engine: Engine::Graphics, kind: HangKind::Engine }),
             Event::Preempted(GuestChannel(9)),
+            Event::Unsent,
             Event::Lost,
         ];
 

@@ -5,7 +5,9 @@
 //! that does not read for so long that [`CAPACITY`] records pile up loses records: its own loss, counted.
 //!
 //! A driver that looks at fences itself has masked the interrupt that such a notification becomes. Its vGPU says so
-//! ([`Notifications`]), and is not woken up for what nobody would see: the bits stay until somebody looks.
+//! ([`Notifications`]), and is not woken up for what nobody would see: the bits stay until somebody looks. Where the
+//! notification would become a message, and nothing else, the vGPU says that too: then the producer sends the message
+//! itself ([`super::message`]), once, and the bits stay until the driver's handler comes for them.
 //!
 //! The wake-up is a pipe, not an eventfd: each end of a pipe has its own open file description, so a hostile
 //! consumer cannot turn the producer's writes into blocking ones. The consumer sees the aggregator's death as
@@ -20,9 +22,12 @@ use std::sync::atomic::{Ordering, fence};
 use rustix::pipe::PipeFlags;
 
 use super::event_record::{RECORD_WORDS, decode, encode};
+use super::link::Kept;
+use super::message::Message;
 use super::protocol::Event;
 use super::shared::SharedWords;
-use crate::chip::EngineSet;
+use crate::chip::{Engine, EngineSet};
+use crate::units::backend::Heed;
 
 /// Records that fit.
 pub const CAPACITY: u32 = 512;
@@ -30,17 +35,27 @@ pub const CAPACITY: u32 = 512;
 const HEAD: usize = 0;
 const TAIL: usize = 16;
 const WAITING: usize = 32;
-/// Not 0: notifications are no reason to wake the consumer up.
-const UNHEEDED: usize = 33;
+/// What a notification is to the consumer: 0, a reason to wake it up; else of the bits below.
+const HEED: usize = 33;
 const NOTIFIED: usize = 48;
 const RECORDS: usize = 64;
 const PAGES: usize = (RECORDS + CAPACITY as usize * RECORD_WORDS).div_ceil(1024);
+
+/// Nothing: nobody would see it.
+const UNHEEDED: u32 = 1 << 31;
+/// The message was sent.
+const SENT: u32 = 1 << 30;
+/// Those of these engines are a message, those of others nothing.
+const ENGINES: u32 = EngineSet::all().bits();
+const _: () = assert!(ENGINES & (UNHEEDED | SENT) == 0);
 
 /// The aggregator's end.
 #[derive(Debug)]
 pub struct EventProducer {
     ring: SharedWords,
     wake: OwnedFd,
+    message: Option<Message>,
+    unsent: u64,
     tail: u32,
     lost: u64,
 }
@@ -76,28 +91,59 @@ pub enum Woken {
 pub fn create() -> io::Result<(EventProducer, OwnedFd, OwnedFd)> {
     let (ring, file) = SharedWords::create("gpuvmk-events", PAGES)?;
     let (theirs, ours) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    Ok((EventProducer { ring, wake: ours, tail: 0, lost: 0 }, file, theirs))
+    Ok((EventProducer { ring, wake: ours, message: None, unsent: 0, tail: 0, lost: 0 }, file, theirs))
 }
 
 impl EventProducer {
     /// Hands over an event. Never blocks. False when the consumer is so far behind that the event is lost.
     pub fn send(&mut self, event: Event) -> bool {
         let kept = match event {
-            Event::NonStall(engine) => {
-                let bits = EngineSet::from(engine).bits();
-                // A bit that is still set has not been taken: nothing new to tell. One that is not heeded is taken by
-                // whoever heeds them next: he says so first, and looks then; here it is the other way round.
-                if self.ring.word(NOTIFIED).fetch_or(bits, Ordering::SeqCst) & bits == bits
-                    || self.ring.word(UNHEEDED).load(Ordering::SeqCst) != 0
-                {
-                    return true;
-                }
-                true
-            }
+            Event::NonStall(engine) if self.notify(engine) => true,
+            Event::NonStall(_) => return true,
             _ => self.push(event),
         };
         self.wake();
         kept
+    }
+
+    /// How the consumer's message is sent from now on; the old way is let go.
+    pub fn set_message(&mut self, message: Option<Message>) {
+        self.message = message;
+    }
+
+    /// Notes the end of work. True when the consumer is to be woken up.
+    fn notify(&mut self, engine: Engine) -> bool {
+        let bits = EngineSet::from(engine).bits();
+        // A bit that is still set has not been taken: nothing new to tell.
+        if self.ring.word(NOTIFIED).fetch_or(bits, Ordering::SeqCst) & bits == bits {
+            return false;
+        }
+        // One that is not heeded, or for which the driver comes anyway, is taken by whoever changes that: he says so first, and
+        // looks then; here it is the other way round.
+        let word = self.ring.word(HEED);
+        let heed = word.load(Ordering::SeqCst);
+        if heed == 0 {
+            return true;
+        }
+        if heed & (UNHEEDED | SENT) != 0 || heed & bits == 0 {
+            return false;
+        }
+        let Some(message) = &self.message else { return true };
+        // Said before it is done: a driver that handles the message must find that it was sent.
+        if word.compare_exchange(heed, heed | SENT, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            return true;
+        }
+        let Err(error) = message.send() else { return false };
+        self.unsent = self.unsent.saturating_add(1);
+        // A tenant decides how often.
+        if self.unsent.is_power_of_two() {
+            let unsent = self.unsent;
+            log::warn!(
+                "a backend's message cannot be sent ({unsent} so far), it may do that itself: {error}"
+            );
+        }
+        self.message = None;
+        self.push(Event::Unsent)
     }
 
     /// Events lost because the consumer did not take them.
@@ -160,9 +206,12 @@ impl EventConsumer {
                 taken = taken.saturating_add(1);
             }
         }
-        for engine in take_notified(&self.ring).engines() {
-            each(Event::NonStall(engine));
-            taken = taken.saturating_add(1);
+        // What a message was sent for is left to whoever handles it.
+        if self.ring.word(HEED).load(Ordering::SeqCst) & SENT == 0 {
+            for engine in take_notified(&self.ring).engines() {
+                each(Event::NonStall(engine));
+                taken = taken.saturating_add(1);
+            }
         }
         taken
     }
@@ -177,7 +226,7 @@ impl EventConsumer {
         self.ring.word(WAITING).store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let tail = self.ring.word(TAIL).load(Ordering::SeqCst);
-        let heeded = self.ring.word(UNHEEDED).load(Ordering::SeqCst) == 0;
+        let heeded = self.ring.word(HEED).load(Ordering::SeqCst) & (UNHEEDED | SENT) == 0;
         if tail != self.head || (heeded && self.ring.word(NOTIFIED).load(Ordering::SeqCst) != 0) {
             self.ring.word(WAITING).store(0, Ordering::SeqCst);
             return Ok(Woken::News);
@@ -198,16 +247,27 @@ impl EventConsumer {
 }
 
 impl Notifications {
-    /// From now on the consumer is woken up for them, or not. What came while it was not is the answer.
-    pub fn heed(&self, heeded: bool) -> EngineSet {
-        self.ring.word(UNHEEDED).store(u32::from(!heeded), Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if heeded { self.take() } else { EngineSet::empty() }
+    /// What they are from now on. What came while they were nothing is the answer, once they are something.
+    pub fn heed(&self, heed: Heed) -> Kept {
+        let word = match heed {
+            Heed::No => UNHEEDED,
+            Heed::Wake => 0,
+            Heed::Message(engines) => engines.bits(),
+        };
+        let sent = self.ring.word(HEED).swap(word, Ordering::SeqCst) & SENT != 0;
+        let engines = if heed == Heed::No { EngineSet::empty() } else { take_notified(&self.ring) };
+        Kept { engines, sent }
     }
 
-    /// Takes what nobody has taken yet.
-    pub fn take(&self) -> EngineSet {
-        take_notified(&self.ring)
+    /// Takes what nobody has taken yet. If a message was sent, no other is before [`Self::heed`] says so.
+    pub fn take(&self) -> Kept {
+        let word = self.ring.word(HEED);
+        // A plain load first: what does not change costs no locked instruction. Nobody else takes the mark away.
+        let sent = word.load(Ordering::SeqCst) & SENT != 0;
+        if sent {
+            word.store(0, Ordering::SeqCst);
+        }
+        Kept { engines: take_notified(&self.ring), sent }
     }
 }
 
@@ -227,9 +287,9 @@ const fn record_at(index: u32) -> usize {
 mod tests {
     use std::os::fd::AsFd;
 
+    use super::super::message::MessageSender;
     use super::*;
     use crate::addr::GuestChannel;
-    use crate::chip::Engine;
 
     fn pair() -> (EventProducer, EventConsumer) {
         let (producer, file, wake) = create().unwrap();
@@ -240,6 +300,32 @@ mod tests {
         let mut all = Vec::new();
         consumer.take(|e| all.push(e));
         all
+    }
+
+    fn fall_asleep(consumer: &EventConsumer) {
+        consumer.ring.word(WAITING).store(1, Ordering::SeqCst);
+    }
+
+    fn is_asleep(consumer: &EventConsumer) -> bool {
+        consumer.ring.word(WAITING).load(Ordering::SeqCst) != 0
+    }
+
+    fn kept(engines: EngineSet, sent: bool) -> Kept {
+        Kept { engines, sent }
+    }
+
+    /// A driver's eventfd, by which the producer sends messages from now on.
+    fn connect_message(producer: &mut EventProducer) -> OwnedFd {
+        let flags = rustix::event::EventfdFlags::NONBLOCK;
+        let event = rustix::event::eventfd(0, flags).unwrap();
+        let copy = event.try_clone().unwrap();
+        producer.set_message(Some(Message::new(copy, Arc::new(MessageSender::new().unwrap()))));
+        event
+    }
+
+    fn messages(event: &OwnedFd) -> u64 {
+        let mut raw = [0; 8];
+        rustix::io::read(event, &mut raw).map_or(0, |_| u64::from_ne_bytes(raw))
     }
 
     fn never() -> OwnedFd {
@@ -319,36 +405,153 @@ mod tests {
     fn what_is_not_heeded_wakes_nobody_up_and_is_kept() {
         let (mut producer, mut consumer) = pair();
         let notifications = consumer.notifications();
-        let sleep = |consumer: &EventConsumer| consumer.ring.word(WAITING).store(1, Ordering::SeqCst);
-        let sleeps = |consumer: &EventConsumer| consumer.ring.word(WAITING).load(Ordering::SeqCst) != 0;
 
-        assert_eq!(notifications.heed(false), EngineSet::empty());
-        sleep(&consumer);
+        assert_eq!(notifications.heed(Heed::No), kept(EngineSet::empty(), false));
+        fall_asleep(&consumer);
         for engine in [Engine::Graphics, Engine::Copy(1), Engine::Copy(1)] {
             producer.send(Event::NonStall(engine));
         }
-        assert!(sleeps(&consumer));
+        assert!(is_asleep(&consumer));
 
         // A record is heeded in any case, and takes them along.
         producer.send(Event::Lost);
-        assert!(!sleeps(&consumer));
+        assert!(!is_asleep(&consumer));
         let all = [Event::Lost, Event::NonStall(Engine::Graphics), Event::NonStall(Engine::Copy(1))];
         assert_eq!(take(&mut consumer), all);
 
         producer.send(Event::NonStall(Engine::Graphics));
-        assert_eq!(notifications.take(), Engine::Graphics.into());
+        assert_eq!(notifications.take(), kept(Engine::Graphics.into(), false));
         producer.send(Event::NonStall(Engine::Copy(0)));
-        assert_eq!(notifications.heed(true), Engine::Copy(0).into());
-        sleep(&consumer);
+        assert_eq!(notifications.heed(Heed::Wake), kept(Engine::Copy(0).into(), false));
+        fall_asleep(&consumer);
         producer.send(Event::NonStall(Engine::Copy(0)));
-        assert!(!sleeps(&consumer));
+        assert!(!is_asleep(&consumer));
         assert_eq!(take(&mut consumer), [Event::NonStall(Engine::Copy(0))]);
+    }
+
+    #[test]
+    fn notification_that_is_a_message_is_sent_once_and_wakes_nobody_up() {
+        let (mut producer, mut consumer) = pair();
+        let notifications = consumer.notifications();
+        let event = connect_message(&mut producer);
+        let copies = EngineSet::COPY0 | EngineSet::COPY1;
+
+        for _ in 0..3 {
+            assert_eq!(notifications.heed(Heed::Message(copies)), kept(EngineSet::empty(), false));
+            fall_asleep(&consumer);
+            producer.send(Event::NonStall(Engine::Graphics));
+            assert_eq!((messages(&event), is_asleep(&consumer)), (0, true), "which is nothing to the driver");
+            for _ in 0..2 {
+                producer.send(Event::NonStall(Engine::Copy(0)));
+                producer.send(Event::NonStall(Engine::Copy(1)));
+            }
+            assert_eq!((messages(&event), is_asleep(&consumer)), (1, true));
+            // The handler's, not the thread's, even if that is awake for something else.
+            producer.send(Event::Preempted(GuestChannel(0)));
+            assert_eq!(take(&mut consumer), [Event::Preempted(GuestChannel(0))]);
+            assert_eq!(notifications.take(), kept(copies | EngineSet::GRAPHICS, true));
+            // Until the driver allows the next one.
+            fall_asleep(&consumer);
+            producer.send(Event::NonStall(Engine::Copy(0)));
+            assert_eq!((messages(&event), is_asleep(&consumer)), (0, false));
+            assert_eq!(take(&mut consumer), [Event::NonStall(Engine::Copy(0))]);
+        }
+    }
+
+    #[test]
+    fn what_changes_before_the_handler_came_tells_that_a_message_was_sent() {
+        let (mut producer, consumer) = pair();
+        let notifications = consumer.notifications();
+        let event = connect_message(&mut producer);
+        let graphics = EngineSet::GRAPHICS;
+
+        for heed in [Heed::Wake, Heed::No, Heed::Message(graphics)] {
+            notifications.heed(Heed::Message(graphics));
+            producer.send(Event::NonStall(Engine::Graphics));
+            assert_eq!(messages(&event), 1);
+            let engines = if heed == Heed::No { EngineSet::empty() } else { graphics };
+            assert_eq!(notifications.heed(heed), kept(engines, true));
+            notifications.take();
+        }
+    }
+
+    #[test]
+    fn message_that_nobody_can_send_wakes_the_consumer_up() {
+        let (mut producer, mut consumer) = pair();
+        consumer.notifications().heed(Heed::Message(EngineSet::all()));
+        fall_asleep(&consumer);
+        producer.send(Event::NonStall(Engine::Graphics));
+        assert!(!is_asleep(&consumer));
+        assert_eq!(take(&mut consumer), [Event::NonStall(Engine::Graphics)]);
+    }
+
+    #[test]
+    fn message_by_what_is_no_eventfd_is_told_and_given_up() {
+        let (mut producer, mut consumer) = pair();
+        let notifications = consumer.notifications();
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        producer.set_message(Some(Message::new(reader, Arc::new(MessageSender::new().unwrap()))));
+        notifications.heed(Heed::Message(EngineSet::all()));
+        fall_asleep(&consumer);
+
+        producer.send(Event::NonStall(Engine::Graphics));
+
+        assert!(!is_asleep(&consumer));
+        assert_eq!(take(&mut consumer), [Event::Unsent]);
+        assert_eq!(notifications.take(), kept(EngineSet::GRAPHICS, true), "for the driver's handler");
+        notifications.heed(Heed::Message(EngineSet::all()));
+        producer.send(Event::NonStall(Engine::Graphics));
+        assert_eq!(take(&mut consumer), [Event::NonStall(Engine::Graphics)]);
+    }
+
+    #[test]
+    fn no_notification_is_lost_while_messages_come_and_go() {
+        const ROUNDS: u32 = 20_000;
+        let (mut producer, mut consumer) = pair();
+        let notifications = consumer.notifications();
+        let event = connect_message(&mut producer);
+        let (ask, asked) = std::sync::mpsc::sync_channel(0);
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            while asked.recv().is_ok() {
+                producer.send(Event::NonStall(Engine::Graphics));
+            }
+        });
+        std::thread::spawn(move || {
+            let stop = never();
+            let mut sent = 0;
+            for _ in 0..ROUNDS {
+                assert!(notifications.heed(Heed::Message(EngineSet::all())).engines.is_empty());
+                ask.send(()).unwrap();
+                // The producer is at it meanwhile.
+                let kept = notifications.heed(Heed::Wake);
+                sent += u64::from(kept.sent);
+                assert!(!kept.sent || !kept.engines.is_empty(), "a message says what for");
+                if kept.engines.is_empty() {
+                    while take(&mut consumer).is_empty() {
+                        consumer.wait(stop.as_fd()).unwrap();
+                    }
+                }
+            }
+            drop(ask);
+            tell.send(sent).unwrap();
+        });
+
+        let sent =
+            told.recv_timeout(std::time::Duration::from_secs(60)).expect("every notification to arrive");
+        // The last may be on its way.
+        let mut arrived = 0;
+        while arrived < sent {
+            arrived += messages(&event);
+            std::thread::yield_now();
+        }
+        assert_eq!((arrived, messages(&event)), (sent, 0));
     }
 
     #[test]
     fn consumer_sleeps_while_there_is_only_what_is_not_heeded() {
         let (mut producer, mut consumer) = pair();
-        consumer.notifications().heed(false);
+        consumer.notifications().heed(Heed::No);
         producer.send(Event::NonStall(Engine::Graphics));
         let stop = never();
         rustix::io::write(&stop, &1_u64.to_ne_bytes()).unwrap();
@@ -374,10 +577,10 @@ mod tests {
         std::thread::spawn(move || {
             let stop = never();
             for _ in 0..ROUNDS {
-                notifications.heed(false);
+                notifications.heed(Heed::No);
                 ask.send(()).unwrap();
                 // The producer is at it meanwhile.
-                if notifications.heed(true).is_empty() {
+                if notifications.heed(Heed::Wake).engines.is_empty() {
                     while take(&mut consumer).is_empty() {
                         consumer.wait(stop.as_fd()).unwrap();
                     }

@@ -7,6 +7,7 @@ use super::report::Report;
 use crate::chip::EngineSet;
 use crate::fifo_virt::CopiedBytes;
 use crate::pci::SharedMemory;
+use crate::units::backend::Heed;
 
 /// Why a request to the aggregator failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +46,15 @@ pub struct Grant {
     pub window: Vec<SharedMemory>,
 }
 
+/// Notifications of finished work that were not told when they came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// The work's engines.
+    pub engines: EngineSet,
+    /// The aggregator has sent the vGPU's message.
+    pub sent: bool,
+}
+
 /// Receives what the aggregator tells a tenant. Called from the link's own thread (or the caller's, in
 /// process); must not call the link back from within.
 pub trait EventHandler: Send + Sync {
@@ -56,7 +66,7 @@ pub trait EventHandler: Send + Sync {
 
 /// A tenant's connection to its aggregator, after admission.
 pub trait AggregatorLink: Send + Sync {
-    /// Sends a request, with the file of a [`Request::DmaMap`], and waits for the answer. The aggregator
+    /// Sends a request, with the file of a [`Request::DmaMap`] or [`Request::MessageEvent`], and waits for the answer. The aggregator
     /// answers without waiting for GPU work.
     ///
     /// # Errors
@@ -81,16 +91,18 @@ pub trait AggregatorLink: Send + Sync {
     /// Tells operators how many accesses of the guest were answered so far. No answer; calls must not overlap.
     fn report_trapped(&self, accesses: u64);
 
-    /// Whether the driver would see a notification of finished work now. One that would not be seen wakes nobody up; it is
-    /// kept, and told when this is called with true: those are the answer. They are heeded until somebody says otherwise.
-    fn heed_notifications(&self, heeded: bool) -> EngineSet {
-        let _ = heeded;
-        EngineSet::empty()
+    /// What the driver would notice of a notification of finished work now. One that it would not notice wakes nobody up; it is
+    /// kept, and told when this is called with something else: those are the answer. They are heeded until somebody says otherwise.
+    /// One that is a message to the driver is sent by the aggregator, once, if it knows how ([`Request::MessageEvent`]).
+    fn heed_notifications(&self, heed: Heed) -> Kept {
+        let _ = heed;
+        Kept::default()
     }
 
-    /// Notifications of finished work that were not heeded so far.
-    fn take_notifications(&self) -> EngineSet {
-        EngineSet::empty()
+    /// Notifications of finished work that were not told so far. If a message was sent for them, there is none again before
+    /// [`Self::heed_notifications`] says so.
+    fn take_notifications(&self) -> Kept {
+        Kept::default()
     }
 
     /// Connects the receiver of events; the link delivers nothing before.

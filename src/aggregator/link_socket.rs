@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::doorbells::DoorbellSender;
 use super::event_ring::{EventConsumer, Notifications, Woken};
-use super::link::{AggregatorLink, EventHandler, Grant, LinkError};
+use super::link::{AggregatorLink, EventHandler, Grant, Kept, LinkError};
 use super::mailbox::Found;
 use super::protocol::{Doorbell, Hello, Reply, Request, Welcome};
 use super::report::Report;
@@ -24,10 +24,10 @@ use super::seqpacket::{self, Received};
 use super::service::ServiceHandle;
 use super::wire;
 use crate::cancel::{Cancel, Waited};
-use crate::chip::EngineSet;
 use crate::fifo_virt::CopiedBytes;
 use crate::jail::{self, Role};
 use crate::pci::SharedMemory;
+use crate::units::backend::Heed;
 
 /// How often an absent aggregator is looked for.
 const RETRY: Duration = Duration::from_millis(100);
@@ -311,11 +311,11 @@ impl AggregatorLink for SocketLink {
         self.doorbells.report_trapped(accesses);
     }
 
-    fn heed_notifications(&self, heeded: bool) -> EngineSet {
-        self.notifications.heed(heeded)
+    fn heed_notifications(&self, heed: Heed) -> Kept {
+        self.notifications.heed(heed)
     }
 
-    fn take_notifications(&self) -> EngineSet {
+    fn take_notifications(&self) -> Kept {
         self.notifications.take()
     }
 

@@ -14,6 +14,7 @@ pub mod link;
 mod link_socket;
 pub mod machine;
 mod mailbox;
+mod message;
 pub mod partition;
 pub mod protocol;
 pub mod report;

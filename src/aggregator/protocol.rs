@@ -185,6 +185,13 @@ pub enum Request {
     SetRunlist(Vec<GuestChannel>),
     /// Take a channel off the hardware; [`Event::Preempted`] follows.
     Preempt(GuestChannel),
+    /// Which eventfd sends the vGPU's message to the driver: one that the request carries, or none any more. With one, the
+    /// aggregator sends the message by itself when the end of work is nothing else to the driver
+    /// ([`crate::units::backend::Heed::Message`]).
+    MessageEvent {
+        /// Whether there is one.
+        given: bool,
+    },
     /// Function reset: channels and address spaces go; guest memory stays mapped.
     Reset {
         /// Zero the partition too.
@@ -282,6 +289,8 @@ pub enum Event {
     Hung(ChannelHang),
     /// A preemption is complete.
     Preempted(GuestChannel),
+    /// A message that was said to be sent could not be sent. The eventfd is forgotten.
+    Unsent,
     /// The physical GPU is gone.
     Lost,
 }

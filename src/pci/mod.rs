@@ -187,6 +187,10 @@ pub trait InterruptSink: Send + Sync {
     fn set_intx(&self, asserted: bool);
     /// Sends one message of the MSI vector.
     fn fire_msi(&self, vector: u16);
+    /// A message of the vector was sent by whoever has its eventfd (see [`PciFunction::connect_message`]).
+    fn message_sent(&self, vector: u16) {
+        let _ = vector;
+    }
 }
 
 /// What its driver costs a card, and the host: an access takes the time of the bus, and memory within reach is locked.
@@ -309,6 +313,12 @@ pub trait PciFunction: Send + Sync {
 
     /// Connects the interrupt line and messages; `None` disconnects.
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>);
+
+    /// The eventfd that sends the first message, for a function that can have it sent by somebody who knows of its cause before the
+    /// function does; `None` takes it back, and nobody signals it any more when this returns.
+    fn connect_message(&self, event: Option<OwnedFd>) {
+        drop(event);
+    }
 
     /// Function-level reset: configuration, registers and engines as after power-on; DMA stopped when it
     /// returns. DMA mappings and the interrupt connection stay.

@@ -1,5 +1,6 @@
 //! Wraps any PCI function and records every access to it and every interrupt of it, while somebody wants that.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -110,6 +111,10 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
         }
     }
 
+    fn connect_message(&self, event: Option<OwnedFd>) {
+        self.function.connect_message(event);
+    }
+
     fn late_writes(&self) -> Vec<LateWrite> {
         // Who carries them out would be in the trace, and not who made them.
         if self.tracer.is_on() { Vec::new() } else { self.function.late_writes() }
@@ -141,6 +146,11 @@ impl InterruptSink for TracedSink {
     fn fire_msi(&self, vector: u16) {
         self.tracer.event(|| Event::Interrupt { vector: vector.into() });
         self.sink.fire_msi(vector);
+    }
+
+    fn message_sent(&self, vector: u16) {
+        self.tracer.event(|| Event::Interrupt { vector: vector.into() });
+        self.sink.message_sent(vector);
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::addr::GpuVa;
 use crate::chip::{AccessKind, Engine, EngineSet, FaultReason, PhysicalAddress};
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
+pub use crate::units::interrupt::Heed;
 
 /// A memory access that has no target: outside VRAM, or a bus address that nobody mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -145,14 +146,19 @@ pub trait Backend: Send + Sync {
         let _ = start;
     }
 
-    /// Whether the driver would see it now if [`EngineEvents::non_stall`] were called. A back that is told no may keep such
-    /// calls to itself until it is told yes, which brings what it kept, or until it is asked for them.
-    fn heed_non_stall(&self, heeded: bool) {
-        let _ = heeded;
+    /// What the driver would notice now if [`EngineEvents::non_stall`] were called. A back that is told of nothing may keep such
+    /// calls to itself until it is told of something, which brings what it kept, or until it is asked for them. One that is told of a
+    /// message may send it, once. True if it had: then [`EngineEvents::posted`] was called.
+    fn heed_non_stall(&self, heed: Heed) -> bool {
+        let _ = heed;
+        false
     }
 
-    /// Brings the calls of [`EngineEvents::non_stall`] that the back has kept to itself.
-    fn bring_non_stall(&self) {}
+    /// Brings the calls of [`EngineEvents::non_stall`] that the back has kept to itself. True if it had sent a message: then it was
+    /// [`EngineEvents::posted`] that was called, and the back sends none before it is told of one again.
+    fn bring_non_stall(&self) -> bool {
+        false
+    }
 
     /// Makes system memory reachable.
     ///
@@ -400,6 +406,12 @@ pub struct ChannelHang {
 pub trait EngineEvents: Send + Sync {
     /// A NON_STALL_INTERRUPT method was executed.
     fn non_stall(&self, engine: Engine);
+    /// The same on several engines, or on none that is not known yet. The message that follows was sent.
+    fn posted(&self, engines: EngineSet) {
+        engines.engines().for_each(|engine| self.non_stall(engine));
+    }
+    /// A message that was said to be sent was not: it is to be sent now. Backs that send none do not call it.
+    fn unsent(&self) {}
     /// An access was refused. The channel is stopped.
     fn mmu_fault(&self, fault: MmuFault);
     /// The host unit stopped a channel.

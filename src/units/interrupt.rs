@@ -6,8 +6,22 @@
 
 use std::sync::Arc;
 
+use crate::chip::EngineSet;
 use crate::pci::InterruptSink;
 use crate::pci::config_space::Control;
+
+/// What a driver would notice if work that asked for a notification ended now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Heed {
+    /// Nothing: it has that interrupt masked.
+    No,
+    /// Something: a level may rise.
+    #[default]
+    Wake,
+    /// The end of work on one of these engines would make the function send its message, and on others nothing at all. Whoever
+    /// learns of it first may send the message (see [`crate::units::backend::EngineEvents::posted`]).
+    Message(EngineSet),
+}
 
 /// State of the function's interrupt output.
 #[derive(Default)]
@@ -44,6 +58,33 @@ impl InterruptOutput {
     /// The driver allows the next message.
     pub const fn rearm(&mut self) {
         self.unarmed = false;
+    }
+
+    /// Somebody else has sent the message that the function would have sent.
+    pub fn message_sent(&mut self) {
+        self.unarmed = true;
+        if let Some(sink) = &self.sink {
+            sink.message_sent(0);
+        }
+    }
+
+    /// A message was not sent that [`Self::message_sent`] speaks of. One too many does no harm.
+    pub fn send_again(&self, control: &Control) {
+        if let Some(sink) = &self.sink
+            && control.msi.enabled
+            && control.bus_master
+        {
+            sink.fire_msi(0);
+        }
+    }
+
+    /// What a driver would notice of the end of work on `engines`, whose interrupts it has enabled.
+    pub const fn heed(&self, engines: EngineSet, control: &Control) -> Heed {
+        if control.msi.enabled && control.bus_master && !self.unarmed {
+            Heed::Message(engines)
+        } else {
+            Heed::Wake
+        }
     }
 
     /// Function reset: the line falls, messages are armed.

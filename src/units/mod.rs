@@ -9,7 +9,10 @@ pub mod clock;
 mod counters;
 pub mod gf100;
 pub mod gh100;
+mod heeding;
 mod interrupt;
+#[cfg(test)]
+mod kept_ends;
 mod ptimer;
 mod shown;
 

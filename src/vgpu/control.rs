@@ -4,6 +4,7 @@
 //! fail-safe state. What a chip's driver does to its channels is a [`ChannelControl`] inside.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use super::bar3::{BAR3_MAPPED, Tables};
@@ -64,6 +65,8 @@ pub struct Control<C: ChannelControl> {
     pub(super) state: State,
     pub(super) record: FailSafeRecord,
     pub(super) ram: GuestRam,
+    /// What sends the guest's message.
+    pub(super) message: Option<OwnedFd>,
     pub(super) spaces: Spaces<C::Format>,
     bar3: Bar3<C::Format>,
     pub(super) chip: C,
@@ -83,17 +86,19 @@ impl<C: ChannelControl> Control<C> {
             state: State::Running,
             record: FailSafeRecord::default(),
             ram: GuestRam::default(),
+            message: None,
             spaces: Spaces::new(limits, terms.spaces),
             bar3: Bar3 { tables: None, followed: Tables::new(C::Format::default(), BAR3_MAPPED) },
             chip: C::new(terms),
         }
     }
 
-    /// As after power-on; memory stays announced.
+    /// As after power-on; memory and the message stay announced.
     pub fn reset(&mut self, terms: &Terms, limits: Option<Limits>) {
         let ram = std::mem::take(&mut self.ram);
+        let message = self.message.take();
         let record = FailSafeRecord { now: None, ..self.record };
-        *self = Self { ram, record, ..Self::new(terms, limits) };
+        *self = Self { ram, message, record, ..Self::new(terms, limits) };
     }
 
     /// Stops serving the guest: everything of it goes off the hardware. `cause` is when what led here began.

@@ -12,7 +12,7 @@ use super::status::Counters;
 use crate::addr::{GpuVa, GuestChannel};
 use crate::aggregator::link::EventHandler;
 use crate::aggregator::protocol::Event;
-use crate::chip::{AccessKind, FaultReason};
+use crate::chip::{AccessKind, EngineSet, FaultReason};
 use crate::units::backend::{EngineEvents, FaultUnit, MmuFault};
 
 /// The register face, once it is connected.
@@ -84,6 +84,19 @@ impl EventPath {
         }
     }
 
+    /// Work was finished on these engines, and the aggregator has sent the message that says so.
+    pub fn posted(&self, engines: EngineSet) {
+        if !self.armed.load(Ordering::Acquire) {
+            self.counters.events_stale.one();
+            return;
+        }
+        self.counters.messages_posted.one();
+        self.counters.events_non_stall.add(engines.bits().count_ones().into());
+        if let Some(face) = self.face.get() {
+            face.posted(engines);
+        }
+    }
+
     /// Marks the channel of an error as stopped. False when the event is not for the guest any more.
     fn stop(&self, channel: u16) -> bool {
         let live = self.live.stop(channel);
@@ -140,6 +153,7 @@ impl EventHandler for EventPath {
                 self.counters.events_preempted.one();
                 self.live.end_preemption(channel);
             }
+            Event::Unsent => face.unsent(),
             Event::Lost => EventHandler::lost(self, "the physical GPU is gone"),
         }
     }

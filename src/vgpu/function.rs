@@ -2,6 +2,7 @@
 //! which chips there are.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::control::ChannelControl;
@@ -57,6 +58,7 @@ trait Face: PciFunction {
     fn counters(&self) -> FaceCounters;
     fn paced(&self, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink>;
     fn note_access(&self);
+    fn message_event(&self, event: Option<OwnedFd>);
 }
 
 impl Face for Gf100Function<Mediator<FermiChannels>> {
@@ -75,6 +77,10 @@ impl Face for Gf100Function<Mediator<FermiChannels>> {
     fn note_access(&self) {
         self.backend().note_access();
     }
+
+    fn message_event(&self, event: Option<OwnedFd>) {
+        self.backend().connect_message(event);
+    }
 }
 
 impl Face for Gh100Function<Mediator<GspChannels>> {
@@ -92,6 +98,10 @@ impl Face for Gh100Function<Mediator<GspChannels>> {
 
     fn note_access(&self) {
         self.backend().note_access();
+    }
+
+    fn message_event(&self, event: Option<OwnedFd>) {
+        self.backend().connect_message(event);
     }
 }
 
@@ -168,6 +178,10 @@ impl PciFunction for Vgpu {
 
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>) {
         self.face.connect_interrupts(sink.map(|sink| self.face.paced(sink)));
+    }
+
+    fn connect_message(&self, event: Option<OwnedFd>) {
+        self.face.message_event(event);
     }
 
     fn reset(&self) {

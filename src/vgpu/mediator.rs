@@ -16,6 +16,7 @@ mod gsp;
 
 use std::cell::Cell;
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
@@ -31,14 +32,14 @@ use super::status::{Counters, FailSafe, FailSafeRecord, State, Status};
 use super::traced_link::TracedLink;
 use super::{MediatorConfig, VgpuError};
 use crate::addr::GuestChannel;
-use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
+use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, Kept, LinkError};
 use crate::aggregator::protocol::{Doorbell, Event, Request};
 use crate::aggregator::report::Report;
-use crate::chip::{EngineSet, PhysicalAddress};
+use crate::chip::PhysicalAddress;
 use crate::pci::dma::DmaSpace;
 use crate::pci::{DmaError, DmaMapping, InterruptSink, SharedMemory};
 use crate::shadow_pagetable::{Limits, MmuFormat};
-use crate::units::backend::{Backend, EngineEvents, FlushScope, NoTarget, VramPiece, WindowTables};
+use crate::units::backend::{Backend, EngineEvents, FlushScope, Heed, NoTarget, VramPiece, WindowTables};
 
 /// One connection to an aggregator, with what it granted.
 struct Connection {
@@ -160,6 +161,28 @@ impl<C: ChannelControl> Mediator<C> {
         }
     }
 
+    /// Which eventfd sends the guest's message from now on. The aggregator may say no: messages are then sent here.
+    pub(super) fn connect_message(&self, event: Option<OwnedFd>) {
+        let mut control = self.control();
+        if control.message.is_none() && event.is_none() {
+            return;
+        }
+        control.message = event;
+        let connection = self.connection();
+        self.announce_message(&control, &self.host(&connection));
+    }
+
+    fn announce_message(&self, control: &Control<C>, host: &Host<'_>) {
+        let copy = control.message.as_ref().map(OwnedFd::try_clone).transpose();
+        let result = copy.map_err(|error| error.to_string()).and_then(|event| {
+            let request = Request::MessageEvent { given: event.is_some() };
+            host.request_with(&request, event).map_err(|error| error.to_string())
+        });
+        if let Err(error) = result {
+            log::debug!("The aggregator does not send this VM's messages: {error}");
+        }
+    }
+
     /// What operators are told.
     fn report(&self, control: &Control<C>) -> Report {
         let FailSafeRecord { now, count } = control.record;
@@ -250,6 +273,9 @@ impl<C: ChannelControl> Mediator<C> {
         for range in control.ram.iter() {
             self.announce(range, &host)?;
         }
+        if control.message.is_some() {
+            self.announce_message(control, &host);
+        }
         if self.face.get().is_some() {
             connection.link.connect(connection.events.clone());
         }
@@ -297,9 +323,15 @@ impl Connection {
         Ok(Self { link, window, events, terms })
     }
 
-    /// Work was finished on these engines.
-    fn tell_finished(&self, engines: EngineSet) {
-        engines.engines().for_each(|engine| self.events.event(Event::NonStall(engine)));
+    /// Tells of finished work that was not told when it was finished. True if a message was sent for it.
+    fn tell_kept(&self, kept: Kept) -> bool {
+        let Kept { engines, sent } = kept;
+        if sent {
+            self.events.posted(engines);
+        } else {
+            engines.engines().for_each(|engine| self.events.event(Event::NonStall(engine)));
+        }
+        sent
     }
 }
 
@@ -390,14 +422,14 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         connection.link.connect(connection.events.clone());
     }
 
-    fn heed_non_stall(&self, heeded: bool) {
+    fn heed_non_stall(&self, heed: Heed) -> bool {
         let connection = self.connection();
-        connection.tell_finished(connection.link.heed_notifications(heeded));
+        connection.tell_kept(connection.link.heed_notifications(heed))
     }
 
-    fn bring_non_stall(&self) {
+    fn bring_non_stall(&self) -> bool {
         let connection = self.connection();
-        connection.tell_finished(connection.link.take_notifications());
+        connection.tell_kept(connection.link.take_notifications())
     }
 
     fn flush_tlb(&self, scope: FlushScope) {

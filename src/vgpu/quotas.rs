@@ -202,6 +202,12 @@ impl<F: Fn() + Send + Sync> InterruptSink for PacedInterrupts<F> {
         self.admit();
         self.sink.fire_msi(vector);
     }
+
+    fn message_sent(&self, vector: u16) {
+        // None is sent again before the function has said so, which it does after this.
+        self.admit();
+        self.sink.message_sent(vector);
+    }
 }
 
 #[cfg(test)]

@@ -177,6 +177,8 @@ counters! {
     resets,
     /// Connections made anew after the aggregator was gone.
     reconnects,
+    /// Messages that the aggregator sent the guest's driver itself.
+    messages_posted,
     /// Notifications of completed work.
     events_non_stall,
     /// MMU faults.

@@ -3,13 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::aggregator::link::{AggregatorLink, EventHandler, LinkError};
+use crate::aggregator::link::{AggregatorLink, EventHandler, Kept, LinkError};
 use crate::aggregator::protocol::{Doorbell, Event, Request};
 use crate::aggregator::report::Report;
-use crate::chip::EngineSet;
 use crate::fifo_virt::CopiedBytes;
 use crate::trace::event::ChannelChange;
 use crate::trace::{Event as Traced, Tracer};
+use crate::units::backend::Heed;
 
 /// A link that is recorded while somebody wants that.
 pub(super) struct TracedLink {
@@ -61,11 +61,11 @@ impl AggregatorLink for TracedLink {
         self.link.report_trapped(accesses);
     }
 
-    fn heed_notifications(&self, heeded: bool) -> EngineSet {
-        self.link.heed_notifications(heeded)
+    fn heed_notifications(&self, heed: Heed) -> Kept {
+        self.link.heed_notifications(heed)
     }
 
-    fn take_notifications(&self) -> EngineSet {
+    fn take_notifications(&self) -> Kept {
         self.link.take_notifications()
     }
 
@@ -126,6 +126,7 @@ fn told(request: &Request) -> Option<Traced> {
         | Request::CreateObject { .. }
         | Request::SetRunlist(_)
         | Request::Preempt(_)
+        | Request::MessageEvent { .. }
         | Request::Reset { .. } => None,
     }
 }
@@ -143,6 +144,8 @@ fn place(request: &Request) -> u64 {
         | Request::CreateObject { channel, .. }
         | Request::EnableChannel { channel, .. }
         | Request::Preempt(channel) => channel.0.into(),
-        Request::Hello(_) | Request::SetRunlist(_) | Request::Reset { .. } => 0,
+        Request::Hello(_) | Request::SetRunlist(_) | Request::MessageEvent { .. } | Request::Reset { .. } => {
+            0
+        }
     }
 }

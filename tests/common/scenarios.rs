@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use gpuvmk::chip::Engine;
 use gpuvmk::chip::gf100::regs::{pfifo, pmc};
@@ -62,6 +63,30 @@ pub fn copies_on_every_engine(function: Arc<dyn PciFunction>) {
         assert!(copied == expected, "{engine:?} moved other bytes");
         wait_until("a message", || driver.messages.0.load(Ordering::SeqCst) > 0);
         acknowledge(&driver);
+    }
+}
+
+/// Copies one after the other: the end of each is one message.
+pub fn copies_that_end_with_a_message(function: Arc<dyn PciFunction>, times: u32) {
+    let mut driver = TinyDriver::bring_up(function);
+    driver.system_ram(IOVA, 2 * SIZE);
+    let mut space = driver.new_space();
+    buffers(&mut driver, &mut space, IOVA);
+    let mut channel = driver.new_channel(&mut space, 1, Engine::Copy(0), ring_va(1));
+    driver.set_object(&mut channel);
+    driver.finish(&channel);
+    for round in 0..times {
+        acknowledge(&driver);
+        // What came for the work before has arrived, and is handled.
+        std::thread::sleep(Duration::from_millis(1));
+        acknowledge(&driver);
+        driver.messages.0.store(0, Ordering::SeqCst);
+        driver.copy(&mut channel, VA_A, VA_B, SIZE);
+        driver.finish(&channel);
+        wait_until("a message", || driver.messages.0.load(Ordering::SeqCst) > 0);
+        let pending = driver.read(pfifo::NV_PFIFO_INTR_ENGINE_ID);
+        assert_eq!(pending, 1 << 4, "round {round}: copy engine 0 asked for it");
+        assert_eq!(driver.messages.0.load(Ordering::SeqCst), 1, "round {round}");
     }
 }
 
@@ -177,7 +202,7 @@ pub fn context_pointer_is_written_while_the_channel_runs(function: Arc<dyn PciFu
         let expected = pattern(0x80 + id as u8, SIZE as usize);
         ram.memory.write(0, &expected).unwrap();
         // Hardware looks at a channel that was just listed: what is meant here is one that it found idle.
-        std::thread::sleep(std::time::Duration::from_millis(30));
+        std::thread::sleep(Duration::from_millis(30));
         driver.set_object(&mut channel);
         driver.copy(&mut channel, VA_A, VA_C, SIZE);
         driver.finish(&channel);

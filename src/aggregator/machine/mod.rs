@@ -198,7 +198,7 @@ impl Machine {
     }
 
     /// Counts a refusal and makes the answer of it.
-    fn refuse(&mut self, id: TenantId, refusal: Refusal, now: Duration) -> Reply {
+    pub(super) fn refuse(&mut self, id: TenantId, refusal: Refusal, now: Duration) -> Reply {
         if let Some(tenant) = self.tenants.get_mut(&id) {
             tenant.counters.refusals = tenant.counters.refusals.saturating_add(1);
             if let Some(limit) = refusal.limit {
@@ -271,6 +271,9 @@ impl Machine {
             Request::EnableChannel { channel, enabled } => self.enable_channel(tenant, channel, enabled)?,
             Request::SetRunlist(channels) => self.set_runlist(tenant, &channels)?,
             Request::Preempt(channel) => self.preempt(tenant, channel, now)?,
+            Request::MessageEvent { .. } => {
+                return Err(Refusal::new(RefusalKind::Protocol, "messages are sent by the service only"));
+            }
             Request::Reset { scrub } => {
                 self.reset(tenant, scrub, now)?;
                 return Ok(Outcome::Later);

@@ -1,6 +1,7 @@
 //! Connections of the service: accepted, admitted, served one request at a time, closed.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::epoll;
@@ -10,6 +11,7 @@ use super::rate::DoorbellRate;
 use super::turn::{Loop, PROCESS, SOCKET, unwatch, watch_doorbells};
 use super::watch;
 use crate::aggregator::machine::{Outcome, Wait};
+use crate::aggregator::message::{Message, MessageSender};
 use crate::aggregator::protocol::{Hello, RefusalKind, Reply, Request};
 use crate::aggregator::seqpacket::{self, Received};
 use crate::aggregator::tenant::Refusal;
@@ -161,6 +163,18 @@ impl Loop {
                 let now = self.started.elapsed();
                 let file = if self.files.len() > 1 { None } else { self.files.pop() };
                 self.files.clear();
+                if let Request::MessageEvent { given } = request {
+                    let message = message(given, file, self.messages.as_ref());
+                    let reply = match message {
+                        Ok(message) => {
+                            link.events.set_message(message);
+                            Reply::Done
+                        }
+                        Err(refusal) => self.machine.refuse(tenant, refusal, now),
+                    };
+                    self.machine.charge(tenant, self.started.elapsed().saturating_sub(now));
+                    return self.reply(number, &reply, &[]);
+                }
                 let outcome = self.machine.request(tenant, request, file, now);
                 self.machine.charge(tenant, self.started.elapsed().saturating_sub(now));
                 match outcome {
@@ -331,6 +345,25 @@ impl Loop {
             if let Some(process) = process {
                 self.leavers.insert(number, (link.id, process));
             }
+        }
+    }
+}
+
+/// What is to send a tenant's messages from now on.
+fn message(
+    given: bool,
+    file: Option<OwnedFd>,
+    sender: Option<&Arc<MessageSender>>,
+) -> Result<Option<Message>, Refusal> {
+    match (given, file, sender) {
+        (true, Some(event), Some(sender)) => Ok(Some(Message::new(event, Arc::clone(sender)))),
+        (true, Some(_), None) => {
+            Err(Refusal::new(RefusalKind::Exhausted, "the kernel has no asynchronous requests left"))
+        }
+        (false, None, _) => Ok(None),
+        (true, None, _) | (false, Some(_), _) => {
+            let message = "an eventfd for messages comes if it is given, and one only";
+            Err(Refusal::new(RefusalKind::Protocol, message))
         }
     }
 }

@@ -16,6 +16,7 @@ use super::{Command, watch};
 use crate::addr::TenantId;
 use crate::aggregator::machine::status::Status;
 use crate::aggregator::machine::{Machine, Output};
+use crate::aggregator::message::MessageSender;
 use crate::aggregator::wire;
 use crate::config::cpus_to_spare;
 use crate::socket_path::Listener;
@@ -59,6 +60,8 @@ pub(super) struct Loop {
     pub(super) answer: Vec<u8>,
     pub(super) files: Vec<OwnedFd>,
     outputs: Vec<Output>,
+    /// Sends messages to drivers; without it, back ends send their own.
+    pub(super) messages: Option<Arc<MessageSender>>,
     pub(super) looking: Looking,
 }
 
@@ -72,6 +75,10 @@ impl Loop {
         poll: Duration,
     ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let messages = MessageSender::new();
+        if let Err(error) = &messages {
+            log::warn!("back ends send all of their messages themselves, which takes longer: {error}");
+        }
         watch(&epoll, &wake, WAKE, epoll::EventFlags::IN)?;
         watch(&epoll, machine.event_fd(), GPU, epoll::EventFlags::IN)?;
         if let Some(listener) = &listener {
@@ -96,6 +103,7 @@ impl Loop {
             answer: Vec::with_capacity(wire::MAX_REPLY_BYTES),
             files: Vec::new(),
             outputs: Vec::new(),
+            messages: messages.ok().map(Arc::new),
             looking: Looking::new(poll, cpus_to_spare()),
         })
     }

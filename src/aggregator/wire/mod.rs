@@ -94,6 +94,7 @@ mod kind {
     pub const PREEMPT: u32 = 12;
     pub const RESET: u32 = 13;
     pub const CREATE_OBJECT: u32 = 14;
+    pub const MESSAGE_EVENT: u32 = 15;
     pub const DONE: u32 = 0x8000_0001;
     pub const WELCOME: u32 = 0x8000_0002;
     pub const REFUSED: u32 = 0x8000_0003;

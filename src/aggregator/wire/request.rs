@@ -152,6 +152,7 @@ pub fn encode_request(request: &Request, out: &mut Vec<u8>) {
             }
         }
         Request::Preempt(channel) => head(kind::PREEMPT, channel.0.into(), 0),
+        Request::MessageEvent { given } => head(kind::MESSAGE_EVENT, u32::from(*given), 0),
         Request::Reset { scrub } => head(kind::RESET, u32::from(*scrub), 0),
     }
 }
@@ -237,6 +238,9 @@ pub fn decode_request(bytes: &[u8]) -> Result<Request, WireError> {
             Ok(Request::SetRunlist(channels.iter().map(|c| GuestChannel(c.get())).collect()))
         }
         kind::PREEMPT => empty(Request::Preempt(channel()?)),
+        kind::MESSAGE_EVENT => {
+            empty(Request::MessageEvent { given: flag(head.first.get(), kind, "given flag")? })
+        }
         kind::RESET => empty(Request::Reset { scrub: flag(head.first.get(), kind, "scrub flag")? }),
         _ => Err(WireError::Kind(kind)),
     }

@@ -102,6 +102,7 @@ fn request_strategy() -> impl Strategy<Value = Request> {
             .prop_map(|(channel, enabled)| Request::EnableChannel { channel, enabled }),
         prop::collection::vec(channel.clone(), 0..50).prop_map(Request::SetRunlist),
         channel.prop_map(Request::Preempt),
+        any::<bool>().prop_map(|given| Request::MessageEvent { given }),
         any::<bool>().prop_map(|scrub| Request::Reset { scrub }),
     ]
 }

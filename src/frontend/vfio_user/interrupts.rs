@@ -158,6 +158,12 @@ impl FrontendInterrupts {
         signal.send();
     }
 
+    /// A copy of the first vector's eventfd, if there is one and another descriptor can be had.
+    pub(super) fn first_msi_event(&self) -> Option<OwnedFd> {
+        let event = self.with(|state| state.vectors.first().and_then(|vector| vector.event.clone()))?;
+        event.try_clone().map(OwnedFd::from).ok()
+    }
+
     /// Takes every MSI eventfd away and forgets kept messages.
     pub(super) fn disable_msi(&self) {
         self.take_vectors().into_iter().for_each(let_go);

@@ -5,6 +5,7 @@ use super::refusal::Refusal;
 use super::resample::Resampler;
 use super::wire::{self, command, irq};
 use crate::pci::{PciFunction, header};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use zerocopy::FromBytes;
@@ -61,7 +62,12 @@ impl Interrupts {
         Self { counts, sink: Arc::new(FrontendInterrupts::new(counts.msi)), resampler: None }
     }
 
-    pub(super) fn set(&mut self, body: &[u8], fds: Vec<OwnedFd>) -> Result<(), Refusal> {
+    pub(super) fn set(
+        &mut self,
+        function: &dyn PciFunction,
+        body: &[u8],
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), Refusal> {
         let command = command::DEVICE_SET_IRQS;
         let size = body.len();
         let wrong_size = |expected| Refusal::BodySize { command, size, expected };
@@ -110,7 +116,7 @@ impl Interrupts {
         };
         match index {
             irq::INTX => self.set_intx(action, data, count, flags),
-            _ => self.set_msi(action, data, start, count, flags),
+            _ => self.set_msi(function, action, data, start..start.saturating_add(count), flags),
         }
     }
 
@@ -152,10 +158,10 @@ impl Interrupts {
 
     fn set_msi(
         &mut self,
+        function: &dyn PciFunction,
         action: Action,
         data: Data,
-        start: u32,
-        count: u32,
+        range: Range<u32>,
         flags: u32,
     ) -> Result<(), Refusal> {
         if action != Action::Trigger {
@@ -166,17 +172,26 @@ impl Interrupts {
                 allowed: "messages cannot be masked",
             });
         }
-        let range = start..start.saturating_add(count);
         match data {
-            Data::None if count == 0 => self.sink.disable_msi(),
+            Data::None if range.is_empty() => {
+                function.connect_message(None);
+                self.sink.disable_msi();
+            }
             Data::None => range.for_each(|vector| self.sink.trigger_msi(vector)),
             Data::Bool(bools) => {
                 let selected = range.zip(bools).filter(|(_, selected)| *selected);
                 selected.for_each(|(vector, _)| self.sink.trigger_msi(vector));
             }
             Data::Event(fds) => {
+                let first = range.contains(&0);
+                if first {
+                    function.connect_message(None);
+                }
                 let events = fds.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
                 range.zip(events).for_each(|(vector, event)| self.sink.set_msi_event(vector, event));
+                if first {
+                    function.connect_message(self.sink.first_msi_event());
+                }
             }
         }
         Ok(())

@@ -131,7 +131,7 @@ impl<'a> Attachment<'a> {
             command::DEVICE_GET_INFO => info::device(body, reply),
             command::DEVICE_GET_REGION_INFO => info::region(self.function, body, reply),
             command::DEVICE_GET_IRQ_INFO => info::irq(&self.interrupts.counts, body, reply),
-            command::DEVICE_SET_IRQS => self.interrupts.set(body, fds),
+            command::DEVICE_SET_IRQS => self.interrupts.set(self.function, body, fds),
             command::DEVICE_RESET if body.is_empty() => {
                 self.function.reset();
                 Ok(())
@@ -150,6 +150,7 @@ impl<'a> Attachment<'a> {
 
 impl Drop for Attachment<'_> {
     fn drop(&mut self) {
+        self.function.connect_message(None);
         self.function.connect_interrupts(None);
         self.function.dma_unmap_all();
         self.interrupts.close();

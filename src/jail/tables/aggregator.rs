@@ -31,6 +31,9 @@ const SERVICE: &[Rule] = rules! {
     SYS_write: "events to back ends, log";
     SYS_read: "doorbells, commands, the GPU's events";
     SYS_close: "what a back end had";
+    SYS_io_submit: "messages to drivers";
+    SYS_io_getevents: "makes room for more of them";
+    SYS_io_destroy: "the end";
     SYS_eventfd2: "a back end's doorbell";
     SYS_pipe2: "a back end's events";
     SYS_memfd_create: "a back end's doorbells and events";

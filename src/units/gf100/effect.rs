@@ -61,8 +61,8 @@ pub enum Effect {
     CommitRunlist(PhysicalAddress, u32),
     /// A channel is to leave its engine.
     Preempt(u16),
-    /// The driver would see the end of work now, or has its interrupt masked.
-    HeedNonStall(bool),
+    /// What the driver would notice of the end of work may have changed.
+    HeedNonStall,
     /// Runlist processing is stopped or goes on.
     BlockRunlist(bool),
     /// FECS is to save the current graphics context.

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::effect::WindowId;
 use super::registers::Registers;
 use crate::addr::GpuVa;
-use crate::chip::Engine;
 use crate::chip::registers::Reg;
+use crate::chip::{Engine, EngineSet};
 use crate::mmio_trap::access::Word;
 use crate::mmio_trap::aperture::WindowFault;
 use crate::units::backend::{
@@ -183,6 +183,17 @@ impl Face {
 impl EngineEvents for Face {
     fn non_stall(&self, engine: Engine) {
         self.event(|units| units.pfifo().non_stall(engine));
+    }
+
+    fn posted(&self, engines: EngineSet) {
+        self.event(|units| {
+            units.output().message_sent();
+            engines.engines().for_each(|engine| units.pfifo().non_stall(engine));
+        });
+    }
+
+    fn unsent(&self) {
+        self.peek().send_again();
     }
 
     fn mmu_fault(&self, fault: MmuFault) {

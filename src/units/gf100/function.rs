@@ -20,6 +20,7 @@ use crate::pci::{
 };
 use crate::units::FaceCounters;
 use crate::units::backend::{EngineBackend, FifoState};
+use crate::units::heeding::Heeding;
 use config::{CLASS, VENDOR, regions};
 use windows::PRAMIN;
 
@@ -28,12 +29,13 @@ pub use config::Gf100Config;
 /// A GF100 over whatever executes its work.
 ///
 /// Locks, in this order: `order` (one register write with its effects at a time; held while the back is
-/// called), then a window (`bar1`, `bar3`; held while the back accesses memory, which neither blocks nor calls
+/// called), then that of `heeding` (held while the back is called, which sends events), then a window (`bar1`, `bar3`; held while the back accesses memory, which neither blocks nor calls
 /// back), then the units (inside [`Face`]; never held while the back is called). Events from the back take
 /// the units' lock only. Reads take no `order`; BAR1 and BAR3 data takes the window's lock alone, PRAMIN none.
 pub struct Gf100Function<B: EngineBackend + ?Sized> {
     backend: Arc<B>,
     face: Arc<Face>,
+    heeding: Heeding,
     order: Mutex<()>,
     bar1: Mutex<Window<FermiTables>>,
     bar3: Mutex<Window<FermiTables>>,
@@ -64,10 +66,12 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         let face = Arc::new(Face::new(Registers::new(space, backend.vram_size()), config.clock));
         backend.connect_events(face.clone());
         backend.show_pramin(Some(0));
-        backend.heed_non_stall(false);
+        let heeding = Heeding::default();
+        heeding.reset(&*backend);
         Ok(Self {
             backend,
             face,
+            heeding,
             order: Mutex::new(()),
             bar1: Mutex::new(Window::default()),
             bar3: Mutex::new(Window::default()),
@@ -98,6 +102,8 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     fn reset_ordered(&self, _order: &MutexGuard<'_, ()>) {
         let hidden = self.face.watcher().hide();
         self.backend.reset();
+        // What the back still says of the time before is forgotten with it.
+        self.heeding.reset(&*self.backend);
         self.face.lock().reset();
         locked(&self.bar1).reset();
         locked(&self.bar3).reset();
@@ -105,7 +111,6 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         self.face.found_again();
         drop(hidden);
         self.backend.show_pramin(Some(0));
-        self.backend.heed_non_stall(false);
         self.backend.set_fifo_state(FifoState::default());
     }
 
@@ -140,6 +145,7 @@ impl<B: EngineBackend + ?Sized> PciFunction for Gf100Function<B> {
             Region::Config => {
                 let order = locked(&self.order);
                 let mut effects = Vec::new();
+                self.heeding.bring(&*self.backend);
                 self.face.lock().write_config_space(offset, data, self.face.clock(), &mut effects)?;
                 for effect in effects {
                     self.perform(effect, &order);

@@ -20,7 +20,7 @@ use crate::mmio_trap::register_file::{Counters, Outcome, RegisterFile};
 use crate::pci::config_space::{ConfigSpace, Control};
 use crate::units::backend::FifoState;
 use crate::units::clock::Clock;
-use crate::units::interrupt::InterruptOutput;
+use crate::units::interrupt::{Heed, InterruptOutput};
 use crate::units::ptimer::Ptimer;
 
 /// What a read of a unit in reset gives. Drivers test the upper half only; the ring's own error codes differ
@@ -231,6 +231,29 @@ impl Registers {
         self.output.update(level, &self.control);
     }
 
+    /// Whether a register shows that a method asked for an interrupt.
+    pub fn shows_non_stall(reg: Reg) -> bool {
+        reg == regs::pmc::NV_PMC_INTR || Pfifo::shows_non_stall(reg)
+    }
+
+    /// Whether a write to a register may change what [`Self::heed`] says, or which interrupts are pending.
+    pub fn steers_interrupts(reg: Reg) -> bool {
+        use regs::pmc::{NV_PMC_ENABLE, NV_PMC_INTR_EN_0, NV_PMC_INTR_MSK_0};
+        matches!(reg, NV_PMC_ENABLE | NV_PMC_INTR_EN_0 | NV_PMC_INTR_MSK_0)
+            || unit(reg) == Unit::Pci
+            || Pfifo::masks_non_stall(reg)
+            || Pfifo::shows_non_stall(reg)
+    }
+
+    /// What the driver would notice of a method that asks for an interrupt.
+    pub fn heed(&self) -> Heed {
+        match self.pfifo.heeds_non_stall() {
+            false => Heed::No,
+            true if !self.pmc.line(pmc::PFIFO) => Heed::Wake,
+            true => self.output.heed(EngineSet::all(), &self.control),
+        }
+    }
+
     fn level(&mut self, clock: &dyn Clock) -> bool {
         let pending = self.pending(clock);
         self.pmc.line(pending)
@@ -256,6 +279,7 @@ impl Registers {
 
     fn write_pmc(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
         let change = self.pmc.write(reg, word);
+        effects.push(Effect::HeedNonStall);
         if change.cleared == 0 {
             return;
         }
@@ -302,6 +326,7 @@ impl Registers {
     fn write_mirror(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
         if reg == pci::NV_XVE_MSI_REARM {
             self.output.rearm();
+            effects.push(Effect::HeedNonStall);
             return;
         }
         let offset = u64::from(reg.0.wrapping_sub(MIRROR));
@@ -322,9 +347,15 @@ impl Registers {
             self.output.rearm();
         }
         self.control = change.after;
+        effects.push(Effect::HeedNonStall);
         if change.reset_requested {
             effects.push(Effect::FunctionReset);
         }
+    }
+
+    /// A message was not sent that was said to be.
+    pub fn send_again(&self) {
+        self.output.send_again(&self.control);
     }
 
     /// Configuration space as the bus reads it.

@@ -50,8 +50,8 @@ pub enum Action {
     Invalidate(Invalidation),
     /// A channel has new work.
     Doorbell(Token),
-    /// The driver would see a notification of finished work now, or not.
-    HeedNonStall(bool),
+    /// What the driver would notice of the end of work may have changed.
+    HeedNonStall,
     /// Configuration space was asked for a function-level reset.
     FunctionReset,
 }

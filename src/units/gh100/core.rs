@@ -1,7 +1,7 @@
 //! What the function and the back's events share: units, windows, GSP, and the rules by which threads meet there.
 //!
-//! Locks, in this order: GSP (held while the back is called, which may wait for another process), then one of the
-//! others: a window (held while the back accesses memory, which neither waits nor calls back), the units, the tokens,
+//! Locks, in this order: GSP (held while the back is called, which may wait for another process), then that of what is heeded
+//! (held while the back is called, which sends events), then one of the others: a window (held while the back accesses memory, which neither waits nor calls back), the units, the tokens,
 //! the stopped channels (none of these is held while anything else is called, but for the interrupt sink under the
 //! units').
 //!
@@ -30,7 +30,7 @@ use super::tokens::Tokens;
 use crate::chip::gh100::fsp::{FmcBootParams, TARGET_COHERENT_SYSTEM, TARGET_NONCOHERENT_SYSTEM};
 use crate::chip::gh100::mmu::{Directory, Pde};
 use crate::chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
-use crate::chip::{Aperture, Engine, PhysicalAddress};
+use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use crate::mmio_trap::aperture::Window;
 use crate::mmio_trap::aperture::hopper::HopperTables;
 use crate::pci::{LateWrite, Region};
@@ -38,6 +38,7 @@ use crate::units::backend::{
     ChannelError, ChannelHang, EngineEvents, GraphicsError, GspBackend, HostError, MmuFault, WindowTables,
 };
 use crate::units::clock::Clock;
+use crate::units::heeding::Heeding;
 use crate::units::shown::Watcher;
 
 /// GSP and the way to the back for those who take it by an event.
@@ -54,6 +55,7 @@ struct Processor<B> {
 pub struct Core<B> {
     processor: Mutex<Processor<B>>,
     pub face: Face,
+    pub heeding: Heeding,
     pub identity: IdentityPage,
     pub bar1: Mutex<Window<HopperTables>>,
     pub bar2: Mutex<Window<HopperTables>>,
@@ -80,6 +82,7 @@ impl<B: GspBackend> Core<B> {
         Self {
             processor: Mutex::new(Processor { gsp, config, back }),
             face: Face::new(registers, clock),
+            heeding: Heeding::default(),
             identity: IdentityPage::new(),
             bar1: Mutex::default(),
             bar2: Mutex::default(),
@@ -131,6 +134,8 @@ impl<B: GspBackend> Core<B> {
         back.note_objects(fresh.take_object_usage());
         back.reset();
         processor.gsp = fresh;
+        // What the back still says of the time before is forgotten with it.
+        self.heeding.reset(back);
         locked(&self.stops).clear();
         locked(&self.tokens).clear();
         self.face.reset();
@@ -138,7 +143,6 @@ impl<B: GspBackend> Core<B> {
         locked(&self.bar1).reset();
         locked(&self.bar2).reset();
         drop(hidden);
-        back.heed_non_stall(false);
         self.watcher.late_writes_changed();
     }
 
@@ -308,6 +312,14 @@ fn boot_arguments(back: &impl GspBackend, address: u64) -> Result<u64, FspError>
 impl<B: GspBackend> EngineEvents for Core<B> {
     fn non_stall(&self, engine: Engine) {
         self.face.lock().non_stall(engine);
+    }
+
+    fn posted(&self, engines: EngineSet) {
+        self.face.lock().posted(engines);
+    }
+
+    fn unsent(&self) {
+        self.face.lock().send_again();
     }
 
     fn mmu_fault(&self, fault: MmuFault) {

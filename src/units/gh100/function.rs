@@ -55,7 +55,7 @@ impl<B: GspBackend + 'static> Gh100Function<B> {
         };
         let core = Arc::new(Core::new(Arc::downgrade(&backend), gsp, registers, config.clock));
         backend.connect_events(core.clone());
-        backend.heed_non_stall(false);
+        core.heeding.reset(&*backend);
         Ok(Self { backend, core })
     }
 }
@@ -101,7 +101,7 @@ impl<B: GspBackend> Gh100Function<B> {
         for lane in lanes(offset, rest.len()) {
             let (part, later) = rest.split_at_mut(lane.len().min(rest.len()));
             if Vfn::shows_pending(lane.reg) {
-                self.backend.bring_non_stall();
+                self.core.heeding.bring(&*self.backend);
             }
             lane.store(self.core.face.read(lane.reg), part);
             rest = later;
@@ -121,8 +121,8 @@ impl<B: GspBackend> Gh100Function<B> {
         for lane in lanes(offset, data.len()) {
             let (part, later) = rest.split_at(lane.len().min(rest.len()));
             // What is taken away is also what nobody has told of yet.
-            if Vfn::shows_pending(lane.reg) {
-                self.backend.bring_non_stall();
+            if Vfn::steers(lane.reg) {
+                self.core.heeding.bring(&*self.backend);
             }
             self.core.face.write(lane.reg, lane.word(part), &mut actions);
             for action in actions.drain(..) {
@@ -151,7 +151,9 @@ impl<B: GspBackend> Gh100Function<B> {
                 Some(target) => self.ring(target.slot, target.userd),
                 None => self.bad_doorbell(),
             },
-            Action::HeedNonStall(heeded) => self.backend.heed_non_stall(heeded),
+            Action::HeedNonStall => {
+                self.core.heeding.tell(&*self.backend, || self.core.face.lock().heed());
+            }
             Action::FunctionReset => self.core.reset(&self.backend),
         }
     }
@@ -228,6 +230,7 @@ impl<B: GspBackend> PciFunction for Gh100Function<B> {
         match region {
             Region::Config => {
                 let mut actions = Vec::new();
+                self.core.heeding.bring(&*self.backend);
                 self.core.face.lock().write_config_space(offset, data, &mut actions)?;
                 for action in actions {
                     self.perform(action);

@@ -6,15 +6,15 @@ use super::fsp::{Fsp, FspError};
 use super::gsp::vector;
 use super::invalidate::MmuInvalidate;
 use super::vfn::{Rearm, Vfn};
-use crate::chip::Engine;
 use crate::chip::gh100::regs::{self, host, timer, vfn};
 use crate::chip::registers::Reg;
+use crate::chip::{Engine, EngineSet};
 use crate::mmio_trap::access::Word;
 use crate::mmio_trap::register_file::{Counters, Outcome, RegisterFile};
 use crate::pci::AccessError;
 use crate::pci::config_space::{ConfigSpace, Control};
 use crate::units::clock::Clock;
-use crate::units::interrupt::InterruptOutput;
+use crate::units::interrupt::{Heed, InterruptOutput};
 use crate::units::ptimer::Ptimer;
 
 /// log2 of the bytes of a MiB.
@@ -152,6 +152,7 @@ impl Registers {
                 Signal::Quiet => {
                     self.vfn.lower(vector::GSP_STALL);
                     self.update_interrupts();
+                    actions.push(Action::HeedNonStall);
                 }
                 Signal::Commands => actions.push(Action::GspCommands),
             },
@@ -166,18 +167,31 @@ impl Registers {
                     self.output.rearm();
                 }
                 self.update_interrupts();
-                if Vfn::enables(reg) {
-                    actions.push(Action::HeedNonStall(self.heeds_non_stall()));
-                }
+                actions.push(Action::HeedNonStall);
             }
             Unit::Invalidate => actions.extend(self.invalidate.write(reg, word).map(Action::Invalidate)),
             Unit::Other => {}
         }
     }
 
-    /// Whether work on some engine that asks for a notification gets one.
-    fn heeds_non_stall(&self) -> bool {
-        Engine::ALL.into_iter().any(|engine| self.vfn.is_enabled(vector::non_stall(engine)))
+    /// What the driver would notice of work that asks for a notification.
+    pub fn heed(&self) -> Heed {
+        let of = |engine: &Engine| self.vfn.is_enabled(vector::non_stall(*engine));
+        let enabled: EngineSet = Engine::ALL.into_iter().filter(of).map(EngineSet::from).collect();
+        if enabled.is_empty() {
+            Heed::No
+        } else if enabled.engines().all(|engine| self.vfn.comes_through(vector::non_stall(engine))) {
+            self.output.heed(enabled, &self.control)
+        } else {
+            Heed::Wake
+        }
+    }
+
+    /// Work on these engines asked for a notification, and the message that follows was sent.
+    pub fn posted(&mut self, engines: EngineSet) {
+        self.output.message_sent();
+        engines.engines().for_each(|engine| self.vfn.raise(vector::non_stall(engine)));
+        self.update_interrupts();
     }
 
     /// Work on an engine asked for a notification.
@@ -224,6 +238,11 @@ impl Registers {
         self.output.update(level, &self.control);
     }
 
+    /// A message was not sent that was said to be.
+    pub fn send_again(&self) {
+        self.output.send_again(&self.control);
+    }
+
     /// Configuration space as the bus reads it.
     pub fn read_config_space(&self, offset: u64, data: &mut [u8]) -> Result<(), AccessError> {
         self.config.read(offset, data)
@@ -241,6 +260,7 @@ impl Registers {
             self.output.rearm();
         }
         self.control = change.after;
+        actions.push(Action::HeedNonStall);
         if change.reset_requested {
             actions.push(Action::FunctionReset);
         }

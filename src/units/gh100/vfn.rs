@@ -62,9 +62,21 @@ impl Vfn {
             || NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF.index_of(reg).is_some()
     }
 
-    /// Whether writes to a register change what is enabled.
-    pub fn enables(reg: Reg) -> bool {
-        ENABLES.iter().any(|family| family.index_of(reg).is_some())
+    /// Whether writes to a register change what is pending, or what comes out of it.
+    pub fn steers(reg: Reg) -> bool {
+        Self::shows_pending(reg)
+            || ENABLES.iter().any(|family| family.index_of(reg).is_some())
+            || matches!(
+                reg,
+                NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET | NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_CLEAR
+            )
+    }
+
+    /// Whether a vector that is enabled in its leaf comes through the top.
+    pub fn comes_through(&self, vector: u32) -> bool {
+        let (leaf, _) = place(vector);
+        let pair = u32::try_from(leaf / 2).unwrap_or(u32::MAX);
+        self.top_enabled.checked_shr(pair).is_some_and(|enabled| enabled & 1 != 0)
     }
 
     /// The output.

@@ -5,6 +5,7 @@ use crate::addr::{GpuVa, GuestVram};
 use crate::aggregator::protocol::{GuestMapping, GuestTarget};
 use crate::chip::{AccessKind, EngineSet, FaultReason};
 use crate::units::backend::FaultUnit;
+use crate::vgpu::status::State;
 
 fn create(n: u16, engines: EngineSet) -> Request {
     Request::CreateChannel {
@@ -250,17 +251,56 @@ fn preemption_that_completes_inside_the_request_is_not_pending() {
 #[test]
 fn notifications_that_nobody_heeded_come_when_they_are_heeded_or_asked_for() {
     let f = fixture();
-    let notify = || *f.link.notified.lock().unwrap() = Engine::Graphics.into();
+    let notify = |sent| *f.link.notified.lock().unwrap() = Kept { engines: Engine::Graphics.into(), sent };
     let told = [Told::NonStall(Engine::Graphics)];
 
-    f.mediator.heed_non_stall(false);
-    notify();
-    assert_eq!((f.face.take().len(), *f.link.heeded.lock().unwrap()), (0, Some(false)));
-    f.mediator.bring_non_stall();
+    assert!(!f.mediator.heed_non_stall(Heed::No));
+    notify(false);
+    assert_eq!((f.face.take().len(), *f.link.heeded.lock().unwrap()), (0, Some(Heed::No)));
+    assert!(!f.mediator.bring_non_stall());
     assert_eq!(f.face.take(), told);
+    notify(false);
+    assert!(!f.mediator.heed_non_stall(Heed::Wake));
+    assert_eq!((f.face.take(), *f.link.heeded.lock().unwrap()), (told.to_vec(), Some(Heed::Wake)));
+}
+
+#[test]
+fn face_is_told_once_that_the_aggregator_sent_the_message() {
+    let f = fixture();
+    let posted = [Told::Posted(Engine::Graphics.into())];
+    let notify = || *f.link.notified.lock().unwrap() = Kept { engines: Engine::Graphics.into(), sent: true };
+
+    f.mediator.heed_non_stall(Heed::Message(EngineSet::all()));
     notify();
-    f.mediator.heed_non_stall(true);
-    assert_eq!((f.face.take(), *f.link.heeded.lock().unwrap()), (told.to_vec(), Some(true)));
+    assert!(f.mediator.bring_non_stall());
+    assert_eq!(f.face.take(), posted);
+    assert!(!f.mediator.bring_non_stall());
+    notify();
+    assert!(f.mediator.heed_non_stall(Heed::Wake));
+    assert_eq!(f.face.take(), posted);
+    f.link.handler().event(Event::Unsent);
+    assert_eq!(f.face.take(), [Told::Unsent]);
+    let counts = f.mediator.status().counts;
+    assert_eq!((counts.messages_posted, counts.events_non_stall), (2, 2));
+}
+
+#[test]
+fn aggregator_knows_which_eventfd_sends_the_message_and_that_there_is_none() {
+    let f = fixture();
+    let event = || Some(rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap());
+
+    f.mediator.connect_message(None);
+    assert_eq!(f.link.take(), []);
+    f.mediator.connect_message(event());
+    f.mediator.connect_message(None);
+    f.mediator.connect_message(None);
+    let told = [true, false].map(|given| Request::MessageEvent { given });
+    assert_eq!(f.link.take(), told);
+    // One that does not want to know costs nothing else.
+    let refused = LinkError::Refused { kind: RefusalKind::Exhausted, message: "no".to_owned() };
+    *f.link.refuse.lock().unwrap() = Some(Box::new(move |_| Some(refused.clone())));
+    f.mediator.connect_message(event());
+    assert_eq!(f.mediator.status().state, State::Running);
 }
 
 #[test]

@@ -179,6 +179,8 @@ fn reset_connects_to_a_new_aggregator_and_announces_memory_again() {
     let fd = create_memory_file(c"ram", 0x2000).unwrap();
     let backing = Some(DmaBacking { fd, offset: 0x1000 });
     f.mediator.dma_map(DmaMapping { iova: 0x5000, size: 0x1000, writable: true, backing }).unwrap();
+    let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap();
+    f.mediator.connect_message(Some(event));
     f.start(0);
     let old = f.link.handler();
     old.lost("gone");
@@ -187,7 +189,7 @@ fn reset_connects_to_a_new_aggregator_and_announces_memory_again() {
 
     assert_eq!(f.mediator.status().state, State::Running);
     let announced = Request::DmaMap { gpa: Gpa(0x5000), size: 0x1000, offset: 0x1000, writable: true };
-    assert_eq!(second.take(), [announced]);
+    assert_eq!(second.take(), [announced, Request::MessageEvent { given: true }]);
     // The new VRAM is empty, the new link carries events, the old one nothing any more.
     let mut word = [1; 4];
     f.mediator.read_memory(vram(INSTANCE + ramin::RAMFC_SIGNATURE), &mut word).unwrap();

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{FermiChannels, Mediator, MediatorConfig};
 use crate::addr::GuestChannel;
-use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
+use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, Kept, LinkError};
 use crate::aggregator::protocol::{Doorbell, Event, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId};
 use crate::aggregator::report::{FailSafeReason, Report};
 use crate::chip::gf100::mmu::{Pde, Pte};
@@ -28,7 +28,7 @@ use crate::pci::SharedMemory;
 use crate::pci::mapping::create_memory_file;
 use crate::units::backend::{
     Backend, ChannelError, ChannelHang, EngineBackend, EngineEvents, FifoState, FlushScope, GraphicsError,
-    HostError, MmuFault,
+    Heed, HostError, MmuFault,
 };
 
 const VRAM: u64 = 4 << 20;
@@ -55,9 +55,9 @@ struct FakeLink {
     report: Mutex<Report>,
     copied: Mutex<CopiedBytes>,
     trapped: AtomicU64,
-    /// Notifications that are not told before they are heeded or asked for, and whether they are.
-    notified: Mutex<EngineSet>,
-    heeded: Mutex<Option<bool>>,
+    /// Notifications that are not told before they are heeded or asked for, and what they are to the driver.
+    notified: Mutex<Kept>,
+    heeded: Mutex<Option<Heed>>,
 }
 
 /// What exists on the host.
@@ -107,6 +107,7 @@ impl World {
                 assert_eq!(distinct.len(), list.len());
                 assert!(list.iter().all(|channel| self.channels.contains_key(channel)));
             }
+            Request::MessageEvent { .. } => {}
             Request::Preempt(channel) => assert!(self.channels.contains_key(channel)),
             Request::Reset { .. } => {
                 self.spaces.clear();
@@ -119,7 +120,8 @@ impl World {
 impl AggregatorLink for FakeLink {
     fn request(&self, request: &Request, file: Option<OwnedFd>) -> Result<(), LinkError> {
         self.log.lock().unwrap().push(request.clone());
-        assert_eq!(file.is_some(), matches!(request, Request::DmaMap { .. }));
+        let carries = matches!(request, Request::DmaMap { .. } | Request::MessageEvent { given: true });
+        assert_eq!(file.is_some(), carries);
         *self.files.lock().unwrap() += usize::from(file.is_some());
         if let Some(error) = self.refuse.lock().unwrap().as_ref().and_then(|refuse| refuse(request)) {
             return Err(error);
@@ -150,12 +152,12 @@ impl AggregatorLink for FakeLink {
         self.trapped.store(accesses, Ordering::Relaxed);
     }
 
-    fn heed_notifications(&self, heeded: bool) -> EngineSet {
-        *self.heeded.lock().unwrap() = Some(heeded);
-        if heeded { self.take_notifications() } else { EngineSet::empty() }
+    fn heed_notifications(&self, heed: Heed) -> Kept {
+        *self.heeded.lock().unwrap() = Some(heed);
+        if heed == Heed::No { Kept::default() } else { self.take_notifications() }
     }
 
-    fn take_notifications(&self) -> EngineSet {
+    fn take_notifications(&self) -> Kept {
         std::mem::take(&mut self.notified.lock().unwrap())
     }
 
@@ -191,6 +193,8 @@ fn refused(kind: RefusalKind) -> LinkError {
 #[derive(Clone, Debug, PartialEq)]
 enum Told {
     NonStall(Engine),
+    Posted(EngineSet),
+    Unsent,
     Fault(MmuFault),
     HostError(HostError),
     GraphicsError(GraphicsError),
@@ -215,6 +219,14 @@ impl FakeFace {
 impl EngineEvents for FakeFace {
     fn non_stall(&self, engine: Engine) {
         self.log().push(Told::NonStall(engine));
+    }
+
+    fn posted(&self, engines: EngineSet) {
+        self.log().push(Told::Posted(engines));
+    }
+
+    fn unsent(&self) {
+        self.log().push(Told::Unsent);
     }
 
     fn mmu_fault(&self, fault: MmuFault) {

@@ -120,6 +120,12 @@ pub const ATTACKS: &[PeerAttack] = &[
     .short(),
     backend("backend-rings", V, "doorbell board, mailbox and event ring overwritten while they are read")
         .short(),
+    backend(
+        "backend-messages",
+        V,
+        "pipes, files, full blocking eventfds and eventfds that hundreds wait for as what sends messages",
+    )
+    .short(),
     backend("backend-replays", R, "old requests after teardown, on the same and on other connections")
         .short(),
     backend("backend-descriptors", R, "descriptors where none belong, too many, none, and of wrong kinds")

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::effect::{Effect, FlushTarget, ReadResult, WindowBlock};
 use super::super::idle::Activity;
-use super::super::pfifo::Pfifo;
+use super::super::registers::Registers;
 use super::windows::PRAMIN;
 use super::{Gf100Function, locked};
 use crate::chip::gf100::idle;
@@ -37,8 +37,8 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             let mut rest = data;
             for lane in lanes(offset, rest.len()) {
                 let (part, later) = rest.split_at_mut(lane.len().min(rest.len()));
-                if Pfifo::shows_non_stall(lane.reg) {
-                    self.backend.bring_non_stall();
+                if Registers::shows_non_stall(lane.reg) {
+                    self.heeding.bring(&*self.backend);
                 }
                 let (result, notice) = {
                     let mut units = self.face.peek();
@@ -88,6 +88,9 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         let mut rest = data;
         for lane in lanes(offset, data.len()) {
             let (part, later) = rest.split_at(lane.len().min(rest.len()));
+            if Registers::steers_interrupts(lane.reg) {
+                self.heeding.bring(&*self.backend);
+            }
             let notice = {
                 let mut units = self.face.lock();
                 units.write(lane.reg, lane.word(part), self.face.clock(), &mut effects);
@@ -134,7 +137,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
                 self.face.runlist_done();
             }
             Effect::Preempt(channel) => self.backend.preempt_channel(channel),
-            Effect::HeedNonStall(heeded) => self.backend.heed_non_stall(heeded),
+            Effect::HeedNonStall => self.heeding.tell(&*self.backend, || self.face.peek().heed()),
             Effect::BlockRunlist(blocked) => self.backend.block_runlist(blocked),
             Effect::SaveGraphics(instance) => self.backend.save_graphics_context(instance),
             Effect::BindGraphics(instance) => self.backend.bind_graphics_context(instance),

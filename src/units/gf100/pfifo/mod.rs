@@ -25,6 +25,8 @@ use pbdma::Pbdma;
 
 /// NV_PFIFO_INTR_0: non-stall events.
 const NON_STALL: u32 = 1 << 31;
+/// NV_PFIFO_INTR_ENGINE bit of such a method, and its enable.
+const NON_STALL_EVENT: u32 = 1;
 /// NV_PFIFO_INTR_0: runlist events.
 const RUNLIST: u32 = 1 << 30;
 /// NV_PFIFO_INTR_0: PBDMA units.
@@ -205,7 +207,7 @@ impl Pfifo {
             NV_PFIFO_INTR_0 => self.latched &= !word.bits(),
             NV_PFIFO_INTR_EN_0 => {
                 self.interrupt_enable = word.merge(self.interrupt_enable);
-                effects.push(Effect::HeedNonStall(self.heeds_non_stall()));
+                effects.push(Effect::HeedNonStall);
             }
             NV_PFIFO_ENABLE => self.enable = word.merge(self.enable) & 1,
             NV_PFIFO_PBDMA_ENABLE => {
@@ -220,7 +222,7 @@ impl Pfifo {
             }
             NV_PFIFO_INTR_ENGINE_EN => {
                 self.engine_event_enable = word.merge(self.engine_event_enable);
-                effects.push(Effect::HeedNonStall(self.heeds_non_stall()));
+                effects.push(Effect::HeedNonStall);
             }
             NV_PFIFO_SCHED_DISABLE => {
                 let before = self.sched_disable != 0;
@@ -296,22 +298,27 @@ impl Pfifo {
         self.runlist_events |= RUNLIST_DONE;
     }
 
-    /// Whether a register shows that a method asked for an interrupt, whatever is masked.
+    /// Whether a register shows that a method asked for an interrupt, whatever is masked, or takes that away.
     pub fn shows_non_stall(reg: Reg) -> bool {
         matches!(reg, NV_PFIFO_INTR_0 | NV_PFIFO_INTR_ENGINE_ID)
             || NV_PFIFO_INTR_ENGINE.index_of(reg).is_some()
     }
 
+    /// Whether writes to a register change whether a method that asks for an interrupt gets one.
+    pub const fn masks_non_stall(reg: Reg) -> bool {
+        matches!(reg, NV_PFIFO_INTR_EN_0 | NV_PFIFO_INTR_ENGINE_EN)
+    }
+
     /// Whether a method that asks for an interrupt gets one.
-    const fn heeds_non_stall(&self) -> bool {
-        self.interrupt_enable & NON_STALL != 0 && self.engine_event_enable != 0
+    pub const fn heeds_non_stall(&self) -> bool {
+        self.interrupt_enable & NON_STALL != 0 && self.engine_event_enable & NON_STALL_EVENT != 0
     }
 
     /// A method asked for an interrupt.
     pub fn non_stall(&mut self, engine: Engine) {
         let events = engine_number(engine).and_then(|number| self.engine_events.get_mut(number));
         if let Some(events) = events {
-            *events |= 1;
+            *events |= NON_STALL_EVENT;
         }
     }
 

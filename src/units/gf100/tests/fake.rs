@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
 use crate::units::backend::{
-    Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget,
+    Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, Heed, NoTarget,
 };
+use crate::units::kept_ends::KeptEnds;
 
 /// What the face told the back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,10 +33,8 @@ pub struct FakeBackend {
     events: OnceLock<Arc<dyn EngineEvents>>,
     pub status: Mutex<EngineStatus>,
     pub preempting: Mutex<bool>,
-    /// Whether the driver would see the end of work, as far as that was told.
-    pub heeded: Mutex<Option<bool>>,
     /// Ends of work that are kept back.
-    pub kept: Mutex<Vec<Engine>>,
+    pub ends: KeptEnds,
 }
 
 impl FakeBackend {
@@ -46,8 +45,7 @@ impl FakeBackend {
             events: OnceLock::new(),
             status: Mutex::default(),
             preempting: Mutex::default(),
-            heeded: Mutex::default(),
-            kept: Mutex::default(),
+            ends: KeptEnds::default(),
         }
     }
 
@@ -119,17 +117,12 @@ impl Backend for FakeBackend {
         assert!(self.events.set(events).is_ok());
     }
 
-    fn heed_non_stall(&self, heeded: bool) {
-        *self.heeded.lock().unwrap() = Some(heeded);
-        if heeded {
-            self.bring_non_stall();
-        }
+    fn heed_non_stall(&self, heed: Heed) -> bool {
+        self.ends.heeded(heed, self.events())
     }
 
-    fn bring_non_stall(&self) {
-        for engine in std::mem::take(&mut *self.kept.lock().unwrap()) {
-            self.events().non_stall(engine);
-        }
+    fn bring_non_stall(&self) -> bool {
+        self.ends.bring(self.events())
     }
 
     fn flush_tlb(&self, scope: FlushScope) {

@@ -4,14 +4,16 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::addr::GpuVa;
-use crate::chip::{AccessKind, Engine, FaultReason};
+use crate::chip::{AccessKind, Engine, EngineSet, FaultReason};
 use crate::pci::InterruptSink;
-use crate::units::backend::{FaultUnit, GraphicsError, HostError, MmuFault};
+use crate::units::backend::{FaultUnit, GraphicsError, Heed, HostError, MmuFault};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Signal {
     Line(bool),
     Message,
+    /// Somebody else has sent it.
+    Sent,
 }
 
 #[derive(Default)]
@@ -24,6 +26,10 @@ impl InterruptSink for Sink {
 
     fn fire_msi(&self, _: u16) {
         self.0.lock().unwrap().push(Signal::Message);
+    }
+
+    fn message_sent(&self, _: u16) {
+        self.0.lock().unwrap().push(Signal::Sent);
     }
 }
 
@@ -38,6 +44,11 @@ fn driven(msi: bool) -> (Gpu, Arc<Sink>) {
     let gpu = Gpu::new();
     let sink = Arc::new(Sink::default());
     gpu.function.connect_interrupts(Some(sink.clone()));
+    enable(&gpu, msi);
+    (gpu, sink)
+}
+
+fn enable(gpu: &Gpu, msi: bool) {
     gpu.config_wr(4, &[6, 0]);
     if msi {
         gpu.config_wr(0x6a, &[1, 0]);
@@ -47,7 +58,6 @@ fn driven(msi: bool) -> (Gpu, Arc<Sink>) {
     gpu.wr(0x2628, 1);
     gpu.wr(0x4010c, 0xffff_feff);
     gpu.wr(0x140, 1);
-    (gpu, sink)
 }
 
 #[test]
@@ -74,12 +84,12 @@ fn message_is_sent_once_and_again_after_rearm_while_pending() {
 #[test]
 fn end_of_work_that_the_driver_has_masked_is_brought_when_it_looks_or_enables_it() {
     let (gpu, sink) = driven(true);
-    let heeded = |gpu: &Gpu| *gpu.back.heeded.lock().unwrap();
-    let keep = |gpu: &Gpu, engine| gpu.back.kept.lock().unwrap().push(engine);
-    assert_eq!(heeded(&gpu), Some(true));
+    let heeded = |gpu: &Gpu| gpu.back.ends.heed().unwrap();
+    let keep = |gpu: &Gpu, engine| gpu.back.ends.keep(engine);
+    assert_eq!(heeded(&gpu), ARMED);
 
     gpu.wr(0x2140, 0x7fff_ffff);
-    assert_eq!(heeded(&gpu), Some(false));
+    assert_eq!(heeded(&gpu), Heed::No);
     // Each register that shows it.
     keep(&gpu, Engine::Graphics);
     assert_eq!(gpu.rd(0x2100), 0x8000_0000);
@@ -94,13 +104,106 @@ fn end_of_work_that_the_driver_has_masked_is_brought_when_it_looks_or_enables_it
 
     keep(&gpu, Engine::Graphics);
     gpu.wr(0x2140, 0xffff_ffff);
-    assert_eq!((heeded(&gpu), sink.taken()), (Some(true), vec![Signal::Message]));
+    assert_eq!((heeded(&gpu), sink.taken()), (Heed::Wake, vec![Signal::Message]));
     gpu.wr(0x2628, 0);
-    assert_eq!(heeded(&gpu), Some(false));
+    assert_eq!(heeded(&gpu), Heed::No);
     gpu.wr(0x2628, 1);
     gpu.function.reset();
-    assert_eq!(heeded(&gpu), Some(false), "everything is masked after a reset");
-    assert_eq!(heeded(&Gpu::new()), Some(false));
+    assert_eq!(heeded(&gpu), Heed::No, "everything is masked after a reset");
+    assert_eq!(heeded(&Gpu::new()), Heed::No);
+}
+
+/// What the back is told while the next end of work is a message.
+const ARMED: Heed = Heed::Message(EngineSet::all());
+
+fn rearm(gpu: &Gpu) {
+    gpu.function.write(Region::Bar(0), 0x088704, &[0xff]).unwrap();
+}
+
+#[test]
+fn handler_finds_a_message_that_the_back_sent_as_if_the_function_had() {
+    let (gpu, sink) = driven(true);
+    for engine in [Engine::Graphics, Engine::Copy(1)] {
+        assert_eq!(gpu.back.ends.heed(), Some(ARMED));
+        gpu.back.ends.post(engine);
+        assert_eq!(sink.taken(), [], "the function does not know yet");
+        // As nouveau's handler does.
+        gpu.wr(0x140, 0);
+        assert_eq!(sink.taken(), [Signal::Sent]);
+        let number = if engine == Engine::Graphics { 0 } else { 5 };
+        assert_eq!((gpu.rd(0x100), gpu.rd(0x25a4)), (0x100, 1 << number));
+        gpu.wr(0x25a8 + number * 4, 1);
+        gpu.wr(0x140, 1);
+        assert_eq!(gpu.back.ends.heed(), Some(Heed::Wake), "no other message before the driver allows it");
+        rearm(&gpu);
+        assert_eq!(sink.taken(), []);
+    }
+    gpu.back.events().non_stall(Engine::Graphics);
+    assert_eq!(sink.taken(), [Signal::Message]);
+}
+
+#[test]
+fn message_that_the_back_sent_is_known_at_any_access_that_has_to_do_with_it() {
+    let accesses: [fn(&Gpu); 6] = [
+        |gpu| assert_eq!(gpu.rd(0x100), 0x100),
+        |gpu| assert_eq!(gpu.rd(0x2100) & 0x8000_0000, 0x8000_0000),
+        |gpu| gpu.wr(0x2140, 0),
+        |gpu| gpu.wr(0x640, 0),
+        |gpu| gpu.wr(0x25a8, 1),
+        |gpu| gpu.config_wr(4, &[6, 0]),
+    ];
+    for (number, access) in accesses.into_iter().enumerate() {
+        let (gpu, sink) = driven(true);
+        gpu.back.ends.post(Engine::Graphics);
+        access(&gpu);
+        assert_eq!((sink.taken(), gpu.back.ends.any()), (vec![Signal::Sent], false), "access {number}");
+    }
+    let (gpu, sink) = driven(true);
+    gpu.back.ends.post(Engine::Graphics);
+    gpu.rd(0x0);
+    assert!(gpu.back.ends.any(), "which chip it is has nothing to do with it");
+    // What is pending still when the driver allows the next message is that message's cause.
+    rearm(&gpu);
+    assert_eq!(sink.taken(), [Signal::Sent, Signal::Message]);
+    // The line follows once messages are off.
+    rearm(&gpu);
+    gpu.wr(0x25a8, 1);
+    rearm(&gpu);
+    sink.taken();
+    gpu.back.ends.post(Engine::Graphics);
+    gpu.config_wr(0x6a, &[0, 0]);
+    assert_eq!(
+        (sink.taken(), gpu.back.ends.heed()),
+        (vec![Signal::Sent, Signal::Line(true)], Some(Heed::Wake))
+    );
+}
+
+#[test]
+fn reset_forgets_that_the_back_sent_a_message() {
+    let (gpu, sink) = driven(true);
+    gpu.back.ends.post(Engine::Graphics);
+    gpu.function.reset();
+    assert_eq!(gpu.back.ends.heed(), Some(Heed::No));
+    sink.taken();
+    enable(&gpu, true);
+    sink.taken();
+    rearm(&gpu);
+    gpu.wr(0x25a8, 1);
+    rearm(&gpu);
+    sink.taken();
+    assert_eq!(gpu.back.ends.heed(), Some(ARMED));
+}
+
+#[test]
+fn message_that_could_not_be_sent_is_sent_by_the_function() {
+    let (gpu, sink) = driven(true);
+    gpu.back.ends.post(Engine::Graphics);
+    gpu.back.events().unsent();
+    assert_eq!(sink.taken(), [Signal::Message]);
+    gpu.config_wr(0x6a, &[0, 0]);
+    sink.taken();
+    gpu.back.events().unsent();
+    assert_eq!(sink.taken(), []);
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
 use crate::units::backend::{
-    Backend, ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel, NoTarget, ObjectUsage,
+    Backend, ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel, Heed, NoTarget, ObjectUsage,
 };
+use crate::units::kept_ends::KeptEnds;
 
 /// Bus address of the guest's memory, and its bytes.
 pub const RAM: u64 = 0x1_0000_0000;
@@ -36,9 +37,8 @@ pub struct FakeBackend {
     pub interlude: Mutex<Option<Interlude>>,
     /// What was last told of objects.
     pub objects: Mutex<Option<ObjectUsage>>,
-    /// What was last told of notifications, and those that are kept.
-    pub heeded: Mutex<Option<bool>>,
-    pub kept: Mutex<Vec<Engine>>,
+    /// Ends of work that are kept back.
+    pub ends: KeptEnds,
 }
 
 impl std::fmt::Debug for FakeBackend {
@@ -56,8 +56,7 @@ impl FakeBackend {
             events: OnceLock::new(),
             interlude: Mutex::default(),
             objects: Mutex::default(),
-            heeded: Mutex::default(),
-            kept: Mutex::default(),
+            ends: KeptEnds::default(),
         }
     }
 
@@ -144,17 +143,12 @@ impl Backend for FakeBackend {
         assert!(self.events.set(events).is_ok());
     }
 
-    fn heed_non_stall(&self, heeded: bool) {
-        *self.heeded.lock().unwrap() = Some(heeded);
-        if heeded {
-            self.bring_non_stall();
-        }
+    fn heed_non_stall(&self, heed: Heed) -> bool {
+        self.ends.heeded(heed, &*self.events())
     }
 
-    fn bring_non_stall(&self) {
-        for engine in std::mem::take(&mut *self.kept.lock().unwrap()) {
-            self.events().non_stall(engine);
-        }
+    fn bring_non_stall(&self) -> bool {
+        self.ends.bring(&*self.events())
     }
 
     fn flush_tlb(&self, scope: FlushScope) {

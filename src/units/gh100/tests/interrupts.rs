@@ -1,7 +1,8 @@
 //! Notifications on their way to the driver, by message and by line, and what a handler does.
 
 use super::*;
-use crate::chip::Engine;
+use crate::chip::{Engine, EngineSet};
+use crate::units::backend::Heed;
 
 /// Reads as nouveau's handler does until it knows the leaf; returns top and leaf 1.
 fn handler_start(gpu: &Gpu) -> (u32, u32) {
@@ -67,24 +68,24 @@ fn vector_that_is_not_enabled_waits() {
 #[test]
 fn end_of_work_that_the_driver_has_masked_is_brought_when_it_looks_or_enables_it() {
     let gpu = Gpu::new();
-    let heeded = |gpu: &Gpu| *gpu.back.heeded.lock().unwrap();
-    let keep = |engine| gpu.back.kept.lock().unwrap().push(engine);
-    assert_eq!(heeded(&gpu), Some(false), "everything is masked at first");
+    let heeded = |gpu: &Gpu| gpu.back.ends.heed().unwrap();
+    let keep = |engine| gpu.back.ends.keep(engine);
+    assert_eq!(heeded(&gpu), Heed::No, "everything is masked at first");
     let sink = gpu.listen(true, &[1]);
-    assert_eq!(heeded(&gpu), Some(true));
+    assert!(matches!(heeded(&gpu), Heed::Message(engines) if engines.contains(EngineSet::GRAPHICS)));
 
     // The vectors of two engines go one by one; others are no matter.
     gpu.wr(0xb8_1200, 1);
     gpu.wr(0xb8_1404, !6);
-    assert_eq!(heeded(&gpu), Some(true));
+    assert_eq!(heeded(&gpu), Heed::Message(EngineSet::COPY0 | EngineSet::COPY1));
     gpu.wr(0xb8_1404, 6);
-    assert_eq!(heeded(&gpu), Some(false));
+    assert_eq!(heeded(&gpu), Heed::No);
 
     keep(Engine::Graphics);
     assert_eq!(gpu.rd(0xb8_1004), 1);
     keep(Engine::Copy(0));
     assert_eq!(gpu.rd(0xb8_1600), 0, "nothing of it is enabled");
-    assert!(gpu.back.kept.lock().unwrap().is_empty(), "but it was asked for");
+    assert!(!gpu.back.ends.any(), "but it was asked for");
     // What is cleared is also what was on its way.
     keep(Engine::Copy(1));
     gpu.wr(0xb8_1004, 7);
@@ -92,9 +93,33 @@ fn end_of_work_that_the_driver_has_masked_is_brought_when_it_looks_or_enables_it
 
     keep(Engine::Copy(1));
     gpu.wr(0xb8_1204, 4);
-    assert_eq!((heeded(&gpu), sink.taken()), (Some(true), vec![Signal::Message]));
+    assert_eq!((heeded(&gpu), sink.taken()), (Heed::Wake, vec![Signal::Message]));
     gpu.function.reset();
-    assert_eq!(heeded(&gpu), Some(false));
+    assert_eq!(heeded(&gpu), Heed::No);
+}
+
+#[test]
+fn handler_finds_a_message_that_the_back_sent_as_if_the_function_had() {
+    let gpu = Gpu::new();
+    let sink = gpu.listen(true, &[1]);
+    for _ in 0..3 {
+        assert!(matches!(gpu.back.ends.heed(), Some(Heed::Message(_))));
+        gpu.back.ends.post(Engine::Copy(0));
+        assert_eq!(sink.taken(), [], "the function does not know yet");
+        assert_eq!(handler_start(&gpu), (1, 2));
+        gpu.wr(0xb8_1004, 2);
+        gpu.wr(0xb8_1608, 0xf);
+        assert_eq!(sink.taken(), [Signal::Sent]);
+    }
+    // It is known at any access that has to do with it: here the end of the handler, which finds more to tell.
+    gpu.back.ends.post(Engine::Copy(0));
+    gpu.wr(0xb8_1608, 0xf);
+    assert_eq!(sink.taken(), [Signal::Sent, Signal::Message]);
+    // No message is due where the top lets nothing through.
+    gpu.wr(0xb8_1610, 0xf);
+    assert_eq!(gpu.back.ends.heed(), Some(Heed::Wake));
+    gpu.back.events().unsent();
+    assert_eq!(sink.taken(), [Signal::Message], "one that could not be sent is sent here");
 }
 
 #[test]

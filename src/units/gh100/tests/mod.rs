@@ -95,6 +95,8 @@ impl Gpu {
 enum Signal {
     Line(bool),
     Message,
+    /// Somebody else has sent it.
+    Sent,
 }
 
 #[derive(Default)]
@@ -107,6 +109,10 @@ impl InterruptSink for Sink {
 
     fn fire_msi(&self, _: u16) {
         self.0.lock().unwrap().push(Signal::Message);
+    }
+
+    fn message_sent(&self, _: u16) {
+        self.0.lock().unwrap().push(Signal::Sent);
     }
 }
 

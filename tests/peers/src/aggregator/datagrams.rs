@@ -45,6 +45,7 @@ pub fn every_kind() -> Vec<Request> {
         Request::EnableChannel { channel, enabled: true },
         Request::SetRunlist(vec![channel]),
         Request::Preempt(channel),
+        Request::MessageEvent { given: false },
         Request::SetRunlist(vec![]),
         Request::DestroyChannel(channel),
         Request::DestroySpace(space),
@@ -199,7 +200,11 @@ pub fn replays(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
     let needs_something = |request: &Request| {
         !matches!(
             request,
-            Request::DmaMap { .. } | Request::CreateSpace(_) | Request::SetRunlist(_) | Request::Reset { .. }
+            Request::DmaMap { .. }
+                | Request::CreateSpace(_)
+                | Request::SetRunlist(_)
+                | Request::MessageEvent { .. }
+                | Request::Reset { .. }
         )
     };
     for _ in 0..16 {

@@ -5,6 +5,7 @@ mod death;
 mod floods;
 mod forged;
 mod memory;
+mod messages;
 mod rings;
 
 use std::time::{Duration, Instant};
@@ -30,6 +31,7 @@ pub fn attack(name: &str, scene: &mut Scene, findings: &mut Findings) -> Option<
         "backend-ids" => forged::ids,
         "backend-ranges" => forged::ranges,
         "backend-rings" => rings::overwritten,
+        "backend-messages" => messages::descriptors,
         "backend-truncated" => memory::truncated,
         "backend-in-use" => memory::unmapped,
         "backend-requests" => floods::requests,

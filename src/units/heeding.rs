@@ -1,0 +1,49 @@
+//! What a function's back was told of the driver's masks: whether the end of work wakes anybody, is kept, or is a message that the
+//! back may send by itself.
+//!
+//! A back that sent the message says so at the next access that has to do with interrupts, before that is carried out. So a driver
+//! that handles the message finds everything as if the function had sent it. Only "nothing is noticed" must never be told too long:
+//! what is told too late otherwise costs a message that says nothing, or a thread that wakes up for nothing.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::backend::Backend;
+use super::interrupt::Heed;
+
+/// What was told last. Its lock is held while the back is called, which calls the units.
+#[derive(Debug, Default)]
+pub struct Heeding(Mutex<Heed>);
+
+impl Heeding {
+    fn told(&self) -> MutexGuard<'_, Heed> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing is noticed from now on: at the start, and with a reset.
+    pub fn reset<B: Backend + ?Sized>(&self, back: &B) {
+        let mut told = self.told();
+        back.heed_non_stall(Heed::No);
+        *told = Heed::No;
+    }
+
+    /// Before an access that shows what ended, or changes what the driver is told of it.
+    pub fn bring<B: Backend + ?Sized>(&self, back: &B) {
+        let mut told = self.told();
+        if back.bring_non_stall() {
+            *told = Heed::Wake;
+        }
+    }
+
+    /// After an access that may have changed it; `heed` says what the driver would notice now.
+    pub fn tell<B: Backend + ?Sized>(&self, back: &B, heed: impl Fn() -> Heed) {
+        let mut told = self.told();
+        // What the back brings changes it again: a message that was armed is sent then.
+        loop {
+            let now = heed();
+            if now == *told {
+                return;
+            }
+            *told = if back.heed_non_stall(now) { Heed::Wake } else { now };
+        }
+    }
+}
