@@ -37,6 +37,12 @@ impl Chip {
         }
     }
 
+    /// Whether a software GPU of this chip can be a guest's own. A GH100's driver speaks to firmware, which only a mediated
+    /// GPU's process plays.
+    pub fn has_native_form(self) -> bool {
+        self == Self::Gf100
+    }
+
     /// Refuses a kernel whose nouveau does not drive this chip, and says what such a guest would see.
     pub fn check_kernel(self, kernel: KernelSeries) -> Result<()> {
         ensure!(

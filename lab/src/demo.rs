@@ -109,12 +109,18 @@ pub fn run(options: &Options) -> Result<Value> {
     let mut rig = Rig::start(RigSpec {
         gpuvmk: options.gpuvmk.clone(),
         folder: folder.path.clone(),
-        topology: Topology::Mediated,
         backend: Backend::default(),
         devices_first: false,
         gpus: names
             .iter()
-            .map(|name| GpuSpec { name: name.clone(), chip, vram_mib: VRAM_MIB, trace: false, bar3: "" })
+            .map(|name| GpuSpec {
+                name: name.clone(),
+                chip,
+                topology: Topology::Mediated,
+                vram_mib: VRAM_MIB,
+                trace: false,
+                bar3: "",
+            })
             .collect(),
         spare_vram_mib: SPARE_VRAM_MIB,
         policy: SHARED_AS_IT_COMES,

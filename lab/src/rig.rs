@@ -2,20 +2,24 @@
 //!
 //! *Native*: each GPU of each VM is a software GPU of its own, served by `gpuvmk softgpu`. *Mediated*: one
 //! aggregator for each chip owns one software GPU, and each vGPU is a `gpuvmk device` process. Guests cannot tell
-//! which; that is what tests and benchmarks compare. (A GH100 has no native form: its engines can be modelled, but
-//! not the firmware interface that its driver speaks to, which the device process plays.)
+//! which; that is what tests and benchmarks compare. A set-up may have GPUs of both kinds. (A GH100 has no native form:
+//! its engines can be modelled, but not the firmware interface that its driver speaks to, which the device process plays.)
+
+mod config;
+mod socket_folder;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, bail, ensure};
 use serde_json::Value;
 
+use self::config::{gpu_config, quoted, vm_config};
+use self::socket_folder::SocketFolder;
 use crate::chip::Chip;
 use crate::control::{self, Status, Tenant};
 use crate::daemons::Daemon;
@@ -84,10 +88,6 @@ impl FromStr for Backend {
     }
 }
 
-/// A GPU's words where hangs are provoked: before the first section, and behind the last.
-const STUBBORN: (&str, &str) =
-    ("preemption = \"methods\"\n", "\n[hang]\nprogress_ms = 1000\nacquire_ms = 1000\n");
-
 /// One GPU as a guest is to see it.
 #[derive(Debug, Clone)]
 pub struct GpuSpec {
@@ -95,6 +95,8 @@ pub struct GpuSpec {
     pub name: String,
     /// What it presents.
     pub chip: Chip,
+    /// Native or mediated.
+    pub topology: Topology,
     /// Its memory.
     pub vram_mib: u32,
     /// Whether its register accesses are recorded.
@@ -110,9 +112,7 @@ pub struct RigSpec {
     pub gpuvmk: PathBuf,
     /// The folder for configuration files and logs.
     pub folder: PathBuf,
-    /// Native or mediated.
-    pub topology: Topology,
-    /// What a mediated GPU's work is executed by.
+    /// What mediated GPUs' work is executed by.
     pub backend: Backend,
     /// Whether the device processes start before the aggregator that they need.
     pub devices_first: bool,
@@ -128,24 +128,10 @@ pub struct RigSpec {
     pub stubborn: bool,
 }
 
-/// A folder for sockets with a short path, gone with its value.
-#[derive(Debug)]
-struct SocketFolder(PathBuf);
-
-impl SocketFolder {
-    fn create() -> Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("gpuvmk-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).with_context(|| format!("Cannot create {}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for SocketFolder {
-    fn drop(&mut self) {
-        // What is left of it does no harm in the temporary folder.
-        let _ = fs::remove_dir_all(&self.0);
+impl RigSpec {
+    /// The mediated GPUs.
+    fn mediated(&self) -> impl Iterator<Item = &GpuSpec> {
+        self.gpus.iter().filter(|gpu| gpu.topology == Topology::Mediated)
     }
 }
 
@@ -170,19 +156,18 @@ impl Rig {
             spec,
             sockets: SocketFolder::create()?,
         };
-        let mediated = rig.spec.topology == Topology::Mediated;
-        let without_native = rig.spec.gpus.iter().find(|gpu| gpu.chip != Chip::Gf100);
-        if let Some(gpu) = without_native {
-            ensure!(mediated, "There is no native software {} for {}", gpu.chip, gpu.name);
+        for gpu in &rig.spec.gpus {
+            let can_be = gpu.topology == Topology::Mediated || gpu.chip.has_native_form();
+            ensure!(can_be, "There is no native software {} for {}", gpu.chip, gpu.name);
         }
-        if mediated && !rig.spec.devices_first {
+        if !rig.spec.devices_first {
             rig.start_aggregators()?;
         }
         for index in 0..rig.spec.gpus.len() {
             let device = rig.spawn_device(index)?;
             rig.devices.push(device);
         }
-        if mediated && rig.spec.devices_first {
+        if rig.spec.devices_first {
             thread::sleep(ALONE);
             rig.start_aggregators()?;
         }
@@ -194,32 +179,32 @@ impl Rig {
 
     /// Where QEMU finds GPU `index`.
     pub fn socket(&self, index: usize) -> PathBuf {
-        self.sockets.0.join(format!("{}.sock", self.name(index)))
+        self.sockets.path().join(format!("{}.sock", self.name(index)))
     }
 
-    /// Where device `index` of a mediated set-up is recorded while it runs.
+    /// Where GPU `index`, a mediated one, is recorded while it runs.
     pub fn recorder(&self, index: usize) -> PathBuf {
-        self.sockets.0.join(format!("{}.record", self.name(index)))
+        self.sockets.path().join(format!("{}.record", self.name(index)))
     }
 
     /// Where the schedule of the aggregator for `chip` is recorded.
     pub fn schedule_recorder(&self, chip: Chip) -> PathBuf {
-        self.sockets.0.join(format!("gpu-{chip}.record"))
+        self.sockets.path().join(format!("gpu-{chip}.record"))
     }
 
     /// The control socket of the aggregator for `chip`.
     fn control_socket(&self, chip: Chip) -> PathBuf {
-        self.sockets.0.join(format!("control-{chip}.sock"))
+        self.sockets.path().join(format!("control-{chip}.sock"))
     }
 
     /// Where device processes find the aggregator for `chip`.
     pub fn shared_socket(&self, chip: Chip) -> PathBuf {
-        self.sockets.0.join(format!("gpu-{chip}.sock"))
+        self.sockets.path().join(format!("gpu-{chip}.sock"))
     }
 
     /// The folder that all sockets lie in.
     pub fn socket_folder(&self) -> &Path {
-        &self.sockets.0
+        self.sockets.path()
     }
 
     /// What each aggregator says.
@@ -292,9 +277,9 @@ impl Rig {
         self.wait_device(index)
     }
 
-    /// Starts the aggregators, also in place of those that have ended.
+    /// Starts the aggregators that mediated GPUs need, also in place of those that have ended.
     pub fn start_aggregators(&mut self) -> Result<()> {
-        let chips: BTreeSet<Chip> = self.spec.gpus.iter().map(|gpu| gpu.chip).collect();
+        let chips: BTreeSet<Chip> = self.spec.mediated().map(|gpu| gpu.chip).collect();
         for chip in chips {
             let running = match self.aggregators.get_mut(&chip) {
                 Some(daemon) => daemon.runs()?,
@@ -333,7 +318,7 @@ impl Rig {
         for daemon in self.daemons() {
             problems.extend(daemon.stop()?);
         }
-        for entry in fs::read_dir(&self.sockets.0)?.flatten() {
+        for entry in fs::read_dir(self.sockets.path())?.flatten() {
             problems.push(format!("left behind: {}", entry.file_name().to_string_lossy()));
         }
         Ok(problems)
@@ -354,7 +339,7 @@ impl Rig {
     fn spawn_device(&self, index: usize) -> Result<Daemon> {
         let gpu = self.spec.gpus.get(index).with_context(|| format!("There is no GPU {index}"))?;
         let socket = self.socket(index);
-        match self.spec.topology {
+        match gpu.topology {
             Topology::Native => {
                 let (path, vram) = (socket_option(&socket), format!("{}M", gpu.vram_mib));
                 let trace = self.trace_path(&gpu.name).to_string_lossy().into_owned();
@@ -398,90 +383,4 @@ fn trace_name(gpu: &str) -> String {
 
 fn socket_option(path: &Path) -> String {
     format!("--socket-path={}", path.display())
-}
-
-/// The configuration of the aggregator for `chip`. Its GPU has what all its vGPUs have together, and what a software
-/// GPU keeps for itself.
-fn gpu_config(name: &str, spec: &RigSpec, chip: Chip, socket: &Path, control: &Path) -> String {
-    let (preemption, hang) = if spec.stubborn { STUBBORN } else { ("", "") };
-    let partitions: u32 = spec.gpus.iter().filter(|gpu| gpu.chip == chip).map(|gpu| gpu.vram_mib).sum();
-    format!(
-        "name = \"{name}\"\nbackend = \"{}\"\nchip = \"{chip}\"\nvram = \"{}M\"\npolicy = \"{}\"\n{preemption}\n[socket]\npath = {}\n\n[control]\npath = {}\n{hang}",
-        spec.backend.name(),
-        partitions + spec.spare_vram_mib,
-        spec.policy,
-        quoted(socket),
-        quoted(control)
-    )
-}
-
-fn vm_config(gpu: &GpuSpec, channels: u16, aggregator: &Path, socket: &Path) -> String {
-    let bar3 = if gpu.bar3.is_empty() { String::new() } else { format!("bar3 = \"{}\"\n", gpu.bar3) };
-    format!(
-        "name = {}\ngpu = {}\nchip = \"{}\"\nvram = \"{}M\"\nchannels = {channels}\nweight = 100\n{bar3}\n[socket]\npath = {}\n",
-        quoted(Path::new(&gpu.name)),
-        quoted(aggregator),
-        gpu.chip,
-        gpu.vram_mib,
-        quoted(socket)
-    )
-}
-
-/// A TOML string; JSON's escapes are TOML's.
-fn quoted(path: &Path) -> String {
-    Value::from(path.to_string_lossy()).to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn spec(backend: Backend, gpu: GpuSpec) -> RigSpec {
-        RigSpec {
-            gpuvmk: "gpuvmk".into(),
-            folder: "/logs".into(),
-            topology: Topology::Mediated,
-            backend,
-            devices_first: false,
-            gpus: vec![gpu],
-            spare_vram_mib: 768,
-            policy: SHARED_AS_IT_COMES,
-            channels: CHANNELS,
-            stubborn: false,
-        }
-    }
-
-    #[test]
-    fn configurations_name_sockets_as_quoted_strings() {
-        let (socket, control) = (Path::new("/tmp/a \"b\"/gpu0.sock"), Path::new("/tmp/control.sock"));
-        let gpu = GpuSpec { name: "vm1".into(), chip: Chip::Gh100, vram_mib: 256, trace: false, bar3: "" };
-        let text = gpu_config("gpu0", &spec(Backend::Soft, gpu), Chip::Gh100, socket, control);
-        assert!(
-            text.contains("chip = \"GH100\"\nvram = \"1024M\"")
-                && text.contains(r#"path = "/tmp/a \"b\"/gpu0.sock""#),
-            "{text}"
-        );
-        let gpu = GpuSpec { name: "vm1".into(), chip: Chip::Gf100, vram_mib: 256, trace: false, bar3: "" };
-        let text = vm_config(&gpu, CHANNELS, Path::new("/tmp/gpu0.sock"), Path::new("/tmp/vm1.sock"));
-        assert!(
-            text.starts_with("name = \"vm1\"\ngpu = \"/tmp/gpu0.sock\"\nchip = \"GF100\"\nvram = \"256M\"\n"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn real_gpu_is_told_what_its_guests_may_have_together() {
-        let gpu = GpuSpec { name: "vm1".into(), chip: Chip::Gh100, vram_mib: 256, trace: false, bar3: "" };
-        let text = gpu_config("h200", &spec(Backend::Rm, gpu), Chip::Gh100, Path::new("/a"), Path::new("/b"));
-        assert!(text.contains("backend = \"rm\"\nchip = \"GH100\"\nvram = \"1024M\""), "{text}");
-    }
-
-    #[test]
-    fn socket_folder_is_short_and_goes_with_its_value() {
-        let folder = SocketFolder::create().unwrap();
-        let path = folder.0.clone();
-        assert!(path.is_dir() && path.as_os_str().len() < 60);
-        drop(folder);
-        assert!(!path.exists());
-    }
 }

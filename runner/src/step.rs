@@ -173,6 +173,7 @@ fn rig(bench: &Bench<'_>, step: &Step, folder: &Path) -> Result<Rig> {
     let gpu = |guest: &Guest| GpuSpec {
         name: guest.name.clone(),
         chip: bench.options.chip,
+        topology: Topology::Mediated,
         vram_mib: guest.vram_mib,
         trace: false,
         bar3: "",
@@ -180,7 +181,6 @@ fn rig(bench: &Bench<'_>, step: &Step, folder: &Path) -> Result<Rig> {
     Rig::start(RigSpec {
         gpuvmk: bench.gpuvmk.clone(),
         folder: folder.to_owned(),
-        topology: Topology::Mediated,
         backend: bench.options.backend,
         devices_first: false,
         gpus: step.guests.iter().map(gpu).collect(),

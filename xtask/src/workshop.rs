@@ -91,6 +91,21 @@ impl Workshop {
         Rig::start(self.rig_spec(case, topology, guests))
     }
 
+    /// Starts the GPUs of one guest, each as `topologies` says.
+    pub fn mixed_rig(&self, case: &str, topologies: &[Topology], guest: &Guest) -> Result<Rig> {
+        ensure!(
+            topologies.len() == guest.gpus.len(),
+            "Each GPU of {} is either native or mediated",
+            guest.name
+        );
+        self.forget_logs(case)?;
+        let mut spec = self.rig_spec(case, Topology::Mediated, std::slice::from_ref(guest));
+        for (gpu, topology) in spec.gpus.iter_mut().zip(topologies) {
+            gpu.topology = *topology;
+        }
+        Rig::start(spec)
+    }
+
     /// Removes the logs of an earlier run of this case: daemons append to theirs, and what they count is read there.
     pub fn forget_logs(&self, case: &str) -> Result<()> {
         let folder = self.folder(case);
@@ -102,15 +117,14 @@ impl Workshop {
         }
     }
 
-    /// What the GPUs of `guests` are made from.
+    /// What the GPUs of `guests`, all native or all mediated, are made from.
     pub fn rig_spec(&self, case: &str, topology: Topology, guests: &[Guest]) -> RigSpec {
         RigSpec {
             gpuvmk: self.gpuvmk.clone(),
             folder: self.folder(case),
-            topology,
             backend: Backend::default(),
             devices_first: false,
-            gpus: guests.iter().flat_map(gpus).collect(),
+            gpus: guests.iter().flat_map(|guest| gpus(guest, topology)).collect(),
             spare_vram_mib: SPARE_VRAM_MIB,
             policy: SHARED_AS_IT_COMES,
             channels: CHANNELS,
@@ -184,7 +198,7 @@ impl Workshop {
 }
 
 /// A guest's GPUs.
-fn gpus(guest: &Guest) -> Vec<GpuSpec> {
+fn gpus(guest: &Guest, topology: Topology) -> Vec<GpuSpec> {
     let name = |number: usize| match guest.gpus.len() {
         1 => guest.name.to_owned(),
         _ => format!("{}-{number}", guest.name),
@@ -192,6 +206,7 @@ fn gpus(guest: &Guest) -> Vec<GpuSpec> {
     let spec = |(number, &chip)| GpuSpec {
         name: name(number),
         chip,
+        topology,
         vram_mib: guest.vram_mib,
         trace: guest.trace,
         bar3: guest.bar3,

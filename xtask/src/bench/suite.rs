@@ -1,5 +1,5 @@
 //! `cargo xtask bench suite`: everything that a driver does, native and mediated in turns, and many VMs on one GPU, for each
-//! chip, in one run.
+//! chip, in one run. What is short is measured in guests that have both GPUs.
 //!
 //! A GH100 has no native form: its figures stand alone. What each number means, and what it may be, is in docs/performance.md.
 
@@ -8,7 +8,9 @@ mod counts;
 mod host;
 mod limits;
 mod page;
+mod paired;
 mod pictures;
+mod rounds;
 mod scaling;
 pub(super) mod table;
 
@@ -26,8 +28,9 @@ use serde_json::{Value, json};
 use self::boots::Guests;
 use self::host::Host;
 use self::limits::Judged;
+use self::rounds::Rounds;
 use self::scaling::Scaling;
-use self::table::{POWER_OFF, Samples, Table};
+use self::table::Table;
 use super::own::{self, Measured};
 use super::{Arguments, Bar3, gh100, round3};
 use crate::workshop::Workshop;
@@ -110,36 +113,14 @@ fn fail(failed: &mut Vec<String>, what: &str, error: &Error) -> Result<()> {
 }
 
 fn topologies(chip: Chip) -> &'static [Topology] {
-    match chip {
-        Chip::Gf100 => &[Topology::Native, Topology::Mediated],
-        Chip::Gh100 => &[Topology::Mediated],
-    }
+    if chip.has_native_form() { &[Topology::Native, Topology::Mediated] } else { &[Topology::Mediated] }
 }
 
 impl Found {
     fn on(workshop: &Workshop, chip: Chip, kernel: KernelSeries, arguments: &Arguments) -> Result<Self> {
         let guests = Guests { workshop, chip, kernel, bar3: arguments.bar3.map_or("", Bar3::word) };
-        let mut samples: BTreeMap<Topology, Samples> = BTreeMap::new();
-        let (mut totals, mut left_out, mut failed) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
-        // Turns: what else the machine does then hits both alike. What fails costs its own figures only: a run is long.
-        for round in 0..arguments.rounds {
-            for &topology in topologies(chip) {
-                let place = || format!("{}, round {round}", topology.name());
-                let samples = samples.entry(topology).or_default();
-                match guests.timed(topology, round) {
-                    Ok(boot) => {
-                        boot.add_to(samples);
-                        totals.insert(topology.name(), boot.totals);
-                        left_out.extend(boot.left_out);
-                    }
-                    Err(error) => fail(&mut failed, &place(), &error)?,
-                }
-                match guests.power_off(topology, POWER_OFF_KERNEL, round) {
-                    Ok(off) => samples.entry(POWER_OFF.to_owned()).or_default().push(off),
-                    Err(error) => fail(&mut failed, &format!("{}, power-off", place()), &error)?,
-                }
-            }
-        }
+        let mut failed = Vec::new();
+        let mut rounds = Rounds::run(&guests, arguments.rounds, &mut failed)?;
         let mut counts = BTreeMap::new();
         for &topology in topologies(chip) {
             match guests.counted(topology) {
@@ -156,16 +137,17 @@ impl Found {
         }
         let scaling = scaling::run(workshop, chip, &arguments.vms)
             .or_else(|error| fail(&mut failed, "many VMs", &error).map(|()| Scaling::default()))?;
-        left_out.extend(scaling.left_out.iter().cloned());
-        let mut take = |topology| samples.remove(&topology).unwrap_or_default();
+        rounds.left_out.extend(scaling.left_out.iter().cloned());
+        let mut take = |topology| rounds.samples.remove(&topology).unwrap_or_default();
         let mut take_counts = |topology| counts.remove(&topology).unwrap_or_default();
         let table = Table::new(
             &take(Topology::Native),
             &take(Topology::Mediated),
             &take_counts(Topology::Native),
             &take_counts(Topology::Mediated),
+            &rounds.paired,
         );
-        let left_out = left_out.into_iter().collect();
+        let (totals, left_out) = (rounds.totals, rounds.left_out.into_iter().collect());
         Ok(Self { chip, kernel, table, totals, driver, scaling, left_out, failed })
     }
 

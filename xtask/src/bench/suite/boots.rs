@@ -8,13 +8,13 @@ use anyhow::{Context, Result, ensure};
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::kernel::KernelSeries;
 use gpuvmk_lab::machine::Said;
-use gpuvmk_lab::report::Report;
+use gpuvmk_lab::report::{ProgramResult, Report};
 use gpuvmk_lab::rig::{Rig, Topology};
 use gpuvmk_lab::{traffic, verdict};
 use serde_json::Value;
 
 use super::counts::{self, Counts};
-use super::table::{POWER_OFF, READY, Samples};
+use super::table::{POWER_OFF, PROBE, READY, Samples};
 use crate::cases::Guest;
 use crate::workshop::{Workshop, expected};
 
@@ -24,13 +24,15 @@ const LOOK: Duration = Duration::from_millis(2);
 const VRAM_MIB: u32 = 2304;
 /// Room for buffers of 256 MiB: the guest's kernel gives half of this to buffers.
 const MEMORY_MIB: u32 = 1536;
-const WORDS: &[&str] = &["gpuvmk.limit=280"];
+pub const WORDS: &[&str] = &["gpuvmk.limit=280"];
 
+/// Where there is a native form, `bench` measures in guests that have both GPUs.
+const TIMED: &[&str] = &["probe", "suite"];
 // Long enough for the host to move threads about: how they lie to each other decides much of a short submission's time.
-const TIMED: &[&str] = &["probe", "bench:times=6", "suite"];
+const TIMED_ALONE: &[&str] = &["probe", "bench:times=6", "suite"];
 const COUNTED: &[&str] = &["probe", "suite:marks=1"];
 /// The same before Linux 6.6, whose nouveau has no VM_BIND.
-const TIMED_OLD: &[&str] = &["probe", "bench:times=6", "suite:maps=0"];
+const TIMED_OLD: &[&str] = &["probe", "suite:maps=0"];
 const COUNTED_OLD: &[&str] = &["probe", "suite:maps=0:marks=1"];
 /// Enough for a power-off to have something to end.
 const SHORT: &[&str] = &["probe", "fence"];
@@ -91,7 +93,11 @@ impl Guests<'_> {
 
     /// Every time of such a guest, but that of its power-off.
     pub fn timed(&self, topology: Topology, round: u32) -> Result<Boot> {
-        let programs = if self.kernel == KernelSeries::V6_1 { TIMED_OLD } else { TIMED };
+        let programs = match (self.chip.has_native_form(), self.kernel) {
+            (false, _) => TIMED_ALONE,
+            (true, KernelSeries::V6_1) => TIMED_OLD,
+            (true, _) => TIMED,
+        };
         let label = self.label(topology, &round.to_string());
         let mut boot = boot(self.workshop, &label, topology, &self.guest(programs))?;
         boot.figures.remove(POWER_OFF);
@@ -141,11 +147,20 @@ pub fn without_driver(workshop: &Workshop, chip: Chip, kernel: KernelSeries, rou
     boot(workshop, &label, Topology::Mediated, &guest)
 }
 
-fn boot(workshop: &Workshop, label: &str, topology: Topology, guest: &Guest) -> Result<Boot> {
-    eprintln!("{label}");
-    let mut rig = workshop.rig(label, topology, std::slice::from_ref(guest))?;
+/// What was heard of a guest that did what it was told.
+#[derive(Debug)]
+pub struct Heard {
+    pub results: Vec<ProgramResult>,
+    /// How long it took until nouveau was loaded.
+    loaded: Option<Duration>,
+    /// How long it took from its word that it ends.
+    off: Option<Duration>,
+}
+
+/// Boots `guest` with the GPUs of `rig`, and waits for its end.
+pub fn hear(workshop: &Workshop, label: &str, rig: &Rig, guest: &Guest) -> Result<Heard> {
     let start = Instant::now();
-    let mut machine = workshop.start(label, guest.name, &rig, guest, 0)?;
+    let mut machine = workshop.start(label, guest.name, rig, guest, 0)?;
     let (mut loaded, mut ending) = (None, None);
     let outcome = loop {
         let mut listen = |said: &Said<'_>| {
@@ -165,23 +180,41 @@ fn boot(workshop: &Workshop, label: &str, topology: Topology, guest: &Guest) -> 
     let off = ending.map(|ending: Instant| ending.elapsed());
     let verdict = verdict::judge(&outcome, &expected(guest));
     ensure!(verdict.ok(), "the guest failed: {}", verdict.problems.join("; "));
-    let waits = doorbell_waits(&rig)?;
+    Ok(Heard { results: verdict.results, loaded, off })
+}
+
+/// Ends the GPUs' processes, which must have nothing to complain about.
+pub fn stop(rig: &mut Rig) -> Result<()> {
     let problems = rig.stop()?;
     ensure!(problems.is_empty(), "the GPU's processes failed: {}", problems.join("; "));
+    Ok(())
+}
+
+/// Whether a program's figure of this name is the time of an operation.
+pub fn is_time(name: &str) -> bool {
+    name.ends_with("_us_p50")
+}
+
+fn boot(workshop: &Workshop, label: &str, topology: Topology, guest: &Guest) -> Result<Boot> {
+    eprintln!("{label}");
+    let mut rig = workshop.rig(label, topology, std::slice::from_ref(guest))?;
+    let heard = hear(workshop, label, &rig, guest)?;
+    let waits = doorbell_waits(&rig)?;
+    stop(&mut rig)?;
 
     let mut found =
         Boot { totals: totals(&rig.device(0).context("The set-up has no device")?.log()), ..Boot::default() };
     found.totals.extend(waits);
-    for (name, time) in [(READY, loaded), (POWER_OFF, off)] {
+    for (name, time) in [(READY, heard.loaded), (POWER_OFF, heard.off)] {
         if let Some(time) = time {
             found.figures.insert(name.to_owned(), time.as_secs_f64() * 1e3);
         }
     }
-    for (name, value) in verdict.results.iter().flat_map(|result| &result.figures) {
+    for (name, value) in heard.results.iter().flat_map(|result| &result.figures) {
         match (name.as_str(), value.as_f64()) {
             ("left_out", _) => found.left_out.extend(words(value)),
             ("stages", _) => found.stages = value.clone(),
-            (name, Some(value)) if name.ends_with("_us_p50") || name == "probe_ms" => {
+            (name, Some(value)) if is_time(name) || name == PROBE => {
                 found.figures.insert(name.to_owned(), value);
             }
             _ => {}

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::counts::Counts;
 use super::limits::Judged;
 use super::scaling::Scaling;
-use super::table::{Row, Table};
+use super::table::{MARK, MARKED, Row, Table};
 use super::{Found, Run, pictures};
 
 /// As that of `gpuvmk trace report`.
@@ -124,7 +124,11 @@ fn times(to: &mut String, table: &Table) -> fmt::Result {
     for row in &table.rows {
         one(to, row)?;
     }
-    writeln!(to, "</table>")
+    writeln!(to, "</table>")?;
+    if table.is_marked() {
+        writeln!(to, "<p>{MARK} {MARKED}.</p>")?;
+    }
+    Ok(())
 }
 
 fn one(to: &mut String, row: &Row) -> fmt::Result {
@@ -133,9 +137,10 @@ fn one(to: &mut String, row: &Row) -> fmt::Result {
     match (row.native, row.ratio()) {
         (Some(native), Some(ratio)) => write!(
             to,
-            "<td>{native:.1} {unit}</td><td>{:.1} {unit}</td><td>{ratio:.3}</td>\
+            "<td>{native:.1} {unit}</td><td>{:.1} {unit}</td><td>{ratio:.3}{}</td>\
              <td class=\"l\"><span class=\"bar\" style=\"width:{:.0}px\"></span></td>",
             row.mediated,
+            row.mark(),
             (ratio * BAR).clamp(1.0, LONGEST_BAR),
             unit = row.unit()
         )?,
@@ -171,7 +176,7 @@ fn scaling(to: &mut String, found: &Scaling) -> fmt::Result {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use gpuvmk_lab::chip::Chip;
     use gpuvmk_lab::kernel::KernelSeries;
@@ -190,6 +195,7 @@ mod tests {
                 .collect()
         };
         let counts = BTreeMap::from([("latency_4k".to_owned(), Counts { reads: 4.0, ..Counts::default() })]);
+        let paired = BTreeSet::from(["latency_4k_us_p50".to_owned()]);
         let stage = |vms: usize| Stage {
             vms,
             mb_s: 5000.0,
@@ -204,7 +210,7 @@ mod tests {
         let found = Found {
             chip: Chip::Gf100,
             kernel: KernelSeries::V6_12,
-            table: Table::new(&samples(1.0), &samples(1.1), &counts, &counts),
+            table: Table::new(&samples(1.0), &samples(1.1), &counts, &counts, &paired),
             totals: BTreeMap::new(),
             driver: None,
             scaling: Scaling { stages: vec![stage(1), stage(2)], ..Scaling::default() },
@@ -237,6 +243,8 @@ mod tests {
         assert!(page.contains("A &amp; B") && page.contains("gart_1g: &lt;no room&gt;"));
         assert!(page.contains("<pre>a walk</pre>") && page.contains("<pre>64 &lt; 65</pre>"));
         assert!(page.contains("<td>1.100</td>") && page.contains("4.0/0.0/0"), "{page}");
+        assert_eq!(page.matches("<td>1.100*</td>").count(), 1, "one row is marked");
+        assert!(page.contains("<p>* both GPUs in one guest"));
         assert!(!page.contains("src=") && !page.contains("<script") && !page.contains("<?xml"));
         assert_eq!(page.matches("<tr>").count(), page.matches("</tr>").count());
     }

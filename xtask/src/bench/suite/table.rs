@@ -1,6 +1,6 @@
 //! Figures of both set-ups beside each other, and how they compare.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -18,6 +18,10 @@ pub const READY: &str = "ready_ms";
 /// From the guest's order to power off until QEMU's end.
 pub const POWER_OFF: &str = "power_off_ms";
 
+/// What is behind the ratio of a row that one guest with both GPUs measured, and what that means.
+pub const MARK: &str = "*";
+pub const MARKED: &str = "both GPUs in one guest, in turns: the median of the turns' ratios";
+
 /// Every sample of a figure, by its name.
 pub type Samples = BTreeMap<String, Vec<f64>>;
 
@@ -29,6 +33,8 @@ pub struct Row {
     pub mediated: f64,
     pub native_counts: Option<Counts>,
     pub mediated_counts: Option<Counts>,
+    /// The median of the ratios of turns, where one guest had both GPUs and measured them next to each other.
+    pub paired: Option<f64>,
 }
 
 impl Row {
@@ -39,7 +45,12 @@ impl Row {
 
     /// Mediated time over native time.
     pub fn ratio(&self) -> Option<f64> {
-        self.native.map(|native| self.mediated / native.max(f64::MIN_POSITIVE))
+        self.paired.or_else(|| self.native.map(|native| over(self.mediated, native)))
+    }
+
+    /// What stands behind its ratio.
+    pub fn mark(&self) -> &'static str {
+        if self.paired.is_some() { MARK } else { "" }
     }
 
     /// Its name without the words that all of them have.
@@ -52,7 +63,13 @@ impl Row {
     }
 
     fn to_json(&self) -> Value {
-        let mut row = json!({ "name": self.name, "native": self.native, "mediated": self.mediated });
+        let mut row = json!({
+            "name": self.name,
+            "native": self.native,
+            "mediated": self.mediated,
+            "ratio": self.ratio().map(round3),
+            "paired": self.paired.is_some(),
+        });
         if self.native_counts.is_some() || self.mediated_counts.is_some() {
             row["counts"] = json!({
                 "native": self.native_counts.map(Counts::to_json),
@@ -98,7 +115,8 @@ impl Ratios {
 }
 
 impl Table {
-    /// The medians over the boots; `native` is empty for a chip that has no native form.
+    /// The medians over the boots; `native` is empty for a chip that has no native form. Equal places in the samples of a
+    /// `paired` figure are one turn of a guest that has both GPUs.
     ///
     /// A figure that only one of two set-ups has is left out: there is nothing to compare it with.
     pub fn new(
@@ -106,14 +124,19 @@ impl Table {
         mediated: &Samples,
         native_counts: &BTreeMap<String, Counts>,
         mediated_counts: &BTreeMap<String, Counts>,
+        paired: &BTreeSet<String>,
     ) -> Self {
         let both = |name: &&String| native.is_empty() || native.contains_key(*name);
         let row = |name: &String| {
             let title = name.strip_suffix("_us_p50").unwrap_or(name);
+            let (native, mediated) = (native.get(name), mediated.get(name)?);
             Some(Row {
                 name: name.clone(),
-                native: native.get(name).map(|samples| median(samples)),
-                mediated: median(mediated.get(name)?),
+                native: native.map(|samples| median(samples)),
+                mediated: median(mediated),
+                paired: native
+                    .filter(|_| paired.contains(name))
+                    .and_then(|native| median_of_ratios(native, mediated)),
                 native_counts: native_counts.get(title).copied(),
                 mediated_counts: mediated_counts.get(title).copied(),
             })
@@ -129,10 +152,12 @@ impl Table {
         for row in &self.rows {
             let time =
                 |time: Option<f64>| time.map_or("-".to_owned(), |time| format!("{time:.1} {}", row.unit()));
-            let ratio = row.ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
+            // The mark, or a space in its place: points stay below each other.
+            let mark = row.mark();
+            let ratio = row.ratio().map_or("- ".to_owned(), |ratio| format!("{ratio:.3}{mark:1}"));
             let counts = |counts: Option<Counts>| counts.map_or(String::new(), |counts| counts.to_string());
             println!(
-                "{:28} {:>14} {:>14} {ratio:>7}  {:>24}  {:>24}",
+                "{:28} {:>14} {:>14} {ratio:>8} {:>24}  {:>24}",
                 row.title(),
                 time(row.native),
                 time(Some(row.mediated)),
@@ -140,6 +165,14 @@ impl Table {
                 counts(row.mediated_counts)
             );
         }
+        if self.is_marked() {
+            println!("{MARK} {MARKED}");
+        }
+    }
+
+    /// Whether the meaning of the mark is to be said.
+    pub fn is_marked(&self) -> bool {
+        self.rows.iter().any(|row| row.paired.is_some())
     }
 
     /// How mediated compares with native; `None` where there is no native form, or a figure is not there.
@@ -172,6 +205,17 @@ impl Table {
     }
 }
 
+fn over(mediated: f64, native: f64) -> f64 {
+    mediated / native.max(f64::MIN_POSITIVE)
+}
+
+/// The middle of the turns' ratios; nothing if it cannot be told which samples are one turn.
+fn median_of_ratios(native: &[f64], mediated: &[f64]) -> Option<f64> {
+    let ratios: Vec<f64> =
+        native.iter().zip(mediated).map(|(native, mediated)| over(*mediated, *native)).collect();
+    (native.len() == mediated.len() && !ratios.is_empty()).then(|| median(&ratios))
+}
+
 fn speed(row: &Row) -> Option<f64> {
     row.ratio().map(|ratio| 1.0 / ratio.max(f64::MIN_POSITIVE))
 }
@@ -195,7 +239,16 @@ mod tests {
     }
 
     fn table(native: &Samples, mediated: &Samples) -> Table {
-        Table::new(native, mediated, &BTreeMap::new(), &BTreeMap::new())
+        paired_table(native, mediated, &[])
+    }
+
+    fn paired_table(native: &Samples, mediated: &Samples, paired: &[&str]) -> Table {
+        let paired = paired.iter().map(|name| (*name).to_owned()).collect();
+        Table::new(native, mediated, &BTreeMap::new(), &BTreeMap::new(), &paired)
+    }
+
+    fn row<'a>(table: &'a Table, title: &str) -> &'a Row {
+        table.rows.iter().find(|row| row.title() == title).unwrap()
     }
 
     fn measured() -> (Samples, Samples) {
@@ -266,9 +319,58 @@ mod tests {
         let (native, mediated) = measured();
         let counts = Counts { reads: 5.0, ..Counts::default() };
         let of = BTreeMap::from([("latency_4k".to_owned(), counts)]);
-        let table = Table::new(&native, &mediated, &of, &BTreeMap::new());
-        let row = table.rows.iter().find(|row| row.title() == "latency_4k").unwrap();
+        let table = Table::new(&native, &mediated, &of, &BTreeMap::new(), &BTreeSet::new());
+        let row = row(&table, "latency_4k");
         assert_eq!((row.native_counts, row.mediated_counts), (Some(counts), None));
         assert_eq!(row.to_json()["counts"]["native"]["reads"], 5.0);
+    }
+
+    /// Three turns: mediated over native is 1.5, 0.9 and 1.1, and 0.9 of the medians.
+    fn in_turns(names: &[&str]) -> (Samples, Samples) {
+        let (mut native, mut mediated) = measured();
+        for name in names {
+            native.insert((*name).to_owned(), vec![10_000.0, 20_000.0, 30_000.0]);
+            mediated.insert((*name).to_owned(), vec![15_000.0, 18_000.0, 33_000.0]);
+        }
+        (native, mediated)
+    }
+
+    #[test]
+    fn ratio_of_a_paired_figure_is_the_median_of_its_turns() {
+        let name = "latency_4k_us_p50";
+        let (native, mediated) = in_turns(&[name]);
+        let (separate, paired) = (table(&native, &mediated), paired_table(&native, &mediated, &[name]));
+        let (separate, paired) = (row(&separate, "latency_4k"), row(&paired, "latency_4k"));
+        assert!((separate.ratio().unwrap() - 0.9).abs() < 1e-9);
+        assert!((paired.ratio().unwrap() - 1.1).abs() < 1e-9);
+        assert_eq!((paired.native, paired.mediated), (Some(20_000.0), 18_000.0), "medians are shown as ever");
+        assert_eq!((separate.mark(), paired.mark()), ("", MARK));
+        let (separate, paired) = (separate.to_json(), paired.to_json());
+        assert_eq!((&separate["ratio"], &separate["paired"]), (&json!(0.9), &json!(false)));
+        assert_eq!((&paired["ratio"], &paired["paired"]), (&json!(1.1), &json!(true)));
+    }
+
+    #[test]
+    fn limits_are_held_against_ratios_of_turns_but_for_the_suite() {
+        let names = ["latency_4k_us_p50", "work_64m_us_p50", "pipelined_4k_us_p50"];
+        let (native, mediated) = in_turns(&names);
+        let separate = table(&native, &mediated).ratios().unwrap();
+        let paired = paired_table(&native, &mediated, &names).ratios().unwrap();
+        assert!((paired.latency_4k - 1.1).abs() < 1e-9);
+        assert!((paired.work_1ms - 1.0 / 1.1).abs() < 1e-9);
+        assert!((paired.pipelined - 1.0 / 1.1).abs() < 1e-9);
+        assert!((paired.suite - separate.suite).abs() < 1e-9, "a sum of medians over a sum of medians");
+        assert!((paired.probe - separate.probe).abs() < 1e-9);
+    }
+
+    #[test]
+    fn samples_that_cannot_be_told_apart_into_turns_are_not_paired() {
+        let name = "latency_4k_us_p50";
+        let (mut native, mediated) = in_turns(&[name]);
+        native.insert(name.to_owned(), vec![10_000.0, 20_000.0]);
+        let table = paired_table(&native, &mediated, &[name]);
+        assert!(!table.is_marked());
+        assert!((row(&table, "latency_4k").ratio().unwrap() - 18.0 / 15.0).abs() < 1e-9);
+        assert_eq!(median_of_ratios(&[], &[]), None);
     }
 }
