@@ -45,7 +45,7 @@ pub struct Arguments {
     /// A policy that `sched` judges, instead of all and hangs; may be repeated
     #[arg(long, value_parser = sched::POLICIES)]
     policy: Vec<String>,
-    /// How often each set-up is booted; `suite` boots a guest with both GPUs as often
+    /// How often each set-up is booted; `suite` boots guests with both GPUs as often
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// How many VMs `suite` lets share a GPU, one number after the other; 0 for none. What does not fit is left out

@@ -31,9 +31,11 @@ impl Rounds {
                 found.boot(guests, topology, round, failed)?;
             }
             if guests.chip.has_native_form() {
-                match guests.paired(round) {
-                    Ok(more) => paired::add(&mut turns, more),
-                    Err(error) => fail(failed, &format!("both in one guest, round {round}"), &error)?,
+                for order in paired::ORDERS {
+                    match guests.paired(order, round) {
+                        Ok(more) => paired::add(&mut turns, more),
+                        Err(error) => fail(failed, &format!("both in one guest, round {round}"), &error)?,
+                    }
                 }
             }
         }
