@@ -234,13 +234,13 @@ mod tests {
         looking.rang(1, began + MICROS(1000));
         assert_eq!(
             looking.next(began + MICROS(1000)),
-            Some(began + MICROS(1970)),
+            Some(began + MICROS(1809)),
             "both are one piece of work"
         );
-        assert!(!looking.is_on(began + MICROS(1969)) && looking.is_on(began + MICROS(1970)));
-        assert_eq!(looking.next(began + MICROS(1970)), None, "it is time");
+        assert!(!looking.is_on(began + MICROS(1808)) && looking.is_on(began + MICROS(1809)));
+        assert_eq!(looking.next(began + MICROS(1809)), None, "it is time");
         assert!(
-            looking.is_on(began + MICROS(2472)) && !looking.is_on(began + MICROS(2473)),
+            looking.is_on(began + MICROS(2808)) && !looking.is_on(began + MICROS(2809)),
             "it did not come"
         );
         looking.worked(began + MICROS(2500));
