@@ -350,6 +350,23 @@ fn messages_reach_the_local_apic_and_no_exit_is_needed() {
     assert_eq!(guest.exits(), 0);
 }
 
+#[test]
+fn end_of_work_is_an_interrupt_that_the_aggregator_sends() {
+    if !host_has_kvm() {
+        return;
+    }
+    const COPIES: u32 = 10;
+    let service = Arc::new(soft_host(Chip::Gf100, 128 << 20, PolicyKind::Fifo, ScrubPolicy::default()));
+    let vgpu = vgpu(Chip::Gf100, &service);
+    let hand = Hand::new(vgpu.clone(), true);
+
+    scenarios::copies_that_end_with_a_message(hand.clone(), COPIES);
+
+    let posted = vgpu.status().counts.messages_posted;
+    let sent = hand.hands().guest.attached.messages_sent();
+    assert!(posted >= u64::from(COPIES) && sent >= posted, "{posted} of {sent} messages");
+}
+
 fn enable_messages(guest: &MicroGuest) {
     let function = guest.attached.function();
     let at = gpuvmk::pci::header::capability(&**function, gpuvmk::pci::header::MSI).unwrap();

@@ -130,6 +130,8 @@ impl Attached {
         shortcuts: Option<Arc<Shortcuts>>,
     ) -> Arc<Self> {
         function.connect_interrupts(Some(messages.clone()));
+        // Who knows of the end of work first signals it, and KVM makes an interrupt of it: no thread of this process runs for that.
+        function.connect_message(messages.first_event());
         if let Some(shortcuts) = &shortcuts {
             function.watch(Some(Arc::new(Watch(Arc::downgrade(shortcuts)))));
         }
@@ -278,6 +280,7 @@ impl Drop for Attached {
             self.take(bar, place);
         }
         self.function.watch(None);
+        self.function.connect_message(None);
         self.function.connect_interrupts(None);
         self.function.dma_unmap_all();
     }

@@ -2,6 +2,7 @@
 //! I/O APIC.
 //!
 //! A message that comes before the driver has set up where messages go is lost, as on the bus.
+#![allow(unsafe_code, reason = "the eventfd wrapper gives its descriptor up by number only")]
 
 use super::KvmError;
 use super::lines::Line;
@@ -9,6 +10,7 @@ use super::routes::Routes;
 use crate::pci::InterruptSink;
 use crate::pci::header::Message;
 use kvm_ioctls::VmFd;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
@@ -71,6 +73,14 @@ impl Messages {
         Ok(())
     }
 
+    /// The first vector's eventfd, for whoever sends that message by itself. What is signalled while messages go nowhere is lost, as what the
+    /// function sends.
+    pub(super) fn first_event(&self) -> Option<OwnedFd> {
+        let event = self.vectors.first()?.event.try_clone().ok()?;
+        // SAFETY: the descriptor is the clone's, which gives it up.
+        Some(unsafe { OwnedFd::from_raw_fd(event.into_raw_fd()) })
+    }
+
     /// Messages sent since the start.
     pub(super) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
@@ -89,6 +99,10 @@ impl InterruptSink for Messages {
         self.sent.fetch_add(1, Ordering::Relaxed);
         // A full counter is an interrupt that waits already.
         let _ = vector.event.write(1);
+    }
+
+    fn message_sent(&self, _vector: u16) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
     }
 }
 
