@@ -26,7 +26,10 @@ use function::TestFunction;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use gpuvmk::aggregator::{Patience, connect, connect_in_process};
 use gpuvmk::chip::Chip;
+use gpuvmk::chip::gf100::regs::pbus::NV_PBUS_BAR0_WINDOW;
 use gpuvmk::chip::gf100::regs::pmc;
+use gpuvmk::chip::gh100::regs::host::NV_XAL_EP_BAR0_WINDOW;
+use gpuvmk::chip::registers::Reg;
 use gpuvmk::config::share::Share;
 use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::frontend::kvm::ShortcutCounts;
@@ -164,6 +167,54 @@ fn bare_gpu_is_driven_through_kvm_as_well() {
     if host_has_kvm() {
         scenarios::copies_on_every_engine(Hand::new(gpu(), true));
     }
+}
+
+#[test]
+fn what_pramin_shows_is_memory_and_follows_its_window() {
+    if !host_has_kvm() {
+        return;
+    }
+    let gf100: Arc<dyn PciFunction> = gpu();
+    pramin_is_memory(gf100, 64 << 20, NV_PBUS_BAR0_WINDOW);
+    let service = Arc::new(soft_host(Chip::Gh100, 128 << 20, PolicyKind::Fifo, ScrubPolicy::default()));
+    pramin_is_memory(vgpu(Chip::Gh100, &service), VRAM, NV_XAL_EP_BAR0_WINDOW);
+}
+
+fn pramin_is_memory(function: Arc<dyn PciFunction>, vram: u64, Reg(window): Reg) {
+    const PRAMIN: u64 = 0x70_0000;
+    const ELSEWHERE: u64 = PRAMIN + 0xf_f008;
+    let mut guest = MicroGuest::new(Arc::clone(&function), true);
+    let (base, window) = (guest.bar(0), u64::from(window));
+    let trapped = |offset| {
+        let mut word = [0; 4];
+        function.read(Region::Bar(0), offset, &mut word).unwrap();
+        u64::from(u32::from_le_bytes(word))
+    };
+    let read = |offset| Operation::Read { address: base + offset, size: 4 };
+    let write = |offset, value| Operation::Write { address: base + offset, size: 4, value };
+    // Exits of a script beside the one that ends it.
+    let mut run = |script: &[Operation]| {
+        let before = guest.exits();
+        let given = guest.run(script);
+        (given, guest.exits() - before - 1, guest.attached.shortcuts().windows)
+    };
+
+    // The first access is an exit, and maps all of it.
+    let (given, exits, counts) = run(&[write(window, 0x10), read(PRAMIN + 8), write(ELSEWHERE, 0xa1)]);
+    assert_eq!((given, exits, counts.bytes), (vec![0], 2, 1 << 20));
+    assert_eq!((trapped(ELSEWHERE), trapped(PRAMIN)), (0xa1, 0));
+    // It moves below its slot: the write that moves it is the exit.
+    let (given, exits, counts) = run(&[write(window, 0x20), read(ELSEWHERE), write(ELSEWHERE, 0xa2)]);
+    assert_eq!((given, exits, counts.moved), (vec![0], 1, 256));
+    let (given, exits, _) =
+        run(&[write(window, 0x10), read(ELSEWHERE), write(window, 0x1f), read(ELSEWHERE)]);
+    assert_eq!((given, exits), (vec![0xa1, trapped(ELSEWHERE)], 2));
+    // Half of it ends where VRAM does; what is behind it stays trapped, and the function says what it reads.
+    let end = vram / 0x1_0000;
+    let (given, _, _) = run(&[write(window, end - 8), write(PRAMIN, 0xa3), read(PRAMIN), read(ELSEWHERE)]);
+    assert_eq!(given, [trapped(PRAMIN), trapped(ELSEWHERE)]);
+    function.reset();
+    assert_eq!(guest.attached.shortcuts().windows.bytes, 0);
 }
 
 /// A word of each of three pages of BAR1, as the guest reads them.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::backend::Backend;
-use crate::chip::Aperture;
+use crate::chip::{Aperture, PhysicalAddress};
 use crate::mmio_trap::aperture::Run;
 use crate::pci::{Behind, Region, RegionWatcher, Shown};
 
@@ -101,6 +101,14 @@ pub fn show_runs<B: Backend + ?Sized>(
     }
 }
 
+/// The part of a moving window in `[offset, offset + size)` of its region, where the window is at `window` and shows memory from `start` on.
+pub fn moving_run(window: &Range<u64>, start: PhysicalAddress, offset: u64, size: u64) -> Option<Run> {
+    let (from, to) = (window.start.max(offset), window.end.min(offset.saturating_add(size)));
+    let address = start.address.checked_add(from.checked_sub(window.start)?)?;
+    let size = to.checked_sub(from).filter(|size| *size > 0 && address.checked_add(*size).is_some())?;
+    Some(Run { offset: from, size, target: PhysicalAddress { address, ..start }, read_only: false })
+}
+
 /// A run in up to three parts: before, inside and behind the offsets `at`.
 fn apart(run: Run, at: &Range<u64>) -> impl Iterator<Item = Run> {
     let end = run.offset + run.size;
@@ -108,7 +116,7 @@ fn apart(run: Run, at: &Range<u64>) -> impl Iterator<Item = Run> {
     let parts = [(edges[0], edges[1]), (edges[1], edges[2]), (edges[2], edges[3])];
     parts.into_iter().filter(|(from, to)| from < to).map(move |(from, to)| {
         let address = run.target.address + (from - run.offset);
-        let target = crate::chip::PhysicalAddress { address, ..run.target };
+        let target = PhysicalAddress { address, ..run.target };
         Run { offset: from, size: to - from, target, ..run }
     })
 }
@@ -116,7 +124,21 @@ fn apart(run: Run, at: &Range<u64>) -> impl Iterator<Item = Run> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::PhysicalAddress;
+
+    #[test]
+    fn moving_window_is_a_run_where_it_meets_what_is_asked_for() {
+        let vram = |address| PhysicalAddress { aperture: Aperture::Vram, address };
+        let run = |offset, size, start| {
+            moving_run(&(0x7000..0x8000), vram(start), offset, size)
+                .map(|run| (run.offset, run.size, run.target.address))
+        };
+        assert_eq!(run(0x6000, 0x4000, 0x30_0000), Some((0x7000, 0x1000, 0x30_0000)));
+        assert_eq!(run(0x7800, 0x100, 0x30_0000), Some((0x7800, 0x100, 0x30_0800)));
+        for (offset, size) in [(0, 0x7000), (0x8000, 0x1000), (0x7000, 0)] {
+            assert_eq!(run(offset, size, 0), None);
+        }
+        assert_eq!(run(0x7000, 0x1000, u64::MAX - 0xfff), None, "it would end behind the last address");
+    }
 
     #[test]
     fn runs_are_cut_where_stores_begin_to_do_more() {

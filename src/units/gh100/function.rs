@@ -116,6 +116,7 @@ impl<B: GspBackend> Gh100Function<B> {
         if self.core.identity.write(offset, data) {
             return;
         }
+        let pramin = self.core.face.pramin();
         let mut actions = Vec::new();
         let mut rest = data;
         for lane in lanes(offset, data.len()) {
@@ -129,6 +130,9 @@ impl<B: GspBackend> Gh100Function<B> {
                 self.perform(action);
             }
             rest = later;
+        }
+        if self.core.face.pramin() != pramin {
+            self.core.watcher.changed(0);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::chip::{Aperture, PhysicalAddress};
 use crate::mmio_trap::PhysicalMemory;
 use crate::pci::{Region, SharedMemory, Shown};
 use crate::units::backend::GspBackend;
-use crate::units::shown::show_runs;
+use crate::units::shown::{moving_run, show_runs};
 
 /// The moving VRAM window in BAR0.
 pub(super) const PRAMIN: std::ops::Range<u64> = 0x70_0000..0x80_0000;
@@ -92,8 +92,12 @@ impl<B: GspBackend> Gh100Function<B> {
 
     fn pramin(&self, offset: u64) -> Option<PhysicalAddress> {
         let inside = offset.checked_sub(PRAMIN.start)?;
-        let address = self.core.face.pramin().checked_add(inside)?;
-        Some(PhysicalAddress { aperture: Aperture::Vram, address })
+        let start = self.pramin_start();
+        Some(PhysicalAddress { address: start.address.checked_add(inside)?, ..start })
+    }
+
+    fn pramin_start(&self) -> PhysicalAddress {
+        PhysicalAddress { aperture: Aperture::Vram, address: self.core.face.pramin() }
     }
 
     /// What a region shows that needs no trap.
@@ -108,6 +112,7 @@ impl<B: GspBackend> Gh100Function<B> {
             return;
         }
         let runs = match region {
+            Region::Bar(0) => moving_run(&PRAMIN, self.pramin_start(), offset, size).into_iter().collect(),
             Region::Bar(1) => locked(&self.core.bar1).runs(offset, size, &self.vram()),
             Region::Bar(3) => locked(&self.core.bar2).runs(offset, size, &self.tables()),
             _ => return,

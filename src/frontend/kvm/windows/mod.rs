@@ -398,13 +398,19 @@ impl Windows {
 impl Mapped {
     /// Takes everything away that is mapped.
     fn forget(&mut self, pieces: &mut usize, counts: &mut WindowCounts) {
-        for (_, block) in std::mem::take(&mut self.blocks) {
+        for (number, block) in std::mem::take(&mut self.blocks) {
             *pieces -= block.pieces;
             counts.runs -= block.runs.len();
             counts.unmapped += block.runs.len() as u64;
             counts.bytes -= block.runs.iter().map(|run| bytes(run.end - run.first)).sum::<u64>();
+            // With their slots gone, nobody looks at these addresses. What is memory for good stays.
+            if self.plain.is_some() {
+                let shown: Vec<_> = block.runs.iter().map(|run| (run.first, run.end)).collect();
+                drop(block);
+                let place = Place { gpa: self.gpa, memory: &self.memory, begin: number * BLOCK };
+                shown.into_iter().for_each(|(first, end)| place.hide(first, end));
+            }
         }
-        // The slots are gone: nobody looks at these addresses. What is memory for good stays.
         if self.plain.is_none()
             && let Err(error) = self.memory.hide(0, self.size)
         {

@@ -13,7 +13,7 @@ use crate::mmio_trap::aperture::Window;
 use crate::mmio_trap::aperture::fermi::FermiTables;
 use crate::pci::{Region, SharedMemory, Shown};
 use crate::units::backend::{EngineBackend, WindowTables};
-use crate::units::shown::show_runs;
+use crate::units::shown::{moving_run, show_runs};
 
 /// The moving VRAM window in BAR0.
 pub(super) const PRAMIN: std::ops::Range<u64> = 0x70_0000..0x80_0000;
@@ -79,20 +79,29 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         size: u64,
         visit: &mut dyn FnMut(Shown<'_>),
     ) {
+        if self.face.is_lost() || self.face.watcher().is_hiding() {
+            return;
+        }
         let id = match region {
+            Region::Bar(0) => return self.show_pramin(offset, size, visit),
             Region::Bar(1) => WindowId::Bar1,
             Region::Bar(3) => WindowId::Bar3,
             _ => return,
         };
-        if self.face.is_lost() || self.face.watcher().is_hiding() {
-            return;
-        }
         let doorbells = self.face.doorbell_area().filter(|_| id == WindowId::Bar1);
         let doorbells = doorbells.map_or(0..0, |area| {
             area..area.saturating_add(u64::from(CHANNELS).saturating_mul(ramin::USERD_SIZE))
         });
         let runs = locked(self.window(id)).runs(offset, size, &self.memory());
         show_runs(&*self.backend, &runs, &doorbells, visit);
+    }
+
+    /// What PRAMIN shows, unless it is memory of its own that is mapped for good.
+    fn show_pramin(&self, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
+        if matches!(self.backend.pramin_memory(), Ok(None)) {
+            let run = moving_run(&PRAMIN, window_start(self.face.bar0_window()), offset, size);
+            show_runs(&*self.backend, run.as_slice(), &(0..0), visit);
+        }
     }
 
     pub(super) fn memory(&self) -> Memory<'_, B> {
