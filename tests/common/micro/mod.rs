@@ -14,6 +14,7 @@
 )]
 
 mod code;
+pub mod gpus;
 pub mod hand;
 mod script;
 

@@ -68,7 +68,7 @@ fn micro() -> Result<bool> {
         "This host has no /dev/kvm: micro guests need KVM (any kind of it will do, PVM too); nested-kvm alone does not"
     );
     let status = Command::new(env!("CARGO"))
-        .args(["test", "--quiet", "--package", "gpuvmk", "--test", "kvm_micro"])
+        .args(["test", "--quiet", "--package", "gpuvmk", "--test", "kvm_micro", "--test", "kvm_windows"])
         .stdout(Stdio::from(std::io::stderr()))
         .status()
         .context("Cannot run cargo")?;
