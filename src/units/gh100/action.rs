@@ -46,6 +46,8 @@ pub enum Action {
     FspRefused(super::fsp::FspError),
     /// The driver rang for its command queue.
     GspCommands,
+    /// PRAMIN may show other memory.
+    MovePramin,
     /// Translations are to be dropped.
     Invalidate(Invalidation),
     /// A channel has new work.

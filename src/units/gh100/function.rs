@@ -116,7 +116,6 @@ impl<B: GspBackend> Gh100Function<B> {
         if self.core.identity.write(offset, data) {
             return;
         }
-        let pramin = self.core.face.pramin();
         let mut actions = Vec::new();
         let mut rest = data;
         for lane in lanes(offset, data.len()) {
@@ -130,9 +129,6 @@ impl<B: GspBackend> Gh100Function<B> {
                 self.perform(action);
             }
             rest = later;
-        }
-        if self.core.face.pramin() != pramin {
-            self.core.watcher.changed(0);
         }
     }
 
@@ -158,6 +154,7 @@ impl<B: GspBackend> Gh100Function<B> {
             Action::HeedNonStall => {
                 self.core.heeding.tell(&*self.backend, || self.core.face.lock().heed());
             }
+            Action::MovePramin => self.core.watcher.changed(0),
             Action::FunctionReset => self.core.reset(&self.backend),
         }
     }

@@ -134,7 +134,11 @@ impl Registers {
         match unit(reg) {
             Unit::Host => {
                 if reg == host::NV_XAL_EP_BAR0_WINDOW {
-                    self.window = word.merge(self.window);
+                    let before = self.window;
+                    self.window = word.merge(before);
+                    if self.window != before {
+                        actions.push(Action::MovePramin);
+                    }
                 }
             }
             Unit::Ptimer => {

@@ -18,6 +18,7 @@ use crate::pci::{Behind, PciFunction, PlainMemory, Region, Shown};
 use anyhow::Context;
 use pages::{PAGES, Page, Pages, bytes, copy_pages, piece_end, pieces_of, runs_of};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -89,8 +90,8 @@ struct Mapped {
     size: u64,
     memory: Arc<Reservation>,
     blocks: BTreeMap<u64, Block>,
-    /// Memory that the region shows for good.
-    plain: Option<Slot>,
+    /// Memory that the region shows for good, and where.
+    plain: Option<(Range<u64>, Slot)>,
 }
 
 /// Where a block of a region is shown.
@@ -163,14 +164,20 @@ impl Windows {
     }
 
     /// Maps what is memory for as long as the function lives.
-    fn map_plain(&self, region: Region, gpa: u64, memory: &Arc<Reservation>) -> anyhow::Result<Option<Slot>> {
+    fn map_plain(
+        &self,
+        region: Region,
+        gpa: u64,
+        memory: &Arc<Reservation>,
+    ) -> anyhow::Result<Option<(Range<u64>, Slot)>> {
         let Some(PlainMemory { offset, memory: file }) = self.function.plain_memory(region)? else {
             return Ok(None);
         };
         let piece = FilePiece { fd: file.fd.as_fd(), offset: file.offset, size: file.size };
         memory.show(offset, &piece, Access::ReadWrite)?;
         let host = HostMemory::Reservation(Arc::clone(memory));
-        Ok(Some(self.slots.insert(gpa.saturating_add(offset), &host, offset, file.size, true)?))
+        let slot = self.slots.insert(gpa.saturating_add(offset), &host, offset, file.size, true)?;
+        Ok(Some((offset..offset.saturating_add(file.size), slot)))
     }
 
     /// A region does not decode any more.
@@ -398,23 +405,18 @@ impl Windows {
 impl Mapped {
     /// Takes everything away that is mapped.
     fn forget(&mut self, pieces: &mut usize, counts: &mut WindowCounts) {
-        for (number, block) in std::mem::take(&mut self.blocks) {
+        for (_, block) in std::mem::take(&mut self.blocks) {
             *pieces -= block.pieces;
             counts.runs -= block.runs.len();
             counts.unmapped += block.runs.len() as u64;
             counts.bytes -= block.runs.iter().map(|run| bytes(run.end - run.first)).sum::<u64>();
-            // With their slots gone, nobody looks at these addresses. What is memory for good stays.
-            if self.plain.is_some() {
-                let shown: Vec<_> = block.runs.iter().map(|run| (run.first, run.end)).collect();
-                drop(block);
-                let place = Place { gpa: self.gpa, memory: &self.memory, begin: number * BLOCK };
-                shown.into_iter().for_each(|(first, end)| place.hide(first, end));
-            }
         }
-        if self.plain.is_none()
-            && let Err(error) = self.memory.hide(0, self.size)
-        {
-            log::warn!("Addresses of a window keep their memory: {error}");
+        // The slots are gone: nobody looks at these addresses. What is memory for good stays.
+        let plain = self.plain.as_ref().map_or(0..0, |(range, _)| range.clone());
+        for part in [0..plain.start, plain.end..self.size].iter().filter(|part| !part.is_empty()) {
+            if let Err(error) = self.memory.hide(part.start, part.end - part.start) {
+                log::warn!("Addresses of a window keep their memory: {error}");
+            }
         }
     }
 }

@@ -82,26 +82,21 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         if self.face.is_lost() || self.face.watcher().is_hiding() {
             return;
         }
-        let id = match region {
-            Region::Bar(0) => return self.show_pramin(offset, size, visit),
-            Region::Bar(1) => WindowId::Bar1,
-            Region::Bar(3) => WindowId::Bar3,
+        let runs = match region {
+            // Memory of its own is mapped for good.
+            Region::Bar(0) if matches!(self.backend.pramin_memory(), Ok(None)) => {
+                let start = window_start(self.face.bar0_window());
+                moving_run(&PRAMIN, start, offset, size).into_iter().collect()
+            }
+            Region::Bar(1) => locked(&self.bar1).runs(offset, size, &self.memory()),
+            Region::Bar(3) => locked(&self.bar3).runs(offset, size, &self.memory()),
             _ => return,
         };
-        let doorbells = self.face.doorbell_area().filter(|_| id == WindowId::Bar1);
+        let doorbells = self.face.doorbell_area().filter(|_| region == Region::Bar(1));
         let doorbells = doorbells.map_or(0..0, |area| {
             area..area.saturating_add(u64::from(CHANNELS).saturating_mul(ramin::USERD_SIZE))
         });
-        let runs = locked(self.window(id)).runs(offset, size, &self.memory());
         show_runs(&*self.backend, &runs, &doorbells, visit);
-    }
-
-    /// What PRAMIN shows, unless it is memory of its own that is mapped for good.
-    fn show_pramin(&self, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
-        if matches!(self.backend.pramin_memory(), Ok(None)) {
-            let run = moving_run(&PRAMIN, window_start(self.face.bar0_window()), offset, size);
-            show_runs(&*self.backend, run.as_slice(), &(0..0), visit);
-        }
     }
 
     pub(super) fn memory(&self) -> Memory<'_, B> {
