@@ -27,6 +27,7 @@ pub mod mmio_trap;
 pub mod pace;
 pub mod pci;
 pub mod poll_window;
+pub mod reaper;
 pub mod scheduler;
 pub mod service_manager;
 pub mod shadow_pagetable;

@@ -38,6 +38,8 @@ pub enum Role {
     CardSession,
     /// Aggregator: serves operators.
     Control,
+    /// Aggregator: ends what VMs had, and starts more threads for that.
+    Reaper,
     /// Aggregator, `gpuvmk softgpu`: the software GPU's host units and engines.
     Engine,
     /// `gpuvmk softgpu`, main thread: serves QEMU.
@@ -64,7 +66,7 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Session,
         Self::Events,
         Self::Alarm,
@@ -79,6 +81,7 @@ impl Role {
         Self::CardInterrupts,
         Self::CardSession,
         Self::Control,
+        Self::Reaper,
         Self::Engine,
         Self::SoftGpu,
         Self::Vmm,
@@ -109,6 +112,7 @@ impl Role {
             Self::CardInterrupts => "card-interrupts",
             Self::CardSession => "card-session",
             Self::Control => "control",
+            Self::Reaper => "reaper",
             Self::Engine => "engine",
             Self::SoftGpu => "softgpu",
             Self::Vmm => "vmm",
@@ -146,6 +150,7 @@ impl Role {
             Self::Owner | Self::RmOwner | Self::CardOwner => Some("aggregator"),
             Self::CardInterrupts => Some("card-interrupts"),
             Self::Control => Some("control"),
+            Self::Reaper => Some("reaper"),
             Self::Engine => Some("pbdma"),
             Self::Processor | Self::CardProcessor => Some("processor"),
             Self::Doorbells | Self::CardDoorbells => Some("doorbells"),
@@ -194,6 +199,7 @@ impl Role {
             Self::SoftGpu => &[Self::Alarm, Self::Unmask],
             Self::Vmm => &[Self::Processor, Self::Doorbells, Self::Typing, Self::Interrupts],
             Self::Processor => &[Self::Interrupts],
+            Self::Reaper => &[Self::Reaper],
             Self::CardSession => &[Self::CardInterrupts, Self::Unmask],
             Self::CardVmm => &[Self::CardProcessor, Self::CardDoorbells, Self::Typing, Self::CardInterrupts],
             // Main threads start the rest before they give anything up.
@@ -222,6 +228,7 @@ impl Role {
             Self::CardInterrupts => aggregator::CARD_INTERRUPTS,
             Self::CardSession => device::CARD_SESSION,
             Self::Control => aggregator::CONTROL,
+            Self::Reaper => aggregator::REAPER,
             Self::Engine => aggregator::ENGINE,
             Self::SoftGpu => device::SOFTGPU,
             Self::Vmm => vmm::VMM,

@@ -35,6 +35,7 @@ use crate::config::{HangConfig, PolicyKind, ScrubPolicy, SocketSpec};
 use crate::gpu::scrub::EngineScrub;
 use crate::gpu::{GpuDriver, GpuError, OwnershipLedger};
 use crate::jail::{self, Role};
+use crate::reaper;
 use crate::scheduler::Scheduler;
 use crate::scheduler::policy::Settings;
 use crate::socket_path::{BindError, Listener};
@@ -267,6 +268,7 @@ impl Service {
         config: &Config,
     ) -> Result<ServiceHandle, StartError> {
         let Sockets { backends: listener, control, recorder } = sockets;
+        reaper::start()?;
         // What a former owner of the GPU left in its memory is nobody's business.
         let mut driver = Box::new(EngineScrub::new(driver));
         if config.scrub.at_release() {

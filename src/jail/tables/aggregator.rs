@@ -3,7 +3,7 @@
 use libc::{AT_FDCWD, F_ADD_SEALS, F_DUPFD_CLOEXEC, O_CLOEXEC, O_RDWR};
 
 use super::card;
-use super::common::{BASE, END, FACTS};
+use super::common::{BASE, END, FACTS, START};
 use crate::jail::rule::{Rule, Test, rules};
 
 /// Waits for the service to end.
@@ -122,6 +122,17 @@ pub(in crate::jail) const CONTROL: &[&[Rule]] = &[
         SYS_statx: "whether the socket at its path is its own, at the end";
         SYS_unlink: "its own socket, at the end";
         SYS_clock_nanosleep rare "only without descriptors left": "waits before it tries again";
+    },
+];
+
+/// Ends what VMs had. Each of its threads starts the next.
+pub(in crate::jail) const REAPER: &[&[Rule]] = &[
+    BASE,
+    END,
+    START,
+    rules! {
+        SYS_close: "descriptors, at the end of what they are";
+        SYS_write rare "only when something fails": "log";
     },
 ];
 

@@ -59,6 +59,10 @@ impl FileTable {
             return Ok((whole, offset));
         }
         if self.whole.len() + self.parts.len() >= self.limit {
+            // Whoever ends mappings may have come to some of them since.
+            self.forget_unused();
+        }
+        if self.whole.len() + self.parts.len() >= self.limit {
             return Err(MapError::TooMany(self.limit));
         }
         // A size that is no multiple of the page leaves the last part of a page unmapped.

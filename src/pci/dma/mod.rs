@@ -2,7 +2,8 @@
 //!
 //! The table of ranges is read on every access and changed rarely: readers share a lock, and a change waits
 //! until the accesses under way are done. So when `unmap` returns, nothing reaches the memory any more.
-//! A file that is announced in many pieces (guest RAM around its holes) is mapped once.
+//! A file that is announced in many pieces (guest RAM around its holes) is mapped once. What nobody reaches any more is unmapped and
+//! closed by the [`reaper`], where there is one: freeing a guest's RAM takes seconds.
 //!
 //! An access may cross from one range into an adjacent one. It faults at the first byte that is not mapped,
 //! not reachable, or read-only; what lies before has been copied by then, as hardware does it.
@@ -14,6 +15,7 @@ mod tests;
 use super::mapping::{Mapping, MemoryError};
 use super::{DmaError, DmaMapping};
 use crate::addr::PAGE_SIZE;
+use crate::reaper;
 use files::FileTable;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -131,7 +133,9 @@ impl DmaSpace {
             None => None,
             Some(backing) => {
                 let refuse = |error| DmaError::Backing { iova, size, source: std::io::Error::other(error) };
-                Some(table.files.map(&backing, size, writable).map_err(refuse)?)
+                let memory = table.files.map(&backing, size, writable).map_err(refuse);
+                reaper::give_up(backing);
+                Some(memory?)
             }
         };
         table.entries.insert(iova, Entry { last, writable, memory });
@@ -155,9 +159,8 @@ impl DmaSpace {
         if table.entries.get(highest).is_some_and(|entry| entry.last > last) {
             return Err(split);
         }
-        for first in &inside {
-            table.entries.remove(first);
-        }
+        let gone: Vec<Option<Entry>> = inside.iter().map(|first| table.entries.remove(first)).collect();
+        reaper::give_up(gone);
         table.files.forget_unused();
         Ok(())
     }
@@ -165,7 +168,7 @@ impl DmaSpace {
     /// Takes every range away.
     pub fn unmap_all(&self) {
         let mut table = self.exclusive();
-        table.entries.clear();
+        reaper::give_up(std::mem::take(&mut table.entries));
         table.files.forget_unused();
     }
 

@@ -214,10 +214,22 @@ impl Mapping {
     }
 }
 
+/// Bytes of a mapping that are taken out of this process's page tables at a time.
+const STEP: usize = 64 << 20;
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // The guard goes first: once unmapped, the addresses may belong to somebody else.
         self.guard = None;
+        // Taking pages out holds the lock of the process's address space, which every fault of every thread needs: not for long at a time.
+        let mut taken = 0;
+        while self.size.saturating_sub(taken) > STEP {
+            // SAFETY: `taken` is less than the size of the mapping.
+            let start = unsafe { self.base.as_ptr().add(taken) };
+            // SAFETY: the range is inside the mapping, and nobody holds pointers into it. What it shows stays in its file.
+            unsafe { libc::madvise(start.cast(), STEP, libc::MADV_DONTNEED) };
+            taken = taken.saturating_add(STEP);
+        }
         // SAFETY: the range was mapped by `map_checked`, and nobody holds pointers into it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.size) };
     }
