@@ -9,6 +9,7 @@ mod docs;
 mod field;
 mod figures;
 mod judge;
+mod neighbour;
 pub mod peers;
 mod series;
 mod speed;
@@ -26,6 +27,7 @@ use crate::workshop::Workshop;
 use field::Field;
 use figures::Work;
 use judge::{Listed, Verdict};
+use neighbour::NeighbourReport;
 use peers::PeerReport;
 use series::{Judged, Neighbours, Round, Scene, Series};
 use speed::Undisturbed;
@@ -49,6 +51,9 @@ pub struct Arguments {
     /// Only attacks at the sockets: hostile QEMUs and hostile device backends
     #[arg(long, conflicts_with = "chip")]
     peers: bool,
+    /// Only attacks at the aggregator's socket, judged by the time of a neighbour's requests and copies
+    #[arg(long, conflicts_with_all = ["chip", "peers"])]
+    neighbour: bool,
     /// Only attacks whose name contains this. May be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
@@ -77,13 +82,20 @@ pub struct Arguments {
 
 impl Arguments {
     fn chips(&self) -> Vec<Chip> {
-        let all = Chip::ALL.into_iter().filter(|_| !self.peers);
+        let all = Chip::ALL.into_iter().filter(|_| !self.peers && !self.neighbour);
         all.filter(|chip| self.chip.is_none_or(|wanted| wanted == *chip)).collect()
     }
 
     /// The attacks at the sockets; those on a chip are others.
     fn peer_attacks(&self) -> Vec<&'static gpuvmk_attacks::peers::PeerAttack> {
-        if self.chip.is_some() { Vec::new() } else { peers::named(&self.only, self.short) }
+        let none = self.chip.is_some() || self.neighbour;
+        if none { Vec::new() } else { peers::named(&self.only, self.short) }
+    }
+
+    /// Those at the aggregator's socket that are judged by a neighbour's time.
+    fn neighbour_attacks(&self) -> Vec<&'static gpuvmk_attacks::peers::PeerAttack> {
+        let none = self.chip.is_some() || self.peers;
+        if none { Vec::new() } else { neighbour::named(&self.only, self.short) }
     }
 
     fn attacks(&self, chip: Chip) -> Vec<&'static Attack> {
@@ -119,8 +131,9 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         .filter(|(_, attacks)| !attacks.is_empty())
         .collect();
     let at_sockets = arguments.peer_attacks();
+    let beside = arguments.neighbour_attacks();
     ensure!(
-        !wanted.is_empty() || !at_sockets.is_empty(),
+        !wanted.is_empty() || !at_sockets.is_empty() || !beside.is_empty(),
         "No attack has such a name: see 'cargo xtask attack --list'"
     );
     if arguments.list {
@@ -128,6 +141,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
             attacks.iter().for_each(|attack| println!("{chip} {:24} {}", attack.name, attack.what));
         }
         at_sockets.iter().for_each(|attack| println!("peers {:24} {}", attack.name, attack.what));
+        beside.iter().for_each(|attack| println!("neighbour {:24} {}", attack.name, attack.what));
         return Ok(true);
     }
     let victim = (!at_sockets.is_empty()).then_some(Chip::Gf100);
@@ -151,21 +165,35 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         eprintln!("sockets: {} attacks; logs in {}", at_sockets.len(), arguments.logs.display());
         peer_report = peers::attack(&workshop, &at_sockets, time, judged)?;
     }
-    if arguments.write_docs && !arguments.peers {
+    let mut neighbour_report = NeighbourReport::default();
+    if !beside.is_empty() {
+        eprintln!("beside a neighbour: {} attacks; logs in {}", beside.len(), arguments.logs.display());
+        let timed = judged == Judged::All;
+        neighbour_report =
+            neighbour::attack(&arguments.logs, arguments.gpuvmk.as_deref(), &beside, time, timed)?;
+    }
+    if arguments.write_docs && !beside.is_empty() {
+        neighbour::write_docs(&neighbour_report)?;
+    }
+    if arguments.write_docs && !reports.is_empty() {
         docs::write(&reports)?;
     }
     if arguments.write_docs && !at_sockets.is_empty() {
         peers::write_docs(&peer_report)?;
     }
-    let ok = reports.iter().all(|report| report.series.ok()) && peer_report.series.ok();
-    for problem in
-        reports.iter().flat_map(|report| &report.series.problems).chain(&peer_report.series.problems)
+    let ok =
+        reports.iter().all(|report| report.series.ok()) && peer_report.series.ok() && neighbour_report.ok();
+    for problem in reports
+        .iter()
+        .flat_map(|report| &report.series.problems)
+        .chain(&peer_report.series.problems)
+        .chain(&neighbour_report.problems)
     {
         println!("{problem}");
     }
     println!("{}", if ok { "all attacks came out as they must" } else { "FAILED" });
     if arguments.json {
-        println!("{}", to_json(ok, &reports, &peer_report));
+        println!("{}", to_json(ok, &reports, &peer_report, &neighbour_report));
     }
     Ok(ok)
 }
@@ -182,7 +210,10 @@ pub fn short(logs: &Path, gpuvmk: Option<&Path>) -> Result<bool> {
     }
     eprintln!("sockets: attacks");
     ok &= told(&peers::attack(&workshop, &peers::named(&[], true), OUTCOME_TIME, Judged::Outcome)?.series);
-    Ok(ok)
+    eprintln!("beside a neighbour: attacks");
+    let beside = neighbour::attack(logs, gpuvmk, &neighbour::named(&[], true), OUTCOME_TIME, false)?;
+    beside.problems.iter().for_each(|problem| eprintln!("    {problem}"));
+    Ok(ok & beside.ok())
 }
 
 /// Says what is wrong beside single attacks; whether all is well.
@@ -271,7 +302,7 @@ impl Scene for Guests<'_> {
 }
 
 /// The whole result.
-fn to_json(ok: bool, reports: &[Report], peers: &PeerReport) -> Value {
+fn to_json(ok: bool, reports: &[Report], peers: &PeerReport, beside: &NeighbourReport) -> Value {
     let of_chips = || {
         reports
             .iter()
@@ -291,12 +322,27 @@ fn to_json(ok: bool, reports: &[Report], peers: &PeerReport) -> Value {
     let least = all()
         .filter_map(|(kind, verdict)| Some((verdict.throughput()?, kind, verdict.attack.name)))
         .min_by(|(one, ..), (other, ..)| one.total_cmp(other));
-    let problems = reports.iter().flat_map(|report| &report.series.problems).chain(&peers.series.problems);
+    let problems = reports
+        .iter()
+        .flat_map(|report| &report.series.problems)
+        .chain(&peers.series.problems)
+        .chain(&beside.problems);
+    let foreign = all().filter_map(|(_, verdict)| verdict.noted.foreign_accesses).sum::<u64>();
+    let foreign_beside =
+        beside.verdicts.iter().filter_map(|verdict| verdict.judged().noted.foreign_accesses).sum::<u64>();
+    let residue = all().map(|(_, verdict)| verdict.noted.residue_bytes).sum::<u64>();
+    let (worst_p99, worst_stall) = (beside.worst_p99_ratio(), beside.worst_stall_ms());
     json!({
         "ok": ok,
         "attacks": attacks,
         "peers": peers.series.verdicts.iter().map(Verdict::to_json).collect::<Vec<_>>(),
-        "foreign_accesses": all().filter_map(|(_, verdict)| verdict.noted.foreign_accesses).sum::<u64>(),
+        "neighbour": beside.verdicts.iter().map(neighbour::Verdict::to_json).collect::<Vec<_>>(),
+        "worst_p99_ratio": worst_p99.map(|(ratio, _)| (ratio * 1000.0).round() / 1000.0),
+        "worst_p99_ratio_under": worst_p99.map(|(_, name)| name),
+        "worst_stall_ms": worst_stall.map(|(stall, _)| (stall * 1000.0).round() / 1000.0),
+        "worst_stall_ms_under": worst_stall.map(|(_, name)| name),
+        "foreign_accesses": foreign + foreign_beside,
+        "residue_bytes": residue + beside.verdicts.iter().map(neighbour::Verdict::residue_bytes).sum::<u64>(),
         "victim_throughput_ratio_min": least.map(|(least, ..)| (least * 1000.0).round() / 1000.0),
         "victim_throughput_ratio_min_under": least.map(|(_, kind, name)| format!("{kind} {name}")),
         "hangs_left_out": all().filter(|(_, verdict)| verdict.attack.hang)
@@ -306,7 +352,7 @@ fn to_json(ok: bool, reports: &[Report], peers: &PeerReport) -> Value {
             .map(|report| json!({ "chip": report.chip.name(), "victim_throughput_ratio": report.beside_spinning }))
             .collect::<Vec<_>>(),
         "problems": problems.collect::<Vec<_>>(),
-        "seconds": reports.iter().map(|report| report.wall).chain([peers.wall]).sum::<Duration>().as_secs(),
+        "seconds": reports.iter().map(|report| report.wall).chain([peers.wall, beside.wall]).sum::<Duration>().as_secs(),
     })
 }
 

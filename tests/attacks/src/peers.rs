@@ -11,6 +11,8 @@ pub enum By {
     Client,
     /// A program in place of a device backend, at the aggregator's socket (`tests/peers`).
     Backend,
+    /// A program in place of a device backend that is after the time of a neighbour; made without guests.
+    Neighbour,
     /// QEMU itself, and what the host does to it.
     Machine,
 }
@@ -51,6 +53,10 @@ const fn machine(
     PeerAttack { row: Some(row), name, by: By::Machine, what, expected, short: false }
 }
 
+const fn stall(name: &'static str, expected: &'static [Outcome], what: &'static str) -> PeerAttack {
+    PeerAttack { row: None, name, by: By::Neighbour, what, expected, short: false }
+}
+
 const fn backend(name: &'static str, expected: &'static [Outcome], what: &'static str) -> PeerAttack {
     PeerAttack { row: None, name, by: By::Backend, what, expected, short: false }
 }
@@ -58,6 +64,7 @@ const fn backend(name: &'static str, expected: &'static [Outcome], what: &'stati
 const R: &[Outcome] = &[Refused];
 const V: &[Outcome] = &[Values];
 const L: &[Outcome] = &[Limited];
+const RL: &[Outcome] = &[Refused, Limited];
 
 /// The attacks, in the order in which they are made.
 pub const ATTACKS: &[PeerAttack] = &[
@@ -150,6 +157,22 @@ pub const ATTACKS: &[PeerAttack] = &[
     ),
     machine(32, "qemu-stopped", V, "QEMU stopped for seconds while its guest works, then continued"),
     machine(33, "vms-36", V, "36 more VMs started and stopped in random order"),
+    stall("stall-stranger-linger", R, "sockets whose last close waits for seconds, in a stranger's first message").short(),
+    stall("stall-tenant-linger", R, "the same as guest memory, as what sends messages, and where no descriptor belongs").short(),
+    stall("stall-queued-linger", R, "the same, waiting in the queue of a socket that is given away, and of a connection that is closed").short(),
+    stall("stall-kinds", R, "pipes, sockets, epoll instances, devices, files on disk, sealed files, one by one and all at once").short(),
+    stall("stall-fuse", R, "files of a file system in user space that does not answer"),
+    stall("stall-message-waiters", L, "an eventfd for messages that 100,000 wait for").short(),
+    stall("stall-socket-waiters", L, "a tenant's socket and its pipe of events, each with 100,000 who wait"),
+    stall("stall-large-file", V, "memory of 1 GiB whose last holder is the aggregator, a stranger's and a tenant's").short(),
+    stall("stall-scope", V, "six VMs with 256 MiB each, all of whose processes are killed at once"),
+    stall("stall-sparse", RL, "guest memory of 1 GiB that is not there until the GPU writes to it").short(),
+    stall("stall-pieces", L, "requests that map 65,280 pages one by one, as fast as they are taken").short(),
+    stall("stall-reset", L, "an address space filled with pages that do not join, and a function reset"),
+    stall("stall-ranges", L, "512 ranges of memory, each mapped many times, taken away in one request"),
+    stall("stall-tenancies", L, "one process that wants to be 72 VMs with the largest weight").short(),
+    stall("stall-strangers", L, "nine processes that connect and say nothing, again and again").short(),
+    stall("stall-windows", V, "the window of a process that is gone, kept by a third one while its memory is given to the next tenants").short(),
 ];
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub struct Findings {
     counts: BTreeMap<String, u64>,
     problems: Vec<String>,
     more: u64,
+    residue: u64,
 }
 
 impl Findings {
@@ -45,6 +46,11 @@ impl Findings {
         }
     }
 
+    /// So many bytes of somebody else's were found in memory that should have been zero.
+    pub fn residue(&mut self, bytes: u64) {
+        self.residue = self.residue.saturating_add(bytes);
+    }
+
     /// As the host reads it.
     pub fn to_json(&self, outcome: Result<Outcome>) -> Value {
         let mut problems = self.problems.clone();
@@ -59,7 +65,12 @@ impl Findings {
             }
         };
         let seen: Vec<_> = self.counts.iter().map(|(what, count)| format!("{what}: {count}")).collect();
-        json!({ "outcome": outcome, "seen": seen.join(", "), "problems": problems })
+        json!({
+            "outcome": outcome,
+            "seen": seen.join(", "),
+            "residue_bytes": self.residue,
+            "problems": problems,
+        })
     }
 }
 

@@ -9,8 +9,10 @@ mod client;
 mod device;
 mod files;
 mod findings;
+mod neighbour;
 mod random;
 mod raw;
+mod stalls;
 #[path = "../../common/tenant.rs"]
 mod tenant;
 
@@ -52,6 +54,7 @@ pub struct Scene {
     time: Duration,
     step: u64,
     start: Instant,
+    begun: bool,
     /// Kept until the host has counted.
     kept: Vec<Box<dyn std::any::Any>>,
 }
@@ -60,6 +63,19 @@ impl Scene {
     /// True until the attack's time is up.
     pub fn goes_on(&self) -> bool {
         self.start.elapsed() < self.time
+    }
+
+    /// The attack's time begins now: what came before was needed for it.
+    pub fn begin(&mut self) {
+        self.start = Instant::now();
+        self.begun = true;
+    }
+
+    /// The same, the first time only.
+    pub fn begin_once(&mut self) {
+        if !self.begun {
+            self.begin();
+        }
     }
 
     /// Keeps something until the host has counted.
@@ -96,12 +112,30 @@ fn main() -> ExitCode {
         time: Duration::from_secs_f64(arguments.seconds.clamp(0.1, 600.0)),
         step: arguments.step,
         start: Instant::now(),
+        begun: false,
         kept: Vec::new(),
     };
+    if arguments.name == "neighbour" {
+        return told(neighbour::work(&scene.aggregator));
+    }
+    if let Some(done) = stalls::child(&arguments.name, &mut scene) {
+        return told(done);
+    }
     let mut findings = Findings::default();
     let outcome = attack(&arguments.name, &mut scene, &mut findings);
     println!("{}", findings.to_json(outcome));
     // Nobody writes: this waits for the end.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     ExitCode::SUCCESS
+}
+
+/// What a child, or the neighbour, came to.
+fn told(result: Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -157,6 +157,21 @@ impl Raw {
         })
     }
 
+    /// The files of a datagram of any content.
+    pub fn take_files(&mut self) -> Result<Vec<OwnedFd>> {
+        let mut files = Vec::new();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut bytes = [0; 64];
+        recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                files.extend(rights);
+            }
+        }
+        Ok(files)
+    }
+
     /// Sends bytes and waits for what comes back.
     pub fn ask_bytes(&mut self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Answer> {
         match self.send(bytes, fds)? {

@@ -398,6 +398,7 @@ fn noted(before: &Snapshot, after: &Snapshot) -> Noted {
         fail_safe_us: after.fail_safe_decided_us(),
         counted: after.counted_since(before),
         others: Some(after.others_since(before)),
+        ..Noted::default()
     }
 }
 
@@ -406,7 +407,7 @@ fn told(fields: &Map<String, Value>) -> Told {
     let broken =
         text("broken_afterwards").map(|why| format!("the attacker's GPU does not work after a reset: {why}"));
     let problems = text("error").into_iter().chain(broken).collect();
-    Told { outcome: text("outcome"), seen: text("seen").unwrap_or_default(), problems }
+    Told { outcome: text("outcome"), seen: text("seen").unwrap_or_default(), problems, ..Told::default() }
 }
 
 /// What was wrong with the victim's run.

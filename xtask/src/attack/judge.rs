@@ -53,6 +53,8 @@ impl From<&PeerAttack> for Listed {
 pub struct Told {
     pub outcome: Option<String>,
     pub seen: String,
+    /// Bytes of somebody else's that were found where zeros should have been.
+    pub residue_bytes: u64,
     pub problems: Vec<String>,
 }
 
@@ -61,7 +63,8 @@ impl Told {
     pub fn and(self, later: Self) -> Self {
         let seen = if self.seen.is_empty() { later.seen } else { self.seen };
         let problems = self.problems.into_iter().chain(later.problems).collect();
-        Self { outcome: self.outcome.or(later.outcome), seen, problems }
+        let residue_bytes = self.residue_bytes + later.residue_bytes;
+        Self { outcome: self.outcome.or(later.outcome), seen, residue_bytes, problems }
     }
 
     /// This, or `again`, told of the same attack, if that is not as expected.
@@ -89,6 +92,8 @@ pub struct Noted {
     pub fail_safe_us: Option<u64>,
     /// What the aggregator counted of the attacker.
     pub counted: BTreeMap<&'static str, u64>,
+    /// Bytes of somebody else's that the attacker found.
+    pub residue_bytes: u64,
     /// Processors that other programs of the machine used meanwhile.
     pub others: Option<f64>,
 }
@@ -110,6 +115,7 @@ impl Verdict {
     /// Judges an attack.
     pub fn of(attack: Listed, told: Told, noted: Noted, speeds: Speeds) -> Self {
         let outcome = told.outcome.as_deref().and_then(Outcome::of);
+        let noted = Noted { residue_bytes: noted.residue_bytes + told.residue_bytes, ..noted };
         let mut verdict = Self { attack, outcome, seen: told.seen, noted, speeds, problems: told.problems };
         verdict.check();
         verdict
@@ -161,7 +167,9 @@ impl Verdict {
     /// This and the attack made again, with what was wrong with either.
     pub fn and(self, again: Self) -> Self {
         let problems = self.problems.into_iter().chain(again.problems).collect();
-        Self { speeds: self.speeds.and(again.speeds), problems, ..again }
+        let residue_bytes = self.noted.residue_bytes + again.noted.residue_bytes;
+        let noted = Noted { residue_bytes, ..again.noted };
+        Self { speeds: self.speeds.and(again.speeds), problems, noted, ..again }
     }
 
     /// The least of its fair share that the victim had, where that is judged.
@@ -183,6 +191,7 @@ impl Verdict {
             "victim_fair_share": speed.map(|speed| rounded(speed.fair_share)),
             "measured": self.speeds.count(),
             "foreign_accesses": self.noted.foreign_accesses,
+            "residue_bytes": self.noted.residue_bytes,
             "failsafe_decided_us": self.noted.fail_safe_us,
             "hang": self.attack.hang,
             "seen": self.seen,

@@ -6,8 +6,8 @@
 
 mod docs;
 mod machines;
-mod program;
-mod resources;
+pub mod program;
+pub mod resources;
 mod stage;
 mod vms;
 
@@ -31,7 +31,9 @@ const IDLE: Duration = Duration::from_millis(1500);
 /// The attacks with one of these words in their names; all without words.
 pub fn named(words: &[String], short: bool) -> Vec<&'static PeerAttack> {
     let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
-    ATTACKS.iter().filter(|attack| wanted(attack.name) && (attack.short || !short)).collect()
+    let beside_a_guest = |attack: &&PeerAttack| attack.by != By::Neighbour;
+    let all = ATTACKS.iter().filter(beside_a_guest);
+    all.filter(|attack| wanted(attack.name) && (attack.short || !short)).collect()
 }
 
 /// What came of all attacks.
@@ -101,7 +103,7 @@ impl Scene for Peers<'_> {
         let before = self.stage.snapshot()?;
         self.stage.ticks.clear();
         let made = match (attack.by, attack.name) {
-            (By::Client | By::Backend, name) => self.make_again(name),
+            (By::Client | By::Backend | By::Neighbour, name) => self.make_again(name),
             (By::Machine, "vms-36") => vms::start_and_stop(&mut self.stage),
             (By::Machine, name) => machines::make(&mut self.stage, name, self.time),
         };

@@ -16,6 +16,8 @@ use gpuvmk_attacks::Outcome;
 
 use crate::Scene;
 use crate::findings::Findings;
+pub use datagrams::every_kind;
+
 use crate::tenant::{DATA, RAM_VA, Tenant, VRAM_VA, pattern};
 
 /// VRAM of a tenant here.
@@ -41,10 +43,10 @@ pub fn attack(name: &str, scene: &mut Scene, findings: &mut Findings) -> Option<
         "backend-deaths" => death::in_each_request,
         "honest-backend" => |_: &mut Scene, _: &mut Findings| Ok(Outcome::Values),
         "killed-backend" => return Some(death::backend(scene)),
-        _ => return None,
+        _ => crate::stalls::attack(name)?,
     };
     Some(attack(scene, findings).and_then(|outcome| {
-        honest(scene).context("afterwards")?;
+        honest(scene, findings).context("afterwards")?;
         Ok(outcome)
     }))
 }
@@ -56,12 +58,14 @@ pub fn tenant(scene: &Scene, name: &str) -> Result<Tenant> {
 }
 
 /// An honest tenant gets its work done, and zeroed memory.
-fn honest(scene: &mut Scene) -> Result<()> {
+fn honest(scene: &mut Scene, findings: &mut Findings) -> Result<()> {
     let mut tenant = tenant(scene, "honest")?;
-    let mut page = [0xff; 4096];
-    for offset in [0, VRAM / 2, VRAM - 4096] {
-        tenant.window.read(offset, &mut page)?;
-        ensure!(page.iter().all(|byte| *byte == 0), "its memory is not zero at {offset:#x}");
+    let mut piece = vec![0xff; 1 << 20];
+    for offset in (0..VRAM).step_by(piece.len()) {
+        tenant.window.read(offset, &mut piece)?;
+        let residue = piece.iter().filter(|byte| **byte != 0).count();
+        findings.residue(u64::try_from(residue)?);
+        ensure!(residue == 0, "{residue} bytes of its memory from {offset:#x} on are not zero");
     }
     tenant.channel(0, 0);
     tenant.list(&[0]);

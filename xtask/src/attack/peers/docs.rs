@@ -58,7 +58,7 @@ fn line(verdict: &Verdict) -> Result<String> {
     let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
     let by = match attack.by {
         Some(By::Client) => "client",
-        Some(By::Backend) => "backend",
+        Some(By::Backend | By::Neighbour) => "backend",
         Some(By::Machine) => "machine",
         None => "-",
     };

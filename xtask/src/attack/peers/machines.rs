@@ -94,7 +94,7 @@ fn killed(stage: &mut Stage<'_>) -> Result<Told> {
             "killed: {KILLS}, cleaned up after {} ms at most, the next guest copied",
             worst.as_millis()
         ),
-        problems: Vec::new(),
+        ..Told::default()
     })
 }
 
@@ -132,6 +132,6 @@ fn stopped(stage: &mut Stage<'_>, time: Duration) -> Result<Told> {
     Ok(Told {
         outcome: Some("V".into()),
         seen: format!("stopped for {:.1} s, its work was right afterwards", time.as_secs_f64()),
-        problems: Vec::new(),
+        ..Told::default()
     })
 }

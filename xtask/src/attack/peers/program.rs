@@ -120,7 +120,8 @@ fn told(line: &str) -> Result<Told> {
     let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
     let problems = value.get("problems").and_then(Value::as_array).into_iter().flatten();
     let problems = problems.filter_map(Value::as_str).map(str::to_owned).collect();
-    Ok(Told { outcome: text("outcome"), seen: text("seen").unwrap_or_default(), problems })
+    let residue_bytes = value.get("residue_bytes").and_then(Value::as_u64).unwrap_or(0);
+    Ok(Told { outcome: text("outcome"), seen: text("seen").unwrap_or_default(), residue_bytes, problems })
 }
 
 #[cfg(test)]

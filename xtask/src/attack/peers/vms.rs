@@ -94,7 +94,7 @@ pub fn start_and_stop(stage: &mut Stage<'_>) -> Result<Told> {
     Ok(Told {
         outcome: Some("V".into()),
         seen: format!("{VMS} at once, {starts} started, {stops} stopped"),
-        problems: Vec::new(),
+        ..Told::default()
     })
 }
 
