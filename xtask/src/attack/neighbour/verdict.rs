@@ -18,6 +18,9 @@ const STALL_MS_IF_SHORT: f64 = 20.0;
 /// Processors from which on there are enough: the neighbour's, the aggregator's, an engine's, and the attacker's.
 const ENOUGH: usize = 4;
 
+/// So many times the limit is not measured again.
+const GROSS: f64 = 20.0;
+
 /// The most milliseconds that anything may take on this machine.
 fn stall_limit() -> f64 {
     let processors = available_parallelism().map_or(1, usize::from);
@@ -140,7 +143,10 @@ impl Verdict {
 
     /// Whether to measure once more, up to `most` times: the machine may have been busy.
     pub fn asks_for_more(&self, most: usize) -> bool {
-        self.judged.problems.is_empty() && self.wrong == 0 && !self.delays().is_empty() && self.times() < most
+        // What is so much too long is no machine's noise.
+        let gross = self.stall_ms().is_some_and(|stall| stall > GROSS * stall_limit());
+        let well = self.judged.problems.is_empty() && self.wrong == 0;
+        well && !gross && !self.delays().is_empty() && self.times() < most
     }
 
     /// As the JSON result has it.
