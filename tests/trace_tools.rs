@@ -140,7 +140,9 @@ fn cut_and_damaged_files_are_shown_up_to_there_and_named() {
 #[test]
 fn foreign_files_are_refused() {
     let files = Files::new();
-    for bytes in [&b"hello, this is no trace\n"[..], b"\0\0\0\0", b"", b"\x1f\x8b\x08but no gzip"] {
+    for bytes in
+        [&b"hello, this is no trace\n"[..], b"# nor is this\n", b"\0\0\0\0", b"", b"\x1f\x8b\x08but no gzip"]
+    {
         let (text, error) = bad(&["trace", "dump", &files.write("x", bytes)]);
         assert!(text.is_empty() && error.contains("Cannot read"), "{error}");
     }
@@ -159,6 +161,37 @@ fn verify_tells_losses_and_disorder() {
         (&results[0]["ok"], &results[1]["ok"], &results[1]["lost"]),
         (&true.into(), &false.into(), &5.into())
     );
+}
+
+#[test]
+fn losses_of_a_capture_count_wherever_they_are_and_however_the_kernel_says_so() {
+    let files = Files::new();
+    let mark = "MARK 12.104960 nouveau is up\n";
+    for (loss, events) in [
+        ("MARK 0.000000 Lost 12 events.", 12),
+        ("CPU:0 [LOST 4521 EVENTS]", 4521),
+        ("CPU:0 [LOST EVENTS]", 1),
+    ] {
+        let text = CAPTURE.replace(mark, &format!("{loss}\n{mark}"));
+        let capture = files.write("lossy.txt", text.as_bytes());
+
+        let (said, _) = bad(&["trace", "verify", &capture]);
+        assert!(said.contains(&format!("NOT OK: 12 entries, {events} lost")), "{said}");
+        let all: Value = serde_json::from_str(&good(&["trace", "stat", "--json", &capture])).unwrap();
+        assert_eq!((&all["lost"], &all["places"]["BAR0"]["reads"]), (&events.into(), &3.into()));
+        let shown = good(&["trace", "dump", &capture]);
+        assert!(shown.contains(&format!("lost {events} entries")) && shown.contains("UNMAP"), "{shown}");
+        let (page, again) = (files.name("page.html"), files.name("again.txt"));
+        good(&["trace", "report", &capture, "--output", &page]);
+        assert!(fs::read_to_string(page).unwrap().contains(&format!("{events} lost")));
+        good(&["trace", "convert", &capture, "--output", &again]);
+        assert_eq!(fs::read_to_string(again).unwrap(), text);
+        let told = good(&["trace", "diff", &capture, &files.write("capture.txt", CAPTURE.as_bytes())]);
+        assert!(
+            told.contains("No difference") && told.contains(&format!("has lost {events} entries")),
+            "{told}"
+        );
+    }
 }
 
 #[test]

@@ -19,8 +19,8 @@ const SHOWN: usize = 8;
 #[command(after_help = "Examples:
   gpuvmk trace diff good.trace bad.trace
   gpuvmk trace diff --leave-out unit=PTIMER capture.txt.xz vm1.trace
-Only accesses are compared, without their times; reads of one register directly after each other count as one. The exit
-status is 0 if there is no difference and 1 if there is one.")]
+Only accesses are compared, without their times; reads of one register directly after each other count as one. Entries that
+a trace has lost are said, and are no difference. The exit status is 0 if there is no difference and 1 if there is one.")]
 pub(super) struct Args {
     /// The first trace, or a capture of Linux's mmiotrace; `-` is standard input.
     first: PathBuf,
@@ -47,10 +47,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let set = first.chip.0;
+    let lost = [first.lost, second.lost];
     let text = if args.json {
-        format!("{}\n", to_json(&found, set))
+        format!("{}\n", to_json(&found, set, lost))
     } else {
-        describe(&found, set, args).join("\n") + "\n"
+        let mut lines = describe(&found, set, args);
+        lines.extend([&args.first, &args.second].into_iter().zip(lost).filter(|(_, lost)| *lost > 0).map(
+            |(file, lost)| {
+                format!("{} has lost {lost} entries, which may be a difference or hide one", file.display())
+            },
+        ));
+        lines.join("\n") + "\n"
     };
     print(&text)?;
     Ok(if found.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -62,6 +69,8 @@ struct Accesses {
     chip: Chip,
     leave_out: Option<Filter>,
     file: PathBuf,
+    /// Entries that the trace says are lost, as far as it was read.
+    lost: u64,
     damage: Option<anyhow::Error>,
 }
 
@@ -72,7 +81,7 @@ impl Accesses {
         let leave_out = (!args.leave_out.is_empty())
             .then(|| Filter::parse(args.leave_out.iter().map(String::as_str), chip.0))
             .transpose()?;
-        Ok(Self { source, chip, leave_out, file: file.to_owned(), damage: None })
+        Ok(Self { source, chip, leave_out, file: file.to_owned(), lost: 0, damage: None })
     }
 }
 
@@ -90,6 +99,9 @@ impl Iterator for Accesses {
                 }
             };
             self.chip.see(&entry);
+            if let Event::Lost { count } = entry.event {
+                self.lost = self.lost.saturating_add(count);
+            }
             if let Event::Access(access) = entry.event
                 && !self.leave_out.as_ref().is_some_and(|filter| filter.wants_access(&access))
             {
@@ -163,7 +175,7 @@ fn show(mark: char, steps: &[Step], set: Option<&'static RegisterSet>) -> Vec<St
     shown.chain(more.map(|more| format!("{mark} and {more} more"))).collect()
 }
 
-fn to_json(found: &Comparison, set: Option<&'static RegisterSet>) -> Value {
+fn to_json(found: &Comparison, set: Option<&'static RegisterSet>, lost: [u64; 2]) -> Value {
     let step = |step: &Step| {
         let mut value = json_lines::details(&Event::Access(step.access), &set);
         value["kind"] = step.access.kind().word().into();
@@ -186,5 +198,5 @@ fn to_json(found: &Comparison, set: Option<&'static RegisterSet>) -> Value {
             }),
         })
         .collect();
-    json!({ "same": found.same, "differences": differences, "more": found.more })
+    json!({ "same": found.same, "differences": differences, "more": found.more, "lost": lost })
 }

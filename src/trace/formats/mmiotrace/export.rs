@@ -4,7 +4,7 @@ use std::io::{Result, Write};
 
 use super::FORMAT;
 use super::device::Device;
-use super::line;
+use super::{line, loss};
 use crate::chip::register_sets::RegisterSet;
 use crate::pci::Region;
 use crate::trace::event::{Access, Direction, Entry, Event, Origin, Place};
@@ -67,6 +67,8 @@ pub struct Exporter<W> {
     origin: Origin,
     /// What a read of the first register should have shown, until one is written.
     boot_0: Option<u32>,
+    /// Events of which the last line told that they are lost.
+    told: Option<u64>,
     line: Vec<u8>,
 }
 
@@ -84,6 +86,7 @@ impl<W: Write> Exporter<W> {
             device: None,
             origin: Origin { map: 1, ..Origin::default() },
             boot_0: set.map(|set| set.boot_0).filter(|_| !imported),
+            told: None,
             line: Vec::new(),
         };
         if !imported {
@@ -121,10 +124,12 @@ impl<W: Write> Exporter<W> {
     /// # Errors
     /// Writing failed.
     pub fn push(&mut self, entry: &Entry) -> Result<()> {
+        let told = self.told.take();
         match &entry.event {
             Event::Origin(origin) => self.origin = *origin,
             Event::Note(note) => {
                 if self.imported {
+                    self.told = loss::lost(note);
                     self.device = self.device.take().or_else(|| Device::parse(note));
                     self.sink.write_all(note.as_bytes())?;
                     self.sink.write_all(b"\n")?;
@@ -132,6 +137,7 @@ impl<W: Write> Exporter<W> {
                     self.mark(entry, &note.escape_debug().to_string())?;
                 }
             }
+            Event::Lost { count } if told == Some(*count) => {}
             Event::Lost { count } => writeln!(self.sink, "MARK 0.000000 Lost {count} events.")?,
             Event::Access(access) => self.access(entry.nanos, access)?,
             _ => {

@@ -12,6 +12,9 @@ use crate::trace::event::{Access, Direction, Entry, Event, Origin, Place};
 use crate::trace::header::{Header, program};
 use crate::trace::writer::Writer;
 
+/// How ftrace's file `trace` begins, which has comments; `trace_pipe` has none.
+const HEAD: &str = "# tracer: mmiotrace";
+
 /// Why a text cannot be read on. What comes before was written.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
@@ -97,10 +100,18 @@ pub fn import<W: Write>(source: impl BufRead, sink: W) -> Result<W, ImportError>
                 boot_0 = first_of_bar0(&device, access.address).then_some(access.value);
                 break Ok(Some(text));
             }
+            Ok(Line::Lost(count)) => {
+                lines.done(&text);
+                early.push((text, Some(count)));
+            }
+            // Many texts begin with a comment.
+            Ok(Line::Other) if lines.number == 0 && text.starts_with('#') && text != HEAD => {
+                break Err(lines.invalid("a comment that is not the kernel's"));
+            }
             Ok(Line::Other) => {
                 device = device.or_else(|| Device::parse(&text));
                 lines.done(&text);
-                early.push(text);
+                early.push((text, None));
             }
             Err(what) => break Err(lines.invalid(what)),
         }
@@ -116,8 +127,8 @@ pub fn import<W: Write>(source: impl BufRead, sink: W) -> Result<W, ImportError>
     };
     let mut writer = Writer::new(sink, &header).map_err(ImportError::Write)?;
     let mut past = Past { nanos: 0, origin: None };
-    for text in early {
-        past.note(text, &mut writer)?;
+    for (text, lost) in early {
+        past.note(text, lost, &mut writer)?;
     }
     let end = loop {
         match pending {
@@ -132,9 +143,13 @@ pub fn import<W: Write>(source: impl BufRead, sink: W) -> Result<W, ImportError>
                     let access_of = Access { direction, place, size, offset, value, took: 0 };
                     past.access(access.micros * 1000, origin, access_of, &mut writer)?;
                 }
+                Ok(Line::Lost(count)) => {
+                    lines.done(&text);
+                    past.note(text, Some(count), &mut writer)?;
+                }
                 Ok(Line::Other) => {
                     lines.done(&text);
-                    past.note(text, &mut writer)?;
+                    past.note(text, None, &mut writer)?;
                 }
                 Err(what) => break Err(lines.invalid(what)),
             },
@@ -158,9 +173,18 @@ struct Past {
 }
 
 impl Past {
-    fn note<W: Write>(&self, text: String, writer: &mut Writer<W>) -> Result<(), ImportError> {
-        let entry = Entry { nanos: self.nanos, event: Event::Note(text) };
-        writer.push(&entry).map_err(ImportError::Write)
+    /// A line as it was, and the loss that it tells of.
+    fn note<W: Write>(
+        &self,
+        text: String,
+        lost: Option<u64>,
+        writer: &mut Writer<W>,
+    ) -> Result<(), ImportError> {
+        let loss = lost.map(|count| Event::Lost { count });
+        for event in std::iter::once(Event::Note(text)).chain(loss) {
+            writer.push(&Entry { nanos: self.nanos, event }).map_err(ImportError::Write)?;
+        }
+        Ok(())
     }
 
     fn access<W: Write>(

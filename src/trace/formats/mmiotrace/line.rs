@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use super::loss;
+
 /// An access as a line tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Access {
@@ -19,6 +21,8 @@ pub(super) struct Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Access(Access),
+    /// So many events are missing here.
+    Lost(u64),
     /// Anything else that the kernel writes.
     Other,
 }
@@ -28,6 +32,9 @@ const OTHERS: [&str; 7] = ["VERSION", "PCIDEV", "MAP", "UNMAP", "UNKNOWN", "MARK
 impl Line {
     /// Understands a line, without its end; the error says what is wrong.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
+        if let Some(count) = loss::lost(text) {
+            return Ok(Self::Lost(count));
+        }
         let keyword = text.split(' ').next().unwrap_or_default();
         match keyword {
             "R" | "W" => {
@@ -43,6 +50,8 @@ impl Line {
                 }
             }
             known if OTHERS.contains(&known) => Ok(Self::Other),
+            // The head of ftrace's file `trace`, and where a processor's buffer begins in it.
+            comment if comment.starts_with('#') => Ok(Self::Other),
             _ => Err("a line of unknown kind"),
         }
     }
@@ -92,7 +101,12 @@ mod tests {
         assert_eq!((access.write, access.width, access.map), (true, 4, 3));
         assert_eq!((access.micros, access.address), (1_268_104_857, 0xf500_2140));
         assert_eq!(again, format!("{text}\n").into_bytes());
-        assert_eq!(Line::parse("MARK 1.000000 Lost 3 events."), Ok(Line::Other));
+        for other in
+            ["MARK 1.000000 Lost 3 events.", "# tracer: mmiotrace", "#", "##### CPU 2 buffer started ####"]
+        {
+            assert_eq!(Line::parse(other), Ok(Line::Other), "{other}");
+        }
+        assert_eq!(Line::parse("CPU:1 [LOST 3 EVENTS]"), Ok(Line::Lost(3)));
     }
 
     #[test]

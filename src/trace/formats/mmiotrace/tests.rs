@@ -11,10 +11,15 @@ MAP 1268.104001 1 0xf6000000 0xffffb7c8c3000000 0x1000000 0xffffffffc09a1b2c 0
 R 4 1268.104857 1 0xf6000000 0x134000a1 0xffffffffc09a1b2c 0
 W 4 1268.104858 1 0xf6002140 0x11 0xffffffffc09a1b2c 0
 MARK 1268.104859 X is up
+CPU:1 [LOST 4521 EVENTS]
+MARK 1268.104859 Lost 3 events.
 R 1 1268.104860 2 0xf0000010 0xff 0x0 -1
 W 8 1268.104861 3 0xfee00000 0xffffffffffffffff 0x0 0
 UNKNOWN 1268.104862 1 0xf6000000 f3,aa,00 0x0 0
 UNMAP 1268.104863 1 0xffffffffc09a1b2c 0
+CPU:0 [LOST EVENTS]
+[LINE TOO BIG]
+##### CPU 2 buffer started ####
 MARK 0.000000 Lost 12 events.
 ";
 
@@ -38,6 +43,33 @@ fn exported(trace: &[u8]) -> String {
 #[test]
 fn capture_comes_back_byte_by_byte() {
     assert_eq!(exported(&imported(CAPTURE.as_bytes())), CAPTURE);
+}
+
+#[test]
+fn losses_of_a_capture_are_entries_where_they_were() {
+    let head = "# tracer: mmiotrace\n#\n# entries-in-buffer/entries-written: 5/8   #P:1\n#\n";
+    let trace = imported(format!("{head}{CAPTURE}").as_bytes());
+    let losses: Vec<_> = entries(&trace)
+        .iter()
+        .filter_map(|entry| match entry.event {
+            Event::Lost { count } => Some((entry.nanos / 1000, count)),
+            _ => None,
+        })
+        .collect();
+
+    let late = 1_268_104_861;
+    assert_eq!(losses, [(0, 3), (1_268_104_858, 4521), (late, 1), (late, 1), (late, 12)]);
+    assert_eq!(exported(&trace), format!("{head}{CAPTURE}"));
+}
+
+#[test]
+fn loss_of_our_own_is_one_again() {
+    let text = exported(&own(&[(Direction::Read, Place::Region(Region::Bar(0)), 4, 0, 0x0c00_00a3)]));
+    let trace = imported(text.as_bytes());
+
+    let losses = entries(&trace).iter().filter(|entry| entry.event == Event::Lost { count: 4 }).count();
+    assert_eq!(losses, 1);
+    assert_eq!(exported(&trace), text);
 }
 
 #[test]
