@@ -140,6 +140,14 @@ impl Listener {
         &self.socket
     }
 
+    /// A second owner of the same socket, who does not remove its path.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { socket: self.socket.try_clone()?, _made: None })
+    }
+
     /// Accepts a client; `None` when none waits (or one gave up).
     ///
     /// # Errors

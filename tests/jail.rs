@@ -56,7 +56,7 @@ fn may_make(role: Role) -> &'static [&'static str] {
         Role::Owner => &["accept4", "pipe2", "eventfd2", "memfd_create", "pidfd_open"],
         Role::CardOwner => &["accept4", "pipe2", "eventfd2", "memfd_create", "pidfd_open"],
         Role::RmOwner => &["open", "openat", "accept4", "pipe2", "eventfd2", "memfd_create", "pidfd_open"],
-        Role::Control | Role::Recorder => &["accept4"],
+        Role::Control | Role::Recorder | Role::Door => &["accept4"],
         // Beside what KVM's calls make.
         Role::Vmm => &["socket", "eventfd2", "epoll_create1", "memfd_create"],
         Role::Processor => &["socket", "eventfd2"],

@@ -28,8 +28,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use client::{Client, QEMU_PROPOSAL, version};
 use gpuvmk::chip::gf100::regs::{pmc, ptimer};
-use gpuvmk::frontend::vfio_user::wire::irq;
+use gpuvmk::frontend::vfio_user::wire::{command, irq};
 use gpuvmk::jail::Role;
 use gpuvmk::pci::{PciFunction, Region};
 use remote::Remote;
@@ -130,6 +131,13 @@ fn record(folder: &Path) {
     }
 }
 
+/// A client that is told that the device is taken.
+fn come_second(socket: &Path) {
+    let mut client = Client::connect(socket);
+    let reply = client.command(command::VERSION, &version(0, 0, QEMU_PROPOSAL));
+    assert_eq!(reply.errno(), libc::EBUSY);
+}
+
 /// The life of a vGPU: three clients, somebody who records, work on every engine, both kinds of interrupts, the alarm, an aggregator that goes
 /// and comes back.
 fn live(folder: &Path) -> Vec<(Role, String)> {
@@ -152,6 +160,7 @@ fn live(folder: &Path) -> Vec<(Role, String)> {
     let function = Arc::new(Remote::connect(&socket));
     scenarios::copies_on_every_engine(function.clone());
     record(folder);
+    come_second(&socket);
     drop(function);
     scenarios::copies_that_end_with_a_message(Arc::new(Remote::connect(&socket)), 40);
 

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::client::Client;
+use common::client::{Client, QEMU_PROPOSAL, version};
 use common::function::{Event, TestFunction};
 use common::{Log, Running, descriptors_of, eventually};
 use gpuvmk::frontend::vfio_user::wire::{self, command, dma_map, irq};
@@ -91,18 +91,58 @@ fn many_clients_in_a_row_leak_nothing() {
     assert_eq!(descriptors_of("life-leak"), 1);
 }
 
+/// Says VERSION, and returns the error of the answer.
+fn knock(path: &Path) -> (i32, Duration) {
+    let began = Instant::now();
+    let mut client = Client::connect(path);
+    let reply = client.command(command::VERSION, &version(0, 0, QEMU_PROPOSAL));
+    (reply.errno(), began.elapsed())
+}
+
 #[test]
-fn second_client_waits_until_the_first_goes() {
+fn second_client_is_told_soon_that_the_device_is_taken() {
     let server = Running::start();
-    let first = server.client();
-    let path = server.path.clone();
-    let second = std::thread::spawn(move || Client::negotiated(&path).assert_in_step());
-    std::thread::sleep(Duration::from_millis(30));
-    assert!(!second.is_finished());
+    let mut first = server.client();
 
+    for _ in 0..3 {
+        let (errno, took) = knock(&server.path);
+        assert_eq!(errno, libc::EBUSY);
+        assert!(took < Duration::from_secs(3), "{took:?}");
+    }
+
+    first.assert_in_step();
     drop(first);
+    server.client().assert_in_step();
+}
 
-    second.join().unwrap();
+#[test]
+fn clients_that_say_nothing_keep_only_others_that_are_turned_away_waiting() {
+    let server = Running::start();
+    let mut first = server.client();
+    let silent: Vec<_> = (0..2).map(|_| UnixStream::connect(&server.path).unwrap()).collect();
+
+    assert_eq!(knock(&server.path).0, libc::EBUSY);
+    first.assert_in_step();
+
+    drop(silent);
+    drop(first);
+    server.client().assert_in_step();
+}
+
+#[test]
+fn client_that_comes_while_the_last_one_is_on_its_way_out_gets_in() {
+    let server = Running::start();
+    for _ in 0..20 {
+        let first = server.client();
+        let path = server.path.clone();
+        let second = std::thread::spawn(move || Client::negotiated(&path).assert_in_step());
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(!second.is_finished(), "it is waited for the first one's end");
+
+        drop(first);
+
+        second.join().unwrap();
+    }
 }
 
 #[test]

@@ -12,6 +12,8 @@ use super::tables::{aggregator, common, device, vmm};
 pub enum Role {
     /// Device back end, main thread: serves QEMU.
     Session = 1,
+    /// Device back end, `gpuvmk softgpu`: answers clients that come while another one has the device.
+    Door,
     /// Device back end: takes the aggregator's events.
     Events,
     /// Device back end, `gpuvmk softgpu`: the GF100's alarm.
@@ -66,8 +68,9 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Session,
+        Self::Door,
         Self::Events,
         Self::Alarm,
         Self::Unmask,
@@ -99,6 +102,7 @@ impl Role {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Session => "session",
+            Self::Door => "door",
             Self::Events => "events",
             Self::Alarm => "alarm",
             Self::Unmask => "unmask",
@@ -141,6 +145,7 @@ impl Role {
             | Self::SoftGpu
             | Self::Vmm
             | Self::CardVmm => None,
+            Self::Door => Some("door"),
             Self::Events => Some("aggregator-events"),
             Self::Alarm => Some("gf100-alarm"),
             Self::Unmask => Some("intx-unmask"),
@@ -195,12 +200,12 @@ impl Role {
     /// they need.
     pub const fn starts(self) -> &'static [Self] {
         match self {
-            Self::Session => &[Self::Events, Self::Alarm, Self::Unmask],
-            Self::SoftGpu => &[Self::Alarm, Self::Unmask],
+            Self::Session => &[Self::Door, Self::Events, Self::Alarm, Self::Unmask],
+            Self::SoftGpu => &[Self::Door, Self::Alarm, Self::Unmask],
             Self::Vmm => &[Self::Processor, Self::Doorbells, Self::Typing, Self::Interrupts],
             Self::Processor => &[Self::Interrupts],
             Self::Reaper => &[Self::Reaper],
-            Self::CardSession => &[Self::CardInterrupts, Self::Unmask],
+            Self::CardSession => &[Self::Door, Self::CardInterrupts, Self::Unmask],
             Self::CardVmm => &[Self::CardProcessor, Self::CardDoorbells, Self::Typing, Self::CardInterrupts],
             // Main threads start the rest before they give anything up.
             _ => &[],
@@ -215,6 +220,7 @@ impl Role {
     const fn groups(self) -> &'static [&'static [Rule]] {
         match self {
             Self::Session => device::SESSION,
+            Self::Door => device::DOOR,
             Self::Events => device::EVENTS,
             Self::Alarm => device::ALARM,
             Self::Unmask => device::UNMASK,

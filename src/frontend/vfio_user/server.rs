@@ -1,5 +1,7 @@
 //! Takes clients, one at a time, and serves each with the same function.
 
+use super::door::Door;
+use super::no_migration::NoMigration;
 use super::poll::USUAL as USUAL_POLL;
 use super::session::{self, SessionEnd, SessionObserver};
 use super::source::Source;
@@ -23,6 +25,9 @@ pub enum ServeError {
     /// Waiting for clients failed.
     #[error("Waiting for clients failed")]
     Wait(#[source] io::Error),
+    /// There is no thread for clients that come while the device is taken.
+    #[error("Cannot start the thread that answers clients while the device is taken")]
+    Door(#[source] io::Error),
 }
 
 /// A vfio-user server.
@@ -30,6 +35,8 @@ pub enum ServeError {
 pub struct Server {
     source: Source,
     poll: Duration,
+    /// What keeps QEMU from migrating, for as long as there is a server.
+    _no_migration: Option<NoMigration>,
 }
 
 impl Server {
@@ -38,7 +45,7 @@ impl Server {
     /// # Errors
     /// The path is taken, its folder is missing, or the kernel refuses.
     pub fn bind(spec: &SocketSpec) -> Result<Self, BindError> {
-        Ok(Self { source: Source::at_path(spec)?, poll: USUAL_POLL })
+        Ok(Self { source: Source::at_path(spec)?, poll: USUAL_POLL, _no_migration: None })
     }
 
     /// Uses a socket that a manager has opened: one that listens (clients are taken one after the other), or
@@ -47,13 +54,20 @@ impl Server {
     /// # Errors
     /// The descriptor is no Unix stream socket.
     pub fn from_fd(fd: OwnedFd) -> Result<Self, BindError> {
-        Ok(Self { source: Source::given(fd)?, poll: USUAL_POLL })
+        Ok(Self { source: Source::given(fd)?, poll: USUAL_POLL, _no_migration: None })
     }
 
     /// Looks for a client's next message for so long, at most, before it sleeps, in place of [`USUAL_POLL`]; zero: never.
     #[must_use]
     pub const fn with_poll(mut self, most: Duration) -> Self {
         self.poll = most;
+        self
+    }
+
+    /// Keeps a file for QEMU for as long as the server is there.
+    #[must_use]
+    pub fn with_no_migration(mut self, file: NoMigration) -> Self {
+        self._no_migration = Some(file);
         self
     }
 
@@ -73,13 +87,35 @@ impl Server {
                 Ok(())
             }
             Source::Listening(listener) => {
-                while let Some(socket) = accept(listener, stop)? {
-                    serve_one(&socket, function.as_ref(), observer, self.poll, stop);
-                }
-                Ok(())
+                let door = Arc::new(Door::default());
+                let also = listener.try_clone().map_err(ServeError::Door)?;
+                door.keep(also, stop).map_err(ServeError::Door)?;
+                let served = serve_all(listener, &door, stop, |socket| {
+                    serve_one(socket, function.as_ref(), observer, self.poll, stop);
+                });
+                door.close();
+                served
             }
         }
     }
+}
+
+/// Serves one client after the other until stopped.
+fn serve_all(
+    listener: &Listener,
+    door: &Door,
+    stop: &StopHandle,
+    mut serve: impl FnMut(&UnixStream),
+) -> Result<(), ServeError> {
+    let mut number = 0;
+    while let Some(socket) = accept(listener, stop)? {
+        let socket = Arc::new(socket);
+        number += 1;
+        door.take(number, &socket);
+        serve(&socket);
+        door.free();
+    }
+    Ok(())
 }
 
 /// The next client; `None` once stopped.

@@ -40,7 +40,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    fn of(socket: &UnixStream) -> Self {
+    pub(super) fn of(socket: &UnixStream) -> Self {
         let unknown = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let found = sys::peer_credentials(socket).unwrap_or(unknown);
         Self { pid: found.pid, uid: found.uid, gid: found.gid }

@@ -177,6 +177,21 @@ pub(super) fn has_hung_up(socket: &UnixStream) -> bool {
     matches!(poll(&mut entries, Some(&now)), Ok(1..))
 }
 
+/// Waits until nobody is at the other end of a connection any more; false if somebody still is when the time is over.
+pub(super) fn hangs_up_within(socket: &UnixStream, limit: std::time::Duration) -> bool {
+    let until = std::time::Instant::now() + limit;
+    loop {
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        let mut entries = [PollFd::new(socket, PollFlags::empty())];
+        match poll(&mut entries, Timespec::try_from(left).ok().as_ref()) {
+            Ok(0) => return false,
+            Err(rustix::io::Errno::INTR) if !left.is_zero() => {}
+            // A socket that cannot be waited for has failed.
+            _ => return true,
+        }
+    }
+}
+
 /// True when the descriptor belongs to an anonymous kernel object (eventfd and its like), and to nothing that
 /// has a file, socket or pipe behind it.
 pub(super) fn is_anonymous(fd: BorrowedFd<'_>) -> io::Result<bool> {

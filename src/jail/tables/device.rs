@@ -74,6 +74,21 @@ pub(in crate::jail) const CARD_SESSION: &[&[Rule]] = &[
     },
 ];
 
+/// Answers clients that come while another one has the device.
+pub(in crate::jail) const DOOR: &[&[Rule]] = &[
+    BASE,
+    END,
+    rules! {
+        SYS_ppoll: "waits for clients, for what one says, and for the end of the one that has the device";
+        SYS_accept4: "clients";
+        SYS_recvmsg: "what a client says first";
+        SYS_sendto: "that the device is taken";
+        SYS_getsockopt: "who the clients are";
+        SYS_write: "log";
+        SYS_close: "the client's connection";
+    },
+];
+
 /// Takes the aggregator's events and raises the vGPU's interrupts.
 pub(in crate::jail) const EVENTS: &[&[Rule]] = &[
     BASE,
