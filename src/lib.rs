@@ -3,6 +3,8 @@
 //! The rooms, from the ground up (a room imports only from rooms below it); docs/architecture.md has the whole
 //! picture.
 
+// They panic where the output takes no more: `cli::output` does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 // What unit tests share with those of other crates calls this one by its name.
 #[cfg(test)]
 extern crate self as gpuvmk;

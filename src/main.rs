@@ -1,4 +1,5 @@
 //! The `gpuvmk` command.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::process::ExitCode;
 

@@ -6,6 +6,7 @@
 #[path = "common/daemon.rs"]
 mod daemon;
 
+use std::io::{Read as _, Write as _};
 use std::process::{Command, Output, Stdio};
 
 use daemon::{Site, until, write_gpu, write_vm};
@@ -118,12 +119,12 @@ fn mistakes_name_the_vm_and_what_would_be_right() {
 fn metrics_are_those_of_the_vm_and_end_as_their_format_wants() {
     let site = Site::start();
     let socket = site.folder.path().join("gpu0.control");
-    let output = Command::new(env!("CARGO_BIN_EXE_gpuvmk"))
-        .args(["metrics", "--socket"])
-        .arg(&socket)
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let printed = |format: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvmk"));
+        let output = command.args(["metrics", "--socket"]).arg(&socket).args(format).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = printed(&["--format", "openmetrics"]);
     for wanted in [
         "gpuvmk_up{gpu=\"gpu0\"} 1",
         "gpuvmk_vm_vram_bytes{gpu=\"gpu0\",vm=\"vm1\"} 67108864",
@@ -132,6 +133,40 @@ fn metrics_are_those_of_the_vm_and_end_as_their_format_wants() {
         assert!(text.contains(wanted), "{wanted} is missing: {text}");
     }
     assert!(text.ends_with("# EOF\n"));
+    let classic = printed(&[]);
+    assert!(classic.contains("# TYPE gpuvmk_build_info gauge\n") && !classic.contains("# EOF"), "{classic}");
+}
+
+#[test]
+fn metrics_are_served_in_the_form_that_a_scraper_asks_for() {
+    let site = Site::start();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = free.to_string();
+    let arguments = ["metrics", "--socket", "gpu0.control", "--listen", &address];
+    let mut server = daemon::Daemon::start(site.path(), "metrics", &arguments);
+    server.wait_for("serves http");
+    let ask = |method: &str, path: &str, accept: &str| {
+        let mut socket = std::net::TcpStream::connect(&address).unwrap();
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: gpu\r\nConnection: close\r\n{accept}\r\n");
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), body.to_owned())
+    };
+
+    let (head, body) = ask("GET", "/metrics", "Accept: text/plain;version=0.0.4\r\n");
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/plain; version=0.0.4"), "{head}");
+    assert!(body.contains("gpuvmk_up") && !body.contains("# EOF"), "{body}");
+    let (head, body) =
+        ask("GET", "/metrics", "Accept: application/openmetrics-text;version=1.0.0,*/*;q=0.1\r\n");
+    assert!(head.contains("application/openmetrics-text; version=1.0.0"), "{head}");
+    assert!(body.contains("# EOF"), "{body}");
+    let (head, body) = ask("HEAD", "/metrics", "");
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/plain; version=0.0.4"), "{head}");
+    assert_eq!(body, "");
+    assert!(ask("HEAD", "/", "").0.starts_with("HTTP/1.1 404"));
+    assert!(ask("POST", "/metrics", "").0.starts_with("HTTP/1.1 405"));
 }
 
 #[test]

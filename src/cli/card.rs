@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use serde_json::json;
 
-use super::{init, vbios};
+use super::{init, output, vbios};
 use crate::config::{PciAddress, show_size};
 use crate::gpu::register::RegisterDriver;
 use crate::gpu::rehearsal::{Trial, rehearse};
@@ -81,14 +81,14 @@ pub(super) fn bind(args: &BindArgs, to: To) -> anyhow::Result<ExitCode> {
         refuse(to, &sysfs, &before)?;
     }
     if args.dry_run {
-        tell(args.json, &before, &before, &steps, true);
+        tell(args.json, &before, &before, &steps, true)?;
         return Ok(ExitCode::SUCCESS);
     }
     let after = match to {
         To::Vfio => binding::bind(&sysfs, &before)?,
         To::ItsDriver => binding::unbind_from_vfio(&sysfs, &before)?,
     };
-    tell(args.json, &before, &after, &steps, false);
+    tell(args.json, &before, &after, &steps, false).context(output::CARRIED_OUT)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -103,27 +103,26 @@ fn refuse(to: To, sysfs: &Sysfs, device: &PciDevice) -> anyhow::Result<()> {
     anyhow::bail!("{}", words.join("\n"))
 }
 
-fn tell(json: bool, before: &PciDevice, after: &PciDevice, steps: &[Step], dry: bool) {
+fn tell(json: bool, before: &PciDevice, after: &PciDevice, steps: &[Step], dry: bool) -> anyhow::Result<()> {
     if json {
         let said = json!({
             "ok": true, "address": before.address.to_string(), "driver_before": before.driver, "driver": after.driver,
             "dry_run": dry, "steps": steps,
         });
-        println!("{said}");
-        return;
+        return say!("{said}");
     }
     let shown = |device: &PciDevice| device.driver.clone().unwrap_or_else(|| "no driver".to_owned());
     if dry {
-        println!("{} has {}; this would be written:", before.address, shown(before));
+        say!("{} has {}; this would be written:", before.address, shown(before))?;
     }
     for step in steps.iter().filter(|_| dry) {
-        println!("  {:?} to {}: {}", step.word.trim(), step.file.display(), step.what);
+        say!("  {:?} to {}: {}", step.word.trim(), step.file.display(), step.what)?;
     }
     match (dry, steps.is_empty()) {
-        (true, true) => println!("  nothing"),
-        (false, true) => println!("{} has {} already", before.address, shown(after)),
-        (false, false) => println!("{}: {} instead of {}", before.address, shown(after), shown(before)),
-        (true, false) => {}
+        (true, true) => say!("  nothing"),
+        (false, true) => say!("{} has {} already", before.address, shown(after)),
+        (false, false) => say!("{}: {} instead of {}", before.address, shown(after), shown(before)),
+        (true, false) => Ok(()),
     }
 }
 
@@ -152,9 +151,9 @@ pub(super) fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
         findings.engines = Some(rehearse(&mut driver, args.stray_dma).with_context(failed)?);
     }
     if args.json {
-        println!("{}", serde_json::to_string(&findings)?);
+        say!("{}", serde_json::to_string(&findings)?)?;
     } else {
-        print!("{}", describe(&findings));
+        output::print(&describe(&findings))?;
     }
     Ok(if findings.good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

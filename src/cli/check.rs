@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::output::complain;
 use crate::config::AnyConfig;
 
 /// Arguments of `gpuvmk check`.
@@ -18,11 +19,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut all_good = true;
     for file in &args.files {
         match AnyConfig::load(file) {
-            Ok(AnyConfig::Vm(vm)) => println!("{}: VM `{}`: ok", file.display(), vm.name()),
-            Ok(AnyConfig::Gpu(gpu)) => println!("{}: GPU `{}`: ok", file.display(), gpu.name),
+            Ok(AnyConfig::Vm(vm)) => say!("{}: VM `{}`: ok", file.display(), vm.name())?,
+            Ok(AnyConfig::Gpu(gpu)) => say!("{}: GPU `{}`: ok", file.display(), gpu.name)?,
             Err(error) => {
                 all_good = false;
-                eprintln!("{:#}", anyhow::Error::from(error));
+                complain(format_args!("{:#}", anyhow::Error::from(error)));
             }
         }
     }

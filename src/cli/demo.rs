@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let options = Options { gpuvmk, vms: args.vms, chip: args.chip, kernel, keep: args.keep };
     let result = demo::run(&options)?;
     if args.json {
-        println!("{result}");
+        say!("{result}")?;
     }
     let ok = result.get("ok").and_then(serde_json::Value::as_bool) == Some(true);
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -36,7 +36,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.backend.print_capabilities {
-        serve::print_capabilities("gpuvmk-device", &["vfio-user"]);
+        serve::print_capabilities("gpuvmk-device", &["vfio-user"])?;
         return Ok(ExitCode::SUCCESS);
     }
     let Some(file) = &args.file else { bail!("Give the VM's configuration file") };

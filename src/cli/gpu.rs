@@ -4,9 +4,9 @@
 use std::process::ExitCode;
 
 use super::card::{self, BindArgs, ProbeArgs, To};
-use super::init;
 use super::places::places;
 use super::vbios;
+use super::{init, output};
 use crate::config::PciAddress;
 use crate::gpu::rm::bench::{self, BenchConfig, Report};
 use crate::gpu::rm::inventory::{Inventory, Verdict, inventory};
@@ -88,9 +88,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::List { json } => {
             let inventory = inventory(&places());
             if *json {
-                println!("{}", serde_json::to_string_pretty(&inventory)?);
+                say!("{}", serde_json::to_string_pretty(&inventory)?)?;
             } else {
-                print!("{}", describe(&inventory));
+                output::print(&describe(&inventory))?;
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -104,15 +104,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let config = BenchConfig { gpu, uid: *uid, rehearse: *rehearse, places: places() };
             let report = bench::run(&config)?;
             if *json {
-                println!("{}", serde_json::to_string_pretty(&report)?);
+                say!("{}", serde_json::to_string_pretty(&report)?)?;
             } else {
-                print!("{}", describe_report(&report));
+                output::print(&describe_report(&report))?;
             }
             Ok(if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Command::WindowChild { size } => match bench::play_window_child(*size) {
             Ok(text) => {
-                println!("{text}");
+                say!("{text}")?;
                 Ok(ExitCode::SUCCESS)
             }
             Err(why) => anyhow::bail!("{why}"),

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
+use super::output::CARRIED_OUT;
 use crate::guest_firmware;
 
 /// Arguments of `gpuvmk guest-firmware`.
@@ -26,7 +27,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let written = guest_firmware::write(&guest_firmware::gh100(), &args.out)
         .with_context(|| format!("No firmware for guests in {}", args.out.display()))?;
     for path in written {
-        println!("{}", path.display());
+        say!("{}", path.display()).context(CARRIED_OUT)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,10 +2,12 @@
 
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use anyhow::Context as _;
+use serde_json::json;
 
 use super::control::Target;
-use super::set::summary;
+use super::output::CARRIED_OUT;
+use super::set::tell;
 
 /// Arguments of `gpuvmk pause`.
 #[derive(Debug, clap::Args)]
@@ -76,25 +78,22 @@ pub(super) fn resume(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
 
 pub(super) fn reset(args: &ResetArgs) -> anyhow::Result<ExitCode> {
     let answer = args.vm.target.call("vm.reset", &json!({ "vm": args.vm.name }))?;
-    if args.vm.json {
-        println!("{answer}");
+    let told = if args.vm.json {
+        say!("{answer}")
     } else {
-        println!("{}: {} channels with unfinished work were taken off", args.vm.name, answer["channels"]);
-    }
+        say!("{}: {} channels with unfinished work were taken off", args.vm.name, answer["channels"])
+    };
+    told.context(CARRIED_OUT)?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(super) fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let method = if args.undo { "gpu.admit" } else { "gpu.drain" };
-    print(&args.target.call(method, &json!({}))?, args.json);
+    tell(&args.target.call(method, &json!({}))?, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn of_vm(args: &OfVm, method: &str) -> anyhow::Result<ExitCode> {
-    print(&args.target.call(method, &json!({ "vm": args.name }))?, args.json);
+    tell(&args.target.call(method, &json!({ "vm": args.name }))?, args.json)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn print(answer: &Value, json: bool) {
-    if json { println!("{answer}") } else { println!("{}", summary(answer)) }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail, ensure};
 use serde_json::json;
 
-use super::vbios;
+use super::{output, vbios};
 use crate::gpu::init_script::{Recorder, Report, Script, Section};
 use crate::gpu::vfio::sysfs::NVIDIA;
 use crate::trace::Source;
@@ -64,11 +64,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .open(&args.output)
         .and_then(|mut file| file.write_all(script.to_text().as_bytes()));
     written.with_context(|| format!("Cannot write {}", args.output.display()))?;
-    if args.json {
-        println!("{}", to_json(&script, &report));
+    let told = if args.json {
+        say!("{}", to_json(&script, &report))
     } else {
-        print!("{}", describe(&script, &report));
-    }
+        output::print(&describe(&script, &report))
+    };
+    told.context(output::CARRIED_OUT)?;
     Ok(ExitCode::SUCCESS)
 }
 

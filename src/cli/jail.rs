@@ -28,14 +28,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let roles = Role::ALL.into_iter().filter(|role| args.role.is_none_or(|wanted| wanted == *role));
     if args.json {
         let roles: Vec<_> = roles.map(as_json).collect();
-        println!("{}", json!({ "roles": roles }));
+        say!("{}", json!({ "roles": roles }))?;
         return Ok(ExitCode::SUCCESS);
     }
     for role in roles {
         let calls: BTreeSet<_> = role.rules().map(Rule::name).collect();
-        println!("{role}: {} system calls", calls.len());
+        say!("{role}: {} system calls", calls.len())?;
         for rule in role.rules() {
-            println!("  {:18} {}{}", rule.name(), conditions(rule), rule.why);
+            say!("  {:18} {}{}", rule.name(), conditions(rule), rule.why)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::control::Target;
+use super::output;
 use super::table::Table;
 use crate::config::show_size;
 
@@ -22,9 +23,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let status = args.target.call("status", &json!({}))?;
     if args.json {
-        println!("{}", status["tenants"]);
+        say!("{}", status["tenants"])?;
     } else {
-        print!("{}", list(&status));
+        output::print(&list(&status))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,25 +2,25 @@
 //!
 //! A process of its own: aggregators stay without the network, and whoever scrapes slowly holds up nobody else.
 
+use std::io::Cursor;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use serde_json::json;
-use tiny_http::{Header, Method, Response, Server};
+use tiny_http::{Header, Method, Request, Response, Server};
 
-use super::control;
-use crate::metrics::{Answer, exposition};
-
-/// The media type of the text form (OpenMetrics 1.0.0).
-const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+use super::{control, output};
+use crate::metrics::{Answer, Format, exposition};
 
 /// Arguments of `gpuvmk metrics`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  gpuvmk metrics\n  gpuvmk metrics --listen 127.0.0.1:9478\n\n\
+#[command(
+    after_help = "Examples:\n  gpuvmk metrics | promtool check metrics\n  gpuvmk metrics --format openmetrics\n  gpuvmk metrics --listen 127.0.0.1:9478\n\n\
                         Without --listen they are printed once. With it they are served at /metrics, in the clear and to everybody\n\
-                        who can reach the address.")]
+                        who can reach the address."
+)]
 pub(super) struct Args {
     /// Serve them by HTTP at this address.
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -28,6 +28,9 @@ pub(super) struct Args {
     /// Control sockets of the GPUs [default: all /run/gpuvmk/*.control, looked for anew each time].
     #[arg(long, value_name = "PATH")]
     socket: Vec<PathBuf>,
+    /// The form of what is printed. Who asks by HTTP says what it wants (`Accept`), and gets the classic one if it does not.
+    #[arg(long, value_enum, default_value_t = Format::Classic, conflicts_with = "listen")]
+    format: Format,
 }
 
 impl Args {
@@ -39,7 +42,7 @@ impl Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(address) = args.listen else {
-        print!("{}", scrape(&args.socket)?);
+        output::print(&scrape(&args.socket, args.format)?)?;
         return Ok(ExitCode::SUCCESS);
     };
     let server = Server::http(address).map_err(|error| anyhow!("Cannot listen at {address}: {error}"))?;
@@ -47,16 +50,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for request in server.incoming_requests() {
         let path = request.url().split('?').next().unwrap_or_default();
         let response = match (request.method(), path) {
-            (Method::Get, "/metrics") => match scrape(&args.socket) {
-                Ok(text) => {
-                    let media = Header::from_bytes("Content-Type", MEDIA_TYPE);
-                    let response = Response::from_string(text);
-                    if let Ok(media) = media { response.with_header(media) } else { response }
-                }
+            // Of an answer to HEAD, the server sends the headers only.
+            (Method::Get | Method::Head, "/metrics") => match answer(&request, &args.socket) {
+                Ok(response) => response,
                 Err(error) => Response::from_string(format!("{error:#}\n")).with_status_code(500),
             },
-            (Method::Get, _) => Response::from_string("see /metrics\n").with_status_code(404),
-            _ => Response::from_string("only GET\n").with_status_code(405),
+            (Method::Get | Method::Head, _) => Response::from_string("see /metrics\n").with_status_code(404),
+            _ => Response::from_string("only GET and HEAD\n").with_status_code(405),
         };
         // Who asked may be gone.
         if let Err(error) = request.respond(response) {
@@ -66,8 +66,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What was scraped, in the form that a client wants.
+fn answer(request: &Request, sockets: &[PathBuf]) -> anyhow::Result<Response<Cursor<Vec<u8>>>> {
+    let accept = request.headers().iter().filter(|header| header.field.equiv("Accept"));
+    let accept: Vec<_> = accept.map(|header| header.value.as_str()).collect();
+    let format = Format::wanted(&accept.join(","));
+    let response = Response::from_string(scrape(sockets, format)?);
+    let headers = [("Content-Type", format.media_type()), ("Vary", "Accept")];
+    let headers = headers.into_iter().filter_map(|(name, value)| Header::from_bytes(name, value).ok());
+    Ok(headers.fold(response, Response::with_header))
+}
+
 /// Asks all aggregators.
-fn scrape(sockets: &[PathBuf]) -> anyhow::Result<String> {
+fn scrape(sockets: &[PathBuf], format: Format) -> anyhow::Result<String> {
     let sockets = if sockets.is_empty() { control::all() } else { sockets.to_vec() };
     let answers: Vec<_> = sockets
         .iter()
@@ -78,5 +89,5 @@ fn scrape(sockets: &[PathBuf]) -> anyhow::Result<String> {
                 .ok(),
         })
         .collect();
-    exposition(&answers).context("Cannot write metrics")
+    exposition(&answers, format).context("Cannot write metrics")
 }

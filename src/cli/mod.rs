@@ -1,5 +1,8 @@
 //! The command line: one file a subcommand. They wire parts together and hold no logic of their own.
 
+#[macro_use]
+mod output;
+
 mod aggregator;
 mod apply;
 mod card;
@@ -109,7 +112,10 @@ enum Command {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return output::usage(&error),
+    };
     // Those who only print end quietly when nobody reads on; daemons go on when a client hangs up.
     let serves = match &cli.command {
         Command::Aggregator(_) | Command::Device(_) | Command::Softgpu(_) | Command::Vmm(_) => true,
@@ -165,10 +171,8 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // The whole chain, so that the innermost cause is never lost.
-            eprintln!(
-                "{}gpuvmk: {error:#}",
-                if to_journal { journal::prefix(log::Level::Error) } else { "" }
-            );
+            let prefix = if to_journal { journal::prefix(log::Level::Error) } else { "" };
+            output::complain(format_args!("{prefix}gpuvmk: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 
+use super::output::print;
 use crate::chip::register_doc;
 use crate::chip::register_index::RegisterIndex;
 use crate::chip::register_sets::RegisterSet;
@@ -30,17 +31,14 @@ enum Format {
     Markdown,
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "all subcommands have one signature")]
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match args.format {
-        Format::Markdown => print!("{}", register_doc::markdown()),
+        Format::Markdown => print(&register_doc::markdown())?,
         Format::Text => {
             for register in args.chip.index().into_iter().flat_map(RegisterIndex::definitions) {
                 let family = if register.count > 1 { format!("[{}]", register.count) } else { String::new() };
-                println!(
-                    "{:#08x} {:10} {}{family} {:?}",
-                    register.offset, register.unit, register.name, register.policy
-                );
+                let (offset, unit, name) = (register.offset, register.unit, register.name);
+                say!("{offset:#08x} {unit:10} {name}{family} {:?}", register.policy)?;
             }
         }
     }

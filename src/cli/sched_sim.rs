@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
+use super::output;
 use crate::config::ScenarioConfig;
 use crate::scheduler::sim::report::{Report, VmReport};
 use crate::scheduler::sim::{self, plot};
@@ -42,9 +43,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         std::fs::write(path, plot::svg(&report)?).with_context(|| path.display().to_string())?;
     }
     if args.json {
-        println!("{}", serde_json::to_string(&report)?);
+        say!("{}", serde_json::to_string(&report)?)?;
     } else {
-        print!("{}", table(&report));
+        output::print(&table(&report))?;
     }
     Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

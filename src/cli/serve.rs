@@ -11,6 +11,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::{SocketSpec, TraceFile};
+use crate::frontend::vfio_user::no_migration::NoMigration;
 use crate::frontend::vfio_user::{self, Server, SessionObserver, StopHandle};
 use crate::jail::{self, Mode, Role};
 use crate::pci::PciFunction;
@@ -56,7 +57,18 @@ impl BackendOptions {
                 "No socket to serve on: give --socket-path or --fd, or a [socket] section in the configuration"
             ),
         };
-        Ok(Server::bind(&spec)?)
+        let server = Server::bind(&spec)?;
+        Ok(match NoMigration::beside(&spec.path) {
+            Ok(file) => server.with_no_migration(file),
+            Err(error) => {
+                let path = NoMigration::path(&spec.path);
+                log::warn!(
+                    "Cannot write {}, with which QEMU would refuse to migrate: {error}",
+                    path.display()
+                );
+                server
+            }
+        })
     }
 }
 
@@ -78,11 +90,9 @@ fn vmm_flags(fd: RawFd) -> libc::c_int {
 }
 
 /// Prints the capabilities in the form of QEMU's conventions.
-pub(super) fn print_capabilities(kind: &str, features: &[&str]) {
-    println!(
-        "{}",
-        serde_json::json!({ "type": kind, "features": features, "version": env!("CARGO_PKG_VERSION") })
-    );
+pub(super) fn print_capabilities(kind: &str, features: &[&str]) -> anyhow::Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    say!("{}", serde_json::json!({ "type": kind, "features": features, "version": version }))
 }
 
 /// Catches SIGTERM and SIGINT: they stop a server, and every wait for the aggregator.

@@ -2,9 +2,11 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::control::Target;
+use super::output::CARRIED_OUT;
 
 /// The name that means the GPU itself.
 const GPU: &str = "gpu";
@@ -39,17 +41,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         ("vm.set", json!({ "vm": args.name, "settings": args.settings }))
     };
-    let answer = args.target.call(method, &params)?;
-    if args.json {
-        println!("{answer}");
-    } else {
-        println!("{}", summary(&answer));
-    }
+    tell(&args.target.call(method, &params)?, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Shows what holds now, after an order.
+pub(super) fn tell(answer: &Value, json: bool) -> anyhow::Result<()> {
+    let told = if json { say!("{answer}") } else { say!("{}", summary(answer)) };
+    told.context(CARRIED_OUT)
+}
+
 /// What holds now, in a line.
-pub(super) fn summary(answer: &Value) -> String {
+fn summary(answer: &Value) -> String {
     let show = |value: &Value| if value.is_null() { "none".to_owned() } else { value.to_string() };
     match answer["vm"].as_str() {
         Some(vm) => {

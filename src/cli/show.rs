@@ -23,11 +23,11 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let vm = args.target.call("vm.show", &json!({ "vm": args.name }))?;
     if args.json {
-        println!("{vm}");
+        say!("{vm}")?;
     } else {
         let mut lines = Vec::new();
         describe(&vm, "", &mut lines);
-        lines.iter().for_each(|line| println!("{line}"));
+        say!("{}", lines.join("\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

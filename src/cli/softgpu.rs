@@ -36,7 +36,7 @@ fn size(text: &str) -> Result<u64, String> {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.backend.print_capabilities {
-        serve::print_capabilities("gpuvmk-softgpu", &["vfio-user"]);
+        serve::print_capabilities("gpuvmk-softgpu", &["vfio-user"])?;
         return Ok(ExitCode::SUCCESS);
     }
     // First of all: nothing has been opened yet.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::control;
+use super::{control, output};
 use crate::config::show_size;
 
 /// Arguments of `gpuvmk status`.
@@ -30,9 +30,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut status = gpuvmk_lab::control::call(&socket, "status", &json!({}))?;
     add_memory(&mut status);
     if args.json {
-        println!("{status}");
+        say!("{status}")?;
     } else {
-        print!("{}", summary(&status));
+        output::print(&summary(&status))?;
     }
     Ok(ExitCode::SUCCESS)
 }

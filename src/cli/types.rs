@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::control::Target;
+use super::output;
 
 /// Arguments of `gpuvmk types`.
 #[derive(Debug, clap::Args)]
@@ -23,9 +24,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let types = args.target.call("status", &json!({}))?["gpu"]["types"].take();
     if args.json {
-        println!("{types}");
+        say!("{types}")?;
     } else {
-        print!("{}", list(&types));
+        output::print(&list(&types))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 use serde_json::json;
 
+use super::output::CARRIED_OUT;
 use crate::config::{PciAddress, show_size};
 use crate::gpu::init_script::Script;
 use crate::gpu::vfio::sysfs::Sysfs;
@@ -53,17 +54,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let (bytes, crc) = (vbios.bytes().len(), format!("{:#010x}", vbios.crc()));
     let device = format!("10de:{:04x}", vbios.device());
-    if args.json {
+    let told = if args.json {
         let images = vbios.images();
         let version = vbios.version();
-        println!(
+        say!(
             "{}",
             json!({ "ok": true, "device": device, "bytes": bytes, "images": images, "version": version, "crc": crc })
-        );
+        )
     } else {
         let version = vbios.version().unwrap_or("unknown");
         let size = show_size(bytes as u64);
-        println!("VBIOS of {device}: version {version}, {size}, {} images, CRC {crc}", vbios.images());
+        say!("VBIOS of {device}: version {version}, {size}, {} images, CRC {crc}", vbios.images())
+    };
+    if args.output.is_some() {
+        told.context(CARRIED_OUT)?;
+    } else {
+        told?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -30,16 +30,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         versions["running"] = args.target.call("version", &json!({}))?;
     }
     if args.json {
-        println!("{versions}");
+        say!("{versions}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    println!("gpuvmk {}", env!("CARGO_PKG_VERSION"));
-    println!("control API {API_VERSION}, protocol of device back ends {PROTOCOL_VERSION}");
+    say!("gpuvmk {}", env!("CARGO_PKG_VERSION"))?;
+    say!("control API {API_VERSION}, protocol of device back ends {PROTOCOL_VERSION}")?;
     if let Some(program) = versions["running"]["program"].as_str() {
-        println!(
-            "running: gpuvmk {program}, control API {}",
-            versions["running"]["api"].as_str().unwrap_or("?")
-        );
+        let api = versions["running"]["api"].as_str().unwrap_or("?");
+        say!("running: gpuvmk {program}, control API {api}")?;
     }
     Ok(ExitCode::SUCCESS)
 }

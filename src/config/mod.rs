@@ -4,6 +4,7 @@
 //! known key for an unknown one. docs/configuration.md documents the keys; a test parses its examples.
 
 mod chip;
+mod folder;
 mod gpu;
 mod hang;
 mod limits;
@@ -19,6 +20,7 @@ mod whole_card;
 
 use std::path::{Path, PathBuf};
 
+pub use folder::files;
 pub use gpu::{
     Backend, GpuConfig, NoPciAddress, PciAddress, PolicyKind, Preemption, ScrubPolicy, cpus_to_spare,
 };

@@ -1,7 +1,9 @@
-//! What operators' monitoring sees: aggregators' states as Prometheus metrics, in the text form of OpenMetrics.
+//! What operators' monitoring sees: aggregators' states as Prometheus metrics, as text.
 //!
 //! Names begin with `gpuvmk_`, units are base units, labels are the GPU, the VM, the engine and the limit: as many series as
 //! there are of these, whatever guests do.
+
+mod format;
 
 use std::sync::atomic::AtomicU64;
 
@@ -13,6 +15,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use serde_json::Value;
+
+pub use format::Format;
 
 /// What an aggregator says (`status` of its control socket), or why it does not.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,11 +69,11 @@ struct OfLimit {
 type Counters<L> = Family<L, Counter<f64, AtomicU64>>;
 type Gauges<L> = Family<L, Gauge<f64, AtomicU64>>;
 
-/// All metrics of some aggregators.
+/// All metrics of some aggregators, in a form.
 ///
 /// # Errors
 /// Never: writing to memory does not fail.
-pub fn exposition(answers: &[Answer]) -> Result<String, std::fmt::Error> {
+pub fn exposition(answers: &[Answer], format: Format) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::with_prefix("gpuvmk");
     registry.register("build", "The program", Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
     gpus(&mut registry, answers);
@@ -77,7 +81,7 @@ pub fn exposition(answers: &[Answer]) -> Result<String, std::fmt::Error> {
     engines(&mut registry, answers);
     let mut text = String::new();
     encode(&mut text, &registry)?;
-    Ok(text)
+    Ok(format.of_openmetrics(text))
 }
 
 /// A number of a state; what is missing is 0.
@@ -252,7 +256,8 @@ mod tests {
 
     #[test]
     fn states_are_series_in_base_units() {
-        let text = exposition(&answers()).unwrap();
+        let text = exposition(&answers(), Format::Openmetrics).unwrap();
+        let classic = exposition(&answers(), Format::Classic).unwrap();
         for line in [
             "gpuvmk_up{gpu=\"gpu0\"} 1.0",
             "gpuvmk_up{gpu=\"gpu1\"} 0.0",
@@ -268,7 +273,12 @@ mod tests {
             "gpuvmk_vm_paused{gpu=\"gpu0\",vm=\"vm1\"} 1.0",
         ] {
             assert!(text.lines().any(|one| one == line), "{line} is missing in\n{text}");
+            assert!(classic.lines().any(|one| one == line), "{line} is missing in\n{classic}");
         }
         assert!(text.contains("gpuvmk_build_info{version=") && text.ends_with("# EOF\n"));
+        assert!(
+            classic.contains("\n# TYPE gpuvmk_build_info gauge\n") && !classic.contains("# EOF"),
+            "{classic}"
+        );
     }
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use self::plan::{Step, steps};
 use self::wish::Wish;
+use super::output::CARRIED_OUT;
 
 /// How long what was started or stopped may take to be there, or gone.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -75,10 +76,12 @@ pub(super) fn assert(args: &AssertArgs) -> anyhow::Result<ExitCode> {
     for wish in wish::read(&args.folder)? {
         found.extend(steps(&wish, state(&wish.control)?.as_ref()));
     }
-    found.iter().for_each(|step| println!("{step}"));
+    for step in &found {
+        say!("{step}")?;
+    }
     if args.json {
         let steps: Vec<Value> = found.iter().map(Step::to_json).collect();
-        println!("{}", json!({ "ok": found.is_empty(), "differences": steps }));
+        say!("{}", json!({ "ok": found.is_empty(), "differences": steps }))?;
     }
     Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -87,12 +90,14 @@ pub(super) fn apply(args: &Args) -> anyhow::Result<ExitCode> {
     // All files first: nothing is done where one is wrong.
     let wishes = wish::read(&args.folder)?;
     let (mut done, mut left) = (Vec::new(), Vec::new());
+    // What cannot be shown is done all the same: half of a folder would be worse.
+    let mut told = Ok(());
     for wish in &wishes {
         for step in steps(wish, state(&wish.control)?.as_ref()) {
             if args.only_settings && step.starts_or_stops() {
                 continue;
             }
-            println!("{step}");
+            told = told.and(say!("{step}"));
             if matches!(step, Step::Restart { .. }) {
                 left.push(step);
                 continue;
@@ -105,7 +110,13 @@ pub(super) fn apply(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if args.json {
         let list = |steps: &[Step]| steps.iter().map(Step::to_json).collect::<Vec<_>>();
-        println!("{}", json!({ "ok": left.is_empty(), "steps": list(&done), "left": list(&left) }));
+        told =
+            told.and(say!("{}", json!({ "ok": left.is_empty(), "steps": list(&done), "left": list(&left) })));
+    }
+    if args.dry_run {
+        told?;
+    } else {
+        told.context(CARRIED_OUT)?;
     }
     Ok(if left.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -153,7 +164,7 @@ fn carry_out(args: &Args, wish: &Wish, step: &Step) -> anyhow::Result<()> {
                 Ok(tenant(control, vm)?.is_none_or(|tenant| !works(&tenant)))
             });
             if drained.is_err() {
-                println!("{vm} still works after {} s, and is stopped", args.drain);
+                log::warn!("{vm} still works after {} s, and is stopped", args.drain);
             }
             shell(&args.stop, "device", vm, None)?;
             wait(PATIENCE, &format!("{vm} is still there"), || Ok(tenant(control, vm)?.is_none()))

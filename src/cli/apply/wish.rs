@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 
-use crate::config::{AnyConfig, GpuConfig, VmConfig, VmFile};
+use crate::config::{AnyConfig, GpuConfig, VmConfig, VmFile, files};
 
 /// A GPU and the VMs that are to share it, with their files.
 #[derive(Debug)]
@@ -16,20 +16,11 @@ pub(super) struct Wish {
     pub vms: Vec<(PathBuf, VmConfig)>,
 }
 
-/// Reads all files of a folder that end in `.toml`, each of which must be right. GPUs and VMs come in the order of their
+/// Reads all configuration files of a folder, each of which must be right. GPUs and VMs come in the order of their
 /// files' names.
 pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<Wish>> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("Cannot list {}", folder.display()))?;
-    let mut files: Vec<PathBuf> = entries
-        .collect::<Result<Vec<_>, _>>()
-        .with_context(|| format!("Cannot list {}", folder.display()))?
-        .into_iter()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
-        .collect();
-    files.sort();
     let (mut wishes, mut vms) = (Vec::new(), Vec::new());
-    for file in files {
+    for file in files(folder)? {
         match AnyConfig::load(&file)? {
             AnyConfig::Gpu(gpu) => {
                 let Some(control) = gpu.control.as_ref().map(|control| control.path.clone()) else {

@@ -31,9 +31,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut view = View::default();
     // Before the screen is taken: who is not there is said in plain lines.
     view.see(args.target.call("status", &json!({}))?, Instant::now());
-    let mut terminal = ratatui::try_init().context("This is no terminal that can be drawn on")?;
-    let ended = show(args, &mut view, &mut terminal);
-    ratatui::restore();
+    let ended = match ratatui::try_init() {
+        Ok(mut terminal) => {
+            let ended = show(args, &mut view, &mut terminal);
+            // A screen that takes nothing cannot be put back either; that was the end then.
+            let _ = ratatui::try_restore();
+            ended
+        }
+        Err(error) => {
+            // Keys may be read already where the screen takes nothing.
+            let _ = ratatui::crossterm::terminal::disable_raw_mode();
+            Err(error).context("This is no terminal that can be drawn on")
+        }
+    };
     ended.map(|()| ExitCode::SUCCESS)
 }
 

@@ -34,25 +34,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let set = named_set(&args.chip)?;
     let Some(definition) = set.definition(Reg(address)) else {
         let does = if own.is_some() { ": reads back what was written, touches nothing" } else { "" };
-        println!("{address:#08x}: not in the tables of {}{does}", set.chip);
+        say!("{address:#08x}: not in the tables of {}{does}", set.chip)?;
         return Ok(ExitCode::FAILURE);
     };
     let index = address.saturating_sub(definition.offset).checked_div(definition.stride);
     let index = index.filter(|_| definition.count > 1).map(|index| format!("[{index}]")).unwrap_or_default();
     // What an access does is known of gpuvmk's own chips.
     if own.is_some() {
-        println!("{address:#08x} {} {}{index} ({:?})", definition.unit, definition.name, definition.policy);
-        println!("{}", definition.doc);
+        say!("{address:#08x} {} {}{index} ({:?})", definition.unit, definition.name, definition.policy)?;
+        say!("{}", definition.doc)?;
     } else {
-        println!("{address:#08x} {} {}{index}", definition.unit, definition.name);
+        say!("{address:#08x} {} {}{index}", definition.unit, definition.name)?;
     }
-    println!("Source: {}", definition.source);
+    say!("Source: {}", definition.source)?;
     for field in definition.fields {
         match args.value {
             Some(value) => {
-                println!("  {:2}:{:<2} {} = {:#x}", field.high, field.low, field.name, field.get(value));
+                say!("  {:2}:{:<2} {} = {:#x}", field.high, field.low, field.name, field.get(value))?;
             }
-            None => println!("  {:2}:{:<2} {}", field.high, field.low, field.name),
+            None => say!("  {:2}:{:<2} {}", field.high, field.low, field.name)?,
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -15,7 +15,6 @@ mod verify;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,6 +22,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, ensure};
 
+use super::output::{Output, print};
 use crate::chip::register_sets::{ALL, RegisterSet};
 use crate::pci::Region;
 use crate::trace::rnndb::Rnndb;
@@ -152,40 +152,6 @@ fn each(
         }
     }
     Ok(())
-}
-
-/// Writes lines to standard output until nobody reads them any more.
-struct Output {
-    to: BufWriter<std::io::StdoutLock<'static>>,
-}
-
-impl Output {
-    fn new() -> Self {
-        Self { to: BufWriter::with_capacity(1 << 18, std::io::stdout().lock()) }
-    }
-
-    /// False once nobody reads.
-    fn write(&mut self, bytes: &[u8]) -> anyhow::Result<bool> {
-        Self::still_read(self.to.write_all(bytes))
-    }
-
-    fn flush(&mut self) -> anyhow::Result<bool> {
-        Self::still_read(self.to.flush())
-    }
-
-    fn still_read(written: std::io::Result<()>) -> anyhow::Result<bool> {
-        match written {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-            written => written.map(|()| true).context("Cannot write to standard output"),
-        }
-    }
-}
-
-/// Prints text; that nobody reads it is no error.
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut output = Output::new();
-    output.write(text.as_bytes())?;
-    output.flush().map(drop)
 }
 
 /// The chip of a trace: what its head says, else what the driver reads where every chip says what it is. Registers of a

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::cli::output::CARRIED_OUT;
 use crate::config::{AnyConfig, parse_size, show_size};
 use crate::socket_path::connect_trusted;
 use crate::trace::block::{BLOCK_HEAD, BlockHead};
@@ -97,14 +98,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         files.write(&block)?;
     }
     let Files { blocks, entries, bytes, begun, .. } = files;
-    if args.json {
-        println!(
-            "{}",
-            json!({ "ok": true, "blocks": blocks, "entries": entries, "bytes": bytes, "files": begun })
-        );
+    let told = if args.json {
+        let said =
+            json!({ "ok": true, "blocks": blocks, "entries": entries, "bytes": bytes, "files": begun });
+        say!("{said}")
     } else {
-        println!("{entries} entries, {} in {begun} files", show_size(bytes));
-    }
+        say!("{entries} entries, {} in {begun} files", show_size(bytes))
+    };
+    told.context(CARRIED_OUT)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,6 +11,7 @@ use anyhow::Context;
 
 use super::{Chip, create, each, open};
 use crate::chip::register_sets::RegisterSet;
+use crate::cli::output;
 use crate::trace::Header;
 use crate::trace::stat::Statistics;
 use crate::trace::timeline::Timeline;
@@ -82,7 +83,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let damaged = subjects.iter().filter_map(|subject| subject.damage.as_deref());
     let mut code = ExitCode::SUCCESS;
     for damage in damaged {
-        eprintln!("gpuvmk: {damage}");
+        output::complain(format_args!("gpuvmk: {damage}"));
         code = ExitCode::FAILURE;
     }
     Ok(code)

@@ -1,0 +1,76 @@
+//! What commands print: every one writes here, so that an output that takes no more ends each of them in the same way, with a line
+//! and exit status 1. That nobody reads on is no error.
+
+use std::fmt::Arguments;
+use std::io::{BufWriter, ErrorKind, StdoutLock, Write as _};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+/// What is said in front of an error when only the answer to an order cannot be shown.
+pub(super) const CARRIED_OUT: &str = "The order was carried out, but what came of it cannot be shown";
+
+/// Writes a line to standard output; `?` belongs behind it.
+macro_rules! say {
+    ($($arg:tt)*) => {
+        $crate::cli::output::line(format_args!($($arg)*))
+    };
+}
+/// Writes to standard output until nobody reads it any more.
+pub(super) struct Output {
+    to: BufWriter<StdoutLock<'static>>,
+}
+
+impl Output {
+    pub(super) fn new() -> Self {
+        Self { to: BufWriter::with_capacity(1 << 18, std::io::stdout().lock()) }
+    }
+
+    /// False once nobody reads.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<bool> {
+        Self::still_read(self.to.write_all(bytes))
+    }
+
+    pub(super) fn flush(&mut self) -> anyhow::Result<bool> {
+        Self::still_read(self.to.flush())
+    }
+
+    fn still_read(written: std::io::Result<()>) -> anyhow::Result<bool> {
+        match written {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+            written => written.map(|()| true).context("Cannot write to standard output"),
+        }
+    }
+}
+
+/// Prints text as it is.
+pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    let mut to = std::io::stdout().lock();
+    Output::still_read(to.write_all(text.as_bytes()).and_then(|()| to.flush())).map(drop)
+}
+
+/// Prints a line; [`say`] makes its arguments.
+pub(super) fn line(text: Arguments<'_>) -> anyhow::Result<()> {
+    print(&format!("{text}\n"))
+}
+
+/// Writes a line to standard error. Where that takes nothing either, nobody can be told.
+pub(super) fn complain(text: Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// What the command line's parser has to say: help and versions are output like any other, mistakes are not.
+pub(super) fn usage(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        // Where standard error takes nothing, the exit status tells.
+        let _ = error.print();
+        return u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
+    }
+    match Output::still_read(error.print().and_then(|()| std::io::stdout().flush())) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(format_args!("gpuvmk: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
