@@ -16,8 +16,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
 
-pub use command::Accelerator;
+pub use command::{Accelerator, NO_MIGRATION, no_migration};
 use tail::Tail;
 
 use crate::interrupt;
@@ -181,10 +182,28 @@ impl Machine {
         self.tell_monitor("cont")
     }
 
+    /// What QEMU says when it is told to migrate the machine to a file, and to save it: both are to be refused. An error if one is not.
+    pub fn refused_migrations(&self) -> Result<[String; 2]> {
+        let file = json!({ "uri": format!("file:{}", self.spec.folder.join("migrated").display()) });
+        let migrate = match self.ask_monitor("migrate", &file) {
+            Ok(_) => bail!("QEMU takes an order to migrate {}", self.spec.name),
+            Err(error) => format!("{error:#}"),
+        };
+        let savevm = self.ask_monitor("human-monitor-command", &json!({ "command-line": "savevm now" }))?;
+        // That monitor says nothing of what went well.
+        let savevm = savevm.as_str().unwrap_or_default().trim().to_owned();
+        ensure!(!savevm.is_empty(), "QEMU has saved {}", self.spec.name);
+        Ok([migrate, savevm])
+    }
+
     fn tell_monitor(&self, command: &str) -> Result<()> {
+        self.ask_monitor(command, &json!({})).map(drop)
+    }
+
+    fn ask_monitor(&self, command: &str, arguments: &Value) -> Result<Value> {
         let socket = self.spec.monitor.as_ref();
         let socket = socket.with_context(|| format!("{} has no monitor", self.spec.name))?;
-        monitor::execute(socket, command)
+        monitor::execute(socket, command, arguments)
     }
 
     /// QEMU's process id.

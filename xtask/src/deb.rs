@@ -58,6 +58,7 @@ pub fn build(out: &Path) -> Result<PathBuf> {
     fs::create_dir_all(root.join("etc/gpuvmk"))?;
     stage.manuals(&program)?;
     stage.completions(&program)?;
+    stage.no_migration(&program)?;
     stage.control(&program)?;
     let name = format!("gpuvmk_{}_amd64.deb", env!("CARGO_PKG_VERSION"));
     let package = out.join(name);
@@ -119,6 +120,15 @@ impl Stage<'_> {
             self.write(place, &text, 0o644)?;
         }
         Ok(())
+    }
+
+    /// The image that libvirt's example names.
+    fn no_migration(&self, program: &Path) -> Result<()> {
+        let folder = self.root.join("usr/share/gpuvmk");
+        fs::create_dir_all(&folder)?;
+        let file = folder.join("no-migration.vdi");
+        check(Command::new(program).args(["generate", "no-migration", "--out"]).arg(&file))?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).context("Cannot set its mode")
     }
 
     fn control(&self, program: &Path) -> Result<()> {

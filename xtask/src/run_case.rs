@@ -163,8 +163,16 @@ impl Run<'_> {
 
     fn qemu_killed(&mut self, rig: &Rig) -> Result<()> {
         let victim = self.victim()?;
-        let mut machine = self.start(rig, "killed", &victim, 0)?;
+        let mut machine = self.workshop.start_with_monitor(&self.case.name, "killed", rig, &victim, 0)?;
         until_at_work(&mut machine)?;
+        for refusal in machine.refused_migrations()? {
+            if !refusal.contains(machine::NO_MIGRATION) {
+                self.problems.push(format!(
+                    "a migration is refused without naming {}: {refusal}",
+                    machine::NO_MIGRATION
+                ));
+            }
+        }
         machine.kill()?;
         self.works_again(rig)
     }

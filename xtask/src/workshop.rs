@@ -144,6 +144,20 @@ impl Workshop {
         Machine::start(&self.qemu, self.machine(case, label, rig, guest, first_gpu)?)
     }
 
+    /// The same with a monitor, for whoever asks QEMU.
+    pub fn start_with_monitor(
+        &self,
+        case: &str,
+        label: &str,
+        rig: &Rig,
+        guest: &Guest,
+        first_gpu: usize,
+    ) -> Result<Machine> {
+        let spec = self.machine(case, label, rig, guest, first_gpu)?;
+        let monitor = Some(rig.socket_folder().join(format!("{label}.qmp")));
+        Machine::start(&self.qemu, MachineSpec { monitor, ..spec })
+    }
+
     /// The same with a guest whose programs take orders, for as long as it takes.
     pub fn start_with_orders(
         &self,

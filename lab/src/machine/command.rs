@@ -132,9 +132,22 @@ pub fn build(qemu: &Qemu, spec: &MachineSpec, serial: &Serial<'_>) -> Result<Com
             command.arg("-device").arg(beside);
         }
     }
+    if let Some(socket) = spec.sockets.first() {
+        command.arg("-blockdev").arg(no_migration(socket));
+    }
     command.arg("-kernel").arg(&spec.kernel.image).arg("-initrd").arg(&spec.initramfs);
     command.arg("-append").arg(kernel_command_line(spec));
     Ok(command)
+}
+
+/// The name of the block node with which QEMU refuses to migrate.
+pub const NO_MIGRATION: &str = "gpuvmk-no-migration";
+
+/// QEMU's `-blockdev` of that node: of the file that a back end writes beside its socket.
+pub fn no_migration(socket: &Path) -> String {
+    // QEMU takes two commas for one of a value.
+    let file = socket.with_extension("no-migration").display().to_string().replace(',', ",,");
+    format!("driver=vdi,node-name={NO_MIGRATION},read-only=on,file.driver=file,file.filename={file}")
 }
 
 /// The kernel's command line; `/init` reads the words that begin with `gpuvmk.`.
@@ -216,6 +229,14 @@ mod tests {
         assert_eq!(device["driver"], "vfio-user-pci");
         assert_eq!(device["bus"], "rp2");
         assert_eq!(device["socket"], json!({ "type": "unix", "path": "/run/b.sock" }));
+    }
+
+    #[test]
+    fn machine_with_a_gpu_is_refused_migration() {
+        let words = arguments(&spec(&["/run/a,b.sock"])).unwrap();
+        let at = words.iter().position(|word| word == "-blockdev").unwrap();
+        assert!(words[at + 1].ends_with("file.filename=/run/a,,b.no-migration"), "{words:?}");
+        assert!(!arguments(&spec(&[])).unwrap().contains(&"-blockdev".to_owned()));
     }
 
     #[test]

@@ -11,31 +11,33 @@ use serde_json::{Value, json};
 /// How long an answer may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Has QEMU carry out `command` and waits until it has.
-pub fn execute(socket: &Path, command: &str) -> Result<()> {
+/// Has QEMU carry out `command` and waits until it has; returns what it says then.
+pub fn execute(socket: &Path, command: &str, arguments: &Value) -> Result<Value> {
     let mut stream = UnixStream::connect(socket)
         .with_context(|| format!("Cannot reach QEMU's monitor {}", socket.display()))?;
     stream.set_read_timeout(Some(LIMIT))?;
     stream.set_write_timeout(Some(LIMIT))?;
     let mut answers = BufReader::new(stream.try_clone()?);
     // Until capabilities were agreed upon, nothing else is taken.
-    for command in ["qmp_capabilities", command] {
-        writeln!(stream, "{}", json!({ "execute": command })).context("Cannot tell QEMU's monitor")?;
-        wait(&mut answers, command)?;
+    let mut answer = Value::Null;
+    for (command, arguments) in [("qmp_capabilities", &json!({})), (command, arguments)] {
+        let order = json!({ "execute": command, "arguments": arguments });
+        writeln!(stream, "{order}").context("Cannot tell QEMU's monitor")?;
+        answer = wait(&mut answers, command)?;
     }
-    Ok(())
+    Ok(answer)
 }
 
 /// Waits for the answer, past the greeting and events.
-fn wait(answers: &mut impl BufRead, command: &str) -> Result<()> {
+fn wait(answers: &mut impl BufRead, command: &str) -> Result<Value> {
     loop {
         let mut line = String::new();
         if answers.read_line(&mut line).context("QEMU's monitor does not answer")? == 0 {
             bail!("QEMU's monitor is gone");
         }
-        let answer: Value = serde_json::from_str(&line).context("QEMU's monitor speaks no JSON")?;
-        if answer.get("return").is_some() {
-            return Ok(());
+        let mut answer: Value = serde_json::from_str(&line).context("QEMU's monitor speaks no JSON")?;
+        if let Some(returned) = answer.get_mut("return") {
+            return Ok(returned.take());
         }
         if let Some(error) = answer.get("error") {
             bail!("QEMU refuses '{command}': {error}");

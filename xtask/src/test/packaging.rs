@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use gpuvmk_lab::apt;
 use gpuvmk_lab::cache::{Cache, source_tree};
+use gpuvmk_lab::daemons::Daemon;
 use gpuvmk_lab::promtool::Promtool;
 use gpuvmk_lab::qemu::Qemu;
 use serde_json::Value;
@@ -43,11 +44,13 @@ pub fn check() -> Result<bool> {
 
 /// Makes the Debian package, unpacks it as dpkg would, and looks at what is in it.
 fn package(cache: &Cache) -> Result<()> {
+    let promtool = Promtool::obtain(cache)?;
     let folder = cache.path(format!("package.{}", std::process::id()));
     let unpacked = deb::build(&folder).and_then(|package| {
         let root = folder.join("unpacked");
         apt::unpack(&[package], &root, "gpuvmk")?;
-        inspect(&root)
+        inspect(&root)?;
+        metrics(&root.join("usr/bin/gpuvmk"), &folder, &promtool)
     });
     fs::remove_dir_all(&folder).with_context(|| format!("Cannot remove {}", folder.display()))?;
     unpacked
@@ -78,6 +81,33 @@ fn inspect(root: &Path) -> Result<()> {
         ensure!(root.join(wanted).exists(), "{wanted} is missing");
     }
     eprintln!("the Debian package has what it should, and runs");
+    Ok(())
+}
+
+/// Has Prometheus' linter judge what `gpuvmk metrics` prints of a GPU with a VM.
+fn metrics(program: &Path, folder: &Path, promtool: &Promtool) -> Result<()> {
+    let gpu = "name = \"gpu0\"\nbackend = \"soft\"\nchip = \"GF100\"\nvram = \"256M\"\n\
+               [socket]\npath = \"gpu0.sock\"\n[control]\npath = \"gpu0.control\"\n";
+    let vm = "name = \"vm1\"\ngpu = \"gpu0.sock\"\nchip = \"GF100\"\nvram = \"64M\"\n[socket]\npath = \"vm1.sock\"\n";
+    fs::write(folder.join("gpu0.toml"), gpu)?;
+    fs::write(folder.join("vm1.toml"), vm)?;
+    let file = |name: &str| folder.join(name).display().to_string();
+    let mut aggregator = Daemon::start(program, &["aggregator", &file("gpu0.toml")], folder, "aggregator")?;
+    aggregator.wait_listening(&folder.join("gpu0.sock"))?;
+    let mut device = Daemon::start(program, &["device", &file("vm1.toml")], folder, "device")?;
+    device.wait_listening(&folder.join("vm1.sock"))?;
+    let mut printer = Command::new(program)
+        .args(["metrics", "--socket", &file("gpu0.control")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("Cannot start gpuvmk metrics")?;
+    let text = printer.stdout.take().context("gpuvmk metrics has no output")?;
+    let judged = promtool.command(&["check", "metrics"], folder)?.stdin(Stdio::from(text)).output()?;
+    ensure!(printer.wait()?.success(), "gpuvmk metrics failed");
+    let said = [judged.stdout, judged.stderr].concat();
+    ensure!(judged.status.success(), "promtool check metrics: {}", String::from_utf8_lossy(&said).trim());
+    eprintln!("promtool accepts what gpuvmk metrics prints");
     Ok(())
 }
 

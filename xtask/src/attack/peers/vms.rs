@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use gpuvmk_lab::daemons::{Daemon, listens};
-use gpuvmk_lab::machine::{self, fits_socket_address};
+use gpuvmk_lab::machine::{self, fits_socket_address, no_migration};
 use gpuvmk_lab::process::{Priority, Process};
 use serde_json::json;
 
@@ -152,7 +152,7 @@ fn qemu(stage: &Stage<'_>, folder: &Path, number: usize) -> Result<Process> {
         "id": "gpu0",
         "socket": { "type": "unix", "path": socket },
     });
-    command.arg("-device").arg(device.to_string());
+    command.arg("-device").arg(device.to_string()).arg("-blockdev").arg(no_migration(&socket));
     let log = fs::File::create(folder.join(format!("{}-qemu.log", name(number))))?;
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     let process = Process::start_lower(command, &format!("QEMU of {}", name(number)), Priority::Lower)?;

@@ -49,6 +49,11 @@ pub fn command(front: Front, words: &str, cpus: u32, memory: &str) -> Command {
             format!("vfio-pci,host={address}")
         }
     });
+    if front == Front::QemuUser {
+        let file = std::path::Path::new(SOCKET).with_extension("no-migration");
+        let node = "driver=vdi,node-name=gpuvmk-no-migration,read-only=on,file.driver=file,file.filename=";
+        qemu.arg("-blockdev").arg(format!("{node}{}", file.display()));
+    }
     qemu.stdin(Stdio::null());
     qemu
 }
