@@ -4,7 +4,9 @@
 //! Servers that start at the same time take turns by a lock on the folder. Or given by a manager as a descriptor: used
 //! as it is, and left.
 
-mod group;
+mod guard;
+pub mod names;
+pub mod peer;
 #[cfg(test)]
 mod tests;
 
@@ -13,10 +15,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+pub use self::guard::{Guard, NotAllowed};
+use self::peer::Credentials;
 use crate::config::SocketSpec;
 
 /// Clients that may wait to be accepted.
@@ -61,6 +66,9 @@ pub enum BindError {
     /// The group does not exist.
     #[error("Group {0:?} for the socket does not exist")]
     NoGroup(String),
+    /// A user that a socket's list names does not exist.
+    #[error("User {0:?} in `allow_users` of the socket does not exist")]
+    NoUser(String),
     /// A descriptor that somebody gave us is of no use.
     #[error("Descriptor is {0}, not a Unix stream socket")]
     NotASocket(&'static str),
@@ -81,6 +89,7 @@ pub enum BindError {
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
+    guard: Arc<Guard>,
     /// Keeps the path while the server lives.
     _made: Option<MadeSocket>,
 }
@@ -95,9 +104,10 @@ impl Listener {
         let system = |step| move |source: io::Error| BindError::System { step, path: path.clone(), source };
         let address = SocketAddrUnix::new(path).map_err(|_| BindError::TooLong(path.clone()))?;
         let group = match &spec.group {
-            Some(name) => Some(group::group_id(name).ok_or_else(|| BindError::NoGroup(name.clone()))?),
+            Some(name) => Some(names::group_id(name).ok_or_else(|| BindError::NoGroup(name.clone()))?),
             None => None,
         };
+        let guard = Arc::new(Guard::new(spec)?);
         let folder = folder_of(path);
         let folder_file = File::open(folder).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
@@ -123,7 +133,7 @@ impl Listener {
         fs::set_permissions(path, Permissions::from_mode(spec.mode & 0o777))
             .map_err(system("Changing the permissions"))?;
         rustix::net::listen(&socket, BACKLOG).map_err(|errno| system("Listening")(errno.into()))?;
-        Ok(Self { socket, _made: Some(made) })
+        Ok(Self { socket, guard, _made: Some(made) })
     }
 
     /// Takes over a stream socket that listens already; it no longer blocks in `accept`.
@@ -132,7 +142,18 @@ impl Listener {
     /// The kernel refuses.
     pub fn given(socket: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)?;
-        Ok(Self { socket, _made: None })
+        Ok(Self { socket, guard: Arc::new(Guard::open("that was given")), _made: None })
+    }
+
+    /// The same, for those only whom `guard` lets in.
+    #[must_use]
+    pub fn guarded(self, guard: Guard) -> Self {
+        Self { guard: Arc::new(guard), ..self }
+    }
+
+    /// Who may be served here.
+    pub fn guard(&self) -> &Arc<Guard> {
+        &self.guard
     }
 
     /// The listening socket.
@@ -145,10 +166,22 @@ impl Listener {
     /// # Errors
     /// Out of descriptors.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { socket: self.socket.try_clone()?, _made: None })
+        Ok(Self { socket: self.socket.try_clone()?, guard: Arc::clone(&self.guard), _made: None })
     }
 
-    /// Accepts a client; `None` when none waits (or one gave up).
+    /// Accepts a client whom the [`Guard`] lets in; `None` when none waits, one gave up, or one was turned away, who is told
+    /// `farewell` and closed.
+    ///
+    /// # Errors
+    /// Out of descriptors or memory.
+    pub fn accept_allowed(
+        &self,
+        farewell: impl FnOnce(NotAllowed) -> Vec<u8>,
+    ) -> io::Result<Option<(OwnedFd, Credentials)>> {
+        self.guard.accept(&self.socket, farewell)
+    }
+
+    /// Accepts a client, whoever it is: for the one thread that closes nothing itself. `None` when none waits (or one gave up).
     ///
     /// # Errors
     /// Out of descriptors or memory.
@@ -186,12 +219,11 @@ impl Drop for MadeSocket {
 /// None is there, it does not let us in, or it is somebody else's.
 pub fn connect_trusted(path: &Path, kind: SocketType) -> io::Result<OwnedFd> {
     let socket = connect(path, kind)?;
-    let server = rustix::net::sockopt::socket_peercred(&socket)?.uid;
-    let known = server.is_root() || server == rustix::process::geteuid();
-    if !known && fs::metadata(folder_of(path))?.uid() != server.as_raw() {
+    let server = Credentials::of(&socket)?.uid;
+    let known = server == 0 || server == rustix::process::geteuid().as_raw();
+    if !known && fs::metadata(folder_of(path))?.uid() != server {
         let text = format!(
-            "a server of user {} answers, who is neither root nor this user nor the owner of the folder",
-            server.as_raw()
+            "a server of user {server} answers, who is neither root nor this user nor the owner of the folder"
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }

@@ -39,7 +39,7 @@ impl Host {
         let gpu = SoftGpu::new(SoftGpuConfig { vram: 128 * MIB, ..SoftGpuConfig::default() }).unwrap();
         let ledger = gpu.ledger();
         let driver = RegisterDriver::new(gpu).unwrap();
-        let socket = Some(SocketSpec { path: path.clone(), mode: 0o600, group: None });
+        let socket = Some(SocketSpec::private(path.clone()));
         let config = Config { socket, ..Config::in_process(PolicyKind::Fifo) };
         let service = Service::start(Box::new(driver), Some(ledger), &config).unwrap();
         Self { service, path, _folder: folder }

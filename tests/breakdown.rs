@@ -51,8 +51,7 @@ impl OwnershipLedger for Fragile {
 #[ignore = "started by the other tests"]
 fn the_aggregator() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
-    let socket =
-        |name: &str| Some(SocketSpec { path: Path::new(&folder).join(name), mode: 0o600, group: None });
+    let socket = |name: &str| Some(SocketSpec::private(Path::new(&folder).join(name)));
     env_logger::init();
     jail::prepare(None).unwrap();
     let gpu = SoftGpu::new(SoftGpuConfig::default()).unwrap();

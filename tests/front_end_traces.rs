@@ -67,7 +67,7 @@ fn work(function: &Arc<dyn PciFunction>) {
 fn over_the_socket(folder: &Path, file: &Path) {
     let (function, tracer) = recorded(file);
     let path = folder.join("gpu.sock");
-    let spec = SocketSpec { path: path.clone(), mode: 0o600, group: None };
+    let spec = SocketSpec::private(path.clone());
     let server = Server::bind(&spec).unwrap();
     let stop = StopHandle::new().unwrap();
     let stopped = stop.clone();

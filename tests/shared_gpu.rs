@@ -370,7 +370,7 @@ fn memory_taken_away_faults_and_is_not_reached_any_more() {
 fn tenants_over_a_socket_are_served_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gpu0.sock");
-    let socket = SocketSpec { path: path.clone(), mode: 0o600, group: None };
+    let socket = SocketSpec::private(path.clone());
     let gpu = soft_gpu();
     let ledger = gpu.ledger();
     let driver = RegisterDriver::new(gpu).unwrap();

@@ -21,7 +21,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use zerocopy::IntoBytes;
 
 fn spec(path: &Path) -> SocketSpec {
-    SocketSpec { path: path.to_owned(), mode: 0o600, group: None }
+    SocketSpec::private(path)
 }
 
 fn function() -> Arc<dyn PciFunction> {
@@ -190,7 +190,7 @@ fn socket_has_the_permissions_asked_for() {
     let path = folder.path().join("s");
     let group = std::fs::metadata(folder.path()).unwrap().gid().to_string();
 
-    let spec = SocketSpec { path: path.clone(), mode: 0o660, group: Some(group.clone()) };
+    let spec = SocketSpec { mode: 0o660, group: Some(group.clone()), ..SocketSpec::private(path.clone()) };
     let _server = Server::bind(&spec).unwrap();
 
     let facts = std::fs::metadata(&path).unwrap();
@@ -256,7 +256,7 @@ fn unusable_paths_are_told_apart() {
     let long = Server::bind(&spec(&folder.path().join("x".repeat(120)))).unwrap_err();
     let group = Some("no-such-group-here".to_owned());
     let path = folder.path().join("s");
-    let grouped = Server::bind(&SocketSpec { path: path.clone(), mode: 0o600, group }).unwrap_err();
+    let grouped = Server::bind(&SocketSpec { group, ..SocketSpec::private(path.clone()) }).unwrap_err();
 
     assert!(missing.to_string().contains("does not exist"), "{missing}");
     assert!(matches!(long, BindError::TooLong(_)), "{long}");

@@ -24,7 +24,7 @@ use vmm_sys_util::epoll::EventSet;
 use self::operator::{Operator, Wants};
 use super::service::ServiceRemote;
 use crate::jail::{self, Role};
-use crate::socket_path::Listener;
+use crate::socket_path::{Listener, NotAllowed};
 
 /// Operators at a time.
 const MAX_OPERATORS: usize = 8;
@@ -134,8 +134,8 @@ impl MutEventSubscriber for Desk {
 
 impl Desk {
     fn accept(&mut self, ops: &mut EventOps<'_>) {
-        let socket = match self.listener.accept() {
-            Ok(Some(socket)) => UnixStream::from(socket),
+        let (socket, peer) = match self.listener.accept_allowed(farewell) {
+            Ok(Some((socket, peer))) => (UnixStream::from(socket), peer),
             Ok(None) => return,
             Err(error) => {
                 log::error!("an operator could not connect: {error}");
@@ -146,7 +146,7 @@ impl Desk {
         self.make_room(ops);
         let number = self.number();
         let events = Events::with_data(&socket, number, EventSet::IN);
-        match Operator::new(socket) {
+        match Operator::new(socket, peer) {
             Ok(operator) if ops.add(events).is_ok() => {
                 self.operators.insert(number, operator);
             }
@@ -181,10 +181,15 @@ impl Desk {
 
     fn serve(&mut self, number: u32, ops: &mut EventOps<'_>) {
         let Some(operator) = self.operators.get_mut(&number) else { return };
-        let remote = &self.remote;
-        let wants = match operator
-            .turn(|line| rpc::answer(line, |method, params| methods::serve(method, params, remote)))
-        {
+        let (remote, peer) = (&self.remote, operator.peer());
+        let wants = match operator.turn(|line| {
+            rpc::answer(line, |method, params| {
+                if methods::changes(method) {
+                    log::info!("{method}, by {peer}: {params}");
+                }
+                methods::serve(method, params, remote)
+            })
+        }) {
             Ok(Wants::ToAsk) => EventSet::IN,
             Ok(Wants::Room) => EventSet::OUT,
             Ok(Wants::Nothing) => return self.dismiss(number, ops),
@@ -215,6 +220,14 @@ impl Desk {
             .collect();
         late.iter().filter_map(|number| self.operators.remove(number)).collect()
     }
+}
+
+/// What somebody is told who may not operate.
+fn farewell(refused: NotAllowed) -> Vec<u8> {
+    let failure = rpc::Code::NotAllowed.because(refused.to_string());
+    let mut line = rpc::failed(&serde_json::Value::Null, &failure).to_string().into_bytes();
+    line.push(b'\n');
+    line
 }
 
 /// Takes an operator's descriptor out of the loop.

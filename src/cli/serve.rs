@@ -16,6 +16,7 @@ use crate::frontend::vfio_user::{self, Server, SessionObserver, StopHandle};
 use crate::jail::{self, Mode, Role};
 use crate::pci::PciFunction;
 use crate::service_manager;
+use crate::socket_path::Guard;
 use crate::trace::{self, Recorder, Traced, Tracer};
 
 /// Options that QEMU's back-end program conventions demand.
@@ -48,10 +49,19 @@ impl BackendOptions {
         configured: Option<&SocketSpec>,
     ) -> anyhow::Result<Server> {
         if let Some(fd) = descriptor {
-            return Server::from_fd(adopt(fd)?).with_context(|| format!("Cannot serve on descriptor {fd}"));
+            let server =
+                Server::from_fd(adopt(fd)?).with_context(|| format!("Cannot serve on descriptor {fd}"))?;
+            return Ok(match configured {
+                Some(spec) => server.guarded(Guard::new(spec)?),
+                None => server,
+            });
         }
         let spec = match (&self.socket_path, configured) {
-            (Some(path), _) => SocketSpec { path: path.clone(), mode: 0o600, group: None },
+            // Another place, for the same users.
+            (Some(path), spec) => SocketSpec {
+                users: spec.and_then(|spec| spec.users.clone()),
+                ..SocketSpec::private(path.clone())
+            },
             (None, Some(spec)) => spec.clone(),
             (None, None) => anyhow::bail!(
                 "No socket to serve on: give --socket-path or --fd, or a [socket] section in the configuration"

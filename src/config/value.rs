@@ -17,6 +17,15 @@ pub struct SocketSpec {
     pub mode: u32,
     /// Group that owns it.
     pub group: Option<String>,
+    /// Users, by name or number, who are served of those who can connect; `None`: all of them.
+    pub users: Option<Vec<String>>,
+}
+
+impl SocketSpec {
+    /// One for this process's user only.
+    pub fn private(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), mode: 0o600, group: None, users: None }
+    }
 }
 
 /// Permission bits of a socket unless configured.
@@ -161,7 +170,26 @@ pub(super) fn socket(reader: &mut TableReader<'_, '_>) -> Option<SocketSpec> {
         let group = string(value)?;
         if group.is_empty() { Err("is empty".to_owned()) } else { Ok(group) }
     });
-    Some(SocketSpec { path: path?, mode: mode?, group })
+    let users = reader.defaulted(
+        "allow_users",
+        None,
+        "a list of users of this machine, by name or number",
+        |value| {
+            let list = value.as_array().ok_or_else(|| wrong_type(value, "a list of users"))?;
+            list.iter().map(|entry| user(entry.get_ref())).collect::<Result<_, _>>().map(Some)
+        },
+    );
+    Some(SocketSpec { path: path?, mode: mode?, group, users: users? })
+}
+
+/// A user, by name or number.
+pub(super) fn user(value: &DeValue<'_>) -> Result<String, String> {
+    if value.as_integer().is_some() {
+        // The last number is nobody's.
+        return integer(value, 0, u64::from(u32::MAX - 1)).map(|number| number.to_string());
+    }
+    let name = string(value).map_err(|_| wrong_type(value, "the name or number of a user"))?;
+    if name.is_empty() || name.contains('\0') { Err(format!("\"{name}\" is not a user")) } else { Ok(name) }
 }
 
 fn mode(value: &DeValue<'_>) -> Result<u32, String> {

@@ -3,7 +3,7 @@
 use super::*;
 
 fn spec(path: PathBuf) -> SocketSpec {
-    SocketSpec { path, mode: 0o640, group: None }
+    SocketSpec { mode: 0o640, ..SocketSpec::private(path) }
 }
 
 #[test]

@@ -12,7 +12,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::SocketFlags;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -22,7 +21,7 @@ use super::recorder::{RING, Recorder};
 use super::tracer::Tracer;
 use crate::chip::register_sets::RegisterSet;
 use crate::jail::{self, Role};
-use crate::socket_path::Listener;
+use crate::socket_path::{Guard, Listener, NotAllowed};
 
 /// How long a client may not say what it wants, or not read.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -76,6 +75,7 @@ impl Desk {
         let busy = Arc::new(Busy::default());
         let clerk = Clerk {
             socket: listener.socket().try_clone()?,
+            guard: Arc::clone(listener.guard()),
             tracer: tracer.clone(),
             chip: header.chip.as_deref().and_then(RegisterSet::by_name),
             header,
@@ -101,6 +101,7 @@ impl Drop for Desk {
 /// The thread's part.
 struct Clerk {
     socket: OwnedFd,
+    guard: Arc<Guard>,
     tracer: Tracer,
     chip: Option<&'static RegisterSet>,
     header: Header,
@@ -123,13 +124,10 @@ impl Clerk {
     }
 
     fn accept(&self) -> io::Result<Option<UnixStream>> {
-        let client = match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
-            Ok(client) => UnixStream::from(client),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {
-                return Ok(None);
-            }
-            Err(errno) => return Err(errno.into()),
-        };
+        let farewell =
+            |refused: NotAllowed| format!("{}\n", json!({ "error": refused.to_string() })).into_bytes();
+        let Some((client, _)) = self.guard.accept(&self.socket, farewell)? else { return Ok(None) };
+        let client = UnixStream::from(client);
         client.set_read_timeout(Some(PATIENCE))?;
         client.set_write_timeout(Some(PATIENCE))?;
         Ok(Some(client))

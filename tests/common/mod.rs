@@ -55,7 +55,7 @@ impl Running {
     pub fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("vm.sock");
-        let spec = SocketSpec { path: path.clone(), mode: 0o600, group: None };
+        let spec = SocketSpec::private(path.clone());
         let server = Server::bind(&spec).unwrap();
         let mut running = Self {
             function: Arc::new(TestFunction::new()),

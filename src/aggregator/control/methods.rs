@@ -147,6 +147,11 @@ struct VmSettings {
     settings: Vec<String>,
 }
 
+/// Whether a method changes something.
+pub fn changes(method: &str) -> bool {
+    !matches!(method, "rpc.discover" | "status" | "version" | "vm.show")
+}
+
 /// Carries out a call.
 pub fn serve(method: &str, params: Value, remote: &ServiceRemote) -> Result<Value, Failure> {
     match method {

@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use crate::socket_path::peer::Credentials;
+
 /// Longest request line.
 const MAX_LINE: usize = 4096;
 
@@ -22,6 +24,7 @@ pub(super) enum Wants {
 #[derive(Debug)]
 pub(super) struct Operator {
     socket: UnixStream,
+    peer: Credentials,
     asked: Vec<u8>,
     unsent: Vec<u8>,
     last: Instant,
@@ -29,13 +32,18 @@ pub(super) struct Operator {
 
 impl Operator {
     /// Somebody who has just connected.
-    pub(super) fn new(socket: UnixStream) -> io::Result<Self> {
+    pub(super) fn new(socket: UnixStream, peer: Credentials) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, asked: Vec::new(), unsent: Vec::new(), last: Instant::now() })
+        Ok(Self { socket, peer, asked: Vec::new(), unsent: Vec::new(), last: Instant::now() })
     }
 
     pub(super) fn socket(&self) -> &UnixStream {
         &self.socket
+    }
+
+    /// Who it is.
+    pub(super) fn peer(&self) -> Credentials {
+        self.peer
     }
 
     /// How long it has neither asked nor read.
@@ -114,7 +122,8 @@ mod tests {
 
     fn pair() -> (Operator, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        (Operator::new(ours).unwrap(), theirs)
+        let peer = Credentials::of(&ours).unwrap();
+        (Operator::new(ours, peer).unwrap(), theirs)
     }
 
     fn shout(line: &str) -> Option<String> {

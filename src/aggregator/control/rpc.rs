@@ -36,11 +36,13 @@ pub enum Code {
     NoVm = -32001,
     /// What was asked for cannot be, as things are.
     Rejected = -32002,
+    /// The caller's user may not operate.
+    NotAllowed = -32003,
 }
 
 impl Code {
     /// All, with what they mean, for the description.
-    pub const ALL: [(Self, &'static str); 7] = [
+    pub const ALL: [(Self, &'static str); 8] = [
         (Self::Parse, "The line is not JSON"),
         (Self::Request, "The JSON is not a request"),
         (Self::Method, "There is no such method"),
@@ -48,6 +50,7 @@ impl Code {
         (Self::Internal, "The aggregator does not answer"),
         (Self::NoVm, "No VM of that name is connected"),
         (Self::Rejected, "What was asked for cannot be, as things are"),
+        (Self::NotAllowed, "The caller's user may not operate"),
     ];
 
     /// A failure of this kind.
@@ -121,7 +124,8 @@ fn is_id(id: &Value) -> bool {
     matches!(id, Value::Null | Value::Number(_) | Value::String(_))
 }
 
-fn failed(id: &Value, failure: &Failure) -> Value {
+/// The answer to a call that fails.
+pub(super) fn failed(id: &Value, failure: &Failure) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "error": failure })
 }
 

@@ -86,7 +86,7 @@ impl Setup {
 }
 
 fn config(socket: PathBuf, control: PathBuf) -> Config {
-    let spec = |path| Some(SocketSpec { path, mode: 0o600, group: None });
+    let spec = |path| Some(SocketSpec::private(path));
     Config {
         socket: spec(socket),
         control: spec(control),

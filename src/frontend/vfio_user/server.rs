@@ -9,7 +9,8 @@ use super::stop::StopHandle;
 use crate::cancel::Waited;
 use crate::config::SocketSpec;
 use crate::pci::PciFunction;
-use crate::socket_path::{BindError, Listener};
+use crate::socket_path::peer::Credentials;
+use crate::socket_path::{BindError, Guard, Listener, NotAllowed};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -28,6 +29,9 @@ pub enum ServeError {
     /// There is no thread for clients that come while the device is taken.
     #[error("Cannot start the thread that answers clients while the device is taken")]
     Door(#[source] io::Error),
+    /// The one client that there is may not be served.
+    #[error("The client may not be served")]
+    NotAllowed(#[from] NotAllowed),
 }
 
 /// A vfio-user server.
@@ -57,6 +61,12 @@ impl Server {
         Ok(Self { source: Source::given(fd)?, poll: USUAL_POLL, _no_migration: None })
     }
 
+    /// Serves those only whom `guard` lets in.
+    #[must_use]
+    pub fn guarded(self, guard: Guard) -> Self {
+        Self { source: self.source.guarded(guard), ..self }
+    }
+
     /// Looks for a client's next message for so long, at most, before it sleeps, in place of [`USUAL_POLL`]; zero: never.
     #[must_use]
     pub const fn with_poll(mut self, most: Duration) -> Self {
@@ -82,7 +92,11 @@ impl Server {
         stop: &StopHandle,
     ) -> Result<(), ServeError> {
         match &self.source {
-            Source::Connected(socket) => {
+            Source::Connected(socket, guard) => {
+                let peer = Credentials::of(socket).map_err(ServeError::Wait)?;
+                if let Some(guard) = guard {
+                    guard.judge(&peer)?;
+                }
                 serve_one(socket, function.as_ref(), observer, self.poll, stop);
                 Ok(())
             }
@@ -126,9 +140,10 @@ fn accept(listener: &Listener, stop: &StopHandle) -> Result<Option<UnixStream>, 
         if waited.map_err(ServeError::Wait)? == Waited::Cancelled {
             return Ok(None);
         }
-        match listener.accept() {
-            Ok(Some(socket)) => return Ok(Some(socket.into())),
-            // The client has left the queue again.
+        // A client that speaks vfio-user understands no word before it has asked.
+        match listener.accept_allowed(|_| Vec::new()) {
+            Ok(Some((socket, _))) => return Ok(Some(socket.into())),
+            // The client has left the queue again, or was turned away.
             Ok(None) => {}
             Err(error) => {
                 if !told {

@@ -14,6 +14,7 @@ use super::version::{self, Agreement};
 use super::wire::{Header, command, flags};
 use super::{dma, info, region, sys};
 use crate::pci::{InterruptSink, PciFunction, RegionTable};
+use crate::socket_path::peer::Credentials;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -41,8 +42,8 @@ pub struct Peer {
 
 impl Peer {
     pub(super) fn of(socket: &UnixStream) -> Self {
-        let unknown = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-        let found = sys::peer_credentials(socket).unwrap_or(unknown);
+        let unknown = Credentials { pid: 0, uid: u32::MAX, gid: u32::MAX };
+        let found = Credentials::of(socket).unwrap_or(unknown);
         Self { pid: found.pid, uid: found.uid, gid: found.gid }
     }
 }

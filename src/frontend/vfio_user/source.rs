@@ -1,7 +1,7 @@
 //! Where clients come from: a socket at a path, or one that a manager has given as a descriptor.
 
 use crate::config::SocketSpec;
-use crate::socket_path::{BindError, Listener};
+use crate::socket_path::{BindError, Guard, Listener};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -12,14 +12,22 @@ use std::path::PathBuf;
 pub(super) enum Source {
     /// One client after the other.
     Listening(Listener),
-    /// One client, already there.
-    Connected(UnixStream),
+    /// One client, already there, and who may be that if not anybody.
+    Connected(UnixStream, Option<Guard>),
 }
 
 impl Source {
     /// Makes a listening socket.
     pub(super) fn at_path(spec: &SocketSpec) -> Result<Self, BindError> {
         Ok(Self::Listening(Listener::bind(spec, SocketType::STREAM)?))
+    }
+
+    /// The same, for those only whom `guard` lets in.
+    pub(super) fn guarded(self, guard: Guard) -> Self {
+        match self {
+            Self::Listening(listener) => Self::Listening(listener.guarded(guard)),
+            Self::Connected(stream, _) => Self::Connected(stream, Some(guard)),
+        }
     }
 
     /// Looks at a descriptor that a manager has given us.
@@ -38,6 +46,6 @@ impl Source {
         let stream = UnixStream::from(fd);
         stream.peer_addr().map_err(|_| BindError::NotASocket("a socket that nobody is connected to"))?;
         stream.set_nonblocking(false).map_err(system)?;
-        Ok(Self::Connected(stream))
+        Ok(Self::Connected(stream, None))
     }
 }

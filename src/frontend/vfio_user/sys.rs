@@ -1,6 +1,6 @@
-//! The system calls that the standard library lacks: sockets that carry descriptors, waiting, who the peer is.
+//! The system calls that the standard library lacks: sockets that carry descriptors, waiting.
 
-#![allow(unsafe_code, reason = "recvmsg with descriptors and socket options")]
+#![allow(unsafe_code, reason = "recvmsg with descriptors")]
 
 use super::wire::MAX_FDS;
 use std::io;
@@ -132,23 +132,6 @@ pub(super) fn wait_readable(first: BorrowedFd<'_>, second: BorrowedFd<'_>) -> io
             Err(errno) => return Err(errno.into()),
         }
     }
-}
-
-/// Process, user and group of the other side.
-pub(super) fn peer_credentials(socket: &UnixStream) -> Option<libc::ucred> {
-    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut size = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or_default();
-    // SAFETY: `credentials` has room for the `size` bytes of that structure.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut credentials).cast(),
-            &raw mut size,
-        )
-    };
-    (result == 0).then_some(credentials)
 }
 
 /// Makes reads and writes through this descriptor return instead of waiting.

@@ -114,6 +114,7 @@ pub(in crate::jail) const CONTROL: &[&[Rule]] = &[
         SYS_epoll_wait: "waits for operators";
         SYS_epoll_ctl: "operators that come and go";
         SYS_accept4: "operators";
+        SYS_getsockopt: "who an operator is";
         SYS_ioctl(1 Test::Is(0x5421)): "reads of a connection must not wait";
         SYS_recvfrom: "questions";
         SYS_sendto: "answers";

@@ -140,6 +140,7 @@ pub(in crate::jail) const RECORDER: &[&[Rule]] = &[
     rules! {
         SYS_ppoll: "waits for an operator, whether he is still there";
         SYS_accept4: "operators";
+        SYS_getsockopt: "who an operator is";
         SYS_setsockopt: "how long an operator may be silent";
         SYS_recvfrom: "what he wants";
         SYS_sendto: "the trace, refusals";
