@@ -1,6 +1,7 @@
 //! The one process that owns the physical GPU: tenants, partitions, request checks, interrupt demux.
 
 pub mod check;
+pub mod claimant;
 pub mod control;
 mod counts;
 pub mod dma_map;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::dma_map::DmaMap;
 use super::limit::Limit;
+use super::machine::guests::Holder;
 use super::machine::{Job, Owed, ThreadAccount};
 use super::partition::Partition;
 use super::protocol::{RefusalKind, SpaceId};
@@ -119,6 +120,12 @@ pub struct Tenant {
     pub id: TenantId,
     /// Name of the VM.
     pub name: String,
+    /// Whose settings, penalties and accounts its are.
+    pub holder: Holder,
+    /// User of its back end.
+    pub uid: u32,
+    /// Process of its back end.
+    pub pid: i32,
     /// Its VRAM.
     pub partition: Partition,
     /// Guest channel numbers are below this.
@@ -149,6 +156,8 @@ pub struct Tenant {
     pub state: TenantState,
     /// The pieces of its partition that are being zeroed.
     pub scrubbing: VecDeque<(HostVram, u64)>,
+    /// When it left.
+    pub leaving_since: Duration,
     /// When it left, or when its process was last seen alive after that.
     pub left: Duration,
     /// A long request that is being carried out.

@@ -1,6 +1,6 @@
 //! `gpuvmk aggregator GPU.toml`: the one process that owns the physical GPU.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -13,14 +13,16 @@ use super::init;
 use super::places::places;
 use super::serve::JailOptions;
 use super::vbios;
+use crate::aggregator::machine::guests::{Guest, GuestList};
 use crate::aggregator::{Config, Service, Sockets};
 use crate::chip::Chip;
-use crate::config::{Backend, GpuConfig, PciAddress, Preemption};
+use crate::config::{Backend, ConfigError, GpuConfig, Mistake, PciAddress, Preemption, SocketSpec};
 use crate::gpu::register::RegisterDriver;
 use crate::gpu::rm::{RmConfig, RmDriver};
 use crate::gpu::{GpuDriver, OwnershipLedger};
 use crate::jail::{self, Allowance, Drives, PathRight, Right, Role};
 use crate::service_manager::Manager;
+use crate::socket_path::names;
 use crate::softgpu::executor::{Executor, ExecutorConfig};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
 use crate::urgency;
@@ -53,6 +55,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         poll: config.poll,
         scrub: config.scrub,
         hang: config.hang,
+        guests: guests(&config, &args.file)?,
+        doors: doors(&config),
         recorder: config.recorder.clone().map(|spec| (spec, config.name.clone())),
     };
     let failed = || format!("GPU `{}` cannot be served", config.name);
@@ -113,6 +117,35 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if orderly { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The VMs that may come, with the numbers of their users.
+pub(super) fn guests(config: &GpuConfig, file: &Path) -> Result<Option<GuestList>, ConfigError> {
+    let Some(entries) = &config.vms else { return Ok(None) };
+    let (mut guests, mut mistakes) = (GuestList::new(), Vec::new());
+    for (number, entry) in (1..).zip(entries) {
+        let uid = entry.user.as_deref().map(|user| (user, names::user_id(user)));
+        if let Some((user, None)) = uid {
+            mistakes.push(Mistake {
+                line: entry.line,
+                key: format!("vm[{number}].user"),
+                problem: format!("\"{user}\" is no user of this machine"),
+                allowed: "the name or number of a user of this machine".to_owned(),
+            });
+        }
+        guests.insert(entry.name.clone(), Guest::new(entry, uid.and_then(|(_, uid)| uid)));
+    }
+    if mistakes.is_empty() {
+        Ok(Some(guests))
+    } else {
+        Err(ConfigError::Mistakes { path: file.to_owned(), mistakes })
+    }
+}
+
+/// The sockets of VMs that have one of their own.
+fn doors(config: &GpuConfig) -> Vec<(String, SocketSpec)> {
+    let entries = config.vms.iter().flatten();
+    entries.filter_map(|entry| Some((entry.name.clone(), entry.socket.clone()?))).collect()
+}
+
 /// A physical GPU: what drives it, and what knows the true owners of its memory.
 type Physical = (Box<dyn GpuDriver>, Option<Arc<dyn OwnershipLedger>>);
 
@@ -147,7 +180,8 @@ fn nvidia(device: Option<PciAddress>, vram: u64, uid: u32) -> anyhow::Result<Phy
 
 /// What an aggregator still needs once it is set up.
 fn allowance(config: &GpuConfig) -> Allowance {
-    let sockets = std::iter::once(&config.socket).chain(&config.control).chain(&config.recorder);
+    let own = config.vms.iter().flatten().filter_map(|entry| entry.socket.as_ref());
+    let sockets = std::iter::once(&config.socket).chain(&config.control).chain(&config.recorder).chain(own);
     let mut paths: Vec<PathRight> =
         sockets.map(|socket| PathRight { path: jail::folder(&socket.path), right: Right::Remove }).collect();
     let drives = match config.backend {

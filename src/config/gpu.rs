@@ -12,6 +12,7 @@ use super::chip::{self, VRAM_GRANULE};
 use super::hang::HangConfig;
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED, SocketSpec};
+use super::vm_entry::{self, VmEntry};
 use crate::chip::Chip;
 use crate::config::schedule::Settings;
 use crate::config::schedule::{PERIOD_RANGE, SLICE_RANGE};
@@ -195,6 +196,8 @@ pub struct GpuConfig {
     pub socket: SocketSpec,
     /// Socket that operators connect to.
     pub control: Option<SocketSpec>,
+    /// VMs that may come, and no others; `None`: the file does not say.
+    pub vms: Option<Vec<VmEntry>>,
     /// Socket at which the schedule is recorded.
     pub recorder: Option<SocketSpec>,
     /// What the aggregator gives up.
@@ -225,6 +228,7 @@ impl GpuConfig {
             Some((_, Backend::Soft { .. })) | None => HangConfig::default(),
         };
         let hang = reader.table("hang", |reader| HangConfig::read(reader, usual));
+        let vms = vm_entry::read(reader, backend.as_ref().map(|(chip, _)| *chip));
         let has_control = reader.has("control");
         let control = reader.table("control", value::socket);
         let has_trace = reader.has("trace");
@@ -243,6 +247,7 @@ impl GpuConfig {
             poll: poll?,
             socket: socket?,
             control,
+            vms: vms?,
             recorder,
             jail: jail?,
         })

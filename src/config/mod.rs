@@ -15,6 +15,7 @@ pub mod schedule;
 pub mod share;
 mod value;
 mod vm;
+mod vm_entry;
 mod vm_file;
 mod whole_card;
 
@@ -30,6 +31,7 @@ pub use mistake::{ConfigError, Mistake};
 pub use scenario::ScenarioConfig;
 pub use value::{SocketSpec, parse_size, show_size};
 pub use vm::{DEFAULT_CHANNELS, TraceFile, VmConfig};
+pub use vm_entry::{EntryLimits, VmEntry};
 pub use vm_file::VmFile;
 pub use whole_card::WholeCardConfig;
 

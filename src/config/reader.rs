@@ -166,6 +166,11 @@ impl<'a, 't> TableReader<'a, 't> {
         self.table.contains_key(key)
     }
 
+    /// The line at which this table begins.
+    pub(super) fn line(&self) -> usize {
+        line_of(self.text, self.start)
+    }
+
     /// A path as the file means it: relative ones start at the file's folder.
     pub(super) fn path(&self, text: &str) -> PathBuf {
         self.folder.join(text)

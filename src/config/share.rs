@@ -80,6 +80,46 @@ impl Share {
         Ok(())
     }
 
+    /// What somebody gets who was granted this and asks for `asked`: less, or this where he says nothing of a part (which he does
+    /// by what is usual).
+    ///
+    /// # Errors
+    /// He asks for more; the text ends so that it can go on with whose limit that is.
+    pub fn within(self, asked: Self) -> Result<Self, Rejection> {
+        let usual = Self::default();
+        let more = |key: &str, asked: u128, most: u128| {
+            Rejection(format!("{key} {asked} is asked for, more than the {most}"))
+        };
+        let percent = |key: &str, asked: Option<u8>, most: Option<u8>| match (asked, most) {
+            (Some(asked), Some(most)) if asked > most => Err(more(key, asked.into(), most.into())),
+            (asked, most) => Ok(asked.or(most)),
+        };
+        let weight = if asked.weight == usual.weight { self.weight } else { asked.weight };
+        if weight > self.weight {
+            return Err(more("weight", weight.into(), self.weight.into()));
+        }
+        let (period, budget) = if asked.budget.is_zero() {
+            (self.period, self.budget)
+        } else if asked.budget > self.budget {
+            return Err(more("budget", asked.budget.as_micros(), self.budget.as_micros()));
+        } else if asked.period < self.period {
+            return Err(Rejection(format!(
+                "period {} is asked for, shorter than the {}",
+                asked.period.as_micros(),
+                self.period.as_micros()
+            )));
+        } else {
+            (asked.period, asked.budget)
+        };
+        Ok(Self {
+            weight,
+            cap: percent("cap", asked.cap, self.cap)?,
+            fixed: percent("fixed", asked.fixed, self.fixed)?,
+            period,
+            budget,
+        })
+    }
+
     /// The same with one more wish fulfilled.
     pub fn with(self, wish: Wish) -> Self {
         match wish {
@@ -190,6 +230,28 @@ mod tests {
             let error = wrong.parse::<Wish>().unwrap_err();
             assert!(error.0.contains("weight=1..10000"), "{error}");
         }
+    }
+
+    #[test]
+    fn grant_can_be_lowered_and_not_raised() {
+        let share = |wishes: &str| {
+            wishes.split_whitespace().fold(Share::default(), |share, wish| share.with(wish.parse().unwrap()))
+        };
+        let granted = share("weight=300 cap=50 fixed=25 period=10000 budget=2000");
+
+        assert_eq!(granted.within(Share::default()), Ok(granted), "who says nothing gets what is granted");
+        let less = share("weight=200 cap=40 fixed=20 period=20000 budget=1000");
+        assert_eq!(granted.within(less), Ok(less));
+        for (asked, said) in [
+            ("weight=301", "weight 301 is asked for, more than the 300"),
+            ("cap=51", "cap 51 is asked for, more than the 50"),
+            ("fixed=26", "fixed 26 is asked for, more than the 25"),
+            ("budget=2001", "budget 2001 is asked for, more than the 2000"),
+            ("period=5000 budget=2000", "period 5000 is asked for, shorter than the 10000"),
+        ] {
+            assert_eq!(granted.within(share(asked)), Err(Rejection(said.to_owned())), "{asked}");
+        }
+        assert!(Share::default().within(share("budget=1")).is_err(), "reservations are granted only");
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use std::io;
 use std::time::Duration;
 
+use super::guests::Admissible;
 use super::{Machine, ThreadAccount};
 use crate::addr::TenantId;
+use crate::aggregator::claimant::Claimant;
 use crate::aggregator::dma_map::DmaMap;
 use crate::aggregator::doorbells::MAX_CHANNELS;
 use crate::aggregator::limit::Limit;
@@ -12,13 +14,16 @@ use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, RefusalKind, Welcome}
 use crate::aggregator::tenant::{Counters, Refusal, Tenant, TenantState};
 use crate::aggregator::wire::{MAX_NAME, MAX_WINDOW_PIECES};
 use crate::chip::EngineSet;
-use crate::config::share::Share;
 use crate::gpu::GpuError;
 use crate::latency::Latency;
 use crate::pci::SharedMemory;
+use crate::scheduler::Suspension;
 
 /// Most tenants at a time.
 pub(super) const MAX_TENANTS: usize = 64;
+
+/// How long a process that has left is waited for: the kernel takes so long, at worst, to take a killed one's memory apart.
+const PROCESS_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Most doorbells a second that anybody may have.
 const MAX_DOORBELLS: u32 = 200_000;
@@ -61,13 +66,33 @@ pub(super) fn partition_percent(size: u64, all: u64) -> u8 {
 }
 
 impl Machine {
+    /// Admits a backend of this very process.
+    ///
+    /// # Errors
+    /// As [`Machine::admit_from`].
+    pub fn admit(&mut self, hello: &Hello, now: Duration) -> Result<Admitted, Refusal> {
+        self.admit_from(hello, &Claimant::this_process(), now)
+    }
+
     /// Admits a backend.
     ///
     /// # Errors
-    /// The wish is malformed, or cannot be met; nothing changed then.
-    pub fn admit(&mut self, hello: &Hello, now: Duration) -> Result<Admitted, Refusal> {
+    /// The wish is malformed, cannot be met, or is not this claimant's to have; nothing changed then.
+    pub fn admit_from(
+        &mut self,
+        hello: &Hello,
+        claimant: &Claimant,
+        now: Duration,
+    ) -> Result<Admitted, Refusal> {
         self.check_hello(hello)?;
-        if let Some(until) = self.cleanups.wait(&hello.name, now) {
+        // Without a part of its own, a VM's is that of its memory.
+        let by_memory = partition_percent(hello.vram, self.info.tenant_vram_size);
+        let Admissible { holder, share, limits } = self.guests.judge(hello, claimant, by_memory)?;
+        self.check_places(hello, claimant)?;
+        self.check_resources(hello)?;
+        let standing = self.standings.of(&holder);
+        let share = standing.share(share);
+        if let Some(until) = self.cleanups.wait(&holder, now) {
             let seconds = until.saturating_sub(now).as_secs_f64();
             return Err(Refusal::met(
                 Limit::Cleanups,
@@ -100,9 +125,6 @@ impl Machine {
         self.next_tenant = self.next_tenant.wrapping_add(1).max(1);
         let spaces = hello.channels.saturating_mul(SPACES_PER_CHANNEL);
         self.granted_channels = self.granted_channels.saturating_add(hello.channels);
-        // Without a part of its own, a VM's is that of its memory.
-        let by_memory = partition_percent(partition.size(), self.info.tenant_vram_size);
-        let share = Share { fixed: hello.share.fixed.or(Some(by_memory)), ..hello.share };
         if let Err(rejection) = self.scheduler.add_vm(id, share) {
             self.granted_channels = self.granted_channels.saturating_sub(hello.channels);
             self.vram.give_back(partition);
@@ -121,13 +143,16 @@ impl Machine {
             Tenant {
                 id,
                 name: hello.name.clone(),
+                holder,
+                uid: claimant.uid,
+                pid: claimant.pid,
                 partition,
                 channel_limit: hello.channels,
                 space_limit: spaces,
-                table_quota: u64::try_from(quota).unwrap_or(u64::MAX).min(hello.limits.page_tables),
-                mapping_quota: hello.limits.mappings,
-                doorbell_rate: hello.limits.doorbells.min(MAX_DOORBELLS),
-                thread: ThreadAccount::new(hello.limits.thread_time),
+                table_quota: u64::try_from(quota).unwrap_or(u64::MAX).min(limits.page_tables),
+                mapping_quota: limits.mappings,
+                doorbell_rate: limits.doorbells.min(MAX_DOORBELLS),
+                thread: ThreadAccount::new(limits.thread_time),
                 memory: DmaMap::default(),
                 spaces: std::collections::BTreeMap::new(),
                 channels: vec![None; usize::from(hello.channels)],
@@ -136,6 +161,7 @@ impl Machine {
                 state: if ready { TenantState::Active } else { TenantState::Preparing { scrub_from: 0 } },
                 scrubbing: std::collections::VecDeque::new(),
                 left: Duration::ZERO,
+                leaving_since: Duration::ZERO,
                 job: None,
                 quarantined: false,
                 fail_safe: None,
@@ -146,6 +172,12 @@ impl Machine {
                 updates: Latency::default(),
             },
         );
+        if standing.paused {
+            log::info!("{}: an operator has paused it, and it stays so", hello.name);
+        }
+        self.scheduler.suspend(id, Suspension::PAUSE, standing.paused);
+        let waits = self.hangs.restore(id, standing.hangs, now);
+        self.scheduler.suspend(id, Suspension::PENALTY, waits);
         log::info!(
             "{}: admitted with {} MiB of VRAM, {} channels",
             hello.name,
@@ -155,7 +187,7 @@ impl Machine {
         Ok(Admitted {
             tenant: id,
             ready,
-            doorbell_rate: hello.limits.doorbells.min(MAX_DOORBELLS),
+            doorbell_rate: limits.doorbells.min(MAX_DOORBELLS),
             welcome: Welcome {
                 vram: partition.size(),
                 channels: hello.channels,
@@ -170,10 +202,22 @@ impl Machine {
         })
     }
 
-    /// Whether a wish that was refused may come true by waiting for a tenant to be gone.
+    /// Whether a wish of this very process that was refused may come true by waiting for a tenant to be gone.
     pub fn worth_waiting(&self, hello: &Hello, refusal: &Refusal, now: Duration) -> Wait {
+        self.worth_waiting_for(hello, &Claimant::this_process(), refusal, now)
+    }
+
+    /// Whether a wish that was refused may come true by waiting for a tenant to be gone.
+    pub fn worth_waiting_for(
+        &self,
+        hello: &Hello,
+        claimant: &Claimant,
+        refusal: &Refusal,
+        now: Duration,
+    ) -> Wait {
+        let holder = self.guests.holder(&hello.name, claimant);
         if refusal.limit == Some(Limit::Cleanups)
-            && let Some(until) = self.cleanups.wait(&hello.name, now)
+            && let Some(until) = self.cleanups.wait(&holder, now)
         {
             return Wait::Until(until);
         }
@@ -182,16 +226,28 @@ impl Machine {
             // Not before an operator says so.
             _ if self.draining => false,
             RefusalKind::Exhausted => possible && !self.tenants.is_empty(),
-            RefusalKind::Name => self.tenants.values().any(|tenant| tenant.name == hello.name),
+            RefusalKind::Name => {
+                let same = |tenant: &Tenant| tenant.name == hello.name || tenant.holder == holder;
+                // Not where it may not have the name at all.
+                self.guests.judge(hello, claimant, 1).is_ok() && self.tenants.values().any(same)
+            }
             _ => false,
         };
         if !in_the_way {
-            Wait::No
-        } else if self.tenants.values().any(|t| matches!(t.state, TenantState::Leaving { .. })) {
-            Wait::UntilSomebodyIsGone
-        } else {
-            Wait::Briefly
+            return Wait::No;
         }
+        let leaving = || {
+            self.tenants.values().filter_map(|tenant| match tenant.state {
+                TenantState::Leaving { peer_alive, .. } => Some((peer_alive, tenant.leaving_since)),
+                _ => None,
+            })
+        };
+        if leaving().any(|(peer_alive, _)| !peer_alive) {
+            return Wait::UntilSomebodyIsGone;
+        }
+        // A process may outlive its connection for as long as it likes.
+        let ends = leaving().map(|(_, since)| since.saturating_add(PROCESS_PATIENCE)).max();
+        ends.filter(|end| now < *end).map_or(Wait::Briefly, Wait::Until)
     }
 
     fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {
@@ -215,14 +271,16 @@ impl Machine {
             );
         }
         let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if hello.name.is_empty() || hello.name.len() > MAX_NAME || !hello.name.chars().all(clean) {
+        // A name goes into file names and commands: none is a pattern, an option or a hidden file there.
+        let begins = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let name = hello.name.as_str();
+        if name.len() > MAX_NAME || !name.starts_with(begins) || !name.chars().all(clean) {
             return refuse(
                 RefusalKind::Name,
-                format!("a VM's name has 1 to {MAX_NAME} letters, digits, '-', '_' or '.'"),
+                format!(
+                    "a VM's name has 1 to {MAX_NAME} letters, digits, '-', '_' or '.', and begins with no '-' and no '.'"
+                ),
             );
-        }
-        if self.tenants.values().any(|tenant| tenant.name == hello.name) {
-            return refuse(RefusalKind::Name, format!("a VM named {} is connected already", hello.name));
         }
         if hello.chip != self.info.chip {
             return refuse(
@@ -237,6 +295,15 @@ impl Machine {
         if let Err(rejection) = hello.share.check() {
             return refuse(RefusalKind::Protocol, rejection.to_string());
         }
+        if hello.vram == 0 {
+            return refuse(RefusalKind::Protocol, "a VM needs VRAM".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether there are channels and a place, whoever asks.
+    fn check_resources(&self, hello: &Hello) -> Result<(), Refusal> {
+        let refuse = |kind, message: String| Err(Refusal::new(kind, message));
         let left = self.info.channels.saturating_sub(self.granted_channels);
         if hello.channels == 0 || hello.channels > MAX_CHANNELS.min(left) {
             return refuse(
@@ -246,9 +313,6 @@ impl Machine {
                     hello.channels, self.info.channels
                 ),
             );
-        }
-        if hello.vram == 0 {
-            return refuse(RefusalKind::Protocol, "a VM needs VRAM".to_owned());
         }
         if self.tenants.len() >= MAX_TENANTS {
             return refuse(RefusalKind::Exhausted, format!("{MAX_TENANTS} VMs are connected already"));

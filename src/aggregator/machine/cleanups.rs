@@ -1,13 +1,15 @@
 //! How often the host cleans up after one VM: above all, how often it zeroes its VRAM. That is the host's work, which no
 //! share of the GPU and no account of the thread is charged for; a VM that comes and goes, or resets itself, again and
-//! again would have it done without end. So each name may have its memory zeroed a few times at once, and then no more
-//! often than at a steady rate: its next reset, or the admission of who comes next under that name, waits.
+//! again would have it done without end. So each VM may have its memory zeroed a few times at once, and then no more
+//! often than at a steady rate: its next reset, or its next admission, waits.
 //!
-//! By name, because that is what stays of a VM: a device back end in its jail cannot connect again, and whoever starts
-//! it again starts it under its name. Memory that nobody touched was zero already and does not count.
+//! By [`Holder`], because that is what stays of a VM and what its back end cannot choose. Memory that nobody touched was zero
+//! already and does not count.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+use super::guests::Holder;
 
 /// Times that all of a VM's memory may be zeroed at once.
 const BURST: u64 = 4;
@@ -21,18 +23,18 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// What is kept beyond the burst: the longest wait is this many intervals.
 const MOST_OVERDRAWN: u64 = 4;
 
-/// Most names that are remembered.
-const MAX_NAMES: usize = 256;
+/// Most who are remembered.
+const MAX_HOLDERS: usize = 256;
 
-/// What was zeroed of late, by the VM's name.
+/// What was zeroed of late, by whose it was.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cleanups {
     /// Nobody waits.
     pub unlimited: bool,
-    names: BTreeMap<String, Account>,
+    holders: BTreeMap<Holder, Account>,
 }
 
-/// One name's.
+/// One of them.
 #[derive(Clone, Copy, Debug)]
 struct Account {
     /// In units of [`INTERVAL`] divided by the VM's memory: the time that it takes to be forgotten.
@@ -58,44 +60,44 @@ fn times(count: u64) -> Duration {
 
 impl Cleanups {
     /// `bytes` of a VM with `memory` bytes were zeroed.
-    pub fn note(&mut self, name: &str, bytes: u64, memory: u64, now: Duration) {
+    pub fn note(&mut self, holder: &Holder, bytes: u64, memory: u64, now: Duration) {
         if bytes == 0 || self.unlimited {
             return;
         }
-        if !self.names.contains_key(name) {
+        if !self.holders.contains_key(holder) {
             self.make_room(now);
-            self.names.insert(name.to_owned(), Account { level: Duration::ZERO, settled: now });
+            self.holders.insert(holder.clone(), Account { level: Duration::ZERO, settled: now });
         }
-        let Some(account) = self.names.get_mut(name) else { return };
+        let Some(account) = self.holders.get_mut(holder) else { return };
         let level = account.level_at(now).saturating_add(worth(bytes, memory));
         *account = Account { level: level.min(times(BURST.saturating_add(MOST_OVERDRAWN))), settled: now };
     }
 
     /// A VM with `memory` bytes is gone.
-    pub fn note_departure(&mut self, name: &str, memory: u64, now: Duration) {
-        self.note(name, memory / DEPARTURE, memory, now);
+    pub fn note_departure(&mut self, holder: &Holder, memory: u64, now: Duration) {
+        self.note(holder, memory / DEPARTURE, memory, now);
     }
 
     /// When a VM's memory may be zeroed again, if not now.
-    pub fn wait(&self, name: &str, now: Duration) -> Option<Duration> {
-        let over = self.names.get(name)?.level_at(now).saturating_sub(times(BURST));
+    pub fn wait(&self, holder: &Holder, now: Duration) -> Option<Duration> {
+        let over = self.holders.get(holder)?.level_at(now).saturating_sub(times(BURST));
         (!over.is_zero()).then(|| now.saturating_add(over))
     }
 
     /// Forgets whom nothing is remembered of, and if all have something, who has least.
     fn make_room(&mut self, now: Duration) {
-        if self.names.len() < MAX_NAMES {
+        if self.holders.len() < MAX_HOLDERS {
             return;
         }
-        self.names.retain(|_, account| !account.level_at(now).is_zero());
-        if self.names.len() >= MAX_NAMES
+        self.holders.retain(|_, account| !account.level_at(now).is_zero());
+        if self.holders.len() >= MAX_HOLDERS
             && let Some(least) = self
-                .names
+                .holders
                 .iter()
                 .min_by_key(|(_, account)| account.level_at(now))
-                .map(|(name, _)| name.clone())
+                .map(|(holder, _)| holder.clone())
         {
-            self.names.remove(&least);
+            self.holders.remove(&least);
         }
     }
 }
@@ -105,6 +107,10 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+    fn vm(name: &str) -> Holder {
+        Holder::Own(name.to_owned())
+    }
+
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
@@ -113,21 +119,21 @@ mod tests {
         let mut now = SECOND;
         let mut zeroed = Vec::new();
         for _ in 0..10 {
-            now = cleanups.wait("a", now).unwrap_or(now);
-            cleanups.note("a", 64 * MIB, 64 * MIB, now);
+            now = cleanups.wait(&vm("a"), now).unwrap_or(now);
+            cleanups.note(&vm("a"), 64 * MIB, 64 * MIB, now);
             zeroed.push((now - SECOND).as_secs());
         }
         assert_eq!(zeroed, [0, 0, 0, 0, 0, 2, 4, 6, 8, 10]);
-        assert_eq!(cleanups.wait("b", now), None, "others do not wait");
-        assert_eq!(cleanups.wait("a", now + SECOND * 10), None);
+        assert_eq!(cleanups.wait(&vm("b"), now), None, "others do not wait");
+        assert_eq!(cleanups.wait(&vm("a"), now + SECOND * 10), None);
     }
 
     #[test]
     fn part_of_the_memory_counts_as_a_part() {
         let mut cleanups = Cleanups::default();
         let pieces = (0..).take_while(|_| {
-            cleanups.note("a", 4 * MIB, 64 * MIB, SECOND);
-            cleanups.wait("a", SECOND).is_none()
+            cleanups.note(&vm("a"), 4 * MIB, 64 * MIB, SECOND);
+            cleanups.wait(&vm("a"), SECOND).is_none()
         });
         assert_eq!(pieces.count(), 64);
     }
@@ -136,21 +142,21 @@ mod tests {
     fn wait_is_bounded_whatever_was_zeroed() {
         let mut cleanups = Cleanups::default();
         for _ in 0..1000 {
-            cleanups.note("a", u64::MAX, 1, SECOND);
+            cleanups.note(&vm("a"), u64::MAX, 1, SECOND);
         }
-        assert_eq!(cleanups.wait("a", SECOND), Some(SECOND * 9));
-        cleanups.note("b", 1, 0, SECOND);
-        assert_eq!(cleanups.wait("b", SECOND), None);
+        assert_eq!(cleanups.wait(&vm("a"), SECOND), Some(SECOND * 9));
+        cleanups.note(&vm("b"), 1, 0, SECOND);
+        assert_eq!(cleanups.wait(&vm("b"), SECOND), None);
     }
 
     #[test]
-    fn names_are_bounded_and_who_has_most_is_remembered() {
+    fn what_is_remembered_is_bounded_and_who_has_most_is_remembered() {
         let mut cleanups = Cleanups::default();
-        (0..5).for_each(|_| cleanups.note("worst", MIB, MIB, SECOND));
+        (0..5).for_each(|_| cleanups.note(&vm("worst"), MIB, MIB, SECOND));
         for number in 0..10_000 {
-            cleanups.note(&number.to_string(), MIB, MIB, SECOND);
+            cleanups.note(&vm(&number.to_string()), MIB, MIB, SECOND);
         }
-        assert_eq!(cleanups.names.len(), MAX_NAMES);
-        assert!(cleanups.wait("worst", SECOND).is_some());
+        assert_eq!(cleanups.holders.len(), MAX_HOLDERS);
+        assert!(cleanups.wait(&vm("worst"), SECOND).is_some());
     }
 }

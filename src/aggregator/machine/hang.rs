@@ -60,8 +60,14 @@ impl Hangs {
         self.ledger.next_due()
     }
 
-    pub(super) fn forget_vm(&mut self, vm: TenantId) {
-        self.ledger.forget(vm);
+    /// Forgets a VM; returns what was known of it.
+    pub(super) fn take(&mut self, vm: TenantId) -> Record {
+        self.ledger.take(vm)
+    }
+
+    /// A VM comes back of which this is known. True if it has to wait still.
+    pub(super) fn restore(&mut self, vm: TenantId, record: Record, now: Duration) -> bool {
+        self.ledger.restore(vm, record, now)
     }
 }
 

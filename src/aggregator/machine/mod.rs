@@ -13,6 +13,7 @@ mod chronicle;
 mod cleanups;
 mod events;
 mod fail_safe;
+pub mod guests;
 pub mod hang;
 mod jobs;
 mod memory;
@@ -22,6 +23,7 @@ mod schedule;
 mod scrub;
 pub mod settings;
 mod spaces;
+mod standing;
 pub mod status;
 mod thread_time;
 
@@ -94,6 +96,10 @@ pub struct Machine {
     stuck_spaces: Vec<SpaceHandle>,
     committed: Vec<HostChannel>,
     next_tenant: u32,
+    /// Who may come.
+    guests: guests::Guests,
+    /// What stays of those who left.
+    standings: standing::Standings,
     /// An operator wants no more tenants.
     draining: bool,
     events: Vec<GpuEvent>,
@@ -143,6 +149,8 @@ impl Machine {
             stuck_spaces: Vec::new(),
             committed: Vec::new(),
             next_tenant: 1,
+            guests: guests::Guests::new(None, rustix::process::geteuid().as_raw()),
+            standings: standing::Standings::default(),
             draining: false,
             events: Vec::new(),
             outputs: Vec::new(),

@@ -124,8 +124,8 @@ impl Machine {
         let owner = self.tenant(tenant)?;
         let scrub_from = if scrub { 0 } else { owner.partition.size() };
         owner.state = TenantState::Resetting { scrub_from };
-        let name = owner.name.clone();
-        if scrub && self.cleanups.wait(&name, now).is_some() {
+        let holder = owner.holder.clone();
+        if scrub && self.cleanups.wait(&holder, now).is_some() {
             self.tenant(tenant)?.counters.met(Limit::Cleanups);
         }
         self.strip(tenant, now);
@@ -152,6 +152,7 @@ impl Machine {
         owner.state = TenantState::Leaving { peer_alive, scrub_from };
         owner.job = None;
         owner.left = now;
+        owner.leaving_since = now;
         self.strip(tenant, now);
     }
 
@@ -262,7 +263,7 @@ impl Machine {
         // A reset waits that would have it zeroed too often; who leaves shall be gone.
         if tenant.is_resetting()
             && scrub_from == 0
-            && let Some(until) = self.cleanups.wait(&tenant.name, now)
+            && let Some(until) = self.cleanups.wait(&tenant.holder, now)
         {
             self.hold_until(until);
             return false;
@@ -314,7 +315,8 @@ impl Machine {
         let Some(tenant) = self.tenants.remove(&id) else { return };
         self.departed.note_wanted(self.scheduler.wanting(id));
         self.scheduler.remove_vm(id);
-        self.hangs.forget_vm(id);
+        let hangs = self.hangs.take(id);
+        self.standings.keep_hangs(&tenant.holder, hangs, now);
         if tenant.quarantined {
             log::error!(
                 "{}: {} MiB of VRAM stay withheld until the aggregator restarts",
@@ -325,7 +327,7 @@ impl Machine {
             if let Some(ledger) = &self.ledger {
                 ledger.own_vram(tenant.partition.start(), tenant.partition.size(), None);
             }
-            self.cleanups.note_departure(&tenant.name, tenant.partition.size(), now);
+            self.cleanups.note_departure(&tenant.holder, tenant.partition.size(), now);
             self.departed.note(tenant.partition.size(), now.saturating_sub(tenant.left));
             self.vram.give_back(tenant.partition);
             self.granted_channels = self.granted_channels.saturating_sub(tenant.channel_limit);

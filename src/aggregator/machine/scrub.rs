@@ -122,7 +122,7 @@ impl Machine {
         if let Some(tenant) = self.tenants.get_mut(&id) {
             tenant.scrubbing.retain(|piece| *piece != (start, size));
             tenant.counters.zeroed = tenant.counters.zeroed.saturating_add(zeroed);
-            self.cleanups.note(&tenant.name, zeroed, tenant.partition.size(), now);
+            self.cleanups.note(&tenant.holder, zeroed, tenant.partition.size(), now);
         }
         true
     }

@@ -66,24 +66,30 @@ impl Machine {
     /// nothing changes then.
     pub fn set(&mut self, order: &Order, now: Duration) -> Result<InForce, Rejection> {
         let in_force = match &order.vm {
-            Some(name) => self.set_share(name, &order.settings)?,
+            Some(name) => self.set_share(name, &order.settings, now)?,
             None => self.set_policy(&order.settings)?,
         };
         self.decide(now);
         Ok(in_force)
     }
 
-    fn set_share(&mut self, name: &str, settings: &[String]) -> Result<InForce, Rejection> {
+    fn set_share(&mut self, name: &str, settings: &[String], now: Duration) -> Result<InForce, Rejection> {
         let id = self.named(name)?;
         let mut share = self.scheduler.share(id).ok_or_else(|| Rejection(format!("{name} is leaving")))?;
         let mut paused = self.is_paused(id);
+        let mut wishes = Vec::new();
         for setting in settings {
             match setting.split_once('=') {
                 Some((PAUSED, value)) => paused = yes_or_no(PAUSED, value)?,
-                _ => share = share.with(setting.parse::<Wish>()?),
+                _ => wishes.push(setting.parse::<Wish>()?),
             }
         }
+        share = wishes.iter().fold(share, |share, wish| share.with(*wish));
         self.scheduler.set_share(id, share)?;
+        // It holds for whoever's VM this is, also when they come back.
+        if let Some(tenant) = self.tenants.get(&id) {
+            self.standings.order(&tenant.holder, &wishes, paused, now);
+        }
         self.scheduler.suspend(id, Suspension::PAUSE, paused);
         log::info!("{name}: {share}{}", if paused { ", paused" } else { "" });
         Ok(InForce::Vm { vm: name.to_owned(), share: share.into(), paused })

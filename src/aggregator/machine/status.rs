@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::Machine;
 use super::admission::partition_percent;
+use super::guests::{GuestStatus, Holder};
 use super::memory::MAX_RANGES;
 use super::scrub::ScrubStatus;
 use crate::addr::TenantId;
@@ -62,6 +63,10 @@ pub struct GpuStatus {
     pub late_ns: LatencySummary,
     /// An operator admits no more VMs.
     pub draining: bool,
+    /// VMs that may come, if the GPU's file says.
+    pub vms: Option<Vec<GuestStatus>>,
+    /// Processes that were turned away at the socket for back ends, because `allow_users` does not name their user.
+    pub refused_peers: u64,
     /// Sizes of VMs, and how many of each could be had now.
     pub types: Vec<TypeStatus>,
     /// True when the device is gone.
@@ -91,6 +96,10 @@ pub struct TenantStatus {
     pub name: String,
     /// Process of its device backend, while it is connected.
     pub pid: Option<i32>,
+    /// User of its device backend.
+    pub uid: u32,
+    /// Whether the name is more than the back end's word: the GPU's file, or the aggregator's own user, says whose it is.
+    pub vouched: bool,
     /// `preparing`, `active`, `resetting` or `leaving`.
     pub state: &'static str,
     /// An operator paused it: its work waits.
@@ -277,6 +286,8 @@ impl Machine {
                 name: tenant.name.clone(),
                 // Known to whoever serves its connection.
                 pid: None,
+                uid: tenant.uid,
+                vouched: !matches!(tenant.holder, Holder::User(_)),
                 state: match tenant.state {
                     TenantState::Preparing { .. } => "preparing",
                     TenantState::Active => "active",
@@ -329,6 +340,12 @@ impl Machine {
                 scrub: self.scrub_status(),
                 late_ns: self.scheduler.lateness(),
                 draining: self.draining,
+                vms: self
+                    .guests
+                    .list()
+                    .map(|list| list.iter().map(|(name, guest)| GuestStatus::new(name, guest)).collect()),
+                // Known to whoever has the socket.
+                refused_peers: 0,
                 types: self.types(),
                 lost: self.lost,
             },

@@ -9,6 +9,7 @@ use rustix::process::{Pid, PidfdFlags};
 
 use super::rate::DoorbellRate;
 use crate::addr::TenantId;
+use crate::aggregator::claimant::Claimant;
 use crate::aggregator::doorbells::DoorbellReceiver;
 use crate::aggregator::event_ring::EventProducer;
 use crate::aggregator::protocol::{Hello, Reply};
@@ -100,10 +101,18 @@ pub(super) struct TenantLink {
 pub(super) struct Connection {
     pub socket: OwnedFd,
     pub peer: Peer,
+    /// The VM whose own socket it came by.
+    pub door: Option<String>,
     pub stage: Stage,
 }
 
 impl Connection {
+    /// Who may become a tenant by it.
+    pub fn claimant(&self) -> Claimant {
+        let Peer { pid, uid, .. } = self.peer;
+        Claimant { uid, pid, inside: !self.peer.is_other(), door: self.door.clone() }
+    }
+
     pub fn tenant(&mut self) -> Option<&mut TenantLink> {
         match &mut self.stage {
             Stage::Tenant(link) => Some(link),

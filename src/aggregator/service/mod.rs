@@ -24,9 +24,10 @@ use std::time::Duration;
 use rustix::event::EventfdFlags;
 use rustix::net::SocketType;
 
-use self::turn::Loop;
+use self::turn::{Door, Loop};
 use super::control::ControlServer;
 use super::machine::Machine;
+use super::machine::guests::GuestList;
 use super::machine::hang::Reset;
 use super::machine::settings::{InForce, Order};
 use super::machine::status::Status;
@@ -66,6 +67,10 @@ pub struct Config {
     pub scrub: ScrubPolicy,
     /// What a channel that makes no progress may cost others, and costs its VM.
     pub hang: HangConfig,
+    /// VMs that may come, and no others; `None`: nobody has said.
+    pub guests: Option<GuestList>,
+    /// The sockets of those that have one of their own.
+    pub doors: Vec<(String, SocketSpec)>,
     /// Where the schedule is recorded, and what traces of it are called.
     pub recorder: Option<(SocketSpec, String)>,
 }
@@ -82,6 +87,8 @@ impl Config {
             poll: Duration::ZERO,
             scrub: ScrubPolicy::default(),
             hang: HangConfig::default(),
+            guests: None,
+            doors: Vec::new(),
             recorder: None,
         }
     }
@@ -219,7 +226,9 @@ impl Drop for ServiceHandle {
 /// The service's sockets: bound before there is a GPU, by whoever may write to their folders.
 #[derive(Debug)]
 pub struct Sockets {
-    backends: Option<Listener>,
+    backends: Vec<Door>,
+    /// The user who made them: the aggregator's own, whatever it becomes.
+    own: u32,
     control: Option<Listener>,
     recorder: Option<Listener>,
 }
@@ -233,10 +242,16 @@ impl Sockets {
         let bind = |spec: &Option<SocketSpec>, kind| {
             spec.as_ref().map(|spec| Listener::bind(spec, kind)).transpose()
         };
-        let backends = bind(&config.socket, SocketType::SEQPACKET)?;
+        let common = bind(&config.socket, SocketType::SEQPACKET)?;
+        let mut backends: Vec<_> = common.into_iter().map(|listener| Door { listener, vm: None }).collect();
+        for (vm, spec) in &config.doors {
+            let listener = Listener::bind(spec, SocketType::SEQPACKET)?;
+            backends.push(Door { listener, vm: Some(vm.clone()) });
+        }
         let control = bind(&config.control, SocketType::STREAM)?;
         let recorder = config.recorder.as_ref().map(|(spec, _)| Listener::bind(spec, SocketType::STREAM));
-        Ok(Self { backends, control, recorder: recorder.transpose()? })
+        let own = rustix::process::geteuid().as_raw();
+        Ok(Self { backends, own, control, recorder: recorder.transpose()? })
     }
 }
 
@@ -267,7 +282,7 @@ impl Service {
         ledger: Option<Arc<dyn OwnershipLedger>>,
         config: &Config,
     ) -> Result<ServiceHandle, StartError> {
-        let Sockets { backends: listener, control, recorder } = sockets;
+        let Sockets { backends, own, control, recorder } = sockets;
         reaper::start()?;
         // What a former owner of the GPU left in its memory is nobody's business.
         let mut driver = Box::new(EngineScrub::new(driver));
@@ -279,12 +294,13 @@ impl Service {
         let machine = Machine::new(driver, ledger, scheduler)
             .with_scrub(config.scrub)
             .with_hang(config.hang)
+            .with_guests(config.guests.clone(), own)
             .with_tracer(tracer.clone());
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags).map_err(io::Error::from)?);
         let (commands, inbox): (_, Receiver<Command>) = std::sync::mpsc::channel();
         let remote = ServiceRemote { commands, wake: Arc::clone(&wake) };
-        let mut turns = Loop::new(machine, listener, inbox, wake, config.backend.clone(), config.poll)?;
+        let mut turns = Loop::new(machine, backends, inbox, wake, config.backend.clone(), config.poll)?;
         let desk = recorder.zip(config.recorder.as_ref()).map(|(listener, (_, name))| {
             let header = Header { source: name.clone(), program: program(), ..Header::default() };
             Desk::start(listener, tracer, header)

@@ -8,7 +8,7 @@ use rustix::event::epoll;
 
 use super::connection::{Connection, Peer, Stage, TenantLink};
 use super::rate::DoorbellRate;
-use super::turn::{Loop, PROCESS, SOCKET, unwatch, watch_doorbells};
+use super::turn::{Door, Loop, PROCESS, SOCKET, unwatch, watch_doorbells};
 use super::watch;
 use crate::aggregator::machine::{Outcome, Wait};
 use crate::aggregator::message::{Message, MessageSender};
@@ -16,7 +16,7 @@ use crate::aggregator::protocol::{Hello, RefusalKind, Reply, Request};
 use crate::aggregator::seqpacket::{self, Received};
 use crate::aggregator::tenant::Refusal;
 use crate::aggregator::{doorbells, event_ring, wire};
-use crate::socket_path::Listener;
+use crate::socket_path::peer::Credentials;
 
 /// Connections that were accepted and are not tenants (yet).
 const MAX_STRANGERS: usize = 32;
@@ -32,9 +32,11 @@ const GONE_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Loop {
-    pub(super) fn accept(&mut self) {
-        match self.listener.as_ref().map(Listener::accept) {
-            Some(Ok(Some(socket))) => self.add_connection(socket),
+    /// Accepts at the socket with this number.
+    pub(super) fn accept(&mut self, number: u32) {
+        let place = usize::try_from(number).unwrap_or(usize::MAX);
+        match self.listeners.get(place).map(|door| door.listener.accept()) {
+            Some(Ok(Some(socket))) => self.add_connection(socket, Some(place)),
             Some(Ok(None)) | None => {}
             Some(Err(error)) => {
                 log::error!("a backend could not connect, trying again: {error}");
@@ -43,7 +45,8 @@ impl Loop {
         }
     }
 
-    pub(super) fn add_connection(&mut self, socket: OwnedFd) {
+    /// Takes a connection in that came by a socket, or was handed over in this process.
+    pub(super) fn add_connection(&mut self, socket: OwnedFd, place: Option<usize>) {
         let strangers = self.connections.len().saturating_sub(self.by_tenant.len());
         if strangers >= MAX_STRANGERS {
             log::warn!("a connection was closed: {MAX_STRANGERS} are waiting to say hello");
@@ -51,6 +54,16 @@ impl Loop {
         }
         let number = self.next_connection;
         self.next_connection = self.next_connection.wrapping_add(1).max(1);
+        let door = place.and_then(|place| self.listeners.get(place));
+        if let Some(door) = door
+            && let Some(refusal) = turned_away(door, &socket)
+        {
+            wire::encode_reply(&refused(&refusal), &mut self.answer);
+            // Who does not take it is not waited for.
+            let _ = seqpacket::send(&socket, &self.answer, &[], true);
+            return;
+        }
+        let door = door.and_then(|door| door.vm.clone());
         let added = Peer::of(&socket).and_then(|peer| {
             watch(&self.epoll, &socket, SOCKET | u64::from(number), epoll::EventFlags::IN)?;
             Ok(peer)
@@ -63,7 +76,7 @@ impl Loop {
             Ok(peer) => {
                 log::debug!("connection {number} of process {} (user {})", peer.pid, peer.uid);
                 let stage = Stage::Silent { since: self.now() };
-                self.connections.insert(number, Connection { socket, peer, stage });
+                self.connections.insert(number, Connection { socket, peer, door, stage });
             }
             Err(error) => log::error!("a backend could not be taken in: {error}"),
         }
@@ -196,10 +209,11 @@ impl Loop {
     fn hello(&mut self, number: u32, hello: Hello, patience: Duration) {
         self.files.clear();
         let now = self.now();
-        let admitted = match self.machine.admit(&hello, now) {
+        let Some(claimant) = self.connections.get(&number).map(Connection::claimant) else { return };
+        let admitted = match self.machine.admit_from(&hello, &claimant, now) {
             Ok(admitted) => admitted,
             Err(refusal) => {
-                let until = match self.machine.worth_waiting(&hello, &refusal, now) {
+                let until = match self.machine.worth_waiting_for(&hello, &claimant, &refusal, now) {
                     Wait::UntilSomebodyIsGone => Some(None),
                     Wait::Briefly if self.now() < patience => Some(Some(patience)),
                     Wait::Until(until) => {
@@ -366,6 +380,14 @@ fn message(
             Err(Refusal::new(RefusalKind::Protocol, message))
         }
     }
+}
+
+/// Why somebody who came by a socket may not, if so.
+fn turned_away(door: &Door, socket: &OwnedFd) -> Option<Refusal> {
+    // What cannot be asked fails once more where it is taken in.
+    let peer = Credentials::of(socket).ok()?;
+    let refused = door.listener.guard().judge(&peer).err()?;
+    Some(Refusal::new(RefusalKind::Name, refused.to_string()))
 }
 
 fn refused(refusal: &Refusal) -> Reply {

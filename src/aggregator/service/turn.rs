@@ -36,10 +36,18 @@ const DOORBELLS: u64 = 5 << 32;
 pub(super) const PROCESS: u64 = 6 << 32;
 const NUMBER: u64 = 0xffff_ffff;
 
+/// A socket at which back ends connect.
+#[derive(Debug)]
+pub(in crate::aggregator) struct Door {
+    pub listener: Listener,
+    /// The VM whose own it is; `None`: everybody's.
+    pub vm: Option<String>,
+}
+
 /// The loop's state.
 pub(super) struct Loop {
     pub(super) machine: Machine,
-    pub(super) listener: Option<Listener>,
+    pub(super) listeners: Vec<Door>,
     /// Until when nobody is accepted, after that has failed.
     deaf_until: Option<Duration>,
     commands: Receiver<Command>,
@@ -68,7 +76,7 @@ pub(super) struct Loop {
 impl Loop {
     pub fn new(
         machine: Machine,
-        listener: Option<Listener>,
+        listeners: Vec<Door>,
         commands: Receiver<Command>,
         wake: Arc<OwnedFd>,
         backend: String,
@@ -81,12 +89,12 @@ impl Loop {
         }
         watch(&epoll, &wake, WAKE, epoll::EventFlags::IN)?;
         watch(&epoll, machine.event_fd(), GPU, epoll::EventFlags::IN)?;
-        if let Some(listener) = &listener {
-            watch(&epoll, listener.socket(), LISTENER, epoll::EventFlags::IN)?;
+        for (number, door) in (0..).zip(&listeners) {
+            watch(&epoll, door.listener.socket(), LISTENER | number, epoll::EventFlags::IN)?;
         }
         Ok(Self {
             machine,
-            listener,
+            listeners,
             deaf_until: None,
             commands,
             wake,
@@ -172,7 +180,7 @@ impl Loop {
         self.serve_mailboxes();
         for token in tokens() {
             match token & !NUMBER {
-                LISTENER => self.accept(),
+                LISTENER => self.accept(number_of(token)),
                 SOCKET => self.serve(number_of(token)),
                 PROCESS => {
                     if let Some((tenant, process)) = self.leavers.remove(&number_of(token)) {
@@ -246,19 +254,20 @@ impl Loop {
 
     /// Stops looking at the listening socket for a while: it stays ready, and would keep the loop from sleeping.
     pub(super) fn be_deaf(&mut self) {
-        if let Some(listener) = &self.listener {
-            unwatch(&self.epoll, listener.socket().as_fd());
-            self.deaf_until = Some(self.now().saturating_add(ACCEPT_PAUSE));
+        for door in &self.listeners {
+            unwatch(&self.epoll, door.listener.socket().as_fd());
         }
+        self.deaf_until = Some(self.now().saturating_add(ACCEPT_PAUSE));
     }
 
     fn listen_again(&mut self) {
-        if self.deaf_until.is_some_and(|until| until <= self.now())
-            && let Some(listener) = &self.listener
-        {
-            match watch(&self.epoll, listener.socket(), LISTENER, epoll::EventFlags::IN) {
-                Ok(()) => self.deaf_until = None,
-                Err(_) => self.deaf_until = Some(self.now().saturating_add(ACCEPT_PAUSE)),
+        if self.deaf_until.is_none_or(|until| self.now() < until) {
+            return;
+        }
+        self.deaf_until = None;
+        for (number, door) in (0..).zip(&self.listeners) {
+            if watch(&self.epoll, door.listener.socket(), LISTENER | number, epoll::EventFlags::IN).is_err() {
+                return self.be_deaf();
             }
         }
     }
@@ -311,7 +320,7 @@ impl Loop {
         let _ = rustix::io::read(&self.wake, &mut counter);
         loop {
             match self.commands.try_recv() {
-                Ok(Command::Adopt(socket)) => self.add_connection(socket),
+                Ok(Command::Adopt(socket)) => self.add_connection(socket, None),
                 Ok(Command::Status(answer)) => {
                     // Whoever asked may have given up.
                     let _ = answer.try_send(self.status());
@@ -333,6 +342,7 @@ impl Loop {
     /// The machine's state, with what the tenants' backends say of themselves.
     fn status(&self) -> Status {
         let mut status = self.machine.status(&self.backend);
+        status.gpu.refused_peers = self.listeners.iter().map(|door| door.listener.guard().refused()).sum();
         for tenant in &mut status.tenants {
             let number = self.by_tenant.get(&tenant.id);
             if let Some(Stage::Tenant(link)) = number.and_then(|n| self.connections.get(n)).map(|c| &c.stage)

@@ -95,9 +95,22 @@ impl Ledger {
         }
     }
 
-    /// The VM is gone.
-    pub fn forget(&mut self, vm: TenantId) {
-        self.vms.remove(&vm);
+    /// The VM is gone. Returns what is known of it, for when it comes back.
+    pub fn take(&mut self, vm: TenantId) -> Record {
+        self.vms.remove(&vm).unwrap_or_default()
+    }
+
+    /// A VM has come back, of which this is known. True if it has to wait still.
+    pub fn restore(&mut self, vm: TenantId, mut record: Record, now: Duration) -> bool {
+        if let Some(until) = record.until.filter(|until| *until <= now) {
+            record.last = until;
+            record.until = None;
+        }
+        let waits = record.until.is_some();
+        if record != Record::default() {
+            self.vms.insert(vm, record);
+        }
+        waits
     }
 }
 
@@ -169,10 +182,27 @@ mod tests {
         assert_eq!(ledger.note(TenantId(2), SECOND), Duration::ZERO);
         assert_eq!(ledger.next_due(), Some(SECOND + Duration::from_millis(100)));
 
-        ledger.forget(VM);
+        let record = ledger.take(VM);
 
         assert_eq!(ledger.next_due(), None);
         assert_eq!(ledger.record(VM), Record::default());
+        assert_eq!(record.hangs, 2);
+    }
+
+    #[test]
+    fn vm_that_leaves_and_comes_back_goes_on_where_it_was() {
+        let mut ledger = ledger();
+        let waits = [0; 3].map(|_| ledger.note(VM, SECOND).as_millis());
+        assert_eq!(waits, [0, 100, 200]);
+        let again = TenantId(9);
+
+        let record = ledger.take(VM);
+        assert!(ledger.restore(again, record, SECOND), "its wait is not over");
+        assert_eq!(ledger.next_due(), Some(SECOND + Duration::from_millis(200)));
+        let record = ledger.take(again);
+        assert!(!ledger.restore(again, record, SECOND * 2), "it is over meanwhile");
+
+        assert_eq!(ledger.note(again, SECOND * 3), Duration::from_millis(400), "and counts");
     }
 
     #[test]

@@ -23,6 +23,9 @@ fn admission_is_refused_with_the_reason() {
     for (wish, kind) in cases {
         assert_eq!(machine.admit(&wish, T0).unwrap_err().kind, kind, "{wish:?}");
     }
+    for name in ["", ".", "..", ".x", "-x", "--all", "a b", "a/b", "$x", "x\n"] {
+        assert_eq!(machine.admit(&hello(name), T0).unwrap_err().kind, RefusalKind::Name, "{name:?}");
+    }
     machine.admit(&hello("x"), T0).unwrap();
     assert_eq!(machine.admit(&hello("x"), T0).unwrap_err().kind, RefusalKind::Name);
 }

@@ -6,6 +6,7 @@ mod admission;
 mod channels;
 mod chronicle;
 mod fail_safe;
+mod guests;
 mod hang;
 mod hopper;
 mod isolation;

@@ -1,0 +1,26 @@
+//! Who says hello, by the kernel's word: nothing that a back end says of itself is in here.
+
+/// A process that wants to become a tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimant {
+    /// Its user.
+    pub uid: u32,
+    /// Its number.
+    pub pid: i32,
+    /// It is this very process.
+    pub inside: bool,
+    /// The VM whose own socket it came by.
+    pub door: Option<String>,
+}
+
+impl Claimant {
+    /// This very process.
+    pub fn this_process() -> Self {
+        Self {
+            uid: rustix::process::geteuid().as_raw(),
+            pid: rustix::process::Pid::as_raw(Some(rustix::process::getpid())),
+            inside: true,
+            door: None,
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Who may come, as what, and how much each may have: by the GPU's file where it has a list of VMs. What a back end says of
+//! itself may only lower that.
+//!
+//! Without a list, a user who is not the aggregator's own has one VM, and no more of the GPU's time than any other. The
+//! aggregator's own user is trusted to say what its VMs are; one process of it shall not take all places all the same.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Machine;
+use super::admission::MAX_TENANTS;
+use crate::aggregator::claimant::Claimant;
+use crate::aggregator::protocol::{Hello, RefusalKind, TenantLimits};
+use crate::aggregator::tenant::Refusal;
+use crate::config::share::{Rejection, Share};
+use crate::config::{EntryLimits, VmEntry};
+
+/// Most tenants of one process of the aggregator's own user.
+const MAX_OF_ONE_PROCESS: usize = MAX_TENANTS / 4;
+
+/// Most VMs in a list.
+const MAX_LISTED: usize = 256;
+
+/// Whose settings, penalties and accounts something is. It stays the same from one connection to the next.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holder {
+    /// A VM of the GPU's file.
+    Listed(String),
+    /// A user, whatever he calls his VM.
+    User(u32),
+    /// A VM of the aggregator's own user.
+    Own(String),
+}
+
+/// A VM that may come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guest {
+    /// Whose back end may be it; `None`: whoever comes by its socket.
+    pub uid: Option<u32>,
+    /// It has a socket of its own, and comes by no other.
+    pub door: bool,
+    /// Most VRAM, in bytes.
+    pub vram: u64,
+    /// Most channels.
+    pub channels: u16,
+    /// Its part of the GPU's time.
+    pub share: Share,
+    /// What it may cost the aggregator.
+    pub limits: EntryLimits,
+}
+
+impl Guest {
+    /// That of a section whose user has this number.
+    pub const fn new(entry: &VmEntry, uid: Option<u32>) -> Self {
+        Self {
+            uid,
+            door: entry.socket.is_some(),
+            vram: entry.vram,
+            channels: entry.channels,
+            share: entry.share,
+            limits: entry.limits,
+        }
+    }
+}
+
+/// A list of VMs, by name.
+pub type GuestList = BTreeMap<String, Guest>;
+
+/// Who may come.
+#[derive(Clone, Debug)]
+pub(super) struct Guests {
+    /// `None`: there is no list.
+    list: Option<GuestList>,
+    /// The aggregator's own user.
+    own: u32,
+}
+
+/// What a claimant is admitted as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Admissible {
+    pub holder: Holder,
+    pub share: Share,
+    pub limits: TenantLimits,
+}
+
+impl Guests {
+    pub fn new(list: Option<GuestList>, own: u32) -> Self {
+        Self { list, own }
+    }
+
+    /// Whose settings those of a claimant are.
+    pub fn holder(&self, name: &str, claimant: &Claimant) -> Holder {
+        if self.list.is_some() {
+            Holder::Listed(name.to_owned())
+        } else if self.is_own(claimant) {
+            Holder::Own(name.to_owned())
+        } else {
+            Holder::User(claimant.uid)
+        }
+    }
+
+    /// Whether the aggregator's own user is there.
+    fn is_own(&self, claimant: &Claimant) -> bool {
+        claimant.inside || claimant.uid == self.own
+    }
+
+    /// The list, if there is one.
+    pub const fn list(&self) -> Option<&GuestList> {
+        self.list.as_ref()
+    }
+
+    /// What a claimant may be, and what it may have of the GPU's time. `by_memory`: its fixed part unless it is said.
+    pub fn judge(&self, hello: &Hello, claimant: &Claimant, by_memory: u8) -> Result<Admissible, Refusal> {
+        let holder = self.holder(&hello.name, claimant);
+        let usual = |share: Share| Share { fixed: share.fixed.or(Some(by_memory)), ..share };
+        let more = |rejection: Rejection, by: &str| {
+            Refusal::new(RefusalKind::Quota, format!("{rejection} that {by} allows {}", hello.name))
+        };
+        match &self.list {
+            Some(list) => {
+                let guest = self.listed(list, hello, claimant)?;
+                let share = usual(guest.share)
+                    .within(hello.share)
+                    .map_err(|rejection| more(rejection, "the GPU's file"))?;
+                Ok(Admissible { holder, share, limits: lower(hello.limits, &guest.limits) })
+            }
+            None if self.is_own(claimant) => {
+                Ok(Admissible { holder, share: usual(hello.share), limits: hello.limits })
+            }
+            None => {
+                let by = "a GPU's file without [[vm]] sections";
+                let share =
+                    usual(Share::default()).within(hello.share).map_err(|rejection| more(rejection, by))?;
+                Ok(Admissible { holder, share, limits: hello.limits })
+            }
+        }
+    }
+
+    /// The VM of the list that a claimant is, if it may be that and does not ask for more.
+    fn listed<'a>(
+        &self,
+        list: &'a GuestList,
+        hello: &Hello,
+        claimant: &Claimant,
+    ) -> Result<&'a Guest, Refusal> {
+        let name = &hello.name;
+        let refuse = |kind, message: String| Err(Refusal::new(kind, message));
+        let may = |guest: (&String, &Guest)| {
+            guest.1.uid.is_none_or(|uid| uid == claimant.uid)
+                && if guest.1.door {
+                    claimant.door.as_ref() == Some(guest.0)
+                } else {
+                    claimant.door.is_none()
+                }
+        };
+        let Some(guest) = list.get(name).filter(|guest| may((name, guest))) else {
+            // Nobody is told of others' VMs.
+            let own: Vec<_> =
+                list.iter().filter(|guest| may(*guest)).map(|(name, _)| name.as_str()).collect();
+            let allowed = if own.is_empty() {
+                "it may be none at this socket".to_owned()
+            } else {
+                format!("it may be {}", own.join(", "))
+            };
+            return refuse(
+                RefusalKind::Name,
+                format!(
+                    "the [[vm]] sections of the GPU's file do not say that user {} may be {name} here; {allowed}",
+                    claimant.uid
+                ),
+            );
+        };
+        if hello.vram > guest.vram {
+            return refuse(
+                RefusalKind::Quota,
+                format!(
+                    "{} MiB of VRAM are asked for; the GPU's file allows {name} {} MiB",
+                    hello.vram >> 20,
+                    guest.vram >> 20
+                ),
+            );
+        }
+        if hello.channels > guest.channels {
+            return refuse(
+                RefusalKind::Quota,
+                format!(
+                    "{} channels are asked for; the GPU's file allows {name} {}",
+                    hello.channels, guest.channels
+                ),
+            );
+        }
+        Ok(guest)
+    }
+}
+
+/// The lower of each limit: a back end's are what it wants to be held to.
+fn lower(asked: TenantLimits, most: &EntryLimits) -> TenantLimits {
+    TenantLimits {
+        page_tables: asked.page_tables.min(most.page_tables),
+        mappings: asked.mappings.min(most.mappings),
+        doorbells: asked.doorbells.min(most.doorbells),
+        thread_time: asked.thread_time.min(most.thread_time),
+    }
+}
+
+impl Machine {
+    /// The same, where only `list` may come, if there is one; `own` is the aggregator's own user.
+    #[must_use]
+    pub fn with_guests(self, list: Option<GuestList>, own: u32) -> Self {
+        Self { guests: Guests::new(list, own), ..self }
+    }
+
+    /// Whether there is a place for one more tenant of a claimant.
+    pub(super) fn check_places(&self, hello: &Hello, claimant: &Claimant) -> Result<(), Refusal> {
+        let holder = self.guests.holder(&hello.name, claimant);
+        if let Some(present) = self.tenants.values().find(|tenant| tenant.holder == holder) {
+            let message = match holder {
+                Holder::User(uid) => format!(
+                    "user {uid} has a VM at this GPU already, {}: without [[vm]] sections in the GPU's file a user has one",
+                    present.name
+                ),
+                Holder::Listed(_) | Holder::Own(_) => {
+                    format!("a VM named {} is connected already", present.name)
+                }
+            };
+            return Err(Refusal::new(RefusalKind::Name, message));
+        }
+        if self.tenants.values().any(|tenant| tenant.name == hello.name) {
+            let message = format!("a VM named {} is connected already", hello.name);
+            return Err(Refusal::new(RefusalKind::Name, message));
+        }
+        let of_one = self.tenants.values().filter(|tenant| tenant.pid == claimant.pid).count();
+        if !claimant.inside && of_one >= MAX_OF_ONE_PROCESS {
+            let message =
+                format!("process {} has {of_one} VMs here already, as many as one may", claimant.pid);
+            return Err(Refusal::new(RefusalKind::Quota, message));
+        }
+        Ok(())
+    }
+
+    /// Adds a VM to the list, or changes what it may have from its next connection on. Its part of the GPU's time changes
+    /// with [`Machine::set`].
+    ///
+    /// # Errors
+    /// There is no list, it is full, or the VM has a socket of its own, which only a new aggregator can make.
+    pub fn allow_guest(&mut self, name: &str, guest: Guest) -> Result<(), Rejection> {
+        guest.share.check()?;
+        let list = self.guests.list.as_mut().ok_or_else(no_list)?;
+        if guest.door != list.get(name).is_some_and(|known| known.door) {
+            let text =
+                format!("{name} gets or loses a socket of its own, which needs a restart of the aggregator");
+            return Err(Rejection(text));
+        }
+        if !list.contains_key(name) && list.len() >= MAX_LISTED {
+            return Err(Rejection(format!("the list has {MAX_LISTED} VMs, as many as it may")));
+        }
+        log::info!("{name} may come now, with {} MiB and {}", guest.vram >> 20, guest.share);
+        list.insert(name.to_owned(), guest);
+        Ok(())
+    }
+
+    /// Takes a VM off the list: it may not come again. If it is connected, it stays until it leaves.
+    ///
+    /// # Errors
+    /// There is no list, or it does not have that VM.
+    pub fn forbid_guest(&mut self, name: &str) -> Result<(), Rejection> {
+        let list = self.guests.list.as_mut().ok_or_else(no_list)?;
+        let names = list.keys().cloned().collect::<Vec<_>>().join(", ");
+        list.remove(name)
+            .ok_or_else(|| Rejection(format!("{name} is not on the list; there are {names}")))?;
+        log::info!("{name} may not come again");
+        Ok(())
+    }
+}
+
+fn no_list() -> Rejection {
+    Rejection("the GPU's file had no [[vm]] sections when the aggregator started; restart it".to_owned())
+}
+
+/// A VM that may come, for operators and for `gpuvmk apply`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuestStatus {
+    /// Its name.
+    pub name: String,
+    /// Whose back end may be it, if it is a user's.
+    pub uid: Option<u32>,
+    /// It has a socket of its own.
+    pub own_socket: bool,
+    /// Most VRAM, in bytes.
+    pub vram: u64,
+    /// Most channels.
+    pub channels: u16,
+    /// Its part of the GPU's time, as `gpuvmk set` takes it.
+    pub share: Vec<String>,
+    /// Most host memory for page tables.
+    pub page_tables: Option<u64>,
+    /// Most pages mapped.
+    pub mappings: Option<u64>,
+    /// Most doorbells a second.
+    pub doorbells: Option<u32>,
+    /// Most of the aggregator's thread, in percent.
+    pub thread_time: Option<u8>,
+}
+
+impl GuestStatus {
+    /// Of a VM that may come.
+    pub fn new(name: &str, guest: &Guest) -> Self {
+        let usual = EntryLimits::default();
+        let limits = guest.limits;
+        Self {
+            name: name.to_owned(),
+            uid: guest.uid,
+            own_socket: guest.door,
+            vram: guest.vram,
+            channels: guest.channels,
+            share: guest.share.to_string().split(' ').map(str::to_owned).collect(),
+            page_tables: Some(limits.page_tables).filter(|most| *most != usual.page_tables),
+            mappings: Some(limits.mappings).filter(|most| *most != usual.mappings),
+            doorbells: Some(limits.doorbells).filter(|most| *most != usual.doorbells),
+            thread_time: Some(limits.thread_time).filter(|most| *most != usual.thread_time),
+        }
+    }
+
+    /// The VM that this describes.
+    ///
+    /// # Errors
+    /// A part of its share is no setting.
+    pub fn guest(&self) -> Result<Guest, Rejection> {
+        let usual = EntryLimits::default();
+        let wishes = self.share.iter().map(|wish| wish.parse());
+        Ok(Guest {
+            uid: self.uid,
+            door: self.own_socket,
+            vram: self.vram,
+            channels: self.channels,
+            share: wishes
+                .into_iter()
+                .try_fold(Share::default(), |share, wish| wish.map(|wish| share.with(wish)))?,
+            limits: EntryLimits {
+                page_tables: self.page_tables.unwrap_or(usual.page_tables),
+                mappings: self.mappings.unwrap_or(usual.mappings),
+                doorbells: self.doorbells.unwrap_or(usual.doorbells),
+                thread_time: self.thread_time.unwrap_or(usual.thread_time),
+            },
+        })
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listed(name) => write!(f, "{name} of the GPU's file"),
+            Self::User(uid) => write!(f, "user {uid}"),
+            Self::Own(name) => write!(f, "{name} of the aggregator's user"),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What stays of a VM when its connection ends: what operators set and whether they paused it, and its hangs. It is
+//! whoever's it was ([`Holder`]), and waits for them when they come back, under whatever name.
+
+use std::collections::BTreeMap;
+use std::mem::discriminant;
+use std::time::Duration;
+
+use super::guests::Holder;
+use crate::config::share::{Share, Wish};
+use crate::scheduler::hang::penalty::Record;
+
+/// Most whose standing is remembered.
+const MAX_HOLDERS: usize = 512;
+
+/// What is remembered of one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Standing {
+    /// What operators set, in place of what the back end asks for.
+    settings: Vec<Wish>,
+    /// An operator paused it.
+    pub paused: bool,
+    /// Its hangs, and how long it has to wait for them.
+    pub hangs: Record,
+    touched: Duration,
+}
+
+impl Standing {
+    /// A share as operators want it.
+    pub fn share(&self, asked: Share) -> Share {
+        self.settings.iter().fold(asked, |share, wish| share.with(*wish))
+    }
+
+    /// An operator's word, which nothing may push out.
+    const fn is_ordered(&self) -> bool {
+        self.paused || !self.settings.is_empty()
+    }
+}
+
+/// Those of all.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Standings {
+    holders: BTreeMap<Holder, Standing>,
+}
+
+impl Standings {
+    /// What is remembered.
+    pub fn of(&self, holder: &Holder) -> Standing {
+        self.holders.get(holder).cloned().unwrap_or_default()
+    }
+
+    /// An operator has spoken.
+    pub fn order(&mut self, holder: &Holder, wishes: &[Wish], paused: bool, now: Duration) {
+        if wishes.is_empty() && !paused && !self.holders.contains_key(holder) {
+            return;
+        }
+        let standing = self.entry(holder, now);
+        for wish in wishes {
+            standing.settings.retain(|known| discriminant(known) != discriminant(wish));
+            standing.settings.push(*wish);
+        }
+        standing.paused = paused;
+    }
+
+    /// The hangs of one who leaves.
+    pub fn keep_hangs(&mut self, holder: &Holder, hangs: Record, now: Duration) {
+        if hangs.hangs > 0 || self.holders.contains_key(holder) {
+            self.entry(holder, now).hangs = hangs;
+        }
+    }
+
+    fn entry(&mut self, holder: &Holder, now: Duration) -> &mut Standing {
+        if !self.holders.contains_key(holder) {
+            self.make_room();
+        }
+        let standing = self.holders.entry(holder.clone()).or_default();
+        standing.touched = now;
+        standing
+    }
+
+    /// Forgets whoever was not there for longest, first of those of whom no operator has said anything.
+    fn make_room(&mut self) {
+        if self.holders.len() < MAX_HOLDERS {
+            return;
+        }
+        let oldest =
+            self.holders.iter().min_by_key(|(_, standing)| (standing.is_ordered(), standing.touched));
+        let Some((holder, ordered)) =
+            oldest.map(|(holder, standing)| (holder.clone(), standing.is_ordered()))
+        else {
+            return;
+        };
+        if ordered {
+            log::warn!("what operators set of {holder} is forgotten: {MAX_HOLDERS} others have orders");
+        }
+        self.holders.remove(&holder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(name: &str) -> Holder {
+        Holder::Own(name.to_owned())
+    }
+
+    #[test]
+    fn last_word_on_each_setting_holds_and_others_stay() {
+        let mut standings = Standings::default();
+        let wish = |text: &str| text.parse::<Wish>().unwrap();
+        standings.order(&own("a"), &[wish("weight=300"), wish("cap=50")], true, Duration::ZERO);
+        standings.order(&own("a"), &[wish("weight=1")], true, Duration::ZERO);
+
+        let share = standings.of(&own("a")).share(Share { weight: 77, ..Share::default() });
+
+        assert_eq!((share.weight, share.cap), (1, Some(50)));
+        assert!(standings.of(&own("a")).paused && !standings.of(&own("b")).paused);
+    }
+
+    #[test]
+    fn names_without_end_are_bounded_and_do_not_push_an_order_out() {
+        let mut standings = Standings::default();
+        standings.order(&Holder::User(7), &[], true, Duration::ZERO);
+        for number in 0..10_000_u64 {
+            let mut hangs = Record::default();
+            hangs.hangs = 1;
+            standings.keep_hangs(&own(&number.to_string()), hangs, Duration::from_millis(number));
+        }
+
+        assert_eq!(standings.holders.len(), MAX_HOLDERS);
+        assert!(standings.of(&Holder::User(7)).paused);
+    }
+}

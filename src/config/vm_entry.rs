@@ -1,0 +1,149 @@
+//! The `[[vm]]` sections of a GPU's file: which VMs may come, who may say that it is one of them, and how much each may have at
+//! most. Where there is one, nobody else comes.
+
+use super::chip::{self, VRAM_GRANULE};
+use super::reader::TableReader;
+use super::value::{self, NAME_ALLOWED, SocketSpec};
+use super::vm::{DEFAULT_CHANNELS, share};
+use crate::chip::Chip;
+use crate::config::share::Share;
+
+/// Most sections.
+const MAX_ENTRIES: usize = 256;
+
+/// One VM that may come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VmEntry {
+    /// Its name.
+    pub name: String,
+    /// Whose device back end may be it, by name or number.
+    pub user: Option<String>,
+    /// A socket of its own: whoever comes by it is this VM, and nobody is who does not.
+    pub socket: Option<SocketSpec>,
+    /// Most VRAM, in bytes.
+    pub vram: u64,
+    /// Most channels.
+    pub channels: u16,
+    /// Its part of the GPU's time.
+    pub share: Share,
+    /// What it may cost the aggregator.
+    pub limits: EntryLimits,
+    /// Line of the section, for whoever finds later that the user does not exist.
+    pub line: usize,
+}
+
+/// What a VM may cost the aggregator at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryLimits {
+    /// Host memory for page tables, in bytes.
+    pub page_tables: u64,
+    /// Pages mapped in all address spaces.
+    pub mappings: u64,
+    /// Doorbells a second.
+    pub doorbells: u32,
+    /// Share of the aggregator's thread, in percent.
+    pub thread_time: u8,
+}
+
+impl Default for EntryLimits {
+    fn default() -> Self {
+        Self { page_tables: u64::MAX, mappings: u64::MAX, doorbells: u32::MAX, thread_time: 100 }
+    }
+}
+
+/// The list of a GPU's file. `Some(None)`: there is none; `None`: it is wrong.
+pub(super) fn read(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<Option<Vec<VmEntry>>> {
+    let present = reader.has("vm");
+    let mut seen: Vec<VmEntry> = Vec::new();
+    let mut sound = true;
+    let entries = reader.tables("vm", |reader| {
+        let entry = entry(reader, chip);
+        if let Some(entry) = &entry {
+            sound &= differs(reader, &seen, entry);
+            seen.push(entry.clone());
+        }
+        entry
+    })?;
+    if entries.len() > MAX_ENTRIES {
+        let problem = format!("has {} sections", entries.len());
+        reader.reject("vm", problem, &format!("at most {MAX_ENTRIES} [[vm]] sections"));
+        return None;
+    }
+    sound.then_some(present.then_some(entries))
+}
+
+/// Whether nothing of an entry is another's.
+fn differs(reader: &mut TableReader<'_, '_>, others: &[VmEntry], entry: &VmEntry) -> bool {
+    if others.iter().any(|other| other.name == entry.name) {
+        reader.reject("name", format!("\"{}\" has a section already", entry.name), "one section for each VM");
+        return false;
+    }
+    let path = |entry: &VmEntry| entry.socket.as_ref().map(|socket| socket.path.clone());
+    if let Some(other) = others.iter().find(|other| path(entry).is_some() && path(other) == path(entry)) {
+        let problem = format!("has the path of {}'s", other.name);
+        reader.reject("socket", problem, "a path of its own for each VM");
+        return false;
+    }
+    true
+}
+
+fn entry(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<VmEntry> {
+    let line = reader.line();
+    let name = reader.required("name", NAME_ALLOWED, value::name);
+    let allowed = "the name or number of a user of this machine, whose device back end this VM is";
+    let user = reader.defaulted("user", None, allowed, |v| value::user(v).map(Some));
+    let has_socket = reader.has("socket");
+    let socket = reader.table("socket", value::socket);
+    if !has_socket && !reader.has("user") {
+        let allowed = "`user`, a [vm.socket] section, or both: who may say that it is this VM";
+        reader.reject("user", "is missing".to_owned(), allowed);
+        return None;
+    }
+    let limits = chip.map_or_else(chip::widest, chip::limits);
+    let vram = reader.required("vram", &chip::vram_allowed(chip, |limits| limits.vram), |v| {
+        value::size(v, limits.vram.0, limits.vram.1, VRAM_GRANULE)
+    });
+    let allowed = format!("a whole number from 1 to {}", limits.channels);
+    let channels = reader
+        .defaulted("channels", DEFAULT_CHANNELS.into(), &allowed, |v| value::integer(v, 1, limits.channels));
+    let share = share(reader);
+    let has_limits = reader.has("limits");
+    let limits = reader.table("limits", EntryLimits::read);
+    if has_socket && socket.is_none() || has_limits && limits.is_none() {
+        return None;
+    }
+    Some(VmEntry {
+        name: name?,
+        user: user?,
+        socket,
+        vram: vram?,
+        channels: u16::try_from(channels?).ok()?,
+        share: share?,
+        limits: limits.unwrap_or_default(),
+        line,
+    })
+}
+
+impl EntryLimits {
+    /// The keys that the aggregator keeps, of those that a VM's file has under this name.
+    fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
+        let usual = Self::default();
+        let allowed = "a multiple of \"4K\" from \"64K\" to \"64G\"";
+        let page_tables = reader.defaulted("page_tables", usual.page_tables, allowed, |v| {
+            value::size(v, 64 << 10, 64 << 30, 4 << 10)
+        });
+        let mut number = |key, usual: u64, low, high| {
+            let allowed = format!("a whole number from {low} to {high}");
+            reader.defaulted(key, usual, &allowed, |v| value::integer(v, low, high))
+        };
+        let mappings = number("mappings", usual.mappings, 1 << 12, 1 << 36);
+        let doorbells = number("doorbells", usual.doorbells.into(), 1000, 200_000);
+        let thread_time = number("thread_time", usual.thread_time.into(), 1, 100);
+        Some(Self {
+            page_tables: page_tables?,
+            mappings: mappings?,
+            doorbells: u32::try_from(doorbells?).ok()?,
+            thread_time: u8::try_from(thread_time?).ok()?,
+        })
+    }
+}
