@@ -84,14 +84,10 @@ impl Apt {
         Ok(apt)
     }
 
-    /// The newest package whose name matches `pattern` (an extended regular expression, anchored by the caller).
-    pub fn newest(&self, pattern: &str) -> Result<String> {
+    /// The names of all packages that match `pattern` (an extended regular expression, anchored by the caller).
+    pub fn names(&self, pattern: &str) -> Result<Vec<String>> {
         let text = self.output("apt-cache", &["search", "--names-only", pattern])?;
-        text.lines()
-            .filter_map(|line| line.split(" - ").next())
-            .max_by(|left, right| compare_versions(left, right))
-            .map(str::to_owned)
-            .with_context(|| format!("Debian's package lists have no package that matches '{pattern}'"))
+        Ok(text.lines().filter_map(|line| line.split(" - ").next()).map(str::to_owned).collect())
     }
 
     /// Downloads `packages` with everything they depend on; returns the package files.

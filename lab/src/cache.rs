@@ -8,11 +8,14 @@
 use std::env;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 
 /// The file inside an entry that holds the key it was built for.
 const STAMP: &str = ".complete";
+/// How long an entry stays that nobody uses and that another one was made beside.
+const UNUSED: Duration = Duration::from_secs(24 * 3600);
 
 /// The folder that keeps packages, kernels, initramfs images and guest programs.
 #[derive(Debug, Clone)]
@@ -93,15 +96,26 @@ impl Cache {
     /// The caller holds the lock, so that two runs do not build the same entry.
     pub fn entry_or_build(
         &self,
+        lock: &CacheLock,
+        name: impl AsRef<Path>,
+        key: &str,
+        build: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<PathBuf> {
+        match self.entry(name.as_ref(), Some(key)) {
+            Some(path) => Ok(path),
+            None => self.replace(lock, name, key, build),
+        }
+    }
+
+    /// The entry `name`, made by `build` in a fresh folder that takes the place of what was there.
+    pub fn replace(
+        &self,
         _lock: &CacheLock,
         name: impl AsRef<Path>,
         key: &str,
         build: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<PathBuf> {
         let name = name.as_ref();
-        if let Some(path) = self.entry(name, Some(key)) {
-            return Ok(path);
-        }
         let place = self.path(name);
         let Some(file_name) = place.file_name() else {
             bail!("The cache entry '{}' has no name", name.display())
@@ -118,6 +132,32 @@ impl Cache {
         fs::rename(&partial, &place)
             .with_context(|| format!("Cannot move {} into place", partial.display()))?;
         Ok(place)
+    }
+}
+
+impl Cache {
+    /// Removes what begins with `prefix` and was not touched for a day: entries that have the hash of their contents in their names,
+    /// which several source trees at one cache keep side by side.
+    pub fn drop_unused(&self, _lock: &CacheLock, prefix: &str) -> Result<()> {
+        for entry in
+            fs::read_dir(&self.root).with_context(|| format!("Cannot list {}", self.root.display()))?
+        {
+            let entry = entry?;
+            let stamp = entry.path().join(STAMP);
+            let old = fs::metadata(&stamp).and_then(|stamp| stamp.modified());
+            let old = old.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > UNUSED));
+            if old && entry.file_name().to_string_lossy().starts_with(prefix) {
+                remove(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that an entry is in use.
+    pub fn touch(&self, name: impl AsRef<Path>) {
+        // For tidiness only: one that cannot be marked may be made anew one day.
+        let stamp = File::options().append(true).open(self.path(name).join(STAMP));
+        let _ = stamp.and_then(|stamp| stamp.set_modified(SystemTime::now()));
     }
 }
 
@@ -165,6 +205,28 @@ mod tests {
             cache.entry_or_build(&lock, "thing", "v2", |path| Ok(fs::write(path.join("new"), "")?)).unwrap();
         assert!(path.join("new").exists());
         assert!(!path.join("old").exists());
+    }
+
+    #[test]
+    fn only_what_nobody_used_for_a_day_is_dropped() {
+        let (_folder, cache) = cache();
+        let lock = cache.lock().unwrap();
+        for name in ["image-old", "image-used", "image-new", "other-old"] {
+            cache.entry_or_build(&lock, name, "v1", |_| Ok(())).unwrap();
+        }
+        for name in ["image-old", "image-used", "other-old"] {
+            let stamp = File::options().append(true).open(cache.path(name).join(STAMP)).unwrap();
+            stamp.set_modified(SystemTime::now() - 2 * UNUSED).unwrap();
+        }
+        cache.touch("image-used");
+
+        cache.drop_unused(&lock, "image-").unwrap();
+
+        let left = |name: &str| cache.entry(name, None).is_some();
+        assert_eq!(
+            ["image-old", "image-used", "image-new", "other-old"].map(left),
+            [false, true, true, true]
+        );
     }
 
     #[test]

@@ -19,7 +19,7 @@ const SUITE: &str = "trixie-backports";
 const COMPONENT: &str = "non-free-firmware";
 /// Where the files that a GH100 needs lie below a firmware folder.
 const GH100: &str = "nvidia/gh100/gsp";
-/// The version that nouveau of Linux 6.16 to 7.2 asks for.
+/// The version that nouveau of Linux 6.16 to 7.3 asks for.
 const VERSION: &str = "570.144";
 
 /// Whose files a guest gets.

@@ -1,7 +1,7 @@
 //! The initramfs of a test guest: `/init` (our guest programs), nouveau, the modules it needs and firmware for GPUs
 //! with a GSP; nothing else.
 //!
-//! Cached by the hash of what goes in. It is not compressed: QEMU places it in the guest's memory by one copy,
+//! Cached below the hash of what goes in, so that source trees that share a cache do not take each other's images away. It is not compressed: QEMU places it in the guest's memory by one copy,
 //! while unpacking costs an emulated processor most of a second at each boot.
 
 use std::collections::BTreeSet;
@@ -77,14 +77,24 @@ pub fn obtain_with(
     }
     let key: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
 
+    let prefix = format!("initramfs-{}-{label}-", kernel.series);
+    // Another source tree may have guests running from another image: each has a name of its own.
+    let name = format!("{prefix}{}", key.get(..16).unwrap_or(&key));
     let lock = cache.lock()?;
-    let folder =
-        cache.entry_or_build(&lock, format!("initramfs-{}-{label}", kernel.series), &key, |folder| {
-            let path = folder.join("initramfs.cpio");
-            let file = File::create(&path).with_context(|| format!("Cannot create {}", path.display()))?;
-            write(Writer::new(BufWriter::new(file)), &init, &members, files)
-                .with_context(|| format!("Cannot write {}", path.display()))
-        })?;
+    let folder = match cache.entry(&name, Some(&key)) {
+        Some(folder) => folder,
+        None => {
+            cache.drop_unused(&lock, &prefix)?;
+            cache.entry_or_build(&lock, &name, &key, |folder| {
+                let path = folder.join("initramfs.cpio");
+                let file =
+                    File::create(&path).with_context(|| format!("Cannot create {}", path.display()))?;
+                write(Writer::new(BufWriter::new(file)), &init, &members, files)
+                    .with_context(|| format!("Cannot write {}", path.display()))
+            })?
+        }
+    };
+    cache.touch(&name);
     Ok(folder.join("initramfs.cpio"))
 }
 

@@ -1,19 +1,22 @@
 //! Stock guest kernels from Debian's packages: the kernel image, and nouveau with the modules it needs.
 //!
-//! Three series, each the newest patch version that Debian offers: 6.1 (Debian 12), 6.12 (Debian 13) and 7.2
-//! (Debian 13's backports, where image and modules are separate packages). Of each package only what a test guest
-//! boots is kept: the image, and the modules that a role of a guest needs with all that they depend on, unpacked.
+//! Of each series the newest version that Debian's archive has: 6.1 (Debian 12), 6.12 (Debian 13), 7.2 (its backports), and
+//! whatever is newest in those backports. Of each package only what a test guest boots is kept: the image, and the modules
+//! that a role of a guest needs with all that they depend on, unpacked. [`packages`] knows how Debian names and splits them.
+
+mod packages;
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::apt::{self, Apt};
 use crate::cache::Cache;
 use crate::modules;
+use packages::Packages;
 
 /// A kernel series that guests run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,13 +25,19 @@ pub enum KernelSeries {
     V6_1,
     /// Debian 13.
     V6_12,
-    /// Debian 13 with backports.
+    /// Debian 13 with backports, at a series that figures and recordings were made with. Where the archive has it no more, the
+    /// newest kernel takes its place.
     V7_2,
+    /// The newest that Debian 13's backports have, of whatever series.
+    Newest,
 }
 
 impl KernelSeries {
     /// All series, oldest first.
-    pub const ALL: [Self; 3] = [Self::V6_1, Self::V6_12, Self::V7_2];
+    pub const ALL: [Self; 4] = [Self::V6_1, Self::V6_12, Self::V7_2, Self::Newest];
+
+    /// Those that are named by a number, so that what is recorded with them stays comparable.
+    pub const NUMBERED: [Self; 3] = [Self::V6_1, Self::V6_12, Self::V7_2];
 
     /// The series as a user writes it.
     pub fn name(self) -> &'static str {
@@ -36,6 +45,7 @@ impl KernelSeries {
             Self::V6_1 => "6.1",
             Self::V6_12 => "6.12",
             Self::V7_2 => "7.2",
+            Self::Newest => "newest",
         }
     }
 
@@ -43,19 +53,7 @@ impl KernelSeries {
     pub fn drives_gsp_chips(self) -> bool {
         match self {
             Self::V6_1 | Self::V6_12 => false,
-            Self::V7_2 => true,
-        }
-    }
-
-    /// Patterns of the package names that hold image and modules; the version inside them must agree.
-    fn packages(self) -> &'static [&'static str] {
-        match self {
-            Self::V6_1 => &["^linux-image-6\\.1\\.0-[0-9]+-amd64-unsigned$"],
-            Self::V6_12 => &["^linux-image-6\\.12\\.[0-9]+\\+deb13-amd64-unsigned$"],
-            Self::V7_2 => &[
-                "^linux-binary-7\\.2\\.[0-9]+\\+deb13-amd64$",
-                "^linux-modules-7\\.2\\.[0-9]+\\+deb13-amd64$",
-            ],
+            Self::V7_2 | Self::Newest => true,
         }
     }
 }
@@ -146,7 +144,41 @@ pub struct GuestKernel {
     pub modules: Vec<PathBuf>,
 }
 
+/// What the archive has of a series, against what is in the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Freshness {
+    /// The cache has the archive's newest.
+    Newest,
+    /// It had an older one, which was replaced.
+    Replaced {
+        /// What the cache had.
+        before: String,
+    },
+    /// The archive has none of this series any more; what is in the cache is used on.
+    NotInArchive,
+}
+
 impl GuestKernel {
+    /// Whether it is of the series that its name says: of a series that the archive has no more, another is taken.
+    pub fn is_of_its_series(&self) -> bool {
+        let rest = self.release.strip_prefix(self.series.name());
+        self.series == KernelSeries::Newest || rest.is_some_and(|rest| rest.starts_with('.'))
+    }
+
+    /// Brings the cache up to what the archive has now.
+    pub fn refresh(cache: &Cache, apt: &Apt, series: KernelSeries) -> Result<(Self, Freshness)> {
+        let here = Self::obtain(cache, series)?;
+        let Some(there) = Packages::choose(series, &apt.names(Packages::PATTERN)?) else {
+            return Ok((here, Freshness::NotInArchive));
+        };
+        if there.release_of(&here.release) || !there.newer_than(&here.release) {
+            return Ok((here, Freshness::Newest));
+        }
+        let lock = cache.lock()?;
+        cache.replace(&lock, entry(series), KEPT, |folder| fetch_packages(apt, series, &there, folder))?;
+        Ok((Self::obtain(cache, series)?, Freshness::Replaced { before: here.release }))
+    }
+
     /// The kernel with nouveau from the cache, fetched first if need be.
     pub fn obtain(cache: &Cache, series: KernelSeries) -> Result<Self> {
         Self::obtain_for(cache, series, Role::Nouveau)
@@ -154,7 +186,7 @@ impl GuestKernel {
 
     /// The kernel with the modules of a role, from the cache, fetched first if need be.
     pub fn obtain_for(cache: &Cache, series: KernelSeries, role: Role) -> Result<Self> {
-        let name = format!("kernel-{series}");
+        let name = entry(series);
         let folder = match cache.entry(&name, Some(KEPT)) {
             Some(folder) => folder,
             None => {
@@ -177,11 +209,33 @@ impl GuestKernel {
     }
 }
 
+/// A series' entry of the cache.
+fn entry(series: KernelSeries) -> String {
+    format!("kernel-{series}")
+}
+
 fn fetch(cache: &Cache, series: KernelSeries, folder: &Path) -> Result<()> {
-    eprintln!("gpuvmk: fetching the guest kernel {series} (70 to 170 MB)");
     let apt = Apt::set_up(cache)?;
-    let names = series.packages().iter().map(|pattern| apt.newest(pattern)).collect::<Result<Vec<_>>>()?;
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let names = apt.names(Packages::PATTERN)?;
+    let packages = match Packages::choose(series, &names) {
+        Some(packages) => packages,
+        None => {
+            let newest = Packages::choose(KernelSeries::Newest, &names)
+                .context("Debian's package lists have no kernel that is known to be one")?;
+            ensure!(series == KernelSeries::V7_2, "Debian's package lists have no kernel {series}");
+            eprintln!(
+                "gpuvmk: the archive has no kernel {series} any more: {} takes its place",
+                newest.version()
+            );
+            newest
+        }
+    };
+    fetch_packages(&apt, series, &packages, folder)
+}
+
+fn fetch_packages(apt: &Apt, series: KernelSeries, packages: &Packages, folder: &Path) -> Result<()> {
+    eprintln!("gpuvmk: fetching the guest kernel {series}: {} (70 to 170 MB)", packages.version());
+    let names: Vec<&str> = packages.names().iter().map(String::as_str).collect();
     let downloads = folder.join("download");
     let packages = apt.download(&names, &downloads)?;
     let root = folder.join("root");
@@ -238,6 +292,21 @@ mod tests {
     #[test]
     fn unknown_series_is_refused_with_what_there_is() {
         let message = "5.10".parse::<KernelSeries>().unwrap_err().to_string();
-        assert!(message.contains("5.10") && message.contains("6.1, 6.12, 7.2"), "{message}");
+        assert!(message.contains("5.10") && message.contains("6.1, 6.12, 7.2, newest"), "{message}");
+    }
+
+    #[test]
+    fn kernel_that_stands_in_for_another_series_is_told_from_one_of_its_own() {
+        let of = |series, release: &str| GuestKernel {
+            series,
+            release: release.into(),
+            image: PathBuf::new(),
+            modules: Vec::new(),
+        };
+        assert!(of(KernelSeries::V7_2, "7.2.12+deb13-amd64").is_of_its_series());
+        assert!(!of(KernelSeries::V7_2, "7.20.1+deb13-amd64").is_of_its_series());
+        assert!(!of(KernelSeries::V7_2, "7.3.4+deb13-amd64").is_of_its_series());
+        assert!(of(KernelSeries::V6_1, "6.1.0-56-amd64").is_of_its_series());
+        assert!(of(KernelSeries::Newest, "7.3.4+deb13-amd64").is_of_its_series());
     }
 }

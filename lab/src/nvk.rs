@@ -66,10 +66,15 @@ pub fn obtain(cache: &Cache) -> Result<PathBuf> {
 pub fn behind(cache: &Cache, initramfs: &Path) -> Result<PathBuf> {
     let part = obtain(cache)?;
     let key = hash([("image", read(initramfs)?.as_slice()), ("part", read(&part)?.as_slice())].into_iter());
+    let name = format!("nvk-initramfs-{}", key.get(..16).unwrap_or(&key));
     let lock = cache.lock()?;
-    let folder = cache.entry_or_build(&lock, "nvk-initramfs", &key, |folder| {
+    if cache.entry(&name, Some(&key)).is_none() {
+        cache.drop_unused(&lock, "nvk-initramfs-")?;
+    }
+    let folder = cache.entry_or_build(&lock, &name, &key, |folder| {
         join(initramfs, &part, &folder.join("initramfs.cpio"))
     })?;
+    cache.touch(&name);
     Ok(folder.join("initramfs.cpio"))
 }
 

@@ -5,12 +5,14 @@
 //! `cargo run` that is going on, and holds the build folder's lock, does not wait for itself.
 
 use std::env;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use sha2::{Digest, Sha256};
 
-use crate::cache::{Cache, source_tree};
+use crate::cache::{Cache, CacheLock, source_tree};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
@@ -27,6 +29,23 @@ pub struct StaticBuild {
     pub panic_aborts: bool,
 }
 
+/// A copy of a program below the hash of its contents, which nobody changes.
+fn keep(cache: &Cache, lock: &CacheLock, program: &str, built: &Path) -> Result<PathBuf> {
+    let contents = fs::read(built)?;
+    let key: String = Sha256::digest(&contents).iter().map(|byte| format!("{byte:02x}")).collect();
+    let prefix = format!("{program}-");
+    let name = format!("{prefix}{}", key.get(..16).unwrap_or(&key));
+    if cache.entry(&name, Some(&key)).is_none() {
+        cache.drop_unused(lock, &prefix)?;
+    }
+    let folder = cache.entry_or_build(lock, &name, &key, |folder| {
+        fs::copy(built, folder.join(program))?;
+        Ok(())
+    })?;
+    cache.touch(&name);
+    Ok(folder.join(program))
+}
+
 impl StaticBuild {
     /// The program, built if it is not up to date; without symbols, which would only make it larger.
     pub fn obtain(&self, cache: &Cache) -> Result<PathBuf> {
@@ -37,6 +56,9 @@ impl StaticBuild {
             tree.display(),
             self.what
         );
+        // Source trees that share a cache share what they depend on, and the place of the program: none may build while
+        // another takes its program away.
+        let lock = cache.lock()?;
         let target_folder = cache.path(self.target_folder);
         let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
             .current_dir(&tree)
@@ -53,6 +75,7 @@ impl StaticBuild {
             .status()
             .with_context(|| format!("Cannot start cargo to build {}", self.what))?;
         ensure!(status.success(), "Building {} failed: cargo ended with {status}", self.what);
-        Ok(target_folder.join(TARGET).join("release").join(self.package))
+        let built = target_folder.join(TARGET).join("release").join(self.package);
+        keep(cache, &lock, self.package, &built).with_context(|| format!("Cannot keep {}", built.display()))
     }
 }

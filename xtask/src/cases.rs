@@ -197,7 +197,10 @@ fn fermi() -> Vec<Case> {
     let chip = Chip::Gf100;
     for topology in [Topology::Native, Topology::Mediated] {
         for kernel in KernelSeries::ALL {
-            let guest = Guest { cpus: 2, ..Guest::new("vm1", chip, kernel, everything(chip, kernel)) };
+            // 7.2 is what GH100s and benchmarks have. Here the newest kernel has its place; its own cases stay, so that what changed
+            // between the two can be told.
+            let programs = if kernel == KernelSeries::V7_2 { SHORT } else { everything(chip, kernel) };
+            let guest = Guest { cpus: 2, ..Guest::new("vm1", chip, kernel, programs) };
             cases.push(case(format!("{}-{kernel}", topology.name()), topology, vec![guest]));
         }
     }
@@ -213,7 +216,7 @@ fn fermi() -> Vec<Case> {
     }
 
     let mediated = Topology::Mediated;
-    for kernel in KernelSeries::ALL {
+    for kernel in KernelSeries::NUMBERED {
         let direct = Guest { bar3: "direct", ..Guest::new("vm1", chip, kernel, SHORT) };
         cases.push(case(format!("bar3-direct-{kernel}"), mediated, vec![direct]));
     }
@@ -242,8 +245,10 @@ fn hopper() -> Vec<Case> {
     let full = Guest { cpus: 2, ..Guest::new("vm1", chip, kernel, everything(chip, kernel)) };
     let one = Guest::new("vm1", chip, kernel, SHORT);
     let single = |name: &str, guest: Guest| case(format!("gh100-{name}"), mediated, vec![guest]);
+    let newest = KernelSeries::Newest;
     let mut cases = vec![
         single(kernel.name(), full.clone()),
+        single(newest.name(), Guest { cpus: 2, ..Guest::new("vm1", chip, newest, everything(chip, newest)) }),
         single("bar3-trapped", Guest { bar3: "trapped", ..one.clone() }),
         single("smp-4", Guest { cpus: 4, programs: BUSY, ..full.clone() }),
         single("intx", Guest { nouveau_options: &["config=NvMSI=0"], ..one.clone() }),
@@ -299,8 +304,9 @@ fn guests(work: [(Chip, &'static [&'static str]); 2], kernels: [KernelSeries; 2]
         .zip(work)
         .zip(kernels)
         .map(|((name, (chip, programs)), kernel)| {
-            // Linux 7.2 would read all of a GF100's instance memory when it powers off, which takes 20 s where it is trapped.
-            let bar3 = if (chip, kernel) == (Chip::Gf100, KernelSeries::V7_2) { "direct" } else { "" };
+            // Linux 7.2 and later would read all of a GF100's instance memory when it powers off, which takes 20 s where it is trapped.
+            let reads = matches!(kernel, KernelSeries::V7_2 | KernelSeries::Newest);
+            let bar3 = if chip == Chip::Gf100 && reads { "direct" } else { "" };
             Guest { bar3, ..Guest::new(name, chip, kernel, programs) }
         })
         .collect()
@@ -331,11 +337,13 @@ mod tests {
     #[test]
     fn every_kernel_passes_every_program_on_both_topologies() {
         for topology in [Topology::Native, Topology::Mediated] {
-            for kernel in KernelSeries::ALL {
+            for kernel in [KernelSeries::V6_1, KernelSeries::V6_12, KernelSeries::Newest] {
                 assert!(covered(topology, kernel, Chip::Gf100), "{} {kernel}", topology.name());
             }
         }
-        assert!(covered(Topology::Mediated, KernelSeries::V7_2, Chip::Gh100));
+        for kernel in [KernelSeries::V7_2, KernelSeries::Newest] {
+            assert!(covered(Topology::Mediated, kernel, Chip::Gh100), "{kernel}");
+        }
     }
 
     fn covered(topology: Topology, kernel: KernelSeries, chip: Chip) -> bool {

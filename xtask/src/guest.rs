@@ -17,7 +17,7 @@ use crate::workshop;
 /// What to boot.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The guest's kernel: 6.1, 6.12 or 7.2
+    /// The guest's kernel: 6.1, 6.12, 7.2 or newest
     #[arg(long, default_value = "6.12")]
     kernel: KernelSeries,
     /// A vfio-user socket to put a GPU behind; may be given several times

@@ -213,6 +213,9 @@ fn guest_tests(cases: &[Case], arguments: &Arguments) -> Result<Vec<CaseResult>>
     let kinds: BTreeSet<_> = cases.iter().flat_map(Case::kinds).collect();
     let workshop = Workshop::open(&kinds, &arguments.logs, arguments.gpuvmk.as_deref())?;
     let jobs = arguments.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
+    for (series, release) in workshop.kernels() {
+        eprintln!("guest kernel {series}: {release}");
+    }
     eprintln!(
         "guests run on {}, {jobs} at a time; logs in {}",
         workshop.accelerator().name(),

@@ -70,6 +70,16 @@ impl Workshop {
         self.accelerator
     }
 
+    /// The kernel of a series, if guests of the cases have it.
+    pub fn kernel(&self, series: KernelSeries) -> Option<&GuestKernel> {
+        self.guests.iter().find(|((of, _), _)| *of == series).map(|(_, (kernel, _))| kernel)
+    }
+
+    /// Which kernel each series is today.
+    pub fn kernels(&self) -> BTreeMap<KernelSeries, &str> {
+        self.guests.iter().map(|((series, _), (kernel, _))| (*series, kernel.release.as_str())).collect()
+    }
+
     /// QEMU.
     pub fn qemu(&self) -> &Qemu {
         &self.qemu
