@@ -6,18 +6,22 @@ use crate::chip::gh100::gsp::layout;
 
 pub const NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY: u32 = 0x0080_1813;
 pub const NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY: u32 = 0x0080_1814;
+pub const NV0080_CTRL_CMD_FB_GET_COMPBIT_STORE_INFO: u32 = 0x0080_1306;
 pub const NV2080_CTRL_CMD_GPU_PROMOTE_CTX: u32 = 0x2080_012b;
 pub const NV2080_CTRL_CMD_GPU_GET_FERMI_GPC_INFO: u32 = 0x2080_0137;
 pub const NV2080_CTRL_CMD_GPU_GET_FERMI_TPC_INFO: u32 = 0x2080_0138;
 pub const NV2080_CTRL_CMD_GPU_GET_CONSTRUCTED_FALCON_INFO: u32 = 0x2080_01b0;
 pub const NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION: u32 = 0x2080_0301;
+pub const NV2080_CTRL_CMD_INTERNAL_MEMSYS_GET_STATIC_CONFIG: u32 = 0x2080_0a1c;
 pub const NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO: u32 = 0x2080_0a32;
 pub const NV2080_CTRL_CMD_INTERNAL_INTR_GET_KERNEL_TABLE: u32 = 0x2080_0a5c;
+pub const NV2080_CTRL_CMD_INTERNAL_MEMSYS_PROGRAM_RAW_COMPRESSION_MODE: u32 = 0x2080_0a6f;
 pub const NV2080_CTRL_CMD_INTERNAL_FBSR_INIT: u32 = 0x2080_0ac2;
 pub const NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING: u32 = 0x2080_0ac3;
 pub const NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE: u32 = 0x2080_1112;
 pub const NV2080_CTRL_CMD_GR_GET_ZCULL_INFO: u32 = 0x2080_1206;
 pub const NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE: u32 = 0x2080_2a08;
+pub const NV2080_CTRL_CMD_INTERNAL_GCX_ENTRY_PREREQUISITE: u32 = 0x2080_a7d7;
 pub const NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES: u32 = 0x90f1_0106;
 pub const NVA06F_CTRL_CMD_GPFIFO_SCHEDULE: u32 = 0xa06f_0103;
 pub const NVA06F_CTRL_CMD_BIND: u32 = 0xa06f_0104;
@@ -158,6 +162,67 @@ pub const NV_INTR_VECTOR_INVALID: u32 = 0xffff_ffff;
 pub const MC_ENGINE_IDX_CE0: u16 = 15;
 pub const MC_ENGINE_IDX_GSP: u16 = 50;
 pub const MC_ENGINE_IDX_GR0: u16 = 84;
+
+/// What the memory system is like once the GPU is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS {
+    pub bOneToOneComptagLineAllocation: u8,
+    pub bUseOneToFourComptagLineAllocation: u8,
+    pub bUseRawModeComptaglineAllocation: u8,
+    pub bDisableCompbitBacking: u8,
+    pub bDisablePostL2Compression: u8,
+    pub bEnabledEccFBPA: u8,
+    pub bL2PreFill: u8,
+    pub pad: u8,
+    pub l2CacheSize: u64,
+    pub bFbpaPresent: u8,
+    pub pad2: [u8; 3],
+    pub comprPageSize: u32,
+    pub comprPageShift: u32,
+    pub ramType: u32,
+    pub ltcCount: u32,
+    pub ltsPerLtcCount: u32,
+}
+layout!(
+    NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS: 0x28,
+    bUseRawModeComptaglineAllocation @ 2,
+    bDisableCompbitBacking @ 3,
+    l2CacheSize @ 8,
+    comprPageSize @ 0x14,
+    ltsPerLtcCount @ 0x24,
+);
+
+/// Where compression keeps its bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS {
+    pub Size: u64,
+    pub Address: u64,
+    pub AddressSpace: u32,
+    pub MaxCompbitLine: u32,
+    pub comptagsPerCacheLine: u32,
+    pub cacheLineSize: u32,
+    pub cacheLineSizePerSlice: u32,
+    pub cacheLineFetchAlignment: u32,
+    pub backingStoreBase: u64,
+    pub gobsPerComptagPerSlice: u32,
+    pub backingStoreCbcBase: u32,
+    pub comptaglineAllocationPolicy: u32,
+    pub pad: u32,
+    pub privRegionStartOffset: u64,
+    pub cbcCoveragePerSlice: u32,
+    pub pad2: u32,
+}
+layout!(
+    NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS: 0x50,
+    AddressSpace @ 0x10,
+    backingStoreBase @ 0x28,
+    privRegionStartOffset @ 0x40,
+);
+
+/// `NV2080_CTRL_INTERNAL_GCX_ENTRY_PREREQUISITE_PARAMS`: whether it could go into GC6, and into GCOFF.
+pub type NV2080_CTRL_INTERNAL_GCX_ENTRY_PREREQUISITE_PARAMS = [u8; 2];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]

@@ -1,4 +1,4 @@
-//! Controls of objects (GSP_RM_CONTROL), by table: what nouveau of Linux 7.2 sends to a GPU without display.
+//! Controls of objects (GSP_RM_CONTROL), by table: what nouveau of Linux 7.2 and 7.3 sends to a GPU without display.
 //!
 //! A control that is not in the table is answered NV_ERR_NOT_SUPPORTED, as real firmware answers one that its GPU does
 //! not have.
@@ -6,6 +6,7 @@
 mod channels;
 mod engines;
 mod memory;
+mod memory_system;
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -39,7 +40,13 @@ const fn control(number: u32, object: Type, size: usize, handler: Handler) -> Co
 }
 
 /// Every control that is known, with its parameters.
-static CONTROLS: [Control; 18] = [
+static CONTROLS: [Control; 22] = [
+    control(
+        NV0080_CTRL_CMD_FB_GET_COMPBIT_STORE_INFO,
+        Type::Device,
+        size_of::<NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS>(),
+        memory_system::compbit_store,
+    ),
     control(
         NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY,
         Type::Device,
@@ -78,6 +85,12 @@ static CONTROLS: [Control; 18] = [
         engines::set_notification,
     ),
     control(
+        NV2080_CTRL_CMD_INTERNAL_MEMSYS_GET_STATIC_CONFIG,
+        Type::Subdevice,
+        size_of::<NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS>(),
+        memory_system::static_config,
+    ),
+    control(
         NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO,
         Type::Subdevice,
         size_of::<NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS>(),
@@ -88,6 +101,18 @@ static CONTROLS: [Control; 18] = [
         Type::Subdevice,
         size_of::<NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_PARAMS>(),
         engines::interrupt_table,
+    ),
+    control(
+        NV2080_CTRL_CMD_INTERNAL_MEMSYS_PROGRAM_RAW_COMPRESSION_MODE,
+        Type::Subdevice,
+        1,
+        memory_system::raw_compression,
+    ),
+    control(
+        NV2080_CTRL_CMD_INTERNAL_GCX_ENTRY_PREREQUISITE,
+        Type::Subdevice,
+        size_of::<NV2080_CTRL_INTERNAL_GCX_ENTRY_PREREQUISITE_PARAMS>(),
+        memory_system::power_off_prerequisite,
     ),
     control(
         NV2080_CTRL_CMD_INTERNAL_FBSR_INIT,

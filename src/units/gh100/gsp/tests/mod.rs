@@ -9,6 +9,7 @@ mod driver;
 mod events;
 mod fake;
 mod hostile;
+mod memory_system;
 mod objects;
 mod probe;
 mod queues;
