@@ -1,9 +1,10 @@
 //! The virtual GSP: boot arguments, queues and RPCs of a driver that lies. What the back is asked for makes sense
-//! whatever the driver says: channels in free slots, nothing in empty ones; objects stay below their limits; and a
+//! whatever the driver says, before a suspension and after one: channels in free slots, nothing in empty ones; objects stay below their limits; and a
 //! new boot finds it as good as new.
 
 mod back;
 pub(crate) mod rpc;
+mod sleep;
 
 use gpuvmk::chip::{Engine, EngineSet};
 use gpuvmk::units::gh100::gsp::{BootError, Gsp, GspConfig, ObjectLimits, Stopped};
@@ -28,7 +29,8 @@ pub fn run(data: &[u8]) {
         EngineSet::GRAPHICS,
     ]);
     let back = Back::new(engines);
-    let mut gsp = Gsp::new(GspConfig { vram: VRAM, engines, channels: CHANNELS, objects: LIMITS });
+    let config = GspConfig { vram: VRAM, engines, channels: CHANNELS, objects: LIMITS };
+    let mut gsp = Gsp::new(config);
     let mut queues = Queues::prepare(&back, BASE);
     if input.below(8) != 7 {
         gsp.boot(&back, BASE + LIBOS).expect("good arguments");
@@ -36,7 +38,7 @@ pub fn run(data: &[u8]) {
     let mut steps = 0;
     while input.more() && steps < 96 {
         steps += 1;
-        step(&mut input, &mut gsp, &back, &mut queues);
+        step(&mut input, &mut gsp, config, &back, &mut queues);
         assert!(gsp.objects() <= LIMITS.total as usize, "more objects than there may be");
         drop(format!("{:?}", gsp.take_notes()));
     }
@@ -53,11 +55,15 @@ pub fn run(data: &[u8]) {
     assert_eq!(queues.messages(&back), before + 1, "GSP does not answer");
 }
 
-fn step(input: &mut Input<'_>, gsp: &mut Gsp, back: &Back, queues: &mut Queues) {
+fn step(input: &mut Input<'_>, gsp: &mut Gsp, config: GspConfig, back: &Back, queues: &mut Queues) {
     match input.below(16) {
         0 => {
             let address = match input.below(4) {
                 0 => 0,
+                3 => {
+                    sleep::suspend(gsp, back, queues);
+                    return sleep::resume(input, gsp, config, back, queues);
+                }
                 1 => BASE.wrapping_add(input.near(&PLACES)),
                 _ => BASE + LIBOS,
             };
@@ -65,6 +71,7 @@ fn step(input: &mut Input<'_>, gsp: &mut Gsp, back: &Back, queues: &mut Queues) 
                 Ok(_) if address != 0 => queues.restart(),
                 Ok(_) => {}
                 Err(error @ (BootError::NoMemory(_) | BootError::Arguments(_))) => drop(error.to_string()),
+                Err(BootError::Saved(error)) => panic!("nothing was handed over: {error}"),
             }
         }
         1 => {

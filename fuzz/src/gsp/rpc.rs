@@ -9,8 +9,8 @@ use gpuvmk::chip::gh100::gsp::r570_144::control::{
     NV2080_CTRL_CMD_GPU_PROMOTE_CTX, NV2080_CTRL_CMD_GR_GET_ZCULL_INFO, NV2080_CTRL_CMD_INTERNAL_FBSR_INIT,
     NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING,
     NV2080_CTRL_CMD_INTERNAL_INTR_GET_KERNEL_TABLE,
-    NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO, NVA06F_CTRL_CMD_BIND,
-    NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN,
+    NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO, NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS,
+    NVA06F_CTRL_CMD_BIND, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN,
 };
 use gpuvmk::chip::gh100::gsp::r570_144::object::{
     ADDR_FBMEM, FERMI_TWOD_A, FERMI_VASPACE_A, HOPPER_A, HOPPER_CHANNEL_GPFIFO_A, HOPPER_COMPUTE_A,
@@ -83,7 +83,58 @@ const CONTROLS: [u32; 19] = [
     NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN,
 ];
 
-type MakeRecord = Box<dyn Fn(&Queues) -> Vec<u8>>;
+pub(super) type MakeRecord = Box<dyn Fn(&Queues) -> Vec<u8>>;
+
+/// Client, device and subdevice that the firmware has made for the driver.
+const INTERNAL: [u32; 3] = [0xc1e0_0004, 0xabcd_0080, 0xabcd_2080];
+/// A list of pages.
+const MEMORY: u32 = 0xcaf0_0003;
+
+fn internal_control(command: u32, parameters: &[u8]) -> MakeRecord {
+    let [client, _, subdevice] = INTERNAL;
+    let mut rpc = rpc_gsp_rm_control_v03_00::new_zeroed();
+    rpc.hClient = client;
+    rpc.hObject = subdevice;
+    rpc.cmd = command;
+    rpc.paramsSize = u32::try_from(parameters.len()).unwrap_or(0);
+    let body = [rpc.as_bytes(), parameters].concat();
+    Box::new(move |queues| queues.record(NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, &body))
+}
+
+/// The RPCs of a suspension into the memory that is named at a bus address.
+pub(super) fn suspension(meta: u64) -> Vec<MakeRecord> {
+    let [client, device, _] = INTERNAL;
+    let mut list = rpc_alloc_memory_v13_01::new_zeroed();
+    list.hClient = client;
+    list.hDevice = device;
+    list.hMemory = MEMORY;
+    list.hClass = NV01_MEMORY_LIST_SYSTEM;
+    list.pageCount = 1;
+    list.pteDesc = 1 << 16;
+    let list = [list.as_bytes(), &[0; 8]].concat();
+    let mut parameters = NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS::new_zeroed();
+    parameters.hClient = client;
+    parameters.hSysMem = MEMORY;
+    parameters.sysmemAddrOfSuspendResumeData = meta;
+    let mut free = NVOS00_PARAMETERS_v03_00::new_zeroed();
+    free.hRoot = client;
+    free.hObjectOld = MEMORY;
+    let free = free.as_bytes().to_vec();
+    vec![
+        internal_control(NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING, &[1]),
+        Box::new(move |queues| queues.record(NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, &list)),
+        internal_control(NV2080_CTRL_CMD_INTERNAL_FBSR_INIT, parameters.as_bytes()),
+        Box::new(move |queues| queues.record(NV_VGPU_MSG_FUNCTION_FREE, &free)),
+        Box::new(|queues| {
+            queues.record(NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER, &[1, 0, 0, 0, 3, 0, 0, 0])
+        }),
+    ]
+}
+
+/// The RPC that lets channels run again.
+pub(super) fn toggles() -> Vec<MakeRecord> {
+    vec![internal_control(NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING, &[0])]
+}
 
 /// The RPCs of a driver up to its first channels, in order: a client, a device, an address space with its page
 /// directory, and three channels that are scheduled, with a copy object each.

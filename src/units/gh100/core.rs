@@ -100,7 +100,13 @@ impl<B: GspBackend> Core<B> {
         let result = {
             let mut processor = locked(&self.processor);
             let result = boot_arguments(back, parameters)
-                .and_then(|arguments| Ok(processor.gsp.boot(back, arguments)?))
+                .and_then(|(arguments, description)| {
+                    let gsp = &mut processor.gsp;
+                    if Gsp::is_suspended_at(back, description) {
+                        return Ok(gsp.resume(back, description)?);
+                    }
+                    Ok(gsp.boot(back, arguments)?)
+                })
                 .map(|effects| self.apply(back, &effects));
             self.finish(back, &mut processor);
             result
@@ -293,8 +299,8 @@ fn bar2_tables(raw: u64) -> HopperTables {
     }
 }
 
-/// The address of GSP's arguments, from a copy of the boot parameters.
-fn boot_arguments(back: &impl GspBackend, address: u64) -> Result<u64, FspError> {
+/// The addresses of GSP's arguments and of what describes its image, or where it was suspended; from a copy of the boot parameters.
+fn boot_arguments(back: &impl GspBackend, address: u64) -> Result<(u64, u64), FspError> {
     let refused = |why| FspError::Parameters { address, why };
     let mut raw = [0; size_of::<FmcBootParams>()];
     back.read_memory(PhysicalAddress { aperture: Aperture::SystemCoherent, address }, &mut raw)
@@ -304,7 +310,9 @@ fn boot_arguments(back: &impl GspBackend, address: u64) -> Result<u64, FspError>
         return Err(refused("for another firmware than GSP-RM"));
     }
     match parameters.rm_target.get() {
-        TARGET_COHERENT_SYSTEM | TARGET_NONCOHERENT_SYSTEM => Ok(parameters.rm_arguments.get()),
+        TARGET_COHERENT_SYSTEM | TARGET_NONCOHERENT_SYSTEM => {
+            Ok((parameters.rm_arguments.get(), parameters.rm_description.get()))
+        }
         _ => Err(refused("with arguments outside system memory")),
     }
 }

@@ -21,11 +21,11 @@ use crate::units::gh100::gsp::rm::Rm;
 use crate::units::gh100::gsp::{channel, engines};
 
 /// What is asked for.
-struct Wanted<'a> {
-    id: Id,
-    parent: u32,
-    class: u32,
-    parameters: &'a [u8],
+pub(super) struct Wanted<'a> {
+    pub(super) id: Id,
+    pub(super) parent: u32,
+    pub(super) class: u32,
+    pub(super) parameters: &'a [u8],
 }
 
 type Make = fn(&mut Rm, &dyn GspBackend, &Wanted<'_>) -> Result<Kind, Status>;
@@ -104,7 +104,8 @@ pub(super) fn rm_alloc(rm: &mut Rm, back: &dyn GspBackend, body: &mut [u8]) -> R
     answer.write_to_prefix(body).map_err(|_| Status::InvalidParamStruct)
 }
 
-fn allocate(rm: &mut Rm, back: &dyn GspBackend, wanted: &Wanted<'_>) -> Result<(), Status> {
+/// Makes an object, if the driver may have it.
+pub(super) fn allocate(rm: &mut Rm, back: &dyn GspBackend, wanted: &Wanted<'_>) -> Result<(), Status> {
     if wanted.class == NV01_ROOT {
         return root(rm, wanted);
     }
@@ -202,10 +203,6 @@ fn event(_: &mut Rm, _: &dyn GspBackend, wanted: &Wanted<'_>) -> Result<Kind, St
 pub(super) fn alloc_memory(rm: &mut Rm, _: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
     let (list, entries) =
         rpc_alloc_memory_v13_01::read_from_prefix(body).map_err(|_| Status::InvalidParamStruct)?;
-    if list.hClass != NV01_MEMORY_LIST_SYSTEM && list.hClass != NV01_MEMORY_LIST_FBMEM {
-        rm.note(Note::UnknownClass(list.hClass));
-        return Err(Status::InvalidClass);
-    }
     let whole = usize::try_from(list.entries())
         .ok()
         .and_then(|count| count.checked_mul(8))
@@ -214,6 +211,15 @@ pub(super) fn alloc_memory(rm: &mut Rm, _: &dyn GspBackend, body: &mut [u8]) -> 
         return Err(Status::InvalidParamStruct);
     }
     let id = Id { client: list.hClient, handle: list.hMemory };
-    rm.objects.admit(id, list.hDevice, &[Type::Device])?;
-    rm.objects.add(id, list.hDevice, list.hClass, Kind::Memory { pages: list.pageCount })
+    memory_list(rm, id, list.hDevice, list.hClass, list.pageCount)
+}
+
+/// Makes a list of pages.
+pub(super) fn memory_list(rm: &mut Rm, id: Id, device: u32, class: u32, pages: u32) -> Result<(), Status> {
+    if class != NV01_MEMORY_LIST_SYSTEM && class != NV01_MEMORY_LIST_FBMEM {
+        rm.note(Note::UnknownClass(class));
+        return Err(Status::InvalidClass);
+    }
+    rm.objects.admit(id, device, &[Type::Device])?;
+    rm.objects.add(id, device, class, Kind::Memory { pages })
 }

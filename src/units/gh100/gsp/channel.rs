@@ -10,7 +10,7 @@ use crate::addr::GpuVa;
 use crate::chip::gh100::CHANNELS_PER_RUNLIST;
 use crate::chip::gh100::gsp::r570_144::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, fixed_chid};
 use crate::chip::gh100::gsp::status::Status;
-use crate::chip::{Engine, EngineSet, PhysicalAddress};
+use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use crate::units::backend::{ChannelRefusal, GspBackend, GspChannel};
 use crate::units::gh100::gsp::{DoorbellTarget, GspConfig, engines};
 
@@ -20,6 +20,9 @@ const MAX_ENTRIES_LOG2: u32 = 19;
 const ENTRY_SIZE: u64 = 8;
 /// Bytes of a USERD, and its alignment.
 const USERD_SIZE: u64 = 512;
+/// GP_GET and GP_PUT in a USERD.
+const USERD_GP_GET: u64 = 0x88;
+const USERD_GP_PUT: u64 = 0x8c;
 /// Rings are addressed with 40 bits.
 const RING_LIMIT: u64 = 1 << 40;
 
@@ -51,9 +54,40 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Channel {
     slot: Option<u16>,
-    userd: u64,
-    engines: EngineSet,
+    wanted: Wanted,
     state: State,
+}
+
+/// What a channel does, as it is kept over a suspension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeptState {
+    Idle,
+    Scheduled,
+    Stopped,
+}
+
+/// A channel as it is kept over a suspension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) chid: u16,
+    pub(super) engine_type: u32,
+    pub(super) userd: u64,
+    /// 0 where it never runs.
+    pub(super) ring: u64,
+    pub(super) ring_log2: u8,
+    pub(super) state: KeptState,
+    /// How far its ring was read, and written.
+    pub(super) get: u32,
+    pub(super) put: u32,
+}
+
+/// A channel that was made anew, before it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Revived {
+    pub(super) slot: u16,
+    pub(super) ring: u64,
+    pub(super) get: u32,
+    pub(super) put: u32,
 }
 
 /// What a driver asks for, checked.
@@ -61,6 +95,7 @@ struct Channel {
 pub(super) struct Wanted {
     runlist: u16,
     chid: Option<u16>,
+    engine: Engine,
     engines: EngineSet,
     userd: u64,
     ring: Option<(GpuVa, u8)>,
@@ -107,10 +142,20 @@ pub(super) fn check(config: &GspConfig, raw: &NV_CHANNEL_ALLOC_PARAMS) -> Result
     #[allow(clippy::cast_possible_truncation, reason = "at most 19")]
     let log2 = raw.gpFifoEntries.ilog2() as u8;
     let ring = (raw.gpFifoOffset != 0).then_some((GpuVa(raw.gpFifoOffset), log2));
-    Ok(Wanted { runlist, chid, engines: engines::of_runlist(config.engines, runlist), userd, ring })
+    Ok(Wanted { runlist, chid, engine, engines: engines::of_runlist(config.engines, runlist), userd, ring })
 }
 
 impl Wanted {
+    /// A channel that is not there.
+    const NOTHING: Self = Self {
+        runlist: 0,
+        chid: None,
+        engine: Engine::Graphics,
+        engines: EngineSet::empty(),
+        userd: 0,
+        ring: None,
+    };
+
     /// True when it can run, and so needs a page directory.
     pub(super) const fn runs(&self) -> bool {
         self.ring.is_some()
@@ -128,6 +173,8 @@ pub(super) struct Channels {
     next_slot: u16,
     /// Channels are held back all together (a suspend).
     held: bool,
+    /// How far the rings of channels were read and written that were made anew and have not run since.
+    positions: BTreeMap<Token, (u32, u32)>,
 }
 
 impl Channels {
@@ -168,8 +215,7 @@ impl Channels {
                 Some(slot)
             }
         };
-        let Wanted { userd, engines, .. } = wanted;
-        self.table.insert(token, Channel { slot, userd, engines, state: State::Idle });
+        self.table.insert(token, Channel { slot, wanted, state: State::Idle });
         Ok(token)
     }
 
@@ -182,7 +228,7 @@ impl Channels {
         engine: Engine,
     ) -> Result<(), Status> {
         let channel = self.table.get(&token).ok_or(Status::InvalidChannel)?;
-        if !channel.engines.contains(engine.into()) {
+        if !channel.wanted.engines.contains(engine.into()) {
             return Err(Status::InvalidClass);
         }
         match channel.slot {
@@ -196,7 +242,7 @@ impl Channels {
 
     /// True when the channel can use the engine.
     pub(super) fn has_engine(&self, token: Token, engine: Engine) -> bool {
-        self.table.get(&token).is_some_and(|channel| channel.engines.contains(engine.into()))
+        self.table.get(&token).is_some_and(|channel| channel.wanted.engines.contains(engine.into()))
     }
 
     /// Lets a channel run, or holds it back.
@@ -213,6 +259,11 @@ impl Channels {
         }
         channel.state = if on { State::Scheduled } else { State::Idle };
         Ok(())
+    }
+
+    /// True while all channels are held back.
+    pub(super) const fn is_held(&self) -> bool {
+        self.held
     }
 
     /// Holds all channels back, or lets those run again that may.
@@ -232,6 +283,7 @@ impl Channels {
 
     /// Takes a channel away.
     pub(super) fn destroy(&mut self, back: &dyn GspBackend, token: Token) {
+        self.positions.remove(&token);
         if let Some(Channel { slot: Some(slot), .. }) = self.table.remove(&token) {
             self.slots.remove(&slot);
             back.destroy_channel(slot);
@@ -260,6 +312,75 @@ impl Channels {
     /// The channel of a doorbell token. A stopped one has no doorbell any more.
     pub(super) fn doorbell_target(&self, token: Token) -> Option<DoorbellTarget> {
         let channel = self.table.get(&token).filter(|channel| channel.state != State::Stopped)?;
-        channel.slot.map(|slot| DoorbellTarget { slot, userd: channel.userd })
+        channel.slot.map(|slot| DoorbellTarget { slot, userd: channel.wanted.userd })
+    }
+
+    /// What a suspension keeps of a channel. How far its ring was read stands in its USERD, as on hardware.
+    pub(super) fn kept(&self, back: &dyn GspBackend, token: Token) -> Kept {
+        let channel = self.table.get(&token);
+        let Wanted { userd, ring, engine, .. } = channel.map_or(Wanted::NOTHING, |channel| channel.wanted);
+        let state = match channel.map_or(State::Stopped, |channel| channel.state) {
+            State::Idle => KeptState::Idle,
+            State::Scheduled => KeptState::Scheduled,
+            State::Stopped => KeptState::Stopped,
+        };
+        let (ring, ring_log2) = ring.map_or((0, 0), |(ring, log2)| (ring.0, log2));
+        let (get, put) = if ring == 0 { (0, 0) } else { position(back, userd, ring_log2) };
+        let engine_type = engines::engine_type(engine);
+        Kept { chid: token.chid, engine_type, userd, ring, ring_log2, state, get, put }
+    }
+
+    /// Brings a channel that was just made into a state that was kept.
+    pub(super) fn keep(
+        &mut self,
+        back: &dyn GspBackend,
+        token: Token,
+        state: KeptState,
+    ) -> Result<(), Status> {
+        match state {
+            KeptState::Idle => Ok(()),
+            KeptState::Scheduled => self.schedule(back, token, true),
+            KeptState::Stopped => {
+                self.stop(token);
+                Ok(())
+            }
+        }
+    }
+
+    /// Stops a channel for good; returns who told of it, for the driver.
+    pub(super) fn stop(&mut self, token: Token) -> Option<(u16, Engine)> {
+        let channel = self.table.get_mut(&token)?;
+        channel.state = State::Stopped;
+        Some((channel.slot?, channel.wanted.engine))
+    }
+
+    /// Notes how far rings were read and written that channels made anew go on with.
+    pub(super) fn set_positions(&mut self, positions: BTreeMap<Token, (u32, u32)>) {
+        self.positions = positions;
+    }
+
+    /// Takes what was noted, of channels that may run.
+    pub(super) fn take_positions(&mut self) -> Vec<(Token, Revived)> {
+        let revived = |(token, (get, put))| {
+            let channel: &Channel = self.table.get(&token)?;
+            let (ring, _) = channel.wanted.ring?;
+            let runs = channel.state != State::Stopped;
+            runs.then_some((token, Revived { slot: channel.slot?, ring: ring.0, get, put }))
+        };
+        std::mem::take(&mut self.positions).into_iter().filter_map(revived).collect()
+    }
+}
+
+/// GP_GET and GP_PUT, as far as the guest's memory says so. Numbers that are none are a ring that nobody can go on with.
+fn position(back: &dyn GspBackend, userd: u64, ring_log2: u8) -> (u32, u32) {
+    let word = |offset: u64| {
+        let mut word = [0; 4];
+        let address = userd.saturating_add(offset);
+        let read = back.read_memory(PhysicalAddress { aperture: Aperture::Vram, address }, &mut word);
+        read.ok().map(|()| u32::from_le_bytes(word)).filter(|place| place >> ring_log2 == 0)
+    };
+    match (word(USERD_GP_GET), word(USERD_GP_PUT)) {
+        (Some(get), Some(put)) => (get, put),
+        _ => ((1 << ring_log2) - 1, 0),
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use crate::chip::gh100::gsp::names;
 use crate::chip::gh100::gsp::status::Status;
 use crate::units::gh100::gsp::queue::Refused;
+use crate::units::gh100::gsp::saved::SavedError;
 
 /// Counters since the function was reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,10 @@ pub struct Counters {
     pub events_dropped: u64,
     /// Channels that the back stopped.
     pub channels_stopped: u64,
+    /// Times that what a suspension keeps was not written, for want of memory that the driver must name.
+    pub saves_refused: u64,
+    /// Times that what a driver handed over after a suspension was not taken.
+    pub restores_refused: u64,
     /// Notes that were not kept because nobody took the earlier ones.
     pub notes_lost: u64,
 }
@@ -58,6 +63,8 @@ pub enum Note {
     Record(Refused),
     /// The message queue is full.
     QueueFull,
+    /// What a suspension keeps was not written.
+    NotSaved(SavedError),
 }
 
 /// A call of the driver.
@@ -107,6 +114,9 @@ impl fmt::Display for Note {
                 write!(f, "The virtual GSP refused {what}: {status} ({:#x})", status.code())
             }
             Self::Record(refused) => write!(f, "{refused}"),
+            Self::NotSaved(error) => {
+                write!(f, "The virtual GSP cannot be suspended in the memory that the driver named: {error}")
+            }
             Self::QueueFull => f.write_str("The driver does not read its message queue, which is full"),
         }
     }
@@ -161,6 +171,7 @@ fn key(note: &Note) -> u64 {
         Note::Record(Refused::Checksum { .. }) => (6, 4),
         Note::Record(Refused::Header) => (6, 5),
         Note::QueueFull => (7, 0),
+        Note::NotSaved(_) => (8, 0),
     };
     u64::from(number) | kind << 32
 }

@@ -16,6 +16,7 @@ mod objects;
 mod queue;
 mod rm;
 mod rpc;
+mod saved;
 mod shared;
 mod static_info;
 
@@ -25,6 +26,7 @@ mod tests;
 pub use counters::{Call, Counters, Note};
 pub use objects::ObjectLimits;
 pub use queue::Refused;
+pub use saved::SavedError;
 
 use crate::chip::gh100::gsp::Firmware;
 use crate::chip::gh100::gsp::status::Status;
@@ -120,6 +122,20 @@ pub enum BootError {
     /// The arguments contradict themselves, or the queues are not of the layout that is known.
     #[error("GSP boot arguments are not acceptable: {0}")]
     Arguments(&'static str),
+    /// What GSP kept over a suspension, or what the driver says it is, cannot be taken.
+    #[error("GSP cannot go on after a suspension with what the driver hands over: {0}")]
+    Saved(#[from] SavedError),
+}
+
+impl BootError {
+    /// What is wrong with arguments.
+    const fn why(self) -> &'static str {
+        match self {
+            Self::NoMemory(_) => "their memory is not there",
+            Self::Arguments(why) => why,
+            Self::Saved(_) => "they were not kept",
+        }
+    }
 }
 
 /// What GSP does.
@@ -140,6 +156,8 @@ pub struct Gsp {
     queues: Option<Queues>,
     assembly: Assembly,
     rm: Rm,
+    /// The checksum of what was written into the guest's memory, while GSP is still as it was then.
+    kept: Option<u64>,
 }
 
 impl Gsp {
@@ -150,18 +168,26 @@ impl Gsp {
 
     /// A GSP that speaks a certain version of the message ABI.
     pub fn with_firmware(config: GspConfig, firmware: Firmware) -> Self {
-        Self { state: State::Off, queues: None, assembly: Assembly::default(), rm: Rm::new(config, firmware) }
+        Self {
+            state: State::Off,
+            queues: None,
+            assembly: Assembly::default(),
+            rm: Rm::new(config, firmware),
+            kept: None,
+        }
     }
 
-    /// Boots, or resumes when `libos_arguments` is 0. `libos_arguments` is a bus address.
+    /// Boots with the arguments at a bus address. 0 wakes a GSP that was suspended without memory to be kept in.
     ///
     /// # Errors
     /// See [`BootError`].
     pub fn boot(&mut self, back: &impl GspBackend, libos_arguments: u64) -> Result<Vec<Effect>, BootError> {
         let back: &dyn GspBackend = back;
         if libos_arguments == 0 {
-            if self.state != State::Suspended {
-                return Err(BootError::Arguments("there are none, and nothing was suspended"));
+            if self.state != State::Suspended || self.kept.is_some() {
+                return Err(BootError::Arguments(
+                    "there are none, and nothing was suspended without memory for it",
+                ));
             }
         } else {
             let queues = boot::queues(back, self.rm.firmware, libos_arguments)?;
@@ -172,13 +198,54 @@ impl Gsp {
             self.assembly = Assembly::default();
             self.queues = Some(queues);
         }
+        Ok(self.run(back))
+    }
+
+    /// True when what lies at a bus address names memory in which a GSP is suspended: [`Gsp::resume`] takes it.
+    pub fn is_suspended_at(back: &impl GspBackend, description: u64) -> bool {
+        saved::is_named_at(back, description)
+    }
+
+    /// Goes on after a suspension, with what the driver hands over: `description` is the bus address of what names the memory.
+    ///
+    /// # Errors
+    /// [`BootError::Saved`]. Nothing is left of what GSP had.
+    pub fn resume(&mut self, back: &impl GspBackend, description: u64) -> Result<Vec<Effect>, BootError> {
+        let back: &dyn GspBackend = back;
+        if let Err(error) = self.take_back(back, description) {
+            self.rm.clear(back);
+            self.rm.effects.clear();
+            (self.state, self.queues, self.kept) = (State::Off, None, None);
+            self.rm.counters.restores_refused = self.rm.counters.restores_refused.saturating_add(1);
+            return Err(error.into());
+        }
+        Ok(self.run(back))
+    }
+
+    /// Brings everything to where it was.
+    fn take_back(&mut self, back: &dyn GspBackend, description: u64) -> Result<(), SavedError> {
+        let state = saved::read(&self.rm.config, back, description)?;
+        if self.state == State::Suspended && self.kept == Some(state.checksum) {
+            return Ok(());
+        }
+        self.rm.clear(back);
+        self.rm.effects.clear();
+        self.rm.make_internal().map_err(|_| SavedError::NoState)?;
+        self.assembly = Assembly::default();
+        self.queues = Some(saved::restore(&mut self.rm, back, &state)?);
+        Ok(())
+    }
+
+    /// Runs, from the first command in the queue.
+    fn run(&mut self, back: &dyn GspBackend) -> Vec<Effect> {
         self.state = State::Running;
+        self.kept = None;
         let mut effects = vec![Effect::Running];
         effects.extend(self.drain(back));
         // No interrupt: the driver polls for this one. In a resume its handler is in place already, and would take the
         // event out of the queue before the poll sees it.
         let _ = self.post(back, &events::init_done());
-        Ok(effects)
+        effects
     }
 
     /// Carries out what is in the command queue.
@@ -286,12 +353,43 @@ impl Gsp {
         counters.continuations_refused = counters.continuations_refused.saturating_add(lost.into());
         match assembled {
             Assembled::Whole(mut request) => {
+                let held = self.rm.channels.is_held();
                 let Some(result) = rpc::dispatch(&mut self.rm, back, &mut request) else { return };
+                let result = match self.save(back, &request) {
+                    Ok(()) => result,
+                    Err(error) => {
+                        // GSP runs on as before: the driver was not told that it may take the power away.
+                        self.rm.effects.pop();
+                        let _ = self.rm.channels.hold(back, held);
+                        self.rm.not_saved(error).code()
+                    }
+                };
                 self.reply(back, &request, result);
                 self.note_state();
+                self.tell_lost(back);
             }
             Assembled::TooLarge(request) => self.reply(back, &request, Status::InsufficientResources.code()),
             Assembled::Waiting | Assembled::Orphan => {}
+        }
+    }
+
+    /// Writes what a suspension keeps, if this request began one, and the driver named memory for it.
+    fn save(&mut self, back: &dyn GspBackend, request: &Request) -> Result<(), SavedError> {
+        let suspends = matches!(self.rm.effects.last(), Some(Effect::Halted { suspend: true }));
+        if let (true, Some(address), Some(queues)) = (suspends, self.rm.saved_at, &self.queues) {
+            let spot = queues.spot_after(request.body.len());
+            self.kept = Some(saved::save(&self.rm, back, spot, address)?);
+        }
+        Ok(())
+    }
+
+    /// Tells the driver of channels that did not survive a suspension.
+    fn tell_lost(&mut self, back: &dyn GspBackend) {
+        for (token, stopped) in std::mem::take(&mut self.rm.lost) {
+            self.rm.counters.channels_stopped = self.rm.counters.channels_stopped.saturating_add(1);
+            let event = events::rc_triggered(self.rm.firmware, token, stopped);
+            let effect = self.post(back, &event);
+            self.rm.effects.extend(effect);
         }
     }
 

@@ -120,6 +120,13 @@ pub(super) struct Object {
     children: BTreeSet<u32>,
 }
 
+impl Object {
+    /// The handle of its parent; a client's is 0.
+    pub(super) const fn parent(&self) -> u32 {
+        self.parent
+    }
+}
+
 /// All objects.
 #[derive(Debug)]
 pub(super) struct Objects {
@@ -157,6 +164,23 @@ impl Objects {
     /// Objects of all clients.
     pub(super) const fn len(&self) -> usize {
         self.total
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Id, &Object)> {
+        let of = |(client, objects): (&u32, _)| (*client, objects);
+        self.clients.iter().map(of).flat_map(|(client, objects): (u32, &BTreeMap<u32, Object>)| {
+            objects.iter().map(move |(handle, object)| (Id { client, handle: *handle }, object))
+        })
+    }
+
+    /// Page directories of address spaces that channels use, each once.
+    pub(super) fn directories(&self) -> BTreeSet<PhysicalAddress> {
+        let of = |(_, object): (Id, &Object)| match &object.kind {
+            Kind::AddressSpace(space) if !space.channels.is_empty() => space.page_directory,
+            _ => None,
+        };
+        self.iter().filter_map(of).collect()
     }
 
     /// An object.

@@ -96,9 +96,49 @@ struct Ring {
     reader: u64,
 }
 
+/// Where queues are, and how far they were read and written: enough to go on with them after a suspension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    arguments: QueueArguments,
+    read: u32,
+    write: u32,
+    sequence_in: u32,
+    sequence_out: u32,
+}
+
+impl Spot {
+    /// Says it in numbers.
+    pub(super) fn write(self, mut put: impl FnMut(u64)) {
+        let QueueArguments { shared_memory, pages, command_queue, message_queue } = self.arguments;
+        [shared_memory, pages.into(), command_queue, message_queue].into_iter().for_each(&mut put);
+        [self.read, self.write, self.sequence_in, self.sequence_out]
+            .into_iter()
+            .for_each(|word| put(word.into()));
+    }
+
+    /// From such numbers. One that is too large is no queue's, and refused when the queues are opened.
+    pub(super) fn read<E>(mut take: impl FnMut() -> Result<u64, E>) -> Result<Self, E> {
+        let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let arguments = QueueArguments {
+            shared_memory: take()?,
+            pages: small(take()?),
+            command_queue: take()?,
+            message_queue: take()?,
+        };
+        Ok(Self {
+            arguments,
+            read: small(take()?),
+            write: small(take()?),
+            sequence_in: small(take()?),
+            sequence_out: small(take()?),
+        })
+    }
+}
+
 /// Both queues.
 #[derive(Debug)]
 pub(super) struct Queues {
+    arguments: QueueArguments,
     memory: SharedMemory,
     commands: Ring,
     messages: Ring,
@@ -115,6 +155,50 @@ impl Queues {
     /// Finds the queues, and writes the message queue's header.
     pub(super) fn open(back: &dyn GspBackend, arguments: QueueArguments) -> Result<Self, BootError> {
         let memory = SharedMemory::open(back, arguments)?;
+        let gone = |_| BootError::NoMemory(arguments.shared_memory);
+        let (header, commands, messages, size) = Self::find(back, &memory, arguments)?;
+        let own = msgqTxHeader {
+            version: header.version,
+            // CAST: not larger than header.size.
+            #[allow(clippy::cast_possible_truncation, reason = "the minimum of this and a u32")]
+            size: size as u32,
+            msgCount: messages.count,
+            writePtr: 0,
+            ..header
+        };
+        memory.write(back, messages.header, own.as_bytes()).map_err(gone)?;
+        memory.write(back, messages.reader, &0u32.to_le_bytes()).map_err(gone)?;
+        Ok(Self { arguments, memory, commands, messages, read: 0, write: 0, sequence_in: 0, sequence_out: 0 })
+    }
+
+    /// Finds them where they were, and goes on.
+    pub(super) fn reopen(back: &dyn GspBackend, spot: Spot) -> Result<Self, BootError> {
+        let Spot { arguments, read, write, sequence_in, sequence_out } = spot;
+        let memory = SharedMemory::open(back, arguments)?;
+        let (_, commands, messages, _) = Self::find(back, &memory, arguments)?;
+        if read >= commands.count || write >= messages.count {
+            return Err(BootError::Arguments("a place in a queue is behind its end"));
+        }
+        Ok(Self { arguments, memory, commands, messages, read, write, sequence_in, sequence_out })
+    }
+
+    /// Where they will be once an answer with a body of `bytes` bytes has been sent.
+    pub(super) fn spot_after(&self, bytes: usize) -> Spot {
+        let (mut write, mut sequence_out) = (self.write, self.sequence_out);
+        for piece in pieces_of(bytes) {
+            write = self.messages.after(write, elements_of(HEADERS.saturating_add(piece)));
+            sequence_out = sequence_out.wrapping_add(1);
+        }
+        let Self { arguments, read, sequence_in, .. } = *self;
+        Spot { arguments, read, write, sequence_in, sequence_out }
+    }
+
+    /// The command queue's header, both queues, and the bytes of the message queue.
+    fn find(
+        back: &dyn GspBackend,
+        memory: &SharedMemory,
+        arguments: QueueArguments,
+    ) -> Result<(msgqTxHeader, Ring, Ring, u64), BootError> {
         let gone = |_| BootError::NoMemory(arguments.shared_memory);
         let mut raw = [0; size_of::<msgqTxHeader>()];
         memory.read(back, arguments.command_queue, &mut raw).map_err(gone)?;
@@ -134,19 +218,7 @@ impl Queues {
         {
             return Err(BootError::Arguments("the queues overlap"));
         }
-
-        let own = msgqTxHeader {
-            version: header.version,
-            // CAST: not larger than header.size.
-            #[allow(clippy::cast_possible_truncation, reason = "the minimum of this and a u32")]
-            size: size as u32,
-            msgCount: messages.count,
-            writePtr: 0,
-            ..header
-        };
-        memory.write(back, messages.header, own.as_bytes()).map_err(gone)?;
-        memory.write(back, messages.reader, &0u32.to_le_bytes()).map_err(gone)?;
-        Ok(Self { memory, commands, messages, read: 0, write: 0, sequence_in: 0, sequence_out: 0 })
+        Ok((header, commands, messages, size))
     }
 
     /// Elements that the driver has written and nobody has read.
@@ -351,6 +423,14 @@ fn split(raw: &[u8]) -> Option<(GSP_MSG_QUEUE_ELEMENT, rpc_message_header_v03_00
     let (element, rest) = GSP_MSG_QUEUE_ELEMENT::read_from_prefix(raw).ok()?;
     let (rpc, _) = rpc_message_header_v03_00::read_from_prefix(rest).ok()?;
     Some((element, rpc))
+}
+
+/// Bytes of the records that a body of `bytes` bytes is sent in.
+fn pieces_of(bytes: usize) -> impl Iterator<Item = usize> {
+    const MOST: usize = GSP_MSG_QUEUE_RPC_SIZE_MAX - RPC_HEADER;
+    let (full, rest) = (bytes / MOST, bytes % MOST);
+    let last = (rest > 0 || bytes == 0).then_some(rest);
+    std::iter::repeat_n(MOST, full).chain(last)
 }
 
 /// Elements that a record of `bytes` bytes takes.

@@ -4,10 +4,16 @@ use crate::chip::gh100::gsp::Firmware;
 use crate::chip::gh100::gsp::r570_144::object::{NV01_DEVICE_0, NV20_SUBDEVICE_0};
 use crate::chip::gh100::gsp::status::Status;
 use crate::units::backend::GspBackend;
-use crate::units::gh100::gsp::channel::Channels;
+use crate::units::gh100::gsp::channel::{Channels, Token};
 use crate::units::gh100::gsp::counters::{Call, Counters, Note, Notes};
 use crate::units::gh100::gsp::objects::{Id, Kind, Objects};
-use crate::units::gh100::gsp::{Effect, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE};
+use crate::units::gh100::gsp::saved::SavedError;
+use crate::units::gh100::gsp::{
+    Effect, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE, Stopped,
+};
+
+/// `ROBUST_CHANNEL_PREEMPTIVE_REMOVAL`: a channel was taken off for no fault of its own.
+const ROBUST_CHANNEL_PREEMPTIVE_REMOVAL: u32 = 45;
 
 /// State that RPCs act on.
 #[derive(Debug)]
@@ -18,6 +24,12 @@ pub(super) struct Rm {
     pub(super) channels: Channels,
     pub(super) counters: Counters,
     pub(super) notes: Notes,
+    /// The entry of BAR2's root directory that the driver gave.
+    pub(super) bar2_entry: u64,
+    /// Bus address of what names the memory for a suspension, once the driver said so.
+    pub(super) saved_at: Option<u64>,
+    /// Channels that did not survive a suspension, for the driver to be told.
+    pub(super) lost: Vec<(Token, Stopped)>,
     /// What the face has to do for the RPC that is carried out.
     pub(super) effects: Vec<Effect>,
 }
@@ -31,6 +43,9 @@ impl Rm {
             channels: Channels::default(),
             counters: Counters::default(),
             notes: Notes::default(),
+            bar2_entry: 0,
+            saved_at: None,
+            lost: Vec::new(),
             effects: Vec::new(),
         }
     }
@@ -39,6 +54,29 @@ impl Rm {
     pub(super) fn clear(&mut self, back: &dyn GspBackend) {
         self.channels.clear(back);
         self.objects.clear();
+        self.bar2_entry = 0;
+        self.saved_at = None;
+        self.lost.clear();
+    }
+
+    /// Counts and notes that the state is not saved; the status that tells the driver.
+    pub(super) fn not_saved(&mut self, error: SavedError) -> Status {
+        self.counters.saves_refused = self.counters.saves_refused.saturating_add(1);
+        self.note(Note::NotSaved(error));
+        match error {
+            SavedError::TooSmall { .. } => Status::InsufficientResources,
+            _ => Status::InvalidAddress,
+        }
+    }
+
+    /// Stops a channel that cannot go on after a suspension.
+    pub(super) fn lose(&mut self, token: Token) {
+        if let Some((slot, engine)) = self.channels.stop(token) {
+            self.lost.push((
+                token,
+                Stopped { slot, engine, code: ROBUST_CHANNEL_PREEMPTIVE_REMOVAL, address: 0, fault_type: 0 },
+            ));
+        }
     }
 
     /// Makes the client, device and subdevice that a driver finds without asking for them.

@@ -103,6 +103,7 @@ fn update_bar_pde(rm: &mut Rm, back: &dyn GspBackend, body: &mut [u8]) -> Result
             .map_err(|_| Status::InvalidAddress)
         }
         NV_RPC_UPDATE_PDE_BAR_2 => {
+            rm.bar2_entry = update.entryValue;
             rm.effects.push(Effect::Bar2Root(update.entryValue));
             Ok(())
         }

@@ -4,13 +4,13 @@
 //! purpose, because of what nouveau computes from them when it suspends:
 //!
 //! - The size of the memory in which GSP's state is saved is taken from the two offsets of the firmware's region,
-//!   which real firmware chooses. Ours leave one page.
+//!   which real firmware chooses. Ours leave what the most objects take that a driver may have.
 //! - The size of the memory for reserved VRAM is 0 minus the 32-bit end of the last region that is not reserved. A
 //!   region behind the end of VRAM, up to a multiple of 4 GiB, makes that 0. It is neither compressible nor for
 //!   display, so nothing is allocated from it.
 
 use crate::chip::gh100::gsp::{MemoryRegion, StaticInfo};
-use crate::units::gh100::gsp::{Gsp, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE};
+use crate::units::gh100::gsp::{Gsp, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE, saved};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -22,9 +22,6 @@ pub(super) const RESERVED_TOP: u64 = 4 * MIB;
 const FRTS_SIZE: u64 = MIB;
 /// Size of the heap outside the protected region, which drivers assume.
 const NON_WPR_HEAP_SIZE: u64 = 2 * MIB;
-/// Bytes that a driver keeps for GSP's state in a suspend.
-const SAVED_STATE: u64 = 0x1000;
-
 /// The marketing name.
 const NAME: &str = "Virtual GH100";
 const SHORT_NAME: &str = "GH100";
@@ -42,7 +39,7 @@ fn regions(vram: u64) -> [MemoryRegion; 2] {
 /// Calls `with` with all of it.
 pub(super) fn with_info<T>(config: &GspConfig, with: impl FnOnce(&StaticInfo<'_>) -> T) -> T {
     let heap = config.vram.saturating_sub(RESERVED_TOP);
-    let saved = NON_WPR_HEAP_SIZE - FRTS_SIZE + SAVED_STATE;
+    let saved = (NON_WPR_HEAP_SIZE - FRTS_SIZE).saturating_add(saved::room(config));
     with(&StaticInfo {
         name: NAME,
         short_name: SHORT_NAME,
@@ -70,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn suspend_needs_one_page_and_no_reserved_memory_for_any_size_of_vram() {
+    fn suspend_needs_room_for_all_objects_and_no_reserved_memory_for_any_size_of_vram() {
         for mib in [64, 100, 256, 4095, 4096, 4097, 24 * 1024, 64 * 1024] {
             let config = GspConfig {
                 vram: mib * MIB,
@@ -81,7 +78,7 @@ mod tests {
 
             let sizes = with_info(&config, suspend_sizes);
 
-            assert_eq!(sizes, (0x1000, 0), "{mib} MiB");
+            assert_eq!(sizes, (0x10_1000, 0), "{mib} MiB: 64 bytes for each of 16384 objects");
         }
     }
 

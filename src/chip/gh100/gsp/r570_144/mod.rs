@@ -13,3 +13,4 @@ pub mod object;
 pub mod queue;
 pub mod rpc;
 pub mod static_info;
+pub mod suspend;

@@ -124,6 +124,13 @@ pub const fn fixed_chid(flags: u32) -> Option<u16> {
     Some(chid)
 }
 
+/// The flags that fix a channel's number.
+pub const fn flags_of_chid(chid: u16) -> u32 {
+    // CAST: widening.
+    let chid = chid as u32;
+    (1 << 21) | (((chid / 8) & 0x1ff) << 12) | ((chid % 8) << 8)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct NVC0B5_ALLOCATION_PARAMETERS {

@@ -7,6 +7,7 @@ use crate::units::backend::GspBackend;
 use crate::units::gh100::gsp::engines;
 use crate::units::gh100::gsp::objects::Id;
 use crate::units::gh100::gsp::rm::Rm;
+use crate::units::gh100::gsp::saved;
 
 /// Binds a channel to an engine: the one it was allocated for, or another of its runlist.
 pub(super) fn bind(rm: &mut Rm, _: &dyn GspBackend, target: Target, raw: &mut [u8]) -> Result<(), Status> {
@@ -41,7 +42,13 @@ pub(super) fn toggle_scheduling(
     raw: &mut [u8],
 ) -> Result<(), Status> {
     let disable: u8 = parameters(raw);
-    rm.channels.hold(back, disable != 0)
+    if disable != 0 {
+        return rm.channels.hold(back, true);
+    }
+    let at_work = saved::revive(rm, back);
+    rm.channels.hold(back, false)?;
+    at_work.into_iter().for_each(|(slot, gp_put)| back.doorbell(slot, gp_put));
+    Ok(())
 }
 
 /// The driver gives a channel's graphics context its buffers. The GPU behind has buffers of its own, so they are

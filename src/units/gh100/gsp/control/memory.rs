@@ -11,6 +11,7 @@ use crate::chip::{Aperture, PhysicalAddress};
 use crate::units::backend::GspBackend;
 use crate::units::gh100::gsp::objects::{Id, Kind};
 use crate::units::gh100::gsp::rm::Rm;
+use crate::units::gh100::gsp::saved;
 
 /// `NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_FLAGS_APERTURE_*`.
 const fn aperture_of_flags(flags: u32) -> Option<Aperture> {
@@ -54,10 +55,17 @@ pub(super) fn set_page_directory(
 ) -> Result<(), Status> {
     let wanted: NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS = parameters(raw);
     let page_directory = directory(rm, aperture_of_flags(wanted.flags), wanted.physAddress)?;
-    let space = rm.objects.space_mut(Id { handle: wanted.hVASpace, ..target.id })?;
-    if !space.external {
+    let id = Id { handle: wanted.hVASpace, ..target.id };
+    if !rm.objects.space(id)?.external {
         return Err(Status::InvalidArgument);
     }
+    keep_directory(rm, id, page_directory)
+}
+
+/// Notes where an address space's page tables are.
+pub(in super::super) fn keep_directory(rm: &mut Rm, id: Id, at: PhysicalAddress) -> Result<(), Status> {
+    let page_directory = directory(rm, Some(at.aperture), at.address)?;
+    let space = rm.objects.space_mut(id)?;
     // Channels at the back have the directory that was there when they were made.
     if !space.channels.is_empty() && space.page_directory != Some(page_directory) {
         return Err(Status::StateInUse);
@@ -93,19 +101,23 @@ pub(super) fn copy_server_reserved_pdes(
         return Err(Status::InvalidArgument);
     };
     let page_directory = directory(rm, aperture_of_level(root.aperture), root.physAddress)?;
-    let space = rm.objects.space_mut(target.id)?;
-    if !space.channels.is_empty() && space.page_directory != Some(page_directory) {
-        return Err(Status::StateInUse);
-    }
-    space.page_directory = Some(page_directory);
-    Ok(())
+    keep_directory(rm, target.id, page_directory)
 }
 
-/// Where VRAM that firmware uses is to be saved. It uses none, and VRAM keeps its contents in a suspend.
-pub(super) fn fbsr_init(rm: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
+/// Where VRAM that firmware uses is to be saved, and what else firmware keeps. It uses no VRAM that a driver does not save itself;
+/// objects and channels go into the other.
+pub(super) fn fbsr_init(rm: &mut Rm, back: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
     let wanted: NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS = parameters(raw);
     match rm.objects.get(Id { client: wanted.hClient, handle: wanted.hSysMem })?.kind {
-        Kind::Memory { .. } => Ok(()),
-        _ => Err(Status::InvalidObject),
+        Kind::Memory { .. } => {}
+        _ => return Err(Status::InvalidObject),
     }
+    let address = wanted.sysmemAddrOfSuspendResumeData;
+    if address == 0 {
+        rm.saved_at = None;
+        return Ok(());
+    }
+    saved::check_room(rm, back, address).map_err(|error| rm.not_saved(error))?;
+    rm.saved_at = Some(address);
+    Ok(())
 }

@@ -18,6 +18,8 @@ use crate::units::gh100::gsp::counters::{Call, Note};
 use crate::units::gh100::gsp::objects::{Id, Type};
 use crate::units::gh100::gsp::rm::Rm;
 
+pub(super) use memory::keep_directory;
+
 /// What a control is sent to.
 #[derive(Clone, Copy, Debug)]
 struct Target {

@@ -16,12 +16,15 @@ pub enum Call {
     Object(u16, u32, Engine),
     Schedule(u16, bool),
     Destroy(u16),
+    Doorbell(u16, u32),
+    Flush(PhysicalAddress),
 }
 
 #[derive(Default)]
 pub struct Fake {
     ram: Mutex<Vec<u8>>,
-    vram: Mutex<BTreeMap<u64, Vec<u8>>>,
+    /// Bytes of VRAM that somebody wrote.
+    vram: Mutex<BTreeMap<u64, u8>>,
     calls: Mutex<Vec<Call>>,
     live: Mutex<BTreeMap<u16, GspChannel>>,
     /// The answer to the next calls that can be refused.
@@ -59,9 +62,21 @@ impl Fake {
         self.ram.lock().unwrap().clear();
     }
 
-    /// What was written to VRAM at an address.
-    pub fn vram_write(&self, address: u64) -> Option<Vec<u8>> {
-        self.vram.lock().unwrap().get(&address).cloned()
+    /// VRAM at an address; 0 where nobody wrote.
+    pub fn vram(&self, address: u64, size: usize) -> Vec<u8> {
+        let vram = self.vram.lock().unwrap();
+        (address..).take(size).map(|at| vram.get(&at).copied().unwrap_or(0)).collect()
+    }
+
+    pub fn put_vram(&self, address: u64, data: &[u8]) {
+        self.vram.lock().unwrap().extend((address..).zip(data.iter().copied()));
+    }
+
+    /// What a reset leaves: the guest's memory.
+    pub fn power_off(&self) {
+        self.vram.lock().unwrap().clear();
+        self.live.lock().unwrap().clear();
+        self.calls.lock().unwrap().clear();
     }
 
     fn note(&self, call: Call) {
@@ -89,7 +104,11 @@ impl Backend for Fake {
     }
 
     fn read_memory(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
-        assert_ne!(address.aperture, Aperture::Vram, "GSP has no business in VRAM");
+        if address.aperture == Aperture::Vram {
+            Self::range(address, data.len(), 256 << 20)?;
+            data.copy_from_slice(&self.vram(address.address, data.len()));
+            return Ok(());
+        }
         let ram = self.ram.lock().unwrap();
         data.copy_from_slice(&ram[Self::range(address, data.len(), ram.len())?]);
         Ok(())
@@ -97,7 +116,8 @@ impl Backend for Fake {
 
     fn write_memory(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget> {
         if address.aperture == Aperture::Vram {
-            self.vram.lock().unwrap().insert(address.address, data.to_vec());
+            Self::range(address, data.len(), 256 << 20)?;
+            self.put_vram(address.address, data);
             return Ok(());
         }
         let mut ram = self.ram.lock().unwrap();
@@ -122,9 +142,13 @@ impl Backend for Fake {
 
     fn connect_events(&self, _: Arc<dyn EngineEvents>) {}
 
-    fn flush_tlb(&self, _: FlushScope) {}
+    fn flush_tlb(&self, scope: FlushScope) {
+        self.note(Call::Flush(scope.page_directory));
+    }
 
-    fn doorbell(&self, _: u16, _: u32) {}
+    fn doorbell(&self, slot: u16, gp_put: u32) {
+        self.note(Call::Doorbell(slot, gp_put));
+    }
 
     fn reset(&self) {}
 }

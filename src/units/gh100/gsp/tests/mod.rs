@@ -13,6 +13,7 @@ mod memory_system;
 mod objects;
 mod probe;
 mod queues;
+mod saved;
 
 use crate::chip::EngineSet;
 use crate::units::gh100::gsp::{GspConfig, ObjectLimits};
