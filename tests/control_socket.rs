@@ -109,6 +109,14 @@ fn every_method_that_is_listed_does_what_it_says() {
     assert_eq!(result("status", &json!({}))["gpu"]["draining"], true);
     assert_eq!(result("gpu.admit", &json!({}))["draining"], false);
 
+    // This GPU's file has no list to change: tests/who_may_come.rs changes one.
+    tried.extend(["vm.allow", "vm.forbid"]);
+    let guest = json!({ "name": "vm9", "uid": 1, "vram": 1 << 26, "channels": 1 });
+    for (method, params) in [("vm.allow", guest), ("vm.forbid", json!({ "vm": "vm9" }))] {
+        let (code, said) = site.error(method, &params);
+        assert!(code == -32002 && said.contains("no [[vm]] sections"), "{code} {said}");
+    }
+
     assert_eq!(tried, listed_names, "a method has no case here, or is not listed");
 }
 

@@ -126,7 +126,13 @@ fn handshake(
 ) -> Result<(Arc<dyn AggregatorLink>, Grant), LinkError> {
     let mut exchange = Exchange::new(socket, patience);
     let mut files = Vec::new();
-    exchange.send(&Request::Hello(hello), None)?;
+    if let Err(lost) = exchange.send(&Request::Hello(hello), None) {
+        // Whom it turns away at once is told why before it hangs up.
+        return match exchange.receive(&mut files) {
+            Ok(Reply::Refused { kind, message }) => Err(LinkError::Refused { kind, message }),
+            Ok(_) | Err(_) => Err(lost),
+        };
+    }
     // The answer may take until somebody else's resources are free.
     let welcome = match exchange.receive(&mut files)? {
         Reply::Welcome(welcome) => welcome,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::card::open_card;
@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let manager = Manager::of_this_process().context("Cannot reach the service manager")?;
     let config = GpuConfig::load(&args.file)?;
     // Caught before anything exists that would have to be cleaned up.
-    let mut signals = Signals::new([SIGTERM, SIGINT]).context("Cannot catch signals")?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("Cannot catch signals")?;
     let settings = Config {
         socket: Some(config.socket.clone()),
         control: config.control.clone(),
@@ -96,10 +96,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let told = manager.clone();
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         jail::enter(Role::Signals);
-        if let Some(signal) = signals.forever().next() {
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                // Its files are out of its reach.
+                log::warn!(
+                    "SIGHUP: nothing is read again here; `gpuvmk apply` takes over what the files say now"
+                );
+                continue;
+            }
             log::info!("Signal {signal}: ending");
             told.stopping();
             remote.stop();
+            return;
         }
     })?;
     jail::enter(Role::Supervisor);

@@ -10,6 +10,7 @@ mod check;
 mod control;
 mod demo;
 mod device;
+mod exposure;
 mod generate;
 mod gpu;
 mod guest_firmware;

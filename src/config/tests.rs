@@ -402,3 +402,60 @@ fn gpu_is_recorded_at_a_socket_and_to_no_file() {
     assert!(found.iter().any(|mistake| mistake.key.ends_with("path")), "{found:?}");
     mistakes(gpu(&text("[trace.socket]\nmode = \"0600\"")));
 }
+
+const GPU: &str = "name = \"gpu0\"\nbackend = \"soft\"\n[socket]\npath = \"s\"\n";
+
+#[test]
+fn vms_that_may_come_are_read_with_what_they_may_have() {
+    let text = format!(
+        "{GPU}allow_users = [\"root\", 1000]\n\
+         [[vm]]\nname = \"vm1\"\nuser = \"alice\"\nvram = \"256M\"\nweight = 300\n[vm.limits]\ndoorbells = 5000\n\
+         [[vm]]\nname = \"vm2\"\nvram = \"64M\"\nchannels = 4\n[vm.socket]\npath = \"vm2.sock\"\n"
+    );
+    let config = gpu(&text).expect("valid");
+    assert_eq!(config.socket.users, Some(vec!["root".to_owned(), "1000".to_owned()]));
+    let vms = config.vms.expect("given");
+    assert_eq!((vms[0].name.as_str(), vms[0].user.as_deref(), vms[0].line), ("vm1", Some("alice"), 6));
+    assert_eq!((vms[0].vram, vms[0].channels, vms[0].share.weight), (256 << 20, DEFAULT_CHANNELS, 300));
+    assert_eq!(vms[0].limits, EntryLimits { doorbells: 5000, ..EntryLimits::default() });
+    assert_eq!(vms[1].user, None);
+    assert_eq!(vms[1].socket.as_ref().expect("given").path, Path::new("/etc/gpuvmk/vm2.sock"));
+
+    assert_eq!(gpu(GPU).expect("valid").vms, None, "nobody has said");
+    assert_eq!(gpu(&format!("vm = []\n{GPU}")).expect("valid").vms, Some(Vec::new()), "nobody may");
+}
+
+#[test]
+fn mistakes_of_vms_that_may_come_are_named_with_line_and_key() {
+    let one = |section: &str| {
+        let found = mistakes(gpu(&format!("{GPU}[[vm]]\n{section}\n")));
+        assert_eq!(found.len(), 1, "{found:?}");
+        found[0].clone()
+    };
+    for (section, line, key, allowed) in [
+        ("name = \"a\"\nvram = \"64M\"", 5, "vm[1].user", "`user`, a [vm.socket] section, or both"),
+        ("name = \"-a\"\nuser = 1\nvram = \"64M\"", 6, "vm[1].name", "the first a letter or digit"),
+        ("name = \"a\"\nuser = -1\nvram = \"64M\"", 7, "vm[1].user", "name or number of a user"),
+        ("name = \"a\"\nuser = 4294967295\nvram = \"64M\"", 7, "vm[1].user", "name or number of a user"),
+        ("name = \"a\"\nuser = 1\nvram = \"7G\"", 8, "vm[1].vram", "to \"6G\" for a GF100"),
+        ("name = \"a\"\nuser = 1\nvram = \"64M\"\nweight = 0", 9, "vm[1].weight", "from 1 to 10000"),
+        (
+            "name = \"a\"\nuser = 1\nvram = \"64M\"\n[vm.limits]\nflushes = 100",
+            10,
+            "vm[1].limits.flushes",
+            "doorbells",
+        ),
+        (
+            "name = \"a\"\nuser = 1\nvram = \"64M\"\n[[vm]]\nname = \"a\"\nuser = 2\nvram = \"64M\"",
+            10,
+            "vm[2].name",
+            "one section for each VM",
+        ),
+    ] {
+        let found = one(section);
+        assert_eq!((found.line, found.key.as_str()), (line, key), "{found}");
+        assert!(found.allowed.contains(allowed), "{found}");
+    }
+    let found = mistakes(gpu(&format!("{GPU}allow_users = \"root\"\n")));
+    assert_eq!((found[0].line, found[0].key.as_str()), (5, "socket.allow_users"), "{}", found[0]);
+}

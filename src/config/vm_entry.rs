@@ -94,10 +94,10 @@ fn entry(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<VmEntry
     let user = reader.defaulted("user", None, allowed, |v| value::user(v).map(Some));
     let has_socket = reader.has("socket");
     let socket = reader.table("socket", value::socket);
-    if !has_socket && !reader.has("user") {
+    let claimed = has_socket || reader.has("user");
+    if !claimed {
         let allowed = "`user`, a [vm.socket] section, or both: who may say that it is this VM";
         reader.reject("user", "is missing".to_owned(), allowed);
-        return None;
     }
     let limits = chip.map_or_else(chip::widest, chip::limits);
     let vram = reader.required("vram", &chip::vram_allowed(chip, |limits| limits.vram), |v| {
@@ -109,7 +109,7 @@ fn entry(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<VmEntry
     let share = share(reader);
     let has_limits = reader.has("limits");
     let limits = reader.table("limits", EntryLimits::read);
-    if has_socket && socket.is_none() || has_limits && limits.is_none() {
+    if !claimed || has_socket && socket.is_none() || has_limits && limits.is_none() {
         return None;
     }
     Some(VmEntry {

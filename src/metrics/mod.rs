@@ -100,6 +100,8 @@ fn gpus(registry: &mut Registry, answers: &[Answer]) {
     let channels = gauges(registry, "gpu_channels", "Channels for VMs", None);
     let lost = gauges(registry, "gpu_lost", "Whether the device is gone", None);
     let draining = gauges(registry, "gpu_draining", "Whether no more VMs are admitted", None);
+    let refused =
+        counters(registry, "gpu_refused", "Processes turned away at a socket, and hellos refused", None);
     let late = gauges(registry, "gpu_scheduler_lateness_p99", "How late decisions came", Some(Unit::Seconds));
     let reads = counters(registry, "gpu_card_reads", "Loads from a card by its aggregator", None);
     let writes = counters(registry, "gpu_card_writes", "Stores to a card by its aggregator", None);
@@ -124,6 +126,10 @@ fn gpus(registry: &mut Registry, answers: &[Answer]) {
         }
         lost.get_or_create(&of_gpu).set(number(&state["lost"]));
         draining.get_or_create(&of_gpu).set(number(&state["draining"]));
+        for (label, key) in [("socket", "refused_peers"), ("hello", "refused_hellos")] {
+            let of_gpu = OfGpuState { gpu: gpu.clone(), state: label };
+            refused.get_or_create(&of_gpu).inc_by(number(&state[key]));
+        }
         late.get_or_create(&of_gpu).set(number(&state["late_ns"]["p99"]) / 1e9);
         let card = &state["card"];
         if !card.is_null() {

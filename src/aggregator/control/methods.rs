@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::rpc::{Code, Failure};
+use crate::aggregator::machine::guests::{Guest, GuestStatus};
 use crate::aggregator::machine::settings::Order;
 use crate::aggregator::service::ServiceRemote;
 
@@ -55,7 +56,7 @@ const SETTINGS: Parameter = Parameter {
 };
 
 /// All methods, by name.
-pub const METHODS: [Method; 11] = [
+pub const METHODS: [Method; 13] = [
     Method {
         name: "gpu.admit",
         doc: "Ends `gpu.drain`: VMs are admitted again.",
@@ -91,6 +92,74 @@ pub const METHODS: [Method; 11] = [
         doc: "Tells the versions of the program and of these methods.",
         parameters: &[],
         result: "program and api",
+    },
+    Method {
+        name: "vm.allow",
+        doc: "Adds a VM to those that may come, or changes what it may have from its next connection on, where the GPU's file has [[vm]] sections.",
+        parameters: &[
+            Parameter { name: "name", schema: r#"{"type":"string"}"#, required: true, doc: "Name of the VM" },
+            Parameter {
+                name: "uid",
+                schema: r#"{"type":["integer","null"]}"#,
+                required: false,
+                doc: "User whose device back end may be it",
+            },
+            Parameter {
+                name: "own_socket",
+                schema: r#"{"type":"boolean"}"#,
+                required: false,
+                doc: "It has a socket of its own, as it had when the aggregator started",
+            },
+            Parameter {
+                name: "vram",
+                schema: r#"{"type":"integer"}"#,
+                required: true,
+                doc: "Most VRAM, in bytes",
+            },
+            Parameter {
+                name: "channels",
+                schema: r#"{"type":"integer"}"#,
+                required: true,
+                doc: "Most channels",
+            },
+            Parameter {
+                name: "share",
+                schema: r#"{"type":"array","items":{"type":"string"}}"#,
+                required: false,
+                doc: "Its part of the GPU's time, key=value each, as `gpuvmk set` takes it",
+            },
+            Parameter {
+                name: "page_tables",
+                schema: r#"{"type":["integer","null"]}"#,
+                required: false,
+                doc: "Most host memory for page tables, in bytes",
+            },
+            Parameter {
+                name: "mappings",
+                schema: r#"{"type":["integer","null"]}"#,
+                required: false,
+                doc: "Most pages mapped",
+            },
+            Parameter {
+                name: "doorbells",
+                schema: r#"{"type":["integer","null"]}"#,
+                required: false,
+                doc: "Most doorbells a second",
+            },
+            Parameter {
+                name: "thread_time",
+                schema: r#"{"type":["integer","null"]}"#,
+                required: false,
+                doc: "Most of the aggregator's thread, in percent",
+            },
+        ],
+        result: "what it may have now",
+    },
+    Method {
+        name: "vm.forbid",
+        doc: "Takes a VM off those that may come; if it is connected, it stays until it leaves.",
+        parameters: &[Parameter { doc: "Name of a VM that may come", ..VM }],
+        result: "vm",
     },
     Method {
         name: "vm.pause",
@@ -173,6 +242,17 @@ pub fn serve(method: &str, params: Value, remote: &ServiceRemote) -> Result<Valu
             take::<Nothing>(method, params)?;
             Ok(json!({ "program": env!("CARGO_PKG_VERSION"), "api": API_VERSION }))
         }
+        "vm.allow" => {
+            let wanted: GuestStatus = take(method, params)?;
+            let guest = wanted.guest().map_err(|rejection| Code::Rejected.because(rejection.to_string()))?;
+            list(remote, &wanted.name, Some(guest))?;
+            serde_json::to_value(&wanted).map_err(|error| Code::Internal.because(error.to_string()))
+        }
+        "vm.forbid" => {
+            let OfVm { vm } = take(method, params)?;
+            list(remote, &vm, None)?;
+            Ok(json!({ "vm": vm }))
+        }
         "vm.pause" | "vm.resume" => {
             let OfVm { vm } = take(method, params)?;
             let paused = if method == "vm.pause" { "paused=yes" } else { "paused=no" };
@@ -241,6 +321,12 @@ fn set(order: Order, remote: &ServiceRemote) -> Result<Value, Failure> {
     let in_force = remote.set(order).ok_or_else(silent)?;
     let in_force = in_force.map_err(|rejection| Code::Rejected.because(rejection.to_string()))?;
     serde_json::to_value(&in_force).map_err(|error| Code::Internal.because(error.to_string()))
+}
+
+/// Changes who may come.
+fn list(remote: &ServiceRemote, name: &str, guest: Option<Guest>) -> Result<(), Failure> {
+    let done = remote.list(name, guest).ok_or_else(silent)?;
+    done.map_err(|rejection| Code::Rejected.because(rejection.to_string()))
 }
 
 fn reset(vm: &str, remote: &ServiceRemote) -> Result<Value, Failure> {

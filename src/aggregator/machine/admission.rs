@@ -65,6 +65,17 @@ pub(super) fn partition_percent(size: u64, all: u64) -> u8 {
     u8::try_from(percent.clamp(1, 100)).unwrap_or(100)
 }
 
+/// What a VM may be called, in words.
+pub(super) const NAME_RULE: &str =
+    "1 to 64 letters, digits, '-', '_' or '.', and begins with no '-' and no '.'";
+
+/// Whether a VM may be called so. A name goes into file names and commands: none is an option, a hidden file or a folder there.
+pub(super) fn is_name(name: &str) -> bool {
+    let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let begins = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.len() <= MAX_NAME && name.starts_with(begins) && name.chars().all(clean)
+}
+
 impl Machine {
     /// Admits a backend of this very process.
     ///
@@ -270,17 +281,8 @@ impl Machine {
                 ),
             );
         }
-        let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        // A name goes into file names and commands: none is a pattern, an option or a hidden file there.
-        let begins = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let name = hello.name.as_str();
-        if name.len() > MAX_NAME || !name.starts_with(begins) || !name.chars().all(clean) {
-            return refuse(
-                RefusalKind::Name,
-                format!(
-                    "a VM's name has 1 to {MAX_NAME} letters, digits, '-', '_' or '.', and begins with no '-' and no '.'"
-                ),
-            );
+        if !is_name(&hello.name) {
+            return refuse(RefusalKind::Name, format!("a VM's name has {NAME_RULE}"));
         }
         if hello.chip != self.info.chip {
             return refuse(

@@ -10,7 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::Machine;
-use super::admission::MAX_TENANTS;
+use super::admission::{MAX_TENANTS, NAME_RULE, is_name};
 use crate::aggregator::claimant::Claimant;
 use crate::aggregator::protocol::{Hello, RefusalKind, TenantLimits};
 use crate::aggregator::tenant::Refusal;
@@ -61,6 +61,30 @@ impl Guest {
             channels: entry.channels,
             share: entry.share,
             limits: entry.limits,
+        }
+    }
+}
+
+impl Guest {
+    /// Whether all is in its range, and somebody can be it.
+    fn check(&self) -> Result<(), Rejection> {
+        self.share.check()?;
+        let wrong = |text: &str| Err(Rejection(text.to_owned()));
+        match self {
+            Self { uid: None, door: false, .. } => {
+                wrong("a user or a socket of its own says who may be the VM")
+            }
+            Self { uid: Some(u32::MAX), .. } => wrong("uid 4294967295 is nobody's"),
+            Self { vram: 0, .. } | Self { channels: 0, .. } => {
+                wrong("a VM has VRAM, and one channel at least")
+            }
+            Self { limits: EntryLimits { thread_time, .. }, .. } if !(1..=100).contains(thread_time) => {
+                wrong("thread_time is 1 to 100 percent")
+            }
+            Self { limits: EntryLimits { doorbells: 0, .. }, .. } => {
+                wrong("doorbells is 1 a second at least")
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -246,7 +270,10 @@ impl Machine {
     /// # Errors
     /// There is no list, it is full, or the VM has a socket of its own, which only a new aggregator can make.
     pub fn allow_guest(&mut self, name: &str, guest: Guest) -> Result<(), Rejection> {
-        guest.share.check()?;
+        guest.check()?;
+        if !is_name(name) {
+            return Err(Rejection(format!("a VM's name has {NAME_RULE}")));
+        }
         let list = self.guests.list.as_mut().ok_or_else(no_list)?;
         if guest.door != list.get(name).is_some_and(|known| known.door) {
             let text =
@@ -288,12 +315,14 @@ pub struct GuestStatus {
     /// Whose back end may be it, if it is a user's.
     pub uid: Option<u32>,
     /// It has a socket of its own.
+    #[serde(default)]
     pub own_socket: bool,
     /// Most VRAM, in bytes.
     pub vram: u64,
     /// Most channels.
     pub channels: u16,
     /// Its part of the GPU's time, as `gpuvmk set` takes it.
+    #[serde(default)]
     pub share: Vec<String>,
     /// Most host memory for page tables.
     pub page_tables: Option<u64>,

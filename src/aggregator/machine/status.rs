@@ -65,8 +65,10 @@ pub struct GpuStatus {
     pub draining: bool,
     /// VMs that may come, if the GPU's file says.
     pub vms: Option<Vec<GuestStatus>>,
-    /// Processes that were turned away at the socket for back ends, because `allow_users` does not name their user.
+    /// Processes that were turned away at the aggregator's sockets, because `allow_users` does not name their user.
     pub refused_peers: u64,
+    /// Hellos that were refused.
+    pub refused_hellos: u64,
     /// Sizes of VMs, and how many of each could be had now.
     pub types: Vec<TypeStatus>,
     /// True when the device is gone.
@@ -346,6 +348,7 @@ impl Machine {
                     .map(|list| list.iter().map(|(name, guest)| GuestStatus::new(name, guest)).collect()),
                 // Known to whoever has the socket.
                 refused_peers: 0,
+                refused_hellos: 0,
                 types: self.types(),
                 lost: self.lost,
             },

@@ -27,7 +27,7 @@ use rustix::net::SocketType;
 use self::turn::{Door, Loop};
 use super::control::ControlServer;
 use super::machine::Machine;
-use super::machine::guests::GuestList;
+use super::machine::guests::{Guest, GuestList};
 use super::machine::hang::Reset;
 use super::machine::settings::{InForce, Order};
 use super::machine::status::Status;
@@ -116,6 +116,8 @@ pub(super) enum Command {
     Set(Order, SyncSender<Result<InForce, Rejection>>),
     /// Take a VM's unfinished work off.
     Reset(String, SyncSender<Result<Reset, Rejection>>),
+    /// Let a VM come from now on, or no longer.
+    List(String, Option<Guest>, SyncSender<Result<(), Rejection>>),
     /// Report.
     Status(SyncSender<Status>),
     /// End.
@@ -155,6 +157,13 @@ impl ServiceRemote {
     pub fn reset_vm(&self, name: &str) -> Option<Result<Reset, Rejection>> {
         let (answer, done) = sync_channel(1);
         self.command(Command::Reset(name.to_owned(), answer));
+        done.recv_timeout(STATUS_PATIENCE).ok()
+    }
+
+    /// Lets a VM come from now on, or no longer; `None` when the service has ended or does not answer.
+    pub fn list(&self, name: &str, guest: Option<Guest>) -> Option<Result<(), Rejection>> {
+        let (answer, done) = sync_channel(1);
+        self.command(Command::List(name.to_owned(), guest, answer));
         done.recv_timeout(STATUS_PATIENCE).ok()
     }
 
@@ -300,7 +309,10 @@ impl Service {
         let wake = Arc::new(rustix::event::eventfd(0, flags).map_err(io::Error::from)?);
         let (commands, inbox): (_, Receiver<Command>) = std::sync::mpsc::channel();
         let remote = ServiceRemote { commands, wake: Arc::clone(&wake) };
+        let own_guards = backends.iter().map(|door| &door.listener).chain(&control).chain(&recorder);
+        let guards = own_guards.map(|listener| Arc::clone(listener.guard())).collect();
         let mut turns = Loop::new(machine, backends, inbox, wake, config.backend.clone(), config.poll)?;
+        turns.guards = guards;
         let desk = recorder.zip(config.recorder.as_ref()).map(|(listener, (_, name))| {
             let header = Header { source: name.clone(), program: program(), ..Header::default() };
             Desk::start(listener, tracer, header)

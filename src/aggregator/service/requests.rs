@@ -227,6 +227,7 @@ impl Loop {
                     return self.listen_to(number, epoll::EventFlags::empty());
                 }
                 log::warn!("{}: not admitted: {}", hello.name, refusal.message);
+                self.refused_hellos = self.refused_hellos.saturating_add(1);
                 return self.reply(number, &refused(&refusal), &[]);
             }
         };

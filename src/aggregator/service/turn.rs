@@ -19,7 +19,7 @@ use crate::aggregator::machine::{Machine, Output};
 use crate::aggregator::message::MessageSender;
 use crate::aggregator::wire;
 use crate::config::cpus_to_spare;
-use crate::socket_path::Listener;
+use crate::socket_path::{Guard, Listener};
 
 /// Descriptors looked at in one turn.
 const MAX_READY: usize = 64;
@@ -48,6 +48,9 @@ pub(in crate::aggregator) struct Door {
 pub(super) struct Loop {
     pub(super) machine: Machine,
     pub(super) listeners: Vec<Door>,
+    /// Who may be served at these sockets and at those of other threads.
+    pub(super) guards: Vec<Arc<Guard>>,
+    pub(super) refused_hellos: u64,
     /// Until when nobody is accepted, after that has failed.
     deaf_until: Option<Duration>,
     commands: Receiver<Command>,
@@ -95,6 +98,8 @@ impl Loop {
         Ok(Self {
             machine,
             listeners,
+            guards: Vec::new(),
+            refused_hellos: 0,
             deaf_until: None,
             commands,
             wake,
@@ -329,6 +334,13 @@ impl Loop {
                     let now = self.now();
                     let _ = answer.try_send(self.machine.reset_vm(&name, now));
                 }
+                Ok(Command::List(name, guest, answer)) => {
+                    let done = match guest {
+                        Some(guest) => self.machine.allow_guest(&name, guest),
+                        None => self.machine.forbid_guest(&name),
+                    };
+                    let _ = answer.try_send(done);
+                }
                 Ok(Command::Set(order, answer)) => {
                     let now = self.now();
                     let _ = answer.try_send(self.machine.set(&order, now));
@@ -342,7 +354,8 @@ impl Loop {
     /// The machine's state, with what the tenants' backends say of themselves.
     fn status(&self) -> Status {
         let mut status = self.machine.status(&self.backend);
-        status.gpu.refused_peers = self.listeners.iter().map(|door| door.listener.guard().refused()).sum();
+        status.gpu.refused_peers = self.guards.iter().map(|guard| guard.refused()).sum();
+        status.gpu.refused_hellos = self.refused_hellos;
         for tenant in &mut status.tenants {
             let number = self.by_tenant.get(&tenant.id);
             if let Some(Stage::Tenant(link)) = number.and_then(|n| self.connections.get(n)).map(|c| &c.stage)

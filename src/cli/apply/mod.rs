@@ -28,12 +28,13 @@ const STOP: &str = "systemctl stop \"gpuvmk-$KIND@$NAME\"";
 #[command(
     after_help = "The folder has a file for each GPU, with [control], and one for each VM. What is missing is started, VMs' parts and GPUs'\n\
                   policies are changed while they run, and VMs without a file are stopped once they have no unfinished work. VRAM and\n\
-                  channels of a VM that runs cannot be changed: that is said, and makes the exit code 1. Done twice, the second time\n\
+                  channels of a VM that runs cannot be changed: that is said, and makes the exit code 1, as does a VM of another user than the\n\
+                  aggregator's whose name no [[vm]] section of the GPU's file vouches for: it may be anybody's. Done twice, the second time\n\
                   does nothing.\n\n\
                   Commands run by sh, with KIND (aggregator or device), NAME (the file's, without .toml; the VM's name to stop one)\n\
                   and FILE (to start).\n\n\
                   Examples:\n  gpuvmk apply /etc/gpuvmk\n  gpuvmk apply /etc/gpuvmk --dry-run\n  \
-                  gpuvmk apply . --start 'setsid gpuvmk $KIND $FILE >$NAME.log 2>&1 &' --stop 'pkill -f \"gpuvmk device .*$NAME.toml\"'"
+                  gpuvmk apply . --start 'setsid gpuvmk $KIND $FILE >$NAME.log 2>&1 & echo $! >$NAME.pid' --stop 'kill \"$(cat $NAME.pid)\"'"
 )]
 pub(super) struct Args {
     /// The folder.
@@ -98,7 +99,7 @@ pub(super) fn apply(args: &Args) -> anyhow::Result<ExitCode> {
                 continue;
             }
             told = told.and(say!("{step}"));
-            if matches!(step, Step::Restart { .. }) {
+            if step.is_left_to_others() {
                 left.push(step);
                 continue;
             }
@@ -169,7 +170,13 @@ fn carry_out(args: &Args, wish: &Wish, step: &Step) -> anyhow::Result<()> {
             shell(&args.stop, "device", vm, None)?;
             wait(PATIENCE, &format!("{vm} is still there"), || Ok(tenant(control, vm)?.is_none()))
         }
-        Step::Restart { .. } => bail!("cannot be done while it runs"),
+        Step::AllowVm { guest, .. } => {
+            let wanted = serde_json::to_value(guest).context("Cannot write what a VM may have")?;
+            call(control, "vm.allow", &wanted).map(drop)
+        }
+        Step::ForbidVm { vm, .. } => call(control, "vm.forbid", &json!({ "vm": vm })).map(drop),
+        Step::Restart { .. } | Step::RestartGpu { .. } => bail!("cannot be done while it runs"),
+        Step::Unvouched { .. } => bail!("nobody says whose name it is"),
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::wish::{self, Setting, Wish};
+use crate::aggregator::machine::guests::GuestStatus;
 use crate::config::show_size;
 
 /// A step.
@@ -21,6 +22,14 @@ pub(super) enum Step {
     StartVm { gpu: String, vm: String, file: PathBuf },
     /// Let a VM finish and stop its back end.
     StopVm { gpu: String, vm: String },
+    /// Let a VM come, with so much at most.
+    AllowVm { gpu: String, guest: GuestStatus },
+    /// Let a VM come no more.
+    ForbidVm { gpu: String, vm: String },
+    /// Something that no running aggregator can be given.
+    RestartGpu { gpu: String, why: String },
+    /// A VM whose name is its back end's own word.
+    Unvouched { gpu: String, vm: String, uid: u64 },
     /// Something that no running VM can be given.
     Restart { gpu: String, vm: String, why: String },
 }
@@ -29,6 +38,11 @@ impl Step {
     /// Whether a process comes or goes by it.
     pub(super) fn starts_or_stops(&self) -> bool {
         matches!(self, Self::StartGpu { .. } | Self::StartVm { .. } | Self::StopVm { .. })
+    }
+
+    /// Whether it cannot be done here, and is said only.
+    pub(super) fn is_left_to_others(&self) -> bool {
+        matches!(self, Self::Restart { .. } | Self::RestartGpu { .. } | Self::Unvouched { .. })
     }
 
     /// For programs.
@@ -43,6 +57,12 @@ impl Step {
                 json!({ "step": "start_vm", "gpu": gpu, "vm": vm, "file": file })
             }
             Self::StopVm { gpu, vm } => json!({ "step": "stop_vm", "gpu": gpu, "vm": vm }),
+            Self::AllowVm { gpu, guest } => json!({ "step": "allow_vm", "gpu": gpu, "vm": guest }),
+            Self::ForbidVm { gpu, vm } => json!({ "step": "forbid_vm", "gpu": gpu, "vm": vm }),
+            Self::RestartGpu { gpu, why } => json!({ "step": "restart_gpu", "gpu": gpu, "why": why }),
+            Self::Unvouched { gpu, vm, uid } => {
+                json!({ "step": "name_whose_vm", "gpu": gpu, "vm": vm, "uid": uid })
+            }
             Self::Restart { gpu, vm, why } => {
                 json!({ "step": "restart_vm", "gpu": gpu, "vm": vm, "why": why })
             }
@@ -58,6 +78,13 @@ impl fmt::Display for Step {
             Self::SetVm { gpu, vm, settings } => write!(f, "{gpu}: {vm}: set {}", settings.join(" ")),
             Self::StartVm { gpu, vm, .. } => write!(f, "{gpu}: {vm}: start"),
             Self::StopVm { gpu, vm } => write!(f, "{gpu}: {vm}: stop"),
+            Self::AllowVm { gpu, guest } => write!(f, "{gpu}: {}: may come, as its section says", guest.name),
+            Self::ForbidVm { gpu, vm } => write!(f, "{gpu}: {vm}: may come no more"),
+            Self::RestartGpu { gpu, why } => write!(f, "{gpu}: its aggregator must be restarted for {why}"),
+            Self::Unvouched { gpu, vm, uid } => write!(
+                f,
+                "{gpu}: {vm}: is user {uid}'s, of whom no [[vm]] section of the GPU's file says that he may be {vm}; nothing is set"
+            ),
             Self::Restart { gpu, vm, why } => write!(f, "{gpu}: {vm}: must be restarted for {why}"),
         }
     }
@@ -83,6 +110,7 @@ pub(super) fn steps(wish: &Wish, status: Option<&Value>) -> Vec<Step> {
     if !settings.is_empty() {
         steps.push(Step::SetGpu { gpu: gpu.clone(), settings });
     }
+    steps.extend(list_steps(wish, &status["gpu"]["vms"]));
     let running = status["tenants"].as_array().map(Vec::as_slice).unwrap_or_default();
     // Who is to go makes room for who is to come.
     for vm in running.iter().filter_map(|tenant| tenant["name"].as_str()) {
@@ -97,7 +125,10 @@ pub(super) fn steps(wish: &Wish, status: Option<&Value>) -> Vec<Step> {
             continue;
         };
         let settings = differing(&wish::share(vm), &tenant["share"]);
-        if !settings.is_empty() {
+        if !settings.is_empty() && tenant["vouched"] == false {
+            let uid = tenant["uid"].as_u64().unwrap_or_default();
+            steps.push(Step::Unvouched { gpu: gpu.clone(), vm: vm.name.clone(), uid });
+        } else if !settings.is_empty() {
             steps.push(Step::SetVm { gpu: gpu.clone(), vm: vm.name.clone(), settings });
         }
         let mut why = Vec::new();
@@ -110,6 +141,37 @@ pub(super) fn steps(wish: &Wish, status: Option<&Value>) -> Vec<Step> {
         }
         if !why.is_empty() {
             steps.push(Step::Restart { gpu: gpu.clone(), vm: vm.name.clone(), why: why.join(", ") });
+        }
+    }
+    steps
+}
+
+/// What is to change of the list of those who may come.
+fn list_steps(wish: &Wish, present: &Value) -> Vec<Step> {
+    let gpu = &wish.gpu.name;
+    let restart = |why: String| Step::RestartGpu { gpu: gpu.clone(), why };
+    let has_list = !present.is_null();
+    let Some(wanted) = &wish.guests else {
+        return if has_list {
+            vec![restart("a list of VMs that the file has no more".to_owned())]
+        } else {
+            Vec::new()
+        };
+    };
+    if !has_list {
+        return vec![restart("the [[vm]] sections of its file".to_owned())];
+    }
+    let present: Vec<GuestStatus> = serde_json::from_value(present.clone()).unwrap_or_default();
+    let known = |name: &str| present.iter().find(|guest| guest.name == name);
+    let gone = present.iter().filter(|guest| !wanted.contains_key(&guest.name));
+    let mut steps: Vec<Step> =
+        gone.map(|guest| Step::ForbidVm { gpu: gpu.clone(), vm: guest.name.clone() }).collect();
+    for (name, guest) in wanted {
+        let guest = GuestStatus::new(name, guest);
+        if known(name).is_some_and(|known| known.own_socket) != guest.own_socket {
+            steps.push(restart(format!("the socket of {name}'s own")));
+        } else if known(name) != Some(&guest) {
+            steps.push(Step::AllowVm { gpu: gpu.clone(), guest });
         }
     }
     steps
@@ -188,6 +250,67 @@ mod tests {
                 "gpu0: vm4: must be restarted for channels: 8 instead of 32",
             ]
         );
+    }
+
+    #[test]
+    fn list_of_vms_is_brought_up_to_date() {
+        let (folder, _) = folder(&[("vm1", "")]);
+        let text = format!(
+            "{GPU}[[vm]]\nname = \"vm1\"\nuser = 1001\nvram = \"64M\"\nweight = 300\n[[vm]]\nname = \"vm2\"\nuser = 1002\nvram = \"64M\"\n"
+        );
+        std::fs::write(folder.path().join("gpu0.toml"), text).unwrap();
+        let wish = wish::read(folder.path()).unwrap().remove(0);
+        let listed: Vec<GuestStatus> =
+            wish.guests.iter().flatten().map(|(name, guest)| GuestStatus::new(name, guest)).collect();
+        let mut status = status(&[tenant("vm1")]);
+        status["gpu"]["vms"] = json!(listed);
+        assert_eq!(shown(&wish, Some(&status)), ["gpu0: vm1: set weight=300"], "what its section says");
+
+        status["gpu"]["vms"] = json!([{ "name": "old", "vram": 1, "channels": 1 }, listed[1]]);
+        assert_eq!(
+            shown(&wish, Some(&status))[..2],
+            ["gpu0: old: may come no more", "gpu0: vm1: may come, as its section says"]
+        );
+        status["gpu"]["vms"] = Value::Null;
+        assert_eq!(
+            shown(&wish, Some(&status))[0],
+            "gpu0: its aggregator must be restarted for the [[vm]] sections of its file"
+        );
+    }
+
+    #[test]
+    fn nothing_is_set_on_a_vm_that_only_says_that_it_is_it() {
+        let (_folder, wish) = folder(&[("vm1", "weight = 300")]);
+        let mut squatter = tenant("vm1");
+        squatter["vouched"] = false.into();
+        squatter["uid"] = 666.into();
+
+        let found = steps(&wish, Some(&status(&[squatter])));
+
+        assert_eq!(found, [Step::Unvouched { gpu: "gpu0".into(), vm: "vm1".into(), uid: 666 }]);
+        assert!(found[0].is_left_to_others());
+    }
+
+    #[test]
+    fn vms_that_the_list_does_not_allow_are_refused_with_both_files() {
+        let (folder, _) = folder(&[("vm1", "weight = 300")]);
+        let with = |section: &str| {
+            let text = format!("{GPU}[[vm]]\nuser = 1001\n{section}\n");
+            std::fs::write(folder.path().join("gpu0.toml"), text).unwrap();
+            format!("{:#}", wish::read(folder.path()).unwrap_err())
+        };
+        for (section, said) in [
+            ("name = \"vm2\"\nvram = \"64M\"", "no [[vm]] section of that name"),
+            ("name = \"vm1\"\nvram = \"32M\"", "`vram` is 64M, more than the 32M"),
+            ("name = \"vm1\"\nvram = \"64M\"\nchannels = 8", "`channels` is 32, more than the 8"),
+            ("name = \"vm1\"\nvram = \"64M\"", "weight 300 is asked for, more than the 100"),
+        ] {
+            let found = with(section);
+            assert!(
+                found.contains(said) && found.contains("vm1.toml") && found.contains("gpu0.toml"),
+                "{found}"
+            );
+        }
     }
 
     #[test]

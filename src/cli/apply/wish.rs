@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 
-use crate::config::{AnyConfig, GpuConfig, VmConfig, VmFile, files};
+use crate::aggregator::machine::guests::GuestList;
+use crate::cli::aggregator::guests;
+use crate::config::share::Share;
+use crate::config::{AnyConfig, GpuConfig, VmConfig, VmFile, files, show_size};
 
 /// A GPU and the VMs that are to share it, with their files.
 #[derive(Debug)]
@@ -13,6 +16,8 @@ pub(super) struct Wish {
     pub file: PathBuf,
     pub gpu: GpuConfig,
     pub control: PathBuf,
+    /// Those who may come, if the GPU's file says.
+    pub guests: Option<GuestList>,
     pub vms: Vec<(PathBuf, VmConfig)>,
 }
 
@@ -26,7 +31,8 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<Wish>> {
                 let Some(control) = gpu.control.as_ref().map(|control| control.path.clone()) else {
                     bail!("{}: has no [control] section, so nobody can ask what runs on it", file.display());
                 };
-                wishes.push(Wish { file, gpu, control, vms: Vec::new() });
+                let guests = guests(&gpu, &file)?;
+                wishes.push(Wish { file, gpu, control, guests, vms: Vec::new() });
             }
             AnyConfig::Vm(VmFile::Part(vm)) => vms.push((file, vm)),
             AnyConfig::Vm(VmFile::Whole(_)) => bail!(
@@ -50,9 +56,31 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<Wish>> {
         if let Some((other, _)) = wish.vms.iter().find(|(_, other)| other.name == vm.name) {
             bail!("{}: `name` is {}, which {} has already", file.display(), vm.name, other.display());
         }
+        let mut vm = vm;
+        if let Some(guests) = &wish.guests {
+            vm.share = allowed(guests, &vm)
+                .map_err(|why| anyhow!("{}: {why} of {}", file.display(), wish.file.display()))?;
+        }
         wish.vms.push((file, vm));
     }
     Ok(wishes)
+}
+
+/// The share of a VM by the list of its GPU's file, or what of it the list does not allow; the text goes on with the file.
+fn allowed(guests: &GuestList, vm: &VmConfig) -> Result<Share, String> {
+    let name = &vm.name;
+    let Some(guest) = guests.get(name) else {
+        return Err(format!("{name} may not come: no [[vm]] section of that name is among those"));
+    };
+    if vm.vram > guest.vram {
+        let (asked, most) = (show_size(vm.vram), show_size(guest.vram));
+        return Err(format!("`vram` is {asked}, more than the {most} in the [[vm]] section"));
+    }
+    if vm.channels > guest.channels {
+        let most = guest.channels;
+        return Err(format!("`channels` is {}, more than the {most} in the [[vm]] section", vm.channels));
+    }
+    guest.share.within(vm.share).map_err(|rejection| format!("{rejection} in the [[vm]] section"))
 }
 
 /// What `gpuvmk set` would be told, key by key, with what the status has under that key: none where it is not set.
