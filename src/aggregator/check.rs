@@ -5,6 +5,8 @@
 //! Runs are split at the borders of guest memory ranges. A run whose *virtual* side is malformed spoils the
 //! whole request; a bad *target* costs only its own pages.
 
+use std::collections::VecDeque;
+
 use super::dma_map::{DmaMap, DmaRange};
 use super::partition::Partition;
 use super::protocol::{GuestMapping, GuestRange, GuestTarget};
@@ -67,29 +69,69 @@ impl Checker<'_> {
     /// # Errors
     /// A run's virtual side is malformed, or the request grows beyond bounds; nothing may be applied then.
     pub fn update(&self, unmap: &[GuestRange], map: &[GuestMapping]) -> Result<CheckedUpdate, RunError> {
+        self.check_shapes(unmap, map)?;
         let mut out = CheckedUpdate::default();
         // Most runs become one each.
         out.unmap.reserve(unmap.len());
         out.map.reserve(map.len());
-        let shapes = Shapes::of(self.info);
-        let mut ranges = Ranges::of(self.memory, map.len());
         for run in unmap {
-            shapes.check(run.va, run.pages, run.page_shift)?;
             out.unmap.push(HostRange { va: run.va, pages: run.pages, page_shift: run.page_shift });
         }
+        let mut ranges = Ranges::of(self.memory, map.len());
         for run in map {
-            shapes.check(run.va, run.pages, run.page_shift)?;
-            match run.target {
-                GuestTarget::Vram(offset) => self.vram_run(run, offset, &mut out),
-                GuestTarget::System { address, coherent } => {
-                    self.system_run(run, address, coherent, &mut ranges, &mut out)?;
-                }
-            }
-            if out.unmap.len().saturating_add(out.map.len()) > MAX_PIECES {
+            let done = self.run(run, &mut ranges, MAX_PIECES.saturating_add(1), &mut out);
+            if done < run.pages || out.len() > MAX_PIECES {
                 return Err(RunError::TooManyPieces);
             }
         }
         Ok(out)
+    }
+
+    /// That the virtual sides of all runs are well-formed.
+    ///
+    /// # Errors
+    /// One is not.
+    pub fn check_shapes(&self, unmap: &[GuestRange], map: &[GuestMapping]) -> Result<(), RunError> {
+        let shapes = Shapes::of(self.info);
+        unmap.iter().try_for_each(|run| shapes.check(run.va, run.pages, run.page_shift))?;
+        map.iter().try_for_each(|run| shapes.check(run.va, run.pages, run.page_shift))
+    }
+
+    /// Checks and translates runs from the front of `map`, whose shapes were checked: about `most_runs` of them and `most_pages`
+    /// pages. What was translated is taken off.
+    pub fn some(&self, map: &mut VecDeque<GuestMapping>, most_runs: usize, most_pages: u32) -> CheckedUpdate {
+        let mut out = CheckedUpdate::default();
+        let mut ranges = Ranges::of(self.memory, map.len().min(most_runs));
+        let mut left = most_pages.max(1);
+        while left > 0
+            && out.len() < most_runs
+            && let Some(run) = map.front_mut()
+        {
+            let some = GuestMapping { pages: run.pages.min(left), ..*run };
+            let done = self.run(&some, &mut ranges, most_runs, &mut out);
+            left = left.saturating_sub(done);
+            let bytes = u64::from(done) << run.page_shift;
+            run.va = GpuVa(run.va.0.saturating_add(bytes));
+            run.pages = run.pages.saturating_sub(done);
+            run.target = run.target.ahead(bytes);
+            if run.pages == 0 {
+                map.pop_front();
+            }
+        }
+        out
+    }
+
+    /// One run, until there are `most` in `out`; how many of its pages were translated.
+    fn run(&self, run: &GuestMapping, ranges: &mut Ranges<'_>, most: usize, out: &mut CheckedUpdate) -> u32 {
+        match run.target {
+            GuestTarget::Vram(offset) => {
+                self.vram_run(run, offset, out);
+                run.pages
+            }
+            GuestTarget::System { address, coherent } => {
+                self.system_run(run, address, coherent, ranges, most, out)
+            }
+        }
     }
 
     /// VRAM is one piece: the pages up to the partition's end are good, those after it are not.
@@ -125,19 +167,20 @@ impl Checker<'_> {
         address: Gpa,
         coherent: bool,
         ranges: &mut Ranges<'_>,
+        most: usize,
         out: &mut CheckedUpdate,
-    ) -> Result<(), RunError> {
+    ) -> u32 {
         let page = 1_u64 << run.page_shift;
         if !address.is_aligned(page) {
             out.bad(run, 0, run.pages);
-            return Ok(());
+            return run.pages;
         }
         let mut done: u32 = 0;
-        while done < run.pages {
+        while done < run.pages && out.len() < most {
             let left = run.pages.saturating_sub(done);
             let Some(gpa) = address.checked_add(u64::from(done).saturating_mul(page)) else {
                 out.bad(run, done, left);
-                break;
+                return run.pages;
             };
             let (count, piece) = match ranges.translate(gpa) {
                 Some((iova, room, writable)) if room >= page => {
@@ -166,12 +209,9 @@ impl Checker<'_> {
                     kind: run.kind,
                 }),
             }
-            if out.unmap.len().saturating_add(out.map.len()) > MAX_PIECES {
-                return Err(RunError::TooManyPieces);
-            }
             done = done.saturating_add(count);
         }
-        Ok(())
+        done
     }
 }
 
@@ -236,6 +276,11 @@ impl Shapes {
 }
 
 impl CheckedUpdate {
+    /// Runs, of both kinds.
+    fn len(&self) -> usize {
+        self.unmap.len().saturating_add(self.map.len())
+    }
+
     /// Turns `count` pages of `run`, from page `first` on, into faults.
     fn bad(&mut self, run: &GuestMapping, first: u32, count: u32) {
         if count == 0 {
@@ -245,13 +290,7 @@ impl CheckedUpdate {
         let va = GpuVa(run.va.0.saturating_add(offset));
         self.bad_pages = self.bad_pages.saturating_add(u64::from(count));
         if self.first_bad.is_none() {
-            let target = match run.target {
-                GuestTarget::Vram(vram) => GuestTarget::Vram(GuestVram(vram.0.saturating_add(offset))),
-                GuestTarget::System { address, coherent } => {
-                    GuestTarget::System { address: Gpa(address.0.saturating_add(offset)), coherent }
-                }
-            };
-            self.first_bad = Some((va, target));
+            self.first_bad = Some((va, run.target.ahead(offset)));
         }
         self.unmap.push(HostRange { va, pages: count, page_shift: run.page_shift });
     }

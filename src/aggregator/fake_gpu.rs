@@ -9,9 +9,10 @@ use rustix::fs::MemfdFlags;
 
 use crate::addr::{HostChannel, HostVram, Iova, TenantId};
 use crate::chip::{Engine, EngineSet};
+use crate::gpu::budget::CALL;
 use crate::gpu::{
-    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, HostTarget, OwnershipLedger,
-    Scrub, SpaceHandle, SpaceUsage,
+    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, HostTarget,
+    OwnershipLedger, Progress, Revocation, Scrub, SpaceHandle, SpaceUpdate, SpaceUsage,
 };
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
 
@@ -131,6 +132,47 @@ impl FakeGpu {
         (Self { info, fake: fake.clone() }, fake)
     }
 
+    fn apply(
+        &self,
+        space: SpaceHandle,
+        unmap: &[HostRange],
+        map: &[HostMapping],
+        table_budget: u64,
+    ) -> Result<(), GpuError> {
+        let mut state = self.fake.state();
+        let pages = state.spaces.get_mut(&space).ok_or(no_space(space))?;
+        for run in unmap {
+            let end = run.va.0 + (u64::from(run.pages) << run.page_shift);
+            pages.retain(|(shift, va), _| *shift != run.page_shift || *va < run.va.0 || *va >= end);
+        }
+        for run in map {
+            let tables = run.va.0 >> 27..=(run.va.0 + (u64::from(run.pages) << run.page_shift) - 1) >> 27;
+            let before = Self::usage(pages).table_bytes;
+            let new = tables
+                .filter(|table| {
+                    pages
+                        .range((run.page_shift, table << 27)..(run.page_shift, (table + 1) << 27))
+                        .next()
+                        .is_none()
+                })
+                .count() as u64;
+            if before + new * 4096 > table_budget {
+                return Err(GpuError::Exhausted { what: "page-table memory", limit: table_budget });
+            }
+            for i in 0..u64::from(run.pages) {
+                let into = i << run.page_shift;
+                let target = match run.target {
+                    HostTarget::Vram(v) => HostTarget::Vram(HostVram(v.0 + into)),
+                    HostTarget::System { iova, coherent } => {
+                        HostTarget::System { iova: Iova(iova.0 + into), coherent }
+                    }
+                };
+                pages.insert((run.page_shift, run.va.0 + into), target);
+            }
+        }
+        Ok(())
+    }
+
     fn usage(space: &BTreeMap<(u8, u64), HostTarget>) -> SpaceUsage {
         let tables: std::collections::BTreeSet<_> = space.keys().map(|(_, va)| va >> 27).collect();
         SpaceUsage { table_bytes: 4096 + tables.len() as u64 * 4096, pages: space.len() as u64 }
@@ -223,56 +265,48 @@ impl GpuDriver for FakeGpu {
         state.spaces.remove(&space).map(|_| ()).ok_or(no_space(space))
     }
 
-    fn update_space(
+    fn advance_update(
         &mut self,
         space: SpaceHandle,
-        unmap: &[HostRange],
-        map: &[HostMapping],
+        update: &mut SpaceUpdate,
         table_budget: u64,
-    ) -> Result<(), GpuError> {
-        let mut state = self.fake.state();
-        let pages = state.spaces.get_mut(&space).ok_or(no_space(space))?;
-        for run in unmap {
-            let end = run.va.0 + (u64::from(run.pages) << run.page_shift);
-            pages.retain(|(shift, va), _| *shift != run.page_shift || *va < run.va.0 || *va >= end);
-        }
-        for run in map {
-            let tables = run.va.0 >> 27..=(run.va.0 + (u64::from(run.pages) << run.page_shift) - 1) >> 27;
-            let before = Self::usage(pages).table_bytes;
-            let new = tables
-                .filter(|table| {
-                    pages
-                        .range((run.page_shift, table << 27)..(run.page_shift, (table + 1) << 27))
-                        .next()
-                        .is_none()
-                })
-                .count() as u64;
-            if before + new * 4096 > table_budget {
-                return Err(GpuError::Exhausted { what: "page-table memory", limit: table_budget });
-            }
-            for i in 0..u64::from(run.pages) {
-                let into = i << run.page_shift;
-                let target = match run.target {
-                    HostTarget::Vram(v) => HostTarget::Vram(HostVram(v.0 + into)),
-                    HostTarget::System { iova, coherent } => {
-                        HostTarget::System { iova: Iova(iova.0 + into), coherent }
-                    }
-                };
-                pages.insert((run.page_shift, run.va.0 + into), target);
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        while !update.is_empty() {
+            let unmap: Vec<HostRange> = update.unmap.pop_front().into_iter().collect();
+            let map = if unmap.is_empty() { update.map.pop_front() } else { None };
+            self.apply(space, &unmap, map.as_slice(), table_budget)?;
+            if budget.spend(CALL) && !update.is_empty() {
+                return Ok(Progress::More);
             }
         }
-        Ok(())
+        // A space that is not there is refused all the same.
+        self.apply(space, &[], &[], table_budget)?;
+        Ok(Progress::Done)
     }
 
     fn space_usage(&self, space: SpaceHandle) -> Result<SpaceUsage, GpuError> {
         self.fake.state().spaces.get(&space).map(Self::usage).ok_or(no_space(space))
     }
 
-    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
-        self.fake.state().spaces.get_mut(&space).map(BTreeMap::clear).ok_or(no_space(space))
+    fn advance_clear(&mut self, space: SpaceHandle, budget: &mut Budget) -> Result<Progress, GpuError> {
+        let mut state = self.fake.state();
+        let pages = state.spaces.get_mut(&space).ok_or(no_space(space))?;
+        while pages.pop_first().is_some() {
+            if budget.spend(1) {
+                return Ok(Progress::More);
+            }
+        }
+        Ok(Progress::Done)
     }
 
-    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
+    fn advance_revoke(
+        &mut self,
+        space: SpaceHandle,
+        revocation: &mut Revocation,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        let Revocation { iova, size, .. } = *revocation;
         let mut state = self.fake.state();
         let pages = state.spaces.get_mut(&space).ok_or(no_space(space))?;
         let before = pages.len();
@@ -280,7 +314,9 @@ impl GpuDriver for FakeGpu {
             HostTarget::System { iova: at, .. } => at.0 < iova.0 || at.0 >= iova.0 + size,
             HostTarget::Vram(_) => true,
         });
-        Ok((before - pages.len()) as u64)
+        revocation.pages = (before - pages.len()) as u64;
+        budget.spend(1);
+        Ok(Progress::Done)
     }
 
     fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {

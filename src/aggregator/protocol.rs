@@ -76,6 +76,19 @@ pub enum GuestTarget {
     },
 }
 
+impl GuestTarget {
+    /// The target `bytes` further on.
+    #[must_use]
+    pub const fn ahead(self, bytes: u64) -> Self {
+        match self {
+            Self::Vram(GuestVram(at)) => Self::Vram(GuestVram(at.saturating_add(bytes))),
+            Self::System { address: Gpa(at), coherent } => {
+                Self::System { address: Gpa(at.saturating_add(bytes)), coherent }
+            }
+        }
+    }
+}
+
 /// One run of equal pages as the guest's tables map it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestMapping {

@@ -83,6 +83,8 @@ pub struct Counters {
     pub refusals: u64,
     /// Pages that pointed outside the tenant's own.
     pub bad_pages: u64,
+    /// Times that memory of its own could not be mapped: for reading only, cut off, or not to be held in place.
+    pub unmappable: u64,
     /// Address-space updates.
     pub updates: u64,
     /// Faults and errors of its channels.
@@ -162,6 +164,8 @@ pub struct Tenant {
     pub left: Duration,
     /// A long request that is being carried out.
     pub job: Option<Job>,
+    /// All its channels and address spaces are being taken from it.
+    pub stripping: bool,
     /// Hardware failed it: its resources are never given to anybody else.
     pub quarantined: bool,
     /// The aggregator does not serve it until it asks for a reset.
@@ -292,13 +296,6 @@ impl From<GpuError> for Refusal {
             | GpuError::Io(_)
             | GpuError::Lost => RefusalKind::Hardware,
         };
-        let mut message = error.to_string();
-        let mut source = std::error::Error::source(&error);
-        while let Some(cause) = source {
-            message.push_str(": ");
-            message.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        Self::new(kind, message)
+        Self::new(kind, error.with_causes())
     }
 }

@@ -4,6 +4,7 @@
 //! loaded), and the software GPU's `executor`. `vfio` makes a real card such a `PciFunction`.
 //! All addresses here are host addresses: whoever calls has checked them.
 
+pub mod budget;
 pub mod init_script;
 mod own_channel;
 pub mod register;
@@ -11,12 +12,15 @@ pub mod rehearsal;
 pub mod rm;
 pub mod scrub;
 pub mod space_map;
+mod space_update;
 pub mod vfio;
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+pub use self::budget::{Budget, Progress};
 use self::scrub::ScrubReport;
+pub use self::space_update::{Revocation, SpaceUpdate};
 use crate::addr::{GpuVa, HostChannel, HostVram, Iova, TenantId};
 use crate::chip::{Engine, EngineSet};
 use crate::pci::{CardUse, DmaError, DmaMapping, SharedMemory};
@@ -142,7 +146,8 @@ pub enum GpuError {
         /// Its number.
         id: u64,
     },
-    /// Virtual addresses that the GPU's manager keeps for itself. The rest of the update is done.
+    /// Pages that stay faults, and nothing else is the matter: virtual addresses that the GPU's manager keeps for itself, or
+    /// memory that cannot be made reachable.
     #[error("{0}")]
     Unmappable(String),
     /// A class that the channel's engines do not have, or that tenants may not use.
@@ -178,6 +183,30 @@ pub enum GpuError {
     Lost,
 }
 
+impl GpuError {
+    /// For failures to make memory reachable, which leave page tables as they were: its pages stay faults, and nothing is in
+    /// doubt. A lost GPU, and hardware that did not answer, stay what they are.
+    #[must_use]
+    pub fn as_unmappable(self) -> Self {
+        match self {
+            Self::Lost | Self::Timeout { .. } | Self::Unmappable(_) => self,
+            error => Self::Unmappable(error.with_causes()),
+        }
+    }
+
+    /// What it says, and what its causes say.
+    pub fn with_causes(&self) -> String {
+        let mut message = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        message
+    }
+}
+
 /// Something that the physical GPU reported. Channel numbers inside faults and errors are host numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuEvent {
@@ -206,6 +235,8 @@ pub enum Scrub {
     Untouched,
     /// The GPU is at it.
     Pending,
+    /// The GPU has done its part, and the rest goes on at the next call.
+    More,
 }
 
 /// VRAM of the host's own, for channels of the host's own: no tenant's memory.
@@ -301,6 +332,21 @@ pub trait GpuDriver: Send {
     /// See [`DmaError`].
     fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError>;
 
+    /// The same for as long as the budget lasts; with anything but [`Progress::Done`], ask again with the same range.
+    ///
+    /// # Errors
+    /// See [`DmaError`].
+    fn advance_dma_unmap(
+        &mut self,
+        iova: Iova,
+        size: u64,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        self.dma_unmap(iova, size)?;
+        budget.spend(budget::CALL);
+        Ok(Progress::Done)
+    }
+
     /// A new, empty address space.
     ///
     /// # Errors
@@ -313,19 +359,47 @@ pub trait GpuDriver: Send {
     /// No such space, or a channel still uses it.
     fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError>;
 
-    /// Unmaps, then maps, then drops stale translations: when it returns, engines see the new state. The
-    /// space's tables may take `table_budget` bytes of host memory.
+    /// Unmaps, then maps, for as long as the budget lasts: what is done is taken from `update`, and engines see it when
+    /// this returns. The space's tables may take `table_budget` bytes of host memory.
     ///
     /// # Errors
-    /// Out of host memory or budget, or an invalid run; what was done before the error stays done, and is
-    /// visible to engines.
+    /// Out of host memory or budget, a run that is invalid, or memory that cannot be mapped ([`GpuError::Unmappable`]). The
+    /// run that the error is about is no longer in `update`; whoever wants the others asks again.
+    fn advance_update(
+        &mut self,
+        space: SpaceHandle,
+        update: &mut SpaceUpdate,
+        table_budget: u64,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError>;
+
+    /// [`GpuDriver::advance_update`] to its end, for whoever may wait. Runs that cannot be mapped stay faults, and the
+    /// rest is done.
+    ///
+    /// # Errors
+    /// As there: the first one.
     fn update_space(
         &mut self,
         space: SpaceHandle,
         unmap: &[HostRange],
         map: &[HostMapping],
         table_budget: u64,
-    ) -> Result<(), GpuError>;
+    ) -> Result<(), GpuError> {
+        let mut update = SpaceUpdate::new(unmap, map);
+        let mut unmappable = None;
+        loop {
+            match self.advance_update(space, &mut update, table_budget, &mut Budget::unlimited()) {
+                Ok(Progress::Done) => break,
+                Ok(Progress::More) => {}
+                Ok(Progress::Waits) => std::thread::sleep(scrub::LOOK_AGAIN),
+                Err(error @ GpuError::Unmappable(_)) => {
+                    unmappable.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        unmappable.map_or(Ok(()), Err)
+    }
 
     /// What an address space holds.
     ///
@@ -333,19 +407,43 @@ pub trait GpuDriver: Send {
     /// No such space.
     fn space_usage(&self, space: SpaceHandle) -> Result<SpaceUsage, GpuError>;
 
-    /// Turns every page of the space into a fault, and drops stale translations: when it returns, engines
-    /// reach nothing through it.
+    /// Turns pages of the space into faults for as long as the budget lasts. When it is done, stale translations are dropped
+    /// as well: engines reach nothing through it.
     ///
     /// # Errors
     /// No such space, or hardware failed.
-    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError>;
+    fn advance_clear(&mut self, space: SpaceHandle, budget: &mut Budget) -> Result<Progress, GpuError>;
 
-    /// Turns every page of the space that points at system memory in `[iova, iova + size)` into a fault, and
-    /// drops stale translations. Returns how many there were.
+    /// [`GpuDriver::advance_clear`] to its end, for whoever may wait.
+    ///
+    /// # Errors
+    /// As there.
+    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+        while self.advance_clear(space, &mut Budget::unlimited())? != Progress::Done {}
+        Ok(())
+    }
+
+    /// Turns pages of the space that point at system memory into faults for as long as the budget lasts, and drops stale
+    /// translations of them. Nothing may be mapped there until it is done.
     ///
     /// # Errors
     /// No such space, or hardware failed.
-    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError>;
+    fn advance_revoke(
+        &mut self,
+        space: SpaceHandle,
+        revocation: &mut Revocation,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError>;
+
+    /// [`GpuDriver::advance_revoke`] to its end, for whoever may wait. Returns how many pages there were.
+    ///
+    /// # Errors
+    /// As there.
+    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
+        let mut revocation = Revocation::new(iova, size);
+        while self.advance_revoke(space, &mut revocation, &mut Budget::unlimited())? != Progress::Done {}
+        Ok(revocation.pages)
+    }
 
     /// A new channel, disabled and on no runlist.
     ///
@@ -431,6 +529,14 @@ pub trait GpuDriver: Send {
 
     /// Readable when [`GpuDriver::take_events`] has something.
     fn event_fd(&self) -> BorrowedFd<'_>;
+
+    /// Looks after what was begun and ends by itself; what became of it is an event or shows when it is asked for again. True
+    /// when somebody should look again after [`scrub::LOOK_AGAIN`].
+    fn advance_pending(&mut self, budget: &mut Budget) -> bool {
+        // Where everything that ends tells so, there is nothing to look after.
+        let _ = budget;
+        false
+    }
 
     /// Moves what happened since the last call into `events`; clears the descriptor.
     fn take_events(&mut self, events: &mut Vec<GpuEvent>);

@@ -9,9 +9,12 @@
 //! Not handled: two mappings of different page size at one address (the small one would win on hardware); the last
 //! one counts.
 
+mod by_target;
+
 use std::collections::BTreeMap;
 
-use super::{GpuError, HostMapping, HostRange, HostTarget, SpaceUsage};
+use self::by_target::ByTarget;
+use super::{GpuError, HostMapping, HostRange, HostTarget, Revocation, SpaceUsage};
 use crate::addr::{GpuVa, HostVram, Iova, PAGE_SIZE};
 
 /// Host memory that a run is taken to cost: key, value, and the tree's own share.
@@ -78,6 +81,19 @@ impl Run {
         })
     }
 
+    /// Its pages that point at system memory in `[first, end)`.
+    fn pages_at(&self, first: u64, end: u64) -> Option<Self> {
+        let HostTarget::System { iova: Iova(target), .. } = self.target else { return None };
+        let overlap = (first.max(target), end.min(target.saturating_add(self.len)));
+        if overlap.0 >= overlap.1 {
+            return None;
+        }
+        let page = 1_u64 << self.page_shift;
+        let from = overlap.0.saturating_sub(target) / page * page;
+        let to = overlap.1.saturating_sub(target).checked_next_multiple_of(page)?;
+        self.clip(self.va.0.saturating_add(from), self.va.0.saturating_add(to))
+    }
+
     /// True when `next` goes on where this run ends, in every respect.
     fn continues_with(&self, next: &Self) -> bool {
         let expected = Self { va: GpuVa(self.end()), target: advance(self.target, self.len), ..*self };
@@ -101,13 +117,15 @@ pub struct SpaceMap {
     shape: SpaceShape,
     /// By first virtual address; they do not overlap.
     runs: BTreeMap<u64, Run>,
+    /// Those that point at system memory, by where.
+    by_target: ByTarget,
     pages: u64,
 }
 
 impl SpaceMap {
     /// An address space without mappings.
     pub fn new(shape: SpaceShape) -> Self {
-        Self { shape, runs: BTreeMap::new(), pages: 0 }
+        Self { shape, runs: BTreeMap::new(), by_target: ByTarget::default(), pages: 0 }
     }
 
     /// What it holds, and what that costs.
@@ -137,21 +155,41 @@ impl SpaceMap {
         self.runs.range(reaching_in..last).map(|(_, run)| run)
     }
 
-    /// The pages that point at system memory in `[iova, iova + size)`, in ascending order of virtual addresses.
-    /// Pages count whole: one byte of a page in the range is enough.
+    /// The pages that point at system memory in `[iova, iova + size)`. Pages count whole: one byte of a page in the range
+    /// is enough.
     pub fn pointing_at(&self, iova: Iova, size: u64) -> impl Iterator<Item = Run> {
-        let (first, end) = (iova.0, iova.0.saturating_add(size));
-        self.runs.values().filter_map(move |run| {
-            let HostTarget::System { iova: Iova(target), .. } = run.target else { return None };
-            let overlap = (first.max(target), end.min(target.saturating_add(run.len)));
-            if overlap.0 >= overlap.1 {
-                return None;
-            }
-            let page = 1u64 << run.page_shift;
-            let from = overlap.0.saturating_sub(target) / page * page;
-            let to = overlap.1.saturating_sub(target).checked_next_multiple_of(page)?;
-            run.clip(run.va.0.saturating_add(from), run.va.0.saturating_add(to))
-        })
+        let end = iova.0.saturating_add(size);
+        self.by_target
+            .near(iova.0, end, None)
+            .filter_map(move |(_, _, va)| self.runs.get(&va)?.pages_at(iova.0, end))
+    }
+
+    /// How many of the first runs in `[start, end)` follow each other without a gap, at most `most`.
+    pub fn in_a_row(&self, start: u64, end: u64, most: usize) -> usize {
+        let mut next = None;
+        let row = self
+            .overlapping(start, end)
+            .take(most)
+            .take_while(|run| next.replace(run.end()).is_none_or(|end| end == run.va.0));
+        row.count()
+    }
+
+    /// As much of a mapping, from its start on, as lies over at most `most` runs; in smaller pages where its first page
+    /// alone lies over more.
+    pub fn front(&self, mapping: &HostMapping, most: usize) -> HostMapping {
+        let end = mapping.va.0.saturating_add(u64::from(mapping.pages) << mapping.page_shift);
+        let Some(next) = self.overlapping(mapping.va.0, end).nth(most.max(1)) else { return *mapping };
+        let room = next.va.0.saturating_sub(mapping.va.0);
+        let fitting = self
+            .shape
+            .page_shifts
+            .iter()
+            .copied()
+            .filter(|shift| *shift <= mapping.page_shift && room >> *shift > 0)
+            .max();
+        let page_shift = fitting.unwrap_or(SMALLEST);
+        let pages = u32::try_from(room >> page_shift).unwrap_or(u32::MAX).max(1);
+        HostMapping { pages, page_shift, ..*mapping }
     }
 
     /// Maps a run of pages over whatever is there. Returns what was there.
@@ -181,16 +219,69 @@ impl SpaceMap {
         Ok(self.remove(range.va.0, end, budget))
     }
 
+    /// The same for at most `most` runs: with fewer, nothing of the range is mapped any more.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn unmap_some(&mut self, range: &HostRange, budget: u64, most: usize) -> Result<Vec<Run>, GpuError> {
+        let end = self.check_range(range.va, range.pages, range.page_shift)?;
+        Ok(self.remove_some(range.va.0, end, budget, most))
+    }
+
     /// Unmaps every page that points at system memory in `[iova, iova + size)`; as [`Self::unmap`] for each.
     pub fn revoke_system(&mut self, iova: Iova, size: u64, budget: u64) -> Vec<Run> {
-        let pages: Vec<Run> = self.pointing_at(iova, size).collect();
-        pages.into_iter().flat_map(|run| self.remove(run.va.0, run.end(), budget)).collect()
+        let mut revocation = Revocation::new(iova, size);
+        let mut removed = Vec::new();
+        while !self.revoke_some(&mut revocation, budget, usize::MAX, &mut removed) {}
+        removed
+    }
+
+    /// The same for what a look at `most` runs finds; adds what was there to `removed`. True when that was all.
+    pub fn revoke_some(
+        &mut self,
+        revocation: &mut Revocation,
+        budget: u64,
+        most: usize,
+        removed: &mut Vec<Run>,
+    ) -> bool {
+        let (first, end) = (revocation.iova.0, revocation.iova.0.saturating_add(revocation.size));
+        let mut hit = Vec::new();
+        let mut looked = 0_usize;
+        let mut done = true;
+        for key in self.by_target.near(first, end, revocation.cursor) {
+            if looked >= most {
+                done = false;
+                break;
+            }
+            looked = looked.saturating_add(1);
+            revocation.cursor = Some(key);
+            hit.extend(self.runs.get(&key.2).and_then(|run| run.pages_at(first, end)));
+        }
+        for run in hit {
+            let gone = self.remove(run.va.0, run.end(), budget);
+            let pages = gone.iter().fold(0_u64, |sum, run| sum.saturating_add(run.pages()));
+            revocation.pages = revocation.pages.saturating_add(pages);
+            removed.extend(gone);
+        }
+        done
     }
 
     /// Unmaps everything, and returns it.
     pub fn clear(&mut self) -> Vec<Run> {
-        self.pages = 0;
-        std::mem::take(&mut self.runs).into_values().collect()
+        self.clear_some(usize::MAX)
+    }
+
+    /// Unmaps the first `most` runs, and returns them: with fewer, nothing is mapped any more.
+    pub fn clear_some(&mut self, most: usize) -> Vec<Run> {
+        let mut gone = Vec::new();
+        while gone.len() < most
+            && let Some((_, run)) = self.runs.pop_first()
+        {
+            self.by_target.remove(&run);
+            self.pages = self.pages.saturating_sub(run.pages());
+            gone.push(run);
+        }
+        gone
     }
 
     fn check_range(&self, va: GpuVa, pages: u32, page_shift: u8) -> Result<u64, GpuError> {
@@ -224,7 +315,11 @@ impl SpaceMap {
     }
 
     fn remove(&mut self, start: u64, end: u64, budget: u64) -> Vec<Run> {
-        let hit: Vec<Run> = self.overlapping(start, end).copied().collect();
+        self.remove_some(start, end, budget, usize::MAX)
+    }
+
+    fn remove_some(&mut self, start: u64, end: u64, budget: u64, most: usize) -> Vec<Run> {
+        let hit: Vec<Run> = self.overlapping(start, end).take(most).copied().collect();
         let mut removed = Vec::with_capacity(hit.len());
         for run in hit {
             self.take(run.va.0);
@@ -268,11 +363,13 @@ impl SpaceMap {
 
     fn add(&mut self, run: Run) {
         self.pages = self.pages.saturating_add(run.pages());
+        self.by_target.insert(&run);
         self.runs.insert(run.va.0, run);
     }
 
     fn take(&mut self, va: u64) {
         if let Some(run) = self.runs.remove(&va) {
+            self.by_target.remove(&run);
             self.pages = self.pages.saturating_sub(run.pages());
         }
     }

@@ -8,8 +8,8 @@ use gpuvmk::addr::{GpuVa, HostChannel, HostVram, Iova, TenantId};
 use gpuvmk::chip::{AccessKind, Engine, EngineSet, FaultReason};
 use gpuvmk::gpu::space_map::{Run, SpaceMap, SpaceShape};
 use gpuvmk::gpu::{
-    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, HostTarget, OwnershipLedger,
-    SpaceHandle, SpaceUsage,
+    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostTarget, OwnershipLedger, Progress,
+    Revocation, SpaceHandle, SpaceUpdate, SpaceUsage,
 };
 use gpuvmk::pci::{DmaError, DmaMapping, SharedMemory};
 use gpuvmk::units::backend::{ChannelError, FaultUnit, GraphicsError, HostError, MmuFault};
@@ -301,35 +301,59 @@ impl GpuDriver for JudgeGpu {
         Ok(())
     }
 
-    fn update_space(
+    fn advance_update(
         &mut self,
         space: SpaceHandle,
-        unmap: &[HostRange],
-        map: &[HostMapping],
+        update: &mut SpaceUpdate,
         table_budget: u64,
-    ) -> Result<(), GpuError> {
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         let mut state = self.state();
         let space = state.space(space)?;
-        for range in unmap {
-            space.unmap(range, table_budget)?;
+        while !update.is_empty() {
+            match update.unmap.pop_front() {
+                Some(range) => drop(space.unmap(&range, table_budget)?),
+                None => {
+                    let mapping = update.map.pop_front();
+                    mapping.map_or(Ok(Vec::new()), |mapping| space.insert(&mapping, table_budget))?;
+                }
+            }
+            if budget.spend(1) && !update.is_empty() {
+                return Ok(Progress::More);
+            }
         }
-        for mapping in map {
-            space.insert(mapping, table_budget)?;
-        }
-        Ok(())
+        Ok(Progress::Done)
     }
 
     fn space_usage(&self, space: SpaceHandle) -> Result<SpaceUsage, GpuError> {
         self.state().space(space).map(|space| space.usage())
     }
 
-    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
-        self.state().space(space).map(|space| drop(space.clear()))
+    fn advance_clear(&mut self, space: SpaceHandle, budget: &mut Budget) -> Result<Progress, GpuError> {
+        let mut state = self.state();
+        let space = state.space(space)?;
+        while !space.clear_some(1).is_empty() {
+            if budget.spend(1) {
+                return Ok(Progress::More);
+            }
+        }
+        Ok(Progress::Done)
     }
 
-    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
-        let gone = self.state().space(space)?.revoke_system(iova, size, TABLE_MEMORY);
-        Ok(gone.iter().map(Run::pages).sum())
+    fn advance_revoke(
+        &mut self,
+        space: SpaceHandle,
+        revocation: &mut Revocation,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        let mut state = self.state();
+        let space = state.space(space)?;
+        while !space.revoke_some(revocation, TABLE_MEMORY, 1, &mut Vec::new()) {
+            if budget.spend(1) {
+                return Ok(Progress::More);
+            }
+        }
+        Ok(Progress::Done)
     }
 
     fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {

@@ -174,6 +174,7 @@ impl Machine {
                 left: Duration::ZERO,
                 leaving_since: Duration::ZERO,
                 job: None,
+                stripping: false,
                 quarantined: false,
                 fail_safe: None,
                 violations: 0,

@@ -131,6 +131,8 @@ impl Machine {
     ) -> Result<(), Refusal> {
         self.tenant(tenant)?.channel(id)?;
         self.retire_channel(tenant, id, now);
+        let mut budget = self.slice();
+        self.finish_departures(tenant, now, &mut budget);
         Ok(())
     }
 

@@ -63,7 +63,7 @@ impl Machine {
         self.hangs.watchdog.forget(host);
         let Some(Owner { tenant, guest: Some(guest) }) = self.owners.get(&host).copied() else {
             // On its way off already: hardware has let it go now.
-            self.finish_departure(host);
+            self.note_left(host);
             return;
         };
         if let Some(owner) = self.tenants.get_mut(&tenant) {
@@ -87,7 +87,7 @@ impl Machine {
     fn preempted(&mut self, host: HostChannel) {
         self.hangs.watchdog.left(host);
         match self.owners.get(&host).copied() {
-            Some(Owner { guest: None, .. }) => self.finish_departure(host),
+            Some(Owner { guest: None, .. }) => self.note_left(host),
             Some(Owner { tenant, guest: Some(guest) }) => {
                 // Preemptions of the scheduler's own are nobody's business.
                 if let Some(channel) = self.tenants.get_mut(&tenant).and_then(|t| t.channel(guest).ok())

@@ -44,8 +44,12 @@ use super::protocol::{Event, RefusalKind, Reply, Request};
 use super::tenant::{Refusal, Tenant, TenantState};
 use crate::addr::{GuestChannel, HostChannel, TenantId};
 use crate::config::{HangConfig, ScrubPolicy};
-use crate::gpu::{GpuDriver, GpuEvent, GpuInfo, OwnershipLedger, SpaceHandle};
+use crate::gpu::{Budget, GpuDriver, GpuEvent, GpuInfo, OwnershipLedger, SpaceHandle, budget};
 use crate::scheduler::Scheduler;
+use crate::units::clock::Clock;
+
+/// Time after which work that can be cut is cut: the rest goes on after everybody else had a turn.
+pub const SLICE: Duration = Duration::from_micros(100);
 
 /// Something that leaves the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,8 +111,13 @@ pub struct Machine {
     lost: bool,
     /// When the first of those who wait for their part of the thread may go on.
     held_until: Option<Duration>,
-    /// When to look at the pieces of VRAM that the GPU zeroes.
-    scrub_due: Option<Duration>,
+    /// When to look at what somebody else is at: the GPU at pieces of VRAM, the driver at what it has begun.
+    look_due: Option<Duration>,
+    looks_again: bool,
+    /// What time is measured by.
+    clock: Arc<dyn Clock>,
+    /// The tenant that was worked for last.
+    turn: TenantId,
     departed: scrub::Departures,
     cleanups: cleanups::Cleanups,
     chronicle: chronicle::Chronicle,
@@ -156,7 +165,10 @@ impl Machine {
             outputs: Vec::new(),
             lost: false,
             held_until: None,
-            scrub_due: None,
+            look_due: None,
+            looks_again: false,
+            clock: budget::monotonic(),
+            turn: TenantId(0),
             departed: scrub::Departures::default(),
             cleanups: cleanups::Cleanups::default(),
             chronicle: chronicle::Chronicle::default(),
@@ -166,6 +178,22 @@ impl Machine {
     /// The same, with partitions zeroed when `policy` says. With [`ScrubPolicy::Attach`] alone, VRAM need not be zero.
     pub fn with_scrub(self, policy: ScrubPolicy) -> Self {
         Self { scrub: policy, ..self }
+    }
+
+    /// The same, with time that work takes measured by another clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// What one turn may take for work that can be cut.
+    fn slice(&self) -> Budget {
+        Budget::new(&self.clock, SLICE)
+    }
+
+    /// Somebody else is at something: to be asked for again soon.
+    fn look_again(&mut self) {
+        self.looks_again = true;
     }
 
     /// The same, for harnesses that make VMs come, go and reset themselves without end: nobody waits for that.
@@ -263,9 +291,9 @@ impl Machine {
             }
             Request::DmaUnmap { gpa, size } => return self.dma_unmap(tenant, gpa, size),
             Request::CreateSpace(space) => self.create_space(tenant, space)?,
-            Request::DestroySpace(space) => self.destroy_space(tenant, space)?,
+            Request::DestroySpace(space) => return self.destroy_space(tenant, space),
             Request::UpdateSpace { space, unmap, map } => {
-                return self.update_space(tenant, space, &unmap, &map);
+                return self.update_space(tenant, space, &unmap, map);
             }
             Request::CreateChannel { channel, space, gpfifo, gpfifo_entries_log2, userd, engines } => {
                 let shape = channels::Shape { space, gpfifo, gpfifo_entries_log2, userd, engines };

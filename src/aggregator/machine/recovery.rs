@@ -1,20 +1,26 @@
 //! Taking things back: channels that their guest gave up, resets, and tenants that are gone.
 //!
 //! A channel leaves in steps, none of which waits: start bit off, off the runlist, preempted; when hardware has
-//! let it go, or at a deadline by force, it is destroyed. An address space lives as long as a channel on
-//! hardware may use it. Then guest memory is unmapped and, in pieces between other work, VRAM zeroed. What
+//! let it go, or at a deadline by force, it is destroyed. An address space is cleared at once, and lives as long as a channel
+//! on hardware may use it. Then guest memory is unmapped and, in pieces between other work, VRAM zeroed. What
 //! hardware does not let go is never given to anybody else.
+//!
+//! All that goes on by the clock: one slice for all tenants in a turn, each the first in its turn.
 
-use std::time::{Duration, Instant};
+use std::ops::Bound;
+use std::time::Duration;
 
+use super::jobs::Job;
+use super::memory::Withdrawal;
 use super::scrub::Step;
 use super::{Machine, Output};
 use crate::addr::{GuestChannel, HostChannel, TenantId};
 use crate::aggregator::limit::Limit;
 use crate::aggregator::protocol::{RefusalKind, Reply};
-use crate::aggregator::tenant::{ChannelState, Refusal, Tenant, TenantState};
+use crate::aggregator::tenant::{ChannelState, Refusal, Space, TenantState};
 use crate::chip::Engine;
-use crate::gpu::SpaceHandle;
+use crate::gpu::budget::CALL;
+use crate::gpu::{Budget, Progress, SpaceHandle};
 use crate::scheduler::hang::{Hang, Reason};
 
 /// A host channel on its way off the hardware.
@@ -24,13 +30,18 @@ pub(super) struct Departure {
     pub tenant: TenantId,
     pub space: SpaceHandle,
     pub deadline: Duration,
+    /// Hardware has let it go.
+    pub left: bool,
 }
 
-/// An address space that its tenant gave up while a departing channel may still use it.
+/// An address space that its tenant gave up: to be cleared, and to be destroyed when no departing channel may use it any
+/// more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Zombie {
     pub tenant: TenantId,
     pub space: SpaceHandle,
+    /// Engines reach nothing through it any more.
+    pub cleared: bool,
 }
 
 impl Machine {
@@ -56,13 +67,13 @@ impl Machine {
             tenant,
             space,
             deadline: now.saturating_add(self.hangs.preempt_within()),
+            left: channel.state == ChannelState::New,
         });
         let off = self.driver.enable_channel(channel.host, false).and_then(|()| self.commit_runlist());
         if let Err(error) = off {
             self.quarantine(tenant, "stopping a channel", &error);
         }
         if channel.state == ChannelState::New {
-            self.finish_departure(channel.host);
             return;
         }
         if let Err(error) = self.driver.preempt_channel(channel.host) {
@@ -71,14 +82,32 @@ impl Machine {
         self.gpu_events(now);
     }
 
-    /// The hardware let a departing channel go, or its time is up.
-    pub(super) fn finish_departure(&mut self, host: HostChannel) {
-        let Some(index) = self.departures.iter().position(|d| d.host == host) else { return };
-        let departure = self.departures.swap_remove(index);
-        if !self.forget_host_channel(departure.tenant, host) {
-            self.stuck_spaces.push(departure.space);
+    /// Hardware let a departing channel go.
+    pub(super) fn note_left(&mut self, host: HostChannel) {
+        for departure in self.departures.iter_mut().filter(|departure| departure.host == host) {
+            departure.left = true;
         }
-        self.bury_zombies();
+    }
+
+    /// Destroys channels that are off the hardware, or whose time is up, for as long as the budget lasts. True when there are
+    /// more.
+    pub(super) fn finish_departures(&mut self, tenant: TenantId, now: Duration, budget: &mut Budget) -> bool {
+        loop {
+            let over = |d: &Departure| d.tenant == tenant && (d.left || now >= d.deadline);
+            let Some(index) = self.departures.iter().position(over) else { return false };
+            if budget.is_spent() {
+                return true;
+            }
+            let departure = self.departures.swap_remove(index);
+            let resets = self.driver.engine_resets();
+            if !self.forget_host_channel(departure.tenant, departure.host) {
+                self.stuck_spaces.push(departure.space);
+            }
+            if !departure.left {
+                self.charge_forced(tenant, resets, now);
+            }
+            budget.spend(CALL);
+        }
     }
 
     /// Destroys a host channel and forgets whose it was. False when hardware does not let it go.
@@ -99,24 +128,45 @@ impl Machine {
         }
     }
 
-    /// Gives up an address space: now, or when the last departing channel that uses it is gone.
-    pub(super) fn bury_space(&mut self, tenant: TenantId, space: SpaceHandle) {
-        self.zombies.push(Zombie { tenant, space });
-        self.bury_zombies();
-    }
-
-    fn bury_zombies(&mut self) {
-        let mut kept = Vec::new();
-        for zombie in std::mem::take(&mut self.zombies) {
+    /// Clears and destroys address spaces that a tenant gave up, for as long as the budget lasts. True when there is more to
+    /// do at once.
+    pub(super) fn advance_zombies(&mut self, tenant: TenantId, budget: &mut Budget) -> bool {
+        let mut index = 0;
+        while let Some(zombie) = self.zombies.get(index).copied() {
+            if zombie.tenant != tenant {
+                index = index.saturating_add(1);
+                continue;
+            }
+            if budget.is_spent() {
+                return true;
+            }
+            if !zombie.cleared {
+                match self.driver.advance_clear(zombie.space, budget) {
+                    Ok(Progress::Done) => {}
+                    Ok(Progress::More) => return true,
+                    Ok(Progress::Waits) => {
+                        self.look_again();
+                        return false;
+                    }
+                    Err(error) => self.quarantine(tenant, "clearing page tables", &error),
+                }
+                if let Some(zombie) = self.zombies.get_mut(index) {
+                    zombie.cleared = true;
+                }
+            }
             if self.departures.iter().any(|d| d.space == zombie.space) {
-                kept.push(zombie);
-            } else if self.stuck_spaces.contains(&zombie.space) {
+                index = index.saturating_add(1);
+                continue;
+            }
+            self.zombies.remove(index);
+            if self.stuck_spaces.contains(&zombie.space) {
                 log::error!("an address space stays: a channel that hardware does not let go may use it");
             } else if let Err(error) = self.driver.destroy_space(zombie.space) {
-                self.quarantine(zombie.tenant, "destroying an address space", &error);
+                self.quarantine(tenant, "destroying an address space", &error);
             }
+            budget.spend(CALL);
         }
-        self.zombies = kept;
+        false
     }
 
     /// Function reset. The answer follows when no channel of the tenant is on the hardware any more.
@@ -165,59 +215,92 @@ impl Machine {
         }
     }
 
-    /// Takes all channels and address spaces from a tenant. Engines reach nothing of it through its page
-    /// tables when this returns, whatever its channels still do.
+    /// Takes all channels and address spaces from a tenant: begins with it, and goes on by the clock.
     pub(super) fn strip(&mut self, tenant: TenantId, now: Duration) {
-        for space in self.spaces_of(tenant) {
-            if let Err(error) = self.driver.clear_space(space) {
-                self.quarantine(tenant, "clearing page tables", &error);
-            }
-        }
-        let ids: Vec<_> = self
-            .tenants
-            .get(&tenant)
-            .map(|owner| owner.live_channels().map(|(id, _)| id).collect())
-            .unwrap_or_default();
-        for id in ids {
-            self.retire_channel(tenant, id, now);
-        }
-        let spaces = self.tenants.get_mut(&tenant).map(|owner| {
+        if let Some(owner) = self.tenants.get_mut(&tenant) {
+            owner.stripping = true;
             // Its next driver has not asked for what this one's work would have been told.
             owner.owed = None;
-            std::mem::take(&mut owner.spaces)
-        });
-        for space in spaces.unwrap_or_default().into_values() {
-            self.bury_space(tenant, space.handle);
         }
+        let mut budget = self.slice();
+        self.advance_strip(tenant, now, &mut budget);
     }
 
-    /// Goes on with everything that is being taken back. True when there is more to do at once.
-    pub(super) fn advance_recovery(&mut self, now: Duration) -> bool {
-        let late = self.departures.iter().filter(|d| now >= d.deadline).map(|d| (d.tenant, d.host));
-        for (tenant, host) in late.collect::<Vec<_>>() {
-            let resets = self.driver.engine_resets();
-            self.finish_departure(host);
-            self.charge_forced(tenant, resets, now);
+    /// Goes on with that. True when there is more to do at once.
+    fn advance_strip(&mut self, tenant: TenantId, now: Duration, budget: &mut Budget) -> bool {
+        while let Some(owner) = self.tenants.get_mut(&tenant).filter(|owner| owner.stripping) {
+            if budget.is_spent() {
+                return true;
+            }
+            let first = owner.live_channels().next().map(|(id, _)| id);
+            let Some(id) = first else {
+                owner.stripping = false;
+                owner.owed = None;
+                let spaces = std::mem::take(&mut owner.spaces).into_values();
+                let zombie = |space: Space| Zombie { tenant, space: space.handle, cleared: false };
+                self.zombies.extend(spaces.map(zombie));
+                break;
+            };
+            self.retire_channel(tenant, id, now);
+            budget.spend(CALL);
         }
-        self.force_late_preemptions(now);
-        let changing: Vec<_> =
-            self.tenants.values().filter(|t| t.state != TenantState::Active).map(|t| t.id).collect();
-        let mut more = false;
-        for tenant in changing {
-            // A reset costs its VM's part of the thread; a departure is in everybody's interest.
-            let resets = self.tenants.get(&tenant).is_some_and(Tenant::is_resetting);
-            if resets && self.held(tenant, now) {
+        let departing = self.finish_departures(tenant, now, budget);
+        self.advance_zombies(tenant, budget) || departing
+    }
+
+    /// Goes on with everybody's long work: what is being taken back, and requests that take long. One slice in all; who had
+    /// none of it is the first in the next turn. True when there is more to do at once.
+    pub(super) fn advance_work(&mut self, now: Duration) -> bool {
+        let mut budget = self.slice();
+        let mut more = self.force_late_preemptions(now, &mut budget);
+        let behind = self.tenants.range((Bound::Excluded(self.turn), Bound::Unbounded));
+        let order: Vec<_> = behind.chain(self.tenants.range(..=self.turn)).map(|(id, _)| *id).collect();
+        for tenant in order {
+            if !self.has_work(tenant) {
                 continue;
             }
-            let start = Instant::now();
-            more |= self.advance_tenant(tenant, now);
-            self.charge(tenant, start.elapsed());
+            if budget.is_spent() {
+                return true;
+            }
+            self.turn = tenant;
+            more |= self.work_for(tenant, now, &mut budget);
         }
         more
     }
 
-    /// A guest's preemption that does not end: the channel holds an engine that others need.
-    fn force_late_preemptions(&mut self, now: Duration) {
+    fn has_work(&self, tenant: TenantId) -> bool {
+        self.tenants
+            .get(&tenant)
+            .is_some_and(|t| t.job.is_some() || t.stripping || t.state != TenantState::Active)
+            || self.departures.iter().any(|d| d.tenant == tenant)
+            || self.zombies.iter().any(|z| z.tenant == tenant)
+    }
+
+    /// A tenant's turn.
+    fn work_for(&mut self, tenant: TenantId, now: Duration, budget: &mut Budget) -> bool {
+        // A request and a reset cost their VM's part of the thread; a departure is in everybody's interest.
+        let pays = self
+            .tenants
+            .get(&tenant)
+            .is_some_and(|t| t.is_resetting() || (t.state == TenantState::Active && t.job.is_some()));
+        if pays && self.held(tenant, now) {
+            return false;
+        }
+        let start = self.clock.now();
+        let mut more = self.advance_strip(tenant, now, budget);
+        if !budget.is_spent() {
+            more |= self.advance_job(tenant, now, budget);
+        }
+        if !budget.is_spent() && self.tenants.get(&tenant).is_some_and(|t| t.state != TenantState::Active) {
+            more |= self.advance_tenant(tenant, now);
+        }
+        let took = self.clock.now().saturating_sub(start);
+        self.charge(tenant, Duration::from_nanos(took));
+        more || (budget.is_spent() && self.has_work(tenant))
+    }
+
+    /// A guest's preemption that does not end: the channel holds an engine that others need. True when there are more.
+    fn force_late_preemptions(&mut self, now: Duration, budget: &mut Budget) -> bool {
         let late: Vec<_> = self
             .tenants
             .values()
@@ -225,33 +308,39 @@ impl Machine {
             .filter(|(_, channel)| channel.preempt_by.is_some_and(|by| now >= by))
             .collect();
         for (tenant, channel) in late {
+            if budget.is_spent() {
+                return true;
+            }
             let engine = channel.engines.engines().next().unwrap_or(Engine::Graphics);
             let reason = Reason::Unpreemptible;
             self.kill(Hang { channel: channel.host, vm: tenant, engine, reason }, now);
+            budget.spend(CALL);
         }
+        false
     }
 
     fn advance_tenant(&mut self, id: TenantId, now: Duration) -> bool {
         if self.departures.iter().any(|d| d.tenant == id) || self.zombies.iter().any(|z| z.tenant == id) {
             return false;
         }
-        let Some(tenant) = self.tenants.get(&id) else { return false };
+        let Some(tenant) = self.tenants.get_mut(&id) else { return false };
+        if tenant.stripping || tenant.job.is_some() {
+            return false;
+        }
         if tenant.quarantined {
             self.conclude(id, now);
             return false;
         }
-        let (scrub_from, range, peer_alive) = match tenant.state {
+        let (scrub_from, leaves, peer_alive) = match tenant.state {
             TenantState::Active => return false,
             TenantState::Preparing { scrub_from } | TenantState::Resetting { scrub_from } => {
-                (scrub_from, None, false)
+                (scrub_from, false, false)
             }
-            TenantState::Leaving { peer_alive, scrub_from } => {
-                (scrub_from, tenant.memory.ranges().next().copied(), peer_alive)
-            }
+            TenantState::Leaving { peer_alive, scrub_from } => (scrub_from, true, peer_alive),
         };
-        if let Some(range) = range {
+        if leaves && !tenant.memory.is_empty() {
             // A failure quarantines the tenant, which the next turn sees.
-            let _ = self.release_range(id, range);
+            tenant.job = Some(Job::Release(Withdrawal::new(tenant.memory.ranges().copied().collect())));
             return true;
         }
         if peer_alive {

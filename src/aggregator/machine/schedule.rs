@@ -7,6 +7,7 @@ use crate::addr::{HostChannel, TenantId};
 use crate::aggregator::protocol::Doorbell;
 use crate::aggregator::tenant::{ChannelState, Refusal, Tenant};
 use crate::gpu::GpuError;
+use crate::gpu::scrub::LOOK_AGAIN;
 use crate::latency;
 use crate::scheduler::Gate;
 
@@ -70,9 +71,11 @@ impl Machine {
         self.end_penalties(now);
         self.tell_others(now);
         self.held_until = None;
-        self.scrub_due = None;
-        let jobs = self.advance_jobs(now);
-        self.advance_recovery(now) || jobs
+        let mut budget = self.slice();
+        self.looks_again = self.driver.advance_pending(&mut budget);
+        let more = self.advance_work(now);
+        self.look_due = self.looks_again.then(|| now.saturating_add(LOOK_AGAIN));
+        more
     }
 
     /// When [`Machine::step`] is due without anything else happening.
@@ -88,7 +91,7 @@ impl Machine {
         departures
             .chain(preemptions)
             .chain(self.held_until)
-            .chain(self.scrub_due)
+            .chain(self.look_due)
             .chain(preparing)
             .chain(self.hangs.next_due())
             .chain(self.tenants.values().filter_map(|tenant| tenant.owed.map(|owed| owed.due)))

@@ -12,7 +12,7 @@ use super::Machine;
 use crate::addr::{HostVram, TenantId};
 use crate::aggregator::tenant::TenantState;
 use crate::gpu::Scrub;
-use crate::gpu::scrub::{LOOK_AGAIN, SCRUB_PIECE, ScrubReport};
+use crate::gpu::scrub::{SCRUB_PIECE, ScrubReport};
 
 /// Pieces of a partition under way at a time: the GPU has enough to do while this thread waits for a processor, and this
 /// thread while the GPU's threads do, where they are software's.
@@ -103,18 +103,24 @@ impl Machine {
         }
         // Pieces that were begun are finished even if their tenant is at something else by now.
         let Some(piece) = tenant.scrubbing.front().copied() else { return Step::Finished };
-        if self.advance_piece(id, piece, now) {
-            return Step::More;
+        match self.advance_piece(id, piece, now) {
+            Some(Scrub::Pending) => {}
+            Some(_) | None => return Step::More,
         }
-        self.scrub_due = Some(now.saturating_add(LOOK_AGAIN));
+        self.look_again();
         Step::Waits
     }
 
-    /// Asks for a piece; true when it is done with.
-    fn advance_piece(&mut self, id: TenantId, (start, size): (HostVram, u64), now: Duration) -> bool {
+    /// Asks for a piece; how far it is, unless it is done with.
+    fn advance_piece(
+        &mut self,
+        id: TenantId,
+        (start, size): (HostVram, u64),
+        now: Duration,
+    ) -> Option<Scrub> {
         let mut zeroed = 0;
         match self.driver.advance_scrub(start, size) {
-            Ok(Scrub::Pending) => return false,
+            Ok(unfinished @ (Scrub::Pending | Scrub::More)) => return Some(unfinished),
             Ok(Scrub::Untouched) => {}
             Ok(Scrub::Done) => zeroed = size,
             Err(error) => self.quarantine(id, "zeroing VRAM", &error),
@@ -124,7 +130,7 @@ impl Machine {
             tenant.counters.zeroed = tenant.counters.zeroed.saturating_add(zeroed);
             self.cleanups.note(&tenant.holder, zeroed, tenant.partition.size(), now);
         }
-        true
+        None
     }
 
     /// Gives a partition's memory back to its tenant, which the host had while it was zeroed.

@@ -1,16 +1,20 @@
 //! Address spaces: shadow trees that hold what a tenant wants mapped, as far as it may be.
 
+use std::collections::VecDeque;
+
+use super::jobs::{Job, Update};
+use super::recovery::Zombie;
 use super::{Machine, Outcome};
 use crate::addr::TenantId;
 use crate::aggregator::check::Checker;
 use crate::aggregator::limit::Limit;
 use crate::aggregator::protocol::{GuestMapping, GuestRange, RefusalKind, SpaceId};
 use crate::aggregator::tenant::{Refusal, Space};
-use crate::gpu::{HostMapping, SpaceHandle};
+use crate::gpu::{HostRange, SpaceHandle, SpaceUpdate};
 
 impl Machine {
     pub(super) fn create_space(&mut self, tenant: TenantId, id: SpaceId) -> Result<(), Refusal> {
-        let budget = self.table_budget(tenant, None);
+        let budget = self.table_budget(tenant);
         let owner = self.tenant(tenant)?;
         if id.0 >= owner.space_limit {
             let limit = owner.space_limit;
@@ -22,6 +26,17 @@ impl Machine {
         }
         if owner.spaces.contains_key(&id) {
             return Err(Refusal::new(RefusalKind::BadId, format!("address space {} exists already", id.0)));
+        }
+        // What goes counts until it is gone, so that all VMs' quotas together are what the physical GPU has.
+        let going = self.zombies.iter().filter(|zombie| zombie.tenant == tenant).count();
+        let owner = self.tenant(tenant)?;
+        if owner.spaces.len().saturating_add(going) >= usize::from(owner.space_limit) {
+            let limit = owner.space_limit;
+            return Err(Refusal::met(
+                Limit::Spaces,
+                RefusalKind::Exhausted,
+                format!("all {limit} address spaces of this VM are in use ({going} are being taken back)"),
+            ));
         }
         let handle = self.driver.create_space()?;
         let used = self.driver.space_usage(handle).map_or(0, |usage| usage.table_bytes);
@@ -37,7 +52,7 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn destroy_space(&mut self, tenant: TenantId, id: SpaceId) -> Result<(), Refusal> {
+    pub(super) fn destroy_space(&mut self, tenant: TenantId, id: SpaceId) -> Result<Outcome, Refusal> {
         let owner = self.tenant(tenant)?;
         let space = owner.space(id)?;
         if let Some((channel, _)) = owner.live_channels().find(|(_, channel)| channel.space == id) {
@@ -47,8 +62,8 @@ impl Machine {
             ));
         }
         owner.spaces.remove(&id);
-        self.bury_space(tenant, space.handle);
-        Ok(())
+        self.zombies.push(Zombie { tenant, space: space.handle, cleared: false });
+        self.start_job(tenant, Job::Destroy(space.handle))
     }
 
     pub(super) fn update_space(
@@ -56,29 +71,33 @@ impl Machine {
         tenant: TenantId,
         id: SpaceId,
         unmap: &[GuestRange],
-        map: &[GuestMapping],
+        map: Vec<GuestMapping>,
     ) -> Result<Outcome, Refusal> {
         let owner = self
             .tenants
             .get_mut(&tenant)
             .ok_or_else(|| Refusal::new(RefusalKind::Protocol, "this connection is not admitted"))?;
-        let space = owner.space(id)?;
+        let space = owner.space(id)?.handle;
         owner.counters.updates = owner.counters.updates.saturating_add(1);
         let checker = Checker { info: &self.info, partition: &owner.partition, memory: &owner.memory };
-        let update = checker
-            .update(unmap, map)
+        checker
+            .check_shapes(unmap, &map)
             .map_err(|error| Refusal::new(RefusalKind::Protocol, error.to_string()))?;
-        owner.counters.bad_pages = owner.counters.bad_pages.saturating_add(update.bad_pages);
-        let verdict = update.first_bad.map(|(va, target)| {
-            Refusal::new(
-                RefusalKind::OutsidePartition,
-                format!(
-                    "{} pages point outside the VM's VRAM and memory and are left as faults; the first is {va} to {target:?}",
-                    update.bad_pages
-                ),
-            )
-        });
-        self.start_update(tenant, space.handle, update, verdict)
+        let (table_budget, other_pages) = self.room_for(tenant, space);
+        let unmap =
+            unmap.iter().map(|run| HostRange { va: run.va, pages: run.pages, page_shift: run.page_shift });
+        let update = Update {
+            space,
+            ready: SpaceUpdate { unmap: unmap.collect(), map: VecDeque::new() },
+            map: map.into(),
+            table_budget,
+            other_pages,
+            bad_pages: 0,
+            first_bad: None,
+            unmappable: None,
+            nanos: 0,
+        };
+        self.start_job(tenant, Job::Update(Box::new(update)))
     }
 
     /// All shadow trees of a tenant, those included that are only waiting for their channels to go.
@@ -88,34 +107,21 @@ impl Machine {
         live.chain(buried).collect()
     }
 
-    /// Whether a tenant may have these mappings too. Pages that are mapped anew count twice until they are.
-    pub(super) fn check_mappings(&self, tenant: TenantId, map: &[HostMapping]) -> Result<(), Refusal> {
-        let most = self.tenants.get(&tenant).map_or(0, |t| t.mapping_quota);
-        let new = map.iter().fold(0_u64, |sum, run| sum.saturating_add(run.pages.into()));
-        if new == 0 || most == u64::MAX {
-            return Ok(());
-        }
-        let pages = self
-            .spaces_of(tenant)
-            .into_iter()
-            .filter_map(|space| self.driver.space_usage(space).ok())
-            .fold(new, |sum, usage| sum.saturating_add(usage.pages));
-        if pages <= most {
-            return Ok(());
-        }
-        let message = format!("{pages} pages would be mapped; this VM may have {most}");
-        Err(Refusal::met(Limit::Mappings, RefusalKind::Quota, message))
+    /// What `space` may take of its tenant's quota of page-table memory, and how many pages its other spaces have.
+    fn room_for(&self, tenant: TenantId, space: SpaceHandle) -> (u64, u64) {
+        let quota = self.tenants.get(&tenant).map_or(0, |t| t.table_quota);
+        let others = self.spaces_of(tenant).into_iter().filter(|other| *other != space);
+        let usages = others.filter_map(|other| self.driver.space_usage(other).ok());
+        usages.fold((quota, 0), |(tables, pages): (u64, u64), usage| {
+            (tables.saturating_sub(usage.table_bytes), pages.saturating_add(usage.pages))
+        })
     }
 
-    /// What `space` (or a new one) may take of its tenant's quota of page-table memory.
-    pub(super) fn table_budget(&self, tenant: TenantId, space: Option<SpaceHandle>) -> u64 {
+    /// What a new space may take of its tenant's quota of page-table memory.
+    pub(super) fn table_budget(&self, tenant: TenantId) -> u64 {
         let quota = self.tenants.get(&tenant).map_or(0, |t| t.table_quota);
-        let others = self
-            .spaces_of(tenant)
-            .into_iter()
-            .filter(|other| Some(*other) != space)
-            .filter_map(|other| self.driver.space_usage(other).ok())
-            .fold(0_u64, |sum, usage| sum.saturating_add(usage.table_bytes));
-        quota.saturating_sub(others)
+        let usages =
+            self.spaces_of(tenant).into_iter().filter_map(|other| self.driver.space_usage(other).ok());
+        usages.fold(quota, |left, usage| left.saturating_sub(usage.table_bytes))
     }
 }

@@ -38,8 +38,8 @@ use self::space::Space;
 use self::window::Bar1;
 use super::init_script::Script;
 use super::{
-    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, SpaceHandle,
-    SpaceUsage,
+    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, OwnMemory, Progress,
+    Revocation, SpaceHandle, SpaceUpdate, SpaceUsage,
 };
 use crate::addr::{HostChannel, HostVram, Iova};
 use crate::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
@@ -184,24 +184,21 @@ impl GpuDriver for RegisterDriver {
         Ok(())
     }
 
-    fn update_space(
+    fn advance_update(
         &mut self,
         space: SpaceHandle,
-        unmap: &[HostRange],
-        map: &[HostMapping],
+        update: &mut SpaceUpdate,
         table_budget: u64,
-    ) -> Result<(), GpuError> {
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         let Self { bus, memory, homes, spaces, .. } = self;
         let space = spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
-        let updated = match homes {
-            Some(homes) => {
-                let unmapped = space.update(memory, unmap, &[], table_budget);
-                let resolved =
-                    unmapped.and_then(|()| map.iter().map(|mapping| homes.resolve(mapping)).collect());
-                resolved.and_then(|map: Vec<_>| space.update(memory, &[], &map, table_budget))
-            }
-            None => space.update(memory, unmap, map, table_budget),
+        let resolve = |mapping: &HostMapping| match homes {
+            // What cannot be shown to the card stays a fault.
+            Some(homes) => homes.resolve(mapping).map_err(GpuError::as_unmappable),
+            None => Ok(*mapping),
         };
+        let updated = space.advance_update(memory, update, resolve, table_budget, budget);
         // What was done before an error is visible to engines too.
         space.flush(bus)?;
         updated
@@ -211,18 +208,23 @@ impl GpuDriver for RegisterDriver {
         self.spaces.get(&space).map(Space::usage).ok_or_else(|| no_such_space(space))
     }
 
-    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+    fn advance_clear(&mut self, space: SpaceHandle, budget: &mut Budget) -> Result<Progress, GpuError> {
         let Self { bus, memory, spaces, .. } = self;
         let space = spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
-        let cleared = space.clear(memory);
+        let cleared = space.advance_clear(memory, budget);
         space.flush(bus)?;
         cleared
     }
 
-    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
+    fn advance_revoke(
+        &mut self,
+        space: SpaceHandle,
+        revocation: &mut Revocation,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         let Self { bus, memory, spaces, .. } = self;
         let space = spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
-        let revoked = space.revoke_system(memory, iova, size);
+        let revoked = space.advance_revoke(memory, revocation, budget);
         space.flush(bus)?;
         revoked
     }

@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 use super::bus::Bus;
 use super::memory::HostMemory;
 use super::tables::Table;
-use crate::addr::{HostVram, Iova};
+use crate::addr::{GpuVa, HostVram, Iova};
 use crate::chip::gf100::mmu::{LargePages, Pde, Pte, SMALL_PAGE_SHIFT, VA_MAX};
 use crate::chip::gf100::ramin::target;
 use crate::chip::gf100::regs::pfb::{
     NV_PFB_PRI_MMU_CTRL, NV_PFB_PRI_MMU_INVALIDATE, NV_PFB_PRI_MMU_INVALIDATE_PDB,
 };
 use crate::chip::{Aperture, PhysicalAddress};
-use crate::gpu::{GpuError, HostMapping, HostRange, HostTarget, SpaceUsage};
+use crate::gpu::budget::CALL;
+use crate::gpu::{
+    Budget, GpuError, HostMapping, HostRange, HostTarget, Progress, Revocation, SpaceUpdate, SpaceUsage,
+};
 
 /// The MMU's large pages, as this driver sets them up.
 pub(super) const LARGE: LargePages = LargePages::K128;
@@ -29,6 +32,17 @@ pub(super) const INVALIDATE_HUB: u32 = 1 << 31 | 5;
 const QUEUE_SPACE: u32 = 0x00ff_0000;
 /// NV_PFB_PRI_MMU_CTRL: the queue of invalidations is empty.
 const QUEUE_EMPTY: u32 = 1 << 15;
+
+/// Pages that are mapped between two looks at the budget.
+const SOME_PAGES: u32 = 4096;
+
+/// An unmapping costs this much less per page than a mapping, because most of a large one has no tables.
+const UNMAP_SHARE: u32 = 8;
+
+/// Work at a run: its table entries are written many at a time.
+fn units(pages: u32) -> u32 {
+    (pages / 64).saturating_add(1)
+}
 
 /// The tables of one directory entry.
 #[derive(Default)]
@@ -62,25 +76,50 @@ impl Space {
         SpaceUsage { table_bytes: self.table_bytes, pages }
     }
 
-    /// Unmaps, then maps. Engines may use old translations until the next flush.
-    pub(super) fn update(
+    /// Unmaps, then maps, for as long as the budget lasts. Engines may use old translations until the next flush.
+    pub(super) fn advance_update(
         &mut self,
         memory: &mut HostMemory,
-        unmap: &[HostRange],
-        map: &[HostMapping],
+        update: &mut SpaceUpdate,
+        mut resolve: impl FnMut(&HostMapping) -> Result<HostMapping, GpuError>,
         table_budget: u64,
-    ) -> Result<(), GpuError> {
-        for range in unmap {
-            let run = Run::new(range.va.0, range.pages, range.page_shift)?;
-            self.for_pieces(run, |tables, piece| match tables.of(piece.shift) {
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        while let Some(range) = update.unmap.front_mut() {
+            let pages = range.pages.min(SOME_PAGES.saturating_mul(UNMAP_SHARE));
+            let run = Run::new(range.va.0, pages, range.page_shift);
+            range.pages = range.pages.saturating_sub(pages);
+            range.va = GpuVa(range.va.0.saturating_add(u64::from(pages) << range.page_shift));
+            if range.pages == 0 {
+                update.unmap.pop_front();
+            }
+            self.for_pieces(run?, |tables, piece| match tables.of(piece.shift) {
                 Some(table) => table.set_run(memory, piece.index, piece.count, |_| 0),
                 None => Ok(()),
             })?;
+            if budget.spend(units(pages / UNMAP_SHARE)) && !update.is_empty() {
+                return Ok(Progress::More);
+            }
         }
-        for mapping in map {
-            self.map(memory, mapping, table_budget)?;
+        while let Some(mapping) = update.map.front() {
+            // Pages of 64 KiB are 16 entries each.
+            let entries = if mapping.page_shift == 16 { 16 } else { 1 };
+            let some = HostMapping { pages: mapping.pages.min(SOME_PAGES / entries), ..*mapping };
+            update.mapped(u64::from(some.pages) << some.page_shift);
+            match resolve(&some) {
+                Ok(some) => self.map(memory, &some, table_budget)?,
+                Err(error) => {
+                    // Whatever was mapped there is not what the guest wants: it goes.
+                    let HostMapping { va, pages, page_shift, .. } = some;
+                    update.unmap.push_back(HostRange { va, pages, page_shift });
+                    return Err(error);
+                }
+            }
+            if budget.spend(units(some.pages.saturating_mul(entries))) && !update.is_empty() {
+                return Ok(Progress::More);
+            }
         }
-        Ok(())
+        Ok(Progress::Done)
     }
 
     fn map(
@@ -145,29 +184,37 @@ impl Space {
         self.directory.set_run(memory, piece.entry, 1, |_| raw)
     }
 
-    /// Turns all pages into faults.
-    pub(super) fn clear(&mut self, memory: &HostMemory) -> Result<(), GpuError> {
+    /// Turns pages into faults for as long as the budget lasts.
+    pub(super) fn advance_clear(
+        &mut self,
+        memory: &HostMemory,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         for tables in self.tables.values_mut() {
             for table in [tables.small.as_mut(), tables.large.as_mut()].into_iter().flatten() {
                 if table.valid() > 0 {
                     let all = table.bytes() / 8;
                     table.set_run(memory, 0, all, |_| 0)?;
+                    if budget.spend(CALL) {
+                        return Ok(Progress::More);
+                    }
                 }
             }
         }
-        Ok(())
+        Ok(Progress::Done)
     }
 
-    /// Turns the pages that point at this system memory into faults.
-    pub(super) fn revoke_system(
+    /// Turns the pages that point at this system memory into faults, for as long as the budget lasts.
+    pub(super) fn advance_revoke(
         &mut self,
         memory: &HostMemory,
-        iova: Iova,
-        size: u64,
-    ) -> Result<u64, GpuError> {
-        let end = iova.0.saturating_add(size);
-        let mut revoked: u64 = 0;
-        for tables in self.tables.values_mut() {
+        revocation: &mut Revocation,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        let Iova(first) = revocation.iova;
+        let end = first.saturating_add(revocation.size);
+        let from = revocation.cursor.map_or(0, |(_, entry, _)| entry);
+        for (entry, tables) in self.tables.range_mut(from..) {
             for (table, shift) in [(tables.small.as_mut(), SMALL_PAGE_SHIFT), (tables.large.as_mut(), 17)] {
                 let Some(table) = table else { continue };
                 let hit: Vec<u64> = table
@@ -177,18 +224,22 @@ impl Space {
                             let start = pte.target.address;
                             pte.target.aperture != Aperture::Vram
                                 && start < end
-                                && start.saturating_add(1 << shift) > iova.0
+                                && start.saturating_add(1 << shift) > first
                         })
                     })
                     .map(|(index, _)| index)
                     .collect();
                 for index in hit {
                     table.set_run(memory, index, 1, |_| 0)?;
-                    revoked = revoked.saturating_add(1);
+                    revocation.pages = revocation.pages.saturating_add(1);
                 }
             }
+            revocation.cursor = Some((0, entry.saturating_add(1), 0));
+            if budget.spend(CALL) {
+                return Ok(Progress::More);
+            }
         }
-        Ok(revoked)
+        Ok(Progress::Done)
     }
 
     /// Drops the translations of this tree; engines use none of them when it returns.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::addr::GpuVa;
+use crate::gpu::HostRange;
 use crate::gpu::HostTarget;
 use crate::softgpu::Core;
 use crate::units::gf100::{Gf100Config, Gf100Function};

@@ -19,7 +19,8 @@ use super::worker::{Work, Worker};
 use crate::addr::{HostChannel, HostVram, Iova};
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::{
-    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, SpaceHandle, SpaceUsage,
+    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, Progress, Revocation, SpaceHandle,
+    SpaceUpdate, SpaceUsage,
 };
 use crate::pci::{DmaMapping, SharedMemory};
 
@@ -213,10 +214,9 @@ impl GpuDriver for RmDriver {
     }
 
     fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
-        if let Some((handle, _)) = self.spaces.iter().find(|(_, space)| space.uses_system(iova, size)) {
+        if self.system.is_mapped(iova, size) {
             return Err(GpuError::Invalid(format!(
-                "{size:#x} bytes at bus address {iova} are still mapped in address space {}",
-                handle.0
+                "{size:#x} bytes at bus address {iova} are still mapped in an address space"
             )));
         }
         self.system.unmap(&mut self.device, iova, size)
@@ -251,30 +251,37 @@ impl GpuDriver for RmDriver {
         Ok(())
     }
 
-    fn update_space(
+    fn advance_update(
         &mut self,
         space: SpaceHandle,
-        unmap: &[HostRange],
-        map: &[HostMapping],
+        update: &mut SpaceUpdate,
         table_budget: u64,
-    ) -> Result<(), GpuError> {
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         let Self { device, vram, system, spaces, .. } = self;
         let space = spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
-        space.update(device, &mut Memories { vram, system }, unmap, map, table_budget)
+        space.advance_update(device, &mut Memories { vram, system }, update, table_budget, budget)
     }
 
     fn space_usage(&self, space: SpaceHandle) -> Result<SpaceUsage, GpuError> {
         self.spaces.get(&space).map(Space::usage).ok_or_else(|| no_such_space(space))
     }
 
-    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
-        let Self { device, vram, spaces, .. } = self;
-        spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?.clear(device, vram)
+    fn advance_clear(&mut self, space: SpaceHandle, budget: &mut Budget) -> Result<Progress, GpuError> {
+        let Self { device, vram, system, spaces, .. } = self;
+        let space = spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
+        space.advance_clear(device, &mut Memories { vram, system }, budget)
     }
 
-    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
-        let Self { device, vram, spaces, .. } = self;
-        spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?.revoke(device, vram, iova, size)
+    fn advance_revoke(
+        &mut self,
+        space: SpaceHandle,
+        revocation: &mut Revocation,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        let Self { device, vram, system, spaces, .. } = self;
+        let space = spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
+        space.advance_revoke(device, &mut Memories { vram, system }, revocation, budget)
     }
 
     fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {

@@ -22,9 +22,12 @@ use super::device::Device;
 use super::error::RmError;
 use super::system::{SYSTEM_BITS, SystemMemory};
 use super::vram::{Vram, VramPlace};
-use crate::addr::{GpuVa, HostVram, Iova, PAGE_SIZE};
+use crate::addr::{GpuVa, HostVram, PAGE_SIZE};
+use crate::gpu::budget::CALL;
 use crate::gpu::space_map::{Run, SpaceMap, SpaceShape};
-use crate::gpu::{GpuError, HostMapping, HostRange, HostTarget, SpaceUsage};
+use crate::gpu::{
+    Budget, GpuError, HostMapping, HostRange, HostTarget, Progress, Revocation, SpaceUpdate, SpaceUsage,
+};
 
 /// First address of a space: nouveau uses what lies below the driver's default of 1 MiB.
 const BASE: u64 = 0x1000;
@@ -41,6 +44,15 @@ pub const PAGE_SHIFTS: &[u8] = &[12, 16, 21];
 
 const SHAPE: SpaceShape =
     SpaceShape { va_bits: VA_BITS, system_bits: SYSTEM_BITS, page_shifts: PAGE_SHIFTS, join: false };
+
+/// Mappings that one call unmaps at most: the NVIDIA driver goes through them one by one.
+const RUNS_A_CALL: usize = 64;
+
+/// Mappings that are taken out between two looks at the clock when memory goes: each may be a call.
+const RUNS_A_LOOK: usize = 4;
+
+/// Bytes that one call maps at most.
+const MOST_A_CALL: u64 = 64 << 20;
 
 /// A reservation of addresses.
 #[derive(Clone, Copy, Debug)]
@@ -124,121 +136,176 @@ impl Space {
         })
     }
 
-    /// Whether a run points into a range of bus addresses.
-    pub fn uses_system(&self, iova: Iova, size: u64) -> bool {
-        self.runs.pointing_at(iova, size).next().is_some()
-    }
-
-    /// Unmaps, then maps.
+    /// Unmaps, then maps, for as long as the budget lasts.
     ///
     /// # Errors
-    /// A run is invalid or in nobody's window, the budget is used up, or the driver refuses. Runs that can be mapped
-    /// are, also behind one that cannot.
-    pub fn update(
+    /// A run is invalid, or in nobody's window, or its memory cannot be had; the table budget is used up; or the driver
+    /// refuses to unmap.
+    pub fn advance_update(
         &mut self,
         device: &mut Device,
         memories: &mut Memories<'_>,
-        unmap: &[HostRange],
-        map: &[HostMapping],
-        budget: u64,
-    ) -> Result<(), GpuError> {
-        let mut removed = Vec::new();
-        for range in unmap {
-            removed.extend(self.runs.unmap(range, budget)?);
-        }
-        self.unmap_runs(device, memories.vram, &removed, None)?;
-        let mut first_error = None;
-        let mut parts = Vec::new();
-        for mapping in joined(map) {
-            if let Err(error) = self.split(device, memories, &mapping, &mut parts) {
-                first_error.get_or_insert(error);
-            }
-        }
+        update: &mut SpaceUpdate,
+        table_budget: u64,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         let mut unflushed = false;
-        let last = parts.len().saturating_sub(1);
-        for (index, part) in parts.iter().enumerate() {
-            // Translations that were absent are not remembered; the last call drops those that were replaced.
-            let defer = index < last;
-            match self.map_part(device, memories.vram, part, defer, budget) {
-                Ok(()) => unflushed = defer,
-                Err(error) => {
-                    first_error.get_or_insert(error);
-                }
-            }
-        }
+        let updated = self.update_some(device, memories, update, table_budget, budget, &mut unflushed);
         if unflushed {
             let mut params = InvalidateTlb { space: self.handle, flags: 0 };
             device.client.control(device.device, &mut params)?;
         }
-        first_error.map_or(Ok(()), Err)
+        updated
     }
 
-    /// Unmaps everything.
+    fn update_some(
+        &mut self,
+        device: &mut Device,
+        memories: &mut Memories<'_>,
+        update: &mut SpaceUpdate,
+        table_budget: u64,
+        budget: &mut Budget,
+        unflushed: &mut bool,
+    ) -> Result<Progress, GpuError> {
+        while let Some(range) = update.unmap.front().copied() {
+            let end = range.va.0.saturating_add(u64::from(range.pages) << range.page_shift);
+            let some = self.runs.in_a_row(range.va.0, end, RUNS_A_CALL);
+            let removed = self.runs.unmap_some(&range, table_budget, some);
+            if removed.as_ref().map_or(true, Vec::is_empty) {
+                update.unmap.pop_front();
+            }
+            let removed = removed?;
+            if removed.is_empty() {
+                budget.spend(1);
+                continue;
+            }
+            self.unmap_runs(device, memories, &removed)?;
+            if budget.spend(CALL) {
+                return Ok(Progress::More);
+            }
+        }
+        while update.join_front() {
+            let Some(mapping) = update.map.front().copied() else { break };
+            let part = match self.part(device, memories, &mapping) {
+                Ok(part) => part,
+                Err(error) => {
+                    // Whatever was mapped there is not what the guest wants: it goes.
+                    let HostMapping { va, pages, page_shift, .. } = mapping;
+                    update.mapped(u64::MAX);
+                    update.unmap.push_back(HostRange { va, pages, page_shift });
+                    return Err(error);
+                }
+            };
+            let run = part.run;
+            let some = self.runs.in_a_row(run.va.0, run.end(), RUNS_A_CALL);
+            if some > 0 {
+                let range = HostRange { va: run.va, pages: small_pages(run.len), page_shift: 12 };
+                let replaced = self.runs.unmap_some(&range, table_budget, some)?;
+                self.unmap_runs(device, memories, &replaced)?;
+                if budget.spend(CALL) {
+                    return Ok(Progress::More);
+                }
+                continue;
+            }
+            update.mapped(run.len);
+            // Translations that were absent are not remembered; the last call drops those that were replaced.
+            let defer = !update.is_empty();
+            self.map_part(device, memories, &part, defer, table_budget)?;
+            *unflushed = defer;
+            if budget.spend(CALL) && !update.is_empty() {
+                return Ok(Progress::More);
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Unmaps for as long as the budget lasts.
     ///
     /// # Errors
     /// The driver refuses.
-    pub fn clear(&mut self, device: &Device, vram: &Vram) -> Result<(), GpuError> {
-        let removed = self.runs.clear();
-        self.unmap_runs(device, vram, &removed, None)
+    pub fn advance_clear(
+        &mut self,
+        device: &Device,
+        memories: &mut Memories<'_>,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        loop {
+            let some = self.runs.in_a_row(0, u64::MAX, RUNS_A_CALL);
+            if some == 0 {
+                return Ok(Progress::Done);
+            }
+            let removed = self.runs.clear_some(some);
+            self.unmap_runs(device, memories, &removed)?;
+            if budget.spend(CALL) {
+                return Ok(Progress::More);
+            }
+        }
     }
 
-    /// Unmaps what points at a range of bus addresses; returns how many pages that were.
+    /// Unmaps what points at a range of bus addresses, for as long as the budget lasts.
     ///
     /// # Errors
     /// The driver refuses.
-    pub fn revoke(&mut self, device: &Device, vram: &Vram, iova: Iova, size: u64) -> Result<u64, GpuError> {
-        let removed = self.runs.revoke_system(iova, size, u64::MAX);
-        let pages = removed.iter().fold(0_u64, |sum, run| sum.saturating_add(run.pages()));
-        self.unmap_runs(device, vram, &removed, None)?;
-        Ok(pages)
+    pub fn advance_revoke(
+        &mut self,
+        device: &Device,
+        memories: &mut Memories<'_>,
+        revocation: &mut Revocation,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        let mut removed = Vec::new();
+        loop {
+            removed.clear();
+            let done = self.runs.revoke_some(revocation, u64::MAX, RUNS_A_LOOK, &mut removed);
+            self.unmap_runs(device, memories, &removed)?;
+            let spent = budget.spend(if removed.is_empty() { 1 } else { CALL });
+            if done {
+                return Ok(Progress::Done);
+            }
+            if spent {
+                return Ok(Progress::More);
+            }
+        }
     }
 
-    /// Cuts a mapping into parts that lie in one window and one memory object each.
-    fn split(
+    /// The first part of a mapping that lies in one window and one memory object.
+    fn part(
         &self,
         device: &mut Device,
         memories: &mut Memories<'_>,
         mapping: &HostMapping,
-        parts: &mut Vec<Part>,
-    ) -> Result<(), GpuError> {
+    ) -> Result<Part, GpuError> {
+        let HostMapping { va, target, read_only, kind, .. } = *mapping;
+        let window = self.window(va.0).ok_or_else(|| unmappable(va))?;
         let total = u64::from(mapping.pages) << mapping.page_shift;
-        let mut done = 0;
-        while done < total {
-            let left = total.saturating_sub(done);
-            let va = mapping.va.checked_add(done).ok_or_else(|| unmappable(mapping.va))?;
-            let window = self.window(va.0).ok_or_else(|| unmappable(va))?;
-            let left = left.min(window.end.saturating_sub(va.0));
-            let target = ahead(mapping.target, done);
-            let (memory, offset, size, host) = match target {
-                HostTarget::Vram(at) => {
-                    let place = memories
-                        .vram
-                        .place(at, left)
-                        .ok_or_else(|| GpuError::Invalid(format!("VRAM at {at} belongs to no partition")))?;
-                    (place.object, place.offset, place.size, place.host)
-                }
-                HostTarget::System { iova, .. } => {
-                    let place = memories.system.locate(device, iova, left)?;
-                    (place.object, place.offset, place.size, true)
-                }
-            };
-            // The driver holds system memory page by page.
-            let page_shift = if host { 12 } else { fitting_shift(mapping.page_shift, va.0 | offset | size) };
-            let run =
-                Run { va, len: size, target, read_only: mapping.read_only, kind: mapping.kind, page_shift };
-            parts.push(Part { run, memory, offset, host });
-            done = done.saturating_add(size.max(PAGE_SIZE));
-        }
-        Ok(())
+        let left = total.min(window.end.saturating_sub(va.0)).min(MOST_A_CALL);
+        let (memory, offset, size, host) = match target {
+            HostTarget::Vram(at) => {
+                let place = memories
+                    .vram
+                    .place(at, left)
+                    .ok_or_else(|| GpuError::Invalid(format!("VRAM at {at} belongs to no partition")))?;
+                (place.object, place.offset, place.size, place.host)
+            }
+            HostTarget::System { iova, .. } => {
+                let place = memories.system.locate(device, iova, left).map_err(GpuError::as_unmappable)?;
+                (place.object, place.offset, place.size, true)
+            }
+        };
+        // The driver holds system memory page by page.
+        let page_shift = if host { 12 } else { fitting_shift(mapping.page_shift, va.0 | offset | size) };
+        let run = Run { va, len: size, target, read_only, kind, page_shift };
+        Ok(Part { run, memory, offset, host })
     }
 
+    /// Maps a part where nothing is.
     fn map_part(
         &mut self,
         device: &Device,
-        vram: &Vram,
+        memories: &mut Memories<'_>,
         part: &Part,
         defer: bool,
-        budget: u64,
+        table_budget: u64,
     ) -> Result<(), GpuError> {
         let run = part.run;
         let mapping = HostMapping {
@@ -249,15 +316,21 @@ impl Space {
             read_only: run.read_only,
             kind: run.kind,
         };
-        let replaced = self.runs.insert(&mapping, budget)?;
-        let unmapped = self.unmap_runs(device, vram, &replaced, Some(run.va));
-        let done = unmapped.and_then(|()| Ok(self.call_map(device, part, defer)?));
-        if done.is_err() {
-            // What the books say must be what is there.
-            let range = HostRange { va: run.va, pages: mapping.pages, page_shift: run.page_shift };
-            self.runs.unmap(&range, u64::MAX)?;
+        self.runs.insert(&mapping, table_budget)?;
+        match self.call_map(device, part, defer) {
+            Ok(()) => {
+                memories.system.note_mapped(&run);
+                Ok(())
+            }
+            Err(error) => {
+                // What the books say must be what is there.
+                let range = HostRange { va: run.va, pages: mapping.pages, page_shift: run.page_shift };
+                self.runs.unmap(&range, u64::MAX)?;
+                let in_doubt = error.status().is_some_and(super::is_timeout);
+                let error = GpuError::from(error);
+                Err(if in_doubt { error } else { error.as_unmappable() })
+            }
         }
-        done
     }
 
     fn call_map(&self, device: &Device, part: &Part, defer: bool) -> Result<(), RmError> {
@@ -283,13 +356,12 @@ impl Space {
         })
     }
 
-    /// Unmaps runs that the books no longer have. The run at `to_come` is in them, but not mapped yet.
+    /// Unmaps runs that the books no longer have.
     fn unmap_runs(
         &self,
         device: &Device,
-        vram: &Vram,
+        memories: &mut Memories<'_>,
         removed: &[Run],
-        to_come: Option<GpuVa>,
     ) -> Result<(), GpuError> {
         let mut rests: Vec<&Run> = Vec::new();
         for (start, end) in page_ranges(removed) {
@@ -303,15 +375,16 @@ impl Space {
                 ..Default::default()
             })?;
             rests.extend(
-                self.runs
-                    .overlapping(start, end)
-                    .filter(|run| run.va.0 >= start && run.end() <= end && Some(run.va) != to_come),
+                self.runs.overlapping(start, end).filter(|run| run.va.0 >= start && run.end() <= end),
             );
+        }
+        for run in removed {
+            memories.system.note_unmapped(run);
         }
         // What a cut page leaves comes back with small pages.
         for run in rests {
             let HostTarget::Vram(at) = run.target else { continue };
-            if let Some(VramPlace { object: memory, offset, host, .. }) = vram.place(at, run.len) {
+            if let Some(VramPlace { object: memory, offset, host, .. }) = memories.vram.place(at, run.len) {
                 self.call_map(device, &Part { run: *run, memory, offset, host }, false)?;
             }
         }
@@ -341,28 +414,9 @@ fn reserve(device: &mut Device, space: Handle, start: u64, end: u64) -> Result<H
     device.client.alloc(device.device, NV50_MEMORY_VIRTUAL, &mut params)
 }
 
-/// Mappings that go on where the one before ends, as one.
-fn joined(mappings: &[HostMapping]) -> Vec<HostMapping> {
-    let mut joined: Vec<HostMapping> = Vec::new();
-    for mapping in mappings {
-        if let Some(last) = joined.last_mut() {
-            let length = u64::from(last.pages) << last.page_shift;
-            let follows = HostMapping {
-                va: GpuVa(last.va.0.saturating_add(length)),
-                target: ahead(last.target, length),
-                pages: mapping.pages,
-                ..*last
-            };
-            if follows == *mapping
-                && let Some(pages) = last.pages.checked_add(mapping.pages)
-            {
-                last.pages = pages;
-                continue;
-            }
-        }
-        joined.push(*mapping);
-    }
-    joined
+/// A length in the smallest pages; no part of a mapping is longer than that holds.
+fn small_pages(len: u64) -> u32 {
+    u32::try_from(len >> 12).unwrap_or(u32::MAX)
 }
 
 /// Runs as ranges of whole pages, those that touch as one. Ranges stay inside a window, as runs do.
@@ -390,15 +444,6 @@ fn page_ranges(runs: &[Run]) -> Vec<(u64, u64)> {
 fn fitting_shift(shift: u8, bits: u64) -> u8 {
     let fits = |candidate: &u8| *candidate <= shift && bits.is_multiple_of(1 << *candidate);
     PAGE_SHIFTS.iter().copied().filter(|candidate| fits(candidate)).max().unwrap_or(12)
-}
-
-fn ahead(target: HostTarget, bytes: u64) -> HostTarget {
-    match target {
-        HostTarget::Vram(HostVram(at)) => HostTarget::Vram(HostVram(at.saturating_add(bytes))),
-        HostTarget::System { iova: Iova(at), coherent } => {
-            HostTarget::System { iova: Iova(at.saturating_add(bytes)), coherent }
-        }
-    }
 }
 
 fn unmappable(va: GpuVa) -> GpuError {

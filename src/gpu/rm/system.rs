@@ -14,7 +14,8 @@ use super::abi::Handle;
 use super::device::Device;
 use super::error::RmError;
 use crate::addr::{Iova, PAGE_SIZE};
-use crate::gpu::GpuError;
+use crate::gpu::space_map::Run;
+use crate::gpu::{GpuError, HostTarget};
 use crate::pci::mapping::{Access, Mapping};
 use crate::pci::{DmaError, DmaMapping};
 
@@ -35,6 +36,8 @@ struct Range {
     size: u64,
     file: Option<(FileId, u64)>,
     writable: bool,
+    /// Bytes that are mapped from it, in all address spaces together.
+    mapped: u64,
 }
 
 impl Range {
@@ -110,8 +113,38 @@ impl SystemMemory {
                 Some((id, backing.offset))
             }
         };
-        self.ranges.insert(iova, Range { size, file, writable });
+        self.ranges.insert(iova, Range { size, file, writable, mapped: 0 });
         Ok(())
+    }
+
+    /// The range that a bus address lies in.
+    fn range_of(&mut self, iova: Iova) -> Option<&mut Range> {
+        let (start, range) = self.ranges.range_mut(..=iova.0).next_back()?;
+        (iova.0.saturating_sub(*start) < range.size).then_some(range)
+    }
+
+    /// A run was mapped. Each lies in one range, as [`Self::locate`] gives no more.
+    pub fn note_mapped(&mut self, run: &Run) {
+        if let HostTarget::System { iova, .. } = run.target
+            && let Some(range) = self.range_of(iova)
+        {
+            range.mapped = range.mapped.saturating_add(run.len);
+        }
+    }
+
+    /// A run, or a part of one, was unmapped.
+    pub fn note_unmapped(&mut self, run: &Run) {
+        if let HostTarget::System { iova, .. } = run.target
+            && let Some(range) = self.range_of(iova)
+        {
+            range.mapped = range.mapped.saturating_sub(run.len);
+        }
+    }
+
+    /// Whether anything is mapped from the ranges that begin here.
+    pub fn is_mapped(&self, iova: Iova, size: u64) -> bool {
+        let end = iova.0.saturating_add(size);
+        self.ranges.range(iova.0..end.max(iova.0)).any(|(_, range)| range.mapped > 0)
     }
 
     /// Withdraws whole ranges, and frees what nobody shows any more. Nothing of it may be mapped.

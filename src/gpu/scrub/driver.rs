@@ -8,8 +8,8 @@ use super::{EngineScrub, ScrubReport};
 use crate::addr::{HostChannel, HostVram, Iova};
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::{
-    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, Scrub,
-    SpaceHandle, SpaceUsage,
+    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, OwnMemory, Progress, Revocation, Scrub,
+    SpaceHandle, SpaceUpdate, SpaceUsage,
 };
 use crate::pci::{CardUse, DmaMapping, SharedMemory};
 
@@ -73,6 +73,15 @@ impl GpuDriver for EngineScrub {
         self.inner.dma_unmap(iova, size)
     }
 
+    fn advance_dma_unmap(
+        &mut self,
+        iova: Iova,
+        size: u64,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        self.inner.advance_dma_unmap(iova, size, budget)
+    }
+
     fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {
         self.inner.create_space()
     }
@@ -81,26 +90,31 @@ impl GpuDriver for EngineScrub {
         self.inner.destroy_space(space)
     }
 
-    fn update_space(
+    fn advance_update(
         &mut self,
         space: SpaceHandle,
-        unmap: &[HostRange],
-        map: &[HostMapping],
+        update: &mut SpaceUpdate,
         table_budget: u64,
-    ) -> Result<(), GpuError> {
-        self.inner.update_space(space, unmap, map, table_budget)
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        self.inner.advance_update(space, update, table_budget, budget)
     }
 
     fn space_usage(&self, space: SpaceHandle) -> Result<SpaceUsage, GpuError> {
         self.inner.space_usage(space)
     }
 
-    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
-        self.inner.clear_space(space)
+    fn advance_clear(&mut self, space: SpaceHandle, budget: &mut Budget) -> Result<Progress, GpuError> {
+        self.inner.advance_clear(space, budget)
     }
 
-    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
-        self.inner.revoke_system(space, iova, size)
+    fn advance_revoke(
+        &mut self,
+        space: SpaceHandle,
+        revocation: &mut Revocation,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        self.inner.advance_revoke(space, revocation, budget)
     }
 
     fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {
@@ -159,6 +173,10 @@ impl GpuDriver for EngineScrub {
 
     fn event_fd(&self) -> BorrowedFd<'_> {
         self.inner.event_fd()
+    }
+
+    fn advance_pending(&mut self, budget: &mut Budget) -> bool {
+        self.inner.advance_pending(budget)
     }
 
     fn take_events(&mut self, events: &mut Vec<GpuEvent>) {

@@ -242,3 +242,53 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    /// In parts of any size, everything comes to the same as at once.
+    #[test]
+    fn parts_come_to_the_same_as_the_whole(
+        steps in proptest::collection::vec(steps(), 1..40), most in 1_usize..5,
+    ) {
+        let mut whole = SpaceMap::new(SpaceShape { join: true, ..SHAPE });
+        let mut parts = whole.clone();
+        for step in &steps {
+            match step {
+                Step::Map(mapping) => {
+                    whole.insert(mapping, PLENTY).unwrap();
+                    let mut update = crate::gpu::SpaceUpdate::new(&[], &[*mapping]);
+                    while let Some(next) = update.map.front().copied() {
+                        let front = parts.front(&next, most);
+                        prop_assert!(parts.insert(&front, PLENTY).unwrap().len() <= most);
+                        update.mapped(u64::from(front.pages) << front.page_shift);
+                    }
+                }
+                Step::Unmap(range) => {
+                    whole.unmap(range, PLENTY).unwrap();
+                    while parts.unmap_some(range, PLENTY, most).unwrap().len() == most {}
+                }
+                Step::Revoke(iova, size) => {
+                    whole.revoke_system(Iova(*iova), *size, PLENTY);
+                    let mut revocation = Revocation::new(Iova(*iova), *size);
+                    while !parts.revoke_some(&mut revocation, PLENTY, most, &mut Vec::new()) {}
+                    prop_assert!(parts.pointing_at(Iova(*iova), *size).next().is_none());
+                    // Pages go whole, and parts may have become smaller ones: less of them goes.
+                    for run in whole.runs() {
+                        for va in (run.va.0..run.end()).step_by(0x1000) {
+                            let there = parts.find(va).map(|run| run.target_at(va));
+                            prop_assert_eq!(there, Some(run.target_at(va)));
+                        }
+                    }
+                    whole = parts.clone();
+                }
+                Step::Clear => {
+                    whole.clear();
+                    while parts.clear_some(most).len() == most {}
+                }
+            }
+            for va in (0..0x10_0000).step_by(0x1000) {
+                let at = |map: &SpaceMap| map.find(va).map(|run| (run.target_at(va), run.read_only));
+                prop_assert_eq!(at(&whole), at(&parts), "at {:#x} after {:?}", va, step);
+            }
+        }
+    }
+}

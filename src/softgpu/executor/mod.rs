@@ -31,8 +31,8 @@ use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress, gh100};
 use crate::config::Preemption;
 use crate::gpu::space_map::SpaceShape;
 use crate::gpu::{
-    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, OwnershipLedger,
-    SpaceHandle, SpaceUsage,
+    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, OwnMemory, OwnershipLedger, Progress,
+    Revocation, SpaceHandle, SpaceUpdate, SpaceUsage,
 };
 use crate::pci::{DmaMapping, SharedMemory};
 use crate::units::backend::{Backend, EngineBackend, FifoState, FlushScope};
@@ -276,14 +276,14 @@ impl GpuDriver for Executor {
         Ok(())
     }
 
-    fn update_space(
+    fn advance_update(
         &mut self,
         space: SpaceHandle,
-        unmap: &[HostRange],
-        map: &[HostMapping],
+        update: &mut SpaceUpdate,
         table_budget: u64,
-    ) -> Result<(), GpuError> {
-        let updated = self.spaces.update(space, unmap, map, table_budget);
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        let updated = self.spaces.advance_update(space, update, table_budget, budget);
         // What was done before an error is visible to engines too.
         self.flush(space);
         updated
@@ -293,16 +293,26 @@ impl GpuDriver for Executor {
         self.spaces.usage(space)
     }
 
-    fn clear_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
-        self.spaces.clear(space)?;
-        self.flush(space);
-        Ok(())
+    fn advance_clear(&mut self, space: SpaceHandle, budget: &mut Budget) -> Result<Progress, GpuError> {
+        let progress = self.spaces.advance_clear(space, budget)?;
+        if progress == Progress::Done {
+            self.flush(space);
+        }
+        Ok(progress)
     }
 
-    fn revoke_system(&mut self, space: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
-        let revoked = self.spaces.revoke(space, iova, size)?;
-        self.flush(space);
-        Ok(revoked)
+    fn advance_revoke(
+        &mut self,
+        space: SpaceHandle,
+        revocation: &mut Revocation,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        let progress = self.spaces.advance_revoke(space, revocation, budget)?;
+        // Most spaces have nothing of it: no translation of theirs can name it.
+        if progress == Progress::Done && revocation.pages > 0 {
+            self.flush(space);
+        }
+        Ok(progress)
     }
 
     fn create_channel(&mut self, spec: ChannelSpec) -> Result<HostChannel, GpuError> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::addr::{GpuVa, HostVram, Iova};
 use crate::chip::{Aperture, FaultReason, PhysicalAddress};
 use crate::gpu::space_map::{Run, SpaceMap, SpaceShape};
-use crate::gpu::{GpuError, HostMapping, HostRange, HostTarget, SpaceHandle, SpaceUsage};
+use crate::gpu::{Budget, GpuError, HostTarget, Progress, Revocation, SpaceHandle, SpaceUpdate, SpaceUsage};
 use crate::softgpu::memory::Memory;
 use crate::softgpu::tlb::Page;
 use crate::softgpu::walker::Walker;
@@ -22,6 +22,9 @@ const MAX_NUMBER: u32 = 1 << 28;
 
 /// Storage kind that names no layout (NV_MMU_PTE_KIND_INVALID).
 const KIND_INVALID: u8 = 0x07;
+
+/// Runs that are worked at between two looks at the budget.
+const SOME: usize = 32;
 
 /// log2 of the range that a page table covers, to tell absent tables from absent pages.
 const TABLE_SHIFT: u8 = 21;
@@ -94,23 +97,34 @@ impl Spaces {
         self.find(handle).map(drop).ok_or_else(|| no_such(handle))
     }
 
-    /// Unmaps, then maps. What was done before an error stays done.
-    pub(super) fn update(
+    /// Unmaps, then maps, for as long as the budget lasts. What was done before an error stays done.
+    pub(super) fn advance_update(
         &self,
         handle: SpaceHandle,
-        unmap: &[HostRange],
-        map: &[HostMapping],
-        budget: u64,
-    ) -> Result<(), GpuError> {
+        update: &mut SpaceUpdate,
+        table_budget: u64,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         self.with(handle, |space| {
-            space.budget = budget;
-            for range in unmap {
-                space.map.unmap(range, budget)?;
+            space.budget = table_budget;
+            while let Some(range) = update.unmap.front() {
+                let gone = space.map.unmap_some(range, table_budget, SOME);
+                if gone.as_ref().map_or(true, |gone| gone.len() < SOME) {
+                    update.unmap.pop_front();
+                }
+                if budget.spend(units(gone?.len())) && !update.is_empty() {
+                    return Ok(Progress::More);
+                }
             }
-            for mapping in map {
-                space.map.insert(mapping, budget)?;
+            while let Some(mapping) = update.map.front() {
+                let front = space.map.front(mapping, SOME);
+                update.mapped(u64::from(front.pages) << front.page_shift);
+                let replaced = space.map.insert(&front, table_budget)?;
+                if budget.spend(units(replaced.len())) && !update.is_empty() {
+                    return Ok(Progress::More);
+                }
             }
-            Ok(())
+            Ok(Progress::Done)
         })?
     }
 
@@ -118,15 +132,50 @@ impl Spaces {
         self.with(handle, |space| space.map.usage())
     }
 
-    pub(super) fn clear(&self, handle: SpaceHandle) -> Result<(), GpuError> {
-        self.with(handle, |space| drop(space.map.clear()))
+    pub(super) fn advance_clear(
+        &self,
+        handle: SpaceHandle,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        self.with(handle, |space| {
+            loop {
+                let gone = space.map.clear_some(SOME).len();
+                if gone < SOME {
+                    return Progress::Done;
+                }
+                if budget.spend(units(gone)) {
+                    return Progress::More;
+                }
+            }
+        })
     }
 
-    /// Unmaps what points at this system memory. Returns the pages.
-    pub(super) fn revoke(&self, handle: SpaceHandle, iova: Iova, size: u64) -> Result<u64, GpuError> {
-        let gone = self.with(handle, |space| space.map.revoke_system(iova, size, space.budget))?;
-        Ok(gone.iter().map(Run::pages).sum())
+    /// Unmaps what points at this system memory, for as long as the budget lasts.
+    pub(super) fn advance_revoke(
+        &self,
+        handle: SpaceHandle,
+        revocation: &mut Revocation,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        self.with(handle, |space| {
+            let mut gone = Vec::new();
+            loop {
+                gone.clear();
+                if space.map.revoke_some(revocation, space.budget, SOME, &mut gone) {
+                    budget.spend(units(gone.len()));
+                    return Progress::Done;
+                }
+                if budget.spend(units(SOME)) {
+                    return Progress::More;
+                }
+            }
+        })
     }
+}
+
+/// Work at one run, and at those that went for it.
+fn units(runs: usize) -> u32 {
+    u32::try_from(runs).unwrap_or(u32::MAX).saturating_add(1)
 }
 
 impl Walker for Spaces {

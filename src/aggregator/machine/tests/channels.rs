@@ -187,6 +187,7 @@ fn late_event_of_a_departed_channel_reaches_nobody() {
     let error = HostError { channel: host.0, pbdma: 0, status: 1, method: 0, data: 0 };
     fake.report(GpuEvent::HostError(error));
     machine.gpu_events(T0);
+    machine.step(T0);
 
     assert_eq!(outputs(&mut machine), []);
     assert!(!fake.state().channels.contains_key(&host));

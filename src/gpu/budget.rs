@@ -1,0 +1,118 @@
+//! How long work on the thread that owns the GPU may go on at a time.
+//!
+//! Whoever calls a driver's `advance_` methods hands one budget in; the driver does at least one unit of work, looks
+//! at the clock after each call or some units, and leaves the rest for the next turn. So no length of a request, no number of
+//! runs, ranges or channels makes a turn longer than the budget and one unit of work.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use crate::units::clock::{Clock, MonotonicClock};
+
+/// Units after which the clock is looked at: a unit is a run in a table in memory, a fraction of a microsecond.
+const LOOK_EVERY: u32 = 16;
+
+/// What a system call counts: the clock is looked at after each.
+pub const CALL: u32 = LOOK_EVERY;
+
+/// What became of work that was given a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// All of it is done.
+    Done,
+    /// The rest wants another turn.
+    More,
+    /// Somebody else is at a part: ask again a little later.
+    Waits,
+}
+
+/// Time that work may take in one turn.
+pub struct Budget {
+    clock: Arc<dyn Clock>,
+    /// None where nobody else waits.
+    until: Option<u64>,
+    units: u32,
+    spent: bool,
+}
+
+impl std::fmt::Debug for Budget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Budget")
+            .field("until", &self.until)
+            .field("spent", &self.spent)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The kernel's monotonic clock.
+pub fn monotonic() -> Arc<dyn Clock> {
+    static MONOTONIC: LazyLock<Arc<dyn Clock>> = LazyLock::new(|| Arc::new(MonotonicClock::default()));
+    Arc::clone(&MONOTONIC)
+}
+
+impl Budget {
+    /// As long as `time` from now on.
+    pub fn new(clock: &Arc<dyn Clock>, time: Duration) -> Self {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let until = Some(clock.now().saturating_add(nanoseconds));
+        Self { clock: Arc::clone(clock), until, units: 0, spent: false }
+    }
+
+    /// For whoever has nobody else to serve meanwhile.
+    pub fn unlimited() -> Self {
+        Self { clock: monotonic(), until: None, units: 0, spent: false }
+    }
+
+    /// Notes work that was done; true when the rest has to wait.
+    pub fn spend(&mut self, units: u32) -> bool {
+        self.units = self.units.saturating_add(units);
+        if self.units >= LOOK_EVERY {
+            self.units = 0;
+            self.spent = self.spent || self.until.is_some_and(|until| self.clock.now() >= until);
+        }
+        self.spent
+    }
+
+    /// Whether it was used up when the clock was last looked at.
+    pub const fn is_spent(&self) -> bool {
+        self.spent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::clock::ManualClock;
+
+    #[test]
+    fn budget_ends_by_the_clock_and_not_by_units() {
+        let clock = Arc::new(ManualClock::default());
+        let shared: Arc<dyn Clock> = Arc::clone(&clock) as _;
+        let mut budget = Budget::new(&shared, Duration::from_micros(100));
+
+        assert!((0..1000).all(|_| !budget.spend(1)), "no time went by");
+        clock.advance(99_000);
+        assert!(!budget.spend(CALL));
+        clock.advance(1000);
+        assert!(budget.spend(CALL));
+        assert!(budget.is_spent() && budget.spend(1), "it stays spent");
+    }
+
+    #[test]
+    fn clock_is_looked_at_after_some_units() {
+        let clock = Arc::new(ManualClock::default());
+        let shared: Arc<dyn Clock> = Arc::clone(&clock) as _;
+        let mut budget = Budget::new(&shared, Duration::from_micros(1));
+        clock.advance(2000);
+
+        let until = (1..100).find(|_| budget.spend(1));
+
+        assert_eq!(until, Some(LOOK_EVERY));
+    }
+
+    #[test]
+    fn unlimited_budget_never_ends() {
+        let mut budget = Budget::unlimited();
+        assert!((0..100).all(|_| !budget.spend(CALL)));
+    }
+}
