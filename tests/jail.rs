@@ -70,6 +70,7 @@ fn may_make(role: Role) -> &'static [&'static str] {
         | Role::Signals
         | Role::Supervisor
         | Role::Engine
+        | Role::Pinner
         | Role::Reaper
         | Role::CardInterrupts
         | Role::Doorbells

@@ -69,6 +69,7 @@ impl Tenant {
             page_shifts: vec![12, 16, 17],
             system_bits: 40,
             first_iova: Iova(MIB),
+            spaces: 1024,
             table_memory: 32 * MIB,
         };
         let mut vram = VramAllocator::new(info.tenant_vram, info.tenant_vram_size, info.partition_granule);

@@ -127,6 +127,7 @@ impl FakeGpu {
             page_shifts: vec![12, 17],
             system_bits: 40,
             first_iova: Iova(MIB),
+            spaces: 33,
             table_memory: 256 * 1024,
         };
         (Self { info, fake: fake.clone() }, fake)

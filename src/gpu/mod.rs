@@ -57,6 +57,8 @@ pub struct GpuInfo {
     pub system_bits: u8,
     /// First bus address that tenants' memory may get; those below are the driver's own.
     pub first_iova: Iova,
+    /// Address spaces at once, those for channels of the host's own among them.
+    pub spaces: u32,
     /// Host memory for the page tables of all address spaces together, in bytes.
     pub table_memory: u64,
 }
@@ -358,6 +360,20 @@ pub trait GpuDriver: Send {
     /// # Errors
     /// No such space, or a channel still uses it.
     fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError>;
+
+    /// The same for as long as the budget lasts; with anything but [`Progress::Done`], ask again, and do nothing else with it.
+    ///
+    /// # Errors
+    /// As there.
+    fn advance_destroy_space(
+        &mut self,
+        space: SpaceHandle,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        self.destroy_space(space)?;
+        budget.spend(budget::CALL);
+        Ok(Progress::Done)
+    }
 
     /// Unmaps, then maps, for as long as the budget lasts: what is done is taken from `update`, and engines see it when
     /// this returns. The space's tables may take `table_budget` bytes of host memory.

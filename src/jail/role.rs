@@ -40,6 +40,8 @@ pub enum Role {
     CardSession,
     /// Aggregator: serves operators.
     Control,
+    /// Aggregator with a real GPU: holds VMs' memory in place for it.
+    Pinner,
     /// Aggregator: ends what VMs had, and starts more threads for that.
     Reaper,
     /// Aggregator, `gpuvmk softgpu`: the software GPU's host units and engines.
@@ -68,7 +70,7 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Session,
         Self::Door,
         Self::Events,
@@ -84,6 +86,7 @@ impl Role {
         Self::CardInterrupts,
         Self::CardSession,
         Self::Control,
+        Self::Pinner,
         Self::Reaper,
         Self::Engine,
         Self::SoftGpu,
@@ -116,6 +119,7 @@ impl Role {
             Self::CardInterrupts => "card-interrupts",
             Self::CardSession => "card-session",
             Self::Control => "control",
+            Self::Pinner => "pinner",
             Self::Reaper => "reaper",
             Self::Engine => "engine",
             Self::SoftGpu => "softgpu",
@@ -155,6 +159,7 @@ impl Role {
             Self::Owner | Self::RmOwner | Self::CardOwner => Some("aggregator"),
             Self::CardInterrupts => Some("card-interrupts"),
             Self::Control => Some("control"),
+            Self::Pinner => Some("pinner"),
             Self::Reaper => Some("reaper"),
             Self::Engine => Some("pbdma"),
             Self::Processor | Self::CardProcessor => Some("processor"),
@@ -234,6 +239,7 @@ impl Role {
             Self::CardInterrupts => aggregator::CARD_INTERRUPTS,
             Self::CardSession => device::CARD_SESSION,
             Self::Control => aggregator::CONTROL,
+            Self::Pinner => aggregator::PINNER,
             Self::Reaper => aggregator::REAPER,
             Self::Engine => aggregator::ENGINE,
             Self::SoftGpu => device::SOFTGPU,

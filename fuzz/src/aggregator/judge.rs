@@ -89,6 +89,7 @@ impl JudgeGpu {
             page_shifts: page_shifts.to_vec(),
             system_bits,
             first_iova: Iova(1 << 32),
+            spaces: 128,
             table_memory: TABLE_MEMORY,
         };
         let shape = SpaceShape { va_bits, system_bits, page_shifts, join: hopper };

@@ -28,6 +28,7 @@ fn info(page_shifts: &[u8], va_bits: u8) -> GpuInfo {
         page_shifts: page_shifts.to_vec(),
         system_bits: 40,
         first_iova: Iova(MIB),
+        spaces: 16,
         table_memory: MIB,
     }
 }

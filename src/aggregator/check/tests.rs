@@ -22,6 +22,7 @@ fn info() -> GpuInfo {
         page_shifts: vec![12, 17],
         system_bits: 40,
         first_iova: Iova(MIB),
+        spaces: 64,
         table_memory: 32 * MIB,
     }
 }

@@ -31,6 +31,9 @@ const MAX_DOORBELLS: u32 = 200_000;
 /// Address spaces for each channel: one in use, and one that a guest builds or tears down meanwhile.
 const SPACES_PER_CHANNEL: u16 = 2;
 
+/// Address spaces for channels of the host's own.
+const HOST_SPACES: u32 = 1;
+
 /// A new tenant.
 #[derive(Debug)]
 pub struct Admitted {
@@ -134,7 +137,7 @@ impl Machine {
         let ready = !dirty && !self.scrub.at_attach();
         let id = TenantId(self.next_tenant);
         self.next_tenant = self.next_tenant.wrapping_add(1).max(1);
-        let spaces = hello.channels.saturating_mul(SPACES_PER_CHANNEL);
+        let spaces = self.space_limit(hello.channels);
         self.granted_channels = self.granted_channels.saturating_add(hello.channels);
         if let Err(rejection) = self.scheduler.add_vm(id, share) {
             self.granted_channels = self.granted_channels.saturating_sub(hello.channels);
@@ -212,6 +215,15 @@ impl Machine {
             },
             window,
         })
+    }
+
+    /// Address spaces for a VM with so many channels: twice as many, and no more than their part of what the physical GPU has.
+    /// So all VMs' limits together never exceed it, and nobody's are taken by another.
+    fn space_limit(&self, channels: u16) -> u16 {
+        let all = u64::from(self.info.spaces.saturating_sub(HOST_SPACES));
+        let part = all.saturating_mul(channels.into()).checked_div(self.info.channels.into()).unwrap_or(0);
+        let twice = channels.saturating_mul(SPACES_PER_CHANNEL);
+        u16::try_from(part).unwrap_or(u16::MAX).min(twice).max(1)
     }
 
     /// Whether a wish of this very process that was refused may come true by waiting for a tenant to be gone.

@@ -158,13 +158,16 @@ impl Machine {
                 index = index.saturating_add(1);
                 continue;
             }
-            self.zombies.remove(index);
             if self.stuck_spaces.contains(&zombie.space) {
                 log::error!("an address space stays: a channel that hardware does not let go may use it");
-            } else if let Err(error) = self.driver.destroy_space(zombie.space) {
-                self.quarantine(tenant, "destroying an address space", &error);
+            } else {
+                match self.driver.advance_destroy_space(zombie.space, budget) {
+                    Ok(Progress::Done) => {}
+                    Ok(Progress::More | Progress::Waits) => return true,
+                    Err(error) => self.quarantine(tenant, "destroying an address space", &error),
+                }
             }
-            budget.spend(CALL);
+            self.zombies.remove(index);
         }
         false
     }

@@ -128,6 +128,7 @@ pub(super) fn bring_up(
             page_shifts: PAGE_SHIFTS.to_vec(),
             system_bits: u8::try_from(VA_BITS).unwrap_or(u8::MAX),
             first_iova: homes.as_ref().map_or(FIRST_IOVA, Homes::first_iova_behind),
+            spaces: u32::try_from(super::MAX_SPACES).unwrap_or(u32::MAX),
             table_memory: memory.free_bytes() / 4 * 3,
         },
         bus,

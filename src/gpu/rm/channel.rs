@@ -28,8 +28,8 @@ const NOTIFICATION_STATUS: u64 = 14;
 /// Time slice of every channel: how long another one on the same engine waits for it.
 const TIMESLICE_MICROS: u64 = 1000;
 
-/// How long a preemption may take before it is given up, in microseconds: a time slice is about 1 ms.
-const PREEMPT_MICROS: u32 = 20_000;
+/// How long a look at a preemption may take, in microseconds.
+const LOOK_MICROS: u32 = 50;
 
 /// What a channel needs.
 #[derive(Clone, Copy, Debug)]
@@ -197,14 +197,26 @@ impl RmChannel {
         Ok(())
     }
 
-    /// Takes it off its engine, if it is there, and waits for that a little.
+    /// Tells it to leave its engine, if it is there, and does not wait for that.
     ///
     /// # Errors
-    /// The driver refuses, or it took too long.
-    pub fn preempt(&self, device: &Device) -> Result<(), RmError> {
+    /// The driver refuses.
+    pub fn begin_preemption(&self, device: &Device) -> Result<(), RmError> {
+        device.client.control(self.group, &mut GroupPreempt::default())
+    }
+
+    /// Whether it has left: the same call again, with as little patience as can be.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn is_preempted(&self, device: &Device) -> Result<bool, RmError> {
         let mut params =
-            GroupPreempt { wait: 1, manual_timeout: 1, pad: [0; 2], timeout_micros: PREEMPT_MICROS };
-        device.client.control(self.group, &mut params)
+            GroupPreempt { wait: 1, manual_timeout: 1, pad: [0; 2], timeout_micros: LOOK_MICROS };
+        match device.client.control(self.group, &mut params) {
+            Ok(()) => Ok(true),
+            Err(error) if error.status().is_some_and(super::is_timeout) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// The error that stopped it, if one did: a number of `ROBUST_CHANNEL_*`.

@@ -15,8 +15,10 @@ use super::error::RmError;
 use super::vram::Vram;
 use crate::addr::{HostChannel, HostVram};
 use crate::chip::{Engine, EngineSet};
-use crate::gpu::{ChannelSpec, GpuError, SpaceHandle};
+use crate::gpu::budget::CALL;
+use crate::gpu::{Budget, ChannelSpec, GpuError, SpaceHandle};
 use crate::units::backend::ChannelError;
+use crate::units::clock::Clock;
 
 /// Channels of all tenants together: the hardware has 2048 on each runlist, other users of the GPU want some.
 pub const MAX_CHANNELS: u16 = 512;
@@ -89,7 +91,31 @@ struct Slot {
     stopped: bool,
     /// It was told of work at least once.
     rung: bool,
+    /// It was told to leave its engine, and is not known to have.
+    leaving: Option<Leaving>,
 }
+
+/// A preemption under way; times in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    /// When to look.
+    due: u64,
+    /// How long after the last look that is.
+    wait: u64,
+}
+
+/// What became of preemptions.
+#[derive(Debug, Default)]
+pub struct Preemptions {
+    /// Channels that are off.
+    pub left: Vec<HostChannel>,
+    /// True while others are to be looked at.
+    pub more: bool,
+}
+
+/// When a preemption is looked at for the first time, and how rarely in the end, in nanoseconds.
+const FIRST_LOOK: u64 = 200_000;
+const LAST_LOOK: u64 = 10_000_000;
 
 /// All of them.
 #[derive(Debug)]
@@ -165,6 +191,7 @@ impl Channels {
             run: Run::New,
             stopped: false,
             rung: false,
+            leaving: None,
         };
         self.slots.insert(number, slot);
         Ok(number)
@@ -293,17 +320,68 @@ impl Channels {
         Ok(())
     }
 
-    /// Takes a channel off its engine.
+    /// Begins to take a channel off its engine. True when it is off already.
     ///
     /// # Errors
-    /// No such channel, the driver refuses, or it takes too long.
-    pub fn preempt(&mut self, device: &Device, channel: HostChannel) -> Result<(), GpuError> {
+    /// No such channel, or the driver refuses.
+    pub fn preempt(&mut self, device: &Device, channel: HostChannel, now: u64) -> Result<bool, GpuError> {
         let slot = self.slot(channel)?;
         match slot.run {
-            Run::Running => Ok(slot.channel.preempt(device)?),
-            // Off already.
-            Run::New | Run::Held => Ok(()),
+            Run::Running if slot.leaving.is_some() => Ok(false),
+            Run::Running => {
+                slot.channel.begin_preemption(device)?;
+                slot.leaving = Some(Leaving { due: now, wait: FIRST_LOOK });
+                Ok(false)
+            }
+            Run::New | Run::Held => Ok(true),
         }
+    }
+
+    /// Looks whether channels that were told to leave are off, for as long as the budget lasts: each ever more rarely.
+    pub fn look_at_preemptions(
+        &mut self,
+        device: &Device,
+        clock: &dyn Clock,
+        budget: &mut Budget,
+    ) -> Preemptions {
+        let mut seen = Preemptions::default();
+        let now = clock.now();
+        let due = |slot: &Slot| slot.leaving.filter(|leaving| leaving.due <= now).map(|leaving| leaving.due);
+        // Who waits longest is the first.
+        let mut order: Vec<_> =
+            self.slots.iter().filter_map(|(number, slot)| Some((due(slot)?, *number))).collect();
+        order.sort_unstable();
+        for (_, number) in order {
+            if budget.is_spent() {
+                break;
+            }
+            let Some(slot) = self.slots.get_mut(&number) else { continue };
+            let Some(Leaving { wait, .. }) = slot.leaving else { continue };
+            let off = match slot.run {
+                Run::Running => {
+                    budget.spend(CALL);
+                    slot.channel.is_preempted(device)
+                }
+                Run::New | Run::Held => Ok(true),
+            };
+            match off {
+                Ok(true) => {
+                    slot.leaving = None;
+                    seen.left.push(number);
+                }
+                // It is still there; whoever waits gives up after a while and takes the channel away.
+                Ok(false) => {
+                    let wait = wait.saturating_mul(2).min(LAST_LOOK);
+                    slot.leaving = Some(Leaving { due: clock.now().saturating_add(wait), wait });
+                }
+                Err(error) => {
+                    log::warn!("whether channel {} has left its engine cannot be told: {error}", number.0);
+                    slot.leaving = None;
+                }
+            }
+        }
+        seen.more = self.slots.values().any(|slot| slot.leaving.is_some());
+        seen
     }
 
     /// Tells the GPU that a channel has work; one that does not run is told when it does.

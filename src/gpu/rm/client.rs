@@ -159,7 +159,23 @@ impl Client {
         Ok(())
     }
 
-    fn forget(&mut self, object: Handle) {
+    /// A handle for an object that somebody else makes.
+    pub fn reserve(&mut self) -> Handle {
+        self.number()
+    }
+
+    /// Takes an object into the books that was made with a reserved handle.
+    pub fn adopt(&mut self, object: Handle, parent: Handle, class: Class) {
+        self.objects.insert(object, Object { parent, class });
+    }
+
+    /// The kernel's side, for another thread.
+    pub fn shared_kernel(&self) -> Arc<dyn Kernel> {
+        Arc::clone(&self.kernel)
+    }
+
+    /// Takes an object that was freed out of the books, and what was below it.
+    pub fn forget(&mut self, object: Handle) {
         let mut gone = vec![object];
         while let Some(parent) = gone.pop() {
             self.objects.remove(&parent);

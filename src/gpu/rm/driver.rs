@@ -1,7 +1,7 @@
 //! The driver as the aggregator sees it: [`GpuDriver`] over one GPU of the NVIDIA driver.
 
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::abi::classes::{
@@ -12,20 +12,24 @@ use super::channels::{Channels, EngineTable, MAX_CHANNELS, USERD_SIZE};
 use super::device::{Device, DeviceFacts, Doorbell};
 use super::error::OpenError;
 use super::events::Events;
+use super::pinner::{Desk, Pinner, Threads};
 use super::space::{Memories, PAGE_SHIFTS, Space, VA_BITS};
 use super::system::{FIRST_IOVA, SYSTEM_BITS, SystemMemory};
 use super::vram::{Cleaner, GRANULE, Vram};
 use super::worker::{Work, Worker};
 use crate::addr::{HostChannel, HostVram, Iova};
 use crate::chip::{Engine, EngineSet};
+use crate::gpu::scrub::LOOK_AGAIN;
 use crate::gpu::{
-    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, Progress, Revocation, SpaceHandle,
-    SpaceUpdate, SpaceUsage,
+    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, Progress, Revocation, Scrub, SpaceHandle,
+    SpaceUpdate, SpaceUsage, budget,
 };
 use crate::pci::{DmaMapping, SharedMemory};
+use crate::units::clock::Clock;
 
-/// Address spaces at once.
-const MAX_SPACES: usize = 256;
+/// Address spaces at once: what tenants with all channels may have. Nothing of the hardware's stands behind it; each is an
+/// object of the NVIDIA driver, with a page directory.
+const MAX_SPACES: usize = 2 * MAX_CHANNELS as usize + 1;
 
 /// Host memory for the runs of all spaces: half a million. Each may cost the driver a page table of 4 KiB or more.
 const TABLE_MEMORY: u64 = 64 << 20;
@@ -42,6 +46,24 @@ const TENANT_CLASSES: [Class; 5] = [
     NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
 ];
 
+/// Who does what takes long, and what time it is.
+pub(super) struct Helpers {
+    /// Clears video memory.
+    pub cleaner: Box<dyn Cleaner>,
+    /// Holds tenants' memory in place.
+    pub pinner: Box<dyn Pinner>,
+    /// For preemptions under way.
+    pub clock: Arc<dyn Clock>,
+    /// Readable when the owner should look.
+    pub wake: Arc<OwnedFd>,
+}
+
+/// A new descriptor to wake the owner with.
+pub(super) fn wake() -> std::io::Result<Arc<OwnedFd>> {
+    let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+    Ok(Arc::new(rustix::event::eventfd(0, flags)?))
+}
+
 /// The RM driver.
 pub struct RmDriver {
     info: GpuInfo,
@@ -56,7 +78,8 @@ pub struct RmDriver {
     system: SystemMemory,
     doorbell: Arc<Doorbell>,
     preempted: Vec<HostChannel>,
-    wake: rustix::fd::OwnedFd,
+    clock: Arc<dyn Clock>,
+    wake: Arc<OwnedFd>,
     device: Device,
 }
 
@@ -78,21 +101,29 @@ impl RmDriver {
         let lone = table.engine_type(Engine::Copy(1)).unwrap_or_default();
         let worker = Worker::new(&mut device, Arc::clone(&doorbell), Work::Copy(lone), STAGING)
             .map_err(|error| OpenError::Setup(Box::new(error)))?;
-        Self::with_cleaner(device, doorbell, Box::new(worker), facts, table, vram)
+        let wake = wake()?;
+        let desk = Desk {
+            kernel: device.client.shared_kernel(),
+            node: Arc::new(device.file().try_clone_to_owned()?),
+            client: device.client.root(),
+            device: device.device,
+        };
+        let pinner = Box::new(Threads::start(&desk, &wake)?);
+        let helpers = Helpers { cleaner: Box::new(worker), pinner, clock: budget::monotonic(), wake };
+        Self::with_helpers(device, doorbell, helpers, facts, table, vram)
     }
 
-    /// The same with something else that clears memory.
-    pub(super) fn with_cleaner(
+    /// The same with others to help it.
+    pub(super) fn with_helpers(
         mut device: Device,
         doorbell: Arc<Doorbell>,
-        cleaner: Box<dyn Cleaner>,
+        helpers: Helpers,
         facts: DeviceFacts,
         table: EngineTable,
         vram: u64,
     ) -> Result<Self, OpenError> {
         let gpu = |error: GpuError| OpenError::Setup(Box::new(error));
-        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
-        let wake = rustix::event::eventfd(0, flags).map_err(std::io::Error::from)?;
+        let Helpers { cleaner, pinner, clock, wake } = helpers;
         let events = Events::new(&mut device, &table, &wake).map_err(gpu)?;
         let info = GpuInfo {
             chip: "GH100".to_owned(),
@@ -107,6 +138,7 @@ impl RmDriver {
             page_shifts: PAGE_SHIFTS.to_vec(),
             system_bits: SYSTEM_BITS,
             first_iova: Iova(FIRST_IOVA),
+            spaces: u32::try_from(MAX_SPACES).unwrap_or(u32::MAX),
             table_memory: TABLE_MEMORY,
         };
         Ok(Self {
@@ -118,9 +150,10 @@ impl RmDriver {
             spaces: BTreeMap::new(),
             next_space: 0,
             vram: Vram::new(vram),
-            system: SystemMemory::default(),
+            system: SystemMemory::new(pinner),
             doorbell,
             preempted: Vec::new(),
+            clock,
             wake,
             device,
         })
@@ -202,7 +235,14 @@ impl GpuDriver for RmDriver {
     }
 
     fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
-        self.vram.scrub(&self.device, self.cleaner.as_mut(), start, size)
+        while self.advance_scrub(start, size)? != Scrub::Done {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
+        self.vram.advance_scrub(&self.device, self.cleaner.as_mut(), start, size)
     }
 
     fn scrubs_by_engine(&self) -> bool {
@@ -214,12 +254,27 @@ impl GpuDriver for RmDriver {
     }
 
     fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
+        loop {
+            match self.advance_dma_unmap(iova, size, &mut Budget::unlimited())? {
+                Progress::Done => return Ok(()),
+                Progress::More => {}
+                Progress::Waits => std::thread::sleep(LOOK_AGAIN),
+            }
+        }
+    }
+
+    fn advance_dma_unmap(
+        &mut self,
+        iova: Iova,
+        size: u64,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         if self.system.is_mapped(iova, size) {
             return Err(GpuError::Invalid(format!(
                 "{size:#x} bytes at bus address {iova} are still mapped in an address space"
             )));
         }
-        self.system.unmap(&mut self.device, iova, size)
+        self.system.advance_unmap(&mut self.device, iova, size, budget)
     }
 
     fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {
@@ -234,11 +289,22 @@ impl GpuDriver for RmDriver {
     }
 
     fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+        while self.advance_destroy_space(space, &mut Budget::unlimited())? != Progress::Done {}
+        Ok(())
+    }
+
+    fn advance_destroy_space(
+        &mut self,
+        space: SpaceHandle,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         if self.channels.any_in(space) {
             return Err(GpuError::Invalid(format!("Address space {} still has channels", space.0)));
         }
         let gone = self.spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
-        gone.destroy(&mut self.device)?;
+        if gone.advance_destroy(&mut self.device, budget)? != Progress::Done {
+            return Ok(Progress::More);
+        }
         self.spaces.remove(&space);
         // A fraction of a millisecond, when nobody works.
         if self.spaces.is_empty() && !self.channels.any() {
@@ -248,7 +314,7 @@ impl GpuDriver for RmDriver {
                 Err(error) => log::debug!("what the NVIDIA driver keeps cannot be told: {error}"),
             }
         }
-        Ok(())
+        Ok(Progress::Done)
     }
 
     fn advance_update(
@@ -315,20 +381,12 @@ impl GpuDriver for RmDriver {
     }
 
     fn preempt_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
-        match self.channels.preempt(&self.device, channel) {
-            Ok(()) => {
-                self.preempted.push(channel);
-                // It fails only when the counter is full, and then somebody looks anyway.
-                let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
-                Ok(())
-            }
-            // It is still there; whoever waits gives up after a while and takes the channel away.
-            Err(GpuError::Rm(error)) if error.status().is_some_and(super::is_timeout) => {
-                log::warn!("channel {} does not yield: {error}", channel.0);
-                Ok(())
-            }
-            Err(error) => Err(error),
+        if self.channels.preempt(&self.device, channel, self.clock.now())? {
+            self.preempted.push(channel);
         }
+        // It fails only when the counter is full, and then somebody looks anyway.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        Ok(())
     }
 
     fn doorbell(&mut self, channel: HostChannel, _gp_put: u32) -> Result<(), GpuError> {
@@ -346,6 +404,17 @@ impl GpuDriver for RmDriver {
 
     fn event_fd(&self) -> BorrowedFd<'_> {
         self.events.fd()
+    }
+
+    fn advance_pending(&mut self, budget: &mut Budget) -> bool {
+        self.system.take_answers(&mut self.device);
+        let pending = self.channels.look_at_preemptions(&self.device, self.clock.as_ref(), budget);
+        let known = self.preempted.len();
+        self.preempted.extend(pending.left);
+        if self.preempted.len() > known {
+            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        }
+        pending.more
     }
 
     fn take_events(&mut self, events: &mut Vec<GpuEvent>) {

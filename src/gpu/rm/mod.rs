@@ -8,7 +8,7 @@
 //!
 //! From the bottom: `abi` is the interface as data, `kernel` the seam to it, `sys` the real other side, `client`
 //! and `device` objects and calls, `vram`, `system`, `space`, `channel`, `channels`, `events` the parts, `driver` all
-//! together. `worker` is a channel of our own that clears memory; `bench` measures on the same code what guests are
+//! together. `worker` is a channel of our own that clears memory, `pinner` holds tenants' memory in place; `bench` measures on the same code what guests are
 //! compared with; `places`, `inventory` and `discovery` find GPUs and take one.
 //!
 //! Not handled: GPUs of other architectures (a guest's commands run unchanged, so the GPU must be of the vGPU's chip's),
@@ -26,6 +26,7 @@ mod error;
 mod events;
 pub mod inventory;
 mod kernel;
+mod pinner;
 mod places;
 mod pushbuffer;
 mod space;
@@ -38,6 +39,8 @@ mod worker;
 mod mock;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) mod timed;
 
 pub use driver::RmDriver;
 pub use error::{OpenError, RmError};

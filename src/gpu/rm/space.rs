@@ -20,7 +20,7 @@ use super::abi::controls::InvalidateTlb;
 use super::abi::flags::{OWNER, alloc, attr, map};
 use super::device::Device;
 use super::error::RmError;
-use super::system::{SYSTEM_BITS, SystemMemory};
+use super::system::{Located, SYSTEM_BITS, SystemMemory};
 use super::vram::{Vram, VramPlace};
 use crate::addr::{GpuVa, HostVram, PAGE_SIZE};
 use crate::gpu::budget::CALL;
@@ -116,10 +116,24 @@ impl Space {
     /// # Errors
     /// The driver refuses.
     pub fn destroy(&mut self, device: &mut Device) -> Result<(), RmError> {
-        for window in std::mem::take(&mut self.windows) {
+        while self.advance_destroy(device, &mut Budget::unlimited())? != Progress::Done {}
+        Ok(())
+    }
+
+    /// The same for as long as the budget lasts.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn advance_destroy(&mut self, device: &mut Device, budget: &mut Budget) -> Result<Progress, RmError> {
+        while let Some(window) = self.windows.pop() {
             device.client.free(window.object)?;
+            if budget.spend(CALL) {
+                return Ok(Progress::More);
+            }
         }
-        device.client.free(self.handle)
+        device.client.free(self.handle)?;
+        budget.spend(CALL);
+        Ok(Progress::Done)
     }
 
     /// What it holds.
@@ -187,7 +201,8 @@ impl Space {
         while update.join_front() {
             let Some(mapping) = update.map.front().copied() else { break };
             let part = match self.part(device, memories, &mapping) {
-                Ok(part) => part,
+                Ok(Some(part)) => part,
+                Ok(None) => return Ok(Progress::Waits),
                 Err(error) => {
                     // Whatever was mapped there is not what the guest wants: it goes.
                     let HostMapping { va, pages, page_shift, .. } = mapping;
@@ -268,13 +283,13 @@ impl Space {
         }
     }
 
-    /// The first part of a mapping that lies in one window and one memory object.
+    /// The first part of a mapping that lies in one window and one memory object; none while its memory is being made one.
     fn part(
         &self,
         device: &mut Device,
         memories: &mut Memories<'_>,
         mapping: &HostMapping,
-    ) -> Result<Part, GpuError> {
+    ) -> Result<Option<Part>, GpuError> {
         let HostMapping { va, target, read_only, kind, .. } = *mapping;
         let window = self.window(va.0).ok_or_else(|| unmappable(va))?;
         let total = u64::from(mapping.pages) << mapping.page_shift;
@@ -288,14 +303,17 @@ impl Space {
                 (place.object, place.offset, place.size, place.host)
             }
             HostTarget::System { iova, .. } => {
-                let place = memories.system.locate(device, iova, left).map_err(GpuError::as_unmappable)?;
-                (place.object, place.offset, place.size, true)
+                let located = memories.system.locate(device, iova, left);
+                match located.map_err(GpuError::as_unmappable)? {
+                    Located::At(place) => (place.object, place.offset, place.size, true),
+                    Located::Waits => return Ok(None),
+                }
             }
         };
         // The driver holds system memory page by page.
         let page_shift = if host { 12 } else { fitting_shift(mapping.page_shift, va.0 | offset | size) };
         let run = Run { va, len: size, target, read_only, kind, page_shift };
-        Ok(Part { run, memory, offset, host })
+        Ok(Some(Part { run, memory, offset, host }))
     }
 
     /// Maps a part where nothing is.

@@ -3,21 +3,25 @@
 //! Bus addresses are numbers of our own; the NVIDIA driver knows memory objects. A file's memory becomes objects in
 //! pieces of [`PIECE`], each when something is first mapped from it, and stays until no range shows it any more.
 //! So the many announcements and withdrawals of a machine's firmware cost nothing, no call takes long because a VM
-//! is large, and memory is held in place only where the GPU uses it.
+//! is large, and memory is held in place only where the GPU uses it. A [`Pinner`] does what takes long.
 //!
 //! Not handled: memory that a device may only read (its pages stay faults), and ranges without a file behind them.
 
-use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use super::abi::Handle;
+use super::abi::classes::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR;
 use super::device::Device;
-use super::error::RmError;
+use super::pinner::{Answer, Order, Pinned, Pinner};
 use crate::addr::{Iova, PAGE_SIZE};
 use crate::gpu::space_map::Run;
-use crate::gpu::{GpuError, HostTarget};
-use crate::pci::mapping::{Access, Mapping};
+use crate::gpu::{Budget, GpuError, HostTarget, Progress};
+use crate::pci::mapping::Mapping;
 use crate::pci::{DmaError, DmaMapping};
+use crate::reaper;
 
 /// Bytes of a file that become one object: large enough to be few, small enough that first touching them all takes
 /// some 20 ms.
@@ -29,7 +33,11 @@ pub const SYSTEM_BITS: u8 = 47;
 /// First bus address given out.
 pub const FIRST_IOVA: u64 = 1 << 32;
 
-type FileId = (u64, u64);
+/// Device and inode.
+pub type FileId = (u64, u64);
+
+/// A piece of a file.
+pub type Key = (FileId, u64);
 
 #[derive(Debug)]
 struct Range {
@@ -42,7 +50,7 @@ struct Range {
 
 impl Range {
     /// Pieces of its file that it shows a part of.
-    fn pieces(&self) -> Option<(FileId, std::ops::RangeInclusive<u64>)> {
+    fn pieces(&self) -> Option<(FileId, RangeInclusive<u64>)> {
         let (file, offset) = self.file?;
         let last = offset.checked_add(self.size)?.checked_sub(1)?;
         Some((file, offset / PIECE..=last / PIECE))
@@ -50,12 +58,30 @@ impl Range {
 }
 
 #[derive(Debug)]
-struct Piece {
-    object: Handle,
-    /// Bytes, less than [`PIECE`] at the end of a file.
-    size: u64,
-    /// Keeps the memory mapped as long as it is registered.
-    _memory: Mapping,
+enum Piece {
+    /// The pinner is at it.
+    Ordered,
+    /// Mappings may name it.
+    Held { object: Handle, size: u64, memory: Mapping },
+    /// It cannot be: whoever asks next is told, and may ask again.
+    Refused(String),
+    /// The pinner lets go of it.
+    Going,
+}
+
+#[derive(Debug)]
+struct File {
+    fd: Arc<OwnedFd>,
+    /// First bus addresses of the ranges that show it.
+    ranges: BTreeSet<u64>,
+}
+
+/// A range that was withdrawn: pieces that nobody shows any more go with it.
+#[derive(Debug)]
+struct Withdrawn {
+    pieces: Option<(FileId, RangeInclusive<u64>)>,
+    /// The next piece to look at.
+    next: u64,
 }
 
 /// Where a bus address leads.
@@ -69,15 +95,48 @@ pub struct Place {
     pub size: u64,
 }
 
+/// What is known of a bus address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Located {
+    /// It leads there.
+    At(Place),
+    /// Its memory is being made an object.
+    Waits,
+}
+
 /// All ranges.
-#[derive(Debug, Default)]
 pub struct SystemMemory {
     ranges: BTreeMap<u64, Range>,
-    files: BTreeMap<FileId, OwnedFd>,
-    pieces: BTreeMap<(FileId, u64), Piece>,
+    files: BTreeMap<FileId, File>,
+    pieces: BTreeMap<Key, Piece>,
+    withdrawn: BTreeMap<u64, Withdrawn>,
+    /// What letting go of a piece failed with, until somebody is told.
+    failed: Option<GpuError>,
+    pinner: Box<dyn Pinner>,
+}
+
+impl std::fmt::Debug for SystemMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SystemMemory")
+            .field("ranges", &self.ranges)
+            .field("pieces", &self.pieces)
+            .finish_non_exhaustive()
+    }
 }
 
 impl SystemMemory {
+    /// No ranges yet.
+    pub fn new(pinner: Box<dyn Pinner>) -> Self {
+        Self {
+            ranges: BTreeMap::new(),
+            files: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+            withdrawn: BTreeMap::new(),
+            failed: None,
+            pinner,
+        }
+    }
+
     /// Announces a range.
     ///
     /// # Errors
@@ -109,7 +168,16 @@ impl SystemMemory {
                     ));
                 }
                 let id = (stat.st_dev, stat.st_ino);
-                self.files.entry(id).or_insert(backing.fd);
+                match self.files.entry(id) {
+                    std::collections::btree_map::Entry::Occupied(mut known) => {
+                        known.get_mut().ranges.insert(iova);
+                        reaper::give_up(backing.fd);
+                    }
+                    std::collections::btree_map::Entry::Vacant(new) => {
+                        let ranges = BTreeSet::from([iova]);
+                        new.insert(File { fd: Arc::new(backing.fd), ranges });
+                    }
+                }
                 Some((id, backing.offset))
             }
         };
@@ -147,91 +215,203 @@ impl SystemMemory {
         self.ranges.range(iova.0..end.max(iova.0)).any(|(_, range)| range.mapped > 0)
     }
 
-    /// Withdraws whole ranges, and frees what nobody shows any more. Nothing of it may be mapped.
+    /// Withdraws whole ranges, and frees what nobody shows any more, for as long as the budget lasts. Nothing of it may be
+    /// mapped.
     ///
     /// # Errors
     /// No such range, or the driver refuses.
-    pub fn unmap(&mut self, device: &mut Device, iova: Iova, size: u64) -> Result<(), GpuError> {
-        let not_mapped = DmaError::NotMapped { iova: iova.0, size };
+    pub fn advance_unmap(
+        &mut self,
+        device: &mut Device,
+        iova: Iova,
+        size: u64,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        self.take_answers(device);
         let end = iova.checked_add(size).ok_or(DmaError::NotMapped { iova: iova.0, size })?.0;
+        if self.withdrawn.range(iova.0..end).next().is_none() {
+            self.withdraw(iova, end)?;
+        }
+        let starts: Vec<u64> = self.withdrawn.range(iova.0..end).map(|(start, _)| *start).collect();
+        for start in starts {
+            while let Some(index) = self.next_of(start) {
+                self.let_go(start, index);
+                if budget.spend(1) {
+                    return Ok(Progress::More);
+                }
+            }
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
+            if self.is_being_freed(start) {
+                return Ok(Progress::Waits);
+            }
+            self.withdrawn.remove(&start);
+            if budget.spend(1) && self.withdrawn.range(iova.0..end).next().is_some() {
+                return Ok(Progress::More);
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Takes whole ranges out of the books.
+    fn withdraw(&mut self, iova: Iova, end: u64) -> Result<(), GpuError> {
+        let size = end.saturating_sub(iova.0);
         let inside: Vec<(u64, u64)> =
             self.ranges.range(iova.0..end).map(|(start, range)| (*start, range.size)).collect();
         let covered = inside.iter().fold(0_u64, |sum, (_, size)| sum.saturating_add(*size));
         let whole = inside.iter().all(|(start, size)| start.saturating_add(*size) <= end);
         if !whole || covered != size {
-            return Err(not_mapped.into());
+            return Err(DmaError::NotMapped { iova: iova.0, size }.into());
         }
         for (start, _) in inside {
-            self.ranges.remove(&start);
-        }
-        self.free_unseen(device)
-    }
-
-    fn free_unseen(&mut self, device: &mut Device) -> Result<(), GpuError> {
-        let seen = |key: &(FileId, u64)| {
-            self.ranges
-                .values()
-                .filter_map(Range::pieces)
-                .any(|(file, pieces)| file == key.0 && pieces.contains(&key.1))
-        };
-        let unseen: Vec<(FileId, u64)> = self.pieces.keys().filter(|key| !seen(key)).copied().collect();
-        for key in unseen {
-            if let Some(piece) = self.pieces.get(&key) {
-                device.client.free(piece.object)?;
+            let Some(range) = self.ranges.remove(&start) else { continue };
+            let pieces = range.pieces();
+            if let Some((id, _)) = &pieces
+                && let Some(file) = self.files.get_mut(id)
+            {
+                file.ranges.remove(&start);
+                if file.ranges.is_empty()
+                    && let Some(gone) = self.files.remove(id)
+                {
+                    reaper::give_up(gone.fd);
+                }
             }
-            self.pieces.remove(&key);
+            let next = pieces.as_ref().map_or(0, |(_, span)| *span.start());
+            self.withdrawn.insert(start, Withdrawn { pieces, next });
         }
-        let ranges = &self.ranges;
-        self.files
-            .retain(|id, _| ranges.values().any(|range| range.file.is_some_and(|(file, _)| file == *id)));
         Ok(())
     }
 
-    /// Where a bus address leads, at most `limit` bytes on; registers the piece when it is the first to be asked
+    /// The next piece that a withdrawn range showed.
+    fn next_of(&self, start: u64) -> Option<u64> {
+        let withdrawn = self.withdrawn.get(&start)?;
+        let (file, span) = withdrawn.pieces.as_ref()?;
+        let left = (*file, withdrawn.next)..=(*file, *span.end());
+        if withdrawn.next > *span.end() {
+            return None;
+        }
+        self.pieces.range(left).next().map(|((_, index), _)| *index)
+    }
+
+    /// Lets go of a piece unless another range shows it.
+    fn let_go(&mut self, start: u64, index: u64) {
+        let Some(withdrawn) = self.withdrawn.get_mut(&start) else { return };
+        withdrawn.next = index.saturating_add(1);
+        let Some((id, _)) = withdrawn.pieces.clone() else { return };
+        let key = (id, index);
+        if self.is_shown(key) {
+            return;
+        }
+        match self.pieces.remove(&key) {
+            Some(Piece::Held { object, memory, .. }) => {
+                self.pinner.order(Order::Free { key, object, memory });
+                self.pieces.insert(key, Piece::Going);
+            }
+            // It goes when the answer is there.
+            Some(piece @ (Piece::Ordered | Piece::Going)) => {
+                self.pieces.insert(key, piece);
+            }
+            Some(Piece::Refused(_)) | None => {}
+        }
+    }
+
+    /// Whether a range shows a part of a piece.
+    fn is_shown(&self, (id, index): Key) -> bool {
+        let Some(file) = self.files.get(&id) else { return false };
+        let ranges = file.ranges.iter().filter_map(|start| self.ranges.get(start)?.pieces());
+        ranges.into_iter().any(|(_, span)| span.contains(&index))
+    }
+
+    /// Whether the pinner is at a piece that a withdrawn range showed and no other shows.
+    fn is_being_freed(&self, start: u64) -> bool {
+        let Some((id, span)) = self.withdrawn.get(&start).and_then(|withdrawn| withdrawn.pieces.clone())
+        else {
+            return false;
+        };
+        let mut pieces = self.pieces.range((id, *span.start())..=(id, *span.end()));
+        pieces.any(|(key, piece)| match piece {
+            Piece::Going => true,
+            Piece::Ordered => !self.is_shown(*key),
+            Piece::Held { .. } | Piece::Refused(_) => false,
+        })
+    }
+
+    /// Takes what the pinner has done.
+    pub fn take_answers(&mut self, device: &mut Device) {
+        while let Some(answer) = self.pinner.answer() {
+            match answer {
+                Answer::Pinned(key, object, Ok(Pinned { size, memory })) => {
+                    device.client.adopt(object, device.device, NV01_MEMORY_SYSTEM_OS_DESCRIPTOR);
+                    if self.is_shown(key) {
+                        self.pieces.insert(key, Piece::Held { object, size, memory });
+                    } else {
+                        // Its tenant left meanwhile.
+                        self.pinner.order(Order::Free { key, object, memory });
+                        self.pieces.insert(key, Piece::Going);
+                    }
+                }
+                Answer::Pinned(key, _, Err(error)) => {
+                    self.pieces.insert(key, Piece::Refused(GpuError::from(error).with_causes()));
+                }
+                Answer::Freed(key, object, Ok(())) => {
+                    device.client.forget(object);
+                    self.pieces.remove(&key);
+                }
+                Answer::Freed(key, _, Err(error)) => {
+                    // The handle stays in the books.
+                    self.pieces.remove(&key);
+                    self.failed.get_or_insert(error.into());
+                }
+            }
+        }
+    }
+
+    /// Where a bus address leads, at most `limit` bytes on; has its piece made an object when it is the first to be asked
     /// for.
     ///
     /// # Errors
-    /// Nothing is there, a device may only read it, or the driver refuses.
-    pub fn locate(&mut self, device: &mut Device, iova: Iova, limit: u64) -> Result<Place, GpuError> {
+    /// Nothing is there, a device may only read it, or it cannot be held in place.
+    pub fn locate(&mut self, device: &mut Device, iova: Iova, limit: u64) -> Result<Located, GpuError> {
         let nothing = || GpuError::Invalid(format!("nothing can be mapped from bus address {iova}"));
         let (start, range) = self.ranges.range(..=iova.0).next_back().ok_or_else(nothing)?;
         let into = iova.0.saturating_sub(*start);
         let left = range.size.checked_sub(into).filter(|left| *left > 0).ok_or_else(nothing)?;
         if !range.writable {
-            return Err(GpuError::Invalid(format!(
-                "memory at bus address {iova} may only be read by devices"
+            return Err(GpuError::Unmappable(format!(
+                "memory at bus address {iova} may only be read by devices: its pages are left as faults"
             )));
         }
         let (file, base) = range.file.ok_or_else(nothing)?;
         let at = base.saturating_add(into);
-        let index = at / PIECE;
+        let key = (file, at / PIECE);
         let offset = at % PIECE;
-        if !self.pieces.contains_key(&(file, index)) {
-            let fd = self.files.get(&file).ok_or_else(nothing)?;
-            let piece = register(device, fd, index)?;
-            self.pieces.insert((file, index), piece);
+        if matches!(self.pieces.get(&key), Some(Piece::Ordered | Piece::Going)) {
+            self.take_answers(device);
         }
-        let piece = self.pieces.get(&(file, index)).ok_or_else(nothing)?;
-        let size = piece.size.checked_sub(offset).filter(|size| *size > 0).ok_or_else(nothing)?;
-        Ok(Place { object: piece.object, offset, size: size.min(left).min(limit) })
+        match self.pieces.get(&key) {
+            Some(Piece::Ordered | Piece::Going) => Ok(Located::Waits),
+            Some(Piece::Held { object, size, .. }) => {
+                let size = size.checked_sub(offset).filter(|size| *size > 0).ok_or_else(nothing)?;
+                Ok(Located::At(Place { object: *object, offset, size: size.min(left).min(limit) }))
+            }
+            Some(Piece::Refused(why)) => {
+                let why = GpuError::Unmappable(why.clone());
+                self.pieces.remove(&key);
+                Err(why)
+            }
+            None => {
+                let file = Arc::clone(&self.files.get(&file).ok_or_else(nothing)?.fd);
+                self.pieces.insert(key, Piece::Ordered);
+                self.pinner.order(Order::Pin { key, file, object: device.client.reserve() });
+                Ok(Located::Waits)
+            }
+        }
     }
 
     /// Pieces that are registered.
     #[cfg(test)]
     pub fn registered(&self) -> usize {
-        self.pieces.len()
+        self.pieces.values().filter(|piece| matches!(piece, Piece::Held { .. })).count()
     }
-}
-
-fn register(device: &mut Device, fd: &OwnedFd, index: u64) -> Result<Piece, GpuError> {
-    let cannot = |source: std::io::Error| GpuError::Io(source);
-    let stat = rustix::fs::fstat(fd).map_err(|error| cannot(error.into()))?;
-    let start = index.saturating_mul(PIECE);
-    let length = u64::try_from(stat.st_size).unwrap_or(0) / PAGE_SIZE * PAGE_SIZE;
-    let size = length.saturating_sub(start).min(PIECE);
-    let memory = Mapping::of_file(fd.as_fd(), start, size, Access::ReadWrite)
-        .map_err(|source| RmError::Mapping { what: "a piece of a VM's memory", source })?;
-    let file = device.file().try_clone_to_owned()?;
-    let object = device.client.alloc_pages(file.as_fd(), device.device, &memory, 0, size)?;
-    Ok(Piece { object, size, _memory: memory })
 }

@@ -15,7 +15,7 @@
 //! process's mapping away when the object is freed, and BAR1 addresses are used again; so an object that was
 //! shared is freed only when its range is shared in another shape, and whoever had it must be gone by then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::abi::Handle;
@@ -26,7 +26,8 @@ use super::device::Device;
 use super::error::RmError;
 use super::system::PIECE;
 use crate::addr::HostVram;
-use crate::gpu::GpuError;
+use crate::gpu::scrub::SCRUB_PIECE;
+use crate::gpu::{GpuError, Scrub};
 use crate::pci::SharedMemory;
 use crate::pci::mapping::{Access, Mapping, create_memory_file};
 
@@ -36,17 +37,46 @@ pub const GRANULE: u64 = 2 << 20;
 /// BAR1 left for the driver's own mappings and those of others.
 const BAR1_RESERVE: u64 = 16 << 20;
 
-/// What clears video memory.
+/// A piece that is being cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(pub usize);
+
+/// What clears video memory, while others are served.
 pub trait Cleaner: Send {
-    /// Writes zeros, and looks that they are there.
+    /// Begins to write zeros to at most [`SCRUB_PIECE`] bytes; none while it has no room for more.
     ///
     /// # Errors
-    /// They are not.
-    fn zero(&mut self, device: &Device, object: Handle, offset: u64, size: u64) -> Result<(), GpuError>;
+    /// The driver refuses.
+    fn begin(
+        &mut self,
+        device: &Device,
+        object: Handle,
+        offset: u64,
+        size: u64,
+    ) -> Result<Option<Ticket>, GpuError>;
+
+    /// How far that is: [`Scrub::Done`] once zeros were seen there. The ticket is void then, and after an error.
+    ///
+    /// # Errors
+    /// They are not there, or not in time.
+    fn look(&mut self, device: &Device, ticket: Ticket) -> Result<Scrub, GpuError>;
 
     /// Objects that it needs for that.
     fn objects(&self) -> Vec<Handle>;
 }
+
+/// A part of a partition that is being cleared.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    /// Where the partition begins.
+    first: u64,
+    from: u64,
+    to: u64,
+    ticket: Option<Ticket>,
+}
+
+/// Bytes of system memory that are cleared at a time.
+const FILL: u64 = 256 << 10;
 
 /// What an object of video memory takes.
 pub fn vram_params(size: u64, page_attr: u32, alignment: u64) -> MemoryParams {
@@ -104,18 +134,38 @@ impl Partition {
         self.objects.iter().try_for_each(|object| device.client.free(*object))
     }
 
+    /// Goes on with clearing a part of it: what is left, if anything, and why that waits.
     fn clear(
         &self,
         device: &Device,
         cleaner: &mut dyn Cleaner,
-        offset: u64,
-        size: u64,
-    ) -> Result<(), GpuError> {
-        if self.host {
-            let done = self.window.fill(offset, size, 0);
-            return done.map_err(|error| GpuError::Invalid(error.to_string()));
+        stretch: &mut Stretch,
+    ) -> Result<Scrub, GpuError> {
+        let size = stretch.to.saturating_sub(stretch.from);
+        let object = self.objects.first().copied();
+        let (done, seen) = match (stretch.ticket, object) {
+            _ if size == 0 => return Ok(Scrub::Done),
+            (_, Some(_)) if self.host => {
+                let size = size.min(FILL);
+                let filled = self.window.fill(stretch.from, size, 0);
+                filled.map_err(|error| GpuError::Invalid(error.to_string()))?;
+                (size, Scrub::More)
+            }
+            (Some(ticket), _) => (size.min(SCRUB_PIECE), cleaner.look(device, ticket)?),
+            (None, Some(object)) => {
+                stretch.ticket = cleaner.begin(device, object, stretch.from, size.min(SCRUB_PIECE))?;
+                return Ok(Scrub::Pending);
+            }
+            (None, None) => return Ok(Scrub::Done),
+        };
+        if !self.host {
+            match seen {
+                Scrub::Pending | Scrub::More => return Ok(seen),
+                Scrub::Done | Scrub::Untouched => stretch.ticket = None,
+            }
         }
-        self.objects.iter().try_for_each(|object| cleaner.zero(device, *object, offset, size))
+        stretch.from = stretch.from.saturating_add(done);
+        Ok(if stretch.from >= stretch.to { Scrub::Done } else { Scrub::More })
     }
 
     /// Reads a word of it.
@@ -129,12 +179,14 @@ impl Partition {
 pub struct Vram {
     size: u64,
     partitions: BTreeMap<u64, Partition>,
+    /// What is being cleared, by start and size.
+    scrubs: BTreeMap<(u64, u64), VecDeque<Stretch>>,
 }
 
 impl Vram {
     /// Room for partitions of `size` bytes together.
     pub fn new(size: u64) -> Self {
-        Self { size, partitions: BTreeMap::new() }
+        Self { size, partitions: BTreeMap::new(), scrubs: BTreeMap::new() }
     }
 
     /// The partition that holds `[start, start + size)`, and where in it that begins.
@@ -211,34 +263,60 @@ impl Vram {
         Ok(SharedMemory { fd, offset: 0, size })
     }
 
-    /// Fills a range with zeros, as far as it has memory.
+    /// Goes on with filling a range with zeros, as far as it has memory: to be asked again until that is done.
     ///
     /// # Errors
     /// The range is not tenant memory, or hardware failed.
-    pub fn scrub(
+    pub fn advance_scrub(
         &mut self,
         device: &Device,
         cleaner: &mut dyn Cleaner,
         start: HostVram,
         size: u64,
-    ) -> Result<(), GpuError> {
+    ) -> Result<Scrub, GpuError> {
         let end = self.check(start, size)?;
-        let mut cleared = Vec::new();
-        for (first, partition) in self.overlapping(start.0, end) {
-            let from = start.0.max(first).saturating_sub(first);
-            let to = end.min(first.saturating_add(partition.size)).saturating_sub(first);
-            partition.clear(device, cleaner, from, to.saturating_sub(from))?;
-            // Whoever clears it goes from its start to its end.
-            if to == partition.size {
-                cleared.push(first);
-            }
+        let key = (start.0, size);
+        if !self.scrubs.contains_key(&key) {
+            let stretches = self.overlapping(start.0, end).map(|(first, partition)| Stretch {
+                first,
+                from: start.0.max(first).saturating_sub(first),
+                to: end.min(first.saturating_add(partition.size)).saturating_sub(first),
+                ticket: None,
+            });
+            let stretches = stretches.collect();
+            self.scrubs.insert(key, stretches);
         }
-        for first in cleared {
-            if let Some(partition) = self.partitions.get_mut(&first) {
-                partition.dirty = false;
-            }
+        let seen = self.scrub_some(device, cleaner, key);
+        if !matches!(seen, Ok(Scrub::Pending | Scrub::More)) {
+            self.scrubs.remove(&key);
         }
-        Ok(())
+        seen
+    }
+
+    fn scrub_some(
+        &mut self,
+        device: &Device,
+        cleaner: &mut dyn Cleaner,
+        key: (u64, u64),
+    ) -> Result<Scrub, GpuError> {
+        let Some(stretches) = self.scrubs.get_mut(&key) else { return Ok(Scrub::Done) };
+        let Some(stretch) = stretches.front_mut() else { return Ok(Scrub::Done) };
+        // One that is gone meanwhile has nothing to clear.
+        let seen = match self.partitions.get(&stretch.first) {
+            Some(partition) => partition.clear(device, cleaner, stretch)?,
+            None => Scrub::Done,
+        };
+        if !matches!(seen, Scrub::Done | Scrub::Untouched) {
+            return Ok(seen);
+        }
+        // Whoever clears it goes from its start to its end.
+        if let Some(partition) = self.partitions.get_mut(&stretch.first)
+            && stretch.to == partition.size
+        {
+            partition.dirty = false;
+        }
+        stretches.pop_front();
+        Ok(if stretches.is_empty() { Scrub::Done } else { Scrub::More })
     }
 
     /// True when a part of the range was never cleared.

@@ -18,8 +18,9 @@ use super::channel::{NewChannel, RmChannel};
 use super::device::{Device, Doorbell};
 use super::error::RmError;
 use super::pushbuffer::Commands;
-use super::vram::{Cleaner, vram_params};
-use crate::gpu::GpuError;
+use super::vram::{Cleaner, Ticket, vram_params};
+use crate::gpu::scrub::SCRUB_PIECE;
+use crate::gpu::{GpuError, Scrub};
 use crate::pci::mapping::{Access, Mapping, create_memory_file};
 
 /// Layout of the system memory: ring, semaphores, commands, staging.
@@ -45,8 +46,11 @@ const USERD_SIZE: u64 = 0x1_0000;
 /// Longest wait for a job: 64 GiB at 20 GB/s take 3 s.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Bytes cleared with one command.
-const ZERO_STEP: u64 = 1 << 30;
+/// Pieces that are cleared at a time.
+const PLACES: usize = 8;
+
+/// Bytes that are looked at at a time.
+const CHECK_STEP: u64 = 256 << 10;
 
 /// The channel.
 #[derive(Debug)]
@@ -59,9 +63,12 @@ pub struct Worker {
     userd: Mapping,
     system_object: Handle,
     system: Arc<Mapping>,
-    staging: u64,
     put: u32,
     sequence: u32,
+    /// Pieces that are being cleared, each at a place of its own.
+    jobs: Vec<Option<Job>>,
+    /// When a command for one last ended.
+    progress: Instant,
 }
 
 /// Which class a worker has.
@@ -140,9 +147,10 @@ impl Worker {
             userd,
             system_object,
             system: Arc::new(system),
-            staging,
             put: 0,
             sequence: 0,
+            jobs: vec![None; usize::try_from(staging / SCRUB_PIECE).unwrap_or(0).min(PLACES)],
+            progress: Instant::now(),
         };
         let mut commands = Commands::default();
         match work {
@@ -348,93 +356,159 @@ impl Worker {
         }
     }
 
-    fn fill_zero(&mut self, size: u64) -> Result<(), GpuError> {
-        let mut at = 0;
-        while at < size {
-            let step = size.saturating_sub(at).min(ZERO_STEP);
-            let pieces = u32::try_from(step / 16).map_err(|_| internal("the step is too large"))?;
-            self.run(Commands::default().zero(VIDEO_VA.saturating_add(at), pieces))?;
-            at = at.saturating_add(step);
-        }
-        Ok(())
-    }
-
-    /// Copies memory out piece by piece and looks at every word; the next piece is copied meanwhile.
-    fn check_zero(&mut self, size: u64) -> Result<(), GpuError> {
-        let half = self.staging / 2;
-        let pieces: Vec<(u64, u64)> = (0..size.div_ceil(half))
-            .map(|index| index.saturating_mul(half))
-            .map(|at| (at, size.saturating_sub(at).min(half)))
-            .collect();
-        let mut running: Option<(u64, u64, u64, u32)> = None;
-        for (index, (at, length)) in pieces.into_iter().enumerate() {
-            let place = STAGING.saturating_add(if index % 2 == 0 { 0 } else { half });
-            let sequence = self.start_copy_out(at, place, length)?;
-            if let Some(done) = running.replace((at, length, place, sequence)) {
-                self.look(done)?;
-            }
-        }
-        running.map_or(Ok(()), |done| self.look(done))
-    }
-
-    fn start_copy_out(&mut self, at: u64, place: u64, length: u64) -> Result<u32, GpuError> {
-        let bytes = u32::try_from(length).map_err(|_| internal("the piece is too large"))?;
+    /// Puts commands on the ring that end with a value in a place's semaphore, and tells the GPU.
+    fn submit(&mut self, place: usize, commands: &mut Commands) -> Result<u32, GpuError> {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut commands = Commands::default();
-        commands.copy(VIDEO_VA.saturating_add(at), self.system_va(place), bytes).release(
-            self.system_va(SEMAPHORE),
-            self.sequence,
-            true,
-        );
-        self.enqueue(&commands)?;
+        commands.release(self.system_va(semaphore_of(place)), self.sequence, true);
+        self.enqueue(commands)?;
         self.kick();
         Ok(self.sequence)
     }
 
-    fn look(&self, (at, length, place, sequence): (u64, u64, u64, u32)) -> Result<(), GpuError> {
-        // The next copy may be done as well by now.
-        let reached = |value: u32| value.wrapping_sub(sequence) < 0x8000_0000;
-        let start = Instant::now();
-        while !reached(self.system.read_u32(SEMAPHORE).map_err(internal)?) {
-            if start.elapsed() > PATIENCE {
-                let millis = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
-                return Err(GpuError::Timeout { what: "reading cleared memory back", millis });
-            }
-            std::hint::spin_loop();
+    /// Whether a place's commands have ended.
+    fn has_ended(&mut self, place: usize, sequence: u32, began: Instant) -> Result<bool, GpuError> {
+        if self.system.read_u32(semaphore_of(place)).map_err(internal)? == sequence {
+            self.progress = Instant::now();
+            return Ok(true);
         }
-        let mut buffer = vec![0_u8; 1 << 20];
-        let mut done = 0;
-        while done < length {
-            let step = length.saturating_sub(done).min(buffer.len() as u64);
-            let length = usize::try_from(step).map_err(internal)?;
-            let Some(piece) = buffer.get_mut(..length) else { break };
-            self.system.read(place.saturating_add(done), piece).map_err(internal)?;
-            let (words, rest) = piece.as_chunks::<8>();
-            let clear =
-                words.iter().all(|word| u64::from_ne_bytes(*word) == 0) && rest.iter().all(|b| *b == 0);
-            if !clear {
-                return Err(GpuError::Invalid(format!(
-                    "video memory is not zero after it was cleared, near offset {:#x}",
-                    at.saturating_add(done)
-                )));
-            }
-            done = done.saturating_add(step);
+        if let Some(code) = self.channel.error() {
+            return Err(GpuError::Invalid(format!("our own channel was stopped by error {code}")));
         }
-        Ok(())
+        // Others may be before it: as long as they are finished, it only waits its turn.
+        if self.progress.max(began).elapsed() > PATIENCE {
+            let millis = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
+            return Err(GpuError::Timeout { what: "clearing video memory", millis });
+        }
+        Ok(false)
+    }
+
+    /// Looks at what was copied out, a little at a time; how much of it was looked at.
+    fn check_zero(&self, place: usize, at: u64, size: u64) -> Result<u64, GpuError> {
+        let step = size.saturating_sub(at).min(CHECK_STEP);
+        let mut buffer = vec![0_u8; usize::try_from(step).map_err(internal)?];
+        self.system.read(staging_of(place).saturating_add(at), &mut buffer).map_err(internal)?;
+        let (words, rest) = buffer.as_chunks::<8>();
+        let clear = words.iter().all(|word| u64::from_ne_bytes(*word) == 0) && rest.iter().all(|b| *b == 0);
+        if clear {
+            return Ok(at.saturating_add(step));
+        }
+        Err(GpuError::Invalid(format!(
+            "video memory is not zero after it was cleared, in {step:#x} bytes from offset {at:#x} of a piece"
+        )))
+    }
+
+    /// The next step of a place.
+    fn step(&mut self, place: usize, job: Job) -> Result<(Phase, Scrub), GpuError> {
+        match job.phase {
+            Phase::Zeroing(sequence) => {
+                if !self.has_ended(place, sequence, job.began)? {
+                    return Ok((job.phase, Scrub::Pending));
+                }
+                let bytes = u32::try_from(job.size).map_err(internal)?;
+                let (from, to) = (video_of(place), self.system_va(staging_of(place)));
+                let sequence = self.submit(place, Commands::default().copy(from, to, bytes))?;
+                Ok((Phase::Reading(sequence), Scrub::Pending))
+            }
+            Phase::Reading(sequence) if self.has_ended(place, sequence, job.began)? => {
+                Ok((Phase::Checking(0), Scrub::More))
+            }
+            Phase::Reading(_) => Ok((job.phase, Scrub::Pending)),
+            Phase::Checking(at) => {
+                let seen = self.check_zero(place, at, job.size)?;
+                let all = seen >= job.size;
+                Ok((Phase::Checking(seen), if all { Scrub::Done } else { Scrub::More }))
+            }
+        }
+    }
+
+    fn unmap_place(&self, device: &Device, place: usize, size: u64) -> Result<(), RmError> {
+        self.unmap_video(device, video_of(place).saturating_sub(VIDEO_VA), size)
     }
 }
 
+/// A piece of video memory that is being cleared.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    size: u64,
+    began: Instant,
+    phase: Phase,
+}
+
+/// How far it is; with the value that its semaphore gets, or the bytes that were looked at.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Zeroing(u32),
+    Reading(u32),
+    Checking(u64),
+}
+
+fn nth(place: usize, stride: u64) -> u64 {
+    stride.saturating_mul(u64::try_from(place).unwrap_or(u64::MAX))
+}
+
+fn video_of(place: usize) -> u64 {
+    VIDEO_VA.saturating_add(nth(place, SCRUB_PIECE))
+}
+
+fn staging_of(place: usize) -> u64 {
+    STAGING.saturating_add(nth(place, SCRUB_PIECE))
+}
+
+fn semaphore_of(place: usize) -> u64 {
+    SEMAPHORE.saturating_add(0x200).saturating_add(nth(place, 0x10))
+}
+
 impl Cleaner for Worker {
-    fn zero(&mut self, device: &Device, object: Handle, offset: u64, size: u64) -> Result<(), GpuError> {
-        if size == 0 {
-            return Ok(());
-        }
+    fn begin(
+        &mut self,
+        device: &Device,
+        object: Handle,
+        offset: u64,
+        size: u64,
+    ) -> Result<Option<Ticket>, GpuError> {
+        let free = self.jobs.iter().position(Option::is_none);
+        let (Some(place), true) = (free, size <= SCRUB_PIECE) else { return Ok(None) };
         let large = (offset | size).is_multiple_of(2 << 20);
-        self.map_video(device, object, offset, size, if large { map::PAGE_2M } else { map::PAGE_4K })?;
-        let done = self.fill_zero(size).and_then(|()| self.check_zero(size));
-        // Unmapped in any case: nothing of a tenant stays here.
-        self.unmap_video(device, 0, size)?;
-        done
+        let page = if large { map::PAGE_2M } else { map::PAGE_4K };
+        let at = video_of(place);
+        device.client.map_dma(MapDma {
+            device: device.device,
+            dma: self.window,
+            memory: object,
+            offset,
+            length: size,
+            flags: map::FIXED | page,
+            va: at,
+            ..Default::default()
+        })?;
+        let pieces = u32::try_from(size / 16).map_err(|_| internal("the piece is too large"))?;
+        let sequence = match self.submit(place, Commands::default().zero(at, pieces)) {
+            Ok(sequence) => sequence,
+            Err(error) => {
+                self.unmap_place(device, place, size)?;
+                return Err(error);
+            }
+        };
+        if let Some(slot) = self.jobs.get_mut(place) {
+            *slot = Some(Job { size, began: Instant::now(), phase: Phase::Zeroing(sequence) });
+        }
+        Ok(Some(Ticket(place)))
+    }
+
+    fn look(&mut self, device: &Device, Ticket(place): Ticket) -> Result<Scrub, GpuError> {
+        let Some(job) = self.jobs.get(place).copied().flatten() else {
+            return Err(GpuError::NoSuch { what: "piece that is being cleared", id: nth(place, 1) });
+        };
+        // What fails is in the hands of the engine, maybe: the place is not used again.
+        let (phase, seen) = self.step(place, job)?;
+        let left = (seen != Scrub::Done).then_some(Job { phase, ..job });
+        if left.is_none() {
+            self.unmap_place(device, place, job.size)?;
+        }
+        if let Some(slot) = self.jobs.get_mut(place) {
+            *slot = left;
+        }
+        Ok(seen)
     }
 
     fn objects(&self) -> Vec<Handle> {

@@ -41,6 +41,9 @@ impl GpuDriver for EngineScrub {
     }
 
     fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
+        if self.inner.scrubs_by_engine() {
+            return self.by_its_engine(start, size);
+        }
         let known = self.jobs.iter().enumerate().find(|(_, job)| job.start == start && job.size == size);
         match known.map(|(index, job)| (index, *job)) {
             Some((index, job)) => self.follow(index, job),
@@ -88,6 +91,14 @@ impl GpuDriver for EngineScrub {
 
     fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
         self.inner.destroy_space(space)
+    }
+
+    fn advance_destroy_space(
+        &mut self,
+        space: SpaceHandle,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        self.inner.advance_destroy_space(space, budget)
     }
 
     fn advance_update(

@@ -21,6 +21,7 @@ mod layout;
 mod report;
 mod rig;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 pub(super) use self::backing::give_back;
@@ -57,6 +58,8 @@ pub struct EngineScrub {
     account: Account,
     /// When a piece was last finished.
     progress: Instant,
+    /// When pieces were begun that the driver zeroes by itself.
+    begun: BTreeMap<(u64, u64), Instant>,
     /// Why our channel was stopped, if it was.
     stopped: Option<String>,
     shown: Option<Shown>,
@@ -93,6 +96,7 @@ impl EngineScrub {
             listed: Vec::new(),
             account: Account::default(),
             progress: Instant::now(),
+            begun: BTreeMap::new(),
             stopped: None,
             shown: None,
         };
@@ -141,6 +145,19 @@ impl EngineScrub {
             return Err(GpuError::Timeout { what: "taking memory from the copy engine", millis: 0 });
         }
         Ok(())
+    }
+
+    /// By an engine that the driver has for that.
+    fn by_its_engine(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
+        let began = *self.begun.entry((start.0, size)).or_insert_with(Instant::now);
+        let seen = self.inner.advance_scrub(start, size);
+        if !matches!(seen, Ok(Scrub::Pending | Scrub::More)) {
+            self.begun.remove(&(start.0, size));
+        }
+        if matches!(seen, Ok(Scrub::Done)) {
+            self.account.engine(size, 0, began);
+        }
+        seen
     }
 
     fn by_processor(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {

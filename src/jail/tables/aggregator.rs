@@ -79,6 +79,23 @@ pub(in crate::jail) const RM_OWNER: &[&[Rule]] = &[
     },
 ];
 
+/// Holds VMs' memory in place for a real GPU, through the NVIDIA driver.
+pub(in crate::jail) const PINNER: &[&[Rule]] = &[
+    BASE,
+    END,
+    FACTS,
+    rules! {
+        SYS_ioctl(1 Test::Field { mask: 0xc000_ff00, value: 0xc000_4600 })
+            rare "needs NVIDIA's driver": "the driver's calls";
+        SYS_statx rare "needs NVIDIA's driver": "how long a VM's memory is";
+        SYS_fstatfs rare "needs NVIDIA's driver": "how large its pages are";
+        SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC))
+            rare "needs NVIDIA's driver": "a second descriptor of the same file";
+        SYS_close rare "needs NVIDIA's driver": "the same";
+        SYS_write rare "needs NVIDIA's driver": "wakes the owner, log";
+    },
+];
+
 /// Owns a card through VFIO: calls for its interrupts, its reset and the memory that it reaches.
 pub(in crate::jail) const CARD_OWNER: &[&[Rule]] = &[
     BASE,

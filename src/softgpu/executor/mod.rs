@@ -139,6 +139,7 @@ impl Executor {
             page_shifts: shape.page_shifts.to_vec(),
             system_bits: shape.system_bits,
             first_iova: FIRST_IOVA,
+            spaces: u32::try_from(spaces::MAX_SPACES).unwrap_or(u32::MAX),
             table_memory: TABLE_MEMORY,
         };
         let channels = Channels::default();

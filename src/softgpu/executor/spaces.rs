@@ -15,7 +15,7 @@ use crate::softgpu::tlb::Page;
 use crate::softgpu::walker::Walker;
 
 /// Spaces at once: more than channels.
-const MAX_SPACES: usize = 1024;
+pub(super) const MAX_SPACES: usize = 1024;
 
 /// Numbers of spaces are below this: an instance block has room for 28 bits.
 const MAX_NUMBER: u32 = 1 << 28;

@@ -11,8 +11,8 @@ mod hang;
 mod hopper;
 mod isolation;
 mod memory;
+mod real_calls;
 mod recovery;
-
 mod scrub;
 mod settings;
 mod thread_time;

@@ -1,0 +1,171 @@
+//! Holds tenants' memory in place for the GPU, and lets go of it, beside the thread that owns the GPU.
+//!
+//! To hold [`super::system::PIECE`] bytes in place takes the kernel some 20 ms the first time, longer where it has to make room,
+//! and letting go of them and unmapping them takes long as well. So the owner gives orders and asks for the answers. Each tenant has one request
+//! under way, and so mostly one order: nobody waits for many of another's.
+//!
+//! The NVIDIA driver takes calls of several threads on one client; it pins pages before it takes its own locks.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::abi::Handle;
+use super::error::RmError;
+use super::kernel::{Kernel, NewPages};
+use super::system::{Key, PIECE};
+use crate::addr::PAGE_SIZE;
+use crate::jail::{self, Role};
+use crate::pci::mapping::{Access, Mapping};
+use crate::reaper;
+
+/// Threads that carry orders out: a tenant whose memory takes long has one.
+const THREADS: usize = 4;
+
+/// Something to do.
+#[derive(Debug)]
+pub enum Order {
+    /// Make a piece of a file an object.
+    Pin {
+        /// Which piece.
+        key: Key,
+        /// Its file.
+        file: Arc<OwnedFd>,
+        /// Handle of the object.
+        object: Handle,
+    },
+    /// Free an object, then unmap its memory.
+    Free {
+        /// Which piece.
+        key: Key,
+        /// The object.
+        object: Handle,
+        /// Its memory.
+        memory: Mapping,
+    },
+}
+
+/// A piece that is held in place.
+#[derive(Debug)]
+pub struct Pinned {
+    /// Bytes, less than [`PIECE`] at the end of a file.
+    pub size: u64,
+    /// Keeps it mapped.
+    pub memory: Mapping,
+}
+
+/// What became of an order.
+#[derive(Debug)]
+pub enum Answer {
+    /// Of [`Order::Pin`].
+    Pinned(Key, Handle, Result<Pinned, RmError>),
+    /// Of [`Order::Free`].
+    Freed(Key, Handle, Result<(), RmError>),
+}
+
+/// What orders are carried out with.
+#[derive(Clone)]
+pub struct Desk {
+    /// The module.
+    pub kernel: Arc<dyn Kernel>,
+    /// The GPU's file.
+    pub node: Arc<OwnedFd>,
+    /// The client.
+    pub client: Handle,
+    /// The device, parent of the objects.
+    pub device: Handle,
+}
+
+impl Desk {
+    /// Carries an order out.
+    pub fn carry_out(&self, order: Order) -> Answer {
+        match order {
+            Order::Pin { key, file, object } => {
+                let pinned = self.pin(&file, key.1, object);
+                // Where a tenant left meanwhile, this is its last descriptor.
+                reaper::give_up(file);
+                Answer::Pinned(key, object, pinned)
+            }
+            Order::Free { key, object, memory } => {
+                let freed = self.kernel.free(self.client, self.device, object);
+                let freed = freed.map_err(|error| RmError::new("to free a piece of a VM's memory", error));
+                drop(memory);
+                Answer::Freed(key, object, freed)
+            }
+        }
+    }
+
+    fn pin(&self, file: &OwnedFd, index: u64, object: Handle) -> Result<Pinned, RmError> {
+        let stat = rustix::fs::fstat(file).map_err(|errno| RmError::System {
+            call: "how long a VM's memory is".to_owned(),
+            source: errno.into(),
+        })?;
+        let start = index.saturating_mul(PIECE);
+        let length = u64::try_from(stat.st_size).unwrap_or(0) / PAGE_SIZE * PAGE_SIZE;
+        let size = length.saturating_sub(start).min(PIECE);
+        let memory = Mapping::of_file(file.as_fd(), start, size, Access::ReadWrite)
+            .map_err(|source| RmError::Mapping { what: "a piece of a VM's memory", source })?;
+        let new =
+            NewPages { client: self.client, device: self.device, object, memory: &memory, offset: 0, size };
+        self.kernel
+            .alloc_pages(self.node.as_fd(), new)
+            .map_err(|error| RmError::new(format!("{size:#x} bytes of a VM's memory for the GPU"), error))?;
+        Ok(Pinned { size, memory })
+    }
+}
+
+/// Whoever carries orders out.
+pub trait Pinner: Send {
+    /// Gives an order. Does not wait.
+    fn order(&mut self, order: Order);
+
+    /// The next answer that is there.
+    fn answer(&mut self) -> Option<Answer>;
+}
+
+/// Threads that do.
+pub struct Threads {
+    orders: Sender<Order>,
+    answers: Receiver<Answer>,
+}
+
+impl Threads {
+    /// Starts them. Each answer makes `wake` readable.
+    ///
+    /// # Errors
+    /// The kernel gives no thread.
+    pub fn start(desk: &Desk, wake: &Arc<OwnedFd>) -> std::io::Result<Self> {
+        let (orders, taken) = channel::<Order>();
+        let (told, answers) = channel();
+        let taken = Arc::new(Mutex::new(taken));
+        for _ in 0..THREADS {
+            let (desk, wake, taken, told) =
+                (desk.clone(), Arc::clone(wake), Arc::clone(&taken), told.clone());
+            std::thread::Builder::new().name("pinner".to_owned()).spawn(move || {
+                jail::enter(Role::Pinner);
+                loop {
+                    let order = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    // The owner is gone when there are no more: so is whoever would take an answer.
+                    let Ok(order) = order else { return };
+                    if told.send(desk.carry_out(order)).is_err() {
+                        return;
+                    }
+                    // It fails only when the counter is full, and then the owner looks anyway.
+                    let _ = rustix::io::write(&wake, &1_u64.to_ne_bytes());
+                }
+            })?;
+        }
+        Ok(Self { orders, answers })
+    }
+}
+
+impl Pinner for Threads {
+    fn order(&mut self, order: Order) {
+        // The threads end with this, and not before.
+        let _ = self.orders.send(order);
+    }
+
+    fn answer(&mut self) -> Option<Answer> {
+        self.answers.try_recv().ok()
+    }
+}

@@ -1,0 +1,152 @@
+//! The driver on the module in memory, whose calls take the times that were measured on hardware (docs/rm.md), by a clock that
+//! tests read and move.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::abi::Handle;
+use super::device::Device;
+use super::discovery::open_device;
+use super::driver::{Helpers, RmDriver, wake};
+use super::mock::Mock;
+use super::pinner::{Answer, Desk, Order, Pinner};
+use super::places::Places;
+use super::vram::{Cleaner, Ticket};
+use crate::gpu::{GpuError, Scrub};
+use crate::units::clock::{Clock, ManualClock};
+
+/// What holding 64 MiB in place takes, and letting go of them.
+const PIN: u64 = 20_000_000;
+const UNPIN: u64 = 5_000_000;
+
+/// A driver, and what makes its time go by.
+pub(crate) struct Timed {
+    /// The clock.
+    pub clock: Arc<ManualClock>,
+    mock: Mock,
+    zero: Arc<Mutex<u64>>,
+}
+
+impl Timed {
+    /// A driver with `vram` bytes for tenants.
+    pub(crate) fn new(vram: u64) -> (RmDriver, Self) {
+        let clock = Arc::new(ManualClock::default());
+        let mock = Mock::new();
+        mock.state().vram_free = 64 << 30;
+        let slow = mock.timed(&clock);
+        let (mut device, facts, table) = open_device(&slow.kernel(), &Places::default(), None).unwrap();
+        let doorbell = Arc::new(device.doorbell().unwrap());
+        let zero = Arc::new(Mutex::new(500_000));
+        let helpers = Helpers {
+            cleaner: Box::new(LateWiper {
+                clock: Arc::clone(&clock),
+                takes: Arc::clone(&zero),
+                due: Vec::new(),
+            }),
+            pinner: Box::new(LatePinner {
+                // Beside the owner: its time is not the owner's.
+                desk: desk(&mock, &device),
+                clock: Arc::clone(&clock),
+                orders: VecDeque::new(),
+            }),
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            wake: wake().unwrap(),
+        };
+        let driver = RmDriver::with_helpers(device, doorbell, helpers, facts, table, vram).unwrap();
+        (driver, Self { clock, mock, zero })
+    }
+
+    /// What the GPU takes for a piece that is zeroed, while others have its engine.
+    pub(crate) fn zeroing_takes(&self, time: Duration) {
+        *self.zero.lock().unwrap_or_else(PoisonError::into_inner) = u64::try_from(time.as_nanos()).unwrap();
+    }
+
+    /// Channels do not leave their engines.
+    pub(crate) fn cling(&self) {
+        self.mock.state().clings = true;
+    }
+
+    /// Calls to map and to unmap so far.
+    pub(crate) fn calls(&self) -> (usize, usize) {
+        let state = self.mock.state();
+        (state.maps, state.unmaps)
+    }
+}
+
+/// What a pinner has on the mock.
+pub(super) fn desk(mock: &Mock, device: &Device) -> Desk {
+    Desk {
+        kernel: mock.kernel(),
+        node: Arc::new(device.file().try_clone_to_owned().unwrap()),
+        client: device.client.root(),
+        device: device.device,
+    }
+}
+
+/// One thread that carries orders out by the clock.
+struct LatePinner {
+    desk: Desk,
+    clock: Arc<ManualClock>,
+    /// With the time when each is done.
+    orders: VecDeque<(u64, Order)>,
+}
+
+impl Pinner for LatePinner {
+    fn order(&mut self, order: Order) {
+        let takes = if matches!(order, Order::Pin { .. }) { PIN } else { UNPIN };
+        let begins = self.orders.back().map_or(0, |(due, _)| *due).max(self.clock.now());
+        self.orders.push_back((begins + takes, order));
+    }
+
+    fn answer(&mut self) -> Option<Answer> {
+        self.orders.front().filter(|(due, _)| *due <= self.clock.now())?;
+        let (_, order) = self.orders.pop_front()?;
+        Some(self.desk.carry_out(order))
+    }
+}
+
+/// Carries orders out at once.
+pub(super) struct QuickPinner {
+    pub desk: Desk,
+    pub answers: VecDeque<Answer>,
+}
+
+impl Pinner for QuickPinner {
+    fn order(&mut self, order: Order) {
+        self.answers.push_back(self.desk.carry_out(order));
+    }
+
+    fn answer(&mut self) -> Option<Answer> {
+        self.answers.pop_front()
+    }
+}
+
+/// An engine that clears nothing, and takes its time for it.
+struct LateWiper {
+    clock: Arc<ManualClock>,
+    takes: Arc<Mutex<u64>>,
+    due: Vec<u64>,
+}
+
+impl Cleaner for LateWiper {
+    fn begin(
+        &mut self,
+        _device: &Device,
+        _object: Handle,
+        _offset: u64,
+        _size: u64,
+    ) -> Result<Option<Ticket>, GpuError> {
+        let takes = *self.takes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.due.push(self.clock.now() + takes);
+        Ok(Some(Ticket(self.due.len() - 1)))
+    }
+
+    fn look(&mut self, _device: &Device, Ticket(index): Ticket) -> Result<Scrub, GpuError> {
+        Ok(if self.due[index] <= self.clock.now() { Scrub::Done } else { Scrub::Pending })
+    }
+
+    fn objects(&self) -> Vec<Handle> {
+        Vec::new()
+    }
+}
