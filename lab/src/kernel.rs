@@ -56,6 +56,13 @@ impl KernelSeries {
             Self::V7_2 | Self::Newest => true,
         }
     }
+
+    /// Processors of a guest whose processes sleep for fences. nouveau before Linux 6.2 forgets such a sleeper now and then if there are several:
+    /// a process that falls asleep on one of them, while the interrupt handler on another has just woken up the channel's last sleeper, is
+    /// not noted among those who want to be told (`nvif_notify`).
+    pub fn processors(self) -> u32 {
+        if self == Self::V6_1 { 1 } else { 2 }
+    }
 }
 
 impl fmt::Display for KernelSeries {

@@ -43,6 +43,10 @@ pub const HANGS_IN_ALL: u64 = 3;
 /// Waits for ever, until an operator has its channel taken off, and works on.
 const WAITS: &[&str] = &["probe", "hang:kind=operator", "copy:largest=65537"];
 const NEIGHBOUR: &[&str] = &["probe", "load:secs=15", "copy:largest=65537"];
+/// Many processes' threads sleep for the ends of their work.
+const SLEEPERS: &[&str] = &["probe", "sleepers:count=20000"];
+/// The same where the driver forgets sleepers by itself.
+const FORGIVING_SLEEPERS: &[&str] = &["probe", "sleepers:count=20000:forgive=1"];
 /// Fills VRAM, and works until it is killed.
 const FILLED: &[&str] = &["probe", "residue:step=fill", "load:secs=90"];
 /// Finds nothing of whoever was there before, and leaves as much as it can.
@@ -200,7 +204,7 @@ fn fermi() -> Vec<Case> {
             // 7.2 is what GH100s and benchmarks have. Here the newest kernel has its place; its own cases stay, so that what changed
             // between the two can be told.
             let programs = if kernel == KernelSeries::V7_2 { SHORT } else { everything(chip, kernel) };
-            let guest = Guest { cpus: 2, ..Guest::new("vm1", chip, kernel, programs) };
+            let guest = Guest { cpus: kernel.processors(), ..Guest::new("vm1", chip, kernel, programs) };
             cases.push(case(format!("{}-{kernel}", topology.name()), topology, vec![guest]));
         }
     }
@@ -219,6 +223,14 @@ fn fermi() -> Vec<Case> {
     for kernel in KernelSeries::NUMBERED {
         let direct = Guest { bar3: "direct", ..Guest::new("vm1", chip, kernel, SHORT) };
         cases.push(case(format!("bar3-direct-{kernel}"), mediated, vec![direct]));
+    }
+    for kernel in [KernelSeries::V6_1, KernelSeries::V6_12, KernelSeries::Newest] {
+        let sleepers = Guest { cpus: kernel.processors(), ..Guest::new("vm1", chip, kernel, SLEEPERS) };
+        cases.push(case(format!("sleepers-{kernel}"), mediated, vec![sleepers]));
+        if kernel.processors() == 1 {
+            let forgiving = Guest { cpus: 2, ..Guest::new("vm1", chip, kernel, FORGIVING_SLEEPERS) };
+            cases.push(case(format!("sleepers-smp-{kernel}"), mediated, vec![forgiving]));
+        }
     }
     let two_gpus = Guest { gpus: vec![chip; 2], ..one };
     cases.push(case("two-vgpus-in-one-guest".into(), mediated, vec![two_gpus]));
@@ -251,6 +263,7 @@ fn hopper() -> Vec<Case> {
         single(newest.name(), Guest { cpus: 2, ..Guest::new("vm1", chip, newest, everything(chip, newest)) }),
         single("bar3-trapped", Guest { bar3: "trapped", ..one.clone() }),
         single("smp-4", Guest { cpus: 4, programs: BUSY, ..full.clone() }),
+        single("sleepers", Guest { cpus: 2, programs: SLEEPERS, ..one.clone() }),
         single("intx", Guest { nouveau_options: &["config=NvMSI=0"], ..one.clone() }),
         single("reboot", Guest { reboots: 1, programs: SCAN_AND_FILL, ..one.clone() }),
         single("two-vgpus-in-one-guest", Guest { gpus: vec![chip; 2], ..one.clone() }),

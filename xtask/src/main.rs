@@ -1,5 +1,5 @@
 //! Set-up, tests and benchmarks of the project: `cargo xtask setup`, `cargo xtask test`, `cargo xtask bench`,
-//! `cargo xtask attack`, `cargo xtask soak`, `cargo xtask fuzz`, `cargo xtask golden`, `cargo xtask deb`,
+//! `cargo xtask attack`, `cargo xtask soak`, `cargo xtask stress`, `cargo xtask fuzz`, `cargo xtask golden`, `cargo xtask deb`,
 //! `cargo xtask pack`.
 
 mod attack;
@@ -16,6 +16,7 @@ mod report_page;
 mod run_case;
 mod setup;
 mod soak;
+mod stress;
 mod test;
 mod workshop;
 
@@ -45,6 +46,8 @@ enum Command {
     Attack(attack::Arguments),
     /// VMs come, work, crash and go at random; everything that they had must come back.
     Soak(soak::Arguments),
+    /// Guests sleep for very many fences; each must be told of the end of its work.
+    Stress(stress::Arguments),
     /// Measure mediated against native.
     Bench(bench::Arguments),
     /// Run the fuzzers: hostile input of every kind, and what must hold all the same.
@@ -84,6 +87,7 @@ fn run() -> anyhow::Result<bool> {
         Command::Test(arguments) => test::run(&arguments),
         Command::Attack(arguments) => attack::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
+        Command::Stress(arguments) => stress::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Golden(arguments) => golden::run(&arguments),

@@ -7,7 +7,7 @@ mod device;
 mod exec;
 mod syncobj;
 
-pub use buffer::{Buffer, Place, errno};
+pub use buffer::{Buffer, Place, Question, errno};
 pub use channel::Channel;
 pub use device::{Device, render_nodes};
 pub use exec::{Bound, Mapped, UserSpace};

@@ -9,6 +9,7 @@ mod busy;
 mod card;
 mod casualty;
 mod channels;
+mod child;
 mod compute;
 mod contend;
 mod copies;
@@ -26,6 +27,7 @@ mod probe;
 mod reload;
 mod residue;
 pub mod session;
+mod sleepers;
 mod soak;
 mod suite;
 pub mod suspend;
@@ -45,11 +47,12 @@ pub type Figures = Map<String, Value>;
 type Program = fn(&Options) -> Result<Figures>;
 
 /// Every program, by the name that the kernel command line uses.
-const PROGRAMS: [(&str, Program); 35] = [
+const PROGRAMS: [(&str, Program); 36] = [
     ("probe", probe::run),
     ("copy", copies::run),
     ("fence", fence::run),
     ("channels", channels::run),
+    ("sleepers", sleepers::run),
     ("evict", evict::run),
     ("badaddr", badaddr::by_host),
     ("badcopy", badaddr::by_engine),

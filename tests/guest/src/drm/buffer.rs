@@ -116,21 +116,53 @@ impl Buffer {
 
     /// Sleeps until the GPU is done with it; the kernel is woken by the fence interrupt.
     pub fn wait(&self) -> Result<()> {
-        self.prepare(abi::PREP_WRITE).context("waiting for the GPU")
+        let question = self.question();
+        let Err(error) = question.prepare(abi::PREP_WRITE) else { return Ok(()) };
+        let state = match (errno(&error), question.is_done()) {
+            // The kernel's limit: 30 s.
+            (Some(libc::EBUSY), Ok(true)) => ": its work is done, and nobody told this process",
+            (Some(libc::EBUSY), Ok(false)) => ": its work is not done",
+            _ => "",
+        };
+        Err(error).with_context(|| format!("waiting for the GPU{state}"))
+    }
+
+    /// Whether the GPU is done with it.
+    pub fn is_done(&self) -> Result<bool> {
+        self.question().is_done()
+    }
+
+    /// The same question for other threads, while this one sleeps. The buffer must live as long.
+    pub fn question(&self) -> Question {
+        Question { device: self.device.clone(), handle: self.handle }
     }
 
     /// Asks again and again whether the GPU is done with it, without sleeping.
     pub fn wait_awake(&self, limit: Duration) -> Result<()> {
         let start = Instant::now();
-        loop {
-            match self.prepare(abi::PREP_WRITE | abi::PREP_NOWAIT) {
-                Ok(()) => return Ok(()),
-                Err(error) if errno(&error) == Some(libc::EBUSY) => {}
-                Err(error) => return Err(error).context("asking whether the GPU is done"),
-            }
+        while !self.is_done()? {
             if start.elapsed() > limit {
                 bail!("the GPU is not done after {limit:?}");
             }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the GPU is done with a buffer.
+#[derive(Debug, Clone)]
+pub struct Question {
+    device: Device,
+    handle: u32,
+}
+
+impl Question {
+    /// The answer. If it is yes, whoever sleeps until then is woken up.
+    pub fn is_done(&self) -> Result<bool> {
+        match self.prepare(abi::PREP_WRITE | abi::PREP_NOWAIT) {
+            Ok(()) => Ok(true),
+            Err(error) if errno(&error) == Some(libc::EBUSY) => Ok(false),
+            Err(error) => Err(error).context("asking whether the GPU is done"),
         }
     }
 

@@ -1,12 +1,12 @@
 //! `channels`: several channels at once, on all engines, from threads of one process (one GPU address space) and
 //! from other processes (address spaces of their own), all verified.
 
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 
+use super::child::Other;
 use super::session::Session;
 use super::{Figures, Options};
 use crate::chip::Chip;
@@ -22,13 +22,7 @@ pub fn run(options: &Options) -> Result<Figures> {
     let gpu = options.gpu()?;
     let turns = options.get("turns", TURNS)?;
     let children = (0..PROCESSES)
-        .map(|_| {
-            Command::new("/proc/self/exe")
-                .args(["copy", &format!("gpu={gpu}"), "largest=65537"])
-                .stdout(Stdio::null())
-                .spawn()
-                .context("cannot start another process")
-        })
+        .map(|_| Other::start("copy", &[format!("gpu={gpu}"), "largest=65537".to_owned()]))
         .collect::<Result<Vec<_>>>()?;
 
     let device = Device::open(gpu)?;
@@ -49,9 +43,8 @@ pub fn run(options: &Options) -> Result<Figures> {
     for worker in workers {
         ids.push(worker.join().map_err(|_| anyhow!("a thread panicked"))??);
     }
-    for mut child in children {
-        let status = child.wait().context("cannot wait for another process")?;
-        ensure!(status.success(), "copies in another process failed: {status}");
+    for child in children {
+        child.finish()?;
     }
     ids.sort_unstable();
     let mut distinct = ids.clone();
