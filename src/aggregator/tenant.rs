@@ -150,8 +150,6 @@ pub struct Tenant {
     pub channels: Vec<Option<Channel>>,
     /// The channels that it wants to run.
     pub runlist: Vec<GuestChannel>,
-    /// Engines that any of its channels has a context for.
-    pub engines: EngineSet,
     /// Notifications that it is told later.
     pub owed: Option<Owed>,
     /// Where it is in its life.
@@ -236,15 +234,6 @@ impl Tenant {
             self.fail_safe = Some(FailSafeNow::new(reason, took));
             self.counters.fail_safe = self.counters.fail_safe.saturating_add(1);
         }
-    }
-
-    /// Recomputes [`Tenant::engines`] after channels changed.
-    pub fn refresh_engines(&mut self) {
-        self.engines = self
-            .channels
-            .iter()
-            .flatten()
-            .fold(EngineSet::empty(), |engines, channel| engines | channel.engines);
     }
 
     /// The host channels that may run now, in the guest's order.

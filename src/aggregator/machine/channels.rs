@@ -118,7 +118,6 @@ impl Machine {
                 preempt_by: None,
             });
         }
-        owner.refresh_engines();
         // A number that was on the list before it existed is on it now.
         self.relist(tenant)
     }
@@ -159,8 +158,8 @@ impl Machine {
             self.scheduler.set_engines(host, engines);
         }
         let owner = self.tenant(tenant)?;
-        owner.channel(id)?.engines = engines;
-        owner.refresh_engines();
+        let before = std::mem::replace(&mut owner.channel(id)?.engines, engines);
+        self.tell_of_engines(tenant, engines.difference(before));
         Ok(())
     }
 

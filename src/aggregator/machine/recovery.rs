@@ -51,7 +51,6 @@ impl Machine {
         let Some(channel) = owner.channels.get_mut(usize::from(id.0)).and_then(Option::take) else { return };
         let space = owner.spaces.get(&channel.space).map(|space| space.handle);
         owner.runlist.retain(|other| *other != id);
-        owner.refresh_engines();
         self.scheduler.remove_channel(channel.host);
         self.hangs.watchdog.forget(channel.host);
         let (ChannelState::New | ChannelState::Used | ChannelState::Faulted, Some(space)) =

@@ -106,7 +106,7 @@ fn doorbells_reach_only_the_senders_own_channels() {
 }
 
 #[test]
-fn notification_reaches_only_tenants_with_a_channel_on_the_engine() {
+fn notification_reaches_tenants_without_a_channel_on_the_engine_later() {
     let (mut machine, fake, a, b) = two_tenants();
     let engines = EngineSet::COPY0;
     done(&mut machine, b, Request::EnableChannel { channel: GuestChannel(0), enabled: false });
@@ -126,6 +126,36 @@ fn notification_reaches_only_tenants_with_a_channel_on_the_engine() {
             Output::Event(b, Event::NonStall(Engine::Copy(0))),
         ]
     );
+    machine.step(SECOND);
+    assert_eq!(
+        outputs(&mut machine),
+        [
+            Output::Event(a, Event::NonStall(Engine::Copy(0))),
+            Output::Event(b, Event::NonStall(Engine::Graphics)),
+        ]
+    );
+}
+
+#[test]
+fn work_on_an_engine_that_hardware_knew_of_first_is_told() {
+    let (mut machine, fake, a, b) = two_tenants();
+    let engines = |engines| Request::SetEngines { channel: GuestChannel(0), engines };
+    let stop = |enabled| Request::EnableChannel { channel: GuestChannel(0), enabled };
+    done(&mut machine, a, stop(false));
+    done(&mut machine, a, engines(EngineSet::empty()));
+    done(&mut machine, a, stop(true));
+
+    // Its driver has stored a context for an engine and GP_PUT, hardware saw both in passing, and the doorbell comes after that.
+    fake.report(GpuEvent::NonStall(Engine::Copy(0)));
+    machine.gpu_events(T0);
+    assert_eq!(outputs(&mut machine), []);
+    done(&mut machine, a, stop(false));
+    done(&mut machine, a, engines(EngineSet::COPY0));
+    done(&mut machine, a, stop(true));
+
+    assert_eq!(outputs(&mut machine), [Output::Event(a, Event::NonStall(Engine::Copy(0)))]);
+    machine.step(SECOND);
+    assert_eq!(outputs(&mut machine), [Output::Event(b, Event::NonStall(Engine::Copy(0)))], "once each");
 }
 
 #[test]
