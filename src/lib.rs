@@ -20,6 +20,8 @@ pub mod fifo_virt;
 pub mod frontend;
 pub mod gpu;
 pub mod guest_firmware;
+#[cfg(test)]
+mod interleave;
 pub mod jail;
 pub mod journal;
 pub mod latency;

@@ -86,12 +86,11 @@ impl DoorbellReceiver {
     pub fn take(&self, mut ring: impl FnMut(Doorbell, u32)) -> usize {
         let mut taken: usize = 0;
         for word in 0..NEWS_WORDS {
-            let news = self.board.word(NEWS + word);
             // A plain load first: a board without news costs no locked instruction.
-            if news.load(Ordering::Relaxed) == 0 {
+            if self.board.word(NEWS + word).load(Ordering::Relaxed) == 0 {
                 continue;
             }
-            let mut bits = news.swap(0, Ordering::AcqRel);
+            let mut bits = self.board.word(NEWS + word).swap(0, Ordering::AcqRel);
             while bits != 0 {
                 let bit = bits.trailing_zeros();
                 bits &= bits.wrapping_sub(1);
@@ -187,13 +186,16 @@ impl DoorbellSender {
 
     fn wake(&self) {
         fence(Ordering::SeqCst);
-        let waiting = self.board.word(WAITING);
-        if waiting.load(Ordering::SeqCst) != 0 && waiting.swap(0, Ordering::SeqCst) != 0 {
+        let waiting = || self.board.word(WAITING);
+        if waiting().load(Ordering::SeqCst) != 0 && waiting().swap(0, Ordering::SeqCst) != 0 {
             // A full counter means that the receiver was told often enough.
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         }
     }
 }
+
+#[cfg(test)]
+mod orders;
 
 #[cfg(test)]
 mod tests {

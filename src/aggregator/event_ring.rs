@@ -120,8 +120,7 @@ impl EventProducer {
         }
         // One that is not heeded, or for which the driver comes anyway, is taken by whoever changes that: he says so first, and
         // looks then; here it is the other way round.
-        let word = self.ring.word(HEED);
-        let heed = word.load(Ordering::SeqCst);
+        let heed = self.ring.word(HEED).load(Ordering::SeqCst);
         if heed == 0 {
             return true;
         }
@@ -130,7 +129,8 @@ impl EventProducer {
         }
         let Some(message) = &self.message else { return true };
         // Said before it is done: a driver that handles the message must find that it was sent.
-        if word.compare_exchange(heed, heed | SENT, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        let sent = heed | SENT;
+        if self.ring.word(HEED).compare_exchange(heed, sent, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             return true;
         }
         let Err(error) = message.send() else { return false };
@@ -168,8 +168,8 @@ impl EventProducer {
 
     fn wake(&self) {
         fence(Ordering::SeqCst);
-        let waiting = self.ring.word(WAITING);
-        if waiting.load(Ordering::SeqCst) != 0 && waiting.swap(0, Ordering::SeqCst) != 0 {
+        let waiting = || self.ring.word(WAITING);
+        if waiting().load(Ordering::SeqCst) != 0 && waiting().swap(0, Ordering::SeqCst) != 0 {
             // A full pipe means that the consumer was told often enough; a broken one, that it is gone, which
             // its socket tells too.
             let _ = rustix::io::write(&self.wake, &[1]);
@@ -223,12 +223,7 @@ impl EventConsumer {
     pub fn wait(&mut self, stop: BorrowedFd<'_>) -> io::Result<Woken> {
         use rustix::event::{PollFd, PollFlags, poll};
 
-        self.ring.word(WAITING).store(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        let tail = self.ring.word(TAIL).load(Ordering::SeqCst);
-        let heeded = self.ring.word(HEED).load(Ordering::SeqCst) & (UNHEEDED | SENT) == 0;
-        if tail != self.head || (heeded && self.ring.word(NOTIFIED).load(Ordering::SeqCst) != 0) {
-            self.ring.word(WAITING).store(0, Ordering::SeqCst);
+        if !self.prepare_to_sleep() {
             return Ok(Woken::News);
         }
         let mut fds = [PollFd::new(&self.wake, PollFlags::IN), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
@@ -237,6 +232,24 @@ impl EventConsumer {
             Err(rustix::io::Errno::INTR) => return Ok(Woken::News),
             Err(error) => return Err(error.into()),
         }
+        self.woken()
+    }
+
+    /// Announces that this end is going to sleep. False when there is something to take already.
+    fn prepare_to_sleep(&self) -> bool {
+        self.ring.word(WAITING).store(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let tail = self.ring.word(TAIL).load(Ordering::SeqCst);
+        let heeded = self.ring.word(HEED).load(Ordering::SeqCst) & (UNHEEDED | SENT) == 0;
+        let news = tail != self.head || (heeded && self.ring.word(NOTIFIED).load(Ordering::SeqCst) != 0);
+        if news {
+            self.ring.word(WAITING).store(0, Ordering::SeqCst);
+        }
+        !news
+    }
+
+    /// What the wake-up says, which others may have taken.
+    fn woken(&self) -> io::Result<Woken> {
         let mut bytes = [0; 64];
         match rustix::io::read(&self.wake, &mut bytes) {
             Ok(0) => Ok(Woken::Ended),
@@ -249,31 +262,33 @@ impl EventConsumer {
 impl Notifications {
     /// What they are from now on. What came while they were nothing is the answer, once they are something.
     pub fn heed(&self, heed: Heed) -> Kept {
-        let word = match heed {
-            Heed::No => UNHEEDED,
-            Heed::Wake => 0,
-            Heed::Message(engines) => engines.bits(),
-        };
-        let sent = self.ring.word(HEED).swap(word, Ordering::SeqCst) & SENT != 0;
+        let sent = self.ring.word(HEED).swap(word_of(heed), Ordering::SeqCst) & SENT != 0;
         let engines = if heed == Heed::No { EngineSet::empty() } else { take_notified(&self.ring) };
         Kept { engines, sent }
     }
 
     /// Takes what nobody has taken yet. If a message was sent, no other is before [`Self::heed`] says so.
     pub fn take(&self) -> Kept {
-        let word = self.ring.word(HEED);
         // A plain load first: what does not change costs no locked instruction. Nobody else takes the mark away.
-        let sent = word.load(Ordering::SeqCst) & SENT != 0;
+        let sent = self.ring.word(HEED).load(Ordering::SeqCst) & SENT != 0;
         if sent {
-            word.store(0, Ordering::SeqCst);
+            self.ring.word(HEED).store(0, Ordering::SeqCst);
         }
         Kept { engines: take_notified(&self.ring), sent }
     }
 }
 
+const fn word_of(heed: Heed) -> u32 {
+    match heed {
+        Heed::No => UNHEEDED,
+        Heed::Wake => 0,
+        Heed::Message(engines) => engines.bits(),
+    }
+}
+
 fn take_notified(ring: &SharedWords) -> EngineSet {
-    // A plain load first: what is empty costs no locked instruction.
-    if ring.word(NOTIFIED).load(Ordering::Relaxed) == 0 {
+    // A load first: what is empty costs no locked instruction. It must not be done before what the caller said in HEED is to be seen.
+    if ring.word(NOTIFIED).load(Ordering::SeqCst) == 0 {
         return EngineSet::empty();
     }
     EngineSet::from_bits_truncate(ring.word(NOTIFIED).swap(0, Ordering::SeqCst))

@@ -114,12 +114,11 @@ impl<'a> Mailbox<'a> {
             self.write(answer);
         }
         let to = if fits { state::ANSWERED } else { state::AT_SOCKET };
-        let state = self.word(STATE);
-        if state.compare_exchange(state::ASKED, to, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        if self.word(STATE).compare_exchange(state::ASKED, to, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             return fits;
         }
         // Before the answer goes out: the next request may follow it at once.
-        state.store(state::IDLE, Ordering::Release);
+        self.word(STATE).store(state::IDLE, Ordering::Release);
         false
     }
 

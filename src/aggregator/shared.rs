@@ -76,8 +76,15 @@ impl SharedWords {
         }
     }
 
-    /// The word number `index`; indices wrap at the end, so that no index is invalid.
+    /// The word number `index`, for one access; indices wrap at the end, so that no index is invalid.
     pub fn word(&self, index: usize) -> &AtomicU32 {
+        #[cfg(test)]
+        crate::interleave::word(index, || self.at(index).load(std::sync::atomic::Ordering::SeqCst));
+        self.at(index)
+    }
+
+    /// The same without being a step that others wait for.
+    pub(super) fn at(&self, index: usize) -> &AtomicU32 {
         let index = index % self.words.max(1);
         // SAFETY: `index` is below `words`, the number of words mapped.
         let word = unsafe { self.start.add(index) };

@@ -152,6 +152,8 @@ pub struct Tenant {
     pub runlist: Vec<GuestChannel>,
     /// Notifications that it is told later.
     pub owed: Option<Owed>,
+    /// Engines on which work ended while it had no channel there, as far as it had said.
+    pub unnamed: EngineSet,
     /// Where it is in its life.
     pub state: TenantState,
     /// The pieces of its partition that are being zeroed.

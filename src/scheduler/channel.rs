@@ -53,6 +53,8 @@ pub(super) struct Channel {
     pub moved: bool,
     /// When hardware could last run it, as far as somebody looked.
     pub could_run: Option<Duration>,
+    /// A look has shown that it is done, and nobody has asked since what hardware tells.
+    pub unheard: bool,
     looks: u8,
     /// Looks before that time do not count.
     look_again: Duration,
@@ -88,6 +90,7 @@ impl Channel {
             fetched: None,
             moved: false,
             could_run: None,
+            unheard: false,
             looks: 0,
             look_again: Duration::ZERO,
             done_from: Duration::ZERO,
@@ -174,6 +177,7 @@ impl Channel {
         self.looks = 0;
         if done {
             self.settle();
+            self.unheard = true;
         } else {
             self.blocked = true;
         }

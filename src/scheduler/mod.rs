@@ -107,6 +107,8 @@ pub struct Scheduler {
     sampler: Sampler,
     meter: Meter,
     busy_channels: u32,
+    /// Those that were seen to be done since [`Self::heard`].
+    unheard: Vec<HostChannel>,
     /// The runlist may be another one than at the last decision.
     relist: bool,
     /// When to look again whether whoever has an engine still needs it, because others wait.
@@ -137,6 +139,7 @@ impl Scheduler {
             sampler: Sampler::new(seed),
             meter: Meter::default(),
             busy_channels: 0,
+            unheard: Vec::new(),
             relist: false,
             recheck: None,
             last_look: Duration::ZERO,
@@ -403,11 +406,23 @@ impl Scheduler {
         Some(state.may_run())
     }
 
-    /// Whether hardware could run a channel no longer than `before` ago.
+    /// Whether what hardware tells now may be of a channel: it could run no longer than `before` ago, or was seen to be done since
+    /// [`Self::heard`].
     pub fn could_run(&self, channel: HostChannel, now: Duration, before: Duration) -> bool {
         self.channels.get(&channel).is_some_and(|state| {
-            state.may_run() || state.could_run.is_some_and(|then| now.saturating_sub(then) <= before)
+            state.may_run()
+                || state.unheard
+                || state.could_run.is_some_and(|then| now.saturating_sub(then) <= before)
         })
+    }
+
+    /// Everything that hardware has told up to now has been dealt with. It tells of the end of work before it shows the work as done.
+    pub fn heard(&mut self) {
+        for channel in self.unheard.drain(..) {
+            if let Some(state) = self.channels.get_mut(&channel) {
+                state.unheard = false;
+            }
+        }
     }
 
     /// When [`Scheduler::sample`] or [`Scheduler::decide`] is due; `None` while nothing is busy.
@@ -511,9 +526,10 @@ impl Scheduler {
                 idle.push(*channel);
             }
         }
-        for _ in idle {
+        for _ in &idle {
             self.one_less_busy();
         }
+        self.unheard.extend(idle);
         let contended = self.lists.values().any(|list| list.admission != Admission::All);
         self.recheck = (undecided && contended).then(|| now.saturating_add(RECHECK));
     }

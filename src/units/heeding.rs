@@ -19,6 +19,17 @@ impl Heeding {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What was told last, unless somebody is at it.
+    #[cfg(test)]
+    pub fn told_now(&self) -> Option<Heed> {
+        use std::sync::TryLockError;
+        match self.0.try_lock() {
+            Ok(told) => Some(*told),
+            Err(TryLockError::Poisoned(told)) => Some(*told.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Nothing is noticed from now on: at the start, and with a reset.
     pub fn reset<B: Backend + ?Sized>(&self, back: &B) {
         let mut told = self.told();

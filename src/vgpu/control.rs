@@ -188,9 +188,24 @@ pub(super) fn ring_if_pending(
     offsets: UserdOffsets,
     host: &Host<'_>,
 ) {
-    let word = |offset| host.memory.vram_u32(userd.0, offset);
-    let (Ok(get), Ok(put)) = (word(offsets.get), word(offsets.put)) else { return };
-    if get != put {
+    if let Some((get, put)) = progress(userd, offsets, host)
+        && get != put
+    {
         host.ring(Doorbell { channel, gp_put: put });
     }
+}
+
+/// The other doorbells, of work that hardware has done by now.
+pub(super) fn ring_if_done(channel: GuestChannel, userd: GuestVram, offsets: UserdOffsets, host: &Host<'_>) {
+    if let Some((get, put)) = progress(userd, offsets, host)
+        && get == put
+    {
+        host.ring(Doorbell { channel, gp_put: put });
+    }
+}
+
+/// GP_GET and GP_PUT.
+fn progress(userd: GuestVram, offsets: UserdOffsets, host: &Host<'_>) -> Option<(u32, u32)> {
+    let word = |offset| host.memory.vram_u32(userd.0, offset).ok();
+    word(offsets.get).zip(word(offsets.put))
 }

@@ -1,7 +1,9 @@
 //! GF100's channels: the driver binds instance blocks, sets start bits and commits runlists, and all three are
 //! read, checked and carried out on the host.
 
-use super::control::{ChannelControl, Control, UserdOffsets, is_about_channel, ring_if_pending};
+use super::control::{
+    ChannelControl, Control, UserdOffsets, is_about_channel, ring_if_done, ring_if_pending,
+};
 use super::copies::{Ring, Tables};
 use super::host::{Host, Terms};
 use super::live::{LiveChannels, Watched};
@@ -91,7 +93,10 @@ impl ChannelControl for FermiChannels {
             return Ok(());
         };
         let block = InstanceBlock { engines: placed.block.engines | engines, ..placed.block };
-        control.step(channel, Input::Start(Ok(block)), host)
+        control.step(channel, Input::Start(Ok(block)), host)?;
+        // Hardware may have seen the work in passing: the aggregator has to know that there was some, even if it is done.
+        ring_if_done(GuestChannel(channel), block.userd, USERD, host);
+        Ok(())
     }
 }
 

@@ -59,6 +59,8 @@ trait Face: PciFunction {
     fn paced(&self, sink: Arc<dyn InterruptSink>) -> Arc<dyn InterruptSink>;
     fn note_access(&self);
     fn message_event(&self, event: Option<OwnedFd>);
+    #[cfg(test)]
+    fn interrupt_state(&self) -> String;
 }
 
 impl Face for Gf100Function<Mediator<FermiChannels>> {
@@ -81,6 +83,11 @@ impl Face for Gf100Function<Mediator<FermiChannels>> {
     fn message_event(&self, event: Option<OwnedFd>) {
         self.backend().connect_message(event);
     }
+
+    #[cfg(test)]
+    fn interrupt_state(&self) -> String {
+        Self::interrupt_state(self)
+    }
 }
 
 impl Face for Gh100Function<Mediator<GspChannels>> {
@@ -102,6 +109,11 @@ impl Face for Gh100Function<Mediator<GspChannels>> {
 
     fn message_event(&self, event: Option<OwnedFd>) {
         self.backend().connect_message(event);
+    }
+
+    #[cfg(test)]
+    fn interrupt_state(&self) -> String {
+        Self::interrupt_state(self)
     }
 }
 
@@ -133,6 +145,12 @@ impl Vgpu {
     /// Its state and counts.
     pub fn status(&self) -> Status {
         self.face.status()
+    }
+
+    /// All that decides about messages, for searches through every state.
+    #[cfg(test)]
+    pub fn interrupt_state(&self) -> String {
+        self.face.interrupt_state()
     }
 
     /// Register accesses of note.

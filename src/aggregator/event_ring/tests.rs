@@ -6,6 +6,53 @@ use super::*;
 use crate::addr::GuestChannel;
 use crate::aggregator::message::MessageSender;
 
+/// For searches through every order of both ends' steps.
+impl EventConsumer {
+    /// See [`EventConsumer::prepare_to_sleep`].
+    pub fn falls_asleep(&self) -> bool {
+        self.prepare_to_sleep()
+    }
+
+    /// Readable when a wake-up has come that was not taken.
+    pub fn wake_copy(&self) -> OwnedFd {
+        self.wake.try_clone().unwrap()
+    }
+
+    /// Takes the wake-up.
+    pub fn wakes_up(&self) {
+        self.woken().unwrap();
+    }
+}
+
+impl EventProducer {
+    /// Sends messages by that eventfd from now on.
+    pub fn sends_by(&mut self, event: OwnedFd) {
+        self.set_message(Some(Message::new(event, Arc::new(MessageSender::new().unwrap()))));
+    }
+}
+
+impl Notifications {
+    /// Which words both ends' steps are about.
+    pub const STEPS: [usize; 3] = [WAITING, HEED, NOTIFIED];
+
+    /// What those are.
+    pub fn words(&self) -> [u32; 3] {
+        Self::STEPS.map(|word| self.ring.at(word).load(Ordering::SeqCst))
+    }
+
+    /// The mistake that searches are to find: [`Notifications::heed`] without the look that follows.
+    pub fn say_only(&self, heed: Heed) {
+        self.ring.word(HEED).store(word_of(heed), Ordering::SeqCst);
+    }
+
+    /// As at the beginning.
+    pub fn clear(&self) {
+        for word in Self::STEPS {
+            self.ring.at(word).store(0, Ordering::SeqCst);
+        }
+    }
+}
+
 fn pair() -> (EventProducer, EventConsumer) {
     let (producer, file, wake) = create().unwrap();
     (producer, EventConsumer::open(file.as_fd(), wake).unwrap())
@@ -33,8 +80,7 @@ fn kept(engines: EngineSet, sent: bool) -> Kept {
 fn connect_message(producer: &mut EventProducer) -> OwnedFd {
     let flags = rustix::event::EventfdFlags::NONBLOCK;
     let event = rustix::event::eventfd(0, flags).unwrap();
-    let copy = event.try_clone().unwrap();
-    producer.set_message(Some(Message::new(copy, Arc::new(MessageSender::new().unwrap()))));
+    producer.sends_by(event.try_clone().unwrap());
     event
 }
 
@@ -216,7 +262,7 @@ fn message_by_what_is_no_eventfd_is_told_and_given_up() {
     let (mut producer, mut consumer) = pair();
     let notifications = consumer.notifications();
     let (reader, _writer) = rustix::pipe::pipe().unwrap();
-    producer.set_message(Some(Message::new(reader, Arc::new(MessageSender::new().unwrap()))));
+    producer.sends_by(reader);
     notifications.heed(Heed::Message(EngineSet::all()));
     fall_asleep(&consumer);
 

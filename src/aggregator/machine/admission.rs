@@ -13,6 +13,7 @@ use crate::aggregator::limit::Limit;
 use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, RefusalKind, Welcome};
 use crate::aggregator::tenant::{Counters, Refusal, Tenant, TenantState};
 use crate::aggregator::wire::{MAX_NAME, MAX_WINDOW_PIECES};
+use crate::chip::EngineSet;
 use crate::gpu::GpuError;
 use crate::latency::Latency;
 use crate::pci::SharedMemory;
@@ -170,6 +171,7 @@ impl Machine {
                 spaces: std::collections::BTreeMap::new(),
                 channels: vec![None; usize::from(hello.channels)],
                 runlist: Vec::new(),
+                unnamed: EngineSet::empty(),
                 state: if ready { TenantState::Active } else { TenantState::Preparing { scrub_from: 0 } },
                 scrubbing: std::collections::VecDeque::new(),
                 left: Duration::ZERO,

@@ -18,6 +18,7 @@ impl Machine {
         for event in events.drain(..) {
             self.gpu_event(event, now);
         }
+        self.scheduler.heard();
         self.events = events;
     }
 

@@ -2,14 +2,18 @@
 //!
 //! Hardware's notification names an engine, not a channel. A tenant whose channel could have run on that engine (now, no
 //! longer than [`LATE`] ago, or because it was asked to leave and has not left) is told at once: it may have been its
-//! work. Every other tenant with a channel is told [`DELAY`] later, once for all that came meanwhile.
+//! work. Every other tenant with a channel on the engine is told [`DELAY`] later, once for all that came meanwhile.
 //! Most of them are waiting for their turn or for their users, and each notification costs a guest some ten trapped
 //! accesses and its host the processor time for them.
 //!
 //! That nobody else could run is what the scheduler saw in looks, and what it sees of a ring is in its guest's memory.
-//! So nobody is left out altogether: who was wrongly taken for idle hears of its work a tenth of a second later. Nor is the engine a
-//! reason to leave anybody out. A GF100's driver may give a running channel a context on one more engine, by a store to memory, and hardware
-//! may do work there before the tenant has said so ([`Machine::tell_of_engines`]).
+//! Hardware tells of the end of work before it shows it as done, so who was seen to be done counts until what hardware told by then has been dealt
+//! with, however late that is. A doorbell whose work is done already when it is taken brings what is owed at once: hardware saw the work in passing.
+//! So nobody is left out altogether: who was wrongly taken for idle hears of its work a tenth of a second later.
+//!
+//! Nor is what tenants have said of their engines. A GF100's driver may give a running channel a context on one more engine, by a store to memory, and
+//! hardware may do work there before the tenant has said so: what ended on engines that it had not named is told when it names them. A
+//! channel that names none may work on any: host methods need no context.
 
 use std::time::Duration;
 
@@ -39,7 +43,12 @@ impl Machine {
     pub(super) fn notify(&mut self, engine: Engine, now: Duration) {
         let Self { tenants, scheduler, hangs, outputs, .. } = self;
         for tenant in tenants.values_mut() {
-            if tenant.state != TenantState::Active || tenant.live_channels().next().is_none() {
+            if tenant.state != TenantState::Active {
+                continue;
+            }
+            let may_use = |engines: EngineSet| engines.is_empty() || engines.contains(engine.into());
+            if !tenant.live_channels().any(|(_, channel)| may_use(channel.engines)) {
+                tenant.unnamed |= engine.into();
                 continue;
             }
             let may_be_its = tenant.live_channels().any(|(_, channel)| {
@@ -58,15 +67,16 @@ impl Machine {
         }
     }
 
-    /// A tenant's channel has a context on these engines, of which that was not known: what ended there lately may have been its work.
-    pub(super) fn tell_of_engines(&mut self, tenant: TenantId, engines: EngineSet) {
+    /// A tenant is told at once of what ended on these engines lately: it may have been its work.
+    pub(super) fn tell_owed(&mut self, tenant: TenantId, engines: EngineSet) {
         let Some(owner) = self.tenants.get_mut(&tenant) else { return };
-        let Some(owed) = &mut owner.owed else { return };
-        let now = owed.engines & engines;
-        owed.engines = owed.engines.difference(now);
-        if owed.engines.is_empty() {
-            owner.owed = None;
+        let mut now = owner.unnamed & engines;
+        owner.unnamed = owner.unnamed.difference(now);
+        if let Some(owed) = &mut owner.owed {
+            now |= owed.engines & engines;
+            owed.engines = owed.engines.difference(now);
         }
+        owner.owed = owner.owed.filter(|owed| !owed.engines.is_empty());
         self.outputs.extend(now.engines().map(|engine| Output::Event(tenant, Event::NonStall(engine))));
     }
 

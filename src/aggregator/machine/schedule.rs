@@ -19,7 +19,7 @@ impl Machine {
         if matches!(channel.state, ChannelState::Faulted | ChannelState::Dead) {
             return false;
         }
-        let host = channel.host;
+        let (host, engines) = (channel.host, channel.engines);
         let news = !self.scheduler.says_nothing_new(host, doorbell.gp_put);
         // A VM that rings without work must not count as one that wants its turn. One with work may have put a whole ring
         // of it there since, of which hardware read the first in passing: it is told, but not as often as the VM rings.
@@ -29,6 +29,10 @@ impl Machine {
         {
             return false;
         }
+        let is_done = |fetched| fetched == doorbell.gp_put;
+        let tells = news
+            && owner.owed.is_some_and(|owed| owed.engines.intersects(engines))
+            && self.driver.channel_progress(host).is_ok_and(is_done);
         match self.scheduler.doorbell(host, doorbell.gp_put, now) {
             Gate::Ring => {
                 if let Err(error) = self.driver.doorbell(host, doorbell.gp_put) {
@@ -39,6 +43,9 @@ impl Machine {
             }
             Gate::Decide => self.decide(now),
             Gate::Hold => {}
+        }
+        if tells {
+            self.tell_owed(tenant, engines);
         }
         news
     }

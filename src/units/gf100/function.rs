@@ -85,6 +85,12 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         &self.backend
     }
 
+    /// All that decides about messages, for searches through every state.
+    #[cfg(test)]
+    pub fn interrupt_state(&self) -> String {
+        format!("{:?} {:?}", self.heeding.told_now(), self.face.peek().interrupt_state())
+    }
+
     /// Accesses of note.
     pub fn counters(&self) -> FaceCounters {
         let file = self.face.peek().counters();

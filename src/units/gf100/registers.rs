@@ -151,6 +151,12 @@ impl Registers {
         self.told = FifoState::default();
     }
 
+    /// All that decides about messages.
+    #[cfg(test)]
+    pub fn interrupt_state(&self) -> impl std::fmt::Debug + '_ {
+        (&self.pmc, self.pfifo.interrupt_state(), &self.output)
+    }
+
     /// Reads a register.
     pub fn read(&mut self, reg: Reg, clock: &dyn Clock) -> ReadResult {
         let unit = unit(reg);

@@ -66,6 +66,12 @@ impl<B: GspBackend> Gh100Function<B> {
         &self.backend
     }
 
+    /// All that decides about messages, for searches through every state.
+    #[cfg(test)]
+    pub fn interrupt_state(&self) -> String {
+        format!("{:?} {:?}", self.core.heeding.told_now(), self.core.face.lock().interrupt_state())
+    }
+
     /// Accesses of note.
     pub fn counters(&self) -> FaceCounters {
         let (file, fsp_errors) = {

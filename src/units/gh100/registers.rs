@@ -85,6 +85,12 @@ impl Registers {
         }
     }
 
+    /// All that decides about messages.
+    #[cfg(test)]
+    pub fn interrupt_state(&self) -> impl std::fmt::Debug + '_ {
+        (&self.vfn, &self.output)
+    }
+
     /// Function reset. The interrupt connection and the counters stay.
     pub fn reset(&mut self) {
         self.file.reset_all();

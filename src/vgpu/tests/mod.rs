@@ -7,6 +7,7 @@ mod channels;
 mod copies;
 mod failures;
 mod gsp;
+mod hand_over;
 mod hostile;
 mod memory;
 

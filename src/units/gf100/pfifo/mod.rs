@@ -133,6 +133,12 @@ impl Pfifo {
         *self = Self::default();
     }
 
+    /// What enables interrupts, and the events of engines.
+    #[cfg(test)]
+    pub fn interrupt_state(&self) -> impl std::fmt::Debug + '_ {
+        (self.interrupt_enable, self.engine_event_enable, self.engine_events)
+    }
+
     /// Reads a register.
     pub fn read(&self, reg: Reg) -> ReadResult {
         if let Some(number) = NV_PFIFO_ENGINE_STATUS.index_of(reg) {

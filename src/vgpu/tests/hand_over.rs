@@ -1,0 +1,453 @@
+//! From the end of work to the process that sleeps for it, in every order of everybody's steps: the aggregator's thread, the back end's thread for
+//! events, the driver's interrupt handler on one processor, and a process that sleeps for fences on another.
+//!
+//! Event ring, mediator, register face and interrupt tree are the real ones. The driver does what nouveau does: with its allow and block of
+//! notifications around each sleep (Linux 6.1), or without (later ones), with a lock of its own around what both processors do. Accesses to
+//! registers are carried out one at a time, as a monitor's come. What is wrong is a process that sleeps while its work is done and nobody is left to
+//! wake it up.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::AsFd;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+use super::*;
+use crate::aggregator::event_ring::{self, EventConsumer, EventProducer, Notifications};
+use crate::chip::Chip;
+use crate::interleave::{Found, Program, World as Shared, explore, forget, point, saw, wait_until};
+use crate::pci::{InterruptSink, PciFunction, Region};
+use crate::vgpu::{Bar3, Vgpu, VgpuConfig};
+
+/// The engines of two pieces of work, one after the other: ends of one engine merge.
+const SAME: [Engine; 2] = [Engine::Graphics; 2];
+const DIFFERENT: [Engine; 2] = [Engine::Graphics, Engine::Copy(0)];
+
+/// What one search is about.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    chip: Chip,
+    work: [Engine; 2],
+    /// The driver has notifications masked while nobody sleeps.
+    masks: bool,
+    /// The aggregator sends the message itself.
+    posts: bool,
+    /// The function is reset before the last sleep, and set up again.
+    resets: bool,
+    /// The link takes what was kept before it says what is heeded: the mistake that is to be found.
+    broken: bool,
+}
+
+/// A link of the real ring's, whose aggregator refuses nothing.
+struct RingLink {
+    notifications: Notifications,
+    handler: Mutex<Option<Arc<dyn EventHandler>>>,
+    broken: bool,
+}
+
+impl AggregatorLink for RingLink {
+    fn request(&self, _: &Request, _: Option<OwnedFd>) -> Result<(), LinkError> {
+        Ok(())
+    }
+
+    fn doorbell(&self, _: Doorbell) {}
+
+    fn report(&self, _: &Report) {}
+
+    fn report_copied(&self, _: &CopiedBytes) {}
+
+    fn report_trapped(&self, _: u64) {}
+
+    fn heed_notifications(&self, heed: Heed) -> Kept {
+        if self.broken {
+            let kept = self.notifications.take();
+            self.notifications.say_only(heed);
+            return kept;
+        }
+        let kept = self.notifications.heed(heed);
+        point();
+        kept
+    }
+
+    fn take_notifications(&self) -> Kept {
+        let kept = self.notifications.take();
+        point();
+        kept
+    }
+
+    fn connect(&self, handler: Arc<dyn EventHandler>) {
+        *self.handler.lock().unwrap() = Some(handler);
+    }
+}
+
+/// The driver's message, where it waits to be handled.
+#[derive(Default)]
+struct Pending(AtomicBool);
+
+impl InterruptSink for Pending {
+    fn set_intx(&self, _: bool) {}
+
+    fn fire_msi(&self, _: u16) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+struct HandOver {
+    case: Case,
+    vgpu: Vgpu,
+    link: Arc<RingLink>,
+    producer: Mutex<EventProducer>,
+    consumer: Mutex<EventConsumer>,
+    /// Readable when the consumer is called.
+    called: OwnedFd,
+    /// By which the aggregator sends.
+    event: OwnedFd,
+    pending: Arc<Pending>,
+    /// One access to registers at a time.
+    session: AtomicBool,
+    /// The driver's lock.
+    driver: AtomicBool,
+    /// Pieces of work that are done, by their fences.
+    fences: AtomicU32,
+    /// The fence that the process sleeps for, from 1; 0: none.
+    sleeps_for: AtomicU32,
+    over: AtomicBool,
+}
+
+impl HandOver {
+    fn new(case: Case) -> Arc<Self> {
+        let (mut producer, file, wake) = event_ring::create().unwrap();
+        let consumer = EventConsumer::open(file.as_fd(), wake).unwrap();
+        let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+        if case.posts {
+            producer.sends_by(event.try_clone().unwrap());
+        }
+        let link = Arc::new(RingLink {
+            notifications: consumer.notifications(),
+            handler: Mutex::default(),
+            broken: case.broken,
+        });
+        let mut config = VgpuConfig::of(case.chip);
+        config.mediator.bar3 = Bar3::Trapped;
+        let vgpu = Vgpu::new(link.clone(), grant(), config).unwrap();
+        let pending = Arc::new(Pending::default());
+        vgpu.connect_interrupts(Some(pending.clone()));
+        Arc::new(Self {
+            case,
+            vgpu,
+            link,
+            producer: Mutex::new(producer),
+            called: consumer.wake_copy(),
+            consumer: Mutex::new(consumer),
+            event,
+            pending,
+            session: AtomicBool::new(false),
+            driver: AtomicBool::new(false),
+            fences: AtomicU32::new(0),
+            sleeps_for: AtomicU32::new(0),
+            over: AtomicBool::new(false),
+        })
+    }
+
+    fn write(&self, offset: u64, value: u32) {
+        self.vgpu.write(Region::Bar(0), offset, &value.to_le_bytes()).unwrap();
+    }
+
+    fn read(&self, offset: u64) -> u32 {
+        let mut raw = [0; 4];
+        self.vgpu.read(Region::Bar(0), offset, &mut raw).unwrap();
+        u32::from_le_bytes(raw)
+    }
+
+    /// What a driver does before its first sleep.
+    fn set_up(&self) {
+        self.vgpu.write(Region::Config, 4, &[6, 0]).unwrap();
+        match self.case.chip {
+            Chip::Gf100 => {
+                self.vgpu.write(Region::Config, 0x6a, &[1, 0]).unwrap();
+                self.write(0x200, 0x100);
+                self.write(0x2628, 1);
+                self.write(0x2140, if self.case.masks { 0x7fff_ffff } else { 0xffff_ffff });
+                self.write(0x140, 1);
+            }
+            Chip::Gh100 => {
+                let control = msi_control(&self.vgpu);
+                self.vgpu.write(Region::Config, control, &[1, 0]).unwrap();
+                self.write(0xb8_1204, if self.case.masks { 0 } else { 0x3f });
+                self.write(0xb8_1608, 0xf);
+            }
+        }
+    }
+
+    fn fences(&self) -> u32 {
+        let fences = self.fences.load(Ordering::SeqCst);
+        saw(fences);
+        fences
+    }
+
+    fn has_message(&self) -> bool {
+        self.pending.0.load(Ordering::SeqCst) || is_readable(&self.event)
+    }
+
+    fn take_message(&self) {
+        self.pending.0.store(false, Ordering::SeqCst);
+        let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+}
+
+/// Where the message capability's control word is.
+fn msi_control(function: &dyn PciFunction) -> u64 {
+    let byte = |at: u64| {
+        let mut raw = [0];
+        function.read(Region::Config, at, &mut raw).unwrap();
+        raw[0]
+    };
+    let mut at = u64::from(byte(0x34));
+    while byte(at) != 5 {
+        at = byte(at + 1).into();
+    }
+    at + 2
+}
+
+impl Shared for HandOver {
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.link.notifications.words().hash(&mut hasher);
+        self.vgpu.interrupt_state().hash(&mut hasher);
+        (self.has_message(), is_readable(&self.called)).hash(&mut hasher);
+        for flag in [&self.session, &self.driver, &self.over] {
+            flag.load(Ordering::SeqCst).hash(&mut hasher);
+        }
+        for number in [&self.fences, &self.sleeps_for] {
+            number.load(Ordering::SeqCst).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    fn reset(&self) {
+        self.vgpu.reset();
+        self.link.notifications.clear();
+        let mut consumer = self.consumer.lock().unwrap_or_else(PoisonError::into_inner);
+        consumer.take(|_| {});
+        consumer.wakes_up();
+        drop(consumer);
+        for flag in [&self.session, &self.driver, &self.over] {
+            flag.store(false, Ordering::SeqCst);
+        }
+        for number in [&self.fences, &self.sleeps_for] {
+            number.store(0, Ordering::SeqCst);
+        }
+        self.set_up();
+        self.take_message();
+    }
+
+    fn judge(&self, stuck: &[usize]) -> Option<String> {
+        let state = (self.link.notifications.words(), self.vgpu.interrupt_state());
+        (!stuck.is_empty()).then(|| format!("{stuck:?} sleep for ever: {state:x?}"))
+    }
+
+    fn is_shared(&self, index: usize) -> bool {
+        Notifications::STEPS.contains(&index)
+    }
+}
+
+fn is_readable(descriptor: &OwnedFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+/// Takes one of the locks.
+fn lock(world: &Arc<HandOver>, which: fn(&HandOver) -> &AtomicBool) {
+    let taken = Arc::clone(world);
+    wait_until(move || !which(&taken).load(Ordering::SeqCst));
+    which(world).store(true, Ordering::SeqCst);
+}
+
+/// One access to registers.
+fn access<T: Hash + Copy>(world: &Arc<HandOver>, access: impl FnOnce(&HandOver) -> T) -> T {
+    lock(world, |world| &world.session);
+    let result = access(world);
+    world.session.store(false, Ordering::SeqCst);
+    saw(result);
+    result
+}
+
+/// Notifications reach the driver from now on, or do not.
+fn allow(world: &Arc<HandOver>, allowed: bool) {
+    match world.case.chip {
+        Chip::Gf100 => {
+            access(world, |world| world.write(0x2140, if allowed { 0xffff_ffff } else { 0x7fff_ffff }));
+        }
+        Chip::Gh100 => {
+            access(world, |world| world.write(if allowed { 0xb8_1204 } else { 0xb8_1404 }, 0x3f));
+        }
+    }
+}
+
+/// The GPU and the aggregator.
+fn engines(world: &Arc<HandOver>) {
+    let mut producer = world.producer.lock().unwrap_or_else(PoisonError::into_inner);
+    for (fence, engine) in (1_u32..).zip(world.case.work) {
+        forget(u64::from(fence));
+        point();
+        world.fences.store(fence, Ordering::SeqCst);
+        point();
+        producer.send(Event::NonStall(engine));
+    }
+    forget(100);
+}
+
+/// The back end's thread for events.
+fn events(world: &Arc<HandOver>) {
+    let handler = world.link.handler.lock().unwrap().clone().unwrap();
+    let mut consumer = world.consumer.lock().unwrap_or_else(PoisonError::into_inner);
+    while !world.is_over() {
+        forget(1);
+        consumer.take(|event| {
+            point();
+            handler.event(event);
+        });
+        forget(2);
+        if consumer.falls_asleep() {
+            let called = Arc::clone(world);
+            wait_until(move || called.is_over() || is_readable(&called.called));
+            consumer.wakes_up();
+        }
+    }
+}
+
+/// The driver's interrupt handler.
+fn handler(world: &Arc<HandOver>) {
+    loop {
+        forget(1);
+        let called = Arc::clone(world);
+        wait_until(move || called.is_over() || called.has_message());
+        if world.is_over() {
+            return;
+        }
+        world.take_message();
+        match world.case.chip {
+            Chip::Gf100 => {
+                access(world, |world| world.write(0x140, 0));
+                access(world, |world| world.vgpu.write(Region::Bar(0), 0x8_8704, &[0xff]).unwrap());
+                if access(world, |world| world.read(0x100)) & 0x100 != 0
+                    && access(world, |world| world.read(0x2100) & world.read(0x2140)) & 1 << 31 != 0
+                {
+                    let units = access(world, |world| world.read(0x25a4));
+                    for unit in (0..16).filter(|unit| units & 1 << unit != 0) {
+                        let bits = access(world, |world| world.read(0x25a8 + 4 * unit));
+                        access(world, |world| world.write(0x25a8 + 4 * unit, bits));
+                        told(world);
+                    }
+                }
+                access(world, |world| world.write(0x140, 1));
+            }
+            Chip::Gh100 => {
+                access(world, |world| world.write(0xb8_1610, 0xf));
+                if access(world, |world| world.read(0xb8_1600)) & 1 != 0 {
+                    let leaf = access(world, |world| world.read(0xb8_1004) & world.read(0xb8_1204));
+                    access(world, |world| world.write(0xb8_1004, leaf));
+                    if leaf != 0 {
+                        told(world);
+                    }
+                }
+                access(world, |world| world.write(0xb8_1608, 0xf));
+            }
+        }
+    }
+}
+
+/// The handler looks at fences.
+fn told(world: &Arc<HandOver>) {
+    lock(world, |world| &world.driver);
+    if world.case.masks {
+        allow(world, false);
+    }
+    point();
+    let sleeps_for = world.sleeps_for.load(Ordering::SeqCst);
+    let done = world.fences();
+    saw(sleeps_for);
+    if sleeps_for != 0 && done >= sleeps_for {
+        world.sleeps_for.store(0, Ordering::SeqCst);
+    } else if sleeps_for != 0 && world.case.masks {
+        allow(world, true);
+    }
+    world.driver.store(false, Ordering::SeqCst);
+}
+
+/// A process that sleeps for one fence after the other.
+fn process(world: &Arc<HandOver>) {
+    for fence in 1..=2 {
+        forget(fence.into());
+        if world.case.resets && fence == 2 {
+            lock(world, |world| &world.driver);
+            access(world, |world| {
+                world.vgpu.reset();
+                world.set_up();
+            });
+            world.driver.store(false, Ordering::SeqCst);
+        }
+        lock(world, |world| &world.driver);
+        if world.case.masks {
+            allow(world, true);
+        }
+        point();
+        let sleeps = world.fences() < fence;
+        if sleeps {
+            world.sleeps_for.store(fence, Ordering::SeqCst);
+        } else if world.case.masks {
+            allow(world, false);
+        }
+        world.driver.store(false, Ordering::SeqCst);
+        if sleeps {
+            let asleep = Arc::clone(world);
+            wait_until(move || asleep.sleeps_for.load(Ordering::SeqCst) != fence);
+        }
+    }
+    world.over.store(true, Ordering::SeqCst);
+}
+
+fn search(case: Case) -> Found {
+    let programs: [Program<HandOver>; 4] = [engines, events, handler, process];
+    let found = explore(&HandOver::new(case), &programs);
+    println!("{case:?}: {} states, {} runs", found.states, found.runs);
+    found
+}
+
+fn nobody_sleeps_for_ever(chip: Chip, work: [Engine; 2], resets: bool) {
+    for (masks, posts) in [(false, false), (false, true), (true, false), (true, true)] {
+        let case = Case { chip, work, masks, posts, resets, broken: false };
+        let found = search(case);
+        assert!(found.problem.is_none() && found.states > 100, "{case:?}: {found:?}");
+    }
+}
+
+#[test]
+fn end_of_work_reaches_the_process_on_a_gf100_in_every_order() {
+    nobody_sleeps_for_ever(Chip::Gf100, SAME, false);
+    nobody_sleeps_for_ever(Chip::Gf100, DIFFERENT, false);
+}
+
+#[test]
+fn end_of_work_reaches_the_process_on_a_gh100_in_every_order() {
+    nobody_sleeps_for_ever(Chip::Gh100, SAME, false);
+    nobody_sleeps_for_ever(Chip::Gh100, DIFFERENT, false);
+}
+
+#[test]
+fn end_of_work_reaches_the_process_when_the_function_is_reset_meanwhile() {
+    nobody_sleeps_for_ever(Chip::Gf100, SAME, true);
+    nobody_sleeps_for_ever(Chip::Gh100, SAME, true);
+}
+
+#[test]
+fn search_finds_a_link_that_looks_before_it_says_what_is_heeded() {
+    for chip in [Chip::Gf100, Chip::Gh100] {
+        let found = search(Case { chip, work: SAME, masks: true, posts: true, resets: false, broken: true });
+        assert!(found.problem.is_some_and(|problem| problem.contains("sleep for ever")), "{chip:?}");
+    }
+}
