@@ -8,9 +8,12 @@
 //! Two orders that lead to the same state go on in the same way, and only one is followed. A state is what `World::fingerprint` says of what is
 //! shared, and for each thread how many steps it has done and what it has seen since it last said that it has forgotten everything ([`forget`]): threads do
 //! what follows from that.
+//!
+//! Orders in which threads are interrupted very often are many, and find little that others do not: a search tries all with so many interruptions as it is
+//! told. Where a thread waits, going on with any other is none.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,6 +36,9 @@ pub trait World: Send + Sync + 'static {
     }
 }
 
+/// As many interruptions as there can be.
+pub const ALL: u32 = u32::MAX;
+
 /// What a thread does.
 pub type Program<W> = fn(&Arc<W>);
 
@@ -52,6 +58,8 @@ struct State {
     path: Vec<u8>,
     replayed: usize,
     at: usize,
+    /// So often threads may still be interrupted.
+    interruptions: u32,
     over: bool,
     stuck: Vec<usize>,
     /// It came to a state that was there before.
@@ -62,7 +70,8 @@ struct State {
 /// What outlives runs.
 #[derive(Default)]
 struct Search {
-    visited: HashSet<u64>,
+    /// States, each with the interruptions that were left there.
+    visited: HashMap<u64, u32>,
     open: Vec<Vec<u8>>,
 }
 
@@ -180,6 +189,7 @@ impl Run {
                 return self.end(state);
             }
             [only] => only,
+            _ if enabled[0] == current && state.interruptions == 0 => current,
             _ if state.at < state.replayed => {
                 let choice = state.path[state.at];
                 state.at += 1;
@@ -191,8 +201,11 @@ impl Run {
                 for (thread, seen) in state.threads.iter().zip(&state.seen) {
                     (std::mem::discriminant(thread), seen).hash(&mut hasher);
                 }
+                let left = state.interruptions;
                 let mut search = self.search.lock().unwrap();
-                if !search.visited.insert(hasher.finish()) {
+                let before = search.visited.insert(hasher.finish(), left);
+                if let Some(before) = before.filter(|before| *before >= left) {
+                    search.visited.insert(hasher.finish(), before);
                     state.known = true;
                     return self.end(state);
                 }
@@ -205,6 +218,9 @@ impl Run {
                 enabled[0]
             }
         };
+        if enabled[0] == current && next != current {
+            state.interruptions -= 1;
+        }
         state.turn = next;
         self.turns[next].notify_one();
     }
@@ -225,8 +241,8 @@ pub struct Found {
     pub problem: Option<String>,
 }
 
-/// Runs the threads in every order; ends with the first that is wrong.
-pub fn explore<W: World>(world: &Arc<W>, programs: &[Program<W>]) -> Found {
+/// Runs the threads in every order with so many interruptions at the most; ends with the first that is wrong.
+pub fn explore<W: World>(world: &Arc<W>, programs: &[Program<W>], interruptions: u32) -> Found {
     let search = Arc::new(Mutex::new(Search { open: vec![Vec::new()], ..Search::default() }));
     let mut runs = 0;
     loop {
@@ -235,7 +251,7 @@ pub fn explore<W: World>(world: &Arc<W>, programs: &[Program<W>]) -> Found {
         };
         runs += 1;
         world.reset();
-        let state = one(world, programs, &search, path);
+        let state = one(world, programs, &search, path, interruptions);
         if !state.known
             && let Some(problem) = world.judge(&state.stuck)
         {
@@ -250,6 +266,7 @@ fn one<W: World>(
     programs: &[Program<W>],
     search: &Arc<Mutex<Search>>,
     path: Vec<u8>,
+    interruptions: u32,
 ) -> State {
     let count = programs.len();
     let state = State {
@@ -259,6 +276,7 @@ fn one<W: World>(
         replayed: path.len(),
         path,
         at: 0,
+        interruptions,
         over: false,
         stuck: Vec::new(),
         known: false,
@@ -292,11 +310,8 @@ fn one<W: World>(
             })
         })
         .collect();
-    {
-        let mut state = run.lock();
-        state.turn = 0;
-        run.choose(&mut state);
-    }
+    // Nobody has the turn: whoever begins interrupts nobody.
+    run.choose(&mut run.lock());
     for thread in threads {
         if let Err(panic) = thread.join() {
             resume_unwind(panic);
@@ -356,19 +371,22 @@ mod tests {
 
     #[test]
     fn order_that_is_wrong_is_found_and_right_ones_pass() {
-        let found = explore(&Arc::new(Sum::default()), &[carelessly, carelessly]);
+        let found = explore(&Arc::new(Sum::default()), &[carelessly, carelessly], 1);
         assert!(found.problem.is_some_and(|problem| problem.starts_with("one and one is 1")));
 
-        let found = explore(&Arc::new(Sum::default()), &[late, late]);
+        let found = explore(&Arc::new(Sum::default()), &[carelessly, carelessly], 0);
+        assert!(found.problem.is_none(), "nobody is interrupted: {found:?}");
+
+        let found = explore(&Arc::new(Sum::default()), &[late, late], ALL);
         assert!(found.problem.is_some_and(|problem| problem.starts_with("one and one is 1")));
 
-        let found = explore(&Arc::new(Sum::default()), &[at_once, at_once]);
+        let found = explore(&Arc::new(Sum::default()), &[at_once, at_once], ALL);
         assert!(found.problem.is_none() && found.states > 0, "{found:?}");
     }
 
     #[test]
     #[should_panic(expected = "wait")]
     fn who_waits_for_ever_is_found() {
-        explore(&Arc::new(Sum::default()), &[at_once, at_once, in_vain]);
+        explore(&Arc::new(Sum::default()), &[at_once, at_once, in_vain], ALL);
     }
 }
