@@ -32,14 +32,15 @@ const SPACE: u32 = 3;
 const CHANNEL: u32 = 4;
 const OBJECTS: [u32; 5] = [CLIENT, DEVICE, SUBDEVICE, SPACE, CHANNEL];
 /// Controls that GSP carries out.
-const KNOWN: usize = 18;
+const KNOWN: usize = 22;
 /// Bytes of the parameters of all controls that GSP carries out.
-const SIZES: [usize; 15] = [
+const SIZES: [usize; 16] = [
     1,
     2,
     4,
     NV2080_CTRL_GPU_GET_CONSTRUCTED_FALCON_INFO_PARAMS_SIZE,
     size_of::<NV2080_CTRL_GR_GET_ZCULL_INFO_PARAMS>(),
+    size_of::<NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS>(),
     size_of::<NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS>(),
     size_of::<NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS>(),
     size_of::<NV90F1_CTRL_VASPACE_COPY_SERVER_RESERVED_PDES_PARAMS>(),

@@ -364,7 +364,7 @@ fn boot_from_the_start_is_possible_after_a_refusal() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     /// Whatever is handed over is taken as a whole or leaves nothing, and a GSP that took it keeps to its limits.
     #[test]
