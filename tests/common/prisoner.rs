@@ -11,6 +11,7 @@
 
 use std::ffi::CString;
 use std::process::{Command, Output};
+use std::sync::{Arc, Barrier};
 
 use gpuvmk::jail::{self, Allowance, Drives, Mode, PathRight, Right, Role, Rule};
 use gpuvmk::socket_path;
@@ -24,6 +25,9 @@ pub const SERVER: &str = "GPUVMK_TEST_SERVER";
 
 /// The only file that a prisoner may open, if its filter lets it open any.
 const ALLOWED: &str = "/dev/zero";
+
+/// Threads that are started at once.
+const MANY: usize = 24;
 
 /// What is said when a deed was done.
 pub const DONE: &str = "done and free to go";
@@ -217,11 +221,22 @@ fn work(role: Role) {
     for rule in role.rules().filter(|rule| rule.rare.is_some()) {
         raw(rule);
     }
-    for started in role.starts() {
-        let name = started.thread().unwrap().to_owned();
-        let thread = std::thread::Builder::new().name(name).spawn(move || jail::enter(*started));
-        thread.unwrap().join().unwrap();
-    }
+    // All at once, and more than the allocator makes heaps for before it looks at the machine.
+    let there = Arc::new(Barrier::new(MANY));
+    let started = role.starts().iter().cycle().take(if role.starts().is_empty() { 0 } else { MANY });
+    let threads: Vec<_> = started
+        .map(|started| {
+            let (name, there) = (started.thread().unwrap().to_owned(), Arc::clone(&there));
+            let thread = std::thread::Builder::new().name(name).spawn(move || {
+                jail::enter(*started);
+                let own = std::hint::black_box(vec![1_u8; 100]);
+                there.wait();
+                drop(own);
+            });
+            thread.unwrap()
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 fn allocate() {
