@@ -35,6 +35,8 @@ const BURST: u32 = 32;
 pub struct Socket {
     /// Processor time of our server for one of a burst, with its system calls: to go to sleep and to wake up between two is the kernel's.
     pub share_us: f64,
+    /// The same by that of the echo.
+    pub share_ratio: f64,
     /// One round trip.
     pub round_trip_us: f64,
     /// By one with the echo.
@@ -133,14 +135,22 @@ pub fn measure(rounds: usize) -> Socket {
     stay();
     let (mut ours, mut echo) = (our_server(), echo());
     let (mut trips, mut shares, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut share_ratios = Vec::new();
     for round in 0..=rounds {
         let (our_trip, echo_trip, share) = (ours.trips(), echo.trips(), ours.share());
+        let echo_share = echo.share();
         if round > 0 {
             trips.push(our_trip);
             shares.push(share);
+            share_ratios.push(share / echo_share);
             ratios.push(our_trip / echo_trip);
         }
     }
     sched_setaffinity(None, &anywhere).unwrap();
-    Socket { share_us: median(shares), round_trip_us: median(trips), over_echo: median(ratios) }
+    Socket {
+        share_us: median(shares),
+        share_ratio: median(share_ratios),
+        round_trip_us: median(trips),
+        over_echo: median(ratios),
+    }
 }

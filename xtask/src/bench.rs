@@ -13,6 +13,7 @@ mod submission;
 mod suite;
 mod trace;
 mod traps;
+mod yardstick;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Set-up, tests and benchmarks of the project: `cargo xtask setup`, `cargo xtask test`, `cargo xtask bench`,
-//! `cargo xtask attack`, `cargo xtask soak`, `cargo xtask stress`, `cargo xtask fuzz`, `cargo xtask golden`, `cargo xtask deb`,
-//! `cargo xtask pack`.
+//! `cargo xtask attack`, `cargo xtask soak`, `cargo xtask stress`, `cargo xtask fuzz`, `cargo xtask nightly`,
+//! `cargo xtask golden`, `cargo xtask deb`, `cargo xtask pack`.
 
 mod attack;
 mod bench;
@@ -9,6 +9,7 @@ mod deb;
 mod fuzz;
 mod golden;
 mod guest;
+mod nightly;
 mod nvk;
 mod pack;
 mod recording;
@@ -52,6 +53,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Run the fuzzers: hostile input of every kind, and what must hold all the same.
     Fuzz(fuzz::Arguments),
+    /// Run what takes too long for every change: fuzzers, every attack, endurance, nested machines, benchmarks.
+    Nightly(nightly::Arguments),
     /// Record how each kernel probes its GPU, for the tests that play those traces.
     Golden(golden::Arguments),
     /// Make a Debian package.
@@ -90,6 +93,7 @@ fn run() -> anyhow::Result<bool> {
         Command::Stress(arguments) => stress::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::Nightly(arguments) => nightly::run(&arguments),
         Command::Golden(arguments) => golden::run(&arguments),
         Command::Deb(arguments) => deb::run(&arguments),
         Command::Pack(arguments) => pack::run(&arguments),

@@ -247,8 +247,22 @@ pub fn expected(guest: &Guest) -> Expected {
     }
 }
 
-/// Builds gpuvmk as users run it.
+/// The environment variable that names a folder of programs that are built already.
+const BUILT: &str = "GPUVMK_BUILT";
+
+/// One of this tree's programs, if it was built before this run; an error if it is not where it is said to be.
+pub fn built(program: &str) -> Result<Option<PathBuf>> {
+    let Some(folder) = env::var_os(BUILT).filter(|folder| !folder.is_empty()) else { return Ok(None) };
+    let path = source_tree().join(folder).join(program);
+    ensure!(path.is_file(), "{BUILT} is set, but there is no program {}", path.display());
+    Ok(Some(path))
+}
+
+/// Builds gpuvmk as users run it, unless it is built already.
 pub fn build_gpuvmk() -> Result<PathBuf> {
+    if let Some(path) = built("gpuvmk")? {
+        return Ok(path);
+    }
     let tree = source_tree();
     eprintln!("building gpuvmk");
     let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
