@@ -55,7 +55,7 @@ const MOST_SCRATCH_RATIO: f64 = 4.0;
 const MOST_HANDLED_RATIO: f64 = 12.0;
 const MOST_EXIT_RATIO: f64 = 1.1;
 const MOST_IOEVENTFD_RATIO: f64 = 0.4;
-const MOST_SHARE_RATIO: f64 = 1.0;
+const MOST_SHARE_RATIO: f64 = 1.3;
 const MOST_ECHO_RATIO: f64 = 1.0;
 const LEAST_DIRECT: f64 = 0.5;
 

@@ -98,7 +98,8 @@ impl Census {
     /// True when the entry was used by this role, or by one that inherits it.
     pub fn saw(&self, role: Role, index: usize, rule: &Rule) -> bool {
         self.seen.contains(&(role, index))
-            || role.starts().iter().any(|started| {
+            // A role that starts its own kind inherits nothing by that.
+            || role.starts().iter().filter(|started| **started != role).any(|started| {
                 started.rules().enumerate().any(|(index, own)| {
                     own.number == rule.number && own.when == rule.when && self.saw(*started, index, own)
                 })
