@@ -23,7 +23,7 @@ const SAME: [Engine; 2] = [Engine::Graphics; 2];
 const DIFFERENT: [Engine; 2] = [Engine::Graphics, Engine::Copy(0)];
 
 /// So often threads are interrupted in the usual run, at the most; the variable `GPUVMK_INTERRUPTIONS` says otherwise.
-const INTERRUPTIONS: u32 = 2;
+const INTERRUPTIONS: u32 = 1;
 
 /// What one search is about.
 #[derive(Clone, Copy, Debug)]
@@ -450,10 +450,8 @@ fn end_of_work_reaches_the_process_when_the_function_is_reset_meanwhile() {
 
 #[test]
 fn search_finds_a_link_that_looks_before_it_says_what_is_heeded() {
-    for chip in [Chip::Gf100, Chip::Gh100] {
-        // The aggregator's thread, the process, and the aggregator's thread again.
-        let case = Case { chip, work: SAME, masks: true, posts: true, resets: false, broken: true };
-        let found = search(case, 3);
-        assert!(found.problem.is_some_and(|problem| problem.contains("sleep for ever")), "{chip:?}");
-    }
+    let case = Case { chip: Chip::Gf100, work: SAME, masks: true, posts: false, resets: false, broken: true };
+    // The aggregator's thread, the process, and the aggregator's thread again.
+    let found = search(case, 3);
+    assert!(found.problem.is_some_and(|problem| problem.contains("sleep for ever")));
 }
