@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark that cannot be set up ends")]
 
+#[path = "aggregator/long_work.rs"]
+mod long_work;
 #[path = "../tests/common/tenant.rs"]
 mod tenant;
 #[path = "flush/validation.rs"]
@@ -21,6 +23,10 @@ use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello};
 
 fn main() {
+    // Only when all is measured, and not when it is listed or tried.
+    if std::env::args().len() < 3 && std::env::args().any(|argument| argument == "--bench") {
+        long_work::print();
+    }
     divan::main();
 }
 

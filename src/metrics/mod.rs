@@ -141,7 +141,7 @@ fn gpus(registry: &mut Registry, answers: &[Answer]) {
 }
 
 /// Counters and gauges of VMs that are one number of the state each: name, what it is, key.
-const VM_COUNTERS: [(&str, &str, &str); 10] = [
+const VM_COUNTERS: [(&str, &str, &str); 11] = [
     ("vm_submissions", "Doorbells", "submissions"),
     ("vm_faults", "Faults and errors of its channels", "faults"),
     ("vm_hangs", "Channels that were taken off because they made no progress", "hangs"),
@@ -151,6 +151,7 @@ const VM_COUNTERS: [(&str, &str, &str); 10] = [
     ("vm_refusals", "Requests refused", "refusals"),
     ("vm_throttles", "Times that doorbells had to wait because there were too many", "throttled"),
     ("vm_bad_pages", "Pages that pointed outside of its own memory", "bad_pages"),
+    ("vm_unmappable", "Times that memory of its own could not be mapped for the GPU", "unmappable"),
     ("vm_foreign_accesses", "Engine accesses that left its own memory (must be 0)", "foreign_accesses"),
 ];
 

@@ -156,9 +156,11 @@ pub struct TenantStatus {
     pub refusals: u64,
     /// Pages that pointed outside the tenant's own.
     pub bad_pages: u64,
+    /// Times that memory of the tenant's own could not be mapped: for reading only, cut off, or not to be pinned.
+    pub unmappable: u64,
     /// Address-space updates.
     pub updates: u64,
-    /// How long each piece of one took the driver of the physical GPU, in nanoseconds.
+    /// How long one took the driver of the physical GPU, in nanoseconds.
     pub update_ns: LatencySummary,
     /// Pages mapped now.
     pub mapped_pages: u64,
@@ -319,6 +321,7 @@ impl Machine {
                 resets: tenant.counters.resets,
                 refusals: tenant.counters.refusals,
                 bad_pages: tenant.counters.bad_pages,
+                unmappable: tenant.counters.unmappable,
                 updates: tenant.counters.updates,
                 update_ns: tenant.updates.summary(),
                 mapped_pages: pages,

@@ -14,7 +14,7 @@ use crate::gpu::rm::abi::classes::{
 use crate::gpu::rm::kernel::Kernel;
 use crate::gpu::rm::pushbuffer::Commands;
 use crate::gpu::rm::{RmConfig, RmDriver};
-use crate::gpu::{ChannelSpec, GpuDriver, GpuEvent, HostMapping, HostRange, HostTarget, SpaceHandle};
+use crate::gpu::{Budget, ChannelSpec, GpuDriver, GpuEvent, HostMapping, HostRange, HostTarget, SpaceHandle};
 use crate::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
 use crate::pci::{DmaBacking, DmaMapping};
 
@@ -285,7 +285,22 @@ impl Tenant {
         self.wait(value)?;
         let start = Instant::now();
         self.driver.preempt_channel(channel)?;
+        report.figures.push(Figure::times(format!("driver: {name} told to leave"), vec![start.elapsed()]));
+        self.until_left(channel, start)?;
         report.figures.push(Figure::times(format!("driver: {name} preempted"), vec![start.elapsed()]));
+        Ok(())
+    }
+
+    /// Looks after a preemption until it is told to be complete.
+    fn until_left(&mut self, channel: HostChannel, start: Instant) -> Result<(), StepError> {
+        let mut events = Vec::new();
+        while !events.contains(&GpuEvent::Preempted(channel)) {
+            if start.elapsed() > Duration::from_secs(2) {
+                return Err(wrong(format!("the channel has not left within 2 s; events: {events:?}")));
+            }
+            self.driver.advance_pending(&mut Budget::unlimited());
+            self.driver.take_events(&mut events);
+        }
         Ok(())
     }
 
