@@ -67,11 +67,15 @@ fn inspect(root: &Path) -> Result<()> {
     };
     run(&["version"])?;
     let examples = "usr/share/doc/gpuvmk/examples";
-    run(&["check", &format!("{examples}/gpu0.toml"), &format!("{examples}/vm1.toml")])?;
+    let said = run(&["check", "--json", &format!("{examples}/gpu0.toml"), &format!("{examples}/vm1.toml")])?;
+    let found: Value = serde_json::from_str(&said).context("gpuvmk check --json prints no JSON")?;
+    let warnings = found["warnings"].as_array().context("gpuvmk check --json names no warnings")?;
+    ensure!(warnings.is_empty(), "gpuvmk check warns of the examples: {said}");
     for wanted in [
         "usr/lib/systemd/system/gpuvmk-aggregator@.service",
         "usr/lib/systemd/system/gpuvmk-device@.socket",
         "usr/lib/sysusers.d/gpuvmk.conf",
+        "usr/share/doc/gpuvmk/examples/sysusers-vm1.conf",
         "usr/share/man/man1/gpuvmk.1.gz",
         "usr/share/man/man1/gpuvmk-trace-record.1.gz",
         "usr/share/bash-completion/completions/gpuvmk",
