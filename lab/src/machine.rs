@@ -196,6 +196,16 @@ impl Machine {
         Ok([migrate, savevm])
     }
 
+    /// True while the guest sleeps (S3).
+    pub fn is_asleep(&self) -> Result<bool> {
+        Ok(self.ask_monitor("query-status", &json!({}))?["status"] == "suspended")
+    }
+
+    /// Wakes a guest that sleeps. QEMU resets its devices on the way.
+    pub fn wake(&self) -> Result<()> {
+        self.tell_monitor("system_wakeup")
+    }
+
     fn tell_monitor(&self, command: &str) -> Result<()> {
         self.ask_monitor(command, &json!({})).map(drop)
     }

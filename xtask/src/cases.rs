@@ -42,6 +42,11 @@ const HANGS: &[&str] =
 pub const HANGS_IN_ALL: u64 = 3;
 /// Waits for ever, until an operator has its channel taken off, and works on.
 const WAITS: &[&str] = &["probe", "hang:kind=operator", "copy:largest=65537"];
+/// Sleeps, and finds everything as it was.
+const SLEEPS: &[&str] =
+    &["probe", "copy:largest=65537", "suspend:sleep=deep:times=2", "copy:largest=65537", "fence"];
+/// How often that is.
+pub const NIGHTS: u32 = 2;
 const NEIGHBOUR: &[&str] = &["probe", "load:secs=15", "copy:largest=65537"];
 /// Many processes' threads sleep for the ends of their work.
 const SLEEPERS: &[&str] = &["probe", "sleepers:count=20000"];
@@ -158,6 +163,8 @@ pub enum Disturbance {
     /// The first guest hangs its engine; the others must not notice. The software GPU takes work off an engine between
     /// methods only.
     Hangs,
+    /// The guest sleeps (S3) as often as [`NIGHTS`] says, and the host wakes it.
+    Sleeps,
     /// The first guest has work that never ends, which an operator takes off; the others must not notice.
     OperatorResets,
 }
@@ -273,7 +280,14 @@ fn hopper() -> Vec<Case> {
         single("debian-firmware", Guest { firmware: Firmware::Debian, ..one }),
     ];
     cases.extend(several("gh100-", chip, kernel));
+    cases.extend([kernel, newest].map(|kernel| sleeps(format!("gh100-sleeps-{kernel}"), chip, kernel)));
     cases
+}
+
+/// A guest that sleeps, and so has its GPU reset.
+fn sleeps(name: String, chip: Chip, kernel: KernelSeries) -> Case {
+    let guest = Guest::new("vm1", chip, kernel, SLEEPS);
+    Case { disturbance: Disturbance::Sleeps, ..case(name, Topology::Mediated, vec![guest]) }
 }
 
 /// Guests of both chips on one machine.

@@ -17,6 +17,8 @@ use crate::workshop::{self, Workshop};
 
 /// How long a guest works before it is disturbed.
 const AT_WORK: Duration = Duration::from_secs(1);
+/// How often it is looked whether a guest sleeps.
+const NIGHT: Duration = Duration::from_millis(200);
 /// How long the others may take to notice that a process has gone.
 const NOTICE: Duration = Duration::from_secs(5);
 
@@ -89,6 +91,7 @@ impl Run<'_> {
             Disturbance::None | Disturbance::DevicesFirst | Disturbance::Hangs => self.undisturbed(&rig)?,
             Disturbance::Recorded => self.recorded(&rig)?,
             Disturbance::OperatorResets => self.operator_resets(&rig)?,
+            Disturbance::Sleeps => self.sleeps(&rig)?,
             Disturbance::QemuKilled => self.qemu_killed(&rig)?,
             Disturbance::BackendKilled => self.backend_killed(&mut rig)?,
             Disturbance::AggregatorRestarted => self.aggregator_restarted(&mut rig)?,
@@ -133,6 +136,28 @@ impl Run<'_> {
         let outcomes = machine::wait_all(&mut machines, &mut |_, _| {})?;
         for (guest, outcome) in self.case.guests.iter().zip(outcomes) {
             self.judge(guest.name, guest, &outcome);
+        }
+        Ok(())
+    }
+
+    fn sleeps(&mut self, rig: &Rig) -> Result<()> {
+        let guest = self.victim()?;
+        let mut machine = self.workshop.start_with_monitor(&self.case.name, guest.name, rig, &guest, 0)?;
+        let mut nights = 0;
+        let outcome = loop {
+            if let Some(outcome) = machine.pump(&mut |_| {})? {
+                break outcome;
+            }
+            // A QEMU that has just ended does not answer.
+            if machine.is_asleep().unwrap_or(false) {
+                machine.wake()?;
+                nights += 1;
+            }
+            thread::sleep(NIGHT);
+        };
+        self.judge(guest.name, &guest, &outcome);
+        if nights != cases::NIGHTS {
+            self.problems.push(format!("it slept {nights} times, not {}", cases::NIGHTS));
         }
         Ok(())
     }
