@@ -58,7 +58,8 @@ impl Bench {
         let fd = create_memory_file(c"bench-system", DATA_SIZE).expect("memory");
         let system = Mapping::of_file(fd.as_fd(), 0, DATA_SIZE, Access::ReadWrite).expect("mapping");
         let backing = Some(DmaBacking { fd, offset: 0 });
-        core.dma_map(DmaMapping { iova: IOVA, size: DATA_SIZE, writable: true, backing }).expect("DMA");
+        core.dma_map(DmaMapping { iova: IOVA, size: DATA_SIZE, writable: true, backing, owner: None })
+            .expect("DMA");
         let bench = Self { core, _system: system, put: 0, report: 0 };
         bench.map(0, vram(0), VRAM, 17);
         let memory = PhysicalAddress { aperture: Aperture::SystemCoherent, address: IOVA };

@@ -43,7 +43,7 @@ fn softgpu(folder: &Path, limits: &str, more: &[&str]) -> Daemon {
 
 /// Maps a new file of `size` bytes at `address`; the reply's errno.
 fn map(client: &mut Client, address: u64, size: u64) -> i32 {
-    let file = tempfile::tempfile().unwrap();
+    let file = tempfile::tempfile_in("/dev/shm").unwrap();
     file.set_len(size).unwrap();
     let flags = dma_map::READ | dma_map::WRITE;
     let body = wire::DmaMap { argsz: 32, flags, offset: 0, address, size };

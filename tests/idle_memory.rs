@@ -28,7 +28,7 @@ const CONFIG: u32 = 7;
 /// A client that has mapped its memory and read the configuration space.
 fn idle_client(socket: &std::path::Path) -> Client {
     let mut client = Client::negotiated(socket);
-    let ram = tempfile::tempfile().unwrap();
+    let ram = tempfile::tempfile_in("/dev/shm").unwrap();
     ram.set_len(RAM).unwrap();
     let body =
         wire::DmaMap { argsz: 32, flags: dma_map::READ | dma_map::WRITE, offset: 0, address: 0, size: RAM };

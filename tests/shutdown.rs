@@ -42,7 +42,7 @@ fn device(folder: &Path, chip: &str) -> Daemon {
 /// A client with a page of memory.
 fn client(folder: &Path) -> Client {
     let mut client = Client::negotiated(&folder.join("vm1.sock"));
-    let file = tempfile::tempfile().unwrap();
+    let file = tempfile::tempfile_in("/dev/shm").unwrap();
     file.set_len(4096).unwrap();
     let body =
         wire::DmaMap { argsz: 32, flags: dma_map::READ | dma_map::WRITE, offset: 0, address: 0, size: 4096 };

@@ -23,6 +23,7 @@ fn proposal_of_qemu_is_answered_in_fewer_bytes() {
     assert_eq!(capabilities["max_msg_fds"], 16);
     assert_eq!(capabilities["max_data_xfer_size"], 1 << 20);
     assert_eq!(capabilities["pgsizes"], 4096);
+    assert_eq!(capabilities["max_dma_maps"], 65_535);
     client.assert_in_step();
 }
 

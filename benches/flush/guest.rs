@@ -161,7 +161,7 @@ impl<F: Chip> Guest<F> {
         let system = DmaSpace::new();
         let fd = create_memory_file(c"ram", RAM).expect("a memory file");
         let backing = Some(DmaBacking { fd, offset: 0 });
-        system.map(DmaMapping { iova: 0, size: RAM, writable: true, backing }).expect("a range");
+        system.map(DmaMapping { iova: 0, size: RAM, writable: true, backing, owner: None }).expect("a range");
         let memory = Memory { tables, system };
         F::write_directories(&memory, pages);
         let mut budget = Budget::new(F::default().limits());

@@ -77,7 +77,7 @@ impl Tenant {
         let mut memory = DmaMap::default();
         for range in 0..RANGES {
             let iova = Iova(range * 2 * RANGE);
-            memory.insert(DmaRange { gpa: Gpa(range * RANGE), size: RANGE, iova, writable: true });
+            memory.insert(DmaRange { gpa: Gpa(range * RANGE), size: RANGE, iova, writable: true }, None);
         }
         let map = (0..MAX_UPDATE_RUNS as u64).map(|index| update.mapping(index)).collect();
         Self { info, partition, memory, map }

@@ -71,6 +71,7 @@ fn work(input: &mut Input<'_>, mut gpu: Box<dyn GpuDriver>, ledger: &dyn Ownersh
         size: RAM,
         writable: true,
         backing: Some(DmaBacking { fd: file, offset: 0 }),
+        owner: None,
     };
     gpu.dma_map(mapping).expect("free bus addresses");
     let space = gpu.create_space().expect("an address space");

@@ -299,10 +299,13 @@ impl Machine {
     }
 
     fn explain(&self, status: ExitStatus) -> Result<Option<String>> {
-        if status.success() {
-            return Ok(None);
-        }
         let log = fs::read_to_string(self.spec.folder.join("qemu.log")).unwrap_or_default();
+        if status.success() {
+            // QEMU goes on without memory that its device does not take, and its guest is wrong about what the device reaches.
+            let refused = log.lines().filter(|line| line.contains("dma_map(") || line.contains("dma_unmap("));
+            let (first, count) = (refused.clone().next(), refused.count());
+            return Ok(first.map(|first| format!("QEMU was refused memory {count} times: {first}")));
+        }
         Ok(Some(format!("QEMU ended with {status}: {}", last_lines(&log, 3))))
     }
 

@@ -1,67 +1,14 @@
 //! A tenant's system memory: which guest-physical ranges exist, and at which bus address of the physical GPU
 //! each was made reachable.
 //!
-//! Bus addresses of all tenants share one space (the physical GPU has one), so ranges are given out by
-//! [`IovaAllocator`]; a guest never learns them. A bus address is congruent to its guest-physical address
-//! modulo the physical GPU's largest page, so that large pages stay large pages.
+//! Bus addresses of all tenants share one space (the physical GPU has one); a guest never learns them ([`bus_space`](super::bus_space)).
+//! Ranges that follow each other in guest-physical and bus addresses and in one file are one, and part of a range may go: a machine
+//! with an IOMMU maps its pages one by one, and takes them away in any order.
 
 use std::collections::BTreeMap;
 
+use super::bus_space::{BusSpace, Runs};
 use crate::addr::{Gpa, Iova, PAGE_SIZE};
-
-/// Guest-physical and bus addresses agree modulo this at least: the large pages of the host's CPU and IOMMU.
-const LEAST_CONGRUENCE: u64 = 2 << 20;
-
-/// Gives out bus-address ranges.
-#[derive(Debug)]
-pub struct IovaAllocator {
-    first: u64,
-    end: u64,
-    congruence: u64,
-    /// Ranges in use: start and bytes.
-    used: BTreeMap<u64, u64>,
-}
-
-impl IovaAllocator {
-    /// Addresses from `first` to below 2 to `bits`, for a GPU whose largest page has 2 to `page_shift` bytes.
-    pub fn new(first: Iova, bits: u8, page_shift: u8) -> Self {
-        let power = |bits: u8| 1_u64.checked_shl(u32::from(bits));
-        let end = power(bits).unwrap_or(u64::MAX);
-        let congruence = power(page_shift).unwrap_or(0).max(LEAST_CONGRUENCE);
-        Self { first: first.0, end, congruence, used: BTreeMap::new() }
-    }
-
-    /// A free range of `size` bytes that is congruent to `like`, first fit.
-    pub fn take(&mut self, size: u64, like: Gpa) -> Option<Iova> {
-        if size == 0 {
-            return None;
-        }
-        let step = self.congruence;
-        let phase = like.0 % step;
-        let fit = |from: u64| -> Option<u64> {
-            let base = from / step * step;
-            let candidate = base.checked_add(phase)?;
-            if candidate >= from { Some(candidate) } else { candidate.checked_add(step) }
-        };
-        let mut candidate = fit(self.first)?;
-        for (start, used) in &self.used {
-            if candidate.checked_add(size)? <= *start {
-                break;
-            }
-            candidate = candidate.max(fit(start.checked_add(*used)?)?);
-        }
-        if candidate.checked_add(size)? > self.end {
-            return None;
-        }
-        self.used.insert(candidate, size);
-        Some(Iova(candidate))
-    }
-
-    /// Takes back the range that starts at `iova`.
-    pub fn give_back(&mut self, iova: Iova) {
-        self.used.remove(&iova.0);
-    }
-}
 
 /// One range of guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,20 +51,53 @@ pub enum DmaMapError {
         /// Bytes.
         size: u64,
     },
-    /// Not one or several whole ranges.
-    #[error("Guest memory {gpa}+{size:#x} is not a whole number of mapped ranges")]
-    NotWhole {
-        /// First address.
-        gpa: Gpa,
-        /// Bytes.
-        size: u64,
-    },
 }
+
+/// What a range shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Identity of the file.
+    pub file: (u64, u64),
+    /// Offset of the first byte.
+    pub offset: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    range: DmaRange,
+    shown: Option<Shown>,
+}
+
+impl Held {
+    fn end(&self) -> u64 {
+        self.range.gpa.0.saturating_add(self.range.size)
+    }
+
+    /// The part of it from a guest-physical address inside on.
+    fn part(&self, from: u64, size: u64) -> Self {
+        let into = from.saturating_sub(self.range.gpa.0);
+        let iova = Iova(self.range.iova.0.saturating_add(into));
+        let shown =
+            self.shown.map(|shown| Shown { offset: shown.offset.saturating_add(into), file: shown.file });
+        Self { range: DmaRange { gpa: Gpa(from), size, iova, ..self.range }, shown }
+    }
+
+    /// True when `next` follows in everything.
+    fn goes_on_in(&self, next: &Self) -> bool {
+        let follows = self.part(self.end(), next.range.size);
+        self.shown.is_some() && follows.range == next.range && follows.shown == next.shown
+    }
+}
+
+/// Pieces of ranges that may stay behind when parts go. Who splits on loses what it leaves.
+const MOST_PIECES: usize = crate::pci::dma::MAX_MAPPINGS;
 
 /// The guest memory of one tenant.
 #[derive(Debug, Default)]
 pub struct DmaMap {
-    ranges: BTreeMap<u64, DmaRange>,
+    ranges: BTreeMap<u64, Held>,
+    bytes: u64,
+    runs: Runs,
 }
 
 impl DmaMap {
@@ -133,12 +113,17 @@ impl DmaMap {
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        self.ranges.values().fold(0, |sum, range| sum.saturating_add(range.size))
+        self.bytes
     }
 
     /// All ranges, by guest-physical address.
     pub fn ranges(&self) -> impl Iterator<Item = &DmaRange> {
-        self.ranges.values()
+        self.ranges.values().map(|held| &held.range)
+    }
+
+    /// The bus addresses that its memory has.
+    pub fn runs(&self) -> &Runs {
+        &self.runs
     }
 
     /// Checks that `[gpa, gpa + size)` could be added.
@@ -151,40 +136,84 @@ impl DmaMap {
             return Err(DmaMapError::Shape { gpa, size });
         }
         match self.ranges.range(..end).next_back() {
-            Some((_, last)) if last.gpa.0.saturating_add(last.size) > gpa.0 => {
-                Err(DmaMapError::Overlap { gpa, size })
-            }
+            Some((_, last)) if last.end() > gpa.0 => Err(DmaMapError::Overlap { gpa, size }),
             _ => Ok(()),
         }
     }
 
-    /// Adds a range that [`DmaMap::check_new`] accepted.
-    pub fn insert(&mut self, range: DmaRange) {
-        self.ranges.insert(range.gpa.0, range);
+    /// Bus addresses for a range that [`DmaMap::check_new`] accepted: one or several pieces in a row. `None` when there are none.
+    pub fn place(&mut self, space: &mut BusSpace, gpa: Gpa, size: u64) -> Option<Vec<DmaRange>> {
+        self.runs.place(space, gpa, size)
     }
 
-    /// The whole ranges that make up `[gpa, gpa + size)` (gaps between them are allowed).
-    ///
-    /// # Errors
-    /// None lies there, or one would be split.
-    pub fn whole_ranges(&self, gpa: Gpa, size: u64) -> Result<Vec<DmaRange>, DmaMapError> {
-        let end = gpa.0.saturating_add(size);
-        let split_before = self
-            .ranges
-            .range(..gpa.0)
-            .next_back()
-            .is_some_and(|(_, before)| before.gpa.0.saturating_add(before.size) > gpa.0);
-        let found: Vec<_> = self.ranges.range(gpa.0..end.max(gpa.0)).map(|(_, range)| *range).collect();
-        let split_after = found.last().is_some_and(|last| last.gpa.0.saturating_add(last.size) > end);
-        if found.is_empty() || split_before || split_after {
-            return Err(DmaMapError::NotWhole { gpa, size });
+    /// Gives the bus addresses of a piece back, of which nothing is held any more.
+    pub fn unplace(&mut self, space: &mut BusSpace, piece: &DmaRange) {
+        self.runs.release(space, piece.gpa, piece.size);
+    }
+
+    /// True when a range goes on where another one that is held ends or begins, so that they may become one.
+    pub fn would_join(&self, gpa: Gpa, size: u64, shown: Shown) -> bool {
+        let before = self.ranges.range(..gpa.0).next_back().is_some_and(|(_, held)| {
+            let into = gpa.0.saturating_sub(held.range.gpa.0);
+            held.end() == gpa.0
+                && held.shown.is_some_and(|at| {
+                    at.file == shown.file && at.offset.checked_add(into) == Some(shown.offset)
+                })
+        });
+        let after = gpa.0.checked_add(size).and_then(|end| self.ranges.get(&end)).is_some_and(|held| {
+            held.shown
+                .is_some_and(|at| at.file == shown.file && shown.offset.checked_add(size) == Some(at.offset))
+        });
+        before || after
+    }
+
+    /// Adds a range that [`DmaMap::check_new`] accepted, as one with those that it continues where it is known what it shows.
+    pub fn insert(&mut self, range: DmaRange, shown: Option<Shown>) {
+        self.bytes = self.bytes.saturating_add(range.size);
+        let mut whole = Held { range, shown };
+        if let Some((&start, before)) = self.ranges.range(..range.gpa.0).next_back()
+            && before.goes_on_in(&whole)
+        {
+            let size = before.range.size.saturating_add(whole.range.size);
+            whole = before.part(start, size);
         }
-        Ok(found)
+        if let Some(after) = self.ranges.get(&whole.end()).copied()
+            && whole.goes_on_in(&after)
+        {
+            self.ranges.remove(&after.range.gpa.0);
+            whole.range.size = whole.range.size.saturating_add(after.range.size);
+        }
+        self.ranges.insert(whole.range.gpa.0, whole);
     }
 
-    /// Forgets the range that starts at `gpa`.
-    pub fn remove(&mut self, gpa: Gpa) -> Option<DmaRange> {
-        self.ranges.remove(&gpa.0)
+    /// What of `[gpa, gpa + size)` is held: ranges and parts of them. More than that where a range would be split once too often.
+    pub fn inside(&self, gpa: Gpa, size: u64) -> Vec<DmaRange> {
+        let end = gpa.0.saturating_add(size);
+        let below = self.ranges.range(..gpa.0).next_back().filter(|(_, held)| held.end() > gpa.0);
+        let inside = below.into_iter().chain(self.ranges.range(gpa.0..end.max(gpa.0)));
+        let part = |(_, held): (&u64, &Held)| {
+            let (from, to) = (held.range.gpa.0.max(gpa.0), held.end().min(end));
+            let splits = from > held.range.gpa.0 && to < held.end();
+            if splits && self.len() >= MOST_PIECES { *held } else { held.part(from, to.saturating_sub(from)) }
+        };
+        inside.map(part).map(|held| held.range).collect()
+    }
+
+    /// Takes away a part of a range, as [`DmaMap::inside`] said it. Its bus addresses stay its own.
+    pub fn remove(&mut self, part: &DmaRange) {
+        let Some((&start, held)) = self.ranges.range(..=part.gpa.0).next_back() else { return };
+        let held = *held;
+        let end = part.gpa.0.saturating_add(part.size);
+        if held.end() < end {
+            return;
+        }
+        self.bytes = self.bytes.saturating_sub(part.size);
+        self.ranges.remove(&start);
+        let left = (start < part.gpa.0).then(|| held.part(start, part.gpa.0.saturating_sub(start)));
+        let right = (end < held.end()).then(|| held.part(end, held.end().saturating_sub(end)));
+        for rest in left.into_iter().chain(right) {
+            self.ranges.insert(rest.range.gpa.0, rest);
+        }
     }
 
     /// Where `gpa` is reachable, how many bytes follow it in the same range, and whether the GPU may write.
@@ -194,7 +223,7 @@ impl DmaMap {
 
     /// The last range that starts at or before `gpa`: if any holds it, this one does.
     pub fn range_before(&self, gpa: Gpa) -> Option<&DmaRange> {
-        self.ranges.range(..=gpa.0).next_back().map(|(_, range)| range)
+        self.ranges.range(..=gpa.0).next_back().map(|(_, held)| &held.range)
     }
 
     /// The first mapped address above `gpa`, where a walk over a gap goes on.
@@ -213,7 +242,7 @@ mod tests {
     fn map_of(ranges: &[(u64, u64, u64)]) -> DmaMap {
         let mut map = DmaMap::default();
         for (gpa, size, iova) in ranges {
-            map.insert(DmaRange { gpa: Gpa(*gpa), size: *size, iova: Iova(*iova), writable: true });
+            map.insert(DmaRange { gpa: Gpa(*gpa), size: *size, iova: Iova(*iova), writable: true }, None);
         }
         map
     }
@@ -239,14 +268,17 @@ mod tests {
     }
 
     #[test]
-    fn unmap_takes_whole_ranges_only() {
-        let map = map_of(&[(0x10000, 0x1000, 0), (0x12000, 0x2000, 0x10000)]);
+    fn unmap_names_what_is_there_and_parts_of_it() {
+        let map = map_of(&[(0x10000, 0x1000, 0), (0x12000, 0x4000, 0x10000)]);
+        let found = |gpa, size| -> Vec<(u64, u64, u64)> {
+            let parts = map.inside(Gpa(gpa), size);
+            parts.iter().map(|part| (part.gpa.0, part.size, part.iova.0)).collect()
+        };
 
-        assert_eq!(map.whole_ranges(Gpa(0x10000), 0x4000).unwrap().len(), 2);
-        assert!(map.whole_ranges(Gpa(0x10000), 0x3000).is_err());
-        assert!(map.whole_ranges(Gpa(0x13000), 0x1000).is_err());
-        assert!(map.whole_ranges(Gpa(0x11000), 0x1000).is_err());
-        assert_eq!(map.whole_ranges(Gpa(0), u64::MAX).unwrap().len(), 2);
+        assert_eq!(found(0x10000, 0x3000), [(0x10000, 0x1000, 0), (0x12000, 0x1000, 0x10000)]);
+        assert_eq!(found(0x13000, 0x1000), [(0x13000, 0x1000, 0x11000)]);
+        assert_eq!(found(0x11000, 0x1000), []);
+        assert_eq!(found(0, u64::MAX).len(), 2);
     }
 
     #[test]
@@ -258,51 +290,101 @@ mod tests {
         assert_eq!(map.translate(Gpa(0xffff)), None);
     }
 
-    #[test]
-    fn bus_addresses_are_congruent_and_reused() {
-        let mut iovas = IovaAllocator::new(Iova(0x10_0000), 40, 17);
+    /// A table and bus addresses, driven as the aggregator does.
+    struct Tenant {
+        map: DmaMap,
+        space: BusSpace,
+    }
 
-        let a = iovas.take(0x1000, Gpa(0x12_3000)).unwrap();
-        let b = iovas.take(1 << 30, Gpa(0)).unwrap();
-        iovas.give_back(a);
-        let c = iovas.take(0x1000, Gpa(0x92_3000)).unwrap();
+    impl Tenant {
+        fn new() -> Self {
+            Self { map: DmaMap::default(), space: BusSpace::new(Iova(0x10_0000), 40, 21) }
+        }
 
-        assert_eq!(a.0 % LEAST_CONGRUENCE, 0x12_3000);
-        assert_eq!(b.0 % LEAST_CONGRUENCE, 0);
-        assert_eq!(c, a);
+        fn map(&mut self, gpa: u64, size: u64, file: u64, offset: u64) {
+            self.map.check_new(Gpa(gpa), size).unwrap();
+            for piece in self.map.place(&mut self.space, Gpa(gpa), size).unwrap() {
+                let into = piece.gpa.0 - gpa;
+                self.map.insert(piece, Some(Shown { file: (1, file), offset: offset + into }));
+            }
+        }
+
+        fn unmap(&mut self, gpa: u64, size: u64) {
+            for part in self.map.inside(Gpa(gpa), size) {
+                self.map.remove(&part);
+                self.map.unplace(&mut self.space, &part);
+            }
+        }
     }
 
     #[test]
-    fn bus_addresses_run_out_cleanly() {
-        let mut iovas = IovaAllocator::new(Iova(0), 32, 17);
+    fn pages_of_one_file_become_one_range_and_go_in_any_order() {
+        let mut tenant = Tenant::new();
+        let order = |step: u64| (0..1000_u64).map(move |n| n * step % 1000);
+        for page in order(7) {
+            tenant.map(0xffd0_0000 + page * PAGE_SIZE, PAGE_SIZE, 1, page * PAGE_SIZE);
+        }
+        assert_eq!((tenant.map.len(), tenant.map.bytes()), (1, 1000 * PAGE_SIZE));
+        // The same place in another file is another range.
+        tenant.map(0xffd0_0000 + 1000 * PAGE_SIZE, PAGE_SIZE, 2, 1000 * PAGE_SIZE);
+        assert_eq!(tenant.map.len(), 2);
 
-        assert!(iovas.take(1 << 33, Gpa(0)).is_none());
-        assert!(iovas.take(u64::MAX, Gpa(0x1000)).is_none());
-        assert!(iovas.take(1 << 32, Gpa(0)).is_some());
-        assert!(iovas.take(0x1000, Gpa(0)).is_none());
+        for page in order(13) {
+            tenant.unmap(0xffd0_0000 + page * PAGE_SIZE, PAGE_SIZE);
+        }
+        tenant.unmap(0, u64::MAX);
+        assert!(tenant.map.is_empty() && tenant.map.runs().bytes() == 0);
+        assert_eq!(tenant.space, Tenant::new().space);
+    }
+
+    #[test]
+    fn blocks_of_a_section_are_one_range_that_goes_with_its_gaps() {
+        const BLOCK: u64 = 2 << 20;
+        let mut tenant = Tenant::new();
+        for block in 0..512 {
+            tenant.map((1 << 32) + block * BLOCK, BLOCK, 1, block * BLOCK);
+        }
+        assert_eq!(tenant.map.len(), 1);
+        tenant.unmap((1 << 32) + 7 * BLOCK, BLOCK);
+
+        tenant.unmap(1 << 32, 4096 * BLOCK);
+
+        assert!(tenant.map.is_empty());
     }
 
     proptest! {
+        /// Every page has a bus address of its own, congruent to its guest-physical one, for as long as it is mapped.
         #[test]
-        fn ranges_given_out_never_overlap(requests in prop::collection::vec(
-            (1_u64..0x4_0000, 0_u64..0x4000, any::<bool>()), 1..40))
+        fn table_agrees_with_a_page_array(steps in prop::collection::vec(
+            (any::<bool>(), 0_u64..2048, 1_u64..700, 0_u64..2), 1..60))
         {
-            let mut iovas = IovaAllocator::new(Iova(0x1000), 36, 17);
-            let mut held: Vec<(u64, u64)> = Vec::new();
-            for (pages, gpa_page, give_back) in requests {
-                if give_back && let Some((start, _)) = held.pop() {
-                    iovas.give_back(Iova(start));
-                }
-                let (size, gpa) = (pages * PAGE_SIZE, gpa_page * PAGE_SIZE);
-                if let Some(iova) = iovas.take(size, Gpa(gpa)) {
-                    prop_assert_eq!(iova.0 % LEAST_CONGRUENCE, gpa % LEAST_CONGRUENCE);
-                    prop_assert!(iova.0 >= 0x1000 && iova.0 + size <= 1 << 36);
-                    for (start, len) in &held {
-                        prop_assert!(iova.0 + size <= *start || start + len <= iova.0);
+            let mut tenant = Tenant::new();
+            let mut model: BTreeMap<u64, u64> = BTreeMap::new();
+            for (map, page, pages, file) in steps {
+                let (gpa, size) = (page * PAGE_SIZE, pages * PAGE_SIZE);
+                let free = model.range(page..page + pages).next().is_none();
+                if map && free {
+                    tenant.map(gpa, size, file, gpa);
+                    for page in page..page + pages {
+                        let (iova, _, _) = tenant.map.translate(Gpa(page * PAGE_SIZE)).unwrap();
+                        prop_assert_eq!(iova.0 % (2 << 20), page * PAGE_SIZE % (2 << 20));
+                        model.insert(page, iova.0);
                     }
-                    held.push((iova.0, size));
+                } else if !map {
+                    tenant.unmap(gpa, size);
+                    model.retain(|at, _| !(page..page + pages).contains(at));
                 }
+                let mut all: Vec<u64> = model.values().copied().collect();
+                all.sort_unstable();
+                all.dedup();
+                prop_assert_eq!(all.len(), model.len(), "a bus address was given twice");
             }
+            for page in 0..3000 {
+                let there = tenant.map.translate(Gpa(page * PAGE_SIZE)).map(|(iova, _, _)| iova.0);
+                prop_assert_eq!(there, model.get(&page).copied());
+            }
+            tenant.unmap(0, u64::MAX);
+            prop_assert_eq!(tenant.space, Tenant::new().space);
         }
     }
 }

@@ -249,7 +249,16 @@ impl GpuDriver for FakeGpu {
                 }
             }
         }
-        state.dma.remove(&iova.0).map(|_| ()).ok_or(DmaError::NotMapped { iova: iova.0, size }.into())
+        let inside: Vec<_> = state.dma.iter().map(|(at, bytes)| (*at, at + bytes)).collect();
+        let mut covered = 0;
+        for (at, end) in inside.into_iter().filter(|(at, end)| *at < range.end && range.start < *end) {
+            state.dma.remove(&at);
+            covered += end.min(range.end) - at.max(range.start);
+            state.dma.extend((at < range.start).then(|| (at, range.start - at)));
+            state.dma.extend((range.end < end).then(|| (range.end, end - range.end)));
+        }
+        assert_eq!(covered, size, "what was never mapped is unmapped");
+        Ok(())
     }
 
     fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {

@@ -1,5 +1,6 @@
 //! The one process that owns the physical GPU: tenants, partitions, request checks, interrupt demux.
 
+pub mod bus_space;
 pub mod check;
 pub mod claimant;
 pub mod control;

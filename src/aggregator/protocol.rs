@@ -11,7 +11,7 @@ use crate::config::share::Share;
 use crate::units::backend::{ChannelError, ChannelHang, GraphicsError, HostError, MmuFault};
 
 /// Version of the requests, replies and ring records; both sides must speak the same.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// Number of an address space, chosen by the backend, below [`Welcome::spaces`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,12 +53,20 @@ pub struct TenantLimits {
     pub doorbells: u32,
     /// Share of the aggregator's thread, in percent.
     pub thread_time: u8,
+    /// Pieces that its memory may be announced in.
+    pub memory_ranges: u32,
 }
 
 impl Default for TenantLimits {
     /// What the aggregator allows anybody.
     fn default() -> Self {
-        Self { page_tables: u64::MAX, mappings: u64::MAX, doorbells: u32::MAX, thread_time: 100 }
+        Self {
+            page_tables: u64::MAX,
+            mappings: u64::MAX,
+            doorbells: u32::MAX,
+            thread_time: 100,
+            memory_ranges: u32::MAX,
+        }
     }
 }
 
@@ -258,6 +266,8 @@ pub enum RefusalKind {
     Quota = 9,
     /// A class that tenants are not offered.
     Class = 10,
+    /// A page of the VM's memory could not be had.
+    MemoryLost = 11,
 }
 
 /// Answer to a request.

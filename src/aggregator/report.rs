@@ -45,6 +45,8 @@ reasons! {
     HardwareFailed = 4 "hardware_failed",
     /// The guest's page tables point at too much that is not the guest's.
     ForeignMemory = 5 "foreign_memory",
+    /// A page of the guest's memory could not be had.
+    MemoryLost = 6 "memory_lost",
 }
 
 /// Who decided that a vGPU is in fail-safe state.

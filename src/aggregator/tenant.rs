@@ -14,6 +14,7 @@ use crate::addr::{GuestChannel, HostChannel, HostVram, TenantId};
 use crate::chip::EngineSet;
 use crate::gpu::{GpuError, SpaceHandle};
 use crate::latency::Latency;
+use crate::pci::dma::MemoryOwner;
 
 /// An address space of a tenant.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +98,8 @@ pub struct Counters {
     pub resets: u64,
     /// Bytes of its memory that were zeroed.
     pub zeroed: u64,
+    /// Pages of its system memory that could not be had.
+    pub lost_pages: u64,
     /// Times that a limit was met, by [`Limit`].
     limits: [u64; Limit::ALL.len()],
 }
@@ -144,6 +147,10 @@ pub struct Tenant {
     pub thread: ThreadAccount,
     /// Its system memory.
     pub memory: DmaMap,
+    /// The same as this process has it mapped.
+    pub owner: MemoryOwner,
+    /// Pieces that its memory may be announced in.
+    pub range_limit: usize,
     /// Its address spaces.
     pub spaces: BTreeMap<SpaceId, Space>,
     /// Its channels, by guest number.

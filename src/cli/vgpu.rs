@@ -69,13 +69,15 @@ fn tenant_limits(limits: &VmLimits) -> TenantLimits {
         mappings: limits.mappings,
         doorbells: limits.doorbells,
         thread_time: limits.thread_time,
+        memory_ranges: limits.memory_ranges,
     }
 }
 
 /// The limits that are kept here.
 fn quotas(config: &VmConfig) -> Quotas {
-    let VmLimits { bad_pages, flushes, requests, interrupts, guest_tables, .. } = config.limits;
-    Quotas { bad_pages, flushes, requests, interrupts, guest_tables }
+    let VmLimits { bad_pages, flushes, requests, interrupts, guest_tables, memory_ranges, .. } =
+        config.limits;
+    Quotas { bad_pages, flushes, requests, interrupts, guest_tables, memory_ranges }
 }
 
 /// The card, with what its driver may have of it.

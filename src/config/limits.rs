@@ -7,6 +7,9 @@ use super::value;
 /// The most objects that a driver can be given: some 50 MB of the device backend's memory.
 const MAX_OBJECTS: u64 = 1 << 18;
 
+/// The most pieces of memory that QEMU's client lets a server ask for.
+const MAX_RANGES: u64 = 65_535;
+
 /// Limits of a VM. Rates are per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VmLimits {
@@ -31,6 +34,8 @@ pub struct VmLimits {
     pub log_lines: u32,
     /// Share of the aggregator's thread, in percent.
     pub thread_time: u8,
+    /// Pieces that guest memory may be announced in, after those that follow each other were joined.
+    pub memory_ranges: u32,
     /// Objects of a GH100's driver.
     pub objects: u32,
     /// Objects of one client of that driver, which is a program or the kernel.
@@ -50,6 +55,7 @@ impl Default for VmLimits {
             interrupts: 50_000,
             log_lines: 20,
             thread_time: 100,
+            memory_ranges: 4096,
             objects: 16_384,
             client_objects: 4096,
         }
@@ -76,6 +82,7 @@ impl VmLimits {
         let thread_time = number(reader, "thread_time", default.thread_time.into(), 1, 100);
         let objects = number(reader, "objects", default.objects.into(), 64, MAX_OBJECTS);
         let client_objects = number(reader, "client_objects", default.client_objects.into(), 16, MAX_OBJECTS);
+        let memory_ranges = number(reader, "memory_ranges", default.memory_ranges.into(), 16, MAX_RANGES);
         let small = |value: u64| u32::try_from(value).ok();
         Some(Self {
             page_tables: page_tables?,
@@ -91,6 +98,7 @@ impl VmLimits {
             interrupts: small(interrupts?)?,
             log_lines: small(log_lines?)?,
             thread_time: u8::try_from(thread_time?).ok()?,
+            memory_ranges: small(memory_ranges?)?,
             objects: small(objects?)?,
             client_objects: small(client_objects?)?,
         })

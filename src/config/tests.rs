@@ -117,19 +117,20 @@ fn limits_have_defaults_and_each_is_checked_against_its_range() {
     assert_eq!(vm(VM).expect("valid").limits, VmLimits::default());
     let text = format!(
         "{VM}\n[limits]\npage_tables = \"4M\"\nflushes = 1000\nthread_time = 50\nguest_tables = 64\n\
-         objects = 64\nclient_objects = 16\n"
+         objects = 64\nclient_objects = 16\n\
+         memory_ranges = 65535\n"
     );
     let limits = vm(&text).expect("valid").limits;
     assert_eq!((limits.page_tables, limits.flushes), (Some(4 << 20), 1000));
     assert_eq!((limits.thread_time, limits.guest_tables), (50, Some(64)));
-    assert_eq!((limits.objects, limits.client_objects), (64, 16));
+    assert_eq!((limits.objects, limits.client_objects, limits.memory_ranges), (64, 16, 65_535));
     assert_eq!(limits.interrupts, VmLimits::default().interrupts);
 
     let bad = "page_tables = \"1K\"\nmappings = 1\nguest_tables = 0\nbad_pages = -1\nflushes = 99\nrequests = 0\n\
                doorbells = 200001\ninterrupts = 5\nlog_lines = 0\nthread_time = 101\nobjects = 63\n\
-               client_objects = 262145\n";
+               client_objects = 262145\nmemory_ranges = 65536\n";
     let found = mistakes(vm(&format!("{VM}\n[limits]\n{bad}")));
-    assert_eq!(found.len(), 12, "{found:?}");
+    assert_eq!(found.len(), 13, "{found:?}");
     assert!(found.iter().all(|m| m.key.starts_with("limits.") && m.allowed.contains("from")), "{found:?}");
     assert_eq!(
         found[9].to_string(),

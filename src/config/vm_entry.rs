@@ -43,11 +43,19 @@ pub struct EntryLimits {
     pub doorbells: u32,
     /// Share of the aggregator's thread, in percent.
     pub thread_time: u8,
+    /// Pieces that its memory may be announced in.
+    pub memory_ranges: u32,
 }
 
 impl Default for EntryLimits {
     fn default() -> Self {
-        Self { page_tables: u64::MAX, mappings: u64::MAX, doorbells: u32::MAX, thread_time: 100 }
+        Self {
+            page_tables: u64::MAX,
+            mappings: u64::MAX,
+            doorbells: u32::MAX,
+            thread_time: 100,
+            memory_ranges: 65_535,
+        }
     }
 }
 
@@ -139,11 +147,13 @@ impl EntryLimits {
         let mappings = number("mappings", usual.mappings, 1 << 12, 1 << 36);
         let doorbells = number("doorbells", usual.doorbells.into(), 1000, 200_000);
         let thread_time = number("thread_time", usual.thread_time.into(), 1, 100);
+        let memory_ranges = number("memory_ranges", usual.memory_ranges.into(), 16, 65_535);
         Some(Self {
             page_tables: page_tables?,
             mappings: mappings?,
             doorbells: u32::try_from(doorbells?).ok()?,
             thread_time: u8::try_from(thread_time?).ok()?,
+            memory_ranges: u32::try_from(memory_ranges?).ok()?,
         })
     }
 }

@@ -122,6 +122,8 @@ pub struct DmaMapping {
     /// The memory: a file and the offset of the first byte. `None` for ranges that can be named but not
     /// reached (ROMs that QEMU maps without a file): accesses to them fault.
     pub backing: Option<DmaBacking>,
+    /// Whose memory it is, where several VMs share the function. `None`: the function's only user's.
+    pub owner: Option<dma::MemoryOwner>,
 }
 
 /// A file range behind a [`DmaMapping`].
@@ -301,15 +303,20 @@ pub trait PciFunction: Send + Sync {
     /// The range overlaps, is invalid, or its backing cannot be mapped; nothing changed then.
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError>;
 
-    /// Takes `[iova, iova + size)` away again: exactly one or several whole mappings. When it returns, the
-    /// function no longer reaches the memory.
+    /// Takes `[iova, iova + size)` away again: mappings, and parts of them. What is not mapped is no error. When it returns, no access
+    /// finds the memory any more, and none is under way but of an owner that does not wait ([`dma::MemoryOwner`]).
     ///
     /// # Errors
-    /// A mapping would be split, or none is there.
+    /// The range is invalid, or the device is lost.
     fn dma_unmap(&self, iova: u64, size: u64) -> Result<(), DmaError>;
 
     /// Takes every mapping away.
     fn dma_unmap_all(&self);
+
+    /// Most mappings at a time, after those that follow each other were joined, for its user to know before it comes to that.
+    fn most_dma_ranges(&self) -> usize {
+        dma::MAX_MAPPINGS
+    }
 
     /// Connects the interrupt line and messages; `None` disconnects.
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>);

@@ -84,6 +84,10 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
         self.function.dma_unmap_all();
     }
 
+    fn most_dma_ranges(&self) -> usize {
+        self.function.most_dma_ranges()
+    }
+
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>) {
         let tracer = &self.tracer;
         let traced = |sink| Arc::new(TracedSink { tracer: tracer.clone(), sink }) as Arc<dyn InterruptSink>;

@@ -175,6 +175,11 @@ pub trait Backend: Send + Sync {
     /// Takes all system memory away.
     fn dma_unmap_all(&self);
 
+    /// Most pieces of it at a time.
+    fn most_dma_ranges(&self) -> usize {
+        crate::pci::dma::MAX_MAPPINGS
+    }
+
     /// Connects the way back. Called once, before any other method that can cause an event.
     fn connect_events(&self, events: Arc<dyn EngineEvents>);
 

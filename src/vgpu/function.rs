@@ -194,6 +194,10 @@ impl PciFunction for Vgpu {
         self.face.dma_unmap_all();
     }
 
+    fn most_dma_ranges(&self) -> usize {
+        self.face.most_dma_ranges()
+    }
+
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>) {
         self.face.connect_interrupts(sink.map(|sink| self.face.paced(sink)));
     }

@@ -182,7 +182,9 @@ fn answer(result: Result<(), LinkError>) -> Step {
     Ok(Err(match kind {
         // A physical GPU that fails to make something has not lost what it made before: if it is gone altogether,
         // the event that says so is on its way.
-        RefusalKind::Exhausted | RefusalKind::Quota | RefusalKind::Hardware => ChannelRefusal::Exhausted,
+        RefusalKind::Exhausted | RefusalKind::Quota | RefusalKind::Hardware | RefusalKind::MemoryLost => {
+            ChannelRefusal::Exhausted
+        }
         RefusalKind::OutsidePartition | RefusalKind::BadId => ChannelRefusal::Invalid,
         RefusalKind::Class => ChannelRefusal::Unsupported,
         RefusalKind::Protocol | RefusalKind::Version | RefusalKind::Name | RefusalKind::Chip => {

@@ -1,19 +1,20 @@
 //! The ranges of system memory that a guest's machine announced, with their files: they must be told to the
 //! aggregator, and told again to a new one.
 //!
-//! Machines announce the same file for many ranges (RAM around its holes); one descriptor is kept for each file.
+//! Machines announce the same file for many ranges (RAM around its holes, or page by page with an IOMMU); one descriptor is kept for
+//! each file and for what it may do, and ranges that follow each other in one file are one.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
+use crate::addr::PAGE_SIZE;
+use crate::pci::mapping;
 use crate::pci::{DmaBacking, DmaError};
 
-/// Device and inode: the identity of a file.
-type FileId = (u64, u64);
+/// Device and inode, and whether the descriptor may write.
+type FileId = ((u64, u64), bool);
 
 /// One range.
 #[derive(Clone, Debug)]
@@ -27,8 +28,28 @@ pub(super) struct Range {
 }
 
 impl Range {
-    fn last(&self) -> u64 {
-        self.iova.saturating_add(self.size.saturating_sub(1))
+    /// One past its last byte; a range ends below 2^64, or one page before that.
+    fn end(&self) -> u64 {
+        self.iova.saturating_add(self.size)
+    }
+
+    /// A part of it.
+    fn part(&self, iova: u64, end: u64) -> Self {
+        let into = iova.saturating_sub(self.iova);
+        let file = self.file.clone().map(|(file, offset)| (file, offset.saturating_add(into)));
+        Self { iova, size: end.saturating_sub(iova), writable: self.writable, file }
+    }
+
+    /// True when `next` follows, at its addresses and in its file, with the same rights.
+    fn goes_on_in(&self, next: &Self) -> bool {
+        let file = match (&self.file, &next.file) {
+            (None, None) => true,
+            (Some((mine, offset)), Some((theirs, next_offset))) => {
+                Arc::ptr_eq(mine, theirs) && offset.checked_add(self.size) == Some(*next_offset)
+            }
+            _ => false,
+        };
+        file && self.end() == next.iova && self.writable == next.writable
     }
 }
 
@@ -43,7 +64,8 @@ impl GuestRam {
     /// A descriptor to keep for the file of a range.
     pub fn keep(&mut self, backing: &DmaBacking) -> io::Result<Arc<OwnedFd>> {
         let fd = backing.fd.as_fd();
-        let id = file_id(fd)?;
+        let facts = mapping::judge(fd).map_err(io::Error::other)?;
+        let id = (facts.identity, facts.writable);
         if let Some(kept) = self.files.get(&id).and_then(Weak::upgrade) {
             return Ok(kept);
         }
@@ -53,38 +75,57 @@ impl GuestRam {
         Ok(kept)
     }
 
+    /// Adds a range, as one with those that it continues.
     pub fn insert(&mut self, range: Range) {
-        self.ranges.insert(range.iova, range);
+        let mut whole = range;
+        if let Some((_, before)) = self.ranges.range(..whole.iova).next_back()
+            && before.goes_on_in(&whole)
+        {
+            whole = Range { size: before.size.saturating_add(whole.size), ..before.clone() };
+        }
+        if let Some(after) = self.ranges.get(&whole.end())
+            && whole.goes_on_in(after)
+        {
+            let after = whole.end();
+            let size = self.ranges.remove(&after).map_or(0, |after| after.size);
+            whole.size = whole.size.saturating_add(size);
+        }
+        self.ranges.insert(whole.iova, whole);
     }
 
-    pub fn remove(&mut self, iova: u64) {
-        self.ranges.remove(&iova);
+    /// Takes away a part of a range, as [`GuestRam::inside`] said it.
+    pub fn remove(&mut self, part: &Range) {
+        let Some((&start, range)) = self.ranges.range(..=part.iova).next_back() else { return };
+        let range = range.clone();
+        self.ranges.remove(&start);
+        for rest in [range.part(start, part.iova), range.part(part.end(), range.end())] {
+            if rest.size > 0 {
+                self.ranges.insert(rest.iova, rest);
+            }
+        }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Range> {
         self.ranges.values()
     }
 
-    /// The ranges that `[iova, iova + size)` takes away.
+    /// What of `[iova, iova + size)` there is: ranges, and parts of them.
     ///
     /// # Errors
-    /// There are none, or one would be split.
+    /// It is empty, not made of whole pages, or wraps.
     pub fn inside(&self, iova: u64, size: u64) -> Result<Vec<Range>, DmaError> {
-        let why = "it is empty or wraps";
-        let last = size.checked_sub(1).and_then(|rest| iova.checked_add(rest));
-        let last = last.ok_or(DmaError::Invalid { iova, size, why })?;
-        let below = self.ranges.range(..iova).next_back().filter(|(_, range)| range.last() >= iova);
-        let inside: Vec<Range> = self.ranges.range(iova..=last).map(|(_, range)| range.clone()).collect();
-        if below.is_some() || inside.last().is_some_and(|range| range.last() > last) {
-            return Err(DmaError::Invalid { iova, size, why: "it would split a mapping" });
+        let invalid = |why| DmaError::Invalid { iova, size, why };
+        if size == 0 || !size.is_multiple_of(PAGE_SIZE) || !iova.is_multiple_of(PAGE_SIZE) {
+            return Err(invalid("address and size must be multiples of 4096, and the size not 0"));
         }
-        if inside.is_empty() { Err(DmaError::NotMapped { iova, size }) } else { Ok(inside) }
+        let last = iova.checked_add(size.saturating_sub(1)).ok_or(invalid("it wraps"))?;
+        let below = self.ranges.range(..iova).next_back().filter(|(_, range)| range.end() > iova);
+        let inside = below.into_iter().chain(self.ranges.range(iova..=last));
+        let part = |(_, range): (&u64, &Range)| {
+            range.part(range.iova.max(iova), range.end().min(last.saturating_add(1)))
+        };
+        Ok(inside.map(part).collect())
     }
-}
-
-fn file_id(fd: BorrowedFd<'_>) -> io::Result<FileId> {
-    let facts = File::from(fd.try_clone_to_owned()?).metadata()?;
-    Ok((facts.dev(), facts.ino()))
 }
 
 #[cfg(test)]
@@ -112,20 +153,37 @@ mod tests {
     }
 
     #[test]
-    fn ranges_go_whole_or_not_at_all() {
+    fn ranges_go_in_parts_and_what_is_not_there_is_no_error() {
         let mut ram = GuestRam::default();
         ram.insert(range(0x1000, 0x2000));
-        ram.insert(range(0x3000, 0x1000));
-        ram.insert(range(u64::MAX - 0xfff, 0x1000));
+        ram.insert(range(0x8000, 0x4000));
+        ram.insert(range(u64::MAX - 0x1fff, 0x1000));
+        let found = |ram: &GuestRam, iova, size| -> Vec<(u64, u64)> {
+            ram.inside(iova, size).unwrap().iter().map(|range| (range.iova, range.size)).collect()
+        };
 
-        let found = |iova, size| ram.inside(iova, size).map(|ranges| ranges.len());
-
-        assert_eq!(found(0, 0x4000).unwrap(), 2);
-        assert_eq!(found(0x3000, 0x1000).unwrap(), 1);
-        assert_eq!(found(0x1000, u64::MAX - 0xfff).unwrap(), 3);
-        for (iova, size) in [(0x2000, 0x2000), (0x1000, 0x1000), (0x8000, 0x1000), (0x1000, u64::MAX), (0, 0)]
-        {
-            assert!(found(iova, size).is_err(), "{iova:#x} {size:#x}");
+        assert_eq!(found(&ram, 0x2000, 0x7000), [(0x2000, 0x1000), (0x8000, 0x1000)]);
+        assert_eq!(found(&ram, 0x4000, 0x1000), []);
+        assert_eq!(found(&ram, 0x1000, u64::MAX - 0xfff).len(), 3);
+        for (iova, size) in [(0x1000, 0), (0x1800, 0x1000), (0x1000, 0x800), (0x2000, u64::MAX - 0xfff)] {
+            assert!(ram.inside(iova, size).is_err(), "{iova:#x} {size:#x}");
         }
+        for part in ram.inside(0x9000, 0x1000).unwrap() {
+            ram.remove(&part);
+        }
+        assert_eq!(found(&ram, 0x8000, 0x4000), [(0x8000, 0x1000), (0xa000, 0x2000)]);
+    }
+
+    #[test]
+    fn ranges_that_follow_each_other_in_one_file_are_one() {
+        let mut ram = GuestRam::default();
+        let fd = create_memory_file(c"ram", 0x10000).unwrap();
+        let file = ram.keep(&DmaBacking { fd, offset: 0 }).unwrap();
+        let page = |at: u64| Range { file: Some((file.clone(), at)), ..range(0x5_0000 + at, 0x1000) };
+        for number in [3, 1, 2, 0, 5] {
+            ram.insert(page(number * 0x1000));
+        }
+
+        assert_eq!(ram.iter().map(|range| range.size).collect::<Vec<_>>(), [0x4000, 0x1000]);
     }
 }

@@ -138,7 +138,23 @@ impl<'a, 'h> SpaceSink<'a, 'h> {
         Ok(())
     }
 
+    /// Gets the memory that is to be mapped in this process's name: what an engine touches first is accounted to the aggregator, and
+    /// what cannot be had then is a page that is lost.
+    fn populate(&self, map: &[GuestMapping]) -> Result<(), LinkError> {
+        for run in map {
+            let GuestTarget::System { address, .. } = run.target else { continue };
+            let size = u64::from(run.pages) << run.page_shift;
+            if let Err(error) = self.host.memory.system.populate(address.0, size) {
+                let message = format!("{address}+{size:#x} of the guest's memory: {error}");
+                log::error!("No memory can be had for {message}");
+                return Err(LinkError::Refused { kind: RefusalKind::MemoryLost, message });
+            }
+        }
+        Ok(())
+    }
+
     fn send(&self, unmap: Vec<GuestRange>, map: Vec<GuestMapping>) -> Result<(), LinkError> {
+        self.populate(&map)?;
         let start = Instant::now();
         let result = self.host.request(&Request::UpdateSpace { space: self.space, unmap, map });
         let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);

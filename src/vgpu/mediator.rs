@@ -36,7 +36,8 @@ use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, Kept, LinkErr
 use crate::aggregator::protocol::{Doorbell, Event, Request};
 use crate::aggregator::report::Report;
 use crate::chip::PhysicalAddress;
-use crate::pci::dma::DmaSpace;
+use crate::pci::dma::{DmaSpace, MemoryOwner};
+use crate::pci::mapping::sigbus;
 use crate::pci::{DmaError, DmaMapping, InterruptSink, SharedMemory};
 use crate::shadow_pagetable::{Limits, MmuFormat};
 use crate::units::backend::{Backend, EngineEvents, FlushScope, Heed, NoTarget, VramPiece, WindowTables};
@@ -106,7 +107,9 @@ impl<C: ChannelControl> Mediator<C> {
             meters,
             copies: Copies::new(connection.terms.channels),
             trapped: AtomicU64::new(0),
-            system: DmaSpace::new(),
+            system: DmaSpace::with_owner(MemoryOwner::new(
+                usize::try_from(config.quotas.memory_ranges).unwrap_or(usize::MAX),
+            )),
             control: Mutex::new(Control::new(&connection.terms, config.limits)),
             connection: RwLock::new(Arc::new(connection)),
             config,
@@ -346,6 +349,14 @@ fn fail_safe_reason<'a, C: ChannelControl>(
     {
         control.fail(FailSafe::AggregatorLost(reason), Instant::now(), host);
     }
+    if control.state == State::Running && sigbus::lost() > 0 {
+        let pages = host.memory.system.owner().lost_pages();
+        if pages > 0 {
+            let why = format!("{pages} pages; is its file system full, or no huge page left?");
+            log::error!("A page of the guest's memory could not be had: {why}");
+            control.fail(FailSafe::MemoryLost(why), Instant::now(), host);
+        }
+    }
     match &control.state {
         State::Running => None,
         State::FailSafe(reason) => Some(reason),
@@ -413,6 +424,10 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         self.take_memory(|control| control.ram.iter().cloned().collect());
     }
 
+    fn most_dma_ranges(&self) -> usize {
+        self.system.owner().most_ranges()
+    }
+
     fn connect_events(&self, events: Arc<dyn EngineEvents>) {
         if self.face.set(events).is_err() {
             log::error!("The register face of a vGPU was connected twice; the first one stays");
@@ -473,6 +488,8 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         connection.events.live.clear_all();
         // It may have been zeroed; and what the last driver kept there is nothing to the next one.
         connection.window.forget_tables();
+        self.system.owner().mend();
+        self.system.forget_populated();
         control.reset(&connection.terms, self.config.limits);
         // The face forgets the loss with the reset: if there is still one, the next request tells it again.
         connection.events.rearm_loss();

@@ -31,12 +31,21 @@ pub struct Quotas {
     pub interrupts: u32,
     /// Guest page tables that are followed; `None`: what suits the chip.
     pub guest_tables: Option<u32>,
+    /// Pieces that guest memory may be announced in.
+    pub memory_ranges: u32,
 }
 
 impl Default for Quotas {
     /// None: for tests and benchmarks, whose guests are honest.
     fn default() -> Self {
-        Self { bad_pages: u32::MAX, flushes: 0, requests: 0, interrupts: 0, guest_tables: None }
+        Self {
+            bad_pages: u32::MAX,
+            flushes: 0,
+            requests: 0,
+            interrupts: 0,
+            guest_tables: None,
+            memory_ranges: 65_535,
+        }
     }
 }
 

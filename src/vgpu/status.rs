@@ -28,6 +28,9 @@ pub enum FailSafe {
     /// The guest's page tables point at too much that is not the guest's.
     #[error("The guest's GPU page tables point outside its memory: {0}")]
     ForeignMemory(String),
+    /// A page of the guest's memory was not there when it was needed.
+    #[error("A page of the guest's memory could not be had: {0}")]
+    MemoryLost(String),
 }
 
 impl FailSafe {
@@ -39,6 +42,7 @@ impl FailSafe {
             Self::QuotaExceeded(_) => FailSafeReason::QuotaExceeded,
             Self::HardwareFailed(_) => FailSafeReason::HardwareFailed,
             Self::ForeignMemory(_) => FailSafeReason::ForeignMemory,
+            Self::MemoryLost(_) => FailSafeReason::MemoryLost,
         }
     }
 }
@@ -59,6 +63,7 @@ impl From<LinkError> for FailSafe {
             LinkError::Refused { kind, message } => match kind {
                 RefusalKind::Exhausted | RefusalKind::Quota => Self::QuotaExceeded(message),
                 RefusalKind::Hardware => Self::HardwareFailed(message),
+                RefusalKind::MemoryLost => Self::MemoryLost(message),
                 RefusalKind::Protocol
                 | RefusalKind::Version
                 | RefusalKind::Name

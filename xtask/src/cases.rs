@@ -115,6 +115,8 @@ pub struct Guest {
     pub bar3: &'static str,
     /// Whether it has Mesa's Vulkan driver.
     pub vulkan: bool,
+    /// Whether it has an IOMMU.
+    pub iommu: bool,
 }
 
 impl Guest {
@@ -141,6 +143,7 @@ impl Guest {
             trace: false,
             bar3: "",
             vulkan: false,
+            iommu: false,
         }
     }
 }
@@ -239,6 +242,9 @@ fn fermi() -> Vec<Case> {
             cases.push(case(format!("sleepers-smp-{kernel}"), mediated, vec![forgiving]));
         }
     }
+    // Its driver's pages are mapped one by one, and taken away in any order.
+    let iommu = Guest { iommu: true, ..one.clone() };
+    cases.push(case("guest-iommu".into(), mediated, vec![iommu]));
     let two_gpus = Guest { gpus: vec![chip; 2], ..one };
     cases.push(case("two-vgpus-in-one-guest".into(), mediated, vec![two_gpus]));
     let pair = [KernelSeries::V6_1, KernelSeries::V7_2];

@@ -50,6 +50,9 @@ pub struct Arguments {
     /// Show the whole console, not nouveau's lines only
     #[arg(long)]
     verbose: bool,
+    /// Give the guest an IOMMU, which its kernel uses: each page that its driver shows the GPU is mapped by itself
+    #[arg(long)]
+    iommu: bool,
 }
 
 pub fn run(arguments: &Arguments) -> Result<bool> {
@@ -73,7 +76,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         cpus: arguments.cpus,
         sockets: arguments.sockets.clone(),
         accelerator: Accelerator::of_this_machine(),
-        iommu: false,
+        iommu: arguments.iommu,
         beside: Beside::Nothing,
         programs: arguments.programs.clone(),
         nouveau_options: arguments.nouveau_options.clone(),

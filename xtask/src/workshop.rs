@@ -208,7 +208,7 @@ impl Workshop {
             cpus: guest.cpus,
             sockets: (first_gpu..first_gpu + guest.gpus.len()).map(|index| rig.socket(index)).collect(),
             accelerator: self.accelerator,
-            iommu: false,
+            iommu: guest.iommu,
             beside: Beside::Nothing,
             programs: words(guest.programs),
             nouveau_options: words(guest.nouveau_options),

@@ -11,7 +11,7 @@ use gpuvmk::gpu::{
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostTarget, OwnershipLedger, Progress,
     Revocation, SpaceHandle, SpaceUpdate, SpaceUsage,
 };
-use gpuvmk::pci::{DmaError, DmaMapping, SharedMemory};
+use gpuvmk::pci::{DmaMapping, SharedMemory};
 use gpuvmk::units::backend::{ChannelError, FaultUnit, GraphicsError, HostError, MmuFault};
 use rustix::event::EventfdFlags;
 use rustix::fs::MemfdFlags;
@@ -281,7 +281,17 @@ impl GpuDriver for JudgeGpu {
             let left = space.pointing_at(iova, size).next();
             assert!(left.is_none(), "memory goes while a page table names it: {left:x?}");
         }
-        state.dma.remove(&iova.0).map(|_| ()).ok_or(DmaError::NotMapped { iova: iova.0, size }.into())
+        let (first, last) = (iova.0, iova.0 + size);
+        let all: Vec<_> = state.dma.iter().map(|(at, bytes)| (*at, at + bytes)).collect();
+        let mut covered = 0;
+        for (at, end) in all.into_iter().filter(|(at, end)| *at < last && first < *end) {
+            state.dma.remove(&at);
+            covered += end.min(last) - at.max(first);
+            state.dma.extend((at < first).then(|| (at, first - at)));
+            state.dma.extend((last < end).then(|| (last, end - last)));
+        }
+        assert_eq!(covered, size, "what was never mapped is unmapped");
+        Ok(())
     }
 
     fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {

@@ -54,6 +54,7 @@ fn limits(input: &mut Input<'_>) -> TenantLimits {
         mappings: input.near(&[0, 16, 1 << 12]),
         doorbells: input.u32(),
         thread_time: input.u8(),
+        memory_ranges: input.u32(),
     }
 }
 

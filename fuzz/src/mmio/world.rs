@@ -189,7 +189,8 @@ impl World {
     pub(super) fn map_ram(&self, iova: u64, size: u64) {
         let fd = self.ram_file.try_clone().expect("a descriptor");
         let backing = Some(DmaBacking { fd, offset: 0 });
-        if let Err(error) = self.vgpu.dma_map(DmaMapping { iova, size, writable: true, backing }) {
+        if let Err(error) = self.vgpu.dma_map(DmaMapping { iova, size, writable: true, backing, owner: None })
+        {
             assert!(!error.to_string().is_empty());
         }
     }

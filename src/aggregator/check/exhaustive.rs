@@ -50,7 +50,7 @@ const RANGES: [(u64, u64, u64, bool); 3] = [
 fn memory() -> DmaMap {
     let mut map = DmaMap::default();
     for (gpa, size, iova, writable) in RANGES {
-        map.insert(DmaRange { gpa: Gpa(gpa), size, iova: Iova(iova), writable });
+        map.insert(DmaRange { gpa: Gpa(gpa), size, iova: Iova(iova), writable }, None);
     }
     map
 }

@@ -36,9 +36,12 @@ fn partition() -> Partition {
 
 fn memory() -> DmaMap {
     let mut map = DmaMap::default();
-    map.insert(DmaRange { gpa: Gpa(0), size: 0xa0000, iova: Iova(4 * MIB), writable: true });
-    map.insert(DmaRange { gpa: Gpa(0xc0000), size: 0x10000, iova: Iova(8 * MIB + 0xc0000), writable: false });
-    map.insert(DmaRange { gpa: Gpa(MIB), size: 63 * MIB, iova: Iova(33 * MIB), writable: true });
+    map.insert(DmaRange { gpa: Gpa(0), size: 0xa0000, iova: Iova(4 * MIB), writable: true }, None);
+    map.insert(
+        DmaRange { gpa: Gpa(0xc0000), size: 0x10000, iova: Iova(8 * MIB + 0xc0000), writable: false },
+        None,
+    );
+    map.insert(DmaRange { gpa: Gpa(MIB), size: 63 * MIB, iova: Iova(33 * MIB), writable: true }, None);
     map
 }
 

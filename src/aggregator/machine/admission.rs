@@ -17,6 +17,7 @@ use crate::chip::EngineSet;
 use crate::gpu::GpuError;
 use crate::latency::Latency;
 use crate::pci::SharedMemory;
+use crate::pci::dma::{MAX_MAPPINGS, MemoryOwner};
 use crate::scheduler::Suspension;
 
 /// Most tenants at a time.
@@ -168,6 +169,8 @@ impl Machine {
                 doorbell_rate: limits.doorbells.min(MAX_DOORBELLS),
                 thread: ThreadAccount::new(limits.thread_time),
                 memory: DmaMap::default(),
+                owner: MemoryOwner::deferring(MAX_MAPPINGS),
+                range_limit: usize::try_from(limits.memory_ranges).unwrap_or(usize::MAX).min(MAX_MAPPINGS),
                 spaces: std::collections::BTreeMap::new(),
                 channels: vec![None; usize::from(hello.channels)],
                 runlist: Vec::new(),

@@ -226,6 +226,7 @@ fn lower(asked: TenantLimits, most: &EntryLimits) -> TenantLimits {
         mappings: asked.mappings.min(most.mappings),
         doorbells: asked.doorbells.min(most.doorbells),
         thread_time: asked.thread_time.min(most.thread_time),
+        memory_ranges: asked.memory_ranges.min(most.memory_ranges),
     }
 }
 
@@ -332,6 +333,8 @@ pub struct GuestStatus {
     pub doorbells: Option<u32>,
     /// Most of the aggregator's thread, in percent.
     pub thread_time: Option<u8>,
+    /// Most pieces of memory.
+    pub memory_ranges: Option<u32>,
 }
 
 impl GuestStatus {
@@ -350,6 +353,7 @@ impl GuestStatus {
             mappings: Some(limits.mappings).filter(|most| *most != usual.mappings),
             doorbells: Some(limits.doorbells).filter(|most| *most != usual.doorbells),
             thread_time: Some(limits.thread_time).filter(|most| *most != usual.thread_time),
+            memory_ranges: Some(limits.memory_ranges).filter(|most| *most != usual.memory_ranges),
         }
     }
 
@@ -373,6 +377,7 @@ impl GuestStatus {
                 mappings: self.mappings.unwrap_or(usual.mappings),
                 doorbells: self.doorbells.unwrap_or(usual.doorbells),
                 thread_time: self.thread_time.unwrap_or(usual.thread_time),
+                memory_ranges: self.memory_ranges.unwrap_or(usual.memory_ranges),
             },
         })
     }

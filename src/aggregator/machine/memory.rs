@@ -1,27 +1,33 @@
 //! Guest memory: made reachable for the physical GPU at bus addresses of the host's choice, and taken away
-//! again only when no page table names it any more.
+//! again only when no page table names it any more, and no access to it is under way.
+//!
+//! Nothing here waits for an access: an engine that waits for a page of a VM's memory holds up that VM's own unmapping, whose answer
+//! comes later, and nobody else.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use super::jobs::Job;
-use super::{Machine, Outcome};
-use crate::addr::{Gpa, TenantId};
-use crate::aggregator::dma_map::{DmaMapError, DmaRange};
+use super::{Machine, Outcome, Output};
+use crate::addr::{Gpa, GpuVa, TenantId};
+use crate::aggregator::dma_map::{DmaMapError, DmaRange, Shown};
 use crate::aggregator::limit::Limit;
-use crate::aggregator::protocol::RefusalKind;
+use crate::aggregator::protocol::{Event, RefusalKind};
+use crate::aggregator::report::FailSafeReason;
 use crate::aggregator::tenant::Refusal;
+use crate::chip::{AccessKind, FaultReason};
 use crate::gpu::{Budget, Progress, Revocation, SpaceHandle};
+use crate::pci::dma::MAX_MAPPINGS;
+use crate::pci::mapping::{self, MapError, sigbus};
 use crate::pci::{DmaBacking, DmaMapping};
-
-/// Most memory ranges of a tenant: QEMU has some dozens. All tenants together stay below what one process may
-/// have mapped ([`crate::pci::mapping::sigbus::MAX_GUARDED`]).
-pub(super) const MAX_RANGES: usize = 512;
-
-const _: () = assert!(MAX_RANGES * super::admission::MAX_TENANTS < crate::pci::mapping::sigbus::MAX_GUARDED);
+use crate::units::backend::{FaultUnit, MmuFault};
 
 /// Most memory of a tenant: 4 TiB, and an eighth of what the physical GPU's bus addresses reach.
 const MAX_BYTES_LOG2: u8 = 42;
 const BUS_SHARE_LOG2: u8 = 3;
+
+// Each file of a tenant takes one of the guarded mappings of this process.
+const _: () = assert!(2 * crate::pci::dma::MAX_FILES * super::admission::MAX_TENANTS < sigbus::MAX_GUARDED);
 
 /// Memory ranges that are being taken away.
 #[derive(Debug)]
@@ -57,42 +63,100 @@ impl Machine {
         writable: bool,
         file: Option<OwnedFd>,
     ) -> Result<(), Refusal> {
+        let refuse = |error: MapError| Refusal::new(RefusalKind::OutsidePartition, error.to_string());
+        let file =
+            file.ok_or_else(|| Refusal::new(RefusalKind::Protocol, "guest memory comes with its file"))?;
+        let facts = mapping::judge(file.as_fd()).map_err(refuse)?;
+        if writable && !facts.writable {
+            return Err(refuse(MapError::NotWritable));
+        }
+        let shown = Shown { file: facts.identity, offset };
         let most = 1_u64 << self.info.system_bits.saturating_sub(BUS_SHARE_LOG2).min(MAX_BYTES_LOG2);
-        let memory = &self.tenant(tenant)?.memory;
-        memory.check_new(gpa, size)?;
-        if memory.len() >= MAX_RANGES || memory.bytes().saturating_add(size) > most {
+        let owner = self.tenant(tenant)?;
+        owner.memory.check_new(gpa, size)?;
+        let ranges = owner.memory.len();
+        let full = ranges >= owner.range_limit && !owner.memory.would_join(gpa, size, shown)
+            || ranges >= MAX_MAPPINGS;
+        // With those in which only a part is mapped.
+        let bytes = owner.memory.bytes().max(owner.memory.runs().bytes());
+        if full || bytes.saturating_add(size) > most {
+            let limit = owner.range_limit;
             return Err(Refusal::met(
                 Limit::MemoryRanges,
                 RefusalKind::Quota,
-                format!("a VM may have {MAX_RANGES} memory ranges and {} GiB", most >> 30),
+                format!(
+                    "a VM may have {limit} memory ranges ([limits] memory_ranges of its file) and {} GiB of bus addresses",
+                    most >> 30
+                ),
             ));
         }
-        let iova = self.iovas.take(size, gpa).ok_or_else(|| {
-            Refusal::new(RefusalKind::Exhausted, "the physical GPU's bus addresses are used up")
-        })?;
-        let mapping =
-            DmaMapping { iova: iova.0, size, writable, backing: file.map(|fd| DmaBacking { fd, offset }) };
+        let used_up = || Refusal::new(RefusalKind::Exhausted, "the physical GPU's bus addresses are used up");
+        let owner = self.tenants.get_mut(&tenant).ok_or_else(used_up)?;
+        let pieces = owner.memory.place(&mut self.buses, gpa, size).ok_or_else(used_up)?;
+        for (index, piece) in pieces.iter().enumerate() {
+            let into = piece.gpa.0.saturating_sub(gpa.0);
+            let at = offset.saturating_add(into);
+            if let Err(refusal) = self.map_piece(tenant, *piece, &file, at, writable) {
+                for done in pieces.iter().take(index) {
+                    self.take_away(tenant, done)?;
+                    self.free_bus_addresses(tenant, done);
+                }
+                for rest in pieces.iter().skip(index) {
+                    self.free_bus_addresses(tenant, rest);
+                }
+                return Err(refusal);
+            }
+        }
+        let owner = self.tenant(tenant)?;
+        for piece in pieces {
+            let into = piece.gpa.0.saturating_sub(gpa.0);
+            let shown = Shown { offset: offset.saturating_add(into), ..shown };
+            owner.memory.insert(DmaRange { writable, ..piece }, Some(shown));
+        }
+        crate::reaper::give_up(file);
+        Ok(())
+    }
+
+    /// Makes one piece reachable.
+    fn map_piece(
+        &mut self,
+        tenant: TenantId,
+        piece: DmaRange,
+        file: &OwnedFd,
+        offset: u64,
+        writable: bool,
+    ) -> Result<(), Refusal> {
+        let no_descriptor =
+            |error| Refusal::new(RefusalKind::Exhausted, format!("no descriptor is left here: {error}"));
+        let fd = file.try_clone().map_err(no_descriptor)?;
+        let DmaRange { iova, size, .. } = piece;
+        let owner = Some(self.tenant(tenant)?.owner.clone());
+        let backing = Some(DmaBacking { fd, offset });
+        let mapping = DmaMapping { iova: iova.0, size, writable, backing, owner };
         // The owner is told first, so that no access can meet memory without one.
         if let Some(ledger) = &self.ledger {
             ledger.own_system(iova, size, Some(tenant));
         }
-        if let Err(error) = self.driver.dma_map(mapping) {
-            if let Some(ledger) = &self.ledger {
-                ledger.own_system(iova, size, None);
-            }
-            self.iovas.give_back(iova);
-            return Err(error.into());
+        let mapped = self.driver.dma_map(mapping);
+        if mapped.is_err()
+            && let Some(ledger) = &self.ledger
+        {
+            ledger.own_system(iova, size, None);
         }
-        self.tenant(tenant)?.memory.insert(DmaRange { gpa, size, iova, writable });
-        Ok(())
+        Ok(mapped?)
     }
 
     pub(super) fn dma_unmap(&mut self, tenant: TenantId, gpa: Gpa, size: u64) -> Result<Outcome, Refusal> {
-        let ranges = self.tenant(tenant)?.memory.whole_ranges(gpa, size)?;
+        let end = gpa.0.checked_add(size).filter(|_| size > 0 && gpa.is_aligned(crate::addr::PAGE_SIZE));
+        let whole = end.is_none_or(|end| end.is_multiple_of(crate::addr::PAGE_SIZE)) || size == u64::MAX;
+        if size == 0 || !gpa.is_aligned(crate::addr::PAGE_SIZE) || !whole {
+            return Err(DmaMapError::Shape { gpa, size }.into());
+        }
+        let ranges = self.tenant(tenant)?.memory.inside(gpa, size);
         self.start_job(tenant, Job::Release(Withdrawal::new(ranges)))
     }
 
-    /// Takes ranges away, one after the other: page tables first, then the mapping, then the number is free.
+    /// Takes ranges away, one after the other: page tables first, then the mapping, then the bus addresses are free.
     pub(super) fn withdraw_some(
         &mut self,
         tenant: TenantId,
@@ -140,11 +204,13 @@ impl Machine {
                     return Err(error.into());
                 }
             }
-            if let Some(ledger) = &self.ledger {
-                ledger.own_system(range.iova, range.size, None);
+            // Out of reach; accesses may still be under way. Who asked waits for them, nobody else does.
+            let owner = self.tenant(tenant)?;
+            if !owner.owner.is_settled(range.iova.0, range.size) {
+                return Ok(Progress::Waits);
             }
-            self.iovas.give_back(range.iova);
-            self.tenant(tenant)?.memory.remove(range.gpa);
+            owner.memory.remove(&range);
+            self.free_bus_addresses(tenant, &range);
             withdrawal.ranges.pop();
             withdrawal.spaces = None;
             if budget.is_spent() && !withdrawal.ranges.is_empty() {
@@ -152,5 +218,64 @@ impl Machine {
             }
         }
         Ok(Progress::Done)
+    }
+
+    fn take_away(&mut self, tenant: TenantId, range: &DmaRange) -> Result<(), Refusal> {
+        if let Err(error) = self.driver.dma_unmap(range.iova, range.size) {
+            self.quarantine(tenant, "unmapping memory", &error);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    fn free_bus_addresses(&mut self, tenant: TenantId, range: &DmaRange) {
+        if let Some(ledger) = &self.ledger {
+            ledger.own_system(range.iova, range.size, None);
+        }
+        if let Some(owner) = self.tenants.get_mut(&tenant) {
+            owner.memory.unplace(&mut self.buses, range);
+        }
+    }
+
+    /// Puts those into fail-safe state in whose memory engines met a page that could not be had: what they compute from here on
+    /// would be worth nothing. Their guests are told that their channels are gone.
+    pub(super) fn look_for_lost_memory(&mut self, now: Duration) {
+        let lost = sigbus::lost();
+        if lost == self.lost_pages {
+            return;
+        }
+        self.lost_pages = lost;
+        let met = |tenant: &&crate::aggregator::tenant::Tenant| {
+            tenant.fail_safe.is_none() && tenant.owner.lost_pages() > 0
+        };
+        for tenant in self.tenants.values().filter(met).map(|tenant| tenant.id).collect::<Vec<_>>() {
+            self.fail_for_lost_memory(tenant, now);
+        }
+    }
+
+    fn fail_for_lost_memory(&mut self, id: TenantId, now: Duration) {
+        let start = Instant::now();
+        let Some(tenant) = self.tenants.get_mut(&id) else { return };
+        tenant.counters.lost_pages = tenant.counters.lost_pages.saturating_add(tenant.owner.lost_pages());
+        log::error!(
+            "{}: in fail-safe state: {} pages of its memory could not be had (is the file system full, or no huge page left?)",
+            tenant.name,
+            tenant.owner.lost_pages()
+        );
+        let told: Vec<u16> = tenant.live_channels().map(|(channel, _)| channel.0).collect();
+        // Before its address spaces go, what still writes to one.
+        self.cancel_update(id);
+        self.strip(id, now);
+        let fault = |channel| MmuFault {
+            channel: Some(channel),
+            unit: FaultUnit::Host,
+            address: GpuVa(0),
+            access: AccessKind::Read,
+            reason: FaultReason::UnsupportedAperture,
+        };
+        self.outputs.extend(told.into_iter().map(|channel| Output::Event(id, Event::Fault(fault(channel)))));
+        if let Some(tenant) = self.tenants.get_mut(&id) {
+            tenant.fail(FailSafeReason::MemoryLost, start.elapsed());
+        }
     }
 }

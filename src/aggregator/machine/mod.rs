@@ -38,9 +38,10 @@ pub use self::jobs::Job;
 pub use self::notices::Owed;
 use self::recovery::{Departure, Zombie};
 pub use self::thread_time::ThreadAccount;
-use super::dma_map::IovaAllocator;
+use super::bus_space::BusSpace;
 use super::partition::VramAllocator;
 use super::protocol::{Event, RefusalKind, Reply, Request};
+use super::report::FailSafeReason;
 use super::tenant::{Refusal, Tenant, TenantState};
 use crate::addr::{GuestChannel, HostChannel, TenantId};
 use crate::config::{HangConfig, ScrubPolicy};
@@ -90,7 +91,8 @@ pub struct Machine {
     hangs: Hangs,
     scrub: ScrubPolicy,
     vram: VramAllocator,
-    iovas: IovaAllocator,
+    /// Bus addresses that nobody has.
+    buses: BusSpace,
     granted_channels: u16,
     tenants: BTreeMap<TenantId, Tenant>,
     owners: BTreeMap<HostChannel, Owner>,
@@ -118,6 +120,8 @@ pub struct Machine {
     clock: Arc<dyn Clock>,
     /// The tenant that was worked for last.
     turn: TenantId,
+    /// Pages of VMs' memory that could not be had, as far as it was noticed.
+    lost_pages: u64,
     departed: scrub::Departures,
     cleanups: cleanups::Cleanups,
     chronicle: chronicle::Chronicle,
@@ -143,7 +147,7 @@ impl Machine {
         let largest_page = info.page_shifts.iter().copied().max().unwrap_or(0);
         Self {
             vram: VramAllocator::new(info.tenant_vram, info.tenant_vram_size, info.partition_granule),
-            iovas: IovaAllocator::new(info.first_iova, info.system_bits, largest_page),
+            buses: BusSpace::new(info.first_iova, info.system_bits, largest_page),
             driver,
             ledger,
             info,
@@ -169,6 +173,7 @@ impl Machine {
             looks_again: false,
             clock: budget::monotonic(),
             turn: TenantId(0),
+            lost_pages: crate::pci::mapping::sigbus::lost(),
             departed: scrub::Departures::default(),
             cleanups: cleanups::Cleanups::default(),
             chronicle: chronicle::Chronicle::default(),
@@ -272,6 +277,10 @@ impl Machine {
         }
         let harmless =
             matches!(request, Request::Reset { .. } | Request::DmaMap { .. } | Request::DmaUnmap { .. });
+        if owner.fail_safe.is_some_and(|now| now.reason == FailSafeReason::MemoryLost) && !harmless {
+            let text = "a page of the VM's memory could not be had: its file system is full, or no huge page is left";
+            return Err(Refusal::new(RefusalKind::MemoryLost, text));
+        }
         if owner.fail_safe.is_some() && !harmless {
             return Err(Refusal::new(RefusalKind::Protocol, "the VM is in fail-safe state until its reset"));
         }

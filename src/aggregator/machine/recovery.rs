@@ -17,6 +17,7 @@ use super::{Machine, Output};
 use crate::addr::{GuestChannel, HostChannel, TenantId};
 use crate::aggregator::limit::Limit;
 use crate::aggregator::protocol::{RefusalKind, Reply};
+use crate::aggregator::report::FailSafeReason;
 use crate::aggregator::tenant::{ChannelState, Refusal, Space, TenantState};
 use crate::chip::Engine;
 use crate::gpu::budget::CALL;
@@ -396,6 +397,10 @@ impl Machine {
                     message: "the physical GPU did not let go of the VM's work".to_owned(),
                 }
             } else {
+                // No channel is on the hardware: nobody accesses it.
+                if tenant.fail_safe.is_some_and(|now| now.reason == FailSafeReason::MemoryLost) {
+                    tenant.owner.mend();
+                }
                 tenant.fail_safe = None;
                 tenant.violations = 0;
                 Reply::Done

@@ -78,6 +78,7 @@ impl Machine {
         self.end_penalties(now);
         self.tell_others(now);
         self.held_until = None;
+        self.look_for_lost_memory(now);
         let mut budget = self.slice();
         self.looks_again = self.driver.advance_pending(&mut budget);
         let more = self.advance_work(now);

@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::Machine;
 use super::admission::partition_percent;
 use super::guests::{GuestStatus, Holder};
-use super::memory::MAX_RANGES;
 use super::scrub::ScrubStatus;
 use crate::addr::TenantId;
 use crate::aggregator::limit::{Limit, LimitStatus, LimitTable};
@@ -241,7 +240,7 @@ fn limits(tenant: &Tenant, pages: u64, table_bytes: u64, submissions: u64) -> Li
         (Limit::Doorbells.name(), doorbells),
         of(Limit::ThreadTime, Some(tenant.thread.most_percent.into()), millis),
         of(Limit::Cleanups, None, tenant.counters.zeroed),
-        of(Limit::MemoryRanges, Some(count(MAX_RANGES)), count(tenant.memory.len())),
+        of(Limit::MemoryRanges, Some(count(tenant.range_limit)), count(tenant.memory.len())),
     ]
     .into()
 }

@@ -121,7 +121,7 @@ fn shifts(mask: u64) -> Vec<u8> {
 }
 
 pub(super) fn refusal_kind(value: u32) -> Option<RefusalKind> {
-    const ALL: [RefusalKind; 10] = [
+    const ALL: [RefusalKind; 11] = [
         RefusalKind::Protocol,
         RefusalKind::Version,
         RefusalKind::Name,
@@ -132,6 +132,7 @@ pub(super) fn refusal_kind(value: u32) -> Option<RefusalKind> {
         RefusalKind::Hardware,
         RefusalKind::Quota,
         RefusalKind::Class,
+        RefusalKind::MemoryLost,
     ];
     ALL.into_iter().find(|kind| u32::from(*kind as u16) == value)
 }

@@ -38,7 +38,8 @@ struct WireHello {
     /// In percent; zero is none.
     cap: u8,
     fixed: u8,
-    reserved: [u8; 5],
+    reserved: u8,
+    memory_ranges: U32,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
@@ -189,6 +190,7 @@ pub fn decode_request(bytes: &[u8]) -> Result<Request, WireError> {
                     mappings: wire.mappings.get(),
                     doorbells: wire.doorbells.get(),
                     thread_time: wire.thread_time,
+                    memory_ranges: wire.memory_ranges.get(),
                 },
             }))
         }
@@ -292,7 +294,8 @@ fn wire_hello(hello: &Hello) -> WireHello {
         thread_time: hello.limits.thread_time,
         cap: hello.share.cap.unwrap_or(0),
         fixed: hello.share.fixed.unwrap_or(0),
-        reserved: [0; 5],
+        reserved: 0,
+        memory_ranges: hello.limits.memory_ranges.into(),
     };
     wire.name_length = store_text(&mut wire.name, &hello.name);
     wire.chip_length = store_text(&mut wire.chip, &hello.chip);

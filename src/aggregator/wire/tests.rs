@@ -57,12 +57,12 @@ fn request_strategy() -> impl Strategy<Value = Request> {
             "[a-z0-9-]{0,64}",
             "[A-Z0-9]{0,16}",
             any::<(u32, u64, u16)>(),
-            any::<(u64, u64, u32, u8)>(),
+            any::<(u64, u64, u32, u8, u32)>(),
             share_strategy()
         )
             .prop_map(|(name, chip, (version, vram, channels), limits, share)| {
-                let (page_tables, mappings, doorbells, thread_time) = limits;
-                let limits = TenantLimits { page_tables, mappings, doorbells, thread_time };
+                let (page_tables, mappings, doorbells, thread_time, memory_ranges) = limits;
+                let limits = TenantLimits { page_tables, mappings, doorbells, thread_time, memory_ranges };
                 Request::Hello(Hello { version, name, chip, vram, channels, share, limits })
             }),
         any::<(u64, u64, u64, bool)>().prop_map(|(gpa, size, offset, writable)| Request::DmaMap {

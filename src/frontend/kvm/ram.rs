@@ -85,7 +85,13 @@ impl Ram {
         for part in &self.parts {
             let fd = self.file.try_clone().map_err(KvmError::system("Duplicating a descriptor"))?;
             let backing = Some(DmaBacking { fd, offset: part.offset });
-            function.dma_map(DmaMapping { iova: part.gpa, size: part.size, writable: true, backing })?;
+            function.dma_map(DmaMapping {
+                iova: part.gpa,
+                size: part.size,
+                writable: true,
+                backing,
+                owner: None,
+            })?;
         }
         Ok(())
     }

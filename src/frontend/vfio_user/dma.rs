@@ -35,7 +35,7 @@ pub(super) fn map(function: &dyn PciFunction, body: &[u8], mut fds: Vec<OwnedFd>
     if backing.is_some() && !request.offset.is_multiple_of(PAGE_SIZE) {
         return Err(refuse("offset", request.offset, "a multiple of 4096"));
     }
-    let mapping = DmaMapping { iova: request.address, size: request.size, writable, backing };
+    let mapping = DmaMapping { iova: request.address, size: request.size, writable, backing, owner: None };
     Ok(function.dma_map(mapping)?)
 }
 

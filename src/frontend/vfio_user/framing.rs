@@ -180,6 +180,12 @@ impl Outbox {
         self.file = None;
     }
 
+    /// What was put into it.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.buffer.get(HEADER..self.end).unwrap_or_default()
+    }
+
     /// Sends a descriptor along with the reply.
     pub(super) fn attach(&mut self, file: OwnedFd) {
         self.file = Some(file);

@@ -15,6 +15,7 @@ use super::wire::{Header, command, flags};
 use super::{dma, info, region, sys};
 use crate::pci::{InterruptSink, PciFunction, RegionTable};
 use crate::socket_path::peer::Credentials;
+use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -158,6 +159,21 @@ impl Drop for Attachment<'_> {
     }
 }
 
+/// A refusal with what led to it.
+struct Causes<'a>(&'a Refusal);
+
+impl fmt::Display for Causes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = std::error::Error::source(self.0);
+        while let Some(cause) = source {
+            write!(f, ": {cause}")?;
+            source = cause.source();
+        }
+        Ok(())
+    }
+}
+
 /// Refused commands, logged so that a client cannot flood the log.
 #[derive(Debug, Default)]
 struct Complaints {
@@ -172,8 +188,10 @@ impl Complaints {
         }
         self.count += 1;
         match self.count {
-            ..LOGGED_REFUSALS => log::warn!("Refused: {refusal}"),
-            LOGGED_REFUSALS => log::warn!("Refused: {refusal}; further refusals are counted only"),
+            ..LOGGED_REFUSALS => log::warn!("Refused: {}", Causes(refusal)),
+            LOGGED_REFUSALS => {
+                log::warn!("Refused: {}; further refusals are counted only", Causes(refusal));
+            }
             _ => {}
         }
     }
@@ -197,7 +215,7 @@ pub(super) fn serve(
 ) -> SessionEnd {
     let mut inbox = Inbox::new(Poll::new(poll));
     let mut outbox = Outbox::new();
-    let (header, agreement) = match greet(socket, &mut inbox, &mut outbox) {
+    let (header, agreement) = match greet(socket, &mut inbox, &mut outbox, function.most_dma_ranges()) {
         Ok(greeting) => greeting,
         Err(end) => return rename_stop(end, stop),
     };
@@ -227,6 +245,7 @@ fn greet(
     socket: &UnixStream,
     inbox: &mut Inbox,
     outbox: &mut Outbox,
+    most_ranges: usize,
 ) -> Result<(Header, Agreement), SessionEnd> {
     let system = |error| SessionEnd::Stream(FrameError::Socket(error));
     socket.set_read_timeout(Some(PATIENCE)).map_err(system)?;
@@ -242,7 +261,7 @@ fn greet(
     let outcome = match header.command {
         command::VERSION if header.flags & flags::TYPE_MASK == flags::COMMAND => {
             outbox.clear();
-            version::negotiate(message.body, outbox)
+            version::negotiate(message.body, most_ranges, outbox)
         }
         command => Err(Refusal::Order { command, rule }),
     };

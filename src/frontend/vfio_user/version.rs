@@ -6,7 +6,6 @@
 use super::framing::Outbox;
 use super::refusal::Refusal;
 use super::wire::{self, MAX_DATA, MAX_FDS, command};
-use crate::pci::dma::MAX_MAPPINGS;
 use serde::{Deserialize, Serialize};
 use zerocopy::FromBytes;
 
@@ -61,8 +60,8 @@ struct Offered {
     write_multiple: Option<bool>,
 }
 
-/// Answers the client's proposal.
-pub(super) fn negotiate(body: &[u8], reply: &mut Outbox) -> Result<Agreement, Refusal> {
+/// Answers the client's proposal for a device that takes `most_ranges` ranges of memory at a time.
+pub(super) fn negotiate(body: &[u8], most_ranges: usize, reply: &mut Outbox) -> Result<Agreement, Refusal> {
     let (version, data) = wire::Version::read_from_prefix(body).map_err(|_| Refusal::BodySize {
         command: command::VERSION,
         size: body.len(),
@@ -86,7 +85,10 @@ pub(super) fn negotiate(body: &[u8], reply: &mut Outbox) -> Result<Agreement, Re
     let offered = Offered {
         max_msg_fds: proposed.max_msg_fds.map(|_| MAX_FDS),
         max_data_xfer_size: proposed.max_data_xfer_size.map(|_| MAX_DATA),
-        max_dma_maps: proposed.max_dma_maps.map(|_| MAX_MAPPINGS),
+        // Ranges that follow each other are one, so it may be more; a client that goes by this is never refused.
+        max_dma_maps: proposed
+            .max_dma_maps
+            .map(|most| usize::try_from(most).map_or(most_ranges, |most| most.min(most_ranges))),
         pgsizes: proposed.pgsizes.map(|_| PAGE_SIZES),
         write_multiple: write_multiple.then_some(true),
     };
@@ -120,12 +122,12 @@ mod tests {
     }
 
     fn answer(data: &[u8]) -> Result<Agreement, i32> {
-        negotiate(&body(0, 0, data), &mut Outbox::new()).map_err(|refusal| refusal.errno())
+        negotiate(&body(0, 0, data), 4096, &mut Outbox::new()).map_err(|refusal| refusal.errno())
     }
 
     #[test]
     fn minor_version_is_the_lower_of_both() {
-        let minor = |minor| negotiate(&body(0, minor, b""), &mut Outbox::new()).unwrap().minor;
+        let minor = |minor| negotiate(&body(0, minor, b""), 4096, &mut Outbox::new()).unwrap().minor;
 
         assert_eq!((minor(0), minor(1), minor(7)), (0, 1, 1));
     }
@@ -137,6 +139,19 @@ mod tests {
         assert!(multiple(b"{\"capabilities\":{\"write_multiple\":true}}\0"));
         assert!(!multiple(b"{\"capabilities\":{\"write_multiple\":false}}\0"));
         assert!(!multiple(b"{\"capabilities\":{}}\0"));
+    }
+
+    #[test]
+    fn client_is_told_how_many_ranges_there_may_be() {
+        let told = |proposed: u64| {
+            let mut reply = Outbox::new();
+            let data = format!("{{\"capabilities\":{{\"max_dma_maps\":{proposed}}}}}\0");
+            negotiate(&body(0, 0, data.as_bytes()), 4096, &mut reply).unwrap();
+            let bytes = reply.bytes();
+            String::from_utf8_lossy(bytes).contains(&format!("\"max_dma_maps\":{}}}", proposed.min(4096)))
+        };
+
+        assert!(told(65_535) && told(100));
     }
 
     #[test]
@@ -171,7 +186,7 @@ mod tests {
     fn other_major_version_and_short_body_are_refused() {
         let mut reply = Outbox::new();
 
-        assert_eq!(negotiate(&body(1, 0, b""), &mut reply).unwrap_err().errno(), libc::EINVAL);
-        assert_eq!(negotiate(&[0, 0, 0], &mut reply).unwrap_err().errno(), libc::EINVAL);
+        assert_eq!(negotiate(&body(1, 0, b""), 4096, &mut reply).unwrap_err().errno(), libc::EINVAL);
+        assert_eq!(negotiate(&[0, 0, 0], 4096, &mut reply).unwrap_err().errno(), libc::EINVAL);
     }
 }

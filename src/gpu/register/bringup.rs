@@ -177,8 +177,11 @@ fn host_share(vram: u64) -> u64 {
 fn shared_granule(bus: &Bus, bar1: &mut Bar1, memory: &HostMemory, vram: u64) -> Result<u64, GpuError> {
     let mut size = SMALLEST_GRANULE;
     while size <= WINDOW_SIZE && size.saturating_mul(2) <= vram {
-        if bar1.share(bus, memory, HostVram(size), size).is_ok() {
-            return Ok(size);
+        match bar1.share(bus, memory, HostVram(size), size) {
+            Ok(_) => return Ok(size),
+            // No unit is to blame where there is no descriptor left.
+            Err(GpuError::Io(error)) if error.raw_os_error().is_some() => return Err(error.into()),
+            Err(_) => {}
         }
         size = size.saturating_mul(2);
     }

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use super::abi::Handle;
@@ -19,7 +19,8 @@ use super::pinner::{Answer, Order, Pinned, Pinner};
 use crate::addr::{Iova, PAGE_SIZE};
 use crate::gpu::space_map::Run;
 use crate::gpu::{Budget, GpuError, HostTarget, Progress};
-use crate::pci::mapping::Mapping;
+use crate::pci::dma::MemoryOwner;
+use crate::pci::mapping::{self, MapError, Mapping};
 use crate::pci::{DmaError, DmaMapping};
 use crate::reaper;
 
@@ -33,8 +34,8 @@ pub const SYSTEM_BITS: u8 = 47;
 /// First bus address given out.
 pub const FIRST_IOVA: u64 = 1 << 32;
 
-/// Device and inode.
-pub type FileId = (u64, u64);
+/// Whose it is, and its device and inode.
+pub type FileId = (usize, u64, u64);
 
 /// A piece of a file.
 pub type Key = (FileId, u64);
@@ -46,9 +47,17 @@ struct Range {
     writable: bool,
     /// Bytes that are mapped from it, in all address spaces together.
     mapped: u64,
+    /// Keeps the first number of [`FileId`] its own.
+    owner: Option<MemoryOwner>,
 }
 
 impl Range {
+    /// A part of it, of which nothing is known to be mapped.
+    fn part(&self, into: u64, size: u64) -> Self {
+        let file = self.file.map(|(file, offset)| (file, offset.saturating_add(into)));
+        Self { size, file, writable: self.writable, mapped: 0, owner: self.owner.clone() }
+    }
+
     /// Pieces of its file that it shows a part of.
     fn pieces(&self) -> Option<(FileId, RangeInclusive<u64>)> {
         let (file, offset) = self.file?;
@@ -142,7 +151,7 @@ impl SystemMemory {
     /// # Errors
     /// See [`DmaError`].
     pub fn map(&mut self, mapping: DmaMapping) -> Result<(), DmaError> {
-        let DmaMapping { iova, size, writable, backing } = mapping;
+        let DmaMapping { iova, size, writable, backing, owner } = mapping;
         let invalid = |why| DmaError::Invalid { iova, size, why };
         let end = iova
             .checked_add(size)
@@ -159,19 +168,28 @@ impl SystemMemory {
             None => None,
             Some(backing) => {
                 let cannot = |source| DmaError::Backing { iova, size, source };
-                let stat = rustix::fs::fstat(&backing.fd).map_err(|error| cannot(error.into()))?;
-                let length = u64::try_from(stat.st_size).unwrap_or(0);
-                let inside = backing.offset.checked_add(size).is_some_and(|end| end <= length);
+                let facts = mapping::judge(backing.fd.as_fd())
+                    .map_err(|error| cannot(std::io::Error::other(error)))?;
+                let inside = backing.offset.checked_add(size).is_some_and(|end| end <= facts.size);
                 if !inside || !backing.offset.is_multiple_of(PAGE_SIZE) {
                     return Err(invalid(
                         "its file is smaller, or the offset is not a multiple of the page size",
                     ));
                 }
-                let id = (stat.st_dev, stat.st_ino);
+                // Each announcement proves the right to write by its own descriptor.
+                if writable && !facts.writable {
+                    return Err(cannot(std::io::Error::other(MapError::NotWritable)));
+                }
+                let (device, inode) = facts.identity;
+                let id = (owner.as_ref().map_or(0, MemoryOwner::id), device, inode);
                 match self.files.entry(id) {
                     std::collections::btree_map::Entry::Occupied(mut known) => {
-                        known.get_mut().ranges.insert(iova);
-                        reaper::give_up(backing.fd);
+                        let known = known.get_mut();
+                        known.ranges.insert(iova);
+                        let fd = Arc::new(backing.fd);
+                        // The first one may have been one that may only read.
+                        let spare = if writable { std::mem::replace(&mut known.fd, fd) } else { fd };
+                        reaper::give_up(spare);
                     }
                     std::collections::btree_map::Entry::Vacant(new) => {
                         let ranges = BTreeSet::from([iova]);
@@ -181,7 +199,7 @@ impl SystemMemory {
                 Some((id, backing.offset))
             }
         };
-        self.ranges.insert(iova, Range { size, file, writable, mapped: 0 });
+        self.ranges.insert(iova, Range { size, file, writable, mapped: 0, owner });
         Ok(())
     }
 
@@ -212,7 +230,11 @@ impl SystemMemory {
     /// Whether anything is mapped from the ranges that begin here.
     pub fn is_mapped(&self, iova: Iova, size: u64) -> bool {
         let end = iova.0.saturating_add(size);
-        self.ranges.range(iova.0..end.max(iova.0)).any(|(_, range)| range.mapped > 0)
+        // Of one that goes in part nobody knows what is mapped from that part.
+        let whole = |start: u64, range: &Range| start.saturating_add(range.size) <= end;
+        self.ranges
+            .range(iova.0..end.max(iova.0))
+            .any(|(start, range)| whole(*start, range) && range.mapped > 0)
     }
 
     /// Withdraws whole ranges, and frees what nobody shows any more, for as long as the budget lasts. Nothing of it may be
@@ -254,23 +276,33 @@ impl SystemMemory {
         Ok(Progress::Done)
     }
 
-    /// Takes whole ranges out of the books.
+    /// Takes ranges, and parts of them, out of the books.
     fn withdraw(&mut self, iova: Iova, end: u64) -> Result<(), GpuError> {
-        let size = end.saturating_sub(iova.0);
-        let inside: Vec<(u64, u64)> =
-            self.ranges.range(iova.0..end).map(|(start, range)| (*start, range.size)).collect();
-        let covered = inside.iter().fold(0_u64, |sum, (_, size)| sum.saturating_add(*size));
-        let whole = inside.iter().all(|(start, size)| start.saturating_add(*size) <= end);
-        if !whole || covered != size {
-            return Err(DmaError::NotMapped { iova: iova.0, size }.into());
-        }
-        for (start, _) in inside {
+        let below = self.ranges.range(..iova.0).next_back();
+        let below = below.filter(|(start, range)| start.saturating_add(range.size) > iova.0);
+        let inside: Vec<u64> =
+            below.into_iter().chain(self.ranges.range(iova.0..end)).map(|(start, _)| *start).collect();
+        for start in inside {
             let Some(range) = self.ranges.remove(&start) else { continue };
+            let last = start.saturating_add(range.size);
+            let left = (start < iova.0).then(|| (start, range.part(0, iova.0.saturating_sub(start))));
+            let right =
+                (end < last).then(|| (end, range.part(end.saturating_sub(start), last.saturating_sub(end))));
+            let (first, to) = (start.max(iova.0), last.min(end));
+            let range = range.part(first.saturating_sub(start), to.saturating_sub(first));
+            for (at, part) in left.into_iter().chain(right) {
+                if let Some(file) = part.file.and_then(|(id, _)| self.files.get_mut(&id)) {
+                    file.ranges.insert(at);
+                }
+                self.ranges.insert(at, part);
+            }
             let pieces = range.pieces();
             if let Some((id, _)) = &pieces
                 && let Some(file) = self.files.get_mut(id)
             {
-                file.ranges.remove(&start);
+                if !self.ranges.contains_key(&start) {
+                    file.ranges.remove(&start);
+                }
                 if file.ranges.is_empty()
                     && let Some(gone) = self.files.remove(id)
                 {
@@ -278,7 +310,7 @@ impl SystemMemory {
                 }
             }
             let next = pieces.as_ref().map_or(0, |(_, span)| *span.start());
-            self.withdrawn.insert(start, Withdrawn { pieces, next });
+            self.withdrawn.insert(first, Withdrawn { pieces, next });
         }
         Ok(())
     }

@@ -67,7 +67,7 @@ impl Rig {
     fn ram(&mut self, iova: u64, size: u64) {
         let fd = create_memory_file(c"ram", size).unwrap();
         let backing = Some(DmaBacking { fd, offset: 0 });
-        self.driver.dma_map(DmaMapping { iova, size, writable: true, backing }).unwrap();
+        self.driver.dma_map(DmaMapping { iova, size, writable: true, backing, owner: None }).unwrap();
     }
 
     fn map(&mut self, space: SpaceHandle, maps: &[HostMapping]) -> Result<(), GpuError> {
@@ -279,7 +279,7 @@ fn memory_announced_in_pieces_and_registered_once() {
     let file = create_memory_file(c"ram", 64 * MIB).unwrap();
     for (iova, offset, size) in [(1 << 32, 0, MIB), ((1 << 32) + MIB, MIB, 63 * MIB)] {
         let backing = Some(DmaBacking { fd: file.try_clone().unwrap(), offset });
-        rig.driver.dma_map(DmaMapping { iova, size, writable: true, backing }).unwrap();
+        rig.driver.dma_map(DmaMapping { iova, size, writable: true, backing, owner: None }).unwrap();
     }
     rig.map(space, &[system(0x20_0000, 512, 1 << 32)]).unwrap();
     assert_eq!(rig.mock.state().count(NV01_MEMORY_SYSTEM_OS_DESCRIPTOR), 1);
@@ -290,10 +290,14 @@ fn memory_announced_in_pieces_and_registered_once() {
 fn memory_without_a_file_or_for_reading_only_and_no_mapping() {
     let mut rig = Rig::new();
     let space = rig.driver.create_space().unwrap();
-    rig.driver.dma_map(DmaMapping { iova: 1 << 33, size: MIB, writable: true, backing: None }).unwrap();
+    rig.driver
+        .dma_map(DmaMapping { iova: 1 << 33, size: MIB, writable: true, backing: None, owner: None })
+        .unwrap();
     let fd = create_memory_file(c"rom", MIB).unwrap();
     let backing = Some(DmaBacking { fd, offset: 0 });
-    rig.driver.dma_map(DmaMapping { iova: 1 << 34, size: MIB, writable: false, backing }).unwrap();
+    rig.driver
+        .dma_map(DmaMapping { iova: 1 << 34, size: MIB, writable: false, backing, owner: None })
+        .unwrap();
     assert!(rig.map(space, &[system(0x20_0000, 1, 1 << 33)]).is_err());
     assert!(rig.map(space, &[system(0x20_0000, 1, 1 << 34)]).is_err());
     assert_eq!(rig.mock.state().maps, 0);

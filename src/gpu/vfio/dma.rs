@@ -6,13 +6,13 @@
 )]
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use vfio_ioctls::{VfioError, VfioOps};
 
 use crate::addr::PAGE_SIZE;
-use crate::pci::mapping::{Access, MapError, Mapping};
+use crate::pci::dma::{MAX_MAPPINGS, MemoryOwner};
+use crate::pci::mapping::{MapError, Mapping};
 use crate::pci::{DmaError, DmaMapping};
 
 /// Ranges at a time; the kernel's own limit is 65,535 a container (`dma_entry_limit`).
@@ -21,7 +21,17 @@ const MOST: usize = 32_768;
 /// The card's view of memory.
 pub(super) struct Iommu {
     kernel: Arc<dyn VfioOps>,
-    mapped: BTreeMap<u64, Mapping>,
+    mapped: BTreeMap<u64, Piece>,
+    /// Whose memory it is where nobody is named.
+    own: MemoryOwner,
+}
+
+/// What the card reaches at an address: a part of a file that is mapped as a whole.
+#[derive(Clone, Debug)]
+struct Piece {
+    memory: Arc<Mapping>,
+    offset: u64,
+    size: u64,
 }
 
 impl std::fmt::Debug for Iommu {
@@ -33,7 +43,7 @@ impl std::fmt::Debug for Iommu {
 impl Iommu {
     /// Nothing is mapped.
     pub(super) fn new(kernel: Arc<dyn VfioOps>) -> Self {
-        Self { kernel, mapped: BTreeMap::new() }
+        Self { kernel, mapped: BTreeMap::new(), own: MemoryOwner::new(MAX_MAPPINGS) }
     }
 
     /// Lets the card reach memory.
@@ -45,7 +55,7 @@ impl Iommu {
         }
         let end = iova.checked_add(size).ok_or(invalid("it wraps"))?;
         let before = self.mapped.range(..end).next_back();
-        if before.is_some_and(|(start, mapping)| start.saturating_add(mapping.size()) > iova) {
+        if before.is_some_and(|(start, mapping)| start.saturating_add(mapping.size) > iova) {
             return Err(DmaError::Overlap { iova, size });
         }
         if self.mapped.len() >= MOST {
@@ -55,34 +65,52 @@ impl Iommu {
             return Err(invalid("memory that the card may only read is not supported"));
         }
         let backing = mapping.backing.as_ref().ok_or(invalid("there is no file behind it"))?;
-        let memory = Mapping::of_file(backing.fd.as_fd(), backing.offset, size, Access::ReadWrite)
-            .map_err(|error| DmaError::Backing { iova, size, source: as_io(error) })?;
-        let length = usize::try_from(size).map_err(|_| invalid("it is larger than the address space"))?;
-        let address = std::ptr::with_exposed_provenance_mut(memory.address());
-        // SAFETY: `memory` is shared memory of `length` bytes that this process only reaches by copies and atomics; it is
-        // kept in `mapped`, and so mapped here, until it is unmapped for the card.
+        let owner = mapping.owner.as_ref().unwrap_or(&self.own);
+        let (memory, offset) = owner.memory(backing, size, writable).map_err(|error| DmaError::Backing {
+            iova,
+            size,
+            source: as_io(error),
+        })?;
+        self.tell(iova, Piece { memory, offset, size })
+    }
+
+    /// Tells the kernel of a piece.
+    fn tell(&mut self, iova: u64, piece: Piece) -> Result<(), DmaError> {
+        let Piece { ref memory, offset, size } = piece;
+        let too_large = DmaError::Invalid { iova, size, why: "it is larger than the address space" };
+        let (Ok(length), Ok(into)) = (usize::try_from(size), usize::try_from(offset)) else {
+            return Err(too_large);
+        };
+        let address = std::ptr::with_exposed_provenance_mut(memory.address().saturating_add(into));
+        // SAFETY: `length` bytes from `offset` on are a part of `memory`, shared memory that this process only reaches by copies and
+        // atomics; it is kept in `mapped`, and so mapped here, until it is unmapped for the card.
         let told = unsafe { self.kernel.vfio_dma_map(iova, length, address) };
         told.map_err(|error| DmaError::Backing { iova, size, source: refused(&error) })?;
-        self.mapped.insert(iova, memory);
+        self.mapped.insert(iova, piece);
         Ok(())
     }
 
-    /// Takes the ranges away that lie in `[iova, iova + size)`: whole ones, at least one.
+    /// Takes away what lies in `[iova, iova + size)`. The kernel takes back what it was told as a whole: where a part stays, the card
+    /// does not reach that for a moment.
     pub(super) fn unmap(&mut self, iova: u64, size: u64) -> Result<(), DmaError> {
         let end = iova.checked_add(size).ok_or(DmaError::Invalid { iova, size, why: "it wraps" })?;
-        let ends = |start: u64, mapping: &Mapping| start.saturating_add(mapping.size());
-        let first = self.mapped.range(..iova).next_back();
-        let last = self.mapped.range(..end).next_back();
-        let split = first.is_some_and(|(start, mapping)| ends(*start, mapping) > iova)
-            || last.is_some_and(|(start, mapping)| ends(*start, mapping) > end);
-        if split {
-            return Err(DmaError::Invalid { iova, size, why: "it would split a range" });
+        let below = self.mapped.range(..iova).next_back();
+        let below = below.filter(|(start, piece)| start.saturating_add(piece.size) > iova);
+        let starts: Vec<u64> =
+            below.into_iter().chain(self.mapped.range(iova..end)).map(|(start, _)| *start).collect();
+        for start in starts {
+            let Some(piece) = self.mapped.get(&start).cloned() else { continue };
+            self.forget(start)?;
+            let last = start.saturating_add(piece.size);
+            if start < iova {
+                self.tell(start, Piece { size: iova.saturating_sub(start), ..piece.clone() })?;
+            }
+            if end < last {
+                let offset = piece.offset.saturating_add(end.saturating_sub(start));
+                self.tell(end, Piece { offset, size: last.saturating_sub(end), ..piece })?;
+            }
         }
-        let starts: Vec<u64> = self.mapped.range(iova..end).map(|(start, _)| *start).collect();
-        if starts.is_empty() {
-            return Err(DmaError::NotMapped { iova, size });
-        }
-        starts.into_iter().try_for_each(|start| self.forget(start))
+        Ok(())
     }
 
     /// Takes everything away.
@@ -96,7 +124,7 @@ impl Iommu {
 
     /// How many bytes there are.
     pub(super) fn bytes(&self) -> u64 {
-        self.mapped.values().map(Mapping::size).sum()
+        self.mapped.values().map(|piece| piece.size).sum()
     }
 
     /// How many ranges there are, and how many bytes.
@@ -107,7 +135,7 @@ impl Iommu {
 
     fn forget(&mut self, start: u64) -> Result<(), DmaError> {
         let Some(memory) = self.mapped.get(&start) else { return Ok(()) };
-        let size = memory.size();
+        let size = memory.size;
         let length = usize::try_from(size).unwrap_or(usize::MAX);
         // Memory that the card may still reach stays mapped.
         self.kernel.vfio_dma_unmap(start, length).map_err(|error| DmaError::Backing {
@@ -115,7 +143,9 @@ impl Iommu {
             size,
             source: refused(&error),
         })?;
-        self.mapped.remove(&start);
+        if let Some(gone) = self.mapped.remove(&start) {
+            crate::reaper::give_up(gone);
+        }
         Ok(())
     }
 }
@@ -185,7 +215,7 @@ mod tests {
     fn memory(iova: u64, pages: u64) -> DmaMapping {
         let size = pages * PAGE_SIZE;
         let fd = create_memory_file(c"ram", size).unwrap();
-        DmaMapping { iova, size, writable: true, backing: Some(DmaBacking { fd, offset: 0 }) }
+        DmaMapping { iova, size, writable: true, backing: Some(DmaBacking { fd, offset: 0 }), owner: None }
     }
 
     fn iommu() -> (Arc<FakeKernel>, Iommu) {
@@ -203,23 +233,22 @@ mod tests {
 
         iommu.unmap(0x10_000, 0x5000).unwrap();
         assert!(kernel.mapped.lock().unwrap().is_empty());
-        assert!(matches!(iommu.unmap(0x10_000, 0x5000), Err(DmaError::NotMapped { .. })));
+        iommu.unmap(0x10_000, 0x5000).unwrap();
     }
 
     #[test]
-    fn ranges_that_overlap_or_would_be_split_are_refused() {
+    fn ranges_that_overlap_are_refused_and_parts_may_go() {
         let (kernel, mut iommu) = iommu();
         iommu.map(&memory(0x10_000, 4)).unwrap();
         for start in [0xf_000, 0x10_000, 0x13_000] {
             assert!(matches!(iommu.map(&memory(start, 4)), Err(DmaError::Overlap { .. })), "{start:#x}");
         }
-        for (start, size) in [(0x11_000, 0x3000), (0x10_000, 0x3000), (0xf_000, 0x2000)] {
-            assert!(matches!(iommu.unmap(start, size), Err(DmaError::Invalid { .. })), "{start:#x}");
-        }
         for (start, pages) in [(0x20_001, 1), (u64::MAX - 0xfff, 1)] {
             assert!(matches!(iommu.map(&memory(start, pages)), Err(DmaError::Invalid { .. })), "{start:#x}");
         }
-        assert_eq!(kernel.mapped.lock().unwrap().len(), 1);
+        iommu.unmap(0x11_000, 0x2000).unwrap();
+        assert_eq!(*kernel.mapped.lock().unwrap(), [(0x10_000, 0x1000), (0x13_000, 0x1000)].into());
+        assert_eq!(iommu.usage(), (2, 2 * PAGE_SIZE));
         iommu.unmap_all();
         assert!(kernel.mapped.lock().unwrap().is_empty());
     }

@@ -1,6 +1,6 @@
 //! The aggregator: what device back ends and operators drive.
 
-use libc::{AT_FDCWD, F_ADD_SEALS, F_DUPFD_CLOEXEC, O_CLOEXEC, O_RDWR};
+use libc::{AT_FDCWD, F_ADD_SEALS, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFL, O_CLOEXEC, O_RDWR};
 
 use super::card;
 use super::common::{BASE, END, FACTS, START};
@@ -40,6 +40,8 @@ const SERVICE: &[Rule] = rules! {
     SYS_ftruncate: "the same";
     SYS_fcntl(1 Test::int(F_ADD_SEALS)): "the same";
     SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC)): "a second descriptor of the same file";
+    SYS_fcntl(1 Test::int(F_GET_SEALS)): "whether a file is memory";
+    SYS_fcntl(1 Test::int(F_GETFL)): "whether its sender may write to it";
     SYS_fstatfs: "how large its pages are";
     SYS_statx: "whether the socket at its path is its own, at the end";
     SYS_unlink: "its own socket, at the end";

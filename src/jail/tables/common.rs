@@ -31,6 +31,7 @@ pub(super) const BASE: &[Rule] = rules! {
     SYS_madvise rare "depends on what is freed": "allocator, a thread's end";
     SYS_mprotect(2 NO_CODE) rare "depends on where the allocator grows": "allocator";
     SYS_getrandom rare "the first hash table of a thread": "keys of hash tables";
+    SYS_fstat rare "only where a page of a VM's memory is not there": "whether the file has shrunk";
 };
 
 /// Every thread: its end, and that of a process that breaks down.
@@ -67,7 +68,6 @@ pub(super) const START: &[Rule] = rules! {
 /// What a descriptor is; the call depends on the C library.
 pub(super) const FACTS: &[Rule] = rules! {
     SYS_newfstatat(3 Test::int(libc::AT_EMPTY_PATH)) rare "only some C libraries": "what a descriptor is";
-    SYS_fstat rare "only some C libraries": "what a descriptor is";
 };
 
 /// Waits for SIGTERM; tells the main thread.

@@ -18,7 +18,8 @@ const CLIENT: &[Rule] = rules! {
     SYS_statx: "which file guest memory is";
     SYS_fstatfs: "how large pages of guest memory are";
     SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC)): "a second descriptor of the same file";
-    SYS_fcntl(1 Test::int(F_GETFL)): "reads of an interrupt's descriptor must not wait";
+    SYS_fcntl(1 Test::int(F_GET_SEALS)): "whether a file is memory, and can shrink";
+    SYS_fcntl(1 Test::int(F_GETFL)): "reads of an interrupt's descriptor must not wait; whether QEMU may write to memory";
     SYS_fcntl(1 Test::int(F_SETFL)): "the same";
     SYS_getsockopt: "who QEMU is";
     SYS_setsockopt: "how long a client may be silent";
@@ -36,7 +37,6 @@ pub(in crate::jail) const SESSION: &[&[Rule]] = &[
     CLIENT,
     rules! {
         SYS_sendmsg: "requests to the aggregator, with guest memory";
-        SYS_fcntl(1 Test::int(F_GET_SEALS)): "whether shared memory can shrink";
         SYS_fallocate: "BAR3's memory is to be zero";
         SYS_socket(0 Test::int(AF_UNIX), 1 Test::int(SOCK_SEQPACKET | SOCK_CLOEXEC), 2 Test::Is(0)): "a new aggregator";
         SYS_connect: "a new aggregator";
@@ -69,7 +69,6 @@ pub(in crate::jail) const CARD_SESSION: &[&[Rule]] = &[
     card::LISTENS,
     rules! {
         SYS_sendmsg rare "needs a card at vfio-pci": "a BAR's file, which QEMU maps";
-        SYS_fcntl(1 Test::int(F_GET_SEALS)) rare "needs a card at vfio-pci": "whether shared memory can shrink";
         SYS_clock_nanosleep rare "only without descriptors left": "waits before it tries again";
     },
 ];

@@ -3,7 +3,7 @@
 //! None of it runs where KVM runs no stock kernels; what each thread needs is shown by the nested test, whose guests end where an
 //! entry is missing.
 
-use libc::{AF_UNIX, F_ADD_SEALS, F_DUPFD_CLOEXEC, F_GET_SEALS, SOCK_CLOEXEC, SOCK_SEQPACKET};
+use libc::{AF_UNIX, F_ADD_SEALS, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFL, SOCK_CLOEXEC, SOCK_SEQPACKET};
 
 use super::card;
 use super::common::{BASE, END, FACTS, START};
@@ -36,6 +36,7 @@ const GPU: &[Rule] = rules! {
     SYS_fstatfs rare "needs KVM with hardware below it": "how large pages of guest memory are";
     SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC)) rare "needs KVM with hardware below it": "a second descriptor of the same file";
     SYS_fcntl(1 Test::int(F_GET_SEALS)) rare "needs KVM with hardware below it": "whether shared memory can shrink";
+    SYS_fcntl(1 Test::int(F_GETFL)) rare "needs KVM with hardware below it": "whether memory may be written";
     SYS_eventfd2 rare "needs KVM with hardware below it": "wakes threads, doorbells";
 };
 

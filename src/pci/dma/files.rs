@@ -1,8 +1,11 @@
-//! The files behind DMA ranges: each is mapped once as a whole, however many ranges show parts of it.
+//! The files behind an owner's DMA ranges: each is mapped once as a whole, however many ranges show parts of it.
 //!
 //! QEMU announces guest RAM in a dozen pieces and takes them away and back while the firmware moves the holes
-//! below 1 MiB; and a process may only have so many mappings. What was announced decides what is reachable,
-//! not what is mapped.
+//! below 1 MiB, or page by page for a guest with an IOMMU; and a process may only have so many mappings. What was announced
+//! decides what is reachable, not what is mapped.
+//!
+//! Each owner has a table of its own, and each announcement proves what it may do by its own descriptor: that a file is mapped for
+//! writing says nothing of who asks for it next.
 
 use crate::pci::DmaBacking;
 use crate::pci::mapping::{self, Access, MapError, Mapping};
@@ -10,12 +13,9 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};
 
-/// Mapped files (and parts of files) of one function, unless told otherwise: half of the mappings that the
-/// kernel allows a process. A function that several VMs share must hold each to its share of them.
-pub(super) const MAX_FILES: usize = 32768;
-
-/// Larger files are mapped by the announced piece: a sparse file must not eat the address space.
-const MAX_WHOLE_FILE: u64 = 1 << 40;
+/// Most bytes of files that are mapped as a whole, all together; what is beyond is mapped by the announced piece. A sparse file
+/// must not eat the address space.
+const MAX_WHOLE_FILES: u64 = 1 << 40;
 
 /// A file, and how it is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,7 +50,10 @@ impl FileTable {
         let access = if writable { Access::ReadWrite } else { Access::ReadOnly };
         let invalid = |why| MapError::Invalid { offset, size, why };
         let end = offset.checked_add(size).ok_or(invalid("it wraps"))?;
-        let facts = mapping::check_file(fd)?;
+        let facts = mapping::judge(fd)?;
+        if writable && !facts.writable {
+            return Err(MapError::NotWritable);
+        }
         if end > facts.size {
             return Err(MapError::TooSmall { offset, size, file_size: facts.size });
         }
@@ -67,7 +70,7 @@ impl FileTable {
         }
         // A size that is no multiple of the page leaves the last part of a page unmapped.
         let whole_size = facts.size - facts.size % facts.page;
-        if whole_size <= MAX_WHOLE_FILE
+        if self.whole_bytes().saturating_add(whole_size) <= MAX_WHOLE_FILES
             && whole_size >= end
             && let Ok(whole) = Mapping::of_file(fd, 0, whole_size, access)
         {
@@ -83,8 +86,18 @@ impl FileTable {
         Ok((part, 0))
     }
 
+    /// What is mapped now.
+    pub(super) fn mappings(&self) -> impl Iterator<Item = Arc<Mapping>> {
+        self.whole.values().chain(&self.parts).filter_map(Weak::upgrade)
+    }
+
+    fn whole_bytes(&self) -> u64 {
+        let bytes = |mapping: &Weak<Mapping>| mapping.upgrade().map_or(0, |mapping| mapping.size());
+        self.whole.values().map(bytes).fold(0, u64::saturating_add)
+    }
+
     /// Drops entries whose last range is gone.
-    pub(super) fn forget_unused(&mut self) {
+    fn forget_unused(&mut self) {
         self.whole.retain(|_, mapping| mapping.strong_count() > 0);
         self.parts.retain(|mapping| mapping.strong_count() > 0);
     }

@@ -1,14 +1,18 @@
 //! Memory that a function may reach by DMA: the ranges announced to it, and copies in and out of them.
 //!
-//! The table of ranges is read on every access and changed rarely: readers share a lock, and a change waits
-//! until the accesses under way are done. So when `unmap` returns, nothing reaches the memory any more.
-//! A file that is announced in many pieces (guest RAM around its holes) is mapped once. What nobody reaches any more is unmapped and
-//! closed by the [`reaper`], where there is one: freeing a guest's RAM takes seconds.
+//! The table of ranges is read at every access and changed rarely. Its lock is held while a range is looked up or changed, never
+//! while memory is: an access may have to wait for a page of the memory, which is nobody's business but the VM's whose memory it
+//! is. So an access holds the range that it found, and who takes a range away makes sure that nobody finds it, and then waits until
+//! nobody holds it, or asks for that later ([`MemoryOwner`]). A file that is announced in many pieces (guest RAM around its holes)
+//! is mapped once, and ranges that follow each other in one file are one. What nobody reaches any more is unmapped and closed by the
+//! [`reaper`], where there is one: freeing a guest's RAM takes seconds.
 //!
 //! An access may cross from one range into an adjacent one. It faults at the first byte that is not mapped,
 //! not reachable, or read-only; what lies before has been copied by then, as hardware does it.
 
 mod files;
+mod owner;
+mod range;
 #[cfg(test)]
 mod tests;
 
@@ -16,11 +20,13 @@ use super::mapping::{Mapping, MemoryError};
 use super::{DmaError, DmaMapping};
 use crate::addr::PAGE_SIZE;
 use crate::reaper;
-use files::FileTable;
-use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use owner::{MAX_FILES, MemoryOwner};
+use range::Range;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Ranges that one function takes: the number that QEMU's client allows a server to ask for.
+/// Most ranges that anybody may have: the number that QEMU's client allows a server to ask for.
 pub const MAX_MAPPINGS: usize = 65535;
 
 /// Why an address could not be accessed.
@@ -57,21 +63,8 @@ pub struct DmaRange {
     pub reachable: bool,
 }
 
-/// One range; its first address is its key.
-#[derive(Debug)]
-struct Entry {
-    /// Last bus address (a range may end at 2^64).
-    last: u64,
-    writable: bool,
-    /// Memory, and the offset in it of the first byte.
-    memory: Option<(Arc<Mapping>, u64)>,
-}
-
-#[derive(Debug)]
-struct Table {
-    entries: BTreeMap<u64, Entry>,
-    files: FileTable,
-}
+/// Ranges by their first address.
+type Table = BTreeMap<u64, Arc<Range>>;
 
 /// What a piece of an access is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,7 +77,14 @@ enum Direction {
 #[derive(Debug)]
 pub struct DmaSpace {
     table: RwLock<Table>,
+    /// Whose memory it is where nobody is named.
+    own: MemoryOwner,
+    /// Blocks of addresses that [`DmaSpace::populate`] has looked at.
+    populated: Mutex<BTreeSet<u64>>,
 }
+
+/// Bytes that are populated together.
+const BLOCK: u64 = 2 << 20;
 
 impl Default for DmaSpace {
     fn default() -> Self {
@@ -95,14 +95,17 @@ impl Default for DmaSpace {
 impl DmaSpace {
     /// Nothing reachable.
     pub fn new() -> Self {
-        Self::with_file_limit(files::MAX_FILES)
+        Self::with_owner(MemoryOwner::new(MAX_MAPPINGS))
     }
 
-    /// Nothing reachable, and at most `files` different files (or pieces of files that cannot be mapped
-    /// whole) at a time.
-    pub fn with_file_limit(files: usize) -> Self {
-        let table = Table { entries: BTreeMap::new(), files: FileTable::new(files) };
-        Self { table: RwLock::new(table) }
+    /// Nothing reachable; memory is `own`'s where its owner is not named.
+    pub fn with_owner(own: MemoryOwner) -> Self {
+        Self { table: RwLock::new(Table::new()), own, populated: Mutex::default() }
+    }
+
+    /// Whose memory it is where its owner is not named.
+    pub fn owner(&self) -> &MemoryOwner {
+        &self.own
     }
 
     fn shared(&self) -> RwLockReadGuard<'_, Table> {
@@ -117,75 +120,108 @@ impl DmaSpace {
     /// Makes a range reachable.
     ///
     /// # Errors
-    /// The range is empty, unaligned, wraps or overlaps; there are too many; the file is smaller than claimed
-    /// or cannot be mapped. Nothing changed then.
+    /// The range is empty, unaligned, wraps or overlaps; there are too many; the file is smaller than claimed, no memory, or
+    /// not open for what is claimed, or cannot be mapped. Nothing changed then.
     pub fn map(&self, mapping: DmaMapping) -> Result<(), DmaError> {
-        let DmaMapping { iova, size, writable, backing } = mapping;
+        let DmaMapping { iova, size, writable, backing, owner } = mapping;
         let last = last_address(iova, size)?;
-        let mut table = self.exclusive();
-        if table.entries.len() >= MAX_MAPPINGS {
-            return Err(DmaError::TooMany(MAX_MAPPINGS));
-        }
-        if table.entries.range(..=last).next_back().is_some_and(|(_, entry)| entry.last >= iova) {
-            return Err(DmaError::Overlap { iova, size });
-        }
+        let owner = owner.unwrap_or_else(|| self.own.clone());
         let memory = match backing {
             None => None,
             Some(backing) => {
-                let refuse = |error| DmaError::Backing { iova, size, source: std::io::Error::other(error) };
-                let memory = table.files.map(&backing, size, writable).map_err(refuse);
+                let refuse = |error| DmaError::Backing { iova, size, source: io::Error::other(error) };
+                let memory = owner.memory(&backing, size, writable).map_err(refuse);
                 reaper::give_up(backing);
                 Some(memory?)
             }
         };
-        table.entries.insert(iova, Entry { last, writable, memory });
+        let range = Range { first: iova, last, writable, memory, owner: owner.clone() };
+        let replaced = insert(&mut self.exclusive(), range)?;
+        owner.retire(replaced);
         Ok(())
     }
 
-    /// Takes one or several whole ranges away. When it returns, no access reaches them any more.
+    /// Takes `[iova, iova + size)` away: whole ranges and parts of them. What is not there is no error. When it returns, no access
+    /// finds it any more; whether some are still under way is the owner's to say if it does not wait.
     ///
     /// # Errors
-    /// A range would be split, or none lies there; nothing changed then.
+    /// The range is empty, unaligned or wraps; nothing changed then.
     pub fn unmap(&self, iova: u64, size: u64) -> Result<(), DmaError> {
         let last = last_address(iova, size)?;
-        let split = DmaError::Invalid { iova, size, why: "it would split a mapping" };
-        let mut table = self.exclusive();
-        let before = table.entries.range(..iova).next_back();
-        if before.is_some_and(|(_, entry)| entry.last >= iova) {
-            return Err(split);
-        }
-        let inside: Vec<u64> = table.entries.range(iova..=last).map(|(&first, _)| first).collect();
-        let Some(highest) = inside.last() else { return Err(DmaError::NotMapped { iova, size }) };
-        if table.entries.get(highest).is_some_and(|entry| entry.last > last) {
-            return Err(split);
-        }
-        let gone: Vec<Option<Entry>> = inside.iter().map(|first| table.entries.remove(first)).collect();
-        reaper::give_up(gone);
-        table.files.forget_unused();
+        let gone = cut(&mut self.exclusive(), iova, last);
+        self.known_blocks().retain(|block| !(iova / BLOCK..=last / BLOCK).contains(block));
+        retire(gone);
         Ok(())
     }
 
     /// Takes every range away.
     pub fn unmap_all(&self) {
-        let mut table = self.exclusive();
-        reaper::give_up(std::mem::take(&mut table.entries));
-        table.files.forget_unused();
+        let all = std::mem::take(&mut *self.exclusive());
+        self.forget_populated();
+        let gone: Vec<_> = all.into_values().collect();
+        for range in &gone {
+            range.owner.note_ranges(1, 0);
+        }
+        retire(gone);
+    }
+
+    fn known_blocks(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.populated.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gets memory now, in this process's name, for what of `[address, address + size)` may be written: whoever touches it first
+    /// otherwise pays for it, which may be another process. Blocks of 2 MiB are done once.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn populate(&self, address: u64, size: u64) -> io::Result<()> {
+        let end = address.saturating_add(size);
+        let mut at = address;
+        while at < end {
+            let block = at / BLOCK;
+            let block_end = block.saturating_add(1).saturating_mul(BLOCK);
+            if self.known_blocks().contains(&block) {
+                at = block_end;
+                continue;
+            }
+            let Some(range) = self.find(at) else {
+                at = (at / PAGE_SIZE).saturating_add(1).saturating_mul(PAGE_SIZE);
+                continue;
+            };
+            let (first, last) = (range.first.max(block * BLOCK), range.last.min(block_end.saturating_sub(1)));
+            let size = (last - first).saturating_add(1);
+            if range.writable
+                && let Some((memory, offset)) = &range.memory
+            {
+                memory.populate(offset.saturating_add(first - range.first), size)?;
+            }
+            if size == BLOCK {
+                self.known_blocks().insert(block);
+            }
+            at = last.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// Has [`DmaSpace::populate`] look at everything again: a machine gives pages of its guest's memory back to its host at times.
+    pub fn forget_populated(&self) {
+        self.known_blocks().clear();
     }
 
     /// The ranges, by address.
     pub fn ranges(&self) -> Vec<DmaRange> {
-        let range = |(&iova, entry): (&u64, &Entry)| DmaRange {
-            iova,
-            size: (entry.last - iova).saturating_add(1),
-            writable: entry.writable,
-            reachable: entry.memory.is_some(),
+        let range = |range: &Arc<Range>| DmaRange {
+            iova: range.first,
+            size: range.size(),
+            writable: range.writable,
+            reachable: range.memory.is_some(),
         };
-        self.shared().entries.iter().map(range).collect()
+        self.shared().values().map(range).collect()
     }
 
     /// Number of ranges.
     pub fn len(&self) -> usize {
-        self.shared().entries.len()
+        self.shared().len()
     }
 
     /// True when nothing is reachable.
@@ -195,7 +231,7 @@ impl DmaSpace {
 
     /// True when every byte of `[address, address + size)` can be read.
     pub fn contains(&self, address: u64, size: u64) -> bool {
-        self.shared().pieces(address, size, Direction::FromMemory, |_, _, _| Ok(())).is_ok()
+        self.pieces(address, size, Direction::FromMemory, |_, _, _| Ok(())).is_ok()
     }
 
     /// Copies out of memory.
@@ -204,7 +240,7 @@ impl DmaSpace {
     /// The first byte that cannot be read.
     pub fn read(&self, address: u64, data: &mut [u8]) -> Result<(), DmaFault> {
         let mut rest = data;
-        self.shared().pieces(address, rest.len() as u64, Direction::FromMemory, |memory, offset, size| {
+        self.pieces(address, rest.len() as u64, Direction::FromMemory, |memory, offset, size| {
             let (now, later) = std::mem::take(&mut rest).split_at_mut(to_index(size));
             rest = later;
             memory.read(offset, now)
@@ -217,7 +253,7 @@ impl DmaSpace {
     /// The first byte that cannot be written; what lies before has been.
     pub fn write(&self, address: u64, data: &[u8]) -> Result<(), DmaFault> {
         let mut rest = data;
-        self.shared().pieces(address, rest.len() as u64, Direction::ToMemory, |memory, offset, size| {
+        self.pieces(address, rest.len() as u64, Direction::ToMemory, |memory, offset, size| {
             let (now, later) = rest.split_at(to_index(size));
             rest = later;
             memory.write(offset, now)
@@ -265,7 +301,7 @@ impl DmaSpace {
     /// # Errors
     /// The first byte that cannot be written; what lies before has been.
     pub fn fill(&self, address: u64, size: u64, byte: u8) -> Result<(), DmaFault> {
-        self.shared().pieces(address, size, Direction::ToMemory, |memory, offset, size| {
+        self.pieces(address, size, Direction::ToMemory, |memory, offset, size| {
             memory.fill(offset, size, byte)
         })
     }
@@ -283,7 +319,7 @@ impl DmaSpace {
         size: u64,
     ) -> Result<(), DmaFault> {
         let mut done = 0u64;
-        self.shared().pieces(address, size, Direction::FromMemory, |memory, offset, size| {
+        self.pieces(address, size, Direction::FromMemory, |memory, offset, size| {
             memory.copy_to(offset, target, target_offset.saturating_add(done), size)?;
             done += size;
             Ok(())
@@ -303,7 +339,7 @@ impl DmaSpace {
         size: u64,
     ) -> Result<(), DmaFault> {
         let mut done = 0u64;
-        self.shared().pieces(address, size, Direction::ToMemory, |memory, offset, size| {
+        self.pieces(address, size, Direction::ToMemory, |memory, offset, size| {
             source.copy_to(source_offset.saturating_add(done), memory, offset, size)?;
             done += size;
             Ok(())
@@ -316,13 +352,12 @@ impl DmaSpace {
     /// # Errors
     /// The first byte that cannot be read or written.
     pub fn copy(&self, from: u64, to: u64, size: u64) -> Result<(), DmaFault> {
-        let table = self.shared();
         let mut fault = Ok(());
         let mut done = 0u64;
-        let walked = table.pieces(from, size, Direction::FromMemory, |memory, offset, size| {
+        let walked = self.pieces(from, size, Direction::FromMemory, |memory, offset, size| {
             let mut copied = 0u64;
             let target = to.wrapping_add(done);
-            fault = table.pieces(target, size, Direction::ToMemory, |target, target_offset, size| {
+            fault = self.pieces(target, size, Direction::ToMemory, |target, target_offset, size| {
                 memory.copy_to(offset.saturating_add(copied), target, target_offset, size)?;
                 copied += size;
                 Ok(())
@@ -333,9 +368,14 @@ impl DmaSpace {
         });
         fault.and(walked)
     }
-}
 
-impl Table {
+    /// The range that holds an address.
+    fn find(&self, at: u64) -> Option<Arc<Range>> {
+        let table = self.shared();
+        let (_, range) = table.range(..=at).next_back()?;
+        (range.last >= at).then(|| Arc::clone(range))
+    }
+
     /// Calls `each` with memory, offset and size for every piece of `[address, address + size)`, in order.
     fn pieces(
         &self,
@@ -348,18 +388,13 @@ impl Table {
         let mut left = size;
         while left > 0 {
             let fault = |kind| DmaFault { address: at, kind };
-            let (&first, entry) = self
-                .entries
-                .range(..=at)
-                .next_back()
-                .filter(|(_, entry)| entry.last >= at)
-                .ok_or(fault(FaultKind::NotMapped))?;
-            if direction == Direction::ToMemory && !entry.writable {
+            let range = self.find(at).ok_or(fault(FaultKind::NotMapped))?;
+            if direction == Direction::ToMemory && !range.writable {
                 return Err(fault(FaultKind::ReadOnly));
             }
-            let (memory, base) = entry.memory.as_ref().ok_or(fault(FaultKind::Unreachable))?;
-            let size = left.min((entry.last - at).saturating_add(1));
-            let offset = base.checked_add(at - first).ok_or(fault(FaultKind::Unreachable))?;
+            let (memory, base) = range.memory.as_ref().ok_or(fault(FaultKind::Unreachable))?;
+            let size = left.min((range.last - at).saturating_add(1));
+            let offset = base.checked_add(at - range.first).ok_or(fault(FaultKind::Unreachable))?;
             each(memory, offset, size).map_err(|_| fault(FaultKind::Unreachable))?;
             left -= size;
             at = match at.checked_add(size) {
@@ -370,6 +405,72 @@ impl Table {
             };
         }
         Ok(())
+    }
+}
+
+/// Puts a range into a table, as one with those that it continues. Returns what took another shape.
+fn insert(table: &mut Table, range: Range) -> Result<Vec<Arc<Range>>, DmaError> {
+    let before = table.range(..=range.last).next_back().map(|(_, before)| Arc::clone(before));
+    if before.as_ref().is_some_and(|before| before.last >= range.first) {
+        return Err(DmaError::Overlap { iova: range.first, size: range.size() });
+    }
+    let after = range.last.checked_add(1).and_then(|next| table.get(&next)).map(Arc::clone);
+    let mut replaced = Vec::new();
+    let mut whole = range;
+    if let Some(before) = before
+        && let Some(joined) = before.joined(&whole)
+    {
+        whole = joined;
+        replaced.push(before);
+    }
+    if let Some(after) = after
+        && let Some(joined) = whole.joined(&after)
+    {
+        whole = joined;
+        replaced.push(after);
+    }
+    let owner = whole.owner.clone();
+    if replaced.is_empty() && owner.ranges() >= owner.most_ranges() {
+        return Err(DmaError::TooMany(owner.most_ranges()));
+    }
+    for range in &replaced {
+        table.remove(&range.first);
+    }
+    owner.note_ranges(replaced.len(), 1);
+    table.insert(whole.first, Arc::new(whole));
+    Ok(replaced)
+}
+
+/// Takes addresses out of a table. Returns what is gone, as it was.
+fn cut(table: &mut Table, first: u64, last: u64) -> Vec<Arc<Range>> {
+    let below = table.range(..first).next_back().filter(|(_, range)| range.last >= first);
+    let inside = below.into_iter().chain(table.range(first..=last));
+    let gone: Vec<_> = inside.map(|(_, range)| Arc::clone(range)).collect();
+    for range in &gone {
+        table.remove(&range.first);
+        let left = (range.first < first).then(|| range.part(range.first, first - 1));
+        let right = (range.last > last).then(|| range.part(last + 1, range.last));
+        let parts: Vec<_> = left.into_iter().chain(right).collect();
+        // Who splits ranges for ever loses more than it gives back.
+        let room = range.owner.ranges() < MAX_MAPPINGS;
+        range.owner.note_ranges(1, if room { parts.len() } else { 0 });
+        if room {
+            table.extend(parts.into_iter().map(|part| (part.first, Arc::new(part))));
+        }
+    }
+    gone
+}
+
+/// Hands ranges to their owners.
+fn retire(gone: Vec<Arc<Range>>) {
+    let mut gone = gone.into_iter().peekable();
+    while let Some(range) = gone.next() {
+        let owner = range.owner.clone();
+        let mut one_owners = vec![range];
+        while let Some(range) = gone.next_if(|range| range.owner.is(&owner)) {
+            one_owners.push(range);
+        }
+        owner.retire(one_owners);
     }
 }
 

@@ -6,14 +6,17 @@
 //! acquire/release order; longer ones are plain copies, which may see a mixture of old and new bytes, as DMA
 //! does. A page that vanished reads as zero ([`sigbus`]).
 //!
-//! Not handled: files on FUSE (their owner could stall every access; refused) and files that are not regular.
+//! Memory is what [`judge`] takes for memory: shared memory of the kernel's own. Files of a file system that somebody serves, or that
+//! a disk is behind, are refused: whoever has them could stall every access.
 
+mod judge;
 mod raw;
 mod reservation;
 pub mod sigbus;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
+pub use judge::{FileFacts, judge, unbacked};
 pub use raw::Mapping;
 pub use reservation::Reservation;
 
@@ -22,7 +25,6 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 /// What may be done with a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,6 +72,9 @@ pub enum MapError {
     /// Not a kind of file that is memory.
     #[error("The file cannot be memory: {0}")]
     Kind(&'static str),
+    /// A descriptor without the right to write.
+    #[error("The file was not opened for reading and writing, so devices cannot be let write to it")]
+    NotWritable,
     /// The table of guarded mappings is full.
     #[error("More than {0} mappings in this process")]
     TooMany(usize),
@@ -105,35 +110,6 @@ pub enum MemoryError {
     },
 }
 
-/// What [`check_file`] learned.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FileFacts {
-    /// Identity of the file, whatever descriptor names it.
-    pub(super) identity: (u64, u64),
-    /// Bytes.
-    pub(super) size: u64,
-    /// Granule in which the kernel maps it (2 MiB or more on hugetlbfs).
-    pub(super) page: u64,
-}
-
-/// Looks at a file that somebody else claims to be memory.
-pub(super) fn check_file(fd: BorrowedFd<'_>) -> Result<FileFacts, MapError> {
-    let system = |step| move |source| MapError::System { step, source };
-    let file = File::from(fd.try_clone_to_owned().map_err(system("Duplicating the descriptor"))?);
-    let facts = file.metadata().map_err(system("Reading the size of the file"))?;
-    let kind = facts.file_type();
-    if !kind.is_file() {
-        let what = if kind.is_char_device() || kind.is_block_device() { "a device" } else { "not regular" };
-        return Err(MapError::Kind(what));
-    }
-    let file_system = raw::file_system_magic(fd).map_err(system("Reading the kind of file system"))?;
-    if file_system == raw::FUSE_MAGIC {
-        return Err(MapError::Kind("its pages are served by another process (FUSE)"));
-    }
-    let page = if file_system == raw::HUGETLBFS_MAGIC { facts.blksize().max(PAGE_SIZE) } else { PAGE_SIZE };
-    Ok(FileFacts { identity: (facts.dev(), facts.ino()), size: facts.size(), page })
-}
-
 /// Checks one piece by itself; returns where it ends.
 fn check_bounds(piece: &FilePiece<'_>) -> Result<u64, MapError> {
     let FilePiece { offset, size, .. } = *piece;
@@ -148,7 +124,7 @@ fn check_bounds(piece: &FilePiece<'_>) -> Result<u64, MapError> {
 fn check_piece(piece: &FilePiece<'_>) -> Result<FileFacts, MapError> {
     let FilePiece { offset, size, .. } = *piece;
     let end = check_bounds(piece)?;
-    let facts = check_file(piece.fd)?;
+    let facts = judge(piece.fd)?;
     if end > facts.size {
         return Err(MapError::TooSmall { offset, size, file_size: facts.size });
     }
@@ -161,7 +137,9 @@ impl Mapping {
     /// # Errors
     /// The range is invalid, the file is smaller or no memory, or the kernel refuses.
     pub fn of_file(fd: BorrowedFd<'_>, offset: u64, size: u64, access: Access) -> Result<Self, MapError> {
-        Self::contiguous(&[FilePiece { fd, offset, size }], access)
+        let piece = FilePiece { fd, offset, size };
+        let page = check_piece(&piece)?.page;
+        Self::map_checked(&[piece], access, page, true)
     }
 
     /// Maps several pieces one behind the other, so that they read as one memory.
@@ -173,7 +151,7 @@ impl Mapping {
         for piece in pieces {
             page = page.max(check_piece(piece)?.page);
         }
-        Self::map_checked(pieces, access, page)
+        Self::map_checked(pieces, access, page, false)
     }
 
     /// Maps several pieces, as [`Self::contiguous`], that somebody trusted granted: they may also be device nodes,
@@ -190,7 +168,7 @@ impl Mapping {
                 page = page.max(check_piece(piece)?.page);
             }
         }
-        Self::map_checked(pieces, access, page)
+        Self::map_checked(pieces, access, page, false)
     }
 
     /// Maps a range that a kernel driver offers of a device. Its file says nothing of its size or kind; the driver does, and
@@ -201,7 +179,7 @@ impl Mapping {
     pub fn of_device(fd: BorrowedFd<'_>, offset: u64, size: u64, access: Access) -> Result<Self, MapError> {
         let piece = FilePiece { fd, offset, size };
         check_bounds(&piece)?;
-        Self::map_checked(&[piece], access, PAGE_SIZE)
+        Self::map_checked(&[piece], access, PAGE_SIZE, false)
     }
 
     /// Has the pages at `offset` show another piece of memory, of a file whose size is known to last: one that this process made,

@@ -5,12 +5,11 @@
 use super::{Access, FilePiece, MapError, MemoryError, sigbus};
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-/// File-system numbers (`linux/magic.h`).
-pub(super) const FUSE_MAGIC: i64 = 0x6573_5546;
+/// File-system number (`linux/magic.h`).
 pub(super) const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
 
 /// Bytes of a page of memory.
@@ -22,8 +21,11 @@ pub struct Mapping {
     base: NonNull<u8>,
     size: usize,
     access: Access,
-    /// Contains faults on pages that vanished. Declared last for the reader; dropped by hand before `munmap`.
+    /// Contains faults on pages that vanished. Dropped by hand before `munmap`.
     guard: Option<sigbus::Guard>,
+    /// The file and the offset of the first byte, of a mapping of one piece: what is asked how long it is when a page is not there,
+    /// and what is shown again afterwards.
+    file: Option<(OwnedFd, u64)>,
 }
 
 // SAFETY: the memory is process-wide; every access is a bounded copy through raw pointers or atomics, and
@@ -34,7 +36,13 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `pieces`, each already checked against its file, one behind the other.
-    pub(super) fn map_checked(pieces: &[FilePiece<'_>], access: Access, page: u64) -> Result<Self, MapError> {
+    /// With `keep_file`, the descriptor of a single piece is kept.
+    pub(super) fn map_checked(
+        pieces: &[FilePiece<'_>],
+        access: Access,
+        page: u64,
+        keep_file: bool,
+    ) -> Result<Self, MapError> {
         let invalid = |why| MapError::Invalid { offset: 0, size: 0, why };
         let total = pieces
             .iter()
@@ -49,7 +57,7 @@ impl Mapping {
             _ => reserve(total)?,
         };
         // From here on the range is unmapped when `mapping` is dropped.
-        let mut mapping = Self { base, size: total, access, guard: None };
+        let mut mapping = Self { base, size: total, access, guard: None, file: None };
         if pieces.len() > 1 {
             let mut done = 0usize;
             for piece in pieces {
@@ -62,9 +70,72 @@ impl Mapping {
                 done += size;
             }
         }
+        if let [piece] = pieces
+            && keep_file
+        {
+            let step = "Duplicating the descriptor";
+            let fd = piece.fd.try_clone_to_owned().map_err(|source| MapError::System { step, source })?;
+            mapping.file = Some((fd, piece.offset));
+        }
+        let file = mapping.file.as_ref().map(|(fd, offset)| (fd.as_raw_fd(), *offset));
         let start = base.as_ptr() as usize;
-        mapping.guard = Some(sigbus::guard(start, total, page)?);
+        mapping.guard = Some(sigbus::guard(sigbus::Guarded { start, size: total, page, file })?);
         Ok(mapping)
+    }
+
+    /// Pages inside the file that could not be had since [`Self::mend`] was last called: zeros are in their place, so what
+    /// was computed since is worth nothing.
+    pub fn lost_pages(&self) -> u32 {
+        self.guard.as_ref().map_or(0, sigbus::Guard::lost)
+    }
+
+    /// Shows the file again wherever zeros took its place. What was written to the zeros is gone. To be called while nobody uses
+    /// the memory; a page that is still not there is replaced again at its next access.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn mend(&self) -> Result<(), MapError> {
+        let (Some(guard), Some((fd, first))) = (&self.guard, &self.file) else { return Ok(()) };
+        for (start, end) in guard.take_replaced() {
+            let into = (start - self.base.as_ptr() as usize) as u64;
+            let piece =
+                FilePiece { fd: fd.as_fd(), offset: first.saturating_add(into), size: (end - start) as u64 };
+            self.map_over(into, &piece)?;
+        }
+        Ok(())
+    }
+
+    /// Gets memory for a range now, in this process's name, and without its content changing: a file system that is full is an
+    /// error here, and would be a lost page later. Takes as long as it takes to clear the memory.
+    ///
+    /// # Errors
+    /// The range leaves the mapping, the mapping is read-only, or there is no memory.
+    pub fn populate(&self, offset: u64, size: u64) -> io::Result<()> {
+        let bytes = usize::try_from(size).map_err(io::Error::other)?;
+        let place = self.writable_place(offset, bytes).map_err(io::Error::other)?;
+        let start = place.as_ptr().addr() / PAGE * PAGE;
+        let end = place.as_ptr().addr().saturating_add(bytes);
+        let first = place.as_ptr().with_addr(start).cast();
+        // SAFETY: these pages are a part of this mapping (its start is a multiple of a page); the call changes no byte of them.
+        let result = unsafe { libc::madvise(first, end - start, libc::MADV_POPULATE_WRITE) };
+        if result == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            // A kernel that does not know the call.
+            Some(libc::EINVAL) => Ok(()),
+            // Behind the end of its file there is nothing to be got.
+            Some(libc::EFAULT) if self.ends_before(offset.saturating_add(size)) => Ok(()),
+            _ => Err(error),
+        }
+    }
+
+    /// True when the file has shrunk to less than that.
+    fn ends_before(&self, end: u64) -> bool {
+        let Some((fd, first)) = &self.file else { return true };
+        let size = rustix::fs::fstat(fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+        first.saturating_add(end) > size
     }
 
     /// Where it lies: a number to tell the kernel, never to access.

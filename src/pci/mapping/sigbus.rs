@@ -1,36 +1,72 @@
-//! Containment of SIGBUS: a file that shrinks while it is mapped here must not end the process.
+//! Containment of SIGBUS: memory of somebody else's that is not there must not end the process.
 //!
-//! An access behind the end of a mapped file raises SIGBUS. The handler looks the address up among the
-//! guarded mappings; if it lies in one, zeros replace the mapping from that page on (the file ended before
-//! it, so nothing behind it is there either), the event is counted, and the access goes on. So a hostile owner
-//! of the file loses its own data and nothing else; and since a mapping is only ever cut once more nearer to
-//! its start, no pattern of accesses uses up the kernel's number of mappings. A page that the memory
-//! hardware lost is replaced alone. Any other SIGBUS goes to the handler that was there before.
+//! The kernel raises SIGBUS where it has no page for an access to a mapped file. The handler looks the address up among the guarded
+//! mappings, and the access goes on, on zeros. Where depends on why:
 //!
-//! Not handled: bringing pages back when the file grows again. The mapping stays cut from the file there. A
-//! file system that cannot allocate a page (full tmpfs, no huge pages left) looks like a file that ended.
+//! * The file ends before the page (its owner has shrunk it): zeros replace the mapping from that page on, since nothing behind it is
+//!   there either. Whoever does that loses its own data and nothing else.
+//! * The page lies inside the file, and could not be had: the file system is full, no huge page is left, or the memory hardware lost
+//!   it. That is nobody's word but a misfortune, so that page alone is replaced, and the mapping is *marked*: whoever owns it must
+//!   not go on computing on zeros (see [`Mapping::lost_pages`](super::Mapping::lost_pages)).
+//!
+//! Either way a mapping is cut a bounded number of times, so that no pattern of accesses uses up the kernel's number of mappings;
+//! and [`Mapping::mend`](super::Mapping::mend) shows the file again. Any other SIGBUS goes to the handler that was there before.
 
 #![allow(unsafe_code, reason = "a signal handler has no safe form")]
 
 use super::MapError;
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Guarded mappings in this process. Mappings are per file (see [`crate::pci::dma`]), so a VM needs few; a
 /// process that serves many VMs must hold each to its share. Below the kernel's own limit of 65530.
 pub const MAX_GUARDED: usize = 40960;
 
+/// Pages of a mapping that are replaced one by one; with the next one, all from there on.
+const SINGLE_PAGES: usize = 8;
+
+/// Pages that are replaced one by one in all mappings together: each costs the kernel two more mappings of the 65530 that a process
+/// may have.
+const ALL_SINGLE_PAGES: usize = 4096;
+
+/// A descriptor number that is none.
+const NO_FILE: RawFd = -1;
+
 /// One guarded range; free while `start` is 0.
 struct Slot {
     start: AtomicUsize,
     end: AtomicUsize,
     page: AtomicUsize,
+    /// The file, where its size is to be asked for; [`NO_FILE`] where that says nothing.
+    file: AtomicI32,
+    /// Offset in the file of the first byte.
+    offset: AtomicU64,
+    /// Pages inside the file that could not be had.
+    lost: AtomicU32,
+    /// The first of them; 0 is none.
+    single: [AtomicUsize; SINGLE_PAGES],
+    /// From here on there are zeros; 0 is nowhere.
+    cut: AtomicUsize,
 }
 
-static SLOTS: [Slot; MAX_GUARDED] =
-    [const { Slot { start: AtomicUsize::new(0), end: AtomicUsize::new(0), page: AtomicUsize::new(0) } };
-        MAX_GUARDED];
+impl Slot {
+    const fn free() -> Self {
+        Self {
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            page: AtomicUsize::new(0),
+            file: AtomicI32::new(NO_FILE),
+            offset: AtomicU64::new(0),
+            lost: AtomicU32::new(0),
+            single: [const { AtomicUsize::new(0) }; SINGLE_PAGES],
+            cut: AtomicUsize::new(0),
+        }
+    }
+}
+
+static SLOTS: [Slot; MAX_GUARDED] = [const { Slot::free() }; MAX_GUARDED];
 
 /// One more than the highest slot that was ever in use: the handler looks no further.
 static USED_SLOTS: AtomicUsize = AtomicUsize::new(0);
@@ -41,6 +77,12 @@ static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 /// Replacements so far.
 static CONTAINED: AtomicU64 = AtomicU64::new(0);
 
+/// Pages inside files that could not be had, so far.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// Pages that are replaced one by one now.
+static SINGLES: AtomicUsize = AtomicUsize::new(0);
+
 /// What handled SIGBUS before us (the standard library's stack-overflow check).
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
@@ -49,27 +91,72 @@ pub fn contained() -> u64 {
     CONTAINED.load(Ordering::Relaxed)
 }
 
+/// Pages of mapped files, of whomever, that could not be had so far: a full file system, no huge pages, broken memory.
+pub fn lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
+
 /// Keeps one mapping guarded while it lives.
 #[derive(Debug)]
 pub(super) struct Guard {
     slot: usize,
 }
 
-/// Guards `[start, start + size)`, mapped in pages of `page` bytes.
-pub(super) fn guard(start: usize, size: usize, page: usize) -> Result<Guard, MapError> {
+/// What is to be guarded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guarded {
+    pub(super) start: usize,
+    pub(super) size: usize,
+    /// Bytes of a page of the file.
+    pub(super) page: usize,
+    /// The one file that it shows, open for as long as it is guarded, and the offset of the first byte. `None`: it is taken to end
+    /// where a page is not there.
+    pub(super) file: Option<(RawFd, u64)>,
+}
+
+/// Guards a mapping.
+pub(super) fn guard(what: Guarded) -> Result<Guard, MapError> {
     install().map_err(|source| MapError::System { step: "Installing the SIGBUS handler", source })?;
     let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
     let index = free.pop().unwrap_or_else(|| USED_SLOTS.load(Ordering::Relaxed));
     let slot = SLOTS.get(index).ok_or(MapError::TooMany(MAX_GUARDED))?;
-    slot.page.store(page, Ordering::Relaxed);
-    slot.end.store(start.saturating_add(size), Ordering::Relaxed);
-    slot.start.store(start, Ordering::Release);
+    let (file, offset) = what.file.unwrap_or((NO_FILE, 0));
+    slot.page.store(what.page, Ordering::Relaxed);
+    slot.file.store(file, Ordering::Relaxed);
+    slot.offset.store(offset, Ordering::Relaxed);
+    slot.end.store(what.start.saturating_add(what.size), Ordering::Relaxed);
+    slot.start.store(what.start, Ordering::Release);
     USED_SLOTS.fetch_max(index + 1, Ordering::Release);
     Ok(Guard { slot: index })
 }
 
+impl Guard {
+    /// Pages inside the file that could not be had since it was last mended.
+    pub(super) fn lost(&self) -> u32 {
+        SLOTS.get(self.slot).map_or(0, |slot| slot.lost.load(Ordering::Acquire))
+    }
+
+    /// Takes what was replaced, as addresses: a range each.
+    pub(super) fn take_replaced(&self) -> Vec<(usize, usize)> {
+        let Some(slot) = SLOTS.get(self.slot) else { return Vec::new() };
+        let (end, page) = (slot.end.load(Ordering::Relaxed), slot.page.load(Ordering::Relaxed));
+        let cut = Some(slot.cut.swap(0, Ordering::AcqRel)).filter(|start| *start != 0);
+        let singles: Vec<usize> = slot
+            .single
+            .iter()
+            .map(|single| single.swap(0, Ordering::AcqRel))
+            .filter(|start| *start != 0)
+            .collect();
+        SINGLES.fetch_sub(singles.len(), Ordering::Relaxed);
+        slot.lost.store(0, Ordering::Release);
+        let single = |start: usize| (start, start.saturating_add(page).min(end));
+        singles.into_iter().map(single).chain(cut.map(|start| (start, end))).collect()
+    }
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
+        self.take_replaced();
         if let Some(slot) = SLOTS.get(self.slot) {
             slot.start.store(0, Ordering::Release);
         }
@@ -106,7 +193,7 @@ fn install() -> io::Result<()> {
     Ok(())
 }
 
-/// Async-signal-safe: atomics, `mmap`, and on the way out `sigaction`; no lock, no allocation.
+/// Async-signal-safe: atomics, `fstat`, `mmap`, and on the way out `sigaction`; no lock, no allocation.
 extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let errno = errno_place();
     // SAFETY: errno is thread-local and always there.
@@ -117,8 +204,8 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context
     let address = unsafe { info_copy.si_addr() } as usize;
     let is_fault = info_copy.si_code > 0;
     // One that another process sent carries no address.
-    let page_alone = info_copy.si_code == libc::BUS_MCEERR_AR;
-    let contained = is_fault && find(address).is_some_and(|range| replace(address, range, page_alone));
+    let broken = info_copy.si_code == libc::BUS_MCEERR_AR;
+    let contained = is_fault && find(address).is_some_and(|range| replace(address, range, broken));
     // SAFETY: as above.
     unsafe { *errno = saved };
     if !contained {
@@ -137,25 +224,81 @@ struct Range {
     start: usize,
     end: usize,
     page: usize,
+    slot: &'static Slot,
 }
 
 fn find(address: usize) -> Option<Range> {
     let used = USED_SLOTS.load(Ordering::Acquire).min(MAX_GUARDED);
     SLOTS.iter().take(used).find_map(|slot| {
         let start = slot.start.load(Ordering::Acquire);
-        let range =
-            Range { start, end: slot.end.load(Ordering::Relaxed), page: slot.page.load(Ordering::Relaxed) };
+        let end = slot.end.load(Ordering::Relaxed);
+        let range = Range { start, end, page: slot.page.load(Ordering::Relaxed), slot };
         (start != 0 && (start..range.end).contains(&address)).then_some(range)
     })
 }
 
-/// Puts zeros where the page of `address` was, and, but for a single lost page, behind it.
-fn replace(address: usize, range: Range, page_alone: bool) -> bool {
+impl Range {
+    /// True when the file has the page at this address now. The thread that faulted holds the mapping, and so its file, alive.
+    fn is_in_file(self, page: usize) -> bool {
+        let file = self.slot.file.load(Ordering::Relaxed);
+        if file == NO_FILE {
+            return false;
+        }
+        // SAFETY: all-zero is a valid value of this plain structure.
+        let mut facts: libc::stat = unsafe { std::mem::zeroed() };
+        // By number: the C library's function is one of several calls, and a jail allows this one.
+        // SAFETY: the descriptor is open (see above) and `facts` has the kernel's layout.
+        let result = unsafe { libc::syscall(libc::SYS_fstat, file, &raw mut facts) };
+        let into = u64::try_from(page.saturating_sub(self.start)).unwrap_or(u64::MAX);
+        let place = self.slot.offset.load(Ordering::Relaxed).saturating_add(into);
+        // A last page that the file fills in part is one of its pages.
+        result == 0 && place < u64::try_from(facts.st_size).unwrap_or(0)
+    }
+
+    /// A place to note a single page at, while there are any.
+    fn note_single(self, page: usize) -> bool {
+        if SINGLES.fetch_add(1, Ordering::Relaxed) < ALL_SINGLE_PAGES {
+            let noted =
+                self.slot.single.iter().any(|single| {
+                    single.compare_exchange(0, page, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+                });
+            if noted {
+                return true;
+            }
+        }
+        SINGLES.fetch_sub(1, Ordering::Relaxed);
+        false
+    }
+
+    /// Notes that there are zeros from an address on.
+    fn note_cut(self, from: usize) {
+        let lower = |cut: usize| (cut == 0 || from < cut).then_some(from);
+        let _ = self.slot.cut.fetch_update(Ordering::AcqRel, Ordering::Relaxed, lower);
+    }
+}
+
+/// Puts zeros where the page of `address` was, and behind it where the file has ended or too many pages are missing.
+fn replace(address: usize, range: Range, broken: bool) -> bool {
     CONTAINED.fetch_add(1, Ordering::Relaxed);
     let start = (address - address % range.page.max(1)).max(range.start);
-    let end = if page_alone { start.saturating_add(range.page).min(range.end) } else { range.end };
-    // Where the kernel refuses another cut, none is needed: the whole mapping goes.
-    map_zeros(start, end) || map_zeros(range.start, range.end)
+    let inside = broken || range.is_in_file(start);
+    let single = inside && range.note_single(start);
+    let end = if single { start.saturating_add(range.page).min(range.end) } else { range.end };
+    if !single {
+        range.note_cut(start);
+    }
+    let mut replaced = map_zeros(start, end);
+    if !replaced {
+        // Where the kernel refuses another cut, none is needed: the whole mapping goes.
+        range.note_cut(range.start);
+        replaced = map_zeros(range.start, range.end);
+    }
+    // Last: whoever sees the mark sees what was replaced.
+    if inside {
+        range.slot.lost.fetch_add(1, Ordering::Release);
+        LOST.fetch_add(1, Ordering::Release);
+    }
+    replaced
 }
 
 fn map_zeros(start: usize, end: usize) -> bool {

@@ -2,7 +2,9 @@
 
 use super::*;
 use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 
 const PAGE: u64 = PAGE_SIZE;
 
@@ -18,7 +20,6 @@ fn mapping(file: &File, size: u64) -> Mapping {
 
 #[test]
 fn written_bytes_are_read_back_and_reach_the_file() {
-    use std::os::unix::fs::FileExt;
     let file = memory_file(2 * PAGE);
     let memory = Mapping::of_file(file.as_fd(), PAGE, PAGE, Access::ReadWrite).unwrap();
 
@@ -124,7 +125,7 @@ fn devices_and_pipes_are_not_memory() {
     let device = Mapping::of_file(zero.as_fd(), 0, PAGE, Access::ReadOnly);
     let fifo = Mapping::of_file(pipe.as_fd(), 0, PAGE, Access::ReadOnly);
 
-    assert!(matches!(device, Err(MapError::Kind("a device"))));
+    assert!(matches!(device, Err(MapError::Kind(_))));
     assert!(matches!(fifo, Err(MapError::Kind(_))));
 }
 
@@ -189,6 +190,118 @@ fn copy_of_a_truncated_file_does_not_end_the_process() {
     assert!(bytes.iter().all(|&byte| byte == 0));
 }
 
+/// A tmpfs of some pages, for a test that is to fill it. `None` where nothing can be mounted.
+pub(crate) fn small_tmpfs(pages: u64) -> Option<tempfile::TempDir> {
+    let folder = tempfile::tempdir().unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", &format!("size={}", pages * PAGE), "none"])
+        .arg(folder.path())
+        .status();
+    if mounted.is_ok_and(|status| status.success()) {
+        return Some(folder);
+    }
+    println!("skipped: only root may mount a tmpfs that is small enough to fill");
+    None
+}
+
+/// Takes it away again.
+pub(crate) fn give_back(folder: &tempfile::TempDir) {
+    assert!(Command::new("umount").arg("-l").arg(folder.path()).status().unwrap().success());
+}
+
+#[test]
+fn full_file_system_costs_the_page_alone_and_is_told_and_mended() {
+    let Some(folder) = small_tmpfs(16) else { return };
+    let open = |name| {
+        File::options().read(true).write(true).create_new(true).open(folder.path().join(name)).unwrap()
+    };
+    let (file, filler) = (open("ram"), open("filler"));
+    file.set_len(64 * PAGE).unwrap();
+    let memory = mapping(&file, 64 * PAGE);
+    memory.write_u32(5 * PAGE, 1).unwrap();
+    let mut written = 0;
+    while filler.write_all_at(&[1; 4096], written).is_ok() {
+        written += PAGE;
+    }
+
+    // There is no page for these; those that are there, and those that come when there is room, are the file's.
+    memory.write_u32(20 * PAGE, 2).unwrap();
+    memory.write_u32(40 * PAGE, 3).unwrap();
+    assert_eq!(memory.lost_pages(), 2);
+    filler.set_len(0).unwrap();
+    for (page, value) in [(6, 4), (30, 5), (63, 6)] {
+        memory.write_u32(page * PAGE, value).unwrap();
+    }
+    let in_file = |page: u64| {
+        let mut bytes = [0; 4];
+        file.read_exact_at(&mut bytes, page * PAGE).unwrap();
+        u32::from_le_bytes(bytes)
+    };
+    assert_eq!([5, 6, 20, 30, 40, 63].map(in_file), [1, 4, 0, 5, 0, 6]);
+
+    memory.mend().unwrap();
+    memory.write_u32(20 * PAGE, 7).unwrap();
+    assert_eq!((memory.lost_pages(), in_file(20), memory.read_u32(40 * PAGE)), (0, 7, Ok(0)));
+    give_back(&folder);
+}
+
+#[test]
+fn many_missing_pages_cut_a_mapping_a_bounded_number_of_times() {
+    let Some(folder) = small_tmpfs(4) else { return };
+    let file =
+        File::options().read(true).write(true).create_new(true).open(folder.path().join("ram")).unwrap();
+    file.set_len(256 * PAGE).unwrap();
+    let memory = mapping(&file, 256 * PAGE);
+    let before = sigbus::lost();
+
+    for page in (0..256).step_by(2) {
+        memory.write_u32(page * PAGE, 1).unwrap();
+    }
+
+    let start = memory.address();
+    let end = start + usize::try_from(256 * PAGE).unwrap();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let begins_inside = |line: &&str| {
+        let first = line.split('-').next().and_then(|first| usize::from_str_radix(first, 16).ok());
+        first.is_some_and(|first| (start..end).contains(&first))
+    };
+    assert!(maps.lines().filter(begins_inside).count() < 24);
+    assert!(memory.lost_pages() >= 8 && sigbus::lost() > before);
+    assert!(memory.populate(200 * PAGE, PAGE).is_ok(), "it is cut there");
+    memory.mend().unwrap();
+    assert!(memory.populate(0, 256 * PAGE).is_err(), "a full file system is an error, not a signal");
+    assert_eq!(memory.lost_pages(), 0);
+    give_back(&folder);
+}
+
+#[test]
+fn page_behind_the_end_marks_nobody_and_is_back_when_the_file_is() {
+    let file = memory_file(4 * PAGE);
+    let memory = mapping(&file, 4 * PAGE);
+    file.set_len(PAGE).unwrap();
+    memory.write_u32(2 * PAGE, 7).unwrap();
+    assert_eq!(memory.lost_pages(), 0);
+
+    file.set_len(4 * PAGE).unwrap();
+    memory.mend().unwrap();
+    assert_eq!(memory.read_u32(2 * PAGE), Ok(0));
+    memory.write_u32(2 * PAGE, 8).unwrap();
+    let mut bytes = [0; 4];
+    file.read_exact_at(&mut bytes, 2 * PAGE).unwrap();
+    assert_eq!(bytes, [8, 0, 0, 0]);
+}
+
+#[test]
+fn populated_memory_is_there_and_keeps_its_bytes() {
+    let file = memory_file(64 * PAGE);
+    let memory = mapping(&file, 64 * PAGE);
+    memory.write_u32(3 * PAGE, 9).unwrap();
+    memory.populate(0, 32 * PAGE).unwrap();
+
+    assert_eq!(unbacked(file.as_fd(), 0, 64 * PAGE, u64::MAX).unwrap(), 32 * PAGE);
+    assert_eq!(memory.read_u32(3 * PAGE), Ok(9));
+}
+
 /// Not a test of its own: what [`foreign_sigbus_still_ends_the_process`] runs in a process of its own.
 #[test]
 #[ignore = "ends its process; run by foreign_sigbus_still_ends_the_process"]
@@ -209,7 +322,7 @@ fn raw_fault() {
 
 #[test]
 fn foreign_sigbus_still_ends_the_process() {
-    let status = std::process::Command::new(std::env::current_exe().unwrap())
+    let status = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "pci::mapping::tests::raise_foreign_sigbus"])
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())

@@ -204,7 +204,7 @@ impl Rig {
         let fd = create_memory_file(c"rig-system", size).unwrap();
         let mapping = Mapping::of_file(std::os::fd::AsFd::as_fd(&fd), 0, size, Access::ReadWrite).unwrap();
         let backing = Some(DmaBacking { fd, offset: 0 });
-        self.core.dma_map(DmaMapping { iova, size, writable: true, backing }).unwrap();
+        self.core.dma_map(DmaMapping { iova, size, writable: true, backing, owner: None }).unwrap();
         mapping
     }
 

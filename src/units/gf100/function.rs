@@ -178,6 +178,10 @@ impl<B: EngineBackend + ?Sized> PciFunction for Gf100Function<B> {
         self.backend.dma_unmap_all();
     }
 
+    fn most_dma_ranges(&self) -> usize {
+        self.backend.most_dma_ranges()
+    }
+
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>) {
         self.face.lock().output().connect(sink);
     }

@@ -264,6 +264,10 @@ impl<B: GspBackend> PciFunction for Gh100Function<B> {
         self.backend.dma_unmap_all();
     }
 
+    fn most_dma_ranges(&self) -> usize {
+        self.backend.most_dma_ranges()
+    }
+
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>) {
         self.core.face.lock().output().connect(sink);
     }

@@ -24,6 +24,7 @@ impl<C: ChannelControl> Mediator<C> {
             None => None,
             Some(backing) => Some((control.ram.keep(backing).map_err(refused)?, backing.offset)),
         };
+        // What the two sides take must be the same: whatever this one refuses is not announced.
         self.system.map(mapping)?;
         let range = Range { iova, size, writable, file };
         if !is_lost(&control.state) {
@@ -40,7 +41,7 @@ impl<C: ChannelControl> Mediator<C> {
         Ok(())
     }
 
-    /// Takes the whole ranges in `[iova, iova + size)` away.
+    /// Takes what is there of `[iova, iova + size)` away.
     pub(super) fn take_memory_between(&self, iova: u64, size: u64) -> Result<(), DmaError> {
         let mut result = Ok(());
         self.take_memory(|control| match control.ram.inside(iova, size) {
@@ -96,7 +97,7 @@ impl<C: ChannelControl> Mediator<C> {
             if let Err(error) = self.system.unmap(range.iova, range.size) {
                 log::error!("Guest memory that was announced cannot be taken away: {error}");
             }
-            control.ram.remove(range.iova);
+            control.ram.remove(&range);
         }
         // Nobody is left to be told.
         if connection.link.is_ending() {

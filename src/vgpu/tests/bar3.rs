@@ -278,7 +278,9 @@ fn what_cannot_be_shown_is_counted_and_harms_nobody() {
 
     let fd = create_memory_file(c"ram", PAGE).unwrap();
     let backing = Some(crate::pci::DmaBacking { fd, offset: 0 });
-    d.f.mediator.dma_map(crate::pci::DmaMapping { iova: 0, size: PAGE, writable: true, backing }).unwrap();
+    d.f.mediator
+        .dma_map(crate::pci::DmaMapping { iova: 0, size: PAGE, writable: true, backing, owner: None })
+        .unwrap();
     d.show(2, PhysicalAddress { aperture: Aperture::SystemCoherent, address: 0 });
     assert_eq!(d.not_shown(), 2);
     d.show(3, vram(VRAM));

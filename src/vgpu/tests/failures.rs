@@ -112,7 +112,7 @@ fn reset_drops_everything_and_leaves_memory_announced() {
     let f = fixture_with(MediatorConfig { scrub_on_reset: true, ..MediatorConfig::default() });
     let fd = create_memory_file(c"ram", 0x1000).unwrap();
     let backing = Some(DmaBacking { fd, offset: 0 });
-    f.mediator.dma_map(DmaMapping { iova: 0, size: 0x1000, writable: true, backing }).unwrap();
+    f.mediator.dma_map(DmaMapping { iova: 0, size: 0x1000, writable: true, backing, owner: None }).unwrap();
     f.start(0);
     f.mediator.preempt_channel(0);
     f.link.take();
@@ -178,7 +178,9 @@ fn reset_connects_to_a_new_aggregator_and_announces_memory_again() {
     let f = fixture_with(MediatorConfig { reconnect: Some(reconnect), ..MediatorConfig::default() });
     let fd = create_memory_file(c"ram", 0x2000).unwrap();
     let backing = Some(DmaBacking { fd, offset: 0x1000 });
-    f.mediator.dma_map(DmaMapping { iova: 0x5000, size: 0x1000, writable: true, backing }).unwrap();
+    f.mediator
+        .dma_map(DmaMapping { iova: 0x5000, size: 0x1000, writable: true, backing, owner: None })
+        .unwrap();
     let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap();
     f.mediator.connect_message(Some(event));
     f.start(0);
@@ -228,9 +230,10 @@ fn every_reason_is_told_with_its_time_and_ends_with_a_reset() {
         f.write_pte(0, vram(0));
         f.flush();
     };
-    let causes: [(FailSafeReason, Cause<'_>); 5] = [
+    let causes: [(FailSafeReason, Cause<'_>); 6] = [
         (FailSafeReason::QuotaExceeded, &|f| refuse_updates(f, RefusalKind::Quota)),
         (FailSafeReason::HardwareFailed, &|f| refuse_updates(f, RefusalKind::Hardware)),
+        (FailSafeReason::MemoryLost, &|f| refuse_updates(f, RefusalKind::MemoryLost)),
         (FailSafeReason::ProtocolViolation, &|f| refuse_updates(f, RefusalKind::Protocol)),
         (FailSafeReason::ForeignMemory, &|f| {
             f.write_pte(0, vram(VRAM));

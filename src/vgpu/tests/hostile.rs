@@ -80,7 +80,13 @@ fn perform(f: &Fixture, step: Step) {
         Step::Map(n) => {
             let fd = create_memory_file(c"ram", 0x2000).unwrap();
             let backing = Some(DmaBacking { fd, offset: 0 });
-            let _ = mediator.dma_map(DmaMapping { iova: n << 12, size: 0x2000, writable: true, backing });
+            let _ = mediator.dma_map(DmaMapping {
+                iova: n << 12,
+                size: 0x2000,
+                writable: true,
+                backing,
+                owner: None,
+            });
         }
         Step::Unmap(n) => {
             let _ = mediator.dma_unmap(n << 12, 0x2000);

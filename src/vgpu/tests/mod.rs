@@ -70,11 +70,24 @@ struct World {
 }
 
 impl World {
+    /// Takes ranges and parts of them; all of it must be there.
+    fn unmap(&mut self, first: u64, end: u64) {
+        let mut covered = 0;
+        let all: Vec<_> = self.ranges.iter().map(|(start, size)| (*start, start + size)).collect();
+        for (start, last) in all.into_iter().filter(|(start, last)| *start < end && first < *last) {
+            self.ranges.remove(&start);
+            covered += last.min(end) - start.max(first);
+            self.ranges.extend((start < first).then(|| (start, first - start)));
+            self.ranges.extend((end < last).then(|| (end, last - end)));
+        }
+        assert_eq!(covered, end - first, "memory is taken away that was never announced");
+    }
+
     fn apply(&mut self, request: &Request) {
         match request {
             Request::Hello(_) => panic!("the tenant was admitted already"),
             Request::DmaMap { gpa, size, .. } => assert!(self.ranges.insert(gpa.0, *size).is_none()),
-            Request::DmaUnmap { gpa, size } => assert_eq!(self.ranges.remove(&gpa.0), Some(*size)),
+            Request::DmaUnmap { gpa, size } => self.unmap(gpa.0, gpa.0 + size),
             Request::CreateSpace(id) => {
                 assert!(id.0 < SPACES);
                 assert!(self.spaces.insert(*id), "{id:?} exists");

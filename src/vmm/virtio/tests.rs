@@ -77,7 +77,7 @@ impl Rig {
 
     fn mapping(&self, iova: u64, size: u64) -> DmaMapping {
         let fd = self.file.as_fd().try_clone_to_owned().unwrap();
-        DmaMapping { iova, size, writable: true, backing: Some(DmaBacking { fd, offset: 0 }) }
+        DmaMapping { iova, size, writable: true, backing: Some(DmaBacking { fd, offset: 0 }), owner: None }
     }
 
     fn write(&self, offset: u64, data: &[u8]) {

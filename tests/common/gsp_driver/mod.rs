@@ -125,7 +125,8 @@ impl<B: GspBackend> GspDriver<B> {
         let file = create_memory_file(c"guest-ram", RAM_BYTES).unwrap();
         let ram = Mapping::of_file(file.as_fd(), 0, RAM_BYTES, Access::ReadWrite).unwrap();
         let backing = Some(DmaBacking { fd: file, offset: 0 });
-        back.dma_map(DmaMapping { iova: RAM, size: RAM_BYTES, writable: true, backing }).unwrap();
+        back.dma_map(DmaMapping { iova: RAM, size: RAM_BYTES, writable: true, backing, owner: None })
+            .unwrap();
         let mut driver = Self { back, ram, tables: Tables::new(), notes, put: [0; 8], fence: [0; 8] };
         driver.map_everything();
         driver

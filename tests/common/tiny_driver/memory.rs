@@ -59,7 +59,7 @@ impl TinyDriver {
         let fd = create_memory_file(c"ram", size).unwrap();
         let memory = Mapping::of_file(fd.as_fd(), 0, size, Access::ReadWrite).unwrap();
         let backing = Some(DmaBacking { fd, offset: 0 });
-        self.function.dma_map(DmaMapping { iova, size, writable: true, backing }).unwrap();
+        self.function.dma_map(DmaMapping { iova, size, writable: true, backing, owner: None }).unwrap();
         SystemRam { iova, memory }
     }
 

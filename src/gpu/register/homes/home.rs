@@ -67,7 +67,7 @@ impl Home {
             }
             let backing = Some(DmaBacking { fd: self.file.try_clone()?, offset });
             let iova = self.iova(offset).0;
-            function.dma_map(DmaMapping { iova, size: GRANULE, writable: true, backing })?;
+            function.dma_map(DmaMapping { iova, size: GRANULE, writable: true, backing, owner: None })?;
             self.told.insert(offset);
         }
         Ok(())

@@ -169,7 +169,13 @@ impl Tenant {
         let file = create_memory_file(c"gpuvmk-rehearsal", GUEST_RAM)?;
         let ram = Mapping::of_file(file.as_fd(), 0, GUEST_RAM, Access::ReadWrite).map_err(memory)?;
         let backing = Some(DmaBacking { fd: file, offset: 0 });
-        driver.dma_map(DmaMapping { iova: RAM_IOVA, size: GUEST_RAM, writable: true, backing })?;
+        driver.dma_map(DmaMapping {
+            iova: RAM_IOVA,
+            size: GUEST_RAM,
+            writable: true,
+            backing,
+            owner: None,
+        })?;
         let space = driver.create_space()?;
         Ok(Self { driver, window, ram, space, put: 0, sequence: 0, userd: USERD })
     }

@@ -91,7 +91,7 @@ impl Rig {
         let fd = create_memory_file(c"rig-system", size).unwrap();
         let mapping = Mapping::of_file(fd.as_fd(), 0, size, Access::ReadWrite).unwrap();
         let backing = Some(DmaBacking { fd, offset: 0 });
-        self.gpu.dma_map(DmaMapping { iova, size, writable: true, backing }).unwrap();
+        self.gpu.dma_map(DmaMapping { iova, size, writable: true, backing, owner: None }).unwrap();
         mapping
     }
 
