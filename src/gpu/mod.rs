@@ -228,6 +228,20 @@ pub enum GpuEvent {
     Lost,
 }
 
+impl GpuEvent {
+    /// The channel that it is about, if it is about one.
+    pub fn channel(&self) -> Option<HostChannel> {
+        match self {
+            Self::Fault(fault) => fault.channel.map(HostChannel),
+            Self::HostError(error) => Some(HostChannel(error.channel)),
+            Self::GraphicsError(error) => Some(HostChannel(error.channel)),
+            Self::ChannelError(error) => Some(HostChannel(error.channel)),
+            Self::Preempted(channel) => Some(*channel),
+            Self::NonStall(_) | Self::Lost => None,
+        }
+    }
+}
+
 /// How far VRAM is zeroed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scrub {
@@ -485,7 +499,7 @@ pub trait GpuDriver: Send {
     }
 
     /// Takes a channel off the hardware for good. Work of it that a preemption did not stop is dropped by
-    /// resetting the engine it holds.
+    /// resetting the engine it holds. Nothing is reported of it any more when this returns: the next channel may have its number.
     ///
     /// # Errors
     /// No such channel, or hardware did not let it go.

@@ -88,6 +88,12 @@ impl Shared {
         (0..).zip(&self.work).filter(wanted).for_each(|(_, work)| work.notify_one());
     }
 
+    /// A PBDMA has told all that there was to tell of a channel that it has given back.
+    pub(super) fn told(&self, channel: u16) {
+        self.fifo().end_telling(channel);
+        self.left.notify_all();
+    }
+
     pub(super) fn tell_left(&self) {
         self.left.notify_all();
     }
@@ -117,15 +123,15 @@ impl Shared {
         }
     }
 
-    /// Waits until no PBDMA has the channel loaded (any channel, without a number). A PBDMA that calls back
-    /// from an event does not wait: two of them would wait for each other.
+    /// Waits until no PBDMA has the channel loaded, or has yet to tell how its stay ended (without a number: until none has any
+    /// channel loaded). A PBDMA that calls back from an event does not wait: two of them would wait for each other.
     fn wait_left<'a>(&self, fifo: MutexGuard<'a, Fifo>, channel: Option<u16>) -> MutexGuard<'a, Fifo> {
         if ON_PBDMA.get() {
             return fifo;
         }
         let loaded = |fifo: &mut Fifo| match channel {
             None => fifo.any_loaded(),
-            Some(channel) => fifo.channel(channel).is_some_and(|channel| channel.loaded.is_some()),
+            Some(channel) => fifo.is_busy(channel),
         };
         self.left.wait_while(fifo, loaded).unwrap_or_else(PoisonError::into_inner)
     }

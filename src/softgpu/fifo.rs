@@ -65,6 +65,8 @@ pub(super) struct Channel {
     pub(super) wait: Option<Wait>,
     /// A preemption waits for it to leave its PBDMA.
     pub(super) preempting: bool,
+    /// PBDMAs that it has left, and that have yet to tell of it.
+    telling: u8,
     last_ran: u64,
 }
 
@@ -168,6 +170,7 @@ impl Fifo {
                 // Whoever has it loaded takes notice by the generation.
                 loaded: channel.loaded,
                 preempting: channel.preempting && channel.loaded.is_some(),
+                telling: channel.telling,
                 ..Channel::default()
             };
         }
@@ -418,8 +421,28 @@ impl Fifo {
             *channel = Channel {
                 generation: channel.generation.wrapping_add(1),
                 loaded: channel.loaded,
+                telling: channel.telling,
                 ..Channel::default()
             };
         }
+    }
+
+    /// A PBDMA that gives a channel back has something to tell of it.
+    pub(super) fn begin_telling(&mut self, number: u16) {
+        if let Some(channel) = self.channel_mut(number) {
+            channel.telling = channel.telling.saturating_add(1);
+        }
+    }
+
+    /// It has told everything.
+    pub(super) fn end_telling(&mut self, number: u16) {
+        if let Some(channel) = self.channel_mut(number) {
+            channel.telling = channel.telling.saturating_sub(1);
+        }
+    }
+
+    /// True while a PBDMA has the channel loaded, or has yet to tell of it.
+    pub(super) fn is_busy(&self, number: u16) -> bool {
+        self.channel(number).is_some_and(|channel| channel.loaded.is_some() || channel.telling > 0)
     }
 }

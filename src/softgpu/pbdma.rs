@@ -34,6 +34,7 @@ pub(super) fn run(shared: &Shared, pbdma: u8) {
         };
         if let Some(report) = ending.report {
             report.tell(&shared.hardware);
+            shared.told(job.channel);
         }
     }
 }
@@ -96,6 +97,10 @@ fn leave(shared: &Shared, pbdma: u8, job: Job, ending: Ending) -> Ending {
     }
     let now = Instant::now();
     fifo.leave(&job, ending.departure, now);
+    // Whoever takes the channel's number back waits until all is told: nothing is said of its next owner.
+    for _ in 0..u8::from(preempted).saturating_add(u8::from(ending.report.is_some())) {
+        fifo.begin_telling(job.channel);
+    }
     // This one takes a channel that is ready, unless it has something to tell before.
     let at_once = fifo.pbdma_enabled(pbdma) && !preempted && ending.report.is_none();
     let called = fifo.call(now, usize::from(at_once));
@@ -104,6 +109,7 @@ fn leave(shared: &Shared, pbdma: u8, job: Job, ending: Ending) -> Ending {
     shared.wake_these(called);
     if preempted {
         shared.hardware.tell(|events| events.preempted(job.channel));
+        shared.told(job.channel);
     }
     ending
 }

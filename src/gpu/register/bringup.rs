@@ -139,6 +139,7 @@ pub(super) fn bring_up(
         contexts,
         channels,
         interrupts,
+        kept: Vec::new(),
         spaces: BTreeMap::new(),
         next_space: 0,
     };

@@ -64,6 +64,11 @@ impl Interrupts {
         self.wake.look_every(wanted.then_some(POLL_EVERY))
     }
 
+    /// Makes the descriptor readable now: there are events that nobody has taken.
+    pub(super) fn look_again(&self) {
+        self.wake.now();
+    }
+
     /// Decodes and acknowledges everything that is pending.
     pub(super) fn take(&mut self, bus: &Bus, channels: &mut Channels, events: &mut Vec<GpuEvent>) {
         self.wake.clear();

@@ -69,6 +69,8 @@ pub struct RegisterDriver {
     contexts: Contexts,
     channels: Channels,
     interrupts: Interrupts,
+    /// What was reported while a channel was destroyed, of others.
+    kept: Vec<GpuEvent>,
     spaces: BTreeMap<SpaceHandle, Space>,
     next_space: u32,
     engine_resets: u64,
@@ -263,7 +265,15 @@ impl GpuDriver for RegisterDriver {
             channels.block(bus, false)?;
             freed?;
         }
-        channels.destroy(bus, memory, bar1, channel)
+        channels.destroy(bus, memory, bar1, channel)?;
+        // What hardware has noted of it is taken now: later it would be told of the next channel with its number.
+        let Self { bus, channels, interrupts, kept, .. } = self;
+        interrupts.take(bus, channels, kept);
+        kept.retain(|event| event.channel() != Some(channel));
+        if !kept.is_empty() {
+            interrupts.look_again();
+        }
+        Ok(())
     }
 
     fn enable_channel(&mut self, channel: HostChannel, enabled: bool) -> Result<(), GpuError> {
@@ -310,7 +320,8 @@ impl GpuDriver for RegisterDriver {
     }
 
     fn take_events(&mut self, events: &mut Vec<GpuEvent>) {
-        let Self { bus, channels, interrupts, .. } = self;
+        let Self { bus, channels, interrupts, kept, .. } = self;
+        events.append(kept);
         interrupts.take(bus, channels, events);
         channels.finish_preemptions(bus, events);
         // A lost timer only delays the next look.

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use std::os::fd::AsFd;
+
 use super::*;
 use crate::addr::GpuVa;
 use crate::gpu::HostRange;
 use crate::gpu::HostTarget;
+use crate::pci::mapping::{Access, Mapping};
 use crate::softgpu::Core;
 use crate::units::gf100::{Gf100Config, Gf100Function};
 
@@ -42,14 +45,9 @@ fn shared_partition_is_the_vram_and_scrubbing_zeroes_it() {
     assert_eq!(total, 32 << 20);
     let pieces: Vec<_> = shared
         .iter()
-        .map(|p| crate::pci::mapping::FilePiece {
-            fd: std::os::fd::AsFd::as_fd(&p.fd),
-            offset: p.offset,
-            size: p.size,
-        })
+        .map(|p| crate::pci::mapping::FilePiece { fd: p.fd.as_fd(), offset: p.offset, size: p.size })
         .collect();
-    let window = crate::pci::mapping::Mapping::contiguous(&pieces, crate::pci::mapping::Access::ReadWrite)
-        .expect("mapped");
+    let window = Mapping::contiguous(&pieces, Access::ReadWrite).expect("mapped");
     window.write(0x1234, b"secret").expect("inside");
 
     window.write(0x10_1234, b"keep").expect("inside");
@@ -208,4 +206,59 @@ fn engines_that_had_nothing_to_do_have_worked_for_no_time() {
 
     let rest = [Engine::Graphics, Engine::Copy(0), Engine::Copy(1)].map(|engine| (engine, Duration::ZERO));
     assert_eq!(driver.engine_times(), rest);
+}
+
+/// A channel whose ring is nowhere: it stops with a fault as soon as it is rung.
+fn faulting(driver: &mut RegisterDriver, window: &Mapping, userd: u64) -> HostChannel {
+    let space = driver.create_space().expect("a space");
+    let base = driver.info().tenant_vram;
+    window.write_u32(userd + USERD_GP_PUT, 1).expect("inside");
+    let spec = ChannelSpec {
+        space,
+        gpfifo: GpuVa(0x10_0000),
+        gpfifo_entries_log2: 10,
+        userd: HostVram(base.0 + userd),
+        engines: EngineSet::COPY0,
+    };
+    driver.create_channel(spec).expect("created")
+}
+
+fn wait_for_interrupt(driver: &RegisterDriver) {
+    let fd = rustix::event::PollFd::from_borrowed_fd(driver.event_fd(), rustix::event::PollFlags::IN);
+    let most = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut [fd], Some(&most)), Ok(1), "no interrupt");
+}
+
+#[test]
+fn what_stopped_a_channel_is_not_told_of_the_next_with_its_number() {
+    let mut driver = driver();
+    let base = driver.info().tenant_vram;
+    let shared = driver.share_vram(base, driver.info().partition_granule).expect("shared");
+    let bank = shared.first().expect("a bank");
+    let window =
+        Mapping::of_file(bank.fd.as_fd(), bank.offset, bank.size, Access::ReadWrite).expect("mapped");
+    let run = |driver: &mut RegisterDriver, channels: &[HostChannel], rung: HostChannel| {
+        driver.enable_channel(rung, true).expect("known");
+        driver.commit_runlist(channels).expect("committed");
+        driver.doorbell(rung, 1).expect("rung");
+        wait_for_interrupt(driver);
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let first = faulting(&mut driver, &window, 0);
+    run(&mut driver, &[first], first);
+
+    driver.destroy_channel(first).expect("destroyed");
+    let second = faulting(&mut driver, &window, 0x1000);
+    assert_eq!(first, second);
+    let mut events = Vec::new();
+    driver.take_events(&mut events);
+    assert!(events.iter().all(|event| event.channel() != Some(second)), "{events:?}");
+
+    // What is known of others then is kept, and told.
+    run(&mut driver, &[second], second);
+    let third = faulting(&mut driver, &window, 0x2000);
+    driver.destroy_channel(third).expect("destroyed");
+    wait_for_interrupt(&driver);
+    driver.take_events(&mut events);
+    assert!(events.iter().any(|event| event.channel() == Some(second)), "{events:?}");
 }

@@ -57,6 +57,12 @@ impl Wake {
         unsafe { BorrowedFd::borrow_raw(self.epoll.as_raw_fd()) }
     }
 
+    /// Becomes readable now.
+    pub(super) fn now(&self) {
+        // It fails only when the counter is full, and then the owner is being woken already.
+        let _ = self.interrupt.write(1);
+    }
+
     /// The owner looks now: nothing is due any more.
     pub(super) fn clear(&mut self) {
         // Both fail only when there is nothing to clear. The timer is read only when it was set: reading it

@@ -332,7 +332,9 @@ impl GpuDriver for Executor {
     fn destroy_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
         self.enable_channel(channel, false)?;
         self.free_engines(channel);
-        self.channels.destroy(&self.core, channel)
+        self.channels.destroy(&self.core, channel)?;
+        self.outbox.forget(channel);
+        Ok(())
     }
 
     fn enable_channel(&mut self, channel: HostChannel, enabled: bool) -> Result<(), GpuError> {

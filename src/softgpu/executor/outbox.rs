@@ -45,6 +45,12 @@ impl Outbox {
         self.put(|waiting| waiting.events.push(event));
     }
 
+    /// Drops what waits of a channel that is gone: its number may soon be another's.
+    pub(super) fn forget(&self, channel: HostChannel) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.events.retain(|event| event.channel() != Some(channel));
+    }
+
     /// Moves everything into `events`.
     pub(super) fn take(&self, events: &mut Vec<GpuEvent>) {
         // Cleared before looking, so that nothing that comes later goes unnoticed. Nothing to clear is an error.

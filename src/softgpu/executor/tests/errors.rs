@@ -2,7 +2,7 @@ use super::rig::*;
 use crate::chip::gh100::methods::copy::{self, launch};
 use crate::chip::gh100::methods::host::{self, control_entry, pbdma_intr, sem};
 use crate::chip::{Engine, EngineSet};
-use crate::gpu::GpuEvent;
+use crate::gpu::{GpuDriver, GpuEvent};
 
 const DST: u64 = 0x31_0000_0000;
 
@@ -150,4 +150,48 @@ fn engines_of_a_lone_copy_channel_are_its_own() {
     let GpuEvent::ChannelError(error) = event else { panic!("{event:?}") };
     assert_eq!(error.code, 39);
     assert_eq!(Engine::ALL[1], Engine::Copy(0));
+}
+
+/// Waits until the driver has something to tell, without asking what.
+fn wait_told(rig: &Rig) {
+    let fd = rustix::event::PollFd::from_borrowed_fd(rig.gpu.event_fd(), rustix::event::PollFlags::IN);
+    let most = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut [fd], Some(&most)), Ok(1), "nothing was told");
+}
+
+/// Work that stops a channel, and one that nobody stopped: what was told of both when the first is destroyed and its number
+/// given to a third.
+#[test]
+fn what_stopped_a_channel_is_not_told_of_the_next_with_its_number() {
+    let mut rig = Rig::new();
+    let space = rig.space();
+    let mut other = rig.channel(space, EngineSet::COPY2);
+    rig.submit(&mut other, &inc(3, host::CLEAR_FAULTED, &[0x8000_0001]));
+    wait_told(&rig);
+    let mut first = rig.channel(space, EngineSet::COPY1);
+    rig.submit(&mut first, &inc(3, host::CLEAR_FAULTED, &[0x8000_0001]));
+    // Told, or about to be: no event was taken so far.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+
+    rig.destroy(&first);
+    let second = rig.channel(space, EngineSet::COPY1);
+
+    assert_eq!(second.id, first.id);
+    rig.settle();
+    assert_eq!(rig.errors().keys().copied().collect::<Vec<_>>(), [other.id.0]);
+}
+
+/// The same at every moment of being told: a channel that is destroyed while it stops leaves nothing behind.
+#[test]
+fn channel_that_is_destroyed_while_it_stops_leaves_no_event() {
+    let mut rig = Rig::new();
+    let space = rig.space();
+    for round in 0..300_u64 {
+        let mut channel = rig.channel(space, EngineSet::COPY1);
+        rig.submit(&mut channel, &inc(3, host::CLEAR_FAULTED, &[0x8000_0001]));
+        std::thread::sleep(std::time::Duration::from_micros(round % 30 * 4));
+        rig.destroy(&channel);
+        rig.gpu.take_events(&mut rig.events);
+        assert_eq!(rig.errors(), std::collections::BTreeMap::new(), "in round {round}");
+    }
 }

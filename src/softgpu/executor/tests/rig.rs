@@ -151,6 +151,16 @@ impl Rig {
         channel
     }
 
+    /// Destroys a channel. Its memory is used again if it is the last one that was made.
+    pub fn destroy(&mut self, channel: &Channel) {
+        self.listed.retain(|listed| *listed != channel.id);
+        self.gpu.destroy_channel(channel.id).unwrap();
+        if channel.push + PUSH_SIZE == self.free {
+            self.free = channel.ring;
+            self.rings -= 1;
+        }
+    }
+
     /// Lets an idle channel run.
     pub fn start(&mut self, channel: &Channel) {
         self.gpu.enable_channel(channel.id, true).unwrap();
@@ -224,14 +234,8 @@ impl Rig {
 
     /// Events that stop channels, by channel.
     pub fn errors(&self) -> BTreeMap<u16, GpuEvent> {
-        let channel = |event: &GpuEvent| match event {
-            GpuEvent::Fault(fault) => fault.channel,
-            GpuEvent::HostError(error) => Some(error.channel),
-            GpuEvent::GraphicsError(error) => Some(error.channel),
-            GpuEvent::ChannelError(error) => Some(error.channel),
-            GpuEvent::NonStall(_) | GpuEvent::Preempted(_) | GpuEvent::Lost => None,
-        };
-        self.events.iter().filter_map(|event| Some((channel(event)?, *event))).collect()
+        let stops = self.events.iter().filter(|event| !matches!(event, GpuEvent::Preempted(_)));
+        stops.filter_map(|event| Some((event.channel()?.0, *event))).collect()
     }
 }
 
