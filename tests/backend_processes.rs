@@ -7,18 +7,23 @@
     reason = "helpers of tests may fail as tests do"
 )]
 
+#[path = "common/soft_host.rs"]
+mod soft_host;
 #[path = "common/tenant.rs"]
 mod tenant;
 
 use std::io::{BufRead, BufReader, Lines, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use gpuvmk::aggregator::protocol::Hello;
 use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect};
+use gpuvmk::chip::Chip;
 use gpuvmk::config::{PolicyKind, SocketSpec};
-use gpuvmk::gpu::register::RegisterDriver;
-use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
+use gpuvmk::pci::mapping::{Access, FilePiece, Mapping};
+use soft_host::soft_gpu;
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, pattern, wait_until};
 
 const MIB: u64 = 1 << 20;
@@ -34,14 +39,16 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
+        Self::of(Chip::Gf100)
+    }
+
+    fn of(chip: Chip) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gpu0.sock");
-        let gpu = SoftGpu::new(SoftGpuConfig { vram: 128 * MIB, ..SoftGpuConfig::default() }).unwrap();
-        let ledger = gpu.ledger();
-        let driver = RegisterDriver::new(gpu).unwrap();
+        let (driver, ledger) = soft_gpu(chip, 128 * MIB);
         let socket = Some(SocketSpec::private(path.clone()));
         let config = Config { socket, ..Config::in_process(PolicyKind::Fifo) };
-        let service = Service::start(Box::new(driver), Some(ledger), &config).unwrap();
+        let service = Service::start(driver, Some(ledger), &config).unwrap();
         Self { service, path, _folder: folder }
     }
 
@@ -67,16 +74,32 @@ impl Backend {
 
     /// Runs one of these tests in a process of its own, until it says that it is ready.
     fn run(test: &str, path: &Path) -> Self {
+        Self::hear(test, path, |_| {})
+    }
+
+    /// The same, and hears what it says before.
+    fn hear(test: &str, path: &Path, hear: impl FnMut(&str)) -> Self {
+        Self::hear_as(test, path, "GF100", hear)
+    }
+
+    /// The same for a tenant of such a GPU.
+    fn hear_as(test: &str, path: &Path, chip: &str, mut hear: impl FnMut(&str)) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", test, "--nocapture"])
             .env(SOCKET, path)
+            .env("GPUVMK_TEST_CHIP", chip)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let stdin = child.stdin.take().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.any(|line| line.unwrap().contains("ready")), "the backend did not come up");
+        let ready = lines.any(|line| {
+            let line = line.unwrap();
+            hear(&line);
+            line.contains("ready")
+        });
+        assert!(ready, "the backend did not come up");
         Self { child, stdin, _stdout: lines }
     }
 
@@ -223,4 +246,85 @@ fn silent_connections_of_one_process_keep_nobody_out() {
 
     assert!(start.elapsed() < Duration::from_secs(2), "it took {:?}", start.elapsed());
     assert_zero(&ours);
+}
+
+/// Not a test: a backend that says where its window is open.
+#[test]
+#[ignore = "started by the other tests"]
+fn the_process_that_hands_its_window_on() {
+    let Some(path) = std::env::var_os(SOCKET) else { return };
+    let chip = std::env::var("GPUVMK_TEST_CHIP").unwrap();
+    let wish = Hello { chip, ..hello("other", MOST) };
+    let (link, grant) = connect(Path::new(&path), wish, &Patience::none()).unwrap();
+    for piece in &grant.window {
+        println!("window {} {} {}", piece.fd.as_raw_fd(), piece.offset, piece.size);
+    }
+    let tenant = Tenant::new(link, &grant);
+    tenant.window.fill(0, MOST, 0xa5).unwrap();
+    println!("ready");
+    std::io::stdin().lines().next();
+    // Ends without a word, as one that is killed.
+    std::process::exit(0);
+}
+
+/// A process that has nothing to do with the aggregator keeps the window of a backend that is gone, mapped and open: it reads nothing
+/// of the VM that gets the memory next, and what it writes changes nothing there.
+fn window_kept_by_a_third_process(chip: Chip) {
+    let (host, chip) = (Host::of(chip), chip.name());
+    let mut places = Vec::new();
+    let mut other = Backend::hear_as("the_process_that_hands_its_window_on", &host.path, chip, |line| {
+        if let Some((_, window)) = line.split_once("window ") {
+            let numbers: Vec<u64> = window.split_whitespace().map(|word| word.parse().unwrap()).collect();
+            let [fd, offset, size] = numbers.as_slice() else { panic!("{line}") };
+            places.push((*fd, *offset, *size));
+        }
+    });
+    let pid = other.child.id();
+    let open = |fd: u64| {
+        let path = format!("/proc/{pid}/fd/{fd}");
+        std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap()
+    };
+    let files: Vec<_> = places.iter().map(|(fd, offset, size)| (open(*fd), *offset, *size)).collect();
+    let map = || {
+        let pieces: Vec<_> = files
+            .iter()
+            .map(|(file, offset, size)| FilePiece { fd: file.as_fd(), offset: *offset, size: *size })
+            .collect();
+        Mapping::contiguous(&pieces, Access::ReadWrite).unwrap()
+    };
+    let kept = map();
+    let byte = |memory: &Mapping, at| {
+        let mut byte = [0];
+        memory.read(at, &mut byte).unwrap();
+        byte[0]
+    };
+    assert_eq!(byte(&kept, MOST - 1), 0xa5);
+    other.tell("end");
+    assert!(other.child.wait().unwrap().success());
+
+    let wish = Hello { chip: chip.to_owned(), ..hello("next", MOST) };
+    let (link, grant) = connect(&host.path, wish, &Patience::none()).unwrap();
+    let next = Tenant::new(link, &grant);
+
+    assert_zero(&next);
+    next.window.fill(0, MOST, 0x11).unwrap();
+    for holder in [&kept, &map()] {
+        let mut seen = vec![0x11; MOST as usize];
+        holder.read(0, &mut seen).unwrap();
+        assert!(!seen.contains(&0x11), "the holder reads what the next VM has written");
+        holder.fill(0, MOST, 0x22).unwrap();
+    }
+    let mut seen = vec![0; MOST as usize];
+    next.window.read(0, &mut seen).unwrap();
+    assert!(seen.iter().all(|byte| *byte == 0x11), "the holder writes into the next VM's memory");
+    assert_eq!(
+        host.service.status().unwrap().tenants.iter().map(|t| t.foreign_accesses).collect::<Vec<_>>(),
+        [Some(0)]
+    );
+}
+
+#[test]
+fn window_that_a_third_process_keeps_shows_nothing_of_the_next_vm() {
+    window_kept_by_a_third_process(Chip::Gf100);
+    window_kept_by_a_third_process(Chip::Gh100);
 }

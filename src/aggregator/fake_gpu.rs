@@ -12,7 +12,7 @@ use crate::chip::{Engine, EngineSet};
 use crate::gpu::budget::CALL;
 use crate::gpu::{
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, HostTarget,
-    OwnershipLedger, Progress, Revocation, Scrub, SpaceHandle, SpaceUpdate, SpaceUsage,
+    OwnershipLedger, Progress, Renewal, Revocation, Scrub, SpaceHandle, SpaceUpdate, SpaceUsage,
 };
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
 
@@ -53,6 +53,9 @@ pub struct State {
     /// How often a piece must be asked for before it is zero, and how often those under way were.
     pub scrub_rounds: u32,
     pub scrubbing: BTreeMap<u64, u32>,
+    /// Somebody still has what was shared.
+    pub held: bool,
+    pub renewed: Vec<(HostVram, u64)>,
     /// Somebody waits for it to be closed once it is gone.
     pub waited_for: bool,
     next_space: u32,
@@ -201,6 +204,15 @@ impl GpuDriver for FakeGpu {
         let fd = rustix::fs::memfd_create("fake-vram", MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&fd, size).unwrap();
         Ok(vec![SharedMemory { fd, offset: 0, size }])
+    }
+
+    fn renew_vram(&mut self, start: HostVram, size: u64) -> Result<Renewal, GpuError> {
+        let mut state = self.fake.state();
+        if state.held {
+            return Ok(Renewal::Held);
+        }
+        state.renewed.push((start, size));
+        Ok(Renewal::Done)
     }
 
     fn is_vram_dirty(&self, _start: HostVram, _size: u64) -> bool {

@@ -74,6 +74,10 @@ pub enum TenantState {
         peer_alive: bool,
         /// Bytes of the partition zeroed so far.
         scrub_from: u64,
+        /// Bytes of the partition that nobody else has any more.
+        renew_from: u64,
+        /// Somebody has kept its memory, which nobody else gets for as long; when to look again.
+        held: Option<Duration>,
     },
 }
 

@@ -255,6 +255,15 @@ pub enum Scrub {
     More,
 }
 
+/// How far memory is taken from whoever had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// Nobody has any of it.
+    Done,
+    /// A process still has it, through a file or a mapping that cannot be taken away.
+    Held,
+}
+
 /// VRAM of the host's own, for channels of the host's own: no tenant's memory.
 pub trait OwnMemory {
     /// Takes `size` zeroed bytes, a power of two, at a multiple of it; for good.
@@ -276,16 +285,43 @@ pub trait OwnMemory {
     fn read(&mut self, at: HostVram, data: &mut [u8]) -> Result<(), GpuError>;
 }
 
+/// The granules that end in `[start, start + size)`: whoever goes through memory piece by piece is done with them then. The last
+/// one ends with the memory, at `limit`.
+pub(crate) fn granules_that_end_in(
+    start: u64,
+    size: u64,
+    granule: u64,
+    limit: u64,
+) -> impl Iterator<Item = (u64, u64)> {
+    let granule = granule.max(1);
+    let (end, first) = (start.saturating_add(size).min(limit), start / granule);
+    (first..end.div_ceil(granule)).filter_map(move |index| {
+        let from = index.saturating_mul(granule);
+        let to = from.saturating_add(granule).min(limit);
+        (to <= end).then(|| (from, to.saturating_sub(from)))
+    })
+}
+
 /// The physical GPU. One thread owns it; no method waits for guests' work.
 pub trait GpuDriver: Send {
     /// What it offers.
     fn info(&self) -> &GpuInfo;
 
-    /// File descriptors that show a range of VRAM, for a tenant's backend to map.
+    /// File descriptors that show a range of VRAM, for a tenant's backend to map: the same memory at each call, until
+    /// [`GpuDriver::renew_vram`].
     ///
     /// # Errors
     /// The physical GPU cannot share that range.
     fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError>;
+
+    /// Takes tenants' memory from everybody to whom [`GpuDriver::share_vram`] gave it, whomever they gave it to: when all
+    /// of a partition is [`Renewal::Done`], neither files nor mappings that somebody kept reach what the next owner is given. To be asked
+    /// for a whole partition, from its start to its end, in pieces of at most [`scrub::SCRUB_PIECE`]; nothing of its tenant may be
+    /// on the hardware. With [`Renewal::Held`], ask for the same piece again later, and let nobody have the memory meanwhile.
+    ///
+    /// # Errors
+    /// The range is not tenant memory, or it stays with whoever has it: nobody may get it any more.
+    fn renew_vram(&mut self, start: HostVram, size: u64) -> Result<Renewal, GpuError>;
 
     /// True when a range that was shared may hold what somebody else left there: it has to be scrubbed before a
     /// tenant gets it, whatever was scrubbed before.

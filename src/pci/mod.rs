@@ -379,4 +379,15 @@ pub trait PciFunction: Send + Sync {
         let _ = (region, offset, size);
         Err(std::io::ErrorKind::Unsupported.into())
     }
+
+    /// Revokes what was shared of the memory that `[offset, offset + size)` of a region shows at this moment: fresh memory, all
+    /// zeros, is in its place when this returns. Who has files or mappings of the old memory keeps that, and neither sees
+    /// nor changes what is in its place. Nothing may be at work in the range.
+    ///
+    /// # Errors
+    /// An error of kind `Unsupported` when the function cannot do that. With any error, a part of the range may be renewed.
+    fn renew(&self, region: Region, offset: u64, size: u64) -> std::io::Result<()> {
+        let _ = (region, offset, size);
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
 }

@@ -294,6 +294,10 @@ impl Backend for Core {
         self.shared.hardware.memory.vram.share(offset, size)
     }
 
+    fn renew_vram(&self, offset: u64, size: u64) -> std::io::Result<()> {
+        self.shared.hardware.memory.vram.renew(offset, size)
+    }
+
     fn show_vram(&self, offset: u64, size: u64, visit: &mut dyn FnMut(VramPiece<'_>)) {
         self.shared.hardware.memory.vram.show(offset, size, visit);
     }

@@ -112,6 +112,10 @@ impl PciFunction for SoftGpu {
         self.function.share(region, offset, size)
     }
 
+    fn renew(&self, region: Region, offset: u64, size: u64) -> std::io::Result<()> {
+        self.function.renew(region, offset, size)
+    }
+
     fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
         self.function.show(region, offset, size, visit);
     }

@@ -1,11 +1,13 @@
 //! Video memory: banks, each an anonymous file of its own, mapped one behind the other.
 //!
 //! Whole banks can be given to another process, and nothing else can: a descriptor never covers memory of two
-//! owners as long as owners get whole banks.
+//! owners as long as owners get whole banks. For its next owner a bank becomes another file: whoever has the old one keeps
+//! the old memory.
 
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
@@ -39,10 +41,16 @@ pub const fn bank_size(vram: u64) -> u64 {
     if share > MIN_BANK { share } else { MIN_BANK }
 }
 
+/// A file of zeros for a bank.
+fn create_bank(number: usize, bytes: u64) -> io::Result<OwnedFd> {
+    create_memory_file(&CString::new(format!("gpuvmk-vram-{number}"))?, bytes)
+}
+
 /// The memory.
 #[derive(Debug)]
 pub(super) struct Vram {
-    banks: Vec<(OwnedFd, u64)>,
+    /// Files and sizes. Changed only by whoever holds the lock for that, together with what is mapped.
+    banks: RwLock<Vec<(OwnedFd, u64)>>,
     bank_size: u64,
     pub(super) memory: Mapping,
 }
@@ -59,15 +67,36 @@ impl Vram {
         let mut left = size;
         while left > 0 {
             let bytes = left.min(bank_size);
-            let name = CString::new(format!("gpuvmk-vram-{}", banks.len()))?;
-            banks.push((create_memory_file(&name, bytes)?, bytes));
+            banks.push((create_bank(banks.len(), bytes)?, bytes));
             left -= bytes;
         }
         let pieces: Vec<_> =
             banks.iter().map(|(fd, size)| FilePiece { fd: fd.as_fd(), offset: 0, size: *size }).collect();
         let memory = Mapping::contiguous(&pieces, Access::ReadWrite).map_err(io::Error::other)?;
         drop(pieces);
-        Ok(Self { banks, bank_size, memory })
+        Ok(Self { banks: RwLock::new(banks), bank_size, memory })
+    }
+
+    fn banks(&self) -> RwLockReadGuard<'_, Vec<(OwnedFd, u64)>> {
+        self.banks.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts other files in the place of the banks that make up `[offset, offset + size)`: zeros, which nobody else has. Who has the
+    /// old files keeps them, and reaches nothing of this memory any more.
+    pub(super) fn renew(&self, offset: u64, size: u64) -> io::Result<()> {
+        let end = self.whole_banks(offset, size)?;
+        let mut banks = self.banks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut start: u64 = 0;
+        for (number, (bank, bytes)) in banks.iter_mut().enumerate() {
+            if (offset..end).contains(&start) {
+                let fresh = create_bank(number, *bytes)?;
+                let piece = FilePiece { fd: fresh.as_fd(), offset: 0, size: *bytes };
+                self.memory.replace(start, &piece).map_err(io::Error::other)?;
+                *bank = fresh;
+            }
+            start = start.saturating_add(*bytes);
+        }
+        Ok(())
     }
 
     /// Bytes.
@@ -83,7 +112,7 @@ impl Vram {
             io::Error::new(io::ErrorKind::InvalidInput, text)
         })?;
         let mut start: u64 = 0;
-        for (fd, bytes) in &self.banks {
+        for (fd, bytes) in self.banks().iter() {
             let (first, last) = (offset.max(start), end.min(start.saturating_add(*bytes)));
             if first < last {
                 let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -111,7 +140,7 @@ impl Vram {
     /// Tells which banks hold `[offset, offset + size)`.
     pub(super) fn show(&self, offset: u64, size: u64, visit: &mut dyn FnMut(VramPiece<'_>)) {
         let (mut start, end) = (0, offset.saturating_add(size));
-        for (fd, bytes) in &self.banks {
+        for (fd, bytes) in self.banks().iter() {
             let (from, to) = (offset.max(start), end.min(start + bytes));
             if from < to {
                 visit(VramPiece { start: from, size: to - from, fd: fd.as_fd(), offset: from - start });
@@ -120,8 +149,8 @@ impl Vram {
         }
     }
 
-    /// Descriptors of the banks that make up `[offset, offset + size)`.
-    pub(super) fn share(&self, offset: u64, size: u64) -> io::Result<Vec<SharedMemory>> {
+    /// The end of a range, which must be made of whole banks.
+    fn whole_banks(&self, offset: u64, size: u64) -> io::Result<u64> {
         let refuse = || {
             let text = format!(
                 "VRAM {offset:#x}+{size:#x} is not made of whole banks of {:#x} bytes",
@@ -135,9 +164,15 @@ impl Vram {
         if !whole(offset) || !whole(end) {
             return Err(refuse());
         }
+        Ok(end)
+    }
+
+    /// Descriptors of the banks that make up `[offset, offset + size)`.
+    pub(super) fn share(&self, offset: u64, size: u64) -> io::Result<Vec<SharedMemory>> {
+        let end = self.whole_banks(offset, size)?;
         let mut shared = Vec::new();
         let mut start = 0;
-        for (fd, bytes) in &self.banks {
+        for (fd, bytes) in self.banks().iter() {
             if (offset..end).contains(&start) {
                 shared.push(SharedMemory { fd: fd.try_clone()?, offset: 0, size: *bytes });
             }
@@ -209,12 +244,45 @@ mod tests {
         assert!(vram.clear(u64::MAX, 2).is_err());
     }
 
+    /// Who holds a bank's old file, or has mapped it, sees nothing of what is there later, and changes nothing.
     #[test]
-    fn parts_of_banks_are_not_shared() {
+    fn renewed_bank_is_zero_and_not_what_was_shared_before() {
+        let vram = Vram::new(40 << 20).unwrap();
+        vram.memory.fill(0, 40 << 20, 0x5a).unwrap();
+        let old = vram.share(16 << 20, 16 << 20).unwrap();
+        let kept = Mapping::of_file(old[0].fd.as_fd(), 0, 16 << 20, Access::ReadWrite).unwrap();
+
+        vram.renew(16 << 20, 16 << 20).unwrap();
+
+        let byte = |memory: &Mapping, at: u64| {
+            let mut byte = [0];
+            memory.read(at, &mut byte).unwrap();
+            byte[0]
+        };
+        let edges = [(16 << 20) - 1, 16 << 20, (32 << 20) - 1, 32 << 20];
+        assert_eq!(edges.map(|at| byte(&vram.memory, at)), [0x5a, 0, 0, 0x5a]);
+        vram.memory.fill(16 << 20, 16 << 20, 0x11).unwrap();
+        assert_eq!(byte(&kept, 0x1234), 0x5a);
+        kept.fill(0, 16 << 20, 0x22).unwrap();
+        assert_eq!(byte(&vram.memory, (16 << 20) + 0x1234), 0x11);
+        let again = vram.share(16 << 20, 16 << 20).unwrap();
+        let mapped = Mapping::of_file(again[0].fd.as_fd(), 0, 16 << 20, Access::ReadOnly).unwrap();
+        assert_eq!(byte(&mapped, 0x1234), 0x11);
+        // Zeroing reaches the new one.
+        vram.zero(16 << 20, 16 << 20).unwrap();
+        assert_eq!(
+            (byte(&vram.memory, 20 << 20), byte(&mapped, 4 << 20), byte(&kept, 4 << 20)),
+            (0, 0, 0x22)
+        );
+    }
+
+    #[test]
+    fn parts_of_banks_are_not_shared_and_not_renewed() {
         let vram = Vram::new(32 << 20).unwrap();
         for (offset, size) in [(0, 1 << 20), (4096, 16 << 20), (0, 0), (16 << 20, 32 << 20), (u64::MAX, 2)] {
             let error = vram.share(offset, size).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{offset:#x}+{size:#x}");
+            assert!(vram.renew(offset, size).is_err());
         }
     }
 

@@ -108,6 +108,10 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
         self.function.share(region, offset, size)
     }
 
+    fn renew(&self, region: Region, offset: u64, size: u64) -> std::io::Result<()> {
+        self.function.renew(region, offset, size)
+    }
+
     fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
         // As with plain memory.
         if !self.tracer.wants_region(region) {

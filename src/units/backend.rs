@@ -113,6 +113,15 @@ pub trait Backend: Send + Sync {
     /// The back cannot share that range.
     fn share_vram(&self, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>>;
 
+    /// Puts fresh memory in the place of VRAM (see [`crate::pci::PciFunction::renew`]).
+    ///
+    /// # Errors
+    /// The back cannot do that with the range.
+    fn renew_vram(&self, offset: u64, size: u64) -> std::io::Result<()> {
+        let _ = (offset, size);
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
     /// Calls `visit` for the files that hold `[offset, offset + size)` of VRAM, in order, so that a front end may map them. What is
     /// not visited cannot be mapped.
     fn show_vram(&self, offset: u64, size: u64, visit: &mut dyn FnMut(VramPiece<'_>)) {

@@ -202,7 +202,7 @@ impl Machine {
         );
         let scrub = self.scrub.at_release();
         let scrub_from = if scrub { 0 } else { owner.partition.size() };
-        owner.state = TenantState::Leaving { peer_alive, scrub_from };
+        owner.state = TenantState::Leaving { peer_alive, scrub_from, renew_from: 0, held: None };
         owner.job = None;
         owner.left = now;
         owner.leaving_since = now;
@@ -339,7 +339,7 @@ impl Machine {
             TenantState::Preparing { scrub_from } | TenantState::Resetting { scrub_from } => {
                 (scrub_from, false, false)
             }
-            TenantState::Leaving { peer_alive, scrub_from } => (scrub_from, true, peer_alive),
+            TenantState::Leaving { peer_alive, scrub_from, .. } => (scrub_from, true, peer_alive),
         };
         if leaves && !tenant.memory.is_empty() {
             // A failure quarantines the tenant, which the next turn sees.
@@ -361,6 +361,11 @@ impl Machine {
             return false;
         }
         match self.scrub_piece(id, scrub_from, now) {
+            Step::More => return true,
+            Step::Waits => return false,
+            Step::Finished => {}
+        }
+        match self.renew_piece(id, now) {
             Step::More => return true,
             Step::Waits => return false,
             Step::Finished => {}

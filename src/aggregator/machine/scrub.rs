@@ -11,12 +11,15 @@ use serde::Serialize;
 use super::Machine;
 use crate::addr::{HostVram, TenantId};
 use crate::aggregator::tenant::TenantState;
-use crate::gpu::Scrub;
 use crate::gpu::scrub::{SCRUB_PIECE, ScrubReport};
+use crate::gpu::{Renewal, Scrub};
 
 /// Pieces of a partition under way at a time: the GPU has enough to do while this thread waits for a processor, and this
 /// thread while the GPU's threads do, where they are software's.
 const AHEAD: usize = 8;
+
+/// When to look again whether a window is still somebody's.
+const HELD_AGAIN: Duration = Duration::from_millis(20);
 
 /// What a step of zeroing came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +134,54 @@ impl Machine {
             self.cleanups.note(&tenant.holder, zeroed, tenant.partition.size(), now);
         }
         None
+    }
+
+    /// Has this thread go on with zeroing at that time at the latest.
+    fn look_at_scrub(&mut self, due: Duration) {
+        self.scrub_due = Some(self.scrub_due.map_or(due, |other| other.min(due)));
+    }
+
+    /// Goes on with taking the memory of a tenant that is gone from whoever it gave its window to.
+    pub(super) fn renew_piece(&mut self, id: TenantId, now: Duration) -> Step {
+        let Some(tenant) = self.tenants.get_mut(&id) else { return Step::Finished };
+        let TenantState::Leaving { renew_from, held, .. } = &mut tenant.state else { return Step::Finished };
+        let left = tenant.partition.size().saturating_sub(*renew_from).min(SCRUB_PIECE);
+        // What hardware may still reach stays as it is, and nobody's.
+        if left == 0 || tenant.quarantined {
+            return Step::Finished;
+        }
+        if let Some(due) = held.filter(|due| now < *due) {
+            self.look_at_scrub(due);
+            return Step::Waits;
+        }
+        let start = HostVram(tenant.partition.start().0.saturating_add(*renew_from));
+        match self.driver.renew_vram(start, left) {
+            Ok(Renewal::Done) => {
+                *renew_from = renew_from.saturating_add(left);
+                if held.take().is_some() {
+                    log::info!("{}: nobody has its VRAM any more", tenant.name);
+                }
+                Step::More
+            }
+            Ok(Renewal::Held) => {
+                let due = now.saturating_add(HELD_AGAIN);
+                if held.replace(due).is_none() {
+                    log::warn!(
+                        "{}: a process has kept its window: {} MiB of VRAM stay withheld until all are gone that have it open \
+                         or mapped",
+                        tenant.name,
+                        tenant.partition.size() >> 20
+                    );
+                }
+                tenant.left = now;
+                self.look_at_scrub(due);
+                Step::Waits
+            }
+            Err(error) => {
+                self.quarantine(id, "taking VRAM back from its window", &error);
+                Step::Finished
+            }
+        }
     }
 
     /// Gives a partition's memory back to its tenant, which the host had while it was zeroed.

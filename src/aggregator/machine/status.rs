@@ -295,6 +295,7 @@ impl Machine {
                     TenantState::Preparing { .. } => "preparing",
                     TenantState::Active => "active",
                     TenantState::Resetting { .. } => "resetting",
+                    TenantState::Leaving { held: Some(_), .. } => "withheld",
                     TenantState::Leaving { .. } => "leaving",
                 },
                 paused: self.is_paused(tenant.id),

@@ -68,6 +68,21 @@ impl Homes {
         Ok(vec![shared])
     }
 
+    /// The memory of partitions that end in a range is no tenant's any more: the next one there gets memory of its own, and the card
+    /// reaches none of the old.
+    pub(super) fn release(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
+        let end = start.0.saturating_add(size);
+        for (first, _, to) in self.parts(start.0, end) {
+            if let Some(home) = self.homes.get_mut(&first)
+                && to == home.size()
+            {
+                home.forget(self.function.as_ref(), 0, u64::MAX)?;
+                self.homes.remove(&first);
+            }
+        }
+        Ok(())
+    }
+
     /// Fills a range with zeros, and gives its pages back to the host's kernel where no engine needs them at their place.
     pub(super) fn scrub(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
         let end = start.0.saturating_add(size);

@@ -38,8 +38,13 @@ use self::space::Space;
 use self::window::Bar1;
 use super::init_script::Script;
 use super::{
+<<<<<<< HEAD
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, OwnMemory, Progress,
     Revocation, SpaceHandle, SpaceUpdate, SpaceUsage,
+=======
+    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, Renewal,
+    SpaceHandle, SpaceUsage, granules_that_end_in,
+>>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
 };
 use crate::addr::{HostChannel, HostVram, Iova};
 use crate::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
@@ -106,6 +111,14 @@ impl RegisterDriver {
         self.spaces.get_mut(&handle).ok_or_else(|| no_such_space(handle))
     }
 
+    fn check_tenant_memory(&self, start: HostVram, size: u64) -> Result<(), GpuError> {
+        let end = self.info.tenant_vram.checked_add(self.info.tenant_vram_size);
+        if start >= self.info.tenant_vram && start.checked_add(size) <= end {
+            return Ok(());
+        }
+        Err(GpuError::Invalid(format!("{size:#x} bytes at {start} are not tenant memory")))
+    }
+
     /// A word of a channel's USERD.
     fn userd(&self, channel: HostChannel, offset: u64) -> Result<u32, GpuError> {
         let userd = self.channels.userd(channel)?;
@@ -137,12 +150,26 @@ impl GpuDriver for RegisterDriver {
         }
     }
 
-    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
-        let end = self.info.tenant_vram.checked_add(self.info.tenant_vram_size);
-        let inside = start >= self.info.tenant_vram && start.checked_add(size) <= end;
-        if !inside {
-            return Err(GpuError::Invalid(format!("{size:#x} bytes at {start} are not tenant memory")));
+    fn renew_vram(&mut self, start: HostVram, size: u64) -> Result<Renewal, GpuError> {
+        self.check_tenant_memory(start, size)?;
+        // A little at a time, so that little is left to be freed when a file goes.
+        self.scrub_vram(start, size)?;
+        let granule = self.info.partition_granule;
+        let limit = self.info.tenant_vram.0.saturating_add(self.info.tenant_vram_size);
+        let Self { homes, bus, bar1, memory, .. } = self;
+        match homes {
+            Some(homes) => homes.release(start, size)?,
+            None => {
+                for (start, size) in granules_that_end_in(start.0, size, granule, limit) {
+                    bar1.renew(bus, memory, HostVram(start), size)?;
+                }
+            }
         }
+        Ok(Renewal::Done)
+    }
+
+    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
+        self.check_tenant_memory(start, size)?;
         match &mut self.homes {
             Some(homes) => homes.scrub(start, size),
             None => self.bar1.scrub(&self.bus, &self.memory, start, size, self.info.partition_granule),

@@ -130,6 +130,26 @@ impl Bar1 {
         Ok(shared)
     }
 
+    /// Puts fresh memory in the place of `[start, start + size)` of VRAM: whole granules, which nobody uses.
+    pub(super) fn renew(
+        &mut self,
+        bus: &Bus,
+        memory: &HostMemory,
+        start: HostVram,
+        size: u64,
+    ) -> Result<(), GpuError> {
+        let mut done: u64 = 0;
+        while done < size {
+            let piece = size.saturating_sub(done).min(WINDOW_SIZE);
+            self.show(bus, memory, start.0.saturating_add(done), piece)?;
+            let renewed = bus.function().renew(Region::Bar(1), WINDOW, piece);
+            self.show_nothing(bus, memory, piece)?;
+            renewed?;
+            done = done.saturating_add(piece);
+        }
+        Ok(())
+    }
+
     /// Fills VRAM with zeros: gives the pages back to the host's kernel. `granule` is the unit in which the GPU shares.
     pub(super) fn scrub(
         &mut self,

@@ -21,8 +21,13 @@ use crate::addr::{HostChannel, HostVram, Iova};
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::scrub::LOOK_AGAIN;
 use crate::gpu::{
+<<<<<<< HEAD
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, Progress, Revocation, Scrub, SpaceHandle,
     SpaceUpdate, SpaceUsage, budget,
+=======
+    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, Renewal, SpaceHandle,
+    SpaceUsage,
+>>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
 };
 use crate::pci::{DmaMapping, SharedMemory};
 use crate::units::clock::Clock;
@@ -149,8 +154,13 @@ impl RmDriver {
             channels: Channels::new(table),
             spaces: BTreeMap::new(),
             next_space: 0,
+<<<<<<< HEAD
             vram: Vram::new(vram),
             system: SystemMemory::new(pinner),
+=======
+            vram: Vram::new(vram, device.client.kernel().open_files()?),
+            system: SystemMemory::default(),
+>>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
             doorbell,
             preempted: Vec::new(),
             clock,
@@ -228,6 +238,14 @@ impl GpuDriver for RmDriver {
             channels.uses_vram(start, size) || spaces.values().any(|space| space.uses_vram(start, size))
         };
         Ok(vec![vram.share(device, start, size, in_use)?])
+    }
+
+    fn renew_vram(&mut self, start: HostVram, size: u64) -> Result<Renewal, GpuError> {
+        let Self { device, vram, spaces, channels, .. } = self;
+        let in_use = |start, size| {
+            channels.uses_vram(start, size) || spaces.values().any(|space| space.uses_vram(start, size))
+        };
+        vram.renew(device, start, size, in_use)
     }
 
     fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {

@@ -88,6 +88,21 @@ pub struct CpuView {
     pub size: u64,
 }
 
+/// Files that were given to others, and whether somebody still has them.
+pub trait OpenFiles: Send {
+    /// Watches a file from now on, under a key of the caller's that it never uses again. The file is not kept open.
+    ///
+    /// # Errors
+    /// It cannot be watched.
+    fn watch(&mut self, file: BorrowedFd<'_>, key: u64) -> io::Result<()>;
+
+    /// Whether anybody still has the file: as a descriptor, in a mapping, or under way in a socket.
+    ///
+    /// # Errors
+    /// That cannot be told.
+    fn is_open(&self, key: u64) -> io::Result<bool>;
+}
+
 /// The kernel module of the NVIDIA driver. One thread calls it; calls may take milliseconds.
 pub trait Kernel: Send + Sync {
     /// Opens a node.
@@ -95,6 +110,12 @@ pub trait Kernel: Send + Sync {
     /// # Errors
     /// There is none, or this user may not.
     fn open(&self, node: Node) -> io::Result<OwnedFd>;
+
+    /// What tells whether its files are still somebody's.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn open_files(&self) -> io::Result<Box<dyn OpenFiles>>;
 
     /// The GPUs that the module drives.
     ///

@@ -17,10 +17,16 @@ use super::abi::controls::{
 };
 use super::abi::{Handle, RmStatus, flags};
 use super::device::Device;
+<<<<<<< HEAD
 use super::kernel::{CallError, CpuView, Kernel, NewObject, NewPages, Node};
 use super::vram::{Cleaner, Ticket};
 use crate::gpu::{GpuError, Scrub};
 use crate::units::clock::ManualClock;
+=======
+use super::kernel::{CallError, CpuView, Kernel, NewObject, NewPages, Node, OpenFiles};
+use super::vram::Cleaner;
+use crate::gpu::GpuError;
+>>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
 
 /// An object of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +80,11 @@ pub struct State {
 
 impl State {
     /// Objects of a class.
+    pub fn handles(&self, class: classes::Class) -> Vec<Handle> {
+        let of_class = self.objects.iter().filter(|(_, object)| object.class == class.number);
+        of_class.map(|(handle, _)| *handle).collect()
+    }
+
     pub fn count(&self, class: classes::Class) -> usize {
         self.objects.values().filter(|object| object.class == class.number).count()
     }
@@ -450,6 +461,32 @@ impl State {
     }
 }
 
+/// Files of this process: memory files, which an epoll set does not take, by what `/proc` tells of descriptors and mappings.
+#[derive(Debug, Default)]
+struct MockFiles(BTreeMap<u64, u64>);
+
+impl OpenFiles for MockFiles {
+    fn watch(&mut self, file: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+        self.0.insert(key, rustix::fs::fstat(file).map_err(io::Error::from)?.st_ino);
+        Ok(())
+    }
+
+    fn is_open(&self, key: u64) -> io::Result<bool> {
+        use std::os::unix::fs::MetadataExt;
+        let Some(inode) = self.0.get(&key) else { return Ok(false) };
+        let mut mapped = std::fs::read_to_string("/proc/self/maps")?;
+        mapped.retain(|c| c != '\0');
+        let is_mapped = mapped.lines().any(|line| {
+            line.contains("memfd:mock-node") && line.split_whitespace().nth(4) == Some(&inode.to_string())
+        });
+        let is_node = |entry: &std::fs::DirEntry| {
+            std::fs::metadata(entry.path()).is_ok_and(|facts| facts.ino() == *inode && facts.is_file())
+        };
+        Ok(is_mapped
+            || std::fs::read_dir("/proc/self/fd")?.filter_map(Result::ok).any(|entry| is_node(&entry)))
+    }
+}
+
 impl Kernel for Mock {
     fn open(&self, node: Node) -> io::Result<OwnedFd> {
         if self.state().closed && node != Node::Control {
@@ -460,6 +497,10 @@ impl Kernel for Mock {
             return Ok(std::fs::File::open(format!("/proc/self/fd/{}", node.as_raw_fd()))?.into());
         }
         Ok(rustix::fs::memfd_create("mock-node", rustix::fs::MemfdFlags::CLOEXEC)?)
+    }
+
+    fn open_files(&self) -> io::Result<Box<dyn OpenFiles>> {
+        Ok(Box::new(MockFiles::default()))
     }
 
     fn cards(&self) -> Result<Vec<CardInfo>, CallError> {

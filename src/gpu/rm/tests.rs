@@ -1,6 +1,11 @@
 //! The driver on a kernel module in memory: object tree, addresses, refusals, and that nothing is left.
 
+<<<<<<< HEAD
 use std::collections::{BTreeMap, VecDeque};
+=======
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+>>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
 use std::sync::{Arc, Mutex};
 
 use super::abi::classes::{
@@ -16,9 +21,9 @@ use super::timed::{QuickPinner, desk};
 use crate::addr::{GpuVa, HostVram, Iova};
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::{
-    ChannelSpec, GpuDriver, GpuError, GpuEvent, HostMapping, HostRange, HostTarget, SpaceHandle,
+    ChannelSpec, GpuDriver, GpuError, GpuEvent, HostMapping, HostRange, HostTarget, Renewal, SpaceHandle,
 };
-use crate::pci::mapping::create_memory_file;
+use crate::pci::mapping::{Access, Mapping, create_memory_file};
 use crate::pci::{DmaBacking, DmaMapping};
 use crate::units::clock::ManualClock;
 
@@ -149,6 +154,58 @@ fn partition_in_another_shape_and_a_new_object_unless_the_old_is_in_use() {
     rig.driver.clear_space(space).unwrap();
     rig.driver.share_vram(HostVram(0), 128 * MIB).unwrap();
     assert_eq!(rig.mock.state().count(NV01_MEMORY_LOCAL_USER), 1);
+}
+
+/// Memory of a partition goes only when nobody has its file any more, and whoever is next has other memory.
+#[test]
+fn partition_that_somebody_has_kept_and_is_not_freed() {
+    let mut rig = Rig::new();
+    let renew = |rig: &mut Rig| rig.driver.renew_vram(HostVram(0), 4 * MIB).unwrap();
+    let object = |rig: &Rig| rig.mock.state().handles(NV01_MEMORY_LOCAL_USER);
+    let window = rig.driver.share_vram(HostVram(0), 64 * MIB).unwrap();
+    let old = object(&rig);
+    assert_eq!(renew(&mut rig), Renewal::Held);
+    let [piece] = window.as_slice() else { panic!("{window:?}") };
+    let mapped = Mapping::of_file(piece.fd.as_fd(), 0, 64 * MIB, Access::ReadWrite).unwrap();
+    drop(window);
+    assert_eq!(renew(&mut rig), Renewal::Held, "a mapping keeps it");
+    // Nor does it become somebody's in another shape.
+    assert!(rig.driver.share_vram(HostVram(0), 128 * MIB).is_err());
+    assert!(rig.driver.share_vram(HostVram(0), 64 * MIB).is_err());
+    assert_eq!(object(&rig), old);
+
+    drop(mapped);
+    for piece in 0..16 {
+        assert_eq!(rig.driver.renew_vram(HostVram(piece * 4 * MIB), 4 * MIB).unwrap(), Renewal::Done);
+    }
+
+    assert_eq!(object(&rig), []);
+    rig.driver.share_vram(HostVram(0), 64 * MIB).unwrap();
+    assert!(rig.driver.is_vram_dirty(HostVram(0), 64 * MIB));
+    assert_ne!(object(&rig), old);
+}
+
+/// Where partitions are system memory: the next one is another file, whoever has the old one.
+#[test]
+fn partition_in_system_memory_and_another_file_for_the_next_owner() {
+    let mut rig = Rig::new();
+    rig.mock.state().vram_free = 0;
+    let old = rig.driver.share_vram(HostVram(0), 128 * MIB).unwrap();
+    let kept = Mapping::of_file(old[0].fd.as_fd(), 0, 128 * MIB, Access::ReadWrite).unwrap();
+    kept.fill(0, 128 * MIB, 0x5a).unwrap();
+    assert_eq!(rig.mock.state().count(NV01_MEMORY_SYSTEM_OS_DESCRIPTOR), 2);
+
+    for piece in 0..32 {
+        let left = rig.mock.state().count(NV01_MEMORY_SYSTEM_OS_DESCRIPTOR);
+        assert_eq!(left, if piece == 0 { 2 } else { 1 - usize::from(piece > 16) }, "at piece {piece}");
+        assert_eq!(rig.driver.renew_vram(HostVram(piece * 4 * MIB), 4 * MIB).unwrap(), Renewal::Done);
+    }
+
+    let new = rig.driver.share_vram(HostVram(0), 128 * MIB).unwrap();
+    let next = Mapping::of_file(new[0].fd.as_fd(), 0, 128 * MIB, Access::ReadWrite).unwrap();
+    assert_eq!((next.read_u32(0x1000), kept.read_u32(0x1000)), (Ok(0), Ok(0)));
+    kept.fill(0, 128 * MIB, 0x22).unwrap();
+    assert_eq!(next.read_u32(0x1000), Ok(0));
 }
 
 #[test]

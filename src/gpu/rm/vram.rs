@@ -1,7 +1,7 @@
 //! Video memory: one memory object per partition.
 //!
 //! [`HostVram`] addresses are numbers of our own: address space for partitions, from 0. A partition gets its memory
-//! object when its window is first shared, and keeps it: the same range shared again is the same object. A new
+//! object when its window is first shared, and keeps it until it is renewed: the next owner gets another one. A new
 //! object is dirty, whatever the driver did with it, until it was filled with zeros and read back whole: whoever gives
 //! it to somebody has it scrubbed before, in pieces.
 //!
@@ -11,9 +11,10 @@
 //! Where BAR1 has no room for a partition's CPU mapping, the partition is system memory: slower for the GPU, but a
 //! partition. (Many machines have 256 MiB of BAR1 for all of a GPU's users together.)
 //!
-//! A window is a file of `/dev/nvidiaN` that maps this object and nothing else. The kernel module does not take a
-//! process's mapping away when the object is freed, and BAR1 addresses are used again; so an object that was
-//! shared is freed only when its range is shared in another shape, and whoever had it must be gone by then.
+//! A window is a file of `/dev/nvidiaN` that maps this object and nothing else. The kernel module takes nobody's mapping away
+//! when the object is freed, and the file can be mapped even afterwards; both lead to the same addresses of BAR1, where the
+//! module shows whatever is mapped next, of whichever process. So an object that was shared is freed only when nobody in the
+//! whole host has its file any more, in whatever way ([`OpenFiles`]); until then its memory is withheld.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,10 +25,15 @@ use super::abi::flags::{OWNER, alloc, attr, attr2};
 use super::client::map_file;
 use super::device::Device;
 use super::error::RmError;
+use super::kernel::OpenFiles;
 use super::system::PIECE;
 use crate::addr::HostVram;
+<<<<<<< HEAD
 use crate::gpu::scrub::SCRUB_PIECE;
 use crate::gpu::{GpuError, Scrub};
+=======
+use crate::gpu::{GpuError, Renewal, scrub};
+>>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
 use crate::pci::SharedMemory;
 use crate::pci::mapping::{Access, Mapping, create_memory_file};
 
@@ -105,8 +111,17 @@ pub struct Partition {
     host: bool,
     /// True until it was cleared once.
     dirty: bool,
+    /// None once it is being given up.
+    window: Option<Window>,
+    /// Under which its file is watched; a file of ordinary memory need not be.
+    watched: Option<u64>,
+}
+
+/// How a partition is reached by processors: its file, and what of it is mapped here.
+#[derive(Debug)]
+struct Window {
     file: OwnedFd,
-    window: Mapping,
+    memory: Mapping,
 }
 
 /// Where an address of a partition leads.
@@ -139,6 +154,7 @@ impl Partition {
         &self,
         device: &Device,
         cleaner: &mut dyn Cleaner,
+<<<<<<< HEAD
         stretch: &mut Stretch,
     ) -> Result<Scrub, GpuError> {
         let size = stretch.to.saturating_sub(stretch.from);
@@ -163,6 +179,14 @@ impl Partition {
                 Scrub::Pending | Scrub::More => return Ok(seen),
                 Scrub::Done | Scrub::Untouched => stretch.ticket = None,
             }
+=======
+        offset: u64,
+        size: u64,
+    ) -> Result<(), GpuError> {
+        if self.host {
+            let done = self.window()?.memory.fill(offset, size, 0);
+            return done.map_err(|error| GpuError::Invalid(error.to_string()));
+>>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
         }
         stretch.from = stretch.from.saturating_add(done);
         Ok(if stretch.from >= stretch.to { Scrub::Done } else { Scrub::More })
@@ -170,15 +194,47 @@ impl Partition {
 
     /// Reads a word of it.
     pub fn read_u32(&self, offset: u64) -> Option<u32> {
-        self.window.read_u32(offset).ok()
+        self.window.as_ref()?.memory.read_u32(offset).ok()
+    }
+
+    fn window(&self) -> Result<&Window, GpuError> {
+        let gone = || GpuError::Invalid("the partition's memory is being given up".to_owned());
+        self.window.as_ref().ok_or_else(gone)
+    }
+
+    fn shared(&self) -> Result<SharedMemory, GpuError> {
+        Ok(SharedMemory { fd: self.window()?.file.try_clone()?, offset: 0, size: self.size })
+    }
+
+    /// Frees its objects if nobody has its file any more; we give up ours.
+    fn release(&mut self, device: &mut Device, open: &dyn OpenFiles) -> Result<Renewal, GpuError> {
+        self.window = None;
+        if let Some(key) = self.watched
+            && open.is_open(key)?
+        {
+            return Ok(Renewal::Held);
+        }
+        self.free(device)?;
+        Ok(Renewal::Done)
+    }
+
+    /// Frees the objects of `[from, to)` of system memory, and gives its pages back: a file that another process keeps has no
+    /// memory then, and a little at a time is done here.
+    fn release_host(&self, device: &mut Device, from: u64, to: u64) -> Result<(), GpuError> {
+        let (first, end) = (from.checked_div(self.piece), to.div_ceil(self.piece.max(1)));
+        for index in first.unwrap_or(0)..end {
+            let object = usize::try_from(index).ok().and_then(|index| self.objects.get(index));
+            object.map_or(Ok(()), |object| device.client.free(*object))?;
+        }
+        scrub::give_back(&[self.shared()?], from, to)
     }
 }
 
 /// All of them, by start.
-#[derive(Debug)]
 pub struct Vram {
     size: u64,
     partitions: BTreeMap<u64, Partition>,
+<<<<<<< HEAD
     /// What is being cleared, by start and size.
     scrubs: BTreeMap<(u64, u64), VecDeque<Stretch>>,
 }
@@ -187,6 +243,22 @@ impl Vram {
     /// Room for partitions of `size` bytes together.
     pub fn new(size: u64) -> Self {
         Self { size, partitions: BTreeMap::new(), scrubs: BTreeMap::new() }
+=======
+    open: Box<dyn OpenFiles>,
+    next_key: u64,
+}
+
+impl std::fmt::Debug for Vram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Vram").field("partitions", &self.partitions).finish_non_exhaustive()
+    }
+}
+
+impl Vram {
+    /// Room for partitions of `size` bytes together, whose files are watched by `open`.
+    pub fn new(size: u64, open: Box<dyn OpenFiles>) -> Self {
+        Self { size, partitions: BTreeMap::new(), open, next_key: 0 }
+>>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
     }
 
     /// The partition that holds `[start, start + size)`, and where in it that begins.
@@ -242,25 +314,77 @@ impl Vram {
         }
         let known = self.partitions.get(&start.0).filter(|partition| partition.size == size);
         if let Some(partition) = known {
-            return Ok(SharedMemory { fd: partition.file.try_clone()?, offset: 0, size });
+            return partition.shared();
         }
         let old: Vec<(u64, u64)> = self.overlapping(start.0, end).map(|(at, p)| (at, p.size)).collect();
-        for (at, size) in &old {
-            if in_use(HostVram(*at), *size) {
+        for (at, length) in old {
+            let used = in_use(HostVram(at), length);
+            if used || self.release(device, at)? == Renewal::Held {
                 return Err(GpuError::Invalid(format!(
                     "{size:#x} bytes at {start} overlap the partition at {at:#x}, which is in use"
                 )));
             }
         }
-        for (at, _) in old {
-            if let Some(partition) = self.partitions.remove(&at) {
+        let mut partition = make(device, size)?;
+        if !partition.host {
+            let key = self.next_key;
+            self.next_key = self.next_key.saturating_add(1);
+            let watched =
+                partition.window().and_then(|window| Ok(self.open.watch(window.file.as_fd(), key)?));
+            if let Err(error) = watched {
+                // Nobody could tell when it may be freed again.
+                partition.window = None;
                 partition.free(device)?;
+                return Err(error);
+            }
+            partition.watched = Some(key);
+        }
+        let shared = partition.shared();
+        self.partitions.insert(start.0, partition);
+        shared
+    }
+
+    /// Gives the partition at `start` up, if nobody has it.
+    fn release(&mut self, device: &mut Device, start: u64) -> Result<Renewal, GpuError> {
+        let Some(partition) = self.partitions.get_mut(&start) else { return Ok(Renewal::Done) };
+        let renewal = partition.release(device, self.open.as_ref())?;
+        if renewal == Renewal::Done {
+            self.partitions.remove(&start);
+        }
+        Ok(renewal)
+    }
+
+    /// Goes on with giving up partitions of a range, as [`crate::gpu::GpuDriver::renew_vram`]. `in_use` tells whether somebody still
+    /// maps into an object.
+    ///
+    /// # Errors
+    /// The range is not tenant memory or is in use, or the driver does not free it.
+    pub fn renew(
+        &mut self,
+        device: &mut Device,
+        start: HostVram,
+        size: u64,
+        in_use: impl Fn(HostVram, u64) -> bool,
+    ) -> Result<Renewal, GpuError> {
+        let end = self.check(start, size)?;
+        let there: Vec<(u64, u64, bool)> =
+            self.overlapping(start.0, end).map(|(at, p)| (at, p.size, p.host)).collect();
+        for (at, length, host) in there {
+            if in_use(HostVram(at), length) {
+                return Err(GpuError::Invalid(format!("the partition at {at:#x} is still in use")));
+            }
+            let to = end.saturating_sub(at).min(length);
+            if host && let Some(partition) = self.partitions.get(&at) {
+                partition.release_host(device, start.0.saturating_sub(at), to)?;
+                if to < length {
+                    continue;
+                }
+            }
+            if self.release(device, at)? == Renewal::Held {
+                return Ok(Renewal::Held);
             }
         }
-        let partition = make(device, size)?;
-        let fd = partition.file.try_clone()?;
-        self.partitions.insert(start.0, partition);
-        Ok(SharedMemory { fd, offset: 0, size })
+        Ok(Renewal::Done)
     }
 
     /// Goes on with filling a range with zeros, as far as it has memory: to be asked again until that is done.
@@ -339,9 +463,15 @@ fn make(device: &mut Device, size: u64) -> Result<Partition, GpuError> {
     let mut params = vram_params(size, attr::PAGE_HUGE, GRANULE);
     let object = device.client.alloc(device.device, NV01_MEMORY_LOCAL_USER, &mut params)?;
     match map(device, object, size) {
-        Ok((file, window)) => {
-            Ok(Partition { size, objects: vec![object], piece: size, host: false, dirty: true, file, window })
-        }
+        Ok(window) => Ok(Partition {
+            size,
+            objects: vec![object],
+            piece: size,
+            host: false,
+            dirty: true,
+            window: Some(window),
+            watched: None,
+        }),
         Err(error) => {
             device.client.free(object)?;
             Err(error.into())
@@ -352,15 +482,17 @@ fn make(device: &mut Device, size: u64) -> Result<Partition, GpuError> {
 /// A partition in system memory: the GPU reaches it over the bus.
 fn make_host(device: &mut Device, size: u64) -> Result<Partition, GpuError> {
     let file = create_memory_file(c"gpuvmk-partition", size)?;
-    let window = Mapping::of_file(file.as_fd(), 0, size, Access::ReadWrite)
+    let memory = Mapping::of_file(file.as_fd(), 0, size, Access::ReadWrite)
         .map_err(|source| RmError::Mapping { what: "a partition", source })?;
     let node = device.file().try_clone_to_owned()?;
+    let (objects, window) = (Vec::new(), Some(Window { file, memory }));
     let mut partition =
-        Partition { size, objects: Vec::new(), piece: PIECE, host: true, dirty: true, file, window };
+        Partition { size, objects, piece: PIECE, host: true, dirty: true, window, watched: None };
     let mut at = 0;
     while at < size {
         let length = size.saturating_sub(at).min(PIECE);
-        let made = device.client.alloc_pages(node.as_fd(), device.device, &partition.window, at, length);
+        let memory = &partition.window()?.memory;
+        let made = device.client.alloc_pages(node.as_fd(), device.device, memory, at, length);
         match made {
             Ok(object) => partition.objects.push(object),
             Err(error) => {
@@ -373,8 +505,8 @@ fn make_host(device: &mut Device, size: u64) -> Result<Partition, GpuError> {
     Ok(partition)
 }
 
-fn map(device: &Device, object: Handle, size: u64) -> Result<(OwnedFd, Mapping), RmError> {
+fn map(device: &Device, object: Handle, size: u64) -> Result<Window, RmError> {
     let file = device.client.cpu_file(device.node, device.device, object, 0, size)?;
-    let window = map_file(&file, size, "a partition")?;
-    Ok((file, window))
+    let memory = map_file(&file, size, "a partition")?;
+    Ok(Window { file, memory })
 }

@@ -8,8 +8,13 @@ use super::{EngineScrub, ScrubReport};
 use crate::addr::{HostChannel, HostVram, Iova};
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::{
+<<<<<<< HEAD
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, OwnMemory, Progress, Revocation, Scrub,
     SpaceHandle, SpaceUpdate, SpaceUsage,
+=======
+    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, Renewal, Scrub,
+    SpaceHandle, SpaceUsage,
+>>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
 };
 use crate::pci::{CardUse, DmaMapping, SharedMemory};
 
@@ -30,6 +35,13 @@ impl GpuDriver for EngineScrub {
             jobs.retain(|job| !job.overlaps(start, size));
         }
         self.inner.share_vram(start, size)
+    }
+
+    fn renew_vram(&mut self, start: HostVram, size: u64) -> Result<Renewal, GpuError> {
+        self.check_reach(start, size)?;
+        // The files that we know are to be nobody's.
+        self.shown = None;
+        self.inner.renew_vram(start, size)
     }
 
     fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {

@@ -74,6 +74,7 @@ pub(in crate::jail) const RM_OWNER: &[&[Rule]] = &[
             rare "needs NVIDIA's driver": "each mapping and event source of the driver has a file";
         SYS_openat(0 Test::int(AT_FDCWD), 2 NODE)
             rare "needs NVIDIA's driver; depends on the C library": "the same";
+        SYS_pread64 rare "needs NVIDIA's driver": "whether a window is still somebody's";
         SYS_epoll_wait rare "needs NVIDIA's driver": "which of the driver's event sources has something";
         SYS_ioctl(1 Test::Field { mask: 0xc000_ff00, value: 0xc000_4600 })
             rare "needs NVIDIA's driver": "the driver's calls";

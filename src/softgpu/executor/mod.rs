@@ -31,8 +31,13 @@ use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress, gh100};
 use crate::config::Preemption;
 use crate::gpu::space_map::SpaceShape;
 use crate::gpu::{
+<<<<<<< HEAD
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, OwnMemory, OwnershipLedger, Progress,
     Revocation, SpaceHandle, SpaceUpdate, SpaceUsage,
+=======
+    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, OwnershipLedger,
+    Renewal, SpaceHandle, SpaceUsage, granules_that_end_in,
+>>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
 };
 use crate::pci::{DmaMapping, SharedMemory};
 use crate::units::backend::{Backend, EngineBackend, FifoState, FlushScope};
@@ -244,6 +249,17 @@ impl GpuDriver for Executor {
     fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
         self.check_tenant_memory(start, size)?;
         Ok(self.core.share_vram(start.0, size)?)
+    }
+
+    fn renew_vram(&mut self, start: HostVram, size: u64) -> Result<Renewal, GpuError> {
+        self.check_tenant_memory(start, size)?;
+        // A little at a time, so that little is left to be freed when a bank goes.
+        self.core.hardware().memory.vram.zero(start.0, size)?;
+        let (bank, limit) = (self.info.partition_granule, self.core.vram_size());
+        for (start, size) in granules_that_end_in(start.0, size, bank, limit) {
+            self.core.renew_vram(start, size)?;
+        }
+        Ok(Renewal::Done)
     }
 
     fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {

@@ -203,6 +203,10 @@ impl<B: EngineBackend + ?Sized> PciFunction for Gf100Function<B> {
         self.share_bar1(region, offset, size)
     }
 
+    fn renew(&self, region: Region, offset: u64, size: u64) -> std::io::Result<()> {
+        self.renew_bar1(region, offset, size)
+    }
+
     fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
         self.show_window(region, offset, size, visit);
     }

@@ -13,6 +13,7 @@ mod isolation;
 mod memory;
 mod real_calls;
 mod recovery;
+mod renewal;
 mod scrub;
 mod settings;
 mod thread_time;

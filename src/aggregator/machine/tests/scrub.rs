@@ -163,7 +163,7 @@ fn piece_of_a_reset_is_finished_before_its_vm_is_gone() {
     // Nothing is zeroed when a VM leaves; what was begun is.
     machine.leave(a, false, T0);
     outputs(&mut machine);
-    for _ in 0..10 {
+    for _ in 0..50 {
         machine.step(T0);
     }
 

@@ -1,6 +1,7 @@
 //! The only part of this driver that talks to the operating system: nodes in `/dev`, ioctls, user ids.
 
 mod ioctl;
+mod open_files;
 mod user;
 
 use std::io;
@@ -13,9 +14,10 @@ use super::abi::calls::{
 };
 use super::abi::{Handle, RmStatus};
 use super::error::OpenError;
-use super::kernel::{CallError, CpuView, Kernel, NewObject, NewPages, Node};
+use super::kernel::{CallError, CpuView, Kernel, NewObject, NewPages, Node, OpenFiles};
 use super::places::Places;
 
+pub use open_files::EpollFiles;
 pub use user::{Lowered, is_root, lower};
 
 /// The kernel module behind the nodes in `/dev`.
@@ -59,6 +61,10 @@ fn check(status: u32) -> Result<(), CallError> {
 impl Kernel for NodeKernel {
     fn open(&self, node: Node) -> io::Result<OwnedFd> {
         open(&self.places, node)
+    }
+
+    fn open_files(&self) -> io::Result<Box<dyn OpenFiles>> {
+        Ok(Box::new(EpollFiles::new()?))
     }
 
     fn cards(&self) -> Result<Vec<CardInfo>, CallError> {

@@ -143,6 +143,15 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         Some(PhysicalAddress { address: start.address.checked_add(inside)?, ..start })
     }
 
+    /// The VRAM that a range of BAR1 shows, in runs: first byte and length.
+    fn vram_of_bar1(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<(u64, u64)>> {
+        let fits = offset.checked_add(size).is_some_and(|end| end <= BAR1_SIZE);
+        if region != Region::Bar(1) || !fits || size == 0 || (offset | size) & 0xfff != 0 {
+            return Err(std::io::ErrorKind::Unsupported.into());
+        }
+        locked(&self.bar1).vram_runs(offset, size, &self.memory())
+    }
+
     /// Shares the VRAM that a range of BAR1 shows.
     pub(super) fn share_bar1(
         &self,
@@ -150,16 +159,20 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         offset: u64,
         size: u64,
     ) -> std::io::Result<Vec<SharedMemory>> {
-        let unsupported = || std::io::Error::from(std::io::ErrorKind::Unsupported);
-        let fits = offset.checked_add(size).is_some_and(|end| end <= BAR1_SIZE);
-        if region != Region::Bar(1) || !fits || size == 0 || (offset | size) & 0xfff != 0 {
-            return Err(unsupported());
-        }
-        let runs = locked(&self.bar1).vram_runs(offset, size, &self.memory())?;
         let mut shared = Vec::new();
-        for (start, length) in runs {
+        for (start, length) in self.vram_of_bar1(region, offset, size)? {
             shared.extend(self.backend.share_vram(start, length)?);
         }
         Ok(shared)
+    }
+
+    /// Puts fresh memory in the place of the VRAM that a range of BAR1 shows.
+    pub(super) fn renew_bar1(&self, region: Region, offset: u64, size: u64) -> std::io::Result<()> {
+        let runs = self.vram_of_bar1(region, offset, size)?;
+        // Windows that a front end has mapped show files that are no longer VRAM's.
+        let hidden = self.face.watcher().hide();
+        let renewed = runs.into_iter().try_for_each(|(start, length)| self.backend.renew_vram(start, length));
+        drop(hidden);
+        renewed
     }
 }
