@@ -53,3 +53,52 @@ extern "C" __global__ void spin(unsigned *out, unsigned rounds, unsigned seed)
         x = x * 1664525u + 1013904223u;
     out[blockIdx.x * blockDim.x + threadIdx.x] = x;
 }
+
+// Shared memory of a block that is nearly all a block may have without asking for more.
+#define SHARED_WORDS 11520u
+
+// Leaves a pattern in shared memory. out[block] is a word of it, so that nothing of this is left out.
+extern "C" __global__ void shared_fill(unsigned *out, unsigned seed)
+{
+    __shared__ unsigned memory[SHARED_WORDS];
+    volatile unsigned *words = memory;
+    for (unsigned i = threadIdx.x; i < SHARED_WORDS; i += blockDim.x)
+        words[i] = seed ^ i * 2654435761u;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        out[blockIdx.x] = words[blockIdx.x % SHARED_WORDS];
+}
+
+// Looks at shared memory that it has not written. found[0] counts words of the pattern in their places, found[1] words that are
+// not 0.
+extern "C" __global__ void shared_look(unsigned *found, unsigned seed)
+{
+    __shared__ unsigned memory[SHARED_WORDS];
+    volatile unsigned *words = memory;
+    unsigned same = 0, set = 0;
+    for (unsigned i = threadIdx.x; i < SHARED_WORDS; i += blockDim.x) {
+        unsigned word = words[i];
+        same += word == (seed ^ i * 2654435761u);
+        set += word != 0;
+    }
+    if (same != 0)
+        atomicAdd(&found[0], same);
+    if (set != 0)
+        atomicAdd(&found[1], set);
+}
+
+// Reads `count` words from `from`, `stride` words apart, with plain loads. found[0] counts those that are not 0, found[1] is one of
+// them.
+extern "C" __global__ void plain_look(const unsigned *from, unsigned *found, unsigned count, unsigned stride)
+{
+    unsigned set = 0, last = 0;
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+        unsigned word = from[(unsigned long long)i * stride];
+        set += word != 0;
+        last = word != 0 ? word : last;
+    }
+    if (set != 0) {
+        atomicAdd(&found[0], set);
+        found[1] = last;
+    }
+}

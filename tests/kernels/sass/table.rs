@@ -1,7 +1,7 @@
 // Made by `generate` from cuda/kernels.cu; do not edit.
 
 /// Fingerprint of the source.
-pub const SOURCE: u64 = 0x93e2579338a8ba5a;
+pub const SOURCE: u64 = 0xa77fb645a336982c;
 
 /// `matrix_product` of kernels.cu.
 pub const MATRIX_PRODUCT: Kernel = Kernel {
@@ -13,6 +13,16 @@ pub const MATRIX_PRODUCT: Kernel = Kernel {
     constants: 556,
 };
 
+/// `plain_look` of kernels.cu.
+pub const PLAIN_LOOK: Kernel = Kernel {
+    name: "plain_look",
+    code: include_bytes!("../sass/plain_look.bin"),
+    registers: 12,
+    shared: 0,
+    barriers: 0,
+    constants: 552,
+};
+
 /// `reduce_sum` of kernels.cu.
 pub const REDUCE_SUM: Kernel = Kernel {
     name: "reduce_sum",
@@ -21,6 +31,26 @@ pub const REDUCE_SUM: Kernel = Kernel {
     shared: 1032,
     barriers: 1,
     constants: 548,
+};
+
+/// `shared_fill` of kernels.cu.
+pub const SHARED_FILL: Kernel = Kernel {
+    name: "shared_fill",
+    code: include_bytes!("../sass/shared_fill.bin"),
+    registers: 10,
+    shared: 47104,
+    barriers: 1,
+    constants: 540,
+};
+
+/// `shared_look` of kernels.cu.
+pub const SHARED_LOOK: Kernel = Kernel {
+    name: "shared_look",
+    code: include_bytes!("../sass/shared_look.bin"),
+    registers: 12,
+    shared: 47104,
+    barriers: 0,
+    constants: 540,
 };
 
 /// `spin` of kernels.cu.
