@@ -71,6 +71,7 @@ impl Tenant {
             first_iova: Iova(MIB),
             spaces: 1024,
             table_memory: 32 * MIB,
+            kinds: &gpuvmk::chip::gf100::KINDS,
         };
         let mut vram = VramAllocator::new(info.tenant_vram, info.tenant_vram_size, info.partition_granule);
         let partition = vram.take(VRAM).expect("room");

@@ -2,6 +2,9 @@
 //! page by page where it must be, and what lies outside the tenant's partition or memory becomes a fault entry,
 //! never somebody else's page.
 //!
+//! Storage kinds are checked in the same way: a compressed one becomes the one that is laid out alike and is not compressed, because
+//! what compression keeps beside the pages is shared by all VMs; pages with a kind that the chip does not have become faults.
+//!
 //! Runs are split at the borders of guest memory ranges. A run whose *virtual* side is malformed spoils the
 //! whole request; a bad *target* costs only its own pages.
 
@@ -123,6 +126,11 @@ impl Checker<'_> {
 
     /// One run, until there are `most` in `out`; how many of its pages were translated.
     fn run(&self, run: &GuestMapping, ranges: &mut Ranges<'_>, most: usize, out: &mut CheckedUpdate) -> u32 {
+        let Some(kind) = self.info.kinds.plain(run.kind) else {
+            out.bad(run, 0, run.pages);
+            return run.pages;
+        };
+        let run = &GuestMapping { kind, ..*run };
         match run.target {
             GuestTarget::Vram(offset) => {
                 self.vram_run(run, offset, out);

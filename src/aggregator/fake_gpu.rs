@@ -102,6 +102,7 @@ impl FakeGpu {
             engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
             userd_granule: 512,
             slow_vram_reads: true,
+            kinds: &crate::chip::gh100::KINDS,
             va_bits: 57,
             page_shifts: vec![12, 16, 21, 29],
             system_bits: 52,
@@ -132,6 +133,7 @@ impl FakeGpu {
             first_iova: Iova(MIB),
             spaces: 33,
             table_memory: 256 * 1024,
+            kinds: &crate::chip::gf100::KINDS,
         };
         (Self { info, fake: fake.clone() }, fake)
     }

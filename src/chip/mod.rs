@@ -3,6 +3,7 @@
 
 pub mod gf100;
 pub mod gh100;
+mod kinds;
 pub mod methods;
 mod model;
 pub mod register_doc;
@@ -11,6 +12,7 @@ pub mod register_sets;
 pub mod registers;
 pub mod stream;
 
+pub use kinds::StorageKinds;
 pub use model::Chip;
 
 /// An engine that executes channel work, in chip-neutral terms.

@@ -59,7 +59,7 @@ enum Command {
     ///
     /// Guests' figures are compared with these. Uses some 600 MiB of VRAM for a few seconds.
     #[command(
-        after_help = "Examples:\n  gpuvmk gpu bench --json\n  sudo gpuvmk gpu bench --uid 65534 --rehearse"
+        after_help = "Examples:\n  gpuvmk gpu bench --json\n  sudo gpuvmk gpu bench --uid 65534 --rehearse\n  sudo gpuvmk gpu bench --uid 65534 --residue --json"
     )]
     Bench {
         /// PCI address of the GPU; without it, the only one.
@@ -71,6 +71,9 @@ enum Command {
         /// Also rehearse the driver: a tenant's life, with every effect checked.
         #[arg(long)]
         rehearse: bool,
+        /// Also look for what contexts of different clients find of each other's: shared memory, context buffers (reads only).
+        #[arg(long)]
+        residue: bool,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -99,9 +102,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Probe(args) => card::probe(args),
         Command::Init(args) => init::run(args),
         Command::Vbios(args) => vbios::run(args),
-        Command::Bench { gpu, uid, rehearse, json } => {
+        Command::Bench { gpu, uid, rehearse, residue, json } => {
             let gpu = gpu.map(|address| address.to_string());
-            let config = BenchConfig { gpu, uid: *uid, rehearse: *rehearse, places: places() };
+            let config =
+                BenchConfig { gpu, uid: *uid, rehearse: *rehearse, residue: *residue, places: places() };
             let report = bench::run(&config)?;
             if *json {
                 say!("{}", serde_json::to_string_pretty(&report)?)?;
@@ -175,6 +179,16 @@ fn describe_report(report: &Report) -> String {
             text,
             "  {:<72} {:>10.2} {} (min {:.2}, p99 {:.2}, n {})",
             figure.name, figure.p50, figure.unit, figure.min, figure.p99, figure.samples
+        );
+    }
+    for look in &report.looks {
+        let pattern = look.pattern.map(|words| format!("{words} words of the pattern, ")).unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "  {:<72} {} KiB: {pattern}{} words not 0",
+            look.what,
+            look.bytes >> 10,
+            look.not_zero
         );
     }
     for step in &report.passed {

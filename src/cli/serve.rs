@@ -174,6 +174,7 @@ impl SessionObserver for ResetBetweenClients {
             return;
         }
         log::debug!("{end}; resetting for the next client");
+        self.0.client_gone();
         self.0.reset();
     }
 }

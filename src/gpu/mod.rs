@@ -22,7 +22,7 @@ pub use self::budget::{Budget, Progress};
 use self::scrub::ScrubReport;
 pub use self::space_update::{Revocation, SpaceUpdate};
 use crate::addr::{GpuVa, HostChannel, HostVram, Iova, TenantId};
-use crate::chip::{Engine, EngineSet};
+use crate::chip::{Engine, EngineSet, StorageKinds};
 use crate::pci::{CardUse, DmaError, DmaMapping, SharedMemory};
 use crate::units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
 
@@ -61,6 +61,8 @@ pub struct GpuInfo {
     pub spaces: u32,
     /// Host memory for the page tables of all address spaces together, in bytes.
     pub table_memory: u64,
+    /// Storage kinds of pages.
+    pub kinds: &'static StorageKinds,
 }
 
 /// What an address space holds now.

@@ -341,6 +341,10 @@ pub trait PciFunction: Send + Sync {
         Ok(None)
     }
 
+    /// Whoever was given [`Self::plain_memory`] is gone, and may have given it to others: from the next reset on it is other memory,
+    /// and none is given before.
+    fn client_gone(&self) {}
+
     /// Calls `visit` for the parts of `[offset, offset + size)` of a region, in order, where an access is nothing but a load or a store of
     /// memory at this moment, so that a front end may map them. What is not visited is to be trapped.
     fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {

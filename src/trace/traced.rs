@@ -104,6 +104,10 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
         if self.tracer.wants_region(region) { Ok(None) } else { self.function.plain_memory(region) }
     }
 
+    fn client_gone(&self) {
+        self.function.client_gone();
+    }
+
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.function.share(region, offset, size)
     }

@@ -137,6 +137,10 @@ pub trait Backend: Send + Sync {
         Ok(None)
     }
 
+    /// Whoever was given [`Backend::bar3_memory`] and [`Backend::pramin_memory`] is gone: from the next reset on they are other
+    /// memory, and none is given before.
+    fn client_gone(&self) {}
+
     /// What BAR3 shows may have changed: it goes through `tables`, or through none.
     fn show_bar3(&self, tables: Option<WindowTables>) {
         let _ = tables;

@@ -214,6 +214,10 @@ impl PciFunction for Vgpu {
         self.face.plain_memory(region)
     }
 
+    fn client_gone(&self) {
+        self.face.client_gone();
+    }
+
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.face.share(region, offset, size)
     }

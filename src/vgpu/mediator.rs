@@ -396,6 +396,12 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         self.homes.as_ref().map(Homes::share_bar3).transpose()
     }
 
+    fn client_gone(&self) {
+        if let Some(homes) = &self.homes {
+            homes.client_gone();
+        }
+    }
+
     fn pramin_memory(&self) -> std::io::Result<Option<SharedMemory>> {
         self.homes.as_ref().map(Homes::share_pramin).transpose()
     }

@@ -9,7 +9,7 @@ use gpuvmk::chip::{AccessKind, Engine, EngineSet, FaultReason};
 use gpuvmk::gpu::space_map::{Run, SpaceMap, SpaceShape};
 use gpuvmk::gpu::{
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostTarget, OwnershipLedger, Progress,
-    Revocation, SpaceHandle, SpaceUpdate, SpaceUsage,
+    Renewal, Revocation, SpaceHandle, SpaceUpdate, SpaceUsage,
 };
 use gpuvmk::pci::{DmaMapping, SharedMemory};
 use gpuvmk::units::backend::{ChannelError, FaultUnit, GraphicsError, HostError, MmuFault};
@@ -91,6 +91,7 @@ impl JudgeGpu {
             first_iova: Iova(1 << 32),
             spaces: 128,
             table_memory: TABLE_MEMORY,
+            kinds: &gpuvmk::chip::gf100::KINDS,
         };
         let shape = SpaceShape { va_bits, system_bits, page_shifts, join: hopper };
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -252,6 +253,14 @@ impl GpuDriver for JudgeGpu {
         assert!(start.0 >= TENANT_VRAM && end <= TENANT_VRAM + TENANT_VRAM_SIZE, "the host's VRAM is shared");
         let fd = rustix::fs::memfd_create("vram", MemfdFlags::CLOEXEC).expect("a memory file");
         Ok(vec![SharedMemory { fd, offset: 0, size }])
+    }
+
+    fn renew_vram(&mut self, start: HostVram, size: u64) -> Result<Renewal, GpuError> {
+        let state = self.state();
+        let inside = |userd: HostVram| userd >= start && userd.0 < start.0 + size;
+        let used = state.channels.values().any(|spec| inside(spec.userd));
+        assert!(!used, "memory is taken from a tenant whose channels use it");
+        Ok(Renewal::Done)
     }
 
     fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {

@@ -30,6 +30,7 @@ fn info(page_shifts: &[u8], va_bits: u8) -> GpuInfo {
         first_iova: Iova(MIB),
         spaces: 16,
         table_memory: MIB,
+        kinds: &crate::chip::gf100::KINDS,
     }
 }
 

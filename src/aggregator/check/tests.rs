@@ -24,6 +24,7 @@ fn info() -> GpuInfo {
         first_iova: Iova(MIB),
         spaces: 64,
         table_memory: 32 * MIB,
+        kinds: &crate::chip::gf100::KINDS,
     }
 }
 
@@ -198,4 +199,25 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn compressed_kinds_become_plain_ones_and_kinds_that_are_none_faults() {
+    let kinds = [0xfe, 0xdb, 0x17, 0xff, 0x06];
+    let map: Vec<_> = (0..5)
+        .map(|n: u64| GuestMapping {
+            kind: kinds[usize::try_from(n).unwrap()],
+            ..run(n << 12, 1, 12, vram(n << 12))
+        })
+        .collect();
+    let out = check(&map).unwrap();
+
+    assert_eq!(
+        out.map.iter().map(|m| (m.va.0, m.kind)).collect::<Vec<_>>(),
+        [(0, 0xfe), (0x1000, 0xfe), (0x2000, 0x11)]
+    );
+    assert_eq!(out.bad_pages, 2);
+    assert_eq!(out.unmap.iter().map(|range| range.va.0).collect::<Vec<_>>(), [0x3000, 0x4000]);
+    let system = GuestMapping { kind: 0xdb, ..run(0, 1, 12, system(MIB)) };
+    assert_eq!(check(&[system]).unwrap().map[0].kind, 0xfe);
 }

@@ -136,11 +136,6 @@ impl Machine {
         None
     }
 
-    /// Has this thread go on with zeroing at that time at the latest.
-    fn look_at_scrub(&mut self, due: Duration) {
-        self.scrub_due = Some(self.scrub_due.map_or(due, |other| other.min(due)));
-    }
-
     /// Goes on with taking the memory of a tenant that is gone from whoever it gave its window to.
     pub(super) fn renew_piece(&mut self, id: TenantId, now: Duration) -> Step {
         let Some(tenant) = self.tenants.get_mut(&id) else { return Step::Finished };
@@ -151,7 +146,7 @@ impl Machine {
             return Step::Finished;
         }
         if let Some(due) = held.filter(|due| now < *due) {
-            self.look_at_scrub(due);
+            self.hold_until(due);
             return Step::Waits;
         }
         let start = HostVram(tenant.partition.start().0.saturating_add(*renew_from));
@@ -174,7 +169,7 @@ impl Machine {
                     );
                 }
                 tenant.left = now;
-                self.look_at_scrub(due);
+                self.hold_until(due);
                 Step::Waits
             }
             Err(error) => {

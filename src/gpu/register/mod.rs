@@ -38,13 +38,8 @@ use self::space::Space;
 use self::window::Bar1;
 use super::init_script::Script;
 use super::{
-<<<<<<< HEAD
-    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, OwnMemory, Progress,
-    Revocation, SpaceHandle, SpaceUpdate, SpaceUsage,
-=======
-    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, Renewal,
-    SpaceHandle, SpaceUsage, granules_that_end_in,
->>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
+    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, OwnMemory, Progress, Renewal,
+    Revocation, SpaceHandle, SpaceUpdate, SpaceUsage, granules_that_end_in,
 };
 use crate::addr::{HostChannel, HostVram, Iova};
 use crate::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};

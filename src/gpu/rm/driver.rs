@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use super::abi::Handle;
 use super::abi::classes::{
     Class, FERMI_VASPACE_A, HOPPER_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, NV01_MEMORY_SYSTEM,
     NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
@@ -21,13 +22,8 @@ use crate::addr::{HostChannel, HostVram, Iova};
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::scrub::LOOK_AGAIN;
 use crate::gpu::{
-<<<<<<< HEAD
-    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, Progress, Revocation, Scrub, SpaceHandle,
-    SpaceUpdate, SpaceUsage, budget,
-=======
-    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, Renewal, SpaceHandle,
-    SpaceUsage,
->>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
+    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, Progress, Renewal, Revocation, Scrub,
+    SpaceHandle, SpaceUpdate, SpaceUsage, budget,
 };
 use crate::pci::{DmaMapping, SharedMemory};
 use crate::units::clock::Clock;
@@ -145,6 +141,7 @@ impl RmDriver {
             first_iova: Iova(FIRST_IOVA),
             spaces: u32::try_from(MAX_SPACES).unwrap_or(u32::MAX),
             table_memory: TABLE_MEMORY,
+            kinds: &crate::chip::gh100::KINDS,
         };
         Ok(Self {
             info,
@@ -154,13 +151,8 @@ impl RmDriver {
             channels: Channels::new(table),
             spaces: BTreeMap::new(),
             next_space: 0,
-<<<<<<< HEAD
-            vram: Vram::new(vram),
-            system: SystemMemory::new(pinner),
-=======
             vram: Vram::new(vram, device.client.kernel().open_files()?),
-            system: SystemMemory::default(),
->>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
+            system: SystemMemory::new(pinner),
             doorbell,
             preempted: Vec::new(),
             clock,
@@ -212,9 +204,13 @@ impl RmDriver {
         self.spaces.get_mut(&handle).ok_or_else(|| no_such_space(handle))
     }
 
-    #[cfg(test)]
     pub(super) fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// An address space's own object.
+    pub(super) fn space_object(&self, space: SpaceHandle) -> Option<Handle> {
+        self.spaces.get(&space).map(|space| space.handle)
     }
 
     #[cfg(test)]

@@ -17,16 +17,10 @@ use super::abi::controls::{
 };
 use super::abi::{Handle, RmStatus, flags};
 use super::device::Device;
-<<<<<<< HEAD
-use super::kernel::{CallError, CpuView, Kernel, NewObject, NewPages, Node};
+use super::kernel::{CallError, CpuView, Kernel, NewObject, NewPages, Node, OpenFiles};
 use super::vram::{Cleaner, Ticket};
 use crate::gpu::{GpuError, Scrub};
 use crate::units::clock::ManualClock;
-=======
-use super::kernel::{CallError, CpuView, Kernel, NewObject, NewPages, Node, OpenFiles};
-use super::vram::Cleaner;
-use crate::gpu::GpuError;
->>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
 
 /// An object of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]

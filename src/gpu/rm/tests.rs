@@ -1,11 +1,7 @@
 //! The driver on a kernel module in memory: object tree, addresses, refusals, and that nothing is left.
 
-<<<<<<< HEAD
 use std::collections::{BTreeMap, VecDeque};
-=======
-use std::collections::BTreeMap;
 use std::os::fd::AsFd;
->>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
 use std::sync::{Arc, Mutex};
 
 use super::abi::classes::{

@@ -28,12 +28,8 @@ use super::error::RmError;
 use super::kernel::OpenFiles;
 use super::system::PIECE;
 use crate::addr::HostVram;
-<<<<<<< HEAD
-use crate::gpu::scrub::SCRUB_PIECE;
-use crate::gpu::{GpuError, Scrub};
-=======
-use crate::gpu::{GpuError, Renewal, scrub};
->>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
+use crate::gpu::scrub::{self, SCRUB_PIECE};
+use crate::gpu::{GpuError, Renewal, Scrub};
 use crate::pci::SharedMemory;
 use crate::pci::mapping::{Access, Mapping, create_memory_file};
 
@@ -154,7 +150,6 @@ impl Partition {
         &self,
         device: &Device,
         cleaner: &mut dyn Cleaner,
-<<<<<<< HEAD
         stretch: &mut Stretch,
     ) -> Result<Scrub, GpuError> {
         let size = stretch.to.saturating_sub(stretch.from);
@@ -163,7 +158,7 @@ impl Partition {
             _ if size == 0 => return Ok(Scrub::Done),
             (_, Some(_)) if self.host => {
                 let size = size.min(FILL);
-                let filled = self.window.fill(stretch.from, size, 0);
+                let filled = self.window()?.memory.fill(stretch.from, size, 0);
                 filled.map_err(|error| GpuError::Invalid(error.to_string()))?;
                 (size, Scrub::More)
             }
@@ -179,14 +174,6 @@ impl Partition {
                 Scrub::Pending | Scrub::More => return Ok(seen),
                 Scrub::Done | Scrub::Untouched => stretch.ticket = None,
             }
-=======
-        offset: u64,
-        size: u64,
-    ) -> Result<(), GpuError> {
-        if self.host {
-            let done = self.window()?.memory.fill(offset, size, 0);
-            return done.map_err(|error| GpuError::Invalid(error.to_string()));
->>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
         }
         stretch.from = stretch.from.saturating_add(done);
         Ok(if stretch.from >= stretch.to { Scrub::Done } else { Scrub::More })
@@ -234,16 +221,8 @@ impl Partition {
 pub struct Vram {
     size: u64,
     partitions: BTreeMap<u64, Partition>,
-<<<<<<< HEAD
     /// What is being cleared, by start and size.
     scrubs: BTreeMap<(u64, u64), VecDeque<Stretch>>,
-}
-
-impl Vram {
-    /// Room for partitions of `size` bytes together.
-    pub fn new(size: u64) -> Self {
-        Self { size, partitions: BTreeMap::new(), scrubs: BTreeMap::new() }
-=======
     open: Box<dyn OpenFiles>,
     next_key: u64,
 }
@@ -257,8 +236,7 @@ impl std::fmt::Debug for Vram {
 impl Vram {
     /// Room for partitions of `size` bytes together, whose files are watched by `open`.
     pub fn new(size: u64, open: Box<dyn OpenFiles>) -> Self {
-        Self { size, partitions: BTreeMap::new(), open, next_key: 0 }
->>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
+        Self { size, partitions: BTreeMap::new(), scrubs: BTreeMap::new(), open, next_key: 0 }
     }
 
     /// The partition that holds `[start, start + size)`, and where in it that begins.

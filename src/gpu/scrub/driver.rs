@@ -8,13 +8,8 @@ use super::{EngineScrub, ScrubReport};
 use crate::addr::{HostChannel, HostVram, Iova};
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::{
-<<<<<<< HEAD
-    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, OwnMemory, Progress, Revocation, Scrub,
-    SpaceHandle, SpaceUpdate, SpaceUsage,
-=======
-    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, Renewal, Scrub,
-    SpaceHandle, SpaceUsage,
->>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
+    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, OwnMemory, Progress, Renewal, Revocation,
+    Scrub, SpaceHandle, SpaceUpdate, SpaceUsage,
 };
 use crate::pci::{CardUse, DmaMapping, SharedMemory};
 

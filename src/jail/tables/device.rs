@@ -1,6 +1,8 @@
 //! The device back end: what a guest and its QEMU drive.
 
-use libc::{AF_UNIX, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFL, F_SETFL, SOCK_CLOEXEC, SOCK_SEQPACKET};
+use libc::{
+    AF_UNIX, F_ADD_SEALS, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFL, F_SETFL, SOCK_CLOEXEC, SOCK_SEQPACKET,
+};
 
 use super::card;
 use super::common::{BASE, END, FACTS, START};
@@ -38,6 +40,9 @@ pub(in crate::jail) const SESSION: &[&[Rule]] = &[
     rules! {
         SYS_sendmsg: "requests to the aggregator, with guest memory";
         SYS_fallocate: "BAR3's memory is to be zero";
+        SYS_memfd_create rare "only with bar3 = \"direct\", and a client after another": "BAR3's memory for the next client";
+        SYS_ftruncate rare "only with bar3 = \"direct\", and a client after another": "the same";
+        SYS_fcntl(1 Test::int(F_ADD_SEALS)) rare "only with bar3 = \"direct\", and a client after another": "the same";
         SYS_socket(0 Test::int(AF_UNIX), 1 Test::int(SOCK_SEQPACKET | SOCK_CLOEXEC), 2 Test::Is(0)): "a new aggregator";
         SYS_connect: "a new aggregator";
         SYS_clock_nanosleep rare "only without descriptors left, or where QEMU makes its eventfd wait":

@@ -31,13 +31,8 @@ use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress, gh100};
 use crate::config::Preemption;
 use crate::gpu::space_map::SpaceShape;
 use crate::gpu::{
-<<<<<<< HEAD
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, OwnMemory, OwnershipLedger, Progress,
-    Revocation, SpaceHandle, SpaceUpdate, SpaceUsage,
-=======
-    ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, OwnMemory, OwnershipLedger,
-    Renewal, SpaceHandle, SpaceUsage, granules_that_end_in,
->>>>>>> 5c5850a (gpu, softgpu, rm: memory of a partition gets a new identity with each owner)
+    Renewal, Revocation, SpaceHandle, SpaceUpdate, SpaceUsage, granules_that_end_in,
 };
 use crate::pci::{DmaMapping, SharedMemory};
 use crate::units::backend::{Backend, EngineBackend, FifoState, FlushScope};
@@ -146,6 +141,7 @@ impl Executor {
             first_iova: FIRST_IOVA,
             spaces: u32::try_from(spaces::MAX_SPACES).unwrap_or(u32::MAX),
             table_memory: TABLE_MEMORY,
+            kinds: &gh100::KINDS,
         };
         let channels = Channels::default();
         Ok(Self {

@@ -199,6 +199,10 @@ impl<B: EngineBackend + ?Sized> PciFunction for Gf100Function<B> {
         Ok(memory.map(|memory| PlainMemory { offset, memory }))
     }
 
+    fn client_gone(&self) {
+        self.backend.client_gone();
+    }
+
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.share_bar1(region, offset, size)
     }

@@ -285,6 +285,10 @@ impl<B: GspBackend> PciFunction for Gh100Function<B> {
         }
     }
 
+    fn client_gone(&self) {
+        self.backend.client_gone();
+    }
+
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.share_bar1(region, offset, size)
     }

@@ -30,8 +30,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
@@ -46,7 +46,7 @@ use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{RefusalKind, Request};
 use crate::chip::{Aperture, PhysicalAddress};
 use crate::pci::SharedMemory;
-use crate::pci::mapping::{Access, Mapping, create_memory_file};
+use crate::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
 use crate::shadow_pagetable::MapRun;
 
 /// How a guest's accesses to instance memory get there.
@@ -72,11 +72,19 @@ pub const WINDOW_GPA: u64 = 1 << 52;
 /// log2 of the smallest page.
 const SMALL: u8 = 12;
 
+/// A file of zeros.
+fn create_file() -> io::Result<OwnedFd> {
+    create_memory_file(c"gpuvmk-instance-memory", FILE)
+}
+
 /// The memory, and which pages have their home there.
 #[derive(Debug)]
 pub struct Homes {
-    file: OwnedFd,
+    /// Another one for each client.
+    file: RwLock<OwnedFd>,
     memory: Mapping,
+    /// The client that was given the file is gone.
+    client_gone: AtomicBool,
     state: Mutex<State>,
     /// A bit for each page of VRAM that an engine could ever reach since the last reset.
     reached: Box<[AtomicU64]>,
@@ -99,11 +107,12 @@ impl Homes {
     /// # Errors
     /// The host has no memory for it.
     pub fn new(vram: u64) -> Result<Self, VgpuError> {
-        let file = create_memory_file(c"gpuvmk-instance-memory", FILE).map_err(VgpuError::Bar3)?;
+        let file = create_file().map_err(VgpuError::Bar3)?;
         let memory = Mapping::of_file(file.as_fd(), 0, FILE, Access::ReadWrite)?;
         let words = usize::try_from(vram.div_ceil(PAGE_SIZE).div_ceil(64)).unwrap_or(0);
         let reached = std::iter::repeat_with(AtomicU64::default).take(words).collect();
-        Ok(Self { file, memory, state: Mutex::default(), reached })
+        let (file, client_gone) = (RwLock::new(file), AtomicBool::new(false));
+        Ok(Self { file, memory, client_gone, state: Mutex::default(), reached })
     }
 
     /// BAR3's part of the file, for a front end.
@@ -123,8 +132,31 @@ impl Homes {
     }
 
     fn share(&self, part: Range<u64>) -> io::Result<SharedMemory> {
-        let fd = self.file.try_clone()?;
+        if self.client_gone.load(Ordering::Relaxed) {
+            return Err(io::Error::other("instance memory for the next client could not be made"));
+        }
+        let fd = self.file().try_clone()?;
         Ok(SharedMemory { fd, offset: part.start, size: part.end - part.start })
+    }
+
+    fn file(&self) -> RwLockReadGuard<'_, OwnedFd> {
+        self.file.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file is somebody's who is gone, or whom that one has given it: the next reset makes another, and nobody is given
+    /// any before.
+    pub fn client_gone(&self) {
+        self.client_gone.store(true, Ordering::Relaxed);
+    }
+
+    /// Puts another file of zeros in the place of the one at hand, of which nothing is shown.
+    fn renew(&self) -> Result<(), VgpuError> {
+        let fresh = create_file().map_err(VgpuError::Bar3)?;
+        let piece = FilePiece { fd: fresh.as_fd(), offset: 0, size: FILE };
+        self.memory.replace(0, &piece)?;
+        *self.file.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        self.client_gone.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -157,8 +189,14 @@ impl Homes {
         }
         *state = State::default();
         self.reached.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        if self.client_gone.load(Ordering::Relaxed) {
+            match self.renew() {
+                Ok(()) => return,
+                Err(error) => log::error!("The next client cannot map instance memory: {error}"),
+            }
+        }
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if fallocate(&self.file, how, 0, FILE).is_err()
+        if fallocate(&*self.file(), how, 0, FILE).is_err()
             && let Err(error) = self.memory.fill(0, FILE, 0)
         {
             log::error!("Instance memory is not zeroed: {error}");
@@ -237,7 +275,7 @@ impl Homes {
         if self.state().announced {
             return Ok(());
         }
-        let file = self.file.try_clone().map_err(|error| LinkError::Refused {
+        let file = self.file().try_clone().map_err(|error| LinkError::Refused {
             kind: RefusalKind::Exhausted,
             message: format!("No descriptor is left here: {error}"),
         })?;

@@ -285,7 +285,8 @@ impl Homes {
                 }
             }
         }
-        let piece = FilePiece { fd: self.file.as_fd(), offset: run.offset, size: run.size };
+        let file = self.file();
+        let piece = FilePiece { fd: file.as_fd(), offset: run.offset, size: run.size };
         window.cover(run.vram, &piece).map_err(|error| no_maps(&error))?;
         host.counters.bar3_pages_moved.add(run.pages());
         Ok(())

@@ -371,3 +371,30 @@ fn page_that_both_windows_look_at_is_in_bar3_and_then_in_pramin_again() {
     d.f.mediator.show_pramin(Some(0));
     assert_eq!((d.bar3.read_u32(3 * PAGE), d.read(0x10_2000)), (Ok(3), 3));
 }
+
+/// Who has kept the files of a client that is gone sees and changes nothing of what the next one keeps there.
+#[test]
+fn next_client_has_other_memory_than_whoever_was_before() {
+    let d = direct();
+    d.f.mediator.show_pramin(Some(0x10_0000));
+    d.pramin.write_u32(0x2000, 1).unwrap();
+    d.f.mediator.client_gone();
+    assert!(d.f.mediator.bar3_memory().is_err() && d.f.mediator.pramin_memory().is_err());
+    d.f.mediator.reset();
+
+    let shared = d.f.mediator.bar3_memory().unwrap().unwrap();
+    let bar3 = Mapping::of_file(shared.fd.as_fd(), 0, BAR3_MAPPED, Access::ReadWrite).unwrap();
+    let shared = d.f.mediator.pramin_memory().unwrap().unwrap();
+    let pramin = Mapping::of_file(shared.fd.as_fd(), shared.offset, shared.size, Access::ReadWrite).unwrap();
+    d.f.mediator.show_pramin(Some(0x10_0000));
+    d.show(3, vram(0x20_0000));
+    pramin.write_u32(0x2004, 5).unwrap();
+    bar3.write_u32(3 * PAGE, 6).unwrap();
+    assert_eq!((d.read(0x10_2004), d.read(0x20_0000)), (5, 6));
+
+    assert_eq!((d.pramin.read_u32(0x2004), d.bar3.read_u32(3 * PAGE)), (Ok(0), Ok(0)));
+    d.pramin.fill(0, 1 << 20, 0x22).unwrap();
+    d.bar3.fill(0, BAR3_MAPPED, 0x22).unwrap();
+    assert_eq!((d.read(0x10_2004), d.read(0x20_0000)), (5, 6));
+    assert_eq!(d.f.mediator.status().state, super::super::State::Running);
+}

@@ -86,19 +86,3 @@ extern "C" __global__ void shared_look(unsigned *found, unsigned seed)
     if (set != 0)
         atomicAdd(&found[1], set);
 }
-
-// Reads `count` words from `from`, `stride` words apart, with plain loads. found[0] counts those that are not 0, found[1] is one of
-// them.
-extern "C" __global__ void plain_look(const unsigned *from, unsigned *found, unsigned count, unsigned stride)
-{
-    unsigned set = 0, last = 0;
-    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
-        unsigned word = from[(unsigned long long)i * stride];
-        set += word != 0;
-        last = word != 0 ? word : last;
-    }
-    if (set != 0) {
-        atomicAdd(&found[0], set);
-        found[1] = last;
-    }
-}

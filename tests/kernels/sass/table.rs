@@ -1,7 +1,7 @@
 // Made by `generate` from cuda/kernels.cu; do not edit.
 
 /// Fingerprint of the source.
-pub const SOURCE: u64 = 0xa77fb645a336982c;
+pub const SOURCE: u64 = 0x92d365c9fbf7322d;
 
 /// `matrix_product` of kernels.cu.
 pub const MATRIX_PRODUCT: Kernel = Kernel {
@@ -11,16 +11,6 @@ pub const MATRIX_PRODUCT: Kernel = Kernel {
     shared: 3072,
     barriers: 1,
     constants: 556,
-};
-
-/// `plain_look` of kernels.cu.
-pub const PLAIN_LOOK: Kernel = Kernel {
-    name: "plain_look",
-    code: include_bytes!("../sass/plain_look.bin"),
-    registers: 12,
-    shared: 0,
-    barriers: 0,
-    constants: 552,
 };
 
 /// `reduce_sum` of kernels.cu.

@@ -35,8 +35,7 @@ pub const CODE_ALIGNMENT: u64 = 256;
 include!("../sass/table.rs");
 
 /// All kernels.
-pub const KERNELS: [Kernel; 7] =
-    [VECTOR_ADD, MATRIX_PRODUCT, REDUCE_SUM, SPIN, SHARED_FILL, SHARED_LOOK, PLAIN_LOOK];
+pub const KERNELS: [Kernel; 6] = [VECTOR_ADD, MATRIX_PRODUCT, REDUCE_SUM, SPIN, SHARED_FILL, SHARED_LOOK];
 
 /// FNV-1a, to tell that the machine code belongs to the source.
 pub const fn fingerprint(bytes: &[u8]) -> u64 {

@@ -14,7 +14,7 @@ fn partition_is_taken_from_its_window_when_its_vm_leaves() {
     let renewed = std::mem::take(&mut fake.state().renewed);
     assert!(renewed.iter().all(|(_, size)| *size == SCRUB_PIECE));
     let starts: Vec<u64> = renewed.iter().map(|(start, _)| start.0).collect();
-    let pieces: Vec<u64> = (64 * MIB..128 * MIB).step_by(SCRUB_PIECE as usize).collect();
+    let pieces: Vec<u64> = (64 * MIB..128 * MIB).step_by(usize::try_from(SCRUB_PIECE).unwrap()).collect();
     assert_eq!(starts, pieces);
     assert_eq!(outputs(&mut machine), [Output::Gone(a)]);
 }

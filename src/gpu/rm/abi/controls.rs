@@ -61,6 +61,61 @@ pub struct HandleInfo {
 }
 control!(HandleInfo = 0xd02, "NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO", 16, data @ 8);
 
+/// A page-table entry, as [`PteInfo`] tells it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct PteBlock {
+    /// Bytes of a page; 0: there is no such table.
+    pub page_size: u64,
+    /// Bytes of an entry.
+    pub entry_size: u64,
+    /// Compression tag.
+    pub tag: u32,
+    /// Storage kind.
+    pub kind: u32,
+    /// See [`PteBlock::is_plain`].
+    pub flags: u32,
+    /// Unused.
+    pub unused: u32,
+}
+
+impl PteBlock {
+    /// That the page is there.
+    pub const fn is_valid(&self) -> bool {
+        self.page_size != 0 && self.flags & 1 != 0
+    }
+
+    /// That whoever is not privileged may read it.
+    pub const fn is_plain(&self) -> bool {
+        let shaders_write_only = self.flags >> 13 & 3 == 2;
+        self.is_valid() && self.flags & 1 << 18 == 0 && !shaders_write_only
+    }
+
+    /// That it is video memory.
+    pub const fn is_video(&self) -> bool {
+        self.flags >> 3 & 0xf == 0
+    }
+}
+
+/// Page-table entries of an address, one for each page size that has a table there (on the device).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct PteInfo {
+    /// The address.
+    pub address: u64,
+    /// 0: any.
+    pub subdevice: u32,
+    /// Not 0: no tables are made for it.
+    pub as_it_is: u32,
+    /// The entries.
+    pub blocks: [PteBlock; 5],
+    /// The address space.
+    pub space: Handle,
+    /// Unused.
+    pub unused: u32,
+}
+control!(PteInfo = 0x0080_1801, "NV0080_CTRL_CMD_DMA_GET_PTE_INFO", 184, blocks @ 16, space @ 176);
+
 /// Marketing name (on the subdevice).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]

@@ -7,6 +7,7 @@
 mod compute;
 mod figures;
 mod rehearsal;
+mod residue;
 
 pub use rehearsal::{WINDOW_PATTERN, play_window_child};
 
@@ -32,6 +33,8 @@ pub struct BenchConfig {
     pub uid: Option<u32>,
     /// Also rehearse the driver, with this program as the second process.
     pub rehearse: bool,
+    /// Also look for what contexts find of each other's, with a rehearsal.
+    pub residue: bool,
     /// Where the host shows its driver.
     pub places: Places,
 }
@@ -87,6 +90,19 @@ impl Figure {
     }
 }
 
+/// What was found where nobody should find anything of another's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Look {
+    /// Where.
+    pub what: String,
+    /// Bytes that were looked at.
+    pub bytes: u64,
+    /// Words of the pattern that another context had left, where one was left.
+    pub pattern: Option<u64>,
+    /// Words that are not 0.
+    pub not_zero: u64,
+}
+
 /// A step that did not do what it should.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failure {
@@ -111,6 +127,8 @@ pub struct Report {
     pub uid: u32,
     /// Figures.
     pub figures: Vec<Figure>,
+    /// What was looked for, and found.
+    pub looks: Vec<Look>,
     /// Steps that were done and checked.
     pub passed: Vec<String>,
     /// Steps that failed.
@@ -206,6 +224,7 @@ pub fn run(config: &BenchConfig) -> Result<Report, OpenError> {
         copy_engines: table.copy,
         uid: rustix::process::geteuid().as_raw(),
         figures: Vec::new(),
+        looks: Vec::new(),
         passed: Vec::new(),
         failed: Vec::new(),
         refused: false,
@@ -222,7 +241,11 @@ fn all(
     report: &mut Report,
 ) -> Result<(), Stop> {
     figures::measure(bench, report)?;
-    if config.rehearse {
+    if config.residue {
+        let outcome = residue::shared_memory(bench, report);
+        report.note("shared memory of other contexts", outcome)?;
+    }
+    if config.rehearse || config.residue {
         rehearsal::rehearse(kernel, config, report)?;
     }
     Ok(())

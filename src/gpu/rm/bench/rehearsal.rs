@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{BenchConfig, Figure, Report, StepError, Stop};
+use super::{BenchConfig, Figure, Look, Report, StepError, Stop, residue};
 use crate::addr::{GpuVa, HostChannel, HostVram, Iova};
 use crate::chip::{Engine, EngineSet};
 use crate::gpu::rm::abi::classes::{
@@ -14,7 +14,9 @@ use crate::gpu::rm::abi::classes::{
 use crate::gpu::rm::kernel::Kernel;
 use crate::gpu::rm::pushbuffer::Commands;
 use crate::gpu::rm::{RmConfig, RmDriver};
-use crate::gpu::{Budget, ChannelSpec, GpuDriver, GpuEvent, HostMapping, HostRange, HostTarget, SpaceHandle};
+use crate::gpu::{
+    Budget, ChannelSpec, GpuDriver, GpuEvent, HostMapping, HostRange, HostTarget, Renewal, SpaceHandle,
+};
 use crate::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
 use crate::pci::{DmaBacking, DmaMapping};
 
@@ -35,6 +37,8 @@ const COMMANDS: u64 = 0x1000;
 const SEMAPHORE: u64 = 0x2000;
 const DATA: u64 = MIB;
 const USERD: u64 = 0x10_0200;
+/// Of one context buffer.
+const MOST_LOOKED_AT: u64 = 256 * MIB;
 
 struct Tenant {
     driver: RmDriver,
@@ -87,7 +91,7 @@ pub(super) fn rehearse(
         ("copy channel 2", EngineSet::COPY2, Engine::Copy(2)),
         ("graphics channel", EngineSet::GRAPHICS | EngineSet::COPY0, Engine::Copy(0)),
     ] {
-        let outcome = tenant.channel(report, name, engines, engine);
+        let outcome = tenant.channel(report, name, engines, engine, config.residue);
         report.note(&format!("driver: {name}"), outcome)?;
     }
     let outcome = tenant.holes();
@@ -95,7 +99,12 @@ pub(super) fn rehearse(
     let outcome = tenant.second_partition(report);
     report.note("driver: a second partition, in system memory where BAR1 is small", outcome)?;
     let outcome = tenant.leave(report);
-    report.note("driver: teardown leaves nothing", outcome)
+    report.note(
+        "driver: teardown leaves nothing",
+        outcome.as_ref().map(|_| ()).map_err(|error| wrong(error.to_string())),
+    )?;
+    let outcome = outcome.and_then(|tenant| tenant.renew(window, report));
+    report.note("window: whoever keeps it keeps its memory from others", outcome)
 }
 
 /// Starts this program again with the window as its standard input, and waits for it.
@@ -226,6 +235,7 @@ impl Tenant {
         name: &str,
         engines: EngineSet,
         copy: Engine,
+        residue: bool,
     ) -> Result<(), StepError> {
         self.window.fill(USERD, 0x200, 0).map_err(memory)?;
         self.put = 0;
@@ -239,7 +249,12 @@ impl Tenant {
         })?;
         let made = start.elapsed();
         report.figures.push(Figure::times(format!("driver: {name} made"), vec![made]));
-        let outcome = self.with_channel(report, name, channel, engines, copy);
+        let outcome = self.with_channel(report, name, channel, engines, copy).and_then(|()| {
+            if residue && engines.contains(EngineSet::GRAPHICS) {
+                self.look_at_context_buffers(report, channel)?;
+            }
+            Ok(())
+        });
         self.driver.preempt_channel(channel)?;
         let start = Instant::now();
         self.driver.destroy_channel(channel)?;
@@ -345,6 +360,49 @@ impl Tenant {
         Ok(())
     }
 
+    /// What a tenant's engines can read of the buffers that the NVIDIA driver maps into each graphics context, and whether anything is there.
+    fn look_at_context_buffers(
+        &mut self,
+        report: &mut Report,
+        channel: HostChannel,
+    ) -> Result<(), StepError> {
+        let space = self.driver.space_object(self.space).ok_or_else(|| wrong("no such address space"))?;
+        let start = Instant::now();
+        let found = residue::context_buffers(self.driver.device(), space)?;
+        report.figures.push(Figure::times("driver: search for context buffers", vec![start.elapsed()]));
+        for pages in found {
+            let residue::Pages { va, size, plain, video } = pages;
+            let kind = match (plain, video) {
+                (true, true) => "video memory, readable",
+                (true, false) => "system memory, readable",
+                (false, _) => "privileged",
+            };
+            let what = format!("context buffer at {va:#x}, {kind}");
+            let mut look = Look { what, bytes: 0, pattern: None, not_zero: 0 };
+            // Nobody may read what is privileged: it would be a fault.
+            let most = if plain { size.min(MOST_LOOKED_AT) } else { 0 };
+            while look.bytes < most {
+                let piece = MIB.min(most - look.bytes);
+                let from = va + look.bytes;
+                let bytes = u32::try_from(piece).unwrap_or(0);
+                let value = self.submit(channel, |commands, ram| {
+                    commands.copy(from, ram + DATA, bytes);
+                })?;
+                self.wait(value)?;
+                let mut read = vec![0; usize::try_from(piece).unwrap_or(0)];
+                self.ram.read(DATA, &mut read).map_err(memory)?;
+                let set = read.as_chunks::<4>().0.iter().filter(|word| **word != [0; 4]).count();
+                look.not_zero += set as u64;
+                look.bytes += piece;
+            }
+            if !plain {
+                look.bytes = size;
+            }
+            report.looks.push(look);
+        }
+        Ok(())
+    }
+
     fn notification(&mut self, channel: HostChannel, engines: EngineSet) -> Result<Vec<Duration>, StepError> {
         let mut events = Vec::new();
         let mut times = Vec::new();
@@ -415,7 +473,7 @@ impl Tenant {
         self.driver.update_space(self.space, &[], &[map], u64::MAX)?;
         self.userd = PARTITION + USERD;
         let outcome =
-            self.channel(report, "channel of the second partition", EngineSet::COPY1, Engine::Copy(1));
+            self.channel(report, "channel of the second partition", EngineSet::COPY1, Engine::Copy(1), false);
         self.window = first;
         let range = HostRange { va: GpuVa(VRAM_VA), pages: 64, page_shift: 21 };
         self.driver.update_space(self.space, &[range], &[], u64::MAX)?;
@@ -423,7 +481,7 @@ impl Tenant {
         outcome
     }
 
-    fn leave(mut self, report: &mut Report) -> Result<(), StepError> {
+    fn leave(mut self, report: &mut Report) -> Result<Self, StepError> {
         let start = Instant::now();
         let revoked = self.driver.revoke_system(self.space, Iova(RAM_IOVA), GUEST_RAM)?;
         report.figures.push(Figure::times("driver: 128 MiB of RAM revoked", vec![start.elapsed()]));
@@ -441,7 +499,35 @@ impl Tenant {
             return Err(wrong(format!("{found:#x} after clearing")));
         }
         let left = self.driver.left_behind()?;
-        if left.is_empty() { Ok(()) } else { Err(wrong(format!("left: {}", left.join(", ")))) }
+        if left.is_empty() { Ok(self) } else { Err(wrong(format!("left: {}", left.join(", ")))) }
+    }
+
+    /// The partition's memory goes when nobody has its window any more: neither as a file nor as a mapping.
+    fn renew(self, window: OwnedFd, report: &mut Report) -> Result<(), StepError> {
+        let Self { mut driver, window: mapped, .. } = self;
+        let mut renew = |wanted: Renewal, when: &str| {
+            let start = Instant::now();
+            let renewal = driver.renew_vram(HostVram(0), 4 * MIB)?;
+            report
+                .figures
+                .push(Figure::times(format!("driver: partition given up, {when}"), vec![start.elapsed()]));
+            if renewal == wanted {
+                Ok(())
+            } else {
+                Err(wrong(format!("{renewal:?} instead of {wanted:?} {when}")))
+            }
+        };
+        renew(Renewal::Held, "while somebody has file and mapping")?;
+        drop(window);
+        renew(Renewal::Held, "while somebody has a mapping")?;
+        drop(mapped);
+        renew(Renewal::Done, "when nobody has it")?;
+        let start = Instant::now();
+        let fresh = driver.share_vram(HostVram(0), PARTITION)?;
+        report.figures.push(Figure::times("driver: partition for the next owner", vec![start.elapsed()]));
+        let dirty = driver.is_vram_dirty(HostVram(0), PARTITION);
+        drop(fresh);
+        if dirty { Ok(()) } else { Err(wrong("memory of the next owner that nobody has cleared")) }
     }
 
     /// Submits commands and a semaphore release behind them.

@@ -116,7 +116,6 @@ mod tests {
         let rights = [file.as_fd()];
         assert!(control.push(SendAncillaryMessage::ScmRights(&rights)));
         rustix::net::sendmsg(&ours, &[io::IoSlice::new(b"x")], &mut control, SendFlags::empty()).unwrap();
-        drop(control);
         drop(file);
         assert!(files.is_open(1).unwrap());
         drop((ours, theirs));
@@ -134,7 +133,6 @@ mod tests {
         assert!(!files.is_open(600).unwrap());
     }
 
-    /// A process that has nothing but a mapping, and one that inherited it.
     #[test]
     fn file_that_cannot_be_watched_is_an_error() {
         let mut files = EpollFiles::new().unwrap();
