@@ -130,7 +130,7 @@ pub(super) fn bring_up(
             first_iova: homes.as_ref().map_or(FIRST_IOVA, Homes::first_iova_behind),
             spaces: u32::try_from(super::MAX_SPACES).unwrap_or(u32::MAX),
             table_memory: memory.free_bytes() / 4 * 3,
-            kinds: &crate::chip::gf100::KINDS,
+            kinds: &gf100::KINDS,
         },
         bus,
         memory,
