@@ -275,8 +275,8 @@ fn window_kept_by_a_third_process(chip: Chip) {
     let mut other = Backend::hear_as("the_process_that_hands_its_window_on", &host.path, chip, |line| {
         if let Some((_, window)) = line.split_once("window ") {
             let numbers: Vec<u64> = window.split_whitespace().map(|word| word.parse().unwrap()).collect();
-            let [fd, offset, size] = numbers.as_slice() else { panic!("{line}") };
-            places.push((*fd, *offset, *size));
+            assert_eq!(numbers.len(), 3, "{line}");
+            places.push((numbers[0], numbers[1], numbers[2]));
         }
     });
     let pid = other.child.id();
