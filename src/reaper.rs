@@ -134,11 +134,6 @@ impl<T: Any + Send> Reaped<T> {
         Self { thing: Some(thing), account }
     }
 
-    /// The thing itself, for whoever gives it up in another way.
-    pub fn into_inner(mut self) -> Option<T> {
-        self.thing.take()
-    }
-
     /// The thing.
     pub const fn get(&self) -> Option<&T> {
         self.thing.as_ref()

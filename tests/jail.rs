@@ -53,9 +53,9 @@ fn may_make(role: Role) -> &'static [&'static str] {
     match role {
         Role::Session => &["socket", "accept4", "eventfd2"],
         Role::SoftGpu => &["accept4", "eventfd2"],
-        Role::Owner => &["accept4", "pipe2", "eventfd2", "memfd_create", "pidfd_open"],
-        Role::CardOwner => &["accept4", "pipe2", "eventfd2", "memfd_create", "pidfd_open"],
-        Role::RmOwner => &["open", "openat", "accept4", "pipe2", "eventfd2", "memfd_create", "pidfd_open"],
+        Role::Owner | Role::CardOwner => &["pipe2", "eventfd2", "memfd_create"],
+        Role::RmOwner => &["open", "openat", "pipe2", "eventfd2", "memfd_create"],
+        Role::Gate => &["accept4", "eventfd2", "pidfd_open"],
         Role::Control | Role::Recorder | Role::Door => &["accept4"],
         // Beside what KVM's calls make.
         Role::Vmm => &["socket", "eventfd2", "epoll_create1", "memfd_create"],
@@ -71,6 +71,7 @@ fn may_make(role: Role) -> &'static [&'static str] {
         | Role::Supervisor
         | Role::Engine
         | Role::Pinner
+        | Role::Porter
         | Role::Reaper
         | Role::CardInterrupts
         | Role::Doorbells

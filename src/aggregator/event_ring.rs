@@ -49,12 +49,34 @@ const SENT: u32 = 1 << 30;
 const ENGINES: u32 = EngineSet::all().bits();
 const _: () = assert!(ENGINES & (UNHEEDED | SENT) == 0);
 
+/// Who wakes the consumer up, and sends its driver's messages, in the producer's place: both may take as long as others like. Calls
+/// neither wait nor fail; several may become one.
+pub trait WakeHelper: std::fmt::Debug + Send + Sync {
+    /// Wakes the consumer up.
+    fn events(&self);
+
+    /// Sends the message.
+    fn message(&self);
+}
+
+/// How the consumer is woken up.
+#[derive(Debug)]
+enum Wakes {
+    /// Here and now.
+    Here { pipe: OwnedFd, message: Option<Message> },
+    /// By somebody else.
+    Helper {
+        helper: Arc<dyn WakeHelper>,
+        /// It has a message to send.
+        message: bool,
+    },
+}
+
 /// The aggregator's end.
 #[derive(Debug)]
 pub struct EventProducer {
     ring: SharedWords,
-    wake: OwnedFd,
-    message: Option<Message>,
+    wakes: Wakes,
     unsent: u64,
     tail: u32,
     lost: u64,
@@ -91,7 +113,8 @@ pub enum Woken {
 pub fn create() -> io::Result<(EventProducer, OwnedFd, OwnedFd)> {
     let (ring, file) = SharedWords::create("gpuvmk-events", PAGES)?;
     let (theirs, ours) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    Ok((EventProducer { ring, wake: ours, message: None, unsent: 0, tail: 0, lost: 0 }, file, theirs))
+    let wakes = Wakes::Here { pipe: ours, message: None };
+    Ok((EventProducer { ring, wakes, unsent: 0, tail: 0, lost: 0 }, file, theirs))
 }
 
 impl EventProducer {
@@ -106,9 +129,34 @@ impl EventProducer {
         kept
     }
 
-    /// How the consumer's message is sent from now on; the old way is let go.
-    pub fn set_message(&mut self, message: Option<Message>) {
-        self.message = message;
+    /// How the consumer's message is sent from now on; the old way is let go. Nothing where a helper sends it.
+    pub fn set_message(&mut self, new: Option<Message>) {
+        if let Wakes::Here { message, .. } = &mut self.wakes {
+            *message = new;
+        }
+    }
+
+    /// From now on, `helper` wakes the consumer up and sends its messages ([`Self::set_messages`]). Returns the pipe's end to do the former by, unless
+    /// another helper has it.
+    pub fn hand_over(&mut self, helper: Arc<dyn WakeHelper>) -> Option<OwnedFd> {
+        match std::mem::replace(&mut self.wakes, Wakes::Helper { helper, message: false }) {
+            Wakes::Here { pipe, .. } => Some(pipe),
+            Wakes::Helper { .. } => None,
+        }
+    }
+
+    /// Whether the helper can send the consumer's messages from now on.
+    pub fn set_messages(&mut self, given: bool) {
+        if let Wakes::Helper { message, .. } = &mut self.wakes {
+            *message = given;
+        }
+    }
+
+    /// A message that was ordered could not be sent: the consumer is told, and may send its messages itself.
+    pub fn unsent(&mut self, error: &io::Error) {
+        self.note_unsent(error);
+        self.push(Event::Unsent);
+        self.wake();
     }
 
     /// Notes the end of work. True when the consumer is to be woken up.
@@ -127,13 +175,28 @@ impl EventProducer {
         if heed & (UNHEEDED | SENT) != 0 || heed & bits == 0 {
             return false;
         }
-        let Some(message) = &self.message else { return true };
+        if matches!(self.wakes, Wakes::Here { message: None, .. } | Wakes::Helper { message: false, .. }) {
+            return true;
+        }
         // Said before it is done: a driver that handles the message must find that it was sent.
         let sent = heed | SENT;
         if self.ring.word(HEED).compare_exchange(heed, sent, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             return true;
         }
-        let Err(error) = message.send() else { return false };
+        let sent = match &self.wakes {
+            Wakes::Here { message: Some(message), .. } => message.send(),
+            Wakes::Here { message: None, .. } => Ok(()),
+            Wakes::Helper { helper, .. } => {
+                helper.message();
+                Ok(())
+            }
+        };
+        let Err(error) = sent else { return false };
+        self.note_unsent(&error);
+        self.push(Event::Unsent)
+    }
+
+    fn note_unsent(&mut self, error: &io::Error) {
         self.unsent = self.unsent.saturating_add(1);
         // A tenant decides how often.
         if self.unsent.is_power_of_two() {
@@ -142,8 +205,10 @@ impl EventProducer {
                 "a backend's message cannot be sent ({unsent} so far), it may do that itself: {error}"
             );
         }
-        self.message = None;
-        self.push(Event::Unsent)
+        match &mut self.wakes {
+            Wakes::Here { message, .. } => *message = None,
+            Wakes::Helper { message, .. } => *message = false,
+        }
     }
 
     /// Events lost because the consumer did not take them.
@@ -170,9 +235,12 @@ impl EventProducer {
         fence(Ordering::SeqCst);
         let waiting = || self.ring.word(WAITING);
         if waiting().load(Ordering::SeqCst) != 0 && waiting().swap(0, Ordering::SeqCst) != 0 {
-            // A full pipe means that the consumer was told often enough; a broken one, that it is gone, which
-            // its socket tells too.
-            let _ = rustix::io::write(&self.wake, &[1]);
+            match &self.wakes {
+                // A full pipe means that the consumer was told often enough; a broken one, that it is gone, which
+                // its socket tells too.
+                Wakes::Here { pipe, .. } => drop(rustix::io::write(pipe, &[1])),
+                Wakes::Helper { helper, .. } => helper.events(),
+            }
         }
     }
 }

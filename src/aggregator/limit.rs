@@ -40,6 +40,8 @@ limits! {
     Spaces = "spaces",
     /// Guest memory ranges (aggregator).
     MemoryRanges = "memory_ranges",
+    /// Files and mappings of the VM's memory that are given back and not closed yet (aggregator).
+    Unclosed = "unclosed",
     /// Doorbells a second (aggregator).
     Doorbells = "doorbells",
     /// Share of the aggregator's thread while others want it, in percent (aggregator).

@@ -23,6 +23,80 @@ pub enum Received {
     Nothing,
 }
 
+/// What lies at the head of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A datagram, with files or without; no bytes are the other side's end.
+    Datagram {
+        /// Whether files come with it.
+        files: bool,
+    },
+    /// Nothing.
+    Nothing,
+}
+
+/// Looks whether files come with the next datagram, and takes neither.
+///
+/// # Errors
+/// The system call failed.
+pub fn peek(socket: impl AsFd) -> io::Result<Next> {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let mut control = RecvAncillaryBuffer::default();
+    match rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(&mut [0])], &mut control, flags) {
+        // What does not fit (nothing does) is said and dropped; the datagram itself keeps it.
+        Ok(message) => Ok(Next::Datagram { files: message.flags.contains(ReturnFlags::CTRUNC) }),
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(Next::Nothing),
+        Err(rustix::io::Errno::CONNRESET) => Ok(Next::Datagram { files: false }),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// How a datagram's file was taken.
+#[derive(Debug)]
+pub enum Attached {
+    /// None came.
+    None,
+    /// One came.
+    One(OwnedFd),
+    /// More came; they are closed.
+    More,
+    /// One or more came, and this process has no descriptors left (`ulimit -n`).
+    NoRoom,
+}
+
+/// Receives one datagram into `bytes`, and its file, if it is one. Does not wait for a datagram; what closes the rest of the files,
+/// it may wait for: that is up to whoever sent them.
+///
+/// # Errors
+/// The datagram did not fit, or the system call failed.
+pub fn receive_one(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<(Received, Attached)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let message = match rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(bytes)], &mut control, flags) {
+        Ok(message) => message,
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
+            return Ok((Received::Nothing, Attached::None));
+        }
+        Err(rustix::io::Errno::CONNRESET) => return Ok((Received::End, Attached::None)),
+        Err(errno) => return Err(errno.into()),
+    };
+    let mut files = control.drain().flat_map(|received| match received {
+        RecvAncillaryMessage::ScmRights(rights) => rights.collect(),
+        _ => Vec::new(),
+    });
+    let attached = match (files.next(), files.next(), message.flags.contains(ReturnFlags::CTRUNC)) {
+        (None, _, false) => Attached::None,
+        (None, _, true) => Attached::NoRoom,
+        (Some(file), None, false) => Attached::One(file),
+        (Some(_), ..) => Attached::More,
+    };
+    if message.flags.contains(ReturnFlags::TRUNC) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "message is too long"));
+    }
+    Ok((if message.bytes == 0 { Received::End } else { Received::Datagram(message.bytes) }, attached))
+}
+
 /// Sends one datagram with files. With `nonblocking`, a receiver that does not read is an error, not a wait.
 ///
 /// # Errors
@@ -110,6 +184,42 @@ mod tests {
         assert!(matches!(got, Received::Datagram(5)));
         assert_eq!(files.len(), 2);
         assert!(matches!(receive(&b, &mut bytes, &mut files, true).unwrap(), Received::Nothing));
+    }
+
+    #[test]
+    fn look_at_the_next_datagram_tells_of_its_files_and_takes_nothing() {
+        let (a, b) = pair();
+        assert_eq!(peek(&b).unwrap(), Next::Nothing);
+        send(&a, b"with", &[a.as_fd(), a.as_fd()], true).unwrap();
+        send(&a, b"without", &[], true).unwrap();
+
+        for _ in 0..3 {
+            assert_eq!(peek(&b).unwrap(), Next::Datagram { files: true });
+        }
+        let (mut bytes, mut files) = ([0; 16], Vec::new());
+        assert!(matches!(receive(&b, &mut bytes, &mut files, true).unwrap(), Received::Datagram(4)));
+        assert_eq!(files.len(), 2);
+        assert_eq!(peek(&b).unwrap(), Next::Datagram { files: false });
+        drop((a, files));
+        receive(&b, &mut bytes, &mut Vec::new(), true).unwrap();
+        assert_eq!(peek(&b).unwrap(), Next::Datagram { files: false }, "the end");
+    }
+
+    #[test]
+    fn one_file_is_taken_and_of_several_none() {
+        let (a, b) = pair();
+        let mut bytes = [0; 16];
+        for count in 0..4 {
+            send(&a, b"x", &vec![a.as_fd(); count], true).unwrap();
+            let (received, attached) = receive_one(&b, &mut bytes).unwrap();
+            assert!(matches!(received, Received::Datagram(1)));
+            match count {
+                0 => assert!(matches!(attached, Attached::None), "{attached:?}"),
+                1 => assert!(matches!(attached, Attached::One(_)), "{attached:?}"),
+                _ => assert!(matches!(attached, Attached::More), "{count}: {attached:?}"),
+            }
+        }
+        assert!(matches!(receive_one(&b, &mut bytes).unwrap(), (Received::Nothing, Attached::None)));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::chip::EngineSet;
 use crate::gpu::{GpuError, SpaceHandle};
 use crate::latency::Latency;
 use crate::pci::dma::MemoryOwner;
+use crate::reaper::Account;
 
 /// An address space of a tenant.
 #[derive(Clone, Copy, Debug)]
@@ -183,6 +184,8 @@ pub struct Tenant {
     pub fail_safe: Option<FailSafeNow>,
     /// Requests since its last reset that no honest backend sends.
     pub violations: u32,
+    /// In whose name its files and mappings are closed.
+    pub account: Account,
     /// Counters.
     pub counters: Counters,
     /// How long its doorbells took.

@@ -42,6 +42,10 @@ pub enum Role {
     Control,
     /// Aggregator with a real GPU: holds VMs' memory in place for it.
     Pinner,
+    /// Aggregator: accepts device back ends, and gives each a porter.
+    Gate,
+    /// Aggregator: owns the socket of one device back end.
+    Porter,
     /// Aggregator: ends what VMs had, and starts more threads for that.
     Reaper,
     /// Aggregator, `gpuvmk softgpu`: the software GPU's host units and engines.
@@ -70,7 +74,7 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::Session,
         Self::Door,
         Self::Events,
@@ -87,6 +91,8 @@ impl Role {
         Self::CardSession,
         Self::Control,
         Self::Pinner,
+        Self::Gate,
+        Self::Porter,
         Self::Reaper,
         Self::Engine,
         Self::SoftGpu,
@@ -120,6 +126,8 @@ impl Role {
             Self::CardSession => "card-session",
             Self::Control => "control",
             Self::Pinner => "pinner",
+            Self::Gate => "gate",
+            Self::Porter => "porter",
             Self::Reaper => "reaper",
             Self::Engine => "engine",
             Self::SoftGpu => "softgpu",
@@ -160,6 +168,8 @@ impl Role {
             Self::CardInterrupts => Some("card-interrupts"),
             Self::Control => Some("control"),
             Self::Pinner => Some("pinner"),
+            Self::Gate => Some("gate"),
+            Self::Porter => Some("porter"),
             Self::Reaper => Some("reaper"),
             Self::Engine => Some("pbdma"),
             Self::Processor | Self::CardProcessor => Some("processor"),
@@ -210,6 +220,7 @@ impl Role {
             Self::Vmm => &[Self::Processor, Self::Doorbells, Self::Typing, Self::Interrupts],
             Self::Processor => &[Self::Interrupts],
             Self::Reaper => &[Self::Reaper],
+            Self::Gate => &[Self::Porter],
             Self::CardSession => &[Self::Door, Self::CardInterrupts, Self::Unmask],
             Self::CardVmm => &[Self::CardProcessor, Self::CardDoorbells, Self::Typing, Self::CardInterrupts],
             // Main threads start the rest before they give anything up.
@@ -240,6 +251,8 @@ impl Role {
             Self::CardSession => device::CARD_SESSION,
             Self::Control => aggregator::CONTROL,
             Self::Pinner => aggregator::PINNER,
+            Self::Gate => aggregator::GATE,
+            Self::Porter => aggregator::PORTER,
             Self::Reaper => aggregator::REAPER,
             Self::Engine => aggregator::ENGINE,
             Self::SoftGpu => device::SOFTGPU,

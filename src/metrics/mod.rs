@@ -103,6 +103,8 @@ fn gpus(registry: &mut Registry, answers: &[Answer]) {
     let refused =
         counters(registry, "gpu_refused", "Processes turned away at a socket, and hellos refused", None);
     let late = gauges(registry, "gpu_scheduler_lateness_p99", "How late decisions came", Some(Unit::Seconds));
+    let strangers =
+        counters(registry, "gpu_strangers_refused", "Refusals of connections that are no VMs", None);
     let reads = counters(registry, "gpu_card_reads", "Loads from a card by its aggregator", None);
     let writes = counters(registry, "gpu_card_writes", "Stores to a card by its aggregator", None);
     let reached = gauges(registry, "gpu_card_reach", "Host memory that a card reaches", Some(Unit::Bytes));
@@ -125,6 +127,7 @@ fn gpus(registry: &mut Registry, answers: &[Answer]) {
             channels.get_or_create(&OfGpuState { gpu: gpu.clone(), state: label }).set(number(&state[key]));
         }
         lost.get_or_create(&of_gpu).set(number(&state["lost"]));
+        strangers.get_or_create(&of_gpu).inc_by(number(&state["strangers_refused"]));
         draining.get_or_create(&of_gpu).set(number(&state["draining"]));
         for (label, key) in [("socket", "refused_peers"), ("hello", "refused_hellos")] {
             let of_gpu = OfGpuState { gpu: gpu.clone(), state: label };
@@ -141,7 +144,7 @@ fn gpus(registry: &mut Registry, answers: &[Answer]) {
 }
 
 /// Counters and gauges of VMs that are one number of the state each: name, what it is, key.
-const VM_COUNTERS: [(&str, &str, &str); 11] = [
+const VM_COUNTERS: [(&str, &str, &str); 12] = [
     ("vm_submissions", "Doorbells", "submissions"),
     ("vm_faults", "Faults and errors of its channels", "faults"),
     ("vm_hangs", "Channels that were taken off because they made no progress", "hangs"),
@@ -150,6 +153,7 @@ const VM_COUNTERS: [(&str, &str, &str); 11] = [
     ("vm_resets", "Function resets", "resets"),
     ("vm_refusals", "Requests refused", "refusals"),
     ("vm_throttles", "Times that doorbells had to wait because there were too many", "throttled"),
+    ("vm_dear_wakeups", "Wake-ups that took so long that it was slowed down", "dear_wakeups"),
     ("vm_bad_pages", "Pages that pointed outside of its own memory", "bad_pages"),
     ("vm_unmappable", "Times that memory of its own could not be mapped for the GPU", "unmappable"),
     ("vm_foreign_accesses", "Engine accesses that left its own memory (must be 0)", "foreign_accesses"),

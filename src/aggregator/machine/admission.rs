@@ -153,6 +153,7 @@ impl Machine {
             .saturating_mul(u128::from(partition.size()))
             .checked_div(u128::from(self.info.tenant_vram_size))
             .unwrap_or(0);
+        let account = self.account_of(&hello.name);
         self.tenants.insert(
             id,
             Tenant {
@@ -171,6 +172,7 @@ impl Machine {
                 memory: DmaMap::default(),
                 owner: MemoryOwner::deferring(MAX_MAPPINGS),
                 range_limit: usize::try_from(limits.memory_ranges).unwrap_or(usize::MAX).min(MAX_MAPPINGS),
+                account,
                 spaces: std::collections::BTreeMap::new(),
                 channels: vec![None; usize::from(hello.channels)],
                 runlist: Vec::new(),

@@ -20,7 +20,11 @@ use crate::gpu::{Budget, Progress, Revocation, SpaceHandle};
 use crate::pci::dma::MAX_MAPPINGS;
 use crate::pci::mapping::{self, MapError, sigbus};
 use crate::pci::{DmaBacking, DmaMapping};
+use crate::reaper::Account;
 use crate::units::backend::{FaultUnit, MmuFault};
+
+/// Files and mappings of a tenant that are given back and not closed yet, before no more are taken from it.
+pub const MOST_UNCLOSED: usize = 1024;
 
 /// Most memory of a tenant: 4 TiB, and an eighth of what the physical GPU's bus addresses reach.
 const MAX_BYTES_LOG2: u8 = 42;
@@ -137,13 +141,28 @@ impl Machine {
         if let Some(ledger) = &self.ledger {
             ledger.own_system(iova, size, Some(tenant));
         }
-        let mapped = self.driver.dma_map(mapping);
+        let account = self.account(tenant);
+        let mapped = account.charge(|| self.driver.dma_map(mapping));
         if mapped.is_err()
             && let Some(ledger) = &self.ledger
         {
             ledger.own_system(iova, size, None);
         }
         Ok(mapped?)
+    }
+
+    /// In whose name a tenant's files and mappings are closed.
+    pub fn account(&self, tenant: TenantId) -> Account {
+        self.tenants.get(&tenant).map(|tenant| tenant.account.clone()).unwrap_or_default()
+    }
+
+    /// The account of a VM that comes: that of its name, as long as there is something left in it.
+    pub(super) fn account_of(&mut self, name: &str) -> Account {
+        self.accounts.retain(|_, account| account.backlog() > 0);
+        if let Some(account) = self.accounts.get(name) {
+            return account.clone();
+        }
+        Account::default()
     }
 
     pub(super) fn dma_unmap(&mut self, tenant: TenantId, gpa: Gpa, size: u64) -> Result<Outcome, Refusal> {
@@ -196,7 +215,8 @@ impl Machine {
                     return Ok(Progress::More);
                 }
             }
-            match self.driver.advance_dma_unmap(range.iova, range.size, budget) {
+            let account = self.account(tenant);
+            match account.charge(|| self.driver.advance_dma_unmap(range.iova, range.size, budget)) {
                 Ok(Progress::Done) => {}
                 Ok(progress) => return Ok(progress),
                 Err(error) => {

@@ -16,7 +16,7 @@ mod fail_safe;
 pub mod guests;
 pub mod hang;
 mod jobs;
-mod memory;
+pub mod memory;
 mod notices;
 mod recovery;
 mod schedule;
@@ -46,6 +46,7 @@ use super::tenant::{Refusal, Tenant, TenantState};
 use crate::addr::{GuestChannel, HostChannel, TenantId};
 use crate::config::{HangConfig, ScrubPolicy};
 use crate::gpu::{Budget, GpuDriver, GpuEvent, GpuInfo, OwnershipLedger, SpaceHandle, budget};
+use crate::reaper::Account;
 use crate::scheduler::Scheduler;
 use crate::units::clock::Clock;
 
@@ -125,6 +126,8 @@ pub struct Machine {
     departed: scrub::Departures,
     cleanups: cleanups::Cleanups,
     chronicle: chronicle::Chronicle,
+    /// Of VMs that have left, by name.
+    accounts: BTreeMap<String, Account>,
 }
 
 impl std::fmt::Debug for Machine {
@@ -177,6 +180,7 @@ impl Machine {
             departed: scrub::Departures::default(),
             cleanups: cleanups::Cleanups::default(),
             chronicle: chronicle::Chronicle::default(),
+            accounts: BTreeMap::new(),
         }
     }
 
@@ -239,7 +243,7 @@ impl Machine {
     }
 
     /// Counts a refusal and makes the answer of it.
-    pub(super) fn refuse(&mut self, id: TenantId, refusal: Refusal, now: Duration) -> Reply {
+    pub fn refuse(&mut self, id: TenantId, refusal: Refusal, now: Duration) -> Reply {
         if let Some(tenant) = self.tenants.get_mut(&id) {
             tenant.counters.refusals = tenant.counters.refusals.saturating_add(1);
             if let Some(limit) = refusal.limit {

@@ -414,6 +414,9 @@ impl Machine {
             return;
         }
         let Some(tenant) = self.tenants.remove(&id) else { return };
+        if tenant.account.backlog() > 0 {
+            self.accounts.insert(tenant.name.clone(), tenant.account.clone());
+        }
         self.departed.note_wanted(self.scheduler.wanting(id));
         self.scheduler.remove_vm(id);
         let hangs = self.hangs.take(id);

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::Machine;
 use super::admission::partition_percent;
 use super::guests::{GuestStatus, Holder};
+use super::memory::MOST_UNCLOSED;
 use super::scrub::ScrubStatus;
 use crate::addr::TenantId;
 use crate::aggregator::limit::{Limit, LimitStatus, LimitTable};
@@ -60,6 +61,8 @@ pub struct GpuStatus {
     pub scrub: ScrubStatus,
     /// How late looks at engines and ends of turns came, in nanoseconds, since the policy was set.
     pub late_ns: LatencySummary,
+    /// What connections that are no VMs did that no honest device backend does: they were refused.
+    pub strangers_refused: u64,
     /// An operator admits no more VMs.
     pub draining: bool,
     /// VMs that may come, if the GPU's file says.
@@ -149,6 +152,8 @@ pub struct TenantStatus {
     pub hang_penalty_ms: u64,
     /// Times that its doorbells had to wait because there were too many.
     pub throttled: u64,
+    /// Wake-ups and answers that took so long, because of those who wait for them, that it was slowed down.
+    pub dear_wakeups: u64,
     /// Function resets that were carried out: by its guest, and between two QEMUs.
     pub resets: u64,
     /// Requests refused.
@@ -241,6 +246,7 @@ fn limits(tenant: &Tenant, pages: u64, table_bytes: u64, submissions: u64) -> Li
         of(Limit::ThreadTime, Some(tenant.thread.most_percent.into()), millis),
         of(Limit::Cleanups, None, tenant.counters.zeroed),
         of(Limit::MemoryRanges, Some(count(tenant.range_limit)), count(tenant.memory.len())),
+        of(Limit::Unclosed, Some(count(MOST_UNCLOSED)), count(tenant.account.backlog())),
     ]
     .into()
 }
@@ -318,6 +324,7 @@ impl Machine {
                 engine_resets: hangs.resets,
                 hang_penalty_ms: u64::try_from(hangs.penalty.as_millis()).unwrap_or(u64::MAX),
                 throttled: tenant.counters.throttled,
+                dear_wakeups: 0,
                 resets: tenant.counters.resets,
                 refusals: tenant.counters.refusals,
                 bad_pages: tenant.counters.bad_pages,
@@ -344,6 +351,8 @@ impl Machine {
                 card: self.driver.card_use(),
                 scrub: self.scrub_status(),
                 late_ns: self.scheduler.lateness(),
+                // Known to whoever serves connections.
+                strangers_refused: 0,
                 draining: self.draining,
                 vms: self
                     .guests

@@ -1,54 +1,77 @@
-//! One connection of a device backend, from its first request to its end.
+//! One connection of a device backend, from its hello to its end.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags};
 
+use super::porter::{PorterHandle, Said};
 use super::rate::DoorbellRate;
 use crate::addr::TenantId;
 use crate::aggregator::claimant::Claimant;
 use crate::aggregator::doorbells::DoorbellReceiver;
 use crate::aggregator::event_ring::EventProducer;
 use crate::aggregator::protocol::{Hello, Reply};
+use crate::socket_path::peer::{self, Credentials};
 
 /// Who is at the other end.
 #[derive(Debug)]
 pub(super) struct Peer {
+    /// 0 where it has no number here.
     pub pid: i32,
     pub uid: u32,
-    /// Readable once the process is gone; absent for this very process, and where its number is hidden.
-    process: Option<OwnedFd>,
+    gid: u32,
+    process: Process,
+}
+
+#[derive(Debug)]
+enum Process {
+    /// This one.
+    Own,
+    /// Readable once it is gone.
+    Other(OwnedFd),
+    /// Nobody would know when it is gone.
+    Unwatched(io::Error),
 }
 
 impl Peer {
-    pub fn of(socket: &OwnedFd) -> io::Result<Self> {
-        let credentials = rustix::net::sockopt::socket_peercred(socket)?;
-        let pid = credentials.pid;
-        let process = if pid == rustix::process::getpid() {
-            None
+    pub fn of(socket: &impl AsFd) -> io::Result<Self> {
+        let credentials = Credentials::of(socket)?;
+        let own = i32::try_from(std::process::id()) == Ok(credentials.pid);
+        let process = if own {
+            Process::Own
         } else {
-            match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-                Ok(process) => Some(process),
-                Err(errno) => {
-                    log::warn!("process {} cannot be watched: {errno}", Pid::as_raw(Some(pid)));
-                    None
-                }
-            }
+            peer::process(socket, credentials).map_or_else(Process::Unwatched, Process::Other)
         };
-        Ok(Self { pid: Pid::as_raw(Some(pid)), uid: credentials.uid.as_raw(), process })
+        Ok(Self { pid: credentials.pid, uid: credentials.uid, gid: credentials.gid, process })
+    }
+
+    /// What the kernel says of it.
+    pub const fn credentials(&self) -> Credentials {
+        Credentials { pid: self.pid, uid: self.uid, gid: self.gid }
     }
 
     /// True unless it is this very process.
-    pub fn is_other(&self) -> bool {
-        self.pid != Pid::as_raw(Some(rustix::process::getpid()))
+    pub const fn is_other(&self) -> bool {
+        !matches!(self.process, Process::Own)
+    }
+
+    /// Why it cannot be a tenant, if it cannot: what a tenant maps is given to somebody else once its process is gone, which
+    /// somebody has to tell.
+    pub fn unwatched(&self) -> Option<String> {
+        match &self.process {
+            Process::Own | Process::Other(_) => None,
+            Process::Unwatched(error) if self.pid == 0 => Some(format!(
+                "the process that connected is of another PID namespace, and cannot be watched: {error}"
+            )),
+            Process::Unwatched(error) => Some(format!("process {} cannot be watched: {error}", self.pid)),
+        }
     }
 
     /// The descriptor to wait on until the process is gone; `None` when it is gone, or is this one.
     pub fn living_process(self) -> Option<OwnedFd> {
-        let process = self.process?;
+        let Process::Other(process) = self.process else { return None };
         let mut fds = [PollFd::new(&process, PollFlags::IN)];
         let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
         match poll(&mut fds, Some(&now)) {
@@ -61,12 +84,7 @@ impl Peer {
 /// What a connection is about.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Nothing was said yet.
-    Silent {
-        /// When it connected.
-        since: Duration,
-    },
-    /// It wants something that another tenant still has.
+    /// It wants to be a tenant, and perhaps something that another tenant still has.
     Waiting {
         /// Its wish.
         hello: Hello,
@@ -74,7 +92,7 @@ pub(super) enum Stage {
         until: Option<Duration>,
     },
     /// A tenant.
-    Tenant(TenantLink),
+    Tenant(Box<TenantLink>),
 }
 
 /// A tenant's side channels.
@@ -88,18 +106,28 @@ pub(super) struct TenantLink {
     pub armed: bool,
     /// Its requests are not taken until then.
     pub shut_until: Option<Duration>,
+    /// What it said meanwhile.
+    pub kept: Option<Said>,
     /// What it is told when its partition is zero.
-    pub welcome: Option<(Reply, Vec<OwnedFd>)>,
+    pub welcome: Option<Welcoming>,
     /// True while a request is being carried out whose answer follows.
     pub answering: bool,
     /// True while the request at hand is one of the mailbox.
     pub in_mailbox: bool,
 }
 
+/// A welcome with its files, and the pipe that wakes the consumer of events up.
+#[derive(Debug)]
+pub(super) struct Welcoming {
+    pub reply: Reply,
+    pub files: Vec<OwnedFd>,
+    pub pipe: OwnedFd,
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub socket: OwnedFd,
+    pub porter: PorterHandle,
     pub peer: Peer,
     /// The VM whose own socket it came by.
     pub door: Option<String>,
@@ -109,14 +137,14 @@ pub(super) struct Connection {
 impl Connection {
     /// Who may become a tenant by it.
     pub fn claimant(&self) -> Claimant {
-        let Peer { pid, uid, .. } = self.peer;
+        let (pid, uid) = (self.peer.pid, self.peer.uid);
         Claimant { uid, pid, inside: !self.peer.is_other(), door: self.door.clone() }
     }
 
     pub fn tenant(&mut self) -> Option<&mut TenantLink> {
         match &mut self.stage {
             Stage::Tenant(link) => Some(link),
-            Stage::Silent { .. } | Stage::Waiting { .. } => None,
+            Stage::Waiting { .. } => None,
         }
     }
 
@@ -124,11 +152,7 @@ impl Connection {
     pub fn shut_until(&self) -> Option<Duration> {
         match &self.stage {
             Stage::Tenant(link) => link.shut_until,
-            Stage::Silent { .. } | Stage::Waiting { .. } => None,
+            Stage::Waiting { .. } => None,
         }
-    }
-
-    pub fn socket_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }

@@ -1,21 +1,25 @@
 //! The aggregator as a service: one thread owns the physical GPU and serves everybody.
 //!
-//! The thread `aggregator` waits for the listening socket, the tenants' sockets and doorbells, the GPU's events
-//! and its own commands, all at once. It never waits for a tenant: sends do not block, a tenant that does not
-//! read its answer is dropped, and in one turn each tenant gets one request and one look at its doorbells.
-//! Operators are served by threads of their own (see [`super::control`]), which ask this one by command.
+//! The thread `aggregator` waits for the tenants' doorbells, the GPU's events and its own commands, all at once. It never waits for a
+//! tenant, nor for what a tenant or a stranger has arranged: their sockets and descriptors, and their wake-ups, are the business of a
+//! thread for each connection ([`porter`]), which the thread `gate` starts ([`gate`]). In one turn each tenant gets one request and one
+//! look at its doorbells. Operators are served by threads of their own (see [`super::control`]), which ask this one by command.
 //!
-//! Locks: none. Commands come over a channel, and an eventfd tells of them.
+//! Locks: none. Commands and what porters say come over a channel, and an eventfd tells of them while the thread sleeps.
 
 mod connection;
+mod files;
 mod forecast;
+mod gate;
 mod looking;
+mod porter;
 mod rate;
 mod requests;
 mod turn;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -24,7 +28,9 @@ use std::time::Duration;
 use rustix::event::EventfdFlags;
 use rustix::net::SocketType;
 
-use self::turn::{Door, Loop};
+use self::gate::{Door, Gate};
+use self::porter::Said;
+use self::turn::Loop;
 use super::control::ControlServer;
 use super::machine::Machine;
 use super::machine::guests::{Guest, GuestList};
@@ -109,9 +115,9 @@ pub enum StartError {
 }
 
 /// What other threads ask of the service.
-pub(super) enum Command {
-    /// Serve this connection as if it had been accepted.
-    Adopt(OwnedFd),
+enum Command {
+    /// What a connection's porter has.
+    Letter(u32, Said),
     /// Change what an operator wants changed.
     Set(Order, SyncSender<Result<InForce, Rejection>>),
     /// Take a VM's unfinished work off.
@@ -129,14 +135,24 @@ pub(super) enum Command {
 pub struct ServiceRemote {
     commands: Sender<Command>,
     wake: Arc<OwnedFd>,
+    /// The thread sleeps, or is about to.
+    sleeping: Arc<AtomicBool>,
+    gate: Gate,
 }
 
 impl ServiceRemote {
     fn command(&self, command: Command) -> bool {
         let sent = self.commands.send(command).is_ok();
-        // A full counter means that it was told often enough.
-        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        if self.sleeping.swap(false, Ordering::SeqCst) {
+            // The counter is never read: there are not so many commands that it could be full.
+            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        }
         sent
+    }
+
+    /// False when the service has ended.
+    fn letter(&self, number: u32, said: Said) -> bool {
+        self.command(Command::Letter(number, said))
     }
 
     /// The state now; `None` when the service has ended or does not answer.
@@ -172,8 +188,9 @@ impl ServiceRemote {
         self.command(Command::Stop);
     }
 
-    pub(super) fn adopt(&self, socket: OwnedFd) -> bool {
-        self.command(Command::Adopt(socket))
+    /// Serves this connection as if it had been accepted.
+    pub(super) fn adopt(&self, socket: OwnedFd) {
+        self.gate.admit(socket, None, self.clone());
     }
 }
 
@@ -308,10 +325,14 @@ impl Service {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags).map_err(io::Error::from)?);
         let (commands, inbox): (_, Receiver<Command>) = std::sync::mpsc::channel();
-        let remote = ServiceRemote { commands, wake: Arc::clone(&wake) };
+        let gate = Gate::new();
+        let sleeping = Arc::new(AtomicBool::new(false));
+        let remote = ServiceRemote { commands, wake, sleeping, gate: gate.clone() };
         let own_guards = backends.iter().map(|door| &door.listener).chain(&control).chain(&recorder);
         let guards = own_guards.map(|listener| Arc::clone(listener.guard())).collect();
-        let mut turns = Loop::new(machine, backends, inbox, wake, config.backend.clone(), config.poll)?;
+        let open = gate.open(backends, remote.clone())?;
+        let mut turns =
+            Loop::new(machine, (gate, open), inbox, remote.clone(), config.backend.clone(), config.poll)?;
         turns.guards = guards;
         let desk = recorder.zip(config.recorder.as_ref()).map(|(listener, (_, name))| {
             let header = Header { source: name.clone(), program: program(), ..Header::default() };

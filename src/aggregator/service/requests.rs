@@ -1,128 +1,142 @@
-//! Connections of the service: accepted, admitted, served one request at a time, closed.
+//! What porters say: admitted, served one request at a time, closed.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::event::epoll;
 
-use super::connection::{Connection, Peer, Stage, TenantLink};
+use super::connection::{Connection, Stage, TenantLink, Welcoming};
+use super::porter::{Admitted, Answer, Arrival, ChangeOfMessage, Said};
 use super::rate::DoorbellRate;
-use super::turn::{Door, Loop, PROCESS, SOCKET, unwatch, watch_doorbells};
+use super::turn::{Loop, PROCESS, unwatch, watch_doorbells};
 use super::watch;
 use crate::aggregator::machine::{Outcome, Wait};
-use crate::aggregator::message::{Message, MessageSender};
 use crate::aggregator::protocol::{Hello, RefusalKind, Reply, Request};
-use crate::aggregator::seqpacket::{self, Received};
 use crate::aggregator::tenant::Refusal;
 use crate::aggregator::{doorbells, event_ring, wire};
-use crate::socket_path::peer::Credentials;
-
-/// Connections that were accepted and are not tenants (yet).
-const MAX_STRANGERS: usize = 32;
-
-/// The same of one process: it shall not keep others out.
-const MAX_STRANGERS_OF_ONE: usize = 4;
+use crate::reaper::Reaped;
 
 /// How long a wish waits for a tenant that is not known to leave: the kernel tells of a killed process only after
 /// it has taken its memory apart.
 const GONE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a connection may stay silent.
-pub(super) const HELLO_PATIENCE: Duration = Duration::from_secs(5);
-
 impl Loop {
-    /// Accepts at the socket with this number.
-    pub(super) fn accept(&mut self, number: u32) {
-        let place = usize::try_from(number).unwrap_or(usize::MAX);
-        match self.listeners.get(place).map(|door| door.listener.accept()) {
-            Some(Ok(Some(socket))) => self.add_connection(socket, Some(place)),
-            Some(Ok(None)) | None => {}
-            Some(Err(error)) => {
-                log::error!("a backend could not connect, trying again: {error}");
-                self.be_deaf();
-            }
-        }
-    }
-
-    /// Takes a connection in that came by a socket, or was handed over in this process.
-    pub(super) fn add_connection(&mut self, socket: OwnedFd, place: Option<usize>) {
-        let strangers = self.connections.len().saturating_sub(self.by_tenant.len());
-        if strangers >= MAX_STRANGERS {
-            log::warn!("a connection was closed: {MAX_STRANGERS} are waiting to say hello");
-            return;
-        }
-        let number = self.next_connection;
-        self.next_connection = self.next_connection.wrapping_add(1).max(1);
-        let door = place.and_then(|place| self.listeners.get(place));
-        if let Some(door) = door
-            && let Some(refusal) = turned_away(door, &socket)
-        {
-            wire::encode_reply(&refused(&refusal), &mut self.answer);
-            // Who does not take it is not waited for.
-            let _ = seqpacket::send(&socket, &self.answer, &[], true);
-            return;
-        }
-        let door = door.and_then(|door| door.vm.clone());
-        let added = Peer::of(&socket).and_then(|peer| {
-            watch(&self.epoll, &socket, SOCKET | u64::from(number), epoll::EventFlags::IN)?;
-            Ok(peer)
-        });
-        match added {
-            Ok(peer) if peer.is_other() && self.strangers_of(peer.pid) >= MAX_STRANGERS_OF_ONE => {
-                // The descriptor is the only one: the kernel forgets to watch it.
-                log::debug!("process {} has {MAX_STRANGERS_OF_ONE} connections that say nothing", peer.pid);
-            }
-            Ok(peer) => {
-                log::debug!("connection {number} of process {} (user {})", peer.pid, peer.uid);
-                let stage = Stage::Silent { since: self.now() };
-                self.connections.insert(number, Connection { socket, peer, door, stage });
-            }
-            Err(error) => log::error!("a backend could not be taken in: {error}"),
-        }
-    }
-
-    /// Connections of a process that are not tenants (yet).
-    fn strangers_of(&self, pid: i32) -> usize {
-        let stranger = |connection: &&Connection| {
-            connection.peer.pid == pid && !matches!(connection.stage, Stage::Tenant(_))
-        };
-        self.connections.values().filter(stranger).count()
-    }
-
-    /// Takes one request of a connection.
-    pub(super) fn serve(&mut self, number: u32) {
+    /// Takes what a connection's porter has.
+    pub(super) fn serve(&mut self, number: u32, said: Said) {
         let now = self.now();
-        self.looking.asked(number, now);
-        let Some(connection) = self.connections.get_mut(&number) else { return };
-        // It is not listened to: only its end is told.
-        if connection.shut_until().is_some() {
+        match said {
+            Said::Hello(arrival) => self.arrive(number, *arrival),
+            Said::Gone => self.close(number),
+            Said::Unsent(error) => {
+                if let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) {
+                    link.events.unsent(&error);
+                }
+            }
+            Said::Request(..) | Said::Bad(_) => {
+                self.looking.asked(number, now);
+                if self.shut_out(number, now) {
+                    if let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) {
+                        link.kept = Some(said);
+                    }
+                    return;
+                }
+                self.take(number, said);
+            }
+        }
+    }
+
+    /// Takes a request that came by the socket.
+    pub(super) fn take(&mut self, number: u32, said: Said) {
+        let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) else { return };
+        // It speaks while it is being answered: it is not one of ours.
+        if link.answering {
             return self.close(number);
         }
-        if self.shut_out(number, now) {
-            return;
+        match said {
+            Said::Request(Request::MessageEvent { given }, _) => self.message_event(number, given),
+            Said::Request(request, file) => {
+                let tenant = link.id;
+                let now = self.started.elapsed();
+                // Whatever becomes of the copy, it is not the last: `file` is, and is given up.
+                let copy = file.as_ref().and_then(Reaped::get).map(OwnedFd::try_clone).transpose();
+                let outcome = match copy {
+                    Ok(copy) => self.machine.request(tenant, request, copy, now),
+                    Err(error) => {
+                        let text = format!("its descriptor cannot be used: {error}");
+                        let refusal = Refusal::new(RefusalKind::Exhausted, text);
+                        Outcome::Now(self.machine.refuse(tenant, refusal, now))
+                    }
+                };
+                drop(file);
+                self.machine.charge(tenant, self.started.elapsed().saturating_sub(now));
+                self.answer_or_wait(number, outcome);
+            }
+            Said::Bad(refusal) => {
+                let (tenant, now) = (link.id, self.started.elapsed());
+                let reply = self.machine.refuse(tenant, refusal, now);
+                self.machine.charge(tenant, self.started.elapsed().saturating_sub(now));
+                self.reply(number, &reply);
+            }
+            Said::Hello(_) | Said::Unsent(_) | Said::Gone => {}
         }
-        let Some(connection) = self.connections.get_mut(&number) else { return };
-        self.files.clear();
-        let received = seqpacket::receive(&connection.socket, &mut self.bytes, &mut self.files, true);
-        match received {
-            Ok(Received::Datagram(length)) => self.handle(number, length),
-            Ok(Received::Nothing) => {}
-            Ok(Received::End) => self.close(number),
-            Err(error) => {
-                log::warn!("connection {number} is closed: {error}");
-                self.close(number);
+    }
+
+    fn answer_or_wait(&mut self, number: u32, outcome: Outcome) {
+        match outcome {
+            Outcome::Now(reply) => {
+                // Events that the request caused are in the ring before its answer.
+                self.flush();
+                self.reply(number, &reply);
+            }
+            Outcome::Later => {
+                if let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) {
+                    link.answering = true;
+                }
             }
         }
+    }
+
+    /// How a tenant's messages are sent from now on. The eventfd itself is its porter's.
+    fn message_event(&mut self, number: u32, given: bool) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let Stage::Tenant(link) = &mut connection.stage else { return };
+        let refusal = if !given {
+            None
+        } else if link.in_mailbox {
+            Some(Refusal::new(
+                RefusalKind::Protocol,
+                "an eventfd for messages comes if it is given, and one only",
+            ))
+        } else if self.messages.is_none() {
+            Some(Refusal::new(RefusalKind::Exhausted, "the kernel has no asynchronous requests left"))
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            let (tenant, now) = (link.id, self.started.elapsed());
+            let reply = self.machine.refuse(tenant, refusal, now);
+            return self.reply(number, &reply);
+        }
+        link.events.set_messages(given);
+        if link.in_mailbox {
+            connection.porter.forget_message();
+            return self.reply(number, &Reply::Done);
+        }
+        let send_first = connection.porter.take_message();
+        let message = Some(ChangeOfMessage { given, send_first });
+        wire::encode_reply(&Reply::Done, &mut self.answer);
+        connection.porter.answer(Answer { bytes: self.answer.clone(), message, ..Answer::default() });
     }
 
     /// True when a tenant has used up its part of the thread: it is not listened to until it has earned it back.
     fn shut_out(&mut self, number: u32, now: Duration) -> bool {
         let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) else { return false };
+        if link.shut_until.is_some() {
+            return true;
+        }
         let Some(until) = self.machine.thread_wait(link.id, now) else { return false };
         link.shut_until = Some(until);
         self.shut.push(number);
-        self.listen_to(number, epoll::EventFlags::empty());
         true
     }
 
@@ -140,74 +154,54 @@ impl Loop {
             let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) else { continue };
             let length = link.doorbells.mailbox().take(&mut self.bytes);
             link.in_mailbox = true;
-            self.files.clear();
+            let tenant = link.id;
             self.looking.asked(number, self.now());
-            self.handle(number, length);
-        }
-    }
-
-    /// Carries out the request in the first `length` bytes of the buffer.
-    fn handle(&mut self, number: u32, length: usize) {
-        let Some(connection) = self.connections.get_mut(&number) else { return };
-        let request = match wire::decode_request(self.bytes.get(..length).unwrap_or_default()) {
-            Ok(request) => request,
-            Err(error) => {
-                self.files.clear();
-                if let Stage::Tenant(link) = &connection.stage {
-                    self.machine.violation(link.id, self.started.elapsed());
-                }
-                let reply = Reply::Refused { kind: RefusalKind::Protocol, message: error.to_string() };
-                return self.reply(number, &reply, &[]);
-            }
-        };
-        match &mut connection.stage {
-            Stage::Silent { .. } => match request {
-                Request::Hello(hello) => {
-                    let patience = self.now().saturating_add(GONE_PATIENCE);
-                    self.hello(number, hello, patience);
-                }
-                _ => self.reply(number, &refused(&not_admitted()), &[]),
-            },
-            // It speaks while it is being answered: it is not one of ours.
-            Stage::Waiting { .. } => self.close(number),
-            Stage::Tenant(link) if link.answering => self.close(number),
-            Stage::Tenant(link) => {
-                let tenant = link.id;
-                let now = self.started.elapsed();
-                let file = if self.files.len() > 1 { None } else { self.files.pop() };
-                self.files.clear();
-                if let Request::MessageEvent { given } = request {
-                    let message = message(given, file, self.messages.as_ref());
-                    let reply = match message {
-                        Ok(message) => {
-                            link.events.set_message(message);
-                            Reply::Done
-                        }
-                        Err(refusal) => self.machine.refuse(tenant, refusal, now),
-                    };
+            let now = self.started.elapsed();
+            match wire::decode_request(self.bytes.get(..length).unwrap_or_default()) {
+                Ok(Request::MessageEvent { given }) => self.message_event(number, given),
+                Ok(request) => {
+                    let outcome = self.machine.request(tenant, request, None, now);
                     self.machine.charge(tenant, self.started.elapsed().saturating_sub(now));
-                    return self.reply(number, &reply, &[]);
+                    self.answer_or_wait(number, outcome);
                 }
-                let outcome = self.machine.request(tenant, request, file, now);
-                self.machine.charge(tenant, self.started.elapsed().saturating_sub(now));
-                match outcome {
-                    Outcome::Now(reply) => {
-                        // Events that the request caused are in the ring before its answer.
-                        self.flush();
-                        self.reply(number, &reply, &[]);
-                    }
-                    Outcome::Later => {
-                        link.answering = true;
-                        self.listen_to(number, epoll::EventFlags::empty());
-                    }
+                Err(error) => {
+                    let refusal = Refusal::new(RefusalKind::Protocol, error.to_string());
+                    let reply = self.machine.refuse(tenant, refusal, now);
+                    self.machine.charge(tenant, self.started.elapsed().saturating_sub(now));
+                    self.reply(number, &reply);
                 }
             }
         }
     }
 
-    /// A first request.
+    /// A stranger wants to be a tenant.
+    fn arrive(&mut self, number: u32, arrival: Arrival) {
+        let Arrival { hello, peer, door, porter } = arrival;
+        let unwatched = peer.unwatched();
+        let patience = self.now().saturating_add(GONE_PATIENCE);
+        let name = hello.name.clone();
+        let stage = Stage::Waiting { hello: hello.clone(), until: Some(patience) };
+        self.connections.insert(number, Connection { porter, peer, door, stage });
+        match unwatched {
+            Some(why) => self.turn_down(number, &name, &Refusal::new(RefusalKind::Protocol, why)),
+            None => self.hello(number, hello, patience),
+        }
+    }
+
+    /// Refuses a stranger.
+    fn turn_down(&mut self, number: u32, name: &str, refusal: &Refusal) {
+        let Some(connection) = self.connections.get(&number) else { return };
+        self.refused_hellos = self.refused_hellos.saturating_add(1);
+        if connection.porter.place.turned_down() {
+            log::warn!("{name}: not admitted: {}", refusal.message);
+        }
+        let reply = Reply::Refused { kind: refusal.kind, message: refusal.message.clone() };
+        self.reply(number, &reply);
+        self.close(number);
+    }
+
+    /// A stranger's wish.
     fn hello(&mut self, number: u32, hello: Hello, patience: Duration) {
-        self.files.clear();
         let now = self.now();
         let Some(claimant) = self.connections.get(&number).map(Connection::claimant) else { return };
         let admitted = match self.machine.admit_from(&hello, &claimant, now) {
@@ -224,58 +218,57 @@ impl Loop {
                 };
                 if let (Some(until), Some(connection)) = (until, self.connections.get_mut(&number)) {
                     connection.stage = Stage::Waiting { hello, until };
-                    return self.listen_to(number, epoll::EventFlags::empty());
+                    return;
                 }
-                log::warn!("{}: not admitted: {}", hello.name, refusal.message);
-                self.refused_hellos = self.refused_hellos.saturating_add(1);
-                return self.reply(number, &refused(&refusal), &[]);
+                return self.turn_down(number, &hello.name, &refusal);
             }
         };
         let tenant = admitted.tenant;
         let channels = doorbells::create().and_then(|bells| Ok((bells, event_ring::create()?)));
-        let ((doorbells, board, bell), (events, ring, pipe)) = match channels {
+        let ((doorbells, board, bell), (mut events, ring, pipe)) = match channels {
             Ok(channels) => channels,
             Err(error) => {
-                log::error!("{}: not admitted: {error}", hello.name);
                 self.machine.leave(tenant, false, self.now());
                 let refusal = Refusal::new(RefusalKind::Exhausted, format!("no rings can be had: {error}"));
-                return self.reply(number, &refused(&refusal), &[]);
+                return self.turn_down(number, &hello.name, &refusal);
             }
         };
         let Some(connection) = self.connections.get_mut(&number) else { return };
         log::info!("{}: process {} of user {}", hello.name, connection.peer.pid, connection.peer.uid);
-        let mut link = TenantLink {
+        let Some(wake) = events.hand_over(connection.porter.helper()) else { return };
+        let mut files = vec![board, bell, ring, pipe];
+        files.extend(admitted.window.into_iter().map(|piece| piece.fd));
+        let welcome = Welcoming { reply: Reply::Welcome(admitted.welcome), files, pipe: wake };
+        let link = TenantLink {
             id: tenant,
             doorbells,
             events,
             rate: DoorbellRate::new(admitted.doorbell_rate),
             shut_until: None,
-            welcome: None,
+            kept: None,
+            welcome: Some(welcome),
             armed: false,
             answering: !admitted.ready,
             in_mailbox: false,
         };
         watch_doorbells(&self.epoll, number, &link);
-        let mut files = vec![board, bell, ring, pipe];
-        files.extend(admitted.window.into_iter().map(|piece| piece.fd));
-        link.welcome = Some((Reply::Welcome(admitted.welcome), files));
-        connection.stage = Stage::Tenant(link);
+        connection.stage = Stage::Tenant(Box::new(link));
         self.by_tenant.insert(tenant, number);
         self.awake.push(number);
         if admitted.ready {
-            self.listen_to(number, epoll::EventFlags::IN);
             self.welcome(number);
-        } else {
-            self.listen_to(number, epoll::EventFlags::empty());
         }
     }
 
     /// Gives a tenant what it was granted.
     pub(super) fn welcome(&mut self, number: u32) {
-        let link = self.connections.get_mut(&number).and_then(Connection::tenant);
-        let Some((reply, files)) = link.and_then(|link| link.welcome.take()) else { return };
-        let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-        self.reply(number, &reply, &files);
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let Stage::Tenant(link) = &mut connection.stage else { return };
+        let Some(Welcoming { reply, files, pipe }) = link.welcome.take() else { return };
+        wire::encode_reply(&reply, &mut self.answer);
+        let account = self.machine.account(link.id);
+        let admitted = Some(Admitted { pipe, account, sender: self.messages.clone() });
+        connection.porter.answer(Answer { bytes: self.answer.clone(), files, admitted, message: None });
     }
 
     /// Those who wait for somebody's resources look again, as far as `due` says of their patience.
@@ -292,25 +285,12 @@ impl Loop {
             })
             .collect();
         for (number, hello, patience) in waiting {
-            if let Some(connection) = self.connections.get_mut(&number) {
-                connection.stage = Stage::Silent { since: now };
-            }
-            self.listen_to(number, epoll::EventFlags::IN);
             self.hello(number, hello, patience);
         }
     }
 
-    pub(super) fn listen_to(&mut self, number: u32, flags: epoll::EventFlags) {
-        if let Some(connection) = self.connections.get(&number) {
-            let data = epoll::EventData::new_u64(SOCKET | u64::from(number));
-            if let Err(errno) = epoll::modify(&self.epoll, connection.socket_fd(), data, flags) {
-                log::error!("connection {number} cannot be watched: {errno}");
-            }
-        }
-    }
-
-    /// Answers. Whoever does not read answers is dropped.
-    pub(super) fn reply(&mut self, number: u32, reply: &Reply, files: &[BorrowedFd<'_>]) {
+    /// Answers.
+    pub(super) fn reply(&mut self, number: u32, reply: &Reply) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         wire::encode_reply(reply, &mut self.answer);
         if let Some(link) = connection.tenant()
@@ -319,82 +299,31 @@ impl Loop {
         {
             return;
         }
-        if let Err(error) = seqpacket::send(&connection.socket, &self.answer, files, true) {
-            log::warn!("connection {number} is closed: its answer cannot be sent: {error}");
-            self.close(number);
-        }
+        connection.porter.answer(Answer { bytes: self.answer.clone(), ..Answer::default() });
     }
 
-    /// Whoever said nothing for too long is dropped; whoever waited long enough gets an answer.
+    /// Whoever waited long enough gets an answer.
     pub(super) fn look_after_strangers(&mut self, now: Duration) {
         self.retry_waiting(|until| until.is_some_and(|until| now >= until));
-        let late: Vec<_> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| {
-                matches!(connection.stage, Stage::Silent { since } if now.saturating_sub(since) >= HELLO_PATIENCE)
-            })
-            .map(|(number, _)| *number)
-            .collect();
-        for number in late {
-            log::warn!("connection {number} is closed: it did not say hello");
-            self.close(number);
-        }
     }
 
-    /// Ends a connection, and with it a tenant.
+    /// Ends a connection, and with it a tenant. What it had is closed by its porter.
     fn close(&mut self, number: u32) {
         let Some(connection) = self.connections.remove(&number) else { return };
-        unwatch(&self.epoll, connection.socket_fd());
         self.awake.retain(|other| *other != number);
-        let Connection { peer, stage, .. } = connection;
+        let Connection { porter, peer, stage, .. } = connection;
         if let Stage::Tenant(link) = stage {
-            if link.rate.closed_until().is_none() {
-                unwatch(&self.epoll, link.doorbells.wake_fd());
-            }
-            self.by_tenant.remove(&link.id);
+            unwatch(&self.epoll, link.doorbells.wake_fd());
+            let id = link.id;
+            self.by_tenant.remove(&id);
             let process = peer.living_process().filter(|process| {
                 watch(&self.epoll, process, PROCESS | u64::from(number), epoll::EventFlags::IN).is_ok()
             });
-            self.machine.leave(link.id, process.is_some(), self.started.elapsed());
+            self.machine.leave(id, process.is_some(), self.started.elapsed());
             if let Some(process) = process {
-                self.leavers.insert(number, (link.id, process));
+                self.leavers.insert(number, (id, process));
             }
+            porter.take(link);
         }
     }
-}
-
-/// What is to send a tenant's messages from now on.
-fn message(
-    given: bool,
-    file: Option<OwnedFd>,
-    sender: Option<&Arc<MessageSender>>,
-) -> Result<Option<Message>, Refusal> {
-    match (given, file, sender) {
-        (true, Some(event), Some(sender)) => Ok(Some(Message::new(event, Arc::clone(sender)))),
-        (true, Some(_), None) => {
-            Err(Refusal::new(RefusalKind::Exhausted, "the kernel has no asynchronous requests left"))
-        }
-        (false, None, _) => Ok(None),
-        (true, None, _) | (false, Some(_), _) => {
-            let message = "an eventfd for messages comes if it is given, and one only";
-            Err(Refusal::new(RefusalKind::Protocol, message))
-        }
-    }
-}
-
-/// Why somebody who came by a socket may not, if so.
-fn turned_away(door: &Door, socket: &OwnedFd) -> Option<Refusal> {
-    // What cannot be asked fails once more where it is taken in.
-    let peer = Credentials::of(socket).ok()?;
-    let refused = door.listener.guard().judge(&peer).err()?;
-    Some(Refusal::new(RefusalKind::Name, refused.to_string()))
-}
-
-fn refused(refusal: &Refusal) -> Reply {
-    Reply::Refused { kind: refusal.kind, message: refusal.message.clone() }
-}
-
-fn not_admitted() -> Refusal {
-    Refusal::new(RefusalKind::Protocol, "the first request must be hello")
 }

@@ -1,3 +1,5 @@
+mod strangers;
+
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Mutex;

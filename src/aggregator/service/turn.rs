@@ -1,60 +1,53 @@
-//! The service's loop: doorbells first, then the GPU's events, then requests, then what is due.
+//! The service's loop: doorbells first, then the GPU's events, then requests, then what is due. No descriptor of a tenant or a stranger is
+//! received, written to or closed here: see [`super::porter`].
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 
 use super::connection::{Connection, Stage, TenantLink};
+use super::gate::{Gate, OpenGate};
 use super::looking::Looking;
-use super::requests::HELLO_PATIENCE;
-use super::{Command, watch};
+use super::{Command, ServiceRemote, watch};
 use crate::addr::TenantId;
 use crate::aggregator::machine::status::Status;
 use crate::aggregator::machine::{Machine, Output};
 use crate::aggregator::message::MessageSender;
 use crate::aggregator::wire;
 use crate::config::cpus_to_spare;
-use crate::socket_path::{Guard, Listener};
+use crate::socket_path::Guard;
 
 /// Descriptors looked at in one turn.
 const MAX_READY: usize = 64;
 
-/// Wait after a failed `accept`: it fails for want of descriptors or memory, which does not pass at once.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What is taken of porters and operators in one turn.
+const MAX_SAID: usize = 256;
 
 /// Kinds of descriptor, in the upper half of a token; the lower half is the connection's number.
-const LISTENER: u64 = 1 << 32;
 const WAKE: u64 = 2 << 32;
 const GPU: u64 = 3 << 32;
-pub(super) const SOCKET: u64 = 4 << 32;
 const DOORBELLS: u64 = 5 << 32;
 pub(super) const PROCESS: u64 = 6 << 32;
 const NUMBER: u64 = 0xffff_ffff;
 
-/// A socket at which back ends connect.
-#[derive(Debug)]
-pub(in crate::aggregator) struct Door {
-    pub listener: Listener,
-    /// The VM whose own it is; `None`: everybody's.
-    pub vm: Option<String>,
-}
-
 /// The loop's state.
 pub(super) struct Loop {
     pub(super) machine: Machine,
-    pub(super) listeners: Vec<Door>,
     /// Who may be served at these sockets and at those of other threads.
     pub(super) guards: Vec<Arc<Guard>>,
     pub(super) refused_hellos: u64,
-    /// Until when nobody is accepted, after that has failed.
-    deaf_until: Option<Duration>,
     commands: Receiver<Command>,
-    wake: Arc<OwnedFd>,
+    /// One that was found in the last look before sleep.
+    found: Option<Command>,
+    remote: ServiceRemote,
+    gate: Gate,
+    _open: OpenGate,
     backend: String,
     pub(super) epoll: OwnedFd,
     pub(super) connections: BTreeMap<u32, Connection>,
@@ -65,11 +58,9 @@ pub(super) struct Loop {
     pub(super) awake: Vec<u32>,
     /// Connections whose requests are not taken for a while.
     pub(super) shut: Vec<u32>,
-    pub(super) next_connection: u32,
     pub(super) started: Instant,
     pub(super) bytes: Vec<u8>,
     pub(super) answer: Vec<u8>,
-    pub(super) files: Vec<OwnedFd>,
     outputs: Vec<Output>,
     /// Sends messages to drivers; without it, back ends send their own.
     pub(super) messages: Option<Arc<MessageSender>>,
@@ -79,9 +70,9 @@ pub(super) struct Loop {
 impl Loop {
     pub fn new(
         machine: Machine,
-        listeners: Vec<Door>,
+        (gate, open): (Gate, OpenGate),
         commands: Receiver<Command>,
-        wake: Arc<OwnedFd>,
+        remote: ServiceRemote,
         backend: String,
         poll: Duration,
     ) -> io::Result<Self> {
@@ -90,19 +81,18 @@ impl Loop {
         if let Err(error) = &messages {
             log::warn!("back ends send all of their messages themselves, which takes longer: {error}");
         }
-        watch(&epoll, &wake, WAKE, epoll::EventFlags::IN)?;
+        // Edge by edge: the counter is never read.
+        watch(&epoll, &remote.wake, WAKE, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
         watch(&epoll, machine.event_fd(), GPU, epoll::EventFlags::IN)?;
-        for (number, door) in (0..).zip(&listeners) {
-            watch(&epoll, door.listener.socket(), LISTENER | number, epoll::EventFlags::IN)?;
-        }
         Ok(Self {
             machine,
-            listeners,
             guards: Vec::new(),
             refused_hellos: 0,
-            deaf_until: None,
             commands,
-            wake,
+            found: None,
+            remote,
+            gate,
+            _open: open,
             backend,
             epoll,
             connections: BTreeMap::new(),
@@ -110,11 +100,9 @@ impl Loop {
             leavers: BTreeMap::new(),
             awake: Vec::new(),
             shut: Vec::new(),
-            next_connection: 1,
             started: Instant::now(),
             bytes: vec![0; wire::MAX_REQUEST_BYTES],
             answer: Vec::with_capacity(wire::MAX_REPLY_BYTES),
-            files: Vec::new(),
             outputs: Vec::new(),
             messages: messages.ok().map(Arc::new),
             looking: Looking::new(poll, cpus_to_spare()),
@@ -136,7 +124,7 @@ impl Loop {
                 self.looking.offered(begin, self.now());
             }
             let news = !looks && self.prepare_to_sleep();
-            let timeout = if looks || news || more {
+            let timeout = if looks || news || more || self.found.is_some() {
                 Some(Timespec { tv_sec: 0, tv_nsec: 0 })
             } else {
                 self.time_to_sleep()
@@ -184,24 +172,26 @@ impl Loop {
         }
         self.serve_mailboxes();
         for token in tokens() {
-            match token & !NUMBER {
-                LISTENER => self.accept(number_of(token)),
-                SOCKET => self.serve(number_of(token)),
-                PROCESS => {
-                    if let Some((tenant, process)) = self.leavers.remove(&number_of(token)) {
-                        unwatch(&self.epoll, process.as_fd());
-                        self.machine.peer_exited(tenant);
-                    }
-                }
-                WAKE if !self.take_commands() => return false,
-                _ => {}
+            if token & !NUMBER == PROCESS
+                && let Some((tenant, process)) = self.leavers.remove(&number_of(token))
+            {
+                unwatch(&self.epoll, process.as_fd());
+                self.machine.peer_exited(tenant);
             }
         }
-        true
+        self.take_commands()
     }
 
-    /// Tells the senders of doorbells to wake us from now on. True when one has rung meanwhile.
+    /// Tells porters and the senders of doorbells to wake us from now on. True when one has something meanwhile.
     fn prepare_to_sleep(&mut self) -> bool {
+        self.remote.sleeping.store(true, Ordering::SeqCst);
+        if self.found.is_none() {
+            self.found = self.commands.try_recv().ok();
+        }
+        if self.found.is_some() {
+            self.remote.sleeping.store(false, Ordering::SeqCst);
+            return true;
+        }
         let connections = &mut self.connections;
         let mut news = false;
         self.awake.retain(|number| {
@@ -226,7 +216,7 @@ impl Loop {
                     continue;
                 }
                 link.rate.open();
-                watch_doorbells(&self.epoll, *number, link);
+                listen_to_doorbells(&self.epoll, *number, link, true);
             }
             let (machine, tenant) = (&mut self.machine, link.id);
             let mut new: usize = 0;
@@ -249,7 +239,7 @@ impl Loop {
             }
             if flood || wait.is_some() {
                 // Its eventfd would wake us all the same: it is not listened to until the rate is open again.
-                unwatch(&self.epoll, link.doorbells.wake_fd());
+                listen_to_doorbells(&self.epoll, *number, link, false);
                 if flood {
                     machine.note_throttled(tenant);
                 }
@@ -257,29 +247,8 @@ impl Loop {
         }
     }
 
-    /// Stops looking at the listening socket for a while: it stays ready, and would keep the loop from sleeping.
-    pub(super) fn be_deaf(&mut self) {
-        for door in &self.listeners {
-            unwatch(&self.epoll, door.listener.socket().as_fd());
-        }
-        self.deaf_until = Some(self.now().saturating_add(ACCEPT_PAUSE));
-    }
-
-    fn listen_again(&mut self) {
-        if self.deaf_until.is_none_or(|until| self.now() < until) {
-            return;
-        }
-        self.deaf_until = None;
-        for (number, door) in (0..).zip(&self.listeners) {
-            if watch(&self.epoll, door.listener.socket(), LISTENER | number, epoll::EventFlags::IN).is_err() {
-                return self.be_deaf();
-            }
-        }
-    }
-
     /// Takes requests again of those whose wait is over.
     fn reopen(&mut self) {
-        self.listen_again();
         if self.shut.is_empty() {
             return;
         }
@@ -291,9 +260,8 @@ impl Loop {
                 continue;
             }
             link.shut_until = None;
-            // Whoever waits for an answer is listened to when it is out.
-            if !link.answering {
-                self.listen_to(number, epoll::EventFlags::IN);
+            if let Some(said) = link.kept.take() {
+                self.take(number, said);
             }
         }
     }
@@ -301,19 +269,17 @@ impl Loop {
     fn time_to_sleep(&self) -> Option<Timespec> {
         let now = self.now();
         let silent = self.connections.values().filter_map(|connection| match connection.stage {
-            Stage::Silent { since } => Some(since.saturating_add(HELLO_PATIENCE)),
             Stage::Waiting { until, .. } => until,
             Stage::Tenant(_) => None,
         });
         let throttled = self.awake.iter().filter_map(|number| match &self.connections.get(number)?.stage {
             Stage::Tenant(link) => link.rate.closed_until(),
-            Stage::Silent { .. } | Stage::Waiting { .. } => None,
+            Stage::Waiting { .. } => None,
         });
         let shut = self.shut.iter().filter_map(|number| self.connections.get(number)?.shut_until());
         let due = silent
             .chain(throttled)
             .chain(shut)
-            .chain(self.deaf_until)
             .chain(self.looking.next(now))
             .chain(self.machine.next_due(now))
             .min()?;
@@ -321,11 +287,11 @@ impl Loop {
     }
 
     fn take_commands(&mut self) -> bool {
-        let mut counter = [0; 8];
-        let _ = rustix::io::read(&self.wake, &mut counter);
-        loop {
-            match self.commands.try_recv() {
-                Ok(Command::Adopt(socket)) => self.add_connection(socket, None),
+        // No more than there can be porters, of whom each says one thing at a time.
+        for _ in 0..MAX_SAID {
+            let command = self.found.take().map_or_else(|| self.commands.try_recv(), Ok);
+            match command {
+                Ok(Command::Letter(number, said)) => self.serve(number, said),
                 Ok(Command::Status(answer)) => {
                     // Whoever asked may have given up.
                     let _ = answer.try_send(self.status());
@@ -349,6 +315,8 @@ impl Loop {
                 Err(TryRecvError::Empty) => return true,
             }
         }
+        self.found = self.commands.try_recv().ok();
+        true
     }
 
     /// The machine's state, with what the tenants' backends say of themselves.
@@ -366,7 +334,9 @@ impl Loop {
             }
             let connection = number.and_then(|number| self.connections.get(number));
             tenant.pid = connection.map(|connection| connection.peer.pid);
+            tenant.dear_wakeups = connection.map_or(0, |connection| connection.porter.dear_wakeups());
         }
+        status.gpu.strangers_refused = self.gate.refusals();
         status
     }
 
@@ -389,8 +359,7 @@ impl Loop {
                         link.answering = false;
                     }
                     if let Some(number) = self.by_tenant.get(&tenant).copied() {
-                        self.listen_to(number, epoll::EventFlags::IN);
-                        self.reply(number, &reply, &[]);
+                        self.reply(number, &reply);
                     }
                 }
                 Output::Ready(tenant) => {
@@ -398,7 +367,6 @@ impl Loop {
                         link.answering = false;
                     }
                     if let Some(number) = self.by_tenant.get(&tenant).copied() {
-                        self.listen_to(number, epoll::EventFlags::IN);
                         self.welcome(number);
                     }
                 }
@@ -422,6 +390,16 @@ fn number_of(token: u64) -> u32 {
 pub(super) fn watch_doorbells(epoll: &OwnedFd, number: u32, link: &TenantLink) {
     let edges = epoll::EventFlags::IN | epoll::EventFlags::ET;
     if let Err(error) = watch(epoll, link.doorbells.wake_fd(), DOORBELLS | u64::from(number), edges) {
+        log::error!("doorbells of connection {number} are not heard: {error}");
+    }
+}
+
+/// Listens to them, or does not for a while.
+fn listen_to_doorbells(epoll: &OwnedFd, number: u32, link: &TenantLink, listens: bool) {
+    let edges = epoll::EventFlags::IN | epoll::EventFlags::ET;
+    let flags = if listens { edges } else { epoll::EventFlags::empty() };
+    let data = epoll::EventData::new_u64(DOORBELLS | u64::from(number));
+    if let Err(error) = epoll::modify(epoll, link.doorbells.wake_fd(), data, flags) {
         log::error!("doorbells of connection {number} are not heard: {error}");
     }
 }

@@ -40,6 +40,15 @@ impl Opened {
 /// See [`OpenError`].
 pub(super) fn open_kernel(places: &Places, uid: Option<u32>) -> Result<Opened, OpenError> {
     places.driver().check()?;
+    match places.strict_clients() {
+        Ok(true) => {}
+        Ok(false) => return Err(OpenError::LaxClients),
+        Err(error) => {
+            log::warn!(
+                "it is not known how the NVIDIA driver tells clients apart, its settings cannot be read: {error}"
+            );
+        }
+    }
     let lowered = match uid {
         Some(uid) if uid != rustix::process::geteuid().as_raw() => {
             Some(lower(uid).map_err(|source| OpenError::Privileges { uid, source })?)

@@ -128,6 +128,12 @@ pub enum OpenError {
          ordinary user, or name one with `uid`"
     )]
     Root,
+    /// Objects of a client are in reach of others.
+    #[error(
+        "The NVIDIA driver was loaded with a setting (RmClientDataValidation) that does not tell clients apart by their files: VMs would reach \
+         the host's objects. Load it without"
+    )]
+    LaxClients,
     /// The user cannot be changed.
     #[error(
         "This process cannot become user {uid}, as only root's can. Start it as that user, or leave the user out"

@@ -13,6 +13,14 @@ use crate::gpu::vfio::sysfs::Sysfs;
 /// The file that the kernel module makes when it is loaded.
 pub(super) const VERSION_FILE: &str = "/proc/driver/nvidia/version";
 
+/// The settings that the kernel module was loaded with.
+const SETTINGS_FILE: &str = "/proc/driver/nvidia/params";
+
+/// The setting of how clients are told apart, and the two fields of it that say by which file they are: `ALL` and `STRICT_CLIENT`, of two bits
+/// each, where 2 is off.
+const CLIENT_CHECK: &str = "rmclientdatavalidation=";
+const CLIENT_CHECK_FIELDS: [u32; 2] = [0, 6];
+
 /// A host's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
@@ -43,6 +51,23 @@ impl Places {
     /// What the kernel says of PCI functions.
     pub(super) fn sysfs(&self) -> Sysfs {
         Sysfs::below(self.root.clone())
+    }
+
+    /// Whether the module tells clients apart by their files. With a VM's window goes an open file of the GPU's node: whoever has
+    /// that shall not get at this process's objects. That is the module's own way, unless it was loaded with another.
+    ///
+    /// # Errors
+    /// Its settings cannot be read.
+    pub(super) fn strict_clients(&self) -> io::Result<bool> {
+        let text = std::fs::read_to_string(self.path(SETTINGS_FILE))?.to_ascii_lowercase();
+        let Some((_, value)) = text.split_once(CLIENT_CHECK) else { return Ok(true) };
+        let digits = |c: char| !c.is_ascii_hexdigit();
+        let value = match value.strip_prefix("0x") {
+            Some(hex) => u32::from_str_radix(hex.split(digits).next().unwrap_or_default(), 16),
+            None => value.split(digits).next().unwrap_or_default().parse(),
+        };
+        let value = value.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        Ok(CLIENT_CHECK_FIELDS.into_iter().all(|shift| (value >> shift) & 3 != 2))
     }
 
     /// What is known of the NVIDIA driver without asking it.
@@ -115,6 +140,29 @@ mod tests {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, version).unwrap();
         Places::below(folder.path()).driver()
+    }
+
+    #[test]
+    fn clients_are_told_apart_by_their_files_unless_a_setting_says_otherwise() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = Places::below(folder.path());
+        assert!(places.strict_clients().is_err(), "there is no such file");
+        let file = folder.path().join("proc/driver/nvidia/params");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        for (dwords, strict) in [
+            ("", true),
+            ("RMSomething=1", true),
+            ("RmClientDataValidation=0x40", true),
+            ("RMOther=0x2;RmClientDataValidation=0x80;RMMore=1", false),
+            ("RmClientDataValidation=128", false),
+            ("RmClientDataValidation=2", false),
+        ] {
+            std::fs::write(&file, format!("ResmanDebugLevel: 4294967295\nRegistryDwords: \"{dwords}\"\n"))
+                .unwrap();
+            assert_eq!(places.strict_clients().unwrap(), strict, "{dwords}");
+        }
+        std::fs::write(&file, "RegistryDwords: \"RmClientDataValidation=x\"\n").unwrap();
+        assert!(places.strict_clients().is_err());
     }
 
     #[test]

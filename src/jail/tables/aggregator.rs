@@ -21,21 +21,15 @@ const SERVICE: &[Rule] = rules! {
     SYS_epoll_pwait2: "waits for everybody, to the microsecond";
     SYS_epoll_ctl: "device back ends that come and go";
     SYS_timerfd_settime: "when something is due";
-    SYS_accept4: "device back ends";
-    SYS_getsockopt: "who a back end is";
-    SYS_getpid: "whether that is this process";
-    SYS_pidfd_open: "tells when a back end's process is gone";
     SYS_ppoll: "whether it is gone";
-    SYS_recvmsg: "requests, with guest memory";
-    SYS_sendmsg: "answers, with the vGPU's memory";
-    SYS_write: "events to back ends, log";
-    SYS_read: "doorbells, commands, the GPU's events";
+    SYS_write: "wakes porters, log";
+    SYS_read: "the GPU's events";
     SYS_close: "what a back end had";
-    SYS_io_submit: "messages to drivers";
-    SYS_io_getevents: "makes room for more of them";
     SYS_io_destroy: "the end";
     SYS_eventfd2: "a back end's doorbell";
     SYS_pipe2: "a back end's events";
+    SYS_statx: "what a file of guest memory is";
+    SYS_unlink rare "only with a socket for recordings": "that socket, at the end";
     SYS_memfd_create: "a back end's doorbells and events";
     SYS_ftruncate: "the same";
     SYS_fcntl(1 Test::int(F_ADD_SEALS)): "the same";
@@ -43,8 +37,6 @@ const SERVICE: &[Rule] = rules! {
     SYS_fcntl(1 Test::int(F_GET_SEALS)): "whether a file is memory";
     SYS_fcntl(1 Test::int(F_GETFL)): "whether its sender may write to it";
     SYS_fstatfs: "how large its pages are";
-    SYS_statx: "whether the socket at its path is its own, at the end";
-    SYS_unlink: "its own socket, at the end";
 };
 
 /// Owns the software GPU.
@@ -145,6 +137,42 @@ pub(in crate::jail) const CONTROL: &[&[Rule]] = &[
         SYS_clock_nanosleep rare "only without descriptors left": "waits before it tries again";
     },
 ];
+
+/// Accepts device back ends; starts a porter for each.
+pub(in crate::jail) const GATE: &[&[Rule]] = &[
+    BASE,
+    END,
+    START,
+    PORTERS,
+    rules! {
+        SYS_accept4: "device back ends";
+        SYS_getsockopt: "who a back end is";
+        SYS_pidfd_open rare "kernels before 6.5": "tells when a back end's process is gone";
+        SYS_eventfd2: "what wakes a porter up";
+        SYS_shutdown(1 Test::Is(0)) rare "only with too many connections": "those that are turned away";
+        SYS_statx: "whether the socket at its path is its own, at the end";
+        SYS_unlink: "its own socket, at the end";
+    },
+];
+
+/// What a porter does beside the rest.
+const PORTERS: &[Rule] = rules! {
+    SYS_ppoll: "waits for its back end and its owner";
+    SYS_recvmsg: "requests, with guest memory";
+    SYS_sendmsg: "answers, with the vGPU's memory";
+    SYS_fcntl(1 Test::int(F_GET_SEALS)): "whether a file is memory";
+    SYS_fcntl(1 Test::int(F_GETFL)): "what it is open for";
+    SYS_read: "its owner has woken it up";
+    SYS_write: "wakes its owner and its back end, log";
+    SYS_io_submit: "messages to drivers";
+    SYS_io_getevents: "makes room for more of them";
+    SYS_close: "what a back end had";
+    SYS_io_destroy rare "whoever ends last": "the end";
+    SYS_clock_nanosleep rare "only with back ends that are not honest": "slows them down";
+};
+
+/// Owns the socket of one device back end.
+pub(in crate::jail) const PORTER: &[&[Rule]] = &[BASE, END, PORTERS];
 
 /// Ends what VMs had. Each of its threads starts the next.
 pub(in crate::jail) const REAPER: &[&[Rule]] = &[

@@ -1,0 +1,636 @@
+//! A connection's porter: the thread that owns the socket of one device back end, and all else whose use takes as long as others like.
+//!
+//! To receive a datagram puts its descriptors into this process, or closes those that are not wanted; to send one, to write to a
+//! pipe or to signal an eventfd calls everybody who waits there; and to close any of them does what the other side has arranged. The
+//! aggregator's own thread does none of that. It gets decoded requests, one at a time from each connection, with a descriptor that was looked at
+//! by ways that ask no file system, and hands answers and wake-ups back. A porter that is held up costs its own connection, and
+//! ends by itself once it no longer is.
+//!
+//! Wake-ups merge: the owner sets a mark, and one system call is made for all that were set meanwhile. A porter measures what they cost in
+//! processor time. Where that is more than [`DEAR`], time after time, it rests for several times as long.
+//!
+//! Locks: none. Orders come over a channel, marks are a word, and an eventfd that nobody else has ends the porter's sleep.
+
+use std::any::Any;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::ServiceRemote;
+use super::connection::Peer;
+use super::files;
+use super::gate::Place;
+use crate::aggregator::event_ring::WakeHelper;
+use crate::aggregator::limit::Limit;
+use crate::aggregator::machine::memory::MOST_UNCLOSED;
+use crate::aggregator::message::{Message, MessageSender};
+use crate::aggregator::protocol::{Hello, RefusalKind, Reply, Request};
+use crate::aggregator::seqpacket::{self, Attached, Next, Received};
+use crate::aggregator::tenant::Refusal;
+use crate::aggregator::wire;
+use crate::reaper::{Account, Reaped};
+
+/// How long a connection may stay silent.
+const HELLO_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Messages that are no hello before a stranger is sent away, and how much longer each answer takes than the one before.
+const MOST_MISTAKES: u32 = 16;
+const MISTAKE_PAUSE: Duration = Duration::from_millis(5);
+
+/// What the wake-ups of an honest VM do not cost, on a machine in a machine either.
+const DEAR: Duration = Duration::from_micros(200);
+
+/// For how many times as long a porter rests after a dear one, and for how long at most.
+const REST: u32 = 16;
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// Marks of [`Line::marks`].
+mod mark {
+    /// Orders lie in the channel.
+    pub const ORDER: u32 = 1;
+    /// The consumer of events waits.
+    pub const EVENTS: u32 = 2;
+    /// A message to the driver.
+    pub const MESSAGE: u32 = 4;
+    /// Nobody needs this connection any more.
+    pub const CLOSE: u32 = 8;
+    /// Somebody else needs its place, if it is still silent.
+    pub const GIVE_WAY: u32 = 16;
+}
+
+/// What a porter has for the owner.
+#[derive(Debug)]
+pub(super) enum Said {
+    /// A stranger wants to be a tenant.
+    Hello(Box<Arrival>),
+    /// A tenant's request, with its file. The next one comes after the answer.
+    Request(Request, Option<Reaped<OwnedFd>>),
+    /// A request that is not to be carried out. It is answered all the same.
+    Bad(Refusal),
+    /// A message could not be sent.
+    Unsent(io::Error),
+    /// The other side is gone, or is sent away.
+    Gone,
+}
+
+/// A stranger with its wish.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub hello: Hello,
+    pub peer: Peer,
+    /// The VM whose own socket it came by.
+    pub door: Option<String>,
+    pub porter: PorterHandle,
+}
+
+/// What the owner has for a porter.
+enum Order {
+    Answer(Answer),
+    /// The driver's messages are not sent any more.
+    ForgetMessage {
+        /// One was ordered before.
+        send_first: bool,
+    },
+    /// To be ended.
+    Take(Box<dyn Any + Send>),
+}
+
+/// An answer, and what comes with it.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    /// The encoded reply.
+    pub bytes: Vec<u8>,
+    /// Files that go along. They are closed here afterwards.
+    pub files: Vec<OwnedFd>,
+    /// It makes the stranger a tenant.
+    pub admitted: Option<Admitted>,
+    /// Messages go by the eventfd that came with the request, or by none; and whether one was ordered before.
+    pub message: Option<ChangeOfMessage>,
+}
+
+/// What a tenant's porter needs.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    /// Wakes the consumer of events up.
+    pub pipe: OwnedFd,
+    /// In whose name things are closed.
+    pub account: Account,
+    /// Sends messages to drivers, where the kernel can.
+    pub sender: Option<Arc<MessageSender>>,
+}
+
+/// See [`Answer::message`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChangeOfMessage {
+    /// Whether the new eventfd is to be used.
+    pub given: bool,
+    /// A message was ordered before, by the old one.
+    pub send_first: bool,
+}
+
+/// What owner and porter share.
+#[derive(Debug)]
+pub(super) struct Line {
+    marks: AtomicU32,
+    asleep: AtomicBool,
+    /// Ours alone.
+    bell: OwnedFd,
+    /// Wake-ups that cost too much.
+    dear: AtomicU64,
+}
+
+impl Line {
+    fn new() -> io::Result<Self> {
+        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { marks: AtomicU32::new(0), asleep: AtomicBool::new(false), bell, dear: AtomicU64::new(0) })
+    }
+
+    fn ring(&self, mark: u32) {
+        self.marks.fetch_or(mark, Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
+            // The counter is read after each sleep, and cannot be full.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// The connection is to end if it is still silent.
+    pub fn give_way(&self) {
+        self.ring(mark::GIVE_WAY);
+    }
+}
+
+impl WakeHelper for Line {
+    fn events(&self) {
+        self.ring(mark::EVENTS);
+    }
+
+    fn message(&self) {
+        self.ring(mark::MESSAGE);
+    }
+}
+
+/// The owner's side of a porter. Dropping it ends the connection.
+#[derive(Debug)]
+pub(super) struct PorterHandle {
+    line: Arc<Line>,
+    orders: Sender<Order>,
+    /// For the places of strangers.
+    pub place: Arc<Place>,
+}
+
+impl PorterHandle {
+    fn order(&self, order: Order) {
+        // A porter that has ended on its own needs none.
+        if self.orders.send(order).is_ok() {
+            self.line.ring(mark::ORDER);
+        }
+    }
+
+    /// Sends an answer; the next request is received after it. Whoever does not read answers is sent away.
+    pub fn answer(&self, answer: Answer) {
+        self.order(Order::Answer(answer));
+    }
+
+    /// Ends a thing that belongs to the connection.
+    pub fn take(&self, thing: impl Any + Send) {
+        self.order(Order::Take(Box::new(thing)));
+    }
+
+    /// Messages are not sent any more.
+    pub fn forget_message(&self) {
+        let send_first = self.take_message();
+        self.order(Order::ForgetMessage { send_first });
+    }
+
+    /// Withdraws the order to send a message; true if there was one.
+    pub fn take_message(&self) -> bool {
+        self.line.marks.fetch_and(!mark::MESSAGE, Ordering::SeqCst) & mark::MESSAGE != 0
+    }
+
+    /// What makes its wake-ups.
+    pub fn helper(&self) -> Arc<dyn WakeHelper> {
+        Arc::clone(&self.line) as Arc<dyn WakeHelper>
+    }
+
+    /// Wake-ups that cost too much.
+    pub fn dear_wakeups(&self) -> u64 {
+        self.line.dear.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for PorterHandle {
+    fn drop(&mut self) {
+        self.line.ring(mark::CLOSE);
+    }
+}
+
+/// What a porter is on its way from a stranger to a tenant.
+enum Stage {
+    /// Nothing was asked yet.
+    Stranger {
+        peer: Peer,
+        door: Option<String>,
+        handle: PorterHandle,
+        /// When it is sent away.
+        until: Instant,
+        mistakes: u32,
+    },
+    /// Its wish is the owner's to answer.
+    Asking,
+    Tenant(Admitted),
+}
+
+/// A porter.
+pub(super) struct Porter {
+    number: u32,
+    socket: OwnedFd,
+    stage: Stage,
+    owner: ServiceRemote,
+    line: Arc<Line>,
+    orders: Receiver<Order>,
+    bytes: Vec<u8>,
+    message: Option<Message>,
+    /// The eventfd of the request that is being carried out.
+    offered: Option<OwnedFd>,
+    /// An answer is to come.
+    waits: bool,
+    last_cost: Duration,
+    /// Given up last of all.
+    place: Arc<Place>,
+}
+
+/// Why a porter ends.
+enum End {
+    /// The owner does not need it.
+    Told,
+    /// The other side is gone.
+    Left,
+    /// By itself.
+    Own(String),
+}
+
+impl Porter {
+    /// For a connection that was accepted.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn new(
+        number: u32,
+        socket: OwnedFd,
+        (peer, door): (Peer, Option<String>),
+        owner: ServiceRemote,
+        place: Arc<Place>,
+    ) -> io::Result<Self> {
+        let line = Arc::new(Line::new()?);
+        place.set_line(&line);
+        let (sender, orders) = channel();
+        let handle = PorterHandle { line: Arc::clone(&line), orders: sender, place: Arc::clone(&place) };
+        let until = Instant::now() + HELLO_PATIENCE;
+        Ok(Self {
+            number,
+            socket,
+            stage: Stage::Stranger { peer, door, handle, until, mistakes: 0 },
+            owner,
+            line,
+            orders,
+            bytes: vec![0; wire::MAX_REQUEST_BYTES],
+            message: None,
+            offered: None,
+            waits: false,
+            last_cost: Duration::ZERO,
+            place,
+        })
+    }
+
+    /// Serves the connection to its end, and closes what it had.
+    pub fn run(mut self) {
+        let end = self.serve();
+        self.place.closes();
+        let known = !matches!(self.stage, Stage::Stranger { .. });
+        match end {
+            Err(end @ (End::Left | End::Own(_))) if known => {
+                if let End::Own(why) = end {
+                    log::debug!("connection {} ends: {why}", self.number);
+                }
+                self.say(Said::Gone);
+                // What the owner still has of it comes here, to be closed.
+                while self.line.marks.load(Ordering::SeqCst) & mark::CLOSE == 0 {
+                    self.doze();
+                    self.take_things();
+                }
+            }
+            Err(End::Own(why)) => self.place.sent_away(&why),
+            Err(End::Told | End::Left) | Ok(()) => {}
+        }
+        self.take_things();
+    }
+
+    fn take_things(&mut self) {
+        self.line.marks.fetch_and(!mark::ORDER, Ordering::SeqCst);
+        self.orders.try_iter().for_each(drop);
+    }
+
+    fn serve(&mut self) -> Result<(), End> {
+        loop {
+            self.obey()?;
+            let until = match &self.stage {
+                Stage::Stranger { until, .. } => Some(*until),
+                Stage::Asking | Stage::Tenant(_) => None,
+            };
+            if self.sleep(!self.waits, until).map_err(own)? {
+                self.receive()?;
+            } else if until.is_some_and(|until| Instant::now() >= until) {
+                return Err(End::Own("it did not say hello".to_owned()));
+            }
+        }
+    }
+
+    /// Sleeps until there are marks, the socket has something (if that is looked for) or has hung up, or it is time. True when a datagram can
+    /// be received.
+    fn sleep(&self, listens: bool, until: Option<Instant>) -> io::Result<bool> {
+        self.line.asleep.store(true, Ordering::SeqCst);
+        let timeout = if self.line.marks.load(Ordering::SeqCst) == 0 {
+            until.map(|until| until.saturating_duration_since(Instant::now()))
+        } else {
+            Some(Duration::ZERO)
+        };
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let wanted = if listens { PollFlags::IN } else { PollFlags::empty() };
+        let mut fds = [PollFd::new(&self.socket, wanted), PollFd::new(&self.line.bell, PollFlags::IN)];
+        let polled = poll(&mut fds, timeout.as_ref());
+        self.line.asleep.store(false, Ordering::SeqCst);
+        match polled {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(false),
+            Err(errno) => return Err(errno.into()),
+        }
+        let [socket, bell] = fds.map(|fd| fd.revents());
+        if !bell.is_empty() {
+            let _ = rustix::io::read(&self.line.bell, &mut [0; 8]);
+        }
+        if !listens && !socket.is_empty() && bell.is_empty() {
+            return Err(io::Error::from(io::ErrorKind::ConnectionReset));
+        }
+        Ok(listens && !socket.is_empty())
+    }
+
+    /// Sleeps until there are marks.
+    fn doze(&self) {
+        self.line.asleep.store(true, Ordering::SeqCst);
+        if self.line.marks.load(Ordering::SeqCst) == 0 {
+            let _ = poll(&mut [PollFd::new(&self.line.bell, PollFlags::IN)], None);
+            let _ = rustix::io::read(&self.line.bell, &mut [0; 8]);
+        }
+        self.line.asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// Does what was ordered, and wakes up whom it is time to.
+    fn obey(&mut self) -> Result<(), End> {
+        if self.line.marks.load(Ordering::SeqCst) == 0 {
+            return Ok(());
+        }
+        let before = processor_time();
+        let marks = self.line.marks.swap(0, Ordering::SeqCst);
+        if marks & mark::ORDER != 0 {
+            while let Ok(order) = self.orders.try_recv() {
+                self.carry_out(order)?;
+            }
+        }
+        if marks & mark::MESSAGE != 0 {
+            self.send_message();
+        }
+        if marks & mark::EVENTS != 0
+            && let Stage::Tenant(tenant) = &self.stage
+        {
+            // A full pipe means that the consumer was told often enough; a broken one, that it is gone, which
+            // its socket tells too.
+            let _ = rustix::io::write(&tenant.pipe, &[1]);
+        }
+        if marks & mark::CLOSE != 0 {
+            return Err(End::Told);
+        }
+        if marks & mark::GIVE_WAY != 0
+            && matches!(self.stage, Stage::Stranger { .. })
+            // It has been slow, and is not silent.
+            && seqpacket::peek(&self.socket).map_err(own)? == Next::Nothing
+        {
+            return Err(End::Own("it said nothing, and somebody else needed its place".to_owned()));
+        }
+        self.rest(processor_time().saturating_sub(before));
+        Ok(())
+    }
+
+    /// Rests when wake-ups were dear twice in a row. (Once may be the kernel's own doing.)
+    fn rest(&mut self, cost: Duration) {
+        let last = std::mem::replace(&mut self.last_cost, cost);
+        if cost <= DEAR || last <= DEAR {
+            return;
+        }
+        let dear = self.line.dear.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if dear.is_power_of_two() {
+            let number = self.number;
+            log::warn!(
+                "connection {number}: its wake-ups take {} us each ({dear} so far): too many wait for them, it is slowed down",
+                cost.as_micros()
+            );
+        }
+        std::thread::sleep(cost.min(last).saturating_mul(REST).min(LONGEST_REST));
+    }
+
+    fn carry_out(&mut self, order: Order) -> Result<(), End> {
+        match order {
+            Order::Take(thing) => drop(thing),
+            Order::ForgetMessage { send_first } => {
+                if send_first {
+                    self.send_message();
+                }
+                self.message = None;
+            }
+            Order::Answer(answer) => {
+                let Answer { bytes, files, admitted, message } = answer;
+                let offered = self.offered.take();
+                if let Some(change) = message {
+                    if change.send_first {
+                        self.send_message();
+                    }
+                    self.message = match (&self.stage, offered.filter(|_| change.given)) {
+                        (Stage::Tenant(Admitted { sender: Some(sender), .. }), Some(event)) => {
+                            Some(Message::new(event, Arc::clone(sender)))
+                        }
+                        _ => None,
+                    };
+                }
+                if let Some(admitted) = admitted {
+                    self.stage = Stage::Tenant(admitted);
+                    self.place.is_tenant();
+                }
+                self.waits = false;
+                self.send(&bytes, &files)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&self, bytes: &[u8], files: &[OwnedFd]) -> Result<(), End> {
+        let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        seqpacket::send(&self.socket, bytes, &files, true).map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => End::Left,
+            _ => End::Own(format!("its answer cannot be sent: {error}")),
+        })
+    }
+
+    fn send_message(&mut self) {
+        let sent = match &self.message {
+            Some(message) => message.send(),
+            None => Err(io::Error::from(io::ErrorKind::NotFound)),
+        };
+        if let Err(error) = sent {
+            self.message = None;
+            self.say(Said::Unsent(error));
+        }
+    }
+
+    fn say(&self, said: Said) {
+        if !self.owner.letter(self.number, said) {
+            // Nobody is there any more.
+            self.line.ring(mark::CLOSE);
+        }
+    }
+
+    /// Receives one datagram.
+    fn receive(&mut self) -> Result<(), End> {
+        let is_tenant = matches!(self.stage, Stage::Tenant(_));
+        if !is_tenant && seqpacket::peek(&self.socket).map_err(own)? == (Next::Datagram { files: true }) {
+            let text = "the first request is hello, and comes without descriptors";
+            let refusal = Refusal::new(RefusalKind::Protocol, text);
+            self.refuse(&refusal)?;
+            // What is left unread takes the answer away from the other side. To close what came may take long, here.
+            drop(seqpacket::receive_one(&self.socket, &mut self.bytes));
+            return Err(End::Own("it gives descriptors and is no VM".to_owned()));
+        }
+        let (received, attached) = seqpacket::receive_one(&self.socket, &mut self.bytes).map_err(own)?;
+        let length = match received {
+            Received::Datagram(length) => length,
+            Received::Nothing => return Ok(()),
+            Received::End => return Err(End::Left),
+        };
+        let request = wire::decode_request(self.bytes.get(..length).unwrap_or_default())
+            .map_err(|error| Refusal::new(RefusalKind::Protocol, error.to_string()));
+        if is_tenant {
+            let said = match request.and_then(|request| self.judge(request, attached)) {
+                Ok((request, file)) => Said::Request(request, file),
+                Err(refusal) => Said::Bad(refusal),
+            };
+            self.waits = true;
+            self.say(said);
+            return Ok(());
+        }
+        match request {
+            Ok(Request::Hello(hello)) => self.arrive(hello),
+            Ok(_) => self.mistake(&Refusal::new(RefusalKind::Protocol, "the first request must be hello")),
+            Err(refusal) => self.mistake(&refusal),
+        }
+    }
+
+    /// Looks at what came with a request.
+    fn judge(
+        &mut self,
+        request: Request,
+        attached: Attached,
+    ) -> Result<(Request, Option<Reaped<OwnedFd>>), Refusal> {
+        let Stage::Tenant(tenant) = &self.stage else {
+            return Err(Refusal::new(RefusalKind::Protocol, "this connection is not admitted"));
+        };
+        let file = match attached {
+            Attached::None => None,
+            Attached::One(file) => Some(file),
+            Attached::More => {
+                let text = "a request comes with one descriptor at most";
+                return Err(Refusal::new(RefusalKind::Protocol, text));
+            }
+            Attached::NoRoom => {
+                let text = "its descriptor cannot be taken: Too many open files here (`ulimit -n`)";
+                return Err(Refusal::new(RefusalKind::Exhausted, text));
+            }
+        };
+        let wants = matches!(request, Request::DmaMap { .. } | Request::MessageEvent { given: true });
+        if file.is_some() != wants {
+            let text = "guest memory comes with its file, and an eventfd for messages if it is given; nothing else comes with one";
+            return Err(Refusal::new(RefusalKind::Protocol, text));
+        }
+        let unclosed = tenant.account.backlog();
+        if wants && unclosed >= MOST_UNCLOSED {
+            return Err(Refusal::met(
+                Limit::Unclosed,
+                RefusalKind::Quota,
+                format!(
+                    "{unclosed} files and mappings of this VM are not closed yet, {MOST_UNCLOSED} may be"
+                ),
+            ));
+        }
+        match (&request, file) {
+            (Request::DmaMap { writable, .. }, Some(file)) => {
+                files::is_memory(file.as_fd(), *writable)?;
+                let file = Reaped::new(file, tenant.account.clone());
+                Ok((request, Some(file)))
+            }
+            (_, file) => {
+                self.offered = file;
+                Ok((request, None))
+            }
+        }
+    }
+
+    /// A stranger's wish.
+    fn arrive(&mut self, hello: Hello) -> Result<(), End> {
+        match std::mem::replace(&mut self.stage, Stage::Asking) {
+            Stage::Stranger { peer, door, handle, .. } => {
+                self.place.asks();
+                self.waits = true;
+                self.say(Said::Hello(Box::new(Arrival { hello, peer, door, porter: handle })));
+                Ok(())
+            }
+            stage => {
+                self.stage = stage;
+                Err(End::Own("it says hello again".to_owned()))
+            }
+        }
+    }
+
+    /// A stranger says something else than hello.
+    fn mistake(&mut self, refusal: &Refusal) -> Result<(), End> {
+        self.refuse(refusal)?;
+        let Stage::Stranger { mistakes, .. } = &mut self.stage else { return Ok(()) };
+        *mistakes = mistakes.saturating_add(1);
+        let pause = MISTAKE_PAUSE.saturating_mul(*mistakes);
+        if *mistakes >= MOST_MISTAKES {
+            return Err(End::Own(format!("{MOST_MISTAKES} messages of it were no hello")));
+        }
+        std::thread::sleep(pause);
+        Ok(())
+    }
+
+    fn refuse(&self, refusal: &Refusal) -> Result<(), End> {
+        self.place.refused();
+        let reply = Reply::Refused { kind: refusal.kind, message: refusal.message.clone() };
+        let mut bytes = Vec::new();
+        wire::encode_reply(&reply, &mut bytes);
+        self.send(&bytes, &[])
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn own(error: io::Error) -> End {
+    if error.kind() == io::ErrorKind::ConnectionReset { End::Left } else { End::Own(error.to_string()) }
+}
+
+/// Processor time of this thread.
+fn processor_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
