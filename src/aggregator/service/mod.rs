@@ -42,6 +42,7 @@ use crate::config::{HangConfig, PolicyKind, ScrubPolicy, SocketSpec};
 use crate::gpu::scrub::EngineScrub;
 use crate::gpu::{GpuDriver, GpuError, OwnershipLedger};
 use crate::jail::{self, Role};
+use crate::pci::mapping::absent;
 use crate::reaper;
 use crate::scheduler::Scheduler;
 use crate::scheduler::policy::Settings;
@@ -310,6 +311,11 @@ impl Service {
     ) -> Result<ServiceHandle, StartError> {
         let Sockets { backends, own, control, recorder } = sockets;
         reaper::start()?;
+        if let Err(error) = absent::refuse_here() {
+            log::warn!(
+                "VMs' memory that is touched here first is charged to this process, not to theirs: no userfaultfd: {error}"
+            );
+        }
         // What a former owner of the GPU left in its memory is nobody's business.
         let mut driver = Box::new(EngineScrub::new(driver));
         if config.scrub.at_release() {

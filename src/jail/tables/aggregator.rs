@@ -37,6 +37,7 @@ const SERVICE: &[Rule] = rules! {
     SYS_fcntl(1 Test::int(F_GET_SEALS)): "whether a file is memory";
     SYS_fcntl(1 Test::int(F_GETFL)): "whether its sender may write to it";
     SYS_fstatfs: "how large its pages are";
+    SYS_ioctl(1 Test::Is(0xc020_aa00)): "pages of guest memory that nobody has are not made here";
 };
 
 /// Owns the software GPU.

@@ -28,14 +28,16 @@ struct Key {
 #[derive(Debug)]
 pub(super) struct FileTable {
     limit: usize,
+    /// Its pages are others' to make.
+    others: bool,
     whole: HashMap<Key, Weak<Mapping>>,
     /// Mappings of single pieces.
     parts: Vec<Weak<Mapping>>,
 }
 
 impl FileTable {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { limit, whole: HashMap::new(), parts: Vec::new() }
+    pub(super) fn new(limit: usize, others: bool) -> Self {
+        Self { limit, others, whole: HashMap::new(), parts: Vec::new() }
     }
 
     /// Memory that shows `size` bytes of `backing`, and the offset of the first byte in it.
@@ -68,11 +70,12 @@ impl FileTable {
         if self.whole.len() + self.parts.len() >= self.limit {
             return Err(MapError::TooMany(self.limit));
         }
+        let map = if self.others { Mapping::of_others } else { Mapping::of_file };
         // A size that is no multiple of the page leaves the last part of a page unmapped.
         let whole_size = facts.size - facts.size % facts.page;
         if self.whole_bytes().saturating_add(whole_size) <= MAX_WHOLE_FILES
             && whole_size >= end
-            && let Ok(whole) = Mapping::of_file(fd, 0, whole_size, access)
+            && let Ok(whole) = map(fd, 0, whole_size, access)
         {
             let whole = Arc::new(whole);
             // One that the file has outgrown lives on with the ranges that use it.
@@ -81,7 +84,7 @@ impl FileTable {
             }
             return Ok((whole, offset));
         }
-        let part = Arc::new(Mapping::of_file(fd, offset, size, access)?);
+        let part = Arc::new(map(fd, offset, size, access)?);
         self.parts.push(Arc::downgrade(&part));
         Ok((part, 0))
     }

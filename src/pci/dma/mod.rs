@@ -169,7 +169,7 @@ impl DmaSpace {
         self.populated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gets memory now, in this process's name, for what of `[address, address + size)` may be written: whoever touches it first
+    /// Gets memory now, in this process's name, for `[address, address + size)`: whoever touches it first
     /// otherwise pays for it, which may be another process. Blocks of 2 MiB are done once.
     ///
     /// # Errors
@@ -190,9 +190,7 @@ impl DmaSpace {
             };
             let (first, last) = (range.first.max(block * BLOCK), range.last.min(block_end.saturating_sub(1)));
             let size = (last - first).saturating_add(1);
-            if range.writable
-                && let Some((memory, offset)) = &range.memory
-            {
+            if let Some((memory, offset)) = &range.memory {
                 memory.populate(offset.saturating_add(first - range.first), size)?;
             }
             if size == BLOCK {

@@ -49,7 +49,8 @@ impl MemoryOwner {
     }
 
     /// The same for a thread that may not wait: unmapping takes ranges out of reach at once, and [`Self::is_settled`] tells when
-    /// nothing is in them any more.
+    /// nothing is in them any more. Nor are pages of its files made by touching them, where this process refuses that
+    /// ([`mapping::absent`](crate::pci::mapping::absent)).
     pub fn deferring(ranges: usize) -> Self {
         Self::with(ranges, MAX_FILES, true)
     }
@@ -59,7 +60,7 @@ impl MemoryOwner {
             most,
             deferring,
             ranges: AtomicUsize::new(0),
-            files: Mutex::new(FileTable::new(files)),
+            files: Mutex::new(FileTable::new(files, deferring)),
             leaving: Mutex::new(Vec::new()),
             ended: Condvar::new(),
         }))

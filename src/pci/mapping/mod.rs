@@ -9,6 +9,7 @@
 //! Memory is what [`judge`] takes for memory: shared memory of the kernel's own. Files of a file system that somebody serves, or that
 //! a disk is behind, are refused: whoever has them could stall every access.
 
+pub mod absent;
 mod judge;
 mod raw;
 mod reservation;
@@ -17,6 +18,7 @@ pub mod sigbus;
 pub(crate) mod tests;
 
 pub use judge::{FileFacts, judge, unbacked};
+use raw::Kind;
 pub use raw::Mapping;
 pub use reservation::Reservation;
 
@@ -139,7 +141,18 @@ impl Mapping {
     pub fn of_file(fd: BorrowedFd<'_>, offset: u64, size: u64, access: Access) -> Result<Self, MapError> {
         let piece = FilePiece { fd, offset, size };
         let page = check_piece(&piece)?.page;
-        Self::map_checked(&[piece], access, page, true)
+        Self::map_checked(&[piece], access, page, Kind::Kept)
+    }
+
+    /// The same of a file whose pages are others' to pay for: where this process refuses to make such ([`absent::refuse_here`]), one
+    /// that nobody has yet is a page that cannot be had.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn of_others(fd: BorrowedFd<'_>, offset: u64, size: u64, access: Access) -> Result<Self, MapError> {
+        let piece = FilePiece { fd, offset, size };
+        let page = check_piece(&piece)?.page;
+        Self::map_checked(&[piece], access, page, Kind::Others)
     }
 
     /// Maps several pieces one behind the other, so that they read as one memory.
@@ -151,7 +164,7 @@ impl Mapping {
         for piece in pieces {
             page = page.max(check_piece(piece)?.page);
         }
-        Self::map_checked(pieces, access, page, false)
+        Self::map_checked(pieces, access, page, Kind::Plain)
     }
 
     /// Maps several pieces, as [`Self::contiguous`], that somebody trusted granted: they may also be device nodes,
@@ -168,7 +181,7 @@ impl Mapping {
                 page = page.max(check_piece(piece)?.page);
             }
         }
-        Self::map_checked(pieces, access, page, false)
+        Self::map_checked(pieces, access, page, Kind::Plain)
     }
 
     /// Maps a range that a kernel driver offers of a device. Its file says nothing of its size or kind; the driver does, and
@@ -179,7 +192,7 @@ impl Mapping {
     pub fn of_device(fd: BorrowedFd<'_>, offset: u64, size: u64, access: Access) -> Result<Self, MapError> {
         let piece = FilePiece { fd, offset, size };
         check_bounds(&piece)?;
-        Self::map_checked(&[piece], access, PAGE_SIZE, false)
+        Self::map_checked(&[piece], access, PAGE_SIZE, Kind::Plain)
     }
 
     /// Has the pages at `offset` show another piece of memory, of a file whose size is known to last: one that this process made,

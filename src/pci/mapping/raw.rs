@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "mmap, and access to memory shared with other processes, have no safe form")]
 
-use super::{Access, FilePiece, MapError, MemoryError, sigbus};
+use super::{Access, FilePiece, MapError, MemoryError, absent, sigbus};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -15,6 +15,17 @@ pub(super) const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
 /// Bytes of a page of memory.
 const PAGE: usize = 4096;
 
+/// What a mapping is, beside its pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It forgets its files.
+    Plain,
+    /// The descriptor of its single piece is kept.
+    Kept,
+    /// That, and its pages are not made here where that is refused.
+    Others,
+}
+
 /// Mapped memory of another process. See the module for what an access guarantees.
 #[derive(Debug)]
 pub struct Mapping {
@@ -26,6 +37,7 @@ pub struct Mapping {
     /// The file and the offset of the first byte, of a mapping of one piece: what is asked how long it is when a page is not there,
     /// and what is shown again afterwards.
     file: Option<(OwnedFd, u64)>,
+    kind: Kind,
 }
 
 // SAFETY: the memory is process-wide; every access is a bounded copy through raw pointers or atomics, and
@@ -36,12 +48,11 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `pieces`, each already checked against its file, one behind the other.
-    /// With `keep_file`, the descriptor of a single piece is kept.
     pub(super) fn map_checked(
         pieces: &[FilePiece<'_>],
         access: Access,
         page: u64,
-        keep_file: bool,
+        kind: Kind,
     ) -> Result<Self, MapError> {
         let invalid = |why| MapError::Invalid { offset: 0, size: 0, why };
         let total = pieces
@@ -53,17 +64,17 @@ impl Mapping {
         let page = usize::try_from(page).map_err(|_| invalid("the page size is larger than memory"))?;
         let base = match pieces {
             // One piece needs no reservation; and hugetlbfs wants to choose an aligned address itself.
-            [piece] => map_file(std::ptr::null_mut(), piece, access)?,
+            [piece] => map_file(std::ptr::null_mut(), piece, access, kind)?,
             _ => reserve(total)?,
         };
         // From here on the range is unmapped when `mapping` is dropped.
-        let mut mapping = Self { base, size: total, access, guard: None, file: None };
+        let mut mapping = Self { base, size: total, access, guard: None, file: None, kind };
         if pieces.len() > 1 {
             let mut done = 0usize;
             for piece in pieces {
                 // SAFETY: `done` is at most `total`, the size of the reservation at `base`.
                 let place = unsafe { base.as_ptr().add(done) };
-                map_file(place, piece, access)?;
+                map_file(place, piece, access, kind)?;
                 // CAST: the sum of the sizes fits in usize, so each of them does.
                 #[allow(clippy::cast_possible_truncation, reason = "checked as part of the total")]
                 let size = piece.size as usize;
@@ -71,7 +82,7 @@ impl Mapping {
             }
         }
         if let [piece] = pieces
-            && keep_file
+            && kind != Kind::Plain
         {
             let step = "Duplicating the descriptor";
             let fd = piece.fd.try_clone_to_owned().map_err(|source| MapError::System { step, source })?;
@@ -80,7 +91,17 @@ impl Mapping {
         let file = mapping.file.as_ref().map(|(fd, offset)| (fd.as_raw_fd(), *offset));
         let start = base.as_ptr() as usize;
         mapping.guard = Some(sigbus::guard(sigbus::Guarded { start, size: total, page, file })?);
+        mapping.refuse_absent(start, total)?;
         Ok(mapping)
+    }
+
+    /// Has pages of the range fail that are not ours to make.
+    fn refuse_absent(&self, start: usize, size: usize) -> Result<(), MapError> {
+        if self.kind != Kind::Others {
+            return Ok(());
+        }
+        let step = "Having accesses to pages that nobody has refused";
+        absent::refuse(start, size).map_err(|source| MapError::System { step, source })
     }
 
     /// Pages inside the file that could not be had since [`Self::mend`] was last called: zeros are in their place, so what
@@ -109,15 +130,19 @@ impl Mapping {
     /// error here, and would be a lost page later. Takes as long as it takes to clear the memory.
     ///
     /// # Errors
-    /// The range leaves the mapping, the mapping is read-only, or there is no memory.
+    /// The range leaves the mapping, or there is no memory.
     pub fn populate(&self, offset: u64, size: u64) -> io::Result<()> {
         let bytes = usize::try_from(size).map_err(io::Error::other)?;
-        let place = self.writable_place(offset, bytes).map_err(io::Error::other)?;
+        let place = self.place(offset, bytes).map_err(io::Error::other)?;
+        let advice = match self.access {
+            Access::ReadOnly => libc::MADV_POPULATE_READ,
+            Access::ReadWrite => libc::MADV_POPULATE_WRITE,
+        };
         let start = place.as_ptr().addr() / PAGE * PAGE;
         let end = place.as_ptr().addr().saturating_add(bytes);
         let first = place.as_ptr().with_addr(start).cast();
         // SAFETY: these pages are a part of this mapping (its start is a multiple of a page); the call changes no byte of them.
-        let result = unsafe { libc::madvise(first, end - start, libc::MADV_POPULATE_WRITE) };
+        let result = unsafe { libc::madvise(first, end - start, advice) };
         if result == 0 {
             return Ok(());
         }
@@ -158,7 +183,8 @@ impl Mapping {
         let outside = MapError::Invalid { offset, size: piece.size, why: "it leaves the mapping" };
         let size = usize::try_from(piece.size).ok();
         let place = size.and_then(|size| self.place(offset, size).ok()).ok_or(outside)?;
-        map_file(place.as_ptr(), piece, self.access).map(|_| ())
+        map_file(place.as_ptr(), piece, self.access, self.kind)?;
+        self.refuse_absent(place.as_ptr().addr(), size.unwrap_or(0))
     }
 
     /// The address of `[offset, offset + size)`, if that lies inside.
@@ -348,7 +374,7 @@ impl Reservation {
 
     pub(super) fn map(&self, offset: u64, piece: &FilePiece<'_>, access: Access) -> Result<(), MapError> {
         let place = self.place(offset, piece.size)?;
-        map_file(place.as_ptr(), piece, access).map(|_| ())
+        map_file(place.as_ptr(), piece, access, Kind::Plain).map(|_| ())
     }
 
     pub(super) fn unmap(&self, offset: u64, size: u64) -> Result<(), MapError> {
@@ -433,7 +459,12 @@ unsafe fn reserve_at(place: *mut u8, size: usize) -> Result<NonNull<u8>, MapErro
 }
 
 /// Maps one piece, at `place` (inside a reservation or a mapping of ours) or anywhere when that is null.
-fn map_file(place: *mut u8, piece: &FilePiece<'_>, access: Access) -> Result<NonNull<u8>, MapError> {
+fn map_file(
+    place: *mut u8,
+    piece: &FilePiece<'_>,
+    access: Access,
+    kind: Kind,
+) -> Result<NonNull<u8>, MapError> {
     let invalid = |why| MapError::Invalid { offset: piece.offset, size: piece.size, why };
     let size = usize::try_from(piece.size).map_err(|_| invalid("it is larger than the address space"))?;
     let offset = libc::off_t::try_from(piece.offset).map_err(|_| invalid("the offset is too large"))?;
@@ -443,9 +474,14 @@ fn map_file(place: *mut u8, piece: &FilePiece<'_>, access: Access) -> Result<Non
     };
     let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
     let fd = piece.fd.as_raw_fd();
+    // What is only read shows the file either way, and the kernel tells of missing pages only where writing could be allowed.
+    let shared = match (kind, access) {
+        (Kind::Others, Access::ReadOnly) => libc::MAP_PRIVATE,
+        _ => libc::MAP_SHARED,
+    };
     // SAFETY: either a new mapping, or one over pages that this module owns: nobody holds references into them, and the
     // kernel replaces pages in one step for those who access them meanwhile.
-    let address = unsafe { libc::mmap(place.cast(), size, protection, libc::MAP_SHARED | fixed, fd, offset) };
+    let address = unsafe { libc::mmap(place.cast(), size, protection, shared | fixed, fd, offset) };
     mapped(address, "Mapping the file")
 }
 
