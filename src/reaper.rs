@@ -138,6 +138,11 @@ impl<T: Any + Send> Reaped<T> {
     pub const fn get(&self) -> Option<&T> {
         self.thing.as_ref()
     }
+
+    /// The thing, for somebody else to end.
+    pub fn take(mut self) -> Option<T> {
+        self.thing.take()
+    }
 }
 
 impl<T: Any + Send> Drop for Reaped<T> {

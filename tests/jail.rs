@@ -51,7 +51,8 @@ fn forbidden_call_ends_the_process_and_is_named() {
 /// The calls that give a role new descriptors.
 fn may_make(role: Role) -> &'static [&'static str] {
     match role {
-        Role::Session => &["socket", "accept4", "eventfd2"],
+        // The memory file: where a client's memory windows are the VM's own, each client gets a new one.
+        Role::Session => &["socket", "accept4", "eventfd2", "memfd_create"],
         Role::SoftGpu => &["accept4", "eventfd2"],
         Role::Owner | Role::CardOwner => &["pipe2", "eventfd2", "memfd_create"],
         Role::RmOwner => &["open", "openat", "pipe2", "eventfd2", "memfd_create"],

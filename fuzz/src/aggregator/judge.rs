@@ -41,8 +41,8 @@ struct State {
     channels: BTreeMap<HostChannel, ChannelSpec>,
     owners: BTreeMap<HostChannel, TenantId>,
     runlist: Vec<HostChannel>,
-    dma: BTreeMap<u64, u64>,
-    system: BTreeMap<u64, (u64, TenantId)>,
+    dma: Ranges<()>,
+    system: Ranges<TenantId>,
     vram: BTreeMap<u64, Piece>,
     events: Vec<GpuEvent>,
     /// Channels that are being preempted.
@@ -53,6 +53,38 @@ struct State {
     stuck: bool,
     /// Something failed: what it belongs to is withheld for good.
     failed: bool,
+}
+
+/// Ranges of bus addresses that do not overlap: first address, size, and what is said of them.
+#[derive(Debug)]
+struct Ranges<T>(BTreeMap<u64, (u64, T)>);
+
+impl<T> Default for Ranges<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T: Copy> Ranges<T> {
+    /// What is said of an address, and the end of the range that has it.
+    fn at(&self, address: u64) -> Option<(u64, T)> {
+        let (first, (size, said)) = self.0.range(..=address).next_back()?;
+        let end = first.checked_add(*size)?;
+        (address < end).then_some((end, *said))
+    }
+
+    /// Takes out whatever is there of a range; how many bytes of it were.
+    fn cut(&mut self, start: u64, end: u64) -> u64 {
+        let all: Vec<_> = self.0.range(..end).map(|(at, (size, said))| (*at, at + size, *said)).collect();
+        let mut covered = 0;
+        for (at, last, said) in all.into_iter().filter(|(_, last, _)| start < *last) {
+            self.0.remove(&at);
+            covered += last.min(end) - at.max(start);
+            self.0.extend((at < start).then(|| (at, (start - at, said))));
+            self.0.extend((end < last).then(|| (end, (last - end, said))));
+        }
+        covered
+    }
 }
 
 /// The judge, shared by driver, ledger and harness.
@@ -197,7 +229,7 @@ impl Judge {
         }
         assert!(state.channels.is_empty() && state.runlist.is_empty(), "channels stay: {:?}", state.channels);
         assert!(state.spaces.is_empty(), "address spaces stay: {:?}", state.spaces);
-        assert!(state.dma.is_empty() && state.system.is_empty(), "memory stays mapped: {:?}", state.dma);
+        assert!(state.dma.0.is_empty() && state.system.0.is_empty(), "memory stays mapped: {:?}", state.dma);
         assert!(state.owners.is_empty(), "channels stay somebody's: {:?}", state.owners);
         assert!(state.vram.values().all(|piece| piece.owner.is_none()), "VRAM stays somebody's");
     }
@@ -218,13 +250,11 @@ impl State {
                 let end = start.checked_add(run.len)?;
                 let (mut at, mut owner) = (start, None);
                 while at < end {
-                    let (first, (size, found)) = self.system.range(..=at).next_back()?;
-                    let next = first.checked_add(*size)?;
-                    let mapped = self.dma.get(first) == Some(size);
-                    if at >= next || !mapped || *owner.get_or_insert(*found) != *found {
+                    let ((mapped, ()), (owned, found)) = (self.dma.at(at)?, self.system.at(at)?);
+                    if *owner.get_or_insert(found) != found {
                         return None;
                     }
-                    at = next;
+                    at = mapped.min(owned);
                 }
                 owner
             }
@@ -278,9 +308,8 @@ impl GpuDriver for JudgeGpu {
         let end = iova.checked_add(size).filter(|end| *end <= 1 << self.info.system_bits);
         let end = end.expect("bus addresses that the GPU has");
         assert!(iova >= self.info.first_iova.0, "a bus address of the host's own");
-        let clash = state.dma.iter().any(|(other, bytes)| iova < other + bytes && *other < end);
-        assert!(!clash, "bus addresses are given twice");
-        state.dma.insert(iova, size);
+        assert_eq!(state.dma.cut(iova, end), 0, "bus addresses are given twice");
+        state.dma.0.insert(iova, (size, ()));
         Ok(())
     }
 
@@ -290,15 +319,7 @@ impl GpuDriver for JudgeGpu {
             let left = space.pointing_at(iova, size).next();
             assert!(left.is_none(), "memory goes while a page table names it: {left:x?}");
         }
-        let (first, last) = (iova.0, iova.0 + size);
-        let all: Vec<_> = state.dma.iter().map(|(at, bytes)| (*at, at + bytes)).collect();
-        let mut covered = 0;
-        for (at, end) in all.into_iter().filter(|(at, end)| *at < last && first < *end) {
-            state.dma.remove(&at);
-            covered += end.min(last) - at.max(first);
-            state.dma.extend((at < first).then(|| (at, first - at)));
-            state.dma.extend((last < end).then(|| (last, end - last)));
-        }
+        let covered = state.dma.cut(iova.0, iova.0 + size);
         assert_eq!(covered, size, "what was never mapped is unmapped");
         Ok(())
     }
@@ -477,10 +498,8 @@ impl OwnershipLedger for Judge {
 
     fn own_system(&self, start: Iova, size: u64, owner: Option<TenantId>) {
         let mut state = self.state();
-        match owner {
-            Some(owner) => drop(state.system.insert(start.0, (size, owner))),
-            None => drop(state.system.remove(&start.0)),
-        }
+        state.system.cut(start.0, start.0 + size);
+        state.system.0.extend(owner.map(|owner| (start.0, (size, owner))));
     }
 
     fn own_channel(&self, channel: HostChannel, owner: Option<TenantId>) {

@@ -549,7 +549,8 @@ impl Porter {
         };
         let file = match attached {
             Attached::None => None,
-            Attached::One(file) => Some(file),
+            // From here on, to close it takes nobody's time but a reaper's.
+            Attached::One(file) => Some(Reaped::new(file, tenant.account.clone())),
             Attached::More => {
                 let text = "a request comes with one descriptor at most";
                 return Err(Refusal::new(RefusalKind::Protocol, text));
@@ -574,17 +575,14 @@ impl Porter {
                 ),
             ));
         }
-        match (&request, file) {
-            (Request::DmaMap { writable, .. }, Some(file)) => {
-                files::is_memory(file.as_fd(), *writable)?;
-                let file = Reaped::new(file, tenant.account.clone());
-                Ok((request, Some(file)))
+        if let Request::DmaMap { writable, .. } = &request {
+            if let Some(given) = file.as_ref().and_then(Reaped::get) {
+                files::is_memory(given.as_fd(), *writable)?;
             }
-            (_, file) => {
-                self.offered = file;
-                Ok((request, None))
-            }
+            return Ok((request, file));
         }
+        self.offered = file.and_then(Reaped::take);
+        Ok((request, None))
     }
 
     /// A stranger's wish.
