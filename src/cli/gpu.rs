@@ -191,6 +191,9 @@ fn describe_report(report: &Report) -> String {
             look.not_zero
         );
     }
+    for what in &report.not_told {
+        let _ = writeln!(text, "  not told by the driver, and not looked at: {what}");
+    }
     for step in &report.passed {
         let _ = writeln!(text, "  passed: {step}");
     }

@@ -144,7 +144,7 @@ fn gpus(registry: &mut Registry, answers: &[Answer]) {
 }
 
 /// Counters and gauges of VMs that are one number of the state each: name, what it is, key.
-const VM_COUNTERS: [(&str, &str, &str); 12] = [
+const VM_COUNTERS: [(&str, &str, &str); 13] = [
     ("vm_submissions", "Doorbells", "submissions"),
     ("vm_faults", "Faults and errors of its channels", "faults"),
     ("vm_hangs", "Channels that were taken off because they made no progress", "hangs"),
@@ -156,6 +156,7 @@ const VM_COUNTERS: [(&str, &str, &str); 12] = [
     ("vm_dear_wakeups", "Wake-ups that took so long that it was slowed down", "dear_wakeups"),
     ("vm_bad_pages", "Pages that pointed outside of its own memory", "bad_pages"),
     ("vm_unmappable", "Times that memory of its own could not be mapped for the GPU", "unmappable"),
+    ("vm_lost_pages", "Pages of its memory that could not be had when an engine met them", "lost_pages"),
     ("vm_foreign_accesses", "Engine accesses that left its own memory (must be 0)", "foreign_accesses"),
 ];
 

@@ -86,6 +86,8 @@ impl Tenant {
         let window = Mapping::contiguous(&pieces, Access::ReadWrite).unwrap();
         let file = create_memory_file(c"guest-ram", RAM).unwrap();
         let ram = Mapping::of_file(file.as_fd(), 0, RAM, Access::ReadWrite).unwrap();
+        // Nobody else makes its pages.
+        ram.populate(0, RAM).unwrap();
         let (sender, events) = channel();
         link.connect(Arc::new(Forward(Mutex::new(sender))));
         let map = Request::DmaMap { gpa: Gpa(0), size: RAM, offset: 0, writable: true };

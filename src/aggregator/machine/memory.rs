@@ -278,7 +278,7 @@ impl Machine {
         let Some(tenant) = self.tenants.get_mut(&id) else { return };
         tenant.counters.lost_pages = tenant.counters.lost_pages.saturating_add(tenant.owner.lost_pages());
         log::error!(
-            "{}: in fail-safe state: {} pages of its memory could not be had (is the file system full, or no huge page left?)",
+            "{}: in fail-safe state: {} pages of its memory could not be had (is the file system full, or no huge page left, or has nobody filled them?)",
             tenant.name,
             tenant.owner.lost_pages()
         );

@@ -162,6 +162,8 @@ pub struct TenantStatus {
     pub bad_pages: u64,
     /// Times that memory of the tenant's own could not be mapped: for reading only, cut off, or not to be pinned.
     pub unmappable: u64,
+    /// Pages of its memory that could not be had, or that nobody had filled, when an engine met them.
+    pub lost_pages: u64,
     /// Address-space updates.
     pub updates: u64,
     /// How long one took the driver of the physical GPU, in nanoseconds.
@@ -329,6 +331,7 @@ impl Machine {
                 refusals: tenant.counters.refusals,
                 bad_pages: tenant.counters.bad_pages,
                 unmappable: tenant.counters.unmappable,
+                lost_pages: tenant.counters.lost_pages,
                 updates: tenant.counters.updates,
                 update_ns: tenant.updates.summary(),
                 mapped_pages: pages,

@@ -34,6 +34,7 @@ use crate::aggregator::protocol::{Hello, RefusalKind, Reply, Request};
 use crate::aggregator::seqpacket::{self, Attached, Next, Received};
 use crate::aggregator::tenant::Refusal;
 use crate::aggregator::wire;
+use crate::poll_window::PollWindow;
 use crate::reaper::{Account, Reaped};
 
 /// How long a connection may stay silent.
@@ -49,6 +50,9 @@ const DEAR: Duration = Duration::from_micros(200);
 /// For how many times as long a porter rests after a dear one, and for how long at most.
 const REST: u32 = 16;
 const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// How long a tenant's porter looks for news before it sleeps, at most.
+const LOOK: Duration = Duration::from_micros(100);
 
 /// Marks of [`Line::marks`].
 mod mark {
@@ -261,6 +265,7 @@ pub(super) struct Porter {
     /// An answer is to come.
     waits: bool,
     last_cost: Duration,
+    window: PollWindow,
     /// Given up last of all.
     place: Arc<Place>,
 }
@@ -304,6 +309,7 @@ impl Porter {
             offered: None,
             waits: false,
             last_cost: Duration::ZERO,
+            window: PollWindow::new(LOOK),
             place,
         })
     }
@@ -343,11 +349,41 @@ impl Porter {
                 Stage::Stranger { until, .. } => Some(*until),
                 Stage::Asking | Stage::Tenant(_) => None,
             };
-            if self.sleep(!self.waits, until).map_err(own)? {
+            if self.await_news(!self.waits, until).map_err(own)? {
                 self.receive()?;
             } else if until.is_some_and(|until| Instant::now() >= until) {
                 return Err(End::Own("it did not say hello".to_owned()));
             }
+        }
+    }
+
+    /// Looks for a tenant's news for a while, and sleeps then: a request has the owner's answer soon, and often another request after it.
+    /// Others have the processor between two looks. The result is that of [`Self::sleep`].
+    fn await_news(&mut self, listens: bool, until: Option<Instant>) -> io::Result<bool> {
+        if !matches!(self.stage, Stage::Tenant(_)) {
+            return self.sleep(listens, until);
+        }
+        let began = Instant::now();
+        while began.elapsed() < self.window.time() {
+            let marked = self.line.marks.load(Ordering::SeqCst) != 0;
+            if marked || listens && self.has_datagram()? {
+                self.window.waited(began.elapsed());
+                return Ok(!marked);
+            }
+            rustix::thread::sched_yield();
+        }
+        let found = self.sleep(listens, until)?;
+        self.window.waited(began.elapsed());
+        Ok(found)
+    }
+
+    /// Whether a datagram, or the other side's end, can be received now.
+    fn has_datagram(&self) -> io::Result<bool> {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        match poll(&mut fds, Some(&Timespec::default())) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(errno) => Err(errno.into()),
         }
     }
 

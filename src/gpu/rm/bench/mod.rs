@@ -129,6 +129,8 @@ pub struct Report {
     pub figures: Vec<Figure>,
     /// What was looked for, and found.
     pub looks: Vec<Look>,
+    /// What this driver does not tell, so that nobody looked.
+    pub not_told: Vec<String>,
     /// Steps that were done and checked.
     pub passed: Vec<String>,
     /// Steps that failed.
@@ -225,6 +227,7 @@ pub fn run(config: &BenchConfig) -> Result<Report, OpenError> {
         uid: rustix::process::geteuid().as_raw(),
         figures: Vec::new(),
         looks: Vec::new(),
+        not_told: Vec::new(),
         passed: Vec::new(),
         failed: Vec::new(),
         refused: false,

@@ -11,6 +11,8 @@ use crate::chip::{Engine, EngineSet};
 use crate::gpu::rm::abi::classes::{
     FERMI_TWOD_A, HOPPER_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A, KEPLER_INLINE_TO_MEMORY_B,
 };
+use crate::gpu::rm::abi::RmStatus;
+use crate::gpu::rm::error::RmError;
 use crate::gpu::rm::kernel::Kernel;
 use crate::gpu::rm::pushbuffer::Commands;
 use crate::gpu::rm::{RmConfig, RmDriver};
@@ -368,7 +370,17 @@ impl Tenant {
     ) -> Result<(), StepError> {
         let space = self.driver.space_object(self.space).ok_or_else(|| wrong("no such address space"))?;
         let start = Instant::now();
-        let found = residue::context_buffers(self.driver.device(), space)?;
+        let found = match residue::context_buffers(self.driver.device(), space) {
+            // Drivers as they are delivered answer this question for nobody: nothing is known of these buffers then, and to read addresses without
+            // knowing would be to provoke faults.
+            Err(StepError::Rm(RmError::Refused { call, status }))
+                if status == RmStatus::ERR_TEST_ONLY_CODE_NOT_ENABLED =>
+            {
+                report.not_told.push(format!("where graphics contexts' buffers are ({call}: {status})"));
+                return Ok(());
+            }
+            found => found?,
+        };
         report.figures.push(Figure::times("driver: search for context buffers", vec![start.elapsed()]));
         for pages in found {
             let residue::Pages { va, size, plain, video } = pages;
