@@ -164,9 +164,13 @@ pub fn start() -> io::Result<()> {
         return Ok(());
     }
     let (sender, parcels) = channel();
+    // One thread is there from the start, and stays.
+    let team = Arc::new(Team::default());
+    locked(&team.state).threads = 1;
+    hire(&team)?;
     std::thread::Builder::new().name("reaper".to_owned()).stack_size(STACK).spawn(move || {
         jail::enter(Role::Reaper);
-        distribute(&parcels, &Arc::new(Team::default()));
+        distribute(&parcels, &team);
     })?;
     let _ = REAPER.set(sender);
     Ok(())
@@ -184,6 +188,17 @@ struct State {
     ready: VecDeque<Account>,
     threads: usize,
     idle: usize,
+}
+
+/// Starts a thread of the team.
+fn hire(team: &Arc<Team>) -> io::Result<()> {
+    let team = Arc::clone(team);
+    let builder = std::thread::Builder::new().name("reaper".to_owned()).stack_size(STACK);
+    builder.spawn(move || {
+        jail::enter(Role::Reaper);
+        team.work();
+    })?;
+    Ok(())
 }
 
 /// The first thread: hands each thing to its account's queue, and sees to it that somebody works on that. Ends nothing itself.
@@ -204,13 +219,7 @@ fn distribute(parcels: &Receiver<Parcel>, team: &Arc<Team>) {
             continue;
         }
         state.threads = state.threads.saturating_add(1);
-        let all = Arc::clone(team);
-        let started =
-            std::thread::Builder::new().name("reaper".to_owned()).stack_size(STACK).spawn(move || {
-                jail::enter(Role::Reaper);
-                all.work();
-            });
-        if let Err(error) = started {
+        if let Err(error) = hire(team) {
             state.threads = state.threads.saturating_sub(1);
             log::error!("a thread that closes what VMs had cannot be started, others do its work: {error}");
             team.news.notify_one();

@@ -49,9 +49,9 @@ const SLEEPS: &[&str] =
 pub const NIGHTS: u32 = 2;
 const NEIGHBOUR: &[&str] = &["probe", "load:secs=15", "copy:largest=65537"];
 /// Many processes' threads sleep for the ends of their work.
-const SLEEPERS: &[&str] = &["probe", "sleepers:count=20000"];
+const SLEEPERS: &[&str] = &["probe", "sleepers:count=10000"];
 /// The same where the driver forgets sleepers by itself.
-const FORGIVING_SLEEPERS: &[&str] = &["probe", "sleepers:count=20000:forgive=1"];
+const FORGIVING_SLEEPERS: &[&str] = &["probe", "sleepers:count=10000:forgive=1"];
 /// Fills VRAM, and works until it is killed.
 const FILLED: &[&str] = &["probe", "residue:step=fill", "load:secs=90"];
 /// Finds nothing of whoever was there before, and leaves as much as it can.

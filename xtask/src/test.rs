@@ -2,6 +2,7 @@
 
 mod card;
 mod host_files;
+mod host_tests;
 pub mod inner;
 pub mod kvm;
 mod nested;
@@ -9,15 +10,13 @@ mod packaging;
 mod side_by_side;
 
 use std::collections::BTreeSet;
-use std::env;
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use gpuvmk_lab::cache::{Cache, source_tree};
+use gpuvmk_lab::cache::Cache;
 use gpuvmk_lab::firmware::Firmware;
 use serde_json::json;
 
@@ -119,7 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         "No case has such a name: see 'cargo xtask test --list'"
     );
 
-    let host = part(host_wanted, host_tests)?;
+    let host = part(host_wanted, host_tests::run)?;
     let packaging = part(packaging_wanted, packaging::check)?;
     let fuzzers = part(fuzz_wanted, || fuzz::smoke(arguments.fuzz_seconds))?;
     let (results, guests_wall) = timed(|| guest_tests(&cases, arguments))?;
@@ -191,17 +190,6 @@ fn line(name: &str, ok: bool, wall: Duration) -> String {
 
 fn outcome(ok: bool) -> &'static str {
     if ok { "ok" } else { "FAILED" }
-}
-
-fn host_tests() -> Result<bool> {
-    eprintln!("host tests");
-    let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .current_dir(source_tree())
-        .args(["test", "--workspace", "--quiet", "--no-fail-fast"])
-        .stdout(Stdio::from(std::io::stderr()))
-        .status()
-        .context("Cannot start cargo test")?;
-    Ok(status.success())
 }
 
 fn attacks(arguments: &Arguments) -> Result<bool> {

@@ -34,6 +34,7 @@ use crate::aggregator::protocol::{Hello, RefusalKind, Reply, Request};
 use crate::aggregator::seqpacket::{self, Attached, Next, Received};
 use crate::aggregator::tenant::Refusal;
 use crate::aggregator::wire;
+use crate::config::cpus_to_spare;
 use crate::poll_window::PollWindow;
 use crate::reaper::{Account, Reaped};
 
@@ -51,8 +52,9 @@ const DEAR: Duration = Duration::from_micros(200);
 const REST: u32 = 16;
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// How long a tenant's porter looks for news before it sleeps, at most.
+/// How long a tenant's porter looks for news before it sleeps, at most: longer where there are processors to spare.
 const LOOK: Duration = Duration::from_micros(100);
+const LONG_LOOK: Duration = Duration::from_millis(1);
 
 /// Marks of [`Line::marks`].
 mod mark {
@@ -309,7 +311,7 @@ impl Porter {
             offered: None,
             waits: false,
             last_cost: Duration::ZERO,
-            window: PollWindow::new(LOOK),
+            window: PollWindow::new(if cpus_to_spare() { LONG_LOOK } else { LOOK }),
             place,
         })
     }

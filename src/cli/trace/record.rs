@@ -88,10 +88,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         (None, None) => bail!("Give the configuration file of a VM or a GPU, or --socket"),
     };
     let said = || format!("Nobody serves at {}: is the VM's back end running?", path.display());
+    // Before anybody can know that it records: a signal ends it whole from then on.
+    let signals = Signals::new([SIGINT, SIGTERM]).context("Cannot catch signals")?;
     let mut socket = UnixStream::from(connect_trusted(&path, SocketType::STREAM).with_context(said)?);
+    hang_up_at(signals, &socket)?;
     socket.write_all(format!("{}\n", json!({ "conditions": conditions })).as_bytes())?;
     let head = head(&mut socket).with_context(|| format!("Cannot record at {}", path.display()))?;
-    hang_up_in_time(&socket, args.seconds)?;
+    if let Some(seconds) = args.seconds {
+        hang_up_after(Duration::from_secs(seconds), &socket)?;
+    }
 
     let mut files = Files::create(&args.output, head, args.rotate, args.keep)?;
     while let Some(block) = block(&mut socket)? {
@@ -109,27 +114,30 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Hangs up at a signal, or when the time is up; what was recorded until then comes all the same.
-fn hang_up_in_time(socket: &UnixStream, seconds: Option<u64>) -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("Cannot catch signals")?;
-    let done = |socket: &UnixStream| {
-        // The back end sees that we say no more, and completes the trace.
-        let _ = socket.shutdown(Shutdown::Write);
-    };
+/// Hangs up at a signal; what was recorded until then comes all the same.
+fn hang_up_at(mut signals: Signals, socket: &UnixStream) -> anyhow::Result<()> {
     let theirs = socket.try_clone()?;
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
-            done(&theirs);
+            hang_up(&theirs);
         }
     });
-    if let Some(seconds) = seconds {
-        let theirs = socket.try_clone()?;
-        std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_secs(seconds));
-            done(&theirs);
-        });
-    }
     Ok(())
+}
+
+/// The same when the time is up.
+fn hang_up_after(time: Duration, socket: &UnixStream) -> anyhow::Result<()> {
+    let theirs = socket.try_clone()?;
+    std::thread::spawn(move || {
+        std::thread::sleep(time);
+        hang_up(&theirs);
+    });
+    Ok(())
+}
+
+/// The back end sees that we say no more, and completes the trace.
+fn hang_up(socket: &UnixStream) {
+    let _ = socket.shutdown(Shutdown::Write);
 }
 
 /// The head of the trace as it is in a file, or the error that came in its place.

@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use zerocopy::FromBytes;
@@ -90,13 +90,13 @@ impl Door {
     }
 
     /// Waits until somebody else than session `not` has the device; `None` once the server is gone.
-    fn wait_taken(&self, not: Option<u64>) -> Option<(u64, Arc<UnixStream>)> {
+    fn wait_taken(&self, not: Option<u64>) -> Option<(u64, Weak<UnixStream>)> {
         let mut state = self.lock();
         loop {
             match &*state {
                 State::Closed => return None,
                 State::Taken(number, session) if Some(*number) != not => {
-                    return Some((*number, Arc::clone(session)));
+                    return Some((*number, Arc::downgrade(session)));
                 }
                 _ => {}
             }
@@ -128,11 +128,12 @@ impl Keeper {
                     return;
                 }
             }
-            // A newcomer, if the server has not taken it in the meantime.
-            if sys::hangs_up_within(&session, GRACE) {
+            // A newcomer, if the server has not taken it in the meantime. The session's socket is not kept longer than its session.
+            let Some(session) = session.upgrade().filter(|session| !sys::hangs_up_within(session, GRACE))
+            else {
                 gone = Some(number);
                 continue;
-            }
+            };
             match self.accept(number) {
                 Ok(Some(newcomer)) => self.turn_away(&newcomer, &session),
                 Ok(None) => {}

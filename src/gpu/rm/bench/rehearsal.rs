@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::{BenchConfig, Figure, Look, Report, StepError, Stop, residue};
 use crate::addr::{GpuVa, HostChannel, HostVram, Iova};
 use crate::chip::{Engine, EngineSet};
+use crate::gpu::rm::abi::RmStatus;
 use crate::gpu::rm::abi::classes::{
     FERMI_TWOD_A, HOPPER_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A, KEPLER_INLINE_TO_MEMORY_B,
 };
-use crate::gpu::rm::abi::RmStatus;
 use crate::gpu::rm::error::RmError;
 use crate::gpu::rm::kernel::Kernel;
 use crate::gpu::rm::pushbuffer::Commands;
