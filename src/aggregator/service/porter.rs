@@ -11,39 +11,32 @@
 //!
 //! Locks: none. Orders come over a channel, marks are a word, and an eventfd that nobody else has ends the porter's sleep.
 
-use std::any::Any;
+mod handle;
+mod requests;
+
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::ServiceRemote;
 use super::connection::Peer;
-use super::files;
 use super::gate::Place;
-use crate::aggregator::event_ring::WakeHelper;
-use crate::aggregator::limit::Limit;
-use crate::aggregator::machine::memory::MOST_UNCLOSED;
-use crate::aggregator::message::{Message, MessageSender};
-use crate::aggregator::protocol::{Hello, RefusalKind, Reply, Request};
-use crate::aggregator::seqpacket::{self, Attached, Next, Received};
-use crate::aggregator::tenant::Refusal;
+use crate::aggregator::message::Message;
+use crate::aggregator::seqpacket::{self, Next};
 use crate::aggregator::wire;
 use crate::config::cpus_to_spare;
 use crate::poll_window::PollWindow;
-use crate::reaper::{Account, Reaped};
+pub(super) use handle::{Admitted, Answer, Arrival, ChangeOfMessage, Line, PorterHandle, Said};
+use handle::{Order, mark};
 
 /// How long a connection may stay silent.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Messages that are no hello before a stranger is sent away, and how much longer each answer takes than the one before.
-const MOST_MISTAKES: u32 = 16;
-const MISTAKE_PAUSE: Duration = Duration::from_millis(5);
 
 /// What the wake-ups of an honest VM do not cost, on a machine in a machine either.
 const DEAR: Duration = Duration::from_micros(200);
@@ -55,186 +48,6 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 /// How long a tenant's porter looks for news before it sleeps, at most: longer where there are processors to spare.
 const LOOK: Duration = Duration::from_micros(100);
 const LONG_LOOK: Duration = Duration::from_millis(1);
-
-/// Marks of [`Line::marks`].
-mod mark {
-    /// Orders lie in the channel.
-    pub const ORDER: u32 = 1;
-    /// The consumer of events waits.
-    pub const EVENTS: u32 = 2;
-    /// A message to the driver.
-    pub const MESSAGE: u32 = 4;
-    /// Nobody needs this connection any more.
-    pub const CLOSE: u32 = 8;
-    /// Somebody else needs its place, if it is still silent.
-    pub const GIVE_WAY: u32 = 16;
-}
-
-/// What a porter has for the owner.
-#[derive(Debug)]
-pub(super) enum Said {
-    /// A stranger wants to be a tenant.
-    Hello(Box<Arrival>),
-    /// A tenant's request, with its file. The next one comes after the answer.
-    Request(Request, Option<Reaped<OwnedFd>>),
-    /// A request that is not to be carried out. It is answered all the same.
-    Bad(Refusal),
-    /// A message could not be sent.
-    Unsent(io::Error),
-    /// The other side is gone, or is sent away.
-    Gone,
-}
-
-/// A stranger with its wish.
-#[derive(Debug)]
-pub(super) struct Arrival {
-    pub hello: Hello,
-    pub peer: Peer,
-    /// The VM whose own socket it came by.
-    pub door: Option<String>,
-    pub porter: PorterHandle,
-}
-
-/// What the owner has for a porter.
-enum Order {
-    Answer(Answer),
-    /// The driver's messages are not sent any more.
-    ForgetMessage {
-        /// One was ordered before.
-        send_first: bool,
-    },
-    /// To be ended.
-    Take(Box<dyn Any + Send>),
-}
-
-/// An answer, and what comes with it.
-#[derive(Debug, Default)]
-pub(super) struct Answer {
-    /// The encoded reply.
-    pub bytes: Vec<u8>,
-    /// Files that go along. They are closed here afterwards.
-    pub files: Vec<OwnedFd>,
-    /// It makes the stranger a tenant.
-    pub admitted: Option<Admitted>,
-    /// Messages go by the eventfd that came with the request, or by none; and whether one was ordered before.
-    pub message: Option<ChangeOfMessage>,
-}
-
-/// What a tenant's porter needs.
-#[derive(Debug)]
-pub(super) struct Admitted {
-    /// Wakes the consumer of events up.
-    pub pipe: OwnedFd,
-    /// In whose name things are closed.
-    pub account: Account,
-    /// Sends messages to drivers, where the kernel can.
-    pub sender: Option<Arc<MessageSender>>,
-}
-
-/// See [`Answer::message`].
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ChangeOfMessage {
-    /// Whether the new eventfd is to be used.
-    pub given: bool,
-    /// A message was ordered before, by the old one.
-    pub send_first: bool,
-}
-
-/// What owner and porter share.
-#[derive(Debug)]
-pub(super) struct Line {
-    marks: AtomicU32,
-    asleep: AtomicBool,
-    /// Ours alone.
-    bell: OwnedFd,
-    /// Wake-ups that cost too much.
-    dear: AtomicU64,
-}
-
-impl Line {
-    fn new() -> io::Result<Self> {
-        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { marks: AtomicU32::new(0), asleep: AtomicBool::new(false), bell, dear: AtomicU64::new(0) })
-    }
-
-    fn ring(&self, mark: u32) {
-        self.marks.fetch_or(mark, Ordering::SeqCst);
-        if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
-            // The counter is read after each sleep, and cannot be full.
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
-        }
-    }
-
-    /// The connection is to end if it is still silent.
-    pub fn give_way(&self) {
-        self.ring(mark::GIVE_WAY);
-    }
-}
-
-impl WakeHelper for Line {
-    fn events(&self) {
-        self.ring(mark::EVENTS);
-    }
-
-    fn message(&self) {
-        self.ring(mark::MESSAGE);
-    }
-}
-
-/// The owner's side of a porter. Dropping it ends the connection.
-#[derive(Debug)]
-pub(super) struct PorterHandle {
-    line: Arc<Line>,
-    orders: Sender<Order>,
-    /// For the places of strangers.
-    pub place: Arc<Place>,
-}
-
-impl PorterHandle {
-    fn order(&self, order: Order) {
-        // A porter that has ended on its own needs none.
-        if self.orders.send(order).is_ok() {
-            self.line.ring(mark::ORDER);
-        }
-    }
-
-    /// Sends an answer; the next request is received after it. Whoever does not read answers is sent away.
-    pub fn answer(&self, answer: Answer) {
-        self.order(Order::Answer(answer));
-    }
-
-    /// Ends a thing that belongs to the connection.
-    pub fn take(&self, thing: impl Any + Send) {
-        self.order(Order::Take(Box::new(thing)));
-    }
-
-    /// Messages are not sent any more.
-    pub fn forget_message(&self) {
-        let send_first = self.take_message();
-        self.order(Order::ForgetMessage { send_first });
-    }
-
-    /// Withdraws the order to send a message; true if there was one.
-    pub fn take_message(&self) -> bool {
-        self.line.marks.fetch_and(!mark::MESSAGE, Ordering::SeqCst) & mark::MESSAGE != 0
-    }
-
-    /// What makes its wake-ups.
-    pub fn helper(&self) -> Arc<dyn WakeHelper> {
-        Arc::clone(&self.line) as Arc<dyn WakeHelper>
-    }
-
-    /// Wake-ups that cost too much.
-    pub fn dear_wakeups(&self) -> u64 {
-        self.line.dear.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for PorterHandle {
-    fn drop(&mut self) {
-        self.line.ring(mark::CLOSE);
-    }
-}
 
 /// What a porter is on its way from a stranger to a tenant.
 enum Stage {
@@ -539,125 +352,6 @@ impl Porter {
             // Nobody is there any more.
             self.line.ring(mark::CLOSE);
         }
-    }
-
-    /// Receives one datagram.
-    fn receive(&mut self) -> Result<(), End> {
-        let is_tenant = matches!(self.stage, Stage::Tenant(_));
-        if !is_tenant && seqpacket::peek(&self.socket).map_err(own)? == (Next::Datagram { files: true }) {
-            let text = "the first request is hello, and comes without descriptors";
-            let refusal = Refusal::new(RefusalKind::Protocol, text);
-            self.refuse(&refusal)?;
-            // What is left unread takes the answer away from the other side. To close what came may take long, here.
-            drop(seqpacket::receive_one(&self.socket, &mut self.bytes));
-            return Err(End::Own("it gives descriptors and is no VM".to_owned()));
-        }
-        let (received, attached) = seqpacket::receive_one(&self.socket, &mut self.bytes).map_err(own)?;
-        let length = match received {
-            Received::Datagram(length) => length,
-            Received::Nothing => return Ok(()),
-            Received::End => return Err(End::Left),
-        };
-        let request = wire::decode_request(self.bytes.get(..length).unwrap_or_default())
-            .map_err(|error| Refusal::new(RefusalKind::Protocol, error.to_string()));
-        if is_tenant {
-            let said = match request.and_then(|request| self.judge(request, attached)) {
-                Ok((request, file)) => Said::Request(request, file),
-                Err(refusal) => Said::Bad(refusal),
-            };
-            self.waits = true;
-            self.say(said);
-            return Ok(());
-        }
-        match request {
-            Ok(Request::Hello(hello)) => self.arrive(hello),
-            Ok(_) => self.mistake(&Refusal::new(RefusalKind::Protocol, "the first request must be hello")),
-            Err(refusal) => self.mistake(&refusal),
-        }
-    }
-
-    /// Looks at what came with a request.
-    fn judge(
-        &mut self,
-        request: Request,
-        attached: Attached,
-    ) -> Result<(Request, Option<Reaped<OwnedFd>>), Refusal> {
-        let Stage::Tenant(tenant) = &self.stage else {
-            return Err(Refusal::new(RefusalKind::Protocol, "this connection is not admitted"));
-        };
-        let file = match attached {
-            Attached::None => None,
-            // From here on, to close it takes nobody's time but a reaper's.
-            Attached::One(file) => Some(Reaped::new(file, tenant.account.clone())),
-            Attached::More => {
-                let text = "a request comes with one descriptor at most";
-                return Err(Refusal::new(RefusalKind::Protocol, text));
-            }
-            Attached::NoRoom => {
-                let text = "its descriptor cannot be taken: Too many open files here (`ulimit -n`)";
-                return Err(Refusal::new(RefusalKind::Exhausted, text));
-            }
-        };
-        let wants = matches!(request, Request::DmaMap { .. } | Request::MessageEvent { given: true });
-        if file.is_some() != wants {
-            let text = "guest memory comes with its file, and an eventfd for messages if it is given; nothing else comes with one";
-            return Err(Refusal::new(RefusalKind::Protocol, text));
-        }
-        let unclosed = tenant.account.backlog();
-        if wants && unclosed >= MOST_UNCLOSED {
-            return Err(Refusal::met(
-                Limit::Unclosed,
-                RefusalKind::Quota,
-                format!(
-                    "{unclosed} files and mappings of this VM are not closed yet, {MOST_UNCLOSED} may be"
-                ),
-            ));
-        }
-        if let Request::DmaMap { writable, .. } = &request {
-            if let Some(given) = file.as_ref().and_then(Reaped::get) {
-                files::is_memory(given.as_fd(), *writable)?;
-            }
-            return Ok((request, file));
-        }
-        self.offered = file.and_then(Reaped::take);
-        Ok((request, None))
-    }
-
-    /// A stranger's wish.
-    fn arrive(&mut self, hello: Hello) -> Result<(), End> {
-        match std::mem::replace(&mut self.stage, Stage::Asking) {
-            Stage::Stranger { peer, door, handle, .. } => {
-                self.place.asks();
-                self.waits = true;
-                self.say(Said::Hello(Box::new(Arrival { hello, peer, door, porter: handle })));
-                Ok(())
-            }
-            stage => {
-                self.stage = stage;
-                Err(End::Own("it says hello again".to_owned()))
-            }
-        }
-    }
-
-    /// A stranger says something else than hello.
-    fn mistake(&mut self, refusal: &Refusal) -> Result<(), End> {
-        self.refuse(refusal)?;
-        let Stage::Stranger { mistakes, .. } = &mut self.stage else { return Ok(()) };
-        *mistakes = mistakes.saturating_add(1);
-        let pause = MISTAKE_PAUSE.saturating_mul(*mistakes);
-        if *mistakes >= MOST_MISTAKES {
-            return Err(End::Own(format!("{MOST_MISTAKES} messages of it were no hello")));
-        }
-        std::thread::sleep(pause);
-        Ok(())
-    }
-
-    fn refuse(&self, refusal: &Refusal) -> Result<(), End> {
-        self.place.refused();
-        let reply = Reply::Refused { kind: refusal.kind, message: refusal.message.clone() };
-        let mut bytes = Vec::new();
-        wire::encode_reply(&reply, &mut bytes);
-        self.send(&bytes, &[])
     }
 }
 

@@ -1,0 +1,198 @@
+//! What the owner has of a porter: a way to give it orders and to have others woken up, and what a porter tells the owner.
+
+use std::any::Any;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+
+use rustix::event::EventfdFlags;
+
+use crate::aggregator::event_ring::WakeHelper;
+use crate::aggregator::message::MessageSender;
+use crate::aggregator::protocol::{Hello, Request};
+use crate::aggregator::service::connection::Peer;
+use crate::aggregator::service::gate::Place;
+use crate::aggregator::tenant::Refusal;
+use crate::reaper::{Account, Reaped};
+
+/// Marks of [`Line::marks`].
+pub(super) mod mark {
+    /// Orders lie in the channel.
+    pub const ORDER: u32 = 1;
+    /// The consumer of events waits.
+    pub const EVENTS: u32 = 2;
+    /// A message to the driver.
+    pub const MESSAGE: u32 = 4;
+    /// Nobody needs this connection any more.
+    pub const CLOSE: u32 = 8;
+    /// Somebody else needs its place, if it is still silent.
+    pub const GIVE_WAY: u32 = 16;
+}
+
+/// What a porter has for the owner.
+#[derive(Debug)]
+pub(in crate::aggregator::service) enum Said {
+    /// A stranger wants to be a tenant.
+    Hello(Box<Arrival>),
+    /// A tenant's request, with its file. The next one comes after the answer.
+    Request(Request, Option<Reaped<OwnedFd>>),
+    /// A request that is not to be carried out. It is answered all the same.
+    Bad(Refusal),
+    /// A message could not be sent.
+    Unsent(io::Error),
+    /// The other side is gone, or is sent away.
+    Gone,
+}
+
+/// A stranger with its wish.
+#[derive(Debug)]
+pub(in crate::aggregator::service) struct Arrival {
+    pub hello: Hello,
+    pub peer: Peer,
+    /// The VM whose own socket it came by.
+    pub door: Option<String>,
+    pub porter: PorterHandle,
+}
+
+/// What the owner has for a porter.
+pub(super) enum Order {
+    Answer(Answer),
+    /// The driver's messages are not sent any more.
+    ForgetMessage {
+        /// One was ordered before.
+        send_first: bool,
+    },
+    /// To be ended.
+    Take(Box<dyn Any + Send>),
+}
+
+/// An answer, and what comes with it.
+#[derive(Debug, Default)]
+pub(in crate::aggregator::service) struct Answer {
+    /// The encoded reply.
+    pub bytes: Vec<u8>,
+    /// Files that go along. They are closed here afterwards.
+    pub files: Vec<OwnedFd>,
+    /// It makes the stranger a tenant.
+    pub admitted: Option<Admitted>,
+    /// Messages go by the eventfd that came with the request, or by none; and whether one was ordered before.
+    pub message: Option<ChangeOfMessage>,
+}
+
+/// What a tenant's porter needs.
+#[derive(Debug)]
+pub(in crate::aggregator::service) struct Admitted {
+    /// Wakes the consumer of events up.
+    pub pipe: OwnedFd,
+    /// In whose name things are closed.
+    pub account: Account,
+    /// Sends messages to drivers, where the kernel can.
+    pub sender: Option<Arc<MessageSender>>,
+}
+
+/// See [`Answer::message`].
+#[derive(Clone, Copy, Debug)]
+pub(in crate::aggregator::service) struct ChangeOfMessage {
+    /// Whether the new eventfd is to be used.
+    pub given: bool,
+    /// A message was ordered before, by the old one.
+    pub send_first: bool,
+}
+
+/// What owner and porter share.
+#[derive(Debug)]
+pub(in crate::aggregator::service) struct Line {
+    pub(super) marks: AtomicU32,
+    pub(super) asleep: AtomicBool,
+    /// Ours alone.
+    pub(super) bell: OwnedFd,
+    /// Wake-ups that cost too much.
+    pub(super) dear: AtomicU64,
+}
+
+impl Line {
+    pub(super) fn new() -> io::Result<Self> {
+        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { marks: AtomicU32::new(0), asleep: AtomicBool::new(false), bell, dear: AtomicU64::new(0) })
+    }
+
+    pub(super) fn ring(&self, mark: u32) {
+        self.marks.fetch_or(mark, Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
+            // The counter is read after each sleep, and cannot be full.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// The connection is to end if it is still silent.
+    pub fn give_way(&self) {
+        self.ring(mark::GIVE_WAY);
+    }
+}
+
+impl WakeHelper for Line {
+    fn events(&self) {
+        self.ring(mark::EVENTS);
+    }
+
+    fn message(&self) {
+        self.ring(mark::MESSAGE);
+    }
+}
+
+/// The owner's side of a porter. Dropping it ends the connection.
+#[derive(Debug)]
+pub(in crate::aggregator::service) struct PorterHandle {
+    pub(super) line: Arc<Line>,
+    pub(super) orders: Sender<Order>,
+    /// For the places of strangers.
+    pub place: Arc<Place>,
+}
+
+impl PorterHandle {
+    fn order(&self, order: Order) {
+        // A porter that has ended on its own needs none.
+        if self.orders.send(order).is_ok() {
+            self.line.ring(mark::ORDER);
+        }
+    }
+
+    /// Sends an answer; the next request is received after it. Whoever does not read answers is sent away.
+    pub fn answer(&self, answer: Answer) {
+        self.order(Order::Answer(answer));
+    }
+
+    /// Ends a thing that belongs to the connection.
+    pub fn take(&self, thing: impl Any + Send) {
+        self.order(Order::Take(Box::new(thing)));
+    }
+
+    /// Messages are not sent any more.
+    pub fn forget_message(&self) {
+        let send_first = self.take_message();
+        self.order(Order::ForgetMessage { send_first });
+    }
+
+    /// Withdraws the order to send a message; true if there was one.
+    pub fn take_message(&self) -> bool {
+        self.line.marks.fetch_and(!mark::MESSAGE, Ordering::SeqCst) & mark::MESSAGE != 0
+    }
+
+    /// What makes its wake-ups.
+    pub fn helper(&self) -> Arc<dyn WakeHelper> {
+        Arc::clone(&self.line) as Arc<dyn WakeHelper>
+    }
+
+    /// Wake-ups that cost too much.
+    pub fn dear_wakeups(&self) -> u64 {
+        self.line.dear.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for PorterHandle {
+    fn drop(&mut self) {
+        self.line.ring(mark::CLOSE);
+    }
+}
