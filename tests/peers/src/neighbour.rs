@@ -33,7 +33,7 @@ const PAGE: u64 = 0x1000;
 
 /// Works until the end of standard input.
 pub fn work(aggregator: &Path) -> Result<()> {
-    let (link, grant) = connect(aggregator, crate::raw::hello("neighbour"), &Patience::none())?;
+    let (link, grant) = connect(aggregator, crate::raw::hello("victim"), &Patience::none())?;
     let mut tenant = Tenant::new(link, &grant);
     tenant.channel(0, 0);
     tenant.list(&[0]);

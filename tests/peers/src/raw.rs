@@ -4,7 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use gpuvmk::aggregator::protocol::{
@@ -73,6 +73,9 @@ pub fn encoded(request: &Request) -> Vec<u8> {
     bytes
 }
 
+/// How long a hello is tried.
+const JOINING: Duration = Duration::from_secs(10);
+
 /// A connection.
 #[derive(Debug)]
 pub struct Raw {
@@ -89,12 +92,21 @@ impl Raw {
         Ok(Self { socket, files: Vec::new() })
     }
 
-    /// A tenant.
+    /// A tenant. A connection that is closed is tried again for a while, as back ends do: a process has few places before its hello, and
+    /// those of connections that have just ended are taken for a moment. Who waits for memory or a name is answered late.
     pub fn joined(path: &Path, name: &str) -> Result<Self> {
-        let mut raw = Self::connect(path)?;
-        match raw.ask(&Request::Hello(hello(name)))? {
-            Answer::Welcome(_) => Ok(raw),
-            other => bail!("hello was answered with '{}'", other.name()),
+        let start = Instant::now();
+        loop {
+            let mut raw = Self::connect(path)?;
+            let mut answer = raw.ask(&Request::Hello(hello(name)))?;
+            while answer == Answer::Silence && start.elapsed() < JOINING {
+                answer = raw.receive_within(JOINING)?;
+            }
+            match answer {
+                Answer::Welcome(_) => return Ok(raw),
+                Answer::Closed if start.elapsed() < JOINING => std::thread::sleep(Duration::from_millis(20)),
+                other => bail!("hello was answered with '{}'", other.name()),
+            }
         }
     }
 

@@ -32,10 +32,11 @@ const LATE: Duration = Duration::from_millis(250);
 /// How often an attack whose first measurement misses is measured.
 const MEASURED: usize = 5;
 
-/// The attacks with one of these words in their names; all without words.
+/// The attacks with one of these words in their names; all without words. The short run leaves those out that the sockets' short run makes.
 pub fn named(words: &[String], short: bool) -> Vec<&'static PeerAttack> {
     let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
-    let all = ATTACKS.iter().filter(|attack| matches!(attack.by, By::Backend | By::Neighbour));
+    let here = |by: By| matches!(by, By::Neighbour) || !short && matches!(by, By::Backend);
+    let all = ATTACKS.iter().filter(|attack| here(attack.by));
     all.filter(|attack| wanted(attack.name) && (attack.short || !short)).collect()
 }
 

@@ -116,6 +116,10 @@ pub fn queued(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
 
 /// Pipes, sockets, epoll instances, files on disk, sealed and read-only files, many at once and one by one.
 pub fn of_every_kind(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
+    // What a process had as one VM is nobody's before it ends, so it is one VM as long as it can.
+    let mut names = (0..).map(|number| format!("kinds-{number}"));
+    let mut join = |scene: &Scene| Raw::joined(&scene.aggregator, &names.next().unwrap_or_default());
+    let mut raw = join(scene)?;
     let mut rounds = 0;
     while scene.goes_on() {
         let mut all = files::wrong()?;
@@ -128,19 +132,18 @@ pub fn of_every_kind(scene: &mut Scene, findings: &mut Findings) -> Result<Outco
         all.push(("an epoll instance", set));
         let borrowed: Vec<BorrowedFd<'_>> = all.iter().map(|(_, fd)| fd.as_fd()).collect();
         for request in [dma_map(), encoded(&Request::MessageEvent { given: true })] {
-            let mut raw = Raw::joined(&scene.aggregator, "kinds")?;
             for fd in &borrowed {
                 let answer = raw.ask_bytes(&request, &[*fd])?;
                 findings.count(answer.name());
                 if answer == Answer::Closed {
-                    raw = Raw::joined(&scene.aggregator, "kinds")?;
+                    raw = join(scene)?;
                 }
             }
             let answer = raw.ask_bytes(&request, &borrowed)?;
             findings.check(answer.refused(), "many descriptors are taken at once");
         }
-        let raw = Raw::connect(&scene.aggregator)?;
-        raw.send(&[1; 16], &borrowed).context("a stranger's descriptors")?;
+        let stranger = Raw::connect(&scene.aggregator)?;
+        stranger.send(&[1; 16], &borrowed).context("a stranger's descriptors")?;
         rounds += 1;
     }
     ensure!(rounds > 0, "nothing was tried");
