@@ -75,6 +75,8 @@ pub(super) struct Porter {
     orders: Receiver<Order>,
     bytes: Vec<u8>,
     message: Option<Message>,
+    /// That the last one could not be sent was said.
+    is_unsent: bool,
     /// The eventfd of the request that is being carried out.
     offered: Option<OwnedFd>,
     /// An answer is to come.
@@ -121,6 +123,7 @@ impl Porter {
             orders,
             bytes: vec![0; wire::MAX_REQUEST_BYTES],
             message: None,
+            is_unsent: false,
             offered: None,
             waits: false,
             last_cost: Duration::ZERO,
@@ -316,6 +319,7 @@ impl Porter {
                         }
                         _ => None,
                     };
+                    self.is_unsent = false;
                 }
                 if let Some(admitted) = admitted {
                     self.stage = Stage::Tenant(admitted);
@@ -339,10 +343,13 @@ impl Porter {
     fn send_message(&mut self) {
         let sent = match &self.message {
             Some(message) => message.send(),
+            // Said before. Once more, it might be taken for one of an eventfd that has come since.
+            None if self.is_unsent => return,
             None => Err(io::Error::from(io::ErrorKind::NotFound)),
         };
         if let Err(error) = sent {
             self.message = None;
+            self.is_unsent = true;
             self.say(Said::Unsent(error));
         }
     }

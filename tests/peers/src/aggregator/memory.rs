@@ -8,6 +8,7 @@ use gpuvmk::addr::{Gpa, GuestChannel};
 use gpuvmk::aggregator::protocol::{GuestTarget, Request};
 use gpuvmk::pci::mapping::{Access, Mapping};
 use gpuvmk_attacks::Outcome;
+use rustix::fs::FallocateFlags;
 
 use super::tenant;
 use crate::Scene;
@@ -36,9 +37,11 @@ fn channel(tenant: &mut Tenant) {
 pub fn truncated(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
     let mut tenant = tenant(scene, "truncated")?;
     let file = files::memory(SIZE)?;
+    // Pages that nobody has made are none for the GPU: a VM has them made before, each time.
+    let fill = || rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, SIZE);
+    fill()?;
     announce(&tenant, file.try_clone()?)?;
     channel(&mut tenant);
-    let mut stopped = 0u64;
     while scene.goes_on() {
         for (from, to) in [(VA, VRAM_VA + DATA), (VRAM_VA + DATA, VA)] {
             for delay in [0, 100, 500] {
@@ -49,8 +52,13 @@ pub fn truncated(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> 
                 tenant.copy(0, 0, from, to, SIZE);
                 let done = tenant.finishes_within(0, Duration::from_millis(500));
                 findings.count(if done { "copies that ended" } else { "copies that were stopped" });
-                stopped += u64::from(!done);
+                if !done {
+                    // May be stopped: harms nobody else either.
+                    scene.keep(tenant);
+                    return Ok(Outcome::Quarantined);
+                }
                 rustix::fs::ftruncate(&file, SIZE)?;
+                fill()?;
                 tenant.list(&[]);
                 tenant.link.request(&Request::DestroyChannel(GuestChannel(0)), None)?;
                 channel(&mut tenant);
@@ -65,8 +73,8 @@ pub fn truncated(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> 
     rustix::fs::ftruncate(&file, 0)?;
     tenant.link.request(&Request::DmaUnmap { gpa: Gpa(GPA), size: SIZE }, None)?;
     scene.keep(tenant);
-    // A copy of what is not there may be stopped or give nothing: both harm nobody else.
-    Ok(if stopped > 0 { Outcome::Quarantined } else { Outcome::Values })
+    // A copy of what is not there gives nothing, and harms nobody else.
+    Ok(Outcome::Values)
 }
 
 /// Unmaps memory in the middle of copies to it: when the answer is there, nothing is written any more.
@@ -76,6 +84,8 @@ pub fn unmapped(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
     while scene.goes_on() {
         let file = files::memory(SIZE)?;
         let seen = Mapping::of_file(file.as_fd(), 0, SIZE, Access::ReadWrite)?;
+        // Pages that nobody has made are none for the GPU.
+        seen.populate(0, SIZE)?;
         announce(&tenant, file)?;
         channel(&mut tenant);
         for _ in 0..8 {
