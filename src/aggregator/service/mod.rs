@@ -311,7 +311,10 @@ impl Service {
     ) -> Result<ServiceHandle, StartError> {
         let Sockets { backends, own, control, recorder } = sockets;
         reaper::start()?;
-        if let Err(error) = absent::refuse_here() {
+        // Only a software GPU meets pages one by one, and has a ledger; a card has all of a VM's memory held in place, and so made.
+        if ledger.is_some()
+            && let Err(error) = absent::refuse_here()
+        {
             log::warn!(
                 "VMs' memory that is touched here first is charged to this process, not to theirs: no userfaultfd: {error}"
             );
