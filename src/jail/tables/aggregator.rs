@@ -37,7 +37,6 @@ const SERVICE: &[Rule] = rules! {
     SYS_fcntl(1 Test::int(F_GET_SEALS)): "whether a file is memory";
     SYS_fcntl(1 Test::int(F_GETFL)): "whether its sender may write to it";
     SYS_fstatfs: "how large its pages are";
-    SYS_ioctl(1 Test::Is(0xc020_aa00)): "pages of guest memory that nobody has are not made here";
 };
 
 /// Owns the software GPU.
@@ -49,6 +48,7 @@ pub(in crate::jail) const OWNER: &[&[Rule]] = &[
     rules! {
         SYS_fallocate: "memory that is to be zero";
         SYS_lseek: "memory that nobody has touched";
+        SYS_ioctl(1 Test::Is(0xc020_aa00)): "pages of guest memory that nobody has are not made here";
         SYS_clock_nanosleep rare "the software GPU answers sooner": "waits for the GPU";
     },
 ];

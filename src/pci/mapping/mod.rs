@@ -139,9 +139,7 @@ impl Mapping {
     /// # Errors
     /// The range is invalid, the file is smaller or no memory, or the kernel refuses.
     pub fn of_file(fd: BorrowedFd<'_>, offset: u64, size: u64, access: Access) -> Result<Self, MapError> {
-        let piece = FilePiece { fd, offset, size };
-        let page = check_piece(&piece)?.page;
-        Self::map_checked(&[piece], access, page, Kind::Kept)
+        Self::of_one(FilePiece { fd, offset, size }, access, Kind::Kept)
     }
 
     /// The same of a file whose pages are others' to pay for: where this process refuses to make such ([`absent::refuse_here`]), one
@@ -150,9 +148,12 @@ impl Mapping {
     /// # Errors
     /// As above.
     pub fn of_others(fd: BorrowedFd<'_>, offset: u64, size: u64, access: Access) -> Result<Self, MapError> {
-        let piece = FilePiece { fd, offset, size };
+        Self::of_one(FilePiece { fd, offset, size }, access, Kind::Others)
+    }
+
+    fn of_one(piece: FilePiece<'_>, access: Access, kind: Kind) -> Result<Self, MapError> {
         let page = check_piece(&piece)?.page;
-        Self::map_checked(&[piece], access, page, Kind::Others)
+        Self::map_checked(&[piece], access, page, kind)
     }
 
     /// Maps several pieces one behind the other, so that they read as one memory.
