@@ -80,13 +80,19 @@ pub struct Run {
     pub read_only: bool,
 }
 
+/// What page tables say of a page of 4 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// What it shows, or why nothing.
+    pub found: Result<Mapping, FaultReason>,
+    /// log2 of the bytes around it, naturally aligned, of which the same entry says the same: what they show lies as they do.
+    pub shift: u8,
+}
+
 /// How a window finds memory: a chip's page tables, and where those of this window begin.
 pub trait Translation {
     /// Walks the tables for the 4 KiB at `page`.
-    ///
-    /// # Errors
-    /// They translate it to nothing.
-    fn walk(&self, page: u64, memory: &impl PhysicalMemory) -> Result<Mapping, FaultReason>;
+    fn walk(&self, page: u64, memory: &impl PhysicalMemory) -> Walk;
 }
 
 /// One window.
@@ -202,28 +208,67 @@ impl<T: Translation> Window<T> {
     /// What the page of 4 KiB around an address shows, from the TLB or by a walk.
     fn page(&mut self, address: u64, memory: &impl PhysicalMemory) -> Result<Mapping, FaultReason> {
         let page = address >> GRANULE_SHIFT;
-        let generation = self.generation;
-        let slot = usize::try_from(page).unwrap_or(0) % TLB_ENTRIES;
-        let known = self.tlb.get(slot).copied().filter(|e| e.generation == generation && e.page == page);
-        let entry = match known {
-            Some(entry) => entry,
-            None => {
-                let Mapping { target, read_only } = self.tables.walk(page << GRANULE_SHIFT, memory)?;
-                let entry = TlbEntry { generation, page, target, read_only };
-                if let Some(place) = self.tlb.get_mut(slot) {
-                    *place = entry;
-                }
-                entry
+        if let Some(known) = self.known(page) {
+            return Ok(known);
+        }
+        let Mapping { target, read_only } = self.tables.walk(page << GRANULE_SHIFT, memory).found?;
+        if let Some(place) = self.tlb.get_mut(slot(page)) {
+            *place = TlbEntry { generation: self.generation, page, target, read_only };
+        }
+        Ok(Mapping { target, read_only })
+    }
+
+    /// What the TLB says of a page.
+    fn known(&self, page: u64) -> Option<Mapping> {
+        let entry = self.tlb.get(slot(page))?;
+        let is_it = entry.page == page && entry.generation == self.generation;
+        is_it.then_some(Mapping { target: entry.target, read_only: entry.read_only })
+    }
+
+    /// The first of `[page, end)` of which the TLB says something, or else `end`.
+    fn first_known(&self, page: u64, end: u64) -> u64 {
+        if end.saturating_sub(page) <= TLB_ENTRIES as u64 {
+            return (page..end).find(|page| self.known(*page).is_some()).unwrap_or(end);
+        }
+        let known = self.tlb.iter().filter(|entry| entry.generation == self.generation);
+        known.map(|entry| entry.page).filter(|known| (page..end).contains(known)).min().unwrap_or(end)
+    }
+
+    /// What `[offset, offset + size)`, whole pages, shows: in pieces of which each shows memory behind each other, or nothing. The TLB is
+    /// asked, and tables are walked once for each of their entries.
+    fn pieces(
+        &self,
+        offset: u64,
+        size: u64,
+        memory: &impl PhysicalMemory,
+    ) -> impl Iterator<Item = (u64, u64, Result<Mapping, FaultReason>)> {
+        let end = offset.saturating_add(size);
+        let mut at = offset;
+        std::iter::from_fn(move || {
+            let start = at;
+            if start >= end {
+                return None;
             }
-        };
-        Ok(Mapping { target: entry.target, read_only: entry.read_only })
+            let page = start >> GRANULE_SHIFT;
+            let (length, found) = match self.known(page) {
+                Some(known) => (GRANULE, Ok(known)),
+                None => {
+                    let Walk { found, shift } = self.tables.walk(start, memory);
+                    let behind = (start | ((1 << shift) - 1)).saturating_add(1).min(end);
+                    let until = self.first_known(page.saturating_add(1), behind.div_ceil(GRANULE));
+                    ((until << GRANULE_SHIFT).saturating_sub(start), found)
+                }
+            };
+            at = start.saturating_add(length.max(GRANULE));
+            Some((start, length, found))
+        })
     }
 
     /// What the pages of `[offset, offset + size)` show, without those that show nothing.
-    pub fn runs(&mut self, offset: u64, size: u64, memory: &impl PhysicalMemory) -> Vec<Run> {
+    pub fn runs(&self, offset: u64, size: u64, memory: &impl PhysicalMemory) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
-        for at in (offset..offset.saturating_add(size)).step_by(1 << GRANULE_SHIFT) {
-            let Ok(Mapping { target, read_only }) = self.page(at, memory) else { continue };
+        for (at, length, found) in self.pieces(offset, size, memory) {
+            let Ok(Mapping { target, read_only }) = found else { continue };
             match runs.last_mut() {
                 Some(run)
                     if run.offset + run.size == at
@@ -231,9 +276,9 @@ impl<T: Translation> Window<T> {
                         && run.target.aperture == target.aperture
                         && run.target.address.checked_add(run.size) == Some(target.address) =>
                 {
-                    run.size += GRANULE;
+                    run.size = run.size.saturating_add(length);
                 }
-                _ => runs.push(Run { offset: at, size: GRANULE, target, read_only }),
+                _ => runs.push(Run { offset: at, size: length, target, read_only }),
             }
         }
         runs
@@ -244,28 +289,39 @@ impl<T: Translation> Window<T> {
     /// # Errors
     /// A page is not mapped for stores, or lies in system memory (kind `Unsupported`).
     pub fn vram_runs(
-        &mut self,
+        &self,
         offset: u64,
         size: u64,
         memory: &impl PhysicalMemory,
     ) -> std::io::Result<Vec<(u64, u64)>> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
-        for address in (offset..offset.saturating_add(size)).step_by(1 << GRANULE_SHIFT) {
-            let target = self
-                .translate(address, AccessKind::Write, memory)
-                .map_err(|fault| std::io::Error::other(format!("No memory to share: {fault:?}")))?;
+        for (address, length, found) in self.pieces(offset, size, memory) {
+            let target = match found {
+                Ok(Mapping { target, read_only: false }) => Ok(target),
+                Ok(_) => Err(FaultReason::WriteToReadOnly),
+                Err(reason) => Err(reason),
+            };
+            let target = target.map_err(|reason| {
+                let fault = WindowFault { address, access: AccessKind::Write, reason };
+                std::io::Error::other(format!("No memory to share: {fault:?}"))
+            })?;
             if target.aperture != Memory::Vram {
                 return Err(std::io::ErrorKind::Unsupported.into());
             }
             match runs.last_mut() {
-                Some((start, length)) if start.checked_add(*length) == Some(target.address) => {
-                    *length = length.saturating_add(GRANULE);
+                Some((start, run)) if start.checked_add(*run) == Some(target.address) => {
+                    *run = run.saturating_add(length);
                 }
-                _ => runs.push((target.address, GRANULE)),
+                _ => runs.push((target.address, length)),
             }
         }
         Ok(runs)
     }
+}
+
+/// Where the TLB has a page.
+fn slot(page: u64) -> usize {
+    usize::try_from(page).unwrap_or(0) % TLB_ENTRIES
 }
 
 /// Bytes of an access from `at` on that lie on one page.

@@ -1,11 +1,17 @@
 //! Windows of GF100 to GM107: an instance block names the page directory and the last address. The instance block
 //! itself is read when it is bound.
 
-use super::{Mapping, Translation, Window};
+use super::{Mapping, Translation, Walk, Window};
 use crate::chip::gf100::mmu::{ENTRY_SIZE, LargePages, Pde, Pte, PteDefect, SMALL_PAGE_SHIFT, VA_MAX};
 use crate::chip::gf100::ramin;
 use crate::chip::{Aperture as Memory, FaultReason, PhysicalAddress};
 use crate::mmio_trap::PhysicalMemory;
+
+/// Small pages in the largest large one, of 128 KiB.
+const MOST_SMALL: usize = 32;
+
+/// log2 of all that a window without tables says the same of.
+const VA_SHIFT: u8 = 40;
 
 /// Where a window's tables begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -30,11 +36,13 @@ pub struct FermiTables {
 }
 
 impl Translation for FermiTables {
-    fn walk(&self, page: u64, memory: &impl PhysicalMemory) -> Result<Mapping, FaultReason> {
+    fn walk(&self, page: u64, memory: &impl PhysicalMemory) -> Walk {
         match self.root {
-            Root::Physical => Ok(Mapping::identity(page)),
-            Root::Virtual { directory, limit } => {
-                let directory = directory.ok_or(FaultReason::NoChannel)?;
+            Root::Physical => Walk { found: Ok(Mapping::identity(page)), shift: VA_SHIFT },
+            Root::Virtual { directory: None, .. } => {
+                Walk { found: Err(FaultReason::NoChannel), shift: VA_SHIFT }
+            }
+            Root::Virtual { directory: Some(directory), limit } => {
                 walk(directory, limit, self.large_pages, page, memory)
             }
         }
@@ -111,10 +119,23 @@ fn walk(
     large_pages: LargePages,
     address: u64,
     memory: &impl PhysicalMemory,
-) -> Result<Mapping, FaultReason> {
+) -> Walk {
     if address > limit || address > VA_MAX {
-        return Err(FaultReason::VmLimitExceeded);
+        return Walk { found: Err(FaultReason::VmLimitExceeded), shift: SMALL_PAGE_SHIFT };
     }
+    let (found, shift) = look_up(directory, large_pages, address, memory);
+    // A page that goes beyond the limit is there as far as the limit.
+    let is_cut = (address | ((1 << shift) - 1)) > limit;
+    Walk { found, shift: if is_cut { SMALL_PAGE_SHIFT } else { shift } }
+}
+
+/// The same below the limit, with the size of what was found.
+fn look_up(
+    directory: PhysicalAddress,
+    large_pages: LargePages,
+    address: u64,
+    memory: &impl PhysicalMemory,
+) -> (Result<Mapping, FaultReason>, u8) {
     let entry = |table: PhysicalAddress, index: u64| {
         let offset = index.checked_mul(ENTRY_SIZE).and_then(|offset| table.address.checked_add(offset));
         let address = offset.ok_or(FaultReason::PageTableTooShort)?;
@@ -125,25 +146,54 @@ fn walk(
             Err(FaultReason::UnsupportedAperture)
         }
     };
-    let pde = Pde::decode(entry(directory, large_pages.directory_index(address))?);
+    let pde = match entry(directory, large_pages.directory_index(address)) {
+        Ok(raw) => Pde::decode(raw),
+        Err(reason) => return (Err(reason), SMALL_PAGE_SHIFT),
+    };
     let tables = [(pde.small, SMALL_PAGE_SHIFT), (pde.large, large_pages.page_shift())];
     let mut reason = FaultReason::PageTableNotPresent;
+    // As much as what was looked at covers.
+    let mut covered = large_pages.directory_shift();
     for (table, shift) in tables {
         let Some(table) = table else { continue };
-        match Pte::decode(entry(table, large_pages.table_index(address, shift))?) {
-            Ok(pte) => {
+        covered = covered.min(shift);
+        match entry(table, large_pages.table_index(address, shift)).map(Pte::decode) {
+            Ok(Ok(pte)) => {
                 let inside = (1 << shift) - 1;
                 let first = pte.target.address & !inside | address & inside;
-                return Ok(Mapping {
-                    target: PhysicalAddress { address: first, ..pte.target },
-                    read_only: pte.read_only,
-                });
+                let target = PhysicalAddress { address: first, ..pte.target };
+                let found = Ok(Mapping { target, read_only: pte.read_only });
+                let alone = shift > SMALL_PAGE_SHIFT
+                    && pde.small.is_some_and(|small| has_no_small(small, large_pages, address, memory));
+                return (found, if alone { shift } else { covered });
             }
-            Err(PteDefect::NotValid) => reason = FaultReason::PageNotPresent,
-            Err(PteDefect::Aperture) => reason = FaultReason::UnsupportedAperture,
+            Ok(Err(PteDefect::NotValid)) => reason = FaultReason::PageNotPresent,
+            Ok(Err(PteDefect::Aperture)) => reason = FaultReason::UnsupportedAperture,
+            Err(reason) => return (Err(reason), SMALL_PAGE_SHIFT),
         }
     }
-    Err(reason)
+    (Err(reason), covered)
+}
+
+/// Whether no small page is mapped where the large one around an address lies.
+fn has_no_small(
+    table: PhysicalAddress,
+    large_pages: LargePages,
+    address: u64,
+    memory: &impl PhysicalMemory,
+) -> bool {
+    let start = address & !((1 << large_pages.page_shift()) - 1);
+    let first = large_pages.table_index(start, SMALL_PAGE_SHIFT).saturating_mul(ENTRY_SIZE);
+    let count = 1_usize << (large_pages.page_shift() - SMALL_PAGE_SHIFT);
+    let mut raw = [0; MOST_SMALL * size_of::<u64>()];
+    let Some(raw) = raw.get_mut(..count.saturating_mul(size_of::<u64>())) else { return false };
+    let Some(at) = table.address.checked_add(first) else { return false };
+    memory.read_tables(PhysicalAddress { address: at, ..table }, raw)
+        && raw
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .all(|raw| matches!(Pte::decode(u64::from_le_bytes(*raw)), Err(PteDefect::NotValid)))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! BAR1's root directory lies where the firmware says, and the driver fills it in. Of BAR2's root the driver tells
 //! the firmware one entry, that of the lower half of the address range. Sparse pages count as not mapped here.
 
-use super::{Mapping, Translation};
+use super::{Mapping, Translation, Walk};
 use crate::chip::gh100::mmu::{Directory, DualPde, Level, Pde, Pte, PteDefect, VA_MAX};
 use crate::chip::{FaultReason, PhysicalAddress};
 use crate::mmio_trap::PhysicalMemory;
@@ -32,38 +32,62 @@ impl HopperTables {
 }
 
 impl Translation for HopperTables {
-    fn walk(&self, page: u64, memory: &impl PhysicalMemory) -> Result<Mapping, FaultReason> {
+    fn walk(&self, page: u64, memory: &impl PhysicalMemory) -> Walk {
+        let (found, level) = self.look_up(page, memory);
+        Walk { found, shift: level.shift() }
+    }
+}
+
+impl HopperTables {
+    /// What the tables say of a page, and at which level they said it.
+    fn look_up(&self, page: u64, memory: &impl PhysicalMemory) -> (Result<Mapping, FaultReason>, Level) {
+        let nothing = |reason, level| (Err(reason), level);
         let root = match *self {
-            Self::Physical => return Ok(Mapping::identity(page)),
-            _ if page > VA_MAX => return Err(FaultReason::VmLimitExceeded),
-            Self::Root(table) => entry(table, Level::Pd4, page, memory)?,
+            Self::Physical => return (Ok(Mapping::identity(page)), Level::Pd4),
+            _ if page > VA_MAX => return nothing(FaultReason::VmLimitExceeded, Level::Small),
+            Self::Root(table) => match entry(table, Level::Pd4, page, memory) {
+                Ok(raw) => raw,
+                Err(reason) => return nothing(reason, Level::Small),
+            },
             Self::RootEntry(raw) if Level::Pd4.index(page) == 0 => raw,
-            Self::RootEntry(_) => return Err(FaultReason::VmLimitExceeded),
+            Self::RootEntry(_) => return nothing(FaultReason::VmLimitExceeded, Level::Pd4),
         };
         let mut table = match Directory::decode(root) {
             Directory::Pde(Pde::Table(table)) => table,
-            Directory::Pde(_) | Directory::Page(_) => return Err(FaultReason::PageTableNotPresent),
+            Directory::Pde(_) | Directory::Page(_) => {
+                return nothing(FaultReason::PageTableNotPresent, Level::Pd4);
+            }
         };
         for level in [Level::Pd3, Level::Pd2, Level::Pd1] {
-            table = match Directory::decode(entry(table, level, page, memory)?) {
-                Directory::Pde(Pde::Table(table)) => table,
-                Directory::Page(pte) if level.has_pages() => return mapping(pte, level, page),
-                Directory::Pde(_) | Directory::Page(_) => return Err(FaultReason::PageTableNotPresent),
+            table = match entry(table, level, page, memory).map(Directory::decode) {
+                Ok(Directory::Pde(Pde::Table(table))) => table,
+                Ok(Directory::Page(pte)) if level.has_pages() => return (mapping(pte, level, page), level),
+                Ok(Directory::Pde(_) | Directory::Page(_)) => {
+                    return nothing(FaultReason::PageTableNotPresent, level);
+                }
+                Err(reason) => return nothing(reason, Level::Small),
             };
         }
-        match DualPde::decode(u128::from_le_bytes(raw(table, Level::Pd0, page, memory)?)) {
-            DualPde::Page(pte) => mapping(pte, Level::Pd0, page),
-            DualPde::Tables { big, small } => {
-                let mut reason = FaultReason::PageTableNotPresent;
-                if let Some(big) = big.table() {
-                    match Pte::decode(entry(big, Level::Big, page, memory)?) {
-                        Err(PteDefect::NotValid) => reason = FaultReason::PageNotPresent,
-                        pte => return mapping(pte, Level::Big, page),
-                    }
-                }
-                let small = small.table().ok_or(reason)?;
-                mapping(Pte::decode(entry(small, Level::Small, page, memory)?), Level::Small, page)
+        let dual = match raw(table, Level::Pd0, page, memory) {
+            Ok(raw) => DualPde::decode(u128::from_le_bytes(raw)),
+            Err(reason) => return nothing(reason, Level::Small),
+        };
+        let (big, small) = match dual {
+            DualPde::Page(pte) => return (mapping(pte, Level::Pd0, page), Level::Pd0),
+            DualPde::Tables { big, small } => (big.table(), small.table()),
+        };
+        let mut missing = (FaultReason::PageTableNotPresent, Level::Pd0);
+        if let Some(big) = big {
+            match entry(big, Level::Big, page, memory).map(Pte::decode) {
+                Ok(Err(PteDefect::NotValid)) => missing = (FaultReason::PageNotPresent, Level::Big),
+                Ok(pte) => return (mapping(pte, Level::Big, page), Level::Big),
+                Err(reason) => return nothing(reason, Level::Small),
             }
+        }
+        let Some(small) = small else { return nothing(missing.0, missing.1) };
+        match entry(small, Level::Small, page, memory) {
+            Ok(raw) => (mapping(Pte::decode(raw), Level::Small, page), Level::Small),
+            Err(reason) => nothing(reason, Level::Small),
         }
     }
 }

@@ -75,7 +75,7 @@ fn pass_over(back: &dyn GspBackend, directory: PhysicalAddress, channel: &Revive
     let end = channel.ring.saturating_add(u64::from(channel.get).saturating_mul(8));
     while at < end {
         let page = at & !(PAGE_SIZE - 1);
-        let mapping = tables.walk(page, &memory).map_err(drop)?;
+        let mapping = tables.walk(page, &memory).found.map_err(drop)?;
         let stop = page.saturating_add(PAGE_SIZE).min(end);
         let mut entries = vec![0; usize::try_from(stop.saturating_sub(at)).map_err(drop)?];
         let target = PhysicalAddress {
