@@ -2,6 +2,7 @@
 //! bounded in how long they keep a TLB flush waiting.
 
 use std::sync::PoisonError;
+use std::time::{Duration, Instant};
 
 use super::hardware::Hardware;
 use super::ledger::Actor;
@@ -18,6 +19,12 @@ pub(super) const CHUNK: u64 = 64 << 10;
 
 /// The same for zeroing: so much takes no longer.
 const CLEAR_CHUNK: u64 = 512 << 10;
+
+/// The same of memory of VMs' processes, whose pages may take long to be had,
+const FOREIGN: u64 = 8 << 10;
+
+/// and how long after the beginning no more is begun before a flush may pass.
+const LONGEST: Duration = Duration::from_micros(20);
 
 /// What a report looks like in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +77,7 @@ impl Client<'_> {
         let mut va = va;
         let mut rest = data;
         while !rest.is_empty() {
-            let in_use = self.hardware.mmu.in_use();
+            let in_use = self.space.in_use();
             let place = self.translate(&in_use, va, AccessKind::Read)?;
             let size = place.run.min(rest.len() as u64).min(CHUNK);
             let (now, later) = std::mem::take(&mut rest).split_at_mut(to_index(size));
@@ -88,7 +95,7 @@ impl Client<'_> {
         let mut va = va;
         let mut rest = data;
         while !rest.is_empty() {
-            let in_use = self.hardware.mmu.in_use();
+            let in_use = self.space.in_use();
             let place = self.translate(&in_use, va, AccessKind::Write)?;
             let size = place.run.min(rest.len() as u64).min(CHUNK);
             let (now, later) = rest.split_at(to_index(size));
@@ -105,7 +112,7 @@ impl Client<'_> {
     pub(super) fn prepare_to_fill(&self, va: u64, size: u64) {
         let mut done = 0;
         while done < size {
-            let in_use = self.hardware.mmu.in_use();
+            let in_use = self.space.in_use();
             let Ok(place) = self.translate(&in_use, va.saturating_add(done), AccessKind::Write) else {
                 return;
             };
@@ -123,7 +130,7 @@ impl Client<'_> {
         while done < size {
             let at = va.saturating_add(done);
             let left = (size - done).min(CLEAR_CHUNK);
-            let in_use = self.hardware.mmu.in_use();
+            let in_use = self.space.in_use();
             let Place { target, run } = self.translate(&in_use, at, AccessKind::Write)?;
             let mut bytes = run.min(left);
             // Pages that lie behind each other are zeroed together.
@@ -147,14 +154,18 @@ impl Client<'_> {
         let mut done = 0;
         while done < size {
             // The MMU is released after each chunk.
-            let in_use = self.hardware.mmu.in_use();
+            let in_use = self.space.in_use();
             let end = size.min(done + CHUNK);
-            while done < end {
+            let began = Instant::now();
+            while done < end && began.elapsed() < LONGEST {
                 let source_va = from.saturating_add(done);
                 let target_va = to.saturating_add(done);
                 let source = self.translate(&in_use, source_va, AccessKind::Read)?;
                 let target = self.translate(&in_use, target_va, AccessKind::Write)?;
-                let bytes = source.run.min(target.run).min(end - done);
+                let mut bytes = source.run.min(target.run).min(end - done);
+                if source.target.aperture != Aperture::Vram || target.target.aperture != Aperture::Vram {
+                    bytes = bytes.min(FOREIGN);
+                }
                 self.note(source, bytes);
                 self.note(target, bytes);
                 self.hardware.memory.copy(source.target, target.target, bytes).map_err(|missed| {

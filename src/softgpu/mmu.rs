@@ -1,15 +1,15 @@
 //! The MMU that engines and the host unit look through: page tables are walked for real (by the chip's
 //! [`Walker`]), results are remembered until flushed, and refusals have the reasons of hardware.
 //!
-//! An access holds the MMU *in use* from its translation to its last byte, for at most some tens of KiB. A
-//! flush waits until nobody does, so when it returns, no access through an old translation is under way. The
-//! same holds for a change of the large-page size.
+//! An access holds its page tables *in use* from its translation to its last byte, for at most some tens of KiB. A
+//! flush waits until nobody does, so when it returns, no access through an old translation of these tables is under way. The
+//! same holds for a change of the large-page size, for all tables. Nobody waits for accesses through somebody else's tables.
 //!
 //! Storage kinds other than the invalid one are taken as plain memory: surfaces in blocks are laid out by the engines.
 //! Compression is not modelled.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 
 use super::memory::Memory;
 use super::tlb::{Buffer, Page, Space};
@@ -32,6 +32,13 @@ pub(super) struct AddressSpace {
     limit: u64,
 }
 
+impl AddressSpace {
+    /// To be held during an access, and not for longer.
+    pub(super) fn in_use(&self) -> InUse<'_> {
+        self.space.as_ref().map(|space| space.in_use())
+    }
+}
+
 /// What an access is, beyond its address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
@@ -48,28 +55,26 @@ pub(super) struct Place {
     pub(super) run: u64,
 }
 
-/// Keeps flushes waiting while an access is under way.
-pub(super) type InUse<'a> = RwLockReadGuard<'a, ()>;
+/// Keeps flushes of some page tables waiting while an access is under way; nothing where there are no tables.
+pub(super) type InUse<'a> = Option<RwLockReadGuard<'a, ()>>;
 
-/// The MMU. Lock order: in use, then the directory table, then one directory's buffers.
+/// The MMU. Lock order: one directory in use, then its buffers; the table of directories alone.
 #[derive(Debug)]
 pub(super) struct Mmu {
     walker: Arc<dyn Walker>,
     /// Highest virtual address.
     va_max: u64,
     page_shifts: &'static [u8],
-    in_use: RwLock<()>,
     spaces: Mutex<HashMap<PhysicalAddress, Arc<Space>>>,
 }
 
 impl Mmu {
     pub(super) fn new(walker: Arc<dyn Walker>, va_max: u64, page_shifts: &'static [u8]) -> Self {
-        Self { walker, va_max, page_shifts, in_use: RwLock::default(), spaces: Mutex::default() }
+        Self { walker, va_max, page_shifts, spaces: Mutex::default() }
     }
 
-    /// To be held during an access, and not for longer.
-    pub(super) fn in_use(&self) -> InUse<'_> {
-        self.in_use.read().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, HashMap<PhysicalAddress, Arc<Space>>> {
+        self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The address space of an instance block, given its bytes.
@@ -87,7 +92,7 @@ impl Mmu {
     }
 
     fn space(&self, directory: PhysicalAddress) -> Arc<Space> {
-        let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spaces = self.table();
         if spaces.len() >= MAX_SPACES && !spaces.contains_key(&directory) {
             // Those in use now are few; the others only lose what they remember.
             spaces.retain(|_, space| Arc::strong_count(space) > 1);
@@ -97,46 +102,37 @@ impl Mmu {
         )
     }
 
-    /// Drops translations; when it returns, none of them is in use.
+    /// Drops translations; when it returns, none of them is in use. Waits for accesses through these page tables only.
     pub(super) fn flush(&self, scope: FlushScope) {
-        let exclusive = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
         let in_vram = |address: PhysicalAddress| address.aperture == Aperture::Vram;
         let wanted = scope.page_directory;
-        let spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
-        for (directory, space) in spaces.iter() {
-            if directory.address == wanted.address && in_vram(*directory) == in_vram(wanted) {
-                space.clear(scope.hub_only);
-            }
-        }
-        drop(exclusive);
+        let is_meant = |space: &&Arc<Space>| {
+            let directory = space.directory;
+            directory.address == wanted.address && in_vram(directory) == in_vram(wanted)
+        };
+        let meant: Vec<_> = self.table().values().filter(is_meant).map(Arc::clone).collect();
+        meant.iter().for_each(|space| space.flush(scope.hub_only));
     }
 
     /// Drops a page directory that nobody will use again, translations and all.
     pub(super) fn forget(&self, directory: PhysicalAddress) {
-        let exclusive = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
-        let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(space) = spaces.remove(&directory) {
+        let space = self.table().remove(&directory);
+        if let Some(space) = space {
             // A channel that still has it finds nothing there.
-            space.clear(false);
+            space.flush(false);
         }
-        drop(exclusive);
     }
 
     /// Page directories with remembered translations.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {
-        self.spaces.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.table().len()
     }
 
     /// Drops everything.
     pub(super) fn flush_all(&self) {
-        let exclusive = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
-        let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
-        for space in spaces.values() {
-            space.clear(false);
-        }
-        spaces.clear();
-        drop(exclusive);
+        let all = std::mem::take(&mut *self.table());
+        all.values().for_each(|space| space.flush(false));
     }
 
     /// Sets the size of large pages; remembered translations go when it changes.

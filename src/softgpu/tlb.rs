@@ -5,7 +5,7 @@
 //! buffer has a fixed number of places, so a translation may also leave to make room. Only translations
 //! are kept, never their absence.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::chip::PhysicalAddress;
 
@@ -139,6 +139,8 @@ pub(super) enum Buffer {
 #[derive(Debug)]
 pub(super) struct Space {
     pub(super) directory: PhysicalAddress,
+    /// Held to read during an access, and to write to be sure that there is none.
+    in_use: RwLock<()>,
     hub: Mutex<Sets>,
     engines: Mutex<Sets>,
 }
@@ -146,7 +148,7 @@ pub(super) struct Space {
 impl Space {
     pub(super) fn new(directory: PhysicalAddress, page_shifts: &[u8]) -> Self {
         let sets = || Mutex::new(Sets::new(page_shifts));
-        Self { directory, hub: sets(), engines: sets() }
+        Self { directory, in_use: RwLock::default(), hub: sets(), engines: sets() }
     }
 
     fn sets(&self, buffer: Buffer) -> MutexGuard<'_, Sets> {
@@ -165,7 +167,19 @@ impl Space {
         self.sets(buffer).insert(page);
     }
 
-    pub(super) fn clear(&self, hub_only: bool) {
+    /// To be held during an access.
+    pub(super) fn in_use(&self) -> RwLockReadGuard<'_, ()> {
+        self.in_use.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops translations; when it returns, none of them is in use.
+    pub(super) fn flush(&self, hub_only: bool) {
+        let exclusive = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
+        self.clear(hub_only);
+        drop(exclusive);
+    }
+
+    fn clear(&self, hub_only: bool) {
         self.sets(Buffer::Hub).clear();
         if !hub_only {
             self.sets(Buffer::Engines).clear();
