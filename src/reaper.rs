@@ -34,6 +34,17 @@ const LINGER: Duration = Duration::from_secs(2);
 /// Something to be ended by dropping it.
 type Thing = Box<dyn Any + Send>;
 
+/// Work that is done when it is dropped.
+struct Later<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for Later<F> {
+    fn drop(&mut self) {
+        if let Some(work) = self.0.take() {
+            work();
+        }
+    }
+}
+
 /// What is sent to the reaper's first thread.
 type Parcel = (Account, Thing);
 
@@ -82,6 +93,11 @@ impl Account {
                 let _ = reaper.send((self.clone(), Box::new(thing)));
             }
         }
+    }
+
+    /// Has work done that may take long, in this account's name, by whoever ends things; at once where there is no reaper.
+    pub fn later(&self, work: impl FnOnce() + Send + 'static) {
+        self.give_up(Later(Some(work)));
     }
 
     /// What is given up meanwhile on this thread counts as this account's.

@@ -56,6 +56,8 @@ fn may_make(role: Role) -> &'static [&'static str] {
         Role::SoftGpu => &["accept4", "eventfd2"],
         Role::Owner | Role::CardOwner => &["pipe2", "eventfd2", "memfd_create"],
         Role::RmOwner => &["open", "openat", "pipe2", "eventfd2", "memfd_create"],
+        // The software GPU's memory for its next owner.
+        Role::Reaper => &["memfd_create"],
         Role::Gate => &["accept4", "eventfd2", "pidfd_open"],
         Role::Control | Role::Recorder | Role::Door => &["accept4"],
         // Beside what KVM's calls make.
@@ -73,7 +75,6 @@ fn may_make(role: Role) -> &'static [&'static str] {
         | Role::Engine
         | Role::Pinner
         | Role::Porter
-        | Role::Reaper
         | Role::CardInterrupts
         | Role::Doorbells
         | Role::CardDoorbells

@@ -262,6 +262,8 @@ pub enum Scrub {
 pub enum Renewal {
     /// Nobody has any of it.
     Done,
+    /// It goes on elsewhere: ask again a little later.
+    Waits,
     /// A process still has it, through a file or a mapping that cannot be taken away.
     Held,
 }
@@ -331,6 +333,16 @@ pub trait GpuDriver: Send {
         // Where memory is the driver's own from the start, it holds what tenants left, and nothing else.
         let _ = (start, size);
         false
+    }
+
+    /// Whether VRAM is the memory of the files that [`Self::share_vram`] gives: what is given back to the host's kernel is zero then.
+    fn is_vram_of_files(&self) -> bool {
+        false
+    }
+
+    /// The least that a turn has to be long for, where others wait: about what the driver's shortest step takes.
+    fn shortest_turn(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Fills a range of VRAM with zeros. Complete when it returns.

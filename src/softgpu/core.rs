@@ -18,6 +18,7 @@ use super::fifo::Fifo;
 use super::hardware::Hardware;
 use super::ledger::Ledger;
 use super::pbdma;
+use super::renewals::Renewals;
 use super::sleepers::{Pbdmas, bit};
 use super::walker::{FermiTables, Walker};
 use crate::chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
@@ -170,6 +171,7 @@ pub(super) fn become_pbdma() {
 pub struct Core {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    renewals: Renewals,
 }
 
 impl Core {
@@ -195,7 +197,7 @@ impl Core {
             units: chip.engines.iter().map(|engine| Unit::new(*engine, (chip.model)(*engine))).collect(),
             attention: (0..chip.pbdmas).map(|_| AtomicBool::new(false)).collect(),
         });
-        let mut core = Self { shared, threads: Vec::new() };
+        let mut core = Self { shared, threads: Vec::new(), renewals: Renewals::default() };
         for pbdma in 0..chip.pbdmas {
             let shared = Arc::clone(&core.shared);
             let name = format!("pbdma{pbdma}");
@@ -295,7 +297,10 @@ impl Backend for Core {
     }
 
     fn renew_vram(&self, offset: u64, size: u64) -> std::io::Result<()> {
-        self.shared.hardware.memory.vram.renew(offset, size)
+        self.renewals.ask(offset, size, || {
+            let shared = Arc::clone(&self.shared);
+            move || shared.hardware.memory.vram.renew(offset, size)
+        })
     }
 
     fn show_vram(&self, offset: u64, size: u64, visit: &mut dyn FnMut(VramPiece<'_>)) {

@@ -29,6 +29,7 @@ mod pbdma;
 mod pushbuffer;
 mod ramfc;
 mod reduction;
+mod renewals;
 mod sleepers;
 mod tlb;
 mod vram;

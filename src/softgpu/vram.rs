@@ -13,6 +13,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::pci::SharedMemory;
 use crate::pci::mapping::{Access, FilePiece, Mapping, MemoryError, create_memory_file};
+use crate::reaper;
 use crate::units::backend::VramPiece;
 
 /// Smallest bank.
@@ -49,7 +50,7 @@ fn create_bank(number: usize, bytes: u64) -> io::Result<OwnedFd> {
 /// The memory.
 #[derive(Debug)]
 pub(super) struct Vram {
-    /// Files and sizes. Changed only by whoever holds the lock for that, together with what is mapped.
+    /// Files and sizes. What is mapped is changed before the file is: a bank that is renewed is nobody's meanwhile.
     banks: RwLock<Vec<(OwnedFd, u64)>>,
     bank_size: u64,
     pub(super) memory: Mapping,
@@ -85,18 +86,25 @@ impl Vram {
     /// old files keeps them, and reaches nothing of this memory any more.
     pub(super) fn renew(&self, offset: u64, size: u64) -> io::Result<()> {
         let end = self.whole_banks(offset, size)?;
-        let mut banks = self.banks.write().unwrap_or_else(PoisonError::into_inner);
+        let sizes: Vec<u64> = self.banks().iter().map(|(_, bytes)| *bytes).collect();
         let mut start: u64 = 0;
-        for (number, (bank, bytes)) in banks.iter_mut().enumerate() {
+        for (number, bytes) in sizes.into_iter().enumerate() {
             if (offset..end).contains(&start) {
-                let fresh = create_bank(number, *bytes)?;
-                let piece = FilePiece { fd: fresh.as_fd(), offset: 0, size: *bytes };
-                self.memory.replace(start, &piece).map_err(io::Error::other)?;
-                *bank = fresh;
+                let fresh = create_bank(number, bytes)?;
+                let piece = FilePiece { fd: fresh.as_fd(), offset: 0, size: bytes };
+                let aside = self.memory.exchange(start, &piece).map_err(io::Error::other)?;
+                let old = self.exchange_file(number, fresh);
+                // To give thousands of pages back takes as long as all the rest several times over.
+                reaper::give_up((aside, old));
             }
-            start = start.saturating_add(*bytes);
+            start = start.saturating_add(bytes);
         }
         Ok(())
+    }
+
+    fn exchange_file(&self, number: usize, fresh: OwnedFd) -> Option<OwnedFd> {
+        let mut banks = self.banks.write().unwrap_or_else(PoisonError::into_inner);
+        banks.get_mut(number).map(|(bank, _)| std::mem::replace(bank, fresh))
     }
 
     /// Bytes.

@@ -158,6 +158,10 @@ impl Machine {
                 }
                 Step::More
             }
+            Ok(Renewal::Waits) => {
+                self.look_again();
+                Step::Waits
+            }
             Ok(Renewal::Held) => {
                 let due = now.saturating_add(HELD_AGAIN);
                 if held.replace(due).is_none() {

@@ -147,16 +147,23 @@ impl GpuDriver for RegisterDriver {
 
     fn renew_vram(&mut self, start: HostVram, size: u64) -> Result<Renewal, GpuError> {
         self.check_tenant_memory(start, size)?;
-        // A little at a time, so that little is left to be freed when a file goes.
-        self.scrub_vram(start, size)?;
         let granule = self.info.partition_granule;
         let limit = self.info.tenant_vram.0.saturating_add(self.info.tenant_vram_size);
         let Self { homes, bus, bar1, memory, .. } = self;
         match homes {
-            Some(homes) => homes.release(start, size)?,
+            Some(homes) => {
+                // A little at a time, so that little is left to be freed when a file goes.
+                homes.scrub(start, size)?;
+                homes.release(start, size)?;
+            }
             None => {
                 for (start, size) in granules_that_end_in(start.0, size, granule, limit) {
-                    bar1.renew(bus, memory, HostVram(start), size)?;
+                    match bar1.renew(bus, memory, HostVram(start), size) {
+                        Err(GpuError::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                            return Ok(Renewal::Waits);
+                        }
+                        renewed => renewed?,
+                    }
                 }
             }
         }
@@ -169,6 +176,10 @@ impl GpuDriver for RegisterDriver {
             Some(homes) => homes.scrub(start, size),
             None => self.bar1.scrub(&self.bus, &self.memory, start, size, self.info.partition_granule),
         }
+    }
+
+    fn is_vram_of_files(&self) -> bool {
+        self.homes.is_none()
     }
 
     fn scrubs_at_once(&self) -> bool {
@@ -223,8 +234,10 @@ impl GpuDriver for RegisterDriver {
             None => Ok(*mapping),
         };
         let updated = space.advance_update(memory, update, resolve, table_budget, budget);
-        // What was done before an error is visible to engines too.
-        space.flush(bus)?;
+        // What was done before an error is visible to engines too. Whoever asked hears of the end only.
+        if !matches!(updated, Ok(Progress::More)) {
+            space.flush(bus)?;
+        }
         updated
     }
 
@@ -236,7 +249,9 @@ impl GpuDriver for RegisterDriver {
         let Self { bus, memory, spaces, .. } = self;
         let space = spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
         let cleared = space.advance_clear(memory, budget);
-        space.flush(bus)?;
+        if !matches!(cleared, Ok(Progress::More)) {
+            space.flush(bus)?;
+        }
         cleared
     }
 
@@ -249,7 +264,9 @@ impl GpuDriver for RegisterDriver {
         let Self { bus, memory, spaces, .. } = self;
         let space = spaces.get_mut(&space).ok_or_else(|| no_such_space(space))?;
         let revoked = space.advance_revoke(memory, revocation, budget);
-        space.flush(bus)?;
+        if !matches!(revoked, Ok(Progress::More)) {
+            space.flush(bus)?;
+        }
         revoked
     }
 

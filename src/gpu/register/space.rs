@@ -34,7 +34,10 @@ const QUEUE_SPACE: u32 = 0x00ff_0000;
 const QUEUE_EMPTY: u32 = 1 << 15;
 
 /// Pages that are mapped between two looks at the budget.
-const SOME_PAGES: u32 = 4096;
+const SOME_PAGES: u32 = 512;
+
+/// Entries that are cleared between two looks.
+const SOME_ENTRIES: u64 = 2048;
 
 /// An unmapping costs this much less per page than a mapping, because most of a large one has no tables.
 const UNMAP_SHARE: u32 = 8;
@@ -192,9 +195,8 @@ impl Space {
     ) -> Result<Progress, GpuError> {
         for tables in self.tables.values_mut() {
             for table in [tables.small.as_mut(), tables.large.as_mut()].into_iter().flatten() {
-                if table.valid() > 0 {
-                    let all = table.bytes() / 8;
-                    table.set_run(memory, 0, all, |_| 0)?;
+                while table.valid() > 0 {
+                    table.clear_some(memory, SOME_ENTRIES)?;
                     if budget.spend(CALL) {
                         return Ok(Progress::More);
                     }
@@ -213,30 +215,42 @@ impl Space {
     ) -> Result<Progress, GpuError> {
         let Iova(first) = revocation.iova;
         let end = first.saturating_add(revocation.size);
-        let from = revocation.cursor.map_or(0, |(_, entry, _)| entry);
+        let points_there = |raw: u64, shift: u8| {
+            Pte::decode(raw).is_ok_and(|pte| {
+                let start = pte.target.address;
+                pte.target.aperture != Aperture::Vram
+                    && start < end
+                    && start.saturating_add(1 << shift) > first
+            })
+        };
+        let (skipped, from, mut at) = revocation.cursor.unwrap_or((0, 0, 0));
         for (entry, tables) in self.tables.range_mut(from..) {
-            for (table, shift) in [(tables.small.as_mut(), SMALL_PAGE_SHIFT), (tables.large.as_mut(), 17)] {
+            let both = [
+                (0, tables.small.as_mut(), SMALL_PAGE_SHIFT),
+                (1, tables.large.as_mut(), LARGE.page_shift()),
+            ];
+            let (skipped, first) = if *entry == from { (skipped, at) } else { (0, 0) };
+            at = first;
+            for (which, table, shift) in both.into_iter().filter(|(which, _, _)| *which >= skipped) {
                 let Some(table) = table else { continue };
-                let hit: Vec<u64> = table
-                    .entries()
-                    .filter(|(_, raw)| {
-                        Pte::decode(*raw).is_ok_and(|pte| {
-                            let start = pte.target.address;
-                            pte.target.aperture != Aperture::Vram
-                                && start < end
-                                && start.saturating_add(1 << shift) > first
-                        })
-                    })
-                    .map(|(index, _)| index)
-                    .collect();
-                for index in hit {
-                    table.set_run(memory, index, 1, |_| 0)?;
-                    revocation.pages = revocation.pages.saturating_add(1);
+                while at < table.len() {
+                    let next = at.saturating_add(SOME_ENTRIES);
+                    let hit: Vec<u64> = table
+                        .entries_in(at..next)
+                        .filter(|(_, raw)| points_there(*raw, shift))
+                        .map(|(index, _)| index)
+                        .collect();
+                    for index in hit {
+                        table.set_run(memory, index, 1, |_| 0)?;
+                        revocation.pages = revocation.pages.saturating_add(1);
+                    }
+                    at = next;
+                    revocation.cursor = Some((which, *entry, at));
+                    if budget.spend(CALL) {
+                        return Ok(Progress::More);
+                    }
                 }
-            }
-            revocation.cursor = Some((0, entry.saturating_add(1), 0));
-            if budget.spend(CALL) {
-                return Ok(Progress::More);
+                at = 0;
             }
         }
         Ok(Progress::Done)

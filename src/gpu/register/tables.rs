@@ -1,5 +1,7 @@
 //! A page table or directory of ours: entries in RAM, and the same where hardware walks them.
 
+use std::ops::Range;
+
 use super::memory::HostMemory;
 use crate::addr::PAGE_SIZE;
 use crate::chip::PhysicalAddress;
@@ -12,6 +14,8 @@ pub(super) struct Table {
     physical: PhysicalAddress,
     entries: Box<[u64]>,
     valid: u64,
+    /// Where to go on with clearing it.
+    clears_from: u64,
 }
 
 impl Table {
@@ -20,7 +24,7 @@ impl Table {
         let address = memory.take(bytes(entries), PAGE_SIZE)?;
         let count = usize::try_from(entries).unwrap_or(0);
         let physical = memory.physical(address);
-        Ok(Self { address, physical, entries: vec![0; count].into_boxed_slice(), valid: 0 })
+        Ok(Self { address, physical, entries: vec![0; count].into_boxed_slice(), valid: 0, clears_from: 0 })
     }
 
     /// Where hardware finds it.
@@ -38,9 +42,16 @@ impl Table {
         self.valid
     }
 
-    /// The entries with their index, those that are 0 left out.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.entries.iter().zip(0..).filter(|(raw, _)| **raw != 0).map(|(raw, index)| (index, *raw))
+    /// How many there are.
+    pub(super) fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// Some of the entries with their index, those that are 0 left out.
+    pub(super) fn entries_in(&self, range: Range<u64>) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(self.entries.len());
+        let some = self.entries.get(place(range.start)..place(range.end)).unwrap_or_default();
+        some.iter().zip(range.start..).filter(|(raw, _)| **raw != 0).map(|(raw, index)| (index, *raw))
     }
 
     /// Changes `[first, first + values)` to what `value` says for each index.
@@ -65,6 +76,15 @@ impl Table {
             bytes.extend_from_slice(&new.to_le_bytes());
         }
         memory.write(self.address.saturating_add(first.saturating_mul(ENTRY_SIZE)), &bytes)
+    }
+
+    /// Changes so many entries to 0, those that come after those of the last call; all of the table, one call after the other.
+    pub(super) fn clear_some(&mut self, memory: &HostMemory, most: u64) -> Result<(), GpuError> {
+        let all = self.len();
+        let first = if self.clears_from < all { self.clears_from } else { 0 };
+        let count = most.min(all.saturating_sub(first));
+        self.clears_from = first.saturating_add(count);
+        self.set_run(memory, first, count, |_| 0)
     }
 
     /// Gives the memory back.

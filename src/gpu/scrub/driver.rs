@@ -29,6 +29,7 @@ impl GpuDriver for EngineScrub {
             }
             jobs.retain(|job| !job.overlaps(start, size));
         }
+        self.forget_returns(start, size)?;
         self.inner.share_vram(start, size)
     }
 
@@ -36,7 +37,16 @@ impl GpuDriver for EngineScrub {
         self.check_reach(start, size)?;
         // The files that we know are to be nobody's.
         self.shown = None;
+        self.forget_returns(start, size)?;
         self.inner.renew_vram(start, size)
+    }
+
+    fn shortest_turn(&self) -> Duration {
+        self.inner.shortest_turn()
+    }
+
+    fn is_vram_of_files(&self) -> bool {
+        self.inner.is_vram_of_files()
     }
 
     fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {
@@ -50,6 +60,9 @@ impl GpuDriver for EngineScrub {
     fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
         if self.inner.scrubs_by_engine() {
             return self.by_its_engine(start, size);
+        }
+        if let Some(given) = self.follow_return(start, size) {
+            return given;
         }
         let known = self.jobs.iter().enumerate().find(|(_, job)| job.start == start && job.size == size);
         match known.map(|(index, job)| (index, *job)) {

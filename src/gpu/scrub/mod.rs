@@ -22,6 +22,7 @@ mod report;
 mod rig;
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 pub(super) use self::backing::give_back;
@@ -32,6 +33,7 @@ use self::rig::{Job, Rig, Seen};
 use super::{GpuDriver, GpuError, GpuInfo, Scrub};
 use crate::addr::{HostChannel, HostVram};
 use crate::pci::SharedMemory;
+use crate::reaper;
 
 /// VRAM zeroed at a time: so much that the processor does it in about a millisecond.
 pub const SCRUB_PIECE: u64 = layout::PIECE;
@@ -63,6 +65,9 @@ pub struct EngineScrub {
     /// Why our channel was stopped, if it was.
     stopped: Option<String>,
     shown: Option<Shown>,
+    /// Pieces that go back to the host's kernel, and in whose name.
+    returns: Vec<Return>,
+    helper: reaper::Account,
 }
 
 /// The files behind the granules that were looked at last: to ask costs a walk through page tables, and the pieces of
@@ -71,7 +76,17 @@ struct Shown {
     first: u64,
     end: u64,
     /// None where memory is not shared from files.
-    files: Option<Vec<SharedMemory>>,
+    files: Option<Arc<[SharedMemory]>>,
+}
+
+/// A piece whose pages go back to the host's kernel. Somebody else sees to it, because it may take as long as some processor sleeps.
+struct Return {
+    start: HostVram,
+    size: u64,
+    /// When the processor began with it, if that is how it is zeroed. Else it is zero.
+    zeroes: Option<Instant>,
+    /// Whether that worked, once it is over.
+    outcome: Arc<OnceLock<bool>>,
 }
 
 impl std::fmt::Debug for EngineScrub {
@@ -99,6 +114,8 @@ impl EngineScrub {
             begun: BTreeMap::new(),
             stopped: None,
             shown: None,
+            returns: Vec::new(),
+            helper: reaper::Account::default(),
         };
         if !wrapped.inner.scrubs_by_engine() && !wrapped.inner.scrubs_at_once() {
             wrapped.set_up();
@@ -120,8 +137,12 @@ impl EngineScrub {
                 continue;
             }
             for (piece, bytes) in pieces(granule, bytes, SCRUB_PIECE) {
-                while self.advance_scrub(HostVram(piece), bytes)? == Scrub::Pending {
-                    std::thread::sleep(LOOK_AGAIN);
+                loop {
+                    match self.advance_scrub(HostVram(piece), bytes)? {
+                        Scrub::Done | Scrub::Untouched => break,
+                        Scrub::More => {}
+                        Scrub::Pending => std::thread::sleep(LOOK_AGAIN),
+                    }
                 }
             }
         }
@@ -130,12 +151,18 @@ impl EngineScrub {
 
     fn is_untouched(&mut self, start: HostVram, size: u64) -> bool {
         let untouched = self.files(start, size).is_some_and(|(files, from)| {
-            backing::is_untouched(files) || backing::is_hole(files, from, from.saturating_add(size))
+            backing::is_untouched(&files) || backing::is_hole(&files, from, from.saturating_add(size))
         });
         if untouched {
             self.account.untouched(size);
         }
         untouched
+    }
+
+    /// Whether a range is tenants' memory.
+    fn is_of_tenants(&self, start: HostVram, size: u64) -> bool {
+        let end = self.info.tenant_vram.checked_add(self.info.tenant_vram_size);
+        start >= self.info.tenant_vram && start.checked_add(size).is_some_and(|last| Some(last) <= end)
     }
 
     /// Refuses memory that a channel which was not cut off worked at.
@@ -160,6 +187,63 @@ impl EngineScrub {
         seen
     }
 
+    /// Pieces of a range that is somebody's from now on stay with him.
+    ///
+    /// # Errors
+    /// Some are going back just now: whoever had them would lose what he writes.
+    fn forget_returns(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
+        let (from, end) = (start.0, start.0.saturating_add(size));
+        let is_inside =
+            |piece: &Return| piece.start.0.saturating_add(piece.size) > from && piece.start.0 < end;
+        if self.returns.iter().any(|piece| is_inside(piece) && piece.outcome.get().is_none()) {
+            return Err(GpuError::Timeout { what: "giving VRAM back to the host's kernel", millis: 0 });
+        }
+        self.returns.retain(|piece| !is_inside(piece));
+        Ok(())
+    }
+
+    /// The same, for whoever asks again, if there are files to be given back.
+    fn by_processor_in_steps(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
+        if self.inner.is_vram_of_files()
+            && self.is_of_tenants(start, size)
+            && self.begin_return(start, size, Some(Instant::now()))
+        {
+            return self.follow_return(start, size).unwrap_or(Ok(Scrub::Pending));
+        }
+        self.by_processor(start, size)
+    }
+
+    /// Has a piece's pages given back to the host's kernel. False where there are no files.
+    fn begin_return(&mut self, start: HostVram, size: u64, zeroes: Option<Instant>) -> bool {
+        let Some((files, from)) = self.files(start, size) else { return false };
+        let outcome = Arc::new(OnceLock::new());
+        let told = Arc::clone(&outcome);
+        self.helper.later(move || {
+            let given = give_back(&files, from, from.saturating_add(size));
+            if let Err(error) = &given {
+                log::debug!("zeroed memory stays with this process: {error}");
+            }
+            let _ = told.set(given.is_ok());
+        });
+        self.returns.push(Return { start, size, zeroes, outcome });
+        true
+    }
+
+    /// How far a piece is that goes back, if it is one.
+    fn follow_return(&mut self, start: HostVram, size: u64) -> Option<Result<Scrub, GpuError>> {
+        let index = self.returns.iter().position(|piece| piece.start == start && piece.size == size)?;
+        let (zeroes, outcome) =
+            self.returns.get(index).map(|piece| (piece.zeroes, piece.outcome.get().copied()))?;
+        let Some(given) = outcome else { return Some(Ok(Scrub::Pending)) };
+        self.returns.swap_remove(index);
+        match zeroes {
+            Some(_) if !given => return Some(self.by_processor(start, size)),
+            Some(began) => self.account.processor(size, began.elapsed()),
+            None => {}
+        }
+        Some(Ok(Scrub::Done))
+    }
+
     fn by_processor(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
         let began = Instant::now();
         self.inner.scrub_vram(start, size)?;
@@ -172,20 +256,20 @@ impl EngineScrub {
     }
 
     /// The files behind the granules that a range lies in, and where it begins in them.
-    fn files(&mut self, start: HostVram, size: u64) -> Option<(&[SharedMemory], u64)> {
+    fn files(&mut self, start: HostVram, size: u64) -> Option<(Arc<[SharedMemory]>, u64)> {
         let granule = self.info.partition_granule.max(1);
         let first = start.0 / granule * granule;
         let end = start.0.checked_add(size)?.checked_next_multiple_of(granule)?;
         if self.shown.as_ref().is_none_or(|shown| (shown.first, shown.end) != (first, end)) {
             let files = match self.inner.share_vram(HostVram(first), end.checked_sub(first)?) {
-                Ok(files) => Some(files),
+                Ok(files) => Some(files.into()),
                 Err(GpuError::Io(error)) if error.kind() == std::io::ErrorKind::Unsupported => None,
                 // For want of descriptors, say: the next piece may have more luck.
                 Err(_) => return None,
             };
             self.shown = Some(Shown { first, end, files });
         }
-        let files = self.shown.as_ref()?.files.as_ref()?;
+        let files = Arc::clone(self.shown.as_ref()?.files.as_ref()?);
         Some((files, start.0.checked_sub(first)?))
     }
 
@@ -196,13 +280,11 @@ impl EngineScrub {
         if let Some(why) = self.stopped.take() {
             self.give_up(&why)?;
         }
-        let end = self.info.tenant_vram.checked_add(self.info.tenant_vram_size);
-        let inside = start >= self.info.tenant_vram && start.checked_add(size) <= end;
         if !matches!(self.channel, Channel::Ready(_))
-            || !inside
+            || !self.is_of_tenants(start, size)
             || !Rig::fits(self.inner.as_ref(), start, size)
         {
-            return self.by_processor(start, size);
+            return self.by_processor_in_steps(start, size);
         }
         if self.is_untouched(start, size) {
             return Ok(Scrub::Untouched);
@@ -222,7 +304,7 @@ impl EngineScrub {
             Err(GpuError::Lost) => Err(GpuError::Lost),
             Err(error) => {
                 self.give_up(&error.to_string())?;
-                self.by_processor(start, size)
+                self.by_processor_in_steps(start, size)
             }
         }
     }
@@ -231,7 +313,7 @@ impl EngineScrub {
     fn follow(&mut self, index: usize, job: Job) -> Result<Scrub, GpuError> {
         self.check_reach(job.start, job.size)?;
         let Self { inner, channel: Channel::Ready(rig), .. } = self else {
-            return self.by_processor(job.start, job.size);
+            return self.by_processor_in_steps(job.start, job.size);
         };
         let seen = rig.look(inner.as_mut(), &job)?;
         if seen == Seen::Nothing {
@@ -243,7 +325,7 @@ impl EngineScrub {
                 None => return Ok(Scrub::Pending),
             };
             self.give_up(&why)?;
-            return self.by_processor(job.start, job.size);
+            return self.by_processor_in_steps(job.start, job.size);
         }
         rig.hide(inner.as_mut(), &job)?;
         self.progress = Instant::now();
@@ -258,15 +340,12 @@ impl EngineScrub {
                     job.start
                 );
             }
-            return self.by_processor(job.start, job.size);
+            return self.by_processor_in_steps(job.start, job.size);
         }
         self.account.engine(job.size, job.places(), job.began);
         // Only files have memory to give back.
-        if let Some((files, from)) = self.files(job.start, job.size) {
-            match give_back(files, from, from.saturating_add(job.size)) {
-                Ok(()) => {}
-                Err(error) => log::debug!("zeroed memory stays with this process: {error}"),
-            }
+        if self.begin_return(job.start, job.size, None) {
+            return self.follow_return(job.start, job.size).unwrap_or(Ok(Scrub::Pending));
         }
         Ok(Scrub::Done)
     }

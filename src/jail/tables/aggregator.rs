@@ -46,7 +46,7 @@ pub(in crate::jail) const OWNER: &[&[Rule]] = &[
     FACTS,
     SERVICE,
     rules! {
-        SYS_fallocate: "memory that is to be zero";
+        SYS_fallocate rare "only when descriptors run out": "memory that is to be zero";
         SYS_lseek: "memory that nobody has touched";
         SYS_ioctl(1 Test::Is(0xc020_aa00)): "pages of guest memory that nobody has are not made here";
         SYS_clock_nanosleep rare "the software GPU answers sooner": "waits for the GPU";
@@ -182,6 +182,10 @@ pub(in crate::jail) const REAPER: &[&[Rule]] = &[
     START,
     rules! {
         SYS_close: "descriptors, at the end of what they are";
+        SYS_fallocate: "VRAM that is zero goes back to the kernel";
+        SYS_memfd_create: "VRAM for the next owner";
+        SYS_ftruncate: "the same";
+        SYS_fcntl(1 Test::int(F_ADD_SEALS)): "the same";
         SYS_write rare "only when something fails": "log";
     },
 ];

@@ -10,6 +10,7 @@
 //! a disk is behind, are refused: whoever has them could stall every access.
 
 pub mod absent;
+mod aside;
 mod judge;
 mod raw;
 mod reservation;
@@ -17,6 +18,7 @@ pub mod sigbus;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use aside::Aside;
 pub use judge::{FileFacts, judge, unbacked};
 use raw::Kind;
 pub use raw::Mapping;
@@ -194,6 +196,16 @@ impl Mapping {
         let piece = FilePiece { fd, offset, size };
         check_bounds(&piece)?;
         Self::map_checked(&[piece], access, PAGE_SIZE, Kind::Plain)
+    }
+
+    /// As [`Self::replace`], of pages of one file, in little time: what was there is handed out, to be dropped by whoever has time for it.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn exchange(&self, offset: u64, piece: &FilePiece<'_>) -> Result<Option<Aside>, MapError> {
+        check_bounds(piece)?;
+        reservation::check_range(offset, piece.size, self.size())?;
+        self.map_in_place_of(offset, piece)
     }
 
     /// Has the pages at `offset` show another piece of memory, of a file whose size is known to last: one that this process made,

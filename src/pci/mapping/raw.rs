@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "mmap, and access to memory shared with other processes, have no safe form")]
 
+use super::aside::{self, Aside};
 use super::{Access, FilePiece, MapError, MemoryError, absent, sigbus};
 use std::ffi::CStr;
 use std::io;
@@ -14,6 +15,9 @@ pub(super) const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
 
 /// Bytes of a page of memory.
 const PAGE: usize = 4096;
+
+/// Bytes whose pages are got at a time: meanwhile nobody in this process can map anything.
+const PREPARED: usize = 256 << 10;
 
 /// What a mapping is, beside its pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +182,26 @@ impl Mapping {
         self.access
     }
 
+    /// Maps a piece over whole pages, which the caller has checked to lie inside and to be of one file. What was there is put aside, if the
+    /// kernel can do that.
+    pub(super) fn map_in_place_of(
+        &self,
+        offset: u64,
+        piece: &FilePiece<'_>,
+    ) -> Result<Option<Aside>, MapError> {
+        let outside = MapError::Invalid { offset, size: piece.size, why: "it leaves the mapping" };
+        let size = usize::try_from(piece.size).map_err(|_| MapError::Invalid {
+            offset,
+            size: piece.size,
+            why: "it leaves the mapping",
+        })?;
+        let place = self.place(offset, size).map_err(|_| outside)?;
+        // SAFETY: the range is inside this mapping, and of one file (the caller).
+        let aside = unsafe { Aside::put(place, size) };
+        self.map_over(offset, piece)?;
+        Ok(aside.ok())
+    }
+
     /// Maps a piece over whole pages, which the caller has checked to lie inside.
     pub(super) fn map_over(&self, offset: u64, piece: &FilePiece<'_>) -> Result<(), MapError> {
         let outside = MapError::Invalid { offset, size: piece.size, why: "it leaves the mapping" };
@@ -283,10 +307,10 @@ impl Mapping {
         // Pages that lie in the range as a whole.
         let start = place.as_ptr().addr().next_multiple_of(PAGE);
         let end = place.as_ptr().addr().saturating_add(bytes) / PAGE * PAGE;
-        if start < end {
-            let first = place.as_ptr().with_addr(start).cast();
+        for at in (start..end).step_by(PREPARED) {
+            let first = place.as_ptr().with_addr(at).cast();
             // SAFETY: these pages are a part of this mapping; the call changes no byte of them.
-            unsafe { libc::madvise(first, end - start, libc::MADV_POPULATE_WRITE) };
+            unsafe { libc::madvise(first, PREPARED.min(end - at), libc::MADV_POPULATE_WRITE) };
         }
     }
 
@@ -311,24 +335,12 @@ impl Mapping {
     }
 }
 
-/// Bytes of a mapping that are taken out of this process's page tables at a time.
-const STEP: usize = 64 << 20;
-
 impl Drop for Mapping {
     fn drop(&mut self) {
         // The guard goes first: once unmapped, the addresses may belong to somebody else.
         self.guard = None;
-        // Taking pages out holds the lock of the process's address space, which every fault of every thread needs: not for long at a time.
-        let mut taken = 0;
-        while self.size.saturating_sub(taken) > STEP {
-            // SAFETY: `taken` is less than the size of the mapping.
-            let start = unsafe { self.base.as_ptr().add(taken) };
-            // SAFETY: the range is inside the mapping, and nobody holds pointers into it. What it shows stays in its file.
-            unsafe { libc::madvise(start.cast(), STEP, libc::MADV_DONTNEED) };
-            taken = taken.saturating_add(STEP);
-        }
         // SAFETY: the range was mapped by `map_checked`, and nobody holds pointers into it.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.size) };
+        unsafe { aside::unmap(self.base, self.size) };
     }
 }
 
@@ -440,10 +452,26 @@ unsafe fn store(to: *mut u8, data: &[u8]) {
     }
 }
 
-/// Takes `size` bytes of address space.
+/// Takes `size` bytes of address space, which begin where an entry of a page directory does if they are more than one maps.
 fn reserve(size: usize) -> Result<NonNull<u8>, MapError> {
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    unsafe { reserve_at(std::ptr::null_mut(), size) }
+    let unit = aside::DIRECTORY_ENTRY;
+    let more = size.checked_add(unit).filter(|_| size > unit);
+    let Some(more) = more else {
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        return unsafe { reserve_at(std::ptr::null_mut(), size) };
+    };
+    // SAFETY: as above.
+    let base = unsafe { reserve_at(std::ptr::null_mut(), more) }?;
+    let skip = base.as_ptr().addr().next_multiple_of(unit) - base.as_ptr().addr();
+    // SAFETY: `skip` is less than a unit, which was taken beyond `size`.
+    let (first, end) = unsafe { (base.add(skip), base.add(skip + size)) };
+    for (start, bytes) in [(base, skip), (end, unit - skip)] {
+        if bytes > 0 {
+            // SAFETY: both ends are ours, and nobody has pointers into them.
+            unsafe { libc::munmap(start.as_ptr().cast(), bytes.next_multiple_of(PAGE)) };
+        }
+    }
+    Ok(first)
 }
 
 /// Takes address space anywhere, or takes the pages of a part of a reservation away.

@@ -249,13 +249,18 @@ impl GpuDriver for Executor {
 
     fn renew_vram(&mut self, start: HostVram, size: u64) -> Result<Renewal, GpuError> {
         self.check_tenant_memory(start, size)?;
-        // A little at a time, so that little is left to be freed when a bank goes.
-        self.core.hardware().memory.vram.zero(start.0, size)?;
         let (bank, limit) = (self.info.partition_granule, self.core.vram_size());
         for (start, size) in granules_that_end_in(start.0, size, bank, limit) {
-            self.core.renew_vram(start, size)?;
+            match self.core.renew_vram(start, size) {
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(Renewal::Waits),
+                renewed => renewed?,
+            }
         }
         Ok(Renewal::Done)
+    }
+
+    fn is_vram_of_files(&self) -> bool {
+        true
     }
 
     fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
@@ -297,8 +302,10 @@ impl GpuDriver for Executor {
         budget: &mut Budget,
     ) -> Result<Progress, GpuError> {
         let updated = self.spaces.advance_update(space, update, table_budget, budget);
-        // What was done before an error is visible to engines too.
-        self.flush(space);
+        // What was done before an error is visible to engines too. Whoever asked hears of the end only.
+        if !matches!(updated, Ok(Progress::More)) {
+            self.flush(space);
+        }
         updated
     }
 
