@@ -23,6 +23,7 @@ pub mod report;
 mod seqpacket;
 pub mod service;
 mod shared;
+pub mod steps;
 pub mod tenant;
 pub mod wire;
 

@@ -1,6 +1,6 @@
 //! What operators' monitoring sees: aggregators' states as Prometheus metrics, as text.
 //!
-//! Names begin with `gpuvmk_`, units are base units, labels are the GPU, the VM, the engine and the limit: as many series as
+//! Names begin with `gpuvmk_`, units are base units, labels are the GPU, the VM, the engine, the limit, and what the GPU's thread does: as many series as
 //! there are of these, whatever guests do.
 
 mod format;
@@ -66,6 +66,19 @@ struct OfLimit {
     limit: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfStep {
+    gpu: String,
+    step: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfLongStep {
+    gpu: String,
+    step: String,
+    over: &'static str,
+}
+
 type Counters<L> = Family<L, Counter<f64, AtomicU64>>;
 type Gauges<L> = Family<L, Gauge<f64, AtomicU64>>;
 
@@ -77,6 +90,7 @@ pub fn exposition(answers: &[Answer], format: Format) -> Result<String, std::fmt
     let mut registry = Registry::with_prefix("gpuvmk");
     registry.register("build", "The program", Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
     gpus(&mut registry, answers);
+    steps(&mut registry, answers);
     vms(&mut registry, answers);
     engines(&mut registry, answers);
     let mut text = String::new();
@@ -139,6 +153,27 @@ fn gpus(registry: &mut Registry, answers: &[Answer]) {
             reads.get_or_create(&of_gpu).inc_by(number(&card["reads"]));
             writes.get_or_create(&of_gpu).inc_by(number(&card["writes"]));
             reached.get_or_create(&of_gpu).set(number(&card["reached"]));
+        }
+    }
+}
+
+/// How long the thread that owns a GPU was at each kind of thing without looking at anything else.
+fn steps(registry: &mut Registry, answers: &[Answer]) {
+    let long =
+        counters(registry, "gpu_long_steps", "Steps of the GPU's thread that took longer than that", None);
+    let longest =
+        gauges(registry, "gpu_step_longest", "The longest step of the GPU's thread", Some(Unit::Seconds));
+    for Answer { gpu, status } in answers {
+        let Some(steps) = status.as_ref().and_then(|status| status["gpu"]["steps"].as_object()) else {
+            continue;
+        };
+        for (step, times) in steps {
+            let of_step = OfStep { gpu: gpu.clone(), step: step.clone() };
+            longest.get_or_create(&of_step).set(number(&times["longest_ns"]) / 1e9);
+            for (over, key) in [("0.00002", "over_20us"), ("0.0002", "over_200us"), ("0.002", "over_2ms")] {
+                let labels = OfLongStep { gpu: gpu.clone(), step: step.clone(), over };
+                long.get_or_create(&labels).inc_by(number(&times[key]));
+            }
         }
     }
 }

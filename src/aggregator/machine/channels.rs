@@ -130,7 +130,7 @@ impl Machine {
     ) -> Result<(), Refusal> {
         self.tenant(tenant)?.channel(id)?;
         self.retire_channel(tenant, id, now);
-        let mut budget = self.slice();
+        let mut budget = self.slice(Some(tenant), now);
         self.finish_departures(tenant, now, &mut budget);
         Ok(())
     }

@@ -23,10 +23,14 @@ impl Machine {
         if tenant.violations < MAX_VIOLATIONS || tenant.fail_safe.is_some() {
             return;
         }
-        log::warn!(
-            "{}: in fail-safe state after {MAX_VIOLATIONS} requests that break the protocol",
-            tenant.name
-        );
+        let times = tenant.counters.fail_safe.saturating_add(1);
+        // Who resets himself after each decides how often.
+        if times.is_power_of_two() {
+            log::warn!(
+                "{}: in fail-safe state after {MAX_VIOLATIONS} requests that break the protocol ({times} times so far)",
+                tenant.name
+            );
+        }
         // Before its address spaces go, what still writes to one.
         self.cancel_update(id);
         self.strip(id, now);

@@ -18,7 +18,7 @@ use crate::aggregator::tenant::{Refusal, TenantState};
 use crate::gpu::{Budget, GpuError, Progress, SpaceHandle, SpaceUpdate};
 
 /// Runs that are checked before the driver gets them.
-const RUNS: usize = 256;
+const RUNS: usize = 32;
 
 /// Pages of them: what a page that is mapped anew may count twice for.
 const PAGES: u32 = 1 << 16;
@@ -73,8 +73,13 @@ impl Update {
 
 impl Machine {
     /// Carries out the first slice of a job.
-    pub(super) fn start_job(&mut self, tenant: TenantId, mut job: Job) -> Result<Outcome, Refusal> {
-        let mut budget = self.slice();
+    pub(super) fn start_job(
+        &mut self,
+        tenant: TenantId,
+        mut job: Job,
+        now: Duration,
+    ) -> Result<Outcome, Refusal> {
+        let mut budget = self.slice(Some(tenant), now);
         match self.work_at(tenant, &mut job, &mut budget) {
             Some(Ok(())) => Ok(Outcome::Now(Reply::Done)),
             Some(Err(refusal)) => Err(refusal),

@@ -165,14 +165,20 @@ impl Machine {
         Account::default()
     }
 
-    pub(super) fn dma_unmap(&mut self, tenant: TenantId, gpa: Gpa, size: u64) -> Result<Outcome, Refusal> {
+    pub(super) fn dma_unmap(
+        &mut self,
+        tenant: TenantId,
+        gpa: Gpa,
+        size: u64,
+        now: Duration,
+    ) -> Result<Outcome, Refusal> {
         let end = gpa.0.checked_add(size).filter(|_| size > 0 && gpa.is_aligned(crate::addr::PAGE_SIZE));
         let whole = end.is_none_or(|end| end.is_multiple_of(crate::addr::PAGE_SIZE)) || size == u64::MAX;
         if size == 0 || !gpa.is_aligned(crate::addr::PAGE_SIZE) || !whole {
             return Err(DmaMapError::Shape { gpa, size }.into());
         }
         let ranges = self.tenant(tenant)?.memory.inside(gpa, size);
-        self.start_job(tenant, Job::Release(Withdrawal::new(ranges)))
+        self.start_job(tenant, Job::Release(Withdrawal::new(ranges)), now)
     }
 
     /// Takes ranges away, one after the other: page tables first, then the mapping, then the bus addresses are free.

@@ -44,6 +44,7 @@ use super::protocol::{Event, RefusalKind, Reply, Request};
 use super::report::FailSafeReason;
 use super::tenant::{Refusal, Tenant, TenantState};
 use crate::addr::{GuestChannel, HostChannel, TenantId};
+use crate::aggregator::steps::{Step, Steps};
 use crate::config::{HangConfig, ScrubPolicy};
 use crate::gpu::{Budget, GpuDriver, GpuEvent, GpuInfo, OwnershipLedger, SpaceHandle, budget};
 use crate::reaper::Account;
@@ -52,6 +53,9 @@ use crate::units::clock::Clock;
 
 /// Time after which work that can be cut is cut: the rest goes on after everybody else had a turn.
 pub const SLICE: Duration = Duration::from_micros(100);
+
+/// The same while others want the thread too: less than a short request takes from end to end, which may have to wait for it.
+pub const SLICE_BESIDE_OTHERS: Duration = Duration::from_micros(5);
 
 /// Something that leaves the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +123,8 @@ pub struct Machine {
     looks_again: bool,
     /// What time is measured by.
     clock: Arc<dyn Clock>,
+    /// How long the thread was at what.
+    steps: Steps,
     /// The tenant that was worked for last.
     turn: TenantId,
     /// Pages of VMs' memory that could not be had, as far as it was noticed.
@@ -175,6 +181,7 @@ impl Machine {
             look_due: None,
             looks_again: false,
             clock: budget::monotonic(),
+            steps: Steps::default(),
             turn: TenantId(0),
             lost_pages: crate::pci::mapping::sigbus::lost(),
             departed: scrub::Departures::default(),
@@ -195,9 +202,24 @@ impl Machine {
         Self { clock, ..self }
     }
 
-    /// What one turn may take for work that can be cut.
-    fn slice(&self) -> Budget {
-        Budget::new(&self.clock, SLICE)
+    /// What one turn may take for work of `tenant`'s (of several, or of nobody's) that can be cut.
+    fn slice(&self, tenant: Option<TenantId>, now: Duration) -> Budget {
+        let shortest = SLICE_BESIDE_OTHERS.max(self.driver.shortest_turn()).min(SLICE);
+        let time = if self.others_want(tenant, now) { shortest } else { SLICE };
+        Budget::new(&self.clock, time)
+    }
+
+    /// Does what is one step of the thread, and counts how long that took.
+    pub fn timed<T>(&mut self, step: Step, does: impl FnOnce(&mut Self) -> T) -> T {
+        let start = self.clock.now();
+        let done = does(self);
+        self.steps.note(step, self.clock.now().saturating_sub(start));
+        done
+    }
+
+    /// Counts a step that took so long.
+    pub fn note_step(&mut self, step: Step, took: Duration) {
+        self.steps.note(step, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
     }
 
     /// Somebody else is at something: to be asked for again soon.
@@ -302,11 +324,11 @@ impl Machine {
             Request::DmaMap { gpa, size, offset, writable } => {
                 self.dma_map(tenant, gpa, size, offset, writable, file)?;
             }
-            Request::DmaUnmap { gpa, size } => return self.dma_unmap(tenant, gpa, size),
+            Request::DmaUnmap { gpa, size } => return self.dma_unmap(tenant, gpa, size, now),
             Request::CreateSpace(space) => self.create_space(tenant, space)?,
-            Request::DestroySpace(space) => return self.destroy_space(tenant, space),
+            Request::DestroySpace(space) => return self.destroy_space(tenant, space, now),
             Request::UpdateSpace { space, unmap, map } => {
-                return self.update_space(tenant, space, &unmap, map);
+                return self.update_space(tenant, space, &unmap, map, now);
             }
             Request::CreateChannel { channel, space, gpfifo, gpfifo_entries_log2, userd, engines } => {
                 let shape = channels::Shape { space, gpfifo, gpfifo_entries_log2, userd, engines };

@@ -225,7 +225,7 @@ impl Machine {
             // Its next driver has not asked for what this one's work would have been told.
             owner.owed = None;
         }
-        let mut budget = self.slice();
+        let mut budget = self.slice(Some(tenant), now);
         self.advance_strip(tenant, now, &mut budget);
     }
 
@@ -254,10 +254,11 @@ impl Machine {
     /// Goes on with everybody's long work: what is being taken back, and requests that take long. One slice in all; who had
     /// none of it is the first in the next turn. True when there is more to do at once.
     pub(super) fn advance_work(&mut self, now: Duration) -> bool {
-        let mut budget = self.slice();
-        let mut more = self.force_late_preemptions(now, &mut budget);
         let behind = self.tenants.range((Bound::Excluded(self.turn), Bound::Unbounded));
         let order: Vec<_> = behind.chain(self.tenants.range(..=self.turn)).map(|(id, _)| *id).collect();
+        let first = order.iter().copied().find(|tenant| self.has_work(*tenant));
+        let mut budget = self.slice(first, now);
+        let mut more = self.force_late_preemptions(now, &mut budget);
         for tenant in order {
             if !self.has_work(tenant) {
                 continue;

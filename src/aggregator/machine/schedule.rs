@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Machine;
 use crate::addr::{HostChannel, TenantId};
 use crate::aggregator::protocol::Doorbell;
+use crate::aggregator::steps::Step;
 use crate::aggregator::tenant::{ChannelState, Refusal, Tenant};
 use crate::gpu::GpuError;
 use crate::gpu::scrub::LOOK_AGAIN;
@@ -59,6 +60,25 @@ impl Machine {
 
     /// Does what is due. True when there is more to do at once.
     pub fn step(&mut self, now: Duration) -> bool {
+        let start = self.clock.now();
+        self.look_and_decide(now);
+        self.held_until = None;
+        self.look_for_lost_memory(now);
+        let decided = self.clock.now();
+        let mut budget = self.slice(None, now);
+        self.looks_again = self.driver.advance_pending(&mut budget);
+        let advanced = self.clock.now();
+        let more = self.advance_work(now);
+        self.look_due = self.looks_again.then(|| now.saturating_add(LOOK_AGAIN));
+        let end = self.clock.now();
+        self.steps.note(Step::Schedule, decided.saturating_sub(start));
+        self.steps.note(Step::Driver, advanced.saturating_sub(decided));
+        self.steps.note(Step::Work, end.saturating_sub(advanced));
+        more
+    }
+
+    /// Looks at engines, decides whose turn it is, and tells what that means.
+    fn look_and_decide(&mut self, now: Duration) {
         self.scheduler.note_lateness(now);
         if self.scheduler.sample_due(now) {
             let driver = &mut self.driver;
@@ -77,13 +97,6 @@ impl Machine {
         }
         self.end_penalties(now);
         self.tell_others(now);
-        self.held_until = None;
-        self.look_for_lost_memory(now);
-        let mut budget = self.slice();
-        self.looks_again = self.driver.advance_pending(&mut budget);
-        let more = self.advance_work(now);
-        self.look_due = self.looks_again.then(|| now.saturating_add(LOOK_AGAIN));
-        more
     }
 
     /// When [`Machine::step`] is due without anything else happening.

@@ -1,6 +1,7 @@
 //! Address spaces: shadow trees that hold what a tenant wants mapped, as far as it may be.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::jobs::{Job, Update};
 use super::recovery::Zombie;
@@ -52,7 +53,12 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn destroy_space(&mut self, tenant: TenantId, id: SpaceId) -> Result<Outcome, Refusal> {
+    pub(super) fn destroy_space(
+        &mut self,
+        tenant: TenantId,
+        id: SpaceId,
+        now: Duration,
+    ) -> Result<Outcome, Refusal> {
         let owner = self.tenant(tenant)?;
         let space = owner.space(id)?;
         if let Some((channel, _)) = owner.live_channels().find(|(_, channel)| channel.space == id) {
@@ -63,7 +69,7 @@ impl Machine {
         }
         owner.spaces.remove(&id);
         self.zombies.push(Zombie { tenant, space: space.handle, cleared: false });
-        self.start_job(tenant, Job::Destroy(space.handle))
+        self.start_job(tenant, Job::Destroy(space.handle), now)
     }
 
     pub(super) fn update_space(
@@ -72,6 +78,7 @@ impl Machine {
         id: SpaceId,
         unmap: &[GuestRange],
         map: Vec<GuestMapping>,
+        now: Duration,
     ) -> Result<Outcome, Refusal> {
         let owner = self
             .tenants
@@ -97,7 +104,7 @@ impl Machine {
             unmappable: None,
             nanos: 0,
         };
-        self.start_job(tenant, Job::Update(Box::new(update)))
+        self.start_job(tenant, Job::Update(Box::new(update)), now)
     }
 
     /// All shadow trees of a tenant, those included that are only waiting for their channels to go.

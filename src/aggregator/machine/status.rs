@@ -12,6 +12,7 @@ use super::scrub::ScrubStatus;
 use crate::addr::TenantId;
 use crate::aggregator::limit::{Limit, LimitStatus, LimitTable};
 use crate::aggregator::report::{DecidedBy, FailSafeStatus, Report};
+use crate::aggregator::steps::StepTable;
 use crate::aggregator::tenant::{Tenant, TenantState};
 use crate::chip::Engine;
 use crate::config::share::ShareStatus;
@@ -61,6 +62,8 @@ pub struct GpuStatus {
     pub scrub: ScrubStatus,
     /// How late looks at engines and ends of turns came, in nanoseconds, since the policy was set.
     pub late_ns: LatencySummary,
+    /// How long the thread that owns the GPU was at each kind of thing at a time.
+    pub steps: StepTable,
     /// What connections that are no VMs did that no honest device backend does: they were refused.
     pub strangers_refused: u64,
     /// An operator admits no more VMs.
@@ -354,6 +357,7 @@ impl Machine {
                 card: self.driver.card_use(),
                 scrub: self.scrub_status(),
                 late_ns: self.scheduler.lateness(),
+                steps: self.steps.table(),
                 // Known to whoever serves connections.
                 strangers_refused: 0,
                 draining: self.draining,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::Machine;
 use crate::addr::TenantId;
 use crate::aggregator::limit::Limit;
+use crate::aggregator::tenant::Tenant;
 
 /// What a tenant may save. An honest guest's start-up is a burst of requests.
 const BURST: Duration = Duration::from_millis(5);
@@ -66,8 +67,7 @@ impl ThreadAccount {
 impl Machine {
     /// A tenant wants the thread: `None` when it may have it now, else when it may ask again.
     pub fn thread_wait(&mut self, id: TenantId, now: Duration) -> Option<Duration> {
-        let others =
-            self.tenants.values().filter(|tenant| tenant.id != id && tenant.thread.is_wanted(now)).count();
+        let others = self.who_wants(Some(id), now).count();
         let tenant = self.tenants.get_mut(&id)?;
         let account = &mut tenant.thread;
         let parts = u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1);
@@ -85,6 +85,16 @@ impl Machine {
         account.wanted = Some(until);
         tenant.counters.met(Limit::ThreadTime);
         Some(until)
+    }
+
+    /// Who else than `id` wants the thread.
+    fn who_wants(&self, id: Option<TenantId>, now: Duration) -> impl Iterator<Item = &Tenant> {
+        self.tenants.values().filter(move |tenant| Some(tenant.id) != id && tenant.thread.is_wanted(now))
+    }
+
+    /// Whether anybody else than `id` does.
+    pub(super) fn others_want(&self, id: Option<TenantId>, now: Duration) -> bool {
+        self.who_wants(id, now).next().is_some()
     }
 
     /// A tenant took this much of the thread's time.

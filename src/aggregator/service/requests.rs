@@ -10,8 +10,10 @@ use super::porter::{Admitted, Answer, Arrival, ChangeOfMessage, Said};
 use super::rate::DoorbellRate;
 use super::turn::{Loop, PROCESS, unwatch, watch_doorbells};
 use super::watch;
-use crate::aggregator::machine::{Outcome, Wait};
+use crate::addr::TenantId;
+use crate::aggregator::machine::{Outcome, SLICE, Wait};
 use crate::aggregator::protocol::{Hello, RefusalKind, Reply, Request};
+use crate::aggregator::steps::Step;
 use crate::aggregator::tenant::Refusal;
 use crate::aggregator::{doorbells, event_ring, wire};
 use crate::reaper::Reaped;
@@ -25,8 +27,14 @@ impl Loop {
     pub(super) fn serve(&mut self, number: u32, said: Said) {
         let now = self.now();
         match said {
-            Said::Hello(arrival) => self.arrive(number, *arrival),
-            Said::Gone => self.close(number),
+            Said::Hello(arrival) => {
+                self.arrive(number, *arrival);
+                self.machine.note_step(Step::Hello, self.now().saturating_sub(now));
+            }
+            Said::Gone => {
+                self.close(number);
+                self.machine.note_step(Step::Leave, self.now().saturating_sub(now));
+            }
             Said::Unsent(error) => {
                 if let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) {
                     link.events.unsent(&error);
@@ -68,17 +76,24 @@ impl Loop {
                     }
                 };
                 drop(file);
-                self.machine.charge(tenant, self.started.elapsed().saturating_sub(now));
+                self.charge(tenant, now);
                 self.answer_or_wait(number, outcome);
             }
             Said::Bad(refusal) => {
                 let (tenant, now) = (link.id, self.started.elapsed());
                 let reply = self.machine.refuse(tenant, refusal, now);
-                self.machine.charge(tenant, self.started.elapsed().saturating_sub(now));
+                self.charge(tenant, now);
                 self.reply(number, &reply);
             }
             Said::Hello(_) | Said::Unsent(_) | Said::Gone => {}
         }
+    }
+
+    /// A tenant's request has taken the thread since `began`.
+    fn charge(&mut self, tenant: TenantId, began: Duration) {
+        let took = self.started.elapsed().saturating_sub(began);
+        self.machine.charge(tenant, took);
+        self.machine.note_step(Step::Request, took);
     }
 
     fn answer_or_wait(&mut self, number: u32, outcome: Outcome) {
@@ -140,10 +155,19 @@ impl Loop {
         true
     }
 
-    /// Takes the requests that lie in mailboxes, one of each tenant that is awake.
-    pub(super) fn serve_mailboxes(&mut self) {
+    /// Takes the requests that lie in mailboxes, one of each tenant that is awake, as far as the turn's time for that goes: the next turn
+    /// begins with whoever would have been next. True if it ended before all were asked.
+    pub(super) fn serve_mailboxes(&mut self) -> bool {
+        let until = self.now().saturating_add(SLICE);
+        self.awake.sort_unstable();
+        let behind = self.awake.partition_point(|number| *number <= self.asked);
+        self.awake.rotate_left(behind);
         for index in 0..self.awake.len() {
             let Some(number) = self.awake.get(index).copied() else { break };
+            if self.now() >= until {
+                return true;
+            }
+            self.asked = number;
             let asks = |link: &mut TenantLink| {
                 !link.answering && link.shut_until.is_none() && link.doorbells.mailbox().asked()
             };
@@ -161,17 +185,18 @@ impl Loop {
                 Ok(Request::MessageEvent { given }) => self.message_event(number, given),
                 Ok(request) => {
                     let outcome = self.machine.request(tenant, request, None, now);
-                    self.machine.charge(tenant, self.started.elapsed().saturating_sub(now));
+                    self.charge(tenant, now);
                     self.answer_or_wait(number, outcome);
                 }
                 Err(error) => {
                     let refusal = Refusal::new(RefusalKind::Protocol, error.to_string());
                     let reply = self.machine.refuse(tenant, refusal, now);
-                    self.machine.charge(tenant, self.started.elapsed().saturating_sub(now));
+                    self.charge(tenant, now);
                     self.reply(number, &reply);
                 }
             }
         }
+        false
     }
 
     /// A stranger wants to be a tenant.

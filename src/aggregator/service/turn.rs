@@ -17,8 +17,9 @@ use super::looking::Looking;
 use super::{Command, ServiceRemote, watch};
 use crate::addr::TenantId;
 use crate::aggregator::machine::status::Status;
-use crate::aggregator::machine::{Machine, Output};
+use crate::aggregator::machine::{Machine, Output, SLICE, SLICE_BESIDE_OTHERS};
 use crate::aggregator::message::MessageSender;
+use crate::aggregator::steps::Step;
 use crate::aggregator::wire;
 use crate::config::cpus_to_spare;
 use crate::socket_path::Guard;
@@ -56,6 +57,8 @@ pub(super) struct Loop {
     pub(super) leavers: BTreeMap<u32, (TenantId, OwnedFd)>,
     /// Connections whose doorbells are looked at in each turn, because their sender was told we are awake.
     pub(super) awake: Vec<u32>,
+    /// Whose mailbox was looked into last.
+    pub(super) asked: u32,
     /// Connections whose requests are not taken for a while.
     pub(super) shut: Vec<u32>,
     pub(super) started: Instant,
@@ -99,6 +102,7 @@ impl Loop {
             by_tenant: BTreeMap::new(),
             leavers: BTreeMap::new(),
             awake: Vec::new(),
+            asked: 0,
             shut: Vec::new(),
             started: Instant::now(),
             bytes: vec![0; wire::MAX_REQUEST_BYTES],
@@ -134,13 +138,13 @@ impl Loop {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            if !self.turn(&ready) {
-                return Ok(());
-            }
+            let Some(unasked) = self.turn(&ready) else { return Ok(()) };
             self.reopen();
             let now = self.now();
-            more = self.machine.step(now);
+            more = self.machine.step(now) || unasked;
+            let stepped = self.now();
             self.flush();
+            self.machine.note_step(Step::Tell, self.now().saturating_sub(stepped));
             if self.machine.is_to_be_closed() {
                 return Err(io::Error::other("the physical GPU is gone, and has to be closed"));
             }
@@ -152,8 +156,8 @@ impl Loop {
         self.started.elapsed()
     }
 
-    /// One round over everything that is ready. False when told to stop.
-    fn turn(&mut self, ready: &[epoll::Event]) -> bool {
+    /// One round over everything that is ready. True when there is more, `None` when told to stop.
+    fn turn(&mut self, ready: &[epoll::Event]) -> Option<bool> {
         let tokens = || ready.iter().map(|event| event.data.u64());
         for token in tokens().filter(|token| token & !NUMBER == DOORBELLS) {
             let number = number_of(token);
@@ -163,14 +167,17 @@ impl Loop {
                 self.awake.push(number);
             }
         }
+        let now = self.now();
         self.take_doorbells();
+        let rung = self.now();
+        self.machine.note_step(Step::Doorbells, rung.saturating_sub(now));
         if tokens().any(|token| token == GPU) {
-            let now = self.now();
-            self.machine.gpu_events(now);
-            self.looking.worked(now);
+            self.machine.gpu_events(rung);
+            self.looking.worked(rung);
             self.flush();
+            self.machine.note_step(Step::Events, self.now().saturating_sub(rung));
         }
-        self.serve_mailboxes();
+        let unasked = self.serve_mailboxes();
         for token in tokens() {
             if token & !NUMBER == PROCESS
                 && let Some((tenant, process)) = self.leavers.remove(&number_of(token))
@@ -179,7 +186,12 @@ impl Loop {
                 self.machine.peer_exited(tenant);
             }
         }
-        self.take_commands()
+        if !self.take_commands() {
+            return None;
+        }
+        // Whoever asked meanwhile waits for one of both, not for what comes after it too.
+        self.take_doorbells();
+        Some(self.serve_mailboxes() || unasked)
     }
 
     /// Tells porters and the senders of doorbells to wake us from now on. True when one has something meanwhile.
@@ -253,7 +265,13 @@ impl Loop {
             return;
         }
         let now = self.now();
+        let until = now.saturating_add(SLICE);
         for number in std::mem::take(&mut self.shut) {
+            if self.now() >= until {
+                // In the next turn, which comes at once.
+                self.shut.push(number);
+                continue;
+            }
             let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) else { continue };
             if link.shut_until.is_some_and(|until| now < until) {
                 self.shut.push(number);
@@ -286,9 +304,14 @@ impl Loop {
         Timespec::try_from(due.saturating_sub(now)).ok()
     }
 
+    /// One, and more as far as little time has passed; false when told to stop.
     fn take_commands(&mut self) -> bool {
+        let until = self.now().saturating_add(SLICE_BESIDE_OTHERS);
         // No more than there can be porters, of whom each says one thing at a time.
         for _ in 0..MAX_SAID {
+            if self.now() >= until {
+                break;
+            }
             let command = self.found.take().map_or_else(|| self.commands.try_recv(), Ok);
             match command {
                 Ok(Command::Letter(number, said)) => self.serve(number, said),
@@ -315,7 +338,9 @@ impl Loop {
                 Err(TryRecvError::Empty) => return true,
             }
         }
-        self.found = self.commands.try_recv().ok();
+        if self.found.is_none() {
+            self.found = self.commands.try_recv().ok();
+        }
         true
     }
 
