@@ -48,6 +48,9 @@ impl Topology {
 
 /// The policy that lets everything run that is ready.
 pub const SHARED_AS_IT_COMES: &str = "fifo";
+/// The policy that documentation and the packaged example recommend for several VMs.
+pub const RECOMMENDED: &str = "weighted";
+
 /// The policy that gives VMs turns.
 pub const SHARED_IN_TURNS: &str = "best-effort";
 

@@ -64,6 +64,7 @@ const fn backend(name: &'static str, expected: &'static [Outcome], what: &'stati
 const R: &[Outcome] = &[Refused];
 const V: &[Outcome] = &[Values];
 const L: &[Outcome] = &[Limited];
+const Q: &[Outcome] = &[Quarantined];
 const RL: &[Outcome] = &[Refused, Limited];
 
 /// The attacks, in the order in which they are made.
@@ -167,6 +168,13 @@ pub const ATTACKS: &[PeerAttack] = &[
     stall("stall-large-file", V, "memory of 1 GiB whose last holder is the aggregator, a stranger's and a tenant's").short(),
     stall("stall-scope", V, "six VMs with 256 MiB each, all of whose processes are killed at once"),
     stall("stall-sparse", RL, "guest memory of 1 GiB that is not there until the GPU writes to it").short(),
+    stall("stall-full", Q, "guest memory on a file system that is full").short(),
+    stall(
+        "stall-limit",
+        V,
+        "VMs that are killed at the memory limit of their control group, in the middle of copies",
+    )
+    .short(),
     stall("stall-pieces", L, "requests that map 65,280 pages one by one, as fast as they are taken").short(),
     stall("stall-reset", L, "an address space filled with pages that do not join, and a function reset"),
     stall("stall-ranges", L, "512 ranges of memory, each mapped many times, taken away in one request"),

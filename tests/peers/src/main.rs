@@ -6,6 +6,7 @@
 
 mod aggregator;
 mod client;
+mod co_tenant;
 mod device;
 mod files;
 mod findings;
@@ -115,8 +116,10 @@ fn main() -> ExitCode {
         begun: false,
         kept: Vec::new(),
     };
-    if arguments.name == "neighbour" {
-        return told(neighbour::work(&scene.aggregator));
+    match arguments.name.as_str() {
+        "neighbour" => return told(neighbour::work(&scene.aggregator)),
+        "co-tenant" => return told(co_tenant::work(&scene.aggregator)),
+        _ => {}
     }
     if let Some(done) = stalls::child(&arguments.name, &mut scene) {
         return told(done);

@@ -6,6 +6,7 @@
 mod docs;
 mod figures;
 mod stage;
+mod steps;
 mod verdict;
 
 use std::collections::BTreeSet;
@@ -23,10 +24,13 @@ use crate::workshop::Workshop;
 pub use docs::write as write_docs;
 use figures::Period;
 use stage::Stage;
+use verdict::Times;
 pub use verdict::Verdict;
 
 /// How long the neighbour is watched undisturbed, before and after each attack.
 const UNDISTURBED: Duration = Duration::from_millis(1500);
+/// How long it is watched beside an honest tenant that copies.
+const SHARED: Duration = Duration::from_millis(1000);
 /// What is told of comes in windows.
 const LATE: Duration = Duration::from_millis(250);
 /// How often an attack whose first measurement misses is measured.
@@ -80,7 +84,8 @@ pub fn attack(
 ) -> Result<NeighbourReport> {
     let start = Instant::now();
     let workshop = Workshop::open(&BTreeSet::new(), logs, gpuvmk)?;
-    let mut run = Run { stage: Stage::start(&workshop, program::build()?)?, time, timed, before: None };
+    let mut run =
+        Run { stage: Stage::start(&workshop, program::build()?)?, time, timed, before: None, shared: None };
     run.stage.watch(UNDISTURBED)?;
     let mut report = NeighbourReport::default();
     for attack in attacks {
@@ -107,6 +112,7 @@ struct Run<'a> {
     time: Duration,
     timed: bool,
     before: Option<Period>,
+    shared: Option<Period>,
 }
 
 impl Run<'_> {
@@ -115,14 +121,20 @@ impl Run<'_> {
             Some(before) => before,
             None => self.undisturbed()?,
         };
+        let shared = match self.shared.take() {
+            Some(shared) => shared,
+            None => self.beside_co_tenant()?,
+        };
         let foreign = self.stage.foreign_accesses()?;
         let log_bytes = self.stage.log_bytes();
+        let steps = self.stage.steps()?;
         let began = Instant::now();
         self.stage.forget();
         let made = self.make_again(attack.name);
         // The line that tells of the attack's last moment comes once that is over.
         thread::sleep(LATE);
         let during = self.stage.take()?;
+        let steps = self.stage.steps()?.since(&steps);
         let mut told =
             made.unwrap_or_else(|error| Told { problems: vec![format!("{error:#}")], ..Told::default() });
         told.problems.extend(self.stage.held_for_good()?);
@@ -136,8 +148,10 @@ impl Run<'_> {
         let after = self.undisturbed()?;
         let undisturbed = before.and(&after);
         self.before = Some(after);
-        let times = self.timed.then_some((undisturbed, during));
-        Ok(Verdict::of(attack, told, noted, times))
+        let shared_after = self.beside_co_tenant()?;
+        let times = self.timed.then_some(Times { undisturbed, shared: shared.and(&shared_after), during });
+        self.shared = Some(shared_after);
+        Ok(Verdict::of(attack, told, noted, times).with_steps(steps))
     }
 
     /// The neighbour beside a process that spins in the attackers' place.
@@ -147,6 +161,17 @@ impl Run<'_> {
         }
         let _spins = self.stage.spinner()?;
         self.stage.watch(UNDISTURBED)
+    }
+
+    /// The neighbour beside an honest tenant that copies in the attackers' place.
+    fn beside_co_tenant(&mut self) -> Result<Period> {
+        if !self.timed {
+            return Ok(Period::default());
+        }
+        let tenant = self.stage.co_tenant()?;
+        let watched = self.stage.watch(SHARED)?;
+        tenant.end()?;
+        Ok(watched)
     }
 
     /// Has the program make an attack until the time is up.

@@ -47,7 +47,7 @@ fn copy(tenant: &mut Tenant, patience: Duration) -> Result<Said> {
     loop {
         match tenant.events.try_recv() {
             Ok(Event::Unsent) => return Ok(Said::Unsent),
-            Ok(Event::NonStall(_)) => return Ok(Said::Nothing),
+            // Also work of others at the same engine ends.
             _ => {}
         }
         if tenant.link.take_notifications().sent {

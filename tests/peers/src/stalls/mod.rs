@@ -5,6 +5,7 @@ mod descriptors;
 mod fuse;
 mod memory;
 mod requests;
+mod scarce;
 mod tenancies;
 mod waiters;
 mod windows;
@@ -31,6 +32,8 @@ pub fn attack(name: &str) -> Option<Attack> {
         "stall-large-file" => memory::large_file,
         "stall-scope" => memory::scope_killed,
         "stall-sparse" => memory::sparse,
+        "stall-full" => scarce::full_file_system,
+        "stall-limit" => scarce::at_the_limit,
         "stall-pieces" => requests::pieces,
         "stall-reset" => requests::resets,
         "stall-ranges" => requests::ranges,
@@ -48,6 +51,7 @@ pub fn child(name: &str, scene: &mut Scene) -> Option<Result<()>> {
         "child-with-memory" => memory::child(scene),
         "child-stranger" => tenancies::silent_child(scene),
         "child-window" => windows::child(scene),
+        "child-at-limit" => scarce::child(scene),
         _ => return None,
     })
 }

@@ -14,6 +14,8 @@ use crate::raw::{Answer, Raw, encoded};
 
 /// Ranges of guest memory, a page each.
 const RANGES: u64 = 512;
+/// Tenants that one process is, one after the other.
+const MOST_TENANTS: u32 = 6;
 /// Runs of a request, and pages of a run, each in a range of its own.
 const RUNS: u64 = 1020;
 const PAGES: u32 = 64;
@@ -99,8 +101,9 @@ pub fn resets(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
 
 /// All ranges of guest memory, mapped thousands of times each, taken away in one request.
 pub fn ranges(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
+    // What this process's tenants had is nobody's before it ends: the host has the attack made again as long as there is time.
     let mut number = 0;
-    while scene.goes_on() {
+    while scene.goes_on() && number < MOST_TENANTS {
         let (mut raw, ranges) = in_pieces(scene, &format!("ranges-{number}"))?;
         number += 1;
         for first in [0, RUNS] {

@@ -12,9 +12,10 @@ use anyhow::{Context, Result, bail, ensure};
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::process::{Priority, Process};
 use gpuvmk_lab::processors::{self, Half};
-use gpuvmk_lab::rig::{Rig, RigSpec, SHARED_IN_TURNS, Topology};
+use gpuvmk_lab::rig::{RECOMMENDED, Rig, RigSpec, Topology};
 
 use super::figures::Period;
+use super::steps::Steps;
 use crate::attack::peers::resources::Baseline;
 use crate::cases::Guest;
 use crate::workshop::Workshop;
@@ -47,7 +48,7 @@ impl<'a> Stage<'a> {
         workshop.forget_logs(CASE)?;
         let spec = workshop.rig_spec(CASE, Topology::Mediated, &[idle]);
         let mut rig = Rig::start(RigSpec {
-            policy: SHARED_IN_TURNS,
+            policy: RECOMMENDED,
             spare_vram_mib: SPARE_VRAM_MIB,
             channels: CHANNELS,
             ..spec
@@ -110,6 +111,26 @@ impl<'a> Stage<'a> {
         Ok(process)
     }
 
+    /// An honest tenant in the attackers' place that copies without a pause; at work when this returns.
+    pub fn co_tenant(&self) -> Result<CoTenant> {
+        let mut child = Command::new(&self.program)
+            .arg("co-tenant")
+            .arg("--device")
+            .arg(self.device_socket())
+            .arg("--aggregator")
+            .arg(self.aggregator_socket())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("Cannot start {}", self.program.display()))?;
+        self.put_aside(child.id())?;
+        let output = child.stdout.take().context("the co-tenant's output")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        ensure!(line.trim() == "at work", "the co-tenant said '{line}'");
+        Ok(CoTenant(child))
+    }
+
     /// An error if the neighbour has ended.
     pub fn check(&mut self) -> Result<()> {
         match self.neighbour.try_wait()? {
@@ -162,6 +183,13 @@ impl<'a> Stage<'a> {
         Ok(foreign)
     }
 
+    /// How long the aggregator's thread was at what, so far.
+    pub fn steps(&self) -> Result<Steps> {
+        let status = self.rig.status()?;
+        let gpu = &status.first().context("there is no aggregator")?.gpu;
+        Steps::of(gpu.more.get("steps").context("the aggregator does not say how long its steps take")?)
+    }
+
     /// Bytes of all daemons' logs.
     pub fn log_bytes(&self) -> u64 {
         self.rig.log_bytes()
@@ -194,6 +222,28 @@ impl<'a> Stage<'a> {
             problems.push(format!("the neighbour ended with {status}"));
         }
         Ok(problems)
+    }
+}
+
+/// See [`Stage::co_tenant`].
+#[derive(Debug)]
+pub struct CoTenant(Child);
+
+impl CoTenant {
+    /// Ends it.
+    pub fn end(mut self) -> Result<()> {
+        drop(self.0.stdin.take());
+        let status = self.0.wait()?;
+        ensure!(status.success(), "the co-tenant ended with {status}");
+        Ok(())
+    }
+}
+
+impl Drop for CoTenant {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

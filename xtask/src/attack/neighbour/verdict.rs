@@ -6,6 +6,7 @@ use gpuvmk_attacks::peers::PeerAttack;
 use serde_json::{Value, json};
 
 use super::figures::{Figures, Period};
+use super::steps::Steps;
 use crate::attack::judge::{self, Noted, Told};
 use crate::attack::speed::Speeds;
 
@@ -27,18 +28,32 @@ fn stall_limit() -> f64 {
     if processors >= ENOUGH { STALL_MS } else { STALL_MS_IF_SHORT }
 }
 
-/// What one measurement came to: undisturbed, and during the attack.
+/// What one measurement came to.
 #[derive(Debug, Clone, Copy)]
 struct Measured {
     undisturbed: Figures,
+    shared: Figures,
     during: Figures,
+}
+
+/// The neighbour's times.
+#[derive(Debug, Clone)]
+pub struct Times {
+    /// Beside a process that only spins.
+    pub undisturbed: Period,
+    /// Beside an honest tenant that copies without a pause.
+    pub shared: Period,
+    /// During the attack.
+    pub during: Period,
 }
 
 impl Measured {
     fn p99_ratio(&self) -> f64 {
         let ratio = |during: f64, undisturbed: f64| during / undisturbed.max(1.0);
         let requests = ratio(self.during.request_p99, self.undisturbed.request_p99);
-        requests.max(ratio(self.during.copy_p99, self.undisturbed.copy_p99))
+        // Turns at an engine are what is shared: who attacks may cost as many as who copies, and no more.
+        let copies = self.undisturbed.copy_p99.max(self.shared.copy_p99);
+        requests.max(ratio(self.during.copy_p99, copies))
     }
 
     fn stall_ms(&self) -> f64 {
@@ -52,18 +67,26 @@ pub struct Verdict {
     judged: judge::Verdict,
     measured: Vec<Measured>,
     wrong: u64,
+    steps: Steps,
 }
 
 impl Verdict {
-    /// Judges an attack, and the neighbour's times if they were taken: undisturbed, and meanwhile.
-    pub fn of(attack: &PeerAttack, told: Told, noted: Noted, times: Option<(Period, Period)>) -> Self {
+    /// Judges an attack, and the neighbour's times if they were taken.
+    pub fn of(attack: &PeerAttack, told: Told, noted: Noted, times: Option<Times>) -> Self {
         let judged = judge::Verdict::of(attack.into(), told, noted, Speeds::default());
-        let wrong = times.as_ref().map_or(0, |(undisturbed, during)| undisturbed.wrong + during.wrong);
-        let measured = times.into_iter().map(|(undisturbed, during)| Measured {
-            undisturbed: undisturbed.figures(),
-            during: during.figures(),
+        let wrong = |times: &Times| times.undisturbed.wrong + times.shared.wrong + times.during.wrong;
+        let wrong = times.as_ref().map_or(0, wrong);
+        let measured = times.into_iter().map(|times| Measured {
+            undisturbed: times.undisturbed.figures(),
+            shared: times.shared.figures(),
+            during: times.during.figures(),
         });
-        Self { judged, measured: measured.collect(), wrong }
+        Self { judged, measured: measured.collect(), wrong, steps: Steps::default() }
+    }
+
+    /// With how long the aggregator's thread was at what.
+    pub fn with_steps(self, steps: Steps) -> Self {
+        Self { steps, ..self }
     }
 
     /// The attack's name.
@@ -83,6 +106,7 @@ impl Verdict {
             judged: self.judged.and(again.judged),
             measured: self.measured,
             wrong: self.wrong + again.wrong,
+            steps: again.steps,
         }
     }
 
@@ -168,7 +192,9 @@ impl Verdict {
             "stall_ms_allowed": stall_limit(),
             "measured": self.times(),
             "undisturbed": last.map(|measured| figures(measured.undisturbed)),
+            "beside_co_tenant": last.map(|measured| figures(measured.shared)),
             "during": last.map(|measured| figures(measured.during)),
+            "long_steps": self.steps.to_json(),
             "wrong_copies": self.wrong,
             "foreign_accesses": self.judged.noted.foreign_accesses,
             "residue_bytes": self.residue_bytes(),
@@ -193,6 +219,9 @@ impl Verdict {
             self.times(),
             self.judged.seen
         );
+        if let Some(long) = self.steps.long() {
+            eprintln!("    steps of the aggregator's thread over 20 us, 0.2 ms and 2 ms: {long}");
+        }
         self.problems().iter().for_each(|problem| eprintln!("    {problem}"));
     }
 }
@@ -233,13 +262,36 @@ mod tests {
     fn verdict(undisturbed: u32, during: u32) -> Verdict {
         let told = Told { outcome: Some("R".into()), ..Told::default() };
         let noted = Noted { foreign_accesses: Some(0), bursts: 1, ..Noted::default() };
-        Verdict::of(&ATTACK, told, noted, Some((period(undisturbed), period(during))))
+        Verdict::of(
+            &ATTACK,
+            told,
+            noted,
+            Some(Times {
+                undisturbed: period(undisturbed),
+                shared: period(undisturbed),
+                during: period(during),
+            }),
+        )
     }
 
     #[test]
     fn twice_the_time_is_allowed_and_no_more() {
         assert!(verdict(100, 200).ok());
         assert!(!verdict(100, 201).ok());
+    }
+
+    #[test]
+    fn copies_may_wait_for_turns_as_beside_an_honest_tenant_and_requests_may_not() {
+        let judged = |requests: u32, copies: u32| {
+            let line = json!({ "requests": [requests], "copies": [copies], "machine": 1, "wrong": 0 });
+            let mut during = Period::default();
+            during.add(&line.to_string()).unwrap();
+            let told = Told { outcome: Some("R".into()), ..Told::default() };
+            let noted = Noted { foreign_accesses: Some(0), bursts: 1, ..Noted::default() };
+            let times = Times { undisturbed: period(100), shared: period(1000), during };
+            Verdict::of(&ATTACK, told, noted, Some(times)).ok()
+        };
+        assert!(judged(200, 2000) && !judged(200, 2001) && !judged(201, 2000));
     }
 
     #[test]
