@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::units::clock::{Clock, MonotonicClock};
 
 /// Units after which the clock is looked at: a unit is a run in a table in memory, a fraction of a microsecond.
-const LOOK_EVERY: u32 = 16;
+const LOOK_EVERY: u32 = 8;
 
 /// What a system call counts: the clock is looked at after each.
 pub const CALL: u32 = LOOK_EVERY;

@@ -199,10 +199,12 @@ impl Machine {
         let waits = self.hangs.restore(id, standing.hangs, now);
         self.scheduler.suspend(id, Suspension::PENALTY, waits);
         log::info!(
-            "{}: admitted with {} MiB of VRAM, {} channels",
+            "{}: admitted with {} MiB of VRAM, {} channels: process {} of user {}",
             hello.name,
             partition.size() >> 20,
-            hello.channels
+            hello.channels,
+            claimant.pid,
+            claimant.uid
         );
         Ok(Admitted {
             tenant: id,

@@ -18,7 +18,7 @@ use crate::aggregator::tenant::{Refusal, TenantState};
 use crate::gpu::{Budget, GpuError, Progress, SpaceHandle, SpaceUpdate};
 
 /// Runs that are checked before the driver gets them.
-const RUNS: usize = 32;
+const RUNS: usize = 16;
 
 /// Pages of them: what a page that is mapped anew may count twice for.
 const PAGES: u32 = 1 << 16;

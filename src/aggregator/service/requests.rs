@@ -259,7 +259,6 @@ impl Loop {
             }
         };
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        log::info!("{}: process {} of user {}", hello.name, connection.peer.pid, connection.peer.uid);
         let Some(wake) = events.hand_over(connection.porter.helper()) else { return };
         let mut files = vec![board, bell, ring, pipe];
         files.extend(admitted.window.into_iter().map(|piece| piece.fd));

@@ -37,7 +37,7 @@ const QUEUE_EMPTY: u32 = 1 << 15;
 const SOME_PAGES: u32 = 512;
 
 /// Entries that are cleared between two looks.
-const SOME_ENTRIES: u64 = 2048;
+const SOME_ENTRIES: u64 = 1024;
 
 /// An unmapping costs this much less per page than a mapping, because most of a large one has no tables.
 const UNMAP_SHARE: u32 = 8;

@@ -464,7 +464,9 @@ fn reserve(size: usize) -> Result<NonNull<u8>, MapError> {
     let base = unsafe { reserve_at(std::ptr::null_mut(), more) }?;
     let skip = base.as_ptr().addr().next_multiple_of(unit) - base.as_ptr().addr();
     // SAFETY: `skip` is less than a unit, which was taken beyond `size`.
-    let (first, end) = unsafe { (base.add(skip), base.add(skip + size)) };
+    let first = unsafe { base.add(skip) };
+    // SAFETY: the same.
+    let end = unsafe { first.add(size) };
     for (start, bytes) in [(base, skip), (end, unit - skip)] {
         if bytes > 0 {
             // SAFETY: both ends are ours, and nobody has pointers into them.

@@ -45,10 +45,9 @@ fn copy(tenant: &mut Tenant, patience: Duration) -> Result<Said> {
     ensure!(tenant.finishes_within(0, Duration::from_secs(5)), "a copy does not end");
     let (start, mut sent) = (Instant::now(), None);
     loop {
-        match tenant.events.try_recv() {
-            Ok(Event::Unsent) => return Ok(Said::Unsent),
-            // Also work of others at the same engine ends.
-            _ => {}
+        // Work of others at the same engine ends too, and is told of.
+        if tenant.events.try_recv() == Ok(Event::Unsent) {
+            return Ok(Said::Unsent);
         }
         if tenant.link.take_notifications().sent {
             sent = Some(Instant::now());
