@@ -207,6 +207,7 @@ impl GpuDriver for EngineScrub {
     }
 
     fn advance_pending(&mut self, budget: &mut Budget) -> bool {
+        self.close_files();
         self.inner.advance_pending(budget)
     }
 

@@ -38,6 +38,9 @@ use crate::reaper;
 /// VRAM zeroed at a time: so much that the processor does it in about a millisecond.
 pub const SCRUB_PIECE: u64 = layout::PIECE;
 
+/// How long files stay open for the next piece.
+const KEPT_OPEN: Duration = Duration::from_millis(20);
+
 /// How long the engine may take for a piece once it is the first one, its share of the time included: some hundred
 /// time slices.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -77,6 +80,8 @@ struct Shown {
     end: u64,
     /// None where memory is not shared from files.
     files: Option<Arc<[SharedMemory]>>,
+    /// When they were last asked for.
+    used: Instant,
 }
 
 /// A piece whose pages go back to the host's kernel. Somebody else sees to it, because it may take as long as some processor sleeps.
@@ -187,6 +192,13 @@ impl EngineScrub {
         seen
     }
 
+    /// Closes files that nobody has asked for of late.
+    fn close_files(&mut self) {
+        if self.shown.as_ref().is_some_and(|shown| shown.used.elapsed() > KEPT_OPEN) {
+            self.shown = None;
+        }
+    }
+
     /// Pieces of a range that is somebody's from now on stay with him.
     ///
     /// # Errors
@@ -267,9 +279,11 @@ impl EngineScrub {
                 // For want of descriptors, say: the next piece may have more luck.
                 Err(_) => return None,
             };
-            self.shown = Some(Shown { first, end, files });
+            self.shown = Some(Shown { first, end, files, used: Instant::now() });
         }
-        let files = Arc::clone(self.shown.as_ref()?.files.as_ref()?);
+        let shown = self.shown.as_mut()?;
+        shown.used = Instant::now();
+        let files = Arc::clone(shown.files.as_ref()?);
         Some((files, start.0.checked_sub(first)?))
     }
 
