@@ -319,6 +319,41 @@ impl<T: Translation> Window<T> {
     }
 }
 
+#[cfg(test)]
+impl<T: Translation> Window<T> {
+    /// That the runs of a range say what each page by itself says.
+    fn check_runs(&mut self, offset: u64, size: u64, memory: &impl PhysicalMemory) {
+        let (runs, vram) = (self.runs(offset, size, memory), self.vram_runs(offset, size, memory));
+        let mut shown = runs.iter().flat_map(|run| {
+            (0..run.size / GRANULE).map(move |page| (run.offset + page * GRANULE, page * GRANULE, run))
+        });
+        let mut behind: Vec<u64> = Vec::new();
+        for at in (offset..offset + size).step_by(1 << GRANULE_SHIFT) {
+            let Ok(target) = self.translate(at, AccessKind::Read, memory) else { continue };
+            let (place, into, run) = shown.next().expect("a page is missing");
+            let stores = self.translate(at, AccessKind::Write, memory).is_ok();
+            assert_eq!(
+                (place, run.target.aperture, run.target.address + into),
+                (at, target.aperture, target.address)
+            );
+            assert_eq!(run.read_only, !stores, "{at:#x}");
+            if stores && target.aperture == Memory::Vram {
+                behind.push(target.address);
+            }
+        }
+        assert!(shown.next().is_none(), "a page too many");
+        let Ok(vram) = vram else {
+            assert!((behind.len() as u64) < size / GRANULE, "all of it can be shared");
+            return;
+        };
+        let shared: Vec<u64> = vram
+            .iter()
+            .flat_map(|(start, size)| (*start..*start + *size).step_by(1 << GRANULE_SHIFT))
+            .collect();
+        assert_eq!(shared, behind);
+    }
+}
+
 /// Where the TLB has a page.
 fn slot(page: u64) -> usize {
     usize::try_from(page).unwrap_or(0) % TLB_ENTRIES

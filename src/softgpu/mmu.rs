@@ -200,3 +200,42 @@ pub(super) fn read_u32(block: &[u8], offset: u64) -> u32 {
     let word = usize::try_from(offset).ok().and_then(|offset| block.get(offset..)?.first_chunk());
     word.map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::softgpu::walker::FermiTables;
+
+    fn instance(directory: u64) -> Vec<u8> {
+        let mut bytes = vec![0; 0x1000];
+        let place = usize::try_from(PAGE_DIRECTORY_LO).unwrap();
+        bytes[place..place + 8].copy_from_slice(&directory.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn flush_waits_for_accesses_through_its_own_tables_only() {
+        let mmu = Arc::new(Mmu::new(Arc::new(FermiTables::default()), (1 << 40) - 1, &[12, 17]));
+        let [one, other] = [0x1000, 0x2000].map(|directory| mmu.address_space(&instance(directory)));
+        let access = one.in_use();
+        let flush = |address| {
+            let (mmu, (told, done)) = (Arc::clone(&mmu), channel());
+            let page_directory = PhysicalAddress { aperture: Aperture::Vram, address };
+            std::thread::spawn(move || {
+                mmu.flush(FlushScope { page_directory, hub_only: false });
+                told.send(()).unwrap();
+            });
+            done
+        };
+
+        assert_eq!(flush(0x2000).recv_timeout(Duration::from_secs(10)), Ok(()), "nobody uses those");
+        let waits = flush(0x1000);
+        assert_eq!(waits.recv_timeout(Duration::from_millis(50)), Err(RecvTimeoutError::Timeout));
+        drop(access);
+        assert_eq!(waits.recv_timeout(Duration::from_secs(10)), Ok(()));
+        drop(other);
+    }
+}

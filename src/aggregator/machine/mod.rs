@@ -209,14 +209,6 @@ impl Machine {
         Budget::new(&self.clock, time)
     }
 
-    /// Does what is one step of the thread, and counts how long that took.
-    pub fn timed<T>(&mut self, step: Step, does: impl FnOnce(&mut Self) -> T) -> T {
-        let start = self.clock.now();
-        let done = does(self);
-        self.steps.note(step, self.clock.now().saturating_sub(start));
-        done
-    }
-
     /// Counts a step that took so long.
     pub fn note_step(&mut self, step: Step, took: Duration) {
         self.steps.note(step, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));

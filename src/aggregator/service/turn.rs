@@ -313,6 +313,8 @@ impl Loop {
                 break;
             }
             let command = self.found.take().map_or_else(|| self.commands.try_recv(), Ok);
+            let began = self.now();
+            let is_order = !matches!(command, Ok(Command::Letter(..)));
             match command {
                 Ok(Command::Letter(number, said)) => self.serve(number, said),
                 Ok(Command::Status(answer)) => {
@@ -336,6 +338,9 @@ impl Loop {
                 }
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
+            }
+            if is_order {
+                self.machine.note_step(Step::Order, self.now().saturating_sub(began));
             }
         }
         if self.found.is_none() {

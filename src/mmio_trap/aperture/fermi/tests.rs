@@ -154,6 +154,37 @@ fn large_page_size_changes_the_walk() {
 
 proptest! {
     #[test]
+    fn runs_are_what_each_page_says(
+        entries in prop::collection::vec((any::<bool>(), 0u64..96, 0u64..64, 0u8..4), 0..60),
+        tables in (any::<bool>(), any::<bool>(), any::<bool>()),
+        limit in prop_oneof![Just((64u64 << 20) - 1), 0u64..0x10_0000],
+        seen in prop::collection::vec(0u64..96, 0..8),
+        stale in any::<bool>(),
+    ) {
+        let (memory, mut window) = bound();
+        let (small, large, is_64k) = tables;
+        memory.put(INSTANCE + ramin::VA_LIMIT_LO, limit);
+        let pde = Pde { large: large.then_some(vram(LARGE)), small: small.then_some(vram(SMALL)) };
+        memory.put(DIRECTORY, pde.encode());
+        window.set_large_pages(if is_64k { LargePages::K64 } else { LargePages::K128 });
+        window.bind_instance(vram(INSTANCE), &memory);
+        let put = |(is_large, index, page, kind): &(bool, u64, u64, u8)| {
+            let (table, shift) = if *is_large { (LARGE, 17) } else { (SMALL, 12) };
+            let raw = if *kind == 0 { 0 } else { pte(0x10_0000 + (page << shift), *kind == 1) };
+            memory.put(table + if *is_large { index % 8 } else { *index } * 8, raw);
+        };
+        // What was translated before tables changed stays as it was.
+        let (before, after) = entries.split_at(if stale { entries.len() / 2 } else { entries.len() });
+        before.iter().for_each(put);
+        for page in seen {
+            let _ = window.translate(page << 12, AccessKind::Read, &memory);
+        }
+        after.iter().for_each(put);
+        window.check_runs(0, 0x10_0000, &memory);
+        window.check_runs(0x3000, 0x2_5000, &memory);
+    }
+
+    #[test]
     fn random_tables_and_accesses_never_panic(
         words in prop::collection::vec((0usize..0x2000, any::<u64>()), 0..64),
         instance in any::<u64>(),

@@ -138,6 +138,39 @@ fn translation_is_stale_until_the_flush() {
 
 proptest! {
     #[test]
+    fn runs_are_what_each_page_says(
+        entries in prop::collection::vec((any::<bool>(), 0u64..96, 0u64..64, 0u8..4), 0..60),
+        dual in 0u8..5,
+        seen in prop::collection::vec(0u64..96, 0..8),
+        stale in any::<bool>(),
+    ) {
+        let (memory, mut window) = tables();
+        let (big, small) = (Pde::Table(vram(BIG)), Pde::Table(vram(SMALL)));
+        match dual {
+            0 => memory.put(PD0, &[0; 16]),
+            1 => memory.put(PD0, &DualPde::page(page(0x60_0000)).to_le_bytes()),
+            2 => memory.put(PD0, &DualPde::tables(Pde::Invalid, small).to_le_bytes()),
+            3 => memory.put(PD0, &DualPde::tables(big, Pde::Invalid).to_le_bytes()),
+            _ => memory.put(PD0, &DualPde::tables(big, small).to_le_bytes()),
+        }
+        let put = |(is_big, index, number, kind): &(bool, u64, u64, u8)| {
+            let (table, shift) = if *is_big { (BIG, 16) } else { (SMALL, 12) };
+            let pte = Pte { read_only: *kind == 1, ..page(0x10_0000 + (number << shift)) };
+            let raw = if *kind == 0 { 0 } else { pte.encode() };
+            memory.put(table + if *is_big { index % 8 } else { *index } * 8, &raw.to_le_bytes());
+        };
+        // What was translated before tables changed stays as it was.
+        let (before, after) = entries.split_at(if stale { entries.len() / 2 } else { entries.len() });
+        before.iter().for_each(put);
+        for page in seen {
+            let _ = window.translate(page << 12, AccessKind::Read, &memory);
+        }
+        after.iter().for_each(put);
+        window.check_runs(0, 0x10_0000, &memory);
+        window.check_runs(0x1f_0000, 0x2_0000, &memory);
+    }
+
+    #[test]
     fn random_tables_and_accesses_never_panic(
         words in prop::collection::vec((0usize..0x2000, any::<u64>(), any::<bool>()), 0..200),
         root in any::<u64>(),

@@ -19,8 +19,8 @@ written by `cargo xtask attack --neighbour --write-docs`.
 ";
 
 const EXPLANATION: &str = "
-**p99** is the 99th percentile of the neighbour's times (requests or copies, whichever grew more) by the undisturbed one: 2 at most. Undisturbed is, for requests, beside a process that only spins; for
-copies, which take turns at an engine, that or beside an honest tenant that copies without a pause, whichever is longer. The policy is `weighted`, as in the packaged example. **Longest** is
+**p99** is the 99th percentile of the neighbour's times (requests or copies, whichever grew more) by that beside a process that only spins: 2 at most. The policy is `weighted`, as in the
+packaged example. Copies take turns at an engine: the JSON has their times beside an honest tenant that copies without a pause as well (`beside_co_tenant`), which is not judged. **Longest** is
 the longest that any request or copy took, in milliseconds: 10 at most, 20 on a machine with fewer than four processors. **Machine** is how late a thread of
 the neighbour's was that does nothing but sleep: what the host's own scheduler did. **Residue**: bytes of others that were found in memory that should have been zero.
 An attack that misses is measured five times, and the medians count (marked). Outcomes: **V**, values only, **Q**, what attacked was stopped,
