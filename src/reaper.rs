@@ -34,6 +34,17 @@ const LINGER: Duration = Duration::from_secs(2);
 /// Something to be ended by dropping it.
 type Thing = Box<dyn Any + Send>;
 
+/// What comes of work that somebody else does.
+#[derive(Debug)]
+pub struct Pending<T>(Arc<OnceLock<T>>);
+
+impl<T> Pending<T> {
+    /// What came of it; `None` as long as it is under way.
+    pub fn get(&self) -> Option<&T> {
+        self.0.get()
+    }
+}
+
 /// Work that is done when it is dropped.
 struct Later<F: FnOnce()>(Option<F>);
 
@@ -96,8 +107,11 @@ impl Account {
     }
 
     /// Has work done that may take long, in this account's name, by whoever ends things; at once where there is no reaper.
-    pub fn later(&self, work: impl FnOnce() + Send + 'static) {
-        self.give_up(Later(Some(work)));
+    pub fn later<T: Send + Sync + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Pending<T> {
+        let outcome = Arc::new(OnceLock::new());
+        let told = Arc::clone(&outcome);
+        self.give_up(Later(Some(move || drop(told.set(work())))));
+        Pending(outcome)
     }
 
     /// What is given up meanwhile on this thread counts as this account's.

@@ -2,18 +2,18 @@
 //! pages, which takes hundreds of microseconds where they sleep: a helper waits for that, and whoever wants it asks again.
 
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use crate::reaper::Account;
+use crate::reaper::{Account, Pending};
 
-/// What came of one.
-type Outcome = Arc<OnceLock<io::Result<()>>>;
+/// First byte and size, and what comes of it.
+type UnderWay = ((u64, u64), Pending<io::Result<()>>);
 
-/// Those under way, by first byte and size.
+/// Those under way.
 #[derive(Debug, Default)]
 pub(super) struct Renewals {
     account: Account,
-    under_way: Mutex<Vec<((u64, u64), Outcome)>>,
+    under_way: Mutex<Vec<UnderWay>>,
 }
 
 impl Renewals {
@@ -29,26 +29,24 @@ impl Renewals {
     ) -> io::Result<()> {
         let range = (offset, size);
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        let known =
-            under_way.iter().find(|(other, _)| *other == range).map(|(_, outcome)| Arc::clone(outcome));
-        let outcome = known.unwrap_or_else(|| {
-            let (outcome, work) = (Outcome::default(), work());
-            under_way.push((range, Arc::clone(&outcome)));
-            let told = Arc::clone(&outcome);
-            self.account.later(move || drop(told.set(work())));
-            outcome
-        });
-        let Some(done) = outcome.get() else { return Err(io::ErrorKind::WouldBlock.into()) };
-        under_way.retain(|(other, _)| *other != range);
-        match done {
-            Ok(()) => Ok(()),
-            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+        if !under_way.iter().any(|(other, _)| *other == range) {
+            under_way.push((range, self.account.later(work())));
         }
+        let known = under_way.iter().find(|(other, _)| *other == range);
+        let done = match known.and_then(|(_, pending)| pending.get()) {
+            None => return Err(io::ErrorKind::WouldBlock.into()),
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) => Err(io::Error::new(error.kind(), error.to_string())),
+        };
+        under_way.retain(|(other, _)| *other != range);
+        done
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     /// Asks again as long as it is under way.

@@ -22,7 +22,7 @@ mod report;
 mod rig;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(super) use self::backing::give_back;
@@ -33,7 +33,7 @@ use self::rig::{Job, Rig, Seen};
 use super::{GpuDriver, GpuError, GpuInfo, Scrub};
 use crate::addr::{HostChannel, HostVram};
 use crate::pci::SharedMemory;
-use crate::reaper;
+use crate::reaper::{Account as Helper, Pending};
 
 /// VRAM zeroed at a time: so much that the processor does it in about a millisecond.
 pub const SCRUB_PIECE: u64 = layout::PIECE;
@@ -70,7 +70,7 @@ pub struct EngineScrub {
     shown: Option<Shown>,
     /// Pieces that go back to the host's kernel, and in whose name.
     returns: Vec<Return>,
-    helper: reaper::Account,
+    helper: Helper,
 }
 
 /// The files behind the granules that were looked at last: to ask costs a walk through page tables, and the pieces of
@@ -91,7 +91,7 @@ struct Return {
     /// When the processor began with it, if that is how it is zeroed. Else it is zero.
     zeroes: Option<Instant>,
     /// Whether that worked, once it is over.
-    outcome: Arc<OnceLock<bool>>,
+    outcome: Pending<bool>,
 }
 
 impl std::fmt::Debug for EngineScrub {
@@ -120,7 +120,7 @@ impl EngineScrub {
             stopped: None,
             shown: None,
             returns: Vec::new(),
-            helper: reaper::Account::default(),
+            helper: Helper::default(),
         };
         if !wrapped.inner.scrubs_by_engine() && !wrapped.inner.scrubs_at_once() {
             wrapped.set_up();
@@ -228,14 +228,12 @@ impl EngineScrub {
     /// Has a piece's pages given back to the host's kernel. False where there are no files.
     fn begin_return(&mut self, start: HostVram, size: u64, zeroes: Option<Instant>) -> bool {
         let Some((files, from)) = self.files(start, size) else { return false };
-        let outcome = Arc::new(OnceLock::new());
-        let told = Arc::clone(&outcome);
-        self.helper.later(move || {
+        let outcome = self.helper.later(move || {
             let given = give_back(&files, from, from.saturating_add(size));
             if let Err(error) = &given {
                 log::debug!("zeroed memory stays with this process: {error}");
             }
-            let _ = told.set(given.is_ok());
+            given.is_ok()
         });
         self.returns.push(Return { start, size, zeroes, outcome });
         true
