@@ -345,6 +345,12 @@ pub trait GpuDriver: Send {
         Duration::ZERO
     }
 
+    /// What it costs an engine to go from one VM's channel to another's, about.
+    fn switch_time(&self) -> Duration {
+        // Of a GF100, contexts of 150 KiB and more are stored and loaded.
+        Duration::from_micros(150)
+    }
+
     /// Fills a range of VRAM with zeros. Complete when it returns.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::channel::{Channel, RECHECK};
+use super::channel::Channel;
 use super::meter::Part;
 use super::sampling::{Stretch, WINDOW};
 use super::{Account, Scheduler};
@@ -62,7 +62,7 @@ impl Scheduler {
             return;
         }
         let since = self.leaver.map_or(now, |leaver| leaver.since);
-        let after = (now.saturating_sub(since) / 8).clamp(RECHECK, WINDOW);
+        let after = (now.saturating_sub(since) / 8).clamp(self.pace().recheck, WINDOW);
         self.leaver = Some(Leaver { since, look: now.saturating_add(after) });
     }
 

@@ -9,12 +9,25 @@ use crate::chip::{Engine, EngineSet};
 /// which it counts as one that waits for something else than the engine.
 const LOOKS: u8 = 2;
 
-/// Shortest time between looks that count: a channel between its last fetch and its engine is there within less.
-pub(super) const RECHECK: Duration = Duration::from_micros(100);
+/// How soon hardware shows what it does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Shortest time between looks that count: a channel between its last fetch and its engine is there within less.
+    pub recheck: Duration,
+    /// How long an idle engine says nothing about a channel that was listed, or told of work: hardware may still be taking
+    /// another channel off the engine and this one's state in (on RM, 137 us and 256 us were measured).
+    pub settle: Duration,
+}
 
-/// How long an idle engine says nothing about a channel that was listed, or told of work: hardware may still be taking
-/// another channel off the engine and this one's state in (on RM, 137 us and 256 us were measured).
-pub(super) const SETTLE: Duration = Duration::from_micros(500);
+impl Pace {
+    /// Of a GPU whose engines go from one VM to the next in `switch`.
+    pub fn of(switch: Duration) -> Self {
+        Self {
+            recheck: switch.saturating_mul(2).clamp(Duration::from_micros(20), Duration::from_micros(100)),
+            settle: switch.saturating_mul(5).clamp(Duration::from_micros(50), Duration::from_micros(500)),
+        }
+    }
+}
 
 /// What a channel is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,10 +113,10 @@ impl Channel {
 
     /// Hardware may run it, or may not any more; `begun` if it has work that hardware knew of before. True when the
     /// first is new.
-    pub fn list(&mut self, listed: bool, begun: bool, now: Duration) -> bool {
+    pub fn list(&mut self, listed: bool, begun: bool, now: Duration, pace: Pace) -> bool {
         if listed && !self.listed {
             self.looks = 0;
-            self.waits_from = now.saturating_add(SETTLE);
+            self.waits_from = now.saturating_add(pace.settle);
             // What hardware has not begun with is not fetched.
             self.done_from = if begun { self.waits_from } else { now };
         }
@@ -128,10 +141,10 @@ impl Channel {
     }
 
     /// A doorbell came.
-    pub fn rung(&mut self, gp_put: u32, now: Duration, hold: bool) {
+    pub fn rung(&mut self, gp_put: u32, now: Duration, hold: bool, pace: Pace) {
         self.gp_put = gp_put;
         self.looks = 0;
-        self.waits_from = now.saturating_add(SETTLE);
+        self.waits_from = now.saturating_add(pace.settle);
         self.work = match self.work {
             Work::Held { since, begun } => Work::Held { since, begun },
             before if hold => Work::Held { since: now, begun: before == Work::Known },
@@ -146,7 +159,7 @@ impl Channel {
     }
 
     /// Takes a look into account. True when the channel has become idle, blocked or ready by it.
-    pub fn note(&mut self, look: Look, now: Duration) -> bool {
+    pub fn note(&mut self, look: Look, now: Duration, pace: Pace) -> bool {
         let held = matches!(self.work, Work::Held { .. });
         if look.running {
             self.looks = 0;
@@ -169,7 +182,7 @@ impl Channel {
         if now < self.look_again {
             return false;
         }
-        self.look_again = now.saturating_add(RECHECK);
+        self.look_again = now.saturating_add(pace.recheck);
         self.looks = self.looks.saturating_add(1);
         if self.looks < LOOKS {
             return false;
@@ -205,18 +218,21 @@ pub(super) fn list_of(engines: EngineSet) -> Engine {
 mod tests {
     use super::*;
 
+    /// Of a GPU that takes its time.
+    const DEAR: Pace = Pace { recheck: Duration::from_micros(100), settle: Duration::from_micros(500) };
+
     fn us(n: u64) -> Duration {
         Duration::from_micros(n)
     }
 
     /// A channel whose ring was fetched to its end, and that no engine runs.
     fn look(channel: &mut Channel, now: u64, engine_idle: bool) -> bool {
-        channel.note(Look { running: false, fetched: true, engine_idle, made_over: None }, us(now))
+        channel.note(Look { running: false, fetched: true, engine_idle, made_over: None }, us(now), DEAR)
     }
 
     fn at_work() -> Channel {
         let mut channel = Channel::new(TenantId(1), EngineSet::GRAPHICS, 0xff);
-        channel.rung(1, us(0), false);
+        channel.rung(1, us(0), false, DEAR);
         channel
     }
 
@@ -231,10 +247,10 @@ mod tests {
     #[test]
     fn channel_that_was_interrupted_is_not_done() {
         let mut channel = at_work();
-        channel.list(false, true, us(1000));
+        channel.list(false, true, us(1000), DEAR);
 
         assert!((1..20).all(|ms| !look(&mut channel, 1000 * ms, true)));
-        channel.list(true, true, us(20_000));
+        channel.list(true, true, us(20_000), DEAR);
         // The engine is being made over to it.
         assert!(!look(&mut channel, 20_100, true) && !look(&mut channel, 20_300, true));
 
@@ -244,10 +260,14 @@ mod tests {
     #[test]
     fn channel_is_not_done_while_its_engine_is_made_over_to_it_by_one_that_took_long_to_leave() {
         let mut channel = at_work();
-        channel.list(false, true, us(1000));
-        channel.list(true, true, us(2000));
+        channel.list(false, true, us(1000), DEAR);
+        channel.list(true, true, us(2000), DEAR);
         let until = Some(us(9500));
-        channel.note(Look { running: false, fetched: true, engine_idle: false, made_over: until }, us(9000));
+        channel.note(
+            Look { running: false, fetched: true, engine_idle: false, made_over: until },
+            us(9000),
+            DEAR,
+        );
 
         assert!(!look(&mut channel, 9200, true) && !look(&mut channel, 9400, true));
         assert!(!look(&mut channel, 9600, true) && look(&mut channel, 9800, true));
@@ -256,9 +276,13 @@ mod tests {
     #[test]
     fn channel_that_was_seen_at_work_again_may_be_done_at_once() {
         let mut channel = at_work();
-        channel.list(false, true, us(1000));
-        channel.list(true, true, us(2000));
-        channel.note(Look { running: true, fetched: true, engine_idle: false, made_over: None }, us(2050));
+        channel.list(false, true, us(1000), DEAR);
+        channel.list(true, true, us(2000), DEAR);
+        channel.note(
+            Look { running: true, fetched: true, engine_idle: false, made_over: None },
+            us(2050),
+            DEAR,
+        );
 
         assert!(!look(&mut channel, 2100, true) && look(&mut channel, 2200, true));
     }
@@ -267,7 +291,11 @@ mod tests {
     fn channel_whose_work_has_not_begun_waits_only_when_hardware_had_time_to_begin() {
         let mut channel = at_work();
         let mut look = |now| {
-            channel.note(Look { running: false, fetched: false, engine_idle: true, made_over: None }, us(now))
+            channel.note(
+                Look { running: false, fetched: false, engine_idle: true, made_over: None },
+                us(now),
+                DEAR,
+            )
         };
 
         assert!((0..5).all(|n| !look(100 * n)));

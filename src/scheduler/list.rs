@@ -55,9 +55,16 @@ impl List {
     /// somebody who is at work.
     pub fn may_wait(&self, vm: TenantId) -> bool {
         match self.admission {
-            Admission::Only(other) => other != vm && self.is_ready(other) && self.review.is_some(),
+            Admission::Only(other) => {
+                other != vm && self.is_ready(other) && self.review.is_some() && !self.cuts_turns()
+            }
             Admission::All | Admission::Nobody => false,
         }
+    }
+
+    /// True when turns may end before they are over.
+    pub fn cuts_turns(&self) -> bool {
+        self.policy.cuts_turns()
     }
 
     /// Lets the policy look. True when its decision is another one.

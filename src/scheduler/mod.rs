@@ -28,7 +28,7 @@ use std::time::Duration;
 
 pub use self::account::Account;
 use self::accounting::Leaver;
-use self::channel::{Channel, Look, RECHECK, SETTLE, Work, list_of};
+use self::channel::{Channel, Look, Pace, Work, list_of};
 use self::list::List;
 use self::meter::Meter;
 use self::policy::{Admission, Policy, Settings, VmView};
@@ -99,6 +99,8 @@ pub struct Change {
 pub struct Scheduler {
     kind: PolicyKind,
     settings: Settings,
+    /// What it costs an engine to go from one VM to the next; more than any time if nobody knows.
+    switch: Duration,
     /// Judges parameters; decides nothing.
     judge: Box<dyn Policy>,
     vms: BTreeMap<TenantId, Vm>,
@@ -132,7 +134,8 @@ impl Scheduler {
         Self {
             kind,
             settings,
-            judge: policy::policy(kind, &settings),
+            switch: Duration::MAX,
+            judge: policy::policy(kind, &settings, Duration::MAX),
             vms: BTreeMap::new(),
             channels: BTreeMap::new(),
             lists: BTreeMap::new(),
@@ -147,6 +150,17 @@ impl Scheduler {
             leaver: None,
             lateness: Latency::default(),
         }
+    }
+
+    /// The same, on a GPU whose engines go from one VM to the next in `switch`.
+    #[must_use]
+    pub fn with_switch_time(self, switch: Duration) -> Self {
+        debug_assert!(self.lists.is_empty(), "policies exist that were told another time");
+        Self { switch, ..self }
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::of(self.switch)
     }
 
     /// The policy's name.
@@ -164,14 +178,14 @@ impl Scheduler {
     /// # Errors
     /// The new policy cannot keep what present VMs were granted; nothing changes then.
     pub fn set_policy(&mut self, kind: PolicyKind, settings: Settings) -> Result<(), Rejection> {
-        let judge = policy::policy(kind, &settings);
+        let judge = policy::policy(kind, &settings, self.switch);
         let mut others = Vec::new();
         for vm in self.vms.values() {
             judge.accepts(&others, &vm.share)?;
             others.push(vm.share);
         }
         for list in self.lists.values_mut() {
-            list.replace_policy(policy::policy(kind, &settings));
+            list.replace_policy(policy::policy(kind, &settings, self.switch));
         }
         // How long doorbells wait is the policy's doing: a new one is not judged by what the last one did.
         for account in self.vms.values_mut().flat_map(|vm| vm.accounts.values_mut()) {
@@ -262,8 +276,8 @@ impl Scheduler {
     }
 
     fn list(&mut self, engine: Engine) -> &mut List {
-        let (kind, settings) = (self.kind, self.settings);
-        self.lists.entry(engine).or_insert_with(|| List::new(policy::policy(kind, &settings)))
+        let Self { kind, settings, switch, .. } = self;
+        self.lists.entry(engine).or_insert_with(|| List::new(policy::policy(*kind, settings, *switch)))
     }
 
     /// The channels of a VM that may run, in its order.
@@ -286,7 +300,7 @@ impl Scheduler {
 
     /// A doorbell: may hardware know?
     pub fn doorbell(&mut self, channel: HostChannel, gp_put: u32, now: Duration) -> Gate {
-        let contenders = self.vms.len();
+        let (contenders, pace) = (self.vms.len(), self.pace());
         let Some(state) = self.channels.get_mut(&channel) else { return Gate::Hold };
         let Some(list) = self.lists.get_mut(&state.engine) else { return Gate::Hold };
         let first = !list.is_ready(state.vm);
@@ -310,7 +324,7 @@ impl Scheduler {
             self.busy_channels = self.busy_channels.saturating_add(1);
             self.sampler.begin(now);
         }
-        state.rung(gp_put, now, gate != Gate::Ring);
+        state.rung(gp_put, now, gate != Gate::Ring, pace);
         if let Some(vm) = self.vms.get_mut(&state.vm) {
             let account = vm.accounts.entry(state.engine).or_default();
             account.submissions = account.submissions.saturating_add(1);
@@ -323,6 +337,7 @@ impl Scheduler {
 
     /// Lets the policies look. Returns what changes for hardware; [`Scheduler::cut`] belongs right before it is done.
     pub fn decide(&mut self, now: Duration) -> Option<Change> {
+        let pace = self.pace();
         let mut moved = std::mem::take(&mut self.relist);
         let mut change = Change::default();
         let mut views = Vec::with_capacity(self.vms.len());
@@ -364,7 +379,7 @@ impl Scheduler {
                 }
             }
             let listed = admitted || state.blocked && !suspended;
-            if state.list(listed, begun, now) {
+            if state.list(listed, begun, now, pace) {
                 moved = true;
                 if !listed && begun {
                     change.preempt.push(*channel);
@@ -444,7 +459,9 @@ impl Scheduler {
 
     /// True when a sample is due.
     pub fn sample_due(&self, now: Duration) -> bool {
-        self.look_due().any(|due| now >= due)
+        // Whether a turn goes on may depend on what was used of it.
+        let cut = self.lists.values().filter(|list| list.cuts_turns()).filter_map(|list| list.review);
+        self.look_due().chain(cut).any(|due| now >= due)
     }
 
     fn look_due(&self) -> impl Iterator<Item = Duration> {
@@ -455,7 +472,7 @@ impl Scheduler {
     pub fn work_done(&mut self) {
         let contended = self.lists.values().any(|list| list.admission != Admission::All);
         if contended && self.recheck.is_none() {
-            self.recheck = Some(self.last_look.saturating_add(RECHECK));
+            self.recheck = Some(self.last_look.saturating_add(self.pace().recheck));
         }
     }
 
@@ -473,6 +490,7 @@ impl Scheduler {
         times: &[(Engine, Duration)],
         mut progress: impl FnMut(HostChannel) -> Option<u32>,
     ) {
+        let pace = self.pace();
         for (channel, state) in self.channels.iter_mut().filter(|(_, state)| state.busy()) {
             let fetched = progress(*channel);
             let before = std::mem::replace(&mut state.fetched, fetched);
@@ -493,7 +511,7 @@ impl Scheduler {
             vm.accounts.values_mut().for_each(|account| account.depth = 0);
         }
         let leaving = self.leaving(engines);
-        let made_over = now.saturating_add(SETTLE).saturating_add(self.next_follow(now));
+        let made_over = now.saturating_add(pace.settle).saturating_add(self.next_follow(now));
         let mut idle = Vec::new();
         for (channel, state) in self.channels.iter_mut().filter(|(_, state)| state.busy()) {
             let fetched = state.fetched;
@@ -510,7 +528,7 @@ impl Scheduler {
                 account.depth = account.depth.saturating_add(fetched.map_or(0, |get| state.depth(get)));
             }
             let before = state.ready();
-            if !state.note(look, now) {
+            if !state.note(look, now, pace) {
                 undecided |= state.listed && state.undecided();
                 continue;
             }
@@ -531,7 +549,7 @@ impl Scheduler {
         }
         self.unheard.extend(idle);
         let contended = self.lists.values().any(|list| list.admission != Admission::All);
-        self.recheck = (undecided && contended).then(|| now.saturating_add(RECHECK));
+        self.recheck = (undecided && contended).then(|| now.saturating_add(pace.recheck));
     }
 
     /// Somebody else is going to run: charges what `engines` ran until now, as far as it is known.

@@ -324,7 +324,7 @@ impl Service {
         if config.scrub.at_release() {
             driver.scrub_all()?;
         }
-        let scheduler = Scheduler::new(config.policy, config.settings);
+        let scheduler = Scheduler::new(config.policy, config.settings).with_switch_time(driver.switch_time());
         let tracer = Tracer::default();
         let machine = Machine::new(driver, ledger, scheduler)
             .with_scrub(config.scrub)

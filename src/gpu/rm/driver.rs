@@ -249,6 +249,11 @@ impl GpuDriver for RmDriver {
         self.vram.is_dirty(start, size)
     }
 
+    fn switch_time(&self) -> Duration {
+        // A disable and an enable, of 0.2 ms each.
+        Duration::from_micros(400)
+    }
+
     fn shortest_turn(&self) -> Duration {
         // A call takes 17 to 58 us, and the shortest update of page tables two.
         Duration::from_micros(100)

@@ -45,6 +45,10 @@ impl GpuDriver for EngineScrub {
         self.inner.shortest_turn()
     }
 
+    fn switch_time(&self) -> Duration {
+        self.inner.switch_time()
+    }
+
     fn is_vram_of_files(&self) -> bool {
         self.inner.is_vram_of_files()
     }

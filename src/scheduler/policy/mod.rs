@@ -79,6 +79,12 @@ pub trait Policy: Send + std::fmt::Debug {
     /// False when every VM may always run: then doorbells need no decision.
     fn arbitrates(&self) -> bool;
 
+    /// True when a VM that becomes ready may end another's turn: then its doorbell needs a decision. Otherwise it waits
+    /// for the end of that turn in any case.
+    fn cuts_turns(&self) -> bool {
+        false
+    }
+
     /// Decides. `vms` are all that are present, sorted by number, whether they have work or not. Called when a VM
     /// becomes ready, at each sample (about every millisecond while anybody is busy), and when a review is due.
     fn decide(&mut self, now: Duration, vms: &[VmView]) -> Decision;
@@ -93,8 +99,8 @@ pub trait Policy: Send + std::fmt::Debug {
     }
 }
 
-/// The policy that a configuration names.
-pub fn policy(kind: PolicyKind, settings: &Settings) -> Box<dyn Policy> {
+/// The policy that a configuration names, for an engine that goes from one VM to the next in `switch`.
+pub fn policy(kind: PolicyKind, settings: &Settings, switch: Duration) -> Box<dyn Policy> {
     match kind {
         PolicyKind::Fifo => Box::new(Fifo),
         PolicyKind::BestEffort => Box::new(BestEffort::new(settings)),
@@ -102,7 +108,7 @@ pub fn policy(kind: PolicyKind, settings: &Settings) -> Box<dyn Policy> {
         PolicyKind::Band => Box::new(Band::new(settings)),
         PolicyKind::EqualShare => Box::new(EqualShare::new(settings)),
         PolicyKind::FixedShare => Box::new(FixedShare::new(settings)),
-        PolicyKind::Weighted => Box::new(Weighted::new(settings)),
+        PolicyKind::Weighted => Box::new(Weighted::new(settings, switch)),
         PolicyKind::Deadline => Box::new(Deadline::new(settings)),
     }
 }

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
-use super::{Admission, Policy, Settings, VmView, policy};
+use super::{Admission, Policy, Settings, VmView};
 use crate::addr::TenantId;
 use crate::config::PolicyKind;
 use crate::config::share::Share;
+
+/// A policy where it costs little to change over.
+fn policy(kind: PolicyKind, settings: &Settings) -> Box<dyn Policy> {
+    super::policy(kind, settings, Duration::ZERO)
+}
 
 /// How often the engine is looked at while somebody has work.
 const SAMPLE: Duration = Duration::from_millis(1);

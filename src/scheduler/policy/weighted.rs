@@ -3,7 +3,15 @@
 //! **Whose idea.** Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996), as Linux's CFS and disk schedulers use
 //! it. Each VM has a virtual time that grows by what it used divided by its weight; the one whose virtual time is
 //! earliest has the next turn. Use is what counts, so who overruns a turn, or ends it early, is neither better nor
-//! worse off. A VM that slept starts one turn behind the others at the most: sleep saves nothing beyond that.
+//! worse off. But who left the engine idle for more than half of his turn is charged for all of it: nobody else could use
+//! it meanwhile. A VM that slept starts one turn behind the others at the most: sleep saves nothing beyond that. A new one
+//! starts as if it just had a turn: to come and go saves nothing either.
+//!
+//! **Light VMs.** Who is a whole turn behind the one that has the engine seldom wants it. He waits for an eighth of a turn
+//! at most, and after as long gives the engine back if he left it idle for more than half of that. Nobody gets more of the
+//! engine's time by this than his weight says, and who wants the engine all the time is soon level with the others, whose
+//! turns are whole then. That is what wake-up preemption does in CFS. It is left out where an eighth of a turn is less
+//! than [`WORTH`] times what it costs to change over.
 //!
 //! A `cap` is a bucket that fills at that percentage of time and holds two turns; an empty one keeps its VM from the
 //! engine until there is half a turn in it, also while others are idle.
@@ -16,12 +24,17 @@
 
 use std::time::Duration;
 
-use super::book::{Book, nanos, time};
+use super::book::{Book, Row, nanos, time};
 use super::{Admission, Decision, Policy, SHORTEST, Settings, VmView, slice};
 use crate::addr::TenantId;
 
 /// Virtual nanoseconds for each nanosecond of use at weight 1.
 const SCALE: u64 = 1_000_000;
+
+/// A light VM waits for this part of a turn,
+const PART: u32 = 8;
+/// if that is so many times what it costs to change over.
+const WORTH: u32 = 16;
 
 /// What is kept of a VM.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +49,8 @@ struct Vm {
     empty: bool,
     /// When its last turn began. Looks miss most of very short work, so virtual times may be equal for long.
     served: Option<Duration>,
+    /// What it was charged beforehand.
+    prepaid: Duration,
 }
 
 /// The present turn.
@@ -45,6 +60,8 @@ struct Turn {
     since: Duration,
     /// What was accounted of it.
     got: Duration,
+    /// The VM was a whole turn behind somebody who waits.
+    light: bool,
 }
 
 impl Turn {
@@ -58,17 +75,22 @@ impl Turn {
 #[derive(Debug)]
 pub struct Weighted {
     settings: Settings,
+    /// What it costs to change over.
+    switch: Duration,
     book: Book<Vm>,
     turn: Option<Turn>,
+    /// Who gave the engine back although it had work: somebody else is next.
+    gave_back: Option<TenantId>,
     /// Virtual time that everybody with work has reached.
     floor: u128,
     last: Option<Duration>,
 }
 
 impl Weighted {
-    /// A policy with these settings.
-    pub fn new(settings: &Settings) -> Self {
-        Self { settings: *settings, book: Book::default(), turn: None, floor: 0, last: None }
+    /// A policy with these settings, for an engine that goes from one VM to the next in `switch`.
+    pub fn new(settings: &Settings, switch: Duration) -> Self {
+        let book = Book::default();
+        Self { settings: *settings, switch, book, turn: None, gave_back: None, floor: 0, last: None }
     }
 
     /// Charges what was used, fills buckets, and sets those forward who slept.
@@ -76,10 +98,19 @@ impl Weighted {
         let passed = now.saturating_sub(self.last.replace(now).unwrap_or(now));
         let floor = self.floor;
         let full = nanos(turn);
-        self.book.update(vms, |_| Vm { time: floor, ready: false, bucket: full, empty: false, served: None });
+        self.book.update(vms, |view| Vm {
+            time: floor.saturating_add(stretch(turn, view)),
+            ready: false,
+            bucket: full,
+            empty: false,
+            served: None,
+            prepaid: Duration::ZERO,
+        });
         for (row, view) in self.book.rows.iter_mut().zip(vms) {
             let vm = &mut row.state;
-            vm.time = vm.time.saturating_add(stretch(row.grown, view));
+            let before = std::mem::take(&mut vm.prepaid);
+            vm.prepaid = before.saturating_sub(row.grown);
+            vm.time = vm.time.saturating_add(stretch(row.grown.saturating_sub(before), view));
             if let Some(cap) = view.share.cap {
                 let filled = vm.bucket.saturating_sub(nanos(row.grown)).saturating_add(fill(passed, cap));
                 vm.bucket = filled.min(full.saturating_mul(2));
@@ -91,7 +122,7 @@ impl Weighted {
                 turn.got = turn.got.saturating_add(row.grown);
             }
         }
-        let compete = |(row, view): &(&super::book::Row<Vm>, &VmView)| view.ready && !row.state.empty;
+        let compete = |(row, view): &(&Row<Vm>, &VmView)| view.ready && !row.state.empty;
         let earliest = self.book.rows.iter().zip(vms).filter(compete).filter(|(row, _)| row.state.ready);
         self.floor = earliest.map(|(row, _)| row.state.time).min().unwrap_or(self.floor).max(self.floor);
         for (row, view) in self.book.rows.iter_mut().zip(vms) {
@@ -114,17 +145,21 @@ impl Policy for Weighted {
         true
     }
 
+    fn cuts_turns(&self) -> bool {
+        self.brief(slice(&self.settings, 1)).is_some()
+    }
+
     fn decide(&mut self, now: Duration, vms: &[VmView]) -> Decision {
         let length = slice(&self.settings, vms.len());
         self.update(now, vms, length);
         let mut ready = vms.iter().filter(|view| view.ready);
         let (first, more) = (ready.next(), ready.next().is_some());
         let Some(first) = first else {
-            self.turn = None;
+            self.end_turn(now, vms);
             return Decision { admission: Admission::All, review_after: None };
         };
         if !more && first.share.cap.is_none() {
-            self.turn = None;
+            self.end_turn(now, vms);
             return Decision { admission: Admission::All, review_after: None };
         }
         if let Some(turn) = self.turn
@@ -132,8 +167,8 @@ impl Policy for Weighted {
         {
             return Decision { admission: Admission::Only(turn.vm), review_after: Some(left.max(SHORTEST)) };
         }
-        let Some(view) = self.earliest(now, vms) else {
-            self.turn = None;
+        let ended = self.end_turn(now, vms);
+        let Some(view) = self.earliest(ended.as_ref(), now, vms) else {
             let filled = self.book.rows.iter().zip(vms).filter_map(|(row, view)| {
                 let missing = (nanos(length) / 2).saturating_sub(row.state.bucket);
                 view.ready.then(|| time_to_fill(missing, view.share.cap.unwrap_or(100)))
@@ -141,11 +176,15 @@ impl Policy for Weighted {
             let soonest = filled.min().unwrap_or(length).max(SHORTEST);
             return Decision { admission: Admission::Nobody, review_after: Some(soonest) };
         };
-        let turn = Turn { vm: view.vm, since: now, got: Duration::ZERO };
-        self.turn = Some(turn);
+        let mut turn = Turn { vm: view.vm, since: now, got: Duration::ZERO, light: false };
         if let Some(row) = self.book.place(turn.vm).and_then(|place| self.book.rows.get_mut(place)) {
             row.state.served = Some(now);
+            row.state.prepaid = Duration::ZERO;
+            let behind = row.state.time.saturating_add(stretch(length, view));
+            turn.light = self.book.rows.iter().any(|row| row.state.ready && row.state.time >= behind);
         }
+        self.turn = Some(turn);
+        self.gave_back = None;
         let left = self.left(&turn, now, vms, length).unwrap_or(length);
         Decision { admission: Admission::Only(turn.vm), review_after: Some(left.max(SHORTEST)) }
     }
@@ -157,23 +196,59 @@ impl Weighted {
         let place = self.book.place(turn.vm)?;
         let (row, view) = (self.book.rows.get(place)?, vms.get(place)?);
         let left = length.saturating_sub(now.saturating_sub(turn.since));
-        let left = match view.share.cap {
+        let mut left = match view.share.cap {
             Some(_) => left.min(time(row.state.bucket.saturating_sub(nanos(turn.open(now))))),
             None => left,
         };
+        if let Some(brief) = self.brief(length) {
+            let ran = now.saturating_sub(turn.since);
+            let reached = row.state.time.saturating_add(stretch(turn.open(now), view));
+            let is_behind = |(row, view): (&Row<Vm>, &VmView)| {
+                row.state.ready && row.state.time.saturating_add(stretch(length, view)) <= reached
+            };
+            if self.book.rows.iter().zip(vms).any(is_behind) || (turn.light && turn.got < ran / 2) {
+                left = left.min(brief.saturating_sub(ran));
+            } else if turn.light {
+                // Whether it uses what it has is looked at again.
+                left = left.min(brief);
+            }
+        }
         (row.state.ready && !left.is_zero()).then_some(left)
     }
 
-    /// Whose virtual time is earliest of those who may have the engine. What has passed of the present turn counts as
-    /// used even if it is not accounted yet.
-    fn earliest<'a>(&self, now: Duration, vms: &'a [VmView]) -> Option<&'a VmView> {
-        let virtual_time = |(row, view): &(&super::book::Row<Vm>, &'a VmView)| {
-            let open =
-                self.turn.filter(|turn| turn.vm == row.vm).map_or(Duration::ZERO, |turn| turn.open(now));
-            (row.state.time.saturating_add(stretch(open, view)), row.state.served)
+    /// How long a light VM waits, and has its turn; `None` where it is not worth while.
+    fn brief(&self, length: Duration) -> Option<Duration> {
+        let brief = length / PART;
+        (brief >= self.switch.saturating_mul(WORTH)).then_some(brief)
+    }
+
+    /// The present turn is over. What was idle of it is charged if it was the most, and what is accounted of it later not again.
+    fn end_turn(&mut self, now: Duration, vms: &[VmView]) -> Option<Turn> {
+        let turn = self.turn.take()?;
+        let place = self.book.place(turn.vm)?;
+        let (vm, view) = (&mut self.book.rows.get_mut(place)?.state, vms.get(place)?);
+        let ran = now.saturating_sub(turn.since);
+        if turn.got >= ran / 2 {
+            return Some(turn);
+        }
+        let idle = turn.open(now);
+        vm.time = vm.time.saturating_add(stretch(idle, view));
+        vm.prepaid = idle;
+        self.gave_back = (turn.light && vm.ready).then_some(turn.vm);
+        None
+    }
+
+    /// Whose virtual time is earliest of those who may have the engine. What has passed of a turn that just ended counts as used
+    /// even if it is not accounted yet.
+    fn earliest<'a>(&self, ended: Option<&Turn>, now: Duration, vms: &'a [VmView]) -> Option<&'a VmView> {
+        let key = |(row, view): &(&Row<Vm>, &'a VmView)| {
+            let ended = ended.filter(|turn| turn.vm == row.vm);
+            let open = ended.map_or(Duration::ZERO, |turn| turn.open(now));
+            let time = row.state.time.saturating_add(stretch(open, view));
+            (self.gave_back == Some(row.vm), time, row.state.served)
         };
         let able = self.book.rows.iter().zip(vms).filter(|(row, _)| row.state.ready);
-        able.min_by_key(virtual_time).map(|(_, view)| view)
+        able.min_by_key(key).map(|(_, view)| view)
     }
 }
 
@@ -193,96 +268,4 @@ fn time_to_fill(missing: i64, cap: u8) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::tests::{Bench, ms, view};
-    use super::*;
-    use crate::config::share::Share;
-
-    fn weighted() -> Box<Weighted> {
-        Box::new(Weighted::new(&Settings::default()))
-    }
-
-    fn near(shares: &[f64], wanted: &[f64]) -> bool {
-        shares.iter().zip(wanted).all(|(share, wanted)| (share - wanted).abs() < 0.01)
-    }
-
-    #[test]
-    fn busy_vms_get_time_by_weight() {
-        let shares = Bench::new(weighted(), &[100, 200, 400]).shares(Duration::from_secs(2), |_| true);
-
-        assert!(near(&shares, &[1.0 / 7.0, 2.0 / 7.0, 4.0 / 7.0]), "{shares:?}");
-    }
-
-    #[test]
-    fn time_of_idle_vms_goes_to_the_others_by_weight() {
-        let shares = Bench::new(weighted(), &[100, 200, 400]).shares(Duration::from_secs(2), |vm| vm != 3);
-
-        assert!(near(&shares, &[1.0 / 3.0, 2.0 / 3.0, 0.0]), "{shares:?}");
-    }
-
-    #[test]
-    fn cap_holds_while_others_are_idle() {
-        let cap = |cap| Share { cap, ..Share::default() };
-        let alone =
-            Bench::with(weighted(), [cap(Some(30)), cap(None)]).shares(Duration::from_secs(2), |vm| vm == 1);
-        let both =
-            Bench::with(weighted(), [cap(Some(30)), cap(None)]).shares(Duration::from_secs(2), |_| true);
-
-        assert!(near(&alone, &[0.3, 0.0]), "{alone:?}");
-        assert!(near(&both, &[0.3, 0.7]), "{both:?}");
-    }
-
-    #[test]
-    fn vm_alone_without_a_cap_is_not_limited() {
-        let decision = weighted().decide(ms(5), &[view(2, false, 0), view(3, true, 0)]);
-
-        assert_eq!(decision, Decision { admission: Admission::All, review_after: None });
-    }
-
-    #[test]
-    fn vm_that_slept_is_next_but_catches_up_one_turn_only() {
-        let mut bench = Bench::new(weighted(), &[100, 100]);
-        bench.shares(Duration::from_secs(1), |vm| vm == 1);
-        let start = bench.now;
-
-        let turns = bench.turns(start + ms(20), |_| true);
-
-        assert_eq!(turns[0].0, 2);
-        assert!(turns.iter().all(|(_, length)| *length <= ms(4)), "{turns:?}");
-    }
-
-    #[test]
-    fn overrun_is_paid_for_by_waiting() {
-        let mut policy = weighted();
-        let at = |policy: &mut Weighted, now, first, second| {
-            policy.decide(ms(now), &[view(1, true, first), view(2, true, second)]).admission
-        };
-        assert_eq!(at(&mut policy, 0, 0, 0), Admission::Only(TenantId(1)));
-
-        // VM 1 cannot be interrupted and runs for eight milliseconds.
-        let then: Vec<_> = [8, 10, 12, 14].map(|now| at(&mut policy, now, 8, now - 8)).into();
-
-        assert_eq!(then, [Admission::Only(TenantId(2)); 4]);
-        assert_eq!(at(&mut policy, 18, 8, 10), Admission::Only(TenantId(1)));
-    }
-
-    #[test]
-    fn vms_whose_work_is_too_short_to_be_seen_take_turns() {
-        let mut policy = weighted();
-        let vms = [1, 2, 3].map(|vm| view(vm, true, 0));
-
-        let order: Vec<_> = (0..6).map(|i| policy.decide(ms(2 * i), &vms).admission).collect();
-
-        assert_eq!(order, [1, 2, 3, 1, 2, 3].map(|vm| Admission::Only(TenantId(vm))));
-    }
-
-    #[test]
-    fn use_that_is_not_accounted_yet_ends_a_turn_all_the_same() {
-        let mut policy = weighted();
-        policy.decide(ms(0), &[view(1, true, 0), view(2, true, 0)]);
-
-        let decision = policy.decide(ms(2), &[view(1, true, 0), view(2, true, 0)]);
-
-        assert_eq!(decision.admission, Admission::Only(TenantId(2)));
-    }
-}
+mod tests;

@@ -127,7 +127,8 @@ impl<'a> World<'a> {
         }
         let mut world = Self {
             scenario,
-            scheduler: Scheduler::seeded(scenario.policy, scenario.settings, scenario.seed),
+            scheduler: Scheduler::seeded(scenario.policy, scenario.settings, scenario.seed)
+                .with_switch_time(scenario.gpu.switch),
             now: Duration::ZERO,
             events: BinaryHeap::new(),
             planned: 0,

@@ -259,6 +259,10 @@ impl GpuDriver for Executor {
         Ok(Renewal::Done)
     }
 
+    fn switch_time(&self) -> Duration {
+        Duration::from_micros(10)
+    }
+
     fn is_vram_of_files(&self) -> bool {
         true
     }
