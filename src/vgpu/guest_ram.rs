@@ -29,7 +29,7 @@ pub(super) struct Range {
 
 impl Range {
     /// One past its last byte; a range ends below 2^64, or one page before that.
-    fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.iova.saturating_add(self.size)
     }
 

@@ -7,6 +7,7 @@ use crate::addr::Gpa;
 use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::{RefusalKind, Request};
 use crate::pci::{DmaError, DmaMapping};
+use crate::vgpu::bar3::WINDOW_GPA;
 use crate::vgpu::control::{ChannelControl, Control};
 use crate::vgpu::guest_ram::Range;
 use crate::vgpu::host::Host;
@@ -70,34 +71,40 @@ impl<C: ChannelControl> Mediator<C> {
         host.request_with(&request, Some(file))
     }
 
-    /// Takes the ranges that `pick` names away: first from the shadow, then from the aggregator, then here.
+    /// Takes the ranges that `pick` names away, in their order and with none of those between the first and the last left out: first from
+    /// the shadow, then from the aggregator, then here.
     pub(super) fn take_memory(&self, pick: impl FnOnce(&Control<C>) -> Vec<Range>) {
         let mut control = self.control();
         let connection = self.connection();
         let host = self.host(&connection);
         let start = Instant::now();
         let mut failure = None;
-        for range in pick(&control) {
-            let ending = connection.link.is_ending();
-            if !ending
+        let picked = pick(&control);
+        for range in &picked {
+            if !connection.link.is_ending()
                 && fail_safe_reason(&mut control, &connection.events, &host).is_none()
                 && let Err(reason) = control.spaces.evict(range.iova, range.size, &host)
             {
                 failure = Some(reason.to_string());
                 control.fail(reason, start, &host);
             }
-            if range.file.is_some() && !ending && !is_lost(&control.state) {
-                let request = Request::DmaUnmap { gpa: Gpa(range.iova), size: range.size };
-                if let Err(error) = host.request(&request) {
-                    let reason = FailSafe::from(error);
-                    failure = Some(reason.to_string());
-                    control.fail(reason, start, &host);
-                }
+        }
+        // One request, however many there are: each takes its way to another process and back.
+        for (gpa, size) in announced(&picked) {
+            if connection.link.is_ending() || is_lost(&control.state) {
+                break;
             }
+            if let Err(error) = host.request(&Request::DmaUnmap { gpa, size }) {
+                let reason = FailSafe::from(error);
+                failure = Some(reason.to_string());
+                control.fail(reason, start, &host);
+            }
+        }
+        for range in &picked {
             if let Err(error) = self.system.unmap(range.iova, range.size) {
                 log::error!("Guest memory that was announced cannot be taken away: {error}");
             }
-            control.ram.remove(&range);
+            control.ram.remove(range);
         }
         // Nobody is left to be told.
         if connection.link.is_ending() {
@@ -111,4 +118,16 @@ impl<C: ChannelControl> Mediator<C> {
             connection.events.tell_lost(&reason);
         }
     }
+}
+
+/// What the aggregator knows of ranges in their order: from the first to the last, below and above the window's memory, which stays.
+fn announced(ranges: &[Range]) -> impl Iterator<Item = (Gpa, u64)> {
+    let hull = |above: bool| {
+        let mut known =
+            ranges.iter().filter(move |range| range.file.is_some() && (range.iova >= WINDOW_GPA) == above);
+        let first = known.next()?;
+        let last = known.next_back().unwrap_or(first);
+        Some((Gpa(first.iova), last.end().checked_sub(first.iova)?))
+    };
+    [hull(false), hull(true)].into_iter().flatten()
 }

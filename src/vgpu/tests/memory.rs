@@ -171,12 +171,8 @@ fn pages_of_a_machine_with_an_iommu_come_and_go_one_by_one() {
     let gone = |gpa, size| Request::DmaUnmap { gpa: Gpa(gpa), size };
     assert_eq!(
         f.link.take(),
-        [
-            gone(0xf000_3000, 0x1000),
-            gone(0xf000_1000, 0x2000),
-            gone(0xf000_4000, 0x2000),
-            gone(0xf000_9000, 0x1000)
-        ]
+        // What lies between is not there.
+        [gone(0xf000_3000, 0x1000), gone(0xf000_1000, 0x9000)]
     );
 }
 
