@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::porter::{PorterHandle, Said};
+use super::porter::{PorterHandle, Rings, Said};
 use super::rate::DoorbellRate;
 use crate::addr::TenantId;
 use crate::aggregator::claimant::Claimant;
@@ -90,6 +90,8 @@ pub(super) enum Stage {
         hello: Hello,
         /// When it is refused after all; `None` while somebody is leaving.
         until: Option<Duration>,
+        /// What it gets when it is admitted.
+        rings: Box<Rings>,
     },
     /// A tenant.
     Tenant(Box<TenantLink>),

@@ -32,7 +32,7 @@ use crate::aggregator::seqpacket::{self, Next};
 use crate::aggregator::wire;
 use crate::config::cpus_to_spare;
 use crate::poll_window::PollWindow;
-pub(super) use handle::{Admitted, Answer, Arrival, ChangeOfMessage, Line, PorterHandle, Said};
+pub(super) use handle::{Admitted, Answer, Arrival, ChangeOfMessage, Line, PorterHandle, Rings, Said};
 use handle::{Order, mark};
 
 /// How long a connection may stay silent.

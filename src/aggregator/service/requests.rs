@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::event::epoll;
 
 use super::connection::{Connection, Stage, TenantLink, Welcoming};
-use super::porter::{Admitted, Answer, Arrival, ChangeOfMessage, Said};
+use super::porter::{Admitted, Answer, Arrival, ChangeOfMessage, Rings, Said};
 use super::rate::DoorbellRate;
 use super::turn::{Loop, PROCESS, unwatch, watch_doorbells};
 use super::watch;
@@ -15,7 +15,7 @@ use crate::aggregator::machine::{Outcome, SLICE, Wait};
 use crate::aggregator::protocol::{Hello, RefusalKind, Reply, Request};
 use crate::aggregator::steps::Step;
 use crate::aggregator::tenant::Refusal;
-use crate::aggregator::{doorbells, event_ring, wire};
+use crate::aggregator::wire;
 use crate::reaper::Reaped;
 
 /// How long a wish waits for a tenant that is not known to leave: the kernel tells of a killed process only after
@@ -201,11 +201,11 @@ impl Loop {
 
     /// A stranger wants to be a tenant.
     fn arrive(&mut self, number: u32, arrival: Arrival) {
-        let Arrival { hello, peer, door, porter } = arrival;
+        let Arrival { hello, peer, door, porter, rings } = arrival;
         let unwatched = peer.unwatched();
         let patience = self.now().saturating_add(GONE_PATIENCE);
         let name = hello.name.clone();
-        let stage = Stage::Waiting { hello: hello.clone(), until: Some(patience) };
+        let stage = Stage::Waiting { hello: hello.clone(), until: Some(patience), rings: Box::new(rings) };
         self.connections.insert(number, Connection { porter, peer, door, stage });
         match unwatched {
             Some(why) => self.turn_down(number, &name, &Refusal::new(RefusalKind::Protocol, why)),
@@ -241,26 +241,21 @@ impl Loop {
                     }
                     Wait::Briefly | Wait::No => None,
                 };
-                if let (Some(until), Some(connection)) = (until, self.connections.get_mut(&number)) {
-                    connection.stage = Stage::Waiting { hello, until };
+                if let (Some(longer), Some(connection)) = (until, self.connections.get_mut(&number)) {
+                    if let Stage::Waiting { until, .. } = &mut connection.stage {
+                        *until = longer;
+                    }
                     return;
                 }
                 return self.turn_down(number, &hello.name, &refusal);
             }
         };
         let tenant = admitted.tenant;
-        let channels = doorbells::create().and_then(|bells| Ok((bells, event_ring::create()?)));
-        let ((doorbells, board, bell), (mut events, ring, pipe)) = match channels {
-            Ok(channels) => channels,
-            Err(error) => {
-                self.machine.leave(tenant, false, self.now());
-                let refusal = Refusal::new(RefusalKind::Exhausted, format!("no rings can be had: {error}"));
-                return self.turn_down(number, &hello.name, &refusal);
-            }
-        };
-        let Some(connection) = self.connections.get_mut(&number) else { return };
-        let Some(wake) = events.hand_over(connection.porter.helper()) else { return };
-        let mut files = vec![board, bell, ring, pipe];
+        let Some(Connection { porter, peer, door, stage }) = self.connections.remove(&number) else { return };
+        let Stage::Waiting { rings, .. } = stage else { return };
+        let Rings { doorbells, mut events, files } = *rings;
+        let Some(wake) = events.hand_over(porter.helper()) else { return };
+        let mut files = Vec::from(files);
         files.extend(admitted.window.into_iter().map(|piece| piece.fd));
         let welcome = Welcoming { reply: Reply::Welcome(admitted.welcome), files, pipe: wake };
         let link = TenantLink {
@@ -276,7 +271,8 @@ impl Loop {
             in_mailbox: false,
         };
         watch_doorbells(&self.epoll, number, &link);
-        connection.stage = Stage::Tenant(Box::new(link));
+        let stage = Stage::Tenant(Box::new(link));
+        self.connections.insert(number, Connection { porter, peer, door, stage });
         self.by_tenant.insert(tenant, number);
         self.awake.push(number);
         if admitted.ready {
@@ -302,7 +298,7 @@ impl Loop {
             .connections
             .iter()
             .filter_map(|(number, connection)| match &connection.stage {
-                Stage::Waiting { hello, until } if due(*until) => {
+                Stage::Waiting { hello, until, .. } if due(*until) => {
                     Some((*number, hello.clone(), until.unwrap_or(now)))
                 }
                 _ => None,
@@ -336,18 +332,21 @@ impl Loop {
         let Some(connection) = self.connections.remove(&number) else { return };
         self.awake.retain(|other| *other != number);
         let Connection { porter, peer, stage, .. } = connection;
-        if let Stage::Tenant(link) = stage {
-            unwatch(&self.epoll, link.doorbells.wake_fd());
-            let id = link.id;
-            self.by_tenant.remove(&id);
-            let process = peer.living_process().filter(|process| {
-                watch(&self.epoll, process, PROCESS | u64::from(number), epoll::EventFlags::IN).is_ok()
-            });
-            self.machine.leave(id, process.is_some(), self.started.elapsed());
-            if let Some(process) = process {
-                self.leavers.insert(number, (id, process));
+        match stage {
+            Stage::Waiting { rings, .. } => porter.take(rings),
+            Stage::Tenant(link) => {
+                unwatch(&self.epoll, link.doorbells.wake_fd());
+                let id = link.id;
+                self.by_tenant.remove(&id);
+                let process = peer.living_process().filter(|process| {
+                    watch(&self.epoll, process, PROCESS | u64::from(number), epoll::EventFlags::IN).is_ok()
+                });
+                self.machine.leave(id, process.is_some(), self.started.elapsed());
+                if let Some(process) = process {
+                    self.leavers.insert(number, (id, process));
+                }
+                porter.take(link);
             }
-            porter.take(link);
         }
     }
 }

@@ -26,13 +26,8 @@ const SERVICE: &[Rule] = rules! {
     SYS_read: "the GPU's events";
     SYS_close: "what a back end had";
     SYS_io_destroy: "the end";
-    SYS_eventfd2: "a back end's doorbell";
-    SYS_pipe2: "a back end's events";
     SYS_statx: "what a file of guest memory is";
     SYS_unlink rare "only with a socket for recordings": "that socket, at the end";
-    SYS_memfd_create: "a back end's doorbells and events";
-    SYS_ftruncate: "the same";
-    SYS_fcntl(1 Test::int(F_ADD_SEALS)): "the same";
     SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC)): "a second descriptor of the same file";
     SYS_fcntl(1 Test::int(F_GET_SEALS)): "whether a file is memory";
     SYS_fcntl(1 Test::int(F_GETFL)): "whether its sender may write to it";
@@ -101,6 +96,9 @@ pub(in crate::jail) const CARD_OWNER: &[&[Rule]] = &[
     card::DRIVES,
     card::READS,
     rules! {
+        SYS_memfd_create rare "needs a card at vfio-pci": "VRAM for the next VM";
+        SYS_ftruncate rare "needs a card at vfio-pci": "the same";
+        SYS_fcntl(1 Test::int(F_ADD_SEALS)) rare "needs a card at vfio-pci": "the same";
         SYS_fallocate rare "needs a card at vfio-pci": "memory that is to be zero";
         SYS_clock_nanosleep rare "needs a card at vfio-pci": "waits for the GPU";
     },
@@ -149,7 +147,7 @@ pub(in crate::jail) const GATE: &[&[Rule]] = &[
         SYS_accept4: "device back ends";
         SYS_getsockopt: "who a back end is";
         SYS_pidfd_open rare "kernels before 6.5": "tells when a back end's process is gone";
-        SYS_eventfd2: "what wakes a porter up";
+        SYS_eventfd2: "what wakes a porter up, a back end's doorbell";
         SYS_shutdown(1 Test::Is(0)) rare "only with too many connections": "those that are turned away";
         SYS_statx: "whether the socket at its path is its own, at the end";
         SYS_unlink: "its own socket, at the end";
@@ -158,6 +156,11 @@ pub(in crate::jail) const GATE: &[&[Rule]] = &[
 
 /// What a porter does beside the rest.
 const PORTERS: &[Rule] = rules! {
+    SYS_memfd_create: "a back end's doorbells and events";
+    SYS_ftruncate: "the same";
+    SYS_fcntl(1 Test::int(F_ADD_SEALS)): "the same";
+    SYS_fcntl(1 Test::int(F_DUPFD_CLOEXEC)): "a second descriptor of the same file";
+    SYS_pipe2: "a back end's events";
     SYS_ppoll: "waits for its back end and its owner";
     SYS_recvmsg: "requests, with guest memory";
     SYS_sendmsg: "answers, with the vGPU's memory";
@@ -173,7 +176,14 @@ const PORTERS: &[Rule] = rules! {
 };
 
 /// Owns the socket of one device back end.
-pub(in crate::jail) const PORTER: &[&[Rule]] = &[BASE, END, PORTERS];
+pub(in crate::jail) const PORTER: &[&[Rule]] = &[
+    BASE,
+    END,
+    PORTERS,
+    rules! {
+        SYS_eventfd2: "a back end's doorbell";
+    },
+];
 
 /// Ends what VMs had. Each of its threads starts the next.
 pub(in crate::jail) const REAPER: &[&[Rule]] = &[

@@ -9,7 +9,8 @@ use std::sync::mpsc::Sender;
 
 use rustix::event::EventfdFlags;
 
-use crate::aggregator::event_ring::WakeHelper;
+use crate::aggregator::doorbells::{self, DoorbellReceiver};
+use crate::aggregator::event_ring::{self, EventProducer, WakeHelper};
 use crate::aggregator::message::MessageSender;
 use crate::aggregator::protocol::{Hello, Request};
 use crate::aggregator::service::connection::Peer;
@@ -54,6 +55,28 @@ pub(in crate::aggregator::service) struct Arrival {
     /// The VM whose own socket it came by.
     pub door: Option<String>,
     pub porter: PorterHandle,
+    pub rings: Rings,
+}
+
+/// What a tenant and the owner talk by. Made by the porter, since to map memory makes a process's other threads wait.
+#[derive(Debug)]
+pub(in crate::aggregator::service) struct Rings {
+    pub doorbells: DoorbellReceiver,
+    pub events: EventProducer,
+    /// The tenant's ends, in the order of a welcome.
+    pub files: [OwnedFd; 4],
+}
+
+impl Rings {
+    /// Makes them.
+    ///
+    /// # Errors
+    /// Out of memory or descriptors.
+    pub(super) fn create() -> io::Result<Self> {
+        let (doorbells, board, bell) = doorbells::create()?;
+        let (events, ring, pipe) = event_ring::create()?;
+        Ok(Self { doorbells, events, files: [board, bell, ring, pipe] })
+    }
 }
 
 /// What the owner has for a porter.

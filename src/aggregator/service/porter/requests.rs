@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use super::handle::{Arrival, Said};
+use super::handle::{Arrival, Rings, Said};
 use super::{End, Porter, Stage, own};
 use crate::aggregator::limit::Limit;
 use crate::aggregator::machine::memory::MOST_UNCLOSED;
@@ -103,11 +103,19 @@ impl Porter {
 
     /// A stranger's wish.
     fn arrive(&mut self, hello: Hello) -> Result<(), End> {
+        let rings = match Rings::create() {
+            Ok(rings) => rings,
+            Err(error) => {
+                let text = format!("no rings can be had: {error}");
+                self.refuse(&Refusal::new(RefusalKind::Exhausted, text.as_str()))?;
+                return Err(End::Own(text));
+            }
+        };
         match std::mem::replace(&mut self.stage, Stage::Asking) {
             Stage::Stranger { peer, door, handle, .. } => {
                 self.place.asks();
                 self.waits = true;
-                self.say(Said::Hello(Box::new(Arrival { hello, peer, door, porter: handle })));
+                self.say(Said::Hello(Box::new(Arrival { hello, peer, door, porter: handle, rings })));
                 Ok(())
             }
             stage => {
