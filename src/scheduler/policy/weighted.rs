@@ -7,11 +7,11 @@
 //! it meanwhile. A VM that slept starts one turn behind the others at the most: sleep saves nothing beyond that. A new one
 //! starts as if it just had a turn: to come and go saves nothing either.
 //!
-//! **Light VMs.** Who is a whole turn behind the one that has the engine seldom wants it. He waits for an eighth of a turn
-//! at most, and after as long gives the engine back if he left it idle for more than half of that. Nobody gets more of the
-//! engine's time by this than his weight says, and who wants the engine all the time is soon level with the others, whose
-//! turns are whole then. That is what wake-up preemption does in CFS. It is left out where an eighth of a turn is less
-//! than [`WORTH`] times what it costs to change over.
+//! **Light VMs.** Who is a whole turn behind the one that has the engine seldom wants it. He gets it at once, unless that one
+//! has had it for less than [`LEAST`] times what it costs to change over, and gives it back after an eighth of a turn if he left it
+//! idle for more than half of that. Nobody gets more of the engine's time by this than his weight says, and who wants the
+//! engine all the time is soon level with the others, whose turns are whole then. That is what wake-up preemption does in CFS. It
+//! is left out where an eighth of a turn is less than [`WORTH`] times what it costs to change over.
 //!
 //! A `cap` is a bucket that fills at that percentage of time and holds two turns; an empty one keeps its VM from the
 //! engine until there is half a turn in it, also while others are idle.
@@ -31,10 +31,12 @@ use crate::addr::TenantId;
 /// Virtual nanoseconds for each nanosecond of use at weight 1.
 const SCALE: u64 = 1_000_000;
 
-/// A light VM waits for this part of a turn,
+/// A light VM has this part of a turn,
 const PART: u32 = 8;
-/// if that is so many times what it costs to change over.
+/// if that is so many times what it costs to change over,
 const WORTH: u32 = 16;
+/// and waits until the one before had the engine for so many times.
+const LEAST: u32 = 4;
 
 /// What is kept of a VM.
 #[derive(Clone, Copy, Debug)]
@@ -206,7 +208,9 @@ impl Weighted {
             let is_behind = |(row, view): (&Row<Vm>, &VmView)| {
                 row.state.ready && row.state.time.saturating_add(stretch(length, view)) <= reached
             };
-            if self.book.rows.iter().zip(vms).any(is_behind) || (turn.light && turn.got < ran / 2) {
+            if self.book.rows.iter().zip(vms).any(is_behind) {
+                left = left.min(self.switch.saturating_mul(LEAST).saturating_sub(ran));
+            } else if turn.light && turn.got < ran / 2 {
                 left = left.min(brief.saturating_sub(ran));
             } else if turn.light {
                 // Whether it uses what it has is looked at again.
@@ -216,7 +220,7 @@ impl Weighted {
         (row.state.ready && !left.is_zero()).then_some(left)
     }
 
-    /// How long a light VM waits, and has its turn; `None` where it is not worth while.
+    /// How long a light VM has its turn; `None` where that is not worth while.
     fn brief(&self, length: Duration) -> Option<Duration> {
         let brief = length / PART;
         (brief >= self.switch.saturating_mul(WORTH)).then_some(brief)
