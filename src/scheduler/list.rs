@@ -62,6 +62,11 @@ impl List {
         }
     }
 
+    /// True when one VM has the engine and another could use it.
+    pub fn is_waited_for(&self) -> bool {
+        matches!(self.admission, Admission::Only(vm) if self.ready.keys().any(|other| *other != vm))
+    }
+
     /// True when turns may end before they are over.
     pub fn cuts_turns(&self) -> bool {
         self.policy.cuts_turns()

@@ -39,7 +39,8 @@ use crate::config::PolicyKind;
 use crate::config::share::{Rejection, Share};
 use crate::latency::{Latency, LatencySummary};
 
-/// Windows where hardware takes turns among several VMs and counts time, which has to be told apart between looks.
+/// Windows where hardware takes turns among several VMs and counts time, which has to be told apart between looks; and where a VM waits
+/// that gets the engine as soon as it is seen to be idle.
 const SHARED_WINDOW: Duration = Duration::from_micros(250);
 
 /// One VM as the scheduler sees it.
@@ -361,7 +362,10 @@ impl Scheduler {
             }
         }
         let meter = &self.meter;
-        let shared = self.lists.iter().any(|(engine, list)| meter.counts(*engine) && list.is_shared());
+        let shared = |(engine, list): (&Engine, &List)| {
+            meter.counts(*engine) && list.is_shared() || list.cuts_turns() && list.is_waited_for()
+        };
+        let shared = self.lists.iter().any(shared);
         self.sampler.set_window(if shared { SHARED_WINDOW } else { sampling::WINDOW });
         self.sampler.expect(self.lists.values().filter_map(|list| list.review).min());
         for (channel, state) in &mut self.channels {
@@ -474,6 +478,11 @@ impl Scheduler {
         if contended && self.recheck.is_none() {
             self.recheck = Some(self.last_look.saturating_add(self.pace().recheck));
         }
+    }
+
+    /// True when a VM that wakes up may have an engine at once that nobody uses any more: then engines are looked at first.
+    pub fn looks_at_wakeups(&self) -> bool {
+        self.lists.values().any(|list| list.cuts_turns() && list.is_waited_for())
     }
 
     /// True when a policy asked to look again by now.

@@ -42,7 +42,12 @@ impl Machine {
                     owner.doorbells.note(rung, latency::stamp());
                 }
             }
-            Gate::Decide => self.decide(now),
+            Gate::Decide => {
+                if self.scheduler.looks_at_wakeups() {
+                    self.look(now);
+                }
+                self.decide(now);
+            }
             Gate::Hold => {}
         }
         if tells {
@@ -81,22 +86,27 @@ impl Machine {
     fn look_and_decide(&mut self, now: Duration) {
         self.scheduler.note_lateness(now);
         if self.scheduler.sample_due(now) {
-            let driver = &mut self.driver;
-            let (engines, times) = (driver.sample_engines(), driver.engine_times());
-            let mut rings = Vec::new();
-            self.scheduler.sample(now, &engines, &times, |channel| {
-                let fetched = driver.channel_progress(channel).ok();
-                rings.extend(fetched.map(|gp_get| (channel, gp_get)));
-                fetched
-            });
-            self.tell_looks(&engines);
-            self.watch(now, &engines, &rings);
+            self.look(now);
             self.decide(now);
         } else if self.scheduler.review_due(now) {
             self.decide(now);
         }
         self.end_penalties(now);
         self.tell_others(now);
+    }
+
+    /// Looks at engines and rings.
+    fn look(&mut self, now: Duration) {
+        let driver = &mut self.driver;
+        let (engines, times) = (driver.sample_engines(), driver.engine_times());
+        let mut rings = Vec::new();
+        self.scheduler.sample(now, &engines, &times, |channel| {
+            let fetched = driver.channel_progress(channel).ok();
+            rings.extend(fetched.map(|gp_get| (channel, gp_get)));
+            fetched
+        });
+        self.tell_looks(&engines);
+        self.watch(now, &engines, &rings);
     }
 
     /// When [`Machine::step`] is due without anything else happening.

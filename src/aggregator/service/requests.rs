@@ -209,7 +209,7 @@ impl Loop {
         self.connections.insert(number, Connection { porter, peer, door, stage });
         match unwatched {
             Some(why) => self.turn_down(number, &name, &Refusal::new(RefusalKind::Protocol, why)),
-            None => self.hello(number, hello, patience),
+            None => self.hello(number, &hello, patience),
         }
     }
 
@@ -226,13 +226,13 @@ impl Loop {
     }
 
     /// A stranger's wish.
-    fn hello(&mut self, number: u32, hello: Hello, patience: Duration) {
+    fn hello(&mut self, number: u32, hello: &Hello, patience: Duration) {
         let now = self.now();
         let Some(claimant) = self.connections.get(&number).map(Connection::claimant) else { return };
-        let admitted = match self.machine.admit_from(&hello, &claimant, now) {
+        let admitted = match self.machine.admit_from(hello, &claimant, now) {
             Ok(admitted) => admitted,
             Err(refusal) => {
-                let until = match self.machine.worth_waiting_for(&hello, &claimant, &refusal, now) {
+                let until = match self.machine.worth_waiting_for(hello, &claimant, &refusal, now) {
                     Wait::UntilSomebodyIsGone => Some(None),
                     Wait::Briefly if self.now() < patience => Some(Some(patience)),
                     Wait::Until(until) => {
@@ -305,7 +305,7 @@ impl Loop {
             })
             .collect();
         for (number, hello, patience) in waiting {
-            self.hello(number, hello, patience);
+            self.hello(number, &hello, patience);
         }
     }
 

@@ -202,15 +202,18 @@ impl<'a> World<'a> {
     /// As the aggregator's machine does it.
     fn step_scheduler(&mut self) {
         if self.scheduler.sample_due(self.now) {
-            let (seen, times) = self.look();
-            let channels = &self.channels;
-            self.scheduler.sample(self.now, &seen, &times, |channel| {
-                channels.get(&channel).map(|channel| channel.fetched)
-            });
+            self.sample();
             self.decide();
         } else if self.scheduler.review_due(self.now) {
             self.decide();
         }
+    }
+
+    fn sample(&mut self) {
+        let (seen, times) = self.look();
+        let channels = &self.channels;
+        self.scheduler
+            .sample(self.now, &seen, &times, |channel| channels.get(&channel).map(|channel| channel.fetched));
     }
 
     /// What engines run now, and how long they have worked if hardware counts that.
@@ -303,7 +306,12 @@ impl<'a> World<'a> {
         }
         match self.scheduler.doorbell(number, put, self.now) {
             Gate::Ring => self.ring(number, put),
-            Gate::Decide => self.decide(),
+            Gate::Decide => {
+                if self.scheduler.looks_at_wakeups() {
+                    self.sample();
+                }
+                self.decide();
+            }
             Gate::Hold => {}
         }
         self.dispatch(engine);
