@@ -54,11 +54,12 @@ fn may_make(role: Role) -> &'static [&'static str] {
         // The memory file: where a client's memory windows are the VM's own, each client gets a new one.
         Role::Session => &["socket", "accept4", "eventfd2", "memfd_create"],
         Role::SoftGpu => &["accept4", "eventfd2"],
-        Role::Owner | Role::CardOwner => &["pipe2", "eventfd2", "memfd_create"],
-        Role::RmOwner => &["open", "openat", "pipe2", "eventfd2", "memfd_create"],
-        // The software GPU's memory for its next owner.
-        Role::Reaper => &["memfd_create"],
-        Role::Gate => &["accept4", "eventfd2", "pidfd_open"],
+        Role::RmOwner => &["open", "openat"],
+        // The GPU's memory for its next owner.
+        Role::CardOwner | Role::Reaper => &["memfd_create"],
+        // What a VM talks to the owner by; the gate starts porters.
+        Role::Porter => &["pipe2", "eventfd2", "memfd_create"],
+        Role::Gate => &["accept4", "eventfd2", "pidfd_open", "pipe2", "memfd_create"],
         Role::Control | Role::Recorder | Role::Door => &["accept4"],
         // Beside what KVM's calls make.
         Role::Vmm => &["socket", "eventfd2", "epoll_create1", "memfd_create"],
@@ -66,7 +67,8 @@ fn may_make(role: Role) -> &'static [&'static str] {
         Role::CardSession => &["accept4", "eventfd2", "epoll_create1"],
         Role::CardVmm => &["eventfd2", "epoll_create1", "memfd_create"],
         Role::CardProcessor => &["eventfd2"],
-        Role::Events
+        Role::Owner
+        | Role::Events
         | Role::Alarm
         | Role::Unmask
         | Role::Trace
@@ -74,7 +76,6 @@ fn may_make(role: Role) -> &'static [&'static str] {
         | Role::Supervisor
         | Role::Engine
         | Role::Pinner
-        | Role::Porter
         | Role::CardInterrupts
         | Role::Doorbells
         | Role::CardDoorbells

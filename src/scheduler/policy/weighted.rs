@@ -60,8 +60,10 @@ struct Vm {
 struct Turn {
     vm: TenantId,
     since: Duration,
-    /// What was accounted of it.
+    /// What was accounted of it,
     got: Duration,
+    /// and what others had of it, who were still on the engine.
+    others: Duration,
     /// The VM was a whole turn behind somebody who waits.
     light: bool,
 }
@@ -70,6 +72,16 @@ impl Turn {
     /// What has passed and is not accounted yet.
     fn open(&self, now: Duration) -> Duration {
         now.saturating_sub(self.since).saturating_sub(self.got)
+    }
+
+    /// What is left of that without what others had.
+    fn idle(&self, now: Duration) -> Duration {
+        self.open(now).saturating_sub(self.others)
+    }
+
+    /// The engine was idle for the most.
+    fn is_idle(&self, now: Duration) -> bool {
+        self.idle(now) > now.saturating_sub(self.since) / 2
     }
 }
 
@@ -120,8 +132,9 @@ impl Weighted {
             } else {
                 (vm.bucket, vm.empty) = (full, false);
             }
-            if let Some(turn) = self.turn.as_mut().filter(|turn| turn.vm == row.vm) {
-                turn.got = turn.got.saturating_add(row.grown);
+            if let Some(turn) = self.turn.as_mut() {
+                let part = if turn.vm == row.vm { &mut turn.got } else { &mut turn.others };
+                *part = part.saturating_add(row.grown);
             }
         }
         let compete = |(row, view): &(&Row<Vm>, &VmView)| view.ready && !row.state.empty;
@@ -178,7 +191,8 @@ impl Policy for Weighted {
             let soonest = filled.min().unwrap_or(length).max(SHORTEST);
             return Decision { admission: Admission::Nobody, review_after: Some(soonest) };
         };
-        let mut turn = Turn { vm: view.vm, since: now, got: Duration::ZERO, light: false };
+        let mut turn =
+            Turn { vm: view.vm, since: now, got: Duration::ZERO, others: Duration::ZERO, light: false };
         if let Some(row) = self.book.place(turn.vm).and_then(|place| self.book.rows.get_mut(place)) {
             row.state.served = Some(now);
             row.state.prepaid = Duration::ZERO;
@@ -210,7 +224,7 @@ impl Weighted {
             };
             if self.book.rows.iter().zip(vms).any(is_behind) {
                 left = left.min(self.switch.saturating_mul(LEAST).saturating_sub(ran));
-            } else if turn.light && turn.got < ran / 2 {
+            } else if turn.light && turn.is_idle(now) {
                 left = left.min(brief.saturating_sub(ran));
             } else if turn.light {
                 // Whether it uses what it has is looked at again.
@@ -231,11 +245,10 @@ impl Weighted {
         let turn = self.turn.take()?;
         let place = self.book.place(turn.vm)?;
         let (vm, view) = (&mut self.book.rows.get_mut(place)?.state, vms.get(place)?);
-        let ran = now.saturating_sub(turn.since);
-        if turn.got >= ran / 2 {
+        if !turn.is_idle(now) {
             return Some(turn);
         }
-        let idle = turn.open(now);
+        let idle = turn.idle(now);
         vm.time = vm.time.saturating_add(stretch(idle, view));
         vm.prepaid = idle;
         self.gave_back = (turn.light && vm.ready).then_some(turn.vm);

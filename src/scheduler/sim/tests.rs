@@ -136,6 +136,28 @@ fn band_is_fairer_than_fifo_to_a_vm_with_short_copies() {
     assert!(fifo < 0.6 && band > fifo + 0.1, "fifo {fifo}, band {band}");
 }
 
+#[test]
+fn weighted_is_fair_to_a_vm_with_short_copies() {
+    let copy =
+        |length: u64| format!("[[vm.load]]\nengine = \"copy0\"\nlength = {length}\npiece = {length}\n");
+
+    // What somebody overruns is not charged to who waits meanwhile.
+    let report = simulate(5000, "weighted", 1, &[copy(200), copy(10_000)]);
+
+    assert!(report.jain.unwrap() > 0.99, "{report:?}");
+}
+
+#[test]
+fn vm_that_leaves_the_engine_idle_takes_no_more_of_it_than_its_part() {
+    // Short work with pauses that are too short to see.
+    let idler = "[[vm.load]]\nlength = 10\nthink = 250\n".to_owned();
+
+    let report = simulate(5000, "weighted", 1, &[busy("", 100, 50), idler]);
+
+    // Of half of five seconds, and what changes cost.
+    assert!(report.vms[0].done >= 15_000, "{report:?}");
+}
+
 proptest! {
     // What chance may bring is allowed for; the same cases each time, so that a miss is a change of the code.
     #![proptest_config(ProptestConfig { cases: 12, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
