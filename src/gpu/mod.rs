@@ -347,7 +347,7 @@ pub trait GpuDriver: Send {
 
     /// What it costs an engine to go from one VM's channel to another's, about.
     fn switch_time(&self) -> Duration {
-        // Of a GF100, contexts of 150 KiB and more are stored and loaded.
+        // Not measured: what the simulator takes for a GPU, and too much for turns to be cut.
         Duration::from_micros(150)
     }
 

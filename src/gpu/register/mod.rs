@@ -179,7 +179,7 @@ impl GpuDriver for RegisterDriver {
     }
 
     fn switch_time(&self) -> Duration {
-        // Whose VRAM is a file is no card: nothing but a thread's pointers goes from one context to the next.
+        // Neither is measured. Whose VRAM is a file is no card: only a thread's state goes from one context to the next.
         Duration::from_micros(if self.homes.is_some() { 150 } else { 10 })
     }
 
