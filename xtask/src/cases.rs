@@ -34,6 +34,8 @@ const EVERYTHING_HOPPER: &[&str] = &[
 const SHORT: &[&str] = &["probe", "copy:largest=65537", "fence"];
 /// What keeps a guest busy.
 const BUSY: &[&str] = &["probe", "copy", "fence", "channels", "evict", "load:secs=5"];
+/// What makes a recording of everything that one can have.
+const RECORDED: &[&str] = &["probe", "copy:largest=65537", "channels"];
 const FAULTS: &[&str] = &["probe", "badaddr", "badaddr", "badaddr", "copy:largest=65537"];
 /// Each kind of hang once, and proof that the GPU works afterwards.
 const HANGS: &[&str] =
@@ -177,6 +179,8 @@ pub enum Disturbance {
 pub struct Case {
     /// Its name, unique.
     pub name: String,
+    /// Left to `cargo xtask nightly`: a usual case shows the same with another kernel, chip or topology.
+    pub nightly: bool,
     /// Native or mediated.
     pub topology: Topology,
     /// The guests, all at once.
@@ -197,11 +201,39 @@ impl Case {
     }
 }
 
+/// Cases that are not for every change, because a usual one shows the same but for the kernel, the chip or the topology
+/// (docs/testing.md says which).
+const NIGHTLY: &[&str] = &[
+    "native-7.2",
+    "native-intx",
+    "native-reboot",
+    "native-qemu-killed",
+    "mediated-7.2",
+    "bar3-direct-6.1",
+    "bar3-direct-6.12",
+    "sleepers-6.12",
+    "sleepers-smp-6.1",
+    "two-guests",
+    "neighbour-hangs-7.2",
+    "gh100-intx",
+    "gh100-bar3-trapped",
+    "gh100-vram-64g",
+    "gh100-two-vgpus-in-one-guest",
+    "gh100-devices-before-aggregator",
+    "gh100-aggregator-restarted",
+    "gh100-operator-resets",
+    "gh100-backend-killed",
+    "gh100-sleeps-7.2",
+];
+
 /// All cases, quick ones of each kind first.
 pub fn all() -> Vec<Case> {
     let mut cases = fermi();
     cases.extend(hopper());
     cases.extend(both());
+    for case in &mut cases {
+        case.nightly = NIGHTLY.contains(&case.name.as_str());
+    }
     cases
 }
 
@@ -235,7 +267,8 @@ fn fermi() -> Vec<Case> {
         cases.push(case(format!("bar3-direct-{kernel}"), mediated, vec![direct]));
     }
     for kernel in [KernelSeries::V6_1, KernelSeries::V6_12, KernelSeries::Newest] {
-        let sleepers = Guest { cpus: kernel.processors(), ..Guest::new("vm1", chip, kernel, SLEEPERS) };
+        let bar3 = quick_to_power_off(chip, kernel);
+        let sleepers = Guest { cpus: kernel.processors(), bar3, ..Guest::new("vm1", chip, kernel, SLEEPERS) };
         cases.push(case(format!("sleepers-{kernel}"), mediated, vec![sleepers]));
         if kernel.processors() == 1 {
             let forgiving = Guest { cpus: 2, ..Guest::new("vm1", chip, kernel, FORGIVING_SLEEPERS) };
@@ -324,7 +357,7 @@ fn several(prefix: &str, chip: Chip, kernel: KernelSeries) -> Vec<Case> {
         with(Disturbance::OperatorResets, named("operator-resets", pair(WAITS, NEIGHBOUR))),
         with(Disturbance::QemuKilled, named("mediated-qemu-killed", vec![filled])),
         with(Disturbance::BackendKilled, named("backend-killed", beside_filled)),
-        with(Disturbance::Recorded, named("recorded", alone(BUSY))),
+        with(Disturbance::Recorded, named("recorded", alone(RECORDED))),
         with(Disturbance::DevicesFirst, named("devices-before-aggregator", alone(SHORT))),
         with(Disturbance::AggregatorRestarted, named("aggregator-restarted", alone(AT_WORK))),
     ]
@@ -337,12 +370,17 @@ fn guests(work: [(Chip, &'static [&'static str]); 2], kernels: [KernelSeries; 2]
         .zip(work)
         .zip(kernels)
         .map(|((name, (chip, programs)), kernel)| {
-            // Linux 7.2 and later would read all of a GF100's instance memory when it powers off, which takes 20 s where it is trapped.
-            let reads = matches!(kernel, KernelSeries::V7_2 | KernelSeries::Newest);
-            let bar3 = if chip == Chip::Gf100 && reads { "direct" } else { "" };
+            let bar3 = quick_to_power_off(chip, kernel);
             Guest { bar3, ..Guest::new(name, chip, kernel, programs) }
         })
         .collect()
+}
+
+/// How instance memory is reached, so that a guest powers off quickly: Linux 7.2 and later read all of a GF100's then, which takes 20 s
+/// where it is trapped.
+fn quick_to_power_off(chip: Chip, kernel: KernelSeries) -> &'static str {
+    let reads = matches!(kernel, KernelSeries::V7_2 | KernelSeries::Newest);
+    if chip == Chip::Gf100 && reads { "direct" } else { "" }
 }
 
 /// What runs on a victim's socket after a disturbance, to show that it works again.
@@ -351,7 +389,7 @@ pub fn afterwards(victim: &Guest) -> Guest {
 }
 
 fn case(name: String, topology: Topology, guests: Vec<Guest>) -> Case {
-    Case { name, topology, guests, disturbance: Disturbance::None }
+    Case { name, nightly: false, topology, guests, disturbance: Disturbance::None }
 }
 
 #[cfg(test)]
@@ -368,6 +406,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_to_nightly_exists_and_is_the_smaller_part() {
+        let cases = all();
+        let nightly = cases.iter().filter(|case| case.nightly).count();
+        assert_eq!(nightly, NIGHTLY.len(), "a name in NIGHTLY is no case's");
+        assert!(nightly * 2 < cases.len());
+    }
+
+    #[test]
     fn every_kernel_passes_every_program_on_both_topologies() {
         for topology in [Topology::Native, Topology::Mediated] {
             for kernel in [KernelSeries::V6_1, KernelSeries::V6_12, KernelSeries::Newest] {
@@ -380,7 +426,8 @@ mod tests {
     }
 
     fn covered(topology: Topology, kernel: KernelSeries, chip: Chip) -> bool {
-        all().iter().filter(|case| case.topology == topology).flat_map(|case| &case.guests).any(|guest| {
+        let usual = all().into_iter().filter(|case| case.topology == topology && !case.nightly);
+        usual.flat_map(|case| case.guests).any(|guest| {
             guest.kernel == kernel && guest.gpus == [chip] && guest.programs == everything(chip, kernel)
         })
     }

@@ -17,7 +17,7 @@ use crate::tenths;
 
 /// What runs, and what it shows that `.ci/run` does not.
 const PARTS: &[(&str, &str, &[&str])] = &[
-    ("tests", "host tests and guests with gpuvmk as users build it", &["test"]),
+    ("tests", "host tests and all guests with gpuvmk as users build it", &["test", "--all"]),
     ("fuzz", "every fuzzer for ten minutes", &["fuzz", "--seconds", "600"]),
     ("attack", "every attack, judged by the victim's speed as well", &["attack"]),
     ("soak", "VMs that come and go for half an hour", &["soak", "--minutes", "30"]),

@@ -59,6 +59,9 @@ pub struct Arguments {
     /// How long each fuzzer runs
     #[arg(long, value_name = "S", default_value_t = 2)]
     fuzz_seconds: u64,
+    /// Also the guest cases that only `cargo xtask nightly` runs
+    #[arg(long)]
+    all: bool,
     /// So many guests at a time, if their cases are of one guest each; as many as there are processors, if not given
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
@@ -90,6 +93,11 @@ impl Arguments {
         self.only.is_empty() || self.names(name)
     }
 
+    /// Whether a guest case is to run: those that are nightly's only with `--all`, or by their names.
+    fn wants_case(&self, case: &Case) -> bool {
+        self.wants(&case.name) && (!case.nightly || self.all || self.list || !self.only.is_empty())
+    }
+
     /// Whether it is asked for, and not just not left out.
     fn names(&self, name: &str) -> bool {
         self.only.iter().any(|part| name.contains(part.as_str()))
@@ -103,10 +111,12 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let debian = arguments.debian_firmware || Firmware::Debian.is_there(&Cache::open()?);
     let cases: Vec<Case> = cases::all()
         .into_iter()
-        .filter(|case| arguments.wants(&case.name) && (debian || !case.needs_debian_firmware()))
+        .filter(|case| arguments.wants_case(case) && (debian || !case.needs_debian_firmware()))
         .collect();
     if arguments.list {
-        cases.iter().for_each(|case| println!("{}", case.name));
+        for case in &cases {
+            println!("{}{}", case.name, if case.nightly { " (nightly)" } else { "" });
+        }
         return Ok(true);
     }
     let [host_wanted, soak_wanted, attacks_wanted, packaging_wanted] =
