@@ -55,6 +55,8 @@ pub struct GpuModel {
     pub late: Duration,
     /// Hardware counts how long each engine works.
     pub counts: bool,
+    /// Hardware tells of the end of each job; else looks alone show it, as where a driver asks for no interrupt.
+    pub tells: bool,
 }
 
 /// VMs of one kind.
@@ -162,6 +164,7 @@ impl ScenarioConfig {
             timeslice: micros(reader, "timeslice", Some(1000), 10, 1_000_000)?,
             late: micros(reader, "late", Some(0), 0, 1_000_000)?,
             counts: reader.defaulted("counts", true, "true or false", value::boolean)?,
+            tells: reader.defaulted("tells", true, "true or false", value::boolean)?,
         };
         let default = duration.map_or(1000, |time| as_micros(time).div_ceil(100).max(1000));
         let window = micros(reader, "window", Some(default), 1000, MAX_TIME);

@@ -393,6 +393,11 @@ impl Scheduler {
         if moved {
             change.runlist = Some(self.runlist());
         }
+        // Who has the engine now may have no use for it: work whose end nobody told of.
+        if !change.switches.is_empty() && self.looks_at_wakeups() {
+            let shows = now.saturating_add(pace.settle);
+            self.recheck = Some(self.recheck.map_or(shows, |recheck| recheck.min(shows)));
+        }
         (moved || !change.ring.is_empty()).then_some(change)
     }
 
@@ -474,15 +479,22 @@ impl Scheduler {
 
     /// Hardware told that some work is done: whoever has an engine may not need it any more.
     pub fn work_done(&mut self) {
-        let contended = self.lists.values().any(|list| list.admission != Admission::All);
-        if contended && self.recheck.is_none() {
+        if self.is_contended() && self.recheck.is_none() {
             self.recheck = Some(self.last_look.saturating_add(self.pace().recheck));
         }
     }
 
-    /// True when a VM that wakes up may have an engine at once that nobody uses any more: then engines are looked at first.
+    /// True when somebody waits, or would if the policy decided now.
+    fn is_contended(&self) -> bool {
+        let contended =
+            |list: &List| list.admission != Admission::All || list.cuts_turns() && list.is_shared();
+        self.lists.values().any(contended)
+    }
+
+    /// True when a VM that wakes up may have an engine at once that nobody uses any more: then engines are looked at first. Work whose
+    /// end nobody told of counts as work until somebody looks.
     pub fn looks_at_wakeups(&self) -> bool {
-        self.lists.values().any(|list| list.cuts_turns() && list.is_waited_for())
+        self.lists.values().any(|list| list.cuts_turns() && (list.is_waited_for() || list.is_shared()))
     }
 
     /// True when a policy asked to look again by now.
@@ -557,8 +569,7 @@ impl Scheduler {
             self.one_less_busy();
         }
         self.unheard.extend(idle);
-        let contended = self.lists.values().any(|list| list.admission != Admission::All);
-        self.recheck = (undecided && contended).then(|| now.saturating_add(pace.recheck));
+        self.recheck = (undecided && self.is_contended()).then(|| now.saturating_add(pace.recheck));
     }
 
     /// Somebody else is going to run: charges what `engines` ran until now, as far as it is known.

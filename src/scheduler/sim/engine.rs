@@ -307,8 +307,13 @@ mod tests {
 
     /// Two VMs with a job of 1 ms each, whose pieces take so long.
     fn two(piece: Option<Duration>) -> (EngineModel, Channels) {
-        let mut engine =
-            EngineModel::new(GpuModel { switch: us(10), timeslice: us(300), late: us(0), counts: true });
+        let mut engine = EngineModel::new(GpuModel {
+            switch: us(10),
+            timeslice: us(300),
+            late: us(0),
+            counts: true,
+            tells: true,
+        });
         let mut channels = Channels::new();
         for (number, vm) in [(A, 1), (B, 2)] {
             let mut channel = Channel::new(TenantId(vm), piece);

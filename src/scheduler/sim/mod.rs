@@ -270,7 +270,9 @@ impl<'a> World<'a> {
                 if let Some(think) = next {
                     self.plan(self.now.saturating_add(think), Event::Work(number));
                 }
-                self.scheduler.work_done();
+                if self.scenario.gpu.tells {
+                    self.scheduler.work_done();
+                }
             }
         }
     }
