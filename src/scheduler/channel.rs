@@ -140,6 +140,11 @@ impl Channel {
         self.busy() && !self.blocked
     }
 
+    /// It has no work, or none that hardware had not fetched when somebody looked last: it may be done with all.
+    pub fn may_be_done(&self) -> bool {
+        !self.busy() || self.work == Work::Known && self.fetched == Some(self.gp_put)
+    }
+
     /// A doorbell came.
     pub fn rung(&mut self, gp_put: u32, now: Duration, hold: bool, pace: Pace) {
         self.gp_put = gp_put;

@@ -1,6 +1,6 @@
 //! One engine's list: which VMs may run on it now, by a policy of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::policy::{Admission, Policy, VmView};
@@ -15,11 +15,22 @@ pub(super) struct List {
     pub review: Option<Duration>,
     /// Channels of each VM that could go on.
     ready: BTreeMap<TenantId, u32>,
+    /// When the admission last changed.
+    pub since: Duration,
+    /// VMs to which work came since the last decision when they had none left.
+    woke: BTreeSet<TenantId>,
 }
 
 impl List {
     pub fn new(policy: Box<dyn Policy>) -> Self {
-        Self { policy, admission: Admission::All, review: None, ready: BTreeMap::new() }
+        Self {
+            policy,
+            admission: Admission::All,
+            review: None,
+            ready: BTreeMap::new(),
+            since: Duration::ZERO,
+            woke: BTreeSet::new(),
+        }
     }
 
     pub fn replace_policy(&mut self, policy: Box<dyn Policy>) {
@@ -40,6 +51,16 @@ impl List {
                 self.ready.remove(&vm);
             }
         }
+    }
+
+    /// Work has come to a VM that had none left, as far as is known.
+    pub fn wakes(&mut self, vm: TenantId) {
+        self.woke.insert(vm);
+    }
+
+    /// Whether that was since the last decision.
+    pub fn woke(&self, vm: TenantId) -> bool {
+        self.woke.contains(&vm)
     }
 
     pub fn is_ready(&self, vm: TenantId) -> bool {
@@ -75,7 +96,12 @@ impl List {
     /// Lets the policy look. True when its decision is another one.
     pub fn decide(&mut self, now: Duration, vms: &[VmView]) -> bool {
         let decision = self.policy.decide(now, vms);
+        self.woke.clear();
         self.review = decision.review_after.map(|after| now.saturating_add(after));
-        std::mem::replace(&mut self.admission, decision.admission) != decision.admission
+        let changes = self.admission != decision.admission;
+        if changes {
+            (self.admission, self.since) = (decision.admission, now);
+        }
+        changes
     }
 }

@@ -305,6 +305,8 @@ impl Scheduler {
         let Some(state) = self.channels.get_mut(&channel) else { return Gate::Hold };
         let Some(list) = self.lists.get_mut(&state.engine) else { return Gate::Hold };
         let first = !list.is_ready(state.vm);
+        // Work whose end nobody told of counts as work until somebody looks: it may be the first all the same.
+        let wakes = first || list.cuts_turns() && state.may_be_done();
         let suspended = self.vms.get(&state.vm).is_some_and(Vm::is_suspended);
         let gate = if suspended {
             Gate::Hold
@@ -315,11 +317,14 @@ impl Scheduler {
             // A VM that becomes busy may meet another one: then the policy has to look first.
             let meets = first && !state.busy() && self.judge.arbitrates() && contenders > 1;
             if meets { Gate::Decide } else { Gate::Ring }
-        } else if !first || list.may_wait(state.vm) {
+        } else if list.may_wait(state.vm) || !wakes {
             Gate::Hold
         } else {
             Gate::Decide
         };
+        if state.may_be_done() {
+            list.wakes(state.vm);
+        }
         if !state.busy() {
             list.more(state.vm);
             self.busy_channels = self.busy_channels.saturating_add(1);
@@ -348,6 +353,7 @@ impl Scheduler {
                 vm: *id,
                 share: vm.share,
                 ready: list.is_ready(*id) && !vm.is_suspended(),
+                woke: list.woke(*id),
                 used: vm.accounts.get(engine).map_or(Duration::ZERO, |account| account.charged),
             }));
             if list.decide(now, &views) {
@@ -569,7 +575,29 @@ impl Scheduler {
             self.one_less_busy();
         }
         self.unheard.extend(idle);
-        self.recheck = (undecided && self.is_contended()).then(|| now.saturating_add(pace.recheck));
+        self.recheck = self.next_recheck(undecided, now, engines).map(|after| now.saturating_add(after));
+    }
+
+    /// How long after `now` to look again, other than by chance, because somebody waits.
+    fn next_recheck(
+        &self,
+        undecided: bool,
+        now: Duration,
+        engines: &[(Engine, Option<HostChannel>)],
+    ) -> Option<Duration> {
+        let recheck = self.pace().recheck;
+        if undecided && self.is_contended() {
+            return Some(recheck);
+        }
+        let waits = |(_, list): &(&Engine, &List)| list.cuts_turns() && list.is_waited_for();
+        let works = |engine: &Engine| engines.iter().any(|(other, runs)| other == engine && runs.is_some());
+        let after = |(engine, list): (&Engine, &List)| match works(engine) {
+            // What is short is over soon: to find out costs little beside what it took.
+            true => now.saturating_sub(list.since).clamp(recheck, SHARED_WINDOW),
+            // It has not begun yet, or is done already.
+            false => recheck,
+        };
+        self.lists.iter().filter(waits).map(after).min()
     }
 
     /// Somebody else is going to run: charges what `engines` ran until now, as far as it is known.
@@ -599,6 +627,8 @@ impl Scheduler {
         }
         state.settle();
         self.relist = true;
+        // Nobody is to wait for the turn of one who has gone.
+        self.work_done();
         // The window in which it ends is charged by what was seen; time goes on with the next doorbell.
         self.busy_channels = self.busy_channels.saturating_sub(1);
         if self.busy_channels == 0 {

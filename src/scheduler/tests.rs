@@ -19,7 +19,15 @@ fn host(n: u16) -> HostChannel {
 
 /// VM A with channels 1 (graphics) and 11 (copy), VM B with channels 2 and 12.
 fn two_vms(kind: PolicyKind) -> Scheduler {
-    let mut scheduler = Scheduler::seeded(kind, Settings::default(), 7);
+    furnished(Scheduler::seeded(kind, Settings::default(), 7))
+}
+
+/// The same, by weight, on a GPU that changes over in 10 us.
+fn two_vms_on_a_fast_gpu() -> Scheduler {
+    furnished(Scheduler::seeded(PolicyKind::Weighted, Settings::default(), 7).with_switch_time(us(10)))
+}
+
+fn furnished(mut scheduler: Scheduler) -> Scheduler {
     for (vm, number) in [(A, 1), (B, 2)] {
         scheduler.add_vm(vm, Share::default()).unwrap();
         scheduler.add_channel(host(number), vm, GRAPHICS.into(), 9);
@@ -220,6 +228,66 @@ fn turn_of_one_who_is_done_ends_at_once_when_hardware_tells() {
         looks += 1;
     }
     assert!(looks >= 2, "one look may fall between two engines");
+}
+
+/// A's channel has fetched everything, no engine works, and nobody has told of it: looks and decides until B is admitted.
+fn until_b_is_admitted(scheduler: &mut Scheduler, mut now: Duration) -> Duration {
+    loop {
+        scheduler.sample(now, &[(GRAPHICS, None)], &[], |channel| Some(u32::from(channel == host(1))));
+        scheduler.decide(now);
+        if admits(scheduler, B, GRAPHICS) {
+            return now;
+        }
+        now = scheduler.next_due().unwrap();
+    }
+}
+
+#[test]
+fn who_wakes_up_does_not_wait_long_for_one_whose_end_nobody_told_of() {
+    let mut scheduler = two_vms_on_a_fast_gpu();
+    assert_eq!(scheduler.doorbell(host(1), 1, ms(0)), Gate::Decide);
+    scheduler.decide(ms(0));
+
+    assert_eq!(scheduler.doorbell(host(2), 1, us(500)), Gate::Decide);
+    assert!(scheduler.looks_at_wakeups());
+
+    assert!(until_b_is_admitted(&mut scheduler, us(500)) <= us(600));
+}
+
+#[test]
+fn new_work_of_one_who_counts_as_busy_and_is_off_the_list_brings_a_decision() {
+    let mut scheduler = two_vms_on_a_fast_gpu();
+    for channel in [2, 1] {
+        scheduler.doorbell(host(channel), 1, ms(0));
+        scheduler.decide(ms(0));
+    }
+    // B is done, which nobody has told, and A has the engine now.
+    scheduler.sample(us(100), &[(GRAPHICS, Some(host(1)))], &[], |_| Some(1));
+    while !admits(&scheduler, A, GRAPHICS) || admits(&scheduler, B, GRAPHICS) {
+        let now = scheduler.next_due().unwrap();
+        scheduler.sample(now, &[(GRAPHICS, Some(host(1)))], &[], |_| Some(1));
+        scheduler.decide(now);
+    }
+
+    assert_eq!(scheduler.doorbell(host(2), 2, ms(8)), Gate::Decide);
+    assert_eq!(scheduler.doorbell(host(2), 3, ms(8)), Gate::Hold, "once is enough");
+}
+
+#[test]
+fn nobody_waits_for_the_turn_of_a_channel_that_has_gone() {
+    let mut scheduler = two_vms_on_a_fast_gpu();
+    for channel in [1, 2] {
+        scheduler.doorbell(host(channel), 1, ms(0));
+        scheduler.decide(ms(0));
+    }
+    scheduler.sample(us(100), &[(GRAPHICS, Some(host(1)))], &[], |_| Some(0));
+    assert!(!admits(&scheduler, B, GRAPHICS));
+
+    scheduler.remove_channel(host(1));
+
+    assert!(scheduler.next_due().unwrap() <= us(200));
+    scheduler.decide(us(200));
+    assert!(admits(&scheduler, B, GRAPHICS));
 }
 
 #[test]

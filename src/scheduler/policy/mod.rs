@@ -35,6 +35,8 @@ pub struct VmView {
     pub share: Share,
     /// True when it has work that can go on.
     pub ready: bool,
+    /// New work came since the last decision to one that had none left, as far as is known.
+    pub woke: bool,
     /// Time that it used so far, also beyond its turns.
     pub used: Duration,
 }

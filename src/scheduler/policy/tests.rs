@@ -21,7 +21,7 @@ pub(super) fn ms(n: u64) -> Duration {
 
 /// A VM that used so many milliseconds.
 pub(super) fn view(vm: u32, ready: bool, used: u64) -> VmView {
-    VmView { vm: TenantId(vm), share: Share::default(), ready, used: ms(used) }
+    VmView { vm: TenantId(vm), share: Share::default(), ready, woke: false, used: ms(used) }
 }
 
 /// VMs 1, 2, 3 ... on an engine that a policy gives out.

@@ -31,6 +31,8 @@ use crate::addr::TenantId;
 /// Virtual nanoseconds for each nanosecond of use at weight 1.
 const SCALE: u64 = 1_000_000;
 
+/// Who wakes up during a turn ends it if he is this part of one behind.
+const WAKES: u32 = 16;
 /// A light VM has this part of a turn,
 const PART: u32 = 8;
 /// if that is so many times what it costs to change over,
@@ -49,6 +51,8 @@ struct Vm {
     bucket: i64,
     /// Its bucket ran empty and has not filled enough since.
     empty: bool,
+    /// When it last began to want the engine.
+    woke: Duration,
     /// When its last turn began. Looks miss most of very short work, so virtual times may be equal for long.
     served: Option<Duration>,
     /// What it was charged beforehand.
@@ -117,6 +121,7 @@ impl Weighted {
             ready: false,
             bucket: full,
             empty: false,
+            woke: now,
             served: None,
             prepaid: Duration::ZERO,
         });
@@ -143,7 +148,8 @@ impl Weighted {
         for (row, view) in self.book.rows.iter_mut().zip(vms) {
             let vm = &mut row.state;
             let competes = view.ready && !vm.empty;
-            if competes && !vm.ready {
+            if competes && (view.woke || !vm.ready) {
+                vm.woke = now;
                 vm.time = vm.time.max(self.floor.saturating_sub(stretch(turn, view)));
             }
             vm.ready = competes;
@@ -219,12 +225,18 @@ impl Weighted {
         if let Some(brief) = self.brief(length) {
             let ran = now.saturating_sub(turn.since);
             let reached = row.state.time.saturating_add(stretch(turn.open(now), view));
-            let is_behind = |(row, view): (&Row<Vm>, &VmView)| {
-                row.state.ready && row.state.time.saturating_add(stretch(length, view)) <= reached
+            // How long the VM may go on until somebody who waits is far enough behind it.
+            let until = |(row, other): (&Row<Vm>, &VmView)| {
+                let vm = &row.state;
+                let by = if vm.woke >= turn.since { self.wakes(length) } else { length };
+                let ends = vm.time.saturating_add(stretch(by, other));
+                (vm.ready && row.vm != turn.vm).then(|| use_of(ends.saturating_sub(reached), view))
             };
-            if self.book.rows.iter().zip(vms).any(is_behind) {
-                left = left.min(self.switch.saturating_mul(LEAST).saturating_sub(ran));
-            } else if turn.light && turn.is_idle(now) {
+            let until = self.book.rows.iter().zip(vms).filter_map(until).min();
+            if let Some(until) = until {
+                left = left.min(until.max(self.switch.saturating_mul(LEAST).saturating_sub(ran)));
+            }
+            if turn.light && turn.is_idle(now) {
                 left = left.min(brief.saturating_sub(ran));
             } else if turn.light {
                 // Whether it uses what it has is looked at again.
@@ -232,6 +244,11 @@ impl Weighted {
             }
         }
         (row.state.ready && !left.is_zero()).then_some(left)
+    }
+
+    /// By how much who wakes up is behind if he is not to wait for the end of the turn.
+    fn wakes(&self, length: Duration) -> Duration {
+        (length / WAKES).max(self.switch.saturating_mul(LEAST))
     }
 
     /// How long a light VM has its turn; `None` where that is not worth while.
@@ -272,6 +289,12 @@ impl Weighted {
 /// How much later a VM's virtual time is after this use.
 fn stretch(used: Duration, view: &VmView) -> u128 {
     used.as_nanos().saturating_mul(SCALE.into()).checked_div(view.share.weight.into()).unwrap_or(u128::MAX)
+}
+
+/// How much use makes a VM's virtual time so much later.
+fn use_of(later: u128, view: &VmView) -> Duration {
+    let nanos = later.saturating_mul(view.share.weight.into()) / u128::from(SCALE);
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 /// What a bucket gains in a time.

@@ -201,3 +201,29 @@ fn light_vm_is_not_kept_waiting_by_those_who_come_and_go() {
         assert_eq!(decision.admission, Admission::Only(TenantId(1)), "beside VM {newcomer}");
     }
 }
+
+#[test]
+fn who_wakes_up_waits_for_a_sixteenth_of_a_turn_and_who_has_waited_since_before_for_a_whole_one() {
+    let decisions = |wakes: bool| {
+        let mut policy = cutting();
+        let mut decide = |now, used: [u64; 2], woke| {
+            let second = VmView { woke, used: us(used[1]), ..view(2, true, 0) };
+            policy.decide(us(now), &[VmView { used: us(used[0]), ..view(1, true, 0) }, second])
+        };
+        // Both wake up at once; then each has waited since before the other's turn.
+        decide(0, [0, 0], false);
+        decide(200, [200, 0], false);
+        let waited = decide(2100, [200, 1900], false);
+        decide(2200, [200, 2000], false);
+        // VM 2 was idle in fact, and has new work when they are level.
+        let woken = decide(4000, [2000, 2000], wakes);
+        (waited.admission, woken, decide(4125, [2125, 2000], false).admission)
+    };
+    let [first, second] = [1, 2].map(|vm| Admission::Only(TenantId(vm)));
+
+    let (waited, woken, later) = decisions(true);
+    assert_eq!((waited, later), (second, second));
+    assert_eq!(woken, Decision { admission: first, review_after: Some(us(125)) });
+    let (_, level, later) = decisions(false);
+    assert_eq!((level, later), (Decision { admission: first, review_after: Some(us(200)) }, first));
+}
