@@ -225,12 +225,15 @@ impl Weighted {
         if let Some(brief) = self.brief(length) {
             let ran = now.saturating_sub(turn.since);
             let reached = row.state.time.saturating_add(stretch(turn.open(now), view));
-            // How long the VM may go on until somebody who waits is far enough behind it.
+            // How long the VM may go on until somebody who waits is far enough behind it. When that is for one who has waited since
+            // before is seen when it is so: it is about when the turn is over.
             let until = |(row, other): (&Row<Vm>, &VmView)| {
                 let vm = &row.state;
-                let by = if vm.woke >= turn.since { self.wakes(length) } else { length };
+                let woke = vm.woke >= turn.since;
+                let by = if woke { self.wakes(length) } else { length };
                 let ends = vm.time.saturating_add(stretch(by, other));
-                (vm.ready && row.vm != turn.vm).then(|| use_of(ends.saturating_sub(reached), view))
+                let waits = vm.ready && row.vm != turn.vm && (woke || ends <= reached);
+                waits.then(|| use_of(ends.saturating_sub(reached), view))
             };
             let until = self.book.rows.iter().zip(vms).filter_map(until).min();
             if let Some(until) = until {
