@@ -18,6 +18,7 @@ mod accounting;
 mod channel;
 pub mod hang;
 mod list;
+mod looks;
 mod meter;
 pub mod policy;
 pub mod sampling;
@@ -28,20 +29,16 @@ use std::time::Duration;
 
 pub use self::account::Account;
 use self::accounting::Leaver;
-use self::channel::{Channel, Look, Pace, Work, list_of};
+use self::channel::{Channel, Pace, Work, list_of};
 use self::list::List;
 use self::meter::Meter;
 use self::policy::{Admission, Policy, Settings, VmView};
-use self::sampling::{Sampler, Seen};
+use self::sampling::Sampler;
 use crate::addr::{HostChannel, TenantId};
 use crate::chip::{Engine, EngineSet};
 use crate::config::PolicyKind;
 use crate::config::share::{Rejection, Share};
-use crate::latency::{Latency, LatencySummary};
-
-/// Windows where hardware takes turns among several VMs and counts time, which has to be told apart between looks; and where a VM waits
-/// that gets the engine as soon as it is seen to be idle.
-const SHARED_WINDOW: Duration = Duration::from_micros(250);
+use crate::latency::Latency;
 
 /// One VM as the scheduler sees it.
 #[derive(Debug)]
@@ -372,7 +369,7 @@ impl Scheduler {
             meter.counts(*engine) && list.is_shared() || list.cuts_turns() && list.is_waited_for()
         };
         let shared = self.lists.iter().any(shared);
-        self.sampler.set_window(if shared { SHARED_WINDOW } else { sampling::WINDOW });
+        self.sampler.set_window(if shared { looks::SHARED_WINDOW } else { sampling::WINDOW });
         self.sampler.expect(self.lists.values().filter_map(|list| list.review).min());
         for (channel, state) in &mut self.channels {
             let Some(list) = self.lists.get(&state.engine) else { continue };
@@ -460,160 +457,6 @@ impl Scheduler {
         self.lists.values().filter_map(|list| list.review).chain(self.look_due()).min()
     }
 
-    /// Whoever calls is awake: notes how late that is for what is due.
-    pub fn note_lateness(&mut self, now: Duration) {
-        if let Some(late) = self.next_due().and_then(|due| now.checked_sub(due)) {
-            self.lateness.note_nanos(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX));
-        }
-    }
-
-    /// How late looks and decisions came, in nanoseconds, since the policy was set.
-    pub fn lateness(&self) -> LatencySummary {
-        self.lateness.summary()
-    }
-
-    /// True when a sample is due.
-    pub fn sample_due(&self, now: Duration) -> bool {
-        // Whether a turn goes on may depend on what was used of it.
-        let cut = self.lists.values().filter(|list| list.cuts_turns()).filter_map(|list| list.review);
-        self.look_due().chain(cut).any(|due| now >= due)
-    }
-
-    fn look_due(&self) -> impl Iterator<Item = Duration> {
-        self.sampler.due().into_iter().chain(self.recheck).chain(self.leaver.map(|leaver| leaver.look))
-    }
-
-    /// Hardware told that some work is done: whoever has an engine may not need it any more.
-    pub fn work_done(&mut self) {
-        if self.is_contended() && self.recheck.is_none() {
-            self.recheck = Some(self.last_look.saturating_add(self.pace().recheck));
-        }
-    }
-
-    /// True when somebody waits, or would if the policy decided now.
-    fn is_contended(&self) -> bool {
-        let contended =
-            |list: &List| list.admission != Admission::All || list.cuts_turns() && list.is_shared();
-        self.lists.values().any(contended)
-    }
-
-    /// True when a VM that wakes up may have an engine at once that nobody uses any more: then engines are looked at first. Work whose
-    /// end nobody told of counts as work until somebody looks.
-    pub fn looks_at_wakeups(&self) -> bool {
-        self.lists.values().any(|list| list.cuts_turns() && (list.is_waited_for() || list.is_shared()))
-    }
-
-    /// True when a policy asked to look again by now.
-    pub fn review_due(&self, now: Duration) -> bool {
-        self.lists.values().any(|list| list.review.is_some_and(|review| now >= review))
-    }
-
-    /// Takes a sample: which channel each engine runs, how long engines have worked as far as hardware counts it, and how
-    /// far each busy channel's ring was fetched.
-    pub fn sample(
-        &mut self,
-        now: Duration,
-        engines: &[(Engine, Option<HostChannel>)],
-        times: &[(Engine, Duration)],
-        mut progress: impl FnMut(HostChannel) -> Option<u32>,
-    ) {
-        let pace = self.pace();
-        for (channel, state) in self.channels.iter_mut().filter(|(_, state)| state.busy()) {
-            let fetched = progress(*channel);
-            let before = std::mem::replace(&mut state.fetched, fetched);
-            state.moved = before.is_some() && fetched.is_some() && before != fetched;
-            if state.may_run() {
-                state.could_run = Some(now);
-            }
-        }
-        self.meter(now, engines, times);
-        self.last_look = now;
-        if self.sampler.due().is_some_and(|due| now >= due) {
-            for stretch in self.sampler.look(now, running(engines)) {
-                self.charge(&stretch);
-            }
-        }
-        let mut undecided = false;
-        for vm in self.vms.values_mut() {
-            vm.accounts.values_mut().for_each(|account| account.depth = 0);
-        }
-        let leaving = self.leaving(engines);
-        let made_over = now.saturating_add(pace.settle).saturating_add(self.next_follow(now));
-        let mut idle = Vec::new();
-        for (channel, state) in self.channels.iter_mut().filter(|(_, state)| state.busy()) {
-            let fetched = state.fetched;
-            let on = |engine: Engine| engines.iter().find(|(other, _)| *other == engine);
-            let look = Look {
-                running: engines.iter().any(|(_, running)| *running == Some(*channel)),
-                fetched: fetched.is_none_or(|get| get == state.gp_put),
-                engine_idle: on(state.engine).is_none_or(|(_, running)| running.is_none()),
-                made_over: leaving.contains(state.engine.into()).then_some(made_over),
-            };
-            if let Some(account) =
-                self.vms.get_mut(&state.vm).and_then(|vm| vm.accounts.get_mut(&state.engine))
-            {
-                account.depth = account.depth.saturating_add(fetched.map_or(0, |get| state.depth(get)));
-            }
-            let before = state.ready();
-            if !state.note(look, now, pace) {
-                undecided |= state.listed && state.undecided();
-                continue;
-            }
-            self.relist = true;
-            if let Some(list) = self.lists.get_mut(&state.engine) {
-                match (before, state.ready()) {
-                    (true, false) => list.less(state.vm),
-                    (false, true) => list.more(state.vm),
-                    _ => {}
-                }
-            }
-            if !state.busy() {
-                idle.push(*channel);
-            }
-        }
-        for _ in &idle {
-            self.one_less_busy();
-        }
-        self.unheard.extend(idle);
-        self.recheck = self.next_recheck(undecided, now, engines).map(|after| now.saturating_add(after));
-    }
-
-    /// How long after `now` to look again, other than by chance, because somebody waits.
-    fn next_recheck(
-        &self,
-        undecided: bool,
-        now: Duration,
-        engines: &[(Engine, Option<HostChannel>)],
-    ) -> Option<Duration> {
-        let recheck = self.pace().recheck;
-        if undecided && self.is_contended() {
-            return Some(recheck);
-        }
-        let waits = |(_, list): &(&Engine, &List)| list.cuts_turns() && list.is_waited_for();
-        let works = |engine: &Engine| engines.iter().any(|(other, runs)| other == engine && runs.is_some());
-        let after = |(engine, list): (&Engine, &List)| match works(engine) {
-            // What is short is over soon: to find out costs little beside what it took.
-            true => now.saturating_sub(list.since).clamp(recheck, SHARED_WINDOW),
-            // It has not begun yet, or is done already.
-            false => recheck,
-        };
-        self.lists.iter().filter(waits).map(after).min()
-    }
-
-    /// Somebody else is going to run: charges what `engines` ran until now, as far as it is known.
-    pub fn cut(
-        &mut self,
-        now: Duration,
-        engines: &[(Engine, Option<HostChannel>)],
-        times: &[(Engine, Duration)],
-    ) {
-        self.channels.values_mut().for_each(|state| state.moved = false);
-        self.meter(now, engines, times);
-        for stretch in self.sampler.cut(now, &running(engines)) {
-            self.charge(&stretch);
-        }
-    }
-
     /// A channel has no work any more (it finished, faulted or went).
     pub fn mark_idle(&mut self, channel: HostChannel) {
         let Some(state) = self.channels.get_mut(&channel) else { return };
@@ -635,19 +478,6 @@ impl Scheduler {
             self.sampler.abandon();
         }
     }
-
-    fn one_less_busy(&mut self) {
-        self.busy_channels = self.busy_channels.saturating_sub(1);
-        if self.busy_channels == 0
-            && let Some(stretch) = self.sampler.end()
-        {
-            self.charge(&stretch);
-        }
-    }
-}
-
-fn running(engines: &[(Engine, Option<HostChannel>)]) -> Vec<Seen> {
-    engines.iter().filter_map(|(engine, channel)| channel.map(|channel| (*engine, channel))).collect()
 }
 
 #[cfg(test)]
