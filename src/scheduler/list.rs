@@ -1,6 +1,6 @@
 //! One engine's list: which VMs may run on it now, by a policy of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::policy::{Admission, Policy, VmView};
@@ -13,12 +13,19 @@ pub(super) struct List {
     pub admission: Admission,
     /// When the policy wants to look again.
     pub review: Option<Duration>,
-    /// Channels of each VM that could go on.
-    ready: BTreeMap<TenantId, u32>,
+    /// VMs with channels that could go on.
+    ready: BTreeMap<TenantId, Ready>,
     /// When the admission last changed.
     pub since: Duration,
-    /// VMs to which work came since the last decision when they had none left.
-    woke: BTreeSet<TenantId>,
+}
+
+/// A VM with channels that could go on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ready {
+    /// How many.
+    channels: u32,
+    /// Work came to it since the last decision when it had none left.
+    woke: bool,
 }
 
 impl List {
@@ -29,7 +36,6 @@ impl List {
             review: None,
             ready: BTreeMap::new(),
             since: Duration::ZERO,
-            woke: BTreeSet::new(),
         }
     }
 
@@ -39,28 +45,30 @@ impl List {
 
     /// A channel of the VM has begun to have work that can go on.
     pub fn more(&mut self, vm: TenantId) {
-        let count = self.ready.entry(vm).or_insert(0);
-        *count = count.saturating_add(1);
+        let ready = self.ready.entry(vm).or_default();
+        ready.channels = ready.channels.saturating_add(1);
     }
 
     /// A channel of the VM has none any more.
     pub fn less(&mut self, vm: TenantId) {
-        if let Some(count) = self.ready.get_mut(&vm) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
+        if let Some(ready) = self.ready.get_mut(&vm) {
+            ready.channels = ready.channels.saturating_sub(1);
+            if ready.channels == 0 {
                 self.ready.remove(&vm);
             }
         }
     }
 
-    /// Work has come to a VM that had none left, as far as is known.
+    /// Work has come to a VM that had none left, as far as is known; its channel counts already.
     pub fn wakes(&mut self, vm: TenantId) {
-        self.woke.insert(vm);
+        if let Some(ready) = self.ready.get_mut(&vm) {
+            ready.woke = true;
+        }
     }
 
     /// Whether that was since the last decision.
     pub fn woke(&self, vm: TenantId) -> bool {
-        self.woke.contains(&vm)
+        self.ready.get(&vm).is_some_and(|ready| ready.woke)
     }
 
     pub fn is_ready(&self, vm: TenantId) -> bool {
@@ -96,7 +104,7 @@ impl List {
     /// Lets the policy look. True when its decision is another one.
     pub fn decide(&mut self, now: Duration, vms: &[VmView]) -> bool {
         let decision = self.policy.decide(now, vms);
-        self.woke.clear();
+        self.ready.values_mut().for_each(|ready| ready.woke = false);
         self.review = decision.review_after.map(|after| now.saturating_add(after));
         let changes = self.admission != decision.admission;
         if changes {

@@ -303,7 +303,8 @@ impl Scheduler {
         let Some(list) = self.lists.get_mut(&state.engine) else { return Gate::Hold };
         let first = !list.is_ready(state.vm);
         // Work whose end nobody told of counts as work until somebody looks: it may be the first all the same.
-        let wakes = first || list.cuts_turns() && state.may_be_done();
+        let may_be_done = state.may_be_done();
+        let wakes = first || list.cuts_turns() && may_be_done;
         let suspended = self.vms.get(&state.vm).is_some_and(Vm::is_suspended);
         let gate = if suspended {
             Gate::Hold
@@ -319,13 +320,13 @@ impl Scheduler {
         } else {
             Gate::Decide
         };
-        if state.may_be_done() {
-            list.wakes(state.vm);
-        }
         if !state.busy() {
             list.more(state.vm);
             self.busy_channels = self.busy_channels.saturating_add(1);
             self.sampler.begin(now);
+        }
+        if may_be_done {
+            list.wakes(state.vm);
         }
         state.rung(gp_put, now, gate != Gate::Ring, pace);
         if let Some(vm) = self.vms.get_mut(&state.vm) {
