@@ -12,6 +12,7 @@ mod files;
 mod forecast;
 mod gate;
 mod looking;
+mod places;
 mod porter;
 mod rate;
 mod requests;

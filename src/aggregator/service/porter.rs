@@ -26,7 +26,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::ServiceRemote;
 use super::connection::Peer;
-use super::gate::Place;
+use super::places::Place;
 use crate::aggregator::message::Message;
 use crate::aggregator::seqpacket::{self, Next};
 use crate::aggregator::wire;

@@ -14,7 +14,7 @@ use crate::aggregator::event_ring::{self, EventProducer, WakeHelper};
 use crate::aggregator::message::MessageSender;
 use crate::aggregator::protocol::{Hello, Request};
 use crate::aggregator::service::connection::Peer;
-use crate::aggregator::service::gate::Place;
+use crate::aggregator::service::places::Place;
 use crate::aggregator::tenant::Refusal;
 use crate::reaper::{Account, Reaped};
 
