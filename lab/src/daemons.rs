@@ -31,6 +31,20 @@ impl Daemon {
         Self::launch(gpuvmk, arguments, folder, name, Process::start)
     }
 
+    /// The same with these variables in its environment.
+    pub fn start_with(
+        gpuvmk: &Path,
+        arguments: &[&str],
+        folder: &Path,
+        name: &str,
+        environment: &[(&str, &str)],
+    ) -> Result<Self> {
+        Self::launch(gpuvmk, arguments, folder, name, |mut command, name| {
+            command.envs(environment.iter().copied());
+            Process::start(command, name)
+        })
+    }
+
     /// The same with a lower priority.
     pub fn start_lower(
         gpuvmk: &Path,

@@ -126,6 +126,7 @@ pub fn run(options: &Options) -> Result<Value> {
         policy: SHARED_AS_IT_COMES,
         channels: CHANNELS,
         stubborn: false,
+        environment: &[],
     })?;
     let accelerator = Accelerator::of_this_machine();
     show.title(&format!(

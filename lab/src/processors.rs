@@ -3,6 +3,8 @@
 //! What a hostile guest does to a GPU is told from what its processors cost the host only if the host has processors for
 //! both: so each side is kept on a half of them.
 
+pub mod slow;
+
 use std::fs;
 
 use anyhow::{Context, Result};

@@ -129,6 +129,8 @@ pub struct RigSpec {
     pub channels: u16,
     /// Whether the software GPU takes work off an engine between methods only, with short limits for hangs.
     pub stubborn: bool,
+    /// Variables in the daemons' environment.
+    pub environment: &'static [(&'static str, &'static str)],
 }
 
 impl RigSpec {
@@ -305,7 +307,7 @@ impl Rig {
         let path = self.write_config(&format!("{name}.toml"), &config)?;
         let arguments = ["aggregator", &path];
         let log = format!("aggregator-{chip}");
-        let mut daemon = Daemon::start(&self.spec.gpuvmk, &arguments, &self.spec.folder, &log)?;
+        let mut daemon = self.start_daemon(&arguments, &log)?;
         daemon.wait_listening(&socket)?;
         daemon.wait_listening(&control)?;
         Ok(daemon)
@@ -339,6 +341,10 @@ impl Rig {
         }
     }
 
+    fn start_daemon(&self, arguments: &[&str], log: &str) -> Result<Daemon> {
+        Daemon::start_with(&self.spec.gpuvmk, arguments, &self.spec.folder, log, self.spec.environment)
+    }
+
     fn spawn_device(&self, index: usize) -> Result<Daemon> {
         let gpu = self.spec.gpus.get(index).with_context(|| format!("There is no GPU {index}"))?;
         let socket = self.socket(index);
@@ -350,12 +356,7 @@ impl Rig {
                 if gpu.trace {
                     arguments.extend(["--trace", &trace]);
                 }
-                Daemon::start(
-                    &self.spec.gpuvmk,
-                    &arguments,
-                    &self.spec.folder,
-                    &format!("softgpu-{}", gpu.name),
-                )
+                self.start_daemon(&arguments, &format!("softgpu-{}", gpu.name))
             }
             Topology::Mediated => {
                 let mut config = vm_config(gpu, self.spec.channels, &self.shared_socket(gpu.chip), &socket);
@@ -368,7 +369,7 @@ impl Rig {
                 config.push_str(&format!("\n[trace.socket]\npath = {recorder}\n"));
                 let path = self.write_config(&format!("{}.toml", gpu.name), &config)?;
                 let name = format!("device-{}", gpu.name);
-                Daemon::start(&self.spec.gpuvmk, &["device", &path], &self.spec.folder, &name)
+                self.start_daemon(&["device", &path], &name)
             }
         }
     }

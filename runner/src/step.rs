@@ -188,6 +188,7 @@ fn rig(bench: &Bench<'_>, step: &Step, folder: &Path) -> Result<Rig> {
         policy: SHARED_AS_IT_COMES,
         channels: if step.ordered { FEW_CHANNELS } else { CHANNELS },
         stubborn: false,
+        environment: &[],
     })
     .context("The GPU's processes do not start")
 }

@@ -36,6 +36,11 @@ use place::{Mood, Place};
 use report::Report;
 use world::World;
 
+/// The C library keeps an arena of memory for each processor, and the stacks of threads that are gone: with neither, what a daemon maps
+/// can be compared with what it mapped before.
+const EXACT: [(&str, &str); 1] =
+    [("GLIBC_TUNABLES", "glibc.malloc.arena_max=1:glibc.pthread.stack_cache_size=0")];
+
 /// The folder for logs below the one that is asked for.
 const CASE: &str = "soak";
 /// VRAM of the large and of the small vGPU of each chip.
@@ -166,7 +171,7 @@ fn soak(plan: &Plan, logs: &Path, gpuvmk: Option<&Path>) -> Result<Report> {
     let workshop = Workshop::open(&kinds, logs, gpuvmk)?;
     workshop.forget_logs(CASE)?;
     let spec = workshop.rig_spec(CASE, Topology::Mediated, &guests);
-    let rig = Rig::start(RigSpec { policy: SHARED_IN_TURNS, ..spec })?;
+    let rig = Rig::start(RigSpec { policy: SHARED_IN_TURNS, environment: &EXACT, ..spec })?;
     eprintln!("seed {}; logs in {}", plan.seed, workshop.folder(CASE).display());
     let places = (0..)
         .zip(guests)

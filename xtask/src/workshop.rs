@@ -139,6 +139,7 @@ impl Workshop {
             policy: SHARED_AS_IT_COMES,
             channels: CHANNELS,
             stubborn: false,
+            environment: &[],
         }
     }
 

@@ -64,6 +64,7 @@ mod tests {
             policy: SHARED_AS_IT_COMES,
             channels: CHANNELS,
             stubborn: false,
+            environment: &[],
         }
     }
 

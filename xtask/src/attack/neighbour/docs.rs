@@ -22,7 +22,8 @@ const EXPLANATION: &str = "
 **p99** is the 99th percentile of the neighbour's times (requests or copies, whichever grew more) by that beside a process that only spins: 2 at most. The policy is `weighted`, as in the
 packaged example. Copies take turns at an engine: the JSON has their times beside an honest tenant that copies without a pause as well (`beside_co_tenant`), which is not judged. **Longest** is
 the longest that any request or copy took, in milliseconds: 10 at most, 20 on a machine with fewer than four processors. **Machine** is how late a thread of
-the neighbour's was that does nothing but sleep: what the host's own scheduler did. **Residue**: bytes of others that were found in memory that should have been zero.
+the neighbour's was that does nothing but sleep: what the host's own scheduler did. A tenth of a second in which a processor of the machine took four times as long as usual for the
+same small computation (in processor time: nothing in the machine does that, its host does) does not count for p99, unless that is most of the time; it counts for the longest. **Residue**: bytes of others that were found in memory that should have been zero.
 An attack that misses is measured five times, and the medians count (marked). Outcomes: **V**, values only, **Q**, what attacked was stopped,
 **R**, refused or closed, **L**, it went on within a bound.
 

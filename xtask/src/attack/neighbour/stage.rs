@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::process::{Priority, Process};
-use gpuvmk_lab::processors::{self, Half};
+use gpuvmk_lab::processors::{self, Half, slow};
 use gpuvmk_lab::rig::{RECOMMENDED, Rig, RigSpec, Topology};
 
 use super::figures::Period;
@@ -39,6 +39,7 @@ pub struct Stage<'a> {
     workshop: &'a Workshop,
     pub program: PathBuf,
     baseline: Baseline,
+    processors: slow::Watch,
 }
 
 impl<'a> Stage<'a> {
@@ -78,7 +79,7 @@ impl<'a> Stage<'a> {
         // The aggregator, which works for both, may use all processors.
         processors::keep(neighbour.id(), Half::First)?;
         let baseline = Baseline::settled(&mut rig)?;
-        Ok(Self { neighbour, lines, rig, workshop, program, baseline })
+        Ok(Self { neighbour, lines, rig, workshop, program, baseline, processors: slow::Watch::start()? })
     }
 
     /// Where attackers' output goes.
@@ -161,16 +162,18 @@ impl<'a> Stage<'a> {
     /// What was timed until now.
     pub fn take(&mut self) -> Result<Period> {
         let mut period = Period::default();
+        let was_slow = |from, to| self.processors.was_slow(from, to);
         while let Ok(line) = self.lines.try_recv() {
-            period.add(&line)?;
+            period.add(&line, was_slow)?;
         }
         // A request under way for long is told when it ends, or the neighbour does.
         while period.is_empty() {
             let line = self.lines.recv_timeout(Duration::from_secs(60));
             self.check()?;
-            period.add(&line.context("The neighbour has said nothing for a minute")?)?;
+            let line = line.context("The neighbour has said nothing for a minute")?;
+            period.add(&line, |from, to| self.processors.was_slow(from, to))?;
         }
-        Ok(period)
+        Ok(period.settle())
     }
 
     /// Engine accesses of anybody outside its own memory that are known of those who are there.

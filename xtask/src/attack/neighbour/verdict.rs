@@ -178,7 +178,8 @@ impl Verdict {
             json!({
                 "request_p99_us": figures.request_p99, "copy_p99_us": figures.copy_p99,
                 "request_max_us": figures.request_max, "copy_max_us": figures.copy_max,
-                "machine_max_us": figures.machine_max,
+                "machine_max_us": figures.machine_max, "windows": figures.windows,
+                "slow_windows": figures.slow_windows,
             })
         };
         json!({
@@ -252,8 +253,9 @@ mod tests {
 
     fn period(time: u32) -> Period {
         let mut period = Period::default();
-        let line = json!({ "requests": [time], "copies": [time], "machine": 1, "wrong": 0 });
-        period.add(&line.to_string()).unwrap();
+        let line =
+            json!({ "from": 0, "to": 9, "requests": [time], "copies": [time], "machine": 1, "wrong": 0 });
+        period.add(&line.to_string(), |_, _| false).unwrap();
         period
     }
 
@@ -281,9 +283,9 @@ mod tests {
     #[test]
     fn copies_are_judged_by_the_undisturbed_ones_whatever_they_are_beside_an_honest_tenant() {
         let judged = |requests: u32, copies: u32| {
-            let line = json!({ "requests": [requests], "copies": [copies], "machine": 1, "wrong": 0 });
+            let line = json!({ "from": 0, "to": 9, "requests": [requests], "copies": [copies], "machine": 1, "wrong": 0 });
             let mut during = Period::default();
-            during.add(&line.to_string()).unwrap();
+            during.add(&line.to_string(), |_, _| false).unwrap();
             let told = Told { outcome: Some("R".into()), ..Told::default() };
             let noted = Noted { foreign_accesses: Some(0), bursts: 1, ..Noted::default() };
             let times = Times { undisturbed: period(100), shared: period(1000), during };
