@@ -17,8 +17,8 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use gpuvmk::aggregator::protocol::{Request, SpaceId};
 use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
-use gpuvmk::config::PolicyKind;
 use gpuvmk::gpu::register::RegisterDriver;
+use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello};
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 use divan::{Bencher, black_box};
 use gpuvmk::addr::{HostChannel, TenantId};
 use gpuvmk::chip::{Engine, EngineSet};
-use gpuvmk::config::PolicyKind;
-use gpuvmk::config::share::Share;
 use gpuvmk::scheduler::Scheduler;
+use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::policy::Settings;
+use gpuvmk::scheduler::share::Share;
 
 fn main() {
     divan::main();

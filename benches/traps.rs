@@ -24,13 +24,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use common::function::TestFunction;
+use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::connect_in_process;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use gpuvmk::chip::Chip;
 use gpuvmk::chip::gf100::regs::{pfifo, ptimer};
-use gpuvmk::config::share::Share;
-use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::pci::{LateWrite, Region};
+use gpuvmk::scheduler::policy::PolicyKind;
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{Vgpu, VgpuConfig};
 use micro::{DATA, MicroGuest, Operation};
 use serde_json::json;

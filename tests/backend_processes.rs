@@ -21,8 +21,9 @@ use std::time::{Duration, Instant};
 use gpuvmk::aggregator::protocol::Hello;
 use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect};
 use gpuvmk::chip::Chip;
-use gpuvmk::config::{PolicyKind, SocketSpec};
+use gpuvmk::host::socket_path::SocketSpec;
 use gpuvmk::pci::mapping::{Access, FilePiece, Mapping};
+use gpuvmk::scheduler::policy::PolicyKind;
 use soft_host::soft_gpu;
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, pattern, wait_until};
 
@@ -228,7 +229,8 @@ fn aggregators_end_reaches_the_other_process() {
 #[ignore = "started by the other tests"]
 fn the_silent_process() {
     let Some(path) = std::env::var_os(SOCKET) else { return };
-    let connect = |_| gpuvmk::socket_path::connect(Path::new(&path), rustix::net::SocketType::SEQPACKET);
+    let connect =
+        |_| gpuvmk::host::socket_path::connect(Path::new(&path), rustix::net::SocketType::SEQPACKET);
     let all: Vec<_> = (0..60).map(connect).collect();
     println!("ready");
     std::io::stdin().lines().next();

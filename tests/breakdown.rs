@@ -23,11 +23,12 @@ use std::time::{Duration, Instant};
 use daemon::{Daemon, until, write_gpu, write_vm};
 use gpuvmk::addr::{HostChannel, HostVram, Iova, TenantId};
 use gpuvmk::aggregator::{Config, Service};
-use gpuvmk::config::{PolicyKind, SocketSpec};
 use gpuvmk::gpu::OwnershipLedger;
 use gpuvmk::gpu::register::RegisterDriver;
+use gpuvmk::host::socket_path::SocketSpec;
 use gpuvmk::jail;
 use gpuvmk::pci::{PciFunction, Region};
+use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use remote::Remote;
 

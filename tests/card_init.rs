@@ -22,12 +22,12 @@ use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use gpuvmk::chip::Chip;
 use gpuvmk::chip::gf100::regs;
 use gpuvmk::chip::registers::Policy;
-use gpuvmk::config::PolicyKind;
-use gpuvmk::config::share::Share;
 use gpuvmk::gpu::GpuError;
 use gpuvmk::gpu::init_script::{NoScript, Recorder, Report, Script, Section, Step};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::pci::{PciFunction, Region};
+use gpuvmk::scheduler::policy::PolicyKind;
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::trace::Source;
 use gpuvmk::vgpu::{Vgpu, VgpuConfig};
 

@@ -17,9 +17,9 @@ use card::{Card, card_host};
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::{Chip, Engine};
-use gpuvmk::config::PolicyKind;
-use gpuvmk::config::share::Share;
 use gpuvmk::pci::PciFunction;
+use gpuvmk::scheduler::policy::PolicyKind;
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{State, Vgpu, VgpuConfig};
 use tiny_driver::{TinyDriver, vram};
 

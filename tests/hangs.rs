@@ -18,7 +18,8 @@ mod tenant;
 use std::time::{Duration, Instant};
 
 use gpuvmk::chip::Chip;
-use gpuvmk::config::{HangConfig, PolicyKind};
+use gpuvmk::scheduler::HangLimits;
+use gpuvmk::scheduler::policy::PolicyKind;
 use hanging::{Field, Harm, Pauses};
 
 const MS: Duration = Duration::from_millis(1);
@@ -26,12 +27,12 @@ const MS: Duration = Duration::from_millis(1);
 const ALWAYS: Duration = Duration::from_secs(2);
 
 /// Limits for a test that cannot wait long, and no penalties.
-fn quick() -> HangConfig {
-    HangConfig {
+fn quick() -> HangLimits {
+    HangLimits {
         progress: Some(MS * 600),
         acquire: Some(MS * 400),
         penalty: Duration::ZERO,
-        ..HangConfig::default()
+        ..HangLimits::default()
     }
 }
 
@@ -99,7 +100,7 @@ fn vm_that_leaves_an_endless_copy_behind_is_gone_in_time() {
 
 #[test]
 fn penalties_keep_a_vm_from_hanging_as_often_as_it_likes() {
-    let config = HangConfig { penalty: MS * 150, penalty_cap: MS * 300, ..quick() };
+    let config = HangLimits { penalty: MS * 150, penalty_cap: MS * 300, ..quick() };
     let mut field = Field::new(Chip::Gf100, PolicyKind::Fifo, config, 1);
     let start = Instant::now();
 
@@ -123,7 +124,7 @@ fn loop_of_a_hundred() {
         for policy in [PolicyKind::Fifo, PolicyKind::BestEffort] {
             for penalties in [false, true] {
                 let penalty = if penalties { MS * 10 } else { Duration::ZERO };
-                let config = HangConfig { penalty, penalty_cap: MS * 200, ..quick() };
+                let config = HangLimits { penalty, penalty_cap: MS * 200, ..quick() };
                 let mut field = Field::new(chip, policy, config, 3);
                 let pauses = field.hang(Harm::Endless, times);
                 judge(&field, &pauses, times.into());

@@ -24,9 +24,10 @@ mod tenant;
 
 use std::time::{Duration, Instant};
 
+use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::Chip;
-use gpuvmk::config::{PolicyKind, ScrubPolicy};
+use gpuvmk::scheduler::policy::PolicyKind;
 use hostile::{Op, PARTITION, foreign_marks, is_blank, script, sign};
 use proptest::prelude::*;
 use soft_host::soft_host;

@@ -23,11 +23,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use function::TestFunction;
+use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::{Patience, connect};
 use gpuvmk::chip::Chip;
-use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::frontend::kvm::ShortcutCounts;
 use gpuvmk::pci::{LateWrite, PciFunction, Region};
+use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use gpuvmk::trace::replay::Replay;
 use gpuvmk::trace::{Access, Event, Place, Source};

@@ -11,13 +11,14 @@ mod tiny_driver;
 
 use std::sync::Arc;
 
+use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::chip::Chip;
 use gpuvmk::chip::gf100::regs::pbus::NV_PBUS_BAR0_WINDOW;
 use gpuvmk::chip::gf100::regs::pmc;
 use gpuvmk::chip::gh100::regs::host::NV_XAL_EP_BAR0_WINDOW;
 use gpuvmk::chip::registers::Reg;
-use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::pci::{PciFunction, Region};
+use gpuvmk::scheduler::policy::PolicyKind;
 use micro::gpus::{VRAM, gpu, vgpu};
 use micro::hand::Hand;
 use micro::{MicroGuest, Operation, host_has_kvm};

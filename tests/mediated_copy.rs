@@ -12,13 +12,14 @@ mod tiny_driver;
 
 use std::sync::Arc;
 
+use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::machine::status::TenantStatus;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::Chip;
-use gpuvmk::config::share::Share;
-use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::pci::{PciFunction, Region};
+use gpuvmk::scheduler::policy::PolicyKind;
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{LinkFactory, MediatorConfig, State, Vgpu, VgpuConfig};
 use soft_host::soft_host;
 

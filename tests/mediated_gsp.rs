@@ -16,14 +16,15 @@ mod soft_host;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::machine::status::TenantStatus;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::gh100::methods::{CLASS_COMPUTE, host};
 use gpuvmk::chip::{Aperture, Chip, Engine, EngineSet, PhysicalAddress};
-use gpuvmk::config::share::Share;
-use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::pci::{PciFunction, Region};
+use gpuvmk::scheduler::policy::PolicyKind;
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::units::backend::{Backend, ChannelRefusal, GspBackend, GspChannel};
 use gpuvmk::vgpu::{GspChannels, LinkFactory, Mediator, MediatorConfig, State, Vgpu, VgpuConfig};
 use gsp_driver::{BIG_VA, DATA, GspDriver, RAM, RAM_VA, Told, VRAM_VA, methods, pattern, wait_until};

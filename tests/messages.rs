@@ -14,11 +14,12 @@ mod tenant;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::link::LinkError;
 use gpuvmk::aggregator::protocol::{Event, RefusalKind, Request};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::{Chip, Engine, EngineSet};
-use gpuvmk::config::{PolicyKind, ScrubPolicy};
+use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::units::backend::Heed;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use soft_host::soft_host;

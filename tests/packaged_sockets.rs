@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gpuvmk::config::{AnyConfig, SocketSpec, VmFile};
+use gpuvmk::config::{AnyConfig, VmFile};
+use gpuvmk::host::socket_path::SocketSpec;
 use serde_json::{Value, json};
 
 fn packaged(name: &str) -> PathBuf {

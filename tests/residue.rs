@@ -14,12 +14,13 @@ mod tenant;
 
 use std::time::{Duration, Instant};
 
+use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::protocol::{Hello, Request};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::Chip;
-use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::pci::mapping::Mapping;
 use gpuvmk::pci::{PciFunction, Region};
+use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::vgpu::{MediatorConfig, Vgpu, VgpuConfig};
 use soft_host::soft_host;
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, wait_until};

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use gpuvmk::config::ScenarioConfig;
 use gpuvmk::scheduler::sim;
 
 fn scenarios() -> Vec<PathBuf> {
@@ -16,7 +15,7 @@ fn every_scenario_is_as_it_expects_to_be() {
     let files = scenarios();
     assert!(files.len() >= 7, "{files:?}");
     for path in files {
-        let scenario = ScenarioConfig::load(&path).unwrap_or_else(|error| panic!("{error}"));
+        let scenario = gpuvmk::config::load_scenario(&path).unwrap_or_else(|error| panic!("{error}"));
 
         let report = sim::run(&scenario).unwrap();
 

@@ -11,13 +11,14 @@ mod tenant;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::machine::status::Status;
 use gpuvmk::aggregator::protocol::Hello;
 use gpuvmk::aggregator::{Service, ServiceHandle, connect_in_process};
 use gpuvmk::chip::Chip;
-use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::gpu::OwnershipLedger;
 use gpuvmk::pci::mapping::Mapping;
+use gpuvmk::scheduler::policy::PolicyKind;
 use soft_host::soft_gpu;
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, pattern, wait_until};
 

@@ -16,14 +16,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvmk::addr::{GpuVa, GuestChannel, GuestVram, HostVram, TenantId};
+use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::link::LinkError;
 use gpuvmk::aggregator::protocol::{Doorbell, Event, GuestTarget, RefusalKind, Request, SpaceId};
 use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect, connect_in_process};
 use gpuvmk::chip::gf100::ramin::USERD_GP_PUT;
 use gpuvmk::chip::{Chip, Engine, EngineSet};
-use gpuvmk::config::{PolicyKind, ScrubPolicy, SocketSpec};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{ChannelSpec, GpuDriver, HostMapping, HostTarget, OwnershipLedger};
+use gpuvmk::host::socket_path::SocketSpec;
+use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use soft_host::soft_host;
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, pattern, wait_until};

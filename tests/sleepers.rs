@@ -15,13 +15,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::gf100::regs::{pfifo, pmc};
 use gpuvmk::chip::{Chip, Engine};
-use gpuvmk::config::share::Share;
-use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::pci::{InterruptSink, PciFunction};
+use gpuvmk::scheduler::policy::PolicyKind;
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{Vgpu, VgpuConfig};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use soft_host::soft_host;

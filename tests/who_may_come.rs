@@ -20,7 +20,7 @@ use daemon::{Daemon, until};
 use gpuvmk::aggregator::link::{AggregatorLink, LinkError};
 use gpuvmk::aggregator::protocol::{Hello, RefusalKind};
 use gpuvmk::aggregator::{Patience, connect};
-use gpuvmk::config::share::Share;
+use gpuvmk::scheduler::share::Share;
 use serde_json::{Value, json};
 
 const STRANGER: u32 = 12_345;
@@ -331,7 +331,7 @@ fn qemus_user_reaches_neither_operators_socket_nor_back_ends() {
         } else {
             rustix::net::SocketType::STREAM
         };
-        let there = as_user(STRANGER, &[QEMUS], || gpuvmk::socket_path::connect(&path, kind).map(drop));
+        let there = as_user(STRANGER, &[QEMUS], || gpuvmk::host::socket_path::connect(&path, kind).map(drop));
         assert_eq!(there.unwrap().unwrap_err().kind(), ErrorKind::PermissionDenied, "{socket}");
     }
     let path = place.path("gpu0.control");

@@ -9,10 +9,10 @@ use gpuvmk::aggregator::machine::{Machine, Outcome, Output};
 use gpuvmk::aggregator::protocol::{
     GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, Reply, Request, SpaceId, TenantLimits,
 };
-use gpuvmk::config::PolicyKind;
-use gpuvmk::config::share::Share;
 use gpuvmk::scheduler::Scheduler;
+use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::policy::Settings;
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 
 const GIB: u64 = 1 << 30;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::connect_in_process;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use gpuvmk::chip::{Chip, Engine};
-use gpuvmk::config::share::Share;
-use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::pci::PciFunction;
+use gpuvmk::scheduler::policy::PolicyKind;
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{Vgpu, VgpuConfig};
 
 use crate::soft_host::soft_host;

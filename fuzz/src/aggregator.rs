@@ -13,9 +13,9 @@ use std::time::Duration;
 use gpuvmk::addr::{GuestChannel, HostChannel, TenantId};
 use gpuvmk::aggregator::machine::{Machine, Outcome, Output};
 use gpuvmk::aggregator::protocol::{Doorbell, Reply, Request};
-use gpuvmk::config::PolicyKind;
 use gpuvmk::gpu::OwnershipLedger;
 use gpuvmk::scheduler::Scheduler;
+use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::policy::Settings;
 use rustix::fs::MemfdFlags;
 

@@ -3,7 +3,9 @@
 use std::error::Error as _;
 use std::path::Path;
 
-use gpuvmk::config::{AnyConfig, parse_size, show_size};
+use gpuvmk::config::AnyConfig;
+use gpuvmk::host::size::parse_size;
+use gpuvmk::host::size::show_size;
 
 use crate::log_sink;
 

@@ -12,13 +12,13 @@ use gpuvmk::aggregator::machine::{Machine, Outcome, Output};
 use gpuvmk::aggregator::protocol::{Doorbell, Event, Hello, PROTOCOL_VERSION, Reply, Request, TenantLimits};
 use gpuvmk::aggregator::report::Report;
 use gpuvmk::chip::Chip;
-use gpuvmk::config::PolicyKind;
-use gpuvmk::config::share::Share;
 use gpuvmk::fifo_virt::CopiedBytes;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{GpuDriver, OwnershipLedger};
 use gpuvmk::scheduler::Scheduler;
+use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::policy::Settings;
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 

@@ -25,7 +25,7 @@ use super::report::{self, Report};
 use super::shared::SharedWords;
 use crate::addr::GuestChannel;
 use crate::fifo_virt::CopiedBytes;
-use crate::latency;
+use crate::observe::latency;
 
 /// Channels that a board can carry.
 pub const MAX_CHANNELS: u16 = 512;

@@ -23,8 +23,8 @@ use super::report::Report;
 use super::seqpacket::{self, Received};
 use super::service::ServiceHandle;
 use super::wire;
-use crate::cancel::{Cancel, Waited};
 use crate::fifo_virt::CopiedBytes;
+use crate::host::cancel::{Cancel, Waited};
 use crate::jail::{self, Role};
 use crate::pci::SharedMemory;
 use crate::units::backend::Heed;
@@ -55,7 +55,7 @@ impl Patience {
 
     /// Wait until it appears or the order to end is given.
     pub fn until(cancel: Cancel) -> Self {
-        let awake = if crate::config::cpus_to_spare() { SHORT_ANSWER } else { Duration::ZERO };
+        let awake = if crate::host::processors::to_spare() { SHORT_ANSWER } else { Duration::ZERO };
         Self { limit: None, cancel, awake }
     }
 }
@@ -75,7 +75,7 @@ pub fn connect(
         if patience.cancel.is_cancelled() {
             return Err(ending());
         }
-        match crate::socket_path::connect_trusted(path, SocketType::SEQPACKET) {
+        match crate::host::socket_path::connect_trusted(path, SocketType::SEQPACKET) {
             Ok(socket) => return handshake(socket, hello, patience),
             Err(error) => {
                 let worth =

@@ -11,6 +11,8 @@ pub mod event_record;
 pub mod event_ring;
 #[cfg(test)]
 mod fake_gpu;
+#[cfg(test)]
+pub(crate) mod interleave;
 pub mod limit;
 pub mod link;
 mod link_socket;
@@ -20,12 +22,16 @@ mod message;
 pub mod partition;
 pub mod protocol;
 pub mod report;
+mod scrub_policy;
 mod seqpacket;
 pub mod service;
 mod shared;
 pub mod steps;
 pub mod tenant;
+mod vm_entry;
 pub mod wire;
 
 pub use self::link_socket::{Patience, connect, connect_in_process};
+pub use self::scrub_policy::ScrubPolicy;
 pub use self::service::{Config, Service, ServiceHandle, ServiceRemote, Sockets, StartError};
+pub use self::vm_entry::{DEFAULT_CHANNELS, EntryLimits, VmEntry};

@@ -2,7 +2,7 @@
 //! tenant's VRAM offsets to hardware's.
 //!
 //! Whoever gives a partition back has scrubbed it, or scrubs it before it is given to the next (see
-//! [`crate::config::ScrubPolicy`]). A partition that could not be scrubbed is never given back.
+//! [`crate::aggregator::ScrubPolicy`]). A partition that could not be scrubbed is never given back.
 
 use std::collections::BTreeMap;
 

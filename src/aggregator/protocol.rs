@@ -7,7 +7,7 @@
 
 use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use crate::chip::{Engine, EngineSet};
-use crate::config::share::Share;
+use crate::scheduler::share::Share;
 use crate::units::backend::{ChannelError, ChannelHang, GraphicsError, HostError, MmuFault};
 
 /// Version of the requests, replies and ring records; both sides must speak the same.

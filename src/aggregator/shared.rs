@@ -79,7 +79,9 @@ impl SharedWords {
     /// The word number `index`, for one access; indices wrap at the end, so that no index is invalid.
     pub fn word(&self, index: usize) -> &AtomicU32 {
         #[cfg(test)]
-        crate::interleave::word(index, || self.at(index).load(std::sync::atomic::Ordering::SeqCst));
+        crate::aggregator::interleave::word(index, || {
+            self.at(index).load(std::sync::atomic::Ordering::SeqCst)
+        });
         self.at(index)
     }
 

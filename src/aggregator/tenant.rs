@@ -13,9 +13,9 @@ use super::report::{FailSafeNow, FailSafeReason};
 use crate::addr::{GuestChannel, HostChannel, HostVram, TenantId};
 use crate::chip::EngineSet;
 use crate::gpu::{GpuError, SpaceHandle};
-use crate::latency::Latency;
+use crate::host::reaper::Account;
+use crate::observe::latency::Latency;
 use crate::pci::dma::MemoryOwner;
-use crate::reaper::Account;
 
 /// An address space of a tenant.
 #[derive(Clone, Copy, Debug)]

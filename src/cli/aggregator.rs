@@ -16,16 +16,19 @@ use super::vbios;
 use crate::aggregator::machine::guests::{Guest, GuestList};
 use crate::aggregator::{Config, Service, Sockets};
 use crate::chip::Chip;
-use crate::config::{Backend, ConfigError, GpuConfig, Mistake, PciAddress, Preemption, SocketSpec};
+use crate::config::{Backend, ConfigError, GpuConfig, Mistake};
 use crate::gpu::register::RegisterDriver;
 use crate::gpu::rm::{RmConfig, RmDriver};
 use crate::gpu::{GpuDriver, OwnershipLedger};
+use crate::host::service_manager::Manager;
+use crate::host::socket_path::SocketSpec;
+use crate::host::socket_path::names;
+use crate::host::urgency;
 use crate::jail::{self, Allowance, Drives, PathRight, Right, Role};
-use crate::service_manager::Manager;
-use crate::socket_path::names;
+use crate::pci::PciAddress;
+use crate::softgpu::Preemption;
 use crate::softgpu::executor::{Executor, ExecutorConfig};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
-use crate::urgency;
 
 /// Arguments of `gpuvmk aggregator`.
 #[derive(Debug, clap::Args)]

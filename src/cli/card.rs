@@ -8,7 +8,6 @@ use anyhow::Context;
 use serde_json::json;
 
 use super::{init, output, vbios};
-use crate::config::{PciAddress, show_size};
 use crate::gpu::register::RegisterDriver;
 use crate::gpu::rehearsal::{Trial, rehearse};
 use crate::gpu::vfio::binding::{self, Step};
@@ -18,7 +17,9 @@ use crate::gpu::vfio::probe::{self, Findings};
 use crate::gpu::vfio::reset::Way;
 use crate::gpu::vfio::sysfs::{PciDevice, Sysfs};
 use crate::gpu::vfio::{Interface, VfioFunction};
+use crate::host::size::show_size;
 use crate::jail;
+use crate::pci::PciAddress;
 
 /// Arguments of `bind` and `unbind`.
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::exposure;
 use super::output::complain;
 use crate::config::AnyConfig;
-use crate::socket_path::names;
+use crate::host::socket_path::names;
 
 /// Arguments of `gpuvmk check`.
 #[derive(Debug, clap::Args)]

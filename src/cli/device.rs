@@ -11,12 +11,12 @@ use rustix::net::SocketType;
 use super::serve::{self, BackendOptions, JailOptions, OpenTrace, ResetBetweenClients};
 use super::vm_gpu::Source;
 use crate::config::VmFile;
+use crate::host::service_manager::Manager;
+use crate::host::socket_path::Listener;
+use crate::host::urgency;
 use crate::jail::{self, Allowance, Drives, PathRight, Right, Role};
-use crate::service_manager::Manager;
-use crate::socket_path::Listener;
 use crate::trace::Tracer;
 use crate::trace::desk::Desk;
-use crate::urgency;
 
 /// Arguments of `gpuvmk device`.
 #[derive(Debug, clap::Args)]

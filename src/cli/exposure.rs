@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::config::{AnyConfig, SocketSpec};
+use crate::config::AnyConfig;
+use crate::host::socket_path::SocketSpec;
 
 /// Groups that QEMU processes of a machine are in, whichever VM they run.
 const QEMU_GROUPS: [&str; 4] = ["kvm", "libvirt-qemu", "qemu", "libvirt"];

@@ -7,9 +7,9 @@ use super::card::{self, BindArgs, ProbeArgs, To};
 use super::places::places;
 use super::vbios;
 use super::{init, output};
-use crate::config::PciAddress;
 use crate::gpu::rm::bench::{self, BenchConfig, Report};
 use crate::gpu::rm::inventory::{Inventory, Verdict, inventory};
+use crate::pci::PciAddress;
 
 /// Arguments of `gpuvmk gpu`.
 #[derive(Debug, clap::Args)]

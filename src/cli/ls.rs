@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::control::Target;
 use super::output;
 use super::table::Table;
-use crate::config::show_size;
+use crate::host::size::show_size;
 
 /// Arguments of `gpuvmk ls`.
 #[derive(Debug, clap::Args)]

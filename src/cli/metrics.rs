@@ -12,7 +12,7 @@ use serde_json::json;
 use tiny_http::{Header, Method, Request, Response, Server};
 
 use super::{control, output};
-use crate::metrics::{Answer, Format, exposition};
+use crate::observe::metrics::{Answer, Format, exposition};
 
 /// Arguments of `gpuvmk metrics`.
 #[derive(Debug, clap::Args)]

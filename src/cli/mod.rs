@@ -42,8 +42,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::chip::register_sets::{ALL, RegisterSet};
-use crate::journal;
-use crate::log_limit::LimitedLog;
+use crate::host::journal;
+use crate::observe::log_limit::LimitedLog;
 
 /// One physical NVIDIA GPU for many KVM/QEMU guests, each with its stock driver.
 #[derive(Debug, Parser)]

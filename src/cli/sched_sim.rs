@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 
 use super::output;
-use crate::config::ScenarioConfig;
+use crate::config;
 use crate::scheduler::sim::report::{Report, VmReport};
 use crate::scheduler::sim::{self, plot};
 
@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     {
         bail!("{} is no name of an SVG file, which is all that --plot writes", path.display());
     }
-    let scenario = ScenarioConfig::load(&args.scenario)?;
+    let scenario = config::load_scenario(&args.scenario)?;
     let report = sim::run(&scenario).with_context(|| args.scenario.display().to_string())?;
     if let Some(path) = &args.plot {
         std::fs::write(path, plot::svg(&report)?).with_context(|| path.display().to_string())?;

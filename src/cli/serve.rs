@@ -10,13 +10,14 @@ use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::config::{SocketSpec, TraceFile};
+use crate::config::TraceFile;
 use crate::frontend::vfio_user::no_migration::NoMigration;
 use crate::frontend::vfio_user::{self, Server, SessionObserver, StopHandle};
+use crate::host::service_manager;
+use crate::host::socket_path::Guard;
+use crate::host::socket_path::SocketSpec;
 use crate::jail::{self, Mode, Role};
 use crate::pci::PciFunction;
-use crate::service_manager;
-use crate::socket_path::Guard;
 use crate::trace::{self, Recorder, Traced, Tracer};
 
 /// Options that QEMU's back-end program conventions demand.

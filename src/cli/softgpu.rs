@@ -7,11 +7,11 @@ use std::sync::Arc;
 use anyhow::Context;
 
 use super::serve::{self, BackendOptions, JailOptions, OpenTrace, ResetBetweenClients};
-use crate::config::parse_size;
+use crate::host::size::parse_size;
+use crate::host::urgency;
 use crate::jail::{self, Allowance, Drives, Mode, PathRight, Right, Role};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
 use crate::trace::{Filter, Tracer};
-use crate::urgency;
 
 /// Arguments of `gpuvmk softgpu`.
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let gpu = SoftGpu::new(SoftGpuConfig { vram: args.vram, ..SoftGpuConfig::default() })
         .context("Cannot make the software GPU")?;
     let function = serve::traced(gpu, ("softgpu", Some(args.vram)), &Tracer::default(), trace)?;
-    log::info!("Software GPU with {} of VRAM serves", crate::config::show_size(args.vram));
+    log::info!("Software GPU with {} of VRAM serves", crate::host::size::show_size(args.vram));
     // Of this thread alone: those of the engines compute.
     urgency::be_brief();
     jail::enter(Role::SoftGpu);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::{control, output};
-use crate::config::show_size;
+use crate::host::size::show_size;
 
 /// Arguments of `gpuvmk status`.
 #[derive(Debug, clap::Args)]

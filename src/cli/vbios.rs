@@ -9,11 +9,12 @@ use anyhow::{Context, ensure};
 use serde_json::json;
 
 use super::output::CARRIED_OUT;
-use crate::config::{PciAddress, show_size};
 use crate::gpu::init_script::Script;
 use crate::gpu::vfio::sysfs::Sysfs;
 use crate::gpu::vfio::vbios::{MOST, Vbios};
 use crate::gpu::vfio::{Interface, VfioFunction};
+use crate::host::size::show_size;
+use crate::pci::PciAddress;
 use crate::pci::PciFunction;
 
 /// Arguments of `gpuvmk gpu vbios`.

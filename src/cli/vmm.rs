@@ -11,7 +11,8 @@ use vmm_sys_util::terminal::Terminal;
 
 use super::serve::{self, JailOptions, OpenTrace};
 use super::vm_gpu::Source;
-use crate::config::{VmFile, parse_size};
+use crate::config::VmFile;
+use crate::host::size::parse_size;
 use crate::jail::{self, Allowance, Drives, PathRight, Right, Role};
 use crate::pci::PciFunction;
 use crate::trace::Tracer;

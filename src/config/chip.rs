@@ -1,8 +1,9 @@
 //! What a chip allows: how much VRAM a vGPU of it may have, and how many channels.
 
 use super::reader::TableReader;
-use super::value::{self, show_size};
+use super::value;
 use crate::chip::Chip;
+use crate::host::size::show_size;
 
 /// What VRAM of vGPUs and of the software GPU must be a multiple of.
 pub(super) const VRAM_GRANULE: u64 = 16 << 20;

@@ -1,22 +1,25 @@
 //! A GPU's file: which physical GPU the aggregator owns, and where backends and operators meet it.
 
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use toml::de::DeValue;
 
 use super::chip::{self, VRAM_GRANULE};
-use super::hang::HangConfig;
+use super::hang;
 use super::reader::TableReader;
-use super::value::{self, NAME_ALLOWED, SocketSpec};
-use super::vm_entry::{self, VmEntry};
+use super::value::{self, NAME_ALLOWED};
+use super::vm_entry;
+use crate::aggregator::{ScrubPolicy, VmEntry};
 use crate::chip::Chip;
-use crate::config::schedule::Settings;
-use crate::config::schedule::{PERIOD_RANGE, SLICE_RANGE};
+use crate::host::processors::to_spare;
+use crate::host::socket_path::SocketSpec;
 use crate::jail::Mode;
+use crate::pci::PciAddress;
+use crate::scheduler::HangLimits;
+use crate::scheduler::policy::PolicyKind;
+use crate::scheduler::settings::{PERIOD_RANGE, SLICE_RANGE, Settings};
+use crate::softgpu::Preemption;
 
 /// How the aggregator reaches the physical GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,120 +62,6 @@ impl Backend {
     }
 }
 
-/// Where a GPU is: domain, bus, device and function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PciAddress {
-    /// Domain.
-    pub domain: u32,
-    /// Bus.
-    pub bus: u8,
-    /// Device.
-    pub device: u8,
-    /// Function.
-    pub function: u8,
-}
-
-impl fmt::Display for PciAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { domain, bus, device, function } = self;
-        write!(f, "{domain:04x}:{bus:02x}:{device:02x}.{function}")
-    }
-}
-
-/// Why a text is no PCI address.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is not a PCI address such as \"0000:65:00.0\"")]
-pub struct NoPciAddress(String);
-
-impl FromStr for PciAddress {
-    type Err = NoPciAddress;
-
-    /// Parses `0000:65:00.0`; the domain may be left out.
-    fn from_str(text: &str) -> Result<Self, NoPciAddress> {
-        parse_address(text).ok_or_else(|| NoPciAddress(text.to_owned()))
-    }
-}
-
-/// Where the software GPU takes work off an engine that others want.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Preemption {
-    /// Anywhere, also in the middle of a copy.
-    #[default]
-    Anywhere,
-    /// Between two methods only, as a GF100 does: a copy ends, or its engine is reset.
-    Methods,
-}
-
-/// How VMs share the GPU: see `scheduler::policy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum PolicyKind {
-    /// Everything that is ready runs; hardware's own time slices share among channels.
-    Fifo,
-    /// VMs with work take turns of equal length.
-    BestEffort,
-    /// Each VM has its part of every period as credit, and runs until it is gone.
-    Credit,
-    /// Credit, and what each VM really had of late.
-    Band,
-    /// As many equal parts as there are VMs, used or not.
-    EqualShare,
-    /// Parts in percent, used or not.
-    FixedShare,
-    /// By weight among those who want something, with caps.
-    Weighted,
-    /// Budgets in periods, and the rest shared.
-    Deadline,
-}
-
-impl PolicyKind {
-    /// All, with their names.
-    pub const ALL: [(&'static str, Self); 8] = [
-        ("fifo", Self::Fifo),
-        ("best-effort", Self::BestEffort),
-        ("credit", Self::Credit),
-        ("band", Self::Band),
-        ("equal-share", Self::EqualShare),
-        ("fixed-share", Self::FixedShare),
-        ("weighted", Self::Weighted),
-        ("deadline", Self::Deadline),
-    ];
-
-    /// Its name in configuration files.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("?", |(name, _)| name)
-    }
-
-    /// The names, for messages.
-    pub fn allowed() -> String {
-        let names: Vec<_> = Self::ALL.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-        names.join(", ")
-    }
-}
-
-/// When a partition is zeroed. Nobody gets one that is not zero in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ScrubPolicy {
-    /// When its VM leaves: the next one starts at once, and nothing lies around meanwhile.
-    #[default]
-    Release,
-    /// When the next VM gets it: leaving is quick, and memory that nobody wants is not zeroed.
-    Attach,
-    /// Both: whatever happened to it meanwhile.
-    Both,
-}
-
-impl ScrubPolicy {
-    /// Whether a partition is zeroed when its VM leaves.
-    pub const fn at_release(self) -> bool {
-        matches!(self, Self::Release | Self::Both)
-    }
-
-    /// Whether a partition is zeroed before a VM gets it.
-    pub const fn at_attach(self) -> bool {
-        matches!(self, Self::Attach | Self::Both)
-    }
-}
-
 /// A GPU's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuConfig {
@@ -189,7 +78,7 @@ pub struct GpuConfig {
     /// When partitions are zeroed.
     pub scrub: ScrubPolicy,
     /// What a channel that makes no progress may cost others, and costs its VM.
-    pub hang: HangConfig,
+    pub hang: HangLimits,
     /// How long the aggregator looks for more doorbells after one, without sleeping.
     pub poll: Duration,
     /// Socket that device backends connect to.
@@ -224,10 +113,10 @@ impl GpuConfig {
         let socket = reader.table("socket", value::socket);
         let has_hang = reader.has("hang");
         let usual = match &backend {
-            Some((_, Backend::Rm { .. } | Backend::Vfio { .. })) => HangConfig::of_real_gpu(),
-            Some((_, Backend::Soft { .. })) | None => HangConfig::default(),
+            Some((_, Backend::Rm { .. } | Backend::Vfio { .. })) => HangLimits::of_real_gpu(),
+            Some((_, Backend::Soft { .. })) | None => HangLimits::default(),
         };
-        let hang = reader.table("hang", |reader| HangConfig::read(reader, usual));
+        let hang = reader.table("hang", |reader| hang::read(reader, usual));
         let vms = vm_entry::read(reader, backend.as_ref().map(|(chip, _)| *chip));
         let has_control = reader.has("control");
         let control = reader.table("control", value::socket);
@@ -269,14 +158,7 @@ pub(super) fn settings(reader: &mut TableReader<'_, '_>) -> Option<Settings> {
 
 /// Looking costs a CPU while guests submit work, though others may have it: longer where there are CPUs to spare.
 fn default_poll() -> Duration {
-    if cpus_to_spare() { Duration::from_millis(1) } else { Duration::from_micros(200) }
-}
-
-/// True where a thread may look for news instead of sleeping, without taking a CPU from a guest.
-pub fn cpus_to_spare() -> bool {
-    // Asked once: the answer comes from files, which a daemon in its jail cannot read any more.
-    static SPARE: OnceLock<bool> = OnceLock::new();
-    *SPARE.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get) >= 8)
+    if to_spare() { Duration::from_millis(1) } else { Duration::from_micros(200) }
 }
 
 /// User that nobody's files belong to.
@@ -396,7 +278,7 @@ pub(super) fn card_address(reader: &mut TableReader<'_, '_>, key: &'static str) 
 
 fn address(value: &DeValue<'_>) -> Result<PciAddress, String> {
     let text = value::string(value)?;
-    parse_address(&text).ok_or_else(|| format!("\"{text}\" is not a PCI address"))
+    text.parse().map_err(|_| format!("\"{text}\" is not a PCI address"))
 }
 
 fn uid(reader: &mut TableReader<'_, '_>) -> Option<u32> {
@@ -420,26 +302,4 @@ pub(super) fn vbios(reader: &mut TableReader<'_, '_>) -> Option<Option<PathBuf>>
     let allowed = "a file that `gpuvmk gpu vbios` made, absolute or from the folder of this file";
     let path = reader.defaulted("vbios", None, allowed, |v| value::string(v).map(Some))?;
     Some(path.map(|path| reader.path(&path)))
-}
-
-fn parse_address(text: &str) -> Option<PciAddress> {
-    let hex = |digits: &str, most: usize| {
-        let good = (1..=most).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        good.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
-    };
-    let (place, function) = text.split_once('.')?;
-    let mut parts = place.rsplit(':');
-    let device = hex(parts.next()?, 2)?;
-    let bus = hex(parts.next()?, 2)?;
-    let domain = parts.next().map_or(Some(0), |domain| hex(domain, 8))?;
-    let function = hex(function, 1)?;
-    if parts.next().is_some() || device > 0x1f || function > 7 {
-        return None;
-    }
-    Some(PciAddress {
-        domain,
-        bus: u8::try_from(bus).ok()?,
-        device: u8::try_from(device).ok()?,
-        function: u8::try_from(function).ok()?,
-    })
 }

@@ -5,67 +5,26 @@ use std::time::Duration;
 
 use super::reader::TableReader;
 use super::value;
+use crate::scheduler::HangLimits;
 
-/// Limits of channels that make no progress, and penalties for VMs whose channels meet them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HangConfig {
-    /// How long one channel may hold an engine for which other VMs wait, before it is asked to leave by itself. Only
-    /// where the policy does not ask by itself.
-    pub hold: Duration,
-    /// How long a channel may take to leave its engine once it was asked.
-    pub preempt: Duration,
-    /// How long a channel may use an engine without finishing an entry of its ring; `None`: for ever.
-    pub progress: Option<Duration>,
-    /// How long a channel may wait for a semaphore; `None`: for ever.
-    pub acquire: Option<Duration>,
-    /// How long a VM waits after its second hang in a row. The first costs nothing, each further one twice the wait of
-    /// the last; zero: nothing ever does.
-    pub penalty: Duration,
-    /// The longest wait.
-    pub penalty_cap: Duration,
-    /// Time without a hang after which a VM's next one counts as its first.
-    pub forgive: Duration,
-}
-
-impl Default for HangConfig {
-    fn default() -> Self {
-        Self {
-            hold: Duration::from_millis(100),
-            preempt: Duration::from_millis(200),
-            progress: Some(Duration::from_secs(10)),
-            acquire: Some(Duration::from_secs(10)),
-            penalty: Duration::from_millis(100),
-            penalty_cap: Duration::from_secs(10),
-            forgive: Duration::from_secs(60),
-        }
-    }
-}
-
-impl HangConfig {
-    /// Those of a real GPU, which takes a shader off in the middle: a long kernel is no hang there.
-    pub fn of_real_gpu() -> Self {
-        Self { progress: None, ..Self::default() }
-    }
-
-    /// Reads the section; what it does not say is as in `default`.
-    pub(super) fn read(reader: &mut TableReader<'_, '_>, default: Self) -> Option<Self> {
-        let hold = millis(reader, "hold_ms", default.hold, 10, 10_000);
-        let preempt = millis(reader, "preempt_ms", default.preempt, 10, 10_000);
-        let progress = optional(reader, "progress_ms", default.progress);
-        let acquire = optional(reader, "acquire_ms", default.acquire);
-        let penalty = millis(reader, "penalty_ms", default.penalty, 0, 60_000);
-        let penalty_cap = millis(reader, "penalty_cap_ms", default.penalty_cap, 0, 3_600_000);
-        let forgive = millis(reader, "forgive_ms", default.forgive, 0, 86_400_000);
-        Some(Self {
-            hold: hold?,
-            preempt: preempt?,
-            progress: progress?,
-            acquire: acquire?,
-            penalty: penalty?,
-            penalty_cap: penalty_cap?,
-            forgive: forgive?,
-        })
-    }
+/// Reads the section; what it does not say is as in `default`.
+pub(super) fn read(reader: &mut TableReader<'_, '_>, default: HangLimits) -> Option<HangLimits> {
+    let hold = millis(reader, "hold_ms", default.hold, 10, 10_000);
+    let preempt = millis(reader, "preempt_ms", default.preempt, 10, 10_000);
+    let progress = optional(reader, "progress_ms", default.progress);
+    let acquire = optional(reader, "acquire_ms", default.acquire);
+    let penalty = millis(reader, "penalty_ms", default.penalty, 0, 60_000);
+    let penalty_cap = millis(reader, "penalty_cap_ms", default.penalty_cap, 0, 3_600_000);
+    let forgive = millis(reader, "forgive_ms", default.forgive, 0, 86_400_000);
+    Some(HangLimits {
+        hold: hold?,
+        preempt: preempt?,
+        progress: progress?,
+        acquire: acquire?,
+        penalty: penalty?,
+        penalty_cap: penalty_cap?,
+        forgive: forgive?,
+    })
 }
 
 fn millis(

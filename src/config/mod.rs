@@ -10,9 +10,7 @@ mod hang;
 mod limits;
 mod mistake;
 mod reader;
-pub mod scenario;
-pub mod schedule;
-pub mod share;
+mod scenario;
 mod value;
 mod vm;
 mod vm_entry;
@@ -22,16 +20,11 @@ mod whole_card;
 use std::path::{Path, PathBuf};
 
 pub use folder::files;
-pub use gpu::{
-    Backend, GpuConfig, NoPciAddress, PciAddress, PolicyKind, Preemption, ScrubPolicy, cpus_to_spare,
-};
-pub use hang::HangConfig;
+pub use gpu::{Backend, GpuConfig};
 pub use limits::VmLimits;
 pub use mistake::{ConfigError, Mistake};
-pub use scenario::ScenarioConfig;
-pub use value::{SocketSpec, parse_size, show_size};
-pub use vm::{DEFAULT_CHANNELS, TraceFile, VmConfig};
-pub use vm_entry::{EntryLimits, VmEntry};
+pub use scenario::{load as load_scenario, of_text as scenario_of_text};
+pub use vm::{TraceFile, VmConfig};
 pub use vm_file::VmFile;
 pub use whole_card::WholeCardConfig;
 
@@ -83,24 +76,6 @@ impl GpuConfig {
     /// The file cannot be read, or has mistakes.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         parse(path, &read_file(path)?, Self::read)
-    }
-}
-
-impl ScenarioConfig {
-    /// Reads and checks a scenario for the simulator of scheduling.
-    ///
-    /// # Errors
-    /// The file cannot be read, or has mistakes.
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        Self::of_text(path, &read_file(path)?)
-    }
-
-    /// The same for a text that is, or might be, the content of `path`.
-    ///
-    /// # Errors
-    /// The text has mistakes.
-    pub fn of_text(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        parse(path, text, Self::read)
     }
 }
 

@@ -2,17 +2,23 @@
 //!
 //! All times are whole numbers of microseconds. docs/scheduling.md documents the keys; examples are in tests/scenarios.
 
+use std::path::Path;
 use std::time::Duration;
 
 use toml::de::DeValue;
 
-use super::gpu::{PolicyKind, settings};
+use super::gpu::settings;
+use super::mistake::ConfigError;
 use super::reader::TableReader;
 use super::value::{self, NAME_ALLOWED};
 use super::vm::share;
+use super::{parse, read_file};
 use crate::chip::Engine;
-use crate::config::schedule::Settings;
-use crate::config::share::{Share, Wish};
+use crate::scheduler::policy::PolicyKind;
+use crate::scheduler::share::Wish;
+use crate::scheduler::sim::scenario::{
+    Arrival, Change, Changed, Expect, GpuModel, Length, Load, Scenario, VmKind,
+};
 
 /// Longest virtual time of a run: an hour.
 const MAX_TIME: u64 = 3_600_000_000;
@@ -21,228 +27,107 @@ const MAX_COUNT: u64 = 10_000;
 /// Most entries of a list, and lines of a file of submissions.
 pub(super) const MAX_ENTRIES: usize = 1_000_000;
 
-/// A scenario.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ScenarioConfig {
-    /// Virtual time that it takes.
-    pub duration: Duration,
-    /// What randomness follows from.
-    pub seed: u64,
-    /// Policy at the start.
-    pub policy: PolicyKind,
-    /// Its settings at the start.
-    pub settings: Settings,
-    /// What the modelled GPU is like.
-    pub gpu: GpuModel,
-    /// Steps of the picture of shares over time.
-    pub window: Duration,
-    /// VMs.
-    pub vms: Vec<VmKind>,
-    /// What changes while they run, by time.
-    pub changes: Vec<Change>,
-    /// What must come out.
-    pub expect: Expect,
+/// Reads a scenario.
+///
+/// # Errors
+/// The file cannot be read, or has mistakes.
+pub fn load(path: &Path) -> Result<Scenario, ConfigError> {
+    of_text(path, &read_file(path)?)
 }
 
-/// The modelled GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GpuModel {
-    /// Time in which an engine works for nobody when it changes from one VM to another.
-    pub switch: Duration,
-    /// Hardware's own turns among the channels of one runlist.
-    pub timeslice: Duration,
-    /// The aggregator comes up to so much too late to what is due.
-    pub late: Duration,
-    /// Hardware counts how long each engine works.
-    pub counts: bool,
-    /// Hardware tells of the end of each job; else looks alone show it, as where a driver asks for no interrupt.
-    pub tells: bool,
+/// The same of a text; `path` is where it comes from.
+///
+/// # Errors
+/// It has mistakes.
+pub fn of_text(path: &Path, text: &str) -> Result<Scenario, ConfigError> {
+    parse(path, text, scenario)
 }
 
-/// VMs of one kind.
-#[derive(Clone, Debug, PartialEq)]
-pub struct VmKind {
-    /// Name; with a number where there are several.
-    pub name: String,
-    /// How many there are.
-    pub count: u32,
-    /// What each was granted.
-    pub share: Share,
-    /// When they come.
-    pub come: Duration,
-    /// When they go, if they do.
-    pub go: Option<Duration>,
-    /// What each does: one channel for each load.
-    pub loads: Vec<Load>,
-    /// What part of time each is expected to use of its first load's engine, in percent.
-    pub expect: Option<f64>,
-}
-
-/// What one channel does.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Load {
-    /// Its engine.
-    pub engine: Engine,
-    /// How long each piece of work takes.
-    pub length: Length,
-    /// The longest stretch of it that hardware does not interrupt; `None`: it can be interrupted anywhere.
-    pub piece: Option<Duration>,
-    /// When work comes.
-    pub arrival: Arrival,
-}
-
-/// How long work takes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Length {
-    /// Always the same.
-    Constant(Duration),
-    /// Exponentially distributed with this mean.
-    Exponential(Duration),
-    /// These, over and over.
-    Listed(Vec<Duration>),
-}
-
-/// When work comes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Arrival {
-    /// So long after the last one is done; so many are submitted at a time.
-    Closed {
-        /// Pause.
-        think: Duration,
-        /// Pieces of work that are submitted and not done.
-        depth: u32,
-    },
-    /// Regularly, done or not.
-    Periodic {
-        /// Distance.
-        every: Duration,
-    },
-    /// As recorded: when, and how long each takes.
-    Recorded(Vec<(Duration, Duration)>),
-}
-
-/// A change while VMs run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Change {
-    /// When.
-    pub at: Duration,
-    /// What.
-    pub what: Changed,
-}
-
-/// What changes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Changed {
-    /// The policy, with its settings.
-    Policy(PolicyKind, Settings),
-    /// What the VMs of a kind were granted.
-    Share(String, Vec<Wish>),
-}
-
-/// What must come out for the run to be good.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Expect {
-    /// Least fairness among VMs that always want more.
-    pub jain: Option<f64>,
-    /// By how many percent of time a VM may miss what is expected of it.
-    pub error: f64,
-    /// The longest that 99 of 100 pieces of work may wait, for each VM.
-    pub wait_p99: Option<Duration>,
-    /// The most time in percent that engines may rest or change over while work waits.
-    pub idle: Option<f64>,
-}
-
-impl ScenarioConfig {
-    pub(super) fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
-        let duration = micros(reader, "duration", None, 1000, MAX_TIME);
-        let seed = reader.defaulted("seed", 1, "a whole number", |v| value::integer(v, 0, i64::MAX as u64));
-        let allowed = PolicyKind::allowed();
-        let policy = reader.required("policy", &allowed, |v| value::word(v, &PolicyKind::ALL));
-        let settings = settings(reader);
-        let gpu = GpuModel {
-            switch: micros(reader, "switch", Some(150), 0, 1_000_000)?,
-            timeslice: micros(reader, "timeslice", Some(1000), 10, 1_000_000)?,
-            late: micros(reader, "late", Some(0), 0, 1_000_000)?,
-            counts: reader.defaulted("counts", true, "true or false", value::boolean)?,
-            tells: reader.defaulted("tells", true, "true or false", value::boolean)?,
-        };
-        let default = duration.map_or(1000, |time| as_micros(time).div_ceil(100).max(1000));
-        let window = micros(reader, "window", Some(default), 1000, MAX_TIME);
-        let vms = reader.tables("vm", VmKind::read);
-        let changes = reader.tables("change", Change::read);
-        let expect = if reader.has("expect") { reader.table("expect", Expect::read) } else { Some(NOTHING) };
-        let (vms, mut changes) = (vms?, changes?);
-        if vms.is_empty() {
-            reader.reject("vm", "is missing".to_owned(), "one or more [[vm]] sections");
+pub(super) fn scenario(reader: &mut TableReader<'_, '_>) -> Option<Scenario> {
+    let duration = micros(reader, "duration", None, 1000, MAX_TIME);
+    let seed = reader.defaulted("seed", 1, "a whole number", |v| value::integer(v, 0, i64::MAX as u64));
+    let allowed = PolicyKind::allowed();
+    let policy = reader.required("policy", &allowed, |v| value::word(v, &PolicyKind::ALL));
+    let settings = settings(reader);
+    let gpu = GpuModel {
+        switch: micros(reader, "switch", Some(150), 0, 1_000_000)?,
+        timeslice: micros(reader, "timeslice", Some(1000), 10, 1_000_000)?,
+        late: micros(reader, "late", Some(0), 0, 1_000_000)?,
+        counts: reader.defaulted("counts", true, "true or false", value::boolean)?,
+        tells: reader.defaulted("tells", true, "true or false", value::boolean)?,
+    };
+    let default = duration.map_or(1000, |time| as_micros(time).div_ceil(100).max(1000));
+    let window = micros(reader, "window", Some(default), 1000, MAX_TIME);
+    let vms = reader.tables("vm", vm_kind);
+    let changes = reader.tables("change", change);
+    let expect = if reader.has("expect") { reader.table("expect", expect) } else { Some(NOTHING) };
+    let (vms, mut changes) = (vms?, changes?);
+    if vms.is_empty() {
+        reader.reject("vm", "is missing".to_owned(), "one or more [[vm]] sections");
+        return None;
+    }
+    changes.sort_by_key(|change| change.at);
+    for change in &changes {
+        if let Changed::Share(name, _) = &change.what
+            && !vms.iter().any(|vm| vm.name == *name)
+        {
+            reader.reject("change", format!("`{name}` is no VM of this file"), "the name of a [[vm]]");
             return None;
         }
-        changes.sort_by_key(|change| change.at);
-        for change in &changes {
-            if let Changed::Share(name, _) = &change.what
-                && !vms.iter().any(|vm| vm.name == *name)
-            {
-                reader.reject("change", format!("`{name}` is no VM of this file"), "the name of a [[vm]]");
-                return None;
-            }
-        }
-        Some(Self {
-            duration: duration?,
-            seed: seed?,
-            policy: policy?,
-            settings: settings?,
-            gpu,
-            window: window?,
-            vms,
-            changes,
-            expect: expect?,
-        })
     }
+    Some(Scenario {
+        duration: duration?,
+        seed: seed?,
+        policy: policy?,
+        settings: settings?,
+        gpu,
+        window: window?,
+        vms,
+        changes,
+        expect: expect?,
+    })
 }
 
-impl VmKind {
-    fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
-        let name = reader.required("name", NAME_ALLOWED, value::name);
-        let allowed = format!("a whole number from 1 to {MAX_COUNT}");
-        let count = reader.defaulted("count", 1, &allowed, |v| value::integer(v, 1, MAX_COUNT));
-        let share = share(reader);
-        let come = micros(reader, "come", Some(0), 0, MAX_TIME);
-        let go = optional_micros(reader, "go", 1, MAX_TIME);
-        let expect = optional_percent(reader, "expect");
-        let loads = reader.tables("load", Load::read);
-        Some(Self {
-            name: name?,
-            count: u32::try_from(count?).ok()?,
-            share: share?,
-            come: come?,
-            go: go?,
-            loads: loads?,
-            expect: expect?,
-        })
-    }
+fn vm_kind(reader: &mut TableReader<'_, '_>) -> Option<VmKind> {
+    let name = reader.required("name", NAME_ALLOWED, value::name);
+    let allowed = format!("a whole number from 1 to {MAX_COUNT}");
+    let count = reader.defaulted("count", 1, &allowed, |v| value::integer(v, 1, MAX_COUNT));
+    let share = share(reader);
+    let come = micros(reader, "come", Some(0), 0, MAX_TIME);
+    let go = optional_micros(reader, "go", 1, MAX_TIME);
+    let expect = optional_percent(reader, "expect");
+    let loads = reader.tables("load", channel_load);
+    Some(VmKind {
+        name: name?,
+        count: u32::try_from(count?).ok()?,
+        share: share?,
+        come: come?,
+        go: go?,
+        loads: loads?,
+        expect: expect?,
+    })
 }
 
-impl Load {
-    fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
-        let names: Vec<_> = Engine::ALL.into_iter().map(|engine| (engine.to_string(), engine)).collect();
-        let words: Vec<_> = names.iter().map(|(name, engine)| (name.as_str(), *engine)).collect();
-        let engine =
-            reader.defaulted("engine", Engine::Graphics, "\"graphics\" or \"copy0\" to \"copy4\"", |v| {
-                value::word(v, &words)
-            });
-        let piece = optional_micros(reader, "piece", 1, MAX_TIME);
-        if reader.has("submissions") {
-            let why = "belongs to loads without `submissions`";
-            for key in ["length", "mean", "lengths", "think", "depth", "every"] {
-                reader.unused(key, why, "`submissions` alone");
-            }
-            let recorded = recorded(reader)?;
-            let arrival = Arrival::Recorded(recorded);
-            return Some(Self { engine: engine?, length: Length::Listed(vec![]), piece: piece?, arrival });
+fn channel_load(reader: &mut TableReader<'_, '_>) -> Option<Load> {
+    let names: Vec<_> = Engine::ALL.into_iter().map(|engine| (engine.to_string(), engine)).collect();
+    let words: Vec<_> = names.iter().map(|(name, engine)| (name.as_str(), *engine)).collect();
+    let engine =
+        reader.defaulted("engine", Engine::Graphics, "\"graphics\" or \"copy0\" to \"copy4\"", |v| {
+            value::word(v, &words)
+        });
+    let piece = optional_micros(reader, "piece", 1, MAX_TIME);
+    if reader.has("submissions") {
+        let why = "belongs to loads without `submissions`";
+        for key in ["length", "mean", "lengths", "think", "depth", "every"] {
+            reader.unused(key, why, "`submissions` alone");
         }
-        let length = length(reader);
-        let arrival = arrival(reader);
-        Some(Self { engine: engine?, length: length?, piece: piece?, arrival: arrival? })
+        let recorded = recorded(reader)?;
+        let arrival = Arrival::Recorded(recorded);
+        return Some(Load { engine: engine?, length: Length::Listed(vec![]), piece: piece?, arrival });
     }
+    let length = length(reader);
+    let arrival = arrival(reader);
+    Some(Load { engine: engine?, length: length?, piece: piece?, arrival: arrival? })
 }
 
 fn length(reader: &mut TableReader<'_, '_>) -> Option<Length> {
@@ -305,8 +190,8 @@ fn recorded(reader: &mut TableReader<'_, '_>) -> Option<Vec<(Duration, Duration)
     }
 }
 
-fn submissions(path: &std::path::Path) -> Result<Vec<(Duration, Duration)>, String> {
-    let text = super::read_file(path).map_err(|error| format!("cannot be read: {error}"))?;
+fn submissions(path: &Path) -> Result<Vec<(Duration, Duration)>, String> {
+    let text = read_file(path).map_err(|error| format!("cannot be read: {error}"))?;
     let mut list = Vec::new();
     for (number, line) in
         (1..).zip(text.lines()).filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
@@ -323,22 +208,20 @@ fn submissions(path: &std::path::Path) -> Result<Vec<(Duration, Duration)>, Stri
     if list.is_empty() { Err(format!("{} has no submissions", path.display())) } else { Ok(list) }
 }
 
-impl Change {
-    fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
-        let at = micros(reader, "at", None, 0, MAX_TIME);
-        if reader.has("vm") {
-            reader.unused("policy", "does not go with `vm`", "`policy` or `vm`");
-            let vm = reader.optional("vm", NAME_ALLOWED, value::name);
-            let set = reader.required("set", "a list of settings such as \"weight=200\"", wishes);
-            return Some(Self { at: at?, what: Changed::Share(vm?, set?) });
-        }
-        reader.unused("set", "needs a `vm`", "`set` with `vm`");
-        reader.unused("vm", "", "");
-        let allowed = PolicyKind::allowed();
-        let policy = reader.required("policy", &allowed, |v| value::word(v, &PolicyKind::ALL));
-        let settings = settings(reader);
-        Some(Self { at: at?, what: Changed::Policy(policy?, settings?) })
+fn change(reader: &mut TableReader<'_, '_>) -> Option<Change> {
+    let at = micros(reader, "at", None, 0, MAX_TIME);
+    if reader.has("vm") {
+        reader.unused("policy", "does not go with `vm`", "`policy` or `vm`");
+        let vm = reader.optional("vm", NAME_ALLOWED, value::name);
+        let set = reader.required("set", "a list of settings such as \"weight=200\"", wishes);
+        return Some(Change { at: at?, what: Changed::Share(vm?, set?) });
     }
+    reader.unused("set", "needs a `vm`", "`set` with `vm`");
+    reader.unused("vm", "", "");
+    let allowed = PolicyKind::allowed();
+    let policy = reader.required("policy", &allowed, |v| value::word(v, &PolicyKind::ALL));
+    let settings = settings(reader);
+    Some(Change { at: at?, what: Changed::Policy(policy?, settings?) })
 }
 
 fn wishes(value: &DeValue<'_>) -> Result<Vec<Wish>, String> {
@@ -352,14 +235,12 @@ fn wishes(value: &DeValue<'_>) -> Result<Vec<Wish>, String> {
 const ERROR: f64 = 2.0;
 const NOTHING: Expect = Expect { jain: None, error: ERROR, wait_p99: None, idle: None };
 
-impl Expect {
-    fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
-        let jain = reader.defaulted("jain", None, "a number from 0 to 1", |v| fraction(v, 1.0).map(Some));
-        let error = optional_percent(reader, "error");
-        let wait_p99 = optional_micros(reader, "wait_p99", 1, MAX_TIME);
-        let idle = optional_percent(reader, "idle");
-        Some(Self { jain: jain?, error: error?.unwrap_or(ERROR), wait_p99: wait_p99?, idle: idle? })
-    }
+fn expect(reader: &mut TableReader<'_, '_>) -> Option<Expect> {
+    let jain = reader.defaulted("jain", None, "a number from 0 to 1", |v| fraction(v, 1.0).map(Some));
+    let error = optional_percent(reader, "error");
+    let wait_p99 = optional_micros(reader, "wait_p99", 1, MAX_TIME);
+    let idle = optional_percent(reader, "idle");
+    Some(Expect { jain: jain?, error: error?.unwrap_or(ERROR), wait_p99: wait_p99?, idle: idle? })
 }
 
 fn micros(

@@ -4,11 +4,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
+use crate::aggregator::{DEFAULT_CHANNELS, EntryLimits, ScrubPolicy};
 use crate::chip::Chip;
-use crate::config::share::Share;
 use crate::frontend::vfio_user::USUAL_POLL;
+use crate::host::size::{parse_size, show_size};
 use crate::jail::Mode;
+use crate::pci::PciAddress;
 use crate::pci::Region;
+use crate::scheduler::HangLimits;
+use crate::scheduler::share::Share;
+use crate::softgpu::Preemption;
 use crate::vgpu::Bar3;
 
 const VM: &str = r#"
@@ -235,7 +240,7 @@ fn gpu_backends_have_their_defaults() {
         let found = mistakes(gpu(&format!("vbios = \"card.rom\"\n{other}")));
         assert!(found.len() == 1 && found[0].key == "vbios", "{found:?}");
     }
-    assert_eq!(card.hang, HangConfig::of_real_gpu());
+    assert_eq!(card.hang, HangLimits::of_real_gpu());
 }
 
 #[test]
@@ -350,7 +355,7 @@ proptest::proptest! {
 fn hang_limits_have_defaults_and_zero_turns_off_those_that_protect_their_own_vm() {
     let base = "name = \"gpu0\"\nbackend = \"soft\"\npreemption = \"methods\"\n[socket]\npath = \"a\"\n";
     let config = gpu(base).expect("valid");
-    assert_eq!(config.hang, HangConfig::default());
+    assert_eq!(config.hang, HangLimits::default());
     assert!(matches!(config.backend, Backend::Soft { preemption: Preemption::Methods, .. }));
 
     let hang = gpu(&format!("{base}[hang]\npreempt_ms = 50\nprogress_ms = 0\nacquire_ms = 1500\n"))

@@ -6,27 +6,9 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::reader::TableReader;
+use crate::host::size::{parse_size, show_size};
+use crate::host::socket_path::SocketSpec;
 use crate::jail::Mode;
-
-/// A listening socket: where, and who may connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SocketSpec {
-    /// Path of the socket.
-    pub path: PathBuf,
-    /// Permission bits.
-    pub mode: u32,
-    /// Group that owns it.
-    pub group: Option<String>,
-    /// Users, by name or number, who are served of those who can connect; `None`: all of them.
-    pub users: Option<Vec<String>>,
-}
-
-impl SocketSpec {
-    /// One for this process's user only.
-    pub fn private(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), mode: 0o600, group: None, users: None }
-    }
-}
 
 /// Permission bits of a socket unless configured.
 pub(super) const DEFAULT_SOCKET_MODE: u32 = 0o660;
@@ -83,31 +65,6 @@ pub(super) fn size(value: &DeValue<'_>, low: u64, high: u64, granule: u64) -> Re
         return Err(format!("{shown} is not a multiple of {}", show_size(granule)));
     }
     Ok(bytes)
-}
-
-/// Parses `256M`, `1 GiB`, `65536`.
-pub fn parse_size(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.trim() {
-        "" | "B" => 0,
-        "K" | "KiB" => 10,
-        "M" | "MiB" => 20,
-        "G" | "GiB" => 30,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
-/// Shows a size in the largest unit that divides it.
-pub fn show_size(bytes: u64) -> String {
-    for (shift, unit) in [(30, "G"), (20, "M"), (10, "K")] {
-        if bytes != 0 && bytes.trailing_zeros() >= shift {
-            return format!("{}{unit}", bytes >> shift);
-        }
-    }
-    bytes.to_string()
 }
 
 /// A name that may appear in file names, metrics and logs.

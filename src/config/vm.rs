@@ -6,12 +6,14 @@ use std::time::Duration;
 use super::chip::{self, VRAM_GRANULE};
 use super::limits::VmLimits;
 use super::reader::TableReader;
-use super::value::{self, NAME_ALLOWED, SocketSpec};
+use super::value::{self, NAME_ALLOWED};
+use crate::aggregator::DEFAULT_CHANNELS;
 use crate::chip::Chip;
 use crate::chip::register_sets::RegisterSet;
-use crate::config::share::{MAX_PERIOD, MAX_WEIGHT, MIN_PERIOD, Share};
 use crate::frontend::vfio_user::USUAL_POLL;
+use crate::host::socket_path::SocketSpec;
 use crate::jail::Mode;
+use crate::scheduler::share::{MAX_PERIOD, MAX_WEIGHT, MIN_PERIOD, Share};
 use crate::trace::Filter;
 use crate::vgpu::Bar3;
 
@@ -45,9 +47,6 @@ pub struct VmConfig {
     /// What the device back end gives up.
     pub jail: Mode,
 }
-
-/// Channels of a VM whose file does not say.
-pub const DEFAULT_CHANNELS: u16 = 32;
 
 /// How a guest reaches instance memory, unless its file says. QEMU waits for every write to a device once it has mapped one of its
 /// regions, doorbells too: of a GH100 a page of registers is mapped anyway, a GF100's submissions would take twice as long.

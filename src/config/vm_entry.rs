@@ -3,61 +3,13 @@
 
 use super::chip::{self, VRAM_GRANULE};
 use super::reader::TableReader;
-use super::value::{self, NAME_ALLOWED, SocketSpec};
-use super::vm::{DEFAULT_CHANNELS, share};
+use super::value::{self, NAME_ALLOWED};
+use super::vm::share;
+use crate::aggregator::{DEFAULT_CHANNELS, EntryLimits, VmEntry};
 use crate::chip::Chip;
-use crate::config::share::Share;
 
 /// Most sections.
 const MAX_ENTRIES: usize = 256;
-
-/// One VM that may come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VmEntry {
-    /// Its name.
-    pub name: String,
-    /// Whose device back end may be it, by name or number.
-    pub user: Option<String>,
-    /// A socket of its own: whoever comes by it is this VM, and nobody is who does not.
-    pub socket: Option<SocketSpec>,
-    /// Most VRAM, in bytes.
-    pub vram: u64,
-    /// Most channels.
-    pub channels: u16,
-    /// Its part of the GPU's time.
-    pub share: Share,
-    /// What it may cost the aggregator.
-    pub limits: EntryLimits,
-    /// Line of the section, for whoever finds later that the user does not exist.
-    pub line: usize,
-}
-
-/// What a VM may cost the aggregator at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntryLimits {
-    /// Host memory for page tables, in bytes.
-    pub page_tables: u64,
-    /// Pages mapped in all address spaces.
-    pub mappings: u64,
-    /// Doorbells a second.
-    pub doorbells: u32,
-    /// Share of the aggregator's thread, in percent.
-    pub thread_time: u8,
-    /// Pieces that its memory may be announced in.
-    pub memory_ranges: u32,
-}
-
-impl Default for EntryLimits {
-    fn default() -> Self {
-        Self {
-            page_tables: u64::MAX,
-            mappings: u64::MAX,
-            doorbells: u32::MAX,
-            thread_time: 100,
-            memory_ranges: 65_535,
-        }
-    }
-}
 
 /// The list of a GPU's file. `Some(None)`: there is none; `None`: it is wrong.
 pub(super) fn read(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<Option<Vec<VmEntry>>> {
@@ -116,7 +68,7 @@ fn entry(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<VmEntry
         .defaulted("channels", DEFAULT_CHANNELS.into(), &allowed, |v| value::integer(v, 1, limits.channels));
     let share = share(reader);
     let has_limits = reader.has("limits");
-    let limits = reader.table("limits", EntryLimits::read);
+    let limits = reader.table("limits", entry_limits);
     if !claimed || has_socket && socket.is_none() || has_limits && limits.is_none() {
         return None;
     }
@@ -132,28 +84,26 @@ fn entry(reader: &mut TableReader<'_, '_>, chip: Option<Chip>) -> Option<VmEntry
     })
 }
 
-impl EntryLimits {
-    /// The keys that the aggregator keeps, of those that a VM's file has under this name.
-    fn read(reader: &mut TableReader<'_, '_>) -> Option<Self> {
-        let usual = Self::default();
-        let allowed = "a multiple of \"4K\" from \"64K\" to \"64G\"";
-        let page_tables = reader.defaulted("page_tables", usual.page_tables, allowed, |v| {
-            value::size(v, 64 << 10, 64 << 30, 4 << 10)
-        });
-        let mut number = |key, usual: u64, low, high| {
-            let allowed = format!("a whole number from {low} to {high}");
-            reader.defaulted(key, usual, &allowed, |v| value::integer(v, low, high))
-        };
-        let mappings = number("mappings", usual.mappings, 1 << 12, 1 << 36);
-        let doorbells = number("doorbells", usual.doorbells.into(), 1000, 200_000);
-        let thread_time = number("thread_time", usual.thread_time.into(), 1, 100);
-        let memory_ranges = number("memory_ranges", usual.memory_ranges.into(), 16, 65_535);
-        Some(Self {
-            page_tables: page_tables?,
-            mappings: mappings?,
-            doorbells: u32::try_from(doorbells?).ok()?,
-            thread_time: u8::try_from(thread_time?).ok()?,
-            memory_ranges: u32::try_from(memory_ranges?).ok()?,
-        })
-    }
+/// The keys that the aggregator keeps, of those that a VM's file has under this name.
+fn entry_limits(reader: &mut TableReader<'_, '_>) -> Option<EntryLimits> {
+    let usual = EntryLimits::default();
+    let allowed = "a multiple of \"4K\" from \"64K\" to \"64G\"";
+    let page_tables = reader.defaulted("page_tables", usual.page_tables, allowed, |v| {
+        value::size(v, 64 << 10, 64 << 30, 4 << 10)
+    });
+    let mut number = |key, usual: u64, low, high| {
+        let allowed = format!("a whole number from {low} to {high}");
+        reader.defaulted(key, usual, &allowed, |v| value::integer(v, low, high))
+    };
+    let mappings = number("mappings", usual.mappings, 1 << 12, 1 << 36);
+    let doorbells = number("doorbells", usual.doorbells.into(), 1000, 200_000);
+    let thread_time = number("thread_time", usual.thread_time.into(), 1, 100);
+    let memory_ranges = number("memory_ranges", usual.memory_ranges.into(), 16, 65_535);
+    Some(EntryLimits {
+        page_tables: page_tables?,
+        mappings: mappings?,
+        doorbells: u32::try_from(doorbells?).ok()?,
+        thread_time: u8::try_from(thread_time?).ok()?,
+        memory_ranges: u32::try_from(memory_ranges?).ok()?,
+    })
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::mistake::ConfigError;
-use super::value::SocketSpec;
 use super::vm::{TraceFile, VmConfig};
 use super::whole_card::{self, WholeCardConfig};
 use super::{has, parse, read_file};
+use crate::host::socket_path::SocketSpec;
 use crate::jail::Mode;
 
 /// A VM's file of either kind.

@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::gpu::{PciAddress, card_address, vbios};
+use super::gpu::{card_address, vbios};
 use super::reader::TableReader;
-use super::value::{self, NAME_ALLOWED, SocketSpec};
+use super::value::{self, NAME_ALLOWED};
 use super::vm::{TraceFile, traces};
 use crate::frontend::vfio_user::USUAL_POLL;
+use crate::host::socket_path::SocketSpec;
 use crate::jail::Mode;
+use crate::pci::PciAddress;
 
 /// A VM's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,11 +5,14 @@
 //! reaches memory through mappings that the front end (or the driver's host side) announces. Interrupts leave
 //! through an [`InterruptSink`]; the function decides between INTx and MSI by its own configuration space.
 
+mod address;
 pub mod config_space;
 pub mod dma;
 pub mod header;
 pub mod mapping;
 pub mod vbios;
+
+pub use self::address::{NoPciAddress, PciAddress};
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -22,6 +22,8 @@ mod looks;
 mod meter;
 pub mod policy;
 pub mod sampling;
+pub mod settings;
+pub mod share;
 pub mod sim;
 
 use std::collections::BTreeMap;
@@ -30,15 +32,16 @@ use std::time::Duration;
 pub use self::account::Account;
 use self::accounting::Leaver;
 use self::channel::{Channel, Pace, Work, list_of};
+pub use self::hang::limits::HangLimits;
 use self::list::List;
 use self::meter::Meter;
 use self::policy::{Admission, Policy, Settings, VmView};
 use self::sampling::Sampler;
 use crate::addr::{HostChannel, TenantId};
 use crate::chip::{Engine, EngineSet};
-use crate::config::PolicyKind;
-use crate::config::share::{Rejection, Share};
-use crate::latency::Latency;
+use crate::observe::latency::Latency;
+use crate::scheduler::policy::PolicyKind;
+use crate::scheduler::share::{Rejection, Share};
 
 /// One VM as the scheduler sees it.
 #[derive(Debug)]

@@ -23,9 +23,9 @@ use super::sleepers::{Pbdmas, bit};
 use super::walker::{FermiTables, Walker};
 use crate::chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
 use crate::chip::{Engine, EngineSet, PhysicalAddress};
-use crate::config::Preemption;
 use crate::jail::{self, Role};
 use crate::pci::{DmaError, DmaMapping, SharedMemory};
+use crate::softgpu::Preemption;
 use crate::units::backend::{
     Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget, VramPiece,
 };

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::Core;
 use super::ledger::Ledger;
-use crate::config::Preemption;
 use crate::pci::config_space::BuildError;
 use crate::pci::{
     AccessError, DmaError, DmaMapping, InterruptSink, LateWrite, PciFunction, Region, RegionTable,
     RegionWatcher, SharedMemory, Shown,
 };
+use crate::softgpu::Preemption;
 use crate::units::gf100::{FaceCounters, Gf100Config, Gf100Function};
 
 /// What distinguishes one software GPU from another.

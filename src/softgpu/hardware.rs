@@ -11,8 +11,8 @@ use super::memory::Memory;
 use super::mmu::Mmu;
 use super::vram::Vram;
 use super::walker::Walker;
-use crate::config::Preemption;
 use crate::pci::dma::DmaSpace;
+use crate::softgpu::Preemption;
 use crate::units::backend::EngineEvents;
 
 /// The shared part.

@@ -26,6 +26,7 @@ pub mod ledger;
 mod memory;
 mod mmu;
 mod pbdma;
+mod preemption;
 mod pushbuffer;
 mod ramfc;
 mod reduction;
@@ -37,6 +38,7 @@ mod walker;
 
 pub use self::core::Core;
 pub use gpu::{SoftGpu, SoftGpuConfig, SoftGpuError};
+pub use preemption::Preemption;
 pub use vram::{MAX_VRAM, VRAM_UNIT, bank_size};
 
 #[cfg(test)]

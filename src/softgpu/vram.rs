@@ -11,9 +11,9 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
+use crate::host::reaper;
 use crate::pci::SharedMemory;
 use crate::pci::mapping::{Access, FilePiece, Mapping, MemoryError, create_memory_file};
-use crate::reaper;
 use crate::units::backend::VramPiece;
 
 /// Smallest bank.

@@ -20,8 +20,8 @@ use super::header::Header;
 use super::recorder::{RING, Recorder};
 use super::tracer::Tracer;
 use crate::chip::register_sets::RegisterSet;
+use crate::host::socket_path::{Guard, Listener, NotAllowed};
 use crate::jail::{self, Role};
-use crate::socket_path::{Guard, Listener, NotAllowed};
 
 /// How long a client may not say what it wants, or not read.
 const PATIENCE: Duration = Duration::from_secs(5);

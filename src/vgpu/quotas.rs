@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use super::status::Counter;
 use crate::aggregator::limit::Limit;
 use crate::aggregator::report::Usage;
-use crate::log_limit;
-use crate::pace::Pace;
+use crate::host::pace::Pace;
+use crate::observe::log_limit;
 use crate::pci::InterruptSink;
 use crate::units::backend::ObjectUsage;
 

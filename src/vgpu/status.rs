@@ -8,7 +8,7 @@ use crate::aggregator::link::LinkError;
 use crate::aggregator::protocol::RefusalKind;
 use crate::aggregator::report::{FailSafeNow, FailSafeReason};
 use crate::fifo_virt::CopiedBytes;
-use crate::latency::{Latency, LatencySummary};
+use crate::observe::latency::{Latency, LatencySummary};
 
 /// Why a vGPU stopped serving its guest. Only this vGPU: other VMs do not notice. A function reset ends it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

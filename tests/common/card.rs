@@ -12,12 +12,12 @@ use std::time::Duration;
 use gpuvmk::addr::{HostChannel, HostVram, Iova, TenantId};
 use gpuvmk::aggregator::{Config, Service, ServiceHandle};
 use gpuvmk::chip::Engine;
-use gpuvmk::config::PolicyKind;
 use gpuvmk::gpu::OwnershipLedger;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::pci::{
     AccessError, CardUse, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable,
 };
+use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 
 /// Where the driver of a card has the memory that is in place of the first byte of VRAM.

@@ -6,14 +6,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gpuvmk::addr::GuestChannel;
+use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::protocol::{Event, Hello, PROTOCOL_VERSION, Request, TenantLimits};
 use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
 use gpuvmk::chip::gh100::methods::{CLASS_COPY, SUBCHANNEL_COPY, copy, host as hopper};
 use gpuvmk::chip::{Chip, EngineSet};
-use gpuvmk::config::share::Share;
-use gpuvmk::config::{HangConfig, PolicyKind, Preemption, ScrubPolicy};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{GpuDriver, OwnershipLedger};
+use gpuvmk::scheduler::HangLimits;
+use gpuvmk::scheduler::policy::PolicyKind;
+use gpuvmk::scheduler::share::Share;
+use gpuvmk::softgpu::Preemption;
 use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use gpuvmk::units::backend::GspBackend as _;
@@ -198,7 +201,7 @@ pub struct Field {
 }
 
 impl Field {
-    pub fn new(chip: Chip, policy: PolicyKind, hang: HangConfig, neighbours: usize) -> Self {
+    pub fn new(chip: Chip, policy: PolicyKind, hang: HangLimits, neighbours: usize) -> Self {
         let config = Config { hang, ..soft_host::config(policy, ScrubPolicy::default()) };
         let (driver, ledger) = stubborn_gpu(chip);
         let service = Service::start(driver, Some(ledger), &config).unwrap();

@@ -13,8 +13,8 @@ use std::ffi::CString;
 use std::process::{Command, Output};
 use std::sync::{Arc, Barrier};
 
+use gpuvmk::host::socket_path;
 use gpuvmk::jail::{self, Allowance, Drives, Mode, PathRight, Right, Role, Rule};
-use gpuvmk::socket_path;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 const ROLE: &str = "GPUVMK_TEST_ROLE";

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
+use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::{Config, Service, ServiceHandle};
 use gpuvmk::chip::Chip;
-use gpuvmk::config::{PolicyKind, ScrubPolicy};
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::gpu::{GpuDriver, OwnershipLedger};
+use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 

@@ -22,8 +22,8 @@ use gpuvmk::aggregator::protocol::{
 use gpuvmk::chip::EngineSet;
 use gpuvmk::chip::gf100::methods::{host, m2mf, pcopy, stream};
 use gpuvmk::chip::gf100::ramin;
-use gpuvmk::config::share::Share;
 use gpuvmk::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
+use gpuvmk::scheduler::share::Share;
 
 /// Virtual addresses of the tenant's VRAM and of its system memory.
 pub const VRAM_VA: u64 = 0x10_0000_0000;

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gpuvmk::addr::GpuVa;
+use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::gh100::mmu::Pte;
 use gpuvmk::chip::{Aperture, Chip, Engine, EngineSet, PhysicalAddress};
-use gpuvmk::config::share::Share;
-use gpuvmk::config::{PolicyKind, ScrubPolicy};
+use gpuvmk::scheduler::policy::PolicyKind;
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::units::backend::{Backend, GspBackend, GspChannel};
 use gpuvmk::vgpu::{GspChannels, Mediator, MediatorConfig, State};
 use proptest::prelude::*;

@@ -8,7 +8,7 @@ use gpuvmk::aggregator::protocol::{
 };
 use gpuvmk::aggregator::wire::decode_request;
 use gpuvmk::chip::{Engine, EngineSet};
-use gpuvmk::config::share::Share;
+use gpuvmk::scheduler::share::Share;
 
 use super::judge::{MIB, PARTITION};
 use crate::input::Input;

@@ -15,7 +15,7 @@ use crate::aggregator::tenant::{Counters, Refusal, Tenant, TenantState};
 use crate::aggregator::wire::{MAX_NAME, MAX_WINDOW_PIECES};
 use crate::chip::EngineSet;
 use crate::gpu::GpuError;
-use crate::latency::Latency;
+use crate::observe::latency::Latency;
 use crate::pci::SharedMemory;
 use crate::pci::dma::{MAX_MAPPINGS, MemoryOwner};
 use crate::scheduler::Suspension;

@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::Machine;
 use super::admission::{MAX_TENANTS, NAME_RULE, is_name};
+use crate::aggregator::EntryLimits;
+use crate::aggregator::VmEntry;
 use crate::aggregator::claimant::Claimant;
 use crate::aggregator::protocol::{Hello, RefusalKind, TenantLimits};
 use crate::aggregator::tenant::Refusal;
-use crate::config::share::{Rejection, Share};
-use crate::config::{EntryLimits, VmEntry};
+use crate::scheduler::share::{Rejection, Share};
 
 /// Most tenants of one process of the aggregator's own user.
 const MAX_OF_ONE_PROCESS: usize = MAX_TENANTS / 4;

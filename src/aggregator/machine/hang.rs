@@ -17,11 +17,11 @@ use crate::addr::{HostChannel, TenantId};
 use crate::aggregator::protocol::Event;
 use crate::aggregator::tenant::{ChannelState, Tenant};
 use crate::chip::Engine;
-use crate::config::HangConfig;
-use crate::config::share::Rejection;
+use crate::scheduler::HangLimits;
 use crate::scheduler::Suspension;
 use crate::scheduler::hang::penalty::{Ledger, Record};
 use crate::scheduler::hang::{Hang, Reason, Verdict, Watchdog, Watched};
+use crate::scheduler::share::Rejection;
 use crate::units::backend::{ChannelHang, HangKind};
 
 /// What an operator's reset of a VM did.
@@ -41,7 +41,7 @@ pub(super) struct Hangs {
 }
 
 impl Hangs {
-    pub(super) const fn new(config: HangConfig) -> Self {
+    pub(super) const fn new(config: HangLimits) -> Self {
         Self { watchdog: Watchdog::new(config), ledger: Ledger::new(config) }
     }
 

@@ -17,10 +17,10 @@ use crate::aggregator::report::FailSafeReason;
 use crate::aggregator::tenant::Refusal;
 use crate::chip::{AccessKind, FaultReason};
 use crate::gpu::{Budget, Progress, Revocation, SpaceHandle};
+use crate::host::reaper::Account;
 use crate::pci::dma::MAX_MAPPINGS;
 use crate::pci::mapping::{self, MapError, sigbus};
 use crate::pci::{DmaBacking, DmaMapping};
-use crate::reaper::Account;
 use crate::units::backend::{FaultUnit, MmuFault};
 
 /// Files and mappings of a tenant that are given back and not closed yet, before no more are taken from it.
@@ -117,7 +117,7 @@ impl Machine {
             let shown = Shown { offset: offset.saturating_add(into), ..shown };
             owner.memory.insert(DmaRange { writable, ..piece }, Some(shown));
         }
-        crate::reaper::give_up(file);
+        crate::host::reaper::give_up(file);
         Ok(())
     }
 

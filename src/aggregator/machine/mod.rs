@@ -44,10 +44,11 @@ use super::protocol::{Event, RefusalKind, Reply, Request};
 use super::report::FailSafeReason;
 use super::tenant::{Refusal, Tenant, TenantState};
 use crate::addr::{GuestChannel, HostChannel, TenantId};
+use crate::aggregator::ScrubPolicy;
 use crate::aggregator::steps::{Step, Steps};
-use crate::config::{HangConfig, ScrubPolicy};
 use crate::gpu::{Budget, GpuDriver, GpuEvent, GpuInfo, OwnershipLedger, SpaceHandle, budget};
-use crate::reaper::Account;
+use crate::host::reaper::Account;
+use crate::scheduler::HangLimits;
 use crate::scheduler::Scheduler;
 use crate::units::clock::Clock;
 
@@ -161,7 +162,7 @@ impl Machine {
             ledger,
             info,
             scheduler,
-            hangs: Hangs::new(HangConfig::default()),
+            hangs: Hangs::new(HangLimits::default()),
             scrub: ScrubPolicy::default(),
             granted_channels: 0,
             tenants: BTreeMap::new(),
@@ -227,7 +228,7 @@ impl Machine {
     }
 
     /// The same, with channels that make no progress taken off when `config` says.
-    pub fn with_hang(self, config: HangConfig) -> Self {
+    pub fn with_hang(self, config: HangLimits) -> Self {
         Self { hangs: Hangs::new(config), ..self }
     }
 

@@ -9,7 +9,7 @@ use crate::aggregator::steps::Step;
 use crate::aggregator::tenant::{ChannelState, Refusal, Tenant};
 use crate::gpu::GpuError;
 use crate::gpu::scrub::LOOK_AGAIN;
-use crate::latency;
+use crate::observe::latency;
 use crate::scheduler::Gate;
 
 impl Machine {

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::Machine;
 use crate::addr::TenantId;
-use crate::config::schedule::GpuWish;
-use crate::config::share::{Rejection, ShareStatus, Wish};
 use crate::scheduler::Suspension;
 use crate::scheduler::policy::Settings;
+use crate::scheduler::settings::GpuWish;
+use crate::scheduler::share::{Rejection, ShareStatus, Wish};
 
 /// Settings that are no part of the GPU's time.
 const PAUSED: &str = "paused";

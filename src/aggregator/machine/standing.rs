@@ -6,8 +6,8 @@ use std::mem::discriminant;
 use std::time::Duration;
 
 use super::guests::Holder;
-use crate::config::share::{Share, Wish};
 use crate::scheduler::hang::penalty::Record;
+use crate::scheduler::share::{Share, Wish};
 
 /// Most whose standing is remembered.
 const MAX_HOLDERS: usize = 512;

@@ -10,16 +10,17 @@ use super::guests::{GuestStatus, Holder};
 use super::memory::MOST_UNCLOSED;
 use super::scrub::ScrubStatus;
 use crate::addr::TenantId;
+use crate::aggregator::DEFAULT_CHANNELS;
 use crate::aggregator::limit::{Limit, LimitStatus, LimitTable};
 use crate::aggregator::report::{DecidedBy, FailSafeStatus, Report};
 use crate::aggregator::steps::StepTable;
 use crate::aggregator::tenant::{Tenant, TenantState};
 use crate::chip::Engine;
-use crate::config::share::ShareStatus;
-use crate::config::{DEFAULT_CHANNELS, show_size};
+use crate::host::size::show_size;
+use crate::scheduler::share::ShareStatus;
 
 use crate::fifo_virt::CopiedBytes;
-use crate::latency::LatencySummary;
+use crate::observe::latency::LatencySummary;
 use crate::pci::CardUse;
 use crate::scheduler::Account;
 

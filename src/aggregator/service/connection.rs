@@ -13,7 +13,7 @@ use crate::aggregator::claimant::Claimant;
 use crate::aggregator::doorbells::DoorbellReceiver;
 use crate::aggregator::event_ring::EventProducer;
 use crate::aggregator::protocol::{Hello, Reply};
-use crate::socket_path::peer::{self, Credentials};
+use crate::host::socket_path::peer::{self, Credentials};
 
 /// Who is at the other end.
 #[derive(Debug)]

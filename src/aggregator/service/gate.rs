@@ -18,8 +18,8 @@ use super::places::{Conduct, Found, GRACE, Place, Places};
 use super::porter::Porter;
 use crate::aggregator::protocol::{RefusalKind, Reply};
 use crate::aggregator::{seqpacket, wire};
+use crate::host::socket_path::Listener;
 use crate::jail::{self, Role};
-use crate::socket_path::Listener;
 
 /// Wait after a failed `accept`: it fails for want of descriptors or memory, which does not pass at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

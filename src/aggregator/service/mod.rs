@@ -38,20 +38,23 @@ use super::machine::guests::{Guest, GuestList};
 use super::machine::hang::Reset;
 use super::machine::settings::{InForce, Order};
 use super::machine::status::Status;
-use crate::config::share::Rejection;
-use crate::config::{HangConfig, PolicyKind, ScrubPolicy, SocketSpec};
+use crate::aggregator::ScrubPolicy;
 use crate::gpu::scrub::EngineScrub;
 use crate::gpu::{GpuDriver, GpuError, OwnershipLedger};
+use crate::host::reaper;
+use crate::host::socket_path::SocketSpec;
+use crate::host::socket_path::{BindError, Listener};
+use crate::host::urgency;
 use crate::jail::{self, Role};
 use crate::pci::mapping::absent;
-use crate::reaper;
+use crate::scheduler::HangLimits;
 use crate::scheduler::Scheduler;
+use crate::scheduler::policy::PolicyKind;
 use crate::scheduler::policy::Settings;
-use crate::socket_path::{BindError, Listener};
+use crate::scheduler::share::Rejection;
 use crate::trace::desk::Desk;
 use crate::trace::header::program;
 use crate::trace::{Header, Tracer};
-use crate::urgency;
 
 /// How long a status request may wait for the service's thread.
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
@@ -74,7 +77,7 @@ pub struct Config {
     /// When partitions are zeroed.
     pub scrub: ScrubPolicy,
     /// What a channel that makes no progress may cost others, and costs its VM.
-    pub hang: HangConfig,
+    pub hang: HangLimits,
     /// VMs that may come, and no others; `None`: nobody has said.
     pub guests: Option<GuestList>,
     /// The sockets of those that have one of their own.
@@ -94,7 +97,7 @@ impl Config {
             backend: "soft".to_owned(),
             poll: Duration::ZERO,
             scrub: ScrubPolicy::default(),
-            hang: HangConfig::default(),
+            hang: HangLimits::default(),
             guests: None,
             doors: Vec::new(),
             recorder: None,

@@ -30,8 +30,8 @@ use super::places::Place;
 use crate::aggregator::message::Message;
 use crate::aggregator::seqpacket::{self, Next};
 use crate::aggregator::wire;
-use crate::config::cpus_to_spare;
-use crate::poll_window::PollWindow;
+use crate::host::poll_window::PollWindow;
+use crate::host::processors::to_spare;
 pub(super) use handle::{Admitted, Answer, Arrival, ChangeOfMessage, Line, PorterHandle, Rings, Said};
 use handle::{Order, mark};
 
@@ -127,7 +127,7 @@ impl Porter {
             offered: None,
             waits: false,
             last_cost: Duration::ZERO,
-            window: PollWindow::new(if cpus_to_spare() { LONG_LOOK } else { LOOK }),
+            window: PollWindow::new(if to_spare() { LONG_LOOK } else { LOOK }),
             place,
         })
     }

@@ -16,7 +16,7 @@ use crate::aggregator::protocol::{Hello, RefusalKind, Reply, Request};
 use crate::aggregator::steps::Step;
 use crate::aggregator::tenant::Refusal;
 use crate::aggregator::wire;
-use crate::reaper::Reaped;
+use crate::host::reaper::Reaped;
 
 /// How long a wish waits for a tenant that is not known to leave: the kernel tells of a killed process only after
 /// it has taken its memory apart.

@@ -19,10 +19,10 @@ use crate::aggregator::protocol::{
 };
 use crate::aggregator::wire::MAX_RUNLIST;
 use crate::aggregator::{Patience, connect, connect_in_process};
-use crate::cancel::Cancel;
 use crate::chip::{Engine, EngineSet};
-use crate::config::share::Share;
 use crate::gpu::GpuEvent;
+use crate::host::cancel::Cancel;
+use crate::scheduler::share::Share;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -345,7 +345,7 @@ fn absent_aggregator_and_cancelled_wait_are_errors() {
 fn garbage_is_refused_and_others_are_served_meanwhile() {
     let setup = Setup::new();
     let (link, _grant) = setup.join("vm1");
-    let stranger = crate::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap();
+    let stranger = crate::host::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap();
     let mut answer = [0; 4096];
 
     for length in [1, 15, 16, 17, 400, 20_000] {
@@ -369,7 +369,7 @@ fn garbage_is_refused_and_others_are_served_meanwhile() {
 fn client_that_does_not_read_answers_is_dropped_and_blocks_nobody() {
     let setup = Setup::new();
     let (link, _grant) = setup.join("vm1");
-    let flood = crate::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap();
+    let flood = crate::host::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap();
 
     let end = (0..1_000_000)
         .find_map(|_| rustix::net::send(&flood, &[0; 16], rustix::net::SendFlags::NOSIGNAL).err());

@@ -21,8 +21,8 @@ use crate::aggregator::machine::{Machine, Output, SLICE, SLICE_BESIDE_OTHERS};
 use crate::aggregator::message::MessageSender;
 use crate::aggregator::steps::Step;
 use crate::aggregator::wire;
-use crate::config::cpus_to_spare;
-use crate::socket_path::Guard;
+use crate::host::processors::to_spare;
+use crate::host::socket_path::Guard;
 
 /// Descriptors looked at in one turn.
 const MAX_READY: usize = 64;
@@ -109,7 +109,7 @@ impl Loop {
             answer: Vec::with_capacity(wire::MAX_REPLY_BYTES),
             outputs: Vec::new(),
             messages: messages.ok().map(Arc::new),
-            looking: Looking::new(poll, cpus_to_spare()),
+            looking: Looking::new(poll, to_spare()),
         })
     }
 

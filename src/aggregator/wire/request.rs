@@ -13,7 +13,7 @@ use crate::aggregator::protocol::{
     GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, Request, SpaceId, TenantLimits,
 };
 use crate::chip::EngineSet;
-use crate::config::share::Share;
+use crate::scheduler::share::Share;
 
 /// No request is longer than this.
 pub const MAX_REQUEST_BYTES: usize = size_of::<Head>() + MAX_UPDATE_RUNS * size_of::<WireMapping>();

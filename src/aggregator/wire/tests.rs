@@ -11,7 +11,7 @@ use crate::aggregator::protocol::{
     GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, Reply, Request, SpaceId, TenantLimits,
     Welcome,
 };
-use crate::config::share::Share;
+use crate::scheduler::share::Share;
 
 fn mapping_strategy() -> impl Strategy<Value = GuestMapping> {
     let target = prop_oneof![

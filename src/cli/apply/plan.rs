@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::wish::{self, Setting, Wish};
 use crate::aggregator::machine::guests::GuestStatus;
-use crate::config::show_size;
+use crate::host::size::show_size;
 
 /// A step.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,9 @@ use anyhow::{anyhow, bail, ensure};
 
 use crate::aggregator::machine::guests::GuestList;
 use crate::cli::aggregator::guests;
-use crate::config::share::Share;
-use crate::config::{AnyConfig, GpuConfig, VmConfig, VmFile, files, show_size};
+use crate::config::{AnyConfig, GpuConfig, VmConfig, VmFile, files};
+use crate::host::size::show_size;
+use crate::scheduler::share::Share;
 
 /// A GPU and the VMs that are to share it, with their files.
 #[derive(Debug)]

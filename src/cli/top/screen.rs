@@ -7,7 +7,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Cell, Row, Table, TableState};
 
 use super::view::{Order, View};
-use crate::config::show_size;
+use crate::host::size::show_size;
 
 const HEADINGS: [&str; 11] =
     ["VM", "STATE", "GPU %", "WAIT %", "QUEUE", "VRAM", "SUBM/S", "COPIED/S", "TRAPS/S", "FAULTS", "HANGS"];

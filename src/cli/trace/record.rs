@@ -15,8 +15,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::output::CARRIED_OUT;
-use crate::config::{AnyConfig, parse_size, show_size};
-use crate::socket_path::connect_trusted;
+use crate::config::AnyConfig;
+use crate::host::size::parse_size;
+use crate::host::size::show_size;
+use crate::host::socket_path::connect_trusted;
 use crate::trace::block::{BLOCK_HEAD, BlockHead};
 use crate::trace::header::{MAGIC, MOST_HEAD};
 

@@ -9,14 +9,16 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::{Chip, each, open, print};
+use crate::aggregator::DEFAULT_CHANNELS;
 use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use crate::aggregator::{Config, Service, ServiceHandle, connect_in_process};
 use crate::chip::Chip as Model;
-use crate::config::share::Share;
-use crate::config::{DEFAULT_CHANNELS, PolicyKind, parse_size};
 use crate::gpu::GpuDriver;
 use crate::gpu::register::RegisterDriver;
+use crate::host::size::parse_size;
 use crate::pci::PciFunction;
+use crate::scheduler::policy::PolicyKind;
+use crate::scheduler::share::Share;
 use crate::softgpu::executor::{Executor, ExecutorConfig};
 use crate::softgpu::{SoftGpu, SoftGpuConfig};
 use crate::trace::replay::{Outcome, Replay};

@@ -34,8 +34,8 @@ mod traffic;
 mod version;
 pub mod wire;
 
-pub use crate::config::SocketSpec;
-pub use crate::socket_path::BindError;
+pub use crate::host::socket_path::BindError;
+pub use crate::host::socket_path::SocketSpec;
 pub use framing::{FrameError, MAX_MESSAGE};
 pub use interrupts::FrontendInterrupts;
 pub use poll::USUAL as USUAL_POLL;

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use super::sys::{self, Received, Wait};
 use super::wire::{RegionAccess, SmallWrite, command};
-use crate::contention::{self, Contention};
-use crate::poll_window::PollWindow;
+use crate::host::contention::{self, Contention};
+use crate::host::poll_window::PollWindow;
 
 /// How long a session looks, at most, unless it is told otherwise.
 pub const USUAL: Duration = Duration::from_micros(200);

@@ -15,9 +15,9 @@ use super::error::RmError;
 use super::kernel::{Kernel, NewPages};
 use super::system::{Key, PIECE};
 use crate::addr::PAGE_SIZE;
+use crate::host::reaper;
 use crate::jail::{self, Role};
 use crate::pci::mapping::{Access, Mapping};
-use crate::reaper;
 
 /// Threads that carry orders out: a tenant whose memory takes long has one.
 const THREADS: usize = 4;

@@ -19,10 +19,10 @@ use super::pinner::{Answer, Order, Pinned, Pinner};
 use crate::addr::{Iova, PAGE_SIZE};
 use crate::gpu::space_map::Run;
 use crate::gpu::{Budget, GpuError, HostTarget, Progress};
+use crate::host::reaper;
 use crate::pci::dma::MemoryOwner;
 use crate::pci::mapping::{self, MapError, Mapping};
 use crate::pci::{DmaError, DmaMapping};
-use crate::reaper;
 
 /// Bytes of a file that become one object: large enough to be few, small enough that first touching them all takes
 /// some 20 ms.

@@ -32,8 +32,8 @@ pub use self::report::ScrubReport;
 use self::rig::{Job, Rig, Seen};
 use super::{GpuDriver, GpuError, GpuInfo, Scrub};
 use crate::addr::{HostChannel, HostVram};
+use crate::host::reaper::{Account as Helper, Pending};
 use crate::pci::SharedMemory;
-use crate::reaper::{Account as Helper, Pending};
 
 /// VRAM zeroed at a time: so much that the processor does it in about a millisecond.
 pub const SCRUB_PIECE: u64 = layout::PIECE;

@@ -144,7 +144,7 @@ impl Iommu {
             source: refused(&error),
         })?;
         if let Some(gone) = self.mapped.remove(&start) {
-            crate::reaper::give_up(gone);
+            crate::host::reaper::give_up(gone);
         }
         Ok(())
     }

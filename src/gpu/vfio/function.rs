@@ -12,7 +12,7 @@ use super::open::{self, Interface, OpenError};
 use super::reset::{Reset, Way};
 use super::sysfs::{PciDevice, Sysfs};
 use crate::addr::PAGE_SIZE;
-use crate::config::PciAddress;
+use crate::pci::PciAddress;
 use crate::pci::{
     AccessError, Behind, CardUse, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region,
     RegionKind, RegionTable, SharedMemory, Shown, header,

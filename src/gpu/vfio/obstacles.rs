@@ -2,7 +2,7 @@
 
 use super::holders::Holder;
 use super::sysfs::{Member, PciDevice, Sysfs};
-use crate::config::PciAddress;
+use crate::pci::PciAddress;
 
 /// A reason not to take a function.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

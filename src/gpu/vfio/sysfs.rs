@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::config::PciAddress;
+use crate::pci::PciAddress;
 
 /// PCI vendor number of NVIDIA.
 pub const NVIDIA: u16 = 0x10de;

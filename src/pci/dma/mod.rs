@@ -19,7 +19,7 @@ mod tests;
 use super::mapping::{Mapping, MemoryError};
 use super::{DmaError, DmaMapping};
 use crate::addr::PAGE_SIZE;
-use crate::reaper;
+use crate::host::reaper;
 pub use owner::{MAX_FILES, MemoryOwner};
 use range::Range;
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,9 +6,9 @@
 
 use super::files::FileTable;
 use super::range::Range;
+use crate::host::reaper;
 use crate::pci::DmaBacking;
 use crate::pci::mapping::{MapError, Mapping};
-use crate::reaper;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -11,6 +11,7 @@
 //! Not handled: a channel that hangs without an engine, which harms nobody, is told from one that waits for a semaphore
 //! by nothing.
 
+pub mod limits;
 pub mod penalty;
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use crate::addr::{HostChannel, TenantId};
 use crate::chip::{Engine, EngineSet};
-use crate::config::HangConfig;
+use crate::scheduler::HangLimits;
 
 /// The most that one sample counts: the thread that samples was late, and nobody knows what happened meanwhile.
 const LONGEST_SAMPLE: Duration = Duration::from_millis(50);
@@ -107,19 +108,19 @@ struct Watch {
 /// The watchdog.
 #[derive(Debug)]
 pub struct Watchdog {
-    limits: HangConfig,
+    limits: HangLimits,
     watches: BTreeMap<HostChannel, Watch>,
     last: Option<Duration>,
 }
 
 impl Watchdog {
     /// One that has seen nothing.
-    pub const fn new(limits: HangConfig) -> Self {
+    pub const fn new(limits: HangLimits) -> Self {
         Self { limits, watches: BTreeMap::new(), last: None }
     }
 
     /// The limits.
-    pub const fn limits(&self) -> &HangConfig {
+    pub const fn limits(&self) -> &HangLimits {
         &self.limits
     }
 
@@ -205,7 +206,7 @@ impl Watch {
         self.held = if wanted { self.held.saturating_add(elapsed) } else { Duration::ZERO };
     }
 
-    fn verdict(&self, limits: &HangConfig) -> Option<Reason> {
+    fn verdict(&self, limits: &HangLimits) -> Option<Reason> {
         let over = |spent: Duration, limit: Option<Duration>| limit.is_some_and(|limit| spent >= limit);
         if over(self.asked.unwrap_or_default(), Some(limits.preempt)) {
             Some(Reason::Unpreemptible)

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::addr::TenantId;
-use crate::config::HangConfig;
+use crate::scheduler::HangLimits;
 
 /// What is known of a VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,13 +30,13 @@ pub struct Record {
 /// The records of all VMs.
 #[derive(Debug)]
 pub struct Ledger {
-    limits: HangConfig,
+    limits: HangLimits,
     vms: BTreeMap<TenantId, Record>,
 }
 
 impl Ledger {
     /// An empty one.
-    pub const fn new(limits: HangConfig) -> Self {
+    pub const fn new(limits: HangLimits) -> Self {
         Self { limits, vms: BTreeMap::new() }
     }
 
@@ -115,7 +115,7 @@ impl Ledger {
 }
 
 /// The wait after so many hangs in a row before this one.
-fn wait(limits: &HangConfig, streak: u32) -> Duration {
+fn wait(limits: &HangLimits, streak: u32) -> Duration {
     let Some(doublings) = streak.checked_sub(1) else { return Duration::ZERO };
     let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
     limits.penalty.saturating_mul(factor).min(limits.penalty_cap)
@@ -129,11 +129,11 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn ledger() -> Ledger {
-        Ledger::new(HangConfig {
+        Ledger::new(HangLimits {
             penalty: Duration::from_millis(100),
             penalty_cap: Duration::from_secs(1),
             forgive: Duration::from_secs(60),
-            ..HangConfig::default()
+            ..HangLimits::default()
         })
     }
 
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn without_a_penalty_nobody_ever_waits() {
-        let mut ledger = Ledger::new(HangConfig { penalty: Duration::ZERO, ..HangConfig::default() });
+        let mut ledger = Ledger::new(HangLimits { penalty: Duration::ZERO, ..HangLimits::default() });
         assert!((0..20).all(|turn| ledger.note(VM, SECOND * turn).is_zero()));
         assert_eq!(ledger.next_due(), None);
     }

@@ -7,13 +7,13 @@ const B: HostChannel = HostChannel(2);
 const GR: Engine = Engine::Graphics;
 const MS: Duration = Duration::from_millis(1);
 
-fn limits() -> HangConfig {
-    HangConfig {
+fn limits() -> HangLimits {
+    HangLimits {
         hold: MS * 100,
         preempt: MS * 200,
         progress: Some(MS * 5000),
         acquire: Some(MS * 3000),
-        ..HangConfig::default()
+        ..HangLimits::default()
     }
 }
 
@@ -81,7 +81,7 @@ fn channel_alone_may_hold_its_engine_until_its_limit() {
     let hung = watch(&mut dog, 0, 20_000, |_| Some(A), |_| vec![channel(A, 0)]);
     assert!(matches!(hung, Some((5000, Verdict::Hung(Hang { reason: Reason::NoProgress, .. })))), "{hung:?}");
 
-    let mut dog = Watchdog::new(HangConfig { progress: None, ..limits() });
+    let mut dog = Watchdog::new(HangLimits { progress: None, ..limits() });
     assert_eq!(watch(&mut dog, 0, 20_000, |_| Some(A), |_| vec![channel(A, 0)]), None);
 }
 

@@ -20,7 +20,7 @@ use super::book::{Book, Row, nanos, time};
 use super::rounds::Rounds;
 use super::{Admission, Decision, Policy, SHORTEST, Settings, VmView, slice};
 use crate::addr::TenantId;
-use crate::config::share::{Rejection, Share};
+use crate::scheduler::share::{Rejection, Share};
 
 /// What may be reserved of an engine, in thousandths.
 const RESERVABLE: u128 = 900;

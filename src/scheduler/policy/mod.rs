@@ -8,6 +8,7 @@ mod deadline;
 mod equal_share;
 mod fifo;
 mod fixed_share;
+mod kind;
 mod rounds;
 mod weighted;
 
@@ -20,11 +21,11 @@ pub use self::deadline::Deadline;
 pub use self::equal_share::EqualShare;
 pub use self::fifo::Fifo;
 pub use self::fixed_share::FixedShare;
+pub use self::kind::PolicyKind;
 pub use self::weighted::Weighted;
 use crate::addr::TenantId;
-use crate::config::PolicyKind;
-pub use crate::config::schedule::Settings;
-use crate::config::share::{Rejection, Share};
+pub use crate::scheduler::settings::Settings;
+use crate::scheduler::share::{Rejection, Share};
 
 /// A VM as the policy of one engine sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

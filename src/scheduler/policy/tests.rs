@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Admission, Policy, Settings, VmView};
 use crate::addr::TenantId;
-use crate::config::PolicyKind;
-use crate::config::share::Share;
+use crate::scheduler::policy::PolicyKind;
+use crate::scheduler::share::Share;
 
 /// A policy where it costs little to change over.
 fn policy(kind: PolicyKind, settings: &Settings) -> Box<dyn Policy> {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::addr::{HostChannel, TenantId};
-use crate::config::scenario::GpuModel;
+use crate::scheduler::sim::scenario::GpuModel;
 
 /// A piece of work.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::scenario::{Arrival, Length, Load};
+use crate::scheduler::sim::scenario::{Arrival, Length, Load};
 
 /// A load's course.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ mod engine;
 mod load;
 pub mod plot;
 pub mod report;
+pub mod scenario;
 mod vms;
 
 use std::cmp::Reverse;
@@ -25,9 +26,9 @@ use self::vms::SimVm;
 use super::{Gate, Scheduler};
 use crate::addr::{HostChannel, TenantId};
 use crate::chip::Engine;
-use crate::config::ScenarioConfig;
-use crate::config::scenario::Changed;
-use crate::config::share::Rejection;
+use crate::scheduler::share::Rejection;
+use crate::scheduler::sim::scenario::Changed;
+use crate::scheduler::sim::scenario::Scenario;
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +84,7 @@ struct Line {
 /// All that there is.
 #[derive(Debug)]
 struct World<'a> {
-    scenario: &'a ScenarioConfig,
+    scenario: &'a Scenario,
     scheduler: Scheduler,
     now: Duration,
     /// By time, and in the order in which they were planned.
@@ -102,7 +103,7 @@ struct World<'a> {
 ///
 /// # Errors
 /// The policy refuses something, or there are more channels than numbers.
-pub fn run(scenario: &ScenarioConfig) -> Result<Report, SimError> {
+pub fn run(scenario: &Scenario) -> Result<Report, SimError> {
     let mut world = World::new(scenario)?;
     while let Some(Reverse((at, _, event))) = world.events.pop() {
         if at >= scenario.duration {
@@ -118,7 +119,7 @@ pub fn run(scenario: &ScenarioConfig) -> Result<Report, SimError> {
 }
 
 impl<'a> World<'a> {
-    fn new(scenario: &'a ScenarioConfig) -> Result<Self, SimError> {
+    fn new(scenario: &'a Scenario) -> Result<Self, SimError> {
         let vms = vms::all(scenario);
         let channels =
             vms.iter().map(|vm| scenario.vms.get(vm.kind).map_or(0, |kind| kind.loads.len())).sum();

@@ -7,9 +7,10 @@ use serde::Serialize;
 use super::engine::EngineModel;
 use super::vms::SimVm;
 use crate::chip::Engine;
-use crate::config::scenario::{Expect, VmKind};
-use crate::config::share::Share;
-use crate::config::{PolicyKind, ScenarioConfig};
+use crate::scheduler::policy::PolicyKind;
+use crate::scheduler::share::Share;
+use crate::scheduler::sim::scenario::Scenario;
+use crate::scheduler::sim::scenario::{Expect, VmKind};
 
 /// By how much accounting may differ from the truth.
 const MAX_ACCOUNTING_ERROR: f64 = 0.02;
@@ -94,7 +95,7 @@ pub struct VmReport {
 }
 
 pub(super) fn report<'a>(
-    scenario: &ScenarioConfig,
+    scenario: &Scenario,
     policy: PolicyKind,
     vms: &[SimVm],
     engines: impl Iterator<Item = (Engine, &'a EngineModel)>,
@@ -141,7 +142,7 @@ fn engine_report(name: Engine, engine: &EngineModel, duration: Duration) -> Engi
     }
 }
 
-fn vm_report(vm: &SimVm, scenario: &ScenarioConfig) -> VmReport {
+fn vm_report(vm: &SimVm, scenario: &Scenario) -> VmReport {
     let kind = scenario.vms.get(vm.kind);
     let present = vm.present.unwrap_or_default();
     let first = kind.and_then(first_engine);
@@ -168,7 +169,7 @@ fn first_engine(kind: &VmKind) -> Option<Engine> {
     kind.loads.first().map(|load| load.engine)
 }
 
-fn problems(report: &Report, scenario: &ScenarioConfig) -> Vec<String> {
+fn problems(report: &Report, scenario: &Scenario) -> Vec<String> {
     let Expect { jain, error, wait_p99, idle } = scenario.expect;
     let mut problems = Vec::new();
     if report.accounting_error > MAX_ACCOUNTING_ERROR {
@@ -213,7 +214,7 @@ fn entitled(policy: PolicyKind, share: &Share) -> f64 {
     }
 }
 
-fn jain(policy: PolicyKind, vms: &[SimVm], scenario: &ScenarioConfig) -> Option<f64> {
+fn jain(policy: PolicyKind, vms: &[SimVm], scenario: &Scenario) -> Option<f64> {
     let parts: Vec<f64> = vms
         .iter()
         .filter_map(|vm| {

@@ -10,8 +10,9 @@ use proptest::test_runner::RngSeed;
 use super::*;
 
 /// A scenario in TOML.
-pub(super) fn scenario(text: &str) -> ScenarioConfig {
-    ScenarioConfig::of_text(Path::new("scenario.toml"), text).unwrap_or_else(|error| panic!("{error}"))
+pub(super) fn scenario(text: &str) -> Scenario {
+    crate::config::scenario_of_text(Path::new("scenario.toml"), text)
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Runs so many milliseconds under a policy, on a GPU that changes VMs in 50 us; `vms` has TOML for each VM without

@@ -9,9 +9,9 @@ use super::engine::Job;
 use super::tenant;
 use crate::addr::TenantId;
 use crate::chip::Engine;
-use crate::config::ScenarioConfig;
-use crate::config::share::Share;
 use crate::scheduler::Scheduler;
+use crate::scheduler::share::Share;
+use crate::scheduler::sim::scenario::Scenario;
 
 /// A VM.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct SimVm {
 }
 
 /// All VMs of a scenario.
-pub(super) fn all(scenario: &ScenarioConfig) -> Vec<SimVm> {
+pub(super) fn all(scenario: &Scenario) -> Vec<SimVm> {
     let total: u32 = scenario.vms.iter().map(|kind| kind.count).sum();
     // As the aggregator does with parts of the VRAM, all being equal.
     let part = 100_u32.checked_div(total).and_then(|part| u8::try_from(part.max(1)).ok());

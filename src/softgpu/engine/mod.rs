@@ -24,7 +24,7 @@ use std::time::Instant;
 
 use super::access::Client;
 use super::ramfc::Method;
-use crate::config::Preemption;
+use crate::softgpu::Preemption;
 use crate::units::backend::MmuFault;
 
 /// Why an engine did not execute a method.

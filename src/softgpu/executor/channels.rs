@@ -12,8 +12,8 @@ use crate::chip::gf100::ramin::{
 };
 use crate::chip::gh100::methods::{SUBCHANNEL_COPY, SUBCHANNEL_SOFTWARE, class_engines};
 use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use crate::config::Preemption;
 use crate::gpu::{ChannelSpec, GpuError, SpaceHandle};
+use crate::softgpu::Preemption;
 use crate::softgpu::core::Core;
 use crate::softgpu::description::GH100;
 use crate::softgpu::engine::{hopper_copy, hopper_graphics};

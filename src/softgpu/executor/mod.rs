@@ -28,13 +28,13 @@ use super::walker::Walker;
 use super::{VRAM_UNIT, bank_size};
 use crate::addr::{HostChannel, HostVram, Iova};
 use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress, gh100};
-use crate::config::Preemption;
 use crate::gpu::space_map::SpaceShape;
 use crate::gpu::{
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, OwnMemory, OwnershipLedger, Progress,
     Renewal, Revocation, SpaceHandle, SpaceUpdate, SpaceUsage, granules_that_end_in,
 };
 use crate::pci::{DmaMapping, SharedMemory};
+use crate::softgpu::Preemption;
 use crate::units::backend::{Backend, EngineBackend, FifoState, FlushScope};
 
 /// Bits of a bus address.

@@ -13,8 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use super::*;
 use crate::aggregator::event_ring::{self, EventConsumer, EventProducer, Notifications};
+use crate::aggregator::interleave::{
+    Found, Program, World as Shared, explore, forget, point, saw, wait_until,
+};
 use crate::chip::Chip;
-use crate::interleave::{Found, Program, World as Shared, explore, forget, point, saw, wait_until};
 use crate::pci::{InterruptSink, PciFunction, Region};
 use crate::vgpu::{Bar3, Vgpu, VgpuConfig};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::Chip;
-use gpuvmk::config::share::Share;
+use gpuvmk::scheduler::share::Share;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use gpuvmk::vgpu::{Bar3, Vgpu, VgpuConfig};
 

@@ -11,8 +11,8 @@ use gpuvmk::aggregator::protocol::{
     Hello, PROTOCOL_VERSION, RefusalKind, Reply, Request, TenantLimits, Welcome,
 };
 use gpuvmk::aggregator::wire;
-use gpuvmk::config::share::Share;
 use gpuvmk::pci::mapping::{Access, Mapping};
+use gpuvmk::scheduler::share::Share;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{

@@ -1,10 +1,10 @@
 //! Who may come, as what, and what stays of them.
 
 use super::*;
+use crate::aggregator::EntryLimits;
 use crate::aggregator::claimant::Claimant;
 use crate::aggregator::machine::guests::{Guest, GuestList, GuestStatus};
 use crate::aggregator::machine::settings::Order;
-use crate::config::EntryLimits;
 use crate::scheduler::Suspension;
 
 const OWN: u32 = 900;

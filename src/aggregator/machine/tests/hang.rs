@@ -1,7 +1,7 @@
 //! Channels that make no progress, and VMs whose channels do it again and again.
 
 use super::*;
-use crate::config::HangConfig;
+use crate::scheduler::HangLimits;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -27,7 +27,7 @@ fn pass(
 }
 
 /// Two tenants of which the first has work on the engine that it does not leave.
-fn hog_and_neighbour(config: HangConfig) -> (Machine, Fake, TenantId, TenantId) {
+fn hog_and_neighbour(config: HangLimits) -> (Machine, Fake, TenantId, TenantId) {
     let (gpu, fake) = FakeGpu::new();
     let ledger: Arc<dyn OwnershipLedger> = Arc::new(fake.clone());
     let scheduler = Scheduler::new(PolicyKind::Fifo, Settings::default());
@@ -59,7 +59,7 @@ fn record(machine: &Machine, name: &str) -> (u64, u64, u64) {
 
 #[test]
 fn channel_that_keeps_others_from_its_engine_is_taken_off_and_its_guest_told() {
-    let (mut machine, fake, a, b) = hog_and_neighbour(HangConfig::default());
+    let (mut machine, fake, a, b) = hog_and_neighbour(HangLimits::default());
     let host = host_of(&fake, 64 * MIB);
 
     let asked = pass(&mut machine, T0, SECOND, |_| !fake.state().preempting.is_empty());
@@ -79,7 +79,7 @@ fn channel_that_keeps_others_from_its_engine_is_taken_off_and_its_guest_told() {
 
 #[test]
 fn acquire_that_nobody_releases_ends_with_another_word() {
-    let config = HangConfig { acquire: Some(MS * 500), ..HangConfig::default() };
+    let config = HangLimits { acquire: Some(MS * 500), ..HangLimits::default() };
     let (mut machine, fake, a, b) = hog_and_neighbour(config);
     fake.state().running = None;
     machine.leave(b, false, T0);
@@ -94,7 +94,7 @@ fn acquire_that_nobody_releases_ends_with_another_word() {
 
 #[test]
 fn repeated_hangs_hold_their_vm_up_and_nobody_else() {
-    let config = HangConfig { penalty: MS * 400, ..HangConfig::default() };
+    let config = HangLimits { penalty: MS * 400, ..HangLimits::default() };
     let (mut machine, fake, a, b) = hog_and_neighbour(config);
     let mut now = pass(&mut machine, T0, SECOND, |_| !fake.state().forced.is_empty());
     done(&mut machine, a, Request::DestroyChannel(GuestChannel(0)));
@@ -130,7 +130,7 @@ fn repeated_hangs_hold_their_vm_up_and_nobody_else() {
 
 #[test]
 fn engine_that_does_not_come_back_costs_its_vm_everything() {
-    let (mut machine, fake, a, _) = hog_and_neighbour(HangConfig::default());
+    let (mut machine, fake, a, _) = hog_and_neighbour(HangLimits::default());
     fake.state().stuck = true;
 
     pass(&mut machine, T0, SECOND, |_| false);

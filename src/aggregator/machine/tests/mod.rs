@@ -25,10 +25,10 @@ use crate::aggregator::protocol::{
     Doorbell, GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, SpaceId, TenantLimits,
 };
 use crate::chip::{AccessKind, Engine, EngineSet, FaultReason};
-use crate::config::PolicyKind;
-use crate::config::share::Share;
 use crate::gpu::HostTarget;
+use crate::scheduler::policy::PolicyKind;
 use crate::scheduler::policy::Settings;
+use crate::scheduler::share::Share;
 use crate::units::backend::{ChannelHang, FaultUnit, HangKind, HostError, MmuFault};
 
 const SECOND: Duration = Duration::from_secs(1);

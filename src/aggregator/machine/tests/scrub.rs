@@ -1,8 +1,8 @@
 //! Partitions are zero before somebody else gets them, whenever that is done.
 
 use super::*;
+use crate::aggregator::ScrubPolicy;
 use crate::aggregator::limit::Limit;
-use crate::config::ScrubPolicy;
 use crate::gpu::Scrub;
 use crate::gpu::scrub::{EngineScrub, SCRUB_PIECE};
 

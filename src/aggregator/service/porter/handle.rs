@@ -16,7 +16,7 @@ use crate::aggregator::protocol::{Hello, Request};
 use crate::aggregator::service::connection::Peer;
 use crate::aggregator::service::places::Place;
 use crate::aggregator::tenant::Refusal;
-use crate::reaper::{Account, Reaped};
+use crate::host::reaper::{Account, Reaped};
 
 /// Marks of [`Line::marks`].
 pub(super) mod mark {

@@ -12,7 +12,7 @@ use crate::aggregator::seqpacket::{self, Attached, Next, Received};
 use crate::aggregator::service::files;
 use crate::aggregator::tenant::Refusal;
 use crate::aggregator::wire;
-use crate::reaper::Reaped;
+use crate::host::reaper::Reaped;
 
 /// Messages that are no hello before a stranger is sent away, and how much longer each answer takes than the one before.
 const MOST_MISTAKES: u32 = 16;

@@ -38,7 +38,7 @@ struct Raw {
 
 impl Raw {
     fn stranger(setup: &Setup) -> Self {
-        Self { socket: crate::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap() }
+        Self { socket: crate::host::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap() }
     }
 
     fn tenant(setup: &Setup, name: &str) -> Self {

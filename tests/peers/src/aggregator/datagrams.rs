@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use gpuvmk::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use gpuvmk::aggregator::protocol::{GuestMapping, GuestRange, GuestTarget, Hello, Request, SpaceId};
 use gpuvmk::chip::{Engine, EngineSet};
-use gpuvmk::config::share::Share;
+use gpuvmk::scheduler::share::Share;
 use gpuvmk_attacks::Outcome;
 
 use crate::Scene;

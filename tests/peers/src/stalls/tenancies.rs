@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use gpuvmk::aggregator::protocol::{Hello, Request};
-use gpuvmk::config::share::Share;
+use gpuvmk::scheduler::share::Share;
 use gpuvmk_attacks::Outcome;
 
 use crate::Scene;

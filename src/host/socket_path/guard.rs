@@ -10,9 +10,9 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
 use super::BindError;
+use super::SocketSpec;
 use super::names;
 use super::peer::Credentials;
-use crate::config::SocketSpec;
 
 /// Why somebody is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

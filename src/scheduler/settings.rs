@@ -4,7 +4,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::PolicyKind;
+use super::policy::PolicyKind;
 use super::share::Rejection;
 
 /// Shortest and longest turn that can be set, in microseconds: below, switching eats the GPU.

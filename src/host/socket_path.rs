@@ -7,6 +7,7 @@
 mod guard;
 pub mod names;
 pub mod peer;
+mod spec;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +23,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 pub use self::guard::{Guard, NotAllowed};
 use self::peer::Credentials;
-use crate::config::SocketSpec;
+pub use self::spec::SocketSpec;
 
 /// Clients that may wait to be accepted.
 const BACKLOG: i32 = 64;

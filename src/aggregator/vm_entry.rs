@@ -1,0 +1,55 @@
+//! A VM that may come, as the operator says.
+
+use crate::host::socket_path::SocketSpec;
+use crate::scheduler::share::Share;
+
+/// Channels of a VM whose file does not say.
+pub const DEFAULT_CHANNELS: u16 = 32;
+
+/// One VM that may come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VmEntry {
+    /// Its name.
+    pub name: String,
+    /// Whose device back end may be it, by name or number.
+    pub user: Option<String>,
+    /// A socket of its own: whoever comes by it is this VM, and nobody is who does not.
+    pub socket: Option<SocketSpec>,
+    /// Most VRAM, in bytes.
+    pub vram: u64,
+    /// Most channels.
+    pub channels: u16,
+    /// Its part of the GPU's time.
+    pub share: Share,
+    /// What it may cost the aggregator.
+    pub limits: EntryLimits,
+    /// Line of the section, for whoever finds later that the user does not exist.
+    pub line: usize,
+}
+
+/// What a VM may cost the aggregator at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryLimits {
+    /// Host memory for page tables, in bytes.
+    pub page_tables: u64,
+    /// Pages mapped in all address spaces.
+    pub mappings: u64,
+    /// Doorbells a second.
+    pub doorbells: u32,
+    /// Share of the aggregator's thread, in percent.
+    pub thread_time: u8,
+    /// Pieces that its memory may be announced in.
+    pub memory_ranges: u32,
+}
+
+impl Default for EntryLimits {
+    fn default() -> Self {
+        Self {
+            page_tables: u64::MAX,
+            mappings: u64::MAX,
+            doorbells: u32::MAX,
+            thread_time: 100,
+            memory_ranges: 65_535,
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What the host gives a process: descriptors and their end, sockets, processors, signals, and the manager that started it.
+//!
+//! Nothing here knows of GPUs.
+
+pub mod cancel;
+pub mod contention;
+pub mod journal;
+pub mod pace;
+pub mod poll_window;
+pub mod processors;
+pub mod reaper;
+pub mod service_manager;
+pub mod size;
+pub mod socket_path;
+pub mod urgency;
