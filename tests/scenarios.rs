@@ -1,5 +1,9 @@
 //! The examples of `gpuvmk sched-sim`: each is as it says it is to be.
 
+#[cfg(test)]
+#[path = "scenarios/simulator.rs"]
+mod simulator;
+
 use std::path::{Path, PathBuf};
 
 use gpuvmk::scheduler::sim;

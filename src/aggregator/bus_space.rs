@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::dma_map::DmaRange;
-use crate::addr::{Gpa, Iova};
+use gpuvmk_chip::addr::{Gpa, Iova};
 
 /// The large pages of the host's processor and IOMMU.
 const LEAST_CHUNK: u64 = 2 << 20;

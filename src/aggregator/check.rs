@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use super::dma_map::{DmaMap, DmaRange};
 use super::partition::Partition;
 use super::protocol::{GuestMapping, GuestRange, GuestTarget};
-use crate::addr::{Gpa, GpuVa, GuestVram, Iova};
-use crate::gpu::{GpuInfo, HostMapping, HostRange, HostTarget};
+use gpuvmk_chip::addr::{Gpa, GpuVa, GuestVram, Iova};
+use gpuvmk_gpu::{GpuInfo, HostMapping, HostRange, HostTarget};
 
 /// Most runs that one request may turn into (each guest run splits at memory-range borders).
 pub const MAX_PIECES: usize = 1 << 16;

@@ -23,8 +23,8 @@ use vmm_sys_util::epoll::EventSet;
 
 use self::operator::{Operator, Wants};
 use super::service::ServiceRemote;
-use crate::host::socket_path::{Listener, NotAllowed};
-use crate::jail::{self, Role};
+use gpuvmk_host::socket_path::{Listener, NotAllowed};
+use gpuvmk_jail::{self as jail, Role};
 
 /// Operators at a time.
 const MAX_OPERATORS: usize = 8;

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::bus_space::{BusSpace, Runs};
-use crate::addr::{Gpa, Iova, PAGE_SIZE};
+use gpuvmk_chip::addr::{Gpa, Iova, PAGE_SIZE};
 
 /// One range of guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Held {
 }
 
 /// Pieces of ranges that may stay behind when parts go. Who splits on loses what it leaves.
-const MOST_PIECES: usize = crate::pci::dma::MAX_MAPPINGS;
+const MOST_PIECES: usize = gpuvmk_pci::dma::MAX_MAPPINGS;
 
 /// The guest memory of one tenant.
 #[derive(Debug, Default)]

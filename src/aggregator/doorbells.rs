@@ -21,11 +21,11 @@ use rustix::event::EventfdFlags;
 use super::counts;
 use super::mailbox;
 use super::protocol::Doorbell;
-use super::report::{self, Report};
+use super::report::{self, Report, load_copied, store_copied};
 use super::shared::SharedWords;
-use crate::addr::GuestChannel;
-use crate::fifo_virt::CopiedBytes;
-use crate::observe::latency;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_fifo_virt::CopiedBytes;
+use gpuvmk_observe::latency;
 
 /// Channels that a board can carry.
 pub const MAX_CHANNELS: u16 = 512;
@@ -111,7 +111,7 @@ impl DoorbellReceiver {
 
     /// How much the sender says that its guest copied.
     pub fn copied(&self) -> CopiedBytes {
-        CopiedBytes::load(&self.board, COPIED)
+        load_copied(&self.board, COPIED)
     }
 
     /// How many accesses of its guest the sender says that it answered.
@@ -150,7 +150,7 @@ impl DoorbellSender {
 
     /// Tells operators how much the guest copied so far. Never blocks; calls must not overlap.
     pub fn report_copied(&self, copied: &CopiedBytes) {
-        copied.store(&self.board, COPIED);
+        store_copied(copied, &self.board, COPIED);
     }
 
     /// Tells operators how many of its guest's accesses were answered so far. Never blocks; calls must not overlap.

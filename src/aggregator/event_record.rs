@@ -1,9 +1,9 @@
 //! One event as eight words of the event ring. Decoding is total: words that mean nothing give nothing.
 
 use super::protocol::Event;
-use crate::addr::{GpuVa, GuestChannel};
-use crate::chip::{AccessKind, Engine, FaultReason};
-use crate::units::backend::{
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::{AccessKind, Engine, FaultReason};
+use gpuvmk_units::backend::{
     ChannelError, ChannelHang, FaultUnit, GraphicsError, HangKind, HostError, MmuFault,
 };
 

@@ -26,8 +26,8 @@ use super::link::Kept;
 use super::message::Message;
 use super::protocol::Event;
 use super::shared::SharedWords;
-use crate::chip::{Engine, EngineSet};
-use crate::units::backend::Heed;
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_units::backend::Heed;
 
 /// Records that fit.
 pub const CAPACITY: u32 = 512;
@@ -366,5 +366,7 @@ const fn record_at(index: u32) -> usize {
     RECORDS + (index % CAPACITY) as usize * RECORD_WORDS
 }
 
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 #[cfg(test)]
 mod tests;

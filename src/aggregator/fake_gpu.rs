@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use rustix::event::EventfdFlags;
 use rustix::fs::MemfdFlags;
 
-use crate::addr::{HostChannel, HostVram, Iova, TenantId};
-use crate::chip::{Engine, EngineSet};
-use crate::gpu::budget::CALL;
-use crate::gpu::{
+use gpuvmk_chip::addr::{HostChannel, HostVram, Iova, TenantId};
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_gpu::budget::CALL;
+use gpuvmk_gpu::{
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, HostTarget,
     OwnershipLedger, Progress, Renewal, Revocation, Scrub, SpaceHandle, SpaceUpdate, SpaceUsage,
 };
-use crate::pci::{DmaError, DmaMapping, SharedMemory};
+use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 
 pub const MIB: u64 = 1 << 20;
 
@@ -102,7 +102,7 @@ impl FakeGpu {
             engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
             userd_granule: 512,
             slow_vram_reads: true,
-            kinds: &crate::chip::gh100::KINDS,
+            kinds: &gpuvmk_chip::gh100::KINDS,
             va_bits: 57,
             page_shifts: vec![12, 16, 21, 29],
             system_bits: 52,
@@ -133,7 +133,7 @@ impl FakeGpu {
             first_iova: Iova(MIB),
             spaces: 33,
             table_memory: 256 * 1024,
-            kinds: &crate::chip::gf100::KINDS,
+            kinds: &gpuvmk_chip::gf100::KINDS,
         };
         (Self { info, fake: fake.clone() }, fake)
     }

@@ -12,6 +12,13 @@
 //! Orders in which threads are interrupted very often are many, and find little that others do not: a search tries all with so many interruptions as it is
 //! told. Where a thread waits, going on with any other is none.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "for tests alone, of this room and of others"
+)]
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -236,6 +243,7 @@ impl Run {
 pub struct Found {
     /// States in which there was a choice.
     pub states: usize,
+    /// Runs.
     pub runs: u64,
     /// What was wrong first, and the choices that lead there.
     pub problem: Option<String>,

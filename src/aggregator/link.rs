@@ -4,10 +4,10 @@ use std::os::fd::OwnedFd;
 
 use super::protocol::{Doorbell, Event, RefusalKind, Request};
 use super::report::Report;
-use crate::chip::EngineSet;
-use crate::fifo_virt::CopiedBytes;
-use crate::pci::SharedMemory;
-use crate::units::backend::Heed;
+use gpuvmk_chip::EngineSet;
+use gpuvmk_fifo_virt::CopiedBytes;
+use gpuvmk_pci::SharedMemory;
+use gpuvmk_units::backend::Heed;
 
 /// Why a request to the aggregator failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -23,11 +23,11 @@ use super::report::Report;
 use super::seqpacket::{self, Received};
 use super::service::ServiceHandle;
 use super::wire;
-use crate::fifo_virt::CopiedBytes;
-use crate::host::cancel::{Cancel, Waited};
-use crate::jail::{self, Role};
-use crate::pci::SharedMemory;
-use crate::units::backend::Heed;
+use gpuvmk_fifo_virt::CopiedBytes;
+use gpuvmk_host::cancel::{Cancel, Waited};
+use gpuvmk_jail::{self as jail, Role};
+use gpuvmk_pci::SharedMemory;
+use gpuvmk_units::backend::Heed;
 
 /// How often an absent aggregator is looked for.
 const RETRY: Duration = Duration::from_millis(100);
@@ -55,7 +55,7 @@ impl Patience {
 
     /// Wait until it appears or the order to end is given.
     pub fn until(cancel: Cancel) -> Self {
-        let awake = if crate::host::processors::to_spare() { SHORT_ANSWER } else { Duration::ZERO };
+        let awake = if gpuvmk_host::processors::to_spare() { SHORT_ANSWER } else { Duration::ZERO };
         Self { limit: None, cancel, awake }
     }
 }
@@ -75,7 +75,7 @@ pub fn connect(
         if patience.cancel.is_cancelled() {
             return Err(ending());
         }
-        match crate::host::socket_path::connect_trusted(path, SocketType::SEQPACKET) {
+        match gpuvmk_host::socket_path::connect_trusted(path, SocketType::SEQPACKET) {
             Ok(socket) => return handshake(socket, hello, patience),
             Err(error) => {
                 let worth =

@@ -1,5 +1,8 @@
 //! The one process that owns the physical GPU: tenants, partitions, request checks, interrupt demux.
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod bus_space;
 pub mod check;
 pub mod claimant;
@@ -11,8 +14,8 @@ pub mod event_record;
 pub mod event_ring;
 #[cfg(test)]
 mod fake_gpu;
-#[cfg(test)]
-pub(crate) mod interleave;
+#[cfg(any(test, feature = "testing"))]
+pub mod interleave;
 pub mod limit;
 pub mod link;
 mod link_socket;

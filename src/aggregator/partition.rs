@@ -2,11 +2,11 @@
 //! tenant's VRAM offsets to hardware's.
 //!
 //! Whoever gives a partition back has scrubbed it, or scrubs it before it is given to the next (see
-//! [`crate::aggregator::ScrubPolicy`]). A partition that could not be scrubbed is never given back.
+//! [`crate::ScrubPolicy`]). A partition that could not be scrubbed is never given back.
 
 use std::collections::BTreeMap;
 
-use crate::addr::{GuestVram, HostVram};
+use gpuvmk_chip::addr::{GuestVram, HostVram};
 
 /// A tenant's range of VRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

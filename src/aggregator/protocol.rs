@@ -5,10 +5,10 @@
 //! Requests go one at a time over a SOCK_SEQPACKET socket and are answered with one [`Reply`]; doorbells
 //! ([`super::doorbells`]) and events ([`super::event_ring`]) go through shared memory and are not answered.
 
-use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
-use crate::chip::{Engine, EngineSet};
-use crate::scheduler::share::Share;
-use crate::units::backend::{ChannelError, ChannelHang, GraphicsError, HostError, MmuFault};
+use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_scheduler::share::Share;
+use gpuvmk_units::backend::{ChannelError, ChannelHang, GraphicsError, HostError, MmuFault};
 
 /// Version of the requests, replies and ring records; both sides must speak the same.
 pub const PROTOCOL_VERSION: u32 = 6;
@@ -208,7 +208,7 @@ pub enum Request {
     Preempt(GuestChannel),
     /// Which eventfd sends the vGPU's message to the driver: one that the request carries, or none any more. With one, the
     /// aggregator sends the message by itself when the end of work is nothing else to the driver
-    /// ([`crate::units::backend::Heed::Message`]).
+    /// ([`gpuvmk_units::backend::Heed::Message`]).
     MessageEvent {
         /// Whether there is one.
         given: bool,

@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::counts;
 use super::limit::{Limit, LimitStatus};
 use super::shared::SharedWords;
-use crate::chip::Engine;
-use crate::fifo_virt::CopiedBytes;
+use gpuvmk_chip::Engine;
+use gpuvmk_fifo_virt::CopiedBytes;
 use std::sync::atomic::Ordering;
 
 macro_rules! reasons {
@@ -179,17 +179,15 @@ const COPIED: usize = Engine::ALL.len() + 1;
 /// Their words.
 pub(super) const COPIED_WORDS: usize = counts::words(COPIED);
 
-impl CopiedBytes {
-    /// Writes them to words from `at` on. Calls must not overlap.
-    pub(super) fn store(&self, words: &SharedWords, at: usize) {
-        counts::store(self.engines.into_iter().chain([self.unread_entries]), words, at);
-    }
+/// Writes them to words from `at` on. Calls must not overlap.
+pub(super) fn store_copied(copied: &CopiedBytes, words: &SharedWords, at: usize) {
+    counts::store(copied.engines.into_iter().chain([copied.unread_entries]), words, at);
+}
 
-    /// Reads them.
-    pub(super) fn load(words: &SharedWords, at: usize) -> Self {
-        let [engines @ .., unread_entries] = counts::load::<COPIED>(words, at);
-        Self { engines, unread_entries }
-    }
+/// Reads them.
+pub(super) fn load_copied(words: &SharedWords, at: usize) -> CopiedBytes {
+    let [engines @ .., unread_entries] = counts::load::<COPIED>(words, at);
+    CopiedBytes { engines, unread_entries }
 }
 
 impl From<Usage> for LimitStatus {
@@ -241,20 +239,20 @@ mod tests {
             let mut last = 0;
             while !told.load(Ordering::Relaxed) {
                 last += 1;
-                counts(last).store(&theirs, 9);
+                store_copied(&counts(last), &theirs, 9);
                 std::hint::black_box((0..50).sum::<u64>());
             }
             last
         });
         // A reading in which halves do not belong together is one that was tried too often.
         let whole = || {
-            let now = CopiedBytes::load(&words, 9);
+            let now = load_copied(&words, 9);
             now == counts(now.unread_entries)
         };
         let seen = (0..1_000_000).filter(|_| whole()).take(1000).count();
         enough.store(true, Ordering::Relaxed);
         let last = sender.join().unwrap();
-        assert_eq!(CopiedBytes::load(&words, 9), counts(last));
+        assert_eq!(load_copied(&words, 9), counts(last));
         assert_eq!(seen, 1000);
     }
 

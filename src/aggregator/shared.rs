@@ -78,10 +78,8 @@ impl SharedWords {
 
     /// The word number `index`, for one access; indices wrap at the end, so that no index is invalid.
     pub fn word(&self, index: usize) -> &AtomicU32 {
-        #[cfg(test)]
-        crate::aggregator::interleave::word(index, || {
-            self.at(index).load(std::sync::atomic::Ordering::SeqCst)
-        });
+        #[cfg(any(test, feature = "testing"))]
+        crate::interleave::word(index, || self.at(index).load(std::sync::atomic::Ordering::SeqCst));
         self.at(index)
     }
 

@@ -10,12 +10,12 @@ use super::machine::{Job, Owed, ThreadAccount};
 use super::partition::Partition;
 use super::protocol::{RefusalKind, SpaceId};
 use super::report::{FailSafeNow, FailSafeReason};
-use crate::addr::{GuestChannel, HostChannel, HostVram, TenantId};
-use crate::chip::EngineSet;
-use crate::gpu::{GpuError, SpaceHandle};
-use crate::host::reaper::Account;
-use crate::observe::latency::Latency;
-use crate::pci::dma::MemoryOwner;
+use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::addr::{GuestChannel, HostChannel, HostVram, TenantId};
+use gpuvmk_gpu::{GpuError, SpaceHandle};
+use gpuvmk_host::reaper::Account;
+use gpuvmk_observe::latency::Latency;
+use gpuvmk_pci::dma::MemoryOwner;
 
 /// An address space of a tenant.
 #[derive(Clone, Copy, Debug)]

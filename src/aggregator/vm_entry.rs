@@ -1,7 +1,7 @@
 //! A VM that may come, as the operator says.
 
-use crate::host::socket_path::SocketSpec;
-use crate::scheduler::share::Share;
+use gpuvmk_host::socket_path::SocketSpec;
+use gpuvmk_scheduler::share::Share;
 
 /// Channels of a VM whose file does not say.
 pub const DEFAULT_CHANNELS: u16 = 32;

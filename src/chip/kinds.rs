@@ -46,7 +46,7 @@ impl StorageKinds {
 
 #[cfg(test)]
 mod tests {
-    use crate::chip::{gf100, gh100};
+    use crate::{gf100, gh100};
 
     #[test]
     fn plain_kinds_are_their_own() {

@@ -1,6 +1,10 @@
 //! What the hardware is, as data: registers with vendor names, fields, reset values and guest policy, MMU
 //! formats, class methods, per-chip tables. No behaviour lives here.
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod addr;
 pub mod gf100;
 pub mod gh100;
 mod kinds;

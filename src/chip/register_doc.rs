@@ -76,10 +76,10 @@ mod tests {
 
     #[test]
     fn committed_document_is_current() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/registers.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/registers.md");
         let expected = markdown();
         if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::create_dir_all(concat!(env!("CARGO_MANIFEST_DIR"), "/docs")).unwrap();
+            std::fs::create_dir_all(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")).unwrap();
             std::fs::write(path, &expected).unwrap();
         }
         let committed = std::fs::read_to_string(path).unwrap();

@@ -127,16 +127,16 @@ macro_rules! registers {
        reset $reset:expr, $policy:ident, { $($hi:literal : $lo:literal $field:ident),* $(,)? };)+) => {
         $( $crate::registers!(@constant $(#[doc = $doc])+ $name, $offset $(, $count, $stride)?); )+
         /// The registers of this unit, as declared.
-        pub const TABLE: &[$crate::chip::registers::RegisterDef] = &[
-            $( $crate::chip::registers::RegisterDef {
+        pub const TABLE: &[$crate::registers::RegisterDef] = &[
+            $( $crate::registers::RegisterDef {
                 name: stringify!($name),
                 unit: $unit,
                 offset: $offset,
                 count: $crate::registers!(@or 1 $(, $count)?),
                 stride: $crate::registers!(@or 4 $(, $stride)?),
                 reset: $reset,
-                policy: $crate::chip::registers::Policy::$policy,
-                fields: &[$($crate::chip::registers::FieldDef { name: stringify!($field), high: $hi, low: $lo }),*],
+                policy: $crate::registers::Policy::$policy,
+                fields: &[$($crate::registers::FieldDef { name: stringify!($field), high: $hi, low: $lo }),*],
                 source: $source,
                 doc: concat!($($doc),+),
             } ),+
@@ -144,12 +144,12 @@ macro_rules! registers {
     };
     (@constant $(#[doc = $doc:literal])+ $name:ident, $offset:literal) => {
         $(#[doc = $doc])+
-        pub const $name: $crate::chip::registers::Reg = $crate::chip::registers::Reg($offset);
+        pub const $name: $crate::registers::Reg = $crate::registers::Reg($offset);
     };
     (@constant $(#[doc = $doc:literal])+ $name:ident, $offset:literal, $count:literal, $stride:literal) => {
         $(#[doc = $doc])+
-        pub const $name: $crate::chip::registers::RegArray =
-            $crate::chip::registers::RegArray { base: $offset, count: $count, stride: $stride };
+        pub const $name: $crate::registers::RegArray =
+            $crate::registers::RegArray { base: $offset, count: $count, stride: $stride };
     };
     (@or $default:literal) => { $default };
     (@or $default:literal, $value:literal) => { $value };

@@ -63,6 +63,13 @@ pub struct Method {
     pub data: u32,
 }
 
+impl Method {
+    /// As RAMFC and error registers name it.
+    pub const fn address_word(self) -> u32 {
+        self.method as u32 | (self.subchannel as u32) << 16
+    }
+}
+
 /// Highest address of a method.
 pub const METHOD_MAX: u16 = 0x3ffc;
 

@@ -14,7 +14,7 @@
 //! the host channel is replaced.
 
 use super::instance::{InstanceBlock, InstanceError};
-use crate::chip::{EngineSet, PhysicalAddress};
+use gpuvmk_chip::{EngineSet, PhysicalAddress};
 
 /// A channel with a host channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,8 +169,8 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::{GpuVa, GuestVram};
-    use crate::chip::Aperture;
+    use gpuvmk_chip::Aperture;
+    use gpuvmk_chip::addr::{GpuVa, GuestVram};
 
     const I: PhysicalAddress = PhysicalAddress { aperture: Aperture::Vram, address: 0x1000 };
     const J: PhysicalAddress = PhysicalAddress { aperture: Aperture::Vram, address: 0x2000 };

@@ -7,16 +7,16 @@
 //! Not counted: what shaders, draws and two-dimensional copies move. A copy with a condition counts as if it was done. An
 //! element of a swizzled copy on GF100 counts as a byte.
 
-use crate::chip::gf100::methods::{m2mf, pcopy};
-use crate::chip::gh100::methods::copy::{self, launch, remap, render_enable};
-use crate::chip::gh100::methods::{
+use gpuvmk_chip::gf100::methods::{m2mf, pcopy};
+use gpuvmk_chip::gh100::methods::copy::{self, launch, remap, render_enable};
+use gpuvmk_chip::gh100::methods::{
     CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, GRAPHICS_SUBCHANNELS, SUBCHANNEL_COPY, SUBCHANNEL_SOFTWARE, inline,
 };
-use crate::chip::stream::{Command, Header, METHOD_MAX, Method, Stepping};
-use crate::chip::{Chip, Engine, EngineSet};
+use gpuvmk_chip::stream::{Command, Header, METHOD_MAX, Method, Stepping};
+use gpuvmk_chip::{Chip, Engine, EngineSet};
 
 /// Binds an object to a subchannel; the same on every chip.
-const SET_OBJECT: u16 = crate::chip::gf100::methods::host::SET_OBJECT;
+const SET_OBJECT: u16 = gpuvmk_chip::gf100::methods::host::SET_OBJECT;
 
 /// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

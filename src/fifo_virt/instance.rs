@@ -7,14 +7,14 @@
 //! Not handled: contexts of the video engines, and the limit of the address space (page tables decide what is
 //! mapped).
 
-use crate::addr::{GpuVa, GuestVram, PAGE_SIZE};
-use crate::chip::gf100::mmu::{VA_BITS, VA_MAX};
-use crate::chip::gf100::ramin::{
+use gpuvmk_chip::addr::{GpuVa, GuestVram, PAGE_SIZE};
+use gpuvmk_chip::gf100::mmu::{VA_BITS, VA_MAX};
+use gpuvmk_chip::gf100::ramin::{
     COPY0_CONTEXT_LO, COPY1_CONTEXT_LO, GPFIFO_ENTRY_SIZE, GRAPHICS_CONTEXT_LO, PAGE_DIRECTORY_HI,
     PAGE_DIRECTORY_LO, RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO, RAMFC_SIGNATURE, RAMFC_USERD_HI, RAMFC_USERD_LO,
     SIGNATURE, USERD_SIZE,
 };
-use crate::chip::{Aperture, EngineSet, PhysicalAddress};
+use gpuvmk_chip::{Aperture, EngineSet, PhysicalAddress};
 
 /// Bytes of an instance block that mean something to us.
 pub const INSTANCE_BYTES: usize = 0x250;

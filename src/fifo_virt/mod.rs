@@ -4,6 +4,9 @@
 //! Nothing that is read here reaches hardware: the host channel has an instance block of its own. Everything is
 //! pure; the room above reads guest memory and talks to the aggregator.
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod channel;
 mod copied;
 mod instance;

@@ -3,8 +3,8 @@
 //! An entry is two words: the channel number and a type. Entries of another type, numbers that were not granted,
 //! and repetitions are dropped and counted; a list longer than the guest has channels can only hold such.
 
-use crate::addr::GuestChannel;
-use crate::chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
 
 /// CAST: eight.
 #[expect(clippy::cast_possible_truncation, reason = "eight")]

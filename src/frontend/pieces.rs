@@ -1,7 +1,7 @@
 //! Accesses of any length to what takes aligned ones: a function gets accesses to its BARs naturally aligned and at most 8 bytes long,
 //! whatever the guest or the client asks for. Configuration space and ROM are served as they come.
 
-use crate::pci::{AccessError, PciFunction, Region, RegionKind};
+use gpuvmk_pci::{AccessError, PciFunction, Region, RegionKind};
 
 /// Whether accesses to a region of this kind are cut.
 pub const fn is_cut(kind: RegionKind) -> bool {

@@ -7,7 +7,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use crate::units::clock::{Clock, MonotonicClock};
+use gpuvmk_units::clock::{Clock, MonotonicClock};
 
 /// Units after which the clock is looked at: a unit is a run in a table in memory, a fraction of a microsecond.
 const LOOK_EVERY: u32 = 8;
@@ -82,7 +82,7 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::clock::ManualClock;
+    use gpuvmk_units::clock::ManualClock;
 
     #[test]
     fn budget_ends_by_the_clock_and_not_by_units() {

@@ -4,6 +4,9 @@
 //! loaded), and the software GPU's `executor`. `vfio` makes a real card such a `PciFunction`.
 //! All addresses here are host addresses: whoever calls has checked them.
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod budget;
 pub mod init_script;
 mod own_channel;
@@ -21,10 +24,10 @@ use std::time::Duration;
 pub use self::budget::{Budget, Progress};
 use self::scrub::ScrubReport;
 pub use self::space_update::{Revocation, SpaceUpdate};
-use crate::addr::{GpuVa, HostChannel, HostVram, Iova, TenantId};
-use crate::chip::{Engine, EngineSet, StorageKinds};
-use crate::pci::{CardUse, DmaError, DmaMapping, SharedMemory};
-use crate::units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
+use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram, Iova, TenantId};
+use gpuvmk_chip::{Engine, EngineSet, StorageKinds};
+use gpuvmk_pci::{CardUse, DmaError, DmaMapping, SharedMemory};
+use gpuvmk_units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
 
 /// A host address space (one shadow page-table tree).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -291,7 +294,7 @@ pub trait OwnMemory {
 
 /// The granules that end in `[start, start + size)`: whoever goes through memory piece by piece is done with them then. The last
 /// one ends with the memory, at `limit`.
-pub(crate) fn granules_that_end_in(
+pub fn granules_that_end_in(
     start: u64,
     size: u64,
     granule: u64,

@@ -1,9 +1,9 @@
 //! A channel of the host's own: its ring and its USERD lie in memory that the driver lends.
 
 use super::{ChannelSpec, GpuDriver, GpuError, OwnMemory, SpaceHandle};
-use crate::addr::{GpuVa, HostChannel, HostVram};
-use crate::chip::gf100::ramin::USERD_GP_PUT;
-use crate::chip::{Engine, EngineSet};
+use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram};
+use gpuvmk_chip::gf100::ramin::USERD_GP_PUT;
+use gpuvmk_chip::{Engine, EngineSet};
 
 /// Where a channel's parts are.
 #[derive(Clone, Copy, Debug)]

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use super::own_channel::{OwnChannel, Place, memory};
 use super::scrub::commands::{Dialect, copy_words};
 use super::{GpuDriver, GpuError, GpuEvent, HostMapping, HostTarget, SpaceHandle};
-use crate::addr::{GpuVa, HostVram, Iova};
-use crate::chip::Engine;
-use crate::pci::mapping::{Access, Mapping, create_memory_file};
-use crate::pci::{DmaBacking, DmaMapping};
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
+use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
+use gpuvmk_pci::{DmaBacking, DmaMapping};
 
 /// The GPU's own memory: USERD, ring, semaphore, commands, data.
 const OWN_SIZE: u64 = 128 << 10;
@@ -317,8 +317,8 @@ fn pattern(seed: u32) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::register::RegisterDriver;
-    use crate::softgpu::{SoftGpu, SoftGpuConfig};
+    use crate::register::RegisterDriver;
+    use gpuvmk_softgpu::{SoftGpu, SoftGpuConfig};
 
     fn gpu() -> RegisterDriver {
         RegisterDriver::new(SoftGpu::new(SoftGpuConfig::default()).unwrap()).unwrap()

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use self::by_target::ByTarget;
 use super::{GpuError, HostMapping, HostRange, HostTarget, Revocation, SpaceUsage};
-use crate::addr::{GpuVa, HostVram, Iova, PAGE_SIZE};
+use gpuvmk_chip::addr::{GpuVa, HostVram, Iova, PAGE_SIZE};
 
 /// Host memory that a run is taken to cost: key, value, and the tree's own share.
 pub const RUN_BYTES: u64 = 128;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{HostMapping, HostRange, HostTarget};
-use crate::addr::{GpuVa, HostVram, Iova};
+use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
 
 /// log2 of the smallest page of all GPUs.
 const SMALLEST: u8 = 12;

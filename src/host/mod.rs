@@ -2,6 +2,9 @@
 //!
 //! Nothing here knows of GPUs.
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod cancel;
 pub mod contention;
 pub mod journal;

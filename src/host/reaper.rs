@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::jail::{self, Role};
+use gpuvmk_jail::{self as jail, Role};
 
 /// Threads that end things at a time.
 pub const MAX_THREADS: usize = 96;

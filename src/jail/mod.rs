@@ -12,6 +12,9 @@
 //! The filters are data ([`Role::rules`]): `gpuvmk jail` lists them, and
 //! `tests/jail_census.rs` finds entries that nobody needs.
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod breakdown;
 mod filesystem;
 mod privileges;

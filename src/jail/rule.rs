@@ -91,10 +91,10 @@ impl Rule {
 /// optional.
 macro_rules! rules {
     ($($call:ident $(($($argument:literal $test:expr),+))? $(rare $rare:literal)? : $why:literal;)*) => {
-        &[$($crate::jail::rule::Rule {
+        &[$($crate::rule::Rule {
             symbol: stringify!($call),
             number: libc::$call,
-            when: &[$($($crate::jail::rule::Condition { argument: $argument, test: $test }),+)?],
+            when: &[$($($crate::rule::Condition { argument: $argument, test: $test }),+)?],
             why: $why,
             rare: rules!(@rare $($rare)?),
         }),*]

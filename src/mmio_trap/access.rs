@@ -4,8 +4,8 @@
 //! or split. The bus hands a unit byte lanes: a narrow write leaves the other bytes of a plain register alone,
 //! and writes no ones into the other bits of a register that clears by ones.
 
-use crate::chip::registers::Reg;
-use crate::pci::{AccessError, Region};
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_pci::{AccessError, Region};
 
 /// Data written to one register: which of its bits were driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

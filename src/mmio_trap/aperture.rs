@@ -11,7 +11,7 @@ pub mod fermi;
 pub mod hopper;
 
 use super::PhysicalMemory;
-use crate::chip::{AccessKind, Aperture as Memory, FaultReason, PhysicalAddress};
+use gpuvmk_chip::{AccessKind, Aperture as Memory, FaultReason, PhysicalAddress};
 
 /// log2 of the smallest page of every format.
 const GRANULE_SHIFT: u8 = 12;

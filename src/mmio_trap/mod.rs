@@ -4,11 +4,14 @@
 //!
 //! All of it is pure: memory is reached through [`PhysicalMemory`], nothing here locks, logs or blocks.
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod access;
 pub mod aperture;
 pub mod register_file;
 
-use crate::chip::PhysicalAddress;
+use gpuvmk_chip::PhysicalAddress;
 
 /// Memory by physical address, as page walks and apertures need it. What does not exist is refused, never
 /// guessed.

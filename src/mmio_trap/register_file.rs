@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use super::access::Word;
-use crate::chip::register_index::{BAR0_SIZE, RegisterIndex};
-use crate::chip::registers::{Policy, Reg};
+use gpuvmk_chip::register_index::{BAR0_SIZE, RegisterIndex};
+use gpuvmk_chip::registers::{Policy, Reg};
 
 /// Registers on a page of storage.
 const PER_PAGE: usize = 1024;
@@ -170,9 +170,9 @@ mod tests {
     use std::sync::LazyLock;
 
     use super::*;
-    use crate::mmio_trap::access::lanes;
+    use crate::access::lanes;
 
-    crate::registers! {
+    gpuvmk_chip::registers! {
         unit "TEST", source "test";
         /// Plain.
         PLAIN @ 0x001000, reset 7, Scratch, {};

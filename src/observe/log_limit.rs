@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use log::{Level, Log, Metadata, Record};
 
-use crate::host::pace::Pace;
+use gpuvmk_host::pace::Pace;
 
 /// Lines a second until a configuration says otherwise.
 pub const DEFAULT_LINES: u32 = 200;

@@ -5,6 +5,9 @@
 //! reaches memory through mappings that the front end (or the driver's host side) announces. Interrupts leave
 //! through an [`InterruptSink`]; the function decides between INTx and MSI by its own configuration space.
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod address;
 pub mod config_space;
 pub mod dma;

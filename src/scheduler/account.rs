@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::observe::latency::{Latency, LatencySummary};
+use gpuvmk_observe::latency::{Latency, LatencySummary};
 
 /// A VM's account on one engine.
 #[derive(Clone, Debug, Default)]

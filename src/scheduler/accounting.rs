@@ -7,8 +7,8 @@ use super::channel::Channel;
 use super::meter::Part;
 use super::sampling::{Stretch, WINDOW};
 use super::{Account, Scheduler};
-use crate::addr::{HostChannel, TenantId};
-use crate::chip::{Engine, EngineSet};
+use gpuvmk_chip::addr::{HostChannel, TenantId};
+use gpuvmk_chip::{Engine, EngineSet};
 
 /// A channel that had to leave its engine and has not yet.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::addr::TenantId;
-use crate::chip::{Engine, EngineSet};
+use gpuvmk_chip::addr::TenantId;
+use gpuvmk_chip::{Engine, EngineSet};
 
 /// Looks without work in sight after which a channel counts as idle, and looks at an idle engine with work left after
 /// which it counts as one that waits for something else than the engine.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::policy::{Admission, Policy, VmView};
-use crate::addr::TenantId;
+use gpuvmk_chip::addr::TenantId;
 
 /// A list.
 #[derive(Debug)]

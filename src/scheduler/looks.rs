@@ -7,9 +7,9 @@ use super::channel::Look;
 use super::list::List;
 use super::policy::Admission;
 use super::sampling::Seen;
-use crate::addr::HostChannel;
-use crate::chip::Engine;
-use crate::observe::latency::LatencySummary;
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::HostChannel;
+use gpuvmk_observe::latency::LatencySummary;
 
 /// Windows where hardware takes turns among several VMs and counts time, which has to be told apart between looks; and where a VM waits
 /// that gets the engine as soon as it is seen to be idle.

@@ -16,8 +16,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::addr::HostChannel;
-use crate::chip::Engine;
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::HostChannel;
 
 /// What was last seen of an engine.
 #[derive(Clone, Copy, Debug)]

@@ -13,6 +13,9 @@
 //!
 //! No clock, no hardware and no lock in here: time and samples come in, decisions go out as values.
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod account;
 mod accounting;
 mod channel;
@@ -37,11 +40,11 @@ use self::list::List;
 use self::meter::Meter;
 use self::policy::{Admission, Policy, Settings, VmView};
 use self::sampling::Sampler;
-use crate::addr::{HostChannel, TenantId};
-use crate::chip::{Engine, EngineSet};
-use crate::observe::latency::Latency;
-use crate::scheduler::policy::PolicyKind;
-use crate::scheduler::share::{Rejection, Share};
+use crate::policy::PolicyKind;
+use crate::share::{Rejection, Share};
+use gpuvmk_chip::addr::{HostChannel, TenantId};
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_observe::latency::Latency;
 
 /// One VM as the scheduler sees it.
 #[derive(Debug)]

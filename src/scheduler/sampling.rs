@@ -13,8 +13,8 @@
 
 use std::time::Duration;
 
-use crate::addr::HostChannel;
-use crate::chip::Engine;
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::HostChannel;
 
 /// Length of a window.
 pub const WINDOW: Duration = Duration::from_millis(1);

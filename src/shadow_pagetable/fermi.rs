@@ -1,8 +1,8 @@
 //! The Fermi format (GF100 to GM107) as a [`MmuFormat`]: a page directory over tables of small and large pages.
 
 use super::format::{Entry, Leaf, MmuFormat, Shape, SubTable, TableKind};
-use crate::chip::PhysicalAddress;
-use crate::chip::gf100::mmu::{ENTRY_SIZE, LargePages, Pde, Pte, SMALL_PAGE_SHIFT};
+use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_chip::gf100::mmu::{ENTRY_SIZE, LargePages, Pde, Pte, SMALL_PAGE_SHIFT};
 
 const DIRECTORY: TableKind = TableKind(2);
 const LARGE: TableKind = TableKind(1);
@@ -79,7 +79,7 @@ impl MmuFormat for Fermi {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::Aperture;
+    use gpuvmk_chip::Aperture;
 
     fn vram(address: u64) -> PhysicalAddress {
         PhysicalAddress { aperture: Aperture::Vram, address }

@@ -5,7 +5,7 @@
 //! of the same range). Fermi has two levels; Hopper has more, and pages in upper ones.
 
 use super::budget::Limits;
-use crate::chip::PhysicalAddress;
+use gpuvmk_chip::PhysicalAddress;
 
 /// A kind of table of a format. Entries name tables of *lower* numbers only, so every walk ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

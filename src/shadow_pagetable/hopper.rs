@@ -9,8 +9,8 @@
 
 use super::budget::Limits;
 use super::format::{Entry, Leaf, MmuFormat, Shape, SubTable, TableKind};
-use crate::chip::PhysicalAddress;
-use crate::chip::gh100::mmu::{Directory, DualPde, Level, Pde, Pte, PteDefect};
+use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_chip::gh100::mmu::{Directory, DualPde, Level, Pde, Pte, PteDefect};
 
 /// Hopper's format; it has no settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -126,8 +126,8 @@ const fn tables(first: Option<SubTable>, second: Option<SubTable>) -> Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::Aperture;
-    use crate::chip::gh100::mmu::{VA_BITS, encode_pde};
+    use gpuvmk_chip::Aperture;
+    use gpuvmk_chip::gh100::mmu::{VA_BITS, encode_pde};
 
     fn vram(address: u64) -> PhysicalAddress {
         PhysicalAddress { aperture: Aperture::Vram, address }

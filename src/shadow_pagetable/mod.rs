@@ -16,6 +16,9 @@
 //! Not handled: the privileged bit (all shadow mappings are for unprivileged use), compression tags, the limit of
 //! an address space (the walk covers the whole virtual range of the format).
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod budget;
 mod fermi;
 mod format;
@@ -38,7 +41,7 @@ pub use runs::{MAX_BATCH, MapRun, RunCount, RunSink, Runs, UnmapRun};
 pub use space::{ShadowSpace, SyncError, SyncReport};
 pub use translate::translate;
 
-use crate::chip::PhysicalAddress;
+use gpuvmk_chip::PhysicalAddress;
 
 /// A range that is not all in the guest's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! times what decoding does.
 
 use super::format::{Entry, Leaf, Shape};
-use crate::chip::{Aperture, PhysicalAddress};
+use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 /// An entry without the addresses of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 //! page is named at most once in a synchronisation, so the order of batches does not matter.
 
 use super::packed::Packed;
-use crate::addr::GpuVa;
-use crate::chip::PhysicalAddress;
+use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_chip::addr::GpuVa;
 
 /// Most runs of a batch, of both directions together.
 pub const MAX_BATCH: usize = 1024;

@@ -5,8 +5,8 @@ use super::budget::{Budget, WalkRefusal};
 use super::format::{Leaf, MmuFormat, SubTable, TableKind};
 use super::runs::{MapRun, RunCount, RunSink, Runs};
 use super::table::{Table, Walk};
-use crate::addr::{GpuVa, PAGE_SIZE};
-use crate::chip::{Aperture, PhysicalAddress};
+use gpuvmk_chip::addr::{GpuVa, PAGE_SIZE};
+use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 /// Why a synchronisation ended early. The space is then out of step with its shadow and may only be dropped.
 #[derive(Debug, thiserror::Error)]

@@ -164,9 +164,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::chip::gf100::mmu::{LargePages, Pte};
-    use crate::chip::{Aperture, PhysicalAddress};
-    use crate::shadow_pagetable::{Fermi, Hopper, Leaf};
+    use crate::{Fermi, Hopper, Leaf};
+    use gpuvmk_chip::gf100::mmu::{LargePages, Pte};
+    use gpuvmk_chip::{Aperture, PhysicalAddress};
 
     fn bytes(words: &[u64]) -> Vec<u8> {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()

@@ -13,7 +13,7 @@ use super::piece::{EMPTY, PIECE, Piece, first_entry, piece_length, pieces};
 use super::runs::{RunSink, Runs};
 use super::space::SyncError;
 use super::stretch::{Stretches, next_difference, raw, same_entry};
-use crate::chip::{Aperture, PhysicalAddress};
+use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 /// What a walk needs at every table.
 pub(super) struct Walk<'a, 's, F, M, S> {

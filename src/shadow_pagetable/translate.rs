@@ -2,8 +2,8 @@
 
 use super::GuestMemory;
 use super::format::{Entry, MmuFormat, SubTable};
-use crate::addr::GpuVa;
-use crate::chip::PhysicalAddress;
+use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_chip::addr::GpuVa;
 
 /// Where a virtual address leads, and how many bytes of its page begin there.
 pub fn translate<F: MmuFormat>(

@@ -10,9 +10,9 @@ use super::memory::CopyMissed;
 use super::mmu::{AddressSpace, InUse, Place, Request};
 use super::reduction::{Operand, Reduction};
 use super::tlb::Buffer;
-use crate::addr::GpuVa;
-use crate::chip::{AccessKind, Aperture, FaultReason};
-use crate::units::backend::{FaultUnit, MmuFault};
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::{AccessKind, Aperture, FaultReason};
+use gpuvmk_units::backend::{FaultUnit, MmuFault};
 
 /// Bytes that one access moves before it lets a flush pass.
 pub(super) const CHUNK: u64 = 64 << 10;

@@ -21,12 +21,12 @@ use super::pbdma;
 use super::renewals::Renewals;
 use super::sleepers::{Pbdmas, bit};
 use super::walker::{FermiTables, Walker};
-use crate::chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
-use crate::chip::{Engine, EngineSet, PhysicalAddress};
-use crate::jail::{self, Role};
-use crate::pci::{DmaError, DmaMapping, SharedMemory};
-use crate::softgpu::Preemption;
-use crate::units::backend::{
+use crate::Preemption;
+use gpuvmk_chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
+use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
+use gpuvmk_jail::{self as jail, Role};
+use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
+use gpuvmk_units::backend::{
     Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget, VramPiece,
 };
 
@@ -247,7 +247,7 @@ impl Core {
         &self.shared.hardware
     }
 
-    fn tell_switch(&self, switch: Result<Switch, crate::units::backend::MmuFault>) -> Vec<Patch> {
+    fn tell_switch(&self, switch: Result<Switch, gpuvmk_units::backend::MmuFault>) -> Vec<Patch> {
         match switch {
             Ok(switch) => {
                 switch.tell(&self.shared.hardware);

@@ -4,7 +4,7 @@ use super::engine::{
     Model, copy::Copy, graphics::Graphics, hopper_copy::HopperCopy, hopper_graphics::HopperGraphics,
 };
 use super::host::{HostClass, fermi::Fermi, hopper::Hopper};
-use crate::chip::{Engine, gf100, gh100};
+use gpuvmk_chip::{Engine, gf100, gh100};
 
 /// A chip, as its engine core sees it. How page tables are walked is not part of it: see
 /// [`super::walker::Walker`].

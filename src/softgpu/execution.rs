@@ -18,11 +18,11 @@ use super::ledger::Actor;
 use super::mmu::AddressSpace;
 use super::pbdma::{Ending, TIMESLICE};
 use super::ramfc::{HostState, Method, engine_number};
-use crate::addr::GpuVa;
-use crate::chip::gf100::methods::{host, pbdma_intr};
-use crate::chip::gf100::ramin::USERD_GP_PUT;
-use crate::chip::{AccessKind, Engine, EngineSet, FaultReason, PhysicalAddress};
-use crate::units::backend::{ChannelError, FaultUnit, GraphicsError, HostError, MmuFault};
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::gf100::methods::{host, pbdma_intr};
+use gpuvmk_chip::gf100::ramin::USERD_GP_PUT;
+use gpuvmk_chip::{AccessKind, Engine, EngineSet, FaultReason, PhysicalAddress};
+use gpuvmk_units::backend::{ChannelError, FaultUnit, GraphicsError, HostError, MmuFault};
 
 /// Methods between two looks at the clock.
 const CLOCK_INTERVAL: u32 = 32;

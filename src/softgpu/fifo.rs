@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::description::Description;
 use super::sleepers::{Pbdmas, Sleepers, bit};
-use crate::chip::{Engine, EngineSet, PhysicalAddress};
-use crate::units::backend::FifoState;
+use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
+use gpuvmk_units::backend::FifoState;
 
 /// First pause before a semaphore is looked at again, doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_micros(30);

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::Core;
 use super::ledger::Ledger;
-use crate::pci::config_space::BuildError;
-use crate::pci::{
+use crate::Preemption;
+use gpuvmk_pci::config_space::BuildError;
+use gpuvmk_pci::{
     AccessError, DmaError, DmaMapping, InterruptSink, LateWrite, PciFunction, Region, RegionTable,
     RegionWatcher, SharedMemory, Shown,
 };
-use crate::softgpu::Preemption;
-use crate::units::gf100::{FaceCounters, Gf100Config, Gf100Function};
+use gpuvmk_units::gf100::{FaceCounters, Gf100Config, Gf100Function};
 
 /// What distinguishes one software GPU from another.
 #[derive(Clone, Debug)]
@@ -136,7 +136,7 @@ impl PciFunction for SoftGpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::gf100::BOOT_0;
+    use gpuvmk_chip::gf100::BOOT_0;
 
     #[test]
     fn it_is_a_gf100_with_its_vram() {

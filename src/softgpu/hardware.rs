@@ -11,9 +11,9 @@ use super::memory::Memory;
 use super::mmu::Mmu;
 use super::vram::Vram;
 use super::walker::Walker;
-use crate::pci::dma::DmaSpace;
-use crate::softgpu::Preemption;
-use crate::units::backend::EngineEvents;
+use crate::Preemption;
+use gpuvmk_pci::dma::DmaSpace;
+use gpuvmk_units::backend::EngineEvents;
 
 /// The shared part.
 pub(super) struct Hardware {

@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::addr::{HostChannel, HostVram, Iova, PAGE_SIZE, TenantId};
-use crate::chip::{Aperture, Engine, PhysicalAddress};
-use crate::gpu::OwnershipLedger;
+use gpuvmk_chip::addr::{HostChannel, HostVram, Iova, PAGE_SIZE, TenantId};
+use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
+use gpuvmk_gpu::OwnershipLedger;
 
 /// For whom an access is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

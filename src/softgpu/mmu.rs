@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use super::memory::Memory;
 use super::tlb::{Buffer, Page, Space};
 use super::walker::Walker;
-use crate::chip::gf100::ramin::{PAGE_DIRECTORY_LO, VA_LIMIT_LO};
-use crate::chip::{AccessKind, Aperture, FaultReason, PhysicalAddress};
-use crate::units::backend::FlushScope;
+use gpuvmk_chip::gf100::ramin::{PAGE_DIRECTORY_LO, VA_LIMIT_LO};
+use gpuvmk_chip::{AccessKind, Aperture, FaultReason, PhysicalAddress};
+use gpuvmk_units::backend::FlushScope;
 
 /// Page directories with remembered translations; more than there are channels.
 const MAX_SPACES: usize = 192;
@@ -207,7 +207,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::softgpu::walker::FermiTables;
+    use crate::walker::FermiTables;
 
     fn instance(directory: u64) -> Vec<u8> {
         let mut bytes = vec![0; 0x1000];

@@ -12,6 +12,9 @@
 //! Not modelled: video engines, 2D and 3D drawing, shaders, compression, performance counters, and anything
 //! that takes time other than moving bytes.
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod access;
 mod core;
 mod description;

@@ -7,9 +7,9 @@ use super::access::halves;
 use super::execution::Execution;
 use super::fifo::Departure;
 use super::pbdma::Ending;
-use crate::chip::gf100::methods::pbdma_intr;
-use crate::chip::gf100::ramin::{GPFIFO_ENTRY_SIZE, USERD_GET, USERD_GET_HI, USERD_GP_GET};
-use crate::chip::stream::{Command, RingEntry};
+use gpuvmk_chip::gf100::methods::pbdma_intr;
+use gpuvmk_chip::gf100::ramin::{GPFIFO_ENTRY_SIZE, USERD_GET, USERD_GET_HI, USERD_GP_GET};
+use gpuvmk_chip::stream::{Command, RingEntry};
 
 /// Words fetched at once.
 const FETCH: usize = 512;

@@ -6,12 +6,12 @@
 
 use super::description::Description;
 use super::mmu::{read_u32, read_u64};
-use crate::chip::gf100::methods::host::{ENGINE_COPY0, ENGINE_GRAPHICS, ENGINE_SOFTWARE};
-use crate::chip::gf100::ramin::{
+use gpuvmk_chip::gf100::methods::host::{ENGINE_COPY0, ENGINE_GRAPHICS, ENGINE_SOFTWARE};
+use gpuvmk_chip::gf100::ramin::{
     RAMFC_ACQUIRE, RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO, RAMFC_SIGNATURE, RAMFC_USERD_LO, SIGNATURE,
 };
-pub(super) use crate::chip::stream::{Header, Method, Stepping};
-use crate::chip::{Aperture, Engine, PhysicalAddress};
+pub(super) use gpuvmk_chip::stream::{Header, Method, Stepping};
+use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
 
 /// Highest address of 40 bits.
 const NARROW: u64 = (1 << 40) - 1;
@@ -46,13 +46,6 @@ const ACQUIRE_PENDING: u32 = 1 << 19;
 const OPERATION_PENDING: u32 = 1 << 8;
 /// [`CACHE_METHOD`]: a method waits for its engine.
 const CACHE_VALID: u32 = 1 << 31;
-
-impl Method {
-    /// As RAMFC and error registers name it.
-    pub(super) fn address_word(self) -> u32 {
-        u32::from(self.method) | u32::from(self.subchannel) << 16
-    }
-}
 
 /// The semaphore methods' operands, and an acquire under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -267,7 +260,7 @@ fn halfword(word: u32) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::softgpu::description::{GF100, GH100};
+    use crate::description::{GF100, GH100};
     use proptest::prelude::*;
 
     proptest! {

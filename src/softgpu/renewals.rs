@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use crate::host::reaper::{Account, Pending};
+use gpuvmk_host::reaper::{Account, Pending};
 
 /// First byte and size, and what comes of it.
 type UnderWay = ((u64, u64), Pending<io::Result<()>>);

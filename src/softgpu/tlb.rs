@@ -7,7 +7,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use crate::chip::PhysicalAddress;
+use gpuvmk_chip::PhysicalAddress;
 
 /// log2 of the smallest page.
 const SMALL_PAGE_SHIFT: u8 = 12;
@@ -190,7 +190,7 @@ impl Space {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::Aperture;
+    use gpuvmk_chip::Aperture;
 
     fn page(va: u64, shift: u8, address: u64) -> Page {
         let target = PhysicalAddress { aperture: Aperture::Vram, address };

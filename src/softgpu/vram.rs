@@ -11,10 +11,10 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::host::reaper;
-use crate::pci::SharedMemory;
-use crate::pci::mapping::{Access, FilePiece, Mapping, MemoryError, create_memory_file};
-use crate::units::backend::VramPiece;
+use gpuvmk_host::reaper;
+use gpuvmk_pci::SharedMemory;
+use gpuvmk_pci::mapping::{Access, FilePiece, Mapping, MemoryError, create_memory_file};
+use gpuvmk_units::backend::VramPiece;
 
 /// Smallest bank.
 const MIN_BANK: u64 = 16 << 20;

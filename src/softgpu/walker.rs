@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::memory::Memory;
 use super::tlb::Page;
-use crate::chip::gf100::mmu::{ENTRY_SIZE, LargePages, Pde, Pte, PteDefect, SMALL_PAGE_SHIFT};
-use crate::chip::{FaultReason, PhysicalAddress};
+use gpuvmk_chip::gf100::mmu::{ENTRY_SIZE, LargePages, Pde, Pte, PteDefect, SMALL_PAGE_SHIFT};
+use gpuvmk_chip::{FaultReason, PhysicalAddress};
 
 /// Finds pages.
 pub(super) trait Walker: Send + Sync + std::fmt::Debug {

@@ -12,7 +12,7 @@
 //! A block's first entry has everything before it zero, so blocks can be read without each other.
 
 use super::event::{Access, ChannelChange, Direction, Entry, Event, Kind, Origin, Place};
-use crate::pci::Region;
+use gpuvmk_pci::Region;
 
 /// The longest string of an entry; what is longer is cut when written.
 pub const MOST_TEXT: usize = 1024;

@@ -19,9 +19,9 @@ use super::filter::Filter;
 use super::header::Header;
 use super::recorder::{RING, Recorder};
 use super::tracer::Tracer;
-use crate::chip::register_sets::RegisterSet;
-use crate::host::socket_path::{Guard, Listener, NotAllowed};
-use crate::jail::{self, Role};
+use gpuvmk_chip::register_sets::RegisterSet;
+use gpuvmk_host::socket_path::{Guard, Listener, NotAllowed};
+use gpuvmk_jail::{self as jail, Role};
 
 /// How long a client may not say what it wants, or not read.
 const PATIENCE: Duration = Duration::from_secs(5);

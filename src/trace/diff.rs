@@ -172,7 +172,7 @@ fn add(difference: Difference, most: usize, found: &mut Comparison) {
 mod tests {
     use super::super::event::Place;
     use super::*;
-    use crate::pci::Region;
+    use gpuvmk_pci::Region;
 
     fn access(direction: Direction, offset: u64, value: u64) -> (u64, Access) {
         let place = Place::Region(Region::Bar(0));

@@ -1,6 +1,6 @@
 //! What a trace tells: entries, each an event at a time.
 
-use crate::pci::Region;
+use gpuvmk_pci::Region;
 
 /// One entry of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use super::event::{Access, Event, Kind, Place};
-use crate::chip::register_sets::RegisterSet;
-use crate::pci::Region;
+use gpuvmk_chip::register_sets::RegisterSet;
+use gpuvmk_pci::Region;
 
 /// What is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::chip::register_sets::RegisterSet;
-use crate::pci::{AccessError, PciFunction, Region, RegionKind, RegionTable};
+use gpuvmk_chip::register_sets::RegisterSet;
+use gpuvmk_pci::{AccessError, PciFunction, Region, RegionKind, RegionTable};
 
 /// First bytes of a trace.
 pub const MAGIC: [u8; 8] = *b"GPUVMKT2";

@@ -3,6 +3,9 @@
 //! A trace never holds an access up: entries go through a bounded ring to a writer thread; what does not fit
 //! is counted, and the count is in the trace.
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod block;
 pub mod codec;
 pub mod desk;

@@ -177,7 +177,7 @@ mod tests {
     use super::super::block::Block;
     use super::super::event::{Access, Direction, Event, Place};
     use super::*;
-    use crate::pci::Region;
+    use gpuvmk_pci::Region;
 
     fn write(i: u64) -> Entry {
         let access = Access {

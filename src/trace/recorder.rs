@@ -14,7 +14,7 @@ use super::block::{Block, MOST_BLOCK};
 use super::event::{Access, Entry, Event};
 use super::filter::Filter;
 use super::header::Header;
-use crate::jail::{self, Role};
+use gpuvmk_jail::{self as jail, Role};
 
 /// How much may wait for the writer, if nothing else is said.
 pub const RING: usize = 4 << 20;
@@ -265,7 +265,7 @@ mod tests {
     use super::super::event::{Direction, Place};
     use super::super::reader::Reader;
     use super::*;
-    use crate::pci::Region;
+    use gpuvmk_pci::Region;
 
     /// Takes bytes only once it may.
     struct Gate {

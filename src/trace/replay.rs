@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::event::{Access, Direction, Entry, Event, Place};
-use crate::pci::PciFunction;
+use gpuvmk_pci::PciFunction;
 
 /// How long a read may take to agree.
 const PATIENCE: Duration = Duration::from_millis(200);

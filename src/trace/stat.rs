@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::event::{Direction, Entry, Event, Kind, Place};
 use super::text::{self, RegisterNames};
-use crate::pci::Region;
+use gpuvmk_pci::Region;
 
 /// Memory windows are counted in pieces of this size, so that statistics do not grow with them.
 const PIECE: u64 = 64 << 10;
@@ -189,7 +189,7 @@ impl Phase {
 mod tests {
     use super::super::event::Access;
     use super::*;
-    use crate::chip::register_sets::RegisterSet;
+    use gpuvmk_chip::register_sets::RegisterSet;
 
     fn access(nanos: u64, direction: Direction, bar: u8, offset: u64) -> Entry {
         let place = Place::Region(Region::Bar(bar));

@@ -1,9 +1,9 @@
 //! Entries as text, one line each: time, what happened, and of registers unit, name, index and fields.
 
 use super::event::{Access, Direction, Entry, Event, Place};
-use crate::chip::register_sets::RegisterSet;
-use crate::chip::registers::{Reg, RegisterDef};
-use crate::pci::Region;
+use gpuvmk_chip::register_sets::RegisterSet;
+use gpuvmk_chip::registers::{Reg, RegisterDef};
+use gpuvmk_pci::Region;
 
 /// Finds the entry of a table that covers a register.
 pub trait RegisterNames {
@@ -161,7 +161,7 @@ pub fn padded(mut value: u64, places: usize, with: u8, to: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::registers::{FieldDef, Policy};
+    use gpuvmk_chip::registers::{FieldDef, Policy};
 
     static CHANNEL: RegisterDef = RegisterDef {
         name: "NV_EXAMPLE_CHANNEL",

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::event::{Access, Direction, Event, Place};
 use super::tracer::Tracer;
-use crate::pci::{
+use gpuvmk_pci::{
     AccessError, DmaError, DmaMapping, InterruptSink, LateWrite, PciFunction, PlainMemory, Region,
     RegionTable, RegionWatcher, SharedMemory, Shown,
 };

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::event::{Access, Event};
 use super::recorder::Recorder;
-use crate::pci::Region;
+use gpuvmk_pci::Region;
 
 /// Records while somebody wants it. Clones record to the same trace. While nobody records, it costs a load.
 #[derive(Clone, Debug, Default)]

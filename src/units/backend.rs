@@ -7,10 +7,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::addr::GpuVa;
-use crate::chip::{AccessKind, Engine, EngineSet, FaultReason, PhysicalAddress};
-use crate::pci::{DmaError, DmaMapping, SharedMemory};
-pub use crate::units::interrupt::Heed;
+pub use crate::interrupt::Heed;
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::{AccessKind, Engine, EngineSet, FaultReason, PhysicalAddress};
+use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 
 /// A memory access that has no target: outside VRAM, or a bus address that nobody mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -107,13 +107,13 @@ pub trait Backend: Send + Sync {
     /// The range is not all in VRAM or in mapped system memory.
     fn write_memory(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget>;
 
-    /// Shares VRAM with another process (see [`crate::pci::PciFunction::share`]).
+    /// Shares VRAM with another process (see [`gpuvmk_pci::PciFunction::share`]).
     ///
     /// # Errors
     /// The back cannot share that range.
     fn share_vram(&self, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>>;
 
-    /// Puts fresh memory in the place of VRAM (see [`crate::pci::PciFunction::renew`]).
+    /// Puts fresh memory in the place of VRAM (see [`gpuvmk_pci::PciFunction::renew`]).
     ///
     /// # Errors
     /// The back cannot do that with the range.
@@ -176,13 +176,13 @@ pub trait Backend: Send + Sync {
     /// Makes system memory reachable.
     ///
     /// # Errors
-    /// As [`crate::pci::PciFunction::dma_map`].
+    /// As [`gpuvmk_pci::PciFunction::dma_map`].
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError>;
 
     /// Takes system memory away.
     ///
     /// # Errors
-    /// As [`crate::pci::PciFunction::dma_unmap`].
+    /// As [`gpuvmk_pci::PciFunction::dma_unmap`].
     fn dma_unmap(&self, iova: u64, size: u64) -> Result<(), DmaError>;
 
     /// Takes all system memory away.
@@ -190,7 +190,7 @@ pub trait Backend: Send + Sync {
 
     /// Most pieces of it at a time.
     fn most_dma_ranges(&self) -> usize {
-        crate::pci::dma::MAX_MAPPINGS
+        gpuvmk_pci::dma::MAX_MAPPINGS
     }
 
     /// Connects the way back. Called once, before any other method that can cause an event.

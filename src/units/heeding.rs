@@ -20,7 +20,7 @@ impl Heeding {
     }
 
     /// What was told last, unless somebody is at it.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn told_now(&self) -> Option<Heed> {
         use std::sync::TryLockError;
         match self.0.try_lock() {

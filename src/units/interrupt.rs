@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use crate::chip::EngineSet;
-use crate::pci::InterruptSink;
-use crate::pci::config_space::Control;
+use gpuvmk_chip::EngineSet;
+use gpuvmk_pci::InterruptSink;
+use gpuvmk_pci::config_space::Control;
 
 /// What a driver would notice if work that asked for a notification ended now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Heed {
     #[default]
     Wake,
     /// The end of work on one of these engines would make the function send its message, and on others nothing at all. Whoever
-    /// learns of it first may send the message (see [`crate::units::backend::EngineEvents::posted`]).
+    /// learns of it first may send the message (see [`crate::backend::EngineEvents::posted`]).
     Message(EngineSet),
 }
 

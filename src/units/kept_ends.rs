@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard};
 
 use super::backend::{EngineEvents, Heed};
-use crate::chip::{Engine, EngineSet};
+use gpuvmk_chip::{Engine, EngineSet};
 
 /// Ends of work that are kept, and what was told of them.
 #[derive(Debug, Default)]

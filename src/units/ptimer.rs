@@ -4,9 +4,9 @@
 //! until the high word is steady. The ratio registers are scratch: the model always counts nanoseconds. The
 //! registers lie at the same offsets in all chips here; a chip whose firmware owns the alarm declares only the time.
 
-use crate::chip::gf100::regs::ptimer::*;
-use crate::chip::registers::Reg;
-use crate::mmio_trap::access::Word;
+use gpuvmk_chip::gf100::regs::ptimer::*;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_mmio_trap::access::Word;
 
 /// The alarm interrupt, in both interrupt registers.
 const ALARM: u32 = 1;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::backend::Backend;
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::mmio_trap::aperture::Run;
-use crate::pci::{Behind, Region, RegionWatcher, Shown};
+use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_mmio_trap::aperture::Run;
+use gpuvmk_pci::{Behind, Region, RegionWatcher, Shown};
 
 /// Who is told when a window shows something else. Nothing is locked while it is.
 #[derive(Default)]

@@ -14,14 +14,14 @@ use super::live::LiveChannels;
 use super::memory::Memory;
 use super::spaces::Spaces;
 use super::status::{FailSafe, FailSafeRecord, State};
-use crate::addr::{GuestChannel, GuestVram};
-use crate::aggregator::link::LinkError;
-use crate::aggregator::protocol::{Doorbell, RefusalKind, Request};
-use crate::aggregator::report::FailSafeNow;
-use crate::chip::EngineSet;
-use crate::shadow_pagetable::{Limits, MmuFormat};
-use crate::trace::Event;
-use crate::units::backend::{FlushScope, WindowTables};
+use gpuvmk_aggregator::link::LinkError;
+use gpuvmk_aggregator::protocol::{Doorbell, RefusalKind, Request};
+use gpuvmk_aggregator::report::FailSafeNow;
+use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::addr::{GuestChannel, GuestVram};
+use gpuvmk_shadow_pagetable::{Limits, MmuFormat};
+use gpuvmk_trace::Event;
+use gpuvmk_units::backend::{FlushScope, WindowTables};
 
 /// How the drivers of a chip get their channels: by registers and memory (GF100) or by asking firmware (GH100).
 pub trait ChannelControl: fmt::Debug + Send + Sized + 'static {

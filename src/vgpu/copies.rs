@@ -7,15 +7,15 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::memory::Memory;
-use crate::addr::GpuVa;
-use crate::aggregator::link::AggregatorLink;
-use crate::aggregator::protocol::Doorbell;
-use crate::chip::gf100::ramin::GPFIFO_ENTRY_SIZE;
-use crate::chip::gh100::methods::host::control_entry;
-use crate::chip::stream::RingEntry;
-use crate::chip::{Chip, EngineSet, PhysicalAddress};
-use crate::fifo_virt::{CopiedBytes, CopyMeter};
-use crate::shadow_pagetable::{Fermi, Hopper, translate};
+use gpuvmk_aggregator::link::AggregatorLink;
+use gpuvmk_aggregator::protocol::Doorbell;
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::gf100::ramin::GPFIFO_ENTRY_SIZE;
+use gpuvmk_chip::gh100::methods::host::control_entry;
+use gpuvmk_chip::stream::RingEntry;
+use gpuvmk_chip::{Chip, EngineSet, PhysicalAddress};
+use gpuvmk_fifo_virt::{CopiedBytes, CopyMeter};
+use gpuvmk_shadow_pagetable::{Fermi, Hopper, translate};
 
 /// Most ring entries that are looked through for a doorbell.
 const ENTRIES: u32 = 64;

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::live::LiveChannels;
 use super::status::Counters;
-use crate::addr::{GpuVa, GuestChannel};
-use crate::aggregator::link::EventHandler;
-use crate::aggregator::protocol::Event;
-use crate::chip::{AccessKind, EngineSet, FaultReason};
-use crate::units::backend::{EngineEvents, FaultUnit, MmuFault};
+use gpuvmk_aggregator::link::EventHandler;
+use gpuvmk_aggregator::protocol::Event;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::{AccessKind, EngineSet, FaultReason};
+use gpuvmk_units::backend::{EngineEvents, FaultUnit, MmuFault};
 
 /// The register face, once it is connected.
 pub(super) type Face = Arc<OnceLock<Arc<dyn EngineEvents>>>;

@@ -9,17 +9,17 @@ use super::host::{Host, Terms};
 use super::live::{LiveChannels, Watched};
 use super::memory::Memory;
 use super::status::FailSafe;
-use crate::addr::GuestChannel;
-use crate::aggregator::link::LinkError;
-use crate::aggregator::protocol::{RefusalKind, Request};
-use crate::chip::gf100::mmu::LargePages;
-use crate::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
-use crate::chip::{EngineSet, PhysicalAddress};
-use crate::fifo_virt::{
+use gpuvmk_aggregator::link::LinkError;
+use gpuvmk_aggregator::protocol::{RefusalKind, Request};
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::gf100::mmu::LargePages;
+use gpuvmk_chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
+use gpuvmk_chip::{EngineSet, PhysicalAddress};
+use gpuvmk_fifo_virt::{
     CONTEXTS_START, Channel, Effect, INSTANCE_BYTES, Input, InstanceBlock, InstanceError, Runlist, engines_of,
 };
-use crate::shadow_pagetable::Fermi;
-use crate::units::backend::FifoState;
+use gpuvmk_shadow_pagetable::Fermi;
+use gpuvmk_units::backend::FifoState;
 
 const USERD: UserdOffsets = UserdOffsets { get: USERD_GP_GET, put: USERD_GP_PUT };
 

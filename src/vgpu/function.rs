@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use super::control::ChannelControl;
 use super::{FermiChannels, GspChannels, Mediator, MediatorConfig, Status, VgpuError};
-use crate::aggregator::link::{AggregatorLink, Grant};
-use crate::chip::Chip;
-use crate::pci::{
+use gpuvmk_aggregator::link::{AggregatorLink, Grant};
+use gpuvmk_chip::Chip;
+use gpuvmk_pci::{
     AccessError, DmaError, DmaMapping, InterruptSink, LateWrite, PciFunction, PlainMemory, Region,
     RegionTable, RegionWatcher, SharedMemory, Shown,
 };
-use crate::units::FaceCounters;
-use crate::units::gf100::{Gf100Config, Gf100Function};
-use crate::units::gh100::{Gh100Config, Gh100Function};
+use gpuvmk_units::FaceCounters;
+use gpuvmk_units::gf100::{Gf100Config, Gf100Function};
+use gpuvmk_units::gh100::{Gh100Config, Gh100Function};
 
 /// What the guest sees.
 #[derive(Debug)]

@@ -8,12 +8,12 @@ use super::control::{ChannelControl, Control, UserdOffsets, ring_if_pending};
 use super::copies::{Ring, Tables};
 use super::host::{Host, Terms};
 use super::status::FailSafe;
-use crate::addr::{GuestChannel, GuestVram};
-use crate::aggregator::link::LinkError;
-use crate::aggregator::protocol::{MAX_GPFIFO_ENTRIES_LOG2, RefusalKind, Request};
-use crate::chip::{Engine, EngineSet, PhysicalAddress};
-use crate::shadow_pagetable::Hopper;
-use crate::units::backend::{ChannelRefusal, GspChannel};
+use gpuvmk_aggregator::link::LinkError;
+use gpuvmk_aggregator::protocol::{MAX_GPFIFO_ENTRIES_LOG2, RefusalKind, Request};
+use gpuvmk_chip::addr::{GuestChannel, GuestVram};
+use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
+use gpuvmk_shadow_pagetable::Hopper;
+use gpuvmk_units::backend::{ChannelRefusal, GspChannel};
 
 /// GP_GET and GP_PUT of a USERD, as on every chip since GK104.
 const USERD: UserdOffsets = UserdOffsets { get: 0x88, put: 0x8c };

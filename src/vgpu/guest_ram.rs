@@ -9,9 +9,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
-use crate::addr::PAGE_SIZE;
-use crate::pci::mapping;
-use crate::pci::{DmaBacking, DmaError};
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_pci::mapping;
+use gpuvmk_pci::{DmaBacking, DmaError};
 
 /// Device and inode, and whether the descriptor may write.
 type FileId = ((u64, u64), bool);
@@ -131,7 +131,7 @@ impl GuestRam {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pci::mapping::create_memory_file;
+    use gpuvmk_pci::mapping::create_memory_file;
 
     fn range(iova: u64, size: u64) -> Range {
         Range { iova, size, writable: true, file: None }

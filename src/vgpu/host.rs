@@ -11,14 +11,14 @@ use super::live::LiveChannels;
 use super::memory::Memory;
 use super::quotas::Meters;
 use super::status::Counters;
-use crate::addr::{Gpa, GpuVa, GuestVram};
-use crate::aggregator::link::{AggregatorLink, LinkError};
-use crate::aggregator::protocol::{
+use gpuvmk_aggregator::link::{AggregatorLink, LinkError};
+use gpuvmk_aggregator::protocol::{
     Doorbell, GuestMapping, GuestRange, GuestTarget, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId,
 };
-use crate::chip::{Aperture, EngineSet};
-use crate::shadow_pagetable::{MapRun, RunSink, UnmapRun};
-use crate::trace::Tracer;
+use gpuvmk_chip::addr::{Gpa, GpuVa, GuestVram};
+use gpuvmk_chip::{Aperture, EngineSet};
+use gpuvmk_shadow_pagetable::{MapRun, RunSink, UnmapRun};
+use gpuvmk_trace::Tracer;
 
 /// What the aggregator granted, besides memory.
 #[derive(Clone, Debug, PartialEq, Eq)]

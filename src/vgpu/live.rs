@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use crate::chip::{Aperture, EngineSet, PhysicalAddress};
+use gpuvmk_chip::{Aperture, EngineSet, PhysicalAddress};
 
 /// The host has this channel.
 const LIVE: u8 = 1 << 0;
@@ -15,7 +15,7 @@ const FAULTED: u8 = 1 << 2;
 const REFUSED: u8 = 1 << 3;
 
 /// Channel numbers of the largest chip whose driver is not told how many it has.
-const NUMBERS: u16 = crate::chip::gf100::CHANNELS;
+const NUMBERS: u16 = gpuvmk_chip::gf100::CHANNELS;
 
 /// Bits of [`Slot::watch`] below the page address of the instance block: aperture, and engines.
 const WATCH_APERTURE: u64 = 3;

@@ -31,16 +31,16 @@ use super::quotas::{Meters, PacedInterrupts};
 use super::status::{Counters, FailSafe, FailSafeRecord, State, Status};
 use super::traced_link::TracedLink;
 use super::{MediatorConfig, VgpuError};
-use crate::addr::GuestChannel;
-use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, Kept, LinkError};
-use crate::aggregator::protocol::{Doorbell, Event, Request};
-use crate::aggregator::report::Report;
-use crate::chip::PhysicalAddress;
-use crate::pci::dma::{DmaSpace, MemoryOwner};
-use crate::pci::mapping::sigbus;
-use crate::pci::{DmaError, DmaMapping, InterruptSink, SharedMemory};
-use crate::shadow_pagetable::{Limits, MmuFormat};
-use crate::units::backend::{Backend, EngineEvents, FlushScope, Heed, NoTarget, VramPiece, WindowTables};
+use gpuvmk_aggregator::link::{AggregatorLink, EventHandler, Grant, Kept, LinkError};
+use gpuvmk_aggregator::protocol::{Doorbell, Event, Request};
+use gpuvmk_aggregator::report::Report;
+use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_pci::dma::{DmaSpace, MemoryOwner};
+use gpuvmk_pci::mapping::sigbus;
+use gpuvmk_pci::{DmaError, DmaMapping, InterruptSink, SharedMemory};
+use gpuvmk_shadow_pagetable::{Limits, MmuFormat};
+use gpuvmk_units::backend::{Backend, EngineEvents, FlushScope, Heed, NoTarget, VramPiece, WindowTables};
 
 /// One connection to an aggregator, with what it granted.
 struct Connection {

@@ -3,6 +3,9 @@
 //! The guest's page tables, instance blocks and runlists are read and checked here, within the guest's own memory;
 //! the aggregator checks everything once more before hardware sees it. This side holds nothing of other guests.
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod bar3;
 mod control;
 mod copies;
@@ -35,11 +38,11 @@ pub use mediator::Mediator;
 pub use quotas::Quotas;
 pub use status::{Counts, FailSafe, FailSafeRecord, State, Status};
 
-use crate::aggregator::link::{AggregatorLink, Grant, LinkError};
-use crate::pci::config_space::BuildError;
-use crate::pci::mapping::MapError;
-use crate::shadow_pagetable::Limits;
-use crate::trace::Tracer;
+use gpuvmk_aggregator::link::{AggregatorLink, Grant, LinkError};
+use gpuvmk_pci::config_space::BuildError;
+use gpuvmk_pci::mapping::MapError;
+use gpuvmk_shadow_pagetable::Limits;
+use gpuvmk_trace::Tracer;
 
 /// Connects to an aggregator again, within a second or two: a guest's reset waits for it.
 pub type LinkFactory = Box<dyn Fn() -> Result<(Arc<dyn AggregatorLink>, Grant), LinkError> + Send + Sync>;

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::status::Counter;
-use crate::aggregator::limit::Limit;
-use crate::aggregator::report::Usage;
-use crate::host::pace::Pace;
-use crate::observe::log_limit;
-use crate::pci::InterruptSink;
-use crate::units::backend::ObjectUsage;
+use gpuvmk_aggregator::limit::Limit;
+use gpuvmk_aggregator::report::Usage;
+use gpuvmk_host::pace::Pace;
+use gpuvmk_observe::log_limit;
+use gpuvmk_pci::InterruptSink;
+use gpuvmk_units::backend::ObjectUsage;
 
 /// What a guest may save up of a rate.
 const BURST: Duration = Duration::from_millis(50);

@@ -10,10 +10,10 @@ use std::time::Instant;
 use super::bar3::Engines;
 use super::host::{Host, SpaceSink};
 use super::status::{Counters, FailSafe};
-use crate::aggregator::link::LinkError;
-use crate::aggregator::protocol::{RefusalKind, Request, SpaceId};
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::shadow_pagetable::{Budget, Limits, MmuFormat, RunSink, ShadowSpace, SyncError, SyncReport};
+use gpuvmk_aggregator::link::LinkError;
+use gpuvmk_aggregator::protocol::{RefusalKind, Request, SpaceId};
+use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_shadow_pagetable::{Budget, Limits, MmuFormat, RunSink, ShadowSpace, SyncError, SyncReport};
 
 /// A page directory as both the instance block and the TLB register name it: the two may differ in whether
 /// system memory is snooped.

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::aggregator::link::LinkError;
-use crate::aggregator::protocol::RefusalKind;
-use crate::aggregator::report::{FailSafeNow, FailSafeReason};
-use crate::fifo_virt::CopiedBytes;
-use crate::observe::latency::{Latency, LatencySummary};
+use gpuvmk_aggregator::link::LinkError;
+use gpuvmk_aggregator::protocol::RefusalKind;
+use gpuvmk_aggregator::report::{FailSafeNow, FailSafeReason};
+use gpuvmk_fifo_virt::CopiedBytes;
+use gpuvmk_observe::latency::{Latency, LatencySummary};
 
 /// Why a vGPU stopped serving its guest. Only this vGPU: other VMs do not notice. A function reset ends it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::addr::PAGE_SIZE;
+use gpuvmk_chip::addr::PAGE_SIZE;
 
 /// Bytes of a page, as an index.
 const PAGE: usize = 4096;

@@ -3,13 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::aggregator::link::{AggregatorLink, EventHandler, Kept, LinkError};
-use crate::aggregator::protocol::{Doorbell, Event, Request};
-use crate::aggregator::report::Report;
-use crate::fifo_virt::CopiedBytes;
-use crate::trace::event::ChannelChange;
-use crate::trace::{Event as Traced, Tracer};
-use crate::units::backend::Heed;
+use gpuvmk_aggregator::link::{AggregatorLink, EventHandler, Kept, LinkError};
+use gpuvmk_aggregator::protocol::{Doorbell, Event, Request};
+use gpuvmk_aggregator::report::Report;
+use gpuvmk_fifo_virt::CopiedBytes;
+use gpuvmk_trace::event::ChannelChange;
+use gpuvmk_trace::{Event as Traced, Tracer};
+use gpuvmk_units::backend::Heed;
 
 /// A link that is recorded while somebody wants that.
 pub(super) struct TracedLink {

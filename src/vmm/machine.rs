@@ -14,8 +14,8 @@ use super::power::{AcpiPower, Keyboard, StopVmm};
 use super::processors::{self, Running};
 use super::serial::{Console, Typing};
 use super::{boot, host};
-use crate::frontend::kvm::{BusDevice, KvmError, Machine, Placement, ShortcutCounts};
-use crate::pci::PciFunction;
+use gpuvmk_frontend::kvm::{BusDevice, KvmError, Machine, Placement, ShortcutCounts};
+use gpuvmk_pci::PciFunction;
 
 /// What is booted, and on what.
 #[derive(Debug)]

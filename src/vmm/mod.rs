@@ -8,6 +8,9 @@
 //!
 //! [`layout`] says what lies where; [`machine`] puts the parts together.
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod acpi;
 mod boot;
 mod host;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::layout::{MMIO32, MMIO64, PORTS};
-use crate::frontend::kvm::{Attached, BusDevice};
-use crate::pci::{RegionKind, header};
+use gpuvmk_frontend::kvm::{Attached, BusDevice};
+use gpuvmk_pci::{RegionKind, header};
 
 /// Slots of a bus.
 const SLOTS: usize = 32;

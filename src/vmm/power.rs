@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use vm_superio::{I8042Device, Trigger};
 
 use super::machine::Ending;
-use crate::frontend::kvm::BusDevice;
+use gpuvmk_frontend::kvm::BusDevice;
 
 /// Sleep control: start, and the sleep type in bits 4:2 (ACPI 4.8.3.7).
 const SLEEP_ENABLE: u8 = 1 << 5;

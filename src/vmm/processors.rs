@@ -11,8 +11,8 @@ use super::boot::GDT;
 use super::layout::{DESCRIPTORS, PAGE_TABLES, ZERO_PAGE};
 use super::machine::{Ending, VmmError};
 use super::power::StopVmm;
-use crate::frontend::kvm::{Exit, KvmError, Machine, Processor};
-use crate::jail::{self, Role};
+use gpuvmk_frontend::kvm::{Exit, KvmError, Machine, Processor};
+use gpuvmk_jail::{self as jail, Role};
 
 /// The signal that brings processors back: the first one that is for programs to use.
 fn kick() -> i32 {

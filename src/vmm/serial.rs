@@ -8,8 +8,8 @@ use vm_superio::serial::NoEvents;
 use vm_superio::{Serial, Trigger};
 use vmm_sys_util::eventfd::EventFd;
 
-use crate::frontend::kvm::BusDevice;
-use crate::jail::{self, Role};
+use gpuvmk_frontend::kvm::BusDevice;
+use gpuvmk_jail::{self as jail, Role};
 
 /// Signals the console's interrupt.
 struct Line(EventFd);

@@ -3,10 +3,10 @@
 //! where the guest said, and every page of a run is either mapped or a fault.
 
 use super::*;
-use crate::addr::{HostVram, Iova};
-use crate::aggregator::dma_map::DmaRange;
-use crate::aggregator::partition::VramAllocator;
-use crate::chip::EngineSet;
+use crate::dma_map::DmaRange;
+use crate::partition::VramAllocator;
+use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::addr::{HostVram, Iova};
 
 const MIB: u64 = 1 << 20;
 /// Host memory before the tenants', and a partition.
@@ -30,7 +30,7 @@ fn info(page_shifts: &[u8], va_bits: u8) -> GpuInfo {
         first_iova: Iova(MIB),
         spaces: 16,
         table_memory: MIB,
-        kinds: &crate::chip::gf100::KINDS,
+        kinds: &gpuvmk_chip::gf100::KINDS,
     }
 }
 

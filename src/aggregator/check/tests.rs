@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::addr::{HostVram, Iova};
-use crate::aggregator::dma_map::DmaRange;
-use crate::aggregator::partition::VramAllocator;
-use crate::chip::EngineSet;
+use crate::dma_map::DmaRange;
+use crate::partition::VramAllocator;
+use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::addr::{HostVram, Iova};
 
 const MIB: u64 = 1 << 20;
 
@@ -24,7 +24,7 @@ fn info() -> GpuInfo {
         first_iova: Iova(MIB),
         spaces: 64,
         table_memory: 32 * MIB,
-        kinds: &crate::chip::gf100::KINDS,
+        kinds: &gpuvmk_chip::gf100::KINDS,
     }
 }
 

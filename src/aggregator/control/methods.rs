@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::rpc::{Code, Failure};
-use crate::aggregator::machine::guests::{Guest, GuestStatus};
-use crate::aggregator::machine::settings::Order;
-use crate::aggregator::service::ServiceRemote;
+use crate::machine::guests::{Guest, GuestStatus};
+use crate::machine::settings::Order;
+use crate::service::ServiceRemote;
 
 /// Version of the methods: the first number changes when a caller must.
 pub const API_VERSION: &str = "1.0";

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use crate::host::socket_path::peer::Credentials;
+use gpuvmk_host::socket_path::peer::Credentials;
 
 /// Longest request line.
 const MAX_LINE: usize = 4096;

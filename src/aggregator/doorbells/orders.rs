@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
-use crate::aggregator::interleave::{World, explore, forget, point, saw, wait_until};
+use crate::interleave::{World, explore, forget, point, saw, wait_until};
 
 /// Channels of different words of the bitmap.
 const CHANNELS: [u16; 2] = [1, 40];
@@ -183,7 +183,7 @@ fn answerer(board: &Arc<Board>) {
     }
 }
 
-fn all_arrive(found: &crate::aggregator::interleave::Found) {
+fn all_arrive(found: &crate::interleave::Found) {
     assert!(found.problem.is_none() && found.states > 20, "{found:?}");
 }
 

@@ -3,55 +3,7 @@
 use std::os::fd::AsFd;
 
 use super::*;
-use crate::addr::GuestChannel;
-use crate::aggregator::message::MessageSender;
-
-/// For searches through every order of both ends' steps.
-impl EventConsumer {
-    /// See [`EventConsumer::prepare_to_sleep`].
-    pub fn falls_asleep(&self) -> bool {
-        self.prepare_to_sleep()
-    }
-
-    /// Readable when a wake-up has come that was not taken.
-    pub fn wake_copy(&self) -> OwnedFd {
-        self.wake.try_clone().unwrap()
-    }
-
-    /// Takes the wake-up.
-    pub fn wakes_up(&self) {
-        self.woken().unwrap();
-    }
-}
-
-impl EventProducer {
-    /// Sends messages by that eventfd from now on.
-    pub fn sends_by(&mut self, event: OwnedFd) {
-        self.set_message(Some(Message::new(event, Arc::new(MessageSender::new().unwrap()))));
-    }
-}
-
-impl Notifications {
-    /// Which words both ends' steps are about.
-    pub const STEPS: [usize; 3] = [WAITING, HEED, NOTIFIED];
-
-    /// What those are.
-    pub fn words(&self) -> [u32; 3] {
-        Self::STEPS.map(|word| self.ring.at(word).load(Ordering::SeqCst))
-    }
-
-    /// The mistake that searches are to find: [`Notifications::heed`] without the look that follows.
-    pub fn say_only(&self, heed: Heed) {
-        self.ring.word(HEED).store(word_of(heed), Ordering::SeqCst);
-    }
-
-    /// As at the beginning.
-    pub fn clear(&self) {
-        for word in Self::STEPS {
-            self.ring.at(word).store(0, Ordering::SeqCst);
-        }
-    }
-}
+use gpuvmk_chip::addr::GuestChannel;
 
 fn pair() -> (EventProducer, EventConsumer) {
     let (producer, file, wake) = create().unwrap();

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use super::guests::Admissible;
 use super::{Machine, ThreadAccount};
-use crate::addr::TenantId;
-use crate::aggregator::claimant::Claimant;
-use crate::aggregator::dma_map::DmaMap;
-use crate::aggregator::doorbells::MAX_CHANNELS;
-use crate::aggregator::limit::Limit;
-use crate::aggregator::protocol::{Hello, PROTOCOL_VERSION, RefusalKind, Welcome};
-use crate::aggregator::tenant::{Counters, Refusal, Tenant, TenantState};
-use crate::aggregator::wire::{MAX_NAME, MAX_WINDOW_PIECES};
-use crate::chip::EngineSet;
-use crate::gpu::GpuError;
-use crate::observe::latency::Latency;
-use crate::pci::SharedMemory;
-use crate::pci::dma::{MAX_MAPPINGS, MemoryOwner};
-use crate::scheduler::Suspension;
+use crate::claimant::Claimant;
+use crate::dma_map::DmaMap;
+use crate::doorbells::MAX_CHANNELS;
+use crate::limit::Limit;
+use crate::protocol::{Hello, PROTOCOL_VERSION, RefusalKind, Welcome};
+use crate::tenant::{Counters, Refusal, Tenant, TenantState};
+use crate::wire::{MAX_NAME, MAX_WINDOW_PIECES};
+use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::addr::TenantId;
+use gpuvmk_gpu::GpuError;
+use gpuvmk_observe::latency::Latency;
+use gpuvmk_pci::SharedMemory;
+use gpuvmk_pci::dma::{MAX_MAPPINGS, MemoryOwner};
+use gpuvmk_scheduler::Suspension;
 
 /// Most tenants at a time.
 pub(super) const MAX_TENANTS: usize = 64;
@@ -342,7 +342,11 @@ impl Machine {
         Ok(())
     }
 
-    fn window(&mut self, start: crate::addr::HostVram, size: u64) -> Result<Vec<SharedMemory>, Refusal> {
+    fn window(
+        &mut self,
+        start: gpuvmk_chip::addr::HostVram,
+        size: u64,
+    ) -> Result<Vec<SharedMemory>, Refusal> {
         let window = self.driver.share_vram(start, size)?;
         let shared = window.iter().fold(0_u64, |sum, piece| sum.saturating_add(piece.size));
         if shared != size {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::{Machine, Owner};
-use crate::addr::{GpuVa, GuestChannel, GuestVram, TenantId};
-use crate::aggregator::limit::Limit;
-use crate::aggregator::protocol::{MAX_GPFIFO_ENTRIES_LOG2, RefusalKind, SpaceId};
-use crate::aggregator::tenant::{Channel, ChannelState, Refusal};
-use crate::chip::{Engine, EngineSet};
-use crate::gpu::ChannelSpec;
+use crate::limit::Limit;
+use crate::protocol::{MAX_GPFIFO_ENTRIES_LOG2, RefusalKind, SpaceId};
+use crate::tenant::{Channel, ChannelState, Refusal};
+use gpuvmk_chip::addr::{GpuVa, GuestChannel, GuestVram, TenantId};
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_gpu::ChannelSpec;
 
 /// How long a preemption may take before the channel is forced off: a channel yields within a time slice of
 /// about 1 ms; a guest's driver gives up after 2 s.
@@ -233,8 +233,7 @@ impl Machine {
         let channel = self.tenant(tenant)?.channel(id)?;
         let host = channel.host;
         if matches!(channel.state, ChannelState::New | ChannelState::Dead) {
-            self.outputs
-                .push(super::Output::Event(tenant, crate::aggregator::protocol::Event::Preempted(id)));
+            self.outputs.push(super::Output::Event(tenant, crate::protocol::Event::Preempted(id)));
             return Ok(());
         }
         channel.preempt_by = Some(now.saturating_add(PREEMPT_DEADLINE));

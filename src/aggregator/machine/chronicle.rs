@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::Machine;
-use crate::addr::{HostChannel, TenantId};
-use crate::chip::Engine;
-use crate::scheduler::policy::Admission;
-use crate::trace::{Event, Tracer};
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::{HostChannel, TenantId};
+use gpuvmk_scheduler::policy::Admission;
+use gpuvmk_trace::{Event, Tracer};
 
 /// What was told last; a recording that begins later begins with everything.
 #[derive(Debug, Default)]

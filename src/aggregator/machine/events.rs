@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::{Machine, Output, Owner};
-use crate::addr::HostChannel;
-use crate::aggregator::protocol::Event;
-use crate::aggregator::tenant::ChannelState;
-use crate::gpu::GpuEvent;
-use crate::units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
+use crate::protocol::Event;
+use crate::tenant::ChannelState;
+use gpuvmk_chip::addr::HostChannel;
+use gpuvmk_gpu::GpuEvent;
+use gpuvmk_units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
 
 impl Machine {
     /// Takes what the physical GPU reported since the last call.

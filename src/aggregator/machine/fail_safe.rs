@@ -2,14 +2,14 @@
 //! that does not let go of a VM's work. Such a tenant has no channels and address spaces, and gets none, until it asks
 //! for a reset; nobody else notices.
 //!
-//! A device backend decides most cases by itself, and says so ([`crate::aggregator::report`]).
+//! A device backend decides most cases by itself, and says so ([`crate::report`]).
 
 use std::time::{Duration, Instant};
 
 use super::Machine;
-use crate::addr::TenantId;
-use crate::aggregator::report::FailSafeReason;
-use crate::gpu::GpuError;
+use crate::report::FailSafeReason;
+use gpuvmk_chip::addr::TenantId;
+use gpuvmk_gpu::GpuError;
 
 /// Requests between two resets that no honest backend sends, before it is taken to be hostile.
 const MAX_VIOLATIONS: u32 = 32;

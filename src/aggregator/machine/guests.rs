@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::Machine;
 use super::admission::{MAX_TENANTS, NAME_RULE, is_name};
-use crate::aggregator::EntryLimits;
-use crate::aggregator::VmEntry;
-use crate::aggregator::claimant::Claimant;
-use crate::aggregator::protocol::{Hello, RefusalKind, TenantLimits};
-use crate::aggregator::tenant::Refusal;
-use crate::scheduler::share::{Rejection, Share};
+use crate::EntryLimits;
+use crate::VmEntry;
+use crate::claimant::Claimant;
+use crate::protocol::{Hello, RefusalKind, TenantLimits};
+use crate::tenant::Refusal;
+use gpuvmk_scheduler::share::{Rejection, Share};
 
 /// Most tenants of one process of the aggregator's own user.
 const MAX_OF_ONE_PROCESS: usize = MAX_TENANTS / 4;

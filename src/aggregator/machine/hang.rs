@@ -13,16 +13,16 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Machine, Output, Owner};
-use crate::addr::{HostChannel, TenantId};
-use crate::aggregator::protocol::Event;
-use crate::aggregator::tenant::{ChannelState, Tenant};
-use crate::chip::Engine;
-use crate::scheduler::HangLimits;
-use crate::scheduler::Suspension;
-use crate::scheduler::hang::penalty::{Ledger, Record};
-use crate::scheduler::hang::{Hang, Reason, Verdict, Watchdog, Watched};
-use crate::scheduler::share::Rejection;
-use crate::units::backend::{ChannelHang, HangKind};
+use crate::protocol::Event;
+use crate::tenant::{ChannelState, Tenant};
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::{HostChannel, TenantId};
+use gpuvmk_scheduler::HangLimits;
+use gpuvmk_scheduler::Suspension;
+use gpuvmk_scheduler::hang::penalty::{Ledger, Record};
+use gpuvmk_scheduler::hang::{Hang, Reason, Verdict, Watchdog, Watched};
+use gpuvmk_scheduler::share::Rejection;
+use gpuvmk_units::backend::{ChannelHang, HangKind};
 
 /// What an operator's reset of a VM did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

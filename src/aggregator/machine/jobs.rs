@@ -10,12 +10,12 @@ use std::time::Duration;
 use super::memory::Withdrawal;
 use super::recovery::Zombie;
 use super::{Machine, Outcome, Output};
-use crate::addr::{GpuVa, TenantId};
-use crate::aggregator::check::Checker;
-use crate::aggregator::limit::Limit;
-use crate::aggregator::protocol::{GuestMapping, GuestTarget, RefusalKind, Reply};
-use crate::aggregator::tenant::{Refusal, TenantState};
-use crate::gpu::{Budget, GpuError, Progress, SpaceHandle, SpaceUpdate};
+use crate::check::Checker;
+use crate::limit::Limit;
+use crate::protocol::{GuestMapping, GuestTarget, RefusalKind, Reply};
+use crate::tenant::{Refusal, TenantState};
+use gpuvmk_chip::addr::{GpuVa, TenantId};
+use gpuvmk_gpu::{Budget, GpuError, Progress, SpaceHandle, SpaceUpdate};
 
 /// Runs that are checked before the driver gets them.
 const RUNS: usize = 16;

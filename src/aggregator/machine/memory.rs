@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 
 use super::jobs::Job;
 use super::{Machine, Outcome, Output};
-use crate::addr::{Gpa, GpuVa, TenantId};
-use crate::aggregator::dma_map::{DmaMapError, DmaRange, Shown};
-use crate::aggregator::limit::Limit;
-use crate::aggregator::protocol::{Event, RefusalKind};
-use crate::aggregator::report::FailSafeReason;
-use crate::aggregator::tenant::Refusal;
-use crate::chip::{AccessKind, FaultReason};
-use crate::gpu::{Budget, Progress, Revocation, SpaceHandle};
-use crate::host::reaper::Account;
-use crate::pci::dma::MAX_MAPPINGS;
-use crate::pci::mapping::{self, MapError, sigbus};
-use crate::pci::{DmaBacking, DmaMapping};
-use crate::units::backend::{FaultUnit, MmuFault};
+use crate::dma_map::{DmaMapError, DmaRange, Shown};
+use crate::limit::Limit;
+use crate::protocol::{Event, RefusalKind};
+use crate::report::FailSafeReason;
+use crate::tenant::Refusal;
+use gpuvmk_chip::addr::{Gpa, GpuVa, TenantId};
+use gpuvmk_chip::{AccessKind, FaultReason};
+use gpuvmk_gpu::{Budget, Progress, Revocation, SpaceHandle};
+use gpuvmk_host::reaper::Account;
+use gpuvmk_pci::dma::MAX_MAPPINGS;
+use gpuvmk_pci::mapping::{self, MapError, sigbus};
+use gpuvmk_pci::{DmaBacking, DmaMapping};
+use gpuvmk_units::backend::{FaultUnit, MmuFault};
 
 /// Files and mappings of a tenant that are given back and not closed yet, before no more are taken from it.
 pub const MOST_UNCLOSED: usize = 1024;
@@ -31,7 +31,7 @@ const MAX_BYTES_LOG2: u8 = 42;
 const BUS_SHARE_LOG2: u8 = 3;
 
 // Each file of a tenant takes one of the guarded mappings of this process.
-const _: () = assert!(2 * crate::pci::dma::MAX_FILES * super::admission::MAX_TENANTS < sigbus::MAX_GUARDED);
+const _: () = assert!(2 * gpuvmk_pci::dma::MAX_FILES * super::admission::MAX_TENANTS < sigbus::MAX_GUARDED);
 
 /// Memory ranges that are being taken away.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl Machine {
             let shown = Shown { offset: offset.saturating_add(into), ..shown };
             owner.memory.insert(DmaRange { writable, ..piece }, Some(shown));
         }
-        crate::host::reaper::give_up(file);
+        gpuvmk_host::reaper::give_up(file);
         Ok(())
     }
 
@@ -172,9 +172,11 @@ impl Machine {
         size: u64,
         now: Duration,
     ) -> Result<Outcome, Refusal> {
-        let end = gpa.0.checked_add(size).filter(|_| size > 0 && gpa.is_aligned(crate::addr::PAGE_SIZE));
-        let whole = end.is_none_or(|end| end.is_multiple_of(crate::addr::PAGE_SIZE)) || size == u64::MAX;
-        if size == 0 || !gpa.is_aligned(crate::addr::PAGE_SIZE) || !whole {
+        let end =
+            gpa.0.checked_add(size).filter(|_| size > 0 && gpa.is_aligned(gpuvmk_chip::addr::PAGE_SIZE));
+        let whole =
+            end.is_none_or(|end| end.is_multiple_of(gpuvmk_chip::addr::PAGE_SIZE)) || size == u64::MAX;
+        if size == 0 || !gpa.is_aligned(gpuvmk_chip::addr::PAGE_SIZE) || !whole {
             return Err(DmaMapError::Shape { gpa, size }.into());
         }
         let ranges = self.tenant(tenant)?.memory.inside(gpa, size);
@@ -271,9 +273,8 @@ impl Machine {
             return;
         }
         self.lost_pages = lost;
-        let met = |tenant: &&crate::aggregator::tenant::Tenant| {
-            tenant.fail_safe.is_none() && tenant.owner.lost_pages() > 0
-        };
+        let met =
+            |tenant: &&crate::tenant::Tenant| tenant.fail_safe.is_none() && tenant.owner.lost_pages() > 0;
         for tenant in self.tenants.values().filter(met).map(|tenant| tenant.id).collect::<Vec<_>>() {
             self.fail_for_lost_memory(tenant, now);
         }

@@ -43,14 +43,14 @@ use super::partition::VramAllocator;
 use super::protocol::{Event, RefusalKind, Reply, Request};
 use super::report::FailSafeReason;
 use super::tenant::{Refusal, Tenant, TenantState};
-use crate::addr::{GuestChannel, HostChannel, TenantId};
-use crate::aggregator::ScrubPolicy;
-use crate::aggregator::steps::{Step, Steps};
-use crate::gpu::{Budget, GpuDriver, GpuEvent, GpuInfo, OwnershipLedger, SpaceHandle, budget};
-use crate::host::reaper::Account;
-use crate::scheduler::HangLimits;
-use crate::scheduler::Scheduler;
-use crate::units::clock::Clock;
+use crate::ScrubPolicy;
+use crate::steps::{Step, Steps};
+use gpuvmk_chip::addr::{GuestChannel, HostChannel, TenantId};
+use gpuvmk_gpu::{Budget, GpuDriver, GpuEvent, GpuInfo, OwnershipLedger, SpaceHandle, budget};
+use gpuvmk_host::reaper::Account;
+use gpuvmk_scheduler::HangLimits;
+use gpuvmk_scheduler::Scheduler;
+use gpuvmk_units::clock::Clock;
 
 /// Time after which work that can be cut is cut: the rest goes on after everybody else had a turn.
 pub const SLICE: Duration = Duration::from_micros(100);
@@ -184,7 +184,7 @@ impl Machine {
             clock: budget::monotonic(),
             steps: Steps::default(),
             turn: TenantId(0),
-            lost_pages: crate::pci::mapping::sigbus::lost(),
+            lost_pages: gpuvmk_pci::mapping::sigbus::lost(),
             departed: scrub::Departures::default(),
             cleanups: cleanups::Cleanups::default(),
             chronicle: chronicle::Chronicle::default(),

@@ -18,10 +18,10 @@
 use std::time::Duration;
 
 use super::{Machine, Output};
-use crate::addr::TenantId;
-use crate::aggregator::protocol::Event;
-use crate::aggregator::tenant::TenantState;
-use crate::chip::{Engine, EngineSet};
+use crate::protocol::Event;
+use crate::tenant::TenantState;
+use gpuvmk_chip::addr::TenantId;
+use gpuvmk_chip::{Engine, EngineSet};
 
 /// How long after its work a notification comes at the most.
 const LATE: Duration = Duration::from_millis(2);

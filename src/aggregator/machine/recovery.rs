@@ -14,15 +14,15 @@ use super::jobs::Job;
 use super::memory::Withdrawal;
 use super::scrub::Step;
 use super::{Machine, Output};
-use crate::addr::{GuestChannel, HostChannel, TenantId};
-use crate::aggregator::limit::Limit;
-use crate::aggregator::protocol::{RefusalKind, Reply};
-use crate::aggregator::report::FailSafeReason;
-use crate::aggregator::tenant::{ChannelState, Refusal, Space, TenantState};
-use crate::chip::Engine;
-use crate::gpu::budget::CALL;
-use crate::gpu::{Budget, Progress, SpaceHandle};
-use crate::scheduler::hang::{Hang, Reason};
+use crate::limit::Limit;
+use crate::protocol::{RefusalKind, Reply};
+use crate::report::FailSafeReason;
+use crate::tenant::{ChannelState, Refusal, Space, TenantState};
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::{GuestChannel, HostChannel, TenantId};
+use gpuvmk_gpu::budget::CALL;
+use gpuvmk_gpu::{Budget, Progress, SpaceHandle};
+use gpuvmk_scheduler::hang::{Hang, Reason};
 
 /// A host channel on its way off the hardware.
 #[derive(Clone, Copy, Debug)]

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::Machine;
-use crate::addr::{HostChannel, TenantId};
-use crate::aggregator::protocol::Doorbell;
-use crate::aggregator::steps::Step;
-use crate::aggregator::tenant::{ChannelState, Refusal, Tenant};
-use crate::gpu::GpuError;
-use crate::gpu::scrub::LOOK_AGAIN;
-use crate::observe::latency;
-use crate::scheduler::Gate;
+use crate::protocol::Doorbell;
+use crate::steps::Step;
+use crate::tenant::{ChannelState, Refusal, Tenant};
+use gpuvmk_chip::addr::{HostChannel, TenantId};
+use gpuvmk_gpu::GpuError;
+use gpuvmk_gpu::scrub::LOOK_AGAIN;
+use gpuvmk_observe::latency;
+use gpuvmk_scheduler::Gate;
 
 impl Machine {
     /// A tenant rings; false if that says nothing new. No allocation, no lookup beyond the tenant's own table.

@@ -9,10 +9,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Machine;
-use crate::addr::{HostVram, TenantId};
-use crate::aggregator::tenant::TenantState;
-use crate::gpu::scrub::{SCRUB_PIECE, ScrubReport};
-use crate::gpu::{Renewal, Scrub};
+use crate::tenant::TenantState;
+use gpuvmk_chip::addr::{HostVram, TenantId};
+use gpuvmk_gpu::scrub::{SCRUB_PIECE, ScrubReport};
+use gpuvmk_gpu::{Renewal, Scrub};
 
 /// Pieces of a partition under way at a time: the GPU has enough to do while this thread waits for a processor, and this
 /// thread while the GPU's threads do, where they are software's.

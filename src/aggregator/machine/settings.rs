@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Machine;
-use crate::addr::TenantId;
-use crate::scheduler::Suspension;
-use crate::scheduler::policy::Settings;
-use crate::scheduler::settings::GpuWish;
-use crate::scheduler::share::{Rejection, ShareStatus, Wish};
+use gpuvmk_chip::addr::TenantId;
+use gpuvmk_scheduler::Suspension;
+use gpuvmk_scheduler::policy::Settings;
+use gpuvmk_scheduler::settings::GpuWish;
+use gpuvmk_scheduler::share::{Rejection, ShareStatus, Wish};
 
 /// Settings that are no part of the GPU's time.
 const PAUSED: &str = "paused";

@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::jobs::{Job, Update};
 use super::recovery::Zombie;
 use super::{Machine, Outcome};
-use crate::addr::TenantId;
-use crate::aggregator::check::Checker;
-use crate::aggregator::limit::Limit;
-use crate::aggregator::protocol::{GuestMapping, GuestRange, RefusalKind, SpaceId};
-use crate::aggregator::tenant::{Refusal, Space};
-use crate::gpu::{HostRange, SpaceHandle, SpaceUpdate};
+use crate::check::Checker;
+use crate::limit::Limit;
+use crate::protocol::{GuestMapping, GuestRange, RefusalKind, SpaceId};
+use crate::tenant::{Refusal, Space};
+use gpuvmk_chip::addr::TenantId;
+use gpuvmk_gpu::{HostRange, SpaceHandle, SpaceUpdate};
 
 impl Machine {
     pub(super) fn create_space(&mut self, tenant: TenantId, id: SpaceId) -> Result<(), Refusal> {

@@ -6,8 +6,8 @@ use std::mem::discriminant;
 use std::time::Duration;
 
 use super::guests::Holder;
-use crate::scheduler::hang::penalty::Record;
-use crate::scheduler::share::{Share, Wish};
+use gpuvmk_scheduler::hang::penalty::Record;
+use gpuvmk_scheduler::share::{Share, Wish};
 
 /// Most whose standing is remembered.
 const MAX_HOLDERS: usize = 512;

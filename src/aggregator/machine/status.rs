@@ -9,20 +9,20 @@ use super::admission::partition_percent;
 use super::guests::{GuestStatus, Holder};
 use super::memory::MOST_UNCLOSED;
 use super::scrub::ScrubStatus;
-use crate::addr::TenantId;
-use crate::aggregator::DEFAULT_CHANNELS;
-use crate::aggregator::limit::{Limit, LimitStatus, LimitTable};
-use crate::aggregator::report::{DecidedBy, FailSafeStatus, Report};
-use crate::aggregator::steps::StepTable;
-use crate::aggregator::tenant::{Tenant, TenantState};
-use crate::chip::Engine;
-use crate::host::size::show_size;
-use crate::scheduler::share::ShareStatus;
+use crate::DEFAULT_CHANNELS;
+use crate::limit::{Limit, LimitStatus, LimitTable};
+use crate::report::{DecidedBy, FailSafeStatus, Report};
+use crate::steps::StepTable;
+use crate::tenant::{Tenant, TenantState};
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::TenantId;
+use gpuvmk_host::size::show_size;
+use gpuvmk_scheduler::share::ShareStatus;
 
-use crate::fifo_virt::CopiedBytes;
-use crate::observe::latency::LatencySummary;
-use crate::pci::CardUse;
-use crate::scheduler::Account;
+use gpuvmk_fifo_virt::CopiedBytes;
+use gpuvmk_observe::latency::LatencySummary;
+use gpuvmk_pci::CardUse;
+use gpuvmk_scheduler::Account;
 
 /// The smallest size that is told as a type.
 const SMALLEST_TYPE: u64 = 64 << 20;

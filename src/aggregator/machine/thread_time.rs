@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 use super::Machine;
-use crate::addr::TenantId;
-use crate::aggregator::limit::Limit;
-use crate::aggregator::tenant::Tenant;
+use crate::limit::Limit;
+use crate::tenant::Tenant;
+use gpuvmk_chip::addr::TenantId;
 
 /// What a tenant may save. An honest guest's start-up is a burst of requests.
 const BURST: Duration = Duration::from_millis(5);

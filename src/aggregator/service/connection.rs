@@ -8,12 +8,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::porter::{PorterHandle, Rings, Said};
 use super::rate::DoorbellRate;
-use crate::addr::TenantId;
-use crate::aggregator::claimant::Claimant;
-use crate::aggregator::doorbells::DoorbellReceiver;
-use crate::aggregator::event_ring::EventProducer;
-use crate::aggregator::protocol::{Hello, Reply};
-use crate::host::socket_path::peer::{self, Credentials};
+use crate::claimant::Claimant;
+use crate::doorbells::DoorbellReceiver;
+use crate::event_ring::EventProducer;
+use crate::protocol::{Hello, Reply};
+use gpuvmk_chip::addr::TenantId;
+use gpuvmk_host::socket_path::peer::{self, Credentials};
 
 /// Who is at the other end.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{OFlags, fcntl_get_seals, fcntl_getfl};
 
-use crate::aggregator::protocol::RefusalKind;
-use crate::aggregator::tenant::Refusal;
+use crate::protocol::RefusalKind;
+use crate::tenant::Refusal;
 
 /// Checks that a descriptor is memory: a file of memfd, tmpfs or hugetlbfs, open for what the GPU may do.
 ///

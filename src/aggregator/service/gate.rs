@@ -16,10 +16,10 @@ use super::ServiceRemote;
 use super::connection::Peer;
 use super::places::{Conduct, Found, GRACE, Place, Places};
 use super::porter::Porter;
-use crate::aggregator::protocol::{RefusalKind, Reply};
-use crate::aggregator::{seqpacket, wire};
-use crate::host::socket_path::Listener;
-use crate::jail::{self, Role};
+use crate::protocol::{RefusalKind, Reply};
+use crate::{seqpacket, wire};
+use gpuvmk_host::socket_path::Listener;
+use gpuvmk_jail::{self as jail, Role};
 
 /// Wait after a failed `accept`: it fails for want of descriptors or memory, which does not pass at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -32,7 +32,7 @@ const STACK: usize = 256 << 10;
 
 /// A socket at which back ends connect.
 #[derive(Debug)]
-pub(in crate::aggregator) struct Door {
+pub(crate) struct Door {
     pub listener: Listener,
     /// The VM whose own it is; `None`: everybody's.
     pub vm: Option<String>,

@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::forecast::Forecast;
-use crate::host::contention::{self, Contention};
-use crate::host::poll_window::PollWindow;
+use gpuvmk_host::contention::{self, Contention};
+use gpuvmk_host::poll_window::PollWindow;
 
 /// So long after another VM's last news a VM is alone.
 const ALONE: Duration = Duration::from_millis(10);

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::porter::Line;
-use crate::host::reaper::Account;
+use gpuvmk_host::reaper::Account;
 
 /// Connections that are no tenants (yet), and connections that have ended and whose porters have not.
 const MOST: usize = 32;

@@ -27,11 +27,11 @@ use rustix::time::{ClockId, clock_gettime};
 use super::ServiceRemote;
 use super::connection::Peer;
 use super::places::Place;
-use crate::aggregator::message::Message;
-use crate::aggregator::seqpacket::{self, Next};
-use crate::aggregator::wire;
-use crate::host::poll_window::PollWindow;
-use crate::host::processors::to_spare;
+use crate::message::Message;
+use crate::seqpacket::{self, Next};
+use crate::wire;
+use gpuvmk_host::poll_window::PollWindow;
+use gpuvmk_host::processors::to_spare;
 pub(super) use handle::{Admitted, Answer, Arrival, ChangeOfMessage, Line, PorterHandle, Rings, Said};
 use handle::{Order, mark};
 

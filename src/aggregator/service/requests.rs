@@ -10,13 +10,13 @@ use super::porter::{Admitted, Answer, Arrival, ChangeOfMessage, Rings, Said};
 use super::rate::DoorbellRate;
 use super::turn::{Loop, PROCESS, unwatch, watch_doorbells};
 use super::watch;
-use crate::addr::TenantId;
-use crate::aggregator::machine::{Outcome, SLICE, Wait};
-use crate::aggregator::protocol::{Hello, RefusalKind, Reply, Request};
-use crate::aggregator::steps::Step;
-use crate::aggregator::tenant::Refusal;
-use crate::aggregator::wire;
-use crate::host::reaper::Reaped;
+use crate::machine::{Outcome, SLICE, Wait};
+use crate::protocol::{Hello, RefusalKind, Reply, Request};
+use crate::steps::Step;
+use crate::tenant::Refusal;
+use crate::wire;
+use gpuvmk_chip::addr::TenantId;
+use gpuvmk_host::reaper::Reaped;
 
 /// How long a wish waits for a tenant that is not known to leave: the kernel tells of a killed process only after
 /// it has taken its memory apart.

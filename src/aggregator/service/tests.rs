@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::*;
-use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
-use crate::aggregator::control::{methods, rpc};
-use crate::aggregator::fake_gpu::{Fake, FakeGpu, MIB};
-use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, LinkError};
-use crate::aggregator::protocol::{
+use crate::control::{methods, rpc};
+use crate::fake_gpu::{Fake, FakeGpu, MIB};
+use crate::link::{AggregatorLink, EventHandler, Grant, LinkError};
+use crate::protocol::{
     Doorbell, Event, GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, RefusalKind, Request, SpaceId,
     TenantLimits,
 };
-use crate::aggregator::wire::MAX_RUNLIST;
-use crate::aggregator::{Patience, connect, connect_in_process};
-use crate::chip::{Engine, EngineSet};
-use crate::gpu::GpuEvent;
-use crate::host::cancel::Cancel;
-use crate::scheduler::share::Share;
+use crate::wire::MAX_RUNLIST;
+use crate::{Patience, connect, connect_in_process};
+use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_gpu::GpuEvent;
+use gpuvmk_host::cancel::Cancel;
+use gpuvmk_scheduler::share::Share;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -345,17 +345,14 @@ fn absent_aggregator_and_cancelled_wait_are_errors() {
 fn garbage_is_refused_and_others_are_served_meanwhile() {
     let setup = Setup::new();
     let (link, _grant) = setup.join("vm1");
-    let stranger = crate::host::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap();
+    let stranger = gpuvmk_host::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap();
     let mut answer = [0; 4096];
 
     for length in [1, 15, 16, 17, 400, 20_000] {
         rustix::net::send(&stranger, &vec![0xa5; length], rustix::net::SendFlags::empty()).unwrap();
         let (got, _) = rustix::net::recv(&stranger, &mut answer, rustix::net::RecvFlags::empty()).unwrap();
-        let reply = crate::aggregator::wire::decode_reply(&answer[..got]).unwrap();
-        assert!(matches!(
-            reply,
-            crate::aggregator::protocol::Reply::Refused { kind: RefusalKind::Protocol, .. }
-        ));
+        let reply = crate::wire::decode_reply(&answer[..got]).unwrap();
+        assert!(matches!(reply, crate::protocol::Reply::Refused { kind: RefusalKind::Protocol, .. }));
     }
     link.request(&Request::CreateSpace(SpaceId(1)), None).unwrap();
     rustix::net::send(&stranger, &vec![0xa5; 100_000], rustix::net::SendFlags::empty()).unwrap();
@@ -369,7 +366,7 @@ fn garbage_is_refused_and_others_are_served_meanwhile() {
 fn client_that_does_not_read_answers_is_dropped_and_blocks_nobody() {
     let setup = Setup::new();
     let (link, _grant) = setup.join("vm1");
-    let flood = crate::host::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap();
+    let flood = gpuvmk_host::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap();
 
     let end = (0..1_000_000)
         .find_map(|_| rustix::net::send(&flood, &[0; 16], rustix::net::SendFlags::NOSIGNAL).err());

@@ -15,14 +15,14 @@ use super::connection::{Connection, Stage, TenantLink};
 use super::gate::{Gate, OpenGate};
 use super::looking::Looking;
 use super::{Command, ServiceRemote, watch};
-use crate::addr::TenantId;
-use crate::aggregator::machine::status::Status;
-use crate::aggregator::machine::{Machine, Output, SLICE, SLICE_BESIDE_OTHERS};
-use crate::aggregator::message::MessageSender;
-use crate::aggregator::steps::Step;
-use crate::aggregator::wire;
-use crate::host::processors::to_spare;
-use crate::host::socket_path::Guard;
+use crate::machine::status::Status;
+use crate::machine::{Machine, Output, SLICE, SLICE_BESIDE_OTHERS};
+use crate::message::MessageSender;
+use crate::steps::Step;
+use crate::wire;
+use gpuvmk_chip::addr::TenantId;
+use gpuvmk_host::processors::to_spare;
+use gpuvmk_host::socket_path::Guard;
 
 /// Descriptors looked at in one turn.
 const MAX_READY: usize = 64;

@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub use reply::{MAX_REPLY_BYTES, decode_reply, encode_reply};
 pub use request::{MAX_REQUEST_BYTES, decode_request, encode_request};
 
-use crate::chip::{Engine, EngineSet};
+use gpuvmk_chip::{Engine, EngineSet};
 
 /// Most pieces of a VRAM window (file descriptors in one message are limited to 253 by the kernel).
 pub const MAX_WINDOW_PIECES: usize = 240;

@@ -4,7 +4,7 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{Head, MAX_MESSAGE, MAX_WINDOW_PIECES, WireError, bounded, engines, flag, kind, split_head};
-use crate::aggregator::protocol::{RefusalKind, Reply, Welcome};
+use crate::protocol::{RefusalKind, Reply, Welcome};
 
 /// No reply is longer than this.
 pub const MAX_REPLY_BYTES: usize =

@@ -8,12 +8,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::{
     Head, MAX_CHIP, MAX_NAME, MAX_RUNLIST, WireError, bounded, engine, engines, flag, id, kind, split_head,
 };
-use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
-use crate::aggregator::protocol::{
+use crate::protocol::{
     GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, Request, SpaceId, TenantLimits,
 };
-use crate::chip::EngineSet;
-use crate::scheduler::share::Share;
+use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
+use gpuvmk_scheduler::share::Share;
 
 /// No request is longer than this.
 pub const MAX_REQUEST_BYTES: usize = size_of::<Head>() + MAX_UPDATE_RUNS * size_of::<WireMapping>();

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::reply::refusal_kind;
 use super::*;
-use crate::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
-use crate::aggregator::protocol::{
+use crate::protocol::{
     GuestMapping, GuestRange, GuestTarget, Hello, MAX_UPDATE_RUNS, Reply, Request, SpaceId, TenantLimits,
     Welcome,
 };
-use crate::scheduler::share::Share;
+use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
+use gpuvmk_scheduler::share::Share;
 
 fn mapping_strategy() -> impl Strategy<Value = GuestMapping> {
     let target = prop_oneof![

@@ -1,7 +1,7 @@
 //! The PMU's idle counters: which engine is which bit, and when a counter counts. Source: envytools,
 //! docs/hw/pm/pdaemon/counter.rst.
 
-use crate::chip::Engine;
+use crate::Engine;
 
 /// Engines that have a bit in NV_PPMU_IDLE_STATUS and in the masks, and the bit.
 pub const ENGINES: [(Engine, u32); 3] =

@@ -5,9 +5,9 @@
 //!
 //! Not listed: most of the 3D and 2D state, which nothing here interprets.
 
-use crate::chip::methods::{find, masked, method, run};
+use crate::methods::{find, masked, method, run};
 
-pub use crate::chip::methods::{ClassDef, MethodDef};
+pub use crate::methods::{ClassDef, MethodDef};
 
 /// Methods of the host unit, of all subchannels.
 pub mod host {

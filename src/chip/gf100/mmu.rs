@@ -5,7 +5,7 @@
 //! the small table first, then in the large one. Source: open-gpu-doc `manuals/fermi`, nouveau
 //! `nvkm/subdev/mmu/vmmgf100.c`, checked on running guests (classic format notes).
 
-use crate::chip::{Aperture, PhysicalAddress};
+use crate::{Aperture, PhysicalAddress};
 
 /// Bits of a virtual address.
 pub const VA_BITS: u32 = 40;

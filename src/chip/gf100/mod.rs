@@ -1,7 +1,7 @@
 //! GF100 (Fermi), the chip of the GPUvm papers, as data: page-table and instance-block formats, register tables,
 //! class methods. GK104 and GM107 share most of it.
 
-use crate::chip::StorageKinds;
+use crate::StorageKinds;
 
 pub mod idle;
 pub mod methods;

@@ -3,7 +3,7 @@
 //!
 //! Source: open-gpu-doc `manuals/fermi` dev_ram, nouveau `nvkm/engine/fifo/gf100.c`, checked on running guests.
 
-use crate::chip::Aperture;
+use crate::Aperture;
 
 /// Bytes of an instance block.
 pub const INSTANCE_SIZE: u64 = 0x1000;

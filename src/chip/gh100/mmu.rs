@@ -13,7 +13,7 @@
 //! Source: open-gpu-kernel-modules `dev_mmu.h` of gh100 (NV_MMU_VER3_*), nouveau `nvkm/subdev/mmu/vmmgh100.c`,
 //! checked on running guests.
 
-use crate::chip::{Aperture, PhysicalAddress};
+use crate::{Aperture, PhysicalAddress};
 
 /// Bits of a virtual address.
 pub const VA_BITS: u32 = 57;

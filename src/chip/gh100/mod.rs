@@ -2,7 +2,7 @@
 //!
 //! Sources: open-gpu-kernel-modules (r570 and r580), open-gpu-doc class headers, Linux `drivers/gpu/drm/nouveau`.
 
-use crate::chip::StorageKinds;
+use crate::StorageKinds;
 
 pub mod fsp;
 pub mod gsp;

@@ -5,8 +5,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::chip::gf100::methods::stream;
-use crate::chip::gh100::methods::{CLASS_COPY, host};
+use gpuvmk_chip::gf100::methods::stream;
+use gpuvmk_chip::gh100::methods::{CLASS_COPY, host};
 
 fn header(operation: u32, subchannel: u32, method: u16, count: u32) -> u32 {
     operation << 29 | count << 16 | subchannel << 13 | u32::from(method) >> 2

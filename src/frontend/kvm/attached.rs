@@ -8,7 +8,7 @@ use super::doorbells::Doorbells;
 use super::messages::Messages;
 use super::pieces;
 use super::windows::{WindowCounts, Windows};
-use crate::pci::{PciFunction, Region, RegionKind, RegionTable, RegionWatcher, header};
+use gpuvmk_pci::{PciFunction, Region, RegionKind, RegionTable, RegionWatcher, header};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

@@ -5,8 +5,8 @@
 //! carries one out.
 
 use super::KvmError;
-use crate::jail::{self, Role};
-use crate::pci::{LateWrite, PciFunction, Region};
+use gpuvmk_jail::{self as jail, Role};
+use gpuvmk_pci::{LateWrite, PciFunction, Region};
 use kvm_ioctls::{IoEventAddress, VmFd};
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;

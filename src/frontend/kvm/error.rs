@@ -1,7 +1,7 @@
 //! Why a virtual machine cannot be had.
 
-use crate::pci::DmaError;
-use crate::pci::mapping::MapError;
+use gpuvmk_pci::DmaError;
+use gpuvmk_pci::mapping::MapError;
 use std::io;
 
 /// Why something of a virtual machine could not be done.
@@ -58,7 +58,7 @@ pub enum KvmError {
 
 impl KvmError {
     /// For `map_err` after a call of KVM.
-    pub(crate) fn call(step: &'static str) -> impl Fn(kvm_ioctls::Error) -> Self {
+    pub fn call(step: &'static str) -> impl Fn(kvm_ioctls::Error) -> Self {
         move |error| Self::Call { step, source: io::Error::from_raw_os_error(error.errno()) }
     }
 

@@ -11,7 +11,7 @@ use super::ram::Ram;
 use super::routes::Routes;
 use super::slots::Slots;
 use super::windows::Windows;
-use crate::pci::{PciFunction, header};
+use gpuvmk_pci::{PciFunction, header};
 use kvm_bindings::{KVM_API_VERSION, KVM_PIT_SPEAKER_DUMMY, kvm_pit_config};
 use kvm_ioctls::{Cap, Kvm, VmFd};
 use std::sync::Arc;

@@ -7,8 +7,8 @@
 use super::KvmError;
 use super::lines::Line;
 use super::routes::Routes;
-use crate::pci::InterruptSink;
-use crate::pci::header::Message;
+use gpuvmk_pci::InterruptSink;
+use gpuvmk_pci::header::Message;
 use kvm_ioctls::VmFd;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 
 use super::KvmError;
 use super::slots::{HostMemory, Slot, Slots};
-use crate::pci::mapping::{Access, Mapping, create_memory_file};
-use crate::pci::{DmaBacking, DmaMapping, PciFunction};
+use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
+use gpuvmk_pci::{DmaBacking, DmaMapping, PciFunction};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Interrupt routes: which message or pin an interrupt number of KVM's stands for.
 
 use super::KvmError;
-use crate::pci::header::Message;
+use gpuvmk_pci::header::Message;
 use kvm_bindings::{
     KVM_IRQ_ROUTING_IRQCHIP, KVM_IRQ_ROUTING_MSI, KVM_IRQCHIP_IOAPIC, KVM_IRQCHIP_PIC_MASTER,
     KVM_IRQCHIP_PIC_SLAVE, KvmIrqRouting, kvm_irq_routing_entry,

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "KVM is given addresses of this process, for which there is no safe form")]
 
 use super::KvmError;
-use crate::pci::mapping::{Mapping, Reservation};
+use gpuvmk_pci::mapping::{Mapping, Reservation};
 use kvm_bindings::{KVM_MEM_READONLY, kvm_userspace_memory_region};
 use kvm_ioctls::{Cap, VmFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -4,8 +4,8 @@ use super::framing::Outbox;
 use super::info::fixed;
 use super::refusal::Refusal;
 use super::wire::{self, command, dma_map, dma_unmap};
-use crate::addr::PAGE_SIZE;
-use crate::pci::{DmaBacking, DmaMapping, PciFunction};
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_pci::{DmaBacking, DmaMapping, PciFunction};
 use std::os::fd::OwnedFd;
 
 /// Memory with a descriptor can be reached; without one it is known and cannot be (QEMU's ROMs).

@@ -17,9 +17,9 @@ use super::session::Peer;
 use super::stop::StopHandle;
 use super::sys::{self, Wait};
 use super::wire::Header;
-use crate::host::cancel::Waited;
-use crate::host::socket_path::Listener;
-use crate::jail::{self, Role};
+use gpuvmk_host::cancel::Waited;
+use gpuvmk_host::socket_path::Listener;
+use gpuvmk_jail::{self as jail, Role};
 
 /// How long a newcomer waits for the end of a client that still seems to be there. QEMU itself waits for 5 s.
 const GRACE: Duration = Duration::from_millis(250);

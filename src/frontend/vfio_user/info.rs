@@ -4,8 +4,8 @@ use super::framing::Outbox;
 use super::irq::IrqCounts;
 use super::refusal::Refusal;
 use super::wire::{self, command};
-use crate::addr::PAGE_SIZE;
-use crate::pci::{PciFunction, PlainMemory, Region, RegionKind};
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_pci::{PciFunction, PlainMemory, Region, RegionKind};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 /// The fixed body of a command, which must be of exactly that size.

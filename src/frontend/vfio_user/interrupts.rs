@@ -13,7 +13,7 @@
 //! that moment stops threads of its own device while it lives, and not longer.
 
 use super::sys;
-use crate::pci::InterruptSink;
+use gpuvmk_pci::InterruptSink;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};

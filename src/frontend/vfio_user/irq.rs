@@ -4,7 +4,7 @@ use super::interrupts::FrontendInterrupts;
 use super::refusal::Refusal;
 use super::resample::Resampler;
 use super::wire::{self, command, irq};
-use crate::pci::{PciFunction, header};
+use gpuvmk_pci::{PciFunction, header};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

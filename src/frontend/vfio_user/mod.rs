@@ -34,9 +34,9 @@ mod traffic;
 mod version;
 pub mod wire;
 
-pub use crate::host::socket_path::BindError;
-pub use crate::host::socket_path::SocketSpec;
 pub use framing::{FrameError, MAX_MESSAGE};
+pub use gpuvmk_host::socket_path::BindError;
+pub use gpuvmk_host::socket_path::SocketSpec;
 pub use interrupts::FrontendInterrupts;
 pub use poll::USUAL as USUAL_POLL;
 pub use server::{ServeError, Server};

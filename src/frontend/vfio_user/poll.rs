@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use super::sys::{self, Received, Wait};
 use super::wire::{RegionAccess, SmallWrite, command};
-use crate::host::contention::{self, Contention};
-use crate::host::poll_window::PollWindow;
+use gpuvmk_host::contention::{self, Contention};
+use gpuvmk_host::poll_window::PollWindow;
 
 /// How long a session looks, at most, unless it is told otherwise.
 pub const USUAL: Duration = Duration::from_micros(200);

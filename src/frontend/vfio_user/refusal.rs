@@ -1,7 +1,7 @@
 //! Why a command is refused, and the errno that tells the client.
 
 use super::wire::command;
-use crate::pci::{AccessError, DmaError};
+use gpuvmk_pci::{AccessError, DmaError};
 
 /// A refused command. The device is as before, except for the writes of a `REGION_WRITE_MULTI` that came
 /// before the refused one.

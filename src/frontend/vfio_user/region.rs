@@ -7,7 +7,7 @@ use super::framing::Outbox;
 use super::info::fixed;
 use super::refusal::Refusal;
 use super::wire::{self, MAX_DATA, MAX_WRITES, command};
-use crate::pci::{AccessError, PciFunction, Region, RegionKind, RegionTable};
+use gpuvmk_pci::{AccessError, PciFunction, Region, RegionKind, RegionTable};
 use zerocopy::FromBytes;
 
 /// An access that lies inside its region.

@@ -3,7 +3,7 @@
 
 use super::interrupts::FrontendInterrupts;
 use super::sys;
-use crate::jail::{self, Role};
+use gpuvmk_jail::{self as jail, Role};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,7 +1,7 @@
 //! Where clients come from: a socket at a path, or one that a manager has given as a descriptor.
 
-use crate::host::socket_path::SocketSpec;
-use crate::host::socket_path::{BindError, Guard, Listener};
+use gpuvmk_host::socket_path::SocketSpec;
+use gpuvmk_host::socket_path::{BindError, Guard, Listener};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

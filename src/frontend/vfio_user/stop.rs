@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::host::cancel::Cancel;
+use gpuvmk_host::cancel::Cancel;
 
 /// Stops a server. Clones stop the same one; once stopped, it stays stopped.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! A card that nothing has initialised since power-on needs more than the registers that this program knows: memory and
 //! clocks set up as its board wants them, and firmware in its falcons. A stock driver in a guest that has the whole card does
-//! that, and a trace of its accesses ([`crate::trace`]) tells how. [`Recorder`] takes from it what belongs to the units, in
+//! that, and a trace of its accesses ([`gpuvmk_trace`]) tells how. [`Recorder`] takes from it what belongs to the units, in
 //! [`Section`]s that can be played one by one, and leaves out what was about that guest's memory, its channels or its
 //! interrupts ([`Why`]); the register driver does those itself. The rules are data ([`rules`]).
 //!
@@ -22,7 +22,7 @@ pub use text::BadScript;
 
 use std::collections::BTreeMap;
 
-use crate::chip::registers::Reg;
+use gpuvmk_chip::registers::Reg;
 
 /// Most steps of a script: some hundred times what drivers take.
 pub const MOST_STEPS: usize = 1 << 20;

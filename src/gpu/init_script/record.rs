@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::rules::{Rule, Section, Why, rule};
 use super::{MOST_STEPS, Script, Step};
-use crate::chip::gf100;
-use crate::chip::gf100::regs::falcon::{CPU_CONTROL, START};
-use crate::chip::gf100::regs::fecs::{NV_PGRAPH_PRI_FECS_INTR_SET, NV_PGRAPH_PRI_FECS_METHOD_PUSH};
-use crate::chip::gf100::regs::pce0::NV_PCE0_INTR_SET;
-use crate::chip::gf100::regs::pce1::NV_PCE1_INTR_SET;
-use crate::chip::gf100::regs::pgraph::NV_PGRAPH_STATUS;
-use crate::chip::gf100::regs::pmc::{NV_PMC_BOOT_0, NV_PMC_ENABLE};
-use crate::chip::gf100::regs::ptimer::{NV_PTIMER_TIME_0, NV_PTIMER_TIME_1};
-use crate::chip::registers::Reg;
-use crate::pci::Region;
-use crate::trace::{Access, Direction, Entry, Event, Place};
+use gpuvmk_chip::gf100;
+use gpuvmk_chip::gf100::regs::falcon::{CPU_CONTROL, START};
+use gpuvmk_chip::gf100::regs::fecs::{NV_PGRAPH_PRI_FECS_INTR_SET, NV_PGRAPH_PRI_FECS_METHOD_PUSH};
+use gpuvmk_chip::gf100::regs::pce0::NV_PCE0_INTR_SET;
+use gpuvmk_chip::gf100::regs::pce1::NV_PCE1_INTR_SET;
+use gpuvmk_chip::gf100::regs::pgraph::NV_PGRAPH_STATUS;
+use gpuvmk_chip::gf100::regs::pmc::{NV_PMC_BOOT_0, NV_PMC_ENABLE};
+use gpuvmk_chip::gf100::regs::ptimer::{NV_PTIMER_TIME_0, NV_PTIMER_TIME_1};
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_pci::Region;
+use gpuvmk_trace::{Access, Direction, Entry, Event, Place};
 
 /// FECS command: make a context current. Its golden state is written then.
 const COMMAND_BIND: u32 = 1;

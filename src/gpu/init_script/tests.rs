@@ -1,9 +1,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use super::*;
-use crate::chip::gf100::BOOT_0;
-use crate::pci::Region;
-use crate::trace::{Access, Direction, Entry, Event, Place};
+use gpuvmk_chip::gf100::BOOT_0;
+use gpuvmk_pci::Region;
+use gpuvmk_trace::{Access, Direction, Entry, Event, Place};
 
 fn entry(direction: Direction, offset: u64, value: u32) -> Entry {
     let place = Place::Region(Region::Bar(0));

@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 
 use super::rules::{Rule, Section, rule};
 use super::{MOST_STEPS, Script, Step};
-use crate::chip::registers::Reg;
+use gpuvmk_chip::registers::Reg;
 
 /// The first line; the number changes when old programs would misread the file.
 const MAGIC: &str = "gpuvmk-init 1";

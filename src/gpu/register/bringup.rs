@@ -14,21 +14,21 @@ use super::memory::HostMemory;
 use super::space::PAGE_SHIFTS;
 use super::window::{Bar1, WINDOW_SIZE};
 use super::{RegisterDriver, Vram, script};
-use crate::addr::{HostVram, Iova, PAGE_SIZE};
-use crate::chip::gf100::mmu::VA_BITS;
-use crate::chip::gf100::regs::pfb::{NV_PFB_PRI_MMU_CTRL, NV_PFBP_FBPA_CSTATUS, NV_PTOP_FBP_COUNT};
-use crate::chip::gf100::regs::pfifo::{
+use crate::init_script::{Script, Section};
+use crate::{GpuError, GpuInfo};
+use gpuvmk_chip::addr::{HostVram, Iova, PAGE_SIZE};
+use gpuvmk_chip::gf100::mmu::VA_BITS;
+use gpuvmk_chip::gf100::regs::pfb::{NV_PFB_PRI_MMU_CTRL, NV_PFBP_FBPA_CSTATUS, NV_PTOP_FBP_COUNT};
+use gpuvmk_chip::gf100::regs::pfifo::{
     NV_PFIFO_ENABLE, NV_PFIFO_INTR_0, NV_PFIFO_INTR_EN_0, NV_PFIFO_INTR_ENGINE_EN, NV_PPBDMA_INTR_0,
     NV_PPBDMA_INTR_EN_0,
 };
-use crate::chip::gf100::regs::pmc::{
+use gpuvmk_chip::gf100::regs::pmc::{
     NV_PMC_BOOT_0, NV_PMC_ENABLE, NV_PMC_ENABLE_PBDMA, NV_PMC_INTR_EN_0, NV_PMC_INTR_MSK_0,
 };
-use crate::chip::gf100::{self, BOOT_0};
-use crate::gpu::init_script::{Script, Section};
-use crate::gpu::{GpuError, GpuInfo};
-use crate::pci::mapping::{Access, FilePiece, Mapping};
-use crate::pci::{PciFunction, Region, header};
+use gpuvmk_chip::gf100::{self, BOOT_0};
+use gpuvmk_pci::mapping::{Access, FilePiece, Mapping};
+use gpuvmk_pci::{PciFunction, Region, header};
 
 /// NV_PMC_ENABLE bit of PFIFO.
 const PFIFO: u32 = 1 << 8;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::chip::registers::Reg;
-use crate::gpu::GpuError;
-use crate::pci::{PciFunction, Region};
+use crate::GpuError;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_pci::{PciFunction, Region};
 
 /// How long hardware may take for what it does by itself. Real units answer within microseconds; drivers of the
 /// vendor wait two seconds before they give up.
@@ -78,9 +78,9 @@ impl Bus {
     }
 }
 
-fn lost(error: &crate::pci::AccessError) -> GpuError {
+fn lost(error: &gpuvmk_pci::AccessError) -> GpuError {
     match error {
-        crate::pci::AccessError::DeviceLost => GpuError::Lost,
+        gpuvmk_pci::AccessError::DeviceLost => GpuError::Lost,
         other => GpuError::Invalid(other.to_string()),
     }
 }

@@ -7,20 +7,20 @@ use super::bus::Bus;
 use super::contexts::{ChannelContexts, Contexts, ENGINES};
 use super::memory::HostMemory;
 use super::window::{Bar1, block, halves, page_number};
-use crate::addr::{HostChannel, HostVram, PAGE_SIZE};
-use crate::chip::gf100::CHANNELS;
-use crate::chip::gf100::mmu::VA_MAX;
-use crate::chip::gf100::ramin::{
+use crate::{ChannelSpec, GpuError, GpuEvent, SpaceHandle};
+use gpuvmk_chip::addr::{HostChannel, HostVram, PAGE_SIZE};
+use gpuvmk_chip::gf100::CHANNELS;
+use gpuvmk_chip::gf100::mmu::VA_MAX;
+use gpuvmk_chip::gf100::ramin::{
     INSTANCE_SIZE, PAGE_DIRECTORY_HI, PAGE_DIRECTORY_LO, RAMFC_ACQUIRE, RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO,
     RAMFC_SIGNATURE, RAMFC_USERD_HI, RAMFC_USERD_LO, RUNLIST_ENTRY_CHANNEL, SIGNATURE, VA_LIMIT_HI,
     VA_LIMIT_LO, target,
 };
-use crate::chip::gf100::regs::pfifo::{
+use gpuvmk_chip::gf100::regs::pfifo::{
     NV_PFIFO_CHAN_INST, NV_PFIFO_CHAN_STATE, NV_PFIFO_ENGINE_STATUS, NV_PFIFO_PREEMPT, NV_PFIFO_RUNLIST,
     NV_PFIFO_RUNLIST_BASE, NV_PFIFO_RUNLIST_STATUS, NV_PFIFO_SCHED_DISABLE,
 };
-use crate::chip::{Engine, EngineSet, PhysicalAddress};
-use crate::gpu::{ChannelSpec, GpuError, GpuEvent, SpaceHandle};
+use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 
 /// The first channel number that is given out.
 const FIRST: u16 = 1;
@@ -331,11 +331,11 @@ fn no_such(channel: HostChannel) -> GpuError {
     GpuError::NoSuch { what: "channel", id: channel.0.into() }
 }
 
-fn inst(channel: HostChannel) -> crate::chip::registers::Reg {
+fn inst(channel: HostChannel) -> gpuvmk_chip::registers::Reg {
     NV_PFIFO_CHAN_INST.at(channel.0.into())
 }
 
-fn state(channel: HostChannel) -> crate::chip::registers::Reg {
+fn state(channel: HostChannel) -> gpuvmk_chip::registers::Reg {
     NV_PFIFO_CHAN_STATE.at(channel.0.into())
 }
 

@@ -1,7 +1,7 @@
 //! Engines and the contexts that channels have on them.
 //!
 //! Firmware for the falcons is a few words of our own, which the software GPU takes, or what a stock driver was seen to upload to this
-//! card ([`crate::gpu::init_script`]): a tenant's firmware never gets here. Context images are copies of a golden image that FECS itself saved, and
+//! card ([`crate::init_script`]): a tenant's firmware never gets here. Context images are copies of a golden image that FECS itself saved, and
 //! live in memory of the host's own; instance blocks point at them by physical address, so that no address space contains one.
 
 use std::sync::Arc;
@@ -10,29 +10,29 @@ use super::bus::Bus;
 use super::memory::HostMemory;
 use super::script::play;
 use super::window::{block, halves};
-use crate::addr::PAGE_SIZE;
-use crate::chip::gf100::ramin::{
+use crate::GpuError;
+use crate::init_script::{Script, Section};
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::gf100::ramin::{
     COPY0_CONTEXT_LO, COPY1_CONTEXT_LO, GRAPHICS_CONTEXT_LO, INSTANCE_SIZE, target,
 };
-use crate::chip::gf100::regs::falcon::{
+use gpuvmk_chip::gf100::regs::falcon::{
     ACCESS_EN, CODE_DATA, CODE_INDEX, CODE_TAG, CPU_CONTROL, DMA_CONTROL, ENTRY, INCREMENT_ON_WRITE, START,
 };
-use crate::chip::gf100::regs::fecs::{
+use gpuvmk_chip::gf100::regs::fecs::{
     NV_PGRAPH_PRI_FECS_CC_SCRATCH, NV_PGRAPH_PRI_FECS_CC_SCRATCH_CLEAR, NV_PGRAPH_PRI_FECS_CURRENT_CTX,
     NV_PGRAPH_PRI_FECS_INTR_SET, NV_PGRAPH_PRI_FECS_METHOD_DATA, NV_PGRAPH_PRI_FECS_METHOD_PUSH,
     NV_PGRAPH_PRI_FECS_NEXT_CTX,
 };
-use crate::chip::gf100::regs::gpccs::NV_PGRAPH_PRI_GPCCS_INTR_SET;
-use crate::chip::gf100::regs::pce0::NV_PCE0_INTR_SET;
-use crate::chip::gf100::regs::pce1::NV_PCE1_INTR_SET;
-use crate::chip::gf100::regs::pgraph::{
+use gpuvmk_chip::gf100::regs::gpccs::NV_PGRAPH_PRI_GPCCS_INTR_SET;
+use gpuvmk_chip::gf100::regs::pce0::NV_PCE0_INTR_SET;
+use gpuvmk_chip::gf100::regs::pce1::NV_PCE1_INTR_SET;
+use gpuvmk_chip::gf100::regs::pgraph::{
     NV_PGRAPH_EXCEPTION_EN, NV_PGRAPH_GRFIFO_CONTROL, NV_PGRAPH_INTR, NV_PGRAPH_INTR_EN,
 };
-use crate::chip::gf100::regs::pmc::NV_PMC_ENABLE;
-use crate::chip::registers::Reg;
-use crate::chip::{Engine, EngineSet, PhysicalAddress};
-use crate::gpu::GpuError;
-use crate::gpu::init_script::{Script, Section};
+use gpuvmk_chip::gf100::regs::pmc::NV_PMC_ENABLE;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 
 /// Our firmware: a falcon's unconditional branch to itself, in Falcon's encoding (`bra $pc`), padded.
 const FIRMWARE: [u32; 4] = [0x0000_0ef4, 0, 0, 0];

@@ -6,25 +6,25 @@ use std::time::Duration;
 use super::bus::Bus;
 use super::channels::Channels;
 use super::wake::Wake;
-use crate::addr::GpuVa;
-use crate::chip::gf100::PBDMAS;
-use crate::chip::gf100::regs::fecs::NV_PGRAPH_PRI_FECS_CURRENT_CTX;
-use crate::chip::gf100::regs::pci::NV_XVE_MSI_REARM;
-use crate::chip::gf100::regs::pfifo::{
+use crate::{GpuError, GpuEvent};
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::gf100::PBDMAS;
+use gpuvmk_chip::gf100::regs::fecs::NV_PGRAPH_PRI_FECS_CURRENT_CTX;
+use gpuvmk_chip::gf100::regs::pci::NV_XVE_MSI_REARM;
+use gpuvmk_chip::gf100::regs::pfifo::{
     NV_PFIFO_INTR_0, NV_PFIFO_INTR_ENGINE, NV_PFIFO_INTR_ENGINE_ID, NV_PFIFO_INTR_PBDMA_ID,
     NV_PFIFO_INTR_RUNLIST, NV_PFIFO_MMU_FAULT_ID, NV_PFIFO_MMU_FAULT_INFO, NV_PFIFO_MMU_FAULT_INST,
     NV_PFIFO_MMU_FAULT_VA_HI, NV_PFIFO_MMU_FAULT_VA_LO, NV_PPBDMA_CHANNEL, NV_PPBDMA_DATA0, NV_PPBDMA_INTR_0,
     NV_PPBDMA_METHOD0,
 };
-use crate::chip::gf100::regs::pgraph::{
+use gpuvmk_chip::gf100::regs::pgraph::{
     NV_PGRAPH_GRFIFO_CONTROL, NV_PGRAPH_INTR, NV_PGRAPH_PRI_FE_OBJECT_TABLE, NV_PGRAPH_TRAPPED_ADDR,
     NV_PGRAPH_TRAPPED_DATA_LOW,
 };
-use crate::chip::gf100::regs::pmc::{NV_PMC_INTR, NV_PMC_INTR_EN_0};
-use crate::chip::{AccessKind, Engine, FaultReason};
-use crate::gpu::{GpuError, GpuEvent};
-use crate::pci::Region;
-use crate::units::backend::{FaultUnit, GraphicsError, HostError, MmuFault};
+use gpuvmk_chip::gf100::regs::pmc::{NV_PMC_INTR, NV_PMC_INTR_EN_0};
+use gpuvmk_chip::{AccessKind, Engine, FaultReason};
+use gpuvmk_pci::Region;
+use gpuvmk_units::backend::{FaultUnit, GraphicsError, HostError, MmuFault};
 
 /// NV_PMC_INTR bits.
 const PMC_PFIFO: u32 = 1 << 8;
@@ -184,7 +184,7 @@ fn host_errors(bus: &Bus, channels: &mut Channels, events: &mut Vec<GpuEvent>) -
         bus.write(NV_PPBDMA_METHOD0.at(unit), 0)?;
         bus.write(NV_PPBDMA_INTR_0.at(unit), status)?;
         let Ok(channel) = u16::try_from(channel) else { continue };
-        let host = crate::addr::HostChannel(channel);
+        let host = gpuvmk_chip::addr::HostChannel(channel);
         if channels.check(host).is_ok() {
             channels.enable(bus, host, false)?;
         }

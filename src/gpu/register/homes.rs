@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 use self::home::iova;
 pub(super) use self::home::{GRANULE, Home};
-use crate::addr::{HostVram, Iova};
-use crate::gpu::{GpuError, HostMapping, HostTarget};
-use crate::pci::{PciFunction, SharedMemory};
+use crate::{GpuError, HostMapping, HostTarget};
+use gpuvmk_chip::addr::{HostVram, Iova};
+use gpuvmk_pci::{PciFunction, SharedMemory};
 
 /// All of them, by their first byte in VRAM.
 pub(super) struct Homes {

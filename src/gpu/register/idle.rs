@@ -6,10 +6,10 @@
 use std::time::{Duration, Instant};
 
 use super::bus::Bus;
-use crate::chip::Engine;
-use crate::chip::gf100::idle::{ALWAYS, ENGINES, RESET, VALUE, WHILE_BUSY};
-use crate::chip::gf100::regs::pmu::{NV_PPMU_IDLE_COUNT, NV_PPMU_IDLE_CTRL, NV_PPMU_IDLE_MASK};
-use crate::gpu::GpuError;
+use crate::GpuError;
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::gf100::idle::{ALWAYS, ENGINES, RESET, VALUE, WHILE_BUSY};
+use gpuvmk_chip::gf100::regs::pmu::{NV_PPMU_IDLE_COUNT, NV_PPMU_IDLE_CTRL, NV_PPMU_IDLE_MASK};
 
 /// The counter of all time: the first after those of the engines.
 const CLOCK: u32 = 3;

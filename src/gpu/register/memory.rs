@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use super::bus::Bus;
 use super::homes::Home;
-use crate::addr::{HostVram, PAGE_SIZE};
-use crate::chip::gf100::regs::pbus::NV_PBUS_BAR0_WINDOW;
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::gpu::{GpuError, OwnMemory};
-use crate::pci::mapping::{Mapping, MemoryError};
-use crate::pci::{PciFunction, Region};
+use crate::{GpuError, OwnMemory};
+use gpuvmk_chip::addr::{HostVram, PAGE_SIZE};
+use gpuvmk_chip::gf100::regs::pbus::NV_PBUS_BAR0_WINDOW;
+use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_pci::mapping::{Mapping, MemoryError};
+use gpuvmk_pci::{PciFunction, Region};
 
 /// Offset in BAR0 of PRAMIN.
 const PRAMIN: u64 = 0x70_0000;
@@ -235,8 +235,8 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::Arc;
 
-    use crate::softgpu::Core;
-    use crate::units::gf100::{Gf100Config, Gf100Function};
+    use gpuvmk_softgpu::Core;
+    use gpuvmk_units::gf100::{Gf100Config, Gf100Function};
 
     const SIZE: u64 = 64 * PAGE_SIZE;
 

@@ -41,10 +41,10 @@ use super::{
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, OwnMemory, Progress, Renewal,
     Revocation, SpaceHandle, SpaceUpdate, SpaceUsage, granules_that_end_in,
 };
-use crate::addr::{HostChannel, HostVram, Iova};
-use crate::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
-use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use crate::pci::{CardUse, DmaMapping, PciFunction, SharedMemory};
+use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
+use gpuvmk_chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
+use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_pci::{CardUse, DmaMapping, PciFunction, SharedMemory};
 
 /// Address spaces at once; each has a page directory of 64 KiB.
 const MAX_SPACES: usize = 512;

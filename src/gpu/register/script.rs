@@ -1,12 +1,12 @@
-//! Plays what a stock driver did to a card ([`crate::gpu::init_script`]).
+//! Plays what a stock driver did to a card ([`crate::init_script`]).
 
 use std::time::Duration;
 
 use super::bus::Bus;
-use crate::chip::gf100::regs::pmc::NV_PMC_BOOT_0;
-use crate::gpu::GpuError;
-use crate::gpu::init_script::{Script, Section, Step};
-use crate::pci::Region;
+use crate::GpuError;
+use crate::init_script::{Script, Section, Step};
+use gpuvmk_chip::gf100::regs::pmc::NV_PMC_BOOT_0;
+use gpuvmk_pci::Region;
 
 /// How long a register may take to have the value that it had then. Memory training takes the longest.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use super::bus::Bus;
 use super::memory::HostMemory;
 use super::tables::Table;
-use crate::addr::{GpuVa, HostVram, Iova};
-use crate::chip::gf100::mmu::{LargePages, Pde, Pte, SMALL_PAGE_SHIFT, VA_MAX};
-use crate::chip::gf100::ramin::target;
-use crate::chip::gf100::regs::pfb::{
-    NV_PFB_PRI_MMU_CTRL, NV_PFB_PRI_MMU_INVALIDATE, NV_PFB_PRI_MMU_INVALIDATE_PDB,
-};
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::gpu::budget::CALL;
-use crate::gpu::{
+use crate::budget::CALL;
+use crate::{
     Budget, GpuError, HostMapping, HostRange, HostTarget, Progress, Revocation, SpaceUpdate, SpaceUsage,
 };
+use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
+use gpuvmk_chip::gf100::mmu::{LargePages, Pde, Pte, SMALL_PAGE_SHIFT, VA_MAX};
+use gpuvmk_chip::gf100::ramin::target;
+use gpuvmk_chip::gf100::regs::pfb::{
+    NV_PFB_PRI_MMU_CTRL, NV_PFB_PRI_MMU_INVALIDATE, NV_PFB_PRI_MMU_INVALIDATE_PDB,
+};
+use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 /// The MMU's large pages, as this driver sets them up.
 pub(super) const LARGE: LargePages = LargePages::K128;

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::memory::HostMemory;
-use crate::addr::PAGE_SIZE;
-use crate::chip::PhysicalAddress;
-use crate::chip::gf100::mmu::ENTRY_SIZE;
-use crate::gpu::GpuError;
+use crate::GpuError;
+use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::gf100::mmu::ENTRY_SIZE;
 
 /// A table that hardware walks.
 pub(super) struct Table {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::os::fd::AsFd;
 
 use super::*;
-use crate::addr::GpuVa;
-use crate::gpu::HostRange;
-use crate::gpu::HostTarget;
-use crate::pci::mapping::{Access, Mapping};
-use crate::softgpu::Core;
-use crate::units::gf100::{Gf100Config, Gf100Function};
+use crate::HostRange;
+use crate::HostTarget;
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_pci::mapping::{Access, Mapping};
+use gpuvmk_softgpu::Core;
+use gpuvmk_units::gf100::{Gf100Config, Gf100Function};
 
 const VRAM: u64 = 128 << 20;
 
@@ -45,7 +45,7 @@ fn shared_partition_is_the_vram_and_scrubbing_zeroes_it() {
     assert_eq!(total, 32 << 20);
     let pieces: Vec<_> = shared
         .iter()
-        .map(|p| crate::pci::mapping::FilePiece { fd: p.fd.as_fd(), offset: p.offset, size: p.size })
+        .map(|p| gpuvmk_pci::mapping::FilePiece { fd: p.fd.as_fd(), offset: p.offset, size: p.size })
         .collect();
     let window = Mapping::contiguous(&pieces, Access::ReadWrite).expect("mapped");
     window.write(0x1234, b"secret").expect("inside");
@@ -170,29 +170,29 @@ fn preemption_of_an_idle_channel_is_reported() {
 fn foreign_chip_is_refused_by_name() {
     struct Other;
     impl PciFunction for Other {
-        fn regions(&self) -> crate::pci::RegionTable {
-            [crate::pci::RegionInfo::ABSENT; 8]
+        fn regions(&self) -> gpuvmk_pci::RegionTable {
+            [gpuvmk_pci::RegionInfo::ABSENT; 8]
         }
         fn read(
             &self,
-            _: crate::pci::Region,
+            _: gpuvmk_pci::Region,
             _: u64,
             data: &mut [u8],
-        ) -> Result<(), crate::pci::AccessError> {
+        ) -> Result<(), gpuvmk_pci::AccessError> {
             data.copy_from_slice(&0x1180_00a1u32.to_le_bytes()[..data.len()]);
             Ok(())
         }
-        fn write(&self, _: crate::pci::Region, _: u64, _: &[u8]) -> Result<(), crate::pci::AccessError> {
+        fn write(&self, _: gpuvmk_pci::Region, _: u64, _: &[u8]) -> Result<(), gpuvmk_pci::AccessError> {
             panic!("an unknown chip must not be written to")
         }
-        fn dma_map(&self, _: DmaMapping) -> Result<(), crate::pci::DmaError> {
+        fn dma_map(&self, _: DmaMapping) -> Result<(), gpuvmk_pci::DmaError> {
             Ok(())
         }
-        fn dma_unmap(&self, _: u64, _: u64) -> Result<(), crate::pci::DmaError> {
+        fn dma_unmap(&self, _: u64, _: u64) -> Result<(), gpuvmk_pci::DmaError> {
             Ok(())
         }
         fn dma_unmap_all(&self) {}
-        fn connect_interrupts(&self, _: Option<Arc<dyn crate::pci::InterruptSink>>) {}
+        fn connect_interrupts(&self, _: Option<Arc<dyn gpuvmk_pci::InterruptSink>>) {}
         fn reset(&self) {}
     }
     let error = RegisterDriver::new(Arc::new(Other)).expect_err("refused");

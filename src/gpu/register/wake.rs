@@ -9,8 +9,8 @@ use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use vmm_sys_util::timerfd::TimerFd;
 
-use crate::gpu::GpuError;
-use crate::pci::InterruptSink;
+use crate::GpuError;
+use gpuvmk_pci::InterruptSink;
 
 /// Wakes the owner of the GPU.
 struct Waker(EventFd);

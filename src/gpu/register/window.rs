@@ -16,19 +16,19 @@ use super::bus::Bus;
 use super::memory::HostMemory;
 use super::space::{INVALIDATE_HUB, LARGE, invalidate};
 use super::tables::Table;
-use crate::addr::{HostChannel, HostVram, PAGE_SIZE};
-use crate::chip::gf100::CHANNELS;
-use crate::chip::gf100::mmu::{Pde, Pte, SMALL_PAGE_SHIFT};
-use crate::chip::gf100::ramin::{
+use crate::GpuError;
+use crate::scrub::give_back;
+use gpuvmk_chip::addr::{HostChannel, HostVram, PAGE_SIZE};
+use gpuvmk_chip::gf100::CHANNELS;
+use gpuvmk_chip::gf100::mmu::{Pde, Pte, SMALL_PAGE_SHIFT};
+use gpuvmk_chip::gf100::ramin::{
     INSTANCE_SIZE, PAGE_DIRECTORY_HI, PAGE_DIRECTORY_LO, USERD_GP_PUT, USERD_SIZE, VA_LIMIT_HI, VA_LIMIT_LO,
     target,
 };
-use crate::chip::gf100::regs::pbus::NV_PBUS_BAR1_BLOCK;
-use crate::chip::gf100::regs::pfifo::NV_PFIFO_USERD_POLL;
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::gpu::GpuError;
-use crate::gpu::scrub::give_back;
-use crate::pci::{Region, SharedMemory};
+use gpuvmk_chip::gf100::regs::pbus::NV_PBUS_BAR1_BLOCK;
+use gpuvmk_chip::gf100::regs::pfifo::NV_PFIFO_USERD_POLL;
+use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_pci::{Region, SharedMemory};
 
 /// Bytes of BAR1 that this driver translates.
 const BAR1_SIZE: u64 = 128 << 20;

@@ -15,8 +15,8 @@ use super::abi::flags::{OWNER, alloc, attr};
 use super::device::Device;
 use super::error::RmError;
 use super::kernel::Node;
-use crate::addr::PAGE_SIZE;
-use crate::pci::mapping::Mapping;
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_pci::mapping::Mapping;
 
 /// `NVOS32_TYPE_NOTIFIER`.
 const TYPE_NOTIFIER: u32 = 13;

@@ -13,12 +13,12 @@ use super::channel::{Allowed, NewChannel, RmChannel, allowed};
 use super::device::{CopyEngine, Device, Doorbell};
 use super::error::RmError;
 use super::vram::Vram;
-use crate::addr::{HostChannel, HostVram};
-use crate::chip::{Engine, EngineSet};
-use crate::gpu::budget::CALL;
-use crate::gpu::{Budget, ChannelSpec, GpuError, SpaceHandle};
-use crate::units::backend::ChannelError;
-use crate::units::clock::Clock;
+use crate::budget::CALL;
+use crate::{Budget, ChannelSpec, GpuError, SpaceHandle};
+use gpuvmk_chip::addr::{HostChannel, HostVram};
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_units::backend::ChannelError;
+use gpuvmk_units::clock::Clock;
 
 /// Channels of all tenants together: the hardware has 2048 on each runlist, other users of the GPU want some.
 pub const MAX_CHANNELS: u16 = 512;

@@ -15,7 +15,7 @@ use super::abi::classes::{Class, NV01_MEMORY_SYSTEM_OS_DESCRIPTOR, NV01_ROOT_CLI
 use super::abi::controls::{ControlParams, HandleInfo};
 use super::error::RmError;
 use super::kernel::{CpuView, Kernel, NewObject, NewPages, Node};
-use crate::pci::mapping::{Access, FilePiece, Mapping};
+use gpuvmk_pci::mapping::{Access, FilePiece, Mapping};
 
 /// First handle; far from the driver's own.
 const FIRST_HANDLE: u32 = 0x5a00_0001;

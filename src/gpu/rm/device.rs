@@ -17,7 +17,7 @@ use super::abi::{Handle, flags};
 use super::client::Client;
 use super::error::{OpenError, RmError};
 use super::kernel::Node;
-use crate::pci::mapping::Mapping;
+use gpuvmk_pci::mapping::Mapping;
 
 /// Architecture number of GH100.
 pub const ARCH_GH100: u32 = 0x180;

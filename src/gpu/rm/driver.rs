@@ -19,15 +19,15 @@ use super::space::{Memories, PAGE_SHIFTS, Space, VA_BITS};
 use super::system::{FIRST_IOVA, SYSTEM_BITS, SystemMemory};
 use super::vram::{Cleaner, GRANULE, Vram};
 use super::worker::{Work, Worker};
-use crate::addr::{HostChannel, HostVram, Iova};
-use crate::chip::{Engine, EngineSet};
-use crate::gpu::scrub::LOOK_AGAIN;
-use crate::gpu::{
+use crate::scrub::LOOK_AGAIN;
+use crate::{
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, Progress, Renewal, Revocation, Scrub,
     SpaceHandle, SpaceUpdate, SpaceUsage, budget,
 };
-use crate::pci::{DmaMapping, SharedMemory};
-use crate::units::clock::Clock;
+use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_pci::{DmaMapping, SharedMemory};
+use gpuvmk_units::clock::Clock;
 
 /// Address spaces at once: what tenants with all channels may have. Nothing of the hardware's stands behind it; each is an
 /// object of the NVIDIA driver, with a page directory.
@@ -142,7 +142,7 @@ impl RmDriver {
             first_iova: Iova(FIRST_IOVA),
             spaces: u32::try_from(MAX_SPACES).unwrap_or(u32::MAX),
             table_memory: TABLE_MEMORY,
-            kinds: &crate::chip::gh100::KINDS,
+            kinds: &gpuvmk_chip::gh100::KINDS,
         };
         Ok(Self {
             info,

@@ -6,7 +6,7 @@ use std::io;
 use super::abi::{Branch, RmStatus};
 use super::kernel::{CallError, Node};
 use super::places::VERSION_FILE;
-use crate::gpu::GpuError;
+use crate::GpuError;
 
 /// A call that the NVIDIA driver did not carry out.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +35,7 @@ pub enum RmError {
         what: &'static str,
         /// Why.
         #[source]
-        source: crate::pci::mapping::MapError,
+        source: gpuvmk_pci::mapping::MapError,
     },
 }
 

@@ -18,8 +18,8 @@ use super::abi::classes::{EventParams, NV01_EVENT_OS_EVENT};
 use super::abi::flags::{EVENT_NONSTALL, NOTIFIER_CE0, NOTIFIER_GRAPHICS};
 use super::channels::EngineTable;
 use super::device::Device;
-use crate::chip::Engine;
-use crate::gpu::GpuError;
+use crate::GpuError;
+use gpuvmk_chip::Engine;
 
 /// How often stopped channels are looked for.
 const LOOK: Duration = Duration::from_millis(20);

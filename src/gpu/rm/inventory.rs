@@ -12,7 +12,7 @@ use super::error::{OpenError, RmError};
 use super::kernel::Kernel;
 use super::places::{HostDriver, Places};
 use super::sys::NodeKernel;
-use crate::gpu::vfio::sysfs::{PciDevice, Sysfs};
+use crate::vfio::sysfs::{PciDevice, Sysfs};
 
 /// A GPU as `gpuvmk gpu list` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

@@ -8,7 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use super::abi::calls::{CardInfo, EventData, MapDma, UnmapDma};
 use super::abi::classes::Class;
 use super::abi::{Handle, RmStatus};
-use crate::pci::mapping::Mapping;
+use gpuvmk_pci::mapping::Mapping;
 
 /// Why a call did not do what it was asked.
 #[derive(Debug)]

@@ -2,6 +2,13 @@
 //!
 //! It plays no GPU: what channels would do is not done, so tests clear memory with [`Wiper`].
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "for tests alone, of this room and of others"
+)]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -19,8 +26,8 @@ use super::abi::{Handle, RmStatus, flags};
 use super::device::Device;
 use super::kernel::{CallError, CpuView, Kernel, NewObject, NewPages, Node, OpenFiles};
 use super::vram::{Cleaner, Ticket};
-use crate::gpu::{GpuError, Scrub};
-use crate::units::clock::ManualClock;
+use crate::{GpuError, Scrub};
+use gpuvmk_units::clock::ManualClock;
 
 /// An object of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -35,12 +35,14 @@ mod system;
 mod vram;
 mod worker;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
+#[cfg_attr(not(test), allow(dead_code, reason = "its own tests look at more of it"))]
 mod mock;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-pub(crate) mod timed;
+#[cfg(any(test, feature = "testing"))]
+#[cfg_attr(not(test), allow(dead_code, reason = "its own tests look at more of it"))]
+pub mod timed;
 
 pub use driver::RmDriver;
 pub use error::{OpenError, RmError};

@@ -14,10 +14,10 @@ use super::abi::Handle;
 use super::error::RmError;
 use super::kernel::{Kernel, NewPages};
 use super::system::{Key, PIECE};
-use crate::addr::PAGE_SIZE;
-use crate::host::reaper;
-use crate::jail::{self, Role};
-use crate::pci::mapping::{Access, Mapping};
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_host::reaper;
+use gpuvmk_jail::{self as jail, Role};
+use gpuvmk_pci::mapping::{Access, Mapping};
 
 /// Threads that carry orders out: a tenant whose memory takes long has one.
 const THREADS: usize = 4;

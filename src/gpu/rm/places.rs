@@ -8,7 +8,7 @@ use super::abi::Branch;
 use super::abi::branch::version_of_proc_file;
 use super::error::OpenError;
 use super::kernel::Node;
-use crate::gpu::vfio::sysfs::Sysfs;
+use crate::vfio::sysfs::Sysfs;
 
 /// The file that the kernel module makes when it is loaded.
 pub(super) const VERSION_FILE: &str = "/proc/driver/nvidia/version";

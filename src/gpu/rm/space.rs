@@ -22,12 +22,12 @@ use super::device::Device;
 use super::error::RmError;
 use super::system::{Located, SYSTEM_BITS, SystemMemory};
 use super::vram::{Vram, VramPlace};
-use crate::addr::{GpuVa, HostVram, PAGE_SIZE};
-use crate::gpu::budget::CALL;
-use crate::gpu::space_map::{Run, SpaceMap, SpaceShape};
-use crate::gpu::{
+use crate::budget::CALL;
+use crate::space_map::{Run, SpaceMap, SpaceShape};
+use crate::{
     Budget, GpuError, HostMapping, HostRange, HostTarget, Progress, Revocation, SpaceUpdate, SpaceUsage,
 };
+use gpuvmk_chip::addr::{GpuVa, HostVram, PAGE_SIZE};
 
 /// First address of a space: nouveau uses what lies below the driver's default of 1 MiB.
 const BASE: u64 = 0x1000;

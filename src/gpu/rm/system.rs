@@ -16,13 +16,13 @@ use super::abi::Handle;
 use super::abi::classes::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR;
 use super::device::Device;
 use super::pinner::{Answer, Order, Pinned, Pinner};
-use crate::addr::{Iova, PAGE_SIZE};
-use crate::gpu::space_map::Run;
-use crate::gpu::{Budget, GpuError, HostTarget, Progress};
-use crate::host::reaper;
-use crate::pci::dma::MemoryOwner;
-use crate::pci::mapping::{self, MapError, Mapping};
-use crate::pci::{DmaError, DmaMapping};
+use crate::space_map::Run;
+use crate::{Budget, GpuError, HostTarget, Progress};
+use gpuvmk_chip::addr::{Iova, PAGE_SIZE};
+use gpuvmk_host::reaper;
+use gpuvmk_pci::dma::MemoryOwner;
+use gpuvmk_pci::mapping::{self, MapError, Mapping};
+use gpuvmk_pci::{DmaError, DmaMapping};
 
 /// Bytes of a file that become one object: large enough to be few, small enough that first touching them all takes
 /// some 20 ms.

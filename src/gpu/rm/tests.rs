@@ -14,14 +14,14 @@ use super::driver::{Helpers, RmDriver, wake};
 use super::mock::{Mock, Wiper};
 use super::places::Places;
 use super::timed::{QuickPinner, desk};
-use crate::addr::{GpuVa, HostVram, Iova};
-use crate::chip::{Engine, EngineSet};
-use crate::gpu::{
+use crate::{
     ChannelSpec, GpuDriver, GpuError, GpuEvent, HostMapping, HostRange, HostTarget, Renewal, SpaceHandle,
 };
-use crate::pci::mapping::{Access, Mapping, create_memory_file};
-use crate::pci::{DmaBacking, DmaMapping};
-use crate::units::clock::ManualClock;
+use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
+use gpuvmk_pci::{DmaBacking, DmaMapping};
+use gpuvmk_units::clock::ManualClock;
 
 mod opening;
 mod random;
@@ -83,7 +83,7 @@ impl Rig {
         &mut self,
         space: SpaceHandle,
         engines: EngineSet,
-    ) -> Result<crate::addr::HostChannel, GpuError> {
+    ) -> Result<gpuvmk_chip::addr::HostChannel, GpuError> {
         self.driver.create_channel(ChannelSpec {
             space,
             gpfifo: GpuVa(0x1_1000),

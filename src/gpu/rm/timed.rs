@@ -1,6 +1,13 @@
 //! The driver on the module in memory, whose calls take the times that were measured on hardware (docs/rm.md), by a clock that
 //! tests read and move.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "for tests alone, of this room and of others"
+)]
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,15 +20,16 @@ use super::mock::Mock;
 use super::pinner::{Answer, Desk, Order, Pinner};
 use super::places::Places;
 use super::vram::{Cleaner, Ticket};
-use crate::gpu::{GpuError, Scrub};
-use crate::units::clock::{Clock, ManualClock};
+use crate::{GpuError, Scrub};
+use gpuvmk_units::clock::{Clock, ManualClock};
 
 /// What holding 64 MiB in place takes, and letting go of them.
 const PIN: u64 = 20_000_000;
 const UNPIN: u64 = 5_000_000;
 
 /// A driver, and what makes its time go by.
-pub(crate) struct Timed {
+#[derive(Debug)]
+pub struct Timed {
     /// The clock.
     pub clock: Arc<ManualClock>,
     mock: Mock,
@@ -30,7 +38,7 @@ pub(crate) struct Timed {
 
 impl Timed {
     /// A driver with `vram` bytes for tenants.
-    pub(crate) fn new(vram: u64) -> (RmDriver, Self) {
+    pub fn new(vram: u64) -> (RmDriver, Self) {
         let clock = Arc::new(ManualClock::default());
         let mock = Mock::new();
         mock.state().vram_free = 64 << 30;
@@ -58,17 +66,17 @@ impl Timed {
     }
 
     /// What the GPU takes for a piece that is zeroed, while others have its engine.
-    pub(crate) fn zeroing_takes(&self, time: Duration) {
+    pub fn zeroing_takes(&self, time: Duration) {
         *self.zero.lock().unwrap_or_else(PoisonError::into_inner) = u64::try_from(time.as_nanos()).unwrap();
     }
 
     /// Channels do not leave their engines.
-    pub(crate) fn cling(&self) {
+    pub fn cling(&self) {
         self.mock.state().clings = true;
     }
 
     /// Calls to map and to unmap so far.
-    pub(crate) fn calls(&self) -> (usize, usize) {
+    pub fn calls(&self) -> (usize, usize) {
         let state = self.mock.state();
         (state.maps, state.unmaps)
     }

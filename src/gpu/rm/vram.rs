@@ -27,11 +27,11 @@ use super::device::Device;
 use super::error::RmError;
 use super::kernel::OpenFiles;
 use super::system::PIECE;
-use crate::addr::HostVram;
-use crate::gpu::scrub::{self, SCRUB_PIECE};
-use crate::gpu::{GpuError, Renewal, Scrub};
-use crate::pci::SharedMemory;
-use crate::pci::mapping::{Access, Mapping, create_memory_file};
+use crate::scrub::{self, SCRUB_PIECE};
+use crate::{GpuError, Renewal, Scrub};
+use gpuvmk_chip::addr::HostVram;
+use gpuvmk_pci::SharedMemory;
+use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
 
 /// Page size of memory objects, and so the granule of partitions.
 pub const GRANULE: u64 = 2 << 20;
@@ -332,7 +332,7 @@ impl Vram {
         Ok(renewal)
     }
 
-    /// Goes on with giving up partitions of a range, as [`crate::gpu::GpuDriver::renew_vram`]. `in_use` tells whether somebody still
+    /// Goes on with giving up partitions of a range, as [`crate::GpuDriver::renew_vram`]. `in_use` tells whether somebody still
     /// maps into an object.
     ///
     /// # Errors

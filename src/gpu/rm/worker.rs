@@ -19,9 +19,9 @@ use super::device::{Device, Doorbell};
 use super::error::RmError;
 use super::pushbuffer::Commands;
 use super::vram::{Cleaner, Ticket, vram_params};
-use crate::gpu::scrub::SCRUB_PIECE;
-use crate::gpu::{GpuError, Scrub};
-use crate::pci::mapping::{Access, Mapping, create_memory_file};
+use crate::scrub::SCRUB_PIECE;
+use crate::{GpuError, Scrub};
+use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
 
 /// Layout of the system memory: ring, semaphores, commands, staging.
 const RING: u64 = 0;

@@ -5,8 +5,8 @@ use rustix::fs::{AtFlags, FileType, SeekFrom, StatxFlags, seek, statx};
 use rustix::io::Errno;
 use vmm_sys_util::fallocate::{FallocateMode, fallocate};
 
-use crate::gpu::GpuError;
-use crate::pci::SharedMemory;
+use crate::GpuError;
+use gpuvmk_pci::SharedMemory;
 
 /// True when no piece's file has any memory: nothing was ever written there since it was last given back.
 pub(super) fn is_untouched(pieces: &[SharedMemory]) -> bool {
@@ -40,7 +40,7 @@ pub(super) fn is_hole(pieces: &[SharedMemory], from: u64, to: u64) -> bool {
 }
 
 /// Gives the pages of `[from, to)`, counted over all pieces, back to the host's kernel: they read as zeros.
-pub(in crate::gpu) fn give_back(pieces: &[SharedMemory], from: u64, to: u64) -> Result<(), GpuError> {
+pub(crate) fn give_back(pieces: &[SharedMemory], from: u64, to: u64) -> Result<(), GpuError> {
     let mut begin: u64 = 0;
     for piece in pieces {
         let end = begin.saturating_add(piece.size);

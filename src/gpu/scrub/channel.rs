@@ -6,12 +6,12 @@ use super::EngineScrub;
 use super::commands::Dialect;
 use super::layout::OWN_SIZE;
 use super::rig::Rig;
-use crate::addr::HostVram;
-use crate::chip::Engine;
-use crate::gpu::{GpuError, GpuEvent};
+use crate::{GpuError, GpuEvent};
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::HostVram;
 
 /// How long the processor does the work after the engine failed.
-pub(super) const REST: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(2) };
+pub const REST: Duration = Duration::from_secs(2);
 
 /// What is left of the engine.
 #[derive(Debug)]
@@ -125,14 +125,6 @@ impl EngineScrub {
         let times = self.account.fallback(why.to_owned());
         if times.is_power_of_two() {
             log::warn!("VRAM is zeroed by the processor for {REST:?} ({times} times so far): {why}");
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn rig(&mut self) -> Option<&mut Rig> {
-        match &mut self.channel {
-            Channel::Ready(rig) => Some(rig),
-            Channel::Resting(_) | Channel::None | Channel::Stuck => None,
         }
     }
 

@@ -6,9 +6,9 @@
 //! for who tries all engines.
 
 use super::layout::{LINE, MARK, STRIDE};
-use crate::chip::Engine;
-use crate::chip::gf100::methods::{host, m2mf, pcopy, stream};
-use crate::chip::gh100::methods::{CLASS_COPY, copy};
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::gf100::methods::{host, m2mf, pcopy, stream};
+use gpuvmk_chip::gh100::methods::{CLASS_COPY, copy};
 
 /// Subchannel of the copy object; on GH100, one that a copy channel's engine is behind.
 const SUBCHANNEL: u32 = 4;
@@ -22,7 +22,7 @@ const FOUR_WORDS: u32 = (copy::remap::SELECT_CONST_A * 0x1111)
 
 /// How a chip's copy engine is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gpu) enum Dialect {
+pub(crate) enum Dialect {
     /// GF100: classes 90b5 and 90b8.
     Fermi(u16),
     /// GF100's graphics engine: class 9039.
@@ -33,18 +33,18 @@ pub(in crate::gpu) enum Dialect {
 
 impl Dialect {
     /// That of an engine of a chip.
-    pub(in crate::gpu) fn of(chip: &str, engine: Engine) -> Option<Self> {
+    pub(crate) fn of(chip: &str, engine: Engine) -> Option<Self> {
         match (chip, engine) {
-            (crate::chip::gf100::NAME, Engine::Copy(0)) => Some(Self::Fermi(pcopy::CLASS_COPY0)),
-            (crate::chip::gf100::NAME, Engine::Copy(1)) => Some(Self::Fermi(pcopy::CLASS_COPY1)),
-            (crate::chip::gf100::NAME, Engine::Graphics) => Some(Self::FermiM2mf),
-            (crate::chip::gh100::NAME, Engine::Copy(_)) => Some(Self::Hopper),
+            (gpuvmk_chip::gf100::NAME, Engine::Copy(0)) => Some(Self::Fermi(pcopy::CLASS_COPY0)),
+            (gpuvmk_chip::gf100::NAME, Engine::Copy(1)) => Some(Self::Fermi(pcopy::CLASS_COPY1)),
+            (gpuvmk_chip::gf100::NAME, Engine::Graphics) => Some(Self::FermiM2mf),
+            (gpuvmk_chip::gh100::NAME, Engine::Copy(_)) => Some(Self::Hopper),
             _ => None,
         }
     }
 
     /// The class that copies.
-    pub(in crate::gpu) const fn class(self) -> u16 {
+    pub(crate) const fn class(self) -> u16 {
         match self {
             Self::Fermi(class) => class,
             Self::FermiM2mf => m2mf::CLASS,
@@ -94,13 +94,7 @@ pub(super) fn words(dialect: Dialect, piece: &Piece) -> Vec<u32> {
 }
 
 /// The words for a copy of `size` bytes, a multiple of [`LINE`], and a report at its end: where, and what.
-pub(in crate::gpu) fn copy_words(
-    dialect: Dialect,
-    from: u64,
-    to: u64,
-    size: u64,
-    report: (u64, u32),
-) -> Vec<u32> {
+pub(crate) fn copy_words(dialect: Dialect, from: u64, to: u64, size: u64, report: (u64, u32)) -> Vec<u32> {
     let mut words = Words { dialect, words: Vec::new() };
     words.method(host::SET_OBJECT, &[dialect.class().into()]);
     words.copy((from, LINE), (to, LINE), low(LINE), low(size / LINE), Some(report));

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::channel::Channel;
 use super::{EngineScrub, ScrubReport};
-use crate::addr::{HostChannel, HostVram, Iova};
-use crate::chip::{Engine, EngineSet};
-use crate::gpu::{
+use crate::{
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, OwnMemory, Progress, Renewal, Revocation,
     Scrub, SpaceHandle, SpaceUpdate, SpaceUsage,
 };
-use crate::pci::{CardUse, DmaMapping, SharedMemory};
+use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_pci::{CardUse, DmaMapping, SharedMemory};
 
 impl GpuDriver for EngineScrub {
     fn info(&self) -> &GpuInfo {

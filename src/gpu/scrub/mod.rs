@@ -20,20 +20,23 @@ mod driver;
 mod layout;
 mod report;
 mod rig;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(super) use self::backing::give_back;
+pub use self::channel::REST;
 use self::channel::{Channel, Plan};
 use self::report::Account;
 pub use self::report::ScrubReport;
 use self::rig::{Job, Rig, Seen};
 use super::{GpuDriver, GpuError, GpuInfo, Scrub};
-use crate::addr::{HostChannel, HostVram};
-use crate::host::reaper::{Account as Helper, Pending};
-use crate::pci::SharedMemory;
+use gpuvmk_chip::addr::{HostChannel, HostVram};
+use gpuvmk_host::reaper::{Account as Helper, Pending};
+use gpuvmk_pci::SharedMemory;
 
 /// VRAM zeroed at a time: so much that the processor does it in about a millisecond.
 pub const SCRUB_PIECE: u64 = layout::PIECE;
@@ -371,6 +374,3 @@ fn pieces(start: u64, size: u64, most: u64) -> impl Iterator<Item = (u64, u64)> 
         (start.saturating_add(at), size.saturating_sub(at).min(most))
     })
 }
-
-#[cfg(test)]
-mod tests;

@@ -8,10 +8,10 @@ use super::layout::{
     COMMANDS, COMMANDS_SIZE, LINE, MARK, MARKS, OWN_SIZE, OWN_VA, PIECE, RING, RING_LOG2, SEEN, SEEN_SIZE,
     SEMAPHORES, SLOTS, STRIDE, USERD, WINDOWS_VA, ZEROS,
 };
-use crate::addr::{GpuVa, HostChannel, HostVram};
-use crate::chip::Engine;
-use crate::gpu::own_channel::{OwnChannel, Place, memory};
-use crate::gpu::{GpuDriver, GpuError, HostMapping, HostRange, HostTarget, SpaceHandle};
+use crate::own_channel::{OwnChannel, Place, memory};
+use crate::{GpuDriver, GpuError, HostMapping, HostRange, HostTarget, SpaceHandle};
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram};
 
 /// Smallest page that pieces are made of.
 const SMALLEST_SHIFT: u8 = 16;
@@ -197,7 +197,7 @@ impl Rig {
     }
 
     /// The line of zeros, for tests that spoil it.
-    #[cfg(test)]
+    #[cfg(feature = "testing")]
     pub(super) fn zeros(&self) -> (HostVram, u64) {
         (at(self.own, ZEROS), LINE)
     }

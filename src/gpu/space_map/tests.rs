@@ -255,7 +255,7 @@ proptest! {
             match step {
                 Step::Map(mapping) => {
                     whole.insert(mapping, PLENTY).unwrap();
-                    let mut update = crate::gpu::SpaceUpdate::new(&[], &[*mapping]);
+                    let mut update = crate::SpaceUpdate::new(&[], &[*mapping]);
                     while let Some(next) = update.map.front().copied() {
                         let front = parts.front(&next, most);
                         prop_assert!(parts.insert(&front, PLENTY).unwrap().len() <= most);

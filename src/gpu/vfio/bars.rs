@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use crate::pci::mapping::{Access, MapError, Mapping, MemoryError};
+use gpuvmk_pci::mapping::{Access, MapError, Mapping, MemoryError};
 
 /// A mapped BAR.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
-    use crate::pci::mapping::create_memory_file;
+    use gpuvmk_pci::mapping::create_memory_file;
 
     #[test]
     fn accesses_are_aligned_and_not_wider_than_the_card_takes() {

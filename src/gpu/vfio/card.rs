@@ -7,8 +7,8 @@ use vfio_ioctls::VfioDevice;
 
 use super::reset::Reset;
 use super::sysfs::NVIDIA;
-use crate::pci::header::{BAR0, COMMAND, COMMAND_MEMORY};
-use crate::pci::{Region, RegionInfo, RegionKind};
+use gpuvmk_pci::header::{BAR0, COMMAND, COMMAND_MEMORY};
+use gpuvmk_pci::{Region, RegionInfo, RegionKind};
 
 /// Configuration space: the vendor, and more bits of the command register (PCI Local Bus 3.0, 6.1).
 const VENDOR: u64 = 0x00;

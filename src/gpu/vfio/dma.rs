@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use vfio_ioctls::{VfioError, VfioOps};
 
-use crate::addr::PAGE_SIZE;
-use crate::pci::dma::{MAX_MAPPINGS, MemoryOwner};
-use crate::pci::mapping::{MapError, Mapping};
-use crate::pci::{DmaError, DmaMapping};
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_pci::dma::{MAX_MAPPINGS, MemoryOwner};
+use gpuvmk_pci::mapping::{MapError, Mapping};
+use gpuvmk_pci::{DmaError, DmaMapping};
 
 /// Ranges at a time; the kernel's own limit is 65,535 a container (`dma_entry_limit`).
 const MOST: usize = 32_768;
@@ -144,7 +144,7 @@ impl Iommu {
             source: refused(&error),
         })?;
         if let Some(gone) = self.mapped.remove(&start) {
-            crate::host::reaper::give_up(gone);
+            gpuvmk_host::reaper::give_up(gone);
         }
         Ok(())
     }
@@ -184,8 +184,8 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::pci::DmaBacking;
-    use crate::pci::mapping::create_memory_file;
+    use gpuvmk_pci::DmaBacking;
+    use gpuvmk_pci::mapping::create_memory_file;
 
     #[derive(Default)]
     struct FakeKernel {

@@ -11,9 +11,9 @@ use super::interrupts::{Lines, Listener};
 use super::open::{self, Interface, OpenError};
 use super::reset::{Reset, Way};
 use super::sysfs::{PciDevice, Sysfs};
-use crate::addr::PAGE_SIZE;
-use crate::pci::PciAddress;
-use crate::pci::{
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_pci::PciAddress;
+use gpuvmk_pci::{
     AccessError, Behind, CardUse, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region,
     RegionKind, RegionTable, SharedMemory, Shown, header,
 };

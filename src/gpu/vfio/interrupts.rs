@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 use vmm_sys_util::poll::PollContext;
 
-use crate::jail::{self, Role};
-use crate::pci::InterruptSink;
+use gpuvmk_jail::{self as jail, Role};
+use gpuvmk_pci::InterruptSink;
 
 /// The eventfds that the kernel writes to.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 //! A real card through the kernel's VFIO: found on the bus ([`sysfs`]), judged ([`obstacles`]), bound to `vfio-pci`
-//! ([`binding`]), opened ([`open`]) and then a [`PciFunction`](crate::pci::PciFunction) like any other
+//! ([`binding`]), opened ([`open`]) and then a [`PciFunction`](gpuvmk_pci::PciFunction) like any other
 //! ([`VfioFunction`]): the register driver and the front ends use it without knowing.
 //!
 //! What contains the card is its IOMMU: it reaches the memory that [`VfioFunction`] maps, at the bus addresses that the

@@ -2,7 +2,7 @@
 
 use super::holders::Holder;
 use super::sysfs::{Member, PciDevice, Sysfs};
-use crate::pci::PciAddress;
+use gpuvmk_pci::PciAddress;
 
 /// A reason not to take a function.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -12,7 +12,7 @@ use super::binding::VFIO_PCI;
 use super::claim::Claim;
 use super::obstacles::Obstacle;
 use super::sysfs::{PciDevice, Sysfs, SysfsError};
-use crate::pci::PciAddress;
+use gpuvmk_pci::PciAddress;
 
 /// Which of VFIO's interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]

@@ -8,8 +8,8 @@ use super::VfioFunction;
 use super::open::Interface;
 use super::reset::Way;
 use super::sysfs::PciDevice;
-use crate::gpu::rehearsal::Rehearsal;
-use crate::pci::{AccessError, InterruptSink, PciFunction, Region, RegionKind};
+use crate::rehearsal::Rehearsal;
+use gpuvmk_pci::{AccessError, InterruptSink, PciFunction, Region, RegionKind};
 
 /// NV_PMC_BOOT_0 and NV_PMC_ENABLE (envytools, PMC).
 const BOOT_0: u64 = 0x000;

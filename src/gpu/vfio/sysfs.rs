@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::pci::PciAddress;
+use gpuvmk_pci::PciAddress;
 
 /// PCI vendor number of NVIDIA.
 pub const NVIDIA: u16 = 0x10de;
@@ -280,14 +280,14 @@ pub(super) mod tests {
     use super::*;
 
     /// A host that is a folder, with one GPU at 0000:01:00.0 in group 3.
-    pub(in crate::gpu::vfio) struct FakeHost {
+    pub(in crate::vfio) struct FakeHost {
         folder: tempfile::TempDir,
     }
 
-    pub(in crate::gpu::vfio) const GPU: &str = "0000:01:00.0";
+    pub(in crate::vfio) const GPU: &str = "0000:01:00.0";
 
     impl FakeHost {
-        pub(in crate::gpu::vfio) fn new() -> Self {
+        pub(in crate::vfio) fn new() -> Self {
             let host = Self { folder: tempfile::tempdir().unwrap() };
             host.add(GPU, 0x03_0000, Some("nouveau"));
             for driver in ["vfio-pci", "nouveau"] {
@@ -299,16 +299,16 @@ pub(super) mod tests {
             host
         }
 
-        pub(in crate::gpu::vfio) fn sysfs(&self) -> Sysfs {
+        pub(in crate::vfio) fn sysfs(&self) -> Sysfs {
             Sysfs::below(self.folder.path())
         }
 
-        pub(in crate::gpu::vfio) fn device(&self) -> PciDevice {
+        pub(in crate::vfio) fn device(&self) -> PciDevice {
             self.sysfs().device(GPU.parse().unwrap()).unwrap()
         }
 
         /// Another function of the group.
-        pub(in crate::gpu::vfio) fn add(&self, address: &str, class: u32, driver: Option<&str>) {
+        pub(in crate::vfio) fn add(&self, address: &str, class: u32, driver: Option<&str>) {
             let folder = self.folder(address);
             let group = self.folder.path().join("sys/kernel/iommu_groups/3");
             fs::create_dir_all(&folder).unwrap();
@@ -323,11 +323,11 @@ pub(super) mod tests {
             }
         }
 
-        pub(in crate::gpu::vfio) fn write(&self, address: &str, file: &str, text: &str) {
+        pub(in crate::vfio) fn write(&self, address: &str, file: &str, text: &str) {
             fs::write(self.folder(address).join(file), text).unwrap();
         }
 
-        pub(in crate::gpu::vfio) fn remove(&self, address: &str, file: &str) {
+        pub(in crate::vfio) fn remove(&self, address: &str, file: &str) {
             fs::remove_file(self.folder(address).join(file)).unwrap();
         }
 

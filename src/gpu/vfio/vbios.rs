@@ -5,9 +5,9 @@
 //! Sources: PCI Firmware Specification 3.0, 5.1 (option ROM header, PCI data structure, chains of images); envytools `docs/bios`
 //! and nouveau `nvkm/subdev/bios/version.c` (the BIT table, and the version in its token 'i').
 
-use crate::chip::gf100::regs::pci::NV_XVE_ROM_CTRL;
-use crate::chip::gf100::regs::windows::NV_PROM;
-use crate::pci::{AccessError, PciFunction, Region};
+use gpuvmk_chip::gf100::regs::pci::NV_XVE_ROM_CTRL;
+use gpuvmk_chip::gf100::regs::windows::NV_PROM;
+use gpuvmk_pci::{AccessError, PciFunction, Region};
 
 use super::sysfs::NVIDIA;
 
@@ -236,8 +236,8 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pci::vbios::{BoardId, build};
-    use crate::softgpu::{SoftGpu, SoftGpuConfig};
+    use gpuvmk_pci::vbios::{BoardId, build};
+    use gpuvmk_softgpu::{SoftGpu, SoftGpuConfig};
 
     fn rom() -> Vec<u8> {
         build(BoardId { vendor: NVIDIA, device: 0x06c0, class: 0x03_02_00 }).to_vec()

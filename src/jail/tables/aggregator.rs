@@ -4,10 +4,10 @@ use libc::{AT_FDCWD, F_ADD_SEALS, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFL, O_CLOEX
 
 use super::card;
 use super::common::{BASE, END, FACTS, START};
-use crate::jail::rule::{Rule, Test, rules};
+use crate::rule::{Rule, Test, rules};
 
 /// Waits for the service to end.
-pub(in crate::jail) const SUPERVISOR: &[&[Rule]] = &[
+pub(crate) const SUPERVISOR: &[&[Rule]] = &[
     BASE,
     END,
     rules! {
@@ -35,7 +35,7 @@ const SERVICE: &[Rule] = rules! {
 };
 
 /// Owns the software GPU.
-pub(in crate::jail) const OWNER: &[&[Rule]] = &[
+pub(crate) const OWNER: &[&[Rule]] = &[
     BASE,
     END,
     FACTS,
@@ -52,7 +52,7 @@ pub(in crate::jail) const OWNER: &[&[Rule]] = &[
 const NODE: Test = Test::Field { mask: !0x8000, value: (O_RDWR | O_CLOEXEC).cast_unsigned() };
 
 /// Owns a real GPU through the NVIDIA driver: new files of its nodes (Landlock allows no others), its calls.
-pub(in crate::jail) const RM_OWNER: &[&[Rule]] = &[
+pub(crate) const RM_OWNER: &[&[Rule]] = &[
     BASE,
     END,
     FACTS,
@@ -71,7 +71,7 @@ pub(in crate::jail) const RM_OWNER: &[&[Rule]] = &[
 ];
 
 /// Holds VMs' memory in place for a real GPU, through the NVIDIA driver.
-pub(in crate::jail) const PINNER: &[&[Rule]] = &[
+pub(crate) const PINNER: &[&[Rule]] = &[
     BASE,
     END,
     FACTS,
@@ -88,7 +88,7 @@ pub(in crate::jail) const PINNER: &[&[Rule]] = &[
 ];
 
 /// Owns a card through VFIO: calls for its interrupts, its reset and the memory that it reaches.
-pub(in crate::jail) const CARD_OWNER: &[&[Rule]] = &[
+pub(crate) const CARD_OWNER: &[&[Rule]] = &[
     BASE,
     END,
     FACTS,
@@ -105,7 +105,7 @@ pub(in crate::jail) const CARD_OWNER: &[&[Rule]] = &[
 ];
 
 /// Hands on a card's interrupts.
-pub(in crate::jail) const CARD_INTERRUPTS: &[&[Rule]] = &[
+pub(crate) const CARD_INTERRUPTS: &[&[Rule]] = &[
     BASE,
     END,
     rules! {
@@ -118,7 +118,7 @@ pub(in crate::jail) const CARD_INTERRUPTS: &[&[Rule]] = &[
 ];
 
 /// Serves operators.
-pub(in crate::jail) const CONTROL: &[&[Rule]] = &[
+pub(crate) const CONTROL: &[&[Rule]] = &[
     BASE,
     END,
     rules! {
@@ -138,7 +138,7 @@ pub(in crate::jail) const CONTROL: &[&[Rule]] = &[
 ];
 
 /// Accepts device back ends; starts a porter for each.
-pub(in crate::jail) const GATE: &[&[Rule]] = &[
+pub(crate) const GATE: &[&[Rule]] = &[
     BASE,
     END,
     START,
@@ -176,7 +176,7 @@ const PORTERS: &[Rule] = rules! {
 };
 
 /// Owns the socket of one device back end.
-pub(in crate::jail) const PORTER: &[&[Rule]] = &[
+pub(crate) const PORTER: &[&[Rule]] = &[
     BASE,
     END,
     PORTERS,
@@ -186,7 +186,7 @@ pub(in crate::jail) const PORTER: &[&[Rule]] = &[
 ];
 
 /// Ends what VMs had. Each of its threads starts the next.
-pub(in crate::jail) const REAPER: &[&[Rule]] = &[
+pub(crate) const REAPER: &[&[Rule]] = &[
     BASE,
     END,
     START,
@@ -201,7 +201,7 @@ pub(in crate::jail) const REAPER: &[&[Rule]] = &[
 ];
 
 /// The software GPU's host units and engines.
-pub(in crate::jail) const ENGINE: &[&[Rule]] = &[
+pub(crate) const ENGINE: &[&[Rule]] = &[
     BASE,
     END,
     rules! {

@@ -1,6 +1,6 @@
 //! A card that a process has through VFIO: configuration space, interrupts, reset, and the memory that it reaches. Its BARs are mapped.
 
-use crate::jail::rule::{Rule, Test, rules};
+use crate::rule::{Rule, Test, rules};
 
 /// Who drives it.
 pub(super) const DRIVES: &[Rule] = rules! {

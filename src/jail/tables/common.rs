@@ -2,7 +2,7 @@
 
 use libc::{PROT_EXEC, SIGABRT, SIGBUS, SIGSEGV};
 
-use crate::jail::rule::{Rule, Test, rules};
+use crate::rule::{Rule, Test, rules};
 
 const NO_CODE: Test = Test::Lacks(PROT_EXEC.cast_unsigned());
 
@@ -71,7 +71,7 @@ pub(super) const FACTS: &[Rule] = rules! {
 };
 
 /// Waits for SIGTERM; tells the main thread.
-pub(in crate::jail) const SIGNALS: &[&[Rule]] = &[
+pub(crate) const SIGNALS: &[&[Rule]] = &[
     BASE,
     END,
     rules! {

@@ -6,7 +6,7 @@ use libc::{
 
 use super::card;
 use super::common::{BASE, END, FACTS, START};
-use crate::jail::rule::{Rule, Test, rules};
+use crate::rule::{Rule, Test, rules};
 
 /// Serves QEMU over vfio-user.
 const CLIENT: &[Rule] = rules! {
@@ -31,7 +31,7 @@ const CLIENT: &[Rule] = rules! {
 };
 
 /// Serves QEMU, makes requests to the aggregator, and connects to a new aggregator when the old one is gone.
-pub(in crate::jail) const SESSION: &[&[Rule]] = &[
+pub(crate) const SESSION: &[&[Rule]] = &[
     BASE,
     START,
     END,
@@ -51,7 +51,7 @@ pub(in crate::jail) const SESSION: &[&[Rule]] = &[
 ];
 
 /// Serves QEMU with a software GPU of its own.
-pub(in crate::jail) const SOFTGPU: &[&[Rule]] = &[
+pub(crate) const SOFTGPU: &[&[Rule]] = &[
     BASE,
     START,
     END,
@@ -63,7 +63,7 @@ pub(in crate::jail) const SOFTGPU: &[&[Rule]] = &[
 ];
 
 /// Serves QEMU a whole card.
-pub(in crate::jail) const CARD_SESSION: &[&[Rule]] = &[
+pub(crate) const CARD_SESSION: &[&[Rule]] = &[
     BASE,
     START,
     END,
@@ -79,7 +79,7 @@ pub(in crate::jail) const CARD_SESSION: &[&[Rule]] = &[
 ];
 
 /// Answers clients that come while another one has the device.
-pub(in crate::jail) const DOOR: &[&[Rule]] = &[
+pub(crate) const DOOR: &[&[Rule]] = &[
     BASE,
     END,
     rules! {
@@ -94,7 +94,7 @@ pub(in crate::jail) const DOOR: &[&[Rule]] = &[
 ];
 
 /// Takes the aggregator's events and raises the vGPU's interrupts.
-pub(in crate::jail) const EVENTS: &[&[Rule]] = &[
+pub(crate) const EVENTS: &[&[Rule]] = &[
     BASE,
     END,
     rules! {
@@ -106,7 +106,7 @@ pub(in crate::jail) const EVENTS: &[&[Rule]] = &[
 ];
 
 /// Sleeps until the GF100's alarm is due.
-pub(in crate::jail) const ALARM: &[&[Rule]] = &[
+pub(crate) const ALARM: &[&[Rule]] = &[
     BASE,
     END,
     rules! {
@@ -116,7 +116,7 @@ pub(in crate::jail) const ALARM: &[&[Rule]] = &[
 ];
 
 /// Waits for KVM's word that a guest has dealt with INTx.
-pub(in crate::jail) const UNMASK: &[&[Rule]] = &[
+pub(crate) const UNMASK: &[&[Rule]] = &[
     BASE,
     END,
     rules! {
@@ -128,7 +128,7 @@ pub(in crate::jail) const UNMASK: &[&[Rule]] = &[
 ];
 
 /// Writes the access trace.
-pub(in crate::jail) const TRACE: &[&[Rule]] = &[
+pub(crate) const TRACE: &[&[Rule]] = &[
     BASE,
     END,
     rules! {
@@ -138,7 +138,7 @@ pub(in crate::jail) const TRACE: &[&[Rule]] = &[
 ];
 
 /// Serves whoever records while the VM works.
-pub(in crate::jail) const RECORDER: &[&[Rule]] = &[
+pub(crate) const RECORDER: &[&[Rule]] = &[
     BASE,
     END,
     rules! {

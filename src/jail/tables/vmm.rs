@@ -7,7 +7,7 @@ use libc::{AF_UNIX, F_ADD_SEALS, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFL, SOCK_CLO
 
 use super::card;
 use super::common::{BASE, END, FACTS, START};
-use crate::jail::rule::{Rule, Test, rules};
+use crate::rule::{Rule, Test, rules};
 
 /// Any call of KVM's (`KVMIO`), whatever it reads and writes.
 const ANY: Test = Test::Field { mask: 0xff00, value: 0xae00 };
@@ -79,10 +79,10 @@ const MAKER: &[Rule] = rules! {
 };
 
 /// Main thread: makes the machine, again after each reset, and waits for its end.
-pub(in crate::jail) const VMM: &[&[Rule]] = &[BASE, START, END, FACTS, GPU, AGGREGATOR, MAKER];
+pub(crate) const VMM: &[&[Rule]] = &[BASE, START, END, FACTS, GPU, AGGREGATOR, MAKER];
 
 /// The same for a machine with a whole card.
-pub(in crate::jail) const CARD_VMM: &[&[Rule]] = &[BASE, START, END, FACTS, GPU, MAKER, card::DRIVES];
+pub(crate) const CARD_VMM: &[&[Rule]] = &[BASE, START, END, FACTS, GPU, MAKER, card::DRIVES];
 
 /// Runs a processor.
 const RUNS: &[Rule] = rules! {
@@ -91,10 +91,10 @@ const RUNS: &[Rule] = rules! {
 };
 
 /// Runs a guest's processor, and carries out its accesses.
-pub(in crate::jail) const PROCESSOR: &[&[Rule]] = &[BASE, START, END, FACTS, GPU, AGGREGATOR, MACHINE, RUNS];
+pub(crate) const PROCESSOR: &[&[Rule]] = &[BASE, START, END, FACTS, GPU, AGGREGATOR, MACHINE, RUNS];
 
 /// The same where the guest has a whole card.
-pub(in crate::jail) const CARD_PROCESSOR: &[&[Rule]] =
+pub(crate) const CARD_PROCESSOR: &[&[Rule]] =
     &[BASE, END, FACTS, GPU, MACHINE, RUNS, card::DRIVES, card::READS];
 
 /// Hears doorbells.
@@ -107,7 +107,7 @@ const HEARS: &[Rule] = rules! {
 };
 
 /// Carries out what doorbells that KVM signals stand for.
-pub(in crate::jail) const DOORBELLS: &[&[Rule]] = &[
+pub(crate) const DOORBELLS: &[&[Rule]] = &[
     BASE,
     END,
     FACTS,
@@ -120,10 +120,10 @@ pub(in crate::jail) const DOORBELLS: &[&[Rule]] = &[
 ];
 
 /// The same where nothing is behind a doorbell but a card.
-pub(in crate::jail) const CARD_DOORBELLS: &[&[Rule]] = &[BASE, END, FACTS, MACHINE, HEARS];
+pub(crate) const CARD_DOORBELLS: &[&[Rule]] = &[BASE, END, FACTS, MACHINE, HEARS];
 
 /// Serves a disk, whose file is open.
-pub(in crate::jail) const DISK: &[&[Rule]] = &[
+pub(crate) const DISK: &[&[Rule]] = &[
     BASE,
     END,
     rules! {
@@ -137,7 +137,7 @@ pub(in crate::jail) const DISK: &[&[Rule]] = &[
 ];
 
 /// Gives the guest what is typed.
-pub(in crate::jail) const TYPING: &[&[Rule]] = &[
+pub(crate) const TYPING: &[&[Rule]] = &[
     BASE,
     END,
     rules! {
@@ -148,7 +148,7 @@ pub(in crate::jail) const TYPING: &[&[Rule]] = &[
 ];
 
 /// Takes the aggregator's events, or waits for the alarm, and raises the vGPU's interrupts.
-pub(in crate::jail) const INTERRUPTS: &[&[Rule]] = &[
+pub(crate) const INTERRUPTS: &[&[Rule]] = &[
     BASE,
     END,
     MACHINE,

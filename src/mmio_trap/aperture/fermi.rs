@@ -2,10 +2,10 @@
 //! itself is read when it is bound.
 
 use super::{Mapping, Translation, Walk, Window};
-use crate::chip::gf100::mmu::{ENTRY_SIZE, LargePages, Pde, Pte, PteDefect, SMALL_PAGE_SHIFT, VA_MAX};
-use crate::chip::gf100::ramin;
-use crate::chip::{Aperture as Memory, FaultReason, PhysicalAddress};
-use crate::mmio_trap::PhysicalMemory;
+use crate::PhysicalMemory;
+use gpuvmk_chip::gf100::mmu::{ENTRY_SIZE, LargePages, Pde, Pte, PteDefect, SMALL_PAGE_SHIFT, VA_MAX};
+use gpuvmk_chip::gf100::ramin;
+use gpuvmk_chip::{Aperture as Memory, FaultReason, PhysicalAddress};
 
 /// Small pages in the largest large one, of 128 KiB.
 const MOST_SMALL: usize = 32;

@@ -4,9 +4,9 @@
 //! the firmware one entry, that of the lower half of the address range. Sparse pages count as not mapped here.
 
 use super::{Mapping, Translation, Walk};
-use crate::chip::gh100::mmu::{Directory, DualPde, Level, Pde, Pte, PteDefect, VA_MAX};
-use crate::chip::{FaultReason, PhysicalAddress};
-use crate::mmio_trap::PhysicalMemory;
+use crate::PhysicalMemory;
+use gpuvmk_chip::gh100::mmu::{Directory, DualPde, Level, Pde, Pte, PteDefect, VA_MAX};
+use gpuvmk_chip::{FaultReason, PhysicalAddress};
 
 /// A window's tables in Hopper's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -2,7 +2,7 @@
 
 use super::layout::{self, command, msi, pcie, pm, status, vendor};
 use super::{CONVENTIONAL_SIZE, CapabilityOffsets, ConfigSpace};
-use crate::pci::{RegionInfo, RegionKind, RegionTable};
+use crate::{RegionInfo, RegionKind, RegionTable};
 
 /// Who the function says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

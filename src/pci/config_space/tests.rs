@@ -1,7 +1,7 @@
 //! Tests of the configuration space: what a firmware and a driver do to it.
 
 use super::*;
-use crate::pci::{RegionInfo, RegionTable};
+use crate::{RegionInfo, RegionTable};
 use proptest::prelude::*;
 
 const IDENTITY: Identity = Identity {

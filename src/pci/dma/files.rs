@@ -7,8 +7,8 @@
 //! Each owner has a table of its own, and each announcement proves what it may do by its own descriptor: that a file is mapped for
 //! writing says nothing of who asks for it next.
 
-use crate::pci::DmaBacking;
-use crate::pci::mapping::{self, Access, MapError, Mapping};
+use crate::DmaBacking;
+use crate::mapping::{self, Access, MapError, Mapping};
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};

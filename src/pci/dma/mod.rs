@@ -18,8 +18,8 @@ mod tests;
 
 use super::mapping::{Mapping, MemoryError};
 use super::{DmaError, DmaMapping};
-use crate::addr::PAGE_SIZE;
-use crate::host::reaper;
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_host::reaper;
 pub use owner::{MAX_FILES, MemoryOwner};
 use range::Range;
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,9 +6,9 @@
 
 use super::files::FileTable;
 use super::range::Range;
-use crate::host::reaper;
-use crate::pci::DmaBacking;
-use crate::pci::mapping::{MapError, Mapping};
+use crate::DmaBacking;
+use crate::mapping::{MapError, Mapping};
+use gpuvmk_host::reaper;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl MemoryOwner {
 
     /// The same for a thread that may not wait: unmapping takes ranges out of reach at once, and [`Self::is_settled`] tells when
     /// nothing is in them any more. Nor are pages of its files made by touching them, where this process refuses that
-    /// ([`mapping::absent`](crate::pci::mapping::absent)).
+    /// ([`mapping::absent`](crate::mapping::absent)).
     pub fn deferring(ranges: usize) -> Self {
         Self::with(ranges, MAX_FILES, true)
     }
@@ -91,7 +91,7 @@ impl MemoryOwner {
     }
 
     /// Memory that shows `size` bytes of `backing`, and the offset of the first byte in it.
-    pub(crate) fn memory(
+    pub fn memory(
         &self,
         backing: &DmaBacking,
         size: u64,

@@ -2,7 +2,7 @@
 //! one, so an access that holds one needs no lock.
 
 use super::owner::MemoryOwner;
-use crate::pci::mapping::Mapping;
+use crate::mapping::Mapping;
 use std::sync::Arc;
 
 /// A range, its ends included (a range may end at 2^64).

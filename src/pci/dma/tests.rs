@@ -1,7 +1,7 @@
 //! Tests of the DMA space: announcing, taking away, crossing, faults, and a model check.
 
 use super::*;
-use crate::pci::DmaBacking;
+use crate::DmaBacking;
 use proptest::prelude::*;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 const PAGE: u64 = PAGE_SIZE;
 
 fn memory_file(pages: u64) -> OwnedFd {
-    crate::pci::mapping::create_memory_file(c"dma test", pages * PAGE).unwrap()
+    crate::mapping::create_memory_file(c"dma test", pages * PAGE).unwrap()
 }
 
 fn part(file: &OwnedFd, iova: u64, size: u64, offset: u64) -> DmaMapping {
@@ -199,7 +199,7 @@ fn ranges_that_follow_each_other_in_one_file_are_one() {
 fn blocks_of_a_section_are_mapped_one_by_one_and_unmapped_together() {
     const BLOCK: u64 = 2 << 20;
     let space = DmaSpace::with_owner(MemoryOwner::new(4));
-    let file = crate::pci::mapping::create_memory_file(c"virtio-mem", 1024 * BLOCK).unwrap();
+    let file = crate::mapping::create_memory_file(c"virtio-mem", 1024 * BLOCK).unwrap();
     for block in 0..512 {
         space.map(part(&file, (1 << 32) + block * BLOCK, BLOCK, block * BLOCK)).unwrap();
     }
@@ -396,7 +396,7 @@ fn copies_between_ranges_and_mappings_cross_borders() {
     let window_file = memory_file(2);
     let window = {
         use std::os::fd::AsFd;
-        Mapping::of_file(window_file.as_fd(), 0, 2 * PAGE, crate::pci::mapping::Access::ReadWrite).unwrap()
+        Mapping::of_file(window_file.as_fd(), 0, 2 * PAGE, crate::mapping::Access::ReadWrite).unwrap()
     };
     let data: Vec<u8> = (0..251).cycle().take(5000).collect();
     space.write(0x1800, &data).unwrap();

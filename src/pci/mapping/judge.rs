@@ -5,7 +5,7 @@
 //! waiting for it.
 
 use super::{MapError, raw};
-use crate::addr::PAGE_SIZE;
+use gpuvmk_chip::addr::PAGE_SIZE;
 use rustix::fs::{OFlags, SealFlags, SeekFrom};
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
@@ -98,7 +98,7 @@ pub fn unbacked(fd: BorrowedFd<'_>, offset: u64, size: u64, enough: u64) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pci::mapping::{Access, Mapping, create_memory_file};
+    use crate::mapping::{Access, Mapping, create_memory_file};
     use std::fs::File;
     use std::os::fd::{AsFd, OwnedFd};
     use std::os::unix::fs::FileExt;

@@ -16,7 +16,7 @@ mod raw;
 mod reservation;
 pub mod sigbus;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 pub use aside::Aside;
 pub use judge::{FileFacts, judge, unbacked};
@@ -24,7 +24,7 @@ use raw::Kind;
 pub use raw::Mapping;
 pub use reservation::Reservation;
 
-use crate::addr::PAGE_SIZE;
+use gpuvmk_chip::addr::PAGE_SIZE;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
@@ -202,7 +202,7 @@ impl Mapping {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn exchange(&self, offset: u64, piece: &FilePiece<'_>) -> Result<Option<Aside>, MapError> {
+    pub fn exchange(&self, offset: u64, piece: &FilePiece<'_>) -> Result<Option<Aside>, MapError> {
         check_bounds(piece)?;
         reservation::check_range(offset, piece.size, self.size())?;
         self.map_in_place_of(offset, piece)
@@ -213,7 +213,7 @@ impl Mapping {
     ///
     /// # Errors
     /// The piece is invalid or leaves the mapping, or the kernel refuses (as it does where pages are larger).
-    pub(crate) fn replace(&self, offset: u64, piece: &FilePiece<'_>) -> Result<(), MapError> {
+    pub fn replace(&self, offset: u64, piece: &FilePiece<'_>) -> Result<(), MapError> {
         check_bounds(piece)?;
         reservation::check_range(offset, piece.size, self.size())?;
         self.map_over(offset, piece)

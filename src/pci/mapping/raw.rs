@@ -168,7 +168,7 @@ impl Mapping {
     }
 
     /// Where it lies: a number to tell the kernel, never to access.
-    pub(crate) fn address(&self) -> usize {
+    pub fn address(&self) -> usize {
         self.base.as_ptr() as usize
     }
 
@@ -366,7 +366,7 @@ impl Reservation {
     }
 
     /// Where it lies: a number to tell the kernel, never to access.
-    pub(crate) fn address(&self) -> usize {
+    pub fn address(&self) -> usize {
         self.base.as_ptr() as usize
     }
 

@@ -35,7 +35,7 @@ impl Reservation {
 }
 
 pub(super) fn check_range(offset: u64, size: u64, limit: u64) -> Result<(), MapError> {
-    let page = crate::addr::PAGE_SIZE;
+    let page = gpuvmk_chip::addr::PAGE_SIZE;
     let inside = offset.checked_add(size).is_some_and(|end| end <= limit);
     if inside && size != 0 && offset.is_multiple_of(page) && size.is_multiple_of(page) {
         return Ok(());

@@ -20,7 +20,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Guarded mappings in this process. Mappings are per file (see [`crate::pci::dma`]), so a VM needs few; a
+/// Guarded mappings in this process. Mappings are per file (see [`crate::dma`]), so a VM needs few; a
 /// process that serves many VMs must hold each to its share. Below the kernel's own limit of 65530.
 pub const MAX_GUARDED: usize = 40960;
 

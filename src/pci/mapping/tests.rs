@@ -1,5 +1,9 @@
 //! Tests of mappings: bounds, contiguity, and files that are not what they claim.
 
+#[path = "../../../tests/common/small_tmpfs.rs"]
+mod small_tmpfs;
+
+use self::small_tmpfs::{give_back, small_tmpfs};
 use super::*;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -188,25 +192,6 @@ fn copy_of_a_truncated_file_does_not_end_the_process() {
     let mut bytes = vec![1; 4 * 4096];
     target.read(0, &mut bytes).unwrap();
     assert!(bytes.iter().all(|&byte| byte == 0));
-}
-
-/// A tmpfs of some pages, for a test that is to fill it. `None` where nothing can be mounted.
-pub(crate) fn small_tmpfs(pages: u64) -> Option<tempfile::TempDir> {
-    let folder = tempfile::tempdir().unwrap();
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", &format!("size={}", pages * PAGE), "none"])
-        .arg(folder.path())
-        .status();
-    if mounted.is_ok_and(|status| status.success()) {
-        return Some(folder);
-    }
-    println!("skipped: only root may mount a tmpfs that is small enough to fill");
-    None
-}
-
-/// Takes it away again.
-pub(crate) fn give_back(folder: &tempfile::TempDir) {
-    assert!(Command::new("umount").arg("-l").arg(folder.path()).status().unwrap().success());
 }
 
 #[test]

@@ -17,9 +17,9 @@ pub mod penalty;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::addr::{HostChannel, TenantId};
-use crate::chip::{Engine, EngineSet};
-use crate::scheduler::HangLimits;
+use crate::HangLimits;
+use gpuvmk_chip::addr::{HostChannel, TenantId};
+use gpuvmk_chip::{Engine, EngineSet};
 
 /// The most that one sample counts: the thread that samples was late, and nobody knows what happened meanwhile.
 const LONGEST_SAMPLE: Duration = Duration::from_millis(50);

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::addr::TenantId;
-use crate::scheduler::HangLimits;
+use crate::HangLimits;
+use gpuvmk_chip::addr::TenantId;
 
 /// What is known of a VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use std::time::Duration;
 use super::book::Book;
 use super::credit::{Credits, weights};
 use super::{Admission, Decision, Policy, SHORTEST, Settings, VmView, slice};
-use crate::addr::TenantId;
+use gpuvmk_chip::addr::TenantId;
 
 /// How long a VM that had less than its part may take to bring more work (Gdev, GPUvm).
 const CHANCE: Duration = Duration::from_micros(500);

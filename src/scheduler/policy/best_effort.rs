@@ -45,7 +45,7 @@ mod tests {
     use super::super::Admission;
     use super::super::tests::{ms, view};
     use super::*;
-    use crate::addr::TenantId;
+    use gpuvmk_chip::addr::TenantId;
 
     fn vms(ready: &[(u32, bool)]) -> Vec<VmView> {
         ready.iter().map(|&(id, ready)| view(id, ready, 0)).collect()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::VmView;
-use crate::addr::TenantId;
+use gpuvmk_chip::addr::TenantId;
 
 /// A VM's row.
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::book::{Book, nanos, portion, time};
 use super::{Admission, Decision, Policy, Settings, VmView, slice};
-use crate::addr::TenantId;
+use gpuvmk_chip::addr::TenantId;
 
 /// Gdev's period. GPUvm's evaluation used 500 ms, which makes others wait for as long.
 pub(super) const PERIOD: Duration = Duration::from_millis(30);

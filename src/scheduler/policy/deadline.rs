@@ -19,8 +19,8 @@ use std::time::Duration;
 use super::book::{Book, Row, nanos, time};
 use super::rounds::Rounds;
 use super::{Admission, Decision, Policy, SHORTEST, Settings, VmView, slice};
-use crate::addr::TenantId;
-use crate::scheduler::share::{Rejection, Share};
+use crate::share::{Rejection, Share};
+use gpuvmk_chip::addr::TenantId;
 
 /// What may be reserved of an engine, in thousandths.
 const RESERVABLE: u128 = 900;

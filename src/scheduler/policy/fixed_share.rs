@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::book::portion;
 use super::rounds::Rounds;
 use super::{Decision, Policy, Settings, VmView, slice};
-use crate::scheduler::share::{Rejection, Share};
+use crate::share::{Rejection, Share};
 
 /// The whole, in percent.
 const WHOLE: u32 = 100;

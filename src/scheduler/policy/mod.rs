@@ -23,9 +23,9 @@ pub use self::fifo::Fifo;
 pub use self::fixed_share::FixedShare;
 pub use self::kind::PolicyKind;
 pub use self::weighted::Weighted;
-use crate::addr::TenantId;
-pub use crate::scheduler::settings::Settings;
-use crate::scheduler::share::{Rejection, Share};
+pub use crate::settings::Settings;
+use crate::share::{Rejection, Share};
+use gpuvmk_chip::addr::TenantId;
 
 /// A VM as the policy of one engine sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,10 +26,10 @@ use std::time::Duration;
 
 use super::book::{Book, Row, nanos, portion, time};
 use super::{Admission, Decision, SHORTEST, VmView};
-use crate::addr::TenantId;
+use gpuvmk_chip::addr::TenantId;
 
 /// How late use is accounted at the most: when the window after it has been looked at.
-const LAG: Duration = crate::scheduler::sampling::WINDOW.saturating_mul(2);
+const LAG: Duration = crate::sampling::WINDOW.saturating_mul(2);
 
 /// Budgets that may be kept for later.
 const KEPT: u32 = 4;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{Admission, Policy, Settings, VmView};
-use crate::addr::TenantId;
-use crate::scheduler::policy::PolicyKind;
-use crate::scheduler::share::Share;
+use crate::policy::PolicyKind;
+use crate::share::Share;
+use gpuvmk_chip::addr::TenantId;
 
 /// A policy where it costs little to change over.
 fn policy(kind: PolicyKind, settings: &Settings) -> Box<dyn Policy> {

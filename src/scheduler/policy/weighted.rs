@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use super::book::{Book, Row, nanos, time};
 use super::{Admission, Decision, Policy, SHORTEST, Settings, VmView, slice};
-use crate::addr::TenantId;
+use gpuvmk_chip::addr::TenantId;
 
 /// Virtual nanoseconds for each nanosecond of use at weight 1.
 const SCALE: u64 = 1_000_000;

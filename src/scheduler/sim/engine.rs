@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use crate::addr::{HostChannel, TenantId};
-use crate::scheduler::sim::scenario::GpuModel;
+use crate::sim::scenario::GpuModel;
+use gpuvmk_chip::addr::{HostChannel, TenantId};
 
 /// A piece of work.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::scheduler::sim::scenario::{Arrival, Length, Load};
+use crate::sim::scenario::{Arrival, Length, Load};
 
 /// A load's course.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::Engine;
+    use gpuvmk_chip::Engine;
 
     fn us(n: u64) -> Duration {
         Duration::from_micros(n)

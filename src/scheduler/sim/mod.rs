@@ -24,11 +24,11 @@ use self::load::Source;
 use self::report::Report;
 use self::vms::SimVm;
 use super::{Gate, Scheduler};
-use crate::addr::{HostChannel, TenantId};
-use crate::chip::Engine;
-use crate::scheduler::share::Rejection;
-use crate::scheduler::sim::scenario::Changed;
-use crate::scheduler::sim::scenario::Scenario;
+use crate::share::Rejection;
+use crate::sim::scenario::Changed;
+use crate::sim::scenario::Scenario;
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::{HostChannel, TenantId};
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -435,6 +435,3 @@ const WHOLE_NUMBER: u8 = 32;
 fn tenant(place: usize) -> TenantId {
     TenantId(u32::try_from(place).unwrap_or(u32::MAX).saturating_add(1))
 }
-
-#[cfg(test)]
-mod tests;

@@ -68,23 +68,3 @@ fn lines(report: &Report) -> Vec<(String, Vec<f64>)> {
     let all = kinds.into_iter().map(|(name, (count, sum))| (format!("{name} (all {count} together)"), sum));
     all.take(MAX_LINES).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::scenario;
-    use super::*;
-
-    #[test]
-    fn picture_has_a_line_and_a_name_for_each_vm() {
-        let report = super::super::run(&scenario(
-            "duration = 100000\npolicy = \"weighted\"\n[[vm]]\nname = \"left\"\n[[vm.load]]\nlength = 500\n\
-             [[vm]]\nname = \"right\"\n[[vm.load]]\nlength = 500\n",
-        ))
-        .unwrap();
-
-        let svg = svg(&report).unwrap();
-
-        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-        assert!(svg.contains("left") && svg.contains("right") && svg.matches("<polyline").count() >= 2);
-    }
-}

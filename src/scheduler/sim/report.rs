@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use super::engine::EngineModel;
 use super::vms::SimVm;
-use crate::chip::Engine;
-use crate::scheduler::policy::PolicyKind;
-use crate::scheduler::share::Share;
-use crate::scheduler::sim::scenario::Scenario;
-use crate::scheduler::sim::scenario::{Expect, VmKind};
+use crate::policy::PolicyKind;
+use crate::share::Share;
+use crate::sim::scenario::Scenario;
+use crate::sim::scenario::{Expect, VmKind};
+use gpuvmk_chip::Engine;
 
 /// By how much accounting may differ from the truth.
 const MAX_ACCOUNTING_ERROR: f64 = 0.02;

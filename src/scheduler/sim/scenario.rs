@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::chip::Engine;
-use crate::scheduler::policy::PolicyKind;
-use crate::scheduler::settings::Settings;
-use crate::scheduler::share::{Share, Wish};
+use crate::policy::PolicyKind;
+use crate::settings::Settings;
+use crate::share::{Share, Wish};
+use gpuvmk_chip::Engine;
 
 /// A scenario.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,11 +7,11 @@ use hdrhistogram::Histogram;
 
 use super::engine::Job;
 use super::tenant;
-use crate::addr::TenantId;
-use crate::chip::Engine;
-use crate::scheduler::Scheduler;
-use crate::scheduler::share::Share;
-use crate::scheduler::sim::scenario::Scenario;
+use crate::Scheduler;
+use crate::share::Share;
+use crate::sim::scenario::Scenario;
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::TenantId;
 
 /// A VM.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 //! an entry is mapped exactly if it is valid, names memory of ours, and all of its page is the guest's.
 
 use super::*;
-use crate::chip::gf100::mmu::{LargePages, Pde};
-use crate::chip::gh100::mmu::{DualPde, Level, Pde as HopperPde, encode_pde};
+use gpuvmk_chip::gf100::mmu::{LargePages, Pde};
+use gpuvmk_chip::gh100::mmu::{DualPde, Level, Pde as HopperPde, encode_pde};
 
 /// The range of system memory that there is.
 const SYSTEM: (u64, u64) = (0x10_0000, 0x30_0000);

@@ -1,8 +1,8 @@
 //! Fermi's format, by example.
 
 use super::*;
-use crate::addr::GpuVa;
-use crate::chip::gf100::mmu::{Pde, Pte};
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::gf100::mmu::{Pde, Pte};
 
 const ROOT: u64 = 0x10_0000;
 const SMALL: u64 = 0x20_0000;

@@ -6,8 +6,8 @@ use std::cell::Cell;
 use proptest::prelude::*;
 
 use super::*;
-use crate::chip::gf100::mmu::{LargePages, Pde, Pte};
-use crate::chip::gh100::mmu::{self as hopper, DualPde, encode_pde};
+use gpuvmk_chip::gf100::mmu::{LargePages, Pde, Pte};
+use gpuvmk_chip::gh100::mmu::{self as hopper, DualPde, encode_pde};
 
 /// Tables of small and of large pages, both of the same addresses.
 const SMALL: u64 = 0x20_0000;

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::addr::GpuVa;
-use crate::chip::gh100::mmu::{DualPde, Level, Pde, Pte, PteDefect, encode_pde};
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::gh100::mmu::{DualPde, Level, Pde, Pte, PteDefect, encode_pde};
 
 /// Tables lie in the lower MiB of VRAM; pages may point at all of it.
 const TABLES: u64 = 1 << 20;

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use super::*;
-use crate::chip::Aperture;
+use gpuvmk_chip::Aperture;
 
 const VRAM: u64 = 4 << 20;
 

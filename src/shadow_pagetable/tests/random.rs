@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::addr::GpuVa;
-use crate::chip::gf100::mmu::LargePages;
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::gf100::mmu::LargePages;
 
 /// A format with four levels, 16-byte entries and pages in an upper level, in the manner of later chips, but with
 /// four entries a table so that random trees are dense.

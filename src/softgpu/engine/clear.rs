@@ -3,7 +3,7 @@
 
 use super::layout::{Layout, Surface};
 use super::{Progress, Run};
-use crate::units::backend::MmuFault;
+use gpuvmk_units::backend::MmuFault;
 
 /// Bytes between two looks at the clock.
 const STEP: u64 = 1 << 20;

@@ -5,22 +5,22 @@
 //! list, word 1 is the list's address in units of 256 bytes, in the same memory as the image. The loader writes
 //! each entry's value to its register, whatever register that is; the saver leaves the header alone.
 
-use crate::chip::gf100::GRAPHICS_CONTEXT_SIZE;
-use crate::chip::gf100::ramin::{
+use crate::access::Client;
+use crate::hardware::Hardware;
+use crate::ledger::Actor;
+use crate::mmu::{AddressSpace, read_u64};
+use gpuvmk_chip::gf100::GRAPHICS_CONTEXT_SIZE;
+use gpuvmk_chip::gf100::ramin::{
     CONTEXT_VIRTUAL, COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO, INSTANCE_SIZE,
 };
-use crate::chip::{AccessKind, Aperture, Engine, FaultReason, PhysicalAddress};
-use crate::softgpu::access::Client;
-use crate::softgpu::hardware::Hardware;
-use crate::softgpu::ledger::Actor;
-use crate::softgpu::mmu::{AddressSpace, read_u64};
-use crate::units::backend::{FaultUnit, MmuFault};
+use gpuvmk_chip::{AccessKind, Aperture, Engine, FaultReason, PhysicalAddress};
+use gpuvmk_units::backend::{FaultUnit, MmuFault};
 
 /// Entries of a patch list that are applied; the list's page has room for as many.
 const MAX_PATCHES: u32 = 512;
 
 /// Bytes of an instance block that are read: up to the last engine pointer.
-pub(in crate::softgpu) const INSTANCE_READ: usize = 0x280;
+pub(crate) const INSTANCE_READ: usize = 0x280;
 const _: () = assert!(INSTANCE_READ as u64 <= INSTANCE_SIZE);
 
 /// Where the graphics state begins in its image.
@@ -28,16 +28,13 @@ pub(super) const GRAPHICS_STATE_OFFSET: u64 = 0x100;
 
 /// A write that the patch list asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::softgpu) struct Patch {
-    pub(in crate::softgpu) register: u32,
-    pub(in crate::softgpu) value: u32,
+pub(crate) struct Patch {
+    pub(crate) register: u32,
+    pub(crate) value: u32,
 }
 
 /// The start of an instance block; as much as this room needs of it.
-pub(in crate::softgpu) fn read_instance(
-    hardware: &Hardware,
-    instance: PhysicalAddress,
-) -> Option<[u8; INSTANCE_READ]> {
+pub(crate) fn read_instance(hardware: &Hardware, instance: PhysicalAddress) -> Option<[u8; INSTANCE_READ]> {
     let mut block = [0; INSTANCE_READ];
     hardware.memory.read(instance, &mut block).ok()?;
     Some(block)
@@ -52,7 +49,7 @@ enum Home {
 
 /// One engine's context image of one channel.
 #[derive(Clone, Debug)]
-pub(in crate::softgpu) struct Image {
+pub(crate) struct Image {
     engine: Engine,
     channel: Option<u16>,
     home: Home,
@@ -61,7 +58,7 @@ pub(in crate::softgpu) struct Image {
 
 impl Image {
     /// The image that an instance block names for `engine`.
-    pub(in crate::softgpu) fn of(
+    pub(crate) fn of(
         hardware: &Hardware,
         engine: Engine,
         channel: Option<u16>,
@@ -89,7 +86,7 @@ impl Image {
             None => Err(MmuFault {
                 channel,
                 unit: FaultUnit::Engine(engine),
-                address: crate::addr::GpuVa(0),
+                address: gpuvmk_chip::addr::GpuVa(0),
                 access: AccessKind::Read,
                 reason: FaultReason::NoChannel,
             }),
@@ -101,7 +98,7 @@ impl Image {
         MmuFault {
             channel: self.channel,
             unit: FaultUnit::Engine(self.engine),
-            address: crate::addr::GpuVa(address),
+            address: gpuvmk_chip::addr::GpuVa(address),
             access,
             reason: FaultReason::UnsupportedAperture,
         }

@@ -5,10 +5,10 @@
 use super::layout::{Blocks, Gob, Layout, Surface};
 use super::transfer::{Position, Transfer};
 use super::{Effects, Model, Progress, Refusal, Run};
-use crate::chip::gf100::methods::{host, pcopy};
-use crate::chip::gf100::mmu::VA_MAX;
-use crate::softgpu::access::Report;
-use crate::softgpu::ramfc::Method;
+use crate::access::Report;
+use crate::ramfc::Method;
+use gpuvmk_chip::gf100::methods::{host, pcopy};
+use gpuvmk_chip::gf100::mmu::VA_MAX;
 
 /// Words of the context: the stored methods, the object, EXEC, whether it runs, and how far it got.
 const SAVED_WORDS: usize = pcopy::STATE.len() + 7;
@@ -22,7 +22,7 @@ const TILE_HEIGHT_MASK: u32 = 7;
 
 /// The engine's context.
 #[derive(Clone, Debug)]
-pub(in crate::softgpu) struct Copy {
+pub(crate) struct Copy {
     object: u32,
     words: [u32; pcopy::STATE.len()],
     exec: u32,

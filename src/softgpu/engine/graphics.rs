@@ -5,9 +5,9 @@
 use super::context::{GRAPHICS_STATE_MAX, GRAPHICS_STATE_OFFSET};
 use super::m2mf::{self, M2mf};
 use super::{Effects, Model, Progress, Refusal, Run};
-use crate::chip::gf100::methods::{self, graphics, graphics_intr, host, query};
-use crate::softgpu::access::Report;
-use crate::softgpu::ramfc::Method;
+use crate::access::Report;
+use crate::ramfc::Method;
+use gpuvmk_chip::gf100::methods::{self, graphics, graphics_intr, host, query};
 
 /// Words of a class's report methods.
 const REPORT_WORDS: usize = 3;
@@ -68,7 +68,7 @@ impl Query {
 
 /// The engine's context.
 #[derive(Clone, Debug, Default)]
-pub(in crate::softgpu) struct Graphics {
+pub(crate) struct Graphics {
     /// Class by subchannel; 0 is none.
     classes: [u16; 8],
     /// High and low word.

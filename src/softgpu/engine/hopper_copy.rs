@@ -8,20 +8,20 @@ use super::layout::{Blocks, Gob, Layout, Surface};
 use super::remap::{Remap, Select};
 use super::transfer::{Position, Transfer};
 use super::{Effects, Model, Progress, Refusal, Run};
-use crate::chip::gh100::methods::copy::{
+use crate::access::{Report, halves};
+use crate::ramfc::Method;
+use crate::reduction::{Operand, Reduction};
+use gpuvmk_chip::gh100::methods::copy::{
     self, FIRST_STATE, LAST_STATE, METHODS, launch, remap, render_enable, surface,
 };
-use crate::chip::gh100::methods::{CLASS_COPY, host};
-use crate::chip::gh100::mmu::VA_MAX;
-use crate::softgpu::access::{Report, halves};
-use crate::softgpu::ramfc::Method;
-use crate::softgpu::reduction::{Operand, Reduction};
+use gpuvmk_chip::gh100::methods::{CLASS_COPY, host};
+use gpuvmk_chip::gh100::mmu::VA_MAX;
 
 /// Words of the context: the methods, LAUNCH_DMA, whether it runs, and how far it got.
 const SAVED_WORDS: usize = METHODS.len() + 6;
 
 /// Bytes of a copy context image.
-pub(in crate::softgpu) const IMAGE_SIZE: u64 = 0x1000;
+pub(crate) const IMAGE_SIZE: u64 = 0x1000;
 const _: () = assert!(SAVED_WORDS as u64 * 4 <= IMAGE_SIZE);
 
 /// ROBUST_CHANNEL_CE0_ERROR; those of engines 1 and 2 follow.
@@ -34,7 +34,7 @@ const MAX_BLOCK_SHIFT: u32 = 5;
 
 /// The engine's context.
 #[derive(Clone, Debug)]
-pub(in crate::softgpu) struct HopperCopy {
+pub(crate) struct HopperCopy {
     /// Which engine it is.
     number: u8,
     words: [u32; METHODS.len()],
@@ -55,7 +55,7 @@ fn index(method: u16) -> Option<usize> {
 
 impl HopperCopy {
     /// Engine `number`, as after power-on.
-    pub(in crate::softgpu) fn new(number: u8) -> Self {
+    pub(crate) fn new(number: u8) -> Self {
         let mut words = [0; METHODS.len()];
         let enable = index(copy::SET_RENDER_ENABLE_C).and_then(|index| words.get_mut(index));
         if let Some(enable) = enable {

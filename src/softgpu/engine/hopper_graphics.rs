@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::inline::{self, InlineToMemory};
 use super::report::{self, Reports};
 use super::{Effects, Model, Progress, Refusal, Run};
-use crate::chip::gh100::methods::graphics::{self, intr};
-use crate::chip::gh100::methods::report::{COMPUTE, Form, THREED};
-use crate::chip::gh100::methods::{
+use crate::ramfc::Method;
+use gpuvmk_chip::gh100::methods::graphics::{self, intr};
+use gpuvmk_chip::gh100::methods::report::{COMPUTE, Form, THREED};
+use gpuvmk_chip::gh100::methods::{
     CLASS_2D, CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, GRAPHICS_SUBCHANNELS, MethodDef, host, lookup,
 };
-use crate::chip::methods::find;
-use crate::softgpu::ramfc::Method;
+use gpuvmk_chip::methods::find;
 
 /// Words of the saved state: classes, notifier, and what the classes have.
 const SAVED_WORDS: usize = 8 + 2 + 2 * report::SAVED_WORDS + 3 * inline::SAVED_WORDS;
@@ -24,12 +24,12 @@ const SAVED_WORDS: usize = 8 + 2 + 2 * report::SAVED_WORDS + 3 * inline::SAVED_W
 const STATE_OFFSET: u64 = 0x100;
 
 /// Bytes of a graphics context image.
-pub(in crate::softgpu) const IMAGE_SIZE: u64 = 0x1000;
+pub(crate) const IMAGE_SIZE: u64 = 0x1000;
 const _: () = assert!(STATE_OFFSET + SAVED_WORDS as u64 * 4 <= IMAGE_SIZE);
 
 /// The engine's context.
 #[derive(Clone, Debug)]
-pub(in crate::softgpu) struct HopperGraphics {
+pub(crate) struct HopperGraphics {
     /// Class by subchannel.
     classes: [u16; 8],
     /// High and low word.

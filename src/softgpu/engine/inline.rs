@@ -3,12 +3,12 @@
 use super::layout::{Blocks, Gob, Layout, Surface};
 use super::transfer::Inline;
 use super::{Effects, Refusal, Run};
-use crate::chip::gh100::methods::graphics::intr;
-use crate::chip::gh100::methods::inline::{self, launch};
-use crate::chip::gh100::mmu::VA_MAX;
-use crate::softgpu::access::Report;
-use crate::softgpu::reduction::{Operand, Reduction};
-use crate::units::backend::MmuFault;
+use crate::access::Report;
+use crate::reduction::{Operand, Reduction};
+use gpuvmk_chip::gh100::methods::graphics::intr;
+use gpuvmk_chip::gh100::methods::inline::{self, launch};
+use gpuvmk_chip::gh100::mmu::VA_MAX;
+use gpuvmk_units::backend::MmuFault;
 
 /// Words kept: methods 0x180 to 0x1fc.
 const WORDS: usize = ((inline::LAST - inline::FIRST) / 4 + 1) as usize;
@@ -121,7 +121,7 @@ impl InlineToMemory {
 
     /// The state as words: what goes on in the first three, then the methods.
     pub(super) fn save(&self) -> impl Iterator<Item = u32> {
-        let [low, high] = crate::softgpu::access::halves(self.done.unwrap_or(0));
+        let [low, high] = crate::access::halves(self.done.unwrap_or(0));
         [self.done.is_some().into(), low, high].into_iter().chain(self.words)
     }
 

@@ -126,7 +126,7 @@ impl Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::gf100::mmu::VA_MAX;
+    use gpuvmk_chip::gf100::mmu::VA_MAX;
 
     fn blocks(height_shift: u32, depth_shift: u32) -> Blocks {
         Blocks { gob: Gob::Lines, height_shift, depth_shift, width: 200, height: 40, x: 0, y: 0, z: 0 }

@@ -7,10 +7,10 @@
 use super::layout::{Blocks, Gob, Layout, Surface};
 use super::transfer::{Inline, Position, Transfer};
 use super::{Effects, Progress, Refusal, Run};
-use crate::chip::gf100::methods::{graphics_intr, lookup, m2mf};
-use crate::chip::gf100::mmu::VA_MAX;
-use crate::softgpu::access::Report;
-use crate::units::backend::MmuFault;
+use crate::access::Report;
+use gpuvmk_chip::gf100::methods::{graphics_intr, lookup, m2mf};
+use gpuvmk_chip::gf100::mmu::VA_MAX;
+use gpuvmk_units::backend::MmuFault;
 
 /// First method that is kept.
 const FIRST: u16 = 0x200;

@@ -24,8 +24,8 @@ use std::time::Instant;
 
 use super::access::Client;
 use super::ramfc::Method;
-use crate::softgpu::Preemption;
-use crate::units::backend::MmuFault;
+use crate::Preemption;
+use gpuvmk_units::backend::MmuFault;
 
 /// Why an engine did not execute a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use super::clear::Clear;
 use super::layout::Surface;
 use super::transfer::{Position, QUANTUM, RUN_COST};
 use super::{Progress, Run};
-use crate::units::backend::MmuFault;
+use gpuvmk_units::backend::MmuFault;
 
 /// Most components of an element.
 const COMPONENTS: usize = 4;

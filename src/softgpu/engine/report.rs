@@ -3,10 +3,10 @@
 //! Waiting (acquire) and trapping (software methods) are refused.
 
 use super::{Effects, Refusal, Run};
-use crate::chip::gh100::methods::graphics::intr;
-use crate::chip::gh100::methods::report::{self, Form, OLD};
-use crate::softgpu::access::Report;
-use crate::softgpu::reduction::{Operand, Reduction};
+use crate::access::Report;
+use crate::reduction::{Operand, Reduction};
+use gpuvmk_chip::gh100::methods::graphics::intr;
+use gpuvmk_chip::gh100::methods::report::{self, Form, OLD};
 
 /// Words of the saved state.
 pub(super) const SAVED_WORDS: usize = 7;
@@ -89,7 +89,7 @@ fn write(
     form: &Form,
     va: u64,
     value: u64,
-) -> Option<Result<(), crate::units::backend::MmuFault>> {
+) -> Option<Result<(), gpuvmk_units::backend::MmuFault>> {
     let report_only = data & report::OPERATION == report::REPORT_ONLY;
     let operand =
         if data & form.payload_64bit != 0 || report_only { Operand::DoubleWord } else { Operand::Word };

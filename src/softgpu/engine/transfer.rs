@@ -4,8 +4,8 @@
 use super::clear::Clear;
 use super::layout::{Layout, Surface};
 use super::{Progress, Run};
-use crate::softgpu::access::CHUNK;
-use crate::units::backend::MmuFault;
+use crate::access::CHUNK;
+use gpuvmk_units::backend::MmuFault;
 
 /// Work between two looks at the clock, in bytes; a run of any size counts [`RUN_COST`] bytes more.
 pub(super) const QUANTUM: u64 = 128 << 10;

@@ -10,25 +10,25 @@ use std::time::Duration;
 use super::context::{Image, Patch, read_instance};
 use super::work_time::WorkTime;
 use super::{Control, Effects, Model, Progress, Refusal, Run};
-use crate::chip::{AccessKind, Engine, FaultReason, PhysicalAddress};
-use crate::softgpu::access::Client;
-use crate::softgpu::hardware::Hardware;
-use crate::softgpu::mmu::AddressSpace;
-use crate::softgpu::ramfc::Method;
-use crate::units::backend::{EngineStatus, FaultUnit, MmuFault};
+use crate::access::Client;
+use crate::hardware::Hardware;
+use crate::mmu::AddressSpace;
+use crate::ramfc::Method;
+use gpuvmk_chip::{AccessKind, Engine, FaultReason, PhysicalAddress};
+use gpuvmk_units::backend::{EngineStatus, FaultUnit, MmuFault};
 
 /// Whose context an engine holds. A rebound channel is somebody else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::softgpu) struct Owner {
+pub(crate) struct Owner {
     /// `None` for a context that the driver made current by hand.
-    pub(in crate::softgpu) channel: Option<u16>,
-    pub(in crate::softgpu) generation: u64,
-    pub(in crate::softgpu) instance: PhysicalAddress,
+    pub(crate) channel: Option<u16>,
+    pub(crate) generation: u64,
+    pub(crate) instance: PhysicalAddress,
 }
 
 /// What an engine is to do.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::softgpu) enum Operation {
+pub(crate) enum Operation {
     /// A method.
     Method(Method),
     /// What it paused in.
@@ -37,15 +37,15 @@ pub(in crate::softgpu) enum Operation {
 
 /// A change of context, for the caller to tell once it holds no lock.
 #[derive(Debug, Default)]
-pub(in crate::softgpu) struct Switch {
+pub(crate) struct Switch {
     /// What the patch list of the new context asks for.
-    pub(in crate::softgpu) patches: Vec<Patch>,
+    pub(crate) patches: Vec<Patch>,
     /// The old context could not be saved.
-    pub(in crate::softgpu) unsaved: Option<MmuFault>,
+    pub(crate) unsaved: Option<MmuFault>,
 }
 
 impl Switch {
-    pub(in crate::softgpu) fn tell(&self, hardware: &Hardware) {
+    pub(crate) fn tell(&self, hardware: &Hardware) {
         if let Some(fault) = self.unsaved {
             hardware.tell(|events| events.mmu_fault(fault));
         }
@@ -57,7 +57,7 @@ impl Switch {
 
 /// What came of an operation.
 #[derive(Debug)]
-pub(in crate::softgpu) enum Executed {
+pub(crate) enum Executed {
     /// The context was switched first. The operation is to be given again.
     Switched(Switch),
     /// Nothing was begun, because the channel may have to leave. The operation is to be given again.
@@ -80,7 +80,7 @@ struct Inner {
 
 /// One engine.
 #[derive(Debug)]
-pub(in crate::softgpu) struct Unit {
+pub(crate) struct Unit {
     engine: Engine,
     inner: Mutex<Inner>,
     abort: AtomicBool,
@@ -91,7 +91,7 @@ pub(in crate::softgpu) struct Unit {
 }
 
 impl Unit {
-    pub(in crate::softgpu) fn new(engine: Engine, model: Box<dyn Model>) -> Self {
+    pub(crate) fn new(engine: Engine, model: Box<dyn Model>) -> Self {
         Self {
             engine,
             inner: Mutex::new(Inner { model, resident: None }),
@@ -102,12 +102,12 @@ impl Unit {
         }
     }
 
-    pub(in crate::softgpu) fn engine(&self) -> Engine {
+    pub(crate) fn engine(&self) -> Engine {
         self.engine
     }
 
     /// What long operations must watch to be stopped by a reset.
-    pub(in crate::softgpu) fn abort(&self) -> &AtomicBool {
+    pub(crate) fn abort(&self) -> &AtomicBool {
         &self.abort
     }
 
@@ -116,7 +116,7 @@ impl Unit {
     }
 
     /// What it does now; never waits for it.
-    pub(in crate::softgpu) fn status(&self) -> EngineStatus {
+    pub(crate) fn status(&self) -> EngineStatus {
         let channel = self.channel.load(Ordering::Acquire);
         EngineStatus {
             channel: channel.checked_sub(1).and_then(|channel| u16::try_from(channel).ok()),
@@ -126,12 +126,12 @@ impl Unit {
     }
 
     /// How long it has worked, up to now; never waits for it.
-    pub(in crate::softgpu) fn busy_time(&self) -> Duration {
+    pub(crate) fn busy_time(&self) -> Duration {
         self.work.sum()
     }
 
     /// Executes for `owner`, whose context is switched in first if it is not resident.
-    pub(in crate::softgpu) fn execute(
+    pub(crate) fn execute(
         &self,
         hardware: &Hardware,
         owner: Owner,
@@ -196,7 +196,7 @@ impl Unit {
         let block = read_instance(hardware, instance).ok_or(MmuFault {
             channel,
             unit: FaultUnit::Engine(self.engine),
-            address: crate::addr::GpuVa(0),
+            address: gpuvmk_chip::addr::GpuVa(0),
             access: AccessKind::Read,
             reason: FaultReason::NoChannel,
         })?;
@@ -214,11 +214,7 @@ impl Unit {
     }
 
     /// Makes a context current by hand (the driver's FECS command), or drops the current one.
-    pub(in crate::softgpu) fn bind(
-        &self,
-        hardware: &Hardware,
-        owner: Option<Owner>,
-    ) -> Result<Switch, MmuFault> {
+    pub(crate) fn bind(&self, hardware: &Hardware, owner: Option<Owner>) -> Result<Switch, MmuFault> {
         let mut inner = self.lock();
         if owner.is_some() {
             return self.switch(hardware, &mut inner, owner);
@@ -228,11 +224,7 @@ impl Unit {
     }
 
     /// Saves the current context to the image of `instance`, and unloads it.
-    pub(in crate::softgpu) fn save_to(
-        &self,
-        hardware: &Hardware,
-        instance: PhysicalAddress,
-    ) -> Result<(), MmuFault> {
+    pub(crate) fn save_to(&self, hardware: &Hardware, instance: PhysicalAddress) -> Result<(), MmuFault> {
         let mut inner = self.lock();
         let block = read_instance(hardware, instance).unwrap_or([0; super::context::INSTANCE_READ]);
         let image = Image::of(hardware, self.engine, None, &block)?;
@@ -249,7 +241,7 @@ impl Unit {
 
     /// Takes the context of a channel out, saved or dropped, if it is resident. The channel is on no PBDMA, so
     /// the engine does not execute for it.
-    pub(in crate::softgpu) fn evict(&self, hardware: &Hardware, channel: u16, save: bool) -> Switch {
+    pub(crate) fn evict(&self, hardware: &Hardware, channel: u16, save: bool) -> Switch {
         let mut switch = Switch::default();
         // The engine may work for others, for long: it is only locked while the channel is the resident one.
         while self.channel.load(Ordering::Acquire) == u32::from(channel) + 1 {
@@ -274,7 +266,7 @@ impl Unit {
     }
 
     /// Drops work and context. Waits until the engine is where it can be stopped.
-    pub(in crate::softgpu) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.abort.store(true, Ordering::Release);
         let mut inner = self.lock();
         self.drop_resident(&mut inner);

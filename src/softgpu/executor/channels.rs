@@ -5,20 +5,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::addr::{HostChannel, HostVram};
-use crate::chip::gf100::methods::host::ENGINE_SOFTWARE;
-use crate::chip::gf100::ramin::{
+use crate::Preemption;
+use crate::core::Core;
+use crate::description::GH100;
+use crate::engine::{hopper_copy, hopper_graphics};
+use crate::ramfc::{self, compose, engine_number};
+use gpuvmk_chip::addr::{HostChannel, HostVram};
+use gpuvmk_chip::gf100::methods::host::ENGINE_SOFTWARE;
+use gpuvmk_chip::gf100::ramin::{
     COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO, PAGE_DIRECTORY_LO, USERD_GP_GET, VA_LIMIT_LO,
 };
-use crate::chip::gh100::methods::{SUBCHANNEL_COPY, SUBCHANNEL_SOFTWARE, class_engines};
-use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use crate::gpu::{ChannelSpec, GpuError, SpaceHandle};
-use crate::softgpu::Preemption;
-use crate::softgpu::core::Core;
-use crate::softgpu::description::GH100;
-use crate::softgpu::engine::{hopper_copy, hopper_graphics};
-use crate::softgpu::ramfc::{self, compose, engine_number};
-use crate::units::backend::{Backend, EngineBackend};
+use gpuvmk_chip::gh100::methods::{SUBCHANNEL_COPY, SUBCHANNEL_SOFTWARE, class_engines};
+use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_gpu::{ChannelSpec, GpuError, SpaceHandle};
+use gpuvmk_units::backend::{Backend, EngineBackend};
 
 use super::spaces::directory;
 

@@ -26,16 +26,16 @@ use super::core::Core;
 use super::description::GH100;
 use super::walker::Walker;
 use super::{VRAM_UNIT, bank_size};
-use crate::addr::{HostChannel, HostVram, Iova};
-use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress, gh100};
-use crate::gpu::space_map::SpaceShape;
-use crate::gpu::{
+use crate::Preemption;
+use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
+use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress, gh100};
+use gpuvmk_gpu::space_map::SpaceShape;
+use gpuvmk_gpu::{
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, OwnMemory, OwnershipLedger, Progress,
     Renewal, Revocation, SpaceHandle, SpaceUpdate, SpaceUsage, granules_that_end_in,
 };
-use crate::pci::{DmaMapping, SharedMemory};
-use crate::softgpu::Preemption;
-use crate::units::backend::{Backend, EngineBackend, FifoState, FlushScope};
+use gpuvmk_pci::{DmaMapping, SharedMemory};
+use gpuvmk_units::backend::{Backend, EngineBackend, FifoState, FlushScope};
 
 /// Bits of a bus address.
 const SYSTEM_BITS: u8 = 52;

@@ -5,10 +5,10 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::addr::HostChannel;
-use crate::chip::{Engine, EngineSet};
-use crate::gpu::GpuEvent;
-use crate::units::backend::{ChannelError, ChannelHang, EngineEvents, GraphicsError, HostError, MmuFault};
+use gpuvmk_chip::addr::HostChannel;
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_gpu::GpuEvent;
+use gpuvmk_units::backend::{ChannelError, ChannelHang, EngineEvents, GraphicsError, HostError, MmuFault};
 
 #[derive(Debug, Default)]
 struct Waiting {

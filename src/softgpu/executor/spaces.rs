@@ -6,13 +6,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::addr::{GpuVa, HostVram, Iova};
-use crate::chip::{Aperture, FaultReason, PhysicalAddress};
-use crate::gpu::space_map::{Run, SpaceMap, SpaceShape};
-use crate::gpu::{Budget, GpuError, HostTarget, Progress, Revocation, SpaceHandle, SpaceUpdate, SpaceUsage};
-use crate::softgpu::memory::Memory;
-use crate::softgpu::tlb::Page;
-use crate::softgpu::walker::Walker;
+use crate::memory::Memory;
+use crate::tlb::Page;
+use crate::walker::Walker;
+use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
+use gpuvmk_chip::{Aperture, FaultReason, PhysicalAddress};
+use gpuvmk_gpu::space_map::{Run, SpaceMap, SpaceShape};
+use gpuvmk_gpu::{Budget, GpuError, HostTarget, Progress, Revocation, SpaceHandle, SpaceUpdate, SpaceUsage};
 
 /// Spaces at once: more than channels.
 pub(super) const MAX_SPACES: usize = 1024;

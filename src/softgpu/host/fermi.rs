@@ -4,18 +4,18 @@
 //! flushes.
 
 use super::{HostClass, USERD_REFERENCE};
-use crate::chip::Engine;
-use crate::chip::gf100::methods::{self, host, pbdma_intr, pcopy};
-use crate::softgpu::access::Report;
-use crate::softgpu::execution::Execution;
-use crate::softgpu::fifo::Departure;
-use crate::softgpu::pbdma::Ending;
-use crate::softgpu::ramfc::{Method, Semaphore, engine_number};
-use crate::units::backend::MmuFault;
+use crate::access::Report;
+use crate::execution::Execution;
+use crate::fifo::Departure;
+use crate::pbdma::Ending;
+use crate::ramfc::{Method, Semaphore, engine_number};
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::gf100::methods::{self, host, pbdma_intr, pcopy};
+use gpuvmk_units::backend::MmuFault;
 
 /// The class.
 #[derive(Debug)]
-pub(in crate::softgpu) struct Fermi;
+pub(crate) struct Fermi;
 
 impl HostClass for Fermi {
     fn method(&self, execution: &mut Execution<'_>, method: Method) -> Result<(), Ending> {

@@ -5,15 +5,15 @@
 //! them to ordinary channels.
 
 use super::{HostClass, USERD_REFERENCE};
-use crate::chip::Engine;
-use crate::chip::gh100::methods::host::{self, control_entry, mem_op, old_sem, pbdma_intr, sem, yield_op};
-use crate::softgpu::access::Report;
-use crate::softgpu::execution::Execution;
-use crate::softgpu::fifo::Departure;
-use crate::softgpu::pbdma::Ending;
-use crate::softgpu::ramfc::{Method, Semaphore};
-use crate::softgpu::reduction::{Operand, Reduction};
-use crate::units::backend::MmuFault;
+use crate::access::Report;
+use crate::execution::Execution;
+use crate::fifo::Departure;
+use crate::pbdma::Ending;
+use crate::ramfc::{Method, Semaphore};
+use crate::reduction::{Operand, Reduction};
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::gh100::methods::host::{self, control_entry, mem_op, old_sem, pbdma_intr, sem, yield_op};
+use gpuvmk_units::backend::MmuFault;
 
 /// Address bits 56:32 in a high word.
 const ADDRESS_HIGH: u32 = 0x01ff_ffff;
@@ -23,7 +23,7 @@ const OLD_ADDRESS_HIGH: u32 = 0xff;
 
 /// The class.
 #[derive(Debug)]
-pub(in crate::softgpu) struct Hopper;
+pub(crate) struct Hopper;
 
 impl HostClass for Hopper {
     fn method(&self, execution: &mut Execution<'_>, method: Method) -> Result<(), Ending> {

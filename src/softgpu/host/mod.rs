@@ -9,8 +9,8 @@ use super::execution::Execution;
 use super::fifo::Departure;
 use super::pbdma::Ending;
 use super::ramfc::{Method, Semaphore};
-use crate::chip::gf100::methods::pbdma_intr;
-use crate::units::backend::MmuFault;
+use gpuvmk_chip::gf100::methods::pbdma_intr;
+use gpuvmk_units::backend::MmuFault;
 
 /// USERD: the reference count, written by hardware.
 pub(super) const USERD_REFERENCE: u64 = 0x48;

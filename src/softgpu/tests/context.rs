@@ -1,10 +1,10 @@
 //! Context images: saved and restored for real, by virtual or physical address, patch lists applied.
 
 use super::rig::*;
-use crate::chip::gf100::methods::{CLASS_3D, m2mf, query};
-use crate::chip::gf100::ramin::{CONTEXT_VIRTUAL, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO};
-use crate::chip::{Aperture, Engine, FaultReason};
-use crate::units::backend::{Backend, EngineBackend, FaultUnit};
+use gpuvmk_chip::gf100::methods::{CLASS_3D, m2mf, query};
+use gpuvmk_chip::gf100::ramin::{CONTEXT_VIRTUAL, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO};
+use gpuvmk_chip::{Aperture, Engine, FaultReason};
+use gpuvmk_units::backend::{Backend, EngineBackend, FaultUnit};
 
 const VA: u64 = 0x4000_0000;
 const IMAGE_VA: u64 = 0x6000_0000;

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::rig::*;
-use crate::chip::Engine;
-use crate::chip::gf100::methods::{self, m2mf, pcopy, query};
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::gf100::methods::{self, m2mf, pcopy, query};
 
 const SRC: u64 = 0x4000_0000;
 const DST: u64 = 0x5000_0000;

@@ -1,9 +1,9 @@
 //! What the host unit and the engines refuse.
 
 use super::rig::*;
-use crate::chip::gf100::methods::{CLASS_2D, CLASS_3D, CLASS_COMPUTE, graphics_intr, m2mf, pbdma_intr};
-use crate::chip::gf100::ramin::{RAMFC_SIGNATURE, USERD_GET, USERD_GET_HI, USERD_GP_GET};
-use crate::units::backend::EngineBackend;
+use gpuvmk_chip::gf100::methods::{CLASS_2D, CLASS_3D, CLASS_COMPUTE, graphics_intr, m2mf, pbdma_intr};
+use gpuvmk_chip::gf100::ramin::{RAMFC_SIGNATURE, USERD_GET, USERD_GET_HI, USERD_GP_GET};
+use gpuvmk_units::backend::EngineBackend;
 
 /// Runs words that must stop channel 1 in the host unit.
 fn refused(words: &[u32]) -> (u32, u32, u32) {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::rig::*;
-use crate::addr::{HostChannel, HostVram, Iova, TenantId};
-use crate::chip::gf100::methods::CLASS_3D;
-use crate::chip::{Engine, EngineSet, FaultReason};
-use crate::gpu::OwnershipLedger;
-use crate::softgpu::Core;
-use crate::units::backend::{Backend, EngineBackend, EngineEvents, GraphicsError, HostError, MmuFault};
+use crate::Core;
+use gpuvmk_chip::addr::{HostChannel, HostVram, Iova, TenantId};
+use gpuvmk_chip::gf100::methods::CLASS_3D;
+use gpuvmk_chip::{Engine, EngineSet, FaultReason};
+use gpuvmk_gpu::OwnershipLedger;
+use gpuvmk_units::backend::{Backend, EngineBackend, EngineEvents, GraphicsError, HostError, MmuFault};
 
 const SRC: u64 = 0x4000_0000;
 const DST: u64 = 0x5000_0000;
@@ -110,10 +110,10 @@ impl EngineEvents for Rude {
     fn graphics_error(&self, _: GraphicsError) {
         self.act();
     }
-    fn channel_error(&self, _: crate::units::backend::ChannelError) {
+    fn channel_error(&self, _: gpuvmk_units::backend::ChannelError) {
         self.act();
     }
-    fn hung(&self, _: crate::units::backend::ChannelHang) {
+    fn hung(&self, _: gpuvmk_units::backend::ChannelHang) {
         self.act();
     }
     fn patch_register(&self, _: u32, _: u32) {

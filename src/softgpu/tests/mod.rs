@@ -8,6 +8,7 @@ mod isolation;
 mod random;
 mod rig;
 mod scheduling;
+mod scrubbing;
 mod semaphores;
 mod translation;
 mod wakeups;

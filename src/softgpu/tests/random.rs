@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 
 use super::rig::*;
-use crate::chip::gf100::ramin::{GRAPHICS_CONTEXT_LO, PAGE_DIRECTORY_LO};
-use crate::units::backend::{Backend, EngineBackend};
+use gpuvmk_chip::gf100::ramin::{GRAPHICS_CONTEXT_LO, PAGE_DIRECTORY_LO};
+use gpuvmk_units::backend::{Backend, EngineBackend};
 
 const VA: u64 = 0x4000_0000;
 

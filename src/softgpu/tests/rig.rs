@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::chip::gf100::methods::m2mf;
-use crate::chip::gf100::mmu::{LargePages, Pde, Pte};
-use crate::chip::gf100::ramin::*;
-use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use crate::pci::mapping::{Access, Mapping, create_memory_file};
-use crate::pci::{DmaBacking, DmaMapping};
-use crate::softgpu::Core;
-use crate::units::backend::*;
+use crate::Core;
+use gpuvmk_chip::gf100::methods::m2mf;
+use gpuvmk_chip::gf100::mmu::{LargePages, Pde, Pte};
+use gpuvmk_chip::gf100::ramin::*;
+use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
+use gpuvmk_pci::{DmaBacking, DmaMapping};
+use gpuvmk_units::backend::*;
 
 /// Long enough for anything on a loaded machine; only failures wait so long.
 pub const PATIENCE: Duration = Duration::from_secs(20);

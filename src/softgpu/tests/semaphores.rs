@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::rig::*;
-use crate::chip::Engine;
-use crate::chip::gf100::methods::{m2mf, pbdma_intr};
-use crate::chip::gf100::ramin::RAMFC_ACQUIRE;
-use crate::units::backend::EngineBackend;
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::gf100::methods::{m2mf, pbdma_intr};
+use gpuvmk_chip::gf100::ramin::RAMFC_ACQUIRE;
+use gpuvmk_units::backend::EngineBackend;
 
 const VA: u64 = 0x4000_0000;
 const RELEASE: u32 = 2;

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::chip::{Aperture, Engine, PhysicalAddress};
-use crate::softgpu::description::GF100;
-use crate::softgpu::fifo::{Departure, Fifo};
-use crate::units::backend::FifoState;
+use crate::description::GF100;
+use crate::fifo::{Departure, Fifo};
+use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
+use gpuvmk_units::backend::FifoState;
 
 const BLOCK: PhysicalAddress = PhysicalAddress { aperture: Aperture::Vram, address: 0x1000 };
 

@@ -7,8 +7,8 @@ use std::io::{Result, Write};
 use serde_json::{Value, json};
 
 use super::json_lines;
-use crate::trace::event::{ChannelChange, Entry, Event};
-use crate::trace::text::{self, RegisterNames};
+use crate::event::{ChannelChange, Entry, Event};
+use crate::text::{self, RegisterNames};
 
 /// Tracks of a trace; channels come behind.
 const ACCESSES: u64 = 1;
@@ -170,8 +170,8 @@ fn micros(nanos: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pci::Region;
-    use crate::trace::event::{Access, Direction, Place};
+    use crate::event::{Access, Direction, Place};
+    use gpuvmk_pci::Region;
 
     #[test]
     fn whole_is_json_with_slices_turns_and_faults() {

@@ -3,8 +3,8 @@
 use std::io::{Result, Write};
 
 use super::json_lines;
-use crate::trace::event::{Entry, Event};
-use crate::trace::text::{self, RegisterNames};
+use crate::event::{Entry, Event};
+use crate::text::{self, RegisterNames};
 
 /// Writes rows.
 #[derive(Debug)]
@@ -70,8 +70,8 @@ impl<W: Write> Rows<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pci::Region;
-    use crate::trace::event::{Access, Direction, Place};
+    use crate::event::{Access, Direction, Place};
+    use gpuvmk_pci::Region;
 
     #[test]
     fn every_entry_is_a_row() {

@@ -4,8 +4,8 @@ use std::io::{Result, Write};
 
 use serde_json::{Map, Value, json};
 
-use crate::trace::event::{Entry, Event};
-use crate::trace::text::{self, RegisterNames};
+use crate::event::{Entry, Event};
+use crate::text::{self, RegisterNames};
 
 /// Writes an entry.
 ///
@@ -62,9 +62,9 @@ pub fn details(event: &Event, names: &impl RegisterNames) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::register_sets::RegisterSet;
-    use crate::pci::Region;
-    use crate::trace::event::{Access, Direction, Place};
+    use crate::event::{Access, Direction, Place};
+    use gpuvmk_chip::register_sets::RegisterSet;
+    use gpuvmk_pci::Region;
 
     #[test]
     fn entry_is_one_object_on_one_line() {

@@ -15,9 +15,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use self::walk::Walk;
 pub use self::xml::RnndbError;
 use self::xml::Tree;
-use crate::chip::register_index::BAR0_SIZE;
-use crate::chip::register_sets::{Definitions, RegisterSet};
-use crate::chip::registers::{Reg, RegisterDef};
+use gpuvmk_chip::register_index::BAR0_SIZE;
+use gpuvmk_chip::register_sets::{Definitions, RegisterSet};
+use gpuvmk_chip::registers::{Reg, RegisterDef};
 
 /// The domain of BAR0, and the enum of chips.
 const MMIO: &str = "NV_MMIO";

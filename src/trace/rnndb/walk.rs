@@ -3,7 +3,7 @@
 
 use super::variants::include;
 use super::xml::{Element, Tree};
-use crate::chip::registers::{FieldDef, Policy, Reg, RegisterDef};
+use gpuvmk_chip::registers::{FieldDef, Policy, Reg, RegisterDef};
 
 /// Arrays in arrays, and groups in groups.
 const MOST_DEPTH: usize = 16;

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::face::Face;
-use crate::jail::{self, Role};
+use gpuvmk_jail::{self as jail, Role};
 
 #[derive(Debug, Default)]
 struct State {

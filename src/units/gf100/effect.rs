@@ -2,8 +2,8 @@
 //! function carries them out after it has let go of the models' lock.
 
 use super::idle::CounterChange;
-use crate::chip::{Engine, EngineSet, PhysicalAddress};
-use crate::units::backend::FifoState;
+use crate::backend::FifoState;
+use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 
 /// One of the two translated memory BARs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

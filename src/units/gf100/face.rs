@@ -9,16 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::effect::WindowId;
 use super::registers::Registers;
-use crate::addr::GpuVa;
-use crate::chip::registers::Reg;
-use crate::chip::{Engine, EngineSet};
-use crate::mmio_trap::access::Word;
-use crate::mmio_trap::aperture::WindowFault;
-use crate::units::backend::{
+use crate::backend::{
     ChannelError, ChannelHang, EngineEvents, FaultUnit, GraphicsError, HostError, MmuFault,
 };
-use crate::units::clock::Clock;
-use crate::units::shown::Watcher;
+use crate::clock::Clock;
+use crate::shown::Watcher;
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_mmio_trap::aperture::WindowFault;
 
 /// No doorbell area.
 const NO_AREA: u64 = u64::MAX;

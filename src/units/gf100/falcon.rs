@@ -6,8 +6,8 @@
 //!
 //! Not modelled: DMA into the memories, further ports, the secure modes, breakpoints.
 
-use crate::chip::gf100::regs::falcon::*;
-use crate::mmio_trap::access::Word;
+use gpuvmk_chip::gf100::regs::falcon::*;
+use gpuvmk_mmio_trap::access::Word;
 
 /// Position bits of an upload port.
 const POSITION: u32 = 0x00ff_fffc;

@@ -9,10 +9,10 @@
 use super::effect::Effect;
 use super::falcon::{Falcon, FalconEvent};
 use super::pbus::target_and_page;
-use crate::chip::gf100::GRAPHICS_CONTEXT_SIZE;
-use crate::chip::gf100::regs::{fecs::*, gpccs};
-use crate::chip::registers::Reg;
-use crate::mmio_trap::access::Word;
+use gpuvmk_chip::gf100::GRAPHICS_CONTEXT_SIZE;
+use gpuvmk_chip::gf100::regs::{fecs::*, gpccs};
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_mmio_trap::access::Word;
 
 const FECS_BASE: u32 = NV_PGRAPH_PRI_FECS_INTR_SET.0;
 const GPCCS_BASE: u32 = gpccs::NV_PGRAPH_PRI_GPCCS_INTR_SET.0;
@@ -188,7 +188,7 @@ impl ContextSwitch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::{Aperture, PhysicalAddress};
+    use gpuvmk_chip::{Aperture, PhysicalAddress};
 
     fn uploaded() -> ContextSwitch {
         let mut unit = ContextSwitch::new(0x1040, 0x1040);

@@ -10,18 +10,18 @@ use super::alarm::Alarm;
 use super::effect::WindowId;
 use super::face::Face;
 use super::registers::Registers;
-use crate::mmio_trap::access::check;
-use crate::mmio_trap::aperture::Window;
-use crate::mmio_trap::aperture::fermi::FermiTables;
-use crate::pci::config_space::BuildError;
-use crate::pci::{
+use crate::FaceCounters;
+use crate::backend::{EngineBackend, FifoState};
+use crate::heeding::Heeding;
+use config::{CLASS, VENDOR, regions};
+use gpuvmk_mmio_trap::access::check;
+use gpuvmk_mmio_trap::aperture::Window;
+use gpuvmk_mmio_trap::aperture::fermi::FermiTables;
+use gpuvmk_pci::config_space::BuildError;
+use gpuvmk_pci::{
     AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region, RegionTable,
     RegionWatcher, SharedMemory, Shown, vbios,
 };
-use crate::units::FaceCounters;
-use crate::units::backend::{EngineBackend, FifoState};
-use crate::units::heeding::Heeding;
-use config::{CLASS, VENDOR, regions};
 use windows::PRAMIN;
 
 pub use config::Gf100Config;
@@ -86,7 +86,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     }
 
     /// All that decides about messages, for searches through every state.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn interrupt_state(&self) -> String {
         format!("{:?} {:?}", self.heeding.told_now(), self.face.peek().interrupt_state())
     }

@@ -9,10 +9,10 @@
 
 use std::time::Duration;
 
-use crate::chip::gf100::idle::{ALWAYS, ENGINES, RESET, VALUE, WHILE_BUSY, WHILE_IDLE};
-use crate::chip::gf100::regs::pmu::*;
-use crate::chip::registers::Reg;
-use crate::mmio_trap::access::Word;
+use gpuvmk_chip::gf100::idle::{ALWAYS, ENGINES, RESET, VALUE, WHILE_BUSY, WHILE_IDLE};
+use gpuvmk_chip::gf100::regs::pmu::*;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_mmio_trap::access::Word;
 
 /// How many counters there are.
 const COUNTERS: usize = NV_PPMU_IDLE_COUNT.count as usize;

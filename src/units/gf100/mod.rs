@@ -25,14 +25,14 @@ mod registers;
 #[cfg(test)]
 mod tests;
 
-pub use crate::units::FaceCounters;
+pub use crate::FaceCounters;
 pub use function::{Gf100Config, Gf100Function};
 
-use crate::chip::gf100::regs;
-use crate::chip::registers::Reg;
+use gpuvmk_chip::gf100::regs;
+use gpuvmk_chip::registers::Reg;
 
 #[cfg(doc)]
-use crate::units::backend::EngineBackend;
+use crate::backend::EngineBackend;
 
 /// Memory sizes of a falcon, from the reset value of its HW_CONFIG register.
 fn falcon_config(reg: Reg) -> u32 {

@@ -4,10 +4,10 @@
 //! errors (accesses to units in reset) are not reported as interrupts.
 
 use super::effect::{Effect, WindowBlock, WindowId};
-use crate::chip::gf100::regs::pbus::*;
-use crate::chip::registers::Reg;
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::mmio_trap::access::Word;
+use gpuvmk_chip::gf100::regs::pbus::*;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_mmio_trap::access::Word;
 
 /// BAR block registers: translated (the vendor's VIRTUAL).
 const MODE_VIRTUAL: u32 = 1 << 31;

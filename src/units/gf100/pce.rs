@@ -2,8 +2,8 @@
 //! firmware runs and takes both methods and context switches.
 
 use super::falcon::Falcon;
-use crate::chip::registers::Reg;
-use crate::mmio_trap::access::Word;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_mmio_trap::access::Word;
 
 /// A copy engine's registers.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ impl Pce {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::gf100::regs::pce0::*;
+    use gpuvmk_chip::gf100::regs::pce0::*;
 
     #[test]
     fn engine_is_ready_once_its_firmware_takes_channels() {

@@ -6,10 +6,10 @@
 
 use super::effect::{Effect, FlushTarget};
 use super::pbus::aperture;
-use crate::chip::PhysicalAddress;
-use crate::chip::gf100::regs::pfb::*;
-use crate::chip::registers::Reg;
-use crate::mmio_trap::access::Word;
+use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_chip::gf100::regs::pfb::*;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_mmio_trap::access::Word;
 
 /// Bits of the MMU control register that drivers set.
 const MMU_SETTINGS: u32 = 0x1001;
@@ -97,7 +97,7 @@ fn partition_mebibytes(vram: u64, partition: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::Aperture;
+    use gpuvmk_chip::Aperture;
 
     #[test]
     fn partitions_add_up_to_vram() {

@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 
 use super::effect::{Effect, ReadResult};
 use super::fecs::ContextSwitch;
-use crate::chip::gf100::CHANNELS;
-use crate::chip::gf100::regs::pgraph::*;
-use crate::chip::registers::Reg;
-use crate::mmio_trap::access::Word;
-use crate::units::backend::GraphicsError;
+use crate::backend::GraphicsError;
+use gpuvmk_chip::gf100::CHANNELS;
+use gpuvmk_chip::gf100::regs::pgraph::*;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_mmio_trap::access::Word;
 
 /// First register of FECS.
 const CONTROLLERS: u32 = 0x0040_9000;
@@ -141,7 +141,7 @@ impl Pgraph {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::gf100::regs::fecs::NV_PGRAPH_PRI_FECS_CURRENT_CTX;
+    use gpuvmk_chip::gf100::regs::fecs::NV_PGRAPH_PRI_FECS_CURRENT_CTX;
 
     fn unit() -> Pgraph {
         Pgraph::new(ContextSwitch::new(0x1040, 0x1040))

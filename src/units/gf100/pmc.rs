@@ -2,15 +2,15 @@
 //!
 //! The tree is a matter of levels: a unit's bit in NV_PMC_INTR follows the unit's own status and enables, and
 //! the line is asserted while an unmasked bit is set and NV_PMC_INTR_EN_0 lets hardware interrupts out. How the
-//! line becomes INTx or a message is the concern of [`crate::units::interrupt`].
+//! line becomes INTx or a message is the concern of [`crate::interrupt`].
 //!
 //! A unit whose enable bit is clear is in reset: its registers answer with an error pattern, writes are lost,
 //! and its state is the reset state when it comes back.
 
-use crate::chip::gf100::PBDMAS;
-use crate::chip::gf100::regs::pmc::*;
-use crate::chip::registers::Reg;
-use crate::mmio_trap::access::Word;
+use gpuvmk_chip::gf100::PBDMAS;
+use gpuvmk_chip::gf100::regs::pmc::*;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_mmio_trap::access::Word;
 
 /// NV_PMC_INTR and NV_PMC_ENABLE bit of PFIFO.
 pub const PFIFO: u32 = 1 << 8;

@@ -5,9 +5,9 @@
 use super::effect::{Effect, ReadResult};
 use super::falcon::{Falcon, FalconEvent};
 use super::idle::{CounterChange, IdleCounters, IdleRegister};
-use crate::chip::gf100::regs::pmu::*;
-use crate::chip::registers::Reg;
-use crate::mmio_trap::access::Word;
+use gpuvmk_chip::gf100::regs::pmu::*;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_mmio_trap::access::Word;
 
 const BASE: u32 = NV_PPMU_INTR_SET.0;
 

@@ -12,16 +12,16 @@ use super::pfifo::Pfifo;
 use super::pgraph::Pgraph;
 use super::pmc::{self, Pmc};
 use super::pmu::Pmu;
-use crate::chip::EngineSet;
-use crate::chip::gf100::regs::{self, fecs, gpccs, pce0, pce1, pci, pmu};
-use crate::chip::registers::Reg;
-use crate::mmio_trap::access::Word;
-use crate::mmio_trap::register_file::{Counters, Outcome, RegisterFile};
-use crate::pci::config_space::{ConfigSpace, Control};
-use crate::units::backend::FifoState;
-use crate::units::clock::Clock;
-use crate::units::interrupt::{Heed, InterruptOutput};
-use crate::units::ptimer::Ptimer;
+use crate::backend::FifoState;
+use crate::clock::Clock;
+use crate::interrupt::{Heed, InterruptOutput};
+use crate::ptimer::Ptimer;
+use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::gf100::regs::{self, fecs, gpccs, pce0, pce1, pci, pmu};
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_mmio_trap::register_file::{Counters, Outcome, RegisterFile};
+use gpuvmk_pci::config_space::{ConfigSpace, Control};
 
 /// What a read of a unit in reset gives. Drivers test the upper half only; the ring's own error codes differ
 /// by cause.
@@ -152,7 +152,7 @@ impl Registers {
     }
 
     /// All that decides about messages.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn interrupt_state(&self) -> impl std::fmt::Debug + '_ {
         (&self.pmc, self.pfifo.interrupt_state(), &self.output)
     }
@@ -365,7 +365,7 @@ impl Registers {
     }
 
     /// Configuration space as the bus reads it.
-    pub fn read_config_space(&self, offset: u64, data: &mut [u8]) -> Result<(), crate::pci::AccessError> {
+    pub fn read_config_space(&self, offset: u64, data: &mut [u8]) -> Result<(), gpuvmk_pci::AccessError> {
         self.config.read(offset, data)
     }
 
@@ -376,7 +376,7 @@ impl Registers {
         data: &[u8],
         clock: &dyn Clock,
         effects: &mut Vec<Effect>,
-    ) -> Result<(), crate::pci::AccessError> {
+    ) -> Result<(), gpuvmk_pci::AccessError> {
         self.config.read(offset, &mut vec![0; data.len()])?;
         self.write_config(offset, data, effects);
         self.update_interrupts(clock);

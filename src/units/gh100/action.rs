@@ -1,7 +1,7 @@
 //! What a register access asks of the world outside the unit models. The models return these as values; the
 //! function carries them out after it has let go of the models' lock.
 
-use crate::chip::PhysicalAddress;
+use gpuvmk_chip::PhysicalAddress;
 
 /// A TLB invalidation as the driver asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl From<Token> for u32 {
 pub enum Action {
     /// FSP was asked to boot GSP, whose parameters are at this bus address. FSP owes an answer.
     BootGsp {
-        /// Bus address of [`crate::chip::gh100::fsp::FmcBootParams`].
+        /// Bus address of [`gpuvmk_chip::gh100::fsp::FmcBootParams`].
         parameters: u64,
     },
     /// FSP refused a message, and has said so to the driver.

@@ -27,19 +27,19 @@ use super::locked;
 use super::registers::Registers;
 use super::stops::Stops;
 use super::tokens::Tokens;
-use crate::chip::gh100::fsp::{FmcBootParams, TARGET_COHERENT_SYSTEM, TARGET_NONCOHERENT_SYSTEM};
-use crate::chip::gh100::mmu::{Directory, Pde};
-use crate::chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
-use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use crate::mmio_trap::aperture::Window;
-use crate::mmio_trap::aperture::hopper::HopperTables;
-use crate::pci::{LateWrite, Region};
-use crate::units::backend::{
+use crate::backend::{
     ChannelError, ChannelHang, EngineEvents, GraphicsError, GspBackend, HostError, MmuFault, WindowTables,
 };
-use crate::units::clock::Clock;
-use crate::units::heeding::Heeding;
-use crate::units::shown::Watcher;
+use crate::clock::Clock;
+use crate::heeding::Heeding;
+use crate::shown::Watcher;
+use gpuvmk_chip::gh100::fsp::{FmcBootParams, TARGET_COHERENT_SYSTEM, TARGET_NONCOHERENT_SYSTEM};
+use gpuvmk_chip::gh100::mmu::{Directory, Pde};
+use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
+use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_mmio_trap::aperture::Window;
+use gpuvmk_mmio_trap::aperture::hopper::HopperTables;
+use gpuvmk_pci::{LateWrite, Region};
 
 /// GSP and the way to the back for those who take it by an event.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::action::Action;
 use super::locked;
 use super::registers::Registers;
-use crate::chip::registers::Reg;
-use crate::mmio_trap::access::Word;
-use crate::units::clock::Clock;
+use crate::clock::Clock;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_mmio_trap::access::Word;
 
 /// Units and what is published of them.
 pub struct Face {

@@ -6,9 +6,9 @@
 //! between the two would otherwise interrupt once more with GSP quiet, which Linux takes for a stray interrupt and
 //! disables. Nothing is lost by it: the driver looks at the queue after the acknowledgement.
 
-use crate::chip::gh100::regs::gsp::*;
-use crate::chip::registers::Reg;
-use crate::mmio_trap::access::Word;
+use gpuvmk_chip::gh100::regs::gsp::*;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_mmio_trap::access::Word;
 
 /// IRQSTAT: an event waits in the message queue.
 const SWGEN0: u32 = 1 << 6;

@@ -1,10 +1,8 @@
 //! How a driver is told why a channel was stopped: robust-channel codes (the Xid) and Volta's numbers of MMU faults.
 
 use super::gsp::Stopped;
-use crate::chip::{Engine, FaultReason};
-use crate::units::backend::{
-    ChannelError, ChannelHang, FaultUnit, GraphicsError, HangKind, HostError, MmuFault,
-};
+use crate::backend::{ChannelError, ChannelHang, FaultUnit, GraphicsError, HangKind, HostError, MmuFault};
+use gpuvmk_chip::{Engine, FaultReason};
 
 /// `ROBUST_CHANNEL_GR_EXCEPTION`.
 const GRAPHICS_EXCEPTION: u32 = 13;
@@ -76,8 +74,8 @@ const fn plain(slot: u16, code: u32) -> Stopped {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::GpuVa;
-    use crate::chip::AccessKind;
+    use gpuvmk_chip::AccessKind;
+    use gpuvmk_chip::addr::GpuVa;
 
     #[test]
     fn every_reason_has_a_number_of_its_own() {

@@ -10,13 +10,13 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::action::Action;
-use crate::chip::gh100::fsp::{
+use gpuvmk_chip::gh100::fsp::{
     COT_VERSION, CotMessage, EMEM_SIZE, Headers, INVALID_DATA, INVALID_STATE, MCTP_SINGLE_PACKET,
     NOT_SUPPORTED, NVDM_COT, NVDM_VENDOR, OK, Response,
 };
-use crate::chip::gh100::regs::fsp::*;
-use crate::chip::registers::Reg;
-use crate::mmio_trap::access::Word;
+use gpuvmk_chip::gh100::regs::fsp::*;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_mmio_trap::access::Word;
 
 /// EMEMC: position in EMEM, a multiple of 4.
 const POSITION: u32 = 0xfffc;
@@ -238,7 +238,7 @@ mod tests {
     use zerocopy::FromZeros;
 
     use super::*;
-    use crate::chip::gh100::fsp::{NVDM_RESPONSE, nvdm_header};
+    use gpuvmk_chip::gh100::fsp::{NVDM_RESPONSE, nvdm_header};
 
     fn cot(parameters: u64) -> CotMessage {
         let mut cot = CotMessage::new_zeroed();

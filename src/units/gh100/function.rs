@@ -10,17 +10,17 @@ use super::gsp::GspConfig;
 use super::registers::Registers;
 use super::vfn::Vfn;
 use super::windows::{PRAMIN, TableMemory, VramMemory};
-use crate::chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::mmio_trap::access::{check, lanes};
-use crate::mmio_trap::aperture::WindowFault;
-use crate::pci::config_space::BuildError;
-use crate::pci::{
+use crate::FaceCounters;
+use crate::backend::{FlushScope, GspBackend};
+use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
+use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_mmio_trap::access::{check, lanes};
+use gpuvmk_mmio_trap::aperture::WindowFault;
+use gpuvmk_pci::config_space::BuildError;
+use gpuvmk_pci::{
     AccessError, DmaError, DmaMapping, InterruptSink, LateWrite, PciFunction, PlainMemory, Region,
     RegionTable, RegionWatcher, SharedMemory, Shown,
 };
-use crate::units::FaceCounters;
-use crate::units::backend::{FlushScope, GspBackend};
 
 /// Where a channel's USERD has GP_PUT.
 const USERD_GP_PUT: u64 = 0x8c;
@@ -67,7 +67,7 @@ impl<B: GspBackend> Gh100Function<B> {
     }
 
     /// All that decides about messages, for searches through every state.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn interrupt_state(&self) -> String {
         format!("{:?} {:?}", self.core.heeding.told_now(), self.core.face.lock().interrupt_state())
     }

@@ -5,10 +5,10 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::addr::PAGE_SIZE;
-use crate::chip::gh100::BOOT_0;
-use crate::pci::mapping::{Access, Mapping, create_memory_file};
-use crate::pci::{PlainMemory, SharedMemory};
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::gh100::BOOT_0;
+use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
+use gpuvmk_pci::{PlainMemory, SharedMemory};
 
 /// The page, if there is one.
 #[derive(Debug)]

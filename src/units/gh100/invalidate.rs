@@ -1,10 +1,10 @@
 //! The registers by which a driver drops translations. An invalidation is over when its write is.
 
 use super::action::Invalidation;
-use crate::chip::gh100::regs::vfn::*;
-use crate::chip::registers::Reg;
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::mmio_trap::access::Word;
+use gpuvmk_chip::gh100::regs::vfn::*;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_mmio_trap::access::Word;
 
 /// Starts the invalidation.
 const TRIGGER: u32 = 1 << 31;

@@ -32,7 +32,7 @@ pub use function::Gh100Function;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[cfg(doc)]
-use crate::units::backend::GspBackend;
+use crate::backend::GspBackend;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Models do not panic; if one did all the same, its state is still the best there is.

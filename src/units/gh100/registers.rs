@@ -6,16 +6,16 @@ use super::fsp::{Fsp, FspError};
 use super::gsp::vector;
 use super::invalidate::MmuInvalidate;
 use super::vfn::{Rearm, Vfn};
-use crate::chip::gh100::regs::{self, host, timer, vfn};
-use crate::chip::registers::Reg;
-use crate::chip::{Engine, EngineSet};
-use crate::mmio_trap::access::Word;
-use crate::mmio_trap::register_file::{Counters, Outcome, RegisterFile};
-use crate::pci::AccessError;
-use crate::pci::config_space::{ConfigSpace, Control};
-use crate::units::clock::Clock;
-use crate::units::interrupt::{Heed, InterruptOutput};
-use crate::units::ptimer::Ptimer;
+use crate::clock::Clock;
+use crate::interrupt::{Heed, InterruptOutput};
+use crate::ptimer::Ptimer;
+use gpuvmk_chip::gh100::regs::{self, host, timer, vfn};
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_mmio_trap::register_file::{Counters, Outcome, RegisterFile};
+use gpuvmk_pci::AccessError;
+use gpuvmk_pci::config_space::{ConfigSpace, Control};
 
 /// log2 of the bytes of a MiB.
 const MIB_SHIFT: u32 = 20;
@@ -86,7 +86,7 @@ impl Registers {
     }
 
     /// All that decides about messages.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn interrupt_state(&self) -> impl std::fmt::Debug + '_ {
         (&self.vfn, &self.output)
     }

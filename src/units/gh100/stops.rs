@@ -53,7 +53,7 @@ impl Stops {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::Engine;
+    use gpuvmk_chip::Engine;
 
     fn stopped(slot: u16, code: u32) -> Stopped {
         Stopped { slot, engine: Engine::Graphics, code, address: 0, fault_type: 0 }

@@ -5,9 +5,9 @@
 //! set. A message goes out when the output rises, and when the driver enables top bits while it is high: a handler
 //! disables them, reads, clears, and enables them again.
 
-use crate::chip::gh100::regs::vfn::*;
-use crate::chip::registers::{Reg, RegArray};
-use crate::mmio_trap::access::Word;
+use gpuvmk_chip::gh100::regs::vfn::*;
+use gpuvmk_chip::registers::{Reg, RegArray};
+use gpuvmk_mmio_trap::access::Word;
 
 /// Leaves of the tree.
 const LEAVES: usize = 16;
@@ -147,8 +147,8 @@ fn leaf(index: Option<u32>) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::Engine;
-    use crate::units::gh100::gsp::vector;
+    use crate::gh100::gsp::vector;
+    use gpuvmk_chip::Engine;
 
     const fn at(family: RegArray, leaf: u32) -> Reg {
         family.at(leaf)

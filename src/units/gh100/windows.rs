@@ -6,11 +6,11 @@
 use super::config::BAR1_SIZE;
 use super::function::Gh100Function;
 use super::locked;
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::mmio_trap::PhysicalMemory;
-use crate::pci::{Region, SharedMemory, Shown};
-use crate::units::backend::GspBackend;
-use crate::units::shown::{moving_run, show_runs};
+use crate::backend::GspBackend;
+use crate::shown::{moving_run, show_runs};
+use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_mmio_trap::PhysicalMemory;
+use gpuvmk_pci::{Region, SharedMemory, Shown};
 
 /// The moving VRAM window in BAR0.
 pub(super) const PRAMIN: std::ops::Range<u64> = 0x70_0000..0x80_0000;

@@ -41,13 +41,13 @@ pub use self::tables::Tables;
 use super::VgpuError;
 use super::host::Host;
 use super::memory::Window;
-use crate::addr::{Gpa, GpuVa, PAGE_SIZE};
-use crate::aggregator::link::LinkError;
-use crate::aggregator::protocol::{RefusalKind, Request};
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::pci::SharedMemory;
-use crate::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
-use crate::shadow_pagetable::MapRun;
+use gpuvmk_aggregator::link::LinkError;
+use gpuvmk_aggregator::protocol::{RefusalKind, Request};
+use gpuvmk_chip::addr::{Gpa, GpuVa, PAGE_SIZE};
+use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_pci::SharedMemory;
+use gpuvmk_pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
+use gpuvmk_shadow_pagetable::MapRun;
 
 /// How a guest's accesses to instance memory get there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -5,10 +5,10 @@ use std::os::fd::AsFd;
 use super::places::Place;
 use super::tables::{Changes, vram_of};
 use super::{Homes, PAGE_SIZE, PRAMIN};
-use crate::addr::GuestVram;
-use crate::pci::mapping::{FilePiece, MapError, MemoryError};
-use crate::vgpu::host::Host;
-use crate::vgpu::status::FailSafe;
+use crate::host::Host;
+use crate::status::FailSafe;
+use gpuvmk_chip::addr::GuestVram;
+use gpuvmk_pci::mapping::{FilePiece, MapError, MemoryError};
 use std::ops::Range;
 
 /// Bytes that move at a time.

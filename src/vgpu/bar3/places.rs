@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::addr::PAGE_SIZE;
+use gpuvmk_chip::addr::PAGE_SIZE;
 
 /// Where in BAR3 a page of VRAM is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use std::convert::Infallible;
 
-use crate::addr::PAGE_SIZE;
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::shadow_pagetable::{
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_shadow_pagetable::{
     Budget, GuestMemory, MapRun, MmuFormat, RunSink, ShadowSpace, SyncError, UnmapRun, WalkRefusal,
 };
-use crate::units::backend::WindowTables;
+use gpuvmk_units::backend::WindowTables;
 
 /// A run of BAR3, in bytes, and the memory that it shows from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

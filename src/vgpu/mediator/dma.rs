@@ -3,15 +3,15 @@
 use std::time::Instant;
 
 use super::{Mediator, fail_safe_reason, is_lost};
-use crate::addr::Gpa;
-use crate::aggregator::link::LinkError;
-use crate::aggregator::protocol::{RefusalKind, Request};
-use crate::pci::{DmaError, DmaMapping};
-use crate::vgpu::bar3::WINDOW_GPA;
-use crate::vgpu::control::{ChannelControl, Control};
-use crate::vgpu::guest_ram::Range;
-use crate::vgpu::host::Host;
-use crate::vgpu::status::FailSafe;
+use crate::bar3::WINDOW_GPA;
+use crate::control::{ChannelControl, Control};
+use crate::guest_ram::Range;
+use crate::host::Host;
+use crate::status::FailSafe;
+use gpuvmk_aggregator::link::LinkError;
+use gpuvmk_aggregator::protocol::{RefusalKind, Request};
+use gpuvmk_chip::addr::Gpa;
+use gpuvmk_pci::{DmaError, DmaMapping};
 
 impl<C: ChannelControl> Mediator<C> {
     /// Makes a range reachable, here and for the physical GPU.

@@ -1,9 +1,9 @@
 //! The seam to a GF100's register face: what its FIFO's registers ask for.
 
 use super::Mediator;
-use crate::chip::{Engine, EngineSet, PhysicalAddress};
-use crate::units::backend::{EngineBackend, EngineStatus, FifoState};
-use crate::vgpu::fermi::FermiChannels;
+use crate::fermi::FermiChannels;
+use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
+use gpuvmk_units::backend::{EngineBackend, EngineStatus, FifoState};
 
 impl EngineBackend for Mediator<FermiChannels> {
     fn set_fifo_state(&self, state: FifoState) {

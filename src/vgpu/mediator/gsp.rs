@@ -1,12 +1,12 @@
 //! The seam to a GH100's register face: what the virtual GSP asks for.
 
 use super::Mediator;
-use crate::chip::{Engine, EngineSet};
-use crate::units::backend::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
-use crate::vgpu::control::Control;
-use crate::vgpu::gsp::GspChannels;
-use crate::vgpu::host::Host;
-use crate::vgpu::status::FailSafe;
+use crate::control::Control;
+use crate::gsp::GspChannels;
+use crate::host::Host;
+use crate::status::FailSafe;
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_units::backend::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
 
 impl GspBackend for Mediator<GspChannels> {
     fn channels(&self) -> u16 {

@@ -3,12 +3,12 @@
 use std::os::fd::AsFd;
 
 use super::*;
-use crate::addr::{Gpa, GuestVram};
-use crate::aggregator::protocol::{GuestMapping, GuestTarget};
-use crate::pci::mapping::{Access, Mapping};
-use crate::units::backend::WindowTables;
-use crate::vgpu::Bar3;
-use crate::vgpu::bar3::{BAR3_MAPPED, WINDOW_GPA};
+use crate::Bar3;
+use crate::bar3::{BAR3_MAPPED, WINDOW_GPA};
+use gpuvmk_aggregator::protocol::{GuestMapping, GuestTarget};
+use gpuvmk_chip::addr::{Gpa, GuestVram};
+use gpuvmk_pci::mapping::{Access, Mapping};
+use gpuvmk_units::backend::WindowTables;
 
 /// BAR3's own tables.
 const WINDOW_DIRECTORY: u64 = 0x20_0000;
@@ -29,7 +29,7 @@ fn direct() -> Direct {
     let pieces: Vec<_> = grant
         .window
         .iter()
-        .map(|piece| crate::pci::mapping::FilePiece {
+        .map(|piece| gpuvmk_pci::mapping::FilePiece {
             fd: piece.fd.as_fd(),
             offset: piece.offset,
             size: piece.size,
@@ -277,9 +277,9 @@ fn what_cannot_be_shown_is_counted_and_harms_nobody() {
     assert_eq!(d.read(0x10_0000), 0);
 
     let fd = create_memory_file(c"ram", PAGE).unwrap();
-    let backing = Some(crate::pci::DmaBacking { fd, offset: 0 });
+    let backing = Some(gpuvmk_pci::DmaBacking { fd, offset: 0 });
     d.f.mediator
-        .dma_map(crate::pci::DmaMapping { iova: 0, size: PAGE, writable: true, backing, owner: None })
+        .dma_map(gpuvmk_pci::DmaMapping { iova: 0, size: PAGE, writable: true, backing, owner: None })
         .unwrap();
     d.show(2, PhysicalAddress { aperture: Aperture::SystemCoherent, address: 0 });
     assert_eq!(d.not_shown(), 2);

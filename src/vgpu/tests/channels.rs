@@ -1,11 +1,11 @@
 //! Channels as nouveau drives them.
 
 use super::*;
-use crate::addr::{GpuVa, GuestVram};
-use crate::aggregator::protocol::{GuestMapping, GuestTarget};
-use crate::chip::{AccessKind, EngineSet, FaultReason};
-use crate::units::backend::FaultUnit;
-use crate::vgpu::status::State;
+use crate::status::State;
+use gpuvmk_aggregator::protocol::{GuestMapping, GuestTarget};
+use gpuvmk_chip::addr::{GpuVa, GuestVram};
+use gpuvmk_chip::{AccessKind, EngineSet, FaultReason};
+use gpuvmk_units::backend::FaultUnit;
 
 fn create(n: u16, engines: EngineSet) -> Request {
     Request::CreateChannel {

@@ -1,7 +1,7 @@
 //! What is counted of a guest's copies at its doorbells.
 
 use super::*;
-use crate::chip::gf100::methods::{host, pcopy, stream};
+use gpuvmk_chip::gf100::methods::{host, pcopy, stream};
 
 /// Pages of VRAM behind the ring and behind two pages of commands.
 const RING: u64 = 0x5000;

@@ -1,10 +1,10 @@
 //! Fail-safe state, resets, and an aggregator that goes.
 
 use super::*;
-use crate::addr::Gpa;
-use crate::pci::{DmaBacking, DmaMapping};
-use crate::shadow_pagetable::Limits;
-use crate::vgpu::{FailSafe, Quotas, State};
+use crate::{FailSafe, Quotas, State};
+use gpuvmk_chip::addr::Gpa;
+use gpuvmk_pci::{DmaBacking, DmaMapping};
+use gpuvmk_shadow_pagetable::Limits;
 
 fn refuse(f: &Fixture, kind: RefusalKind, what: fn(&Request) -> bool) {
     f.link.refuse_with(move |request| what(request).then(|| refused(kind)));
@@ -174,7 +174,7 @@ fn reset_without_a_way_to_reconnect_stays_lost() {
 fn reset_connects_to_a_new_aggregator_and_announces_memory_again() {
     let second = Arc::new(FakeLink::default());
     let made = second.clone();
-    let reconnect: crate::vgpu::LinkFactory = Box::new(move || Ok((made.clone(), grant())));
+    let reconnect: crate::LinkFactory = Box::new(move || Ok((made.clone(), grant())));
     let f = fixture_with(MediatorConfig { reconnect: Some(reconnect), ..MediatorConfig::default() });
     let fd = create_memory_file(c"ram", 0x2000).unwrap();
     let backing = Some(DmaBacking { fd, offset: 0x1000 });
@@ -207,7 +207,7 @@ fn reset_connects_to_a_new_aggregator_and_announces_memory_again() {
 
 #[test]
 fn new_aggregator_with_other_vram_is_not_accepted() {
-    let reconnect: crate::vgpu::LinkFactory = Box::new(|| {
+    let reconnect: crate::LinkFactory = Box::new(|| {
         let fd = create_memory_file(c"small", 0x10_0000).unwrap();
         let window = vec![SharedMemory { fd, offset: 0, size: 0x10_0000 }];
         let grant = Grant { vram: 0x10_0000, channels: 1, spaces: 1, window, ..grant() };
@@ -247,7 +247,7 @@ fn every_reason_is_told_with_its_time_and_ends_with_a_reset() {
     for (reason, cause) in causes {
         let again = Arc::new(FakeLink::default());
         let made = again.clone();
-        let reconnect: crate::vgpu::LinkFactory = Box::new(move || Ok((made.clone(), grant())));
+        let reconnect: crate::LinkFactory = Box::new(move || Ok((made.clone(), grant())));
         let quotas = Quotas { bad_pages: 0, ..Quotas::default() };
         let config = MediatorConfig { quotas, reconnect: Some(reconnect), ..MediatorConfig::default() };
         let f = fixture_with(config);

@@ -12,13 +12,13 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use super::*;
-use crate::aggregator::event_ring::{self, EventConsumer, EventProducer, Notifications};
-use crate::aggregator::interleave::{
+use crate::{Bar3, Vgpu, VgpuConfig};
+use gpuvmk_aggregator::event_ring::{self, EventConsumer, EventProducer, Notifications};
+use gpuvmk_aggregator::interleave::{
     Found, Program, World as Shared, explore, forget, point, saw, wait_until,
 };
-use crate::chip::Chip;
-use crate::pci::{InterruptSink, PciFunction, Region};
-use crate::vgpu::{Bar3, Vgpu, VgpuConfig};
+use gpuvmk_chip::Chip;
+use gpuvmk_pci::{InterruptSink, PciFunction, Region};
 
 /// The engines of two pieces of work, one after the other: ends of one engine merge.
 const SAME: [Engine; 2] = [Engine::Graphics; 2];

@@ -4,9 +4,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::pci::{DmaBacking, DmaMapping};
-use crate::shadow_pagetable::Limits;
-use crate::vgpu::State;
+use crate::State;
+use gpuvmk_pci::{DmaBacking, DmaMapping};
+use gpuvmk_shadow_pagetable::Limits;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {

@@ -1,13 +1,13 @@
 //! Page tables, guest memory, and the window.
 
 use super::*;
-use crate::addr::{Gpa, GpuVa, GuestVram};
-use crate::aggregator::protocol::{GuestMapping, GuestRange, GuestTarget};
+use gpuvmk_aggregator::protocol::{GuestMapping, GuestRange, GuestTarget};
+use gpuvmk_chip::addr::{Gpa, GpuVa, GuestVram};
 use std::os::fd::AsFd;
 
-use crate::pci::mapping::{Access, Mapping};
-use crate::pci::{DmaBacking, DmaError, DmaMapping};
-use crate::vgpu::Quotas;
+use crate::Quotas;
+use gpuvmk_pci::mapping::{Access, Mapping};
+use gpuvmk_pci::{DmaBacking, DmaError, DmaMapping};
 
 fn mapping(page: u64, target: GuestTarget) -> GuestMapping {
     GuestMapping { va: GpuVa(page << 12), pages: 1, page_shift: 12, target, read_only: false, kind: 0 }
@@ -184,7 +184,7 @@ fn memory_is_there_before_the_gpu_is_given_it() {
     let backing = Some(DmaBacking { fd, offset: 0 });
     f.mediator.dma_map(DmaMapping { iova: 0, size: 8 << 20, writable: true, backing, owner: None }).unwrap();
     f.start(0);
-    let holes = || crate::pci::mapping::unbacked(file.as_fd(), 0, 8 << 20, u64::MAX).unwrap();
+    let holes = || gpuvmk_pci::mapping::unbacked(file.as_fd(), 0, 8 << 20, u64::MAX).unwrap();
     assert_eq!(holes(), 8 << 20, "a sparse file stays sparse");
 
     f.write_pte(7, system(0x40_1000));

@@ -17,17 +17,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{FermiChannels, Mediator, MediatorConfig};
-use crate::addr::GuestChannel;
-use crate::aggregator::link::{AggregatorLink, EventHandler, Grant, Kept, LinkError};
-use crate::aggregator::protocol::{Doorbell, Event, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId};
-use crate::aggregator::report::{FailSafeReason, Report};
-use crate::chip::gf100::mmu::{Pde, Pte};
-use crate::chip::gf100::ramin;
-use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use crate::fifo_virt::CopiedBytes;
-use crate::pci::SharedMemory;
-use crate::pci::mapping::create_memory_file;
-use crate::units::backend::{
+use gpuvmk_aggregator::link::{AggregatorLink, EventHandler, Grant, Kept, LinkError};
+use gpuvmk_aggregator::protocol::{Doorbell, Event, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId};
+use gpuvmk_aggregator::report::{FailSafeReason, Report};
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::gf100::mmu::{Pde, Pte};
+use gpuvmk_chip::gf100::ramin;
+use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_fifo_virt::CopiedBytes;
+use gpuvmk_pci::SharedMemory;
+use gpuvmk_pci::mapping::create_memory_file;
+use gpuvmk_units::backend::{
     Backend, ChannelError, ChannelHang, EngineBackend, EngineEvents, FifoState, FlushScope, GraphicsError,
     Heed, HostError, MmuFault,
 };

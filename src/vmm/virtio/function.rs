@@ -19,9 +19,9 @@ use super::disk::Disk;
 use super::interrupt::{self, Interrupt};
 use super::pci::{self, BAR, Structure};
 use super::worker::{Bell, Broken, Step, Work};
-use crate::jail::{self, Role};
-use crate::pci::config_space::{BuildError, ConfigSpace};
-use crate::pci::{
+use gpuvmk_jail::{self as jail, Role};
+use gpuvmk_pci::config_space::{BuildError, ConfigSpace};
+use gpuvmk_pci::{
     AccessError, DmaBacking, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable,
 };
 

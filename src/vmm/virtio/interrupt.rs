@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::pci::InterruptSink;
+use gpuvmk_pci::InterruptSink;
 
 /// The queue has used buffers.
 pub(super) const QUEUE: u8 = 1 << 0;

@@ -1,10 +1,10 @@
 //! What a virtio function has where: its identity, the structures in its BAR and the capabilities that name them (virtio 1.2, 4.1.4).
 
 use super::common;
-use crate::pci::config_space::{
+use gpuvmk_pci::config_space::{
     BuildError, CONFIG_SIZE, Capability, ConfigSpace, ConfigSpaceBuilder, Identity,
 };
-use crate::pci::{RegionInfo, RegionKind, RegionTable};
+use gpuvmk_pci::{RegionInfo, RegionKind, RegionTable};
 
 /// The BAR with all structures.
 pub(super) const BAR: u8 = 0;

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
 
 use super::{Disk, VirtioDisk, pci};
-use crate::pci::mapping::create_memory_file;
-use crate::pci::{DmaBacking, DmaError, DmaMapping, InterruptSink, PciFunction, Region, header};
+use gpuvmk_pci::mapping::create_memory_file;
+use gpuvmk_pci::{DmaBacking, DmaError, DmaMapping, InterruptSink, PciFunction, Region, header};
 
 const MEMORY: u64 = 1 << 20;
 const MEMORY_BYTES: usize = 1 << 20;

@@ -1,7 +1,7 @@
 //! Who becomes a tenant.
 
 use super::*;
-use crate::scheduler::share::Share;
+use gpuvmk_scheduler::share::Share;
 
 #[test]
 fn admission_is_refused_with_the_reason() {

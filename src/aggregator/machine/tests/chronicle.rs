@@ -4,9 +4,9 @@ use std::io;
 use std::sync::Mutex;
 
 use super::*;
-use crate::aggregator::machine::settings::Order;
-use crate::trace::recorder::RING;
-use crate::trace::{Event as Traced, Filter, Header, Reader, Recorder, Tracer};
+use crate::machine::settings::Order;
+use gpuvmk_trace::recorder::RING;
+use gpuvmk_trace::{Event as Traced, Filter, Header, Reader, Recorder, Tracer};
 
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<u8>>>);

@@ -1,8 +1,8 @@
 //! Tenants that the aggregator itself stops serving.
 
 use super::*;
-use crate::aggregator::limit::Limit;
-use crate::aggregator::report::{DecidedBy, FailSafeNow, FailSafeReason, Report, Usage};
+use crate::limit::Limit;
+use crate::report::{DecidedBy, FailSafeNow, FailSafeReason, Report, Usage};
 
 /// A hostile backend's request.
 fn nonsense(machine: &mut Machine, tenant: TenantId) {

@@ -1,11 +1,11 @@
 //! Who may come, as what, and what stays of them.
 
 use super::*;
-use crate::aggregator::EntryLimits;
-use crate::aggregator::claimant::Claimant;
-use crate::aggregator::machine::guests::{Guest, GuestList, GuestStatus};
-use crate::aggregator::machine::settings::Order;
-use crate::scheduler::Suspension;
+use crate::EntryLimits;
+use crate::claimant::Claimant;
+use crate::machine::guests::{Guest, GuestList, GuestStatus};
+use crate::machine::settings::Order;
+use gpuvmk_scheduler::Suspension;
 
 const OWN: u32 = 900;
 const ALICE: u32 = 1001;
@@ -190,7 +190,7 @@ fn penalty_for_hangs_is_not_shaken_off() {
     let (mut machine, _fake) = without_list();
     let first = machine.admit_from(&small("a"), &of_user(ALICE), T0).unwrap().tenant;
     for _ in 0..4 {
-        let reason = crate::scheduler::hang::Reason::Unpreemptible;
+        let reason = gpuvmk_scheduler::hang::Reason::Unpreemptible;
         machine.charge_hang(first, "a channel", reason, None, false, SECOND);
     }
     gone(&mut machine, first, SECOND);

@@ -1,7 +1,7 @@
 //! Channels that make no progress, and VMs whose channels do it again and again.
 
 use super::*;
-use crate::scheduler::HangLimits;
+use gpuvmk_scheduler::HangLimits;
 
 const MS: Duration = Duration::from_millis(1);
 

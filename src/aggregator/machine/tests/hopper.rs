@@ -2,8 +2,8 @@
 //! that a GPU's own manager reports.
 
 use super::*;
-use crate::aggregator::fake_gpu::{CLASS_COMPUTE, CLASS_COPY};
-use crate::units::backend::ChannelError;
+use crate::fake_gpu::{CLASS_COMPUTE, CLASS_COPY};
+use gpuvmk_units::backend::ChannelError;
 
 const GR: EngineSet = EngineSet::GRAPHICS.union(EngineSet::COPY0);
 

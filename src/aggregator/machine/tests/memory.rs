@@ -1,9 +1,12 @@
 //! Guest memory and address spaces.
 
+#[path = "../../../../tests/common/small_tmpfs.rs"]
+mod small_tmpfs;
+
+use self::small_tmpfs::{give_back, small_tmpfs};
 use super::*;
-use crate::aggregator::report::FailSafeReason;
-use crate::pci::DmaBacking;
-use crate::pci::mapping::tests::{give_back, small_tmpfs};
+use crate::report::FailSafeReason;
+use gpuvmk_pci::DmaBacking;
 
 #[test]
 fn space_in_use_is_not_destroyed() {

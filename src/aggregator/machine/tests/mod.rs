@@ -19,17 +19,15 @@ mod settings;
 mod thread_time;
 
 use super::*;
-use crate::addr::{Gpa, GpuVa, GuestVram, HostVram, Iova};
-use crate::aggregator::fake_gpu::{Fake, FakeGpu, MIB};
-use crate::aggregator::protocol::{
-    Doorbell, GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, SpaceId, TenantLimits,
-};
-use crate::chip::{AccessKind, Engine, EngineSet, FaultReason};
-use crate::gpu::HostTarget;
-use crate::scheduler::policy::PolicyKind;
-use crate::scheduler::policy::Settings;
-use crate::scheduler::share::Share;
-use crate::units::backend::{ChannelHang, FaultUnit, HangKind, HostError, MmuFault};
+use crate::fake_gpu::{Fake, FakeGpu, MIB};
+use crate::protocol::{Doorbell, GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, SpaceId, TenantLimits};
+use gpuvmk_chip::addr::{Gpa, GpuVa, GuestVram, HostVram, Iova};
+use gpuvmk_chip::{AccessKind, Engine, EngineSet, FaultReason};
+use gpuvmk_gpu::HostTarget;
+use gpuvmk_scheduler::policy::PolicyKind;
+use gpuvmk_scheduler::policy::Settings;
+use gpuvmk_scheduler::share::Share;
+use gpuvmk_units::backend::{ChannelHang, FaultUnit, HangKind, HostError, MmuFault};
 
 const SECOND: Duration = Duration::from_secs(1);
 const T0: Duration = Duration::ZERO;

@@ -2,8 +2,8 @@
 //! owns the GPU is longer than a slice and one call, whatever a tenant makes it do, and a neighbour is served in between.
 
 use super::*;
-use crate::gpu::rm::timed::Timed;
-use crate::units::clock::Clock as _;
+use gpuvmk_gpu::rm::timed::Timed;
+use gpuvmk_units::clock::Clock as _;
 
 const GIB: u64 = 1 << 30;
 const MICRO: u64 = 1000;

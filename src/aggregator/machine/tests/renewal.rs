@@ -1,7 +1,7 @@
 //! Memory of a tenant that is gone is given to nobody before nobody else has it.
 
 use super::*;
-use crate::gpu::scrub::SCRUB_PIECE;
+use gpuvmk_gpu::scrub::SCRUB_PIECE;
 
 #[test]
 fn partition_is_taken_from_its_window_when_its_vm_leaves() {

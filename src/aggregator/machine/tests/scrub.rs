@@ -1,10 +1,10 @@
 //! Partitions are zero before somebody else gets them, whenever that is done.
 
 use super::*;
-use crate::aggregator::ScrubPolicy;
-use crate::aggregator::limit::Limit;
-use crate::gpu::Scrub;
-use crate::gpu::scrub::{EngineScrub, SCRUB_PIECE};
+use crate::ScrubPolicy;
+use crate::limit::Limit;
+use gpuvmk_gpu::Scrub;
+use gpuvmk_gpu::scrub::{EngineScrub, SCRUB_PIECE};
 
 fn with(policy: ScrubPolicy) -> (Machine, Fake) {
     let (machine, fake) = machine();
@@ -188,7 +188,7 @@ fn settle_slowly(machine: &mut Machine) {
     let mut now = T0;
     for _ in 0..1000 {
         machine.step(now);
-        now += crate::gpu::scrub::LOOK_AGAIN;
+        now += gpuvmk_gpu::scrub::LOOK_AGAIN;
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::aggregator::machine::settings::{InForce, Order};
+use crate::machine::settings::{InForce, Order};
 
 fn order(vm: Option<&str>, settings: &[&str]) -> Order {
     Order { vm: vm.map(str::to_owned), settings: settings.iter().map(|text| (*text).to_owned()).collect() }

@@ -1,7 +1,7 @@
 //! The thread is shared by time, not by requests.
 
 use super::*;
-use crate::aggregator::limit::Limit;
+use crate::limit::Limit;
 
 const US: Duration = Duration::from_micros(1);
 

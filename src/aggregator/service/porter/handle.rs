@@ -9,14 +9,14 @@ use std::sync::mpsc::Sender;
 
 use rustix::event::EventfdFlags;
 
-use crate::aggregator::doorbells::{self, DoorbellReceiver};
-use crate::aggregator::event_ring::{self, EventProducer, WakeHelper};
-use crate::aggregator::message::MessageSender;
-use crate::aggregator::protocol::{Hello, Request};
-use crate::aggregator::service::connection::Peer;
-use crate::aggregator::service::places::Place;
-use crate::aggregator::tenant::Refusal;
-use crate::host::reaper::{Account, Reaped};
+use crate::doorbells::{self, DoorbellReceiver};
+use crate::event_ring::{self, EventProducer, WakeHelper};
+use crate::message::MessageSender;
+use crate::protocol::{Hello, Request};
+use crate::service::connection::Peer;
+use crate::service::places::Place;
+use crate::tenant::Refusal;
+use gpuvmk_host::reaper::{Account, Reaped};
 
 /// Marks of [`Line::marks`].
 pub(super) mod mark {
@@ -34,7 +34,7 @@ pub(super) mod mark {
 
 /// What a porter has for the owner.
 #[derive(Debug)]
-pub(in crate::aggregator::service) enum Said {
+pub(in crate::service) enum Said {
     /// A stranger wants to be a tenant.
     Hello(Box<Arrival>),
     /// A tenant's request, with its file. The next one comes after the answer.
@@ -49,7 +49,7 @@ pub(in crate::aggregator::service) enum Said {
 
 /// A stranger with its wish.
 #[derive(Debug)]
-pub(in crate::aggregator::service) struct Arrival {
+pub(in crate::service) struct Arrival {
     pub hello: Hello,
     pub peer: Peer,
     /// The VM whose own socket it came by.
@@ -60,7 +60,7 @@ pub(in crate::aggregator::service) struct Arrival {
 
 /// What a tenant and the owner talk by. Made by the porter, since to map memory makes a process's other threads wait.
 #[derive(Debug)]
-pub(in crate::aggregator::service) struct Rings {
+pub(in crate::service) struct Rings {
     pub doorbells: DoorbellReceiver,
     pub events: EventProducer,
     /// The tenant's ends, in the order of a welcome.
@@ -93,7 +93,7 @@ pub(super) enum Order {
 
 /// An answer, and what comes with it.
 #[derive(Debug, Default)]
-pub(in crate::aggregator::service) struct Answer {
+pub(in crate::service) struct Answer {
     /// The encoded reply.
     pub bytes: Vec<u8>,
     /// Files that go along. They are closed here afterwards.
@@ -106,7 +106,7 @@ pub(in crate::aggregator::service) struct Answer {
 
 /// What a tenant's porter needs.
 #[derive(Debug)]
-pub(in crate::aggregator::service) struct Admitted {
+pub(in crate::service) struct Admitted {
     /// Wakes the consumer of events up.
     pub pipe: OwnedFd,
     /// In whose name things are closed.
@@ -117,7 +117,7 @@ pub(in crate::aggregator::service) struct Admitted {
 
 /// See [`Answer::message`].
 #[derive(Clone, Copy, Debug)]
-pub(in crate::aggregator::service) struct ChangeOfMessage {
+pub(in crate::service) struct ChangeOfMessage {
     /// Whether the new eventfd is to be used.
     pub given: bool,
     /// A message was ordered before, by the old one.
@@ -126,7 +126,7 @@ pub(in crate::aggregator::service) struct ChangeOfMessage {
 
 /// What owner and porter share.
 #[derive(Debug)]
-pub(in crate::aggregator::service) struct Line {
+pub(in crate::service) struct Line {
     pub(super) marks: AtomicU32,
     pub(super) asleep: AtomicBool,
     /// Ours alone.
@@ -167,7 +167,7 @@ impl WakeHelper for Line {
 
 /// The owner's side of a porter. Dropping it ends the connection.
 #[derive(Debug)]
-pub(in crate::aggregator::service) struct PorterHandle {
+pub(in crate::service) struct PorterHandle {
     pub(super) line: Arc<Line>,
     pub(super) orders: Sender<Order>,
     /// For the places of strangers.

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use super::handle::{Arrival, Rings, Said};
 use super::{End, Porter, Stage, own};
-use crate::aggregator::limit::Limit;
-use crate::aggregator::machine::memory::MOST_UNCLOSED;
-use crate::aggregator::protocol::{Hello, RefusalKind, Reply, Request};
-use crate::aggregator::seqpacket::{self, Attached, Next, Received};
-use crate::aggregator::service::files;
-use crate::aggregator::tenant::Refusal;
-use crate::aggregator::wire;
-use crate::host::reaper::Reaped;
+use crate::limit::Limit;
+use crate::machine::memory::MOST_UNCLOSED;
+use crate::protocol::{Hello, RefusalKind, Reply, Request};
+use crate::seqpacket::{self, Attached, Next, Received};
+use crate::service::files;
+use crate::tenant::Refusal;
+use crate::wire;
+use gpuvmk_host::reaper::Reaped;
 
 /// Messages that are no hello before a stranger is sent away, and how much longer each answer takes than the one before.
 const MOST_MISTAKES: u32 = 16;

@@ -8,10 +8,10 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fs::MemfdFlags;
 
 use super::*;
-use crate::aggregator::protocol::Reply;
-use crate::aggregator::seqpacket::{self, Received};
-use crate::aggregator::wire;
-use crate::units::backend::Heed;
+use crate::protocol::Reply;
+use crate::seqpacket::{self, Received};
+use crate::wire;
+use gpuvmk_units::backend::Heed;
 
 /// How long the last close of a [`lingering`] socket takes.
 const LINGER: Duration = Duration::from_secs(4);
@@ -38,7 +38,7 @@ struct Raw {
 
 impl Raw {
     fn stranger(setup: &Setup) -> Self {
-        Self { socket: crate::host::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap() }
+        Self { socket: gpuvmk_host::socket_path::connect(&setup.path(), SocketType::SEQPACKET).unwrap() }
     }
 
     fn tenant(setup: &Setup, name: &str) -> Self {

@@ -26,8 +26,8 @@ pub mod windows;
 
 use std::sync::LazyLock;
 
-use crate::chip::register_index::RegisterIndex;
-use crate::chip::registers::{Reg, RegisterDef};
+use crate::register_index::RegisterIndex;
+use crate::registers::{Reg, RegisterDef};
 
 /// All tables, by unit.
 pub const TABLES: &[&[RegisterDef]] = &[
@@ -65,8 +65,8 @@ pub fn definition(reg: Reg) -> Option<&'static RegisterDef> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::gf100;
-    use crate::chip::registers::Policy;
+    use crate::gf100;
+    use crate::registers::Policy;
 
     #[test]
     fn constants_of_the_chip_are_the_ones_in_the_tables() {

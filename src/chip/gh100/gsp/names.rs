@@ -19,7 +19,7 @@ pub fn control(number: u32) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::gh100::gsp::r570_144::{control as numbers, rpc};
+    use crate::gh100::gsp::r570_144::{control as numbers, rpc};
 
     #[test]
     fn functions_in_use_have_the_names_of_the_list() {

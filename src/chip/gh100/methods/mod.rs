@@ -13,9 +13,9 @@ pub mod host;
 pub mod inline;
 pub mod report;
 
-use crate::chip::EngineSet;
-pub use crate::chip::methods::{ClassDef, MethodDef};
-use crate::chip::methods::{find, masked, method, run};
+use crate::EngineSet;
+pub use crate::methods::{ClassDef, MethodDef};
+use crate::methods::{find, masked, method, run};
 
 /// HOPPER_CHANNEL_GPFIFO_A: the channel itself.
 pub const CLASS_HOST: u16 = 0xc86f;

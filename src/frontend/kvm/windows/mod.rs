@@ -12,10 +12,10 @@ mod pages;
 
 use super::ram::Ram;
 use super::slots::{HostMemory, Slot, Slots};
-use crate::addr::PAGE_SIZE;
-use crate::pci::mapping::{Access, FilePiece, Reservation};
-use crate::pci::{Behind, PciFunction, PlainMemory, Region, Shown};
 use anyhow::Context;
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_pci::mapping::{Access, FilePiece, Reservation};
+use gpuvmk_pci::{Behind, PciFunction, PlainMemory, Region, Shown};
 use pages::{PAGES, Page, Pages, bytes, copy_pages, piece_end, pieces_of, runs_of};
 use std::collections::BTreeMap;
 use std::ops::Range;

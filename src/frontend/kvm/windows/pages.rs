@@ -1,6 +1,6 @@
 //! What the pages of a block show, and how they make runs and pieces.
 
-use crate::addr::PAGE_SIZE;
+use gpuvmk_chip::addr::PAGE_SIZE;
 
 /// Pages of a block.
 pub(super) const PAGES: usize = 512;

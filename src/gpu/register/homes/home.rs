@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::addr::Iova;
-use crate::gpu::{GpuError, scrub};
-use crate::pci::mapping::{Access, Mapping, create_memory_file};
-use crate::pci::{DmaBacking, DmaMapping, PciFunction, SharedMemory};
+use crate::{GpuError, scrub};
+use gpuvmk_chip::addr::Iova;
+use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
+use gpuvmk_pci::{DmaBacking, DmaMapping, PciFunction, SharedMemory};
 
 /// What the card is told of at a time.
-pub(in crate::gpu::register) const GRANULE: u64 = 2 << 20;
+pub(in crate::register) const GRANULE: u64 = 2 << 20;
 /// Bus address of what is in place of the first byte of VRAM; low addresses stay free, so that a truncated address never
 /// reaches anybody's memory.
 pub(super) const FIRST_IOVA: u64 = 1 << 32;
@@ -19,7 +19,7 @@ const NAME: &CStr = c"gpuvmk-vram";
 /// A file of shared memory. The card reaches the granules that it was told of, and they are locked in memory.
 ///
 /// Offsets are from its first byte.
-pub(in crate::gpu::register) struct Home {
+pub(in crate::register) struct Home {
     /// Its place in VRAM.
     first: u64,
     file: OwnedFd,
@@ -29,14 +29,14 @@ pub(in crate::gpu::register) struct Home {
 
 impl Home {
     /// Zeros, in place of VRAM `[first, first + size)`, whole granules.
-    pub(in crate::gpu::register) fn new(first: u64, size: u64) -> Result<Self, GpuError> {
+    pub(in crate::register) fn new(first: u64, size: u64) -> Result<Self, GpuError> {
         let file = create_memory_file(NAME, size)?;
         let memory = Mapping::of_file(file.as_fd(), 0, size, Access::ReadWrite)
             .map_err(|error| GpuError::Io(std::io::Error::other(error)))?;
         Ok(Self { first, file, memory, told: BTreeSet::new() })
     }
 
-    pub(in crate::gpu::register) fn memory(&self) -> &Mapping {
+    pub(in crate::register) fn memory(&self) -> &Mapping {
         &self.memory
     }
 
@@ -45,7 +45,7 @@ impl Home {
     }
 
     /// Where the card finds a byte, once it was told of it.
-    pub(in crate::gpu::register) fn iova(&self, offset: u64) -> Iova {
+    pub(in crate::register) fn iova(&self, offset: u64) -> Iova {
         iova(self.first.saturating_add(offset))
     }
 
@@ -55,7 +55,7 @@ impl Home {
     }
 
     /// Tells the card of the granules of `[from, to)`.
-    pub(in crate::gpu::register) fn tell(
+    pub(in crate::register) fn tell(
         &mut self,
         function: &dyn PciFunction,
         from: u64,

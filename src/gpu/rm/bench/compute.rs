@@ -7,9 +7,9 @@ use gpuvmk_kernels::launch::{self, Parameters, Place};
 use gpuvmk_kernels::{SPIN, spin};
 
 use super::{Bench, Figure, Report, StepError};
-use crate::gpu::rm::pushbuffer::Commands;
-use crate::gpu::rm::worker::{STAGING, Work, Worker};
-use crate::pci::mapping::Mapping;
+use crate::rm::pushbuffer::Commands;
+use crate::rm::worker::{STAGING, Work, Worker};
+use gpuvmk_pci::mapping::Mapping;
 
 const MIB: u64 = 1 << 20;
 

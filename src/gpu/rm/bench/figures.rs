@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use super::{Bench, Figure, Report, StepError, Stop};
-use crate::chip::Engine;
-use crate::gpu::rm::abi::Handle;
-use crate::gpu::rm::abi::classes::NV01_MEMORY_LOCAL_USER;
-use crate::gpu::rm::abi::flags::{attr, map};
-use crate::gpu::rm::pushbuffer::Commands;
-use crate::gpu::rm::vram::{GRANULE, vram_params};
-use crate::gpu::rm::worker::{STAGING, VIDEO_VA, Work, Worker};
+use crate::rm::abi::Handle;
+use crate::rm::abi::classes::NV01_MEMORY_LOCAL_USER;
+use crate::rm::abi::flags::{attr, map};
+use crate::rm::pushbuffer::Commands;
+use crate::rm::vram::{GRANULE, vram_params};
+use crate::rm::worker::{STAGING, VIDEO_VA, Work, Worker};
+use gpuvmk_chip::Engine;
 
 const MIB: u64 = 1 << 20;
 

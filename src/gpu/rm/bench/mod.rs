@@ -22,7 +22,7 @@ use super::device::{Device, DeviceFacts, Doorbell};
 use super::discovery::{open_device, open_kernel};
 use super::error::OpenError;
 use super::places::Places;
-use crate::gpu::GpuError;
+use crate::GpuError;
 
 /// How to measure.
 #[derive(Clone, Debug, Default)]

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{BenchConfig, Figure, Look, Report, StepError, Stop, residue};
-use crate::addr::{GpuVa, HostChannel, HostVram, Iova};
-use crate::chip::{Engine, EngineSet};
-use crate::gpu::rm::abi::RmStatus;
-use crate::gpu::rm::abi::classes::{
+use crate::rm::abi::RmStatus;
+use crate::rm::abi::classes::{
     FERMI_TWOD_A, HOPPER_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A, KEPLER_INLINE_TO_MEMORY_B,
 };
-use crate::gpu::rm::error::RmError;
-use crate::gpu::rm::kernel::Kernel;
-use crate::gpu::rm::pushbuffer::Commands;
-use crate::gpu::rm::{RmConfig, RmDriver};
-use crate::gpu::{
+use crate::rm::error::RmError;
+use crate::rm::kernel::Kernel;
+use crate::rm::pushbuffer::Commands;
+use crate::rm::{RmConfig, RmDriver};
+use crate::{
     Budget, ChannelSpec, GpuDriver, GpuEvent, HostMapping, HostRange, HostTarget, Renewal, SpaceHandle,
 };
-use crate::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
-use crate::pci::{DmaBacking, DmaMapping};
+use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram, Iova};
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
+use gpuvmk_pci::{DmaBacking, DmaMapping};
 
 /// What the second process writes into its window: at 0, and at the end.
 pub const WINDOW_PATTERN: u64 = 0x6770_7576_6d6b_2121;

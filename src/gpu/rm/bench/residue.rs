@@ -8,11 +8,11 @@ use gpuvmk_kernels::launch::{self, Parameters, Place, Size3};
 use gpuvmk_kernels::{Kernel, SHARED_FILL, SHARED_LOOK};
 
 use super::{Bench, Look, Report, StepError};
-use crate::gpu::rm::abi::Handle;
-use crate::gpu::rm::abi::controls::{PteBlock, PteInfo};
-use crate::gpu::rm::device::Device;
-use crate::gpu::rm::pushbuffer::Commands;
-use crate::gpu::rm::worker::{STAGING, Work, Worker};
+use crate::rm::abi::Handle;
+use crate::rm::abi::controls::{PteBlock, PteInfo};
+use crate::rm::device::Device;
+use crate::rm::pushbuffer::Commands;
+use crate::rm::worker::{STAGING, Work, Worker};
 
 const MIB: u64 = 1 << 20;
 

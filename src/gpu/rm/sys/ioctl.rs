@@ -6,13 +6,13 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::gpu::rm::abi::Handle;
-use crate::gpu::rm::abi::calls::{
+use crate::rm::abi::Handle;
+use crate::rm::abi::calls::{
     Alloc, AllocMemory, AllocOsEvent, CARDS, CardInfo, CheckVersion, Control, EventData, Free, GetEventData,
     MapDma, MapMemory, RegisterFd, UnmapDma, UnmapMemory, escape,
 };
-use crate::gpu::rm::abi::flags;
-use crate::gpu::rm::kernel::{NewObject, NewPages};
+use crate::rm::abi::flags;
+use crate::rm::kernel::{NewObject, NewPages};
 
 /// Calls whose structure has no address of this process in it: whatever it says, the kernel touches nothing of
 /// ours but the structure.
@@ -80,7 +80,7 @@ pub(super) fn alloc_pages(fd: BorrowedFd<'_>, new: NewPages<'_>) -> io::Result<u
         root: new.client,
         parent: new.device,
         object: new.object,
-        class: crate::gpu::rm::abi::classes::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR.number,
+        class: crate::rm::abi::classes::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR.number,
         flags: flags::REGISTER_PAGES,
         memory: (new.memory.address() as u64).checked_add(new.offset).ok_or_else(refuse)?,
         limit: new.size - 1,

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 
-use crate::gpu::rm::kernel::OpenFiles;
+use crate::rm::kernel::OpenFiles;
 
 /// Bytes of the entry that are read at a time.
 const CHUNK: usize = 16 << 10;
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn file_that_cannot_be_watched_is_an_error() {
         let mut files = EpollFiles::new().unwrap();
-        let memory = crate::pci::mapping::create_memory_file(c"test", 4096).unwrap();
+        let memory = gpuvmk_pci::mapping::create_memory_file(c"test", 4096).unwrap();
         assert!(files.watch(memory.as_fd(), 1).is_err());
     }
 }

@@ -5,15 +5,15 @@ use std::path::Path;
 
 use rustix::fs::FlockOperation;
 
-use crate::gpu::rm::abi::calls::CardInfo;
-use crate::gpu::rm::abi::classes::NV01_ROOT_CLIENT;
-use crate::gpu::rm::abi::{RmStatus, flags};
-use crate::gpu::rm::error::OpenError;
-use crate::gpu::rm::inventory::{Inventory, take_stock};
-use crate::gpu::rm::kernel::Node;
-use crate::gpu::rm::mock::Mock;
-use crate::gpu::rm::places::{HostDriver, Places};
-use crate::gpu::rm::{RmConfig, RmDriver};
+use crate::rm::abi::calls::CardInfo;
+use crate::rm::abi::classes::NV01_ROOT_CLIENT;
+use crate::rm::abi::{RmStatus, flags};
+use crate::rm::error::OpenError;
+use crate::rm::inventory::{Inventory, take_stock};
+use crate::rm::kernel::Node;
+use crate::rm::mock::Mock;
+use crate::rm::places::{HostDriver, Places};
+use crate::rm::{RmConfig, RmDriver};
 
 fn card(bus: u8) -> CardInfo {
     CardInfo { valid: 1, bus, gpu_id: u32::from(bus) << 8, device: 0x2335, ..Default::default() }
@@ -153,7 +153,7 @@ fn call_that_the_driver_refuses_and_its_name_with_the_status() {
 fn listed(mock: &Mock, root: &Path) -> Inventory {
     let driver = HostDriver::Loaded {
         version: "580.159.04".to_owned(),
-        branch: crate::gpu::rm::abi::Branch::of_version("580"),
+        branch: crate::rm::abi::Branch::of_version("580"),
     };
     let listed = take_stock(&Places::below(root), &driver, Ok(mock.kernel()));
     assert_eq!(mock.state().objects, BTreeMap::new());

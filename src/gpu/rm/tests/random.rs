@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{Rig, system, vram};
-use crate::addr::{HostVram, Iova};
-use crate::gpu::{GpuDriver, HostTarget};
+use crate::{GpuDriver, HostTarget};
+use gpuvmk_chip::addr::{HostVram, Iova};
 
 #[derive(Clone, Debug)]
 enum Step {

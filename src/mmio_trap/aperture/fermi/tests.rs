@@ -3,8 +3,8 @@ use std::cell::RefCell;
 use proptest::prelude::*;
 
 use super::*;
-use crate::chip::AccessKind;
-use crate::mmio_trap::aperture::WindowFault;
+use crate::aperture::WindowFault;
+use gpuvmk_chip::AccessKind;
 
 /// VRAM of a mebibyte or more, with little else.
 struct Vram(RefCell<Vec<u8>>);

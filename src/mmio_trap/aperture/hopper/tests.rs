@@ -3,9 +3,9 @@ use std::cell::RefCell;
 use proptest::prelude::*;
 
 use super::*;
-use crate::chip::gh100::mmu::encode_pde;
-use crate::chip::{AccessKind, Aperture};
-use crate::mmio_trap::aperture::Window;
+use crate::aperture::Window;
+use gpuvmk_chip::gh100::mmu::encode_pde;
+use gpuvmk_chip::{AccessKind, Aperture};
 
 const ROOT: u64 = 0x1000;
 const PD3: u64 = 0x2000;

@@ -2,7 +2,7 @@
 
 use super::super::tests::{Bench, ms, view};
 use super::*;
-use crate::scheduler::share::Share;
+use crate::share::Share;
 
 fn weighted() -> Box<Weighted> {
     Box::new(Weighted::new(&Settings::default(), Duration::MAX))

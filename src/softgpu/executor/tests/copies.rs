@@ -1,7 +1,7 @@
 use super::rig::*;
-use crate::chip::EngineSet;
-use crate::chip::gh100::methods::copy::{self, launch};
-use crate::gpu::GpuDriver as _;
+use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::gh100::methods::copy::{self, launch};
+use gpuvmk_gpu::GpuDriver as _;
 
 const SRC: u64 = 0x30_0000_0000;
 const DST: u64 = 0x31_0000_0000;
@@ -122,7 +122,7 @@ fn interrupt_of_a_launch_names_its_engine() {
         let mut rig = Rig::new();
         let (mut channel, ..) = setup(&mut rig, engines);
         rig.run(&mut channel, &copy_lines(SRC, DST, 0, 64, 1, 2 << 5));
-        let wanted = crate::gpu::GpuEvent::NonStall(crate::chip::Engine::Copy(engine));
+        let wanted = gpuvmk_gpu::GpuEvent::NonStall(gpuvmk_chip::Engine::Copy(engine));
         rig.wait_event(|event| (*event == wanted).then_some(()));
     }
 }

@@ -3,11 +3,11 @@
 use std::os::fd::AsFd;
 
 use super::rig::*;
-use crate::addr::{GpuVa, HostChannel, HostVram, Iova};
-use crate::chip::{Engine, EngineSet};
-use crate::gpu::*;
-use crate::pci::mapping::{Access, Mapping};
-use crate::softgpu::executor::{Executor, ExecutorConfig, ExecutorError};
+use crate::executor::{Executor, ExecutorConfig, ExecutorError};
+use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram, Iova};
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_gpu::*;
+use gpuvmk_pci::mapping::{Access, Mapping};
 
 #[test]
 fn info_describes_a_gh100() {

@@ -1,8 +1,8 @@
 use super::rig::*;
-use crate::chip::gh100::methods::copy::{self, launch};
-use crate::chip::gh100::methods::host::{self, control_entry, pbdma_intr, sem};
-use crate::chip::{Engine, EngineSet};
-use crate::gpu::{GpuDriver, GpuEvent};
+use gpuvmk_chip::gh100::methods::copy::{self, launch};
+use gpuvmk_chip::gh100::methods::host::{self, control_entry, pbdma_intr, sem};
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_gpu::{GpuDriver, GpuEvent};
 
 const DST: u64 = 0x31_0000_0000;
 

@@ -1,10 +1,10 @@
 use super::rig::*;
-use crate::chip::Engine;
-use crate::chip::gh100::methods::graphics::{self, intr};
-use crate::chip::gh100::methods::inline::{self, launch};
-use crate::chip::gh100::methods::{CLASS_2D, CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, host, report};
-use crate::gpu::GpuEvent;
-use crate::units::backend::GraphicsError;
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::gh100::methods::graphics::{self, intr};
+use gpuvmk_chip::gh100::methods::inline::{self, launch};
+use gpuvmk_chip::gh100::methods::{CLASS_2D, CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, host, report};
+use gpuvmk_gpu::GpuEvent;
+use gpuvmk_units::backend::GraphicsError;
 
 const DST: u64 = 0x31_0000_0000;
 

@@ -4,9 +4,9 @@
 use proptest::prelude::*;
 
 use super::rig::*;
-use crate::addr::{HostVram, TenantId};
-use crate::chip::EngineSet;
-use crate::gpu::GpuDriver;
+use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::addr::{HostVram, TenantId};
+use gpuvmk_gpu::GpuDriver;
 
 const VA: u64 = 0x4000_0000;
 const SIZE: u64 = 0x4_0000;

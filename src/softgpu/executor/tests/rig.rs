@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use crate::addr::{GpuVa, HostChannel, HostVram, Iova};
-use crate::chip::EngineSet;
-use crate::chip::gh100::methods::{CLASS_COPY, copy, host};
-use crate::gpu::*;
-use crate::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
-use crate::pci::{DmaBacking, DmaMapping};
-use crate::softgpu::executor::{Executor, ExecutorConfig};
+use crate::executor::{Executor, ExecutorConfig};
+use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram, Iova};
+use gpuvmk_chip::gh100::methods::{CLASS_COPY, copy, host};
+use gpuvmk_gpu::*;
+use gpuvmk_pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
+use gpuvmk_pci::{DmaBacking, DmaMapping};
 
 /// Long enough for anything on a loaded machine; only failures wait so long.
 pub const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,7 +1,7 @@
 use super::rig::*;
-use crate::chip::gh100::methods::{copy, host, inline};
-use crate::chip::{Engine, EngineSet};
-use crate::gpu::*;
+use gpuvmk_chip::gh100::methods::{copy, host, inline};
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_gpu::*;
 
 const SRC: u64 = 0x30_0000_0000;
 const DST: u64 = 0x31_0000_0000;

@@ -1,7 +1,7 @@
 use super::rig::*;
-use crate::chip::gh100::methods::host::{self, control_entry, old_sem, sem};
-use crate::chip::{Engine, EngineSet};
-use crate::gpu::GpuEvent;
+use gpuvmk_chip::gh100::methods::host::{self, control_entry, old_sem, sem};
+use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_gpu::GpuEvent;
 
 const SEM: u64 = 0x1f0_0000_0000;
 const DONE: u64 = SEM + 0x800;

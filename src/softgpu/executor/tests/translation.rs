@@ -1,8 +1,8 @@
 use super::rig::*;
-use crate::addr::{GpuVa, HostVram, Iova, TenantId};
-use crate::chip::{AccessKind, Engine, EngineSet, FaultReason};
-use crate::gpu::*;
-use crate::units::backend::{FaultUnit, MmuFault};
+use gpuvmk_chip::addr::{GpuVa, HostVram, Iova, TenantId};
+use gpuvmk_chip::{AccessKind, Engine, EngineSet, FaultReason};
+use gpuvmk_gpu::*;
+use gpuvmk_units::backend::{FaultUnit, MmuFault};
 
 const SRC: u64 = 0x30_0000_0000;
 const DST: u64 = 0x31_0000_0000;

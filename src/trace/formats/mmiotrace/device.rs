@@ -1,8 +1,8 @@
 //! PCIDEV lines: where a function's BARs are.
 
-use crate::pci::Region;
-use crate::trace::event::Place;
-use crate::trace::header::{Function, FunctionRegion, FunctionRegionKind};
+use crate::event::Place;
+use crate::header::{Function, FunctionRegion, FunctionRegionKind};
+use gpuvmk_pci::Region;
 
 /// NVIDIA.
 const VENDOR: u16 = 0x10de;

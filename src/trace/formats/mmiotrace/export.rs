@@ -5,11 +5,11 @@ use std::io::{Result, Write};
 use super::FORMAT;
 use super::device::Device;
 use super::{line, loss};
-use crate::chip::register_sets::RegisterSet;
-use crate::pci::Region;
-use crate::trace::event::{Access, Direction, Entry, Event, Origin, Place};
-use crate::trace::header::{FunctionRegionKind, Header};
-use crate::trace::text;
+use crate::event::{Access, Direction, Entry, Event, Origin, Place};
+use crate::header::{FunctionRegionKind, Header};
+use crate::text;
+use gpuvmk_chip::register_sets::RegisterSet;
+use gpuvmk_pci::Region;
 
 /// Where BARs begin if the guest's own placement is not known: what tools want is that regions do not overlap.
 const SYNTHETIC: [u64; 7] = [0xf000_0000, 0x38_0000_0000, 0, 0x3c_0000_0000, 0, 0xe000, 0xfff0_0000];

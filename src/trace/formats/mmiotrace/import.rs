@@ -5,12 +5,12 @@ use std::io::{BufRead, Write};
 use super::FORMAT;
 use super::device::Device;
 use super::line::Line;
-use crate::chip::register_sets::RegisterSet;
-use crate::pci::Region;
-use crate::trace::codec::MOST_TEXT;
-use crate::trace::event::{Access, Direction, Entry, Event, Origin, Place};
-use crate::trace::header::{Header, program};
-use crate::trace::writer::Writer;
+use crate::codec::MOST_TEXT;
+use crate::event::{Access, Direction, Entry, Event, Origin, Place};
+use crate::header::{Header, program};
+use crate::writer::Writer;
+use gpuvmk_chip::register_sets::RegisterSet;
+use gpuvmk_pci::Region;
 
 /// How ftrace's file `trace` begins, which has comments; `trace_pipe` has none.
 const HEAD: &str = "# tracer: mmiotrace";

@@ -1,8 +1,8 @@
 use super::*;
-use crate::pci::Region;
-use crate::trace::event::{Access, Direction, Entry, Event, Place};
-use crate::trace::header::{Function, FunctionRegion, FunctionRegionKind, Header};
-use crate::trace::reader::Reader;
+use crate::event::{Access, Direction, Entry, Event, Place};
+use crate::header::{Function, FunctionRegion, FunctionRegionKind, Header};
+use crate::reader::Reader;
+use gpuvmk_pci::Region;
 
 const CAPTURE: &str = "VERSION 20070824
 PCIDEV 0000 80863e1f 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 skl_uncore
@@ -134,7 +134,7 @@ fn own(accesses: &[(Direction, Place, u8, u64, u64)]) -> Vec<u8> {
     function.regions[0] = FunctionRegion { size: 0x100_0000, kind: FunctionRegionKind::Memory32 };
     function.regions[1] = FunctionRegion { size: 0x400_0000, kind: FunctionRegionKind::Memory64 };
     let header = Header { chip: Some("GF100".into()), function: Some(function), ..Header::default() };
-    let mut writer = crate::trace::writer::Writer::new(Vec::new(), &header).unwrap();
+    let mut writer = crate::writer::Writer::new(Vec::new(), &header).unwrap();
     for (at, (direction, place, size, offset, value)) in accesses.iter().copied().enumerate() {
         let event = Event::Access(Access { direction, place, size, offset, value, took: 5 });
         writer.push(&Entry { nanos: 1000 * at as u64, event }).unwrap();

@@ -8,15 +8,15 @@ use super::super::idle::Activity;
 use super::super::registers::Registers;
 use super::windows::PRAMIN;
 use super::{Gf100Function, locked};
-use crate::chip::gf100::idle;
-use crate::chip::gf100::mmu::LargePages;
-use crate::chip::gf100::ramin;
-use crate::chip::registers::Reg;
-use crate::chip::{Aperture, Engine, PhysicalAddress};
-use crate::mmio_trap::PhysicalMemory;
-use crate::mmio_trap::access::lanes;
-use crate::mmio_trap::aperture::fermi::decode_directory;
-use crate::units::backend::{EngineBackend, EngineStatus, FlushScope};
+use crate::backend::{EngineBackend, EngineStatus, FlushScope};
+use gpuvmk_chip::gf100::idle;
+use gpuvmk_chip::gf100::mmu::LargePages;
+use gpuvmk_chip::gf100::ramin;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
+use gpuvmk_mmio_trap::PhysicalMemory;
+use gpuvmk_mmio_trap::access::lanes;
+use gpuvmk_mmio_trap::aperture::fermi::decode_directory;
 
 /// The VBIOS window in BAR0.
 const PROM: std::ops::Range<u64> = 0x30_0000..0x40_0000;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::pci::config_space::{
+use crate::clock::{Clock, MonotonicClock};
+use gpuvmk_pci::config_space::{
     BuildError, CONFIG_SIZE, Capability, ConfigSpace, ConfigSpaceBuilder, Identity,
 };
-use crate::pci::{RegionInfo, RegionKind, RegionTable};
-use crate::units::clock::{Clock, MonotonicClock};
+use gpuvmk_pci::{RegionInfo, RegionKind, RegionTable};
 
 /// Bytes of BAR0, the registers.
 const BAR0_SIZE: u64 = 16 << 20;

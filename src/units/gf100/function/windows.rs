@@ -6,14 +6,14 @@ use super::super::effect::WindowId;
 use super::super::pbus::window_start;
 use super::config::BAR1_SIZE;
 use super::{Gf100Function, locked};
-use crate::chip::PhysicalAddress;
-use crate::chip::gf100::{CHANNELS, ramin};
-use crate::mmio_trap::PhysicalMemory;
-use crate::mmio_trap::aperture::Window;
-use crate::mmio_trap::aperture::fermi::FermiTables;
-use crate::pci::{Region, SharedMemory, Shown};
-use crate::units::backend::{EngineBackend, WindowTables};
-use crate::units::shown::{moving_run, show_runs};
+use crate::backend::{EngineBackend, WindowTables};
+use crate::shown::{moving_run, show_runs};
+use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_chip::gf100::{CHANNELS, ramin};
+use gpuvmk_mmio_trap::PhysicalMemory;
+use gpuvmk_mmio_trap::aperture::Window;
+use gpuvmk_mmio_trap::aperture::fermi::FermiTables;
+use gpuvmk_pci::{Region, SharedMemory, Shown};
 
 /// The moving VRAM window in BAR0.
 pub(super) const PRAMIN: std::ops::Range<u64> = 0x70_0000..0x80_0000;

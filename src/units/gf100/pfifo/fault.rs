@@ -8,12 +8,12 @@
 
 use std::collections::VecDeque;
 
-use crate::chip::gf100::CHANNELS;
-use crate::chip::gf100::regs::pfifo::*;
-use crate::chip::registers::Reg;
-use crate::chip::{AccessKind, Engine};
-use crate::mmio_trap::access::Word;
-use crate::units::backend::{FaultUnit, MmuFault};
+use crate::backend::{FaultUnit, MmuFault};
+use gpuvmk_chip::gf100::CHANNELS;
+use gpuvmk_chip::gf100::regs::pfifo::*;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_chip::{AccessKind, Engine};
+use gpuvmk_mmio_trap::access::Word;
 
 /// Fault unit number of BAR1.
 const BAR1_UNIT: u32 = 4;

@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-use crate::chip::Engine;
-use crate::chip::gf100::CHANNELS;
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::gf100::CHANNELS;
 
 /// NV_PFIFO_SCHED_ERROR: a context switch did not end in time.
 const CTXSW_TIMEOUT: u32 = 0x0a;

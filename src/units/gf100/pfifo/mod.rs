@@ -12,14 +12,14 @@ mod pbdma;
 
 use super::effect::{Effect, ReadResult};
 use super::pbus::target_and_page;
-use crate::chip::gf100::methods::pbdma_intr;
-use crate::chip::gf100::regs::pfifo::*;
-use crate::chip::gf100::{CHANNELS, PBDMAS};
-use crate::chip::registers::Reg;
-use crate::chip::{Engine, PhysicalAddress};
-use crate::mmio_trap::access::Word;
-use crate::units::backend::{ChannelHang, HangKind, HostError, MmuFault};
+use crate::backend::{ChannelHang, HangKind, HostError, MmuFault};
 use fault::Faults;
+use gpuvmk_chip::gf100::methods::pbdma_intr;
+use gpuvmk_chip::gf100::regs::pfifo::*;
+use gpuvmk_chip::gf100::{CHANNELS, PBDMAS};
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_chip::{Engine, PhysicalAddress};
+use gpuvmk_mmio_trap::access::Word;
 use hang::Hangs;
 use pbdma::Pbdma;
 
@@ -134,7 +134,7 @@ impl Pfifo {
     }
 
     /// What enables interrupts, and the events of engines.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn interrupt_state(&self) -> impl std::fmt::Debug + '_ {
         (self.interrupt_enable, self.engine_event_enable, self.engine_events)
     }

@@ -5,11 +5,11 @@
 
 use std::collections::VecDeque;
 
-use crate::chip::gf100::CHANNELS;
-use crate::chip::gf100::regs::pfifo::*;
-use crate::chip::registers::Reg;
-use crate::mmio_trap::access::Word;
-use crate::units::backend::HostError;
+use crate::backend::HostError;
+use gpuvmk_chip::gf100::CHANNELS;
+use gpuvmk_chip::gf100::regs::pfifo::*;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_mmio_trap::access::Word;
 
 /// NV_PPBDMA_METHOD0: a method is being executed.
 const VALID: u32 = 1 << 31;
@@ -42,7 +42,7 @@ impl Pbdma {
 
     /// Reads a register of unit `number`.
     pub fn read(&self, number: u32, reg: Reg) -> Option<u32> {
-        let is = |family: crate::chip::registers::RegArray| family.at(number) == reg;
+        let is = |family: gpuvmk_chip::registers::RegArray| family.at(number) == reg;
         if is(NV_PPBDMA_METHOD0) {
             Some(self.method)
         } else if is(NV_PPBDMA_DATA0) {
@@ -60,7 +60,7 @@ impl Pbdma {
 
     /// Writes a register of unit `number`; false when it is none of it.
     pub fn write(&mut self, number: u32, reg: Reg, word: Word) -> bool {
-        let is = |family: crate::chip::registers::RegArray| family.at(number) == reg;
+        let is = |family: gpuvmk_chip::registers::RegArray| family.at(number) == reg;
         if is(NV_PPBDMA_METHOD0) {
             self.method = word.merge(self.method);
         } else if is(NV_PPBDMA_DATA0) {

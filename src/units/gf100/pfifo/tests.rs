@@ -1,7 +1,7 @@
 use super::*;
-use crate::addr::GpuVa;
-use crate::chip::{AccessKind, Aperture, FaultReason};
-use crate::units::backend::FaultUnit;
+use crate::backend::FaultUnit;
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::{AccessKind, Aperture, FaultReason};
 
 fn value(fifo: &Pfifo, reg: Reg) -> u32 {
     match fifo.read(reg) {

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use crate::pci::{DmaError, DmaMapping, SharedMemory};
-use crate::units::backend::{
+use crate::backend::{
     Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, Heed, NoTarget,
 };
-use crate::units::kept_ends::KeptEnds;
+use crate::kept_ends::KeptEnds;
+use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 
 /// What the face told the back.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::addr::GpuVa;
-use crate::chip::{AccessKind, Engine, FaultReason};
-use crate::pci::AccessError;
-use crate::units::backend::{FaultUnit, GraphicsError, HostError, MmuFault};
+use crate::backend::{FaultUnit, GraphicsError, HostError, MmuFault};
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::{AccessKind, Engine, FaultReason};
+use gpuvmk_pci::AccessError;
 
 #[test]
 fn accesses_outside_the_regions_are_refused() {

@@ -3,10 +3,10 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::addr::GpuVa;
-use crate::chip::{AccessKind, Engine, EngineSet, FaultReason};
-use crate::pci::InterruptSink;
-use crate::units::backend::{FaultUnit, GraphicsError, Heed, HostError, MmuFault};
+use crate::backend::{FaultUnit, GraphicsError, Heed, HostError, MmuFault};
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::{AccessKind, Engine, EngineSet, FaultReason};
+use gpuvmk_pci::InterruptSink;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Signal {

@@ -2,8 +2,8 @@
 
 use super::fake::Call;
 use super::*;
-use crate::chip::gf100::mmu::{Pde, Pte};
-use crate::chip::{Aperture, PhysicalAddress};
+use gpuvmk_chip::gf100::mmu::{Pde, Pte};
+use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 const fn vram(address: u64) -> PhysicalAddress {
     PhysicalAddress { aperture: Aperture::Vram, address }

@@ -11,10 +11,10 @@ mod probe;
 use std::sync::Arc;
 
 use super::{Gf100Config, Gf100Function};
-use crate::chip::registers::Reg;
-use crate::pci::{PciFunction, Region};
-use crate::units::clock::ManualClock;
+use crate::clock::ManualClock;
 use fake::FakeBackend;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_pci::{PciFunction, Region};
 
 /// A function with everything a test looks at.
 struct Gpu {

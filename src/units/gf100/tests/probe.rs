@@ -2,9 +2,9 @@
 
 use super::fake::Call;
 use super::*;
-use crate::chip::gf100::regs::{fecs, pgraph};
-use crate::chip::{Aperture, EngineSet, PhysicalAddress};
-use crate::units::backend::{Backend, EngineStatus, FifoState, FlushScope};
+use crate::backend::{Backend, EngineStatus, FifoState, FlushScope};
+use gpuvmk_chip::gf100::regs::{fecs, pgraph};
+use gpuvmk_chip::{Aperture, EngineSet, PhysicalAddress};
 
 const fn vram(address: u64) -> PhysicalAddress {
     PhysicalAddress { aperture: Aperture::Vram, address }

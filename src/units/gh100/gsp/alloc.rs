@@ -2,8 +2,13 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::chip::Engine;
-use crate::chip::gh100::gsp::r570_144::object::{
+use crate::backend::GspBackend;
+use crate::gh100::gsp::counters::{Call, Note};
+use crate::gh100::gsp::objects::{AddressSpace, Id, Kind, Type};
+use crate::gh100::gsp::rm::Rm;
+use crate::gh100::gsp::{channel, engines};
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::gh100::gsp::r570_144::object::{
     FERMI_TWOD_A, FERMI_VASPACE_A, HOPPER_A, HOPPER_CHANNEL_GPFIFO_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A,
     KEPLER_INLINE_TO_MEMORY_B, NV_CHANNEL_ALLOC_PARAMS, NV_GR_ALLOCATION_PARAMETERS_SIZE,
     NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS,
@@ -12,13 +17,8 @@ use crate::chip::gh100::gsp::r570_144::object::{
     NV01_ROOT, NV0005_ALLOC_PARAMETERS, NV20_SUBDEVICE_0, NV0080_ALLOC_PARAMETERS_SIZE,
     NV2080_ALLOC_PARAMETERS_SIZE, NVC0B5_ALLOCATION_PARAMETERS,
 };
-use crate::chip::gh100::gsp::r570_144::rpc::{rpc_alloc_memory_v13_01, rpc_gsp_rm_alloc_v03_00};
-use crate::chip::gh100::gsp::status::{Status, code};
-use crate::units::backend::GspBackend;
-use crate::units::gh100::gsp::counters::{Call, Note};
-use crate::units::gh100::gsp::objects::{AddressSpace, Id, Kind, Type};
-use crate::units::gh100::gsp::rm::Rm;
-use crate::units::gh100::gsp::{channel, engines};
+use gpuvmk_chip::gh100::gsp::r570_144::rpc::{rpc_alloc_memory_v13_01, rpc_gsp_rm_alloc_v03_00};
+use gpuvmk_chip::gh100::gsp::status::{Status, code};
 
 /// What is asked for.
 pub(super) struct Wanted<'a> {

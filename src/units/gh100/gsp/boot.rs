@@ -3,15 +3,15 @@
 
 use zerocopy::FromBytes;
 
-use crate::chip::gh100::gsp::Firmware;
-use crate::chip::gh100::gsp::r570_144::boot::{
+use crate::backend::GspBackend;
+use crate::gh100::gsp::BootError;
+use crate::gh100::gsp::queue::Queues;
+use crate::gh100::gsp::shared::bus;
+use gpuvmk_chip::gh100::gsp::Firmware;
+use gpuvmk_chip::gh100::gsp::r570_144::boot::{
     LIBOS_INIT_ARGUMENTS_MAX, LIBOS_MEMORY_REGION_CONTIGUOUS, LIBOS_MEMORY_REGION_LOC_SYSMEM,
     LibosMemoryRegionInitArgument, RMARGS,
 };
-use crate::units::backend::GspBackend;
-use crate::units::gh100::gsp::BootError;
-use crate::units::gh100::gsp::queue::Queues;
-use crate::units::gh100::gsp::shared::bus;
 
 /// Opens the queues that the arguments at bus address `libos` name.
 pub(super) fn queues(back: &dyn GspBackend, firmware: Firmware, libos: u64) -> Result<Queues, BootError> {

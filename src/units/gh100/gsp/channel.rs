@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::addr::GpuVa;
-use crate::chip::gh100::CHANNELS_PER_RUNLIST;
-use crate::chip::gh100::gsp::r570_144::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, fixed_chid};
-use crate::chip::gh100::gsp::status::Status;
-use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use crate::units::backend::{ChannelRefusal, GspBackend, GspChannel};
-use crate::units::gh100::gsp::{DoorbellTarget, GspConfig, engines};
+use crate::backend::{ChannelRefusal, GspBackend, GspChannel};
+use crate::gh100::gsp::{DoorbellTarget, GspConfig, engines};
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::gh100::CHANNELS_PER_RUNLIST;
+use gpuvmk_chip::gh100::gsp::r570_144::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, fixed_chid};
+use gpuvmk_chip::gh100::gsp::status::Status;
+use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 
 /// Entries of the largest ring, log2.
 const MAX_ENTRIES_LOG2: u32 = 19;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
-use crate::chip::gh100::gsp::names;
-use crate::chip::gh100::gsp::status::Status;
-use crate::units::gh100::gsp::queue::Refused;
-use crate::units::gh100::gsp::saved::SavedError;
+use crate::gh100::gsp::queue::Refused;
+use crate::gh100::gsp::saved::SavedError;
+use gpuvmk_chip::gh100::gsp::names;
+use gpuvmk_chip::gh100::gsp::status::Status;
 
 /// Counters since the function was reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

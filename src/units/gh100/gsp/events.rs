@@ -1,11 +1,11 @@
 //! Events: what GSP tells a driver unasked. They go through the message queue and raise GSP's interrupt.
 
-use crate::chip::gh100::gsp::r570_144::rpc::{
+use crate::gh100::gsp::channel::Token;
+use crate::gh100::gsp::{Stopped, engines};
+use gpuvmk_chip::gh100::gsp::r570_144::rpc::{
     NV_VGPU_MSG_EVENT_GSP_INIT_DONE, NV_VGPU_MSG_EVENT_RC_TRIGGERED,
 };
-use crate::chip::gh100::gsp::{Firmware, RcTriggered};
-use crate::units::gh100::gsp::channel::Token;
-use crate::units::gh100::gsp::{Stopped, engines};
+use gpuvmk_chip::gh100::gsp::{Firmware, RcTriggered};
 
 /// An event: function and body.
 pub(super) struct Event {

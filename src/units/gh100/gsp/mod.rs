@@ -28,12 +28,12 @@ pub use objects::ObjectLimits;
 pub use queue::Refused;
 pub use saved::SavedError;
 
-use crate::chip::gh100::gsp::Firmware;
-use crate::chip::gh100::gsp::status::Status;
-use crate::chip::{Engine, EngineSet};
-use crate::units::backend::{GspBackend, ObjectUsage};
+use crate::backend::{GspBackend, ObjectUsage};
 use channel::Token;
 use events::Event;
+use gpuvmk_chip::gh100::gsp::Firmware;
+use gpuvmk_chip::gh100::gsp::status::Status;
+use gpuvmk_chip::{Engine, EngineSet};
 use message::{Assembled, Assembly, Request};
 use queue::{Queues, Unsent};
 use rm::Rm;
@@ -61,7 +61,7 @@ pub enum Effect {
 
 /// Interrupt vectors of the VFN tree that the interrupt table gives the driver: leaf = vector / 32.
 pub mod vector {
-    use crate::chip::Engine;
+    use gpuvmk_chip::Engine;
 
     /// GSP's stall interrupt.
     pub const GSP_STALL: u32 = 0x60;

@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::chip::gh100::gsp::status::Status;
-use crate::chip::{Engine, PhysicalAddress};
-use crate::units::backend::ObjectUsage;
-use crate::units::gh100::gsp::channel::Token;
+use crate::backend::ObjectUsage;
+use crate::gh100::gsp::channel::Token;
+use gpuvmk_chip::gh100::gsp::status::Status;
+use gpuvmk_chip::{Engine, PhysicalAddress};
 
 /// How many objects there may be, those of the firmware's own included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,16 +6,16 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::addr::PAGE_SIZE;
-use crate::chip::gh100::gsp::QueueArguments;
-use crate::chip::gh100::gsp::r570_144::queue::{
+use crate::backend::{GspBackend, NoTarget};
+use crate::gh100::gsp::BootError;
+use crate::gh100::gsp::shared::SharedMemory;
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::gh100::gsp::QueueArguments;
+use gpuvmk_chip::gh100::gsp::r570_144::queue::{
     GSP_MSG_QUEUE_ELEMENT, GSP_MSG_QUEUE_RPC_SIZE_MAX, GSP_PAGE_SIZE, MSGQ_FLAGS_SWAP_RX,
     NV_VGPU_MSG_SIGNATURE_VALID, RPC_HEADER_VERSION, checksum, msgqTxHeader, rpc_message_header_v03_00,
 };
-use crate::chip::gh100::gsp::r570_144::rpc::NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD;
-use crate::units::backend::{GspBackend, NoTarget};
-use crate::units::gh100::gsp::BootError;
-use crate::units::gh100::gsp::shared::SharedMemory;
+use gpuvmk_chip::gh100::gsp::r570_144::rpc::NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD;
 
 /// Offset of the write pointer in a queue's header.
 const WRITE_POINTER: u64 = 0x10;

@@ -1,16 +1,14 @@
 //! The resource manager that GSP runs: state that RPCs act on.
 
-use crate::chip::gh100::gsp::Firmware;
-use crate::chip::gh100::gsp::r570_144::object::{NV01_DEVICE_0, NV20_SUBDEVICE_0};
-use crate::chip::gh100::gsp::status::Status;
-use crate::units::backend::GspBackend;
-use crate::units::gh100::gsp::channel::{Channels, Token};
-use crate::units::gh100::gsp::counters::{Call, Counters, Note, Notes};
-use crate::units::gh100::gsp::objects::{Id, Kind, Objects};
-use crate::units::gh100::gsp::saved::SavedError;
-use crate::units::gh100::gsp::{
-    Effect, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE, Stopped,
-};
+use crate::backend::GspBackend;
+use crate::gh100::gsp::channel::{Channels, Token};
+use crate::gh100::gsp::counters::{Call, Counters, Note, Notes};
+use crate::gh100::gsp::objects::{Id, Kind, Objects};
+use crate::gh100::gsp::saved::SavedError;
+use crate::gh100::gsp::{Effect, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE, Stopped};
+use gpuvmk_chip::gh100::gsp::Firmware;
+use gpuvmk_chip::gh100::gsp::r570_144::object::{NV01_DEVICE_0, NV20_SUBDEVICE_0};
+use gpuvmk_chip::gh100::gsp::status::Status;
 
 /// `ROBUST_CHANNEL_PREEMPTIVE_REMOVAL`: a channel was taken off for no fault of its own.
 const ROBUST_CHANNEL_PREEMPTIVE_REMOVAL: u32 = 45;

@@ -2,7 +2,13 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::chip::gh100::gsp::r570_144::rpc::{
+use crate::backend::GspBackend;
+use crate::gh100::gsp::counters::{Call, Note};
+use crate::gh100::gsp::message::Request;
+use crate::gh100::gsp::objects::Id;
+use crate::gh100::gsp::rm::Rm;
+use crate::gh100::gsp::{Effect, Gsp, alloc, control, static_info};
+use gpuvmk_chip::gh100::gsp::r570_144::rpc::{
     GSP_SYSTEM_INFO_SIZE, NV_RPC_UPDATE_PDE_BAR_1, NV_RPC_UPDATE_PDE_BAR_2,
     NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, NV_VGPU_MSG_FUNCTION_FREE, NV_VGPU_MSG_FUNCTION_GET_GSP_STATIC_INFO,
     NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC, NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL,
@@ -11,14 +17,8 @@ use crate::chip::gh100::gsp::r570_144::rpc::{
     NVOS00_PARAMETERS_v03_00, PACKED_REGISTRY_TABLE, rpc_unloading_guest_driver_v1F_07,
     rpc_update_bar_pde_v15_00,
 };
-use crate::chip::gh100::gsp::status::{Status, code};
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::units::backend::GspBackend;
-use crate::units::gh100::gsp::counters::{Call, Note};
-use crate::units::gh100::gsp::message::Request;
-use crate::units::gh100::gsp::objects::Id;
-use crate::units::gh100::gsp::rm::Rm;
-use crate::units::gh100::gsp::{Effect, Gsp, alloc, control, static_info};
+use gpuvmk_chip::gh100::gsp::status::{Status, code};
+use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 /// VA bits that one entry of a BAR's top page table covers on this chip.
 const BAR_PDE_SHIFT: u64 = 56;

@@ -3,11 +3,11 @@
 //! Drivers allocate it in one piece today, but nothing promises that: the page table is what counts. It is copied
 //! once, at boot; what the guest writes to it later has no effect.
 
-use crate::addr::PAGE_SIZE;
-use crate::chip::gh100::gsp::QueueArguments;
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::units::backend::{GspBackend, NoTarget};
-use crate::units::gh100::gsp::BootError;
+use crate::backend::{GspBackend, NoTarget};
+use crate::gh100::gsp::BootError;
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::gh100::gsp::QueueArguments;
+use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 /// Pages of shared memory at most: as many as one page of table names. Drivers use 129.
 const MAX_PAGES: u32 = 512;

@@ -9,8 +9,8 @@
 //!   region behind the end of VRAM, up to a multiple of 4 GiB, makes that 0. It is neither compressible nor for
 //!   display, so nothing is allocated from it.
 
-use crate::chip::gh100::gsp::{MemoryRegion, StaticInfo};
-use crate::units::gh100::gsp::{Gsp, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE, saved};
+use crate::gh100::gsp::{Gsp, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE, saved};
+use gpuvmk_chip::gh100::gsp::{MemoryRegion, StaticInfo};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -56,8 +56,8 @@ pub(super) fn with_info<T>(config: &GspConfig, with: impl FnOnce(&StaticInfo<'_>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::EngineSet;
-    use crate::units::gh100::gsp::ObjectLimits;
+    use crate::gh100::gsp::ObjectLimits;
+    use gpuvmk_chip::EngineSet;
 
     /// What nouveau computes from static info before it suspends, in its own arithmetic.
     fn suspend_sizes(info: &StaticInfo<'_>) -> (u64, u64) {

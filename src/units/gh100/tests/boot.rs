@@ -3,7 +3,7 @@
 use super::driver::Driver;
 use super::fake::{Call, RAM};
 use super::*;
-use crate::chip::gh100::regs::{gsp, host};
+use gpuvmk_chip::gh100::regs::{gsp, host};
 
 #[test]
 fn driver_finds_a_gh100() {

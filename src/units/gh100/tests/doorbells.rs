@@ -86,7 +86,7 @@ fn doorbell_does_not_wait_for_a_command_under_way() {
 fn doorbells_of_channels_that_rang_may_be_late() {
     #[derive(Default)]
     struct Told(std::sync::atomic::AtomicU32);
-    impl crate::pci::RegionWatcher for Told {
+    impl gpuvmk_pci::RegionWatcher for Told {
         fn changed(&self, _: Region) {}
         fn replaced(&self) {}
         fn late_writes_changed(&self) {
@@ -105,7 +105,7 @@ fn doorbells_of_channels_that_rang_may_be_late() {
 
     ring(&gpu, 3);
     let region = Region::Bar(0);
-    let late = crate::pci::LateWrite { region, offset: 0xbb_0090, value: 1 << 16 | 3 };
+    let late = gpuvmk_pci::LateWrite { region, offset: 0xbb_0090, value: 1 << 16 | 3 };
     assert_eq!((gpu.function.late_writes(), times()), (vec![late], 1));
     ring(&gpu, 3);
     ring(&gpu, 4);

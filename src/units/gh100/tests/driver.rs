@@ -7,21 +7,21 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::Gpu;
 use super::fake::{FakeBackend, RAM};
 use super::gsp_queues::{LIBOS, Queues, Ram};
-use crate::chip::gh100::fsp::{
+use gpuvmk_chip::gh100::fsp::{
     COT_VERSION, CotMessage, FmcBootParams, MCTP_SINGLE_PACKET, NVDM_COT, TARGET_COHERENT_SYSTEM,
     TARGET_NONCOHERENT_SYSTEM, nvdm_header,
 };
-use crate::chip::gh100::gsp::r570_144::control::{
+use gpuvmk_chip::gh100::gsp::r570_144::control::{
     NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY, NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS,
     NVA06F_CTRL_CMD_GPFIFO_SCHEDULE,
 };
-use crate::chip::gh100::gsp::r570_144::object::{
+use gpuvmk_chip::gh100::gsp::r570_144::object::{
     ADDR_FBMEM, FERMI_VASPACE_A, HOPPER_CHANNEL_GPFIFO_A, NV_CHANNEL_ALLOC_PARAMS,
     NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED, NV_VASPACE_ALLOCATION_PARAMETERS, NV01_DEVICE_0,
     NV01_ROOT, NV0080_ALLOC_PARAMETERS_SIZE,
 };
-use crate::chip::gh100::gsp::r570_144::queue::{GSP_MSG_QUEUE_ELEMENT, rpc_message_header_v03_00};
-use crate::chip::gh100::gsp::r570_144::rpc::{
+use gpuvmk_chip::gh100::gsp::r570_144::queue::{GSP_MSG_QUEUE_ELEMENT, rpc_message_header_v03_00};
+use gpuvmk_chip::gh100::gsp::r570_144::rpc::{
     NV_RPC_UPDATE_PDE_BAR_2, NV_VGPU_MSG_FUNCTION_FREE, NV_VGPU_MSG_FUNCTION_GSP_RM_ALLOC,
     NV_VGPU_MSG_FUNCTION_GSP_RM_CONTROL, NV_VGPU_MSG_FUNCTION_UNLOADING_GUEST_DRIVER,
     NV_VGPU_MSG_FUNCTION_UPDATE_BAR_PDE, NVOS00_PARAMETERS_v03_00, rpc_gsp_rm_alloc_v03_00,

@@ -2,10 +2,10 @@
 
 use super::driver::Driver;
 use super::*;
-use crate::addr::GpuVa;
-use crate::chip::gh100::gsp::r570_144::rpc::rpc_rc_triggered_v17_02;
-use crate::chip::{AccessKind, Engine, FaultReason};
-use crate::units::backend::{ChannelError, FaultUnit, MmuFault};
+use crate::backend::{ChannelError, FaultUnit, MmuFault};
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::gh100::gsp::r570_144::rpc::rpc_rc_triggered_v17_02;
+use gpuvmk_chip::{AccessKind, Engine, FaultReason};
 use zerocopy::FromBytes;
 
 const USERD: u64 = 0x10_0000;

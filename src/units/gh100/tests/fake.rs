@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use crate::pci::{DmaError, DmaMapping, SharedMemory};
-use crate::units::backend::{
+use crate::backend::{
     Backend, ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel, Heed, NoTarget, ObjectUsage,
 };
-use crate::units::kept_ends::KeptEnds;
+use crate::kept_ends::KeptEnds;
+use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 
 /// Bus address of the guest's memory, and its bytes.
 pub const RAM: u64 = 0x1_0000_0000;

@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use super::driver::Driver;
 use super::fake::RAM;
 use super::*;
-use crate::addr::GpuVa;
-use crate::chip::{AccessKind, Engine, FaultReason};
-use crate::pci::AccessError;
-use crate::units::backend::{ChannelError, FaultUnit, GraphicsError, HostError, MmuFault};
+use crate::backend::{ChannelError, FaultUnit, GraphicsError, HostError, MmuFault};
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::{AccessKind, Engine, FaultReason};
+use gpuvmk_pci::AccessError;
 
 #[test]
 fn accesses_outside_the_regions_are_refused() {

@@ -1,8 +1,8 @@
 //! Notifications on their way to the driver, by message and by line, and what a handler does.
 
 use super::*;
-use crate::chip::{Engine, EngineSet};
-use crate::units::backend::Heed;
+use crate::backend::Heed;
+use gpuvmk_chip::{Engine, EngineSet};
 
 /// Reads as nouveau's handler does until it knows the leaf; returns top and leaf 1.
 fn handler_start(gpu: &Gpu) -> (u32, u32) {

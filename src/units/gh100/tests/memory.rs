@@ -3,9 +3,9 @@
 use super::driver::Driver;
 use super::fake::Call;
 use super::*;
-use crate::chip::gh100::mmu::{DualPde, Pde, Pte, encode_pde};
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::units::backend::FlushScope;
+use crate::backend::FlushScope;
+use gpuvmk_chip::gh100::mmu::{DualPde, Pde, Pte, encode_pde};
+use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 const fn vram(address: u64) -> PhysicalAddress {
     PhysicalAddress { aperture: Aperture::Vram, address }

@@ -16,10 +16,10 @@ mod memory;
 use std::sync::{Arc, Mutex};
 
 use super::{Gh100Config, Gh100Function};
-use crate::chip::registers::Reg;
-use crate::pci::{InterruptSink, PciFunction, Region};
-use crate::units::clock::ManualClock;
+use crate::clock::ManualClock;
 use fake::FakeBackend;
+use gpuvmk_chip::registers::Reg;
+use gpuvmk_pci::{InterruptSink, PciFunction, Region};
 
 /// Bytes of VRAM in these tests.
 const VRAM: u64 = 64 << 20;

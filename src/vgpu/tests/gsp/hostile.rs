@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::pci::{DmaBacking, DmaMapping};
-use crate::shadow_pagetable::Limits;
+use gpuvmk_pci::{DmaBacking, DmaMapping};
+use gpuvmk_shadow_pagetable::Limits;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {

@@ -3,13 +3,13 @@
 mod hostile;
 
 use super::*;
-use crate::addr::{GpuVa, GuestVram};
-use crate::aggregator::limit::Limit;
-use crate::aggregator::protocol::{GuestMapping, GuestRange, GuestTarget};
-use crate::aggregator::report::Usage;
-use crate::chip::gh100::mmu::{DualPde, Pde as TablePde, Pte as PagePte, encode_pde};
-use crate::units::backend::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
-use crate::vgpu::{FailSafe, GspChannels, State};
+use crate::{FailSafe, GspChannels, State};
+use gpuvmk_aggregator::limit::Limit;
+use gpuvmk_aggregator::protocol::{GuestMapping, GuestRange, GuestTarget};
+use gpuvmk_aggregator::report::Usage;
+use gpuvmk_chip::addr::{GpuVa, GuestVram};
+use gpuvmk_chip::gh100::mmu::{DualPde, Pde as TablePde, Pte as PagePte, encode_pde};
+use gpuvmk_units::backend::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
 
 const HOPPER_ENGINES: EngineSet =
     EngineSet::GRAPHICS.union(EngineSet::COPY0).union(EngineSet::COPY1).union(EngineSet::COPY2);

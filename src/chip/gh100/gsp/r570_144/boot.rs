@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::chip::gh100::gsp::layout;
+use crate::gh100::gsp::layout;
 
 /// A region of memory that the operating system of GSP (libos) is told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]

@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::chip::gh100::gsp::layout;
+use crate::gh100::gsp::layout;
 
 pub const NV01_ROOT: u32 = 0x0000;
 pub const NV01_EVENT: u32 = 0x0005;

@@ -5,7 +5,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::chip::gh100::gsp::layout;
+use crate::gh100::gsp::layout;
 
 /// Page and element size.
 pub const GSP_PAGE_SIZE: usize = 0x1000;

@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::chip::gh100::gsp::{RcTriggered, layout};
+use crate::gh100::gsp::{RcTriggered, layout};
 
 pub const NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY: u32 = 4;
 pub const NV_VGPU_MSG_FUNCTION_FREE: u32 = 10;

@@ -3,7 +3,7 @@
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::chip::gh100::gsp::{StaticInfo, layout};
+use crate::gh100::gsp::{StaticInfo, layout};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]

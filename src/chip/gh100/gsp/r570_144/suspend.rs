@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::chip::gh100::gsp::layout;
+use crate::gh100::gsp::layout;
 
 /// Names the guest's memory that GSP's state is kept in while it has no power. The driver fills it in; `internal` is the firmware's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]

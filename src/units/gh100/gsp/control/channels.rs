@@ -1,13 +1,13 @@
 //! Controls of channels.
 
 use super::Target;
-use crate::chip::gh100::gsp::r570_144::control::{NV2080_CTRL_GPU_PROMOTE_CTX_PARAMS, parameters, put};
-use crate::chip::gh100::gsp::status::Status;
-use crate::units::backend::GspBackend;
-use crate::units::gh100::gsp::engines;
-use crate::units::gh100::gsp::objects::Id;
-use crate::units::gh100::gsp::rm::Rm;
-use crate::units::gh100::gsp::saved;
+use crate::backend::GspBackend;
+use crate::gh100::gsp::engines;
+use crate::gh100::gsp::objects::Id;
+use crate::gh100::gsp::rm::Rm;
+use crate::gh100::gsp::saved;
+use gpuvmk_chip::gh100::gsp::r570_144::control::{NV2080_CTRL_GPU_PROMOTE_CTX_PARAMS, parameters, put};
+use gpuvmk_chip::gh100::gsp::status::Status;
 
 /// Binds a channel to an engine: the one it was allocated for, or another of its runlist.
 pub(super) fn bind(rm: &mut Rm, _: &dyn GspBackend, target: Target, raw: &mut [u8]) -> Result<(), Status> {

@@ -3,8 +3,11 @@
 use zerocopy::FromZeros;
 
 use super::Target;
-use crate::chip::Engine;
-use crate::chip::gh100::gsp::r570_144::control::{
+use crate::backend::GspBackend;
+use crate::gh100::gsp::rm::Rm;
+use crate::gh100::gsp::{engines, vector};
+use gpuvmk_chip::Engine;
+use gpuvmk_chip::gh100::gsp::r570_144::control::{
     ENGINE_INFO_TYPE_ENG_DESC, ENGINE_INFO_TYPE_FIFO_TAG, ENGINE_INFO_TYPE_INSTANCE_ID,
     ENGINE_INFO_TYPE_IS_HOST_DRIVEN_ENGINE, ENGINE_INFO_TYPE_MC, ENGINE_INFO_TYPE_RM_ENGINE_TYPE,
     ENGINE_INFO_TYPE_RUNLIST, ENGINE_INFO_TYPE_RUNLIST_ENGINE_ID, ENGINE_INFO_TYPE_RUNLIST_PRI_BASE,
@@ -16,10 +19,7 @@ use crate::chip::gh100::gsp::r570_144::control::{
     NV2080_CTRL_INTERNAL_INTR_GET_KERNEL_TABLE_PARAMS,
     NV2080_CTRL_INTERNAL_STATIC_GR_GET_CONTEXT_BUFFERS_INFO_PARAMS, parameters, put,
 };
-use crate::chip::gh100::gsp::status::Status;
-use crate::units::backend::GspBackend;
-use crate::units::gh100::gsp::rm::Rm;
-use crate::units::gh100::gsp::{engines, vector};
+use gpuvmk_chip::gh100::gsp::status::Status;
 
 /// Graphics processing clusters: eight, of nine texture clusters each. At least as many as any Hopper has (66
 /// texture clusters), so that drivers make their scratch memory large enough.

@@ -1,17 +1,17 @@
 //! Controls about page directories, and about memory kept over a suspend.
 
 use super::Target;
-use crate::addr::PAGE_SIZE;
-use crate::chip::gh100::gsp::r570_144::control::{
+use crate::backend::GspBackend;
+use crate::gh100::gsp::objects::{Id, Kind};
+use crate::gh100::gsp::rm::Rm;
+use crate::gh100::gsp::saved;
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::gh100::gsp::r570_144::control::{
     NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_PARAMS, NV0080_CTRL_DMA_UNSET_PAGE_DIRECTORY_PARAMS,
     NV90F1_CTRL_VASPACE_COPY_SERVER_RESERVED_PDES_PARAMS, NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS, parameters,
 };
-use crate::chip::gh100::gsp::status::Status;
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::units::backend::GspBackend;
-use crate::units::gh100::gsp::objects::{Id, Kind};
-use crate::units::gh100::gsp::rm::Rm;
-use crate::units::gh100::gsp::saved;
+use gpuvmk_chip::gh100::gsp::status::Status;
+use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 /// `NV0080_CTRL_DMA_SET_PAGE_DIRECTORY_FLAGS_APERTURE_*`.
 const fn aperture_of_flags(flags: u32) -> Option<Aperture> {

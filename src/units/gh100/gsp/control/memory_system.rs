@@ -6,13 +6,13 @@
 use zerocopy::FromZeros;
 
 use super::Target;
-use crate::chip::gh100::gsp::r570_144::control::{
+use crate::backend::GspBackend;
+use crate::gh100::gsp::rm::Rm;
+use gpuvmk_chip::gh100::gsp::r570_144::control::{
     NV0080_CTRL_FB_GET_COMPBIT_STORE_INFO_PARAMS, NV2080_CTRL_INTERNAL_GCX_ENTRY_PREREQUISITE_PARAMS,
     NV2080_CTRL_INTERNAL_MEMSYS_GET_STATIC_CONFIG_PARAMS, parameters, put,
 };
-use crate::chip::gh100::gsp::status::Status;
-use crate::units::backend::GspBackend;
-use crate::units::gh100::gsp::rm::Rm;
+use gpuvmk_chip::gh100::gsp::status::Status;
 
 /// Compression has no backing store, so none is allocated, and no policy by which to allocate tags.
 pub(super) fn static_config(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {

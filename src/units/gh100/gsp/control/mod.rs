@@ -10,13 +10,13 @@ mod memory_system;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::chip::gh100::gsp::r570_144::control::*;
-use crate::chip::gh100::gsp::r570_144::rpc::rpc_gsp_rm_control_v03_00;
-use crate::chip::gh100::gsp::status::{Status, code};
-use crate::units::backend::GspBackend;
-use crate::units::gh100::gsp::counters::{Call, Note};
-use crate::units::gh100::gsp::objects::{Id, Type};
-use crate::units::gh100::gsp::rm::Rm;
+use crate::backend::GspBackend;
+use crate::gh100::gsp::counters::{Call, Note};
+use crate::gh100::gsp::objects::{Id, Type};
+use crate::gh100::gsp::rm::Rm;
+use gpuvmk_chip::gh100::gsp::r570_144::control::*;
+use gpuvmk_chip::gh100::gsp::r570_144::rpc::rpc_gsp_rm_control_v03_00;
+use gpuvmk_chip::gh100::gsp::status::{Status, code};
 
 pub(super) use memory::keep_directory;
 

@@ -4,12 +4,12 @@
 use zerocopy::FromBytes;
 
 use super::SavedError;
-use crate::addr::PAGE_SIZE;
-use crate::chip::gh100::gsp::r570_144::suspend::{
+use crate::backend::GspBackend;
+use crate::gh100::gsp::shared::bus;
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::gh100::gsp::r570_144::suspend::{
     GSP_FW_SR_META_MAGIC, GSP_FW_SR_META_REVISION, GspFwSRMeta, RADIX3_ENTRIES,
 };
-use crate::units::backend::GspBackend;
-use crate::units::gh100::gsp::shared::bus;
 
 /// The memory.
 #[derive(Clone, Copy, Debug)]

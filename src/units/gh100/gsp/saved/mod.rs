@@ -14,14 +14,14 @@ mod memory;
 mod objects;
 mod rings;
 
-use crate::addr::PAGE_SIZE;
-use crate::chip::gh100::gsp::status::Status;
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::units::backend::GspBackend;
-use crate::units::gh100::gsp::queue::{Queues, Spot};
-use crate::units::gh100::gsp::rm::Rm;
-use crate::units::gh100::gsp::{Effect, Gsp, GspConfig};
+use crate::backend::GspBackend;
+use crate::gh100::gsp::queue::{Queues, Spot};
+use crate::gh100::gsp::rm::Rm;
+use crate::gh100::gsp::{Effect, Gsp, GspConfig};
 use encoding::{HEADER, Reader, Writer, checksum, header};
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::gh100::gsp::status::Status;
+use gpuvmk_chip::{Aperture, PhysicalAddress};
 use memory::SavedMemory;
 
 pub(super) use memory::is_named_at;

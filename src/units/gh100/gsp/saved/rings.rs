@@ -5,16 +5,16 @@
 //! something again.) Work that was submitted and not begun follows. Not kept: what a channel's engines had set, and a piece of
 //! work that was under way.
 
-use crate::addr::PAGE_SIZE;
-use crate::chip::PhysicalAddress;
-use crate::chip::stream::RingEntry;
-use crate::mmio_trap::PhysicalMemory;
-use crate::mmio_trap::aperture::Translation;
-use crate::mmio_trap::aperture::hopper::HopperTables;
-use crate::units::backend::{FlushScope, GspBackend};
-use crate::units::gh100::gsp::channel::{Revived, Token};
-use crate::units::gh100::gsp::objects::Kind;
-use crate::units::gh100::gsp::rm::Rm;
+use crate::backend::{FlushScope, GspBackend};
+use crate::gh100::gsp::channel::{Revived, Token};
+use crate::gh100::gsp::objects::Kind;
+use crate::gh100::gsp::rm::Rm;
+use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::stream::RingEntry;
+use gpuvmk_mmio_trap::PhysicalMemory;
+use gpuvmk_mmio_trap::aperture::Translation;
+use gpuvmk_mmio_trap::aperture::hopper::HopperTables;
 
 /// The back's memory.
 struct Memory<'a>(&'a dyn GspBackend);
@@ -61,7 +61,7 @@ fn directory_of(rm: &Rm, token: Token) -> Option<PhysicalAddress> {
         Kind::Channel { token: of, space } if of == token => Some((id, space)),
         _ => None,
     })?;
-    rm.objects.space(crate::units::gh100::gsp::objects::Id { handle: space, ..id }).ok()?.page_directory
+    rm.objects.space(crate::gh100::gsp::objects::Id { handle: space, ..id }).ok()?.page_directory
 }
 
 /// Makes the entries before GP_GET do nothing. Work that goes on behind the ring's end does not follow what begins at its start.

@@ -2,7 +2,7 @@
 
 use super::config;
 use super::driver::{Driver, LIBOS, RMARGS, UNLOADING, words};
-use crate::units::gh100::gsp::{BootError, Effect};
+use crate::gh100::gsp::{BootError, Effect};
 
 #[test]
 fn boot_drains_the_queue_and_tells_that_it_is_done() {

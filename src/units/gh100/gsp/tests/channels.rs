@@ -4,9 +4,9 @@ use super::config;
 use super::driver::{ALLOC, Driver, poke, words};
 use super::fake::Call;
 use super::probe::{DEVICE, SPACE, SUBDEVICE, channel, client, set_page_directory, start};
-use crate::chip::Engine;
-use crate::units::backend::ChannelRefusal;
-use crate::units::gh100::gsp::GspConfig;
+use crate::backend::ChannelRefusal;
+use crate::gh100::gsp::GspConfig;
+use gpuvmk_chip::Engine;
 
 const CLIENT: u32 = 0xc1d0_0000;
 const CHANNEL: u32 = 0xf1f0_0001;

@@ -2,7 +2,7 @@
 //! a mistake in the structs cannot hide.
 
 use super::fake::Fake;
-use crate::units::gh100::gsp::{BootError, Effect, Gsp, GspConfig};
+use crate::gh100::gsp::{BootError, Effect, Gsp, GspConfig};
 
 pub const ALLOC_MEMORY: u32 = 4;
 pub const FREE: u32 = 10;

@@ -4,8 +4,8 @@ use super::config;
 use super::driver::{Driver, STATIC_INFO, UNLOADING, words};
 use super::fake::Call;
 use super::probe::{DEVICE, channel, client, set_page_directory, start};
-use crate::chip::Engine;
-use crate::units::gh100::gsp::{Effect, Stopped};
+use crate::gh100::gsp::{Effect, Stopped};
+use gpuvmk_chip::Engine;
 
 const CLIENT: u32 = 0xc1d0_0000;
 

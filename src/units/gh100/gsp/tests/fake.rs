@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use crate::pci::{DmaError, DmaMapping, SharedMemory};
-use crate::units::backend::{
-    Backend, ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel, NoTarget,
-};
+use crate::backend::{Backend, ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel, NoTarget};
+use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 
 /// What the GSP asked the back for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::config;
 use super::driver::{ALLOC, ALLOC_MEMORY, CONTROL, Driver, FREE, LIBOS, PAGE, UNLOADING, seal, words};
 use super::probe::{DEVICE, SPACE, SUBDEVICE, channel, client, set_page_directory};
-use crate::chip::Engine;
-use crate::units::gh100::gsp::{ObjectLimits, Stopped};
+use crate::gh100::gsp::{ObjectLimits, Stopped};
+use gpuvmk_chip::Engine;
 
 const CLIENT: u32 = 0xc1d0_0000;
 

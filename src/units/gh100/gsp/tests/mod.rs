@@ -15,8 +15,8 @@ mod probe;
 mod queues;
 mod saved;
 
-use crate::chip::EngineSet;
-use crate::units::gh100::gsp::{GspConfig, ObjectLimits};
+use crate::gh100::gsp::{GspConfig, ObjectLimits};
+use gpuvmk_chip::EngineSet;
 
 /// A GH100 of 256 MiB with graphics and three copy engines.
 fn config() -> GspConfig {

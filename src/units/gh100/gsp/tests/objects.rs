@@ -3,8 +3,8 @@
 use super::config;
 use super::driver::{ALLOC, ALLOC_MEMORY, CONTROL, Driver, UNLOADING, words};
 use super::probe::{DEVICE, SPACE, SUBDEVICE, channel, client, set_page_directory};
-use crate::units::backend::ObjectUsage;
-use crate::units::gh100::gsp::{GspConfig, Note, ObjectLimits};
+use crate::backend::ObjectUsage;
+use crate::gh100::gsp::{GspConfig, Note, ObjectLimits};
 
 const CLIENT: u32 = 0xc1d0_0000;
 const INTERNAL: u32 = 0xc1e0_0004;

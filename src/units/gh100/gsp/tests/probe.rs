@@ -4,10 +4,10 @@
 use super::config;
 use super::driver::{ALLOC_MEMORY, Driver, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE, poke, words};
 use super::fake::Call;
-use crate::addr::GpuVa;
-use crate::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
-use crate::units::backend::GspChannel;
-use crate::units::gh100::gsp::{DoorbellTarget, Effect};
+use crate::backend::GspChannel;
+use crate::gh100::gsp::{DoorbellTarget, Effect};
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 
 const INTERNAL: u32 = 0xc1e0_0004;
 const INTERNAL_DEVICE: u32 = 0xabcd_0080;
@@ -145,7 +145,7 @@ fn device_table_has_a_copy_engine_on_the_graphics_runlist_and_lone_ones() {
 #[test]
 fn engines_that_are_not_configured_are_in_no_table() {
     let engines = EngineSet::GRAPHICS | EngineSet::COPY0;
-    let mut driver = Driver::booted(crate::units::gh100::gsp::GspConfig { engines, ..config() });
+    let mut driver = Driver::booted(crate::gh100::gsp::GspConfig { engines, ..config() });
 
     assert_eq!(internal(&mut driver, 0x2080_1112, 0xc8c).word(4), 2);
     assert_eq!(internal(&mut driver, 0x2080_0a5c, 0x814).word(0), 3);

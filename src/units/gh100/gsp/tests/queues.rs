@@ -5,7 +5,7 @@ use super::driver::{
     ALLOC_MEMORY, CONTINUATION, CONTROL, Driver, PAGE, RECORD, STATIC_INFO, poke, seal, words,
 };
 use super::probe::{DEVICE, client};
-use crate::units::gh100::gsp::{Note, Refused};
+use crate::gh100::gsp::{Note, Refused};
 
 const CLIENT: u32 = 0xc1d0_0000;
 

@@ -7,10 +7,8 @@ use super::config;
 use super::driver::{ALLOC_MEMORY, Driver, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE, poke, words};
 use super::fake::Call;
 use super::probe::{DEVICE, SUBDEVICE, channel, client, set_page_directory, start};
-use crate::chip::{Aperture, PhysicalAddress};
-use crate::units::gh100::gsp::{
-    BootError, DoorbellTarget, Effect, Gsp, GspConfig, Note, ObjectLimits, SavedError,
-};
+use crate::gh100::gsp::{BootError, DoorbellTarget, Effect, Gsp, GspConfig, Note, ObjectLimits, SavedError};
+use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 const CLIENT: u32 = 0xc1d0_0000;
 const CHANNEL: u32 = 0xf1f0_0001;

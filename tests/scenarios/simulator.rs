@@ -7,11 +7,13 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use super::*;
+use gpuvmk::scheduler::sim::report::Report;
+use gpuvmk::scheduler::sim::scenario::Scenario;
+use gpuvmk::scheduler::sim::{plot, run};
 
 /// A scenario in TOML.
-pub(super) fn scenario(text: &str) -> Scenario {
-    crate::config::scenario_of_text(Path::new("scenario.toml"), text)
+fn scenario(text: &str) -> Scenario {
+    gpuvmk::config::scenario_of_text(Path::new("scenario.toml"), text)
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -282,4 +284,18 @@ proptest! {
             prop_assert!(vm.share >= budget - 0.5, "{budget}: {}", vm.share);
         }
     }
+}
+
+#[test]
+fn picture_has_a_line_and_a_name_for_each_vm() {
+    let report = run(&scenario(
+        "duration = 100000\npolicy = \"weighted\"\n[[vm]]\nname = \"left\"\n[[vm.load]]\nlength = 500\n\
+         [[vm]]\nname = \"right\"\n[[vm.load]]\nlength = 500\n",
+    ))
+    .unwrap();
+
+    let svg = plot::svg(&report).unwrap();
+
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+    assert!(svg.contains("left") && svg.contains("right") && svg.matches("<polyline").count() >= 2);
 }

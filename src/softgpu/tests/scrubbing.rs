@@ -2,16 +2,19 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use super::channel::REST;
-use super::*;
-use crate::addr::{GpuVa, TenantId};
-use crate::chip::EngineSet;
-use crate::gpu::register::RegisterDriver;
-use crate::gpu::{ChannelSpec, OwnershipLedger};
-use crate::pci::mapping::{Access, FilePiece, Mapping};
-use crate::softgpu::executor::{Executor, ExecutorConfig};
-use crate::softgpu::{SoftGpu, SoftGpuConfig};
+use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram, TenantId};
+use gpuvmk_gpu::register::RegisterDriver;
+use gpuvmk_gpu::scrub::testing::{PATIENCE, is_untouched};
+use gpuvmk_gpu::scrub::{EngineScrub, REST, SCRUB_PIECE, ScrubReport};
+use gpuvmk_gpu::{ChannelSpec, GpuDriver, OwnershipLedger, Scrub};
+use gpuvmk_pci::SharedMemory;
+use gpuvmk_pci::mapping::{Access, FilePiece, Mapping};
+
+use crate::executor::{Executor, ExecutorConfig};
+use crate::{SoftGpu, SoftGpuConfig};
 
 const MIB: u64 = 1 << 20;
 const GRANULE: u64 = 16 * MIB;
@@ -78,7 +81,7 @@ impl Bench {
     }
 
     fn own(&mut self) -> HostChannel {
-        self.gpu.rig().unwrap().channel()
+        self.gpu.own_channel().unwrap().0
     }
 }
 
@@ -113,21 +116,21 @@ fn several_pieces_are_under_way_at_a_time() {
         for piece in &pieces {
             assert_eq!(bench.gpu.advance_scrub(*piece, SCRUB_PIECE).unwrap(), Scrub::Pending);
         }
-        assert_eq!(bench.gpu.jobs.len(), 4);
+        assert_eq!(bench.gpu.jobs(), 4);
 
         (0..4).for_each(|n| bench.scrub(n * SCRUB_PIECE, SCRUB_PIECE));
 
         assert_eq!(bench.count(0, GRANULE, 0), 16 << 20);
-        assert_eq!((bench.report().engine_bytes, bench.gpu.jobs.len()), (16 << 20, 0));
+        assert_eq!((bench.report().engine_bytes, bench.gpu.jobs()), (16 << 20, 0));
     }
 }
 
 #[test]
 fn zeroed_memory_goes_back_to_the_host_and_is_not_zeroed_again() {
     for mut bench in Bench::both() {
-        assert!(!backing::is_untouched(&bench.files[..1]));
+        assert!(!is_untouched(&bench.files[..1]));
         (0..4).for_each(|n| bench.scrub(n * SCRUB_PIECE, SCRUB_PIECE));
-        assert!(backing::is_untouched(&bench.files[..1]));
+        assert!(is_untouched(&bench.files[..1]));
         let before = bench.report();
 
         bench.scrub(0, SCRUB_PIECE);
@@ -166,7 +169,7 @@ fn pieces_that_the_engine_cannot_take_are_the_processors() {
 fn piece_that_is_not_zero_afterwards_is_zeroed_by_the_processor() {
     let mut bench = Bench::gf100();
     // The engine copies something else than zeros.
-    let (zeros, size) = bench.gpu.rig().unwrap().zeros();
+    let (zeros, size) = bench.gpu.own_channel().unwrap().1;
     let wrong = vec![1; usize::try_from(size).unwrap()];
     bench.gpu.own_memory().unwrap().write(zeros, &wrong).unwrap();
 
@@ -181,7 +184,7 @@ fn piece_that_is_not_zero_afterwards_is_zeroed_by_the_processor() {
 fn engine_that_does_not_finish_is_cut_off_and_comes_back() {
     for mut bench in Bench::both() {
         let own = bench.own();
-        bench.gpu.inner.enable_channel(own, false).unwrap();
+        bench.gpu.inner().enable_channel(own, false).unwrap();
         let began = Instant::now();
 
         bench.scrub(0, SCRUB_PIECE);
@@ -203,11 +206,11 @@ fn engine_that_does_not_finish_is_cut_off_and_comes_back() {
 fn memory_that_is_given_out_is_taken_from_the_engine_first() {
     for mut bench in Bench::both() {
         // The engine gets no time for it before.
-        bench.gpu.inner.commit_runlist(&[]).unwrap();
+        bench.gpu.inner().commit_runlist(&[]).unwrap();
         assert_eq!(bench.gpu.advance_scrub(bench.start, SCRUB_PIECE).unwrap(), Scrub::Pending);
 
         bench.gpu.share_vram(bench.start, GRANULE).unwrap();
-        bench.gpu.relist().unwrap();
+        bench.gpu.list_again().unwrap();
         std::thread::sleep(Duration::from_millis(20));
 
         assert_eq!(bench.count(0, SCRUB_PIECE, 0x5a), 4 << 20, "nothing of it was written");
@@ -221,7 +224,7 @@ fn memory_that_is_given_out_is_taken_from_the_engine_first() {
 #[test]
 fn tenants_do_not_meet_the_channel() {
     for mut bench in Bench::both() {
-        let inner = bench.gpu.inner.info().channels;
+        let inner = bench.gpu.inner().info().channels;
         assert_eq!(bench.gpu.info().channels, inner - 1);
         let own = bench.own();
         let space = bench.gpu.create_space().unwrap();
@@ -236,7 +239,7 @@ fn tenants_do_not_meet_the_channel() {
             assert_ne!(bench.gpu.create_channel(spec).unwrap(), own);
         }
         assert!(bench.gpu.create_channel(spec).is_err());
-        bench.gpu.inner.preempt_channel(own).unwrap();
+        bench.gpu.inner().preempt_channel(own).unwrap();
         let mut events = Vec::new();
         for _ in 0..20 {
             bench.gpu.take_events(&mut events);
