@@ -1,7 +1,7 @@
 //! Declarative register tables: one list feeds trap dispatch, trace decoding, the generated documentation and
 //! fuzz dictionaries.
 //!
-//! [`registers!`](crate::registers) turns a list into constants that can be matched on ([`Reg`], [`RegArray`])
+//! [`registers!`](macro@crate::registers) turns a list into constants that can be matched on ([`Reg`], [`RegArray`])
 //! and into one table of [`RegisterDef`].
 
 /// The offset of a 32-bit register in BAR0.
