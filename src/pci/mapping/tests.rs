@@ -308,7 +308,7 @@ fn raw_fault() {
 #[test]
 fn foreign_sigbus_still_ends_the_process() {
     let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "pci::mapping::tests::raise_foreign_sigbus"])
+        .args(["--ignored", "--exact", "mapping::tests::raise_foreign_sigbus"])
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .status()

@@ -83,7 +83,7 @@ mod tests {
 
     /// Runs one of the tests below in a process of its own: ids belong to whole processes.
     fn passes(name: &str) {
-        let test = format!("gpu::rm::sys::user::tests::{name}");
+        let test = format!("rm::sys::user::tests::{name}");
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", &test])
             .output()
