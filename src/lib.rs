@@ -11,13 +11,13 @@ extern crate self as gpuvmk;
 
 pub mod cli;
 pub mod config;
-pub mod guest_firmware;
 pub use gpuvmk_aggregator as aggregator;
 pub use gpuvmk_chip as chip;
 pub use gpuvmk_chip::addr;
 pub use gpuvmk_fifo_virt as fifo_virt;
 pub use gpuvmk_frontend as frontend;
 pub use gpuvmk_gpu as gpu;
+pub use gpuvmk_guest_firmware as guest_firmware;
 pub use gpuvmk_host as host;
 pub use gpuvmk_jail as jail;
 pub use gpuvmk_mmio_trap as mmio_trap;

@@ -13,11 +13,10 @@ const LINE: usize = 120;
 const CELL: usize = 80;
 
 /// Pages of which more lines than this are too many.
-const LENGTHS: [(&str, usize); 1] = [("docs/status.md", 60)];
+const LENGTHS: [(&str, usize); 2] = [("docs/architecture.md", 90), ("docs/status.md", 60)];
 
 /// Pages that are not held to the form, and why.
-const EXCEPTIONS: [(&str, &str); 5] = [
-    ("docs/architecture.md", "is being rewritten; keeps its old form until then"),
+const EXCEPTIONS: [(&str, &str); 4] = [
     ("docs/attacks.md", "written by `cargo xtask attack --write-docs`"),
     ("docs/neighbour.md", "written by `cargo xtask attack --neighbour --write-docs`"),
     ("docs/peer-attacks.md", "written by `cargo xtask attack --peers --write-docs`"),

@@ -11,6 +11,9 @@
 //! A guest with Debian's `firmware-nvidia-graphics` needs none of this. One version is made: Linux 6.16 to 7.2
 //! name it in `gh100_gsps[]` (drivers/gpu/drm/nouveau/nvkm/subdev/gsp/gh100.c).
 
+// They panic where the output takes no more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod elf;
 mod images;
 

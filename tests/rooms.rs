@@ -1,0 +1,80 @@
+//! The table of rooms in docs/architecture.md is what is there, and goes from the ground up.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+/// Rooms that are the program, and not crates of their own. Whoever is in this list imports what it likes of the crates.
+const PROGRAM: [&str; 2] = ["config", "cli"];
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// Rooms and what they import, in the table's order.
+fn table() -> Vec<(String, BTreeSet<String>)> {
+    let text = fs::read_to_string(source().join("../docs/architecture.md")).unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("/` | "));
+    let words = |cell: &str| {
+        let names = cell.split(", ").filter(|name| *name != "nothing");
+        names.map(str::to_owned).collect()
+    };
+    rows.map(|(room, rest)| (room.to_owned(), words(rest.split(" | ").next().unwrap()))).collect()
+}
+
+/// The crates of ours that a room's crate is built from.
+fn imports(room: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(source().join(room).join("Cargo.toml")).unwrap();
+    let manifest = DeTable::parse(&text).unwrap();
+    let dependencies = manifest.get_ref().get("dependencies").unwrap().get_ref().as_table().unwrap();
+    let ours = dependencies.keys().filter_map(|name| name.get_ref().strip_prefix("gpuvmk-"));
+    ours.map(|name| name.replace('-', "_")).collect()
+}
+
+/// Folders of `src`, with whether each is a crate.
+fn folders() -> BTreeMap<String, bool> {
+    let entries = fs::read_dir(source()).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_dir());
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    entries.map(|entry| (name(&entry.path()), entry.path().join("Cargo.toml").exists())).collect()
+}
+
+#[test]
+fn every_room_is_in_the_table_and_imports_what_it_says() {
+    let table = table();
+    for (room, said) in table.iter().filter(|(room, _)| !PROGRAM.contains(&room.as_str())) {
+        assert_eq!(imports(room), *said, "src/{room}/Cargo.toml and docs/architecture.md");
+    }
+    let listed: BTreeSet<_> = table.iter().map(|(room, _)| room.clone()).collect();
+    for (folder, is_crate) in folders() {
+        let told = listed.contains(&folder);
+        assert_eq!(
+            told,
+            is_crate || PROGRAM.contains(&folder.as_str()),
+            "src/{folder} and docs/architecture.md"
+        );
+    }
+}
+
+#[test]
+fn rooms_import_from_above_in_the_table() {
+    let mut above = BTreeSet::new();
+    for (room, said) in table() {
+        if !PROGRAM.contains(&room.as_str()) {
+            let missing: Vec<_> = said.difference(&above).collect();
+            assert!(missing.is_empty(), "{room} imports {missing:?}, which are not above it");
+        }
+        above.insert(room);
+    }
+}
+
+#[test]
+fn configuration_knows_nothing_of_the_command_line() {
+    for entry in fs::read_dir(source().join("config")).unwrap().map(Result::unwrap) {
+        let text = fs::read_to_string(entry.path()).unwrap();
+        assert!(!text.contains("crate::cli"), "{}", entry.path().display());
+    }
+}
