@@ -13,7 +13,6 @@ mod tiny_driver;
 use std::sync::Arc;
 
 use gpuvmk::aggregator::ScrubPolicy;
-use gpuvmk::aggregator::machine::status::TenantStatus;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::Chip;
@@ -21,6 +20,7 @@ use gpuvmk::pci::{PciFunction, Region};
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{LinkFactory, MediatorConfig, State, Vgpu, VgpuConfig};
+use gpuvmk_control::TenantStatus;
 use soft_host::soft_host;
 
 const VRAM: u64 = 48 << 20;

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvmk::aggregator::ScrubPolicy;
-use gpuvmk::aggregator::machine::status::TenantStatus;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::gh100::methods::{CLASS_COMPUTE, host};
@@ -27,6 +26,7 @@ use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::share::Share;
 use gpuvmk::units::backend::{Backend, ChannelRefusal, GspBackend, GspChannel};
 use gpuvmk::vgpu::{GspChannels, LinkFactory, Mediator, MediatorConfig, State, Vgpu, VgpuConfig};
+use gpuvmk_control::TenantStatus;
 use gsp_driver::{BIG_VA, DATA, GspDriver, RAM, RAM_VA, Told, VRAM_VA, methods, pattern, wait_until};
 use soft_host::soft_host;
 

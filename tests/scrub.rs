@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gpuvmk::aggregator::ScrubPolicy;
-use gpuvmk::aggregator::machine::status::Status;
 use gpuvmk::aggregator::protocol::Hello;
 use gpuvmk::aggregator::{Service, ServiceHandle, connect_in_process};
 use gpuvmk::chip::Chip;
 use gpuvmk::gpu::OwnershipLedger;
 use gpuvmk::pci::mapping::Mapping;
 use gpuvmk::scheduler::policy::PolicyKind;
+use gpuvmk_control::Status;
 use soft_host::soft_gpu;
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, pattern, wait_until};
 
@@ -76,7 +76,10 @@ fn judge(status: &Status, chip: Chip) {
         figures.engine_bytes_per_second / 1_000_000,
         figures.checked_places,
     );
-    assert_eq!((figures.by, figures.engine_bytes, figures.processor_bytes), ("copy engine", LARGE, 0));
+    assert_eq!(
+        (figures.by.as_ref(), figures.engine_bytes, figures.processor_bytes),
+        ("copy engine", LARGE, 0)
+    );
     assert_eq!((figures.fallbacks, figures.failed_checks), (0, 0), "{figures:?}");
     assert_eq!(figures.checked_places, LARGE >> 16);
     assert_eq!(scrub.foreign_accesses, Some(0));

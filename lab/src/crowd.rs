@@ -5,7 +5,8 @@ pub mod figures;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde_json::{Value, json};
+use gpuvmk_control::EngineStatus;
+use serde_json::json;
 
 use crate::machine::{Machine, Outcome};
 use crate::process::Priority;
@@ -145,10 +146,8 @@ impl Crowd {
     /// policy was set.
     pub fn lateness(&self) -> Result<(f64, f64)> {
         let status = self.rig.status()?;
-        let late = status.first().context("there is no aggregator")?.gpu.more.get("late_ns");
-        let late = late.context("no lateness")?;
-        let millis = |key: &str| late[key].as_f64().map(|nanos| nanos / 1e6);
-        millis("p50").zip(millis("p99")).context("no lateness")
+        let late = status.first().context("there is no aggregator")?.gpu.late_ns;
+        Ok((late.p50 as f64 / 1e6, late.p99 as f64 / 1e6))
     }
 
     /// What all had so far.
@@ -159,16 +158,15 @@ impl Crowd {
             .map(|name| {
                 let tenant = tenants.iter().find(|tenant| tenant.name == *name);
                 let tenant = tenant.with_context(|| format!("{name} is not connected"))?;
-                let engines = tenant.more.get("engines").and_then(Value::as_array).context("no accounts")?;
-                let sum = |key: &str| engines.iter().filter_map(|engine| engine[key].as_f64()).sum();
-                let waits = engines.iter().filter_map(|engine| engine["wait_ns"]["p99"].as_f64());
+                let sum = |of: fn(&EngineStatus) -> u64| tenant.engines.iter().map(of).sum::<u64>() as f64;
+                let wait = tenant.engines.iter().map(|engine| engine.wait_ns.p99).max().unwrap_or(0);
                 Ok(Had {
-                    used: sum("used_us"),
-                    truth: sum("true_us"),
-                    submissions: sum("submissions"),
-                    switches: sum("switches"),
-                    copied: tenant.more.get("copied_bytes").and_then(Value::as_f64).unwrap_or(0.0),
-                    wait_p99_ms: waits.fold(0.0, f64::max) / 1e6,
+                    used: sum(|engine| engine.used_us),
+                    truth: sum(|engine| engine.true_us.unwrap_or(0)),
+                    submissions: sum(|engine| engine.submissions),
+                    switches: sum(|engine| engine.switches),
+                    copied: tenant.copied_bytes as f64,
+                    wait_p99_ms: wait as f64 / 1e6,
                 })
             })
             .collect()

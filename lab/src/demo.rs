@@ -9,11 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use gpuvmk_control::TenantStatus;
 use serde_json::{Map, Value, json};
 
 use crate::cache::Cache;
 use crate::chip::Chip;
-use crate::control::Tenant;
 use crate::firmware::Firmware;
 use crate::kernel::{GuestKernel, KernelSeries};
 use crate::machine::{Accelerator, Beside, LOOK, Machine, MachineSpec, Outcome};
@@ -80,7 +80,7 @@ impl Drop for RunFolder {
 struct VmResult {
     name: String,
     verdict: Verdict,
-    tenant: Option<Tenant>,
+    tenant: Option<TenantStatus>,
 }
 
 /// Runs the demonstration; returns the JSON result, whose `ok` says whether every guest passed.
@@ -202,7 +202,7 @@ fn watch(
     machines: &mut [Machine],
     rig: &Rig,
     show: &mut Show,
-) -> Result<(Vec<Outcome>, BTreeMap<String, Tenant>)> {
+) -> Result<(Vec<Outcome>, BTreeMap<String, TenantStatus>)> {
     let mut outcomes: Vec<Option<Outcome>> = machines.iter().map(|_| None).collect();
     let mut tenants = BTreeMap::new();
     let mut asked = Instant::now();
@@ -295,7 +295,7 @@ mod tests {
                 result(r#"{"prog":"copy","ok":false}"#),
             ],
         };
-        let tenant: Tenant = serde_json::from_str(r#"{"name":"vm1","foreign_accesses":0}"#).unwrap();
+        let tenant: TenantStatus = serde_json::from_str(r#"{"name":"vm1","foreign_accesses":0}"#).unwrap();
         let result = VmResult { name: "vm1".into(), verdict, tenant: Some(tenant) };
         let json = vm_json(&result, programs(Chip::Gf100), "6.12.1");
         assert_eq!(json["probe_ms"], 1900.5);

@@ -8,15 +8,13 @@
 //! packages, without root) · [`chip`] (which kernel drives which) · [`modules`], [`firmware`], [`cpio`],
 //! [`initramfs`], [`static_build`], [`guest_build`], [`nvk`] (what a guest boots) · [`archive`], [`pack`] (all of it on a
 //! machine without network) ·
-//! [`process`], [`machine`], [`report`], [`verdict`] (one guest, run and judged) · [`daemons`], [`control`],
-//! [`rig`] (whole set-ups) · [`crowd`] (many guests on one GPU) · [`demo`].
+//! [`process`], [`machine`], [`report`], [`verdict`] (one guest, run and judged) · [`daemons`], [`rig`] (whole set-ups) · [`crowd`] (many guests on one GPU) · [`demo`].
 
 pub mod apt;
 pub mod archive;
 pub mod cache;
 pub mod chip;
 pub mod chromium;
-pub mod control;
 pub mod cpio;
 pub mod crowd;
 pub mod daemons;

@@ -16,12 +16,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, bail, ensure};
+use gpuvmk_control::{Status, TenantStatus};
 use serde_json::Value;
 
 use self::config::{gpu_config, quoted, vm_config};
 use self::socket_folder::SocketFolder;
 use crate::chip::Chip;
-use crate::control::{self, Status, Tenant};
 use crate::daemons::Daemon;
 
 /// How long device processes are left without their aggregator when they start first.
@@ -214,17 +214,17 @@ impl Rig {
 
     /// What each aggregator says.
     pub fn status(&self) -> Result<Vec<Status>> {
-        self.aggregators.keys().map(|chip| control::status(&self.control_socket(*chip))).collect()
+        self.aggregators.keys().map(|chip| Ok(gpuvmk_control::status(&self.control_socket(*chip))?)).collect()
     }
 
     /// Calls a method of the only shared GPU's aggregator.
     pub fn call(&self, method: &str, params: &Value) -> Result<Value> {
         let chip = self.aggregators.keys().next().context("No GPU is shared")?;
-        control::call(&self.control_socket(*chip), method, params)
+        Ok(gpuvmk_control::call(&self.control_socket(*chip), method, params)?)
     }
 
     /// The tenants of all aggregators.
-    pub fn tenants(&self) -> Result<Vec<Tenant>> {
+    pub fn tenants(&self) -> Result<Vec<TenantStatus>> {
         Ok(self.status()?.into_iter().flat_map(|status| status.tenants).collect())
     }
 

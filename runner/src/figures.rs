@@ -102,11 +102,12 @@ impl Figures {
 
     /// Doorbells of a guest that was alone; the first such guest counts, later ones did other things too.
     fn doorbell(&mut self, guest: &GuestResult) {
-        let times = guest.tenant.as_ref().and_then(|tenant| tenant.more.get("doorbell_ns"));
-        let micros = |name: &str| Some(times?.get(name)?.as_f64()? / 1000.0);
-        if self.doorbell_us.is_none() {
-            self.doorbell_us = micros("p50");
-            self.doorbell_us_p99 = micros("p99");
+        if self.doorbell_us.is_none()
+            && let Some(tenant) = &guest.tenant
+        {
+            let times = tenant.doorbell_ns;
+            self.doorbell_us = Some(times.p50 as f64 / 1000.0);
+            self.doorbell_us_p99 = Some(times.p99 as f64 / 1000.0);
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use gpuvmk_lab::control::Tenant;
+use gpuvmk_control::TenantStatus;
 use gpuvmk_lab::crowd::Crowd;
 use gpuvmk_lab::kernel::GuestKernel;
 use gpuvmk_lab::machine::{self, Accelerator, Beside, Machine, MachineSpec};
@@ -47,7 +47,7 @@ pub struct GuestResult {
     pub probe_ms: Option<f64>,
     pub wall: Duration,
     /// What the aggregator said of it when it had powered off.
-    pub tenant: Option<Tenant>,
+    pub tenant: Option<TenantStatus>,
     /// What its device process wrote.
     pub device_log: String,
 }
@@ -102,7 +102,7 @@ impl GuestResult {
             "submissions": tenant.map(|tenant| tenant.submissions),
             "faults": tenant.map(|tenant| tenant.faults),
             "gpu_share": tenant.map(|tenant| tenant.gpu_share),
-            "doorbell_ns": tenant.and_then(|tenant| tenant.more.get("doorbell_ns")),
+            "doorbell_ns": tenant.map(|tenant| tenant.doorbell_ns),
         })
     }
 }
@@ -136,7 +136,7 @@ fn everything(bench: &Bench<'_>, step: &Step, result: &mut StepResult) -> Result
         machine::wait_all(&mut machines, &mut |_, _| {})?
     };
     // The vGPUs are there, their guests are not: the counts are final.
-    let tenants: BTreeMap<String, Tenant> =
+    let tenants: BTreeMap<String, TenantStatus> =
         rig.tenants()?.into_iter().map(|tenant| (tenant.name.clone(), tenant)).collect();
     let ended = rig.stop()?;
     result.problems.extend(ended.into_iter().map(|problem| format!("{}: {problem}", step.name)));
@@ -148,7 +148,7 @@ fn everything(bench: &Bench<'_>, step: &Step, result: &mut StepResult) -> Result
         match &tenant {
             None => problems.push("the aggregator does not list it".into()),
             // Real hardware does not count them.
-            Some(Tenant { foreign_accesses: Some(count @ 1..), .. }) => {
+            Some(TenantStatus { foreign_accesses: Some(count @ 1..), .. }) => {
                 problems.push(format!("{count} accesses outside its own memory"));
             }
             Some(_) => {}

@@ -3,10 +3,6 @@
 //! Some are kept by the aggregator (what crosses VMs), others by the device backend (what its guest may cost it).
 //! Figures of the second kind are the backend's own word.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-
 macro_rules! limits {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
         /// A quota or rate limit of a VM.
@@ -63,17 +59,3 @@ limits! {
     /// Objects of GH100's firmware (device backend).
     Objects = "objects",
 }
-
-/// How far a VM is from a limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LimitStatus {
-    /// The limit; `None` where there is none.
-    pub limit: Option<u64>,
-    /// What is used now; of a rate, what was asked for since the VM came.
-    pub used: u64,
-    /// Times that the limit was met: refused, or made to wait.
-    pub hits: u64,
-}
-
-/// All limits of a VM, by name.
-pub type LimitTable = BTreeMap<&'static str, LimitStatus>;

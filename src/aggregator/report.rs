@@ -2,10 +2,10 @@
 //! from the limits that the backend keeps. Words in the memory of the doorbell board: no message, no answer, and
 //! still there when the backend hangs. It is the sender's word; it can spoil nothing but its own line of the status.
 
-use serde::Serialize;
+use gpuvmk_control::{DecidedBy, FailSafeStatus, LimitStatus};
 
 use super::counts;
-use super::limit::{Limit, LimitStatus};
+use super::limit::Limit;
 use super::shared::SharedWords;
 use gpuvmk_chip::Engine;
 use gpuvmk_fifo_virt::CopiedBytes;
@@ -49,16 +49,6 @@ reasons! {
     MemoryLost = 6 "memory_lost",
 }
 
-/// Who decided that a vGPU is in fail-safe state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DecidedBy {
-    /// Its device backend.
-    Backend,
-    /// The aggregator.
-    Aggregator,
-}
-
 /// A vGPU's fail-safe state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailSafeNow {
@@ -76,26 +66,11 @@ impl FailSafeNow {
         let decided_us = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
         Self { reason, since: millis(), decided_us }
     }
-}
 
-/// The same for operators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct FailSafeStatus {
-    /// Why.
-    pub reason: &'static str,
-    /// Who decided it.
-    pub decided_by: DecidedBy,
-    /// For how long.
-    pub for_ms: u32,
-    /// How long the decision took after its cause, in microseconds.
-    pub decided_us: u32,
-}
-
-impl FailSafeStatus {
-    /// The state in words.
-    pub fn new(now: FailSafeNow, decided_by: DecidedBy) -> Self {
-        let for_ms = millis().wrapping_sub(now.since);
-        Self { reason: now.reason.name(), decided_by, for_ms, decided_us: now.decided_us }
+    /// The same for operators.
+    pub fn status(self, decided_by: DecidedBy) -> FailSafeStatus {
+        let for_ms = millis().wrapping_sub(self.since);
+        FailSafeStatus { reason: self.reason.name().into(), decided_by, for_ms, decided_us: self.decided_us }
     }
 }
 

@@ -3,9 +3,7 @@
 //! Time is the clock's: what the host's scheduler took away meanwhile is in it. What can be cut is cut after a slice
 //! ([`super::machine::SLICE`]); a kind whose longest step is far beyond that, on a machine with processors to spare, holds others up.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
+use gpuvmk_control::{StepTable, StepTimes};
 
 /// Lengths that are told apart, in nanoseconds: more than a short request may have to wait for, twice a slice, and a long time.
 const OVER: [u64; 3] = [20_000, 200_000, 2_000_000];
@@ -65,24 +63,6 @@ impl Step {
     }
 }
 
-/// Times of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct StepTimes {
-    /// How often.
-    pub count: u64,
-    /// How many took longer than 20 us.
-    pub over_20us: u64,
-    /// How many took longer than 0.2 ms.
-    pub over_200us: u64,
-    /// How many took longer than 2 ms.
-    pub over_2ms: u64,
-    /// The longest, in nanoseconds.
-    pub longest_ns: u64,
-}
-
-/// Times of all kinds, by name.
-pub type StepTable = BTreeMap<&'static str, StepTimes>;
-
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Steps([StepTimes; Step::ALL.len()]);
@@ -104,7 +84,7 @@ impl Steps {
     /// All that were taken so far.
     pub fn table(&self) -> StepTable {
         let taken = Step::ALL.iter().zip(&self.0).filter(|(_, times)| times.count > 0);
-        taken.map(|(step, times)| (step.name(), *times)).collect()
+        taken.map(|(step, times)| (step.name().into(), *times)).collect()
     }
 }
 
@@ -119,6 +99,6 @@ mod tests {
         steps.note(Step::Tell, 1);
         let hello = StepTimes { count: 4, over_20us: 3, over_200us: 2, over_2ms: 1, longest_ns: 2_000_001 };
         let tell = StepTimes { count: 1, longest_ns: 1, ..StepTimes::default() };
-        assert_eq!(steps.table(), StepTable::from([("hello", hello), ("tell", tell)]));
+        assert_eq!(steps.table(), StepTable::from([("hello".into(), hello), ("tell".into(), tell)]));
     }
 }

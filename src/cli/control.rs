@@ -4,6 +4,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use gpuvmk_control::Status;
 use serde_json::Value;
 
 use crate::config::GpuConfig;
@@ -26,7 +27,16 @@ pub(super) struct Target {
 impl Target {
     /// Calls a method of the aggregator that is meant.
     pub(super) fn call(&self, method: &str, params: &Value) -> anyhow::Result<Value> {
-        gpuvmk_lab::control::call(&socket(self.gpu.as_deref(), self.socket.as_deref())?, method, params)
+        Ok(gpuvmk_control::call(&self.path()?, method, params)?)
+    }
+
+    /// The state of the aggregator that is meant.
+    pub(super) fn status(&self) -> anyhow::Result<Status> {
+        Ok(gpuvmk_control::status(&self.path()?)?)
+    }
+
+    fn path(&self) -> anyhow::Result<PathBuf> {
+        socket(self.gpu.as_deref(), self.socket.as_deref())
     }
 }
 

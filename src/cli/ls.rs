@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use gpuvmk_control::{Status, TenantStatus};
 
 use super::control::Target;
 use super::output;
@@ -21,44 +21,46 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let status = args.target.call("status", &json!({}))?;
+    let status = args.target.status()?;
     if args.json {
-        say!("{}", status["tenants"])?;
+        say!("{}", serde_json::to_value(&status.tenants)?)?;
     } else {
         output::print(&list(&status))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(status: &Value) -> String {
+fn list(status: &Status) -> String {
     let mut table = Table::new(&["VM", "STATE", "PID", "VRAM", "CHANNELS", "GPU", "BUSY", "FAULTS", "HANGS"]);
-    for vm in status["tenants"].as_array().into_iter().flatten() {
+    for vm in &status.tenants {
         table.row([
-            vm["name"].as_str().unwrap_or("?").to_owned(),
+            vm.name.clone(),
             state(vm),
-            vm["pid"].as_i64().map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
-            vm["vram"].as_u64().map_or_else(|| "?".to_owned(), show_size),
-            format!("{}/{}", vm["channels"], vm["channel_limit"]),
-            format!("{:.1} %", vm["gpu_share"].as_f64().unwrap_or(0.0) * 100.0),
-            format!("{:.3} s", vm["busy_ms"].as_f64().unwrap_or(0.0) / 1e3),
-            vm["faults"].to_string(),
-            vm["hangs"].to_string(),
+            vm.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+            show_size(vm.vram),
+            format!("{}/{}", vm.channels, vm.channel_limit),
+            format!("{:.1} %", vm.gpu_share * 100.0),
+            format!("{:.3} s", vm.busy_ms as f64 / 1e3),
+            vm.faults.to_string(),
+            vm.hangs.to_string(),
         ]);
     }
     table.to_string()
 }
 
 /// What a VM does, in a word.
-pub(super) fn state(vm: &Value) -> String {
-    match (vm["fail_safe"]["reason"].as_str(), vm["paused"] == true) {
-        (Some(reason), _) => format!("fail-safe ({reason})"),
+pub(super) fn state(vm: &TenantStatus) -> String {
+    match (&vm.fail_safe, vm.paused) {
+        (Some(state), _) => format!("fail-safe ({})", state.reason),
         (None, true) => "paused".to_owned(),
-        (None, false) => vm["state"].as_str().unwrap_or("?").to_owned(),
+        (None, false) => vm.state.to_string(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
@@ -69,11 +71,12 @@ mod tests {
                 "channels": 3, "channel_limit": 32, "gpu_share": 0.25, "busy_ms": 1500, "faults": 0, "hangs": 1,
             })
         };
+        let quota = json!({ "reason": "quota", "decided_by": "backend", "for_ms": 1, "decided_us": 1 });
         let status = json!({ "tenants": [
-            vm("vm1", false, Value::Null), vm("a-longer-name", true, Value::Null), vm("vm3", true, json!({ "reason": "quota" })),
+            vm("vm1", false, Value::Null), vm("a-longer-name", true, Value::Null), vm("vm3", true, quota),
         ] });
 
-        let text = list(&status);
+        let text = list(&serde_json::from_value(status).unwrap());
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 4);
         assert!(lines[0].starts_with("VM             STATE"), "{text}");

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use serde_json::json;
 use tiny_http::{Header, Method, Request, Response, Server};
 
 use super::{control, output};
@@ -84,9 +83,7 @@ fn scrape(sockets: &[PathBuf], format: Format) -> anyhow::Result<String> {
         .iter()
         .map(|socket| Answer {
             gpu: socket.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-            status: gpuvmk_lab::control::call(socket, "status", &json!({}))
-                .inspect_err(|error| log::warn!("{error:#}"))
-                .ok(),
+            status: gpuvmk_control::status(socket).map_err(|error| log::warn!("{:#}", anyhow!(error))).ok(),
         })
         .collect();
     exposition(&answers, format).context("Cannot write metrics")

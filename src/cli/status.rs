@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use gpuvmk_control::{CardStatus, EngineStatus, ScrubStatus, Status, TenantStatus};
 
 use super::{control, output};
 use crate::host::size::show_size;
@@ -27,29 +27,21 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let socket = control::socket(args.file.as_deref(), args.socket.as_deref())?;
-    let mut status = gpuvmk_lab::control::call(&socket, "status", &json!({}))?;
-    add_memory(&mut status);
+    let mut status = gpuvmk_control::status(&socket)?;
+    for tenant in &mut status.tenants {
+        tenant.backend_private_memory = tenant.pid.and_then(private_memory);
+    }
     if args.json {
-        say!("{status}")?;
+        // As a value, keys are in the order of the alphabet, as they are on the socket.
+        say!("{}", serde_json::to_value(&status)?)?;
     } else {
         output::print(&summary(&status))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds the private memory of each tenant's device back end, in bytes, where this user may see it.
-fn add_memory(status: &mut Value) {
-    for tenant in status["tenants"].as_array_mut().into_iter().flatten() {
-        if let Some(bytes) = tenant["pid"].as_u64().and_then(private_memory)
-            && let Some(tenant) = tenant.as_object_mut()
-        {
-            tenant.insert("backend_private_memory".to_owned(), bytes.into());
-        }
-    }
-}
-
 /// Memory that nobody shares with a process: what its end gives back.
-fn private_memory(pid: u64) -> Option<u64> {
+fn private_memory(pid: i32) -> Option<u64> {
     private_bytes(&std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?)
 }
 
@@ -63,127 +55,118 @@ fn private_bytes(rollup: &str) -> Option<u64> {
 }
 
 /// The state for people: a line for the GPU, a line for each tenant, and what is wrong below it.
-fn summary(status: &Value) -> String {
-    let gpu = &status["gpu"];
-    let size = |value: &Value| value.as_u64().map_or_else(|| "?".to_owned(), show_size);
-    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+fn summary(status: &Status) -> String {
+    let gpu = &status.gpu;
     let mut out = format!(
         "{} ({}): {} of VRAM, {} free, {} of {} channels free, policy {}{}\n",
-        text(&gpu["chip"]),
-        text(&gpu["backend"]),
-        size(&gpu["vram"]),
-        size(&gpu["vram_free"]),
-        gpu["channels_free"],
-        gpu["channels"],
-        text(&gpu["policy"]),
-        if gpu["lost"] == true { ", LOST" } else { "" },
+        gpu.chip,
+        gpu.backend,
+        show_size(gpu.vram),
+        show_size(gpu.vram_free),
+        gpu.channels_free,
+        gpu.channels,
+        gpu.policy,
+        if gpu.lost { ", LOST" } else { "" },
     );
-    out.push_str(&card(&gpu["card"]));
-    out.push_str(&scrubbing(&gpu["scrub"]));
-    for tenant in status["tenants"].as_array().into_iter().flatten() {
+    out.extend(gpu.card.map(card));
+    out.push_str(&scrubbing(&gpu.scrub));
+    for tenant in &status.tenants {
+        out.push_str(&vm(tenant));
+    }
+    out
+}
+
+/// What is known of one VM.
+fn vm(tenant: &TenantStatus) -> String {
+    let mut out = format!(
+        "{}: {}, {} of VRAM, {} channels, {} submissions, {:.0} % of the engines' time\n",
+        tenant.name,
+        tenant.state,
+        show_size(tenant.vram),
+        tenant.channels,
+        tenant.submissions,
+        tenant.gpu_share * 100.0,
+    );
+    out.extend(tenant.engines.iter().map(engine));
+    if let Some(bytes) = tenant.backend_private_memory {
+        out.push_str(&format!("  its device back end has {} KiB of its own\n", bytes / 1024));
+    }
+    if let Some(state) = &tenant.fail_safe {
         out.push_str(&format!(
-            "{}: {}, {} of VRAM, {} channels, {} submissions, {:.0} % of the engines' time\n",
-            text(&tenant["name"]),
-            text(&tenant["state"]),
-            size(&tenant["vram"]),
-            tenant["channels"],
-            tenant["submissions"],
-            tenant["gpu_share"].as_f64().unwrap_or(0.0) * 100.0,
+            "  in fail-safe state for {} ms: {}, decided by the {} ({} times so far)\n",
+            state.for_ms,
+            state.reason,
+            state.decided_by.name(),
+            tenant.fail_safe_count,
         ));
-        out.push_str(&engines(&tenant["engines"]));
-        if let Some(bytes) = tenant["backend_private_memory"].as_u64() {
-            out.push_str(&format!("  its device back end has {} KiB of its own\n", bytes / 1024));
-        }
-        let state = &tenant["fail_safe"];
-        if !state.is_null() {
-            out.push_str(&format!(
-                "  in fail-safe state for {} ms: {}, decided by the {} ({} times so far)\n",
-                state["for_ms"],
-                text(&state["reason"]),
-                text(&state["decided_by"]),
-                tenant["fail_safe_count"],
-            ));
-        }
-        if tenant["hangs"].as_u64().is_some_and(|hangs| hangs > 0) {
-            out.push_str(&format!(
-                "  {} of its channels hung ({} engine resets), for which it waited {} ms\n",
-                tenant["hangs"], tenant["engine_resets"], tenant["hang_penalty_ms"]
-            ));
-        }
-        for (name, limit) in tenant["limits"].as_object().into_iter().flatten() {
-            if limit["hits"].as_u64().is_some_and(|hits| hits > 0) {
-                out.push_str(&format!(
-                    "  limit {name} ({}) was met {} times\n",
-                    limit["limit"], limit["hits"]
-                ));
-            }
-        }
+    }
+    if tenant.hangs > 0 {
+        out.push_str(&format!(
+            "  {} of its channels hung ({} engine resets), for which it waited {} ms\n",
+            tenant.hangs, tenant.engine_resets, tenant.hang_penalty_ms
+        ));
+    }
+    for (name, limit) in tenant.limits.iter().filter(|(_, limit)| limit.hits > 0) {
+        let most = limit.limit.map_or_else(|| "null".to_owned(), |most| most.to_string());
+        out.push_str(&format!("  limit {name} ({most}) was met {} times\n", limit.hits));
     }
     out
 }
 
 /// What a card's driver did to it.
-fn card(used: &Value) -> String {
-    let Some(reached) = used["reached"].as_u64() else { return String::new() };
+fn card(used: CardStatus) -> String {
     format!(
         "The card took {} reads and {} writes so far; it reaches {} of the host's memory, which is locked\n",
-        used["reads"],
-        used["writes"],
-        show_size(reached)
+        used.reads,
+        used.writes,
+        show_size(used.reached)
     )
 }
 
-/// What a VM got of each engine.
-fn engines(accounts: &Value) -> String {
-    let ms = |value: &Value, per: f64| value.as_f64().unwrap_or(0.0) / per;
-    let line = |account: &Value| {
-        format!(
-            "  {}: {:.0} ms used, {:.0} ms waited, {} turns; doorbells wait {:.2} ms (99 of 100 at most {:.2}){}\n",
-            account["engine"].as_str().unwrap_or("?"),
-            ms(&account["used_us"], 1e3),
-            ms(&account["waiting_us"], 1e3),
-            account["switches"],
-            ms(&account["wait_ns"]["p50"], 1e6),
-            ms(&account["wait_ns"]["p99"], 1e6),
-            copied(&account["copied_bytes"]),
-        )
-    };
-    accounts.as_array().into_iter().flatten().map(line).collect()
+/// What a VM got of an engine.
+fn engine(account: &EngineStatus) -> String {
+    format!(
+        "  {}: {:.0} ms used, {:.0} ms waited, {} turns; doorbells wait {:.2} ms (99 of 100 at most {:.2}){}\n",
+        account.engine,
+        account.used_us as f64 / 1e3,
+        account.waiting_us as f64 / 1e3,
+        account.switches,
+        account.wait_ns.p50 as f64 / 1e6,
+        account.wait_ns.p99 as f64 / 1e6,
+        copied(account.copied_bytes),
+    )
 }
 
 /// What a VM's device back end says that it copied.
-fn copied(bytes: &Value) -> String {
-    match bytes.as_u64() {
-        None | Some(0) => String::new(),
-        Some(bytes) if bytes < 1 << 20 => format!("; {bytes} bytes copied"),
-        Some(bytes) => format!("; {} MiB copied", bytes >> 20),
+fn copied(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        bytes if bytes < 1 << 20 => format!("; {bytes} bytes copied"),
+        bytes => format!("; {} MiB copied", bytes >> 20),
     }
 }
 
 /// How VRAM is zeroed, once some was.
-fn scrubbing(scrub: &Value) -> String {
-    let bytes = |key: &str| scrub[key].as_u64().unwrap_or(0);
-    if scrub["by"].is_null() {
-        return String::new();
+fn scrubbing(scrub: &ScrubStatus) -> String {
+    let Some(figures) = &scrub.figures else { return String::new() };
+    let mut out = format!("VRAM is zeroed by the {}", figures.by);
+    if figures.engine_bytes > 0 {
+        let rate = figures.engine_bytes_per_second / 1_000_000;
+        out.push_str(&format!(": {} MiB so far, {rate} MB/s", figures.engine_bytes >> 20));
     }
-    let mut out = format!("VRAM is zeroed by the {}", scrub["by"].as_str().unwrap_or("?"));
-    if bytes("engine_bytes") > 0 {
-        let rate = bytes("engine_bytes_per_second") / 1_000_000;
-        out.push_str(&format!(": {} MiB so far, {rate} MB/s", bytes("engine_bytes") >> 20));
-    }
-    let departures = &scrub["departures"];
-    if departures["count"].as_u64().is_some_and(|count| count > 0) {
+    let gone = scrub.departures;
+    if gone.count > 0 {
         out.push_str(&format!(
             "; the last VM was gone in {} ms, the slowest in {} ms",
-            departures["last_ms"], departures["longest_ms"]
+            gone.last_ms, gone.longest_ms
         ));
     }
     out.push('\n');
-    if let Some(why) = scrub["fallback_reason"].as_str() {
-        out.push_str(&format!("  by the processor instead {} times: {why}\n", scrub["fallbacks"]));
+    if let Some(why) = &figures.fallback_reason {
+        out.push_str(&format!("  by the processor instead {} times: {why}\n", figures.fallbacks));
     }
-    if scrub["foreign_accesses"].as_u64().is_some_and(|count| count > 0) {
-        out.push_str(&format!("  IT REACHED A VM'S MEMORY {} times\n", scrub["foreign_accesses"]));
+    if let Some(count @ 1..) = scrub.foreign_accesses {
+        out.push_str(&format!("  IT REACHED A VM'S MEMORY {count} times\n"));
     }
     out
 }
@@ -194,7 +177,7 @@ mod tests {
 
     #[test]
     fn summary_names_fail_safe_states_and_limits_that_were_met() {
-        let status = serde_json::json!({
+        let status = serde_json::from_value(serde_json::json!({
             "gpu": { "chip": "GF100", "backend": "soft", "vram": 1 << 30, "vram_free": 64 << 20, "channels": 120,
                      "channels_free": 88, "policy": "fifo", "lost": false,
                      "card": { "reads": 12, "writes": 345, "reached": 6 << 20 },
@@ -210,7 +193,8 @@ mod tests {
                 "limits": { "flushes": { "limit": 100, "used": 900, "hits": 8 },
                             "channels": { "limit": 32, "used": 2, "hits": 0 } },
             }],
-        });
+        }))
+        .unwrap();
 
         assert_eq!(
             summary(&status),

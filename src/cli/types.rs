@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use gpuvmk_control::TypeStatus;
 
 use super::control::Target;
 use super::output;
@@ -22,9 +22,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let types = args.target.call("status", &json!({}))?["gpu"]["types"].take();
+    let types = args.target.status()?.gpu.types;
     if args.json {
-        say!("{types}")?;
+        say!("{}", serde_json::to_value(&types)?)?;
     } else {
         output::print(&list(&types))?;
     }
@@ -32,18 +32,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// As mdevctl prints types.
-fn list(types: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+fn list(types: &[TypeStatus]) -> String {
     types
-        .as_array()
-        .into_iter()
-        .flatten()
+        .iter()
         .map(|one| {
             format!(
                 "{}\n  Available instances: {}\n  Device API: vfio-user-pci\n  Description: {}\n",
-                text(&one["name"]),
-                one["available_instances"],
-                text(&one["description"])
+                one.name, one.available_instances, one.description
             )
         })
         .collect()
@@ -55,8 +50,12 @@ mod tests {
 
     #[test]
     fn types_are_listed_as_mdevctl_does() {
-        let types =
-            json!([{ "name": "GF100-64M", "vram": 1, "available_instances": 3, "description": "vram 64M" }]);
+        let types = [TypeStatus {
+            name: "GF100-64M".to_owned(),
+            vram: 1,
+            available_instances: 3,
+            description: "vram 64M".to_owned(),
+        }];
 
         assert_eq!(
             list(&types),

@@ -4,8 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::Serialize;
-
 /// Largest weight.
 pub const MAX_WEIGHT: u32 = 10_000;
 /// Longest period of a reservation.
@@ -169,34 +167,6 @@ impl FromStr for Wish {
             "period" => micros().map(Self::Period),
             "budget" => micros().map(Self::Budget),
             _ => Err(bad()),
-        }
-    }
-}
-
-/// The same for operators to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct ShareStatus {
-    /// Weight.
-    pub weight: u32,
-    /// Cap in percent.
-    pub cap: Option<u8>,
-    /// Fixed part in percent.
-    pub fixed: Option<u8>,
-    /// Period in microseconds.
-    pub period_us: u64,
-    /// Budget in microseconds.
-    pub budget_us: u64,
-}
-
-impl From<Share> for ShareStatus {
-    fn from(share: Share) -> Self {
-        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        Self {
-            weight: share.weight,
-            cap: share.cap,
-            fixed: share.fixed,
-            period_us: micros(share.period),
-            budget_us: micros(share.budget),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use gpuvmk_lab::control::Tenant;
+use gpuvmk_control::TenantStatus;
 use gpuvmk_lab::machine::{self, Machine};
 use gpuvmk_lab::report::Report;
 use gpuvmk_lab::rig::{Rig, RigSpec, Topology};
@@ -264,7 +264,7 @@ impl Run<'_> {
     }
 
     /// What the software GPU counted: no tenant may ever have touched another's memory.
-    fn check_tenants(&mut self, tenants: &[Tenant]) {
+    fn check_tenants(&mut self, tenants: &[TenantStatus]) {
         for tenant in tenants {
             match tenant.foreign_accesses {
                 Some(0) => {}

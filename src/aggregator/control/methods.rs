@@ -3,12 +3,13 @@
 //! The table is what `rpc.discover` answers (an OpenRPC document), what docs/control.md is written from, and what a
 //! test goes through: a method that is listed is served, and the other way round.
 
-use serde::Deserialize;
+use gpuvmk_control::{FailSafeStatus, GuestStatus, Status, TenantStatus};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::rpc::{Code, Failure};
-use crate::machine::guests::{Guest, GuestStatus};
+use crate::machine::guests::Guest;
 use crate::machine::settings::Order;
 use crate::service::ServiceRemote;
 
@@ -236,7 +237,7 @@ pub fn serve(method: &str, params: Value, remote: &ServiceRemote) -> Result<Valu
         "rpc.discover" => take::<Nothing>(method, params).map(|_| description()),
         "status" => {
             take::<Nothing>(method, params)?;
-            status(remote)
+            answer(&status(remote)?)
         }
         "version" => {
             take::<Nothing>(method, params)?;
@@ -244,9 +245,10 @@ pub fn serve(method: &str, params: Value, remote: &ServiceRemote) -> Result<Valu
         }
         "vm.allow" => {
             let wanted: GuestStatus = take(method, params)?;
-            let guest = wanted.guest().map_err(|rejection| Code::Rejected.because(rejection.to_string()))?;
+            let guest = Guest::described(&wanted);
+            let guest = guest.map_err(|rejection| Code::Rejected.because(rejection.to_string()))?;
             list(remote, &wanted.name, Some(guest))?;
-            serde_json::to_value(&wanted).map_err(|error| Code::Internal.because(error.to_string()))
+            answer(&wanted)
         }
         "vm.forbid" => {
             let OfVm { vm } = take(method, params)?;
@@ -268,7 +270,7 @@ pub fn serve(method: &str, params: Value, remote: &ServiceRemote) -> Result<Valu
         }
         "vm.show" => {
             let OfVm { vm } = take(method, params)?;
-            show(&vm, remote)
+            answer(&show(&vm, remote)?)
         }
         other => {
             let known = METHODS.map(|method| method.name).join(", ");
@@ -292,17 +294,18 @@ fn take<P: DeserializeOwned>(method: &str, params: Value) -> Result<P, Failure> 
     })
 }
 
-fn status(remote: &ServiceRemote) -> Result<Value, Failure> {
-    let status = remote.status().ok_or_else(silent)?;
-    serde_json::to_value(&status).map_err(|error| Code::Internal.because(error.to_string()))
+fn answer(value: &impl Serialize) -> Result<Value, Failure> {
+    serde_json::to_value(value).map_err(|error| Code::Internal.because(error.to_string()))
 }
 
-fn show(vm: &str, remote: &ServiceRemote) -> Result<Value, Failure> {
-    let mut status = status(remote)?;
-    let tenants = status["tenants"].as_array_mut().map(std::mem::take).unwrap_or_default();
-    let names: Vec<_> =
-        tenants.iter().filter_map(|tenant| tenant["name"].as_str()).map(str::to_owned).collect();
-    let found = tenants.into_iter().find(|tenant| tenant["name"] == vm);
+fn status(remote: &ServiceRemote) -> Result<Status, Failure> {
+    remote.status().ok_or_else(silent)
+}
+
+fn show(vm: &str, remote: &ServiceRemote) -> Result<TenantStatus, Failure> {
+    let tenants = status(remote)?.tenants;
+    let names: Vec<_> = tenants.iter().map(|tenant| tenant.name.clone()).collect();
+    let found = tenants.into_iter().find(|tenant| tenant.name == vm);
     found.ok_or_else(|| Failure {
         data: Some(json!({ "connected": names })),
         ..Code::NoVm.because(format!("no VM named {vm} is connected; {}", present(&names)))
@@ -320,7 +323,7 @@ fn set(order: Order, remote: &ServiceRemote) -> Result<Value, Failure> {
     }
     let in_force = remote.set(order).ok_or_else(silent)?;
     let in_force = in_force.map_err(|rejection| Code::Rejected.because(rejection.to_string()))?;
-    serde_json::to_value(&in_force).map_err(|error| Code::Internal.because(error.to_string()))
+    answer(&in_force)
 }
 
 /// Changes who may come.
@@ -331,7 +334,7 @@ fn list(remote: &ServiceRemote, name: &str, guest: Option<Guest>) -> Result<(), 
 
 fn reset(vm: &str, remote: &ServiceRemote) -> Result<Value, Failure> {
     let state = show(vm, remote)?;
-    if let Some(reason) = state["fail_safe"]["reason"].as_str() {
+    if let Some(FailSafeStatus { reason, .. }) = &state.fail_safe {
         return Err(Code::Rejected.because(format!(
             "{vm} is in fail-safe state ({reason}) and has nothing on the GPU; it ends when its guest resets the GPU: reset \
              or restart the guest (system_reset in QEMU's monitor)"
@@ -339,7 +342,7 @@ fn reset(vm: &str, remote: &ServiceRemote) -> Result<Value, Failure> {
     }
     let done = remote.reset_vm(vm).ok_or_else(silent)?;
     let done = done.map_err(|rejection| Code::Rejected.because(rejection.to_string()))?;
-    serde_json::to_value(&done).map_err(|error| Code::Internal.because(error.to_string()))
+    answer(&done)
 }
 
 fn silent() -> Failure {

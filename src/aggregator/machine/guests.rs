@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use gpuvmk_control::GuestStatus;
 
 use super::Machine;
 use super::admission::{MAX_TENANTS, NAME_RULE, is_name};
@@ -308,48 +308,18 @@ fn no_list() -> Rejection {
     Rejection("the GPU's file had no [[vm]] sections when the aggregator started; restart it".to_owned())
 }
 
-/// A VM that may come, for operators and for `gpuvmk apply`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GuestStatus {
-    /// Its name.
-    pub name: String,
-    /// Whose back end may be it, if it is a user's.
-    pub uid: Option<u32>,
-    /// It has a socket of its own.
-    #[serde(default)]
-    pub own_socket: bool,
-    /// Most VRAM, in bytes.
-    pub vram: u64,
-    /// Most channels.
-    pub channels: u16,
-    /// Its part of the GPU's time, as `gpuvmk set` takes it.
-    #[serde(default)]
-    pub share: Vec<String>,
-    /// Most host memory for page tables.
-    pub page_tables: Option<u64>,
-    /// Most pages mapped.
-    pub mappings: Option<u64>,
-    /// Most doorbells a second.
-    pub doorbells: Option<u32>,
-    /// Most of the aggregator's thread, in percent.
-    pub thread_time: Option<u8>,
-    /// Most pieces of memory.
-    pub memory_ranges: Option<u32>,
-}
-
-impl GuestStatus {
-    /// Of a VM that may come.
-    pub fn new(name: &str, guest: &Guest) -> Self {
+impl Guest {
+    /// The same for operators and for `gpuvmk apply`, under the VM's name.
+    pub fn status(&self, name: &str) -> GuestStatus {
         let usual = EntryLimits::default();
-        let limits = guest.limits;
-        Self {
+        let limits = self.limits;
+        GuestStatus {
             name: name.to_owned(),
-            uid: guest.uid,
-            own_socket: guest.door,
-            vram: guest.vram,
-            channels: guest.channels,
-            share: guest.share.to_string().split(' ').map(str::to_owned).collect(),
+            uid: self.uid,
+            own_socket: self.door,
+            vram: self.vram,
+            channels: self.channels,
+            share: self.share.to_string().split(' ').map(str::to_owned).collect(),
             page_tables: Some(limits.page_tables).filter(|most| *most != usual.page_tables),
             mappings: Some(limits.mappings).filter(|most| *most != usual.mappings),
             doorbells: Some(limits.doorbells).filter(|most| *most != usual.doorbells),
@@ -358,27 +328,27 @@ impl GuestStatus {
         }
     }
 
-    /// The VM that this describes.
+    /// The VM that an operator describes.
     ///
     /// # Errors
     /// A part of its share is no setting.
-    pub fn guest(&self) -> Result<Guest, Rejection> {
+    pub fn described(wanted: &GuestStatus) -> Result<Self, Rejection> {
         let usual = EntryLimits::default();
-        let wishes = self.share.iter().map(|wish| wish.parse());
-        Ok(Guest {
-            uid: self.uid,
-            door: self.own_socket,
-            vram: self.vram,
-            channels: self.channels,
+        let wishes = wanted.share.iter().map(|wish| wish.parse());
+        Ok(Self {
+            uid: wanted.uid,
+            door: wanted.own_socket,
+            vram: wanted.vram,
+            channels: wanted.channels,
             share: wishes
                 .into_iter()
                 .try_fold(Share::default(), |share, wish| wish.map(|wish| share.with(wish)))?,
             limits: EntryLimits {
-                page_tables: self.page_tables.unwrap_or(usual.page_tables),
-                mappings: self.mappings.unwrap_or(usual.mappings),
-                doorbells: self.doorbells.unwrap_or(usual.doorbells),
-                thread_time: self.thread_time.unwrap_or(usual.thread_time),
-                memory_ranges: self.memory_ranges.unwrap_or(usual.memory_ranges),
+                page_tables: wanted.page_tables.unwrap_or(usual.page_tables),
+                mappings: wanted.mappings.unwrap_or(usual.mappings),
+                doorbells: wanted.doorbells.unwrap_or(usual.doorbells),
+                thread_time: wanted.thread_time.unwrap_or(usual.thread_time),
+                memory_ranges: wanted.memory_ranges.unwrap_or(usual.memory_ranges),
             },
         })
     }

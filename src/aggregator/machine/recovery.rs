@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::jobs::Job;
 use super::memory::Withdrawal;
-use super::scrub::Step;
+use super::scrub::{self, Step};
 use super::{Machine, Output};
 use crate::limit::Limit;
 use crate::protocol::{RefusalKind, Reply};
@@ -418,7 +418,7 @@ impl Machine {
         if tenant.account.backlog() > 0 {
             self.accounts.insert(tenant.name.clone(), tenant.account.clone());
         }
-        self.departed.note_wanted(self.scheduler.wanting(id));
+        scrub::note_wanted(&mut self.departed, self.scheduler.wanting(id));
         self.scheduler.remove_vm(id);
         let hangs = self.hangs.take(id);
         self.standings.keep_hangs(&tenant.holder, hangs, now);
@@ -433,7 +433,8 @@ impl Machine {
                 ledger.own_vram(tenant.partition.start(), tenant.partition.size(), None);
             }
             self.cleanups.note_departure(&tenant.holder, tenant.partition.size(), now);
-            self.departed.note(tenant.partition.size(), now.saturating_sub(tenant.left));
+            let took = now.saturating_sub(tenant.left);
+            scrub::note_departure(&mut self.departed, tenant.partition.size(), took);
             self.vram.give_back(tenant.partition);
             self.granted_channels = self.granted_channels.saturating_sub(tenant.channel_limit);
         }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use gpuvmk_control::{Departures, ScrubFigures, ScrubStatus};
 
 use super::Machine;
 use crate::tenant::TenantState;
@@ -32,54 +32,41 @@ pub(super) enum Step {
     Finished,
 }
 
-/// How VRAM is zeroed, and what is known of tenants that are gone.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ScrubStatus {
-    /// By whom, and how fast; absent where the driver does not count.
-    #[serde(flatten)]
-    pub figures: Option<ScrubReport>,
-    /// Engine accesses of the host's own channels that met a tenant's memory, where hardware can tell (must be 0).
-    pub foreign_accesses: Option<u64>,
-    /// Tenants that are gone.
-    pub departures: Departures,
+/// Notes that a tenant is gone, that had work not done for so long.
+pub(super) fn note_wanted(departures: &mut Departures, wanted: Duration) {
+    let wanted = u64::try_from(wanted.as_micros()).unwrap_or(u64::MAX);
+    departures.wanted_us = departures.wanted_us.saturating_add(wanted);
 }
 
-/// Tenants that are gone: how long they took from the end of their process until everything of theirs was free again, and
-/// zero, and for how long the GPU had had work of theirs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Departures {
-    /// How many.
-    pub count: u64,
-    /// VRAM of the last one, in bytes.
-    pub last_bytes: u64,
-    /// Time of the last one, in milliseconds.
-    pub last_ms: u64,
-    /// The longest, in milliseconds.
-    pub longest_ms: u64,
-    /// Time in which they had work for an engine that was not done, of all of them together, in microseconds: what the
-    /// tenants that are there had wanted of the GPU is only a part of what those that stayed had to share it with.
-    pub wanted_us: u64,
+/// Notes that everything of a tenant is free.
+pub(super) fn note_departure(departures: &mut Departures, bytes: u64, took: Duration) {
+    departures.count = departures.count.saturating_add(1);
+    departures.last_bytes = bytes;
+    departures.last_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    departures.longest_ms = departures.longest_ms.max(departures.last_ms);
 }
 
-impl Departures {
-    /// A tenant is gone, that had work not done for so long.
-    pub(super) fn note_wanted(&mut self, wanted: Duration) {
-        self.wanted_us = self.wanted_us.saturating_add(u64::try_from(wanted.as_micros()).unwrap_or(u64::MAX));
-    }
-
-    /// Everything of a tenant is free.
-    pub(super) fn note(&mut self, bytes: u64, took: Duration) {
-        self.count = self.count.saturating_add(1);
-        self.last_bytes = bytes;
-        self.last_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        self.longest_ms = self.longest_ms.max(self.last_ms);
+/// The figures of a driver, for operators.
+fn figures(report: ScrubReport) -> ScrubFigures {
+    ScrubFigures {
+        by: report.by.into(),
+        engine_bytes: report.engine_bytes,
+        engine_ns: report.engine_ns,
+        engine_bytes_per_second: report.engine_bytes_per_second,
+        processor_bytes: report.processor_bytes,
+        processor_ns: report.processor_ns,
+        untouched_bytes: report.untouched_bytes,
+        checked_places: report.checked_places,
+        failed_checks: report.failed_checks,
+        fallbacks: report.fallbacks,
+        fallback_reason: report.fallback_reason,
     }
 }
 
 impl Machine {
     pub(super) fn scrub_status(&self) -> ScrubStatus {
         ScrubStatus {
-            figures: self.driver.scrub_report(),
+            figures: self.driver.scrub_report().map(figures),
             foreign_accesses: self.ledger.as_ref().map(|ledger| ledger.foreign_accesses_of_host()),
             departures: self.departed,
         }

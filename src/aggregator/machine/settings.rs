@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use gpuvmk_control::ShareStatus;
 use serde::Serialize;
 
 use super::Machine;
+use super::status::share_status;
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_scheduler::Suspension;
 use gpuvmk_scheduler::policy::Settings;
 use gpuvmk_scheduler::settings::GpuWish;
-use gpuvmk_scheduler::share::{Rejection, ShareStatus, Wish};
+use gpuvmk_scheduler::share::{Rejection, Wish};
 
 /// Settings that are no part of the GPU's time.
 const PAUSED: &str = "paused";
@@ -92,7 +94,7 @@ impl Machine {
         }
         self.scheduler.suspend(id, Suspension::PAUSE, paused);
         log::info!("{name}: {share}{}", if paused { ", paused" } else { "" });
-        Ok(InForce::Vm { vm: name.to_owned(), share: share.into(), paused })
+        Ok(InForce::Vm { vm: name.to_owned(), share: share_status(share), paused })
     }
 
     /// The VM of this name.

@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use gpuvmk_control::Status;
 use rustix::event::EventfdFlags;
 use rustix::net::SocketType;
 
@@ -37,7 +38,6 @@ use super::machine::Machine;
 use super::machine::guests::{Guest, GuestList};
 use super::machine::hang::Reset;
 use super::machine::settings::{InForce, Order};
-use super::machine::status::Status;
 use crate::ScrubPolicy;
 use gpuvmk_gpu::scrub::EngineScrub;
 use gpuvmk_gpu::{GpuDriver, GpuError, OwnershipLedger};

@@ -9,13 +9,14 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
+use gpuvmk_control::Status;
 use rustix::event::{Timespec, epoll};
 
 use super::connection::{Connection, Stage, TenantLink};
 use super::gate::{Gate, OpenGate};
 use super::looking::Looking;
 use super::{Command, ServiceRemote, watch};
-use crate::machine::status::Status;
+use crate::machine::status::{add_copied, add_report};
 use crate::machine::{Machine, Output, SLICE, SLICE_BESIDE_OTHERS};
 use crate::message::MessageSender;
 use crate::steps::Step;
@@ -354,12 +355,12 @@ impl Loop {
         let mut status = self.machine.status(&self.backend);
         status.gpu.refused_peers = self.guards.iter().map(|guard| guard.refused()).sum();
         status.gpu.refused_hellos = self.refused_hellos;
-        for tenant in &mut status.tenants {
-            let number = self.by_tenant.get(&tenant.id);
+        for (id, tenant) in self.machine.tenants_by_age().zip(&mut status.tenants) {
+            let number = self.by_tenant.get(&id);
             if let Some(Stage::Tenant(link)) = number.and_then(|n| self.connections.get(n)).map(|c| &c.stage)
             {
-                tenant.add_report(&link.doorbells.report());
-                tenant.add_copied(&link.doorbells.copied());
+                add_report(tenant, &link.doorbells.report());
+                add_copied(tenant, &link.doorbells.copied());
                 tenant.trapped = link.doorbells.trapped();
             }
             let connection = number.and_then(|number| self.connections.get(number));

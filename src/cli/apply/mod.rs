@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use gpuvmk_control::{Status, TenantStatus};
 use serde_json::{Value, json};
 
 use self::plan::{Step, steps};
@@ -123,23 +124,16 @@ pub(super) fn apply(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What an aggregator says; none where nobody listens.
-fn state(control: &Path) -> anyhow::Result<Option<Value>> {
-    match std::os::unix::net::UnixStream::connect(control) {
-        Ok(_) => call(control, "status", &json!({})).map(Some),
-        Err(error)
-            if matches!(
-                error.kind(),
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused
-            ) =>
-        {
-            Ok(None)
-        }
-        Err(error) => Err(error).with_context(|| format!("Cannot ask at {}", control.display())),
+fn state(control: &Path) -> anyhow::Result<Option<Status>> {
+    match gpuvmk_control::status(control) {
+        Ok(status) => Ok(Some(status)),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
 fn call(control: &Path, method: &str, params: &Value) -> anyhow::Result<Value> {
-    gpuvmk_lab::control::call(control, method, params)
+    Ok(gpuvmk_control::call(control, method, params)?)
 }
 
 fn carry_out(args: &Args, wish: &Wish, step: &Step) -> anyhow::Result<()> {
@@ -180,15 +174,13 @@ fn carry_out(args: &Args, wish: &Wish, step: &Step) -> anyhow::Result<()> {
     }
 }
 
-fn tenant(control: &Path, vm: &str) -> anyhow::Result<Option<Value>> {
-    let status = call(control, "status", &json!({}))?;
-    Ok(status["tenants"].as_array().into_iter().flatten().find(|tenant| tenant["name"] == vm).cloned())
+fn tenant(control: &Path, vm: &str) -> anyhow::Result<Option<TenantStatus>> {
+    Ok(gpuvmk_control::status(control)?.tenant(vm).cloned())
 }
 
 /// Whether a VM has unfinished work.
-fn works(tenant: &Value) -> bool {
-    let engines = tenant["engines"].as_array().into_iter().flatten();
-    engines.filter_map(|engine| engine["queue_depth"].as_u64()).any(|depth| depth > 0)
+fn works(tenant: &TenantStatus) -> bool {
+    tenant.engines.iter().any(|engine| engine.queue_depth > 0)
 }
 
 fn stem(file: &Path) -> String {

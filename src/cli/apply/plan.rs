@@ -3,10 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use gpuvmk_control::{GuestStatus, ShareStatus, Status};
 use serde_json::{Value, json};
 
 use super::wish::{self, Setting, Wish};
-use crate::aggregator::machine::guests::GuestStatus;
 use crate::host::size::show_size;
 
 /// A step.
@@ -29,7 +29,7 @@ pub(super) enum Step {
     /// Something that no running aggregator can be given.
     RestartGpu { gpu: String, why: String },
     /// A VM whose name is its back end's own word.
-    Unvouched { gpu: String, vm: String, uid: u64 },
+    Unvouched { gpu: String, vm: String, uid: u32 },
     /// Something that no running VM can be given.
     Restart { gpu: String, vm: String, why: String },
 }
@@ -91,7 +91,7 @@ impl fmt::Display for Step {
 }
 
 /// The steps for one GPU; `status` is what its aggregator says, if it runs.
-pub(super) fn steps(wish: &Wish, status: Option<&Value>) -> Vec<Step> {
+pub(super) fn steps(wish: &Wish, status: Option<&Status>) -> Vec<Step> {
     let gpu = wish.gpu.name.clone();
     let start = |(file, vm): &(PathBuf, _)| {
         let vm: &crate::config::VmConfig = vm;
@@ -102,42 +102,44 @@ pub(super) fn steps(wish: &Wish, status: Option<&Value>) -> Vec<Step> {
         return std::iter::once(aggregator).chain(wish.vms.iter().map(start)).collect();
     };
     let mut steps = Vec::new();
-    let mut settings = differing(&wish::policy(&wish.gpu), &status["gpu"]);
+    let set = |key: &str| match key {
+        "slice" => status.gpu.slice_us,
+        _ => status.gpu.period_us,
+    };
+    let mut settings = differing(&wish::policy(&wish.gpu), set);
     let policy = wish.gpu.policy.name();
-    if status["gpu"]["policy"] != policy {
+    if status.gpu.policy != policy {
         settings.insert(0, format!("policy={policy}"));
     }
     if !settings.is_empty() {
         steps.push(Step::SetGpu { gpu: gpu.clone(), settings });
     }
-    steps.extend(list_steps(wish, &status["gpu"]["vms"]));
-    let running = status["tenants"].as_array().map(Vec::as_slice).unwrap_or_default();
+    steps.extend(list_steps(wish, status.gpu.vms.as_deref()));
     // Who is to go makes room for who is to come.
-    for vm in running.iter().filter_map(|tenant| tenant["name"].as_str()) {
-        if !wish.vms.iter().any(|(_, wanted)| wanted.name == vm) {
-            steps.push(Step::StopVm { gpu: gpu.clone(), vm: vm.to_owned() });
+    for tenant in &status.tenants {
+        if !wish.vms.iter().any(|(_, wanted)| wanted.name == tenant.name) {
+            steps.push(Step::StopVm { gpu: gpu.clone(), vm: tenant.name.clone() });
         }
     }
     for entry in &wish.vms {
         let vm = &entry.1;
-        let Some(tenant) = running.iter().find(|tenant| tenant["name"] == vm.name.as_str()) else {
+        let Some(tenant) = status.tenant(&vm.name) else {
             steps.push(start(entry));
             continue;
         };
-        let settings = differing(&wish::share(vm), &tenant["share"]);
-        if !settings.is_empty() && tenant["vouched"] == false {
-            let uid = tenant["uid"].as_u64().unwrap_or_default();
+        let settings = differing(&wish::share(vm), |key| granted(tenant.share.as_ref()?, key));
+        if !settings.is_empty() && !tenant.vouched {
+            let uid = tenant.uid;
             steps.push(Step::Unvouched { gpu: gpu.clone(), vm: vm.name.clone(), uid });
         } else if !settings.is_empty() {
             steps.push(Step::SetVm { gpu: gpu.clone(), vm: vm.name.clone(), settings });
         }
         let mut why = Vec::new();
-        if let Some(vram) = tenant["vram"].as_u64().filter(|vram| *vram != vm.vram) {
-            why.push(format!("vram: {} instead of {}", show_size(vm.vram), show_size(vram)));
+        if tenant.vram != vm.vram {
+            why.push(format!("vram: {} instead of {}", show_size(vm.vram), show_size(tenant.vram)));
         }
-        let channels = u64::from(vm.channels);
-        if let Some(channels) = tenant["channel_limit"].as_u64().filter(|most| *most != channels) {
-            why.push(format!("channels: {} instead of {channels}", vm.channels));
+        if tenant.channel_limit != vm.channels {
+            why.push(format!("channels: {} instead of {}", vm.channels, tenant.channel_limit));
         }
         if !why.is_empty() {
             steps.push(Step::Restart { gpu: gpu.clone(), vm: vm.name.clone(), why: why.join(", ") });
@@ -147,27 +149,25 @@ pub(super) fn steps(wish: &Wish, status: Option<&Value>) -> Vec<Step> {
 }
 
 /// What is to change of the list of those who may come.
-fn list_steps(wish: &Wish, present: &Value) -> Vec<Step> {
+fn list_steps(wish: &Wish, present: Option<&[GuestStatus]>) -> Vec<Step> {
     let gpu = &wish.gpu.name;
     let restart = |why: String| Step::RestartGpu { gpu: gpu.clone(), why };
-    let has_list = !present.is_null();
     let Some(wanted) = &wish.guests else {
-        return if has_list {
+        return if present.is_some() {
             vec![restart("a list of VMs that the file has no more".to_owned())]
         } else {
             Vec::new()
         };
     };
-    if !has_list {
+    let Some(present) = present else {
         return vec![restart("the [[vm]] sections of its file".to_owned())];
-    }
-    let present: Vec<GuestStatus> = serde_json::from_value(present.clone()).unwrap_or_default();
+    };
     let known = |name: &str| present.iter().find(|guest| guest.name == name);
     let gone = present.iter().filter(|guest| !wanted.contains_key(&guest.name));
     let mut steps: Vec<Step> =
         gone.map(|guest| Step::ForbidVm { gpu: gpu.clone(), vm: guest.name.clone() }).collect();
     for (name, guest) in wanted {
-        let guest = GuestStatus::new(name, guest);
+        let guest = guest.status(name);
         if known(name).is_some_and(|known| known.own_socket) != guest.own_socket {
             steps.push(restart(format!("the socket of {name}'s own")));
         } else if known(name) != Some(&guest) {
@@ -177,11 +177,22 @@ fn list_steps(wish: &Wish, present: &Value) -> Vec<Step> {
     steps
 }
 
-/// Settings that a status does not have, as `gpuvmk set` takes them. Times have `_us` behind their names there.
-fn differing(wanted: &[Setting], status: &Value) -> Vec<String> {
-    let has = |key: &str| status.get(key).or_else(|| status.get(format!("{key}_us"))).and_then(Value::as_u64);
+/// What a VM was granted under a setting's key.
+fn granted(share: &ShareStatus, key: &str) -> Option<u64> {
+    match key {
+        "weight" => Some(share.weight.into()),
+        "cap" => share.cap.map(u64::from),
+        "fixed" => share.fixed.map(u64::from),
+        "period" => Some(share.period_us),
+        "budget" => Some(share.budget_us),
+        _ => None,
+    }
+}
+
+/// Settings of which something else holds, as `gpuvmk set` takes them.
+fn differing(wanted: &[Setting], holds: impl Fn(&str) -> Option<u64>) -> Vec<String> {
     let show = |value: Option<u64>| value.map_or_else(|| "none".to_owned(), |value| value.to_string());
-    let differing = wanted.iter().filter(|(key, value)| has(key) != *value);
+    let differing = wanted.iter().filter(|(key, value)| holds(key) != *value);
     differing.map(|(key, value)| format!("{key}={}", show(*value))).collect()
 }
 
@@ -208,12 +219,17 @@ mod tests {
     }
 
     fn tenant(name: &str) -> Value {
-        json!({ "name": name, "vram": 64 << 20, "channel_limit": 32, "share": {
+        json!({ "name": name, "vouched": true, "vram": 64 << 20, "channel_limit": 32, "share": {
             "weight": 100, "cap": null, "fixed": 25, "period_us": 20000, "budget_us": 0 } })
     }
 
     fn status(tenants: &[Value]) -> Value {
         json!({ "gpu": { "policy": "weighted", "slice_us": 3000, "period_us": null }, "tenants": tenants })
+    }
+
+    fn steps(wish: &Wish, status: Option<&Value>) -> Vec<Step> {
+        let status = status.map(|status| serde_json::from_value(status.clone()).unwrap());
+        super::steps(wish, status.as_ref())
     }
 
     fn shown(wish: &Wish, status: Option<&Value>) -> Vec<String> {
@@ -261,7 +277,7 @@ mod tests {
         std::fs::write(folder.path().join("gpu0.toml"), text).unwrap();
         let wish = wish::read(folder.path()).unwrap().remove(0);
         let listed: Vec<GuestStatus> =
-            wish.guests.iter().flatten().map(|(name, guest)| GuestStatus::new(name, guest)).collect();
+            wish.guests.iter().flatten().map(|(name, guest)| guest.status(name)).collect();
         let mut status = status(&[tenant("vm1")]);
         status["gpu"]["vms"] = json!(listed);
         assert_eq!(shown(&wish, Some(&status)), ["gpu0: vm1: set weight=300"], "what its section says");

@@ -30,7 +30,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut view = View::default();
     // Before the screen is taken: who is not there is said in plain lines.
-    view.see(args.target.call("status", &json!({}))?, Instant::now());
+    view.see(args.target.status()?, Instant::now());
     let ended = match ratatui::try_init() {
         Ok(mut terminal) => {
             let ended = show(args, &mut view, &mut terminal);
@@ -74,7 +74,7 @@ fn show(args: &Args, view: &mut View, terminal: &mut ratatui::DefaultTerminal) -
             }
         }
         if Instant::now() >= due {
-            match args.target.call("status", &json!({})) {
+            match args.target.status() {
                 Ok(status) => view.see(status, Instant::now()),
                 Err(error) => view.note(Some(error)),
             }

@@ -67,21 +67,19 @@ pub(super) fn draw(view: &View, frame: &mut Frame<'_>) {
 }
 
 fn summary(view: &View) -> String {
-    let gpu = view.gpu();
-    let text = |key: &str| gpu[key].as_str().unwrap_or("?").to_owned();
-    let size = |key: &str| gpu[key].as_u64().map_or_else(|| "?".to_owned(), show_size);
+    let Some(gpu) = view.gpu() else { return String::new() };
     let busy: f64 = view.rows().iter().map(|row| row.gpu).sum();
     format!(
         "{} ({}), policy {}, {} of VRAM, {} free, {} VMs, engines busy {:.1} %{}{}",
-        text("chip"),
-        text("backend"),
-        text("policy"),
-        size("vram"),
-        size("vram_free"),
+        gpu.chip,
+        gpu.backend,
+        gpu.policy,
+        show_size(gpu.vram),
+        show_size(gpu.vram_free),
         view.rows().len(),
         busy * 100.0,
-        if gpu["draining"] == true { ", draining" } else { "" },
-        if gpu["lost"] == true { ", LOST" } else { "" },
+        if gpu.draining { ", draining" } else { "" },
+        if gpu.lost { ", LOST" } else { "" },
     )
 }
 
@@ -113,7 +111,8 @@ mod tests {
         let mut view = View::default();
         let vm = json!({ "name": "vm1", "state": "active", "vram": 64 << 20, "engines": [] });
         let gpu = json!({ "chip": "GF100", "backend": "soft", "policy": "fifo", "vram": 1 << 30, "vram_free": 1 << 29 });
-        view.see(json!({ "gpu": gpu, "tenants": [vm] }), Instant::now());
+        let status = serde_json::from_value(json!({ "gpu": gpu, "tenants": [vm] })).unwrap();
+        view.see(status, Instant::now());
         view.choose(0);
         let mut terminal = Terminal::new(TestBackend::new(120, 6)).unwrap();
         terminal.draw(|frame| draw(&view, frame)).unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use serde_json::Value;
+use gpuvmk_control::{EngineStatus, GpuStatus, Status, TenantStatus};
 
 use crate::cli::ls::state;
 
@@ -39,7 +39,7 @@ pub(super) enum Order {
 /// What was seen, and how to show it.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    last: Option<(Instant, Value)>,
+    last: Option<(Instant, Status)>,
     rows: Vec<Row>,
     order: Order,
     chosen: Option<String>,
@@ -56,51 +56,47 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(vm: &Value) -> Self {
-        let engines = vm["engines"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let sum = |key: &str| engines.iter().filter_map(|engine| engine[key].as_f64()).sum::<f64>();
+    fn of(vm: &TenantStatus) -> Self {
+        let sum = |times: fn(&EngineStatus) -> u64| {
+            vm.engines.iter().map(|engine| times(engine) as f64).sum::<f64>()
+        };
         Self {
-            used: sum("used_us") / 1e6,
-            waiting: sum("waiting_us") / 1e6,
-            submissions: vm["submissions"].as_f64().unwrap_or(0.0),
-            copied: vm["copied_bytes"].as_f64().unwrap_or(0.0),
-            trapped: vm["trapped"].as_f64().unwrap_or(0.0),
+            used: sum(|engine| engine.used_us) / 1e6,
+            waiting: sum(|engine| engine.waiting_us) / 1e6,
+            submissions: vm.submissions as f64,
+            copied: vm.copied_bytes as f64,
+            trapped: vm.trapped as f64,
         }
     }
 }
 
 impl View {
     /// Takes a state over.
-    pub(super) fn see(&mut self, status: Value, now: Instant) {
+    pub(super) fn see(&mut self, status: Status, now: Instant) {
         let before = self.last.take();
         let seconds = before.as_ref().map_or(0.0, |(then, _)| now.duration_since(*then).as_secs_f64());
         let rate = |now: f64, then: f64| if seconds > 0.0 { (now - then).max(0.0) / seconds } else { 0.0 };
-        self.rows = status["tenants"]
-            .as_array()
-            .into_iter()
-            .flatten()
+        self.rows = status
+            .tenants
+            .iter()
             .map(|vm| {
-                let earlier = before.as_ref().and_then(|(_, status)| {
-                    status["tenants"].as_array()?.iter().find(|other| other["name"] == vm["name"])
-                });
+                let earlier = before.as_ref().and_then(|(_, status)| status.tenant(&vm.name));
                 let now = Sums::of(vm);
                 // A newcomer has had nothing between the looks that is known.
                 let then = Sums::of(earlier.unwrap_or(vm));
-                let number = |key: &str| vm[key].as_u64().unwrap_or(0);
-                let engines = vm["engines"].as_array().into_iter().flatten();
                 Row {
-                    vm: vm["name"].as_str().unwrap_or("?").to_owned(),
+                    vm: vm.name.clone(),
                     state: state(vm),
-                    paused: vm["paused"] == true,
+                    paused: vm.paused,
                     gpu: rate(now.used, then.used),
                     waiting: rate(now.waiting, then.waiting),
-                    queue: engines.filter_map(|engine| engine["queue_depth"].as_u64()).sum(),
-                    vram: number("vram"),
+                    queue: vm.engines.iter().map(|engine| engine.queue_depth).sum(),
+                    vram: vm.vram,
                     submissions: rate(now.submissions, then.submissions),
                     copied: rate(now.copied, then.copied),
                     trapped: rate(now.trapped, then.trapped),
-                    faults: number("faults"),
-                    hangs: number("hangs"),
+                    faults: vm.faults,
+                    hangs: vm.hangs,
                 }
             })
             .collect();
@@ -125,8 +121,8 @@ impl View {
     }
 
     /// The GPU's state.
-    pub(super) fn gpu(&self) -> &Value {
-        self.last.as_ref().map_or(&Value::Null, |(_, status)| &status["gpu"])
+    pub(super) fn gpu(&self) -> Option<&GpuStatus> {
+        self.last.as_ref().map(|(_, status)| &status.gpu)
     }
 
     pub(super) fn order(&self) -> Order {
@@ -182,7 +178,7 @@ impl View {
 mod tests {
     use std::time::Duration;
 
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -195,6 +191,10 @@ mod tests {
         })
     }
 
+    fn status(value: Value) -> Status {
+        serde_json::from_value(value).unwrap()
+    }
+
     fn names(view: &View) -> Vec<&str> {
         view.rows().iter().map(|row| row.vm.as_str()).collect()
     }
@@ -202,12 +202,9 @@ mod tests {
     #[test]
     fn rates_are_of_the_time_between_two_looks() {
         let (mut view, start) = (View::default(), Instant::now());
-        view.see(json!({ "tenants": [vm("vm1", 1_000_000, 10), vm("vm2", 0, 0)] }), start);
+        view.see(status(json!({ "tenants": [vm("vm1", 1_000_000, 10), vm("vm2", 0, 0)] })), start);
         assert!(view.rows().iter().all(|row| row.gpu == 0.0));
-        view.see(
-            json!({ "tenants": [vm("vm1", 1_100_000, 30), vm("vm2", 400_000, 0), vm("vm3", 9_000_000, 9)] }),
-            start + Duration::from_secs(2),
-        );
+        view.see(status(json!({ "tenants": [vm("vm1", 1_100_000, 30), vm("vm2", 400_000, 0), vm("vm3", 9_000_000, 9)] })), start + Duration::from_secs(2));
 
         assert_eq!(names(&view), ["vm2", "vm1", "vm3"]);
         let rows = view.rows();
@@ -219,16 +216,19 @@ mod tests {
     #[test]
     fn choice_follows_its_vm_when_the_order_changes() {
         let (mut view, start) = (View::default(), Instant::now());
-        view.see(json!({ "tenants": [vm("vm1", 0, 0), vm("vm2", 0, 0)] }), start);
+        view.see(status(json!({ "tenants": [vm("vm1", 0, 0), vm("vm2", 0, 0)] })), start);
         assert_eq!(view.chosen(), None);
         view.choose(1);
         view.choose(1);
         view.choose(1);
         assert_eq!(view.chosen(), Some(("vm2".to_owned(), false)));
-        view.see(json!({ "tenants": [vm("vm1", 0, 0), vm("vm2", 5, 0)] }), start + Duration::from_secs(1));
+        view.see(
+            status(json!({ "tenants": [vm("vm1", 0, 0), vm("vm2", 5, 0)] })),
+            start + Duration::from_secs(1),
+        );
 
         assert_eq!((view.place(), view.chosen().map(|(vm, _)| vm)), (Some(0), Some("vm2".to_owned())));
-        view.see(json!({ "tenants": [] }), start + Duration::from_secs(2));
+        view.see(status(json!({ "tenants": [] })), start + Duration::from_secs(2));
         assert_eq!(view.chosen(), None);
     }
 }

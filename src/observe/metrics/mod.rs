@@ -7,6 +7,7 @@ mod format;
 
 use std::sync::atomic::AtomicU64;
 
+use gpuvmk_control::{Status, TenantStatus};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -14,7 +15,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
-use serde_json::Value;
 
 pub use format::Format;
 
@@ -24,7 +24,7 @@ pub struct Answer {
     /// The GPU's name: that of its control socket without its ending.
     pub gpu: String,
     /// Its state; `None` if nobody answered.
-    pub status: Option<Value>,
+    pub status: Option<Status>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -98,13 +98,14 @@ pub fn exposition(answers: &[Answer], format: Format) -> Result<String, std::fmt
     Ok(format.of_openmetrics(text))
 }
 
-/// A number of a state; what is missing is 0.
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| f64::from(u8::from(value == true)))
+/// 1 for what is so.
+fn flag(holds: bool) -> f64 {
+    f64::from(u8::from(holds))
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
+/// Seconds of so many nanoseconds.
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
 }
 
 fn gpus(registry: &mut Registry, answers: &[Answer]) {
@@ -124,35 +125,34 @@ fn gpus(registry: &mut Registry, answers: &[Answer]) {
     let reached = gauges(registry, "gpu_card_reach", "Host memory that a card reaches", Some(Unit::Bytes));
     for Answer { gpu, status } in answers {
         let of_gpu = OfGpu { gpu: gpu.clone() };
-        up.get_or_create(&of_gpu).set(f64::from(u8::from(status.is_some())));
+        up.get_or_create(&of_gpu).set(flag(status.is_some()));
         let Some(status) = status else { continue };
-        let state = &status["gpu"];
+        let state = &status.gpu;
         let chip = Chip {
             gpu: gpu.clone(),
-            chip: text(&state["chip"]),
-            backend: text(&state["backend"]),
-            policy: text(&state["policy"]),
+            chip: state.chip.clone(),
+            backend: state.backend.clone(),
+            policy: state.policy.to_string(),
         };
         info.get_or_create(&chip).set(1.0);
-        for (label, key) in [("total", "vram"), ("largest_free", "vram_free")] {
-            vram.get_or_create(&OfGpuState { gpu: gpu.clone(), state: label }).set(number(&state[key]));
+        for (label, bytes) in [("total", state.vram), ("largest_free", state.vram_free)] {
+            vram.get_or_create(&OfGpuState { gpu: gpu.clone(), state: label }).set(bytes as f64);
         }
-        for (label, key) in [("total", "channels"), ("free", "channels_free")] {
-            channels.get_or_create(&OfGpuState { gpu: gpu.clone(), state: label }).set(number(&state[key]));
+        for (label, count) in [("total", state.channels), ("free", state.channels_free)] {
+            channels.get_or_create(&OfGpuState { gpu: gpu.clone(), state: label }).set(count.into());
         }
-        lost.get_or_create(&of_gpu).set(number(&state["lost"]));
-        strangers.get_or_create(&of_gpu).inc_by(number(&state["strangers_refused"]));
-        draining.get_or_create(&of_gpu).set(number(&state["draining"]));
-        for (label, key) in [("socket", "refused_peers"), ("hello", "refused_hellos")] {
+        lost.get_or_create(&of_gpu).set(flag(state.lost));
+        strangers.get_or_create(&of_gpu).inc_by(state.strangers_refused as f64);
+        draining.get_or_create(&of_gpu).set(flag(state.draining));
+        for (label, count) in [("socket", state.refused_peers), ("hello", state.refused_hellos)] {
             let of_gpu = OfGpuState { gpu: gpu.clone(), state: label };
-            refused.get_or_create(&of_gpu).inc_by(number(&state[key]));
+            refused.get_or_create(&of_gpu).inc_by(count as f64);
         }
-        late.get_or_create(&of_gpu).set(number(&state["late_ns"]["p99"]) / 1e9);
-        let card = &state["card"];
-        if !card.is_null() {
-            reads.get_or_create(&of_gpu).inc_by(number(&card["reads"]));
-            writes.get_or_create(&of_gpu).inc_by(number(&card["writes"]));
-            reached.get_or_create(&of_gpu).set(number(&card["reached"]));
+        late.get_or_create(&of_gpu).set(seconds(state.late_ns.p99));
+        if let Some(card) = state.card {
+            reads.get_or_create(&of_gpu).inc_by(card.reads as f64);
+            writes.get_or_create(&of_gpu).inc_by(card.writes as f64);
+            reached.get_or_create(&of_gpu).set(card.reached as f64);
         }
     }
 }
@@ -164,51 +164,56 @@ fn steps(registry: &mut Registry, answers: &[Answer]) {
     let longest =
         gauges(registry, "gpu_step_longest", "The longest step of the GPU's thread", Some(Unit::Seconds));
     for Answer { gpu, status } in answers {
-        let Some(steps) = status.as_ref().and_then(|status| status["gpu"]["steps"].as_object()) else {
-            continue;
-        };
-        for (step, times) in steps {
-            let of_step = OfStep { gpu: gpu.clone(), step: step.clone() };
-            longest.get_or_create(&of_step).set(number(&times["longest_ns"]) / 1e9);
-            for (over, key) in [("0.00002", "over_20us"), ("0.0002", "over_200us"), ("0.002", "over_2ms")] {
-                let labels = OfLongStep { gpu: gpu.clone(), step: step.clone(), over };
-                long.get_or_create(&labels).inc_by(number(&times[key]));
+        for (step, times) in status.iter().flat_map(|status| &status.gpu.steps) {
+            let of_step = OfStep { gpu: gpu.clone(), step: step.to_string() };
+            longest.get_or_create(&of_step).set(seconds(times.longest_ns));
+            for (over, count) in
+                [("0.00002", times.over_20us), ("0.0002", times.over_200us), ("0.002", times.over_2ms)]
+            {
+                let labels = OfLongStep { gpu: gpu.clone(), step: step.to_string(), over };
+                long.get_or_create(&labels).inc_by(count as f64);
             }
         }
     }
 }
 
-/// Counters and gauges of VMs that are one number of the state each: name, what it is, key.
-const VM_COUNTERS: [(&str, &str, &str); 13] = [
-    ("vm_submissions", "Doorbells", "submissions"),
-    ("vm_faults", "Faults and errors of its channels", "faults"),
-    ("vm_hangs", "Channels that were taken off because they made no progress", "hangs"),
-    ("vm_engine_resets", "Engines that were reset for them", "engine_resets"),
-    ("vm_fail_safes", "Times that it was not served any more", "fail_safe_count"),
-    ("vm_resets", "Function resets", "resets"),
-    ("vm_refusals", "Requests refused", "refusals"),
-    ("vm_throttles", "Times that doorbells had to wait because there were too many", "throttled"),
-    ("vm_dear_wakeups", "Wake-ups that took so long that it was slowed down", "dear_wakeups"),
-    ("vm_bad_pages", "Pages that pointed outside of its own memory", "bad_pages"),
-    ("vm_unmappable", "Times that memory of its own could not be mapped for the GPU", "unmappable"),
-    ("vm_lost_pages", "Pages of its memory that could not be had when an engine met them", "lost_pages"),
-    ("vm_foreign_accesses", "Engine accesses that left its own memory (must be 0)", "foreign_accesses"),
+/// Where a number is in a VM's state.
+type Count = fn(&TenantStatus) -> u64;
+
+/// Counters and gauges of VMs that are one number of the state each: name, what it is, where it is.
+const VM_COUNTERS: [(&str, &str, Count); 13] = [
+    ("vm_submissions", "Doorbells", |vm| vm.submissions),
+    ("vm_faults", "Faults and errors of its channels", |vm| vm.faults),
+    ("vm_hangs", "Channels that were taken off because they made no progress", |vm| vm.hangs),
+    ("vm_engine_resets", "Engines that were reset for them", |vm| vm.engine_resets),
+    ("vm_fail_safes", "Times that it was not served any more", |vm| vm.fail_safe_count),
+    ("vm_resets", "Function resets", |vm| vm.resets),
+    ("vm_refusals", "Requests refused", |vm| vm.refusals),
+    ("vm_throttles", "Times that doorbells had to wait because there were too many", |vm| vm.throttled),
+    ("vm_dear_wakeups", "Wake-ups that took so long that it was slowed down", |vm| vm.dear_wakeups),
+    ("vm_bad_pages", "Pages that pointed outside of its own memory", |vm| vm.bad_pages),
+    ("vm_unmappable", "Times that memory of its own could not be mapped for the GPU", |vm| vm.unmappable),
+    ("vm_lost_pages", "Pages of its memory that could not be had when an engine met them", |vm| {
+        vm.lost_pages
+    }),
+    ("vm_foreign_accesses", "Engine accesses that left its own memory (must be 0)", |vm| {
+        vm.foreign_accesses.unwrap_or(0)
+    }),
 ];
 
-fn each_vm(answers: &[Answer], mut visit: impl FnMut(OfVm, &Value)) {
+fn each_vm(answers: &[Answer], mut visit: impl FnMut(OfVm, &TenantStatus)) {
     for Answer { gpu, status } in answers {
-        let tenants = status.as_ref().and_then(|status| status["tenants"].as_array());
-        for vm in tenants.into_iter().flatten() {
-            visit(OfVm { gpu: gpu.clone(), vm: text(&vm["name"]) }, vm);
+        for vm in status.iter().flat_map(|status| &status.tenants) {
+            visit(OfVm { gpu: gpu.clone(), vm: vm.name.clone() }, vm);
         }
     }
 }
 
 fn vms(registry: &mut Registry, answers: &[Answer]) {
-    for (name, help, key) in VM_COUNTERS {
+    for (name, help, count) in VM_COUNTERS {
         let family = counters(registry, name, help, None);
         each_vm(answers, |labels, vm| {
-            family.get_or_create(&labels).inc_by(number(&vm[key]));
+            family.get_or_create(&labels).inc_by(count(vm) as f64);
         });
     }
     let copied = counters(registry, "vm_copied", "Written by copies, as its backend says", Some(Unit::Bytes));
@@ -223,17 +228,17 @@ fn vms(registry: &mut Registry, answers: &[Answer]) {
         counters(registry, "vm_hang_penalty", "Time that it had to wait for its hangs", Some(Unit::Seconds));
     let hits = counters(registry, "vm_limit_hits", "Times that a limit was met", None);
     each_vm(answers, |labels, vm| {
-        copied.get_or_create(&labels).inc_by(number(&vm["copied_bytes"]));
-        trapped.get_or_create(&labels).inc_by(number(&vm["trapped"]));
-        vram.get_or_create(&labels).set(number(&vm["vram"]));
-        tables.get_or_create(&labels).set(number(&vm["table_bytes"]));
-        channels.get_or_create(&labels).set(number(&vm["channels"]));
-        paused.get_or_create(&labels).set(number(&vm["paused"]));
-        fail_safe.get_or_create(&labels).set(f64::from(u8::from(!vm["fail_safe"].is_null())));
-        penalty.get_or_create(&labels).inc_by(number(&vm["hang_penalty_ms"]) / 1e3);
-        for (limit, state) in vm["limits"].as_object().into_iter().flatten() {
+        copied.get_or_create(&labels).inc_by(vm.copied_bytes as f64);
+        trapped.get_or_create(&labels).inc_by(vm.trapped as f64);
+        vram.get_or_create(&labels).set(vm.vram as f64);
+        tables.get_or_create(&labels).set(vm.table_bytes as f64);
+        channels.get_or_create(&labels).set(vm.channels as f64);
+        paused.get_or_create(&labels).set(flag(vm.paused));
+        fail_safe.get_or_create(&labels).set(flag(vm.fail_safe.is_some()));
+        penalty.get_or_create(&labels).inc_by(vm.hang_penalty_ms as f64 / 1e3);
+        for (limit, state) in &vm.limits {
             let OfVm { gpu, vm } = labels.clone();
-            hits.get_or_create(&OfLimit { gpu, vm, limit: limit.clone() }).inc_by(number(&state["hits"]));
+            hits.get_or_create(&OfLimit { gpu, vm, limit: limit.to_string() }).inc_by(state.hits as f64);
         }
     });
 }
@@ -246,13 +251,13 @@ fn engines(registry: &mut Registry, answers: &[Answer]) {
     let wait =
         gauges(registry, "vm_wait_p99", "How long doorbells waited for their turn", Some(Unit::Seconds));
     each_vm(answers, |OfVm { gpu, vm }, state| {
-        for engine in state["engines"].as_array().into_iter().flatten() {
-            let labels = OfEngine { gpu: gpu.clone(), vm: vm.clone(), engine: text(&engine["engine"]) };
-            used.get_or_create(&labels).inc_by(number(&engine["used_us"]) / 1e6);
-            waiting.get_or_create(&labels).inc_by(number(&engine["waiting_us"]) / 1e6);
-            switches.get_or_create(&labels).inc_by(number(&engine["switches"]));
-            depth.get_or_create(&labels).set(number(&engine["queue_depth"]));
-            wait.get_or_create(&labels).set(number(&engine["wait_ns"]["p99"]) / 1e9);
+        for engine in &state.engines {
+            let labels = OfEngine { gpu: gpu.clone(), vm: vm.clone(), engine: engine.engine.clone() };
+            used.get_or_create(&labels).inc_by(engine.used_us as f64 / 1e6);
+            waiting.get_or_create(&labels).inc_by(engine.waiting_us as f64 / 1e6);
+            switches.get_or_create(&labels).inc_by(engine.switches as f64);
+            depth.get_or_create(&labels).set(engine.queue_depth as f64);
+            wait.get_or_create(&labels).set(seconds(engine.wait_ns.p99));
         }
     });
 }
@@ -295,10 +300,8 @@ mod tests {
         });
         let card = json!({ "reads": 5, "writes": 6, "reached": 4096 });
         let gpu = json!({ "chip": "GF100", "backend": "soft", "policy": "fifo", "vram": 2 << 20, "lost": false, "card": card });
-        vec![
-            Answer { gpu: "gpu0".into(), status: Some(json!({ "gpu": gpu, "tenants": [vm] })) },
-            Answer { gpu: "gpu1".into(), status: None },
-        ]
+        let status = serde_json::from_value(json!({ "gpu": gpu, "tenants": [vm] })).unwrap();
+        vec![Answer { gpu: "gpu0".into(), status: Some(status) }, Answer { gpu: "gpu1".into(), status: None }]
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use gpuvmk_attacks::{Attack, Host};
+use gpuvmk_control::TenantStatus;
 use gpuvmk_lab::chip::Chip;
-use gpuvmk_lab::control::Tenant;
 use gpuvmk_lab::machine::{self, Machine, Outcome, Said};
 use gpuvmk_lab::process::{Priority, Process};
 use gpuvmk_lab::processors;
@@ -39,7 +39,17 @@ pub(super) const VICTIMS_WORDS: &[&str] = &["iomem=relaxed", "gpuvmk.limit=3000"
 const ATTACKERS_WORDS: &[&str] = &["iomem=relaxed", "gpuvmk.limit=3000", "gpuvmk.bare=1"];
 
 /// The counts of a tenant whose changes are told, as the aggregator's status has them.
-const COUNTS: [&str; 6] = ["throttled", "refusals", "bad_pages", "updates", "fail_safe_count", "wanting_ms"];
+const COUNTS: [(&str, Count); 6] = [
+    ("throttled", |tenant| tenant.throttled),
+    ("refusals", |tenant| tenant.refusals),
+    ("bad_pages", |tenant| tenant.bad_pages),
+    ("updates", |tenant| tenant.updates),
+    ("fail_safe_count", |tenant| tenant.fail_safe_count),
+    ("wanting_ms", |tenant| tenant.wanting_ms),
+];
+
+/// Where a count is in a tenant's state.
+type Count = fn(&TenantStatus) -> u64;
 
 /// What is counted at a moment.
 #[derive(Debug, Clone)]
@@ -48,14 +58,14 @@ pub struct Snapshot {
     pub at: Instant,
     /// Bytes of all daemons' logs.
     pub log_bytes: u64,
-    tenants: Vec<Tenant>,
+    tenants: Vec<TenantStatus>,
     /// Processor time that everything of this run has used, and that nobody has.
     own: Duration,
     idle: Duration,
 }
 
 impl Snapshot {
-    fn tenant(&self, name: &str) -> Option<&Tenant> {
+    fn tenant(&self, name: &str) -> Option<&TenantStatus> {
         self.tenants.iter().find(|tenant| tenant.name == name)
     }
 
@@ -75,7 +85,8 @@ impl Snapshot {
 
     /// The part of the time since `before` in which a tenant had work that was not done.
     fn wanting_since(&self, before: &Self, name: &str) -> f64 {
-        let millis = self.count(name, "wanting_ms").saturating_sub(before.count(name, "wanting_ms"));
+        let wanting = |snapshot: &Self| snapshot.count(name, |tenant| tenant.wanting_ms);
+        let millis = wanting(self).saturating_sub(wanting(before));
         // CAST: far below 2^53.
         (millis as f64 / 1e3 / self.at.duration_since(before.at).as_secs_f64().max(1e-3)).min(1.0)
     }
@@ -94,7 +105,7 @@ impl Snapshot {
     fn counted_since(&self, before: &Self) -> BTreeMap<&'static str, u64> {
         let mut counts: BTreeMap<&str, u64> = COUNTS
             .iter()
-            .map(|name| (*name, self.count(ATTACKER, name).saturating_sub(before.count(ATTACKER, name))))
+            .map(|(name, of)| (*name, self.count(ATTACKER, *of).saturating_sub(before.count(ATTACKER, *of))))
             .collect();
         let faults = |snapshot: &Self| snapshot.tenant(ATTACKER).map_or(0, |tenant| tenant.faults);
         counts.insert("faults", faults(self).saturating_sub(faults(before)));
@@ -104,11 +115,11 @@ impl Snapshot {
 
     /// How long it took to decide that the attacker's vGPU is in fail-safe state, in microseconds, if it is.
     fn fail_safe_decided_us(&self) -> Option<u64> {
-        self.tenant(ATTACKER)?.more.get("fail_safe")?.get("decided_us")?.as_u64()
+        Some(self.tenant(ATTACKER)?.fail_safe.as_ref()?.decided_us.into())
     }
 
-    fn count(&self, tenant: &str, name: &str) -> u64 {
-        self.tenant(tenant).and_then(|tenant| tenant.more.get(name)?.as_u64()).unwrap_or(0)
+    fn count(&self, tenant: &str, of: Count) -> u64 {
+        self.tenant(tenant).map_or(0, of)
     }
 }
 

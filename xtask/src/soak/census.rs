@@ -10,9 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use gpuvmk_lab::control::{Status, Tenant};
+use gpuvmk_control::{Status, TenantStatus};
 use gpuvmk_lab::rig::Rig;
-use serde_json::Value;
 
 /// A process, by what it has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,7 +52,7 @@ impl Census {
     pub fn of(rig: &mut Rig) -> Result<Self> {
         let mut census = Self::default();
         for status in rig.status()? {
-            let chip = status.gpu.more.get("chip").and_then(Value::as_str).unwrap_or("?").to_owned();
+            let chip = status.gpu.chip.clone();
             census.granted.insert(chip, Granted::of(&status));
         }
         for entry in fs::read_dir(rig.socket_folder()).context("Cannot look at the sockets")? {
@@ -105,29 +104,23 @@ fn anonymous(rollup: &str) -> Option<u64> {
 
 impl Granted {
     fn of(status: &Status) -> Self {
-        let gpu = |name: &str| status.gpu.more.get(name).and_then(Value::as_u64).unwrap_or(0);
-        let sum = |name: &str| status.tenants.iter().map(|tenant| count(tenant, name)).sum();
+        let sum = |of: fn(&TenantStatus) -> u64| status.tenants.iter().map(of).sum();
         Self {
             tenants: status.tenants.len() as u64,
-            vram: sum("vram"),
-            channels_granted: gpu("channels").saturating_sub(gpu("channels_free")),
-            channels: sum("channels"),
-            spaces: status.tenants.iter().map(spaces).sum(),
-            pages: sum("mapped_pages"),
-            table_bytes: sum("table_bytes"),
-            guest_memory: sum("memory"),
+            vram: sum(|tenant| tenant.vram),
+            channels_granted: status.gpu.channels.saturating_sub(status.gpu.channels_free).into(),
+            channels: sum(|tenant| tenant.channels as u64),
+            spaces: sum(spaces),
+            pages: sum(|tenant| tenant.mapped_pages),
+            table_bytes: sum(|tenant| tenant.table_bytes),
+            guest_memory: sum(|tenant| tenant.memory),
         }
     }
 }
 
-/// One of a tenant's counts.
-pub fn count(tenant: &Tenant, name: &str) -> u64 {
-    tenant.more.get(name).and_then(Value::as_u64).unwrap_or(0)
-}
-
 /// A tenant's address spaces.
-pub fn spaces(tenant: &Tenant) -> u64 {
-    tenant.more.get("limits").and_then(|limits| limits.pointer("/spaces/used")?.as_u64()).unwrap_or(0)
+pub fn spaces(tenant: &TenantStatus) -> u64 {
+    tenant.limits.get("spaces").map_or(0, |limit| limit.used)
 }
 
 #[cfg(test)]

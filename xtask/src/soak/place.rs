@@ -3,10 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use gpuvmk_lab::control::Tenant;
+use gpuvmk_control::TenantStatus;
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
-use serde_json::Value;
 
 use super::census;
 use super::deeds::{Deed, Then};
@@ -302,15 +301,14 @@ impl Place {
     }
 
     fn resets(&self, world: &mut World<'_>) -> Result<u64> {
-        Ok(world.tenant(self.guest.name)?.map_or(0, |tenant| census::count(&tenant, "resets")))
+        Ok(world.tenant(self.guest.name)?.map_or(0, |tenant| tenant.resets))
     }
 }
 
 /// Whether a tenant whose VM has gone has nothing of it any more: it was reset, which includes its memory.
-fn is_clean(tenant: &Tenant, resets: u64) -> bool {
-    let nothing = ["channels", "mapped_pages", "memory"].iter().all(|name| census::count(tenant, name) == 0);
-    let active = tenant.more.get("state") == Some(&Value::from("active"));
-    active && nothing && census::spaces(tenant) == 0 && census::count(tenant, "resets") > resets
+fn is_clean(tenant: &TenantStatus, resets: u64) -> bool {
+    let nothing = tenant.channels == 0 && tenant.mapped_pages == 0 && tenant.memory == 0;
+    tenant.state == "active" && nothing && census::spaces(tenant) == 0 && tenant.resets > resets
 }
 
 #[cfg(test)]
@@ -319,7 +317,7 @@ mod tests {
 
     #[test]
     fn tenant_is_clean_once_it_was_reset_and_has_nothing() {
-        let tenant = |state: &str, resets: u64, memory: u64| -> Tenant {
+        let tenant = |state: &str, resets: u64, memory: u64| -> TenantStatus {
             serde_json::from_value(serde_json::json!({
                 "name": "a", "state": state, "resets": resets, "memory": memory, "channels": 0,
             }))

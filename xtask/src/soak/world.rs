@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Result;
-use gpuvmk_lab::control::Tenant;
+use gpuvmk_control::TenantStatus;
 use gpuvmk_lab::rig::Rig;
 
 use super::deeds::Counts;
@@ -52,7 +52,7 @@ impl<'a> World<'a> {
     }
 
     /// What its aggregator says of a tenant.
-    pub fn tenant(&mut self, name: &str) -> Result<Option<Tenant>> {
+    pub fn tenant(&mut self, name: &str) -> Result<Option<TenantStatus>> {
         let tenants = self.rig.tenants()?;
         for tenant in &tenants {
             let problem = match tenant.foreign_accesses {

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::limit::Limit;
-use crate::report::{DecidedBy, FailSafeNow, FailSafeReason, Report, Usage};
+use crate::machine::status::add_report;
+use crate::report::{FailSafeNow, FailSafeReason, Report, Usage};
+use gpuvmk_control::DecidedBy;
 
 /// A hostile backend's request.
 fn nonsense(machine: &mut Machine, tenant: TenantId) {
@@ -17,8 +19,8 @@ fn backend_that_breaks_the_protocol_again_and_again_loses_its_channels_until_a_r
     settle(&mut machine, T0);
 
     let status = machine.status("fake");
-    let told = status.tenants[0].fail_safe.expect("in fail-safe state");
-    assert_eq!((told.reason, told.decided_by), ("protocol_violation", DecidedBy::Aggregator));
+    let told = status.tenants[0].fail_safe.clone().expect("in fail-safe state");
+    assert_eq!((told.reason.as_ref(), told.decided_by), ("protocol_violation", DecidedBy::Aggregator));
     assert!(told.decided_us < 100_000, "decided after {} us", told.decided_us);
     assert_eq!(status.tenants[0].fail_safe_count, 1);
     assert_eq!((status.tenants[0].channels, status.tenants[1].channels), (0, 1));
@@ -28,7 +30,7 @@ fn backend_that_breaks_the_protocol_again_and_again_loses_its_channels_until_a_r
     assert_eq!(machine.request(a, Request::Reset { scrub: true }, None, T0), Outcome::Later);
     settle(&mut machine, T0);
     let status = machine.status("fake");
-    assert_eq!((status.tenants[0].fail_safe, status.tenants[0].fail_safe_count), (None, 1));
+    assert_eq!((&status.tenants[0].fail_safe, status.tenants[0].fail_safe_count), (&None, 1));
     done(&mut machine, a, Request::CreateSpace(SpaceId(0)));
     assert_eq!(fake.state().channels.len(), 1);
 }
@@ -48,7 +50,7 @@ fn update_under_way_ends_with_the_fail_safe_state_and_withholds_nothing() {
         matches!(answers[..], [Output::Reply(to, Reply::Refused { .. })] if to == a),
         "one answer to the update, not {answers:?}"
     );
-    let told = machine.status("fake").tenants[0].fail_safe.expect("in fail-safe state");
+    let told = machine.status("fake").tenants[0].fail_safe.clone().expect("in fail-safe state");
     assert_eq!(told.reason, "protocol_violation");
     machine.leave(a, false, T0);
     settle(&mut machine, T0);
@@ -72,7 +74,7 @@ fn hardware_that_does_not_let_go_is_told_and_outlives_a_reset() {
     assert_eq!(machine.request(a, Request::Reset { scrub: true }, None, T0), Outcome::Later);
     settle(&mut machine, T0);
 
-    let told = machine.status("fake").tenants[0].fail_safe.expect("in fail-safe state");
+    let told = machine.status("fake").tenants[0].fail_safe.clone().expect("in fail-safe state");
     assert_eq!(told.reason, "hardware_failed");
 }
 
@@ -102,10 +104,10 @@ fn report_of_a_backend_adds_to_the_status_and_overrides_nothing() {
         limits: vec![(Limit::Channels, lie), (Limit::Flushes, Usage { limit: 10, used: 20, hits: 5 })],
     };
 
-    status.tenants[0].add_report(&report);
+    add_report(&mut status.tenants[0], &report);
 
-    let told = status.tenants[0].fail_safe.expect("in fail-safe state");
-    assert_eq!((told.reason, told.decided_by), ("quota_exceeded", DecidedBy::Backend));
+    let told = status.tenants[0].fail_safe.clone().expect("in fail-safe state");
+    assert_eq!((told.reason.as_ref(), told.decided_by), ("quota_exceeded", DecidedBy::Backend));
     assert_eq!(status.tenants[0].limits["channels"].limit, Some(4));
     assert_eq!(status.tenants[0].limits["flushes"].hits, 5);
     assert_eq!(status.tenants[0].fail_safe_count, 2);

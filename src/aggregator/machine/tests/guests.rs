@@ -3,7 +3,7 @@
 use super::*;
 use crate::EntryLimits;
 use crate::claimant::Claimant;
-use crate::machine::guests::{Guest, GuestList, GuestStatus};
+use crate::machine::guests::{Guest, GuestList};
 use crate::machine::settings::Order;
 use gpuvmk_scheduler::Suspension;
 
@@ -264,8 +264,8 @@ fn status_names_the_list_and_whether_names_are_vouched_for() {
     let status = machine.status("fake");
     assert!(status.tenants[0].vouched && status.tenants[0].uid == ALICE);
     let listed = status.gpu.vms.unwrap();
-    assert_eq!(listed[0], GuestStatus::new("a", &guest(ALICE)));
-    assert_eq!(listed[0].guest(), Ok(guest(ALICE)));
+    assert_eq!(listed[0], guest(ALICE).status("a"));
+    assert_eq!(Guest::described(&listed[0]), Ok(guest(ALICE)));
 
     let (mut machine, _fake) = without_list();
     machine.admit_from(&small("a"), &of_user(ALICE), T0).unwrap();

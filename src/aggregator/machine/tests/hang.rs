@@ -136,7 +136,10 @@ fn engine_that_does_not_come_back_costs_its_vm_everything() {
     pass(&mut machine, T0, SECOND, |_| false);
 
     let status = machine.status("fake");
-    assert_eq!(status.tenants[0].fail_safe.map(|state| state.reason), Some("hardware_failed"));
+    assert_eq!(
+        status.tenants[0].fail_safe.as_ref().map(|state| state.reason.as_ref()),
+        Some("hardware_failed")
+    );
     assert_eq!(status.tenants[1].fail_safe, None);
     assert!(outputs(&mut machine).contains(&Output::Event(a, told(Engine::Graphics, HangKind::Engine))));
 }

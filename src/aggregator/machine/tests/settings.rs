@@ -7,14 +7,14 @@ fn order(vm: Option<&str>, settings: &[&str]) -> Order {
 
 #[test]
 fn settings_of_a_vm_hold_at_once_and_show() {
-    let (mut machine, _fake, a, _b) = two_tenants();
+    let (mut machine, ..) = two_tenants();
 
     let in_force = machine.set(&order(Some("a"), &["weight=300", "cap=40"]), T0).unwrap();
 
     let InForce::Vm { vm, share, paused: false } = in_force else { panic!("{in_force:?}") };
     assert_eq!((vm.as_str(), share.weight, share.cap), ("a", 300, Some(40)));
     let status = machine.status("soft");
-    let shown = status.tenants.iter().find(|tenant| tenant.id == a).unwrap().share.unwrap();
+    let shown = status.tenant("a").unwrap().share.unwrap();
     assert_eq!(shown, share);
 }
 

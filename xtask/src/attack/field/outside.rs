@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{ATTACKER, BOOT, Field, MORE, Told};
+use super::{ATTACKER, BOOT, Count, Field, MORE, Told};
 
 /// How long the machine stands still.
 const STANDS: Duration = Duration::from_secs(2);
@@ -32,7 +32,13 @@ impl Kept {
     }
 }
 
-const COUNTS: [&str; 5] = ["vram", "channels", "mapped_pages", "table_bytes", "memory"];
+const COUNTS: [(&str, Count); 5] = [
+    ("vram", |tenant| tenant.vram),
+    ("channels", |tenant| tenant.channels as u64),
+    ("mapped_pages", |tenant| tenant.mapped_pages),
+    ("table_bytes", |tenant| tenant.table_bytes),
+    ("memory", |tenant| tenant.memory),
+];
 
 impl Field<'_> {
     /// Has the attacker work while its machine is stopped twice.
@@ -83,7 +89,7 @@ impl Field<'_> {
 
     fn kept(&mut self) -> Result<Kept> {
         let snapshot = self.snapshot()?;
-        let counts = COUNTS.map(|count| (count, snapshot.count(ATTACKER, count))).to_vec();
+        let counts = COUNTS.map(|(name, of)| (name, snapshot.count(ATTACKER, of))).to_vec();
         let device = self.rig.device(1).context("There is no device process")?.process().id();
         let aggregator = self.rig.aggregator().context("There is no aggregator")?.process().id();
         Ok(Kept { counts, files: [open_files(device)?, open_files(aggregator)?] })

@@ -189,8 +189,7 @@ impl<'a> Stage<'a> {
     /// How long the aggregator's thread was at what, so far.
     pub fn steps(&self) -> Result<Steps> {
         let status = self.rig.status()?;
-        let gpu = &status.first().context("there is no aggregator")?.gpu;
-        Steps::of(gpu.more.get("steps").context("the aggregator does not say how long its steps take")?)
+        Ok(Steps::of(&status.first().context("there is no aggregator")?.gpu.steps))
     }
 
     /// Bytes of all daemons' logs.

@@ -2,28 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
+use gpuvmk_control::{StepTable, StepTimes};
 use serde_json::{Value, json};
-
-/// Of one kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-struct Times {
-    count: u64,
-    over_20us: u64,
-    over_200us: u64,
-    over_2ms: u64,
-    longest_ns: u64,
-}
 
 /// By kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Steps(BTreeMap<String, Times>);
+pub struct Steps(StepTable);
 
 impl Steps {
     /// What an aggregator says.
-    pub fn of(status: &Value) -> Result<Self> {
-        serde_json::from_value(status.clone()).map(Self).context("The aggregator's steps")
+    pub fn of(table: &StepTable) -> Self {
+        Self(table.clone())
     }
 
     /// What came since `before`; the longest is that of the aggregator's whole life if it came since, and else 0: not known.
@@ -49,7 +38,7 @@ impl Steps {
                 #[expect(clippy::cast_precision_loss, reason = "Shown")]
                 nanos => format!(" ({:.2} ms at most)", nanos as f64 / 1e6),
             };
-            let Times { count, over_20us, over_200us, over_2ms, .. } = times;
+            let StepTimes { count, over_20us, over_200us, over_2ms, .. } = times;
             format!("{kind} {over_20us}, {over_200us} and {over_2ms} of {count}{longest}")
         });
         let long: Vec<_> = long.collect();
@@ -69,11 +58,14 @@ mod tests {
 
     #[test]
     fn difference_has_what_came_since() {
-        let times = |count: u64, long: u64, longest: u64| json!({ "hello": { "count": count, "over_20us": long, "over_200us": 0, "over_2ms": 0, "longest_ns": longest } });
-        let before = Steps::of(&times(5, 1, 300_000)).unwrap();
-        let after = Steps::of(&times(7, 2, 300_000)).unwrap().since(&before);
+        let times = |count: u64, over_20us: u64, longest_ns: u64| {
+            let times = StepTimes { count, over_20us, longest_ns, ..StepTimes::default() };
+            Steps::of(&StepTable::from([("hello".into(), times)]))
+        };
+        let before = times(5, 1, 300_000);
+        let after = times(7, 2, 300_000).since(&before);
         assert_eq!(after.long().unwrap(), "hello 1, 0 and 0 of 2");
-        let longer = Steps::of(&times(9, 3, 1_500_000)).unwrap().since(&before);
+        let longer = times(9, 3, 1_500_000).since(&before);
         assert_eq!(longer.long().unwrap(), "hello 2, 0 and 0 of 4 (1.50 ms at most)");
         assert_eq!(before.clone().since(&before).long(), None);
     }

@@ -6,7 +6,6 @@ use anyhow::{Context, Result, bail, ensure};
 use gpuvmk_lab::machine::Machine;
 use gpuvmk_lab::process::Priority;
 use gpuvmk_lab::report::Report;
-use serde_json::Value;
 
 use super::stage::{CASE, Stage, signal};
 use crate::attack::judge::Told;
@@ -51,10 +50,10 @@ fn start(stage: &Stage<'_>, label: &str, program: &'static [&'static str]) -> Re
 }
 
 /// Work that the guest's vGPU has handed in, and channels that it has.
-fn peers_use(stage: &Stage<'_>) -> Result<(u64, u64)> {
+fn peers_use(stage: &Stage<'_>) -> Result<(u64, usize)> {
     let tenants = stage.rig.tenants()?;
     let peer = tenants.iter().find(|tenant| tenant.name == "peer").context("The peer is no tenant")?;
-    Ok((peer.submissions, peer.more.get("channels").and_then(Value::as_u64).unwrap_or(0)))
+    Ok((peer.submissions, peer.channels))
 }
 
 /// Waits until the guest is in the middle of its work.

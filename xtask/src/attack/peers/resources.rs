@@ -5,9 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use gpuvmk_lab::control::Status;
 use gpuvmk_lab::rig::Rig;
-use serde_json::Value;
 
 /// How long a daemon may take to let go of what an attacker left.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -80,8 +78,8 @@ impl Baseline {
     /// What is held now.
     fn take(rig: &mut Rig) -> Result<Self> {
         let status = rig.status()?;
-        let sum = |name: &str| status.iter().filter_map(|status| number(status, name)).sum();
-        let (vram_free, channels_free) = (sum("vram_free"), sum("channels_free"));
+        let vram_free = status.iter().map(|status| status.gpu.vram_free).sum();
+        let channels_free = status.iter().map(|status| u64::from(status.gpu.channels_free)).sum();
         let mut tenants: Vec<_> =
             status.into_iter().flat_map(|status| status.tenants).map(|tenant| tenant.name).collect();
         tenants.sort_unstable();
@@ -133,10 +131,6 @@ impl Baseline {
         }
         found
     }
-}
-
-fn number(status: &Status, name: &str) -> Option<u64> {
-    status.gpu.more.get(name).and_then(Value::as_u64)
 }
 
 #[cfg(test)]

@@ -7,14 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use gpuvmk_control::Status;
 use gpuvmk_lab::chip::Chip;
-use gpuvmk_lab::control::Status;
 use gpuvmk_lab::machine::{self, Machine, Said};
 use gpuvmk_lab::process::{Priority, Process};
 use gpuvmk_lab::processors::{self, Half};
 use gpuvmk_lab::report::Report;
 use gpuvmk_lab::rig::{Rig, RigSpec, SHARED_IN_TURNS, Topology};
-use serde_json::Value;
 
 use super::resources::Baseline;
 use crate::attack::field::{VICTIMS_WORDS, awake, victims_problems};
@@ -57,11 +56,11 @@ impl Wanted {
         let mut wanted = Self::default();
         for status in all {
             let scrub = &status.gpu.scrub;
-            wanted.others += scrub.engine_ns / 1000 + scrub.departures.wanted_us;
+            let engine_ns = scrub.figures.as_ref().map_or(0, |figures| figures.engine_ns);
+            wanted.others += engine_ns / 1000 + scrub.departures.wanted_us;
             for tenant in &status.tenants {
-                let millis = tenant.more.get("wanting_ms").and_then(Value::as_u64).unwrap_or(0);
                 *(if tenant.name == VICTIM { &mut wanted.victim } else { &mut wanted.others }) +=
-                    millis * 1000;
+                    tenant.wanting_ms * 1000;
             }
         }
         wanted
@@ -308,14 +307,14 @@ pub fn signal(id: u32, signal: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     #[test]
     fn what_others_wanted_is_not_forgotten_when_they_leave() {
         let status = |gone_us: u64, tenants: Value| -> Status {
-            let scrub = json!({ "engine_ns": 5_000_000, "departures": { "wanted_us": gone_us } });
+            let scrub = json!({ "by": "copy engine", "engine_ns": 5_000_000, "departures": { "wanted_us": gone_us } });
             serde_json::from_value(json!({ "gpu": { "scrub": scrub }, "tenants": tenants })).unwrap()
         };
         let victim = json!({ "name": VICTIM, "wanting_ms": 900 });

@@ -287,11 +287,10 @@ fn end(mut crowd: Crowd, chip: Chip) -> Result<Vec<String>> {
     let tenants = crowd.rig().tenants()?;
     let mut problems = Vec::new();
     for tenant in &tenants {
-        let number = |key: &str| tenant.more.get(key).and_then(Value::as_u64).unwrap_or(0);
         if tenant.foreign_accesses != Some(0) {
             problems.push(format!("{}: {:?} accesses left its memory", tenant.name, tenant.foreign_accesses));
         }
-        if number("unread_entries") > 0 {
+        if tenant.unread_entries > 0 {
             problems.push(format!("{}: copies were not counted, so the throughput is too low", tenant.name));
         }
     }

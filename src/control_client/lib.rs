@@ -1,0 +1,126 @@
+//! The client of an aggregator's control socket, and the schema of what the aggregator says of itself.
+//!
+//! The aggregator fills in a [`Status`] and serialises it. `gpuvmk status`, `ls`, `top`, `metrics` and `apply`, and
+//! the laboratory, read the same type back through [`status`](fn@status). What an aggregator of an older version
+//! does not say yet has its default value; what one of a newer version says beyond this schema is ignored.
+
+mod client;
+mod gpu;
+mod tenant;
+
+use serde::{Deserialize, Serialize};
+
+pub use client::{ControlError, call, status};
+pub use gpu::{
+    CardStatus, Departures, GpuStatus, GuestStatus, ScrubFigures, ScrubStatus, StepTable, StepTimes,
+    TypeStatus,
+};
+pub use tenant::{
+    DecidedBy, EngineStatus, FailSafeStatus, LimitStatus, LimitTable, ShareStatus, TenantStatus,
+};
+
+/// A word out of a fixed list, as the aggregator knows it, or as a client has read it.
+pub type Word = std::borrow::Cow<'static, str>;
+
+/// State of an aggregator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// The physical GPU.
+    pub gpu: GpuStatus,
+    /// Tenants, by age.
+    pub tenants: Vec<TenantStatus>,
+}
+
+impl Status {
+    /// The tenant whose name is `name`, if it is connected.
+    pub fn tenant(&self, name: &str) -> Option<&TenantStatus> {
+        self.tenants.iter().find(|tenant| tenant.name == name)
+    }
+}
+
+/// Times at a glance, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Times {
+    /// How many were measured.
+    pub count: u64,
+    /// Half of them took at most this.
+    pub p50: u64,
+    /// 99 of 100 took at most this.
+    pub p99: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A status with every optional part.
+    fn full() -> Status {
+        Status {
+            gpu: GpuStatus {
+                chip: "GF100".to_owned(),
+                policy: "fifo".into(),
+                card: Some(CardStatus { reads: 1, writes: 2, reached: 3 }),
+                scrub: ScrubStatus {
+                    figures: Some(ScrubFigures { by: "processor".into(), ..ScrubFigures::default() }),
+                    foreign_accesses: Some(0),
+                    departures: Departures { wanted_us: 5, ..Departures::default() },
+                },
+                steps: [("hello".into(), StepTimes { count: 1, ..StepTimes::default() })].into(),
+                vms: Some(vec![GuestStatus { name: "vm1".to_owned(), ..GuestStatus::default() }]),
+                types: vec![TypeStatus { name: "GF100-64M".to_owned(), ..TypeStatus::default() }],
+                ..GpuStatus::default()
+            },
+            tenants: vec![TenantStatus {
+                name: "vm1".to_owned(),
+                state: "active".into(),
+                fail_safe: Some(FailSafeStatus {
+                    reason: "quota_exceeded".into(),
+                    decided_by: DecidedBy::Backend,
+                    for_ms: 1,
+                    decided_us: 2,
+                }),
+                limits: [("channels".into(), LimitStatus { limit: Some(8), used: 1, hits: 0 })].into(),
+                gpu_share: 0.1,
+                share: Some(ShareStatus { weight: 100, ..ShareStatus::default() }),
+                engines: vec![EngineStatus { engine: "copy0".to_owned(), ..EngineStatus::default() }],
+                foreign_accesses: Some(0),
+                ..TenantStatus::default()
+            }],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for status in [Status::default(), full()] {
+            let line = serde_json::to_string(&status).unwrap();
+            assert_eq!(serde_json::from_str::<Status>(&line).unwrap(), status, "{line}");
+            let value = serde_json::to_value(&status).unwrap();
+            assert_eq!(serde_json::from_value::<Status>(value).unwrap(), status);
+        }
+    }
+
+    #[test]
+    fn older_and_newer_aggregators_are_understood() {
+        let old = json!({ "gpu": { "chip": "GF100", "scrub": { "departures": {} } }, "tenants": [{ "name": "vm1" }] });
+        let status: Status = serde_json::from_value(old).unwrap();
+        assert_eq!((status.gpu.chip.as_str(), status.gpu.scrub.figures.as_ref()), ("GF100", None));
+        assert_eq!(status.tenant("vm1").unwrap().pid, None);
+        assert!(status.tenant("vm2").is_none());
+
+        let mut new = serde_json::to_value(full()).unwrap();
+        new["gpu"]["more"] = json!({ "of": "this" });
+        new["tenants"][0]["more"] = Value::Null;
+        assert_eq!(serde_json::from_value::<Status>(new).unwrap(), full());
+    }
+
+    #[test]
+    fn scrubbing_without_figures_has_no_keys_of_theirs() {
+        let value = serde_json::to_value(ScrubStatus::default()).unwrap();
+        let keys: Vec<_> = value.as_object().unwrap().keys().cloned().collect();
+        assert_eq!(keys, ["departures", "foreign_accesses"]);
+    }
+}
