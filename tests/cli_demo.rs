@@ -1,77 +1,34 @@
-//! `gpuvmk demo` refuses what cannot work, says what to do, and leaves nothing behind.
-
-#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
+//! `gpuvmk demo` of an installed gpuvmk starts the laboratory's program beside it, or says what is missing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
-/// Runs the demo with an empty cache and temporary folder inside `folder`, and the given QEMU.
-fn demo(folder: &Path, qemu: &Path, arguments: &[&str]) -> Output {
-    let temporary = folder.join("tmp");
-    fs::create_dir_all(&temporary).unwrap();
-    Command::new(env!("CARGO_BIN_EXE_gpuvmk"))
-        .arg("demo")
-        .args(arguments)
-        .env("GPUVMK_CACHE", folder.join("cache"))
-        .env("GPUVMK_QEMU", qemu)
-        .env("TMPDIR", &temporary)
+// One test: a program that was just written cannot be started while another thread starts one.
+#[test]
+fn installed_program_starts_the_laboratory_beside_it_or_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("bin/gpuvmk");
+    fs::create_dir(folder.path().join("bin")).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_gpuvmk"), &program).unwrap();
+
+    let output = Command::new(&program).arg("demo").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for part in ["gpuvmk-lab", "not installed", "cargo run --release -- demo"] {
+        assert!(said.contains(part), "'{part}' is not in: {said}");
+    }
+
+    let lab = program.with_file_name("gpuvmk-lab");
+    fs::write(&lab, "#!/bin/sh\necho \"$@\"\nexit 3\n").unwrap();
+    fs::set_permissions(&lab, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new(&program)
+        .args(["demo", "--kernel", "7.2", "--chip", "gh100", "--json", "--keep", "--vms", "4"])
         .output()
-        .unwrap()
-}
-
-/// A program that says it is QEMU of some version.
-fn fake_qemu(folder: &Path, version: &str) -> std::path::PathBuf {
-    let path = folder.join("qemu-system-x86_64");
-    fs::write(&path, format!("#!/bin/sh\necho 'QEMU emulator version {version}'\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
-}
-
-fn assert_refused(output: &Output, folder: &Path, parts: &[&str]) {
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "{message}");
-    for part in parts {
-        assert!(message.contains(part), "'{part}' is not in: {message}");
-    }
-    assert_eq!(fs::read_dir(folder.join("tmp")).unwrap().count(), 0, "something was left behind");
-}
-
-#[test]
-fn too_old_a_qemu_is_refused_with_both_versions() {
-    let folder = tempfile::tempdir().unwrap();
-    let qemu = fake_qemu(folder.path(), "7.2.19 (Debian 1:7.2+dfsg-7)");
-    let output = demo(folder.path(), &qemu, &[]);
-    assert_refused(&output, folder.path(), &["GPUVMK_QEMU", "7.2", "10.1 or newer"]);
-}
-
-#[test]
-fn missing_qemu_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = demo(folder.path(), &folder.path().join("none"), &[]);
-    assert_refused(&output, folder.path(), &["GPUVMK_QEMU", "none"]);
-}
-
-#[test]
-fn number_of_vms_and_kernel_that_cannot_be_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let qemu = fake_qemu(folder.path(), "11.1.3");
-    assert_refused(&demo(folder.path(), &qemu, &["--vms", "0"]), folder.path(), &["1 to 16"]);
-    assert_refused(&demo(folder.path(), &qemu, &["--kernel", "5.10"]), folder.path(), &["6.1, 6.12, 7.2"]);
-}
-
-#[test]
-fn kernel_too_old_for_the_chip_is_refused_with_what_the_guest_would_say() {
-    let folder = tempfile::tempdir().unwrap();
-    let qemu = fake_qemu(folder.path(), "11.1.3");
-    for kernel in ["6.1", "6.12"] {
-        let output = demo(folder.path(), &qemu, &["--chip", "gh100", "--kernel", kernel]);
-        assert_refused(
-            &output,
-            folder.path(),
-            &["unknown chipset (180000a1)", "6.16 or newer", "--kernel 7.2"],
-        );
-    }
-    assert_refused(&demo(folder.path(), &qemu, &["--chip", "ga100"]), folder.path(), &["GF100, GH100"]);
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap().trim_end(),
+        format!("demo --gpuvmk {} --vms 4 --chip=gh100 --kernel=7.2 --json --keep", program.display())
+    );
 }
