@@ -20,7 +20,7 @@ use gpuvmk::pci::{PciFunction, Region};
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{LinkFactory, MediatorConfig, State, Vgpu, VgpuConfig};
-use gpuvmk_control::TenantStatus;
+use gpuvmk_control_client::TenantStatus;
 use soft_host::soft_host;
 
 const VRAM: u64 = 48 << 20;

@@ -26,7 +26,7 @@ use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::share::Share;
 use gpuvmk::units::backend::{Backend, ChannelRefusal, GspBackend, GspChannel};
 use gpuvmk::vgpu::{GspChannels, LinkFactory, Mediator, MediatorConfig, State, Vgpu, VgpuConfig};
-use gpuvmk_control::TenantStatus;
+use gpuvmk_control_client::TenantStatus;
 use gsp_driver::{BIG_VA, DATA, GspDriver, RAM, RAM_VA, Told, VRAM_VA, methods, pattern, wait_until};
 use soft_host::soft_host;
 

@@ -11,6 +11,9 @@ use toml::de::DeTable;
 /// Rooms that are the program, and not crates of their own. Whoever is in this list imports what it likes of the crates.
 const PROGRAM: [&str; 2] = ["config", "cli"];
 
+/// Rooms that everybody may import, so that the table says nothing of it.
+const COMMON: [&str; 3] = ["chip", "jail", "host"];
+
 fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
@@ -33,7 +36,8 @@ fn imports(room: &str) -> BTreeSet<String> {
     let dependencies = manifest.get_ref().get("dependencies").unwrap().get_ref().as_table().unwrap();
     let ours = dependencies.keys().filter_map(|name| name.get_ref().strip_prefix("gpuvmk-"));
     // What lies elsewhere is a matter of tests/dependencies.rs.
-    ours.map(|name| name.replace('-', "_")).filter(|name| source().join(name).exists()).collect()
+    let rooms = ours.map(|name| name.replace('-', "_")).filter(|name| source().join(name).exists());
+    rooms.filter(|name| !COMMON.contains(&name.as_str())).collect()
 }
 
 /// Folders of `src`, with whether each is a crate.
@@ -58,6 +62,12 @@ fn every_room_is_in_the_table_and_imports_what_it_says() {
             "src/{folder} and docs/architecture.md"
         );
     }
+}
+
+#[test]
+fn rooms_that_everybody_imports_are_the_first() {
+    let first: Vec<_> = table().into_iter().take(COMMON.len()).map(|(room, _)| room).collect();
+    assert_eq!(first, COMMON);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use gpuvmk::chip::Chip;
 use gpuvmk::gpu::OwnershipLedger;
 use gpuvmk::pci::mapping::Mapping;
 use gpuvmk::scheduler::policy::PolicyKind;
-use gpuvmk_control::Status;
+use gpuvmk_control_client::Status;
 use soft_host::soft_gpu;
 use tenant::{DATA, RAM_VA, Tenant, VRAM_VA, hello, pattern, wait_until};
 

@@ -5,7 +5,7 @@ pub mod figures;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use gpuvmk_control::EngineStatus;
+use gpuvmk_control_client::EngineStatus;
 use serde_json::json;
 
 use crate::machine::{Machine, Outcome};

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use gpuvmk_control::TenantStatus;
+use gpuvmk_control_client::TenantStatus;
 use serde_json::{Map, Value, json};
 
 use crate::cache::Cache;

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, bail, ensure};
-use gpuvmk_control::{Status, TenantStatus};
+use gpuvmk_control_client::{Status, TenantStatus};
 use serde_json::Value;
 
 use self::config::{gpu_config, quoted, vm_config};
@@ -214,13 +214,16 @@ impl Rig {
 
     /// What each aggregator says.
     pub fn status(&self) -> Result<Vec<Status>> {
-        self.aggregators.keys().map(|chip| Ok(gpuvmk_control::status(&self.control_socket(*chip))?)).collect()
+        self.aggregators
+            .keys()
+            .map(|chip| Ok(gpuvmk_control_client::status(&self.control_socket(*chip))?))
+            .collect()
     }
 
     /// Calls a method of the only shared GPU's aggregator.
     pub fn call(&self, method: &str, params: &Value) -> Result<Value> {
         let chip = self.aggregators.keys().next().context("No GPU is shared")?;
-        Ok(gpuvmk_control::call(&self.control_socket(*chip), method, params)?)
+        Ok(gpuvmk_control_client::call(&self.control_socket(*chip), method, params)?)
     }
 
     /// The tenants of all aggregators.

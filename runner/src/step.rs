@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use gpuvmk_control::TenantStatus;
+use gpuvmk_control_client::TenantStatus;
 use gpuvmk_lab::crowd::Crowd;
 use gpuvmk_lab::kernel::GuestKernel;
 use gpuvmk_lab::machine::{self, Accelerator, Beside, Machine, MachineSpec};

@@ -2,7 +2,7 @@
 //! from the limits that the backend keeps. Words in the memory of the doorbell board: no message, no answer, and
 //! still there when the backend hangs. It is the sender's word; it can spoil nothing but its own line of the status.
 
-use gpuvmk_control::{DecidedBy, FailSafeStatus, LimitStatus};
+use gpuvmk_control_client::{DecidedBy, FailSafeStatus, LimitStatus};
 
 use super::counts;
 use super::limit::Limit;

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use gpuvmk_control::Status;
+use gpuvmk_control_client::Status;
 use serde_json::Value;
 
 use crate::config::GpuConfig;
@@ -27,12 +27,12 @@ pub(super) struct Target {
 impl Target {
     /// Calls a method of the aggregator that is meant.
     pub(super) fn call(&self, method: &str, params: &Value) -> anyhow::Result<Value> {
-        Ok(gpuvmk_control::call(&self.path()?, method, params)?)
+        Ok(gpuvmk_control_client::call(&self.path()?, method, params)?)
     }
 
     /// The state of the aggregator that is meant.
     pub(super) fn status(&self) -> anyhow::Result<Status> {
-        Ok(gpuvmk_control::status(&self.path()?)?)
+        Ok(gpuvmk_control_client::status(&self.path()?)?)
     }
 
     fn path(&self) -> anyhow::Result<PathBuf> {

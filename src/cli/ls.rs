@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use gpuvmk_control::{Status, TenantStatus};
+use gpuvmk_control_client::{Status, TenantStatus};
 
 use super::control::Target;
 use super::output;

@@ -83,7 +83,9 @@ fn scrape(sockets: &[PathBuf], format: Format) -> anyhow::Result<String> {
         .iter()
         .map(|socket| Answer {
             gpu: socket.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-            status: gpuvmk_control::status(socket).map_err(|error| log::warn!("{:#}", anyhow!(error))).ok(),
+            status: gpuvmk_control_client::status(socket)
+                .map_err(|error| log::warn!("{:#}", anyhow!(error)))
+                .ok(),
         })
         .collect();
     exposition(&answers, format).context("Cannot write metrics")

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gpuvmk_control::{CardStatus, EngineStatus, ScrubStatus, Status, TenantStatus};
+use gpuvmk_control_client::{CardStatus, EngineStatus, ScrubStatus, Status, TenantStatus};
 
 use super::{control, output};
 use crate::host::size::show_size;
@@ -27,7 +27,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let socket = control::socket(args.file.as_deref(), args.socket.as_deref())?;
-    let mut status = gpuvmk_control::status(&socket)?;
+    let mut status = gpuvmk_control_client::status(&socket)?;
     for tenant in &mut status.tenants {
         tenant.backend_private_memory = tenant.pid.and_then(private_memory);
     }

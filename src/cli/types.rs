@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use gpuvmk_control::TypeStatus;
+use gpuvmk_control_client::TypeStatus;
 
 use super::control::Target;
 use super::output;

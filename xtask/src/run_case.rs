@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use gpuvmk_control::TenantStatus;
+use gpuvmk_control_client::TenantStatus;
 use gpuvmk_lab::machine::{self, Machine};
 use gpuvmk_lab::report::Report;
 use gpuvmk_lab::rig::{Rig, RigSpec, Topology};

@@ -3,7 +3,7 @@
 //! The table is what `rpc.discover` answers (an OpenRPC document), what docs/control.md is written from, and what a
 //! test goes through: a method that is listed is served, and the other way round.
 
-use gpuvmk_control::{FailSafeStatus, GuestStatus, Status, TenantStatus};
+use gpuvmk_control_client::{FailSafeStatus, GuestStatus, Status, TenantStatus};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

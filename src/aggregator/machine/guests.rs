@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use gpuvmk_control::GuestStatus;
+use gpuvmk_control_client::GuestStatus;
 
 use super::Machine;
 use super::admission::{MAX_TENANTS, NAME_RULE, is_name};

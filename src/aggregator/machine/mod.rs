@@ -130,7 +130,7 @@ pub struct Machine {
     turn: TenantId,
     /// Pages of VMs' memory that could not be had, as far as it was noticed.
     lost_pages: u64,
-    departed: gpuvmk_control::Departures,
+    departed: gpuvmk_control_client::Departures,
     cleanups: cleanups::Cleanups,
     chronicle: chronicle::Chronicle,
     /// Of VMs that have left, by name.
@@ -185,7 +185,7 @@ impl Machine {
             steps: Steps::default(),
             turn: TenantId(0),
             lost_pages: gpuvmk_pci::mapping::sigbus::lost(),
-            departed: gpuvmk_control::Departures::default(),
+            departed: gpuvmk_control_client::Departures::default(),
             cleanups: cleanups::Cleanups::default(),
             chronicle: chronicle::Chronicle::default(),
             accounts: BTreeMap::new(),

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use gpuvmk_control::{Departures, ScrubFigures, ScrubStatus};
+use gpuvmk_control_client::{Departures, ScrubFigures, ScrubStatus};
 
 use super::Machine;
 use crate::tenant::TenantState;

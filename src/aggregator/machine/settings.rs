@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuvmk_control::ShareStatus;
+use gpuvmk_control_client::ShareStatus;
 use serde::Serialize;
 
 use super::Machine;

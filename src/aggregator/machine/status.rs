@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuvmk_control::{
+use gpuvmk_control_client::{
     CardStatus, DecidedBy, EngineStatus, GpuStatus, LimitStatus, LimitTable, ShareStatus, Status,
     TenantStatus, Times, TypeStatus,
 };

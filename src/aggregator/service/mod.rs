@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gpuvmk_control::Status;
+use gpuvmk_control_client::Status;
 use rustix::event::EventfdFlags;
 use rustix::net::SocketType;
 

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use gpuvmk_control::Status;
+use gpuvmk_control_client::Status;
 use rustix::event::{Timespec, epoll};
 
 use super::connection::{Connection, Stage, TenantLink};

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use gpuvmk_control::{Status, TenantStatus};
+use gpuvmk_control_client::{Status, TenantStatus};
 use serde_json::{Value, json};
 
 use self::plan::{Step, steps};
@@ -125,7 +125,7 @@ pub(super) fn apply(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// What an aggregator says; none where nobody listens.
 fn state(control: &Path) -> anyhow::Result<Option<Status>> {
-    match gpuvmk_control::status(control) {
+    match gpuvmk_control_client::status(control) {
         Ok(status) => Ok(Some(status)),
         Err(error) if error.is_absent() => Ok(None),
         Err(error) => Err(error.into()),
@@ -133,7 +133,7 @@ fn state(control: &Path) -> anyhow::Result<Option<Status>> {
 }
 
 fn call(control: &Path, method: &str, params: &Value) -> anyhow::Result<Value> {
-    Ok(gpuvmk_control::call(control, method, params)?)
+    Ok(gpuvmk_control_client::call(control, method, params)?)
 }
 
 fn carry_out(args: &Args, wish: &Wish, step: &Step) -> anyhow::Result<()> {
@@ -175,7 +175,7 @@ fn carry_out(args: &Args, wish: &Wish, step: &Step) -> anyhow::Result<()> {
 }
 
 fn tenant(control: &Path, vm: &str) -> anyhow::Result<Option<TenantStatus>> {
-    Ok(gpuvmk_control::status(control)?.tenant(vm).cloned())
+    Ok(gpuvmk_control_client::status(control)?.tenant(vm).cloned())
 }
 
 /// Whether a VM has unfinished work.

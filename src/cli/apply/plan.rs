@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use gpuvmk_control::{GuestStatus, ShareStatus, Status};
+use gpuvmk_control_client::{GuestStatus, ShareStatus, Status};
 use serde_json::{Value, json};
 
 use super::wish::{self, Setting, Wish};

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gpuvmk_control::{EngineStatus, GpuStatus, Status, TenantStatus};
+use gpuvmk_control_client::{EngineStatus, GpuStatus, Status, TenantStatus};
 
 use crate::cli::ls::state;
 

@@ -7,7 +7,7 @@ mod format;
 
 use std::sync::atomic::AtomicU64;
 
-use gpuvmk_control::{Status, TenantStatus};
+use gpuvmk_control_client::{Status, TenantStatus};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use gpuvmk_control::{Status, TenantStatus};
+use gpuvmk_control_client::{Status, TenantStatus};
 use gpuvmk_lab::rig::Rig;
 
 /// A process, by what it has.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use gpuvmk_control::TenantStatus;
+use gpuvmk_control_client::TenantStatus;
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 

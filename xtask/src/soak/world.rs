@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Result;
-use gpuvmk_control::TenantStatus;
+use gpuvmk_control_client::TenantStatus;
 use gpuvmk_lab::rig::Rig;
 
 use super::deeds::Counts;

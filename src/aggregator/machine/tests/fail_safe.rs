@@ -4,7 +4,7 @@ use super::*;
 use crate::limit::Limit;
 use crate::machine::status::add_report;
 use crate::report::{FailSafeNow, FailSafeReason, Report, Usage};
-use gpuvmk_control::DecidedBy;
+use gpuvmk_control_client::DecidedBy;
 
 /// A hostile backend's request.
 fn nonsense(machine: &mut Machine, tenant: TenantId) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuvmk_control::{StepTable, StepTimes};
+use gpuvmk_control_client::{StepTable, StepTimes};
 use serde_json::{Value, json};
 
 /// By kind.

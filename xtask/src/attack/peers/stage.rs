@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use gpuvmk_control::Status;
+use gpuvmk_control_client::Status;
 use gpuvmk_lab::chip::Chip;
 use gpuvmk_lab::machine::{self, Machine, Said};
 use gpuvmk_lab::process::{Priority, Process};
