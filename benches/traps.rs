@@ -29,7 +29,7 @@ use gpuvmk::aggregator::connect_in_process;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use gpuvmk::chip::Chip;
 use gpuvmk::chip::gf100::regs::{pfifo, ptimer};
-use gpuvmk::pci::{LateWrite, Region};
+use gpuvmk::pci::{CoalescableWrite, Region};
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::scheduler::share::Share;
 use gpuvmk::vgpu::{Vgpu, VgpuConfig};
@@ -160,7 +160,7 @@ fn exits() -> Exits {
 /// A doorbell that KVM signals, by one that stops the guest.
 fn ioeventfd_ratio() -> f64 {
     let function = Arc::new(TestFunction::silent());
-    let late = LateWrite { region: Region::Bar(0), offset: 0x90, value: 7 };
+    let late = CoalescableWrite { region: Region::Bar(0), offset: 0x90, value: 7 };
     *function.late.lock().unwrap() = vec![late];
     let mut guest = MicroGuest::new(function, true);
     let address = guest.bar(0) + late.offset;

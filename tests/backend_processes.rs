@@ -63,7 +63,7 @@ impl Host {
 struct Backend {
     child: Child,
     stdin: ChildStdin,
-    /// Kept open: what the process says after its first lines must not fail.
+    /// Deferred open: what the process says after its first lines must not fail.
     _stdout: Lines<BufReader<ChildStdout>>,
 }
 

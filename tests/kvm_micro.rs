@@ -27,7 +27,7 @@ use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::{Patience, connect};
 use gpuvmk::chip::Chip;
 use gpuvmk::frontend::kvm::ShortcutCounts;
-use gpuvmk::pci::{LateWrite, PciFunction, Region};
+use gpuvmk::pci::{CoalescableWrite, PciFunction, Region};
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
 use gpuvmk::trace::replay::Replay;
@@ -266,7 +266,7 @@ fn doorbells_are_signalled_and_others_trapped() {
         return;
     }
     let function = Arc::new(TestFunction::new());
-    let bell = |value| LateWrite { region: Region::Bar(0), offset: 0x90, value };
+    let bell = |value| CoalescableWrite { region: Region::Bar(0), offset: 0x90, value };
     *function.late.lock().unwrap() = vec![bell(7), bell(8)];
     let mut guest = MicroGuest::new(function.clone(), true);
     let address = guest.bar(0) + 0x90;

@@ -20,13 +20,13 @@ use gpuvmk::aggregator::protocol::{Event, RefusalKind, Request};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
 use gpuvmk::chip::{Chip, Engine, EngineSet};
 use gpuvmk::scheduler::policy::PolicyKind;
-use gpuvmk::units::backend::Heed;
+use gpuvmk::units::backend::InterruptInterest;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use soft_host::soft_host;
 use tenant::{DATA, Tenant, VRAM_VA, hello};
 
 const MIB: u64 = 1 << 20;
-const ARMED: Heed = Heed::Message(EngineSet::COPY0);
+const ARMED: InterruptInterest = InterruptInterest::Message(EngineSet::COPY0);
 
 fn join(service: &ServiceHandle, name: &str) -> Tenant {
     let (link, grant) = connect_in_process(service, hello(name, 32 * MIB)).unwrap();
@@ -69,7 +69,7 @@ fn end_of_a_copy_is_a_message_and_no_event_until_the_driver_has_handled_it() {
     give(&vm, copy_of_it);
 
     for _ in 0..20 {
-        vm.link.heed_notifications(ARMED);
+        vm.link.set_notification_interest(ARMED);
         copy(&mut vm);
         assert_eq!(message(&driver), 1);
         let kept = vm.link.take_notifications();
@@ -82,7 +82,7 @@ fn end_of_a_copy_is_a_message_and_no_event_until_the_driver_has_handled_it() {
     assert_eq!(vm.next_event(), Event::NonStall(Engine::Copy(0)));
     // Nobody knows how to send it any more.
     vm.link.request(&Request::MessageEvent { given: false }, None).unwrap();
-    vm.link.heed_notifications(ARMED);
+    vm.link.set_notification_interest(ARMED);
     copy(&mut vm);
     assert_eq!(vm.next_event(), Event::NonStall(Engine::Copy(0)));
 }
@@ -97,7 +97,7 @@ fn eventfd_without_room_that_waits_for_some_keeps_nobody_waiting() {
 
     let start = Instant::now();
     for _ in 0..20 {
-        hostile.link.heed_notifications(ARMED);
+        hostile.link.set_notification_interest(ARMED);
         copy(&mut hostile);
         tenant::wait_until("the message", || hostile.link.take_notifications().sent);
         copy(&mut honest);
@@ -118,11 +118,11 @@ fn only_an_eventfd_that_is_given_is_taken() {
     }
     // What it is, the kernel says when it is to be signalled.
     give(&vm, rustix::pipe::pipe().unwrap().1);
-    vm.link.heed_notifications(ARMED);
+    vm.link.set_notification_interest(ARMED);
     copy(&mut vm);
     assert_eq!(vm.next_event(), Event::Unsent);
     assert!(vm.link.take_notifications().sent);
-    vm.link.heed_notifications(ARMED);
+    vm.link.set_notification_interest(ARMED);
     copy(&mut vm);
     assert_eq!(vm.next_event(), Event::NonStall(Engine::Copy(0)));
 }

@@ -22,12 +22,12 @@ use std::sync::atomic::{Ordering, fence};
 use rustix::pipe::PipeFlags;
 
 use super::event_record::{RECORD_WORDS, decode, encode};
-use super::link::Kept;
+use super::link::Deferred;
 use super::message::Message;
 use super::protocol::Event;
 use super::shared::SharedWords;
 use gpuvmk_chip::{Engine, EngineSet};
-use gpuvmk_units::backend::Heed;
+use gpuvmk_units::backend::InterruptInterest;
 
 /// Records that fit.
 pub const CAPACITY: u32 = 512;
@@ -36,18 +36,18 @@ const HEAD: usize = 0;
 const TAIL: usize = 16;
 const WAITING: usize = 32;
 /// What a notification is to the consumer: 0, a reason to wake it up; else of the bits below.
-const HEED: usize = 33;
+const INTEREST: usize = 33;
 const NOTIFIED: usize = 48;
 const RECORDS: usize = 64;
 const PAGES: usize = (RECORDS + CAPACITY as usize * RECORD_WORDS).div_ceil(1024);
 
 /// Nothing: nobody would see it.
-const UNHEEDED: u32 = 1 << 31;
+const UNASKED: u32 = 1 << 31;
 /// The message was sent.
 const SENT: u32 = 1 << 30;
 /// Those of these engines are a message, those of others nothing.
 const ENGINES: u32 = EngineSet::all().bits();
-const _: () = assert!(ENGINES & (UNHEEDED | SENT) == 0);
+const _: () = assert!(ENGINES & (UNASKED | SENT) == 0);
 
 /// Who wakes the consumer up, and sends its driver's messages, in the producer's place: both may take as long as others like. Calls
 /// neither wait nor fail; several may become one.
@@ -168,19 +168,24 @@ impl EventProducer {
         }
         // One that is not heeded, or for which the driver comes anyway, is taken by whoever changes that: he says so first, and
         // looks then; here it is the other way round.
-        let heed = self.ring.word(HEED).load(Ordering::SeqCst);
-        if heed == 0 {
+        let interest = self.ring.word(INTEREST).load(Ordering::SeqCst);
+        if interest == 0 {
             return true;
         }
-        if heed & (UNHEEDED | SENT) != 0 || heed & bits == 0 {
+        if interest & (UNASKED | SENT) != 0 || interest & bits == 0 {
             return false;
         }
         if matches!(self.wakes, Wakes::Here { message: None, .. } | Wakes::Helper { message: false, .. }) {
             return true;
         }
         // Said before it is done: a driver that handles the message must find that it was sent.
-        let sent = heed | SENT;
-        if self.ring.word(HEED).compare_exchange(heed, sent, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        let sent = interest | SENT;
+        if self
+            .ring
+            .word(INTEREST)
+            .compare_exchange(interest, sent, Ordering::SeqCst, Ordering::SeqCst)
+            .is_err()
+        {
             return true;
         }
         let sent = match &self.wakes {
@@ -275,7 +280,7 @@ impl EventConsumer {
             }
         }
         // What a message was sent for is left to whoever handles it.
-        if self.ring.word(HEED).load(Ordering::SeqCst) & SENT == 0 {
+        if self.ring.word(INTEREST).load(Ordering::SeqCst) & SENT == 0 {
             for engine in take_notified(&self.ring).engines() {
                 each(Event::NonStall(engine));
                 taken = taken.saturating_add(1);
@@ -308,8 +313,9 @@ impl EventConsumer {
         self.ring.word(WAITING).store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let tail = self.ring.word(TAIL).load(Ordering::SeqCst);
-        let heeded = self.ring.word(HEED).load(Ordering::SeqCst) & (UNHEEDED | SENT) == 0;
-        let news = tail != self.head || (heeded && self.ring.word(NOTIFIED).load(Ordering::SeqCst) != 0);
+        let set_interest = self.ring.word(INTEREST).load(Ordering::SeqCst) & (UNASKED | SENT) == 0;
+        let news =
+            tail != self.head || (set_interest && self.ring.word(NOTIFIED).load(Ordering::SeqCst) != 0);
         if news {
             self.ring.word(WAITING).store(0, Ordering::SeqCst);
         }
@@ -329,33 +335,37 @@ impl EventConsumer {
 
 impl Notifications {
     /// What they are from now on. What came while they were nothing is the answer, once they are something.
-    pub fn heed(&self, heed: Heed) -> Kept {
-        let sent = self.ring.word(HEED).swap(word_of(heed), Ordering::SeqCst) & SENT != 0;
-        let engines = if heed == Heed::No { EngineSet::empty() } else { take_notified(&self.ring) };
-        Kept { engines, sent }
+    pub fn interest(&self, interest: InterruptInterest) -> Deferred {
+        let sent = self.ring.word(INTEREST).swap(word_of(interest), Ordering::SeqCst) & SENT != 0;
+        let engines = if interest == InterruptInterest::Masked {
+            EngineSet::empty()
+        } else {
+            take_notified(&self.ring)
+        };
+        Deferred { engines, sent }
     }
 
-    /// Takes what nobody has taken yet. If a message was sent, no other is before [`Self::heed`] says so.
-    pub fn take(&self) -> Kept {
+    /// Takes what nobody has taken yet. If a message was sent, no other is before [`Self::interest`] says so.
+    pub fn take(&self) -> Deferred {
         // A plain load first: what does not change costs no locked instruction. Nobody else takes the mark away.
-        let sent = self.ring.word(HEED).load(Ordering::SeqCst) & SENT != 0;
+        let sent = self.ring.word(INTEREST).load(Ordering::SeqCst) & SENT != 0;
         if sent {
-            self.ring.word(HEED).store(0, Ordering::SeqCst);
+            self.ring.word(INTEREST).store(0, Ordering::SeqCst);
         }
-        Kept { engines: take_notified(&self.ring), sent }
+        Deferred { engines: take_notified(&self.ring), sent }
     }
 }
 
-const fn word_of(heed: Heed) -> u32 {
-    match heed {
-        Heed::No => UNHEEDED,
-        Heed::Wake => 0,
-        Heed::Message(engines) => engines.bits(),
+const fn word_of(interest: InterruptInterest) -> u32 {
+    match interest {
+        InterruptInterest::Masked => UNASKED,
+        InterruptInterest::Wake => 0,
+        InterruptInterest::Message(engines) => engines.bits(),
     }
 }
 
 fn take_notified(ring: &SharedWords) -> EngineSet {
-    // A load first: what is empty costs no locked instruction. It must not be done before what the caller said in HEED is to be seen.
+    // A load first: what is empty costs no locked instruction. It must not be done before what the caller said in INTEREST is to be seen.
     if ring.word(NOTIFIED).load(Ordering::SeqCst) == 0 {
         return EngineSet::empty();
     }

@@ -7,7 +7,7 @@ use super::report::Report;
 use gpuvmk_chip::EngineSet;
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_pci::SharedMemory;
-use gpuvmk_units::backend::Heed;
+use gpuvmk_units::backend::InterruptInterest;
 
 /// Why a request to the aggregator failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +48,7 @@ pub struct Grant {
 
 /// Notifications of finished work that were not told when they came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct Deferred {
     /// The work's engines.
     pub engines: EngineSet,
     /// The aggregator has sent the vGPU's message.
@@ -94,15 +94,15 @@ pub trait AggregatorLink: Send + Sync {
     /// What the driver would notice of a notification of finished work now. One that it would not notice wakes nobody up; it is
     /// kept, and told when this is called with something else: those are the answer. They are heeded until somebody says otherwise.
     /// One that is a message to the driver is sent by the aggregator, once, if it knows how ([`Request::MessageEvent`]).
-    fn heed_notifications(&self, heed: Heed) -> Kept {
-        let _ = heed;
-        Kept::default()
+    fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred {
+        let _ = interest;
+        Deferred::default()
     }
 
     /// Notifications of finished work that were not told so far. If a message was sent for them, there is none again before
-    /// [`Self::heed_notifications`] says so.
-    fn take_notifications(&self) -> Kept {
-        Kept::default()
+    /// [`Self::set_notification_interest`] says so.
+    fn take_notifications(&self) -> Deferred {
+        Deferred::default()
     }
 
     /// Connects the receiver of events; the link delivers nothing before.

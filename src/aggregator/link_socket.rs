@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::doorbells::DoorbellSender;
 use super::event_ring::{EventConsumer, Notifications, Woken};
-use super::link::{AggregatorLink, EventHandler, Grant, Kept, LinkError};
+use super::link::{AggregatorLink, Deferred, EventHandler, Grant, LinkError};
 use super::mailbox::Found;
 use super::protocol::{Doorbell, Hello, Reply, Request, Welcome};
 use super::report::Report;
@@ -27,7 +27,7 @@ use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_host::cancel::{Cancel, Waited};
 use gpuvmk_jail::{self as jail, Role};
 use gpuvmk_pci::SharedMemory;
-use gpuvmk_units::backend::Heed;
+use gpuvmk_units::backend::InterruptInterest;
 
 /// How often an absent aggregator is looked for.
 const RETRY: Duration = Duration::from_millis(100);
@@ -315,11 +315,11 @@ impl AggregatorLink for SocketLink {
         self.doorbells.report_trapped(accesses);
     }
 
-    fn heed_notifications(&self, heed: Heed) -> Kept {
-        self.notifications.heed(heed)
+    fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred {
+        self.notifications.interest(interest)
     }
 
-    fn take_notifications(&self) -> Kept {
+    fn take_notifications(&self) -> Deferred {
         self.notifications.take()
     }
 

@@ -208,7 +208,7 @@ pub enum Request {
     Preempt(GuestChannel),
     /// Which eventfd sends the vGPU's message to the driver: one that the request carries, or none any more. With one, the
     /// aggregator sends the message by itself when the end of work is nothing else to the driver
-    /// ([`gpuvmk_units::backend::Heed::Message`]).
+    /// ([`gpuvmk_units::backend::InterruptInterest::Message`]).
     MessageEvent {
         /// Whether there is one.
         given: bool,

@@ -260,7 +260,7 @@ fn clear(path: &Path, address: &SocketAddrUnix, kind: SocketType) -> Result<(), 
     let facts = match fs::symlink_metadata(path) {
         Ok(facts) => facts,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(system("Looking at the path")(error)),
+        Err(error) => return Err(system("AdaptivePoll at the path")(error)),
     };
     let what = match facts.file_type() {
         file if file.is_socket() => None,

@@ -270,14 +270,14 @@ pub trait RegionWatcher: Send + Sync {
     /// All regions may show other memory, in other files.
     fn replaced(&self);
 
-    /// What [`PciFunction::late_writes`] says may be something else.
+    /// What [`PciFunction::coalescable_writes`] says may be something else.
     fn late_writes_changed(&self);
 }
 
 /// A write of 32 bits to a region that may be carried out some time after the guest made it, and once instead of several
 /// times: a doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LateWrite {
+pub struct CoalescableWrite {
     /// Region.
     pub region: Region,
     /// Where in it.
@@ -359,7 +359,7 @@ pub trait PciFunction: Send + Sync {
 
     /// The writes that may be carried out late and merged, at this moment. Whoever does so need not carry out one that was made when it
     /// was named and came too late.
-    fn late_writes(&self) -> Vec<LateWrite> {
+    fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
         Vec::new()
     }
 
@@ -370,7 +370,7 @@ pub trait PciFunction: Send + Sync {
         false
     }
 
-    /// Connects who is told when what [`Self::show`] or [`Self::late_writes`] says changes; `None` disconnects.
+    /// Connects who is told when what [`Self::show`] or [`Self::coalescable_writes`] says changes; `None` disconnects.
     fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
         let _ = watcher;
     }

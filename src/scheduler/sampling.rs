@@ -1,6 +1,6 @@
 //! When to look at engines, and how much time each look stands for.
 //!
-//! Hardware tells what an engine runs now, not how long it has run it. Looking at regular times would measure
+//! Hardware tells what an engine runs now, not how long it has run it. AdaptivePoll at regular times would measure
 //! nonsense of work that is regular itself (hardware's own time slices are as long as our period), and a guest that
 //! knew the times could run between them. So time is cut into windows of a millisecond, with one look at a random
 //! moment in each, which stands for the whole window: right on average for any pattern of work, and exact where an

@@ -7,7 +7,7 @@ use super::ledger::Ledger;
 use crate::Preemption;
 use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, LateWrite, PciFunction, Region, RegionTable,
+    AccessError, CoalescableWrite, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable,
     RegionWatcher, SharedMemory, Shown,
 };
 use gpuvmk_units::gf100::{FaceCounters, Gf100Config, Gf100Function};
@@ -120,8 +120,8 @@ impl PciFunction for SoftGpu {
         self.function.show(region, offset, size, visit);
     }
 
-    fn late_writes(&self) -> Vec<LateWrite> {
-        self.function.late_writes()
+    fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
+        self.function.coalescable_writes()
     }
 
     fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {

@@ -141,7 +141,7 @@ impl Clerk {
         if self.tracer.is_on() {
             return refuse(&mut client, "this is being recorded to the file of its configuration");
         }
-        let (recorder, scribe) = match Recorder::new(self.header.clone(), filter, RING) {
+        let (recorder, writer) = match Recorder::new(self.header.clone(), filter, RING) {
             Ok(made) => made,
             Err(error) => return refuse(&mut client, &error.to_string()),
         };
@@ -165,7 +165,7 @@ impl Clerk {
                 .as_ref()
                 .is_ok_and(|reader| !wait(reader, PollFlags::IN | PollFlags::RDHUP, Some(Duration::ZERO)))
         };
-        let done = scribe.write(&mut client, wanted);
+        let done = writer.write(&mut client, wanted);
         self.tracer.stop();
         self.busy.set(false);
         match done {

@@ -33,7 +33,7 @@ pub struct Recorder {
 
 /// Writes what a recorder takes.
 #[derive(Debug)]
-pub struct Scribe {
+pub struct TraceWriter {
     shared: Arc<Shared>,
     head: Vec<u8>,
 }
@@ -107,7 +107,7 @@ impl Recorder {
     ///
     /// # Errors
     /// The head is too long.
-    pub fn new(header: Header, filter: Filter, ring: usize) -> std::io::Result<(Self, Scribe)> {
+    pub fn new(header: Header, filter: Filter, ring: usize) -> std::io::Result<(Self, TraceWriter)> {
         let began = Instant::now();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let header = Header { unix_nanos: nanos(unix), monotonic_nanos: monotonic(), ..header };
@@ -123,8 +123,8 @@ impl Recorder {
             broken: false,
         };
         let shared = Arc::new(Shared { ring: Mutex::new(ring), work: Condvar::new() });
-        let scribe = Scribe { shared: Arc::clone(&shared), head };
-        Ok((Self { shared, began, filter, writer: None }, scribe))
+        let writer = TraceWriter { shared: Arc::clone(&shared), head };
+        Ok((Self { shared, began, filter, writer: None }, writer))
     }
 
     /// Starts to write to `sink` on a thread of its own, which the end waits for; `name` is what messages call it.
@@ -138,11 +138,11 @@ impl Recorder {
         filter: Filter,
         ring: usize,
     ) -> std::io::Result<Self> {
-        let (mut recorder, scribe) = Self::new(header, filter, ring)?;
+        let (mut recorder, writer) = Self::new(header, filter, ring)?;
         let name = name.to_owned();
         recorder.writer = Some(std::thread::Builder::new().name("trace".to_owned()).spawn(move || {
             jail::enter(Role::Trace);
-            if let Err(error) = scribe.write(&mut sink, || true) {
+            if let Err(error) = writer.write(&mut sink, || true) {
                 log::error!("The trace {name} ends early: {error}");
             }
         })?);
@@ -194,7 +194,7 @@ impl Drop for Recorder {
     }
 }
 
-impl Scribe {
+impl TraceWriter {
     /// Writes until the recorder is gone, or `wanted`, which is asked a few times a second and more often, says no.
     ///
     /// # Errors

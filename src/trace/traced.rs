@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::event::{Access, Direction, Event, Place};
 use super::tracer::Tracer;
 use gpuvmk_pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, LateWrite, PciFunction, PlainMemory, Region,
+    AccessError, CoalescableWrite, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region,
     RegionTable, RegionWatcher, SharedMemory, Shown,
 };
 
@@ -127,9 +127,9 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
         self.function.connect_message(event);
     }
 
-    fn late_writes(&self) -> Vec<LateWrite> {
+    fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
         // Who carries them out would be in the trace, and not who made them.
-        if self.tracer.is_on() { Vec::new() } else { self.function.late_writes() }
+        if self.tracer.is_on() { Vec::new() } else { self.function.coalescable_writes() }
     }
 
     fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {

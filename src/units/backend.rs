@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use crate::interrupt::Heed;
+pub use crate::interrupt::InterruptInterest;
 use gpuvmk_chip::addr::GpuVa;
 use gpuvmk_chip::{AccessKind, Engine, EngineSet, FaultReason, PhysicalAddress};
 use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
@@ -161,15 +161,15 @@ pub trait Backend: Send + Sync {
 
     /// What the driver would notice now if [`EngineEvents::non_stall`] were called. A back that is told of nothing may keep such
     /// calls to itself until it is told of something, which brings what it kept, or until it is asked for them. One that is told of a
-    /// message may send it, once. True if it had: then [`EngineEvents::posted`] was called.
-    fn heed_non_stall(&self, heed: Heed) -> bool {
-        let _ = heed;
+    /// message may send it, once. True if it had: then [`EngineEvents::message_delivered`] was called.
+    fn set_completion_interest(&self, interest: InterruptInterest) -> bool {
+        let _ = interest;
         false
     }
 
     /// Brings the calls of [`EngineEvents::non_stall`] that the back has kept to itself. True if it had sent a message: then it was
-    /// [`EngineEvents::posted`] that was called, and the back sends none before it is told of one again.
-    fn bring_non_stall(&self) -> bool {
+    /// [`EngineEvents::message_delivered`] that was called, and the back sends none before it is told of one again.
+    fn take_completions(&self) -> bool {
         false
     }
 
@@ -425,7 +425,7 @@ pub trait EngineEvents: Send + Sync {
     /// A NON_STALL_INTERRUPT method was executed.
     fn non_stall(&self, engine: Engine);
     /// The same on several engines, or on none that is not known yet. The message that follows was sent.
-    fn posted(&self, engines: EngineSet) {
+    fn message_delivered(&self, engines: EngineSet) {
         engines.engines().for_each(|engine| self.non_stall(engine));
     }
     /// A message that was said to be sent was not: it is to be sent now. Backs that send none do not call it.

@@ -12,14 +12,14 @@ use gpuvmk_pci::config_space::Control;
 
 /// What a driver would notice if work that asked for a notification ended now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Heed {
+pub enum InterruptInterest {
     /// Nothing: it has that interrupt masked.
-    No,
+    Masked,
     /// Something: a level may rise.
     #[default]
     Wake,
     /// The end of work on one of these engines would make the function send its message, and on others nothing at all. Whoever
-    /// learns of it first may send the message (see [`crate::backend::EngineEvents::posted`]).
+    /// learns of it first may send the message (see [`crate::backend::EngineEvents::message_delivered`]).
     Message(EngineSet),
 }
 
@@ -79,11 +79,11 @@ impl InterruptOutput {
     }
 
     /// What a driver would notice of the end of work on `engines`, whose interrupts it has enabled.
-    pub const fn heed(&self, engines: EngineSet, control: &Control) -> Heed {
+    pub const fn interest(&self, engines: EngineSet, control: &Control) -> InterruptInterest {
         if control.msi.enabled && control.bus_master && !self.unarmed {
-            Heed::Message(engines)
+            InterruptInterest::Message(engines)
         } else {
-            Heed::Wake
+            InterruptInterest::Wake
         }
     }
 

@@ -10,12 +10,12 @@
 pub mod backend;
 pub mod clock;
 mod counters;
+#[cfg(test)]
+mod deferred_completions;
 pub mod gf100;
 pub mod gh100;
-mod heeding;
+mod interest_tracker;
 mod interrupt;
-#[cfg(test)]
-mod kept_ends;
 mod ptimer;
 mod shown;
 

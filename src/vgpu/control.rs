@@ -8,9 +8,9 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use super::bar3::{BAR3_MAPPED, Tables};
+use super::channel_flags::ChannelFlags;
 use super::guest_ram::GuestRam;
 use super::host::{Host, Terms};
-use super::live::LiveChannels;
 use super::memory::Memory;
 use super::spaces::Spaces;
 use super::status::{FailSafe, FailSafeRecord, State};
@@ -41,7 +41,7 @@ pub trait ChannelControl: fmt::Debug + Send + Sized + 'static {
     fn placed(&self) -> usize;
 
     /// Engines of a live channel that a doorbell is the first to show.
-    fn new_engines(_channel: u16, _live: &LiveChannels, _memory: &Memory<'_>) -> EngineSet {
+    fn new_engines(_channel: u16, _live: &ChannelFlags, _memory: &Memory<'_>) -> EngineSet {
         EngineSet::empty()
     }
 

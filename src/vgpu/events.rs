@@ -2,12 +2,12 @@
 //!
 //! The link's thread calls in here while a front-end thread may be inside a request, or (in process) on that very
 //! thread. So this side takes no lock of the mediator: what both sides must know of a channel is in
-//! [`LiveChannels`], and the front-end side folds it in at its next request.
+//! [`ChannelFlags`], and the front-end side folds it in at its next request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::live::LiveChannels;
+use super::channel_flags::ChannelFlags;
 use super::status::Counters;
 use gpuvmk_aggregator::link::EventHandler;
 use gpuvmk_aggregator::protocol::Event;
@@ -24,7 +24,7 @@ pub(super) struct EventPath {
     counters: Arc<Counters>,
     /// False once the connection was replaced: what comes late is dropped.
     armed: AtomicBool,
-    pub live: LiveChannels,
+    pub live: ChannelFlags,
     lost: AtomicBool,
     lost_reason: Mutex<String>,
     told: AtomicBool,
@@ -36,7 +36,7 @@ impl EventPath {
             face,
             counters,
             armed: AtomicBool::new(true),
-            live: LiveChannels::new(channels),
+            live: ChannelFlags::new(channels),
             lost: AtomicBool::new(false),
             lost_reason: Mutex::new(String::new()),
             told: AtomicBool::new(false),
@@ -85,7 +85,7 @@ impl EventPath {
     }
 
     /// Work was finished on these engines, and the aggregator has sent the message that says so.
-    pub fn posted(&self, engines: EngineSet) {
+    pub fn message_delivered(&self, engines: EngineSet) {
         if !self.armed.load(Ordering::Acquire) {
             self.counters.events_stale.one();
             return;
@@ -93,7 +93,7 @@ impl EventPath {
         self.counters.messages_posted.one();
         self.counters.events_non_stall.add(engines.bits().count_ones().into());
         if let Some(face) = self.face.get() {
-            face.posted(engines);
+            face.message_delivered(engines);
         }
     }
 

@@ -1,12 +1,12 @@
 //! GF100's channels: the driver binds instance blocks, sets start bits and commits runlists, and all three are
 //! read, checked and carried out on the host.
 
+use super::channel_flags::{ChannelFlags, Watched};
 use super::control::{
     ChannelControl, Control, UserdOffsets, is_about_channel, ring_if_done, ring_if_pending,
 };
 use super::copies::{Ring, Tables};
 use super::host::{Host, Terms};
-use super::live::{LiveChannels, Watched};
 use super::memory::Memory;
 use super::status::FailSafe;
 use gpuvmk_aggregator::link::LinkError;
@@ -72,7 +72,7 @@ impl ChannelControl for FermiChannels {
     /// Hardware reads a context pointer when the channel first uses the engine, so a driver may write it while the
     /// channel runs (nouveau of Linux 6.1 does), and the first that one sees of it is the doorbell. Pointers that
     /// went are noticed at the next start.
-    fn new_engines(channel: u16, live: &LiveChannels, memory: &Memory<'_>) -> EngineSet {
+    fn new_engines(channel: u16, live: &ChannelFlags, memory: &Memory<'_>) -> EngineSet {
         let Some(watched) = live.watched(channel) else { return EngineSet::empty() };
         let mut raw = [0; INSTANCE_BYTES - CONTEXTS_START];
         let address = watched.instance.address.saturating_add(CONTEXTS_START as u64);

@@ -10,7 +10,7 @@ use super::{FermiChannels, GspChannels, Mediator, MediatorConfig, Status, VgpuEr
 use gpuvmk_aggregator::link::{AggregatorLink, Grant};
 use gpuvmk_chip::Chip;
 use gpuvmk_pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, LateWrite, PciFunction, PlainMemory, Region,
+    AccessError, CoalescableWrite, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region,
     RegionTable, RegionWatcher, SharedMemory, Shown,
 };
 use gpuvmk_units::FaceCounters;
@@ -226,8 +226,8 @@ impl PciFunction for Vgpu {
         self.face.show(region, offset, size, visit);
     }
 
-    fn late_writes(&self) -> Vec<LateWrite> {
-        self.face.late_writes()
+    fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
+        self.face.coalescable_writes()
     }
 
     fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {

@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use super::bar3::Homes;
+use super::channel_flags::ChannelFlags;
 use super::copies::Copies;
-use super::live::LiveChannels;
 use super::memory::Memory;
 use super::quotas::Meters;
 use super::status::Counters;
@@ -42,7 +42,7 @@ pub struct Host<'a> {
     pub memory: Memory<'a>,
     /// Where pages that BAR3 shows are, if that is memory.
     pub homes: Option<&'a Homes>,
-    pub live: &'a LiveChannels,
+    pub live: &'a ChannelFlags,
     pub copies: &'a Copies,
     pub counters: &'a Counters,
     pub meters: &'a Meters,

@@ -31,7 +31,7 @@ use super::quotas::{Meters, PacedInterrupts};
 use super::status::{Counters, FailSafe, FailSafeRecord, State, Status};
 use super::traced_link::TracedLink;
 use super::{MediatorConfig, VgpuError};
-use gpuvmk_aggregator::link::{AggregatorLink, EventHandler, Grant, Kept, LinkError};
+use gpuvmk_aggregator::link::{AggregatorLink, Deferred, EventHandler, Grant, LinkError};
 use gpuvmk_aggregator::protocol::{Doorbell, Event, Request};
 use gpuvmk_aggregator::report::Report;
 use gpuvmk_chip::PhysicalAddress;
@@ -40,7 +40,9 @@ use gpuvmk_pci::dma::{DmaSpace, MemoryOwner};
 use gpuvmk_pci::mapping::sigbus;
 use gpuvmk_pci::{DmaError, DmaMapping, InterruptSink, SharedMemory};
 use gpuvmk_shadow_pagetable::{Limits, MmuFormat};
-use gpuvmk_units::backend::{Backend, EngineEvents, FlushScope, Heed, NoTarget, VramPiece, WindowTables};
+use gpuvmk_units::backend::{
+    Backend, EngineEvents, FlushScope, InterruptInterest, NoTarget, VramPiece, WindowTables,
+};
 
 /// One connection to an aggregator, with what it granted.
 struct Connection {
@@ -327,10 +329,10 @@ impl Connection {
     }
 
     /// Tells of finished work that was not told when it was finished. True if a message was sent for it.
-    fn tell_kept(&self, kept: Kept) -> bool {
-        let Kept { engines, sent } = kept;
+    fn tell_kept(&self, kept: Deferred) -> bool {
+        let Deferred { engines, sent } = kept;
         if sent {
-            self.events.posted(engines);
+            self.events.message_delivered(engines);
         } else {
             engines.engines().for_each(|engine| self.events.event(Event::NonStall(engine)));
         }
@@ -443,12 +445,12 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         connection.link.connect(connection.events.clone());
     }
 
-    fn heed_non_stall(&self, heed: Heed) -> bool {
+    fn set_completion_interest(&self, interest: InterruptInterest) -> bool {
         let connection = self.connection();
-        connection.tell_kept(connection.link.heed_notifications(heed))
+        connection.tell_kept(connection.link.set_notification_interest(interest))
     }
 
-    fn bring_non_stall(&self) -> bool {
+    fn take_completions(&self) -> bool {
         let connection = self.connection();
         connection.tell_kept(connection.link.take_notifications())
     }

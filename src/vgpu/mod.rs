@@ -7,6 +7,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bar3;
+mod channel_flags;
 mod control;
 mod copies;
 mod events;
@@ -15,7 +16,6 @@ mod function;
 mod gsp;
 mod guest_ram;
 mod host;
-mod live;
 mod mediator;
 mod memory;
 mod quotas;

@@ -3,13 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use gpuvmk_aggregator::link::{AggregatorLink, EventHandler, Kept, LinkError};
+use gpuvmk_aggregator::link::{AggregatorLink, Deferred, EventHandler, LinkError};
 use gpuvmk_aggregator::protocol::{Doorbell, Event, Request};
 use gpuvmk_aggregator::report::Report;
 use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_trace::event::ChannelChange;
 use gpuvmk_trace::{Event as Traced, Tracer};
-use gpuvmk_units::backend::Heed;
+use gpuvmk_units::backend::InterruptInterest;
 
 /// A link that is recorded while somebody wants that.
 pub(super) struct TracedLink {
@@ -61,11 +61,11 @@ impl AggregatorLink for TracedLink {
         self.link.report_trapped(accesses);
     }
 
-    fn heed_notifications(&self, heed: Heed) -> Kept {
-        self.link.heed_notifications(heed)
+    fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred {
+        self.link.set_notification_interest(interest)
     }
 
-    fn take_notifications(&self) -> Kept {
+    fn take_notifications(&self) -> Deferred {
         self.link.take_notifications()
     }
 

@@ -3,7 +3,7 @@
 use gpuvmk::pci::config_space::{Capability, ConfigSpace, ConfigSpaceBuilder, Identity};
 use gpuvmk::pci::dma::DmaSpace;
 use gpuvmk::pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, LateWrite, PciFunction, PlainMemory, Region,
+    AccessError, CoalescableWrite, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region,
     RegionInfo, RegionKind, RegionTable, RegionWatcher, SharedMemory,
 };
 use std::os::fd::OwnedFd;
@@ -40,7 +40,7 @@ pub struct TestFunction {
     /// Memory behind the second page of BAR 1, if that may be mapped.
     pub plain: Mutex<Option<OwnedFd>>,
     /// Writes that may be late.
-    pub late: Mutex<Vec<LateWrite>>,
+    pub late: Mutex<Vec<CoalescableWrite>>,
     /// Writes to [`BELL`] wait for this.
     pub bell: Mutex<()>,
     watcher: Mutex<Option<Arc<dyn RegionWatcher>>>,
@@ -205,7 +205,7 @@ impl PciFunction for TestFunction {
         (region, offset, size) == (Region::Bar(0), BELL, 4)
     }
 
-    fn late_writes(&self) -> Vec<LateWrite> {
+    fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
         self.late.lock().unwrap().clone()
     }
 

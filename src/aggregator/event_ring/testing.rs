@@ -34,16 +34,16 @@ impl EventProducer {
 
 impl Notifications {
     /// Which words both ends' steps are about.
-    pub const STEPS: [usize; 3] = [WAITING, HEED, NOTIFIED];
+    pub const STEPS: [usize; 3] = [WAITING, INTEREST, NOTIFIED];
 
     /// What those are.
     pub fn words(&self) -> [u32; 3] {
         Self::STEPS.map(|word| self.ring.at(word).load(Ordering::SeqCst))
     }
 
-    /// The mistake that searches are to find: [`Notifications::heed`] without the look that follows.
-    pub fn say_only(&self, heed: Heed) {
-        self.ring.word(HEED).store(word_of(heed), Ordering::SeqCst);
+    /// The mistake that searches are to find: [`Notifications::interest`] without the look that follows.
+    pub fn say_only(&self, interest: InterruptInterest) {
+        self.ring.word(INTEREST).store(word_of(interest), Ordering::SeqCst);
     }
 
     /// As at the beginning.

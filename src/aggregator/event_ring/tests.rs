@@ -24,8 +24,8 @@ fn is_asleep(consumer: &EventConsumer) -> bool {
     consumer.ring.word(WAITING).load(Ordering::SeqCst) != 0
 }
 
-fn kept(engines: EngineSet, sent: bool) -> Kept {
-    Kept { engines, sent }
+fn kept(engines: EngineSet, sent: bool) -> Deferred {
+    Deferred { engines, sent }
 }
 
 /// A driver's eventfd, by which the producer sends messages from now on.
@@ -130,7 +130,7 @@ fn what_is_not_heeded_wakes_nobody_up_and_is_kept() {
     let (mut producer, mut consumer) = pair();
     let notifications = consumer.notifications();
 
-    assert_eq!(notifications.heed(Heed::No), kept(EngineSet::empty(), false));
+    assert_eq!(notifications.interest(InterruptInterest::Masked), kept(EngineSet::empty(), false));
     fall_asleep(&consumer);
     for engine in [Engine::Graphics, Engine::Copy(1), Engine::Copy(1)] {
         producer.send(Event::NonStall(engine));
@@ -146,7 +146,7 @@ fn what_is_not_heeded_wakes_nobody_up_and_is_kept() {
     producer.send(Event::NonStall(Engine::Graphics));
     assert_eq!(notifications.take(), kept(Engine::Graphics.into(), false));
     producer.send(Event::NonStall(Engine::Copy(0)));
-    assert_eq!(notifications.heed(Heed::Wake), kept(Engine::Copy(0).into(), false));
+    assert_eq!(notifications.interest(InterruptInterest::Wake), kept(Engine::Copy(0).into(), false));
     fall_asleep(&consumer);
     producer.send(Event::NonStall(Engine::Copy(0)));
     assert!(!is_asleep(&consumer));
@@ -161,7 +161,10 @@ fn notification_that_is_a_message_is_sent_once_and_wakes_nobody_up() {
     let copies = EngineSet::COPY0 | EngineSet::COPY1;
 
     for _ in 0..3 {
-        assert_eq!(notifications.heed(Heed::Message(copies)), kept(EngineSet::empty(), false));
+        assert_eq!(
+            notifications.interest(InterruptInterest::Message(copies)),
+            kept(EngineSet::empty(), false)
+        );
         fall_asleep(&consumer);
         producer.send(Event::NonStall(Engine::Graphics));
         assert_eq!((messages(&event), is_asleep(&consumer)), (0, true), "which is nothing to the driver");
@@ -189,12 +192,13 @@ fn what_changes_before_the_handler_came_tells_that_a_message_was_sent() {
     let event = connect_message(&mut producer);
     let graphics = EngineSet::GRAPHICS;
 
-    for heed in [Heed::Wake, Heed::No, Heed::Message(graphics)] {
-        notifications.heed(Heed::Message(graphics));
+    for interest in [InterruptInterest::Wake, InterruptInterest::Masked, InterruptInterest::Message(graphics)]
+    {
+        notifications.interest(InterruptInterest::Message(graphics));
         producer.send(Event::NonStall(Engine::Graphics));
         assert_eq!(messages(&event), 1);
-        let engines = if heed == Heed::No { EngineSet::empty() } else { graphics };
-        assert_eq!(notifications.heed(heed), kept(engines, true));
+        let engines = if interest == InterruptInterest::Masked { EngineSet::empty() } else { graphics };
+        assert_eq!(notifications.interest(interest), kept(engines, true));
         notifications.take();
     }
 }
@@ -202,7 +206,7 @@ fn what_changes_before_the_handler_came_tells_that_a_message_was_sent() {
 #[test]
 fn message_that_nobody_can_send_wakes_the_consumer_up() {
     let (mut producer, mut consumer) = pair();
-    consumer.notifications().heed(Heed::Message(EngineSet::all()));
+    consumer.notifications().interest(InterruptInterest::Message(EngineSet::all()));
     fall_asleep(&consumer);
     producer.send(Event::NonStall(Engine::Graphics));
     assert!(!is_asleep(&consumer));
@@ -215,7 +219,7 @@ fn message_by_what_is_no_eventfd_is_told_and_given_up() {
     let notifications = consumer.notifications();
     let (reader, _writer) = rustix::pipe::pipe().unwrap();
     producer.sends_by(reader);
-    notifications.heed(Heed::Message(EngineSet::all()));
+    notifications.interest(InterruptInterest::Message(EngineSet::all()));
     fall_asleep(&consumer);
 
     producer.send(Event::NonStall(Engine::Graphics));
@@ -223,7 +227,7 @@ fn message_by_what_is_no_eventfd_is_told_and_given_up() {
     assert!(!is_asleep(&consumer));
     assert_eq!(take(&mut consumer), [Event::Unsent]);
     assert_eq!(notifications.take(), kept(EngineSet::GRAPHICS, true), "for the driver's handler");
-    notifications.heed(Heed::Message(EngineSet::all()));
+    notifications.interest(InterruptInterest::Message(EngineSet::all()));
     producer.send(Event::NonStall(Engine::Graphics));
     assert_eq!(take(&mut consumer), [Event::NonStall(Engine::Graphics)]);
 }
@@ -240,10 +244,10 @@ fn no_notification_is_lost_while_messages_come_and_go() {
         let stop = never();
         let mut sent = 0;
         for _ in 0..ROUNDS {
-            assert!(notifications.heed(Heed::Message(EngineSet::all())).engines.is_empty());
+            assert!(notifications.interest(InterruptInterest::Message(EngineSet::all())).engines.is_empty());
             ask.send(()).unwrap();
             // The producer is at it meanwhile.
-            let kept = notifications.heed(Heed::Wake);
+            let kept = notifications.interest(InterruptInterest::Wake);
             sent += u64::from(kept.sent);
             assert!(!kept.sent || !kept.engines.is_empty(), "a message says what for");
             if kept.engines.is_empty() {
@@ -269,7 +273,7 @@ fn no_notification_is_lost_while_messages_come_and_go() {
 #[test]
 fn consumer_sleeps_while_there_is_only_what_is_not_heeded() {
     let (mut producer, mut consumer) = pair();
-    consumer.notifications().heed(Heed::No);
+    consumer.notifications().interest(InterruptInterest::Masked);
     producer.send(Event::NonStall(Engine::Graphics));
     let stop = never();
     rustix::io::write(&stop, &1_u64.to_ne_bytes()).unwrap();
@@ -290,10 +294,10 @@ fn no_notification_is_lost_while_they_come_to_be_heeded() {
     std::thread::spawn(move || {
         let stop = never();
         for _ in 0..ROUNDS {
-            notifications.heed(Heed::No);
+            notifications.interest(InterruptInterest::Masked);
             ask.send(()).unwrap();
             // The producer is at it meanwhile.
-            if notifications.heed(Heed::Wake).engines.is_empty() {
+            if notifications.interest(InterruptInterest::Wake).engines.is_empty() {
                 while take(&mut consumer).is_empty() {
                     consumer.wait(stop.as_fd()).unwrap();
                 }

@@ -13,7 +13,7 @@ use crate::tenant::Refusal;
 /// It is something else. What it was open for, and what was asked.
 pub(super) fn is_memory(file: BorrowedFd<'_>, writable: bool) -> Result<(), Refusal> {
     let refuse = |text: &str| Err(Refusal::new(RefusalKind::OutsidePartition, text));
-    // Kept by these kinds of files alone, in the kernel's own memory.
+    // Deferred by these kinds of files alone, in the kernel's own memory.
     if fcntl_get_seals(file).is_err() {
         return refuse(
             "guest memory must be memory: a file of memfd, tmpfs (/dev/shm) or hugetlbfs, no other",

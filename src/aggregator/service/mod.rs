@@ -7,11 +7,11 @@
 //!
 //! Locks: none. Commands and what porters say come over a channel, and an eventfd tells of them while the thread sleeps.
 
+mod adaptive_poll;
 mod connection;
 mod files;
 mod forecast;
 mod gate;
-mod looking;
 mod places;
 mod porter;
 mod rate;

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use gpuvmk_control_client::Status;
 use rustix::event::{Timespec, epoll};
 
+use super::adaptive_poll::AdaptivePoll;
 use super::connection::{Connection, Stage, TenantLink};
 use super::gate::{Gate, OpenGate};
-use super::looking::Looking;
 use super::{Command, ServiceRemote, watch};
 use crate::machine::status::{add_copied, add_report};
 use crate::machine::{Machine, Output, SLICE, SLICE_BESIDE_OTHERS};
@@ -68,7 +68,7 @@ pub(super) struct Loop {
     outputs: Vec<Output>,
     /// Sends messages to drivers; without it, back ends send their own.
     pub(super) messages: Option<Arc<MessageSender>>,
-    pub(super) looking: Looking,
+    pub(super) looking: AdaptivePoll,
 }
 
 impl Loop {
@@ -110,7 +110,7 @@ impl Loop {
             answer: Vec::with_capacity(wire::MAX_REPLY_BYTES),
             outputs: Vec::new(),
             messages: messages.ok().map(Arc::new),
-            looking: Looking::new(poll, to_spare()),
+            looking: AdaptivePoll::new(poll, to_spare()),
         })
     }
 

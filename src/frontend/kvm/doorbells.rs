@@ -6,7 +6,7 @@
 
 use super::KvmError;
 use gpuvmk_jail::{self as jail, Role};
-use gpuvmk_pci::{LateWrite, PciFunction, Region};
+use gpuvmk_pci::{CoalescableWrite, PciFunction, Region};
 use kvm_ioctls::{IoEventAddress, VmFd};
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
@@ -32,7 +32,7 @@ struct Bell {
 
 #[derive(Debug, Default)]
 struct Bells {
-    known: BTreeMap<LateWrite, Bell>,
+    known: BTreeMap<CoalescableWrite, Bell>,
     /// Where each region is.
     places: BTreeMap<u32, u64>,
     next: u64,
@@ -75,7 +75,7 @@ impl Shared {
     }
 
     /// Has KVM know one more write.
-    fn add(&self, bells: &mut Bells, write: LateWrite) -> Result<(), KvmError> {
+    fn add(&self, bells: &mut Bells, write: CoalescableWrite) -> Result<(), KvmError> {
         let Some(base) = bells.places.get(&write.region.index()) else { return Ok(()) };
         let gpa = base.saturating_add(write.offset);
         let (event, number) = (event()?, bells.next);
@@ -88,7 +88,7 @@ impl Shared {
     }
 
     /// Has KVM forget a write.
-    fn remove(&self, write: &LateWrite, bell: &Bell) {
+    fn remove(&self, write: &CoalescableWrite, bell: &Bell) {
         let result = self.vm.unregister_ioevent(&bell.event, &IoEventAddress::Mmio(bell.gpa), write.value);
         if let Err(error) = result {
             log::warn!("KVM does not forget a doorbell: {error}");
@@ -99,7 +99,7 @@ impl Shared {
     fn follow(&self) {
         let mut guard = self.bells();
         let bells = &mut *guard;
-        let wanted = self.function.late_writes();
+        let wanted = self.function.coalescable_writes();
         bells.known.retain(|write, bell| {
             let stays = wanted.contains(write)
                 && bells.places.get(&write.region.index()).map(|base| base.saturating_add(write.offset))

@@ -67,7 +67,7 @@ const PAGES_PER_CALL: u64 = 16;
 /// The kernel does not tell.
 pub fn unbacked(fd: BorrowedFd<'_>, offset: u64, size: u64, enough: u64) -> Result<u64, MapError> {
     let system =
-        |errno: Errno| MapError::System { step: "Looking for holes in the file", source: errno.into() };
+        |errno: Errno| MapError::System { step: "AdaptivePoll for holes in the file", source: errno.into() };
     let end = offset.saturating_add(size);
     let file_end =
         rustix::fs::fstat(fd).map_err(system).map(|stat| u64::try_from(stat.st_size).unwrap_or(0))?;

@@ -141,7 +141,7 @@ impl Mapping {
     /// # Errors
     /// The range is invalid, the file is smaller or no memory, or the kernel refuses.
     pub fn of_file(fd: BorrowedFd<'_>, offset: u64, size: u64, access: Access) -> Result<Self, MapError> {
-        Self::of_one(FilePiece { fd, offset, size }, access, Kind::Kept)
+        Self::of_one(FilePiece { fd, offset, size }, access, Kind::Deferred)
     }
 
     /// The same of a file whose pages are others' to pay for: where this process refuses to make such ([`absent::refuse_here`]), one

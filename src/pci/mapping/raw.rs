@@ -25,7 +25,7 @@ pub(super) enum Kind {
     /// It forgets its files.
     Plain,
     /// The descriptor of its single piece is kept.
-    Kept,
+    Deferred,
     /// That, and its pages are not made here where that is refused.
     Others,
 }

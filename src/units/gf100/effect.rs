@@ -62,7 +62,7 @@ pub enum Effect {
     /// A channel is to leave its engine.
     Preempt(u16),
     /// What the driver would notice of the end of work may have changed.
-    HeedNonStall,
+    TellInterest,
     /// Runlist processing is stopped or goes on.
     BlockRunlist(bool),
     /// FECS is to save the current graphics context.

@@ -185,7 +185,7 @@ impl EngineEvents for Face {
         self.event(|units| units.pfifo().non_stall(engine));
     }
 
-    fn posted(&self, engines: EngineSet) {
+    fn message_delivered(&self, engines: EngineSet) {
         self.event(|units| {
             units.output().message_sent();
             engines.engines().for_each(|engine| units.pfifo().non_stall(engine));

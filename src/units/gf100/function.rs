@@ -12,7 +12,7 @@ use super::face::Face;
 use super::registers::Registers;
 use crate::FaceCounters;
 use crate::backend::{EngineBackend, FifoState};
-use crate::heeding::Heeding;
+use crate::interest_tracker::InterestTracker;
 use config::{CLASS, VENDOR, regions};
 use gpuvmk_mmio_trap::access::check;
 use gpuvmk_mmio_trap::aperture::Window;
@@ -29,13 +29,13 @@ pub use config::Gf100Config;
 /// A GF100 over whatever executes its work.
 ///
 /// Locks, in this order: `order` (one register write with its effects at a time; held while the back is
-/// called), then that of `heeding` (held while the back is called, which sends events), then a window (`bar1`, `bar3`; held while the back accesses memory, which neither blocks nor calls
+/// called), then that of `interest_tracker` (held while the back is called, which sends events), then a window (`bar1`, `bar3`; held while the back accesses memory, which neither blocks nor calls
 /// back), then the units (inside [`Face`]; never held while the back is called). Events from the back take
 /// the units' lock only. Reads take no `order`; BAR1 and BAR3 data takes the window's lock alone, PRAMIN none.
 pub struct Gf100Function<B: EngineBackend + ?Sized> {
     backend: Arc<B>,
     face: Arc<Face>,
-    heeding: Heeding,
+    interest_tracker: InterestTracker,
     order: Mutex<()>,
     bar1: Mutex<Window<FermiTables>>,
     bar3: Mutex<Window<FermiTables>>,
@@ -66,12 +66,12 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         let face = Arc::new(Face::new(Registers::new(space, backend.vram_size()), config.clock));
         backend.connect_events(face.clone());
         backend.show_pramin(Some(0));
-        let heeding = Heeding::default();
-        heeding.reset(&*backend);
+        let interest_tracker = InterestTracker::default();
+        interest_tracker.reset(&*backend);
         Ok(Self {
             backend,
             face,
-            heeding,
+            interest_tracker,
             order: Mutex::new(()),
             bar1: Mutex::new(Window::default()),
             bar3: Mutex::new(Window::default()),
@@ -88,7 +88,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     /// All that decides about messages, for searches through every state.
     #[cfg(any(test, feature = "testing"))]
     pub fn interrupt_state(&self) -> String {
-        format!("{:?} {:?}", self.heeding.told_now(), self.face.peek().interrupt_state())
+        format!("{:?} {:?}", self.interest_tracker.told_now(), self.face.peek().interrupt_state())
     }
 
     /// Accesses of note.
@@ -109,7 +109,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         let hidden = self.face.watcher().hide();
         self.backend.reset();
         // What the back still says of the time before is forgotten with it.
-        self.heeding.reset(&*self.backend);
+        self.interest_tracker.reset(&*self.backend);
         self.face.lock().reset();
         locked(&self.bar1).reset();
         locked(&self.bar3).reset();
@@ -151,7 +151,7 @@ impl<B: EngineBackend + ?Sized> PciFunction for Gf100Function<B> {
             Region::Config => {
                 let order = locked(&self.order);
                 let mut effects = Vec::new();
-                self.heeding.bring(&*self.backend);
+                self.interest_tracker.bring(&*self.backend);
                 self.face.lock().write_config_space(offset, data, self.face.clock(), &mut effects)?;
                 for effect in effects {
                     self.perform(effect, &order);

@@ -14,7 +14,7 @@ use super::pmc::{self, Pmc};
 use super::pmu::Pmu;
 use crate::backend::FifoState;
 use crate::clock::Clock;
-use crate::interrupt::{Heed, InterruptOutput};
+use crate::interrupt::{InterruptInterest, InterruptOutput};
 use crate::ptimer::Ptimer;
 use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::gf100::regs::{self, fecs, gpccs, pce0, pce1, pci, pmu};
@@ -242,7 +242,7 @@ impl Registers {
         reg == regs::pmc::NV_PMC_INTR || Pfifo::shows_non_stall(reg)
     }
 
-    /// Whether a write to a register may change what [`Self::heed`] says, or which interrupts are pending.
+    /// Whether a write to a register may change what [`Self::interest`] says, or which interrupts are pending.
     pub fn steers_interrupts(reg: Reg) -> bool {
         use regs::pmc::{NV_PMC_ENABLE, NV_PMC_INTR_EN_0, NV_PMC_INTR_MSK_0};
         matches!(reg, NV_PMC_ENABLE | NV_PMC_INTR_EN_0 | NV_PMC_INTR_MSK_0)
@@ -252,11 +252,11 @@ impl Registers {
     }
 
     /// What the driver would notice of a method that asks for an interrupt.
-    pub fn heed(&self) -> Heed {
-        match self.pfifo.heeds_non_stall() {
-            false => Heed::No,
-            true if !self.pmc.line(pmc::PFIFO) => Heed::Wake,
-            true => self.output.heed(EngineSet::all(), &self.control),
+    pub fn interest(&self) -> InterruptInterest {
+        match self.pfifo.tells_non_stall() {
+            false => InterruptInterest::Masked,
+            true if !self.pmc.line(pmc::PFIFO) => InterruptInterest::Wake,
+            true => self.output.interest(EngineSet::all(), &self.control),
         }
     }
 
@@ -285,7 +285,7 @@ impl Registers {
 
     fn write_pmc(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
         let change = self.pmc.write(reg, word);
-        effects.push(Effect::HeedNonStall);
+        effects.push(Effect::TellInterest);
         if change.cleared == 0 {
             return;
         }
@@ -332,7 +332,7 @@ impl Registers {
     fn write_mirror(&mut self, reg: Reg, word: Word, effects: &mut Vec<Effect>) {
         if reg == pci::NV_XVE_MSI_REARM {
             self.output.rearm();
-            effects.push(Effect::HeedNonStall);
+            effects.push(Effect::TellInterest);
             return;
         }
         let offset = u64::from(reg.0.wrapping_sub(MIRROR));
@@ -353,7 +353,7 @@ impl Registers {
             self.output.rearm();
         }
         self.control = change.after;
-        effects.push(Effect::HeedNonStall);
+        effects.push(Effect::TellInterest);
         if change.reset_requested {
             effects.push(Effect::FunctionReset);
         }

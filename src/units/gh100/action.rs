@@ -53,7 +53,7 @@ pub enum Action {
     /// A channel has new work.
     Doorbell(Token),
     /// What the driver would notice of the end of work may have changed.
-    HeedNonStall,
+    TellInterest,
     /// Configuration space was asked for a function-level reset.
     FunctionReset,
 }

@@ -1,6 +1,6 @@
 //! What the function and the back's events share: units, windows, GSP, and the rules by which threads meet there.
 //!
-//! Locks, in this order: GSP (held while the back is called, which may wait for another process), then that of what is heeded
+//! Locks, in this order: GSP (held while the back is called, which may wait for another process), then that of the interest tracker
 //! (held while the back is called, which sends events), then one of the others: a window (held while the back accesses memory, which neither waits nor calls back), the units, the tokens,
 //! the stopped channels (none of these is held while anything else is called, but for the interrupt sink under the
 //! units').
@@ -31,7 +31,7 @@ use crate::backend::{
     ChannelError, ChannelHang, EngineEvents, GraphicsError, GspBackend, HostError, MmuFault, WindowTables,
 };
 use crate::clock::Clock;
-use crate::heeding::Heeding;
+use crate::interest_tracker::InterestTracker;
 use crate::shown::Watcher;
 use gpuvmk_chip::gh100::fsp::{FmcBootParams, TARGET_COHERENT_SYSTEM, TARGET_NONCOHERENT_SYSTEM};
 use gpuvmk_chip::gh100::mmu::{Directory, Pde};
@@ -39,7 +39,7 @@ use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::hopper::HopperTables;
-use gpuvmk_pci::{LateWrite, Region};
+use gpuvmk_pci::{CoalescableWrite, Region};
 
 /// GSP and the way to the back for those who take it by an event.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ struct Processor<B> {
 pub struct Core<B> {
     processor: Mutex<Processor<B>>,
     pub face: Face,
-    pub heeding: Heeding,
+    pub interest_tracker: InterestTracker,
     pub identity: IdentityPage,
     pub bar1: Mutex<Window<HopperTables>>,
     pub bar2: Mutex<Window<HopperTables>>,
@@ -82,7 +82,7 @@ impl<B: GspBackend> Core<B> {
         Self {
             processor: Mutex::new(Processor { gsp, config, back }),
             face: Face::new(registers, clock),
-            heeding: Heeding::default(),
+            interest_tracker: InterestTracker::default(),
             identity: IdentityPage::new(),
             bar1: Mutex::default(),
             bar2: Mutex::default(),
@@ -141,7 +141,7 @@ impl<B: GspBackend> Core<B> {
         back.reset();
         processor.gsp = fresh;
         // What the back still says of the time before is forgotten with it.
-        self.heeding.reset(back);
+        self.interest_tracker.reset(back);
         locked(&self.stops).clear();
         locked(&self.tokens).clear();
         self.face.reset();
@@ -169,10 +169,10 @@ impl<B: GspBackend> Core<B> {
     }
 
     /// The doorbells of the channels that have rung: what a doorbell says is found when it is carried out, however late.
-    pub fn late_writes(&self) -> Vec<LateWrite> {
+    pub fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
         let (region, offset) = (Region::Bar(0), NV_VIRTUAL_FUNCTION_DOORBELL.0.into());
         let tokens = locked(&self.tokens);
-        tokens.known().map(|token| LateWrite { region, offset, value: token.into() }).collect()
+        tokens.known().map(|token| CoalescableWrite { region, offset, value: token.into() }).collect()
     }
 
     /// What GSP counted since the function was reset.
@@ -322,8 +322,8 @@ impl<B: GspBackend> EngineEvents for Core<B> {
         self.face.lock().non_stall(engine);
     }
 
-    fn posted(&self, engines: EngineSet) {
-        self.face.lock().posted(engines);
+    fn message_delivered(&self, engines: EngineSet) {
+        self.face.lock().message_delivered(engines);
     }
 
     fn unsent(&self) {

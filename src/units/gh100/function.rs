@@ -18,7 +18,7 @@ use gpuvmk_mmio_trap::access::{check, lanes};
 use gpuvmk_mmio_trap::aperture::WindowFault;
 use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, LateWrite, PciFunction, PlainMemory, Region,
+    AccessError, CoalescableWrite, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region,
     RegionTable, RegionWatcher, SharedMemory, Shown,
 };
 
@@ -55,7 +55,7 @@ impl<B: GspBackend + 'static> Gh100Function<B> {
         };
         let core = Arc::new(Core::new(Arc::downgrade(&backend), gsp, registers, config.clock));
         backend.connect_events(core.clone());
-        core.heeding.reset(&*backend);
+        core.interest_tracker.reset(&*backend);
         Ok(Self { backend, core })
     }
 }
@@ -69,7 +69,7 @@ impl<B: GspBackend> Gh100Function<B> {
     /// All that decides about messages, for searches through every state.
     #[cfg(any(test, feature = "testing"))]
     pub fn interrupt_state(&self) -> String {
-        format!("{:?} {:?}", self.core.heeding.told_now(), self.core.face.lock().interrupt_state())
+        format!("{:?} {:?}", self.core.interest_tracker.told_now(), self.core.face.lock().interrupt_state())
     }
 
     /// Accesses of note.
@@ -107,7 +107,7 @@ impl<B: GspBackend> Gh100Function<B> {
         for lane in lanes(offset, rest.len()) {
             let (part, later) = rest.split_at_mut(lane.len().min(rest.len()));
             if Vfn::shows_pending(lane.reg) {
-                self.core.heeding.bring(&*self.backend);
+                self.core.interest_tracker.bring(&*self.backend);
             }
             lane.store(self.core.face.read(lane.reg), part);
             rest = later;
@@ -128,7 +128,7 @@ impl<B: GspBackend> Gh100Function<B> {
             let (part, later) = rest.split_at(lane.len().min(rest.len()));
             // What is taken away is also what nobody has told of yet.
             if Vfn::steers(lane.reg) {
-                self.core.heeding.bring(&*self.backend);
+                self.core.interest_tracker.bring(&*self.backend);
             }
             self.core.face.write(lane.reg, lane.word(part), &mut actions);
             for action in actions.drain(..) {
@@ -157,8 +157,8 @@ impl<B: GspBackend> Gh100Function<B> {
                 Some(target) => self.ring(target.slot, target.userd),
                 None => self.bad_doorbell(),
             },
-            Action::HeedNonStall => {
-                self.core.heeding.tell(&*self.backend, || self.core.face.lock().heed());
+            Action::TellInterest => {
+                self.core.interest_tracker.tell(&*self.backend, || self.core.face.lock().interest());
             }
             Action::MovePramin => self.core.watcher.changed(0),
             Action::FunctionReset => self.core.reset(&self.backend),
@@ -237,7 +237,7 @@ impl<B: GspBackend> PciFunction for Gh100Function<B> {
         match region {
             Region::Config => {
                 let mut actions = Vec::new();
-                self.core.heeding.bring(&*self.backend);
+                self.core.interest_tracker.bring(&*self.backend);
                 self.core.face.lock().write_config_space(offset, data, &mut actions)?;
                 for action in actions {
                     self.perform(action);
@@ -301,8 +301,8 @@ impl<B: GspBackend> PciFunction for Gh100Function<B> {
         region == Region::Bar(0) && offset == u64::from(NV_VIRTUAL_FUNCTION_DOORBELL.0) && size == 4
     }
 
-    fn late_writes(&self) -> Vec<LateWrite> {
-        self.core.late_writes()
+    fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
+        self.core.coalescable_writes()
     }
 
     fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {

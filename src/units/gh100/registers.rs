@@ -7,7 +7,7 @@ use super::gsp::vector;
 use super::invalidate::MmuInvalidate;
 use super::vfn::{Rearm, Vfn};
 use crate::clock::Clock;
-use crate::interrupt::{Heed, InterruptOutput};
+use crate::interrupt::{InterruptInterest, InterruptOutput};
 use crate::ptimer::Ptimer;
 use gpuvmk_chip::gh100::regs::{self, host, timer, vfn};
 use gpuvmk_chip::registers::Reg;
@@ -162,7 +162,7 @@ impl Registers {
                 Signal::Quiet => {
                     self.vfn.lower(vector::GSP_STALL);
                     self.update_interrupts();
-                    actions.push(Action::HeedNonStall);
+                    actions.push(Action::TellInterest);
                 }
                 Signal::Commands => actions.push(Action::GspCommands),
             },
@@ -177,7 +177,7 @@ impl Registers {
                     self.output.rearm();
                 }
                 self.update_interrupts();
-                actions.push(Action::HeedNonStall);
+                actions.push(Action::TellInterest);
             }
             Unit::Invalidate => actions.extend(self.invalidate.write(reg, word).map(Action::Invalidate)),
             Unit::Other => {}
@@ -185,20 +185,20 @@ impl Registers {
     }
 
     /// What the driver would notice of work that asks for a notification.
-    pub fn heed(&self) -> Heed {
+    pub fn interest(&self) -> InterruptInterest {
         let of = |engine: &Engine| self.vfn.is_enabled(vector::non_stall(*engine));
         let enabled: EngineSet = Engine::ALL.into_iter().filter(of).map(EngineSet::from).collect();
         if enabled.is_empty() {
-            Heed::No
+            InterruptInterest::Masked
         } else if enabled.engines().all(|engine| self.vfn.comes_through(vector::non_stall(engine))) {
-            self.output.heed(enabled, &self.control)
+            self.output.interest(enabled, &self.control)
         } else {
-            Heed::Wake
+            InterruptInterest::Wake
         }
     }
 
     /// Work on these engines asked for a notification, and the message that follows was sent.
-    pub fn posted(&mut self, engines: EngineSet) {
+    pub fn message_delivered(&mut self, engines: EngineSet) {
         self.output.message_sent();
         engines.engines().for_each(|engine| self.vfn.raise(vector::non_stall(engine)));
         self.update_interrupts();
@@ -270,7 +270,7 @@ impl Registers {
             self.output.rearm();
         }
         self.control = change.after;
-        actions.push(Action::HeedNonStall);
+        actions.push(Action::TellInterest);
         if change.reset_requested {
             actions.push(Action::FunctionReset);
         }

@@ -249,34 +249,42 @@ fn preemption_that_completes_inside_the_request_is_not_pending() {
 }
 
 #[test]
-fn notifications_that_nobody_heeded_come_when_they_are_heeded_or_asked_for() {
+fn notifications_come_when_the_driver_is_interested_or_when_they_are_asked_for() {
     let f = fixture();
-    let notify = |sent| *f.link.notified.lock().unwrap() = Kept { engines: Engine::Graphics.into(), sent };
+    let notify =
+        |sent| *f.link.notified.lock().unwrap() = Deferred { engines: Engine::Graphics.into(), sent };
     let told = [Told::NonStall(Engine::Graphics)];
 
-    assert!(!f.mediator.heed_non_stall(Heed::No));
+    assert!(!f.mediator.set_completion_interest(InterruptInterest::Masked));
     notify(false);
-    assert_eq!((f.face.take().len(), *f.link.heeded.lock().unwrap()), (0, Some(Heed::No)));
-    assert!(!f.mediator.bring_non_stall());
+    assert_eq!(
+        (f.face.take().len(), *f.link.set_interest.lock().unwrap()),
+        (0, Some(InterruptInterest::Masked))
+    );
+    assert!(!f.mediator.take_completions());
     assert_eq!(f.face.take(), told);
     notify(false);
-    assert!(!f.mediator.heed_non_stall(Heed::Wake));
-    assert_eq!((f.face.take(), *f.link.heeded.lock().unwrap()), (told.to_vec(), Some(Heed::Wake)));
+    assert!(!f.mediator.set_completion_interest(InterruptInterest::Wake));
+    assert_eq!(
+        (f.face.take(), *f.link.set_interest.lock().unwrap()),
+        (told.to_vec(), Some(InterruptInterest::Wake))
+    );
 }
 
 #[test]
 fn face_is_told_once_that_the_aggregator_sent_the_message() {
     let f = fixture();
     let posted = [Told::Posted(Engine::Graphics.into())];
-    let notify = || *f.link.notified.lock().unwrap() = Kept { engines: Engine::Graphics.into(), sent: true };
+    let notify =
+        || *f.link.notified.lock().unwrap() = Deferred { engines: Engine::Graphics.into(), sent: true };
 
-    f.mediator.heed_non_stall(Heed::Message(EngineSet::all()));
+    f.mediator.set_completion_interest(InterruptInterest::Message(EngineSet::all()));
     notify();
-    assert!(f.mediator.bring_non_stall());
+    assert!(f.mediator.take_completions());
     assert_eq!(f.face.take(), posted);
-    assert!(!f.mediator.bring_non_stall());
+    assert!(!f.mediator.take_completions());
     notify();
-    assert!(f.mediator.heed_non_stall(Heed::Wake));
+    assert!(f.mediator.set_completion_interest(InterruptInterest::Wake));
     assert_eq!(f.face.take(), posted);
     f.link.handler().event(Event::Unsent);
     assert_eq!(f.face.take(), [Told::Unsent]);

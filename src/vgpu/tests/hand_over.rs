@@ -38,7 +38,7 @@ struct Case {
     posts: bool,
     /// The function is reset before the last sleep, and set up again.
     resets: bool,
-    /// The link takes what was kept before it says what is heeded: the mistake that is to be found.
+    /// The link takes what was kept before it says what the driver is interested in: the mistake that is to be found.
     broken: bool,
 }
 
@@ -62,18 +62,18 @@ impl AggregatorLink for RingLink {
 
     fn report_trapped(&self, _: u64) {}
 
-    fn heed_notifications(&self, heed: Heed) -> Kept {
+    fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred {
         if self.broken {
             let kept = self.notifications.take();
-            self.notifications.say_only(heed);
+            self.notifications.say_only(interest);
             return kept;
         }
-        let kept = self.notifications.heed(heed);
+        let kept = self.notifications.interest(interest);
         point();
         kept
     }
 
-    fn take_notifications(&self) -> Kept {
+    fn take_notifications(&self) -> Deferred {
         let kept = self.notifications.take();
         point();
         kept
@@ -452,7 +452,7 @@ fn end_of_work_reaches_the_process_when_the_function_is_reset_meanwhile() {
 
 #[test]
 #[ignore = "some minutes: three interruptions are needed"]
-fn search_finds_a_link_that_looks_before_it_says_what_is_heeded() {
+fn search_finds_a_link_that_looks_before_it_says_what_interests() {
     let case = Case { chip: Chip::Gf100, work: SAME, masks: true, posts: false, resets: false, broken: true };
     // The aggregator's thread, the process, and the aggregator's thread again.
     let found = search(case, 3);

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{FermiChannels, Mediator, MediatorConfig};
-use gpuvmk_aggregator::link::{AggregatorLink, EventHandler, Grant, Kept, LinkError};
+use gpuvmk_aggregator::link::{AggregatorLink, Deferred, EventHandler, Grant, LinkError};
 use gpuvmk_aggregator::protocol::{Doorbell, Event, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId};
 use gpuvmk_aggregator::report::{FailSafeReason, Report};
 use gpuvmk_chip::addr::GuestChannel;
@@ -29,7 +29,7 @@ use gpuvmk_pci::SharedMemory;
 use gpuvmk_pci::mapping::create_memory_file;
 use gpuvmk_units::backend::{
     Backend, ChannelError, ChannelHang, EngineBackend, EngineEvents, FifoState, FlushScope, GraphicsError,
-    Heed, HostError, MmuFault,
+    HostError, InterruptInterest, MmuFault,
 };
 
 const VRAM: u64 = 4 << 20;
@@ -56,9 +56,9 @@ struct FakeLink {
     report: Mutex<Report>,
     copied: Mutex<CopiedBytes>,
     trapped: AtomicU64,
-    /// Notifications that are not told before they are heeded or asked for, and what they are to the driver.
-    notified: Mutex<Kept>,
-    heeded: Mutex<Option<Heed>>,
+    /// Notifications that are not told before the driver is interested or asks for them, and what they are to it.
+    notified: Mutex<Deferred>,
+    set_interest: Mutex<Option<InterruptInterest>>,
 }
 
 /// What exists on the host.
@@ -166,12 +166,12 @@ impl AggregatorLink for FakeLink {
         self.trapped.store(accesses, Ordering::Relaxed);
     }
 
-    fn heed_notifications(&self, heed: Heed) -> Kept {
-        *self.heeded.lock().unwrap() = Some(heed);
-        if heed == Heed::No { Kept::default() } else { self.take_notifications() }
+    fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred {
+        *self.set_interest.lock().unwrap() = Some(interest);
+        if interest == InterruptInterest::Masked { Deferred::default() } else { self.take_notifications() }
     }
 
-    fn take_notifications(&self) -> Kept {
+    fn take_notifications(&self) -> Deferred {
         std::mem::take(&mut self.notified.lock().unwrap())
     }
 
@@ -235,7 +235,7 @@ impl EngineEvents for FakeFace {
         self.log().push(Told::NonStall(engine));
     }
 
-    fn posted(&self, engines: EngineSet) {
+    fn message_delivered(&self, engines: EngineSet) {
         self.log().push(Told::Posted(engines));
     }
 

@@ -56,7 +56,7 @@ pub struct Scene {
     step: u64,
     start: Instant,
     begun: bool,
-    /// Kept until the host has counted.
+    /// Deferred until the host has counted.
     kept: Vec<Box<dyn std::any::Any>>,
 }
 

@@ -11,7 +11,7 @@ use super::*;
 use crate::protocol::Reply;
 use crate::seqpacket::{self, Received};
 use crate::wire;
-use gpuvmk_units::backend::Heed;
+use gpuvmk_units::backend::InterruptInterest;
 
 /// How long the last close of a [`lingering`] socket takes.
 const LINGER: Duration = Duration::from_secs(4);
@@ -181,7 +181,7 @@ fn wakeups_that_many_wait_for_are_counted_and_cost_a_neighbour_nothing() {
         status.tenants.iter().find(|tenant| tenant.name == "dear").unwrap().dear_wakeups
     };
     while start.elapsed() < Duration::from_secs(5) && dear_wakeups() < 3 {
-        dear.heed_notifications(Heed::Message(EngineSet::GRAPHICS));
+        dear.set_notification_interest(InterruptInterest::Message(EngineSet::GRAPHICS));
         setup.fake.report(GpuEvent::NonStall(Engine::Graphics));
         longest_of_all = longest_of_all.max(longest(&*link, 5));
     }

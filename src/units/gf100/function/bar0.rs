@@ -38,7 +38,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             for lane in lanes(offset, rest.len()) {
                 let (part, later) = rest.split_at_mut(lane.len().min(rest.len()));
                 if Registers::shows_non_stall(lane.reg) {
-                    self.heeding.bring(&*self.backend);
+                    self.interest_tracker.bring(&*self.backend);
                 }
                 let (result, notice) = {
                     let mut units = self.face.peek();
@@ -89,7 +89,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         for lane in lanes(offset, data.len()) {
             let (part, later) = rest.split_at(lane.len().min(rest.len()));
             if Registers::steers_interrupts(lane.reg) {
-                self.heeding.bring(&*self.backend);
+                self.interest_tracker.bring(&*self.backend);
             }
             let notice = {
                 let mut units = self.face.lock();
@@ -138,7 +138,9 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
                 self.face.runlist_done();
             }
             Effect::Preempt(channel) => self.backend.preempt_channel(channel),
-            Effect::HeedNonStall => self.heeding.tell(&*self.backend, || self.face.peek().heed()),
+            Effect::TellInterest => {
+                self.interest_tracker.tell(&*self.backend, || self.face.peek().interest())
+            }
             Effect::BlockRunlist(blocked) => self.backend.block_runlist(blocked),
             Effect::SaveGraphics(instance) => self.backend.save_graphics_context(instance),
             Effect::BindGraphics(instance) => self.backend.bind_graphics_context(instance),

@@ -213,7 +213,7 @@ impl Pfifo {
             NV_PFIFO_INTR_0 => self.latched &= !word.bits(),
             NV_PFIFO_INTR_EN_0 => {
                 self.interrupt_enable = word.merge(self.interrupt_enable);
-                effects.push(Effect::HeedNonStall);
+                effects.push(Effect::TellInterest);
             }
             NV_PFIFO_ENABLE => self.enable = word.merge(self.enable) & 1,
             NV_PFIFO_PBDMA_ENABLE => {
@@ -228,7 +228,7 @@ impl Pfifo {
             }
             NV_PFIFO_INTR_ENGINE_EN => {
                 self.engine_event_enable = word.merge(self.engine_event_enable);
-                effects.push(Effect::HeedNonStall);
+                effects.push(Effect::TellInterest);
             }
             NV_PFIFO_SCHED_DISABLE => {
                 let before = self.sched_disable != 0;
@@ -316,7 +316,7 @@ impl Pfifo {
     }
 
     /// Whether a method that asks for an interrupt gets one.
-    pub const fn heeds_non_stall(&self) -> bool {
+    pub const fn tells_non_stall(&self) -> bool {
         self.interrupt_enable & NON_STALL != 0 && self.engine_event_enable & NON_STALL_EVENT != 0
     }
 

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::backend::{
-    Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, Heed, NoTarget,
+    Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, InterruptInterest, NoTarget,
 };
-use crate::kept_ends::KeptEnds;
+use crate::deferred_completions::DeferredCompletions;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 
@@ -34,7 +34,7 @@ pub struct FakeBackend {
     pub status: Mutex<EngineStatus>,
     pub preempting: Mutex<bool>,
     /// Ends of work that are kept back.
-    pub ends: KeptEnds,
+    pub ends: DeferredCompletions,
 }
 
 impl FakeBackend {
@@ -45,7 +45,7 @@ impl FakeBackend {
             events: OnceLock::new(),
             status: Mutex::default(),
             preempting: Mutex::default(),
-            ends: KeptEnds::default(),
+            ends: DeferredCompletions::default(),
         }
     }
 
@@ -117,11 +117,11 @@ impl Backend for FakeBackend {
         assert!(self.events.set(events).is_ok());
     }
 
-    fn heed_non_stall(&self, heed: Heed) -> bool {
-        self.ends.heeded(heed, self.events())
+    fn set_completion_interest(&self, interest: InterruptInterest) -> bool {
+        self.ends.set_interest(interest, self.events())
     }
 
-    fn bring_non_stall(&self) -> bool {
+    fn take_completions(&self) -> bool {
         self.ends.bring(self.events())
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::backend::{FaultUnit, GraphicsError, Heed, HostError, MmuFault};
+use crate::backend::{FaultUnit, GraphicsError, HostError, InterruptInterest, MmuFault};
 use gpuvmk_chip::addr::GpuVa;
 use gpuvmk_chip::{AccessKind, Engine, EngineSet, FaultReason};
 use gpuvmk_pci::InterruptSink;
@@ -84,12 +84,12 @@ fn message_is_sent_once_and_again_after_rearm_while_pending() {
 #[test]
 fn end_of_work_that_the_driver_has_masked_is_brought_when_it_looks_or_enables_it() {
     let (gpu, sink) = driven(true);
-    let heeded = |gpu: &Gpu| gpu.back.ends.heed().unwrap();
+    let interest = |gpu: &Gpu| gpu.back.ends.interest().unwrap();
     let keep = |gpu: &Gpu, engine| gpu.back.ends.keep(engine);
-    assert_eq!(heeded(&gpu), ARMED);
+    assert_eq!(interest(&gpu), ARMED);
 
     gpu.wr(0x2140, 0x7fff_ffff);
-    assert_eq!(heeded(&gpu), Heed::No);
+    assert_eq!(interest(&gpu), InterruptInterest::Masked);
     // Each register that shows it.
     keep(&gpu, Engine::Graphics);
     assert_eq!(gpu.rd(0x2100), 0x8000_0000);
@@ -104,17 +104,17 @@ fn end_of_work_that_the_driver_has_masked_is_brought_when_it_looks_or_enables_it
 
     keep(&gpu, Engine::Graphics);
     gpu.wr(0x2140, 0xffff_ffff);
-    assert_eq!((heeded(&gpu), sink.taken()), (Heed::Wake, vec![Signal::Message]));
+    assert_eq!((interest(&gpu), sink.taken()), (InterruptInterest::Wake, vec![Signal::Message]));
     gpu.wr(0x2628, 0);
-    assert_eq!(heeded(&gpu), Heed::No);
+    assert_eq!(interest(&gpu), InterruptInterest::Masked);
     gpu.wr(0x2628, 1);
     gpu.function.reset();
-    assert_eq!(heeded(&gpu), Heed::No, "everything is masked after a reset");
-    assert_eq!(heeded(&Gpu::new()), Heed::No);
+    assert_eq!(interest(&gpu), InterruptInterest::Masked, "everything is masked after a reset");
+    assert_eq!(interest(&Gpu::new()), InterruptInterest::Masked);
 }
 
 /// What the back is told while the next end of work is a message.
-const ARMED: Heed = Heed::Message(EngineSet::all());
+const ARMED: InterruptInterest = InterruptInterest::Message(EngineSet::all());
 
 fn rearm(gpu: &Gpu) {
     gpu.function.write(Region::Bar(0), 0x088704, &[0xff]).unwrap();
@@ -124,7 +124,7 @@ fn rearm(gpu: &Gpu) {
 fn handler_finds_a_message_that_the_back_sent_as_if_the_function_had() {
     let (gpu, sink) = driven(true);
     for engine in [Engine::Graphics, Engine::Copy(1)] {
-        assert_eq!(gpu.back.ends.heed(), Some(ARMED));
+        assert_eq!(gpu.back.ends.interest(), Some(ARMED));
         gpu.back.ends.post(engine);
         assert_eq!(sink.taken(), [], "the function does not know yet");
         // As nouveau's handler does.
@@ -134,7 +134,11 @@ fn handler_finds_a_message_that_the_back_sent_as_if_the_function_had() {
         assert_eq!((gpu.rd(0x100), gpu.rd(0x25a4)), (0x100, 1 << number));
         gpu.wr(0x25a8 + number * 4, 1);
         gpu.wr(0x140, 1);
-        assert_eq!(gpu.back.ends.heed(), Some(Heed::Wake), "no other message before the driver allows it");
+        assert_eq!(
+            gpu.back.ends.interest(),
+            Some(InterruptInterest::Wake),
+            "no other message before the driver allows it"
+        );
         rearm(&gpu);
         assert_eq!(sink.taken(), []);
     }
@@ -173,8 +177,8 @@ fn message_that_the_back_sent_is_known_at_any_access_that_has_to_do_with_it() {
     gpu.back.ends.post(Engine::Graphics);
     gpu.config_wr(0x6a, &[0, 0]);
     assert_eq!(
-        (sink.taken(), gpu.back.ends.heed()),
-        (vec![Signal::Sent, Signal::Line(true)], Some(Heed::Wake))
+        (sink.taken(), gpu.back.ends.interest()),
+        (vec![Signal::Sent, Signal::Line(true)], Some(InterruptInterest::Wake))
     );
 }
 
@@ -183,7 +187,7 @@ fn reset_forgets_that_the_back_sent_a_message() {
     let (gpu, sink) = driven(true);
     gpu.back.ends.post(Engine::Graphics);
     gpu.function.reset();
-    assert_eq!(gpu.back.ends.heed(), Some(Heed::No));
+    assert_eq!(gpu.back.ends.interest(), Some(InterruptInterest::Masked));
     sink.taken();
     enable(&gpu, true);
     sink.taken();
@@ -191,7 +195,7 @@ fn reset_forgets_that_the_back_sent_a_message() {
     gpu.wr(0x25a8, 1);
     rearm(&gpu);
     sink.taken();
-    assert_eq!(gpu.back.ends.heed(), Some(ARMED));
+    assert_eq!(gpu.back.ends.interest(), Some(ARMED));
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub(super) enum KeptState {
 
 /// A channel as it is kept over a suspension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct Deferred {
     pub(super) chid: u16,
     pub(super) engine_type: u32,
     pub(super) userd: u64,
@@ -316,7 +316,7 @@ impl Channels {
     }
 
     /// What a suspension keeps of a channel. How far its ring was read stands in its USERD, as on hardware.
-    pub(super) fn kept(&self, back: &dyn GspBackend, token: Token) -> Kept {
+    pub(super) fn kept(&self, back: &dyn GspBackend, token: Token) -> Deferred {
         let channel = self.table.get(&token);
         let Wanted { userd, ring, engine, .. } = channel.map_or(Wanted::NOTHING, |channel| channel.wanted);
         let state = match channel.map_or(State::Stopped, |channel| channel.state) {
@@ -327,7 +327,7 @@ impl Channels {
         let (ring, ring_log2) = ring.map_or((0, 0), |(ring, log2)| (ring.0, log2));
         let (get, put) = if ring == 0 { (0, 0) } else { position(back, userd, ring_log2) };
         let engine_type = engines::engine_type(engine);
-        Kept { chid: token.chid, engine_type, userd, ring, ring_log2, state, get, put }
+        Deferred { chid: token.chid, engine_type, userd, ring, ring_log2, state, get, put }
     }
 
     /// Brings a channel that was just made into a state that was kept.

@@ -100,25 +100,25 @@ fn doorbells_of_channels_that_rang_may_be_late() {
     let mut driver = Driver::booted(&gpu);
     driver.open();
     driver.channel(3, USERD);
-    assert_eq!(gpu.function.late_writes(), []);
+    assert_eq!(gpu.function.coalescable_writes(), []);
     times();
 
     ring(&gpu, 3);
     let region = Region::Bar(0);
-    let late = gpuvmk_pci::LateWrite { region, offset: 0xbb_0090, value: 1 << 16 | 3 };
-    assert_eq!((gpu.function.late_writes(), times()), (vec![late], 1));
+    let late = gpuvmk_pci::CoalescableWrite { region, offset: 0xbb_0090, value: 1 << 16 | 3 };
+    assert_eq!((gpu.function.coalescable_writes(), times()), (vec![late], 1));
     ring(&gpu, 3);
     ring(&gpu, 4);
-    assert_eq!((gpu.function.late_writes(), times()), (vec![late], 0));
+    assert_eq!((gpu.function.coalescable_writes(), times()), (vec![late], 0));
 
     driver.free(CHANNEL + 3);
-    assert_eq!(gpu.function.late_writes(), []);
+    assert_eq!(gpu.function.coalescable_writes(), []);
     assert!(times() >= 1);
     driver.channel(8, USERD);
     ring(&gpu, 8);
     times();
     gpu.function.reset();
-    assert_eq!((gpu.function.late_writes(), times()), (vec![], 1));
+    assert_eq!((gpu.function.coalescable_writes(), times()), (vec![], 1));
 }
 
 #[test]

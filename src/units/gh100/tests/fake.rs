@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::backend::{
-    Backend, ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel, Heed, NoTarget, ObjectUsage,
+    Backend, ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel, InterruptInterest, NoTarget,
+    ObjectUsage,
 };
-use crate::kept_ends::KeptEnds;
+use crate::deferred_completions::DeferredCompletions;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 
@@ -38,7 +39,7 @@ pub struct FakeBackend {
     /// What was last told of objects.
     pub objects: Mutex<Option<ObjectUsage>>,
     /// Ends of work that are kept back.
-    pub ends: KeptEnds,
+    pub ends: DeferredCompletions,
 }
 
 impl std::fmt::Debug for FakeBackend {
@@ -56,7 +57,7 @@ impl FakeBackend {
             events: OnceLock::new(),
             interlude: Mutex::default(),
             objects: Mutex::default(),
-            ends: KeptEnds::default(),
+            ends: DeferredCompletions::default(),
         }
     }
 
@@ -143,11 +144,11 @@ impl Backend for FakeBackend {
         assert!(self.events.set(events).is_ok());
     }
 
-    fn heed_non_stall(&self, heed: Heed) -> bool {
-        self.ends.heeded(heed, &*self.events())
+    fn set_completion_interest(&self, interest: InterruptInterest) -> bool {
+        self.ends.set_interest(interest, &*self.events())
     }
 
-    fn bring_non_stall(&self) -> bool {
+    fn take_completions(&self) -> bool {
         self.ends.bring(&*self.events())
     }
 

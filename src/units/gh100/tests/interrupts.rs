@@ -1,7 +1,7 @@
 //! Notifications on their way to the driver, by message and by line, and what a handler does.
 
 use super::*;
-use crate::backend::Heed;
+use crate::backend::InterruptInterest;
 use gpuvmk_chip::{Engine, EngineSet};
 
 /// Reads as nouveau's handler does until it knows the leaf; returns top and leaf 1.
@@ -68,18 +68,20 @@ fn vector_that_is_not_enabled_waits() {
 #[test]
 fn end_of_work_that_the_driver_has_masked_is_brought_when_it_looks_or_enables_it() {
     let gpu = Gpu::new();
-    let heeded = |gpu: &Gpu| gpu.back.ends.heed().unwrap();
+    let interest = |gpu: &Gpu| gpu.back.ends.interest().unwrap();
     let keep = |engine| gpu.back.ends.keep(engine);
-    assert_eq!(heeded(&gpu), Heed::No, "everything is masked at first");
+    assert_eq!(interest(&gpu), InterruptInterest::Masked, "everything is masked at first");
     let sink = gpu.listen(true, &[1]);
-    assert!(matches!(heeded(&gpu), Heed::Message(engines) if engines.contains(EngineSet::GRAPHICS)));
+    assert!(
+        matches!(interest(&gpu), InterruptInterest::Message(engines) if engines.contains(EngineSet::GRAPHICS))
+    );
 
     // The vectors of two engines go one by one; others are no matter.
     gpu.wr(0xb8_1200, 1);
     gpu.wr(0xb8_1404, !6);
-    assert_eq!(heeded(&gpu), Heed::Message(EngineSet::COPY0 | EngineSet::COPY1));
+    assert_eq!(interest(&gpu), InterruptInterest::Message(EngineSet::COPY0 | EngineSet::COPY1));
     gpu.wr(0xb8_1404, 6);
-    assert_eq!(heeded(&gpu), Heed::No);
+    assert_eq!(interest(&gpu), InterruptInterest::Masked);
 
     keep(Engine::Graphics);
     assert_eq!(gpu.rd(0xb8_1004), 1);
@@ -93,9 +95,9 @@ fn end_of_work_that_the_driver_has_masked_is_brought_when_it_looks_or_enables_it
 
     keep(Engine::Copy(1));
     gpu.wr(0xb8_1204, 4);
-    assert_eq!((heeded(&gpu), sink.taken()), (Heed::Wake, vec![Signal::Message]));
+    assert_eq!((interest(&gpu), sink.taken()), (InterruptInterest::Wake, vec![Signal::Message]));
     gpu.function.reset();
-    assert_eq!(heeded(&gpu), Heed::No);
+    assert_eq!(interest(&gpu), InterruptInterest::Masked);
 }
 
 #[test]
@@ -103,7 +105,7 @@ fn handler_finds_a_message_that_the_back_sent_as_if_the_function_had() {
     let gpu = Gpu::new();
     let sink = gpu.listen(true, &[1]);
     for _ in 0..3 {
-        assert!(matches!(gpu.back.ends.heed(), Some(Heed::Message(_))));
+        assert!(matches!(gpu.back.ends.interest(), Some(InterruptInterest::Message(_))));
         gpu.back.ends.post(Engine::Copy(0));
         assert_eq!(sink.taken(), [], "the function does not know yet");
         assert_eq!(handler_start(&gpu), (1, 2));
@@ -117,7 +119,7 @@ fn handler_finds_a_message_that_the_back_sent_as_if_the_function_had() {
     assert_eq!(sink.taken(), [Signal::Sent, Signal::Message]);
     // No message is due where the top lets nothing through.
     gpu.wr(0xb8_1610, 0xf);
-    assert_eq!(gpu.back.ends.heed(), Some(Heed::Wake));
+    assert_eq!(gpu.back.ends.interest(), Some(InterruptInterest::Wake));
     gpu.back.events().unsent();
     assert_eq!(sink.taken(), [Signal::Message], "one that could not be sent is sent here");
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use gpuvmk::aggregator::link::LinkError;
 use gpuvmk::aggregator::protocol::{Event, Request};
 use gpuvmk::chip::EngineSet;
-use gpuvmk::units::backend::Heed;
+use gpuvmk::units::backend::InterruptInterest;
 use gpuvmk_attacks::Outcome;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
@@ -24,7 +24,7 @@ const WAITERS: usize = 500;
 /// A message is due at the end of this tenant's next copy.
 fn expect(tenant: &Tenant, event: OwnedFd) -> Result<(), LinkError> {
     tenant.link.request(&Request::MessageEvent { given: true }, Some(event))?;
-    tenant.link.heed_notifications(Heed::Message(EngineSet::all()));
+    tenant.link.set_notification_interest(InterruptInterest::Message(EngineSet::all()));
     Ok(())
 }
 
@@ -108,7 +108,7 @@ pub fn descriptors(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome
                 rustix::io::ioctl_fionbio(&event, false)?;
                 let said = copy(&mut tenant, Duration::from_millis(5))?;
                 findings.check(said == Said::Sent, format!("a message was {said:?}"));
-                tenant.link.heed_notifications(Heed::Message(EngineSet::all()));
+                tenant.link.set_notification_interest(InterruptInterest::Message(EngineSet::all()));
                 sent += 1;
             }
         }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use gpuvmk::addr::GuestChannel;
 use gpuvmk::aggregator::protocol::Request;
 use gpuvmk::chip::EngineSet;
-use gpuvmk::units::backend::Heed;
+use gpuvmk::units::backend::InterruptInterest;
 use gpuvmk_attacks::Outcome;
 use rustix::event::epoll;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -96,7 +96,7 @@ pub fn of_messages(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome
     let mut copies = 0_u64;
     scene.begin();
     while scene.goes_on() {
-        tenant.link.heed_notifications(Heed::Message(EngineSet::all()));
+        tenant.link.set_notification_interest(InterruptInterest::Message(EngineSet::all()));
         tenant.copy(0, 0, VRAM_VA + DATA, VRAM_VA + 2 * DATA, 0x1000);
         ensure!(tenant.finishes_within(0, Duration::from_secs(10)), "a copy does not end");
         tenant.link.take_notifications();

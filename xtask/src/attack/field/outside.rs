@@ -17,14 +17,14 @@ const CLEAN_UP: Duration = Duration::from_secs(2);
 
 /// What must be no more than before when the machine is up again.
 #[derive(Debug)]
-struct Kept {
+struct Deferred {
     /// Counts of the tenant: VRAM, channels, pages, bytes of page tables, guest memory.
     counts: Vec<(&'static str, u64)>,
     /// Open files of the device process and of the aggregator.
     files: [usize; 2],
 }
 
-impl Kept {
+impl Deferred {
     /// Whether there is more of anything than there was.
     fn exceeds(&self, before: &Self) -> bool {
         let counts = self.counts.iter().zip(&before.counts).any(|((_, now), (_, then))| now > then);
@@ -87,12 +87,12 @@ impl Field<'_> {
         self.await_event(ATTACKER, "attacker-ready", BOOT).map(drop)
     }
 
-    fn kept(&mut self) -> Result<Kept> {
+    fn kept(&mut self) -> Result<Deferred> {
         let snapshot = self.snapshot()?;
         let counts = COUNTS.map(|(name, of)| (name, snapshot.count(ATTACKER, of))).to_vec();
         let device = self.rig.device(1).context("There is no device process")?.process().id();
         let aggregator = self.rig.aggregator().context("There is no aggregator")?.process().id();
-        Ok(Kept { counts, files: [open_files(device)?, open_files(aggregator)?] })
+        Ok(Deferred { counts, files: [open_files(device)?, open_files(aggregator)?] })
     }
 }
 

@@ -7,7 +7,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::SavedError;
 use super::encoding::{Reader, Writer};
 use crate::backend::GspBackend;
-use crate::gh100::gsp::channel::{Kept, KeptState, Token};
+use crate::gh100::gsp::channel::{Deferred, KeptState, Token};
 use crate::gh100::gsp::control::keep_directory;
 use crate::gh100::gsp::objects::{AddressSpace, Id, Kind, Object, Type};
 use crate::gh100::gsp::rm::Rm;
@@ -200,7 +200,7 @@ const fn tag_of(of: Type) -> u8 {
     }
 }
 
-fn read_channel(from: &mut Reader<'_>) -> Result<Kept, SavedError> {
+fn read_channel(from: &mut Reader<'_>) -> Result<Deferred, SavedError> {
     let (chid, engine_type, userd, ring) = (from.u16()?, from.u32()?, from.u64()?, from.u64()?);
     let ring_log2 = from.u8()?;
     let state = match from.u8()? {
@@ -213,11 +213,11 @@ fn read_channel(from: &mut Reader<'_>) -> Result<Kept, SavedError> {
     if ring_log2 > 31 || get >= 1 << ring_log2 || put >= 1 << ring_log2 {
         return Err(SavedError::Meaningless("a place in a ring"));
     }
-    Ok(Kept { chid, engine_type, userd, ring, ring_log2, state, get, put })
+    Ok(Deferred { chid, engine_type, userd, ring, ring_log2, state, get, put })
 }
 
 /// What a driver would say to allocate that channel.
-fn channel_parameters(space: u32, kept: &Kept) -> NV_CHANNEL_ALLOC_PARAMS {
+fn channel_parameters(space: u32, kept: &Deferred) -> NV_CHANNEL_ALLOC_PARAMS {
     let mut parameters = NV_CHANNEL_ALLOC_PARAMS::new_zeroed();
     parameters.gpFifoOffset = kept.ring;
     parameters.gpFifoEntries = 1 << kept.ring_log2;

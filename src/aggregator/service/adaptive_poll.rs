@@ -25,7 +25,7 @@ enum News {
 
 /// See the module. Time comes from the caller.
 #[derive(Debug)]
-pub(super) struct Looking {
+pub(super) struct AdaptivePoll {
     most: Duration,
     /// Whether it looks whoever is at work.
     for_all: bool,
@@ -50,7 +50,7 @@ pub(super) struct Looking {
     other: Option<Duration>,
 }
 
-impl Looking {
+impl AdaptivePoll {
     /// Looks for `most` after news; zero: never.
     pub(super) fn new(most: Duration, for_all: bool) -> Self {
         Self {
@@ -174,12 +174,12 @@ mod tests {
 
     const MICROS: fn(u64) -> Duration = Duration::from_micros;
 
-    fn looking(for_all: bool) -> Looking {
-        Looking::new(MICROS(200), for_all)
+    fn looking(for_all: bool) -> AdaptivePoll {
+        AdaptivePoll::new(MICROS(200), for_all)
     }
 
     /// News of connection 1 come so quickly up to `now` that they are looked for as long as possible.
-    fn at_work(looking: &mut Looking, now: Duration) {
+    fn at_work(looking: &mut AdaptivePoll, now: Duration) {
         (0..5).rev().for_each(|news| looking.rang(1, now.saturating_sub(MICROS(10 * news))));
     }
 
@@ -189,7 +189,7 @@ mod tests {
         assert!(!looking.is_on(MICROS(0)), "nothing came yet");
         at_work(&mut looking, MICROS(1000));
         assert!(looking.is_on(MICROS(1199)) && !looking.is_on(MICROS(1200)));
-        let mut never = Looking::new(Duration::ZERO, true);
+        let mut never = AdaptivePoll::new(Duration::ZERO, true);
         at_work(&mut never, MICROS(1000));
         assert!(!never.is_on(MICROS(1000)));
     }
@@ -214,7 +214,7 @@ mod tests {
             "only for a little while at first"
         );
 
-        let mut spare = Looking::new(MICROS(200), true);
+        let mut spare = AdaptivePoll::new(MICROS(200), true);
         spare.rang(1, MICROS(5000));
         assert!(spare.is_on(MICROS(5199)), "where there are processors to spare, it is no matter");
     }

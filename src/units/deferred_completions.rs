@@ -2,30 +2,30 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use super::backend::{EngineEvents, Heed};
+use super::backend::{EngineEvents, InterruptInterest};
 use gpuvmk_chip::{Engine, EngineSet};
 
 /// Ends of work that are kept, and what was told of them.
 #[derive(Debug, Default)]
-pub struct KeptEnds {
+pub struct DeferredCompletions {
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    heed: Option<Heed>,
+    interest: Option<InterruptInterest>,
     engines: EngineSet,
     sent: bool,
 }
 
-impl KeptEnds {
+impl DeferredCompletions {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
 
     /// What the driver would notice, as far as that was told.
-    pub fn heed(&self) -> Option<Heed> {
-        self.state().heed
+    pub fn interest(&self) -> Option<InterruptInterest> {
+        self.state().interest
     }
 
     /// Work ended.
@@ -36,7 +36,9 @@ impl KeptEnds {
     /// Work ended for which the driver gets a message that the function does not know of.
     pub fn post(&self, engine: Engine) {
         let mut state = self.state();
-        assert!(matches!(state.heed, Some(Heed::Message(engines)) if engines.contains(engine.into())));
+        assert!(
+            matches!(state.interest, Some(InterruptInterest::Message(engines)) if engines.contains(engine.into()))
+        );
         assert!(!state.sent, "one message was sent already");
         state.engines |= engine.into();
         state.sent = true;
@@ -47,31 +49,31 @@ impl KeptEnds {
         !self.state().engines.is_empty()
     }
 
-    /// See [`super::backend::Backend::heed_non_stall`].
-    pub fn heeded(&self, heed: Heed, events: &dyn EngineEvents) -> bool {
-        self.state().heed = Some(heed);
-        match heed {
-            Heed::No => {
+    /// See [`super::backend::Backend::set_completion_interest`].
+    pub fn set_interest(&self, interest: InterruptInterest, events: &dyn EngineEvents) -> bool {
+        self.state().interest = Some(interest);
+        match interest {
+            InterruptInterest::Masked => {
                 let sent = std::mem::take(&mut self.state().sent);
                 if sent {
-                    events.posted(EngineSet::empty());
+                    events.message_delivered(EngineSet::empty());
                 }
                 sent
             }
-            Heed::Wake | Heed::Message(_) => self.bring(events),
+            InterruptInterest::Wake | InterruptInterest::Message(_) => self.bring(events),
         }
     }
 
-    /// See [`super::backend::Backend::bring_non_stall`].
+    /// See [`super::backend::Backend::take_completions`].
     pub fn bring(&self, events: &dyn EngineEvents) -> bool {
         let State { engines, sent, .. } = {
             let mut state = self.state();
-            let heed = state.heed;
-            std::mem::replace(&mut *state, State { heed, ..State::default() })
+            let interest = state.interest;
+            std::mem::replace(&mut *state, State { interest, ..State::default() })
         };
         if sent {
-            self.state().heed = Some(Heed::Wake);
-            events.posted(engines);
+            self.state().interest = Some(InterruptInterest::Wake);
+            events.message_delivered(engines);
         } else {
             engines.engines().for_each(|engine| events.non_stall(engine));
         }

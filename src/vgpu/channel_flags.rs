@@ -39,12 +39,12 @@ pub struct Watched {
 
 /// All channel numbers of a vGPU.
 #[derive(Debug)]
-pub struct LiveChannels {
+pub struct ChannelFlags {
     slots: Box<[Slot]>,
     preempting: AtomicUsize,
 }
 
-impl LiveChannels {
+impl ChannelFlags {
     /// `channels` were granted; a guest may use other numbers all the same.
     pub fn new(channels: u16) -> Self {
         let slots = (0..channels.max(NUMBERS)).map(|_| Slot::default()).collect();
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn watched_block_reads_back_while_the_channel_is_live() {
-        let live = LiveChannels::new(2);
+        let live = ChannelFlags::new(2);
         let instance = PhysicalAddress { aperture: Aperture::SystemNonCoherent, address: 0xff_ffff_f000 };
         let watched = Watched { instance, engines: EngineSet::GRAPHICS | EngineSet::COPY1 };
         live.set(1);
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn preemptions_are_pending_until_each_has_ended() {
-        let live = LiveChannels::new(2);
+        let live = ChannelFlags::new(2);
         live.begin_preemption(0);
         live.begin_preemption(0);
         live.begin_preemption(1);
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn refusal_is_told_once_and_not_of_a_channel_that_came_after_all() {
-        let live = LiveChannels::new(2);
+        let live = ChannelFlags::new(2);
         for channel in [1, 100] {
             live.refuse(channel);
             assert!(live.take_refusal(channel) && !live.take_refusal(channel));
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn only_a_live_channel_can_be_stopped_and_it_is_told_once() {
-        let live = LiveChannels::new(1);
+        let live = ChannelFlags::new(1);
         assert!(!live.stop(0));
         live.set(0);
         assert!(live.stop(0));

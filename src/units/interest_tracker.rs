@@ -8,20 +8,20 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::backend::Backend;
-use super::interrupt::Heed;
+use super::interrupt::InterruptInterest;
 
 /// What was told last. Its lock is held while the back is called, which calls the units.
 #[derive(Debug, Default)]
-pub struct Heeding(Mutex<Heed>);
+pub struct InterestTracker(Mutex<InterruptInterest>);
 
-impl Heeding {
-    fn told(&self) -> MutexGuard<'_, Heed> {
+impl InterestTracker {
+    fn told(&self) -> MutexGuard<'_, InterruptInterest> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was told last, unless somebody is at it.
     #[cfg(any(test, feature = "testing"))]
-    pub fn told_now(&self) -> Option<Heed> {
+    pub fn told_now(&self) -> Option<InterruptInterest> {
         use std::sync::TryLockError;
         match self.0.try_lock() {
             Ok(told) => Some(*told),
@@ -33,28 +33,28 @@ impl Heeding {
     /// Nothing is noticed from now on: at the start, and with a reset.
     pub fn reset<B: Backend + ?Sized>(&self, back: &B) {
         let mut told = self.told();
-        back.heed_non_stall(Heed::No);
-        *told = Heed::No;
+        back.set_completion_interest(InterruptInterest::Masked);
+        *told = InterruptInterest::Masked;
     }
 
     /// Before an access that shows what ended, or changes what the driver is told of it.
     pub fn bring<B: Backend + ?Sized>(&self, back: &B) {
         let mut told = self.told();
-        if back.bring_non_stall() {
-            *told = Heed::Wake;
+        if back.take_completions() {
+            *told = InterruptInterest::Wake;
         }
     }
 
-    /// After an access that may have changed it; `heed` says what the driver would notice now.
-    pub fn tell<B: Backend + ?Sized>(&self, back: &B, heed: impl Fn() -> Heed) {
+    /// After an access that may have changed it; `interest` says what the driver would notice now.
+    pub fn tell<B: Backend + ?Sized>(&self, back: &B, interest: impl Fn() -> InterruptInterest) {
         let mut told = self.told();
         // What the back brings changes it again: a message that was armed is sent then.
         loop {
-            let now = heed();
+            let now = interest();
             if now == *told {
                 return;
             }
-            *told = if back.heed_non_stall(now) { Heed::Wake } else { now };
+            *told = if back.set_completion_interest(now) { InterruptInterest::Wake } else { now };
         }
     }
 }
