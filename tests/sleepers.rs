@@ -77,7 +77,7 @@ impl Vm {
         let driver = TinyDriver::bring_up(function.clone());
         let message = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
         function.connect_interrupts(Some(Arc::new(ByEventfd(message.try_clone().unwrap()))));
-        function.connect_message(Some(message.try_clone().unwrap()));
+        function.message_owner().unwrap().connect_message(Some(message.try_clone().unwrap()));
         let vm = Self {
             driver: Mutex::new(driver),
             message,

@@ -154,7 +154,10 @@ fn machine(input: &mut Input<'_>, world: &World) {
         3 => drop(world.vgpu.dma_unmap(input.near(&[BASE, 0]), input.near(&[RAM_BYTES, 0x1000]))),
         4 => world.map_ram(input.near(&[BASE, 0, 2 * BASE]), input.near(&[RAM_BYTES, 0x1000])),
         5 => world.vgpu.connect_interrupts(None),
-        6 => drop(world.vgpu.share(Region::Bar(1), input.near(&[0, VRAM]), input.near(&[0x1000, VRAM]))),
+        6 => {
+            let (offset, size) = (input.near(&[0, VRAM]), input.near(&[0x1000, VRAM]));
+            drop(world.vgpu.shared_regions().map(|regions| regions.share(Region::Bar(1), offset, size)));
+        }
         _ => drop(format!("{:?} {:?}", world.vgpu.status(), world.vgpu.face_counters())),
     }
 }

@@ -262,7 +262,7 @@ pub struct Shown<'a> {
 /// Is told when what a region shows changes, before the access that changed it ends. Who has mapped it must not show the old
 /// memory to the guest any more when the call returns.
 ///
-/// The function holds none of the locks that [`PciFunction::show`] takes.
+/// The function holds none of the locks that [`DirectMap::show`] takes.
 pub trait RegionWatcher: Send + Sync {
     /// A region may show other memory than before.
     fn changed(&self, region: Region);
@@ -270,8 +270,8 @@ pub trait RegionWatcher: Send + Sync {
     /// All regions may show other memory, in other files.
     fn replaced(&self);
 
-    /// What [`PciFunction::coalescable_writes`] says may be something else.
-    fn late_writes_changed(&self);
+    /// What [`DirectMap::coalescable_writes`] says may be something else.
+    fn coalescable_writes_changed(&self);
 }
 
 /// A write of 32 bits to a region that may be carried out some time after the guest made it, and once instead of several
@@ -286,7 +286,11 @@ pub struct CoalescableWrite {
     pub value: u32,
 }
 
-/// A PCI function. Every method may be called from any thread; none blocks on GPU work.
+/// A PCI function.
+///
+/// Every method may be called from any thread, and none blocks on the GPU's work. What only some functions can do is
+/// reached by [`Self::direct_map`], [`Self::message_owner`] and [`Self::shared_regions`]. No method has a default: whoever wraps
+/// a function says what becomes of each.
 pub trait PciFunction: Send + Sync {
     /// The regions, fixed for the function's life.
     fn regions(&self) -> RegionTable;
@@ -306,11 +310,12 @@ pub trait PciFunction: Send + Sync {
     /// Makes memory reachable for the function's DMA.
     ///
     /// # Errors
-    /// The range overlaps, is invalid, or its backing cannot be mapped; nothing changed then.
+    /// The range overlaps, is invalid, or its backing cannot be mapped. Nothing changed then.
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError>;
 
-    /// Takes `[iova, iova + size)` away again: mappings, and parts of them. What is not mapped is no error. When it returns, no access
-    /// finds the memory any more, and none is under way but of an owner that does not wait ([`dma::MemoryOwner`]).
+    /// Takes `[iova, iova + size)` away again: mappings, and parts of them. What is not mapped is no error. When it
+    /// returns, no access finds the memory any more. None is under way either, but of an owner that does not wait
+    /// ([`dma::MemoryOwner`]).
     ///
     /// # Errors
     /// The range is invalid, or the device is lost.
@@ -319,85 +324,78 @@ pub trait PciFunction: Send + Sync {
     /// Takes every mapping away.
     fn dma_unmap_all(&self);
 
-    /// Most mappings at a time, after those that follow each other were joined, for its user to know before it comes to that.
-    fn most_dma_ranges(&self) -> usize {
-        dma::MAX_MAPPINGS
-    }
+    /// Most mappings at a time, after those that follow each other were joined ([`dma::MAX_MAPPINGS`] where nothing else
+    /// limits them). A user is told before it comes to that.
+    fn most_dma_ranges(&self) -> usize;
 
     /// Connects the interrupt line and messages; `None` disconnects.
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>);
 
-    /// The eventfd that sends the first message, for a function that can have it sent by somebody who knows of its cause before the
-    /// function does; `None` takes it back, and nobody signals it any more when this returns.
-    fn connect_message(&self, event: Option<OwnedFd>) {
-        drop(event);
-    }
-
-    /// Function-level reset: configuration, registers and engines as after power-on; DMA stopped when it
-    /// returns. DMA mappings and the interrupt connection stay.
+    /// Function-level reset: configuration, registers and engines as after power-on. DMA has stopped when it returns.
+    /// DMA mappings and the interrupt connection stay.
     fn reset(&self);
 
-    /// Part of a region that is plain memory, in whole pages, for as long as the function lives: a front end may
-    /// map it into the guest instead of trapping accesses to it, which the function then does not see.
+    /// The client is gone that was given [`DirectMap::plain_memory`], and may have handed it to others. From the next
+    /// reset on it is other memory, and none is given before.
+    fn client_gone(&self);
+
+    /// What it was used for, if it is a card.
+    fn card_use(&self) -> Option<CardUse>;
+
+    /// What of it may be mapped into a guest, or carried out late; `None`: every access is to be trapped.
+    fn direct_map(&self) -> Option<&dyn DirectMap>;
+
+    /// Who can have its message sent by others; `None`: it sends its messages itself.
+    fn message_owner(&self) -> Option<&dyn MessageOwner>;
+
+    /// What can share its memory with other processes; `None`: it cannot.
+    fn shared_regions(&self) -> Option<&dyn SharedRegions>;
+}
+
+/// Accesses that a front end need not trap, or not wait for.
+pub trait DirectMap: Send + Sync {
+    /// Part of a region that is plain memory, in whole pages, for as long as the function lives. A front end may map it
+    /// into the guest instead of trapping accesses to it. The function does not see those then.
     ///
     /// # Errors
     /// Out of descriptors.
-    fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
-        let _ = region;
-        Ok(None)
-    }
+    fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>>;
 
-    /// Whoever was given [`Self::plain_memory`] is gone, and may have given it to others: from the next reset on it is other memory,
-    /// and none is given before.
-    fn client_gone(&self) {}
+    /// Calls `visit` for the parts of `[offset, offset + size)` of a region, in order, where an access is a load or a
+    /// store of memory at this moment and nothing else. A front end may map those. It traps the others.
+    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>));
 
-    /// Calls `visit` for the parts of `[offset, offset + size)` of a region, in order, where an access is nothing but a load or a store of
-    /// memory at this moment, so that a front end may map them. What is not visited is to be trapped.
-    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
-        let _ = (region, offset, size, visit);
-    }
+    /// The writes that may be carried out late and merged, at this moment. A front end that does so may drop one that
+    /// the guest made while it was named, and that came too late.
+    fn coalescable_writes(&self) -> Vec<CoalescableWrite>;
 
-    /// The writes that may be carried out late and merged, at this moment. Whoever does so need not carry out one that was made when it
-    /// was named and came too late.
-    fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
-        Vec::new()
-    }
-
-    /// Whether the guest need not wait for the end of a write of `size` bytes: nothing that it can do without another access to this
-    /// function tells it whether that has been carried out. A doorbell, say, beside what changes mapped memory.
-    fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
-        let _ = (region, offset, size);
-        false
-    }
+    /// Whether the guest need not wait for the end of a write of `size` bytes. It must not be able to tell whether the
+    /// write has been carried out, unless by another access to this function. A doorbell is such a write.
+    fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool;
 
     /// Connects who is told when what [`Self::show`] or [`Self::coalescable_writes`] says changes; `None` disconnects.
-    fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
-        let _ = watcher;
-    }
+    fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>);
+}
 
-    /// What it was used for, if it is a card.
-    fn card_use(&self) -> Option<CardUse> {
-        None
-    }
+/// A function that can have its first message sent by somebody who knows of its cause before the function does.
+pub trait MessageOwner: Send + Sync {
+    /// The eventfd that sends the message. `None` takes it back: nobody signals it any more when this returns.
+    fn connect_message(&self, event: Option<OwnedFd>);
+}
 
-    /// Shares `[offset, offset + size)` of a region's memory with another process, as VFIO does by dma-buf.
-    /// What is shared is the memory that the region shows at this moment.
+/// A function whose memory other processes may map, as VFIO does by dma-buf.
+pub trait SharedRegions: Send + Sync {
+    /// The files of the memory that `[offset, offset + size)` of a region shows at this moment.
     ///
     /// # Errors
-    /// An error of kind `Unsupported` when the function cannot share that range.
-    fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
-        let _ = (region, offset, size);
-        Err(std::io::ErrorKind::Unsupported.into())
-    }
+    /// An error of kind `Unsupported` when that range cannot be shared.
+    fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>>;
 
-    /// Revokes what was shared of the memory that `[offset, offset + size)` of a region shows at this moment: fresh memory, all
-    /// zeros, is in its place when this returns. Who has files or mappings of the old memory keeps that, and neither sees
-    /// nor changes what is in its place. Nothing may be at work in the range.
+    /// Revokes what was shared of the memory that `[offset, offset + size)` of a region shows at this moment. Fresh
+    /// memory, all zeros, is in its place when this returns. Who has files or mappings of the old memory keeps that, and
+    /// neither sees nor changes what is in its place. Nothing may be at work in the range.
     ///
     /// # Errors
-    /// An error of kind `Unsupported` when the function cannot do that. With any error, a part of the range may be renewed.
-    fn renew(&self, region: Region, offset: u64, size: u64) -> std::io::Result<()> {
-        let _ = (region, offset, size);
-        Err(std::io::ErrorKind::Unsupported.into())
-    }
+    /// An error of kind `Unsupported` when it cannot do that. With any error, a part of the range may be renewed.
+    fn renew(&self, region: Region, offset: u64, size: u64) -> std::io::Result<()>;
 }

@@ -7,8 +7,8 @@ use super::ledger::Ledger;
 use crate::Preemption;
 use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_pci::{
-    AccessError, CoalescableWrite, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable,
-    RegionWatcher, SharedMemory, Shown,
+    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction, Region,
+    RegionTable, SharedRegions,
 };
 use gpuvmk_units::gf100::{FaceCounters, Gf100Config, Gf100Function};
 
@@ -108,28 +108,28 @@ impl PciFunction for SoftGpu {
         self.function.reset();
     }
 
-    fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
-        self.function.share(region, offset, size)
+    fn card_use(&self) -> Option<CardUse> {
+        self.function.card_use()
     }
 
-    fn renew(&self, region: Region, offset: u64, size: u64) -> std::io::Result<()> {
-        self.function.renew(region, offset, size)
+    fn most_dma_ranges(&self) -> usize {
+        self.function.most_dma_ranges()
     }
 
-    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
-        self.function.show(region, offset, size, visit);
+    fn client_gone(&self) {
+        self.function.client_gone();
     }
 
-    fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
-        self.function.coalescable_writes()
+    fn direct_map(&self) -> Option<&dyn DirectMap> {
+        self.function.direct_map()
     }
 
-    fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
-        self.function.is_posted(region, offset, size)
+    fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        self.function.message_owner()
     }
 
-    fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
-        self.function.watch(watcher);
+    fn shared_regions(&self) -> Option<&dyn SharedRegions> {
+        self.function.shared_regions()
     }
 }
 

@@ -1,14 +1,13 @@
 //! Wraps any PCI function and records every access to it and every interrupt of it, while somebody wants that.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::event::{Access, Direction, Event, Place};
 use super::tracer::Tracer;
 use gpuvmk_pci::{
-    AccessError, CoalescableWrite, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region,
-    RegionTable, RegionWatcher, SharedMemory, Shown,
+    AccessError, CardUse, CoalescableWrite, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner,
+    PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedRegions, Shown,
 };
 
 /// A function whose accesses are recorded while somebody wants that.
@@ -99,45 +98,55 @@ impl<F: PciFunction + ?Sized> PciFunction for Traced<F> {
         self.function.reset();
     }
 
-    fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
-        // Accesses to it would be missing in the trace. Who begins to record later misses them.
-        if self.tracer.wants_region(region) { Ok(None) } else { self.function.plain_memory(region) }
-    }
-
     fn client_gone(&self) {
         self.function.client_gone();
     }
 
-    fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
-        self.function.share(region, offset, size)
+    fn card_use(&self) -> Option<CardUse> {
+        self.function.card_use()
     }
 
-    fn renew(&self, region: Region, offset: u64, size: u64) -> std::io::Result<()> {
-        self.function.renew(region, offset, size)
+    fn direct_map(&self) -> Option<&dyn DirectMap> {
+        self.function.direct_map().is_some().then_some(self)
+    }
+
+    fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        self.function.message_owner()
+    }
+
+    fn shared_regions(&self) -> Option<&dyn SharedRegions> {
+        self.function.shared_regions()
+    }
+}
+
+/// Accesses that a guest makes without anybody's knowing would be missing in a trace.
+impl<F: PciFunction + ?Sized> DirectMap for Traced<F> {
+    fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
+        // Who begins to record later misses them.
+        let map = self.function.direct_map().filter(|_| !self.tracer.wants_region(region));
+        map.map_or(Ok(None), |map| map.plain_memory(region))
     }
 
     fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
-        // As with plain memory.
-        if !self.tracer.wants_region(region) {
-            self.function.show(region, offset, size, visit);
+        if let Some(map) = self.function.direct_map().filter(|_| !self.tracer.wants_region(region)) {
+            map.show(region, offset, size, visit);
         }
-    }
-
-    fn connect_message(&self, event: Option<OwnedFd>) {
-        self.function.connect_message(event);
     }
 
     fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
         // Who carries them out would be in the trace, and not who made them.
-        if self.tracer.is_on() { Vec::new() } else { self.function.coalescable_writes() }
+        let map = self.function.direct_map().filter(|_| !self.tracer.is_on());
+        map.map_or_else(Vec::new, DirectMap::coalescable_writes)
     }
 
     fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
-        self.function.is_posted(region, offset, size)
+        self.function.direct_map().is_some_and(|map| map.is_posted(region, offset, size))
     }
 
     fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
-        self.function.watch(watcher);
+        if let Some(map) = self.function.direct_map() {
+            map.watch(watcher);
+        }
     }
 }
 

@@ -63,9 +63,9 @@ impl Watcher {
     }
 
     /// Other writes than before may be late.
-    pub fn late_writes_changed(&self) {
+    pub fn coalescable_writes_changed(&self) {
         if let Some(watcher) = self.get() {
-            watcher.late_writes_changed();
+            watcher.coalescable_writes_changed();
         }
     }
 

@@ -10,8 +10,8 @@ use super::{FermiChannels, GspChannels, Mediator, MediatorConfig, Status, VgpuEr
 use gpuvmk_aggregator::link::{AggregatorLink, Grant};
 use gpuvmk_chip::Chip;
 use gpuvmk_pci::{
-    AccessError, CoalescableWrite, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region,
-    RegionTable, RegionWatcher, SharedMemory, Shown,
+    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction, Region,
+    RegionTable, SharedRegions,
 };
 use gpuvmk_units::FaceCounters;
 use gpuvmk_units::gf100::{Gf100Config, Gf100Function};
@@ -202,39 +202,33 @@ impl PciFunction for Vgpu {
         self.face.connect_interrupts(sink.map(|sink| self.face.paced(sink)));
     }
 
-    fn connect_message(&self, event: Option<OwnedFd>) {
-        self.face.message_event(event);
-    }
-
     fn reset(&self) {
         self.face.reset();
-    }
-
-    fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
-        self.face.plain_memory(region)
     }
 
     fn client_gone(&self) {
         self.face.client_gone();
     }
 
-    fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
-        self.face.share(region, offset, size)
+    fn card_use(&self) -> Option<CardUse> {
+        self.face.card_use()
     }
 
-    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
-        self.face.show(region, offset, size, visit);
+    fn direct_map(&self) -> Option<&dyn DirectMap> {
+        self.face.direct_map()
     }
 
-    fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
-        self.face.coalescable_writes()
+    fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        Some(self)
     }
 
-    fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
-        self.face.is_posted(region, offset, size)
+    fn shared_regions(&self) -> Option<&dyn SharedRegions> {
+        self.face.shared_regions()
     }
+}
 
-    fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
-        self.face.watch(watcher);
+impl MessageOwner for Vgpu {
+    fn connect_message(&self, event: Option<OwnedFd>) {
+        self.face.message_event(event);
     }
 }

@@ -15,7 +15,8 @@ use gpuvmk::chip::Engine;
 use gpuvmk::gpu::OwnershipLedger;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::pci::{
-    AccessError, CardUse, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable,
+    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction, Region,
+    RegionTable, SharedRegions,
 };
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
@@ -99,6 +100,26 @@ impl PciFunction for Card {
     fn card_use(&self) -> Option<CardUse> {
         let (reads, writes) = self.accesses();
         Some(CardUse { reads, writes, reached: self.reached.lock().unwrap().values().sum() })
+    }
+
+    fn most_dma_ranges(&self) -> usize {
+        self.gpu.most_dma_ranges()
+    }
+
+    fn client_gone(&self) {
+        self.gpu.client_gone();
+    }
+
+    fn direct_map(&self) -> Option<&dyn DirectMap> {
+        None
+    }
+
+    fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        None
+    }
+
+    fn shared_regions(&self) -> Option<&dyn SharedRegions> {
+        None
     }
 }
 

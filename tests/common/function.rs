@@ -3,8 +3,9 @@
 use gpuvmk::pci::config_space::{Capability, ConfigSpace, ConfigSpaceBuilder, Identity};
 use gpuvmk::pci::dma::DmaSpace;
 use gpuvmk::pci::{
-    AccessError, CoalescableWrite, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region,
-    RegionInfo, RegionKind, RegionTable, RegionWatcher, SharedMemory,
+    AccessError, CardUse, CoalescableWrite, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner,
+    PciFunction, PlainMemory, Region, RegionInfo, RegionKind, RegionTable, RegionWatcher, SharedMemory,
+    SharedRegions, Shown,
 };
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -115,7 +116,7 @@ impl TestFunction {
     }
 
     pub fn say_late_writes_changed(&self) {
-        self.watcher.lock().unwrap().clone().unwrap().late_writes_changed();
+        self.watcher.lock().unwrap().clone().unwrap().coalescable_writes_changed();
     }
 
     pub fn is_connected(&self) -> bool {
@@ -194,25 +195,6 @@ impl PciFunction for TestFunction {
         self.dma.unmap_all();
     }
 
-    fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
-        let plain = self.plain.lock().unwrap();
-        let Some(fd) = plain.as_ref().filter(|_| region == Region::Bar(1)) else { return Ok(None) };
-        let memory = SharedMemory { fd: fd.try_clone()?, offset: 0x3000, size: 0x1000 };
-        Ok(Some(PlainMemory { offset: 0x1000, memory }))
-    }
-
-    fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
-        (region, offset, size) == (Region::Bar(0), BELL, 4)
-    }
-
-    fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
-        self.late.lock().unwrap().clone()
-    }
-
-    fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
-        *self.watcher.lock().unwrap() = watcher;
-    }
-
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>) {
         self.note(Event::Connected(sink.is_some()));
         *self.sink.lock().unwrap() = sink;
@@ -223,5 +205,50 @@ impl PciFunction for TestFunction {
         std::thread::sleep(*self.slow.lock().unwrap());
         self.bars.lock().unwrap().iter_mut().for_each(|bar| bar.fill(0));
         self.config.lock().unwrap().reset();
+    }
+
+    fn card_use(&self) -> Option<CardUse> {
+        None
+    }
+
+    fn most_dma_ranges(&self) -> usize {
+        gpuvmk::pci::dma::MAX_MAPPINGS
+    }
+
+    fn client_gone(&self) {}
+
+    fn direct_map(&self) -> Option<&dyn DirectMap> {
+        Some(self)
+    }
+
+    fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        None
+    }
+
+    fn shared_regions(&self) -> Option<&dyn SharedRegions> {
+        None
+    }
+}
+
+impl DirectMap for TestFunction {
+    fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
+        let plain = self.plain.lock().unwrap();
+        let Some(fd) = plain.as_ref().filter(|_| region == Region::Bar(1)) else { return Ok(None) };
+        let memory = SharedMemory { fd: fd.try_clone()?, offset: 0x3000, size: 0x1000 };
+        Ok(Some(PlainMemory { offset: 0x1000, memory }))
+    }
+
+    fn show(&self, _: Region, _: u64, _: u64, _: &mut dyn FnMut(Shown<'_>)) {}
+
+    fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
+        self.late.lock().unwrap().clone()
+    }
+
+    fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
+        (region, offset, size) == (Region::Bar(0), BELL, 4)
+    }
+
+    fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
+        *self.watcher.lock().unwrap() = watcher;
     }
 }

@@ -14,7 +14,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use gpuvmk::frontend::vfio_user::wire::{self, command, dma_map, dma_unmap, irq};
-use gpuvmk::pci::{AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable};
+use gpuvmk::pci::{
+    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction, Region,
+    RegionTable, SharedRegions,
+};
 use rustix::event::{PollFd, PollFlags, poll};
 use vmm_sys_util::eventfd::EventFd;
 use zerocopy::IntoBytes;
@@ -163,5 +166,27 @@ impl PciFunction for Remote {
 
     fn reset(&self) {
         assert_eq!(self.command(command::DEVICE_RESET, &[], &[]).errno(), 0);
+    }
+
+    fn card_use(&self) -> Option<CardUse> {
+        None
+    }
+
+    fn most_dma_ranges(&self) -> usize {
+        gpuvmk::pci::dma::MAX_MAPPINGS
+    }
+
+    fn client_gone(&self) {}
+
+    fn direct_map(&self) -> Option<&dyn DirectMap> {
+        None
+    }
+
+    fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        None
+    }
+
+    fn shared_regions(&self) -> Option<&dyn SharedRegions> {
+        None
     }
 }

@@ -80,7 +80,7 @@ fn window(grant: &Grant) -> Mapping {
 
 /// The memory that the vGPU's windows are for good, and that engines could reach.
 fn windows(vgpu: &Vgpu) -> Vec<Mapping> {
-    let plain = |region| vgpu.plain_memory(region).expect("a descriptor");
+    let plain = |region| vgpu.direct_map().and_then(|map| map.plain_memory(region).expect("a descriptor"));
     // A page of BAR0 that can only be read is none.
     let shown = [Region::Bar(0), Region::Bar(3)].map(plain).into_iter().flatten();
     let shown = shown.filter(|plain| plain.memory.size >= PRAMIN);

@@ -52,7 +52,7 @@ impl RegionWatcher for Watch {
         }
     }
 
-    fn late_writes_changed(&self) {
+    fn coalescable_writes_changed(&self) {
         if let Some(shortcuts) = self.0.upgrade() {
             shortcuts.doorbells.follow();
         }
@@ -131,9 +131,11 @@ impl Attached {
     ) -> Arc<Self> {
         function.connect_interrupts(Some(messages.clone()));
         // Who knows of the end of work first signals it, and KVM makes an interrupt of it: no thread of this process runs for that.
-        function.connect_message(messages.first_event());
-        if let Some(shortcuts) = &shortcuts {
-            function.watch(Some(Arc::new(Watch(Arc::downgrade(shortcuts)))));
+        if let Some(owner) = function.message_owner() {
+            owner.connect_message(messages.first_event());
+        }
+        if let (Some(shortcuts), Some(map)) = (&shortcuts, function.direct_map()) {
+            map.watch(Some(Arc::new(Watch(Arc::downgrade(shortcuts)))));
         }
         let regions = function.regions();
         let attached = Arc::new(Self {
@@ -279,8 +281,12 @@ impl Drop for Attached {
         for (bar, place) in (0..).zip(places) {
             self.take(bar, place);
         }
-        self.function.watch(None);
-        self.function.connect_message(None);
+        if let Some(map) = self.function.direct_map() {
+            map.watch(None);
+        }
+        if let Some(owner) = self.function.message_owner() {
+            owner.connect_message(None);
+        }
         self.function.connect_interrupts(None);
         self.function.dma_unmap_all();
     }

@@ -6,7 +6,7 @@
 
 use super::KvmError;
 use gpuvmk_jail::{self as jail, Role};
-use gpuvmk_pci::{CoalescableWrite, PciFunction, Region};
+use gpuvmk_pci::{CoalescableWrite, DirectMap, PciFunction, Region};
 use kvm_ioctls::{IoEventAddress, VmFd};
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
@@ -99,7 +99,7 @@ impl Shared {
     fn follow(&self) {
         let mut guard = self.bells();
         let bells = &mut *guard;
-        let wanted = self.function.coalescable_writes();
+        let wanted = self.function.direct_map().map_or_else(Vec::new, DirectMap::coalescable_writes);
         bells.known.retain(|write, bell| {
             let stays = wanted.contains(write)
                 && bells.places.get(&write.region.index()).map(|base| base.saturating_add(write.offset))

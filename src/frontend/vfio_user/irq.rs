@@ -174,7 +174,7 @@ impl Interrupts {
         }
         match data {
             Data::None if range.is_empty() => {
-                function.connect_message(None);
+                connect_message(function, None);
                 self.sink.disable_msi();
             }
             Data::None => range.for_each(|vector| self.sink.trigger_msi(vector)),
@@ -185,12 +185,12 @@ impl Interrupts {
             Data::Event(fds) => {
                 let first = range.contains(&0);
                 if first {
-                    function.connect_message(None);
+                    connect_message(function, None);
                 }
                 let events = fds.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
                 range.zip(events).for_each(|(vector, event)| self.sink.set_msi_event(vector, event));
                 if first {
-                    function.connect_message(self.sink.first_msi_event());
+                    connect_message(function, self.sink.first_msi_event());
                 }
             }
         }
@@ -201,5 +201,12 @@ impl Interrupts {
     pub(super) fn close(&mut self) {
         self.resampler = None;
         self.sink.close();
+    }
+}
+
+/// Hands the eventfd of the first message to whoever can have it sent by others.
+fn connect_message(function: &dyn PciFunction, event: Option<OwnedFd>) {
+    if let Some(owner) = function.message_owner() {
+        owner.connect_message(event);
     }
 }

@@ -94,7 +94,8 @@ pub(super) fn post(
     let Ok((access, data)) = wire::RegionAccess::read_from_prefix(body) else { return false };
     let place = Place::check(command::REGION_WRITE, &access, regions);
     let is_posted = place.is_ok_and(|place| {
-        data.len() == place.size && function.is_posted(place.region, place.offset, place.size)
+        data.len() == place.size
+            && function.direct_map().is_some_and(|map| map.is_posted(place.region, place.offset, place.size))
     });
     if is_posted {
         reply.put(&access);

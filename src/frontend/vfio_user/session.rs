@@ -152,7 +152,9 @@ impl<'a> Attachment<'a> {
 
 impl Drop for Attachment<'_> {
     fn drop(&mut self) {
-        self.function.connect_message(None);
+        if let Some(owner) = self.function.message_owner() {
+            owner.connect_message(None);
+        }
         self.function.connect_interrupts(None);
         self.function.dma_unmap_all();
         self.interrupts.close();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::GpuError;
 use gpuvmk_chip::registers::Reg;
-use gpuvmk_pci::{PciFunction, Region};
+use gpuvmk_pci::{PciFunction, Region, SharedRegions};
 
 /// How long hardware may take for what it does by itself. Real units answer within microseconds; drivers of the
 /// vendor wait two seconds before they give up.
@@ -26,6 +26,11 @@ impl Bus {
 
     pub(super) fn function(&self) -> &dyn PciFunction {
         self.function.as_ref()
+    }
+
+    /// What shares the GPU's memory.
+    pub(super) fn shared_regions(&self) -> std::io::Result<&dyn SharedRegions> {
+        self.function.shared_regions().ok_or_else(|| std::io::ErrorKind::Unsupported.into())
     }
 
     pub(super) fn read(&self, reg: Reg) -> Result<u32, GpuError> {

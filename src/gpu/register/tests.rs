@@ -194,6 +194,22 @@ fn foreign_chip_is_refused_by_name() {
         fn dma_unmap_all(&self) {}
         fn connect_interrupts(&self, _: Option<Arc<dyn gpuvmk_pci::InterruptSink>>) {}
         fn reset(&self) {}
+        fn most_dma_ranges(&self) -> usize {
+            1
+        }
+        fn client_gone(&self) {}
+        fn card_use(&self) -> Option<CardUse> {
+            None
+        }
+        fn direct_map(&self) -> Option<&dyn gpuvmk_pci::DirectMap> {
+            None
+        }
+        fn message_owner(&self) -> Option<&dyn gpuvmk_pci::MessageOwner> {
+            None
+        }
+        fn shared_regions(&self) -> Option<&dyn gpuvmk_pci::SharedRegions> {
+            None
+        }
     }
     let error = RegisterDriver::new(Arc::new(Other)).expect_err("refused");
     assert!(error.to_string().contains("GF100"), "{error}");

@@ -122,7 +122,8 @@ impl Bar1 {
         while done < size {
             let piece = size.saturating_sub(done).min(WINDOW_SIZE);
             self.show(bus, memory, start.0.saturating_add(done), piece)?;
-            let piece_shared = bus.function().share(Region::Bar(1), WINDOW, piece);
+            let piece_shared =
+                bus.shared_regions().and_then(|regions| regions.share(Region::Bar(1), WINDOW, piece));
             self.show_nothing(bus, memory, piece)?;
             shared.extend(piece_shared?);
             done = done.saturating_add(piece);
@@ -142,7 +143,8 @@ impl Bar1 {
         while done < size {
             let piece = size.saturating_sub(done).min(WINDOW_SIZE);
             self.show(bus, memory, start.0.saturating_add(done), piece)?;
-            let renewed = bus.function().renew(Region::Bar(1), WINDOW, piece);
+            let renewed =
+                bus.shared_regions().and_then(|regions| regions.renew(Region::Bar(1), WINDOW, piece));
             self.show_nothing(bus, memory, piece)?;
             renewed?;
             done = done.saturating_add(piece);

@@ -14,8 +14,9 @@ use super::sysfs::{PciDevice, Sysfs};
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_pci::PciAddress;
 use gpuvmk_pci::{
-    AccessError, Behind, CardUse, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region,
-    RegionKind, RegionTable, SharedMemory, Shown, header,
+    AccessError, Behind, CardUse, CoalescableWrite, DirectMap, DmaError, DmaMapping, InterruptSink,
+    MessageOwner, PciFunction, PlainMemory, Region, RegionKind, RegionTable, RegionWatcher, SharedMemory,
+    SharedRegions, Shown, header,
 };
 
 /// VFIO's numbers of interrupts (`VFIO_PCI_MSI_IRQ_INDEX`, `VFIO_PCI_ERR_IRQ_INDEX`, `VFIO_PCI_REQ_IRQ_INDEX`).
@@ -296,6 +297,40 @@ impl PciFunction for VfioFunction {
         Some(CardUse { reads, writes, reached: self.iommu().bytes() })
     }
 
+    fn reset(&self) {
+        let power = header::capability(self, POWER_MANAGEMENT);
+        let problem = match self.card.reset() {
+            Err(error) => format!("the card cannot be reset: {error}"),
+            Ok(()) if !self.card.enable(true) || !self.card.answers() || !self.card.wake(power) => {
+                "the card was reset and did not come back".to_owned()
+            }
+            Ok(()) => return,
+        };
+        // What it still has of the one before is nobody's to see.
+        self.lost.store(true, Ordering::Relaxed);
+        log::error!("{}: {problem}", self.address);
+    }
+
+    fn most_dma_ranges(&self) -> usize {
+        gpuvmk_pci::dma::MAX_MAPPINGS
+    }
+
+    fn client_gone(&self) {}
+
+    fn direct_map(&self) -> Option<&dyn DirectMap> {
+        Some(self)
+    }
+
+    fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        None
+    }
+
+    fn shared_regions(&self) -> Option<&dyn SharedRegions> {
+        None
+    }
+}
+
+impl DirectMap for VfioFunction {
     /// A BAR that is mapped here, for another process to map. With it goes the device's file: who has it can reset the card and read its
     /// configuration, and reaches no memory that was not mapped for DMA here.
     fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
@@ -321,19 +356,15 @@ impl PciFunction for VfioFunction {
         visit(Shown { offset, size, writable: true, memory });
     }
 
-    fn reset(&self) {
-        let power = header::capability(self, POWER_MANAGEMENT);
-        let problem = match self.card.reset() {
-            Err(error) => format!("the card cannot be reset: {error}"),
-            Ok(()) if !self.card.enable(true) || !self.card.answers() || !self.card.wake(power) => {
-                "the card was reset and did not come back".to_owned()
-            }
-            Ok(()) => return,
-        };
-        // What it still has of the one before is nobody's to see.
-        self.lost.store(true, Ordering::Relaxed);
-        log::error!("{}: {problem}", self.address);
+    fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
+        Vec::new()
     }
+
+    fn is_posted(&self, _: Region, _: u64, _: usize) -> bool {
+        false
+    }
+
+    fn watch(&self, _: Option<Arc<dyn RegionWatcher>>) {}
 }
 
 impl VfioFunction {

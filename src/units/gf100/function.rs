@@ -19,8 +19,8 @@ use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::fermi::FermiTables;
 use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region, RegionTable,
-    RegionWatcher, SharedMemory, Shown, vbios,
+    AccessError, CardUse, CoalescableWrite, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner,
+    PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedMemory, SharedRegions, Shown, vbios,
 };
 use windows::PRAMIN;
 
@@ -190,6 +190,28 @@ impl<B: EngineBackend + ?Sized> PciFunction for Gf100Function<B> {
         self.reset_ordered(&locked(&self.order));
     }
 
+    fn client_gone(&self) {
+        self.backend.client_gone();
+    }
+
+    fn card_use(&self) -> Option<CardUse> {
+        None
+    }
+
+    fn direct_map(&self) -> Option<&dyn DirectMap> {
+        Some(self)
+    }
+
+    fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        None
+    }
+
+    fn shared_regions(&self) -> Option<&dyn SharedRegions> {
+        Some(self)
+    }
+}
+
+impl<B: EngineBackend + ?Sized> DirectMap for Gf100Function<B> {
     fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
         let (offset, memory) = match region {
             Region::Bar(0) => (PRAMIN.start, self.backend.pramin_memory()?),
@@ -199,20 +221,12 @@ impl<B: EngineBackend + ?Sized> PciFunction for Gf100Function<B> {
         Ok(memory.map(|memory| PlainMemory { offset, memory }))
     }
 
-    fn client_gone(&self) {
-        self.backend.client_gone();
-    }
-
-    fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
-        self.share_bar1(region, offset, size)
-    }
-
-    fn renew(&self, region: Region, offset: u64, size: u64) -> std::io::Result<()> {
-        self.renew_bar1(region, offset, size)
-    }
-
     fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
         self.show_window(region, offset, size, visit);
+    }
+
+    fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
+        Vec::new()
     }
 
     fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
@@ -221,5 +235,15 @@ impl<B: EngineBackend + ?Sized> PciFunction for Gf100Function<B> {
 
     fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
         self.face.watcher().connect(watcher);
+    }
+}
+
+impl<B: EngineBackend + ?Sized> SharedRegions for Gf100Function<B> {
+    fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
+        self.share_bar1(region, offset, size)
+    }
+
+    fn renew(&self, region: Region, offset: u64, size: u64) -> std::io::Result<()> {
+        self.renew_bar1(region, offset, size)
     }
 }

@@ -149,7 +149,7 @@ impl<B: GspBackend> Core<B> {
         locked(&self.bar1).reset();
         locked(&self.bar2).reset();
         drop(hidden);
-        self.watcher.late_writes_changed();
+        self.watcher.coalescable_writes_changed();
     }
 
     /// The channel that a doorbell's token names.
@@ -164,7 +164,7 @@ impl<B: GspBackend> Core<B> {
         locked(&self.tokens).put(token, target);
         drop(processor);
         // Its next doorbells need not stop the guest.
-        self.watcher.late_writes_changed();
+        self.watcher.coalescable_writes_changed();
         Some(target)
     }
 
@@ -223,7 +223,7 @@ impl<B: GspBackend> Core<B> {
         back.note_objects(processor.gsp.take_object_usage());
         let target = |token: Token| processor.gsp.doorbell_target(token.runlist, token.chid);
         if locked(&self.tokens).refresh(target) {
-            self.watcher.late_writes_changed();
+            self.watcher.coalescable_writes_changed();
         }
         for note in processor.gsp.take_notes() {
             log::info!("{note}");

@@ -18,8 +18,8 @@ use gpuvmk_mmio_trap::access::{check, lanes};
 use gpuvmk_mmio_trap::aperture::WindowFault;
 use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_pci::{
-    AccessError, CoalescableWrite, DmaError, DmaMapping, InterruptSink, PciFunction, PlainMemory, Region,
-    RegionTable, RegionWatcher, SharedMemory, Shown,
+    AccessError, CardUse, CoalescableWrite, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner,
+    PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedMemory, SharedRegions, Shown,
 };
 
 /// Where a channel's USERD has GP_PUT.
@@ -276,6 +276,28 @@ impl<B: GspBackend> PciFunction for Gh100Function<B> {
         self.core.reset(&self.backend);
     }
 
+    fn client_gone(&self) {
+        self.backend.client_gone();
+    }
+
+    fn card_use(&self) -> Option<CardUse> {
+        None
+    }
+
+    fn direct_map(&self) -> Option<&dyn DirectMap> {
+        Some(self)
+    }
+
+    fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        None
+    }
+
+    fn shared_regions(&self) -> Option<&dyn SharedRegions> {
+        Some(self)
+    }
+}
+
+impl<B: GspBackend> DirectMap for Gh100Function<B> {
     fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
         let at_start = |memory| PlainMemory { offset: 0, memory };
         match region {
@@ -285,27 +307,29 @@ impl<B: GspBackend> PciFunction for Gh100Function<B> {
         }
     }
 
-    fn client_gone(&self) {
-        self.backend.client_gone();
-    }
-
-    fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
-        self.share_bar1(region, offset, size)
-    }
-
     fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
         self.show_window(region, offset, size, visit);
-    }
-
-    fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
-        region == Region::Bar(0) && offset == u64::from(NV_VIRTUAL_FUNCTION_DOORBELL.0) && size == 4
     }
 
     fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
         self.core.coalescable_writes()
     }
 
+    fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool {
+        region == Region::Bar(0) && offset == u64::from(NV_VIRTUAL_FUNCTION_DOORBELL.0) && size == 4
+    }
+
     fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>) {
         self.core.watcher.connect(watcher);
+    }
+}
+
+impl<B: GspBackend> SharedRegions for Gh100Function<B> {
+    fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
+        self.share_bar1(region, offset, size)
+    }
+
+    fn renew(&self, _: Region, _: u64, _: u64) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::Unsupported.into())
     }
 }

@@ -22,7 +22,8 @@ use super::worker::{Bell, Broken, Step, Work};
 use gpuvmk_jail::{self as jail, Role};
 use gpuvmk_pci::config_space::{BuildError, ConfigSpace};
 use gpuvmk_pci::{
-    AccessError, DmaBacking, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable,
+    AccessError, CardUse, DirectMap, DmaBacking, DmaError, DmaMapping, InterruptSink, MessageOwner,
+    PciFunction, Region, RegionTable, SharedRegions,
 };
 
 /// Most parts of the guest's memory.
@@ -323,5 +324,27 @@ impl PciFunction for VirtioDisk {
         self.shared.reset_device(&mut front);
         lock(&self.shared.work).set_bus_master(false);
         lock(&self.shared.interrupt).disable(false);
+    }
+
+    fn card_use(&self) -> Option<CardUse> {
+        None
+    }
+
+    fn most_dma_ranges(&self) -> usize {
+        MOST_MAPPINGS
+    }
+
+    fn client_gone(&self) {}
+
+    fn direct_map(&self) -> Option<&dyn DirectMap> {
+        None
+    }
+
+    fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        None
+    }
+
+    fn shared_regions(&self) -> Option<&dyn SharedRegions> {
+        None
     }
 }

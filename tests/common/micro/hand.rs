@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use gpuvmk::frontend::kvm::ShortcutCounts;
 use gpuvmk::pci::{
-    AccessError, DmaError, DmaMapping, InterruptSink, PciFunction, Region, RegionTable, SharedMemory,
+    AccessError, CardUse, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner, PciFunction, Region,
+    RegionTable, SharedRegions,
 };
 
 use super::{MicroGuest, Operation};
@@ -165,7 +166,27 @@ impl PciFunction for Hand {
         hands.guest.place_bars();
     }
 
-    fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
-        self.function.share(region, offset, size)
+    fn card_use(&self) -> Option<CardUse> {
+        self.function.card_use()
+    }
+
+    fn most_dma_ranges(&self) -> usize {
+        self.function.most_dma_ranges()
+    }
+
+    fn client_gone(&self) {
+        self.function.client_gone();
+    }
+
+    fn direct_map(&self) -> Option<&dyn DirectMap> {
+        None
+    }
+
+    fn message_owner(&self) -> Option<&dyn MessageOwner> {
+        None
+    }
+
+    fn shared_regions(&self) -> Option<&dyn SharedRegions> {
+        self.function.shared_regions()
     }
 }

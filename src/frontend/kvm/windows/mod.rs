@@ -170,7 +170,8 @@ impl Windows {
         gpa: u64,
         memory: &Arc<Reservation>,
     ) -> anyhow::Result<Option<(Range<u64>, Slot)>> {
-        let Some(PlainMemory { offset, memory: file }) = self.function.plain_memory(region)? else {
+        let Some(map) = self.function.direct_map() else { return Ok(None) };
+        let Some(PlainMemory { offset, memory: file }) = map.plain_memory(region)? else {
             return Ok(None);
         };
         let piece = FilePiece { fd: file.fd.as_fd(), offset: file.offset, size: file.size };
@@ -329,7 +330,8 @@ impl Windows {
         let mut pages = Box::new([Page::Trapped; PAGES]);
         let begin = number * BLOCK;
         let size = BLOCK.min(limit.saturating_sub(begin));
-        self.function.show(region, begin, size, &mut |shown: Shown<'_>| {
+        let Some(map) = self.function.direct_map() else { return pages };
+        map.show(region, begin, size, &mut |shown: Shown<'_>| {
             let Some(inside) = shown.offset.checked_sub(begin) else { return };
             let first = usize::try_from(inside / PAGE_SIZE).unwrap_or(PAGES);
             let count = usize::try_from(shown.size / PAGE_SIZE).unwrap_or(0);

@@ -4,6 +4,7 @@ use super::fake::Call;
 use super::*;
 use gpuvmk_chip::gf100::mmu::{Pde, Pte};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_pci::{DirectMap, SharedRegions};
 
 const fn vram(address: u64) -> PhysicalAddress {
     PhysicalAddress { aperture: Aperture::Vram, address }

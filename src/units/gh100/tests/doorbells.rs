@@ -3,6 +3,7 @@
 use super::driver::{CHANNEL, Driver};
 use super::fake::Call;
 use super::*;
+use gpuvmk_pci::DirectMap;
 
 const USERD: u64 = 0x10_0000;
 
@@ -89,7 +90,7 @@ fn doorbells_of_channels_that_rang_may_be_late() {
     impl gpuvmk_pci::RegionWatcher for Told {
         fn changed(&self, _: Region) {}
         fn replaced(&self) {}
-        fn late_writes_changed(&self) {
+        fn coalescable_writes_changed(&self) {
             self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         }
     }

@@ -6,6 +6,7 @@ use super::*;
 use crate::backend::FlushScope;
 use gpuvmk_chip::gh100::mmu::{DualPde, Pde, Pte, encode_pde};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_pci::SharedRegions;
 
 const fn vram(address: u64) -> PhysicalAddress {
     PhysicalAddress { aperture: Aperture::Vram, address }
