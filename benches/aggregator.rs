@@ -1,8 +1,8 @@
-//! What the aggregator adds: from a tenant's doorbell to the fence in its memory, a request there and back, and the
-//! check of what a tenant wants mapped.
+//! What the aggregator adds: from a tenant's doorbell to the fence in its memory, a request there and back,
+//! and the check of what a tenant wants mapped.
 //!
-//! `cargo bench --bench aggregator`. The tenant speaks the protocol itself; `mediation` measures the same through
-//! a whole vGPU.
+//! `cargo bench --bench aggregator`. The tenant speaks the protocol itself; `mediation` measures the same
+//! through a whole vGPU.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark that cannot be set up ends")]
 

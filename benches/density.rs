@@ -1,9 +1,10 @@
-//! 64 vGPUs on one aggregator: how long each takes to start, what each has of the host's memory, what they cost while nobody uses them,
-//! and what many busy ones copy together.
+//! 64 vGPUs on one aggregator: how long each takes to start, what each has of the host's memory, what they
+//! cost while nobody uses them, and what many busy ones copy together.
 //!
-//! `cargo bench --bench density [-- --json]`, or `cargo xtask bench density`. Daemons are processes, as operators run them. Guests are
-//! as small as can be: a driver of a few hundred lines that speaks vfio-user as QEMU does, so that the host's processors are left
-//! to what is measured. They look for the end of their copies in their own memory.
+//! `cargo bench --bench density [-- --json]`, or `cargo xtask bench density`. Daemons are processes, as
+//! operators run them. Guests are as small as can be: a driver of a few hundred lines that speaks vfio-user
+//! as QEMU does, so that the host's processors are left to what is measured. They look for the end of their
+//! copies in their own memory.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,7 +39,8 @@ const VMS: usize = 64;
 const BUSY: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Those that have a limit.
 const LIMITED: [usize; 3] = [8, 16, 32];
-/// Slots of the ring that a submission has. Long work is longer than the GPU's own slices, which cut it: for what that costs there is no limit.
+/// Slots of the ring that a submission has. Long work is longer than the GPU's own slices, which cut it: for
+/// what that costs there is no limit.
 const SHORT: u32 = 1;
 const LONG: u32 = 8;
 /// Times that each number is measured, in turns.
@@ -77,7 +79,8 @@ fn processor_seconds(pid: u32) -> f64 {
     ticks as f64 / USER_HZ
 }
 
-/// Memory that a process has for itself, in MiB. Pages of VRAM and of instance memory, which are the guest's, are none of it.
+/// Memory that a process has for itself, in MiB. Pages of VRAM and of instance memory, which are the guest's,
+/// are none of it.
 fn own_mib(pid: u32) -> f64 {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
     let kib = |name: &str| -> f64 {

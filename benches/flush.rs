@@ -1,8 +1,9 @@
-//! What shadowing costs: flushes against what is mapped and against what changed, first walks, and the aggregator's check of
-//! updates, held against limits.
+//! What shadowing costs: flushes against what is mapped and against what changed, first walks, and the
+//! aggregator's check of updates, held against limits.
 //!
-//! `cargo bench --bench flush [-- --json]`, or `cargo xtask bench shadow`. Figures are medians of rounds; what a guest does
-//! between two flushes is not measured. Limits for a walk and for changes hold where pages follow each other, as drivers map buffers.
+//! `cargo bench --bench flush [-- --json]`, or `cargo xtask bench shadow`. Figures are medians of rounds;
+//! what a guest does between two flushes is not measured. Limits for a walk and for changes hold where pages
+//! follow each other, as drivers map buffers.
 
 #![allow(
     clippy::expect_used,
@@ -129,8 +130,8 @@ fn changed(changed: u64) -> Value {
     json!({ "changed_pages": changed, "contiguous_us": rounded(contiguous), "scattered_us": rounded(scattered) })
 }
 
-/// Nanoseconds for a byte of the tables of a gibibyte of small pages, in a space of which nothing was shadowed. Spaces came and went
-/// before.
+/// Nanoseconds for a byte of the tables of a gibibyte of small pages, in a space of which nothing was
+/// shadowed. Spaces came and went before.
 fn walk<F: Chip>(layout: Layout) -> f64 {
     let mut guest = Guest::<F>::new(GIB, layout);
     let us = micros(

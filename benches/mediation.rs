@@ -1,8 +1,9 @@
-//! What mediation costs a driver: the same submissions and page-table changes on the bare software GPU and on a
-//! vGPU of it, all in one process.
+//! What mediation costs a driver: the same submissions and page-table changes on the bare software GPU and on
+//! a vGPU of it, all in one process.
 //!
-//! `cargo bench --bench mediation`. A submission is a fence alone, so that the way there and back is what counts;
-//! a remapping is a page-table entry and a TLB flush, which for the vGPU is a request to the aggregator.
+//! `cargo bench --bench mediation`. A submission is a fence alone, so that the way there and back is what
+//! counts; a remapping is a page-table entry and a TLB flush, which for the vGPU is a request to the
+//! aggregator.
 
 #![allow(clippy::expect_used, reason = "a bench that cannot go on panics")]
 

@@ -1,5 +1,6 @@
-//! What passes between a device back end and the aggregator: requests as bytes, doorbells on the board, events on the ring, requests in the
-//! mailbox. One thread plays both ends, so nobody is woken: what is measured is the work.
+//! What passes between a device back end and the aggregator: requests as bytes, doorbells on the board,
+//! events on the ring, requests in the mailbox. One thread plays both ends, so nobody is woken: what is
+//! measured is the work.
 //!
 //! `cargo bench --bench messages`.
 

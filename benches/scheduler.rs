@@ -1,5 +1,6 @@
-//! What a decision of the scheduler costs with many VMs, each with a channel that has work, under each policy: the doorbell that says so, the
-//! look at hardware, and the decision itself. No hardware and no guest.
+//! What a decision of the scheduler costs with many VMs, each with a channel that has work, under each
+//! policy: the doorbell that says so, the look at hardware, and the decision itself. No hardware and no
+//! guest.
 //!
 //! `cargo bench --bench scheduler`.
 

@@ -1,8 +1,8 @@
 //! What a TLB flush costs: walking the tables of an address space and telling what changed.
 //!
-//! `cargo bench --bench shadow_pagetable`. A flush reads all tables of the space (264 KiB for each 128 MiB that
-//! are mapped with small pages), so the time without changes is the price of reading and comparing them. `flush`
-//! has the same against limits.
+//! `cargo bench --bench shadow_pagetable`. A flush reads all tables of the space (264 KiB for each 128 MiB
+//! that are mapped with small pages), so the time without changes is the price of reading and comparing them.
+//! `flush` has the same against limits.
 
 #![allow(clippy::expect_used, reason = "a bench that cannot go on panics")]
 

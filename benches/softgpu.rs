@@ -1,5 +1,5 @@
-//! What the software GPU's engine core can do: latency of a submission, and bytes copied in a second, as a GF100
-//! and as the executor of GH100's classes.
+//! What the software GPU's engine core can do: latency of a submission, and bytes copied in a second, as a
+//! GF100 and as the executor of GH100's classes.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a benchmark that cannot be set up has failed")]
 

@@ -1,8 +1,8 @@
-//! What it costs to stop a guest, and what is saved by not stopping it: micro guests on the KVM front end, in one run, beside what the
-//! host's KVM and its sockets cost by themselves.
+//! What it costs to stop a guest, and what is saved by not stopping it: micro guests on the KVM front end, in
+//! one run, beside what the host's KVM and its sockets cost by themselves.
 //!
-//! `cargo bench --bench traps [-- --json]`, or `cargo xtask bench traps`. Figures are medians of rounds, in each of which everything is
-//! measured that is compared.
+//! `cargo bench --bench traps [-- --json]`, or `cargo xtask bench traps`. Figures are medians of rounds, in
+//! each of which everything is measured that is compared.
 
 #![allow(
     clippy::unwrap_used,
@@ -99,7 +99,8 @@ fn nanos(count: u64, work: impl FnOnce()) -> f64 {
     start.elapsed().as_nanos() as f64 / count as f64
 }
 
-/// What exits cost, in nanoseconds, and handlers, in nanoseconds and by the yardstick; of registers with a handler, the dearest counts.
+/// What exits cost, in nanoseconds, and handlers, in nanoseconds and by the yardstick; of registers with a
+/// handler, the dearest counts.
 struct Exits {
     bare: f64,
     scratch_handler: f64,

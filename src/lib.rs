@@ -1,7 +1,7 @@
 //! gpuvmk: one physical NVIDIA GPU for many KVM/QEMU guests, each with its stock driver.
 //!
-//! The rooms, from the ground up (a room imports only from rooms below it); docs/architecture.md has the whole
-//! picture.
+//! The rooms, from the ground up (a room imports only from rooms below it); docs/architecture.md has the
+//! whole picture.
 
 // They panic where the output takes no more: `cli::output` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -269,8 +269,8 @@ fn the_process_that_hands_its_window_on() {
     std::process::exit(0);
 }
 
-/// A process that has nothing to do with the aggregator keeps the window of a backend that is gone, mapped and open: it reads nothing
-/// of the VM that gets the memory next, and what it writes changes nothing there.
+/// A process that has nothing to do with the aggregator keeps the window of a backend that is gone, mapped
+/// and open: it reads nothing of the VM that gets the memory next, and what it writes changes nothing there.
 fn window_kept_by_a_third_process(chip: Chip) {
     let (host, chip) = (Host::of(chip), chip.name());
     let mut places = Vec::new();

@@ -1,5 +1,6 @@
-//! An aggregator that breaks down: its process ends, every VM gets an error instead of silence, and a new aggregator,
-//! with a GPU in reset, serves them again. What a panic does in each kind of thread is in `tests/jail.rs`.
+//! An aggregator that breaks down: its process ends, every VM gets an error instead of silence, and a new
+//! aggregator, with a GPU in reset, serves them again. What a panic does in each kind of thread is in
+//! `tests/jail.rs`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
 

@@ -1,5 +1,5 @@
-//! A card that is brought up by what stock nouveau was seen to do to one, kernel by kernel: its engines work for a vGPU, and what was
-//! recorded was really done.
+//! A card that is brought up by what stock nouveau was seen to do to one, kernel by kernel: its engines work
+//! for a vGPU, and what was recorded was really done.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

@@ -1,5 +1,5 @@
-//! The tiny driver on vGPUs whose physical GPU is a card: what a driver may expect of a GPU holds there too, no access leaves its tenant's
-//! memory, and what changes nothing costs the card nothing.
+//! The tiny driver on vGPUs whose physical GPU is a card: what a driver may expect of a GPU holds there too,
+//! no access leaves its tenant's memory, and what changes nothing costs the card nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

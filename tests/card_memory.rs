@@ -1,4 +1,5 @@
-//! A card's driver: its own memory and tenants' VRAM are in the host's memory, and the card reaches no more of it than it was told of.
+//! A card's driver: its own memory and tenants' VRAM are in the host's memory, and the card reaches no more
+//! of it than it was told of.
 
 #![allow(
     clippy::unwrap_used,

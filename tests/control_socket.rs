@@ -1,5 +1,5 @@
-//! The control socket of a running aggregator: every method that it lists, what it refuses, who may use it, and
-//! clients that are slow, silent or hostile.
+//! The control socket of a running aggregator: every method that it lists, what it refuses, who may use it,
+//! and clients that are slow, silent or hostile.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
 

@@ -1,4 +1,5 @@
-//! The daemons' answers to bad set-ups: what they say, that they exit with an error, and that nothing stays behind.
+//! The daemons' answers to bad set-ups: what they say, that they exit with an error, and that nothing stays
+//! behind.
 
 #![allow(clippy::expect_used, reason = "a test that cannot be set up has failed")]
 

@@ -1,5 +1,5 @@
-//! Documentation has a form that can be read in any editor: lines of 120 columns at most outside tables and code blocks,
-//! table cells of 80 characters at most, and a status page of one screen.
+//! Documentation has a form that can be read in any editor: lines of 120 columns at most outside tables and
+//! code blocks, table cells of 80 characters at most, and a status page of one screen.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -11,6 +11,9 @@ const LINE: usize = 120;
 
 /// Most characters of a table's cell.
 const CELL: usize = 80;
+
+/// Most columns of a comment, but for tables in it.
+const COMMENT: usize = 110;
 
 /// Pages of which more lines than this are too many.
 const LENGTHS: [(&str, usize); 2] = [("docs/architecture.md", 90), ("docs/status.md", 60)];
@@ -114,6 +117,39 @@ fn pages_keep_their_form() {
     for (page, _) in EXCEPTIONS {
         assert!(pages.iter().any(|name| name == page), "{page} is among the EXCEPTIONS, and is not there");
     }
+}
+
+/// All Rust sources below a folder, but for what a build leaves there.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() && !path.ends_with("target") {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn comments_are_not_too_wide() {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for folder in ["benches", "fuzz", "lab", "runner", "src", "tests", "xtask"] {
+        sources(&tree.join(folder), &mut found);
+    }
+    assert!(found.len() > 500, "{} sources were found", found.len());
+    let mut wrong = Vec::new();
+    for path in found {
+        let text = fs::read_to_string(&path).unwrap();
+        for (number, line) in (1..).zip(text.lines()) {
+            let words = line.trim_start();
+            let is_table = words.trim_start_matches(['/', '!', ' ']).starts_with('|');
+            if words.starts_with("//") && !is_table && line.chars().count() > COMMENT {
+                wrong.push(format!("{}:{number}: a comment of more than {COMMENT} columns", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

@@ -42,7 +42,8 @@ fn attacks_named_for_the_predecessors_defects_exist() {
         .map(|file| fs::read_to_string(tree.join("tests/attacks/src").join(file)).unwrap());
     let text = fs::read_to_string(tree.join("docs/predecessors.md")).unwrap();
     let mut named = 0_usize;
-    // A defect is an item of the list; what it says of its tests begins with the attacks, and they end at a semicolon.
+    // A defect is an item of the list; what it says of its tests begins with the attacks, and they end at a
+    // semicolon.
     for item in text.split("\n* ").skip(1) {
         let Some((_, tests)) = item.split_once("* Tests: ") else { panic!("no tests are named: {item}") };
         let Some((_, rest)) = tests.split_once("attack") else { continue };

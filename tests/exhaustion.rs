@@ -1,6 +1,6 @@
-//! Hosts that run out: of descriptors, address space, disk. What cannot be had is refused with its reason, the rest
-//! goes on, and nothing stays behind.
-//! What a process needs of its heap and does not get ends that process, and nothing else.
+//! Hosts that run out: of descriptors, address space, disk. What cannot be had is refused with its reason,
+//! the rest goes on, and nothing stays behind. What a process needs of its heap and does not get ends that
+//! process, and nothing else.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
 
@@ -81,7 +81,8 @@ fn file_limits(pid: u32) -> (u64, u64) {
     (words[3].parse().unwrap(), words[4].parse().unwrap())
 }
 
-/// Leaves a process so many descriptors. The kernel's limit is one on their numbers, and used ones may have gaps between them.
+/// Leaves a process so many descriptors. The kernel's limit is one on their numbers, and used ones may have
+/// gaps between them.
 fn leave_files(pid: u32, free: usize) {
     settled_files(pid);
     let used: BTreeSet<usize> = std::fs::read_dir(format!("/proc/{pid}/fd"))

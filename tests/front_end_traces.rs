@@ -1,5 +1,5 @@
-//! A driver does the same to a GPU whichever front end shows it: what a micro guest's accesses through KVM leave in a trace, and what a client's over
-//! vfio-user do, differ in nothing but where BARs were put.
+//! A driver does the same to a GPU whichever front end shows it: what a micro guest's accesses through KVM
+//! leave in a trace, and what a client's over vfio-user do, differ in nothing but where BARs were put.
 
 #![allow(
     clippy::unwrap_used,
@@ -98,7 +98,8 @@ fn both_front_ends_leave_the_same_trace() {
     over_the_socket(folder.path(), &socket);
     through_kvm(&kvm);
 
-    // All that the driver writes, and all that it reads of registers. What it reads of memory has a time: it looks at fences until work is done.
+    // All that the driver writes, and all that it reads of registers. What it reads of memory has a time: it
+    // looks at fences until work is done.
     for (left_out, least) in [("op=read", 200_000), ("bar=3", 1_000)] {
         let output = Command::new(env!("CARGO_BIN_EXE_gpuvmk"))
             .args(["trace", "diff", "--json", "--leave-out", left_out])

@@ -1,5 +1,6 @@
-//! Every command of `gpuvmk` with a standard output that takes nothing: it ends with a line and exit status 1, and never with a panic.
-//! Whoever gave an order learns that it was carried out. An output that nobody reads is no error.
+//! Every command of `gpuvmk` with a standard output that takes nothing: it ends with a line and exit status
+//! 1, and never with a panic. Whoever gave an order learns that it was carried out. An output that nobody
+//! reads is no error.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
 
@@ -89,7 +90,8 @@ const COMMANDS: &[(&[&str], Says)] = &[
     (&["version", "--running", "--gpu", "gpu0.toml", "--json"], Lost),
 ];
 
-/// Those that print nothing there themselves: a demonstration's JSON needs guests, `vmm`'s standard output is its guest's console.
+/// Those that print nothing there themselves: a demonstration's JSON needs guests, `vmm`'s standard output is
+/// its guest's console.
 const SILENT: &[&str] = &[
     "aggregator",
     "demo",

@@ -1,5 +1,5 @@
-//! What a vGPU, and the software GPU itself, answer to the probes of stock nouveau that `cargo xtask golden` recorded, kernel by
-//! kernel; and that an answer that is another one is found.
+//! What a vGPU, and the software GPU itself, answer to the probes of stock nouveau that `cargo xtask golden`
+//! recorded, kernel by kernel; and that an answer that is another one is found.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs::File;
@@ -11,7 +11,8 @@ use gpuvmk::trace::writer::Writer;
 use gpuvmk::trace::{Direction, Entry, Event, Place, Source};
 use serde_json::Value;
 
-/// NV_PFSP_QUEUE_HEAD of a GH100 (Open GPU kernel modules, `dev_fsp_pri.h`): FSP looks at what the driver asks for.
+/// NV_PFSP_QUEUE_HEAD of a GH100 (Open GPU kernel modules, `dev_fsp_pri.h`): FSP looks at what the driver
+/// asks for.
 const FSP_QUEUE_HEAD: u64 = 0x8f_2c00;
 
 fn golden(name: &str) -> PathBuf {

@@ -1,8 +1,9 @@
-//! Hangs on both software GPUs, whose engines let go of work between methods only: a guest's endless copy, its acquire that
-//! nobody releases, its channel that it leaves behind. Neighbours copy and compare all the time; what counts is how long
-//! they stand still.
+//! Hangs on both software GPUs, whose engines let go of work between methods only: a guest's endless copy,
+//! its acquire that nobody releases, its channel that it leaves behind. Neighbours copy and compare all the
+//! time; what counts is how long they stand still.
 //!
-//! `loop_of_a_hundred` is for `cargo xtask bench sched`, which runs it by name and reads the line of JSON that it prints.
+//! `loop_of_a_hundred` is for `cargo xtask bench sched`, which runs it by name and reads the line of JSON
+//! that it prints.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test that cannot go on panics")]
 

@@ -1,5 +1,5 @@
-//! Hosts on which no GPU can be taken, through the program itself: what it says, that it fails, and that nothing of it
-//! stays. Their `/proc`, `/dev` and `/sys` are folders; nothing here touches a real driver.
+//! Hosts on which no GPU can be taken, through the program itself: what it says, that it fails, and that
+//! nothing of it stays. Their `/proc`, `/dev` and `/sys` are folders; nothing here touches a real driver.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 

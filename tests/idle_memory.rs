@@ -1,4 +1,5 @@
-//! An idle device back end costs little: its private memory, with a client that has done what QEMU does at its start.
+//! An idle device back end costs little: its private memory, with a client that has done what QEMU does at
+//! its start.
 //!
 //! The binary is of the profile that the tests are built with; a release build needs less.
 

@@ -1,5 +1,5 @@
-//! What must hold always, as properties: several hostile tenants do random things to one software GPU, next to one that
-//! works, and the ledger inside the hardware is the judge.
+//! What must hold always, as properties: several hostile tenants do random things to one software GPU, next
+//! to one that works, and the ledger inside the hardware is the judge.
 //!
 //! `GPUVMK_INVARIANT_CASES` says how many scripts each property tries (a few by default; hundreds find more).
 

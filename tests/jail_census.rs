@@ -1,5 +1,5 @@
-//! Every entry of every filter is needed: the daemons run traced, in their jail, while a client does all that a QEMU and
-//! a driver do; then each role's rare paths are run. An entry that neither shows is reported.
+//! Every entry of every filter is needed: the daemons run traced, in their jail, while a client does all that
+//! a QEMU and a driver do; then each role's rare paths are run. An entry that neither shows is reported.
 //!
 //! Needs strace. The calls of a real GPU's driver are not made here: they count by their rare paths.
 
@@ -138,8 +138,8 @@ fn come_second(socket: &Path) {
     assert_eq!(reply.errno(), libc::EBUSY);
 }
 
-/// The life of a vGPU: three clients, somebody who records, work on every engine, both kinds of interrupts, the alarm, an aggregator that goes
-/// and comes back.
+/// The life of a vGPU: three clients, somebody who records, work on every engine, both kinds of interrupts,
+/// the alarm, an aggregator that goes and comes back.
 fn live(folder: &Path) -> Vec<(Role, String)> {
     let mut logs = Vec::new();
     let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();

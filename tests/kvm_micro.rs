@@ -1,5 +1,5 @@
-//! Real KVM guests of some hundred bytes at the KVM front end: what any driver may expect of a GPU holds through it, interrupts and doorbells
-//! need no exit. What windows show is in `kvm_windows.rs`.
+//! Real KVM guests of some hundred bytes at the KVM front end: what any driver may expect of a GPU holds
+//! through it, interrupts and doorbells need no exit. What windows show is in `kvm_windows.rs`.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test that cannot go on panics")]
 
@@ -38,7 +38,8 @@ use micro::hand::Hand;
 use micro::{DATA, MicroGuest, Operation, host_has_kvm};
 use soft_host::soft_host;
 
-/// Runs a scenario on a mediated GPU whose driver's accesses a guest makes; how often that was stopped, and what saved it from that.
+/// Runs a scenario on a mediated GPU whose driver's accesses a guest makes; how often that was stopped, and
+/// what saved it from that.
 fn mediated(direct: bool, scenario: fn(Arc<dyn PciFunction>)) -> Option<(u64, ShortcutCounts)> {
     mediated_by(direct, scenario, || {
         soft_host(Chip::Gf100, 128 << 20, PolicyKind::Fifo, ScrubPolicy::default())
@@ -318,7 +319,8 @@ fn golden_probe_reads_the_same_through_kvm() {
     let source = Source::open(File::open(file).unwrap()).unwrap();
     let vram = source.header().vram.unwrap();
     let hand = Hand::new(SoftGpu::new(SoftGpuConfig { vram, ..SoftGpuConfig::default() }).unwrap(), false);
-    // The BARs are elsewhere, which configuration space and its mirror among the registers tell; clocks tell the time.
+    // The BARs are elsewhere, which configuration space and its mirror among the registers tell; clocks tell
+    // the time.
     let left_out = |access: &Access| matches!(access.offset, 0x8_8000..0x8_9000 | 0x9400 | 0x9410);
     let mut replay = Replay::new(&*hand, &left_out, 1);
     let is_bar = |event: &Event| matches!(event, Event::Access(access) if matches!(access.place, Place::Region(Region::Bar(_))));

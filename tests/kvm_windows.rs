@@ -1,4 +1,5 @@
-//! What a GPU's windows show is mapped into real KVM guests of some hundred bytes, and follows page tables, PRAMIN's window and resets.
+//! What a GPU's windows show is mapped into real KVM guests of some hundred bytes, and follows page tables,
+//! PRAMIN's window and resets.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test that cannot go on panics")]
 

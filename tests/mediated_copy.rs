@@ -1,5 +1,6 @@
-//! The tiny driver on mediated GPUs: the register face over the mediator, its link to an aggregator, the register
-//! driver, and a software GPU that knows the true owner of everything. The same scenarios as on the bare GPU.
+//! The tiny driver on mediated GPUs: the register face over the mediator, its link to an aggregator, the
+//! register driver, and a software GPU that knows the true owner of everything. The same scenarios as on the
+//! bare GPU.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

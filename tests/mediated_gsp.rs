@@ -1,6 +1,6 @@
-//! The mediated path of a GH100 end to end, in one process: a driver at the GspBackend seam over the mediator, the
-//! aggregator's owner thread, the executor. Bytes move, channels stop and nobody else does, and the executor, which
-//! knows the true owner of every page, sees no foreign access.
+//! The mediated path of a GH100 end to end, in one process: a driver at the GspBackend seam over the
+//! mediator, the aggregator's owner thread, the executor. Bytes move, channels stop and nobody else does, and
+//! the executor, which knows the true owner of every page, sees no foreign access.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! The operators' commands against a running aggregator with a VM: what they print, in words and as JSON, and what they say
-//! when something is wrong.
+//! The operators' commands against a running aggregator with a VM: what they print, in words and as JSON, and
+//! what they say when something is wrong.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
 

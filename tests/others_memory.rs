@@ -1,5 +1,5 @@
-//! Memory of a VM that nobody has filled: a process that serves many VMs does not make its pages, whatever is read or written there.
-//! A test of its own, since it holds for the whole process.
+//! Memory of a VM that nobody has filled: a process that serves many VMs does not make its pages, whatever is
+//! read or written there. A test of its own, since it holds for the whole process.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

@@ -1,6 +1,6 @@
-//! What a guest reads of its GPU does not depend on what its neighbour does: every register of an idle vGPU is the same
-//! while another one keeps all engines busy, no interrupt comes, time goes by as outside, and a GH100's firmware
-//! answers every call in the same way.
+//! What a guest reads of its GPU does not depend on what its neighbour does: every register of an idle vGPU
+//! is the same while another one keeps all engines busy, no interrupt comes, time goes by as outside, and a
+//! GH100's firmware answers every call in the same way.
 
 #![allow(
     clippy::unwrap_used,

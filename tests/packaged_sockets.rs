@@ -1,5 +1,5 @@
-//! The packaged files: the one socket that a VM's QEMU reaches is that of its own vGPU. Who is in which group is read from the
-//! files that make users and groups, and who runs as whom from units and the libvirt domain.
+//! The packaged files: the one socket that a VM's QEMU reaches is that of its own vGPU. Who is in which group
+//! is read from the files that make users and groups, and who runs as whom from units and the libvirt domain.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
 

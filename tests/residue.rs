@@ -1,5 +1,5 @@
-//! Nothing of a tenant is left for the next one: a victim fills its VRAM, its channels' contexts and its registers
-//! with a pattern and leaves in each way that there is; whoever comes next looks everywhere for it.
+//! Nothing of a tenant is left for the next one: a victim fills its VRAM, its channels' contexts and its
+//! registers with a pattern and leaves in each way that there is; whoever comes next looks everywhere for it.
 
 #![allow(
     clippy::unwrap_used,
@@ -180,8 +180,8 @@ fn fill_by_registers(vgpu: &Vgpu, chip: Chip) {
         }
     }
     assert_eq!(pramin_hits(vgpu, chip), usize::try_from(PARTITION / 0x1000).unwrap());
-    // Privileged and trigger registers included: a hostile driver writes everything. What resets the function by itself
-    // would only make the test easier.
+    // Privileged and trigger registers included: a hostile driver writes everything. What resets the function
+    // by itself would only make the test easier.
     for at in (0..16 * MIB).step_by(4).filter(|at| !PRAMIN.contains(at)) {
         vgpu.write(Region::Bar(0), at, &word).unwrap();
     }
@@ -256,8 +256,9 @@ fn next_vgpu_finds_neither_memory_nor_registers_of_the_last() {
     }
 }
 
-/// What an operator waits for: a gibibyte, full, is free again. `cargo xtask soak` measures that it takes less than a
-/// second; here other tests take the processors, and only something that is stuck is told from what is slow.
+/// What an operator waits for: a gibibyte, full, is free again. `cargo xtask soak` measures that it takes
+/// less than a second; here other tests take the processors, and only something that is stuck is told from
+/// what is slow.
 #[test]
 fn gibibyte_of_a_vm_that_leaves_is_free_again_soon() {
     const GIB: u64 = 1 << 30;

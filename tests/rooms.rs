@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-/// Rooms that are the program, and not crates of their own. Whoever is in this list imports what it likes of the crates.
+/// Rooms that are the program, and not crates of their own. Whoever is in this list imports what it likes of
+/// the crates.
 const PROGRAM: [&str; 2] = ["config", "cli"];
 
 /// Rooms that everybody may import, so that the table says nothing of it.

@@ -1,5 +1,5 @@
-//! A VM with 1 GiB of VRAM leaves while another one works: the copy engine zeroes all of it within the limit, reaches
-//! nothing else, and the other one's data and work stay what they were.
+//! A VM with 1 GiB of VRAM leaves while another one works: the copy engine zeroes all of it within the limit,
+//! reaches nothing else, and the other one's data and work stay what they were.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail as tests do")]
 

@@ -1,5 +1,5 @@
-//! The whole of the aggregator on the software GPU: tenants that share one GPU, some of them hostile, and a ledger
-//! inside the hardware that knows the true owner of every page.
+//! The whole of the aggregator on the software GPU: tenants that share one GPU, some of them hostile, and a
+//! ledger inside the hardware that knows the true owner of every page.
 
 #![allow(
     clippy::unwrap_used,
@@ -110,8 +110,8 @@ fn tenants_under_round_robin_copy_at_once_and_stay_apart() {
     two_tenants_copy_at_once(PolicyKind::BestEffort);
 }
 
-/// A doorbell waits for its VM's turn, or for the aggregator's thread. Hardware may have seen a newer GP_PUT in USERD by
-/// then; told to go back to the older one, it would go round the whole ring.
+/// A doorbell waits for its VM's turn, or for the aggregator's thread. Hardware may have seen a newer GP_PUT
+/// in USERD by then; told to go back to the older one, it would go round the whole ring.
 #[test]
 fn doorbell_that_comes_late_repeats_nothing() {
     let service = service(PolicyKind::BestEffort);
@@ -147,8 +147,8 @@ fn finished_work_is_announced() {
     assert_eq!(a.next_event(), Event::NonStall(Engine::Copy(1)));
 }
 
-/// No doorbell says that a channel goes on which waited on a semaphore: what it announces must arrive, whatever was told
-/// in between (docs/threat-model.md says what hangs on that).
+/// No doorbell says that a channel goes on which waited on a semaphore: what it announces must arrive,
+/// whatever was told in between (docs/threat-model.md says what hangs on that).
 #[test]
 fn notification_arrives_of_a_channel_that_waited_while_others_were_announced() {
     for policy in [PolicyKind::Fifo, PolicyKind::BestEffort] {

@@ -1,5 +1,5 @@
-//! Device back ends that are told to end (SIGTERM) do so at once, whatever they wait for: here for an aggregator that
-//! does not answer, because it is stopped, or is not there.
+//! Device back ends that are told to end (SIGTERM) do so at once, whatever they wait for: here for an
+//! aggregator that does not answer, because it is stopped, or is not there.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
 

@@ -1,5 +1,6 @@
-//! The end of work reaches whoever sleeps for it, without QEMU: vGPUs on one aggregator and software GPU, each with a driver whose threads hand in
-//! fences and sleep, and one that is its interrupt handler, while others want the processors.
+//! The end of work reaches whoever sleeps for it, without QEMU: vGPUs on one aggregator and software GPU,
+//! each with a driver whose threads hand in fences and sleep, and one that is its interrupt handler, while
+//! others want the processors.
 //!
 //! `GPUVMK_SLEEPS=1000000 cargo test --release --test sleepers` sleeps that often (some minutes).
 
@@ -205,7 +206,8 @@ fn beside_others(work: impl FnOnce()) {
     });
 }
 
-/// Lets `work` be done on VMs with their handlers; one masks notifications while nobody sleeps, as old drivers do.
+/// Lets `work` be done on VMs with their handlers; one masks notifications while nobody sleeps, as old
+/// drivers do.
 fn on_vms(work: impl Fn(&Arc<Vm>) + Sync) {
     let service = soft_host(Chip::Gf100, 256 << 20, PolicyKind::Fifo, ScrubPolicy::default());
     let vms = [("old", true), ("new", false)].map(|(name, masks)| Vm::new(&service, name, masks));
@@ -243,8 +245,8 @@ fn every_sleeper_is_told_of_the_end_of_its_work() {
     });
 }
 
-/// nouveau of Linux 6.1 gives a running channel its context by a store to memory: what it does first may be done before anybody knows that the
-/// channel uses the engine.
+/// nouveau of Linux 6.1 gives a running channel its context by a store to memory: what it does first may be
+/// done before anybody knows that the channel uses the engine.
 #[test]
 fn first_work_on_an_engine_is_told_too() {
     beside_others(|| {

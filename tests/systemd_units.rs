@@ -1,6 +1,8 @@
-//! The systemd units: systemd accepts them, and they allow what the daemons need, which the filters of the jail name.
+//! The systemd units: systemd accepts them, and they allow what the daemons need, which the filters of the
+//! jail name.
 //!
-//! Groups of system calls are taken apart by `systemd-analyze`; where that is missing, only names are looked at.
+//! Groups of system calls are taken apart by `systemd-analyze`; where that is missing, only names are looked
+//! at.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
 

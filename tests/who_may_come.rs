@@ -1,6 +1,7 @@
-//! Who may come to an aggregator, and who may operate it: the daemon, and processes of other users at its sockets. A thread is a
-//! user of its own to the kernel, so threads of this process play those users; who leaves and comes back is a process. Where this
-//! one may not become other users (it is not root), nothing is tried.
+//! Who may come to an aggregator, and who may operate it: the daemon, and processes of other users at its
+//! sockets. A thread is a user of its own to the kernel, so threads of this process play those users; who
+//! leaves and comes back is a process. Where this one may not become other users (it is not root), nothing is
+//! tried.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on panics")]
 

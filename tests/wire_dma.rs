@@ -100,7 +100,8 @@ fn pipelined_maps_keep_their_own_descriptors() {
     }
 }
 
-/// What a QEMU with a vIOMMU sends: its guest's pages one by one, each with a descriptor of the same file, and in no order.
+/// What a QEMU with a vIOMMU sends: its guest's pages one by one, each with a descriptor of the same file,
+/// and in no order.
 #[test]
 fn tens_of_thousands_of_pages_of_one_file_are_one_mapping_and_go_in_one_unmap() {
     const PAGES: u64 = 40_000;

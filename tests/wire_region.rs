@@ -53,7 +53,8 @@ fn write_that_nobody_needs_to_wait_for_is_answered_before_it_is_carried_out() {
     let access = wire::RegionAccess { offset: BELL, region: 0, count: 4 };
     assert_eq!((reply.errno(), reply.body.as_slice()), (0, access.as_bytes()));
     assert_eq!(client.read(0, BELL, 4).body[16..], [7; 4]);
-    // One that QEMU does not wait for is not answered for that, and what is no such write is answered as ever.
+    // One that QEMU does not wait for is not answered for that, and what is no such write is answered as
+    // ever.
     client.post(command::REGION_WRITE, &write_body(0, BELL, &[8; 4]));
     let other = client.write(0, BELL, &[9; 2]);
     assert_eq!((other.errno(), other.body.len()), (0, 16));

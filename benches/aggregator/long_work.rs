@@ -1,5 +1,5 @@
-//! What a VM may make the thread that owns the GPU do: how long that takes in all, and its longest step, in which nobody else is
-//! served.
+//! What a VM may make the thread that owns the GPU do: how long that takes in all, and its longest step, in
+//! which nobody else is served.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};

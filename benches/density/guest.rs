@@ -1,5 +1,5 @@
-//! A guest that does nothing but copy inside its VRAM: the same few pages again and again, so that what all do together does not
-//! depend on how much of it the host's caches hold.
+//! A guest that does nothing but copy inside its VRAM: the same few pages again and again, so that what all
+//! do together does not depend on how much of it the host's caches hold.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -107,7 +107,8 @@ impl Guest {
         self.done() * COPY * TIMES as u64
     }
 
-    /// Submits what there is room for, so many slots of the ring at a time; returns how many submissions that was.
+    /// Submits what there is room for, so many slots of the ring at a time; returns how many submissions that
+    /// was.
     pub fn go_on(&mut self, slots: u32) -> u64 {
         let each = u64::from(slots);
         let room = (DEPTH * each - (self.submitted - self.done())) / each;

@@ -1,8 +1,9 @@
-//! Our vfio-user server beside an echo that does as little as a server of that protocol can: a header, then its body, then one
-//! answer of the right length, as libvfio-user reads and writes them.
+//! Our vfio-user server beside an echo that does as little as a server of that protocol can: a header, then
+//! its body, then one answer of the right length, as libvfio-user reads and writes them.
 //!
-//! Client and servers share one processor: between two, what a round trip takes depends on where the kernel puts them and on what it costs to wake
-//! another processor up, which differs by a factor of five from run to run and is nobody's share.
+//! Client and servers share one processor: between two, what a round trip takes depends on where the kernel
+//! puts them and on what it costs to wake another processor up, which differs by a factor of five from run to
+//! run and is nobody's share.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -33,7 +34,8 @@ const BURST: u32 = 32;
 
 /// What reads of a register cost through a socket.
 pub struct Socket {
-    /// Processor time of our server for one of a burst, with its system calls: to go to sleep and to wake up between two is the kernel's.
+    /// Processor time of our server for one of a burst, with its system calls: to go to sleep and to wake up
+    /// between two is the kernel's.
     pub share_us: f64,
     /// The same by that of the echo.
     pub share_ratio: f64,

@@ -1,6 +1,6 @@
-//! The aggregator's machine under hostile tenants: whatever several of them ask for, in any order, with a GPU that may
-//! fail and report anything, no page of one's address space ever points at another's memory, memory is zero before it
-//! changes hands, and everything comes back when all are gone.
+//! The aggregator's machine under hostile tenants: whatever several of them ask for, in any order, with a GPU
+//! that may fail and report anything, no page of one's address space ever points at another's memory, memory
+//! is zero before it changes hands, and everything comes back when all are gone.
 
 mod judge;
 mod wish;

@@ -1,5 +1,6 @@
-//! Memory that the aggregator shares with a device backend: doorbell board, mailbox, event ring. The other side writes
-//! what it likes between any two steps; nothing is taken twice over, without bound, or for a channel that cannot be.
+//! Memory that the aggregator shares with a device backend: doorbell board, mailbox, event ring. The other
+//! side writes what it likes between any two steps; nothing is taken twice over, without bound, or for a
+//! channel that cannot be.
 
 use std::os::fd::AsFd;
 

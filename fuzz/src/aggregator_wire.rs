@@ -1,4 +1,5 @@
-//! Datagrams between device backend and aggregator: any bytes are one message or none, and a message has one form.
+//! Datagrams between device backend and aggregator: any bytes are one message or none, and a message has one
+//! form.
 
 use gpuvmk::aggregator::wire::{
     MAX_REPLY_BYTES, MAX_REQUEST_BYTES, decode_reply, decode_request, encode_reply, encode_request,

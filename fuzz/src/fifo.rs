@@ -1,5 +1,5 @@
-//! Instance blocks, runlists and the states of a channel: what a GF100's driver leaves in memory for its FIFO, read and
-//! checked.
+//! Instance blocks, runlists and the states of a channel: what a GF100's driver leaves in memory for its
+//! FIFO, read and checked.
 
 use gpuvmk::chip::gf100::mmu::VA_BITS;
 use gpuvmk::chip::{Aperture, PhysicalAddress};
@@ -61,7 +61,8 @@ fn check(block: &InstanceBlock, vram: u64) {
     assert!(end.is_some_and(|end| end <= 1 << VA_BITS), "a ring outside the address space: {block:?}");
 }
 
-/// Every effect is one that the host side can carry out: nothing is done with a host channel that is not there.
+/// Every effect is one that the host side can carry out: nothing is done with a host channel that is not
+/// there.
 fn states(input: &mut Input<'_>, blocks: &[Block; 2]) {
     let mut channel = Channel::default();
     let mut host = None;

@@ -1,6 +1,6 @@
-//! The virtual GSP: boot arguments, queues and RPCs of a driver that lies. What the back is asked for makes sense
-//! whatever the driver says, before a suspension and after one: channels in free slots, nothing in empty ones; objects stay below their limits; and a
-//! new boot finds it as good as new.
+//! The virtual GSP: boot arguments, queues and RPCs of a driver that lies. What the back is asked for makes
+//! sense whatever the driver says, before a suspension and after one: channels in free slots, nothing in
+//! empty ones; objects stay below their limits; and a new boot finds it as good as new.
 
 mod back;
 pub(crate) mod rpc;

@@ -1,5 +1,5 @@
-//! A physical GPU, its aggregator and tenants, in one thread as far as there are threads of ours: requests are carried
-//! out by the caller, so that an input does the same every time.
+//! A physical GPU, its aggregator and tenants, in one thread as far as there are threads of ours: requests
+//! are carried out by the caller, so that an input does the same every time.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

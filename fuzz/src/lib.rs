@@ -1,9 +1,9 @@
-//! Harnesses of the fuzzers: each takes any bytes, makes input for one door of gpuvmk of them, and checks what must
-//! hold whatever comes in.
+//! Harnesses of the fuzzers: each takes any bytes, makes input for one door of gpuvmk of them, and checks
+//! what must hold whatever comes in.
 //!
-//! A harness ends a run by panicking; what it looks at is said at its head. `fuzz_targets/` hands them to libFuzzer
-//! (`cargo xtask fuzz`); `tests/corpus.rs` runs them over the inputs that were found worth keeping, as an ordinary
-//! test. docs/fuzzing.md tells how to work with them.
+//! A harness ends a run by panicking; what it looks at is said at its head. `fuzz_targets/` hands them to
+//! libFuzzer (`cargo xtask fuzz`); `tests/corpus.rs` runs them over the inputs that were found worth keeping,
+//! as an ordinary test. docs/fuzzing.md tells how to work with them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a harness reports by panicking")]
 

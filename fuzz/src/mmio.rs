@@ -1,6 +1,6 @@
-//! A vGPU as its guest reaches it: accesses of all widths to all regions, stores to its VRAM and to its memory, between
-//! two neighbours on one software GPU. No engine leaves the guest's memory (the ledger is the judge), the neighbours
-//! keep theirs, and after a function reset the vGPU is as new.
+//! A vGPU as its guest reaches it: accesses of all widths to all regions, stores to its VRAM and to its
+//! memory, between two neighbours on one software GPU. No engine leaves the guest's memory (the ledger is the
+//! judge), the neighbours keep theirs, and after a function reset the vGPU is as new.
 
 pub mod gf100;
 pub mod gh100;

@@ -1,6 +1,6 @@
-//! Page-table shadowing against a walker of its own, in both formats: whatever a guest writes into its tables, moves
-//! or takes away, the runs of all synchronisations add up to what a walk from scratch finds, and nothing that is not
-//! the guest's memory is ever mapped.
+//! Page-table shadowing against a walker of its own, in both formats: whatever a guest writes into its
+//! tables, moves or takes away, the runs of all synchronisations add up to what a walk from scratch finds,
+//! and nothing that is not the guest's memory is ever mapped.
 
 mod reference;
 

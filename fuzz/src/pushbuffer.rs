@@ -1,5 +1,6 @@
-//! The software GPU's engines: command streams of one channel, for both chips. Whatever is in them, engines reach only
-//! what the channel's address space maps (the ledger is the judge), and the channel can be taken off within a second.
+//! The software GPU's engines: command streams of one channel, for both chips. Whatever is in them, engines
+//! reach only what the channel's address space maps (the ledger is the judge), and the channel can be taken
+//! off within a second.
 
 pub(crate) mod stream;
 
@@ -152,7 +153,8 @@ fn mapping_of(va: u64, size: u64, target: HostTarget, read_only: bool) -> HostMa
     HostMapping { va: GpuVa(va), pages, page_shift: 12, target, read_only, kind: 0 }
 }
 
-/// Until it is done, something was reported that stops channels or ends a preemption, or patience is at its end.
+/// Until it is done, something was reported that stops channels or ends a preemption, or patience is at its
+/// end.
 fn wait(gpu: &mut dyn GpuDriver, events: &mut Vec<GpuEvent>, done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() && start.elapsed() < PATIENCE {

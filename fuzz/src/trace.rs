@@ -1,6 +1,6 @@
-//! The trace reader: any file gives entries that can be shown and written again, then an end or an error. Some inputs
-//! are files, others the entries of a block whose head and checksum are right, and others texts of mmiotrace, which come back as
-//! they were, up to what is wrong in them.
+//! The trace reader: any file gives entries that can be shown and written again, then an end or an error.
+//! Some inputs are files, others the entries of a block whose head and checksum are right, and others texts
+//! of mmiotrace, which come back as they were, up to what is wrong in them.
 
 use gpuvmk::chip::register_sets::ALL;
 use gpuvmk::trace::block::BlockHead;

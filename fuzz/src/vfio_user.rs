@@ -1,5 +1,5 @@
-//! The vfio-user server: a client sends what it wants, in pieces as it wants, with descriptors of every kind. The
-//! session ends, every reply is well formed, nothing of the client is kept, no descriptor leaks.
+//! The vfio-user server: a client sends what it wants, in pieces as it wants, with descriptors of every kind.
+//! The session ends, every reply is well formed, nothing of the client is kept, no descriptor leaks.
 
 mod client;
 #[allow(

@@ -106,8 +106,8 @@ impl Drop for Tried<'_> {
     }
 }
 
-/// What a fuzzer does without its eyes: `cargo xtask fuzz` sees which inputs lead somewhere new. The same every time, unless
-/// `GPUVMK_FUZZ_SEED` says otherwise.
+/// What a fuzzer does without its eyes: `cargo xtask fuzz` sees which inputs lead somewhere new. The same
+/// every time, unless `GPUVMK_FUZZ_SEED` says otherwise.
 #[test]
 fn every_target_takes_inputs_that_are_nearly_those_of_its_corpus() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,9 @@
 //! apt as a package fetcher: a private configuration, no root, nothing installed.
 //!
-//! apt's state, lists and archives lie in the cache folder, and the dpkg status is empty: dependencies resolve to
-//! the packages of the suite in question (its own C library included), not to what this machine happens to have.
-//! Signatures are checked as always, against Debian's own keyring. A package is unpacked by `dpkg-deb -x` and
-//! none of its scripts runs.
+//! apt's state, lists and archives lie in the cache folder, and the dpkg status is empty: dependencies
+//! resolve to the packages of the suite in question (its own C library included), not to what this machine
+//! happens to have. Signatures are checked as always, against Debian's own keyring. A package is unpacked by
+//! `dpkg-deb -x` and none of its scripts runs.
 
 use std::cmp::Ordering;
 use std::ffi::OsString;
@@ -84,7 +84,8 @@ impl Apt {
         Ok(apt)
     }
 
-    /// The names of all packages that match `pattern` (an extended regular expression, anchored by the caller).
+    /// The names of all packages that match `pattern` (an extended regular expression, anchored by the
+    /// caller).
     pub fn names(&self, pattern: &str) -> Result<Vec<String>> {
         let text = self.output("apt-cache", &["search", "--names-only", pattern])?;
         Ok(text.lines().filter_map(|line| line.split(" - ").next()).map(str::to_owned).collect())

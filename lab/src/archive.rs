@@ -1,8 +1,8 @@
 //! A folder as one file: a newc cpio archive compressed by xz, which this program unpacks by itself.
 //!
-//! For machines that get nothing but what is carried to them. The same formats as an initramfs has, so there is no
-//! second archive writer; by hand it is `xz -dc FILE | cpio -id`. Deferred are folders, files and whether a file can be
-//! executed; links are resolved when packing.
+//! For machines that get nothing but what is carried to them. The same formats as an initramfs has, so there
+//! is no second archive writer; by hand it is `xz -dc FILE | cpio -id`. Deferred are folders, files and
+//! whether a file can be executed; links are resolved when packing.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read};

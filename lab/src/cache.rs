@@ -1,9 +1,9 @@
 //! The cache folder: everything fetched or built once, each entry complete or absent.
 //!
 //! An entry is a folder that appears by `rename`, so a run that was interrupted half-way leaves nothing that
-//! looks finished. Runs at the same time take turns through one lock file; the lock is the kernel's (`flock`), so
-//! it goes away with its process. Nothing here is ever fetched again while it is in place: a second run needs no
-//! network.
+//! looks finished. Runs at the same time take turns through one lock file; the lock is the kernel's
+//! (`flock`), so it goes away with its process. Nothing here is ever fetched again while it is in place: a
+//! second run needs no network.
 
 use std::env;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -136,8 +136,8 @@ impl Cache {
 }
 
 impl Cache {
-    /// Removes what begins with `prefix` and was not touched for a day: entries that have the hash of their contents in their names,
-    /// which several source trees at one cache keep side by side.
+    /// Removes what begins with `prefix` and was not touched for a day: entries that have the hash of their
+    /// contents in their names, which several source trees at one cache keep side by side.
     pub fn drop_unused(&self, _lock: &CacheLock, prefix: &str) -> Result<()> {
         for entry in
             fs::read_dir(&self.root).with_context(|| format!("Cannot list {}", self.root.display()))?

@@ -37,8 +37,8 @@ impl Chip {
         }
     }
 
-    /// Whether a software GPU of this chip can be a guest's own. A GH100's driver speaks to firmware, which only a mediated
-    /// GPU's process plays.
+    /// Whether a software GPU of this chip can be a guest's own. A GH100's driver speaks to firmware, which
+    /// only a mediated GPU's process plays.
     pub fn has_native_form(self) -> bool {
         self == Self::Gf100
     }

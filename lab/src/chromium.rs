@@ -48,8 +48,8 @@ impl Chromium {
         Ok(Self { program: DebianProgram::obtain(cache, &RECIPE)? })
     }
 
-    /// Opens a page, runs what it has of scripts, and returns it as it is then, as HTML. Nothing is reachable from it: what it
-    /// would fetch from elsewhere is not there. What the browser writes goes to `folder`.
+    /// Opens a page, runs what it has of scripts, and returns it as it is then, as HTML. Nothing is reachable
+    /// from it: what it would fetch from elsewhere is not there. What the browser writes goes to `folder`.
     pub fn open(&self, page: &Path, folder: &Path) -> Result<String> {
         let page = page.canonicalize().with_context(|| format!("There is no {}", page.display()))?;
         let folder = folder.canonicalize().with_context(|| format!("There is no {}", folder.display()))?;

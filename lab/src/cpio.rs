@@ -1,8 +1,8 @@
 //! Writes and reads `newc` cpio archives, the format of an initramfs.
 //!
-//! Each member is a header of hexadecimal fields, a name and the contents, padded to four bytes; a member named
-//! `TRAILER!!!` ends the archive. Owner, times and link counts do not matter to a kernel that unpacks it as root,
-//! and stay fixed so that equal contents give an equal archive.
+//! Each member is a header of hexadecimal fields, a name and the contents, padded to four bytes; a member
+//! named `TRAILER!!!` ends the archive. Owner, times and link counts do not matter to a kernel that unpacks
+//! it as root, and stay fixed so that equal contents give an equal archive.
 
 mod reader;
 

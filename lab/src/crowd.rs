@@ -84,8 +84,8 @@ impl Crowd {
     /// The same with one machine more, in front of the next of the rig's GPUs.
     pub fn join(&mut self, name: String, mut machine: Machine) -> Result<()> {
         machine.wait_for("it was ready", is_ready)?;
-        // Emulated processors stand for ones that guests would have to themselves: the host's daemons go before them, as
-        // they do where they may (`LimitNICE=`).
+        // Emulated processors stand for ones that guests would have to themselves: the host's daemons go
+        // before them, as they do where they may (`LimitNICE=`).
         machine.set_priority(Priority::Low)?;
         self.machines.push(machine);
         self.names.push(name);
@@ -142,8 +142,8 @@ impl Crowd {
         Ok(self.rig.aggregator().context("there is no aggregator")?.cpu_time())
     }
 
-    /// How late the aggregator comes to what is due, in milliseconds: the median, and 99 of 100 at the most, since the
-    /// policy was set.
+    /// How late the aggregator comes to what is due, in milliseconds: the median, and 99 of 100 at the most,
+    /// since the policy was set.
     pub fn lateness(&self) -> Result<(f64, f64)> {
         let status = self.rig.status()?;
         let late = status.first().context("there is no aggregator")?.gpu.late_ns;

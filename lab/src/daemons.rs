@@ -1,7 +1,7 @@
 //! gpuvmk's own processes: started, waited for, stopped or killed, with their logs kept.
 //!
-//! A socket counts as ready when the kernel lists it as listening. It is not connected to for a try: a vfio-user
-//! server has one client at a time, and that is to be QEMU.
+//! A socket counts as ready when the kernel lists it as listening. It is not connected to for a try: a
+//! vfio-user server has one client at a time, and that is to be QEMU.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -173,7 +173,8 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         assert!(listens(&path));
         drop(listener);
-        // A process that another test is just starting holds a copy of the listener until it has become its program.
+        // A process that another test is just starting holds a copy of the listener until it has become its
+        // program.
         let until = Instant::now() + Duration::from_secs(5);
         while listens(&path) && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));

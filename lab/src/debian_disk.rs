@@ -1,7 +1,9 @@
-//! A disk with Debian on it: an ext4 file system of a few packages, made without root by the e2fsprogs among them.
+//! A disk with Debian on it: an ext4 file system of a few packages, made without root by the e2fsprogs among
+//! them.
 //!
-//! Packages are unpacked, not installed: none of their scripts has run. There is a shell, and the usual small programs. A
-//! list of all files with their sums lies in the root, by which a guest can tell whether it reads what was put there.
+//! Packages are unpacked, not installed: none of their scripts has run. There is a shell, and the usual small
+//! programs. A list of all files with their sums lies in the root, by which a guest can tell whether it reads
+//! what was put there.
 
 use std::fmt::Write as _;
 use std::fs;

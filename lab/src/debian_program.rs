@@ -1,4 +1,5 @@
-//! Programs of Debian's packages, unpacked in the cache beside the C library that they were built for; not installed.
+//! Programs of Debian's packages, unpacked in the cache beside the C library that they were built for; not
+//! installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Firmware files for guests whose GPU has a GSP: the small stand-ins that gpuvmk makes, or the real ones that
-//! Debian packages.
+//! Firmware files for guests whose GPU has a GSP: the small stand-ins that gpuvmk makes, or the real ones
+//! that Debian packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};

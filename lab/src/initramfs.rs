@@ -1,8 +1,9 @@
-//! The initramfs of a test guest: `/init` (our guest programs), nouveau, the modules it needs and firmware for GPUs
-//! with a GSP; nothing else.
+//! The initramfs of a test guest: `/init` (our guest programs), nouveau, the modules it needs and firmware
+//! for GPUs with a GSP; nothing else.
 //!
-//! Cached below the hash of what goes in, so that source trees that share a cache do not take each other's images away. It is not compressed: QEMU places it in the guest's memory by one copy,
-//! while unpacking costs an emulated processor most of a second at each boot.
+//! Cached below the hash of what goes in, so that source trees that share a cache do not take each other's
+//! images away. It is not compressed: QEMU places it in the guest's memory by one copy, while unpacking costs
+//! an emulated processor most of a second at each boot.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

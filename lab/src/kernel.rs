@@ -1,8 +1,9 @@
 //! Stock guest kernels from Debian's packages: the kernel image, and nouveau with the modules it needs.
 //!
-//! Of each series the newest version that Debian's archive has: 6.1 (Debian 12), 6.12 (Debian 13), 7.2 (its backports), and
-//! whatever is newest in those backports. Of each package only what a test guest boots is kept: the image, and the modules
-//! that a role of a guest needs with all that they depend on, unpacked. [`packages`] knows how Debian names and splits them.
+//! Of each series the newest version that Debian's archive has: 6.1 (Debian 12), 6.12 (Debian 13), 7.2 (its
+//! backports), and whatever is newest in those backports. Of each package only what a test guest boots is
+//! kept: the image, and the modules that a role of a guest needs with all that they depend on, unpacked.
+//! [`packages`] knows how Debian names and splits them.
 
 mod packages;
 
@@ -25,8 +26,8 @@ pub enum KernelSeries {
     V6_1,
     /// Debian 13.
     V6_12,
-    /// Debian 13 with backports, at a series that figures and recordings were made with. Where the archive has it no more, the
-    /// newest kernel takes its place.
+    /// Debian 13 with backports, at a series that figures and recordings were made with. Where the archive
+    /// has it no more, the newest kernel takes its place.
     V7_2,
     /// The newest that Debian 13's backports have, of whatever series.
     Newest,
@@ -57,9 +58,10 @@ impl KernelSeries {
         }
     }
 
-    /// Processors of a guest whose processes sleep for fences. nouveau before Linux 6.2 forgets such a sleeper now and then if there are several:
-    /// a process that falls asleep on one of them, while the interrupt handler on another has just woken up the channel's last sleeper, is
-    /// not noted among those who want to be told (`nvif_notify`).
+    /// Processors of a guest whose processes sleep for fences. nouveau before Linux 6.2 forgets such a
+    /// sleeper now and then if there are several: a process that falls asleep on one of them, while the
+    /// interrupt handler on another has just woken up the channel's last sleeper, is not noted among those
+    /// who want to be told (`nvif_notify`).
     pub fn processors(self) -> u32 {
         if self == Self::V6_1 { 1 } else { 2 }
     }
@@ -166,7 +168,8 @@ pub enum Freshness {
 }
 
 impl GuestKernel {
-    /// Whether it is of the series that its name says: of a series that the archive has no more, another is taken.
+    /// Whether it is of the series that its name says: of a series that the archive has no more, another is
+    /// taken.
     pub fn is_of_its_series(&self) -> bool {
         let rest = self.release.strip_prefix(self.series.name());
         self.series == KernelSeries::Newest || rest.is_some_and(|rest| rest.starts_with('.'))

@@ -1,15 +1,15 @@
 //! The laboratory: fetches QEMU and stock guest kernels, builds the initramfs, runs guests and judges them.
 //!
 //! Nothing here knows how gpuvmk works inside: a guest is judged by what its kernel and its programs say, the
-//! daemons by what they answer on their sockets (`gpuvmk-control-client`). `gpuvmk demo`, `cargo xtask test` and `cargo xtask bench` all
-//! stand on this one library, so they cannot disagree about what a passing guest is.
+//! daemons by what they answer on their sockets (`gpuvmk-control-client`). `gpuvmk demo`, `cargo xtask test`
+//! and `cargo xtask bench` all stand on this one library, so they cannot disagree about what a passing guest
+//! is.
 //!
 //! From the ground up: [`cache`] (one folder, one lock) · [`sources`], [`apt`], [`qemu`], [`kernel`] (Debian
 //! packages, without root) · [`chip`] (which kernel drives which) · [`modules`], [`firmware`], [`cpio`],
-//! [`initramfs`], [`static_build`], [`guest_build`], [`nvk`] (what a guest boots) · [`archive`], [`pack`] (all of it on a
-//! machine without network) ·
-//! [`process`], [`machine`], [`report`], [`verdict`] (one guest, run and judged) · [`daemons`], [`rig`]
-//! (whole set-ups) · [`crowd`] (many guests on one GPU) · [`demo`].
+//! [`initramfs`], [`static_build`], [`guest_build`], [`nvk`] (what a guest boots) · [`archive`], [`pack`]
+//! (all of it on a machine without network) · [`process`], [`machine`], [`report`], [`verdict`] (one guest,
+//! run and judged) · [`daemons`], [`rig`] (whole set-ups) · [`crowd`] (many guests on one GPU) · [`demo`].
 
 pub mod apt;
 pub mod archive;

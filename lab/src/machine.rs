@@ -1,8 +1,8 @@
 //! One guest: a QEMU process with its GPUs behind vfio-user sockets, a stock kernel and our initramfs.
 //!
-//! QEMU writes the guest's two serial ports to files (the console with the kernel's messages, and the reports of
-//! our programs); both are followed while it runs and stay there for whoever looks into a failure. There is no
-//! thread here: the caller pumps, so several machines run side by side from one loop.
+//! QEMU writes the guest's two serial ports to files (the console with the kernel's messages, and the reports
+//! of our programs); both are followed while it runs and stay there for whoever looks into a failure. There
+//! is no thread here: the caller pumps, so several machines run side by side from one loop.
 
 mod command;
 mod monitor;
@@ -182,7 +182,8 @@ impl Machine {
         self.tell_monitor("cont")
     }
 
-    /// What QEMU says when it is told to migrate the machine to a file, and to save it: both are to be refused. An error if one is not.
+    /// What QEMU says when it is told to migrate the machine to a file, and to save it: both are to be
+    /// refused. An error if one is not.
     pub fn refused_migrations(&self) -> Result<[String; 2]> {
         let file = json!({ "uri": format!("file:{}", self.spec.folder.join("migrated").display()) });
         let migrate = match self.ask_monitor("migrate", &file) {
@@ -226,8 +227,8 @@ impl Machine {
         self.qemu.cpu_time()
     }
 
-    /// Gives all threads of QEMU a priority: a low one, so that what the guest does to the GPU is told from what its
-    /// processors cost the host.
+    /// Gives all threads of QEMU a priority: a low one, so that what the guest does to the GPU is told from
+    /// what its processors cost the host.
     pub fn set_priority(&self, priority: Priority) -> Result<()> {
         self.qemu.set_priority(priority)
     }
@@ -301,7 +302,8 @@ impl Machine {
     fn explain(&self, status: ExitStatus) -> Result<Option<String>> {
         let log = fs::read_to_string(self.spec.folder.join("qemu.log")).unwrap_or_default();
         if status.success() {
-            // QEMU goes on without memory that its device does not take, and its guest is wrong about what the device reaches.
+            // QEMU goes on without memory that its device does not take, and its guest is wrong about what
+            // the device reaches.
             let refused = log.lines().filter(|line| line.contains("dma_map(") || line.contains("dma_unmap("));
             let (first, count) = (refused.clone().next(), refused.count());
             return Ok(first.map(|first| format!("QEMU was refused memory {count} times: {first}")));

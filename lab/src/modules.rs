@@ -1,8 +1,8 @@
 //! Kernel modules: finding them, unpacking them, and the order in which a module's needs must be loaded.
 //!
-//! A module names what it needs in its `.modinfo` section (`depends=a,b`). The index files that `depmod` writes
-//! are made when a package is installed, so an unpacked package has none: the section is read instead. Built-in
-//! code is no module and is never named there.
+//! A module names what it needs in its `.modinfo` section (`depends=a,b`). The index files that `depmod`
+//! writes are made when a package is installed, so an unpacked package has none: the section is read instead.
+//! Built-in code is no module and is never named there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,8 +21,8 @@ pub struct Module {
     pub image: Vec<u8>,
 }
 
-/// `wanted`, those of `optional` that there are, and everything they need, in load order, from the module tree `tree`
-/// (`lib/modules/RELEASE`).
+/// `wanted`, those of `optional` that there are, and everything they need, in load order, from the module
+/// tree `tree` (`lib/modules/RELEASE`).
 pub fn closure(tree: &Path, wanted: &[&str], optional: &[&str]) -> Result<Vec<Module>> {
     let mut index = BTreeMap::new();
     index_folder(&tree.join("kernel"), &mut index)?;

@@ -1,11 +1,12 @@
 //! Mesa's NVK for guests: an initramfs part with Debian's Vulkan loader and driver, and our Vulkan program.
 //!
-//! The part is an archive of its own that is put behind a guest's initramfs (the kernel unpacks archives one after
-//! the other). Everything in it lies below `/nvk`:
+//! The part is an archive of its own that is put behind a guest's initramfs (the kernel unpacks archives one
+//! after the other). Everything in it lies below `/nvk`:
 //!
 //! - `lib/`: the dynamic loader, the C library and every library that loader and driver are linked with;
-//! - `stock/`, `edited/`, `rebuilt/`: the driver as Debian builds it, the same with Hopper's launches and branches put
-//!   right ([`edit`]), and one built from Debian's source with our patches, if there is one ([`rebuild`]);
+//! - `stock/`, `edited/`, `rebuilt/`: the driver as Debian builds it, the same with Hopper's launches and
+//!   branches put right ([`edit`]), and one built from Debian's source with our patches, if there is one
+//!   ([`rebuild`]);
 //! - `stock.json` and so on: what tells the Vulkan loader where the driver lies;
 //! - `bin/gpuvmk-nvk`: the program.
 //!
@@ -47,7 +48,8 @@ pub fn obtain(cache: &Cache) -> Result<PathBuf> {
         let name = format!("lib/{}", name_of(&path)?);
         parts.push(Part { name, contents: read(&path)?, executable: true });
     }
-    // Edited anew each time: a cache that an older version filled has nothing of it that could be out of date.
+    // Edited anew each time: a cache that an older version filled has nothing of it that could be out of
+    // date.
     let stock = read(&mesa.join(mesa::STOCK).join(DRIVER))?;
     let mut edited = stock.clone();
     edit::apply(&mut edited).context("Debian's NVK cannot be edited for Hopper")?;

@@ -1,7 +1,8 @@
-//! An outer kernel of our own configuration, built from Debian's source: it has iommufd, which Debian's kernels lack.
+//! An outer kernel of our own configuration, built from Debian's source: it has iommufd, which Debian's
+//! kernels lack.
 //!
-//! Tools that few machines have are fetched and not installed; a C compiler, make, Perl and xz must be there. The build
-//! takes some minutes and 2 GB, and is done once.
+//! Tools that few machines have are fetched and not installed; a C compiler, make, Perl and xz must be there.
+//! The build takes some minutes and 2 GB, and is done once.
 
 use std::env;
 use std::ffi::OsString;

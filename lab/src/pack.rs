@@ -1,7 +1,7 @@
 //! A pack: everything that runs guests on a machine without network, package manager or compiler.
 //!
-//! The folder that is carried holds a script, the runner and one compressed archive; what the archive unpacks to is
-//! laid out here, for the one who packs and for the runner alike.
+//! The folder that is carried holds a script, the runner and one compressed archive; what the archive unpacks
+//! to is laid out here, for the one who packs and for the runner alike.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -126,7 +126,8 @@ impl Process {
         Ok((status, start.elapsed()))
     }
 
-    /// The processor time that it has used, by all its threads, those that have ended too. Nothing once it was waited for.
+    /// The processor time that it has used, by all its threads, those that have ended too. Nothing once it
+    /// was waited for.
     pub fn cpu_time(&self) -> Duration {
         let Ok(pid) = libc::pid_t::try_from(self.child.id()) else { return Duration::ZERO };
         let mut clock: libc::clockid_t = 0;
@@ -148,14 +149,15 @@ impl Process {
             std::fs::read_dir(&tasks).with_context(|| format!("Cannot look at {}", self.name))?.flatten()
         {
             let Ok(thread) = entry.file_name().to_string_lossy().parse() else { continue };
-            // SAFETY: setpriority takes plain numbers. The thread may have ended meanwhile: then nothing happens.
+            // SAFETY: setpriority takes plain numbers. The thread may have ended meanwhile: then nothing
+            // happens.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, priority as libc::c_int) };
         }
         Ok(())
     }
 
-    /// What each of its threads does: its state, the system call that it is in, and where in the kernel it waits if no signal reaches it
-    /// there (root sees that).
+    /// What each of its threads does: its state, the system call that it is in, and where in the kernel it
+    /// waits if no signal reaches it there (root sees that).
     fn whereabouts(&self) -> String {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let thread = |folder: std::path::PathBuf| {
@@ -179,7 +181,8 @@ impl Process {
     }
 }
 
-/// The innermost functions of a kernel stack as /proc/PID/stack has it ("[<0>] name+0x1/0x2", innermost first).
+/// The innermost functions of a kernel stack as /proc/PID/stack has it ("[<0>] name+0x1/0x2", innermost
+/// first).
 fn in_kernel(stack: &str) -> String {
     let names: Vec<&str> =
         stack.lines().filter_map(|line| line.split_whitespace().nth(1)?.split('+').next()).take(8).collect();

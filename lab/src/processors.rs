@@ -1,7 +1,7 @@
 //! Which of the host's processors a process may use, so that two machines do not take them from each other.
 //!
-//! What a hostile guest does to a GPU is told from what its processors cost the host only if the host has processors for
-//! both: so each side is kept on a half of them.
+//! What a hostile guest does to a GPU is told from what its processors cost the host only if the host has
+//! processors for both: so each side is kept on a half of them.
 
 pub mod slow;
 
@@ -41,8 +41,8 @@ pub fn divide(first: impl IntoIterator<Item = u32>, second: impl IntoIterator<It
     second.into_iter().try_for_each(|process| keep(process, Half::Second))
 }
 
-/// Keeps all threads of a process on one half of the processors; threads that they start later, too. With one processor
-/// there is nothing to divide.
+/// Keeps all threads of a process on one half of the processors; threads that they start later, too. With one
+/// processor there is nothing to divide.
 pub fn keep(process: u32, on: Half) -> Result<()> {
     let mut set = CpuSet::new();
     half(&usable()?, on).iter().for_each(|processor| set.set(*processor));

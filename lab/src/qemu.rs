@@ -1,8 +1,8 @@
 //! QEMU: this machine's own when it is new enough, else the one of Debian's trixie-backports in the cache.
 //!
-//! The client side of vfio-user came with QEMU 10.1. The fetched QEMU is started through the dynamic loader and
-//! the C library of its own packages (`ld.so --library-path ...`), so it runs on any x86-64 Linux without root,
-//! without a chroot and without touching the machine's libraries.
+//! The client side of vfio-user came with QEMU 10.1. The fetched QEMU is started through the dynamic loader
+//! and the C library of its own packages (`ld.so --library-path ...`), so it runs on any x86-64 Linux without
+//! root, without a chroot and without touching the machine's libraries.
 
 use std::env;
 use std::ffi::OsString;
@@ -23,7 +23,8 @@ const PROGRAM: &str = "qemu-system-x86_64";
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 const LOADER: &str = "ld-linux-x86-64.so.2";
 const DATA_FOLDERS: [&str; 2] = ["usr/share/qemu", "usr/share/seabios"];
-/// The BIOS, its helper for the interrupt controller, and the one that boots a kernel from QEMU's command line.
+/// The BIOS, its helper for the interrupt controller, and the one that boots a kernel from QEMU's command
+/// line.
 const FIRMWARE: [&str; 3] = ["bios-256k.bin", "kvmvapic.bin", "linuxboot_dma.bin"];
 
 /// QEMU's version, as far as it matters here.
@@ -61,7 +62,8 @@ enum Choice {
 }
 
 impl Qemu {
-    /// The QEMU to use: `GPUVMK_QEMU`, else one on PATH that is new enough, else Debian's, fetched into the cache.
+    /// The QEMU to use: `GPUVMK_QEMU`, else one on PATH that is new enough, else Debian's, fetched into the
+    /// cache.
     pub fn obtain(cache: &Cache) -> Result<Self> {
         match Self::find()? {
             Choice::Use(qemu) => Ok(qemu),
@@ -180,8 +182,8 @@ pub fn fetched(cache: &Cache) -> Result<PathBuf> {
     })
 }
 
-/// The files of the QEMU in `root` that guests here need, relative to it: the program, the dynamic loader, every
-/// library that it is linked with, and the firmware of a PC that boots a kernel directly.
+/// The files of the QEMU in `root` that guests here need, relative to it: the program, the dynamic loader,
+/// every library that it is linked with, and the firmware of a PC that boots a kernel directly.
 pub fn needed_files(root: &Path) -> Result<Vec<PathBuf>> {
     let (libraries, program) = (root.join(LIBRARIES), root.join("usr/bin").join(PROGRAM));
     let output = Command::new(libraries.join(LOADER))

@@ -1,7 +1,7 @@
 //! What guest programs report: one JSON object a line, behind a marker, on a serial port of its own.
 //!
-//! Kernel messages and programs on one console can mix within a line, so `/init` writes its reports to the second
-//! serial port. A report is either an event of `/init` (`{"event":"boot",...}`) or a program's result
+//! Kernel messages and programs on one console can mix within a line, so `/init` writes its reports to the
+//! second serial port. A report is either an event of `/init` (`{"event":"boot",...}`) or a program's result
 //! (`{"prog":"copy","ok":true,...figures}`).
 
 use serde_json::{Map, Value};

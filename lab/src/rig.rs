@@ -1,9 +1,10 @@
 //! A whole set-up: the GPU's processes in front of which guests are started.
 //!
 //! *Native*: each GPU of each VM is a software GPU of its own, served by `gpuvmk softgpu`. *Mediated*: one
-//! aggregator for each chip owns one software GPU, and each vGPU is a `gpuvmk device` process. Guests cannot tell
-//! which; that is what tests and benchmarks compare. A set-up may have GPUs of both kinds. (A GH100 has no native form:
-//! its engines can be modelled, but not the firmware interface that its driver speaks to, which the device process plays.)
+//! aggregator for each chip owns one software GPU, and each vGPU is a `gpuvmk device` process. Guests cannot
+//! tell which; that is what tests and benchmarks compare. A set-up may have GPUs of both kinds. (A GH100 has
+//! no native form: its engines can be modelled, but not the firmware interface that its driver speaks to,
+//! which the device process plays.)
 
 mod config;
 mod socket_folder;

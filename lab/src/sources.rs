@@ -1,7 +1,7 @@
 //! Where this machine gets its Debian packages from.
 //!
-//! No mirror's name is in the code: the base address is read from apt's own sources (the one-line format and the
-//! deb822 format), so a machine behind a proxy or with a mirror of its own uses what its operator chose.
+//! No mirror's name is in the code: the base address is read from apt's own sources (the one-line format and
+//! the deb822 format), so a machine behind a proxy or with a mirror of its own uses what its operator chose.
 //! `GPUVMK_DEBIAN_MIRROR` overrides it, for machines that are not Debian.
 
 use std::env;

@@ -1,8 +1,8 @@
-//! Builds programs of this source tree that need no shared library: for an initramfs with nothing else in it, and
-//! for machines whose C library nobody knows.
+//! Builds programs of this source tree that need no shared library: for an initramfs with nothing else in it,
+//! and for machines whose C library nobody knows.
 //!
-//! By the ordinary target and a linker flag. Such builds have target folders of their own in the cache, so that a
-//! `cargo run` that is going on, and holds the build folder's lock, does not wait for itself.
+//! By the ordinary target and a linker flag. Such builds have target folders of their own in the cache, so
+//! that a `cargo run` that is going on, and holds the build folder's lock, does not wait for itself.
 
 use std::env;
 use std::fs;
@@ -56,8 +56,8 @@ impl StaticBuild {
             tree.display(),
             self.what
         );
-        // Source trees that share a cache share what they depend on, and the place of the program: none may build while
-        // another takes its program away.
+        // Source trees that share a cache share what they depend on, and the place of the program: none may
+        // build while another takes its program away.
         let lock = cache.lock()?;
         let target_folder = cache.path(self.target_folder);
         let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))

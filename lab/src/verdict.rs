@@ -1,8 +1,8 @@
 //! Judges a guest's run: its programs' results, and every line its kernel said.
 //!
-//! A kernel line with a word such as "fault", "timeout" or "failed" fails the run unless it is explained: each
-//! explained line stands in a table with its reason, and some are explained only where a program provokes them.
-//! A line that nobody has explained is a finding, not noise.
+//! A kernel line with a word such as "fault", "timeout" or "failed" fails the run unless it is explained:
+//! each explained line stands in a table with its reason, and some are explained only where a program
+//! provokes them. A line that nobody has explained is a finding, not noise.
 
 use crate::machine::Outcome;
 use crate::report::{ProgramResult, Report};

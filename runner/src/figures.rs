@@ -12,11 +12,13 @@ use crate::record::round;
 use crate::step::{GuestResult, StepResult};
 use crate::suite;
 
-/// Directions of copies, and the sizes that count: 16 MiB and more; as guests and as `gpuvmk gpu bench` call them.
+/// Directions of copies, and the sizes that count: 16 MiB and more; as guests and as `gpuvmk gpu bench` call
+/// them.
 const DIRECTIONS: [(&str, &str); 3] =
     [("to_vram", "system to video"), ("within_vram", "video to video"), ("from_vram", "video to system")];
 const SIZES: [(&str, &str); 2] = [("16m", "16 MiB"), ("64m", "64 MiB")];
-/// Native figures beside figures of ours, which are sums of theirs. Guests' buffers are mapped by pages of 2 MiB.
+/// Native figures beside figures of ours, which are sums of theirs. Guests' buffers are mapped by pages of 2
+/// MiB.
 const NATIVE: [(&str, &[&str]); 2] = [
     (COMPUTE, &["compute kernel spin, time of the GPU"]),
     (MAP, &["map 4 MiB of video memory, 2M pages", "unmap 4 MiB of video memory, 2M pages"]),
@@ -238,8 +240,8 @@ fn slots(guest: &GuestResult) -> Option<BTreeMap<u64, f64>> {
     found.iter().map(|pair| Some((pair.get(0)?.as_u64()?, pair.get(1)?.as_f64()?))).collect()
 }
 
-/// How far two guests are from equal shares while both were busy: 0 is equal, 1 is all for one. The GPU's clock is
-/// one for both, so slots with the same number are the same time.
+/// How far two guests are from equal shares while both were busy: 0 is equal, 1 is all for one. The GPU's
+/// clock is one for both, so slots with the same number are the same time.
 fn share_error(one: &BTreeMap<u64, f64>, other: &BTreeMap<u64, f64>) -> Option<f64> {
     let keys = |map: &BTreeMap<u64, f64>| map.keys().copied().collect::<BTreeSet<u64>>();
     // The first and the last slot are busy for a part only.

@@ -1,9 +1,10 @@
 //! The runner of a pack: the guest suite and its figures on a machine that has nothing but Linux and a GPU.
 //!
-//! Two processes. The [`supervisor`], started by the pack's script, unpacks, gives up root, starts the worker, and
-//! ends it when its time is up; it prints one JSON object as the last line whatever happens. The [`worker`] runs the
-//! steps of the [`suite`] and notes what came of each. Nothing here needs a network, a package manager or a compiler,
-//! and nothing is left running: every process ends with the one that started it.
+//! Two processes. The [`supervisor`], started by the pack's script, unpacks, gives up root, starts the
+//! worker, and ends it when its time is up; it prints one JSON object as the last line whatever happens. The
+//! [`worker`] runs the steps of the [`suite`] and notes what came of each. Nothing here needs a network, a
+//! package manager or a compiler, and nothing is left running: every process ends with the one that started
+//! it.
 
 mod figures;
 mod native;

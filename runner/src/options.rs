@@ -33,7 +33,8 @@ pub struct Options {
     /// Where logs and the result go
     #[arg(long, value_name = "DIR", default_value = "gpuvmk-logs")]
     pub logs: PathBuf,
-    /// A folder to unpack into, instead of one in the temporary folder; what is unpacked is removed at the end
+    /// A folder to unpack into, instead of one in the temporary folder; what is unpacked is removed at the
+    /// end
     #[arg(long, value_name = "DIR")]
     pub work: Option<PathBuf>,
     /// Seconds that everything may take; what is not done by then is missing from the result

@@ -1,5 +1,5 @@
-//! What is known so far, in the form in which it is printed; kept on disk after each step, so that a run whose time
-//! is up still says what it found.
+//! What is known so far, in the form in which it is printed; kept on disk after each step, so that a run
+//! whose time is up still says what it found.
 
 use std::fs;
 use std::path::Path;

@@ -14,7 +14,8 @@ pub const MANY_SUBMISSIONS: u32 = 600;
 /// Mappings of the guest whose median tells what one costs.
 const MAPPINGS: u32 = 400;
 
-/// The memory of the vGPU and of the guest that are measured alone: two buffers of the largest copy, and more.
+/// The memory of the vGPU and of the guest that are measured alone: two buffers of the largest copy, and
+/// more.
 const SPEED_VRAM_MIB: u32 = 512;
 /// The largest vGPU, and its guest's memory.
 const LARGE_VRAM_MIB: u32 = 16 << 10;
@@ -41,8 +42,8 @@ pub struct Guest {
     pub vram_mib: u32,
 }
 
-/// Guests that want the GPU all the time where policies are compared, and what each copies at a time: on a real GPU enough
-/// that an emulated guest keeps it busy.
+/// Guests that want the GPU all the time where policies are compared, and what each copies at a time: on a
+/// real GPU enough that an emulated guest keeps it busy.
 const CROWD: usize = 8;
 const SOFT_COPY: &str = "contend";
 const REAL_COPY: &str = "contend:copy=16777216";
@@ -89,8 +90,8 @@ pub fn steps(options: &Options) -> Vec<Step> {
     steps
 }
 
-/// What every guest must pass. Programs that provoke a fault run on the software GPU only: a machine with a real one
-/// has other users.
+/// What every guest must pass. Programs that provoke a fault run on the software GPU only: a machine with a
+/// real one has other users.
 fn suite(options: &Options) -> Vec<&'static str> {
     let mut programs = vec!["probe", "copy", "fence", "channels", "bar1"];
     if options.quick {

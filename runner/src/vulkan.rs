@@ -1,9 +1,10 @@
 //! Vulkan in guests: steps of their own, run by `--vulkan` alone.
 //!
-//! Mesa's NVK and our Vulkan program are an initramfs part in the pack, put behind the guests' initramfs only here:
-//! other guests need not unpack 44 MiB at each boot. Of the two drivers (docs/nvk.md) the one as Debian builds it
-//! moves data; the edited one runs shaders as well, where there are shader cores. No step is run after one that
-//! failed: a shader that provokes a fault would provoke it again, on a GPU that may have other users.
+//! Mesa's NVK and our Vulkan program are an initramfs part in the pack, put behind the guests' initramfs only
+//! here: other guests need not unpack 44 MiB at each boot. Of the two drivers (docs/nvk.md) the one as Debian
+//! builds it moves data; the edited one runs shaders as well, where there are shader cores. No step is run
+//! after one that failed: a shader that provokes a fault would provoke it again, on a GPU that may have other
+//! users.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,8 +19,8 @@ use crate::suite::{Guest, Step};
 
 /// What a guest needs with the part unpacked in its memory, and buffers of the checks.
 const LEAST_MEMORY_MIB: u32 = 1024;
-/// Two buffers of 48 MiB and what the driver itself allocates. A vGPU with more than BAR1 has room for is not in VRAM
-/// (docs/rm.md), so this is not more than what is needed.
+/// Two buffers of 48 MiB and what the driver itself allocates. A vGPU with more than BAR1 has room for is not
+/// in VRAM (docs/rm.md), so this is not more than what is needed.
 const VRAM_MIB: u32 = 192;
 /// The same without the check of the bandwidth, for two guests at once.
 const SHARED_VRAM_MIB: u32 = 96;

@@ -91,8 +91,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Notes steps that are not run. Guests' shaders may provoke faults on a GPU that has other users, so that
-    /// nothing of Vulkan is run after a failure.
+    /// Notes steps that are not run. Guests' shaders may provoke faults on a GPU that has other users, so
+    /// that nothing of Vulkan is run after a failure.
     fn skip(&mut self, names: impl Iterator<Item = String>) {
         let names: Vec<String> = names.collect();
         if !names.is_empty() {

@@ -1,9 +1,10 @@
 //! Bus addresses for tenants' memory.
 //!
-//! They are given out in chunks, which are as large as the physical GPU's largest page, and at least as the large pages of the host's
-//! processor and IOMMU. Guest-physical addresses of one chunk become bus addresses of one chunk, at the same place in it, so
-//! that large pages stay large pages, and that pages which a guest's machine maps one by one lie beside each other again. A tenant's
-//! chunks that follow each other are a run on the bus too wherever there is room.
+//! They are given out in chunks, which are as large as the physical GPU's largest page, and at least as the
+//! large pages of the host's processor and IOMMU. Guest-physical addresses of one chunk become bus addresses
+//! of one chunk, at the same place in it, so that large pages stay large pages, and that pages which a
+//! guest's machine maps one by one lie beside each other again. A tenant's chunks that follow each other are
+//! a run on the bus too wherever there is room.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -117,8 +118,8 @@ impl Runs {
         self.runs.range(..=chunk).next_back().map(|(first, run)| (*first, *run))
     }
 
-    /// Bus addresses for a range of guest-physical ones of which nothing is mapped. Only its first and its last chunk can be somebody's
-    /// already, so it becomes three pieces at most.
+    /// Bus addresses for a range of guest-physical ones of which nothing is mapped. Only its first and its
+    /// last chunk can be somebody's already, so it becomes three pieces at most.
     pub(super) fn place(&mut self, space: &mut BusSpace, gpa: Gpa, size: u64) -> Option<Vec<DmaRange>> {
         self.chunk = space.chunk;
         let end = gpa.0.checked_add(size)?;

@@ -1,9 +1,10 @@
 //! The check of what a tenant wants mapped: every target is translated from the tenant's terms to hardware's,
-//! page by page where it must be, and what lies outside the tenant's partition or memory becomes a fault entry,
-//! never somebody else's page.
+//! page by page where it must be, and what lies outside the tenant's partition or memory becomes a fault
+//! entry, never somebody else's page.
 //!
-//! Storage kinds are checked in the same way: a compressed one becomes the one that is laid out alike and is not compressed, because
-//! what compression keeps beside the pages is shared by all VMs; pages with a kind that the chip does not have become faults.
+//! Storage kinds are checked in the same way: a compressed one becomes the one that is laid out alike and is
+//! not compressed, because what compression keeps beside the pages is shared by all VMs; pages with a kind
+//! that the chip does not have become faults.
 //!
 //! Runs are split at the borders of guest memory ranges. A run whose *virtual* side is malformed spoils the
 //! whole request; a bad *target* costs only its own pages.
@@ -100,8 +101,8 @@ impl Checker<'_> {
         map.iter().try_for_each(|run| shapes.check(run.va, run.pages, run.page_shift))
     }
 
-    /// Checks and translates runs from the front of `map`, whose shapes were checked: about `most_runs` of them and `most_pages`
-    /// pages. What was translated is taken off.
+    /// Checks and translates runs from the front of `map`, whose shapes were checked: about `most_runs` of
+    /// them and `most_pages` pages. What was translated is taken off.
     pub fn some(&self, map: &mut VecDeque<GuestMapping>, most_runs: usize, most_pages: u32) -> CheckedUpdate {
         let mut out = CheckedUpdate::default();
         let mut ranges = Ranges::of(self.memory, map.len().min(most_runs));
@@ -226,7 +227,8 @@ impl Checker<'_> {
 /// A tenant's memory, for many pages after each other.
 struct Ranges<'a> {
     memory: &'a DmaMap,
-    /// All ranges in a row, where there are more runs to look up than ranges: a search in a row is a few steps.
+    /// All ranges in a row, where there are more runs to look up than ranges: a search in a row is a few
+    /// steps.
     row: Vec<&'a DmaRange>,
     /// The range that held the last page holds the next one, mostly.
     last: Option<&'a DmaRange>,

@@ -1,9 +1,9 @@
 //! The control socket: operators ask in JSON-RPC 2.0, a line a request, a line an answer.
 //!
-//! [`methods`] has what can be asked. One thread serves all operators from one event loop: few are allowed, none may be
-//! silent or not read for long, and whoever has been so for longest makes room for the next. The aggregator's thread only
-//! ever hands over a finished status; while one operator
-//! waits for it, so do the others.
+//! [`methods`] has what can be asked. One thread serves all operators from one event loop: few are allowed,
+//! none may be silent or not read for long, and whoever has been so for longest makes room for the next. The
+//! aggregator's thread only ever hands over a finished status; while one operator waits for it, so do the
+//! others.
 
 pub mod methods;
 mod operator;
@@ -155,7 +155,8 @@ impl Desk {
         }
     }
 
-    /// Lets go of whoever has kept us waiting for longest, if there are as many as are served: operators ask and leave.
+    /// Lets go of whoever has kept us waiting for longest, if there are as many as are served: operators ask
+    /// and leave.
     fn make_room(&mut self, ops: &mut EventOps<'_>) {
         let now = Instant::now();
         let longest =

@@ -1,9 +1,10 @@
 //! A tenant's system memory: which guest-physical ranges exist, and at which bus address of the physical GPU
 //! each was made reachable.
 //!
-//! Bus addresses of all tenants share one space (the physical GPU has one); a guest never learns them ([`bus_space`](super::bus_space)).
-//! Ranges that follow each other in guest-physical and bus addresses and in one file are one, and part of a range may go: a machine
-//! with an IOMMU maps its pages one by one, and takes them away in any order.
+//! Bus addresses of all tenants share one space (the physical GPU has one); a guest never learns them
+//! ([`bus_space`](super::bus_space)). Ranges that follow each other in guest-physical and bus addresses and
+//! in one file are one, and part of a range may go: a machine with an IOMMU maps its pages one by one, and
+//! takes them away in any order.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,8 @@ pub struct DmaRange {
 }
 
 impl DmaRange {
-    /// Where `gpa` is reachable, how many bytes follow it in this range, and whether the GPU may write. `None` outside.
+    /// Where `gpa` is reachable, how many bytes follow it in this range, and whether the GPU may write.
+    /// `None` outside.
     pub fn translate(&self, gpa: Gpa) -> Option<(Iova, u64, bool)> {
         let into = gpa.0.checked_sub(self.gpa.0)?;
         let room = self.size.checked_sub(into).filter(|room| *room > 0)?;
@@ -141,7 +143,8 @@ impl DmaMap {
         }
     }
 
-    /// Bus addresses for a range that [`DmaMap::check_new`] accepted: one or several pieces in a row. `None` when there are none.
+    /// Bus addresses for a range that [`DmaMap::check_new`] accepted: one or several pieces in a row. `None`
+    /// when there are none.
     pub fn place(&mut self, space: &mut BusSpace, gpa: Gpa, size: u64) -> Option<Vec<DmaRange>> {
         self.runs.place(space, gpa, size)
     }
@@ -167,7 +170,8 @@ impl DmaMap {
         before || after
     }
 
-    /// Adds a range that [`DmaMap::check_new`] accepted, as one with those that it continues where it is known what it shows.
+    /// Adds a range that [`DmaMap::check_new`] accepted, as one with those that it continues where it is
+    /// known what it shows.
     pub fn insert(&mut self, range: DmaRange, shown: Option<Shown>) {
         self.bytes = self.bytes.saturating_add(range.size);
         let mut whole = Held { range, shown };
@@ -186,7 +190,8 @@ impl DmaMap {
         self.ranges.insert(whole.range.gpa.0, whole);
     }
 
-    /// What of `[gpa, gpa + size)` is held: ranges and parts of them. More than that where a range would be split once too often.
+    /// What of `[gpa, gpa + size)` is held: ranges and parts of them. More than that where a range would be
+    /// split once too often.
     pub fn inside(&self, gpa: Gpa, size: u64) -> Vec<DmaRange> {
         let end = gpa.0.saturating_add(size);
         let below = self.ranges.range(..gpa.0).next_back().filter(|(_, held)| held.end() > gpa.0);
@@ -353,7 +358,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every page has a bus address of its own, congruent to its guest-physical one, for as long as it is mapped.
+        /// Every page has a bus address of its own, congruent to its guest-physical one, for as long as it is
+        /// mapped.
         #[test]
         fn table_agrees_with_a_page_array(steps in prop::collection::vec(
             (any::<bool>(), 0_u64..2048, 1_u64..700, 0_u64..2), 1..60))

@@ -1,14 +1,16 @@
 //! The doorbell board: how a tenant tells the aggregator of new work without a message.
 //!
-//! A doorbell is a level, not a record: what counts is the channel's last GP_PUT. So the board holds one word a
-//! channel (and a time, for statistics) and a bitmap of channels with news, and cannot overflow, whatever the sender does; rings that come
-//! faster than they are taken merge. A receiver that is awake costs the sender no system call; one that is
-//! about to sleep announces it in `waiting` and is woken by an eventfd. The [`Mailbox`] for requests lies behind it.
+//! A doorbell is a level, not a record: what counts is the channel's last GP_PUT. So the board holds one word
+//! a channel (and a time, for statistics) and a bitmap of channels with news, and cannot overflow, whatever
+//! the sender does; rings that come faster than they are taken merge. A receiver that is awake costs the
+//! sender no system call; one that is about to sleep announces it in `waiting` and is woken by an eventfd.
+//! The [`Mailbox`] for requests lies behind it.
 //!
 //! The receiver never reads the eventfd (it polls it edge-triggered), because the sender could make it block:
 //! both share one open file description.
 //!
-//! The last words of the board are the sender's report of itself ([`super::report`]), and of what its guest copied.
+//! The last words of the board are the sender's report of itself ([`super::report`]), and of what its guest
+//! copied.
 
 pub use super::mailbox::{Found, Mailbox};
 
@@ -81,8 +83,8 @@ impl DoorbellReceiver {
         Mailbox::new(&self.board, MAILBOX)
     }
 
-    /// Takes all news, lowest channel first; at most one call of `ring` for each channel, with the time at which it
-    /// was rung (see [`latency::stamp`]). Returns how many.
+    /// Takes all news, lowest channel first; at most one call of `ring` for each channel, with the time at
+    /// which it was rung (see [`latency::stamp`]). Returns how many.
     pub fn take(&self, mut ring: impl FnMut(Doorbell, u32)) -> usize {
         let mut taken: usize = 0;
         for word in 0..NEWS_WORDS {
@@ -120,8 +122,8 @@ impl DoorbellReceiver {
         trapped
     }
 
-    /// Announces that the receiver is going to sleep. False when there is news already: take it first. A request
-    /// that is being carried out (`answering`) is no news.
+    /// Announces that the receiver is going to sleep. False when there is news already: take it first. A
+    /// request that is being carried out (`answering`) is no news.
     pub fn prepare_to_sleep(&self, answering: bool) -> bool {
         self.board.word(WAITING).store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -153,7 +155,8 @@ impl DoorbellSender {
         store_copied(copied, &self.board, COPIED);
     }
 
-    /// Tells operators how many of its guest's accesses were answered so far. Never blocks; calls must not overlap.
+    /// Tells operators how many of its guest's accesses were answered so far. Never blocks; calls must not
+    /// overlap.
     pub fn report_trapped(&self, accesses: u64) {
         counts::store([accesses], &self.board, TRAPPED);
     }

@@ -1,18 +1,20 @@
 //! The event ring: how the aggregator tells a tenant what happened, without waiting for it.
 //!
-//! One producer (the aggregator), one consumer (the tenant's link). Notifications of finished work are bits of
-//! one word, as they are in hardware: they merge and cannot overflow. Everything else is a record. A consumer
-//! that does not read for so long that [`CAPACITY`] records pile up loses records: its own loss, counted.
+//! One producer (the aggregator), one consumer (the tenant's link). Notifications of finished work are bits
+//! of one word, as they are in hardware: they merge and cannot overflow. Everything else is a record. A
+//! consumer that does not read for so long that [`CAPACITY`] records pile up loses records: its own loss,
+//! counted.
 //!
-//! A driver that looks at fences itself has masked the interrupt that such a notification becomes. Its vGPU says so
-//! ([`Notifications`]), and is not woken up for what nobody would see: the bits stay until somebody looks. Where the
-//! notification would become a message, and nothing else, the vGPU says that too: then the producer sends the message
-//! itself ([`super::message`]), once, and the bits stay until the driver's handler comes for them.
+//! A driver that looks at fences itself has masked the interrupt that such a notification becomes. Its vGPU
+//! says so ([`Notifications`]), and is not woken up for what nobody would see: the bits stay until somebody
+//! looks. Where the notification would become a message, and nothing else, the vGPU says that too: then the
+//! producer sends the message itself ([`super::message`]), once, and the bits stay until the driver's handler
+//! comes for them.
 //!
 //! The wake-up is a pipe, not an eventfd: each end of a pipe has its own open file description, so a hostile
 //! consumer cannot turn the producer's writes into blocking ones. The consumer sees the aggregator's death as
-//! the end of the pipe. The producer never trusts the consumer's index: all it can do is to make the ring look
-//! full or to lose its own records.
+//! the end of the pipe. The producer never trusts the consumer's index: all it can do is to make the ring
+//! look full or to lose its own records.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -49,8 +51,8 @@ const SENT: u32 = 1 << 30;
 const ENGINES: u32 = EngineSet::all().bits();
 const _: () = assert!(ENGINES & (UNASKED | SENT) == 0);
 
-/// Who wakes the consumer up, and sends its driver's messages, in the producer's place: both may take as long as others like. Calls
-/// neither wait nor fail; several may become one.
+/// Who wakes the consumer up, and sends its driver's messages, in the producer's place: both may take as long
+/// as others like. Calls neither wait nor fail; several may become one.
 pub trait WakeHelper: std::fmt::Debug + Send + Sync {
     /// Wakes the consumer up.
     fn events(&self);
@@ -90,8 +92,8 @@ pub struct EventConsumer {
     head: u32,
 }
 
-/// The tenant's notifications of finished work, for whoever knows whether its driver has them masked. Besides the
-/// consumer's thread.
+/// The tenant's notifications of finished work, for whoever knows whether its driver has them masked. Besides
+/// the consumer's thread.
 #[derive(Clone, Debug)]
 pub struct Notifications {
     ring: Arc<SharedWords>,
@@ -129,15 +131,16 @@ impl EventProducer {
         kept
     }
 
-    /// How the consumer's message is sent from now on; the old way is let go. Nothing where a helper sends it.
+    /// How the consumer's message is sent from now on; the old way is let go. Nothing where a helper sends
+    /// it.
     pub fn set_message(&mut self, new: Option<Message>) {
         if let Wakes::Here { message, .. } = &mut self.wakes {
             *message = new;
         }
     }
 
-    /// From now on, `helper` wakes the consumer up and sends its messages ([`Self::set_messages`]). Returns the pipe's end to do the former by, unless
-    /// another helper has it.
+    /// From now on, `helper` wakes the consumer up and sends its messages ([`Self::set_messages`]). Returns
+    /// the pipe's end to do the former by, unless another helper has it.
     pub fn hand_over(&mut self, helper: Arc<dyn WakeHelper>) -> Option<OwnedFd> {
         match std::mem::replace(&mut self.wakes, Wakes::Helper { helper, message: false }) {
             Wakes::Here { pipe, .. } => Some(pipe),
@@ -166,8 +169,8 @@ impl EventProducer {
         if self.ring.word(NOTIFIED).fetch_or(bits, Ordering::SeqCst) & bits == bits {
             return false;
         }
-        // One that is not heeded, or for which the driver comes anyway, is taken by whoever changes that: he says so first, and
-        // looks then; here it is the other way round.
+        // One that is not heeded, or for which the driver comes anyway, is taken by whoever changes that: he
+        // says so first, and looks then; here it is the other way round.
         let interest = self.ring.word(INTEREST).load(Ordering::SeqCst);
         if interest == 0 {
             return true;
@@ -241,8 +244,8 @@ impl EventProducer {
         let waiting = || self.ring.word(WAITING);
         if waiting().load(Ordering::SeqCst) != 0 && waiting().swap(0, Ordering::SeqCst) != 0 {
             match &self.wakes {
-                // A full pipe means that the consumer was told often enough; a broken one, that it is gone, which
-                // its socket tells too.
+                // A full pipe means that the consumer was told often enough; a broken one, that it is gone,
+                // which its socket tells too.
                 Wakes::Here { pipe, .. } => drop(rustix::io::write(pipe, &[1])),
                 Wakes::Helper { helper, .. } => helper.events(),
             }
@@ -347,7 +350,8 @@ impl Notifications {
 
     /// Takes what nobody has taken yet. If a message was sent, no other is before [`Self::interest`] says so.
     pub fn take(&self) -> Deferred {
-        // A plain load first: what does not change costs no locked instruction. Nobody else takes the mark away.
+        // A plain load first: what does not change costs no locked instruction. Nobody else takes the mark
+        // away.
         let sent = self.ring.word(INTEREST).load(Ordering::SeqCst) & SENT != 0;
         if sent {
             self.ring.word(INTEREST).store(0, Ordering::SeqCst);
@@ -365,7 +369,8 @@ const fn word_of(interest: InterruptInterest) -> u32 {
 }
 
 fn take_notified(ring: &SharedWords) -> EngineSet {
-    // A load first: what is empty costs no locked instruction. It must not be done before what the caller said in INTEREST is to be seen.
+    // A load first: what is empty costs no locked instruction. It must not be done before what the caller
+    // said in INTEREST is to be seen.
     if ring.word(NOTIFIED).load(Ordering::SeqCst) == 0 {
         return EngineSet::empty();
     }

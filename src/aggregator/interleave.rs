@@ -1,16 +1,18 @@
 //! For tests: every order in which threads can do their steps on what they share.
 //!
-//! A run's threads take turns. Each stops before every step that others can notice ([`point`], [`wait_until`], [`word`] before each access to
-//! memory that processes share), and one of those that can go on is chosen. [`explore`] runs the same threads again
-//! and again until every choice has been made in every state. So the code under test is the real one, executed by threads of its own, with memory
-//! as if each step were carried out at once everywhere (which is what `SeqCst` promises).
+//! A run's threads take turns. Each stops before every step that others can notice ([`point`],
+//! [`wait_until`], [`word`] before each access to memory that processes share), and one of those that can go
+//! on is chosen. [`explore`] runs the same threads again and again until every choice has been made in every
+//! state. So the code under test is the real one, executed by threads of its own, with memory as if each step
+//! were carried out at once everywhere (which is what `SeqCst` promises).
 //!
-//! Two orders that lead to the same state go on in the same way, and only one is followed. A state is what `World::fingerprint` says of what is
-//! shared, and for each thread how many steps it has done and what it has seen since it last said that it has forgotten everything ([`forget`]): threads do
-//! what follows from that.
+//! Two orders that lead to the same state go on in the same way, and only one is followed. A state is what
+//! `World::fingerprint` says of what is shared, and for each thread how many steps it has done and what it
+//! has seen since it last said that it has forgotten everything ([`forget`]): threads do what follows from
+//! that.
 //!
-//! Orders in which threads are interrupted very often are many, and find little that others do not: a search tries all with so many interruptions as it is
-//! told. Where a thread waits, going on with any other is none.
+//! Orders in which threads are interrupted very often are many, and find little that others do not: a search
+//! tries all with so many interruptions as it is told. Where a thread waits, going on with any other is none.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,7 +35,8 @@ pub trait World: Send + Sync + 'static {
     /// As before the first step.
     fn reset(&self);
 
-    /// All threads are done, or (`stuck`) those with these numbers wait and nobody is left who could wake them up. What is wrong with that.
+    /// All threads are done, or (`stuck`) those with these numbers wait and nobody is left who could wake
+    /// them up. What is wrong with that.
     fn judge(&self, stuck: &[usize]) -> Option<String>;
 
     /// Whether accesses to the shared word at `index` are steps.

@@ -1,7 +1,7 @@
 //! The limits that a VM has, by name, and how far it is from each: what operators see of them.
 //!
-//! Some are kept by the aggregator (what crosses VMs), others by the device backend (what its guest may cost it).
-//! Figures of the second kind are the backend's own word.
+//! Some are kept by the aggregator (what crosses VMs), others by the device backend (what its guest may cost
+//! it). Figures of the second kind are the backend's own word.
 
 macro_rules! limits {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {

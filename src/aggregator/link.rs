@@ -66,15 +66,15 @@ pub trait EventHandler: Send + Sync {
 
 /// A tenant's connection to its aggregator, after admission.
 pub trait AggregatorLink: Send + Sync {
-    /// Sends a request, with the file of a [`Request::DmaMap`] or [`Request::MessageEvent`], and waits for the answer. The aggregator
-    /// answers without waiting for GPU work.
+    /// Sends a request, with the file of a [`Request::DmaMap`] or [`Request::MessageEvent`], and waits for
+    /// the answer. The aggregator answers without waiting for GPU work.
     ///
     /// # Errors
     /// Refused, or the aggregator is gone.
     fn request(&self, request: &Request, file: Option<OwnedFd>) -> Result<(), LinkError>;
 
-    /// True once this side is to end: no request is answered any more, and what the aggregator has of this tenant is
-    /// taken back when the connection closes.
+    /// True once this side is to end: no request is answered any more, and what the aggregator has of this
+    /// tenant is taken back when the connection closes.
     fn is_ending(&self) -> bool {
         false
     }
@@ -88,19 +88,21 @@ pub trait AggregatorLink: Send + Sync {
     /// Tells operators how much the guest copied so far. No answer; calls must not overlap.
     fn report_copied(&self, copied: &CopiedBytes);
 
-    /// Tells operators how many accesses of the guest were answered so far. No answer; calls must not overlap.
+    /// Tells operators how many accesses of the guest were answered so far. No answer; calls must not
+    /// overlap.
     fn report_trapped(&self, accesses: u64);
 
-    /// What the driver would notice of a notification of finished work now. One that it would not notice wakes nobody up; it is
-    /// kept, and told when this is called with something else: those are the answer. They are heeded until somebody says otherwise.
-    /// One that is a message to the driver is sent by the aggregator, once, if it knows how ([`Request::MessageEvent`]).
+    /// What the driver would notice of a notification of finished work now. One that it would not notice
+    /// wakes nobody up; it is kept, and told when this is called with something else: those are the answer.
+    /// They are heeded until somebody says otherwise. One that is a message to the driver is sent by the
+    /// aggregator, once, if it knows how ([`Request::MessageEvent`]).
     fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred {
         let _ = interest;
         Deferred::default()
     }
 
-    /// Notifications of finished work that were not told so far. If a message was sent for them, there is none again before
-    /// [`Self::set_notification_interest`] says so.
+    /// Notifications of finished work that were not told so far. If a message was sent for them, there is
+    /// none again before [`Self::set_notification_interest`] says so.
     fn take_notifications(&self) -> Deferred {
         Deferred::default()
     }

@@ -1,5 +1,5 @@
-//! The tenant's end of a connection to the aggregator: requests through a mailbox or a socket, doorbells and events
-//! through shared memory. Used across processes and, over a socket pair, within one.
+//! The tenant's end of a connection to the aggregator: requests through a mailbox or a socket, doorbells and
+//! events through shared memory. Used across processes and, over a socket pair, within one.
 //!
 //! Threads: requests run on the caller's thread, one at a time. After [`AggregatorLink::connect`], the thread
 //! `aggregator-events` delivers events; it ends when the aggregator does or the link is dropped.
@@ -42,8 +42,8 @@ pub struct Patience {
     pub limit: Option<Duration>,
     /// Give up when this order is given, here and in every request to come.
     pub cancel: Cancel,
-    /// How long to look for an answer before sleeping, zero where every CPU is needed. Other requests than the
-    /// longest go through the mailbox then, which costs no system call.
+    /// How long to look for an answer before sleeping, zero where every CPU is needed. Other requests than
+    /// the longest go through the mailbox then, which costs no system call.
     pub awake: Duration,
 }
 

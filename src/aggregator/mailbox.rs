@@ -1,12 +1,13 @@
 //! The mailbox: one short request and its answer through shared memory, while both sides are awake.
 //!
-//! A message through a socket costs two system calls on each side, and a wake-up where somebody sleeps. A tenant that
-//! has CPUs to spare puts its request here and looks for the answer for a while; if none comes it says that it goes to
-//! sleep, and the answer comes through the socket. Requests with files, long ones, and those of tenants that
-//! do not wait awake go through the socket altogether. There is one request at a time on either way.
+//! A message through a socket costs two system calls on each side, and a wake-up where somebody sleeps. A
+//! tenant that has CPUs to spare puts its request here and looks for the answer for a while; if none comes it
+//! says that it goes to sleep, and the answer comes through the socket. Requests with files, long ones, and
+//! those of tenants that do not wait awake go through the socket altogether. There is one request at a time
+//! on either way.
 //!
-//! The tenant can write all of this memory at any time. The aggregator takes a copy of the request before it looks at
-//! it, and a state that makes no sense costs the tenant its own answer.
+//! The tenant can write all of this memory at any time. The aggregator takes a copy of the request before it
+//! looks at it, and a state that makes no sense costs the tenant its own answer.
 
 use std::sync::atomic::Ordering;
 

@@ -1,10 +1,12 @@
-//! Messages to drivers that the aggregator sends itself, by the eventfd that a VM's monitor gave its back end.
+//! Messages to drivers that the aggregator sends itself, by the eventfd that a VM's monitor gave its back
+//! end.
 //!
-//! A plain write is not for a stranger's eventfd: its flags belong to all who have it, so whoever holds it can make a write wait at
-//! any time (see the vfio-user front end). The kernel's own signal never waits: it is what the end of an asynchronous
-//! request causes where the request names an eventfd (`IOCB_FLAG_RESFD`, io_submit(2)). So a message is such a request that has
-//! nothing to do: a read of no bytes from an empty file in memory, which ends before `io_submit` returns. A descriptor that is no eventfd is
-//! refused by the kernel, at each message.
+//! A plain write is not for a stranger's eventfd: its flags belong to all who have it, so whoever holds it
+//! can make a write wait at any time (see the vfio-user front end). The kernel's own signal never waits: it
+//! is what the end of an asynchronous request causes where the request names an eventfd (`IOCB_FLAG_RESFD`,
+//! io_submit(2)). So a message is such a request that has nothing to do: a read of no bytes from an empty
+//! file in memory, which ends before `io_submit` returns. A descriptor that is no eventfd is refused by the
+//! kernel, at each message.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -26,7 +26,8 @@ impl Partition {
         self.size
     }
 
-    /// Where `size` bytes at `offset` lie on the physical GPU; `None` unless all of them are in the partition.
+    /// Where `size` bytes at `offset` lie on the physical GPU; `None` unless all of them are in the
+    /// partition.
     pub fn translate(&self, offset: GuestVram, size: u64) -> Option<HostVram> {
         let end = offset.0.checked_add(size)?;
         if end > self.size {
@@ -173,8 +174,8 @@ mod tests {
         assert_eq!(p.translate(GuestVram(16 * MIB), 1), None);
     }
 
-    /// Every allocator of up to 12 units, granules of 1 to 4 units, and every three requests of it, given back in
-    /// every order.
+    /// Every allocator of up to 12 units, granules of 1 to 4 units, and every three requests of it, given
+    /// back in every order.
     #[test]
     fn small_allocators_never_overlap_and_lose_nothing() {
         const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];

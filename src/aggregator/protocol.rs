@@ -1,6 +1,6 @@
-//! What a device backend may ask of the aggregator, and what it may be told, in guest terms only: guest channel
-//! numbers, offsets in the own partition, guest-physical addresses. The aggregator checks each against the
-//! sender's partition; nothing here can name another tenant.
+//! What a device backend may ask of the aggregator, and what it may be told, in guest terms only: guest
+//! channel numbers, offsets in the own partition, guest-physical addresses. The aggregator checks each
+//! against the sender's partition; nothing here can name another tenant.
 //!
 //! Requests go one at a time over a SOCK_SEQPACKET socket and are answered with one [`Reply`]; doorbells
 //! ([`super::doorbells`]) and events ([`super::event_ring`]) go through shared memory and are not answered.
@@ -185,8 +185,8 @@ pub enum Request {
         /// Engines that it gets contexts for.
         engines: EngineSet,
     },
-    /// An object of a class on a channel, where the GPU's manager wants to know; one of a class that the channel
-    /// has is the same.
+    /// An object of a class on a channel, where the GPU's manager wants to know; one of a class that the
+    /// channel has is the same.
     CreateObject {
         /// Which.
         channel: GuestChannel,
@@ -206,9 +206,9 @@ pub enum Request {
     SetRunlist(Vec<GuestChannel>),
     /// Take a channel off the hardware; [`Event::Preempted`] follows.
     Preempt(GuestChannel),
-    /// Which eventfd sends the vGPU's message to the driver: one that the request carries, or none any more. With one, the
-    /// aggregator sends the message by itself when the end of work is nothing else to the driver
-    /// ([`gpuvmk_units::backend::InterruptInterest::Message`]).
+    /// Which eventfd sends the vGPU's message to the driver: one that the request carries, or none any more.
+    /// With one, the aggregator sends the message by itself when the end of work is nothing else to the
+    /// driver ([`gpuvmk_units::backend::InterruptInterest::Message`]).
     MessageEvent {
         /// Whether there is one.
         given: bool,

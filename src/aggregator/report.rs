@@ -1,6 +1,7 @@
-//! What a device backend says of itself, for operators: whether it is in fail-safe state, and how far its guest is
-//! from the limits that the backend keeps. Words in the memory of the doorbell board: no message, no answer, and
-//! still there when the backend hangs. It is the sender's word; it can spoil nothing but its own line of the status.
+//! What a device backend says of itself, for operators: whether it is in fail-safe state, and how far its
+//! guest is from the limits that the backend keeps. Words in the memory of the doorbell board: no message, no
+//! answer, and still there when the backend hangs. It is the sender's word; it can spoil nothing but its own
+//! line of the status.
 
 use gpuvmk_control_client::{DecidedBy, FailSafeStatus, LimitStatus};
 

@@ -64,8 +64,8 @@ pub enum Attached {
     NoRoom,
 }
 
-/// Receives one datagram into `bytes`, and its file, if it is one. Does not wait for a datagram; what closes the rest of the files,
-/// it may wait for: that is up to whoever sent them.
+/// Receives one datagram into `bytes`, and its file, if it is one. Does not wait for a datagram; what closes
+/// the rest of the files, it may wait for: that is up to whoever sent them.
 ///
 /// # Errors
 /// The datagram did not fit, or the system call failed.

@@ -89,7 +89,8 @@ pub struct Counters {
     pub refusals: u64,
     /// Pages that pointed outside the tenant's own.
     pub bad_pages: u64,
-    /// Times that memory of its own could not be mapped: for reading only, cut off, or not to be held in place.
+    /// Times that memory of its own could not be mapped: for reading only, cut off, or not to be held in
+    /// place.
     pub unmappable: u64,
     /// Address-space updates.
     pub updates: u64,

@@ -1,7 +1,8 @@
 //! Storage kinds of pages: how memory is laid out, and whether it is compressed.
 //!
-//! Compressed kinds keep a part of each page in tags that all of a GPU shares and that its manager gives out. Guests get no tags, so
-//! each such kind is replaced by the one with the same layout that is not compressed, as drivers do with system memory.
+//! Compressed kinds keep a part of each page in tags that all of a GPU shares and that its manager gives out.
+//! Guests get no tags, so each such kind is replaced by the one with the same layout that is not compressed,
+//! as drivers do with system memory.
 
 /// The kind that a page gets for each kind that a table may name. A kind that is not one is invalid.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,8 +19,8 @@ impl std::fmt::Debug for StorageKinds {
 }
 
 impl StorageKinds {
-    /// From runs of kinds: first, last, and what the first becomes. In a run with `true` the kinds that they become follow
-    /// each other as well; otherwise all become the same.
+    /// From runs of kinds: first, last, and what the first becomes. In a run with `true` the kinds that they
+    /// become follow each other as well; otherwise all become the same.
     pub(super) const fn new(invalid: u8, runs: &[(u8, u8, u8, bool)]) -> Self {
         let mut plain = [invalid; 256];
         let mut index = 0;

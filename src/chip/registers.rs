@@ -1,8 +1,8 @@
 //! Declarative register tables: one list feeds trap dispatch, trace decoding, the generated documentation and
 //! fuzz dictionaries.
 //!
-//! [`registers!`](macro@crate::registers) turns a list into constants that can be matched on ([`Reg`], [`RegArray`])
-//! and into one table of [`RegisterDef`].
+//! [`registers!`](macro@crate::registers) turns a list into constants that can be matched on ([`Reg`],
+//! [`RegArray`]) and into one table of [`RegisterDef`].
 
 /// The offset of a 32-bit register in BAR0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,8 +20,8 @@ pub struct RegArray {
 }
 
 impl RegArray {
-    /// The register number `index`; indices beyond the end wrap, so that a constant index error shows in tests
-    /// and never reaches another unit.
+    /// The register number `index`; indices beyond the end wrap, so that a constant index error shows in
+    /// tests and never reaches another unit.
     pub const fn at(self, index: u32) -> Reg {
         Reg(self.base + (index % self.count) * self.stride)
     }
@@ -108,7 +108,7 @@ impl RegisterDef {
 /// Declares the registers of one unit.
 ///
 /// ```
-/// gpuvmk::registers! {
+/// gpuvmk_chip::registers! {
 ///     unit "PMC", source "nouveau nvkm/subdev/mc";
 ///     /// Chip identification.
 ///     NV_PMC_BOOT_0 @ 0x000000, reset 0x0c0000a3, Constant, { 28:20 CHIPSET, 7:0 REVISION };

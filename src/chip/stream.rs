@@ -1,5 +1,5 @@
-//! Command streams as all channels since Fermi have them: ring entries name segments, segments hold headers, headers
-//! announce methods and their data (open-gpu-doc `cl906f.h` to `clc86f.h`).
+//! Command streams as all channels since Fermi have them: ring entries name segments, segments hold headers,
+//! headers announce methods and their data (open-gpu-doc `cl906f.h` to `clc86f.h`).
 
 use super::gf100::methods::stream;
 

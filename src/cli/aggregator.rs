@@ -63,7 +63,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         recorder: config.recorder.clone().map(|spec| (spec, config.name.clone())),
     };
     let failed = || format!("GPU `{}` cannot be served", config.name);
-    // Before the GPU: the driver of a real one may become an ordinary user, who may not make sockets anywhere.
+    // Before the GPU: the driver of a real one may become an ordinary user, who may not make sockets
+    // anywhere.
     let sockets = Sockets::bind(&settings).with_context(failed)?;
     let mode = args.jail.mode(config.jail);
     let confine = || jail::confine(mode, &allowance(&config));

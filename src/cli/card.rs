@@ -53,8 +53,8 @@ pub(super) struct ProbeArgs {
     /// The card's VBIOS, if that file names one and the card shows none.
     #[arg(long, value_name = "FILE", requires = "init")]
     vbios: Option<PathBuf>,
-    /// Also let it copy into memory that was just taken away from it: that must be stopped. The bus reports an error then, and some
-    /// machines stop at that.
+    /// Also let it copy into memory that was just taken away from it: that must be stopped. The bus reports
+    /// an error then, and some machines stop at that.
     #[arg(long, requires = "engines")]
     stray_dma: bool,
     /// Print JSON.

@@ -1,7 +1,7 @@
 //! `gpuvmk demo`: stock guests on one shared software GPU, from nothing to verified bytes.
 //!
-//! The demonstration is a program of the laboratory, `gpuvmk-lab`: the daemons' program has nothing of it. Here it is
-//! found, in a source tree built, and then this process becomes it.
+//! The demonstration is a program of the laboratory, `gpuvmk-lab`: the daemons' program has nothing of it.
+//! Here it is found, in a source tree built, and then this process becomes it.
 
 use std::env;
 use std::ffi::OsString;

@@ -82,8 +82,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Descriptors that a back end may have at a time: memory ranges of its VM, which have a file each at worst, two
-/// grants of the aggregator's (the old one and a new one), interrupts, sockets.
+/// Descriptors that a back end may have at a time: memory ranges of its VM, which have a file each at worst,
+/// two grants of the aggregator's (the old one and a new one), interrupts, sockets.
 const DESCRIPTORS: u64 = 512 + 2 * 256 + 64 + 32;
 
 /// Private memory beside what grows with the vGPU's memory: page tables' copies and the lists of their pages.

@@ -1,6 +1,6 @@
-//! Sockets that somebody can reach who should not: what `gpuvmk check` warns of. A QEMU may have been taken over by its guest, so it
-//! should reach its own VM's device back end, and neither the aggregator, nor operators' sockets, nor another VM's.
-//! Pure, but for who is in which group, which the caller knows.
+//! Sockets that somebody can reach who should not: what `gpuvmk check` warns of. A QEMU may have been taken
+//! over by its guest, so it should reach its own VM's device back end, and neither the aggregator, nor
+//! operators' sockets, nor another VM's. Pure, but for who is in which group, which the caller knows.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

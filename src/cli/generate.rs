@@ -1,4 +1,5 @@
-//! `gpuvmk generate`: what packages bring along, made from the command line itself so that it is never out of date.
+//! `gpuvmk generate`: what packages bring along, made from the command line itself so that it is never out of
+//! date.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! `gpuvmk gpu`: NVIDIA GPUs of this machine, what could be done with each, which driver has one, and what a native client gets
-//! from one.
+//! `gpuvmk gpu`: NVIDIA GPUs of this machine, what could be done with each, which driver has one, and what a
+//! native client gets from one.
 
 use std::process::ExitCode;
 
@@ -29,8 +29,8 @@ enum Command {
     },
     /// Give a GPU to vfio-pci, so that this program can have it for itself.
     ///
-    /// Refused for a GPU that somebody uses, that shows the console, that shares its IOMMU group with functions in use, or that
-    /// the kernel cannot reset. Nothing survives the next boot.
+    /// Refused for a GPU that somebody uses, that shows the console, that shares its IOMMU group with
+    /// functions in use, or that the kernel cannot reset. Nothing survives the next boot.
     #[command(
         after_help = "Examples:\n  gpuvmk gpu bind 0000:65:00.0 --dry-run\n  sudo gpuvmk gpu bind 0000:65:00.0"
     )]
@@ -45,7 +45,8 @@ enum Command {
     Probe(ProbeArgs),
     /// Make a file of what a stock driver did to a card, for its aggregator to do again.
     ///
-    /// From a trace of a guest that had the whole card. What concerns that guest's memory, channels and interrupts is left out, and said.
+    /// From a trace of a guest that had the whole card. What concerns that guest's memory, channels and
+    /// interrupts is left out, and said.
     #[command(
         after_help = "Example:\n  gpuvmk gpu init /var/log/gpuvmk/vm1.trace -o /etc/gpuvmk/fermi.init\n\nThe trace comes from a VM with `card` and [trace] filter = [\"bar=0\"] in its file."
     )]
@@ -71,7 +72,8 @@ enum Command {
         /// Also rehearse the driver: a tenant's life, with every effect checked.
         #[arg(long)]
         rehearse: bool,
-        /// Also look for what contexts of different clients find of each other's: shared memory, context buffers (reads only).
+        /// Also look for what contexts of different clients find of each other's: shared memory, context
+        /// buffers (reads only).
         #[arg(long)]
         residue: bool,
         /// Print JSON.

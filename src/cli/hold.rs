@@ -1,4 +1,5 @@
-//! `gpuvmk pause VM`, `gpuvmk resume VM`, `gpuvmk reset VM`, `gpuvmk drain`: what an operator holds back and takes off.
+//! `gpuvmk pause VM`, `gpuvmk resume VM`, `gpuvmk reset VM`, `gpuvmk drain`: what an operator holds back and
+//! takes off.
 
 use std::process::ExitCode;
 

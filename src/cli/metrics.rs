@@ -1,6 +1,7 @@
 //! `gpuvmk metrics`: what monitoring sees of all GPUs of a host.
 //!
-//! A process of its own: aggregators stay without the network, and whoever scrapes slowly holds up nobody else.
+//! A process of its own: aggregators stay without the network, and whoever scrapes slowly holds up nobody
+//! else.
 
 use std::io::Cursor;
 use std::net::SocketAddr;
@@ -27,7 +28,8 @@ pub(super) struct Args {
     /// Control sockets of the GPUs [default: all /run/gpuvmk/*.control, looked for anew each time].
     #[arg(long, value_name = "PATH")]
     socket: Vec<PathBuf>,
-    /// The form of what is printed. Who asks by HTTP says what it wants (`Accept`), and gets the classic one if it does not.
+    /// The form of what is printed. Who asks by HTTP says what it wants (`Accept`), and gets the classic one
+    /// if it does not.
     #[arg(long, value_enum, default_value_t = Format::Classic, conflicts_with = "listen")]
     format: Format,
 }

@@ -1,5 +1,5 @@
-//! What commands print: every one writes here, so that an output that takes no more ends each of them in the same way, with a line
-//! and exit status 1. That nobody reads on is no error.
+//! What commands print: every one writes here, so that an output that takes no more ends each of them in the
+//! same way, with a line and exit status 1. That nobody reads on is no error.
 
 use std::fmt::Arguments;
 use std::io::{BufWriter, ErrorKind, StdoutLock, Write as _};

@@ -2,8 +2,8 @@
 
 use crate::gpu::rm::Places;
 
-/// A folder that tests put in the place of `/` for the files of `/proc`, `/dev` and `/sys` that belong to the NVIDIA
-/// driver.
+/// A folder that tests put in the place of `/` for the files of `/proc`, `/dev` and `/sys` that belong to the
+/// NVIDIA driver.
 const VARIABLE: &str = "GPUVMK_TEST_ROOT";
 
 /// The host's files.

@@ -1,5 +1,5 @@
-//! What every device back end shares: the options of QEMU's back-end program conventions, the socket, the end by
-//! SIGTERM.
+//! What every device back end shares: the options of QEMU's back-end program conventions, the socket, the end
+//! by SIGTERM.
 
 use std::fs::File;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -35,7 +35,8 @@ pub(super) struct BackendOptions {
 }
 
 impl BackendOptions {
-    /// A descriptor to serve on, which is open already: as the options say, or else as the service manager has it.
+    /// A descriptor to serve on, which is open already: as the options say, or else as the service manager
+    /// has it.
     pub(super) fn descriptor(&self) -> anyhow::Result<Option<RawFd>> {
         match (self.fd, &self.socket_path) {
             (None, None) => Ok(service_manager::listener()?),
@@ -43,7 +44,8 @@ impl BackendOptions {
         }
     }
 
-    /// The server for these options: at the descriptor if there is one; `configured` is the configuration file's socket.
+    /// The server for these options: at the descriptor if there is one; `configured` is the configuration
+    /// file's socket.
     pub(super) fn server(
         &self,
         descriptor: Option<RawFd>,
@@ -127,7 +129,8 @@ pub(super) fn stop_on_signals_and(also: impl FnOnce() + Send + 'static) -> anyho
     Ok(stop)
 }
 
-/// Wraps `function`, which `source` names and which has `vram` bytes if that is known, so that `tracer` records it: from now on where a file is given for that.
+/// Wraps `function`, which `source` names and which has `vram` bytes if that is known, so that `tracer`
+/// records it: from now on where a file is given for that.
 pub(super) fn traced<F: PciFunction + 'static>(
     function: Arc<F>,
     (source, vram): (&str, Option<u64>),
@@ -165,8 +168,8 @@ impl OpenTrace {
     }
 }
 
-/// Resets the function when its client goes, so that the next one finds it as after power-on. There is no next one for
-/// a process that is to end, and what a reset would zero is zeroed after its end.
+/// Resets the function when its client goes, so that the next one finds it as after power-on. There is no
+/// next one for a process that is to end, and what a reset would zero is zeroed after its end.
 pub(super) struct ResetBetweenClients(pub(super) Arc<dyn PciFunction>);
 
 impl SessionObserver for ResetBetweenClients {
@@ -183,8 +186,8 @@ impl SessionObserver for ResetBetweenClients {
 /// The switch that every daemon has.
 #[derive(Debug, clap::Args)]
 pub(super) struct JailOptions {
-    /// What the process gives up once it is set up, whatever a configuration file says: `enforce` ends it at a
-    /// forbidden system call, `log` notes such calls in the kernel's log, `off` is for debuggers only.
+    /// What the process gives up once it is set up, whatever a configuration file says: `enforce` ends it at
+    /// a forbidden system call, `log` notes such calls in the kernel's log, `off` is for debuggers only.
     #[arg(long = "jail", value_name = "MODE")]
     mode: Option<Mode>,
 }

@@ -58,8 +58,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Descriptors that it may have at a time: memory ranges of its VM, which have a file each at worst, its VRAM's banks,
-/// interrupts, sockets.
+/// Descriptors that it may have at a time: memory ranges of its VM, which have a file each at worst, its
+/// VRAM's banks, interrupts, sockets.
 const DESCRIPTORS: u64 = 512 + 256 + 64 + 32;
 
 /// Private memory; VRAM is files.

@@ -1,4 +1,5 @@
-//! `gpuvmk gpu vbios`: a card's VBIOS, looked at and kept as a file; and files of it that other commands are given.
+//! `gpuvmk gpu vbios`: a card's VBIOS, looked at and kept as a file; and files of it that other commands are
+//! given.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -89,7 +90,8 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Vbios> {
     Vbios::parse(&bytes).with_context(|| format!("{shown} is no VBIOS"))
 }
 
-/// An error if an initialisation was recorded with another VBIOS than the card has, or than `file` says that it has.
+/// An error if an initialisation was recorded with another VBIOS than the card has, or than `file` says that
+/// it has.
 pub(super) fn check(script: &Script, card: &dyn PciFunction, file: Option<&Path>) -> anyhow::Result<()> {
     let Some(recorded) = script.vbios else { return Ok(()) };
     let vbios = match file {

@@ -18,7 +18,8 @@ use crate::vgpu::{FaceConfig, MediatorConfig, Quotas, Vgpu, VgpuConfig};
 /// How long a function reset may look for a new aggregator: QEMU waits 5 s for the reset's answer.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// The vGPU, once the aggregator has admitted its VM, for which it waits at most `wait`. None if the order to end came first.
+/// The vGPU, once the aggregator has admitted its VM, for which it waits at most `wait`. None if the order to
+/// end came first.
 pub(super) fn admitted(
     config: &VmConfig,
     file: &Path,

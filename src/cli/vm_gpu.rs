@@ -53,8 +53,8 @@ impl Source {
         &self.file
     }
 
-    /// The GPU; for a part of one, `wait` says how long its aggregator may take. None if the order to end came first. `path` is
-    /// the file's, for messages.
+    /// The GPU; for a part of one, `wait` says how long its aggregator may take. None if the order to end
+    /// came first. `path` is the file's, for messages.
     pub(super) fn gpu(
         &self,
         path: &Path,
@@ -90,7 +90,8 @@ impl VmGpu {
         }
     }
 
-    /// The function that the guest is shown, whose accesses `tracer` records: from now on where a file is given for that.
+    /// The function that the guest is shown, whose accesses `tracer` records: from now on where a file is
+    /// given for that.
     pub(super) fn traced(
         &self,
         name: &str,

@@ -57,13 +57,15 @@ pub(super) struct Args {
     /// Main memory, such as 512M or 2G.
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = memory)]
     memory: u64,
-    /// A disk: a raw image or a block device, which the guest has as /dev/vda. Several are /dev/vdb and so on, in their order.
+    /// A disk: a raw image or a block device, which the guest has as /dev/vda. Several are /dev/vdb and so
+    /// on, in their order.
     #[arg(long, value_name = "FILE")]
     disk: Vec<PathBuf>,
     /// A disk that the guest cannot write to. Those come after the others.
     #[arg(long, value_name = "FILE")]
     disk_read_only: Vec<PathBuf>,
-    /// Stop the guest at every access to its GPU: nothing is mapped into it, and no doorbell is signalled. For traces.
+    /// Stop the guest at every access to its GPU: nothing is mapped into it, and no doorbell is signalled.
+    /// For traces.
     #[arg(long)]
     trap_all: bool,
     /// End when the guest resets the machine, instead of starting it again.
@@ -99,11 +101,12 @@ fn functions(disks: Vec<Disk>) -> anyhow::Result<Vec<Arc<dyn PciFunction>>> {
 /// Why a VM ends whose card the kernel wants back: whoever has it open is waited for.
 const CARD_GONE: &str = "its card is being taken away, or is broken";
 
-/// Descriptors at a time: grants of the aggregator's (an old one and a new one), memory and its copies, a doorbell for each
-/// channel, messages, processors, disks, sockets.
+/// Descriptors at a time: grants of the aggregator's (an old one and a new one), memory and its copies, a
+/// doorbell for each channel, messages, processors, disks, sockets.
 const DESCRIPTORS: u64 = 2 * 256 + 1024 + 256;
 
-/// Private memory beside what grows with the vGPU's memory, and for each processor. The guest's own memory is shared.
+/// Private memory beside what grows with the vGPU's memory, and for each processor. The guest's own memory is
+/// shared.
 const MEMORY: u64 = 512 << 20;
 const PROCESSOR_MEMORY: u64 = 4 << 20;
 

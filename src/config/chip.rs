@@ -13,8 +13,9 @@ const CHIPS: [(&str, Chip); 2] = [(Chip::Gf100.name(), Chip::Gf100), (Chip::Gh10
 
 /// Limits of one chip.
 pub(super) struct Limits {
-    /// VRAM of a vGPU: least and most. A stock driver needs about 16 MiB (GF100) or 30 MiB (GH100) for its own tables
-    /// and buffers; no GF100 had more than 6 GiB, and a GH100's firmware tells sizes in MiB to far beyond 64 GiB.
+    /// VRAM of a vGPU: least and most. A stock driver needs about 16 MiB (GF100) or 30 MiB (GH100) for its
+    /// own tables and buffers; no GF100 had more than 6 GiB, and a GH100's firmware tells sizes in MiB to far
+    /// beyond 64 GiB.
     pub vram: (u64, u64),
     /// VRAM of the software GPU, the host's own share included.
     pub soft_vram: (u64, u64),

@@ -1,12 +1,13 @@
-//! The configuration files of a folder, and what else lies in one: what editors and package managers leave beside a file is none.
+//! The configuration files of a folder, and what else lies in one: what editors and package managers leave
+//! beside a file is none.
 
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::mistake::ConfigError;
 
-/// The files of a folder that are meant as configuration, by name: those that end in `.toml`, but for hidden ones and those that
-/// begin with `#`, as the shell's `*.toml` and systemd's drop-in folders have it.
+/// The files of a folder that are meant as configuration, by name: those that end in `.toml`, but for hidden
+/// ones and those that begin with `#`, as the shell's `*.toml` and systemd's drop-in folders have it.
 ///
 /// # Errors
 /// The folder cannot be listed; or one that is meant is no file, or a link to nothing.

@@ -1,5 +1,5 @@
-//! The `[hang]` section of a GPU's file: how long a channel may hold up others, and what it costs its VM to do so again
-//! and again.
+//! The `[hang]` section of a GPU's file: how long a channel may hold up others, and what it costs its VM to
+//! do so again and again.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The `[limits]` section of a VM's file: what its guest may cost the host. They bound a guest that attacks or is
-//! broken; honest guests do not meet them.
+//! The `[limits]` section of a VM's file: what its guest may cost the host. They bound a guest that attacks
+//! or is broken; honest guests do not meet them.
 
 use super::reader::TableReader;
 use super::value;
@@ -13,8 +13,8 @@ const MAX_RANGES: u64 = 65_535;
 /// Limits of a VM. Rates are per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VmLimits {
-    /// Host memory for page tables, in bytes; `None`: what goes with the VM's share of VRAM, which is the most in
-    /// any case.
+    /// Host memory for page tables, in bytes; `None`: what goes with the VM's share of VRAM, which is the
+    /// most in any case.
     pub page_tables: Option<u64>,
     /// Pages mapped in all address spaces.
     pub mappings: u64,

@@ -1,5 +1,5 @@
-//! Reads the keys of a TOML table one by one, collects every mistake with its line, and knows in the end which
-//! keys nobody asked for.
+//! Reads the keys of a TOML table one by one, collects every mistake with its line, and knows in the end
+//! which keys nobody asked for.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -1,6 +1,8 @@
-//! A scenario for `gpuvmk sched-sim`: VMs with loads on a modelled GPU, what changes when, and what is expected of it.
+//! A scenario for `gpuvmk sched-sim`: VMs with loads on a modelled GPU, what changes when, and what is
+//! expected of it.
 //!
-//! All times are whole numbers of microseconds. docs/scheduling.md documents the keys; examples are in tests/scenarios.
+//! All times are whole numbers of microseconds. docs/scheduling.md documents the keys; examples are in
+//! tests/scenarios.
 
 use std::path::Path;
 use std::time::Duration;

@@ -48,8 +48,9 @@ pub struct VmConfig {
     pub jail: Mode,
 }
 
-/// How a guest reaches instance memory, unless its file says. QEMU waits for every write to a device once it has mapped one of its
-/// regions, doorbells too: of a GH100 a page of registers is mapped anyway, a GF100's submissions would take twice as long.
+/// How a guest reaches instance memory, unless its file says. QEMU waits for every write to a device once it
+/// has mapped one of its regions, doorbells too: of a GH100 a page of registers is mapped anyway, a GF100's
+/// submissions would take twice as long.
 fn usual_bar3(chip: Option<Chip>) -> Bar3 {
     match chip {
         Some(Chip::Gh100) => Bar3::WherePossible,

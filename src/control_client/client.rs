@@ -114,7 +114,8 @@ pub fn call(path: &Path, method: &str, params: &Value) -> Result<Value, ControlE
         .ok_or_else(|| ControlError::NoResult { method: method.to_owned(), line })
 }
 
-/// Connects. The limit for writing is set before, because Linux keeps to it also where the aggregator accepts nobody.
+/// Connects. The limit for writing is set before, because Linux keeps to it also where the aggregator accepts
+/// nobody.
 fn open(path: &Path) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

@@ -42,7 +42,8 @@ pub struct GpuStatus {
     pub draining: bool,
     /// VMs that may come, if the GPU's file says.
     pub vms: Option<Vec<GuestStatus>>,
-    /// Processes that were turned away at the aggregator's sockets, because `allow_users` does not name their user.
+    /// Processes that were turned away at the aggregator's sockets, because `allow_users` does not name their
+    /// user.
     pub refused_peers: u64,
     /// Hellos that were refused.
     pub refused_hellos: u64,
@@ -85,7 +86,8 @@ pub struct ScrubStatus {
     /// By whom, and how fast; absent where the driver does not count.
     #[serde(flatten)]
     pub figures: Option<ScrubFigures>,
-    /// Engine accesses of the host's own channels that met a tenant's memory, where hardware can tell (must be 0).
+    /// Engine accesses of the host's own channels that met a tenant's memory, where hardware can tell (must
+    /// be 0).
     pub foreign_accesses: Option<u64>,
     /// Tenants that are gone.
     pub departures: Departures,
@@ -128,8 +130,8 @@ pub struct ScrubFigures {
     pub fallback_reason: Option<String>,
 }
 
-/// Tenants that are gone: how long they took from the end of their process until everything of theirs was free again, and
-/// zero, and for how long the GPU had had work of theirs.
+/// Tenants that are gone: how long they took from the end of their process until everything of theirs was
+/// free again, and zero, and for how long the GPU had had work of theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Departures {
@@ -141,8 +143,9 @@ pub struct Departures {
     pub last_ms: u64,
     /// The longest, in milliseconds.
     pub longest_ms: u64,
-    /// Time in which they had work for an engine that was not done, of all of them together, in microseconds: what the
-    /// tenants that are there had wanted of the GPU is only a part of what those that stayed had to share it with.
+    /// Time in which they had work for an engine that was not done, of all of them together, in microseconds:
+    /// what the tenants that are there had wanted of the GPU is only a part of what those that stayed had to
+    /// share it with.
     pub wanted_us: u64,
 }
 

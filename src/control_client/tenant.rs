@@ -16,7 +16,8 @@ pub struct TenantStatus {
     pub pid: Option<i32>,
     /// User of its device backend.
     pub uid: u32,
-    /// Whether the name is more than the back end's word: the GPU's file, or the aggregator's own user, says whose it is.
+    /// Whether the name is more than the back end's word: the GPU's file, or the aggregator's own user, says
+    /// whose it is.
     pub vouched: bool,
     /// `preparing`, `active`, `resetting`, `leaving` or `withheld`.
     pub state: Word,
@@ -38,7 +39,8 @@ pub struct TenantStatus {
     pub gpu_share: f64,
     /// Engine time used, in milliseconds, by sampling.
     pub busy_ms: u64,
-    /// Time in which it had work that was not done, in milliseconds: what it used, and what it waited for others.
+    /// Time in which it had work that was not done, in milliseconds: what it used, and what it waited for
+    /// others.
     pub wanting_ms: u64,
     /// What it was granted.
     pub share: Option<ShareStatus>,
@@ -74,7 +76,8 @@ pub struct TenantStatus {
     pub refusals: u64,
     /// Pages that pointed outside the tenant's own.
     pub bad_pages: u64,
-    /// Times that memory of the tenant's own could not be mapped: for reading only, cut off, or not to be pinned.
+    /// Times that memory of the tenant's own could not be mapped: for reading only, cut off, or not to be
+    /// pinned.
     pub unmappable: u64,
     /// Pages of its memory that could not be had, or that nobody had filled, when an engine met them.
     pub lost_pages: u64,
@@ -88,8 +91,8 @@ pub struct TenantStatus {
     pub table_bytes: u64,
     /// Guest memory that the GPU can reach, in bytes.
     pub memory: u64,
-    /// Private memory of its device backend, in bytes. The aggregator leaves it out: `gpuvmk status` looks, and adds it where
-    /// its user may see it.
+    /// Private memory of its device backend, in bytes. The aggregator leaves it out: `gpuvmk status` looks,
+    /// and adds it where its user may see it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend_private_memory: Option<u64>,
 }

@@ -8,10 +8,10 @@
 //!                      Unfit --- start, good -->    Faulted ------> Enabled
 //! ```
 //!
-//! The host channel is created at the first start, because only then the guest's instance block is complete, and
-//! lives until the guest unbinds the channel number or binds it again. The block is read again at every start:
-//! drivers stop a channel, change its context pointers, and start it again. Where more than the engines changed,
-//! the host channel is replaced.
+//! The host channel is created at the first start, because only then the guest's instance block is complete,
+//! and lives until the guest unbinds the channel number or binds it again. The block is read again at every
+//! start: drivers stop a channel, change its context pointers, and start it again. Where more than the
+//! engines changed, the host channel is replaced.
 
 use super::instance::{InstanceBlock, InstanceError};
 use gpuvmk_chip::{EngineSet, PhysicalAddress};

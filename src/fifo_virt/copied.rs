@@ -1,11 +1,11 @@
 //! How much a channel's command streams copy, by what they say.
 //!
-//! No hardware counts bytes for each channel, so its commands are looked through: for what they bind, for lengths,
-//! and for what starts a copy. Nothing that is found here decides anything. A guest that changes its commands after it
-//! submitted them, or starts copies that fault, spoils its own figure.
+//! No hardware counts bytes for each channel, so its commands are looked through: for what they bind, for
+//! lengths, and for what starts a copy. Nothing that is found here decides anything. A guest that changes its
+//! commands after it submitted them, or starts copies that fault, spoils its own figure.
 //!
-//! Not counted: what shaders, draws and two-dimensional copies move. A copy with a condition counts as if it was done. An
-//! element of a swizzled copy on GF100 counts as a byte.
+//! Not counted: what shaders, draws and two-dimensional copies move. A copy with a condition counts as if it
+//! was done. An element of a swizzled copy on GF100 counts as a byte.
 
 use gpuvmk_chip::gf100::methods::{m2mf, pcopy};
 use gpuvmk_chip::gh100::methods::copy::{self, launch, remap, render_enable};
@@ -147,8 +147,8 @@ impl CopyMeter {
         }
     }
 
-    /// Reads words of a segment, little endian as they lie in memory. False when the rest of the segment does not
-    /// count.
+    /// Reads words of a segment, little endian as they lie in memory. False when the rest of the segment does
+    /// not count.
     pub fn read(&mut self, mut words: &[[u8; 4]], copied: &mut CopiedBytes) -> bool {
         while let Some((word, rest)) = words.split_first() {
             let passed = usize::from(self.indifferent()).min(words.len());

@@ -1,7 +1,7 @@
 //! The instance block (RAMIN) of a guest channel, read once into a checked copy.
 //!
-//! It holds the FIFO context (RAMFC: where the command ring and the USERD page are), the page directory, and a
-//! pointer to a context image for each engine that the channel uses. A context pointer only says *that* the
+//! It holds the FIFO context (RAMFC: where the command ring and the USERD page are), the page directory, and
+//! a pointer to a context image for each engine that the channel uses. A context pointer only says *that* the
 //! channel uses the engine: images of guests are never given to hardware.
 //!
 //! Not handled: contexts of the video engines, and the limit of the address space (page tables decide what is

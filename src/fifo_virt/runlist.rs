@@ -1,7 +1,8 @@
 //! A guest's runlist: the channels that it wants to run, filtered to what can be its own.
 //!
-//! An entry is two words: the channel number and a type. Entries of another type, numbers that were not granted,
-//! and repetitions are dropped and counted; a list longer than the guest has channels can only hold such.
+//! An entry is two words: the channel number and a type. Entries of another type, numbers that were not
+//! granted, and repetitions are dropped and counted; a list longer than the guest has channels can only hold
+//! such.
 
 use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};

@@ -1,5 +1,5 @@
-//! How a guest reaches a [`gpuvmk_pci::PciFunction`]. Front ends know sockets and virtual machines, and nothing
-//! of GPUs.
+//! How a guest reaches a [`gpuvmk_pci::PciFunction`]. Front ends know sockets and virtual machines, and
+//! nothing of GPUs.
 
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -1,5 +1,6 @@
-//! Accesses of any length to what takes aligned ones: a function gets accesses to its BARs naturally aligned and at most 8 bytes long,
-//! whatever the guest or the client asks for. Configuration space and ROM are served as they come.
+//! Accesses of any length to what takes aligned ones: a function gets accesses to its BARs naturally aligned
+//! and at most 8 bytes long, whatever the guest or the client asks for. Configuration space and ROM are
+//! served as they come.
 
 use gpuvmk_pci::{AccessError, PciFunction, Region, RegionKind};
 

@@ -1,15 +1,17 @@
 //! How long work on the thread that owns the GPU may go on at a time.
 //!
-//! Whoever calls a driver's `advance_` methods hands one budget in; the driver does at least one unit of work, looks
-//! at the clock after each call or some units, and leaves the rest for the next turn. So no length of a request, no number of
-//! runs, ranges or channels makes a turn longer than the budget and one unit of work.
+//! Whoever calls a driver's `advance_` methods hands one budget in; the driver does at least one unit of
+//! work, looks at the clock after each call or some units, and leaves the rest for the next turn. So no
+//! length of a request, no number of runs, ranges or channels makes a turn longer than the budget and one
+//! unit of work.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use gpuvmk_units::clock::{Clock, MonotonicClock};
 
-/// Units after which the clock is looked at: a unit is a run in a table in memory, a fraction of a microsecond.
+/// Units after which the clock is looked at: a unit is a run in a table in memory, a fraction of a
+/// microsecond.
 const LOOK_EVERY: u32 = 8;
 
 /// What a system call counts: the clock is looked at after each.

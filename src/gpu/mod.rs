@@ -1,8 +1,8 @@
 //! The physical GPU as the aggregator uses it: address spaces, channels and events, behind one trait.
 //!
-//! Drivers: `register` (GF100 to GM107 over any `PciFunction`), `rm` (a GPU whose host keeps the NVIDIA driver
-//! loaded), and the software GPU's `executor`. `vfio` makes a real card such a `PciFunction`.
-//! All addresses here are host addresses: whoever calls has checked them.
+//! Drivers: `register` (GF100 to GM107 over any `PciFunction`), `rm` (a GPU whose host keeps the NVIDIA
+//! driver loaded), and the software GPU's `executor`. `vfio` makes a real card such a `PciFunction`. All
+//! addresses here are host addresses: whoever calls has checked them.
 
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -50,7 +50,8 @@ pub struct GpuInfo {
     pub engines: EngineSet,
     /// What a channel's USERD must be a multiple of, and its size: a page on GF100, 512 bytes on GH100.
     pub userd_granule: u64,
-    /// True when CPU reads of VRAM are slow (uncached, over the bus): whoever reads it often should remember it.
+    /// True when CPU reads of VRAM are slow (uncached, over the bus): whoever reads it often should remember
+    /// it.
     pub slow_vram_reads: bool,
     /// Virtual addresses of an address space are below 2 to this.
     pub va_bits: u8,
@@ -153,8 +154,8 @@ pub enum GpuError {
         /// Its number.
         id: u64,
     },
-    /// Pages that stay faults, and nothing else is the matter: virtual addresses that the GPU's manager keeps for itself, or
-    /// memory that cannot be made reachable.
+    /// Pages that stay faults, and nothing else is the matter: virtual addresses that the GPU's manager keeps
+    /// for itself, or memory that cannot be made reachable.
     #[error("{0}")]
     Unmappable(String),
     /// A class that the channel's engines do not have, or that tenants may not use.
@@ -191,8 +192,8 @@ pub enum GpuError {
 }
 
 impl GpuError {
-    /// For failures to make memory reachable, which leave page tables as they were: its pages stay faults, and nothing is in
-    /// doubt. A lost GPU, and hardware that did not answer, stay what they are.
+    /// For failures to make memory reachable, which leave page tables as they were: its pages stay faults,
+    /// and nothing is in doubt. A lost GPU, and hardware that did not answer, stay what they are.
     #[must_use]
     pub fn as_unmappable(self) -> Self {
         match self {
@@ -292,8 +293,8 @@ pub trait OwnMemory {
     fn read(&mut self, at: HostVram, data: &mut [u8]) -> Result<(), GpuError>;
 }
 
-/// The granules that end in `[start, start + size)`: whoever goes through memory piece by piece is done with them then. The last
-/// one ends with the memory, at `limit`.
+/// The granules that end in `[start, start + size)`: whoever goes through memory piece by piece is done with
+/// them then. The last one ends with the memory, at `limit`.
 pub fn granules_that_end_in(
     start: u64,
     size: u64,
@@ -314,36 +315,39 @@ pub trait GpuDriver: Send {
     /// What it offers.
     fn info(&self) -> &GpuInfo;
 
-    /// File descriptors that show a range of VRAM, for a tenant's backend to map: the same memory at each call, until
-    /// [`GpuDriver::renew_vram`].
+    /// File descriptors that show a range of VRAM, for a tenant's backend to map: the same memory at each
+    /// call, until [`GpuDriver::renew_vram`].
     ///
     /// # Errors
     /// The physical GPU cannot share that range.
     fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError>;
 
-    /// Takes tenants' memory from everybody to whom [`GpuDriver::share_vram`] gave it, whomever they gave it to: when all
-    /// of a partition is [`Renewal::Done`], neither files nor mappings that somebody kept reach what the next owner is given. To be asked
-    /// for a whole partition, from its start to its end, in pieces of at most [`scrub::SCRUB_PIECE`]; nothing of its tenant may be
-    /// on the hardware. With [`Renewal::Held`], ask for the same piece again later, and let nobody have the memory meanwhile.
+    /// Takes tenants' memory from everybody to whom [`GpuDriver::share_vram`] gave it, whomever they gave it
+    /// to: when all of a partition is [`Renewal::Done`], neither files nor mappings that somebody kept reach
+    /// what the next owner is given. To be asked for a whole partition, from its start to its end, in pieces
+    /// of at most [`scrub::SCRUB_PIECE`]; nothing of its tenant may be on the hardware. With
+    /// [`Renewal::Held`], ask for the same piece again later, and let nobody have the memory meanwhile.
     ///
     /// # Errors
     /// The range is not tenant memory, or it stays with whoever has it: nobody may get it any more.
     fn renew_vram(&mut self, start: HostVram, size: u64) -> Result<Renewal, GpuError>;
 
-    /// True when a range that was shared may hold what somebody else left there: it has to be scrubbed before a
-    /// tenant gets it, whatever was scrubbed before.
+    /// True when a range that was shared may hold what somebody else left there: it has to be scrubbed before
+    /// a tenant gets it, whatever was scrubbed before.
     fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {
         // Where memory is the driver's own from the start, it holds what tenants left, and nothing else.
         let _ = (start, size);
         false
     }
 
-    /// Whether VRAM is the memory of the files that [`Self::share_vram`] gives: what is given back to the host's kernel is zero then.
+    /// Whether VRAM is the memory of the files that [`Self::share_vram`] gives: what is given back to the
+    /// host's kernel is zero then.
     fn is_vram_of_files(&self) -> bool {
         false
     }
 
-    /// The least that a turn has to be long for, where others wait: about what the driver's shortest step takes.
+    /// The least that a turn has to be long for, where others wait: about what the driver's shortest step
+    /// takes.
     fn shortest_turn(&self) -> Duration {
         Duration::ZERO
     }
@@ -360,8 +364,8 @@ pub trait GpuDriver: Send {
     /// The range is not tenant memory, or hardware failed.
     fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError>;
 
-    /// The same without waiting for anything: with [`Scrub::Pending`], ask again with the same range until it is
-    /// done, and let nobody have the memory meanwhile. At most [`scrub::SCRUB_PIECE`] bytes at a time.
+    /// The same without waiting for anything: with [`Scrub::Pending`], ask again with the same range until it
+    /// is done, and let nobody have the memory meanwhile. At most [`scrub::SCRUB_PIECE`] bytes at a time.
     ///
     /// # Errors
     /// As [`GpuDriver::scrub_vram`]; the memory may be written by hardware later then.
@@ -370,7 +374,8 @@ pub trait GpuDriver: Send {
         Ok(Scrub::Done)
     }
 
-    /// True when somebody waits for this process to close the GPU once it is gone, as the kernel does with a card that is taken out.
+    /// True when somebody waits for this process to close the GPU once it is gone, as the kernel does with a
+    /// card that is taken out.
     fn is_waited_for(&self) -> bool {
         false
     }
@@ -407,7 +412,8 @@ pub trait GpuDriver: Send {
     /// See [`DmaError`].
     fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError>;
 
-    /// The same for as long as the budget lasts; with anything but [`Progress::Done`], ask again with the same range.
+    /// The same for as long as the budget lasts; with anything but [`Progress::Done`], ask again with the
+    /// same range.
     ///
     /// # Errors
     /// See [`DmaError`].
@@ -434,7 +440,8 @@ pub trait GpuDriver: Send {
     /// No such space, or a channel still uses it.
     fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError>;
 
-    /// The same for as long as the budget lasts; with anything but [`Progress::Done`], ask again, and do nothing else with it.
+    /// The same for as long as the budget lasts; with anything but [`Progress::Done`], ask again, and do
+    /// nothing else with it.
     ///
     /// # Errors
     /// As there.
@@ -448,12 +455,13 @@ pub trait GpuDriver: Send {
         Ok(Progress::Done)
     }
 
-    /// Unmaps, then maps, for as long as the budget lasts: what is done is taken from `update`, and engines see it when
-    /// this returns. The space's tables may take `table_budget` bytes of host memory.
+    /// Unmaps, then maps, for as long as the budget lasts: what is done is taken from `update`, and engines
+    /// see it when this returns. The space's tables may take `table_budget` bytes of host memory.
     ///
     /// # Errors
-    /// Out of host memory or budget, a run that is invalid, or memory that cannot be mapped ([`GpuError::Unmappable`]). The
-    /// run that the error is about is no longer in `update`; whoever wants the others asks again.
+    /// Out of host memory or budget, a run that is invalid, or memory that cannot be mapped
+    /// ([`GpuError::Unmappable`]). The run that the error is about is no longer in `update`; whoever wants
+    /// the others asks again.
     fn advance_update(
         &mut self,
         space: SpaceHandle,
@@ -462,8 +470,8 @@ pub trait GpuDriver: Send {
         budget: &mut Budget,
     ) -> Result<Progress, GpuError>;
 
-    /// [`GpuDriver::advance_update`] to its end, for whoever may wait. Runs that cannot be mapped stay faults, and the
-    /// rest is done.
+    /// [`GpuDriver::advance_update`] to its end, for whoever may wait. Runs that cannot be mapped stay
+    /// faults, and the rest is done.
     ///
     /// # Errors
     /// As there: the first one.
@@ -496,8 +504,8 @@ pub trait GpuDriver: Send {
     /// No such space.
     fn space_usage(&self, space: SpaceHandle) -> Result<SpaceUsage, GpuError>;
 
-    /// Turns pages of the space into faults for as long as the budget lasts. When it is done, stale translations are dropped
-    /// as well: engines reach nothing through it.
+    /// Turns pages of the space into faults for as long as the budget lasts. When it is done, stale
+    /// translations are dropped as well: engines reach nothing through it.
     ///
     /// # Errors
     /// No such space, or hardware failed.
@@ -512,8 +520,8 @@ pub trait GpuDriver: Send {
         Ok(())
     }
 
-    /// Turns pages of the space that point at system memory into faults for as long as the budget lasts, and drops stale
-    /// translations of them. Nothing may be mapped there until it is done.
+    /// Turns pages of the space that point at system memory into faults for as long as the budget lasts, and
+    /// drops stale translations of them. Nothing may be mapped there until it is done.
     ///
     /// # Errors
     /// No such space, or hardware failed.
@@ -546,8 +554,8 @@ pub trait GpuDriver: Send {
     /// No such channel, or out of host memory.
     fn set_channel_engines(&mut self, channel: HostChannel, engines: EngineSet) -> Result<(), GpuError>;
 
-    /// Makes an object of a class on a channel, for GPUs whose manager wants to know. An object of a class that
-    /// the channel has is the same one; objects go with their channel.
+    /// Makes an object of a class on a channel, for GPUs whose manager wants to know. An object of a class
+    /// that the channel has is the same one; objects go with their channel.
     ///
     /// # Errors
     /// No such channel, or [`GpuError::NoClass`].
@@ -558,7 +566,8 @@ pub trait GpuDriver: Send {
     }
 
     /// Takes a channel off the hardware for good. Work of it that a preemption did not stop is dropped by
-    /// resetting the engine it holds. Nothing is reported of it any more when this returns: the next channel may have its number.
+    /// resetting the engine it holds. Nothing is reported of it any more when this returns: the next channel
+    /// may have its number.
     ///
     /// # Errors
     /// No such channel, or hardware did not let it go.
@@ -582,15 +591,16 @@ pub trait GpuDriver: Send {
     /// No such channel.
     fn preempt_channel(&mut self, channel: HostChannel) -> Result<(), GpuError>;
 
-    /// Tells hardware of new work. The guest has stored GP_PUT in its USERD before; hardware takes what it finds there.
-    /// `gp_put` is what the guest's doorbell said, and older than that if the doorbell had to wait.
+    /// Tells hardware of new work. The guest has stored GP_PUT in its USERD before; hardware takes what it
+    /// finds there. `gp_put` is what the guest's doorbell said, and older than that if the doorbell had to
+    /// wait.
     ///
     /// # Errors
     /// No such channel.
     fn doorbell(&mut self, channel: HostChannel, gp_put: u32) -> Result<(), GpuError>;
 
-    /// How far hardware has fetched the channel's ring: its GP_GET. The page is the guest's, so this is a hint
-    /// for accounting and nothing else.
+    /// How far hardware has fetched the channel's ring: its GP_GET. The page is the guest's, so this is a
+    /// hint for accounting and nothing else.
     ///
     /// # Errors
     /// No such channel.
@@ -599,8 +609,8 @@ pub trait GpuDriver: Send {
     /// What each engine runs now: its channel while it is busy (for accounting by sampling).
     fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)>;
 
-    /// How long engines have worked so far, for whomever: read right after [`GpuDriver::sample_engines`], and to be trusted
-    /// only as far as samples are less than a second apart. Empty where hardware does not tell.
+    /// How long engines have worked so far, for whomever: read right after [`GpuDriver::sample_engines`], and
+    /// to be trusted only as far as samples are less than a second apart. Empty where hardware does not tell.
     fn engine_times(&mut self) -> Vec<(Engine, Duration)> {
         Vec::new()
     }
@@ -619,8 +629,8 @@ pub trait GpuDriver: Send {
     /// Readable when [`GpuDriver::take_events`] has something.
     fn event_fd(&self) -> BorrowedFd<'_>;
 
-    /// Looks after what was begun and ends by itself; what became of it is an event or shows when it is asked for again. True
-    /// when somebody should look again after [`scrub::LOOK_AGAIN`].
+    /// Looks after what was begun and ends by itself; what became of it is an event or shows when it is asked
+    /// for again. True when somebody should look again after [`scrub::LOOK_AGAIN`].
     fn advance_pending(&mut self, budget: &mut Budget) -> bool {
         // Where everything that ends tells so, there is nothing to look after.
         let _ = budget;
@@ -642,8 +652,8 @@ pub trait OwnershipLedger: Send + Sync {
     fn own_channel(&self, channel: HostChannel, owner: Option<TenantId>);
     /// Engine accesses of `tenant`'s channels that met memory of somebody else.
     fn foreign_accesses(&self, tenant: TenantId) -> u64;
-    /// How long engines worked for `tenant`'s channels, for tests to judge what the host counts. A channel that still
-    /// has its engine may be told of a time slice later.
+    /// How long engines worked for `tenant`'s channels, for tests to judge what the host counts. A channel
+    /// that still has its engine may be told of a time slice later.
     fn engine_time(&self, tenant: TenantId) -> Vec<(Engine, Duration)> {
         let _ = tenant;
         Vec::new()

@@ -83,7 +83,8 @@ impl OwnChannel {
         self.channel
     }
 
-    /// Writes commands to an offset of the memory, and tells the engine of them. Who submits more than the ring holds at a time loses some.
+    /// Writes commands to an offset of the memory, and tells the engine of them. Who submits more than the
+    /// ring holds at a time loses some.
     ///
     /// # Errors
     /// The memory or the GPU is gone.

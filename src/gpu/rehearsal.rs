@@ -1,5 +1,5 @@
-//! The engines of a GPU that nobody uses yet, tried one by one: each copies into the host's memory and back, with every byte looked at; and,
-//! on request, into memory that was just taken away from the GPU.
+//! The engines of a GPU that nobody uses yet, tried one by one: each copies into the host's memory and back,
+//! with every byte looked at; and, on request, into memory that was just taken away from the GPU.
 //!
 //! For GPUs whose driver lends memory for channels of the host's own.
 
@@ -41,7 +41,8 @@ pub struct Rehearsal {
     pub tried: Vec<Trial>,
     /// Bytes that came into the host's memory and back as they were, by all engines.
     pub verified: u64,
-    /// Whether a copy into memory that was taken away from the GPU left that memory as it was; absent if nobody asked.
+    /// Whether a copy into memory that was taken away from the GPU left that memory as it was; absent if
+    /// nobody asked.
     pub stray_dma_stopped: Option<bool>,
     /// What the GPU said of that copy.
     pub stray_reported: Option<String>,
@@ -96,11 +97,12 @@ enum End {
     Not(Option<String>),
 }
 
-/// Tries each engine whose commands are known. `stray`: also whether the host's memory is safe from the last one. Nothing of it is left
-/// afterwards but the own memory that it took.
+/// Tries each engine whose commands are known. `stray`: also whether the host's memory is safe from the last
+/// one. Nothing of it is left afterwards but the own memory that it took.
 ///
 /// # Errors
-/// The GPU cannot be prepared, or not be left as it was. That an engine does not work is no error: it is found.
+/// The GPU cannot be prepared, or not be left as it was. That an engine does not work is no error: it is
+/// found.
 pub fn rehearse(driver: &mut dyn GpuDriver, stray: bool) -> Result<Rehearsal, GpuError> {
     let info = driver.info();
     let known = info.engines.engines().filter_map(|engine| Some((engine, Dialect::of(&info.chip, engine)?)));

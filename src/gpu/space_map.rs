@@ -1,13 +1,13 @@
-//! An address space as its driver keeps it in host memory: runs of virtual addresses, ordered, with where each
-//! points.
+//! An address space as its driver keeps it in host memory: runs of virtual addresses, ordered, with where
+//! each points.
 //!
-//! A run is what one mapping made of it: consecutive virtual addresses over consecutive target addresses, with one
-//! page size and one set of attributes. Mapping over what is there replaces it; a hole cuts runs in two. A page that
-//! is cut leaves 4 KiB pages. Every run costs a fixed amount of the tenant's budget, so that neither many mappings
-//! nor many holes take more host memory than the tenant was given.
+//! A run is what one mapping made of it: consecutive virtual addresses over consecutive target addresses,
+//! with one page size and one set of attributes. Mapping over what is there replaces it; a hole cuts runs in
+//! two. A page that is cut leaves 4 KiB pages. Every run costs a fixed amount of the tenant's budget, so that
+//! neither many mappings nor many holes take more host memory than the tenant was given.
 //!
-//! Not handled: two mappings of different page size at one address (the small one would win on hardware); the last
-//! one counts.
+//! Not handled: two mappings of different page size at one address (the small one would win on hardware); the
+//! last one counts.
 
 mod by_target;
 
@@ -32,8 +32,8 @@ pub struct SpaceShape {
     pub system_bits: u8,
     /// Page sizes, as log2.
     pub page_shifts: &'static [u8],
-    /// True when runs that continue each other become one. False where every run stands for a mapping that exists
-    /// elsewhere too, and is undone as a whole.
+    /// True when runs that continue each other become one. False where every run stands for a mapping that
+    /// exists elsewhere too, and is undone as a whole.
     pub join: bool,
 }
 
@@ -155,8 +155,8 @@ impl SpaceMap {
         self.runs.range(reaching_in..last).map(|(_, run)| run)
     }
 
-    /// The pages that point at system memory in `[iova, iova + size)`. Pages count whole: one byte of a page in the range
-    /// is enough.
+    /// The pages that point at system memory in `[iova, iova + size)`. Pages count whole: one byte of a page
+    /// in the range is enough.
     pub fn pointing_at(&self, iova: Iova, size: u64) -> impl Iterator<Item = Run> {
         let end = iova.0.saturating_add(size);
         self.by_target
@@ -174,8 +174,8 @@ impl SpaceMap {
         row.count()
     }
 
-    /// As much of a mapping, from its start on, as lies over at most `most` runs; in smaller pages where its first page
-    /// alone lies over more.
+    /// As much of a mapping, from its start on, as lies over at most `most` runs; in smaller pages where its
+    /// first page alone lies over more.
     pub fn front(&self, mapping: &HostMapping, most: usize) -> HostMapping {
         let end = mapping.va.0.saturating_add(u64::from(mapping.pages) << mapping.page_shift);
         let Some(next) = self.overlapping(mapping.va.0, end).nth(most.max(1)) else { return *mapping };
@@ -209,8 +209,8 @@ impl SpaceMap {
         Ok(replaced)
     }
 
-    /// Unmaps a run of pages. Returns what was mapped there; where the holes would cost more than `budget` bytes,
-    /// the runs around them go as well and are returned.
+    /// Unmaps a run of pages. Returns what was mapped there; where the holes would cost more than `budget`
+    /// bytes, the runs around them go as well and are returned.
     ///
     /// # Errors
     /// The range is not one that the space can have.
@@ -236,7 +236,8 @@ impl SpaceMap {
         removed
     }
 
-    /// The same for what a look at `most` runs finds; adds what was there to `removed`. True when that was all.
+    /// The same for what a look at `most` runs finds; adds what was there to `removed`. True when that was
+    /// all.
     pub fn revoke_some(
         &mut self,
         revocation: &mut Revocation,

@@ -1,4 +1,5 @@
-//! Changes of an address space that are made over several turns, and the withdrawal of system memory from one.
+//! Changes of an address space that are made over several turns, and the withdrawal of system memory from
+//! one.
 
 use std::collections::VecDeque;
 

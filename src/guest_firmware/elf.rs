@@ -1,13 +1,14 @@
 //! ELF files of sections only: no program headers, no symbols, little-endian.
 //!
-//! The file is header, section headers, contents; section 0 is the null section and section 1 the name table, as
-//! in the images that nouveau expects. Sizes here are those of a few small constants, far below 32 bits.
+//! The file is header, section headers, contents; section 0 is the null section and section 1 the name table,
+//! as in the images that nouveau expects. Sizes here are those of a few small constants, far below 32 bits.
 
 /// Section types and flags of the ELF specification.
 const SHT_PROGBITS: u32 = 1;
 const SHT_STRTAB: u32 = 3;
 const SHF_STRINGS: u32 = 0x20;
-/// MASKPROC, MASKOS, OS_NONCONFORMING and ALLOC: the flags that nouveau wants of every section of an FMC image.
+/// MASKPROC, MASKOS, OS_NONCONFORMING and ALLOC: the flags that nouveau wants of every section of an FMC
+/// image.
 pub(super) const FMC_FLAGS: u32 = 0xfff0_0102;
 
 /// What a section's contents are aligned to in the file.

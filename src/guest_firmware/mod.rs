@@ -1,15 +1,16 @@
 //! Firmware files for guests: what stock nouveau asks `/lib/firmware` for before it starts a GSP.
 //!
-//! On hardware these files hold NVIDIA's GSP firmware. The driver copies them into memory, describes them to the
-//! chip, and never looks inside; a virtual GPU plays the firmware itself and reads none of them. So small
+//! On hardware these files hold NVIDIA's GSP firmware. The driver copies them into memory, describes them to
+//! the chip, and never looks inside; a virtual GPU plays the firmware itself and reads none of them. So small
 //! stand-ins of the right shape serve as well as 63 MiB of the real thing, and hold nothing of NVIDIA's:
 //!
-//! * `fmc`: the image that FSP would verify and start; an ELF32 file whose header nouveau compares byte for byte;
+//! * `fmc`: the image that FSP would verify and start; an ELF32 file whose header nouveau compares byte for
+//!   byte;
 //! * `bootloader`: a header, a descriptor and an image;
 //! * `gsp`: GSP-RM itself; an ELF64 file of which two sections are used.
 //!
-//! A guest with Debian's `firmware-nvidia-graphics` needs none of this. One version is made: Linux 6.16 to 7.2
-//! name it in `gh100_gsps[]` (drivers/gpu/drm/nouveau/nvkm/subdev/gsp/gh100.c).
+//! A guest with Debian's `firmware-nvidia-graphics` needs none of this. One version is made: Linux 6.16 to
+//! 7.2 name it in `gh100_gsps[]` (drivers/gpu/drm/nouveau/nvkm/subdev/gsp/gh100.c).
 
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -1,16 +1,21 @@
-//! Whether others want the processor of a thread that looks for news instead of sleeping, and offers it to them between two looks.
+//! Whether others want the processor of a thread that looks for news instead of sleeping, and offers it to
+//! them between two looks.
 //!
-//! Whoever takes it may need it for long. When nothing has come meanwhile, nobody has lost anything by that. When something has come, it may have
-//! waited for the processor. Where that is more than three quarters of the time of looking, looking is no use, and the thread sleeps at once, for more
-//! and more news. (One other thread has half of it, as is fair: that may be the very guest whose news are looked for.) Time comes from the caller.
+//! Whoever takes it may need it for long. When nothing has come meanwhile, nobody has lost anything by that.
+//! When something has come, it may have waited for the processor. Where that is more than three quarters of
+//! the time of looking, looking is no use, and the thread sleeps at once, for more and more news. (One other
+//! thread has half of it, as is fair: that may be the very guest whose news are looked for.) Time comes from
+//! the caller.
 
 use std::time::Duration;
 
 /// Two looks are further apart than this only if somebody else had the processor in between.
 const PUT_OFF: Duration = Duration::from_micros(20);
-/// So much of the time of looking is weighed at a time: for several ticks, after which the kernel has put threads on the processors that are free.
+/// So much of the time of looking is weighed at a time: for several ticks, after which the kernel has put
+/// threads on the processors that are free.
 const WEIGHED: Duration = Duration::from_millis(20);
-/// News that are waited for asleep after others had the processor for more than three quarters of that: the first time, and at most.
+/// News that are waited for asleep after others had the processor for more than three quarters of that: the
+/// first time, and at most.
 const REST: (u32, u32) = (256, 1 << 12);
 
 /// For how long others had the processor, where two looks are so far apart.
@@ -37,8 +42,8 @@ impl Default for Contention {
 }
 
 impl Contention {
-    /// The thread has looked for so long, others having had the processor for `put_off` before the last look, and found news or not. True when
-    /// it should not look for a while.
+    /// The thread has looked for so long, others having had the processor for `put_off` before the last look,
+    /// and found news or not. True when it should not look for a while.
     pub fn looked(&mut self, looked: Duration, put_off: Duration, found: bool) -> bool {
         if found {
             self.weigh(looked, put_off)

@@ -1,12 +1,13 @@
-//! Lines for systemd's journal: with the priority that it understands (sd-daemon(3)) and without a time, which it has itself.
+//! Lines for systemd's journal: with the priority that it understands (sd-daemon(3)) and without a time,
+//! which it has itself.
 
 use std::io::Write;
 use std::os::fd::AsFd;
 
 use log::{Level, Record};
 
-/// Whether standard error is the journal's, by `JOURNAL_STREAM` (systemd.exec(5)): device and inode of the stream. A process
-/// whose standard error was sent elsewhere has the variable, too.
+/// Whether standard error is the journal's, by `JOURNAL_STREAM` (systemd.exec(5)): device and inode of the
+/// stream. A process whose standard error was sent elsewhere has the variable, too.
 pub fn is_there() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
     is_stream(&stream, std::io::stderr())

@@ -1,4 +1,5 @@
-//! What the host gives a process: descriptors and their end, sockets, processors, signals, and the manager that started it.
+//! What the host gives a process: descriptors and their end, sockets, processors, signals, and the manager
+//! that started it.
 //!
 //! Nothing here knows of GPUs.
 

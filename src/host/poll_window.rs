@@ -1,5 +1,6 @@
-//! How long a thread looks for news before it sleeps. As KVM's halt polling does, the time adapts: news that come soon make it longer, news
-//! that do not come soon end the looking, so that who is idle, or waits for long work, costs nothing. Time comes from the caller.
+//! How long a thread looks for news before it sleeps. As KVM's halt polling does, the time adapts: news that
+//! come soon make it longer, news that do not come soon end the looking, so that who is idle, or waits for
+//! long work, costs nothing. Time comes from the caller.
 
 use std::time::Duration;
 

@@ -1,15 +1,18 @@
 //! The reaper: ends what belongs to others, on threads that may wait.
 //!
-//! The last `close` of a file, and the last `munmap`, do what the file's kind takes: free gigabytes of memory, wait for a connection
-//! to send what it still has, ask a server. A thread that serves everybody must not do that for somebody. It gives such things up
-//! here instead ([`give_up`]): that is a message to another thread, and nothing is closed, unmapped or waited for.
+//! The last `close` of a file, and the last `munmap`, do what the file's kind takes: free gigabytes of
+//! memory, wait for a connection to send what it still has, ask a server. A thread that serves everybody must
+//! not do that for somebody. It gives such things up here instead ([`give_up`]): that is a message to another
+//! thread, and nothing is closed, unmapped or waited for.
 //!
-//! Each [`Account`] (a VM, or a user who is no VM yet) has a queue of its own, and at most one thread at a time works on it, so a thing
-//! that takes long holds up things of its own account only. Threads start on demand, end when there is nothing to do for
-//! a while, and are at most [`MAX_THREADS`]. What an account has given up and is not ended yet is its
-//! [`Account::backlog`]: whoever takes new things in its name looks at that first.
+//! Each [`Account`] (a VM, or a user who is no VM yet) has a queue of its own, and at most one thread at a
+//! time works on it, so a thing that takes long holds up things of its own account only. Threads start on
+//! demand, end when there is nothing to do for a while, and are at most [`MAX_THREADS`]. What an account has
+//! given up and is not ended yet is its [`Account::backlog`]: whoever takes new things in its name looks at
+//! that first.
 //!
-//! Where no reaper was started ([`start`]), things end where they are given up: in a device back end, which serves one VM, in tests.
+//! Where no reaper was started ([`start`]), things end where they are given up: in a device back end, which
+//! serves one VM, in tests.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -106,7 +109,8 @@ impl Account {
         }
     }
 
-    /// Has work done that may take long, in this account's name, by whoever ends things; at once where there is no reaper.
+    /// Has work done that may take long, in this account's name, by whoever ends things; at once where there
+    /// is no reaper.
     pub fn later<T: Send + Sync + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Pending<T> {
         let outcome = Arc::new(OnceLock::new());
         let told = Arc::clone(&outcome);
@@ -143,8 +147,8 @@ impl Account {
     }
 }
 
-/// Gives a thing up in the name of the account that this thread works for ([`Account::charge`]); without any, of one that all share.
-/// Never waits where there is a reaper.
+/// Gives a thing up in the name of the account that this thread works for ([`Account::charge`]); without any,
+/// of one that all share. Never waits where there is a reaper.
 pub fn give_up(thing: impl Any + Send) {
     static SHARED: OnceLock<Account> = OnceLock::new();
     let charged = CHARGED.with_borrow(Clone::clone);
@@ -231,7 +235,8 @@ fn hire(team: &Arc<Team>) -> io::Result<()> {
     Ok(())
 }
 
-/// The first thread: hands each thing to its account's queue, and sees to it that somebody works on that. Ends nothing itself.
+/// The first thread: hands each thing to its account's queue, and sees to it that somebody works on that.
+/// Ends nothing itself.
 fn distribute(parcels: &Receiver<Parcel>, team: &Arc<Team>) {
     for (account, thing) in parcels {
         let idle = {

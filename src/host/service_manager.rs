@@ -1,8 +1,8 @@
-//! What a service manager is told (sd_notify(3)): that a daemon is ready, what it does, that it ends, that it lives. And the socket
-//! that it may have made for a daemon (sd_listen_fds(3)).
+//! What a service manager is told (sd_notify(3)): that a daemon is ready, what it does, that it ends, that it
+//! lives. And the socket that it may have made for a daemon (sd_listen_fds(3)).
 //!
-//! The socket is opened before the jail, and messages are plain writes, which every thread may make. Without a manager
-//! nothing is told.
+//! The socket is opened before the jail, and messages are plain writes, which every thread may make. Without
+//! a manager nothing is told.
 
 use std::env;
 use std::ffi::OsStr;
@@ -65,7 +65,8 @@ impl Manager {
         self.tell("WATCHDOG=1");
     }
 
-    /// How often [`Manager::alive`] is to be called: twice in the time after which the manager loses patience.
+    /// How often [`Manager::alive`] is to be called: twice in the time after which the manager loses
+    /// patience.
     pub fn beat(&self) -> Option<Duration> {
         self.watchdog.map(|limit| limit / 2)
     }

@@ -1,8 +1,8 @@
-//! Listening Unix sockets, of every server here. At a path: made with owner and permissions set before anybody can
-//! connect, never taking the place of a living server or of anything that is not a dead server's socket, and
-//! removed when their server ends. What another user left there stays, and whoever connects looks whose server it is.
-//! Servers that start at the same time take turns by a lock on the folder. Or given by a manager as a descriptor: used
-//! as it is, and left.
+//! Listening Unix sockets, of every server here. At a path: made with owner and permissions set before
+//! anybody can connect, never taking the place of a living server or of anything that is not a dead server's
+//! socket, and removed when their server ends. What another user left there stays, and whoever connects looks
+//! whose server it is. Servers that start at the same time take turns by a lock on the folder. Or given by a
+//! manager as a descriptor: used as it is, and left.
 
 mod guard;
 pub mod names;
@@ -170,8 +170,8 @@ impl Listener {
         Ok(Self { socket: self.socket.try_clone()?, guard: Arc::clone(&self.guard), _made: None })
     }
 
-    /// Accepts a client whom the [`Guard`] lets in; `None` when none waits, one gave up, or one was turned away, who is told
-    /// `farewell` and closed.
+    /// Accepts a client whom the [`Guard`] lets in; `None` when none waits, one gave up, or one was turned
+    /// away, who is told `farewell` and closed.
     ///
     /// # Errors
     /// Out of descriptors or memory.
@@ -182,7 +182,8 @@ impl Listener {
         self.guard.accept(&self.socket, farewell)
     }
 
-    /// Accepts a client, whoever it is: for the one thread that closes nothing itself. `None` when none waits (or one gave up).
+    /// Accepts a client, whoever it is: for the one thread that closes nothing itself. `None` when none waits
+    /// (or one gave up).
     ///
     /// # Errors
     /// Out of descriptors or memory.
@@ -213,8 +214,9 @@ impl Drop for MadeSocket {
     }
 }
 
-/// Connects to a server at a path, of somebody who may have one there: root, this user, or the owner of the folder.
-/// (Anybody may make a socket in a folder like `/tmp`, and whoever connects would hand it a guest's memory.)
+/// Connects to a server at a path, of somebody who may have one there: root, this user, or the owner of the
+/// folder. (Anybody may make a socket in a folder like `/tmp`, and whoever connects would hand it a guest's
+/// memory.)
 ///
 /// # Errors
 /// None is there, it does not let us in, or it is somebody else's.

@@ -1,15 +1,17 @@
 //! How soon the kernel runs threads that others wait for, while others keep the processors busy.
 //!
-//! The aggregator's thread works for some microseconds at a time, and all VMs wait when it is late: turns get longer than
-//! they should, and less is known of who used them. So it asks for two things. Linux 6.12 and later take a wish for the
-//! length of a time slice (`sched_setattr(2)`, `sched_runtime` of a normal thread): one that runs briefly has its turn
-//! earlier, and no more in all; older kernels ignore it. And a nice value below zero where that is allowed
-//! (`CAP_SYS_NICE`, or `LimitNICE=` of the systemd unit). Timers are not put off for it either.
+//! The aggregator's thread works for some microseconds at a time, and all VMs wait when it is late: turns get
+//! longer than they should, and less is known of who used them. So it asks for two things. Linux 6.12 and
+//! later take a wish for the length of a time slice (`sched_setattr(2)`, `sched_runtime` of a normal thread):
+//! one that runs briefly has its turn earlier, and no more in all; older kernels ignore it. And a nice value
+//! below zero where that is allowed (`CAP_SYS_NICE`, or `LimitNICE=` of the systemd unit). Timers are not put
+//! off for it either.
 //!
-//! A back end's threads ask for short slices alone: a guest's processor stands still until its register access is answered, and without them a
-//! thread that is woken up beside one that computes waits for the end of a tick (4 ms with 250 a second). They are one VM's, so no other VM's threads
-//! are to be less urgent than they. The aggregator's slices are shorter than theirs, so that it takes the processor from a back end that has just rung
-//! for it: the kernel prefers the shorter slice, and of two equal ones the thread that runs.
+//! A back end's threads ask for short slices alone: a guest's processor stands still until its register
+//! access is answered, and without them a thread that is woken up beside one that computes waits for the end
+//! of a tick (4 ms with 250 a second). They are one VM's, so no other VM's threads are to be less urgent than
+//! they. The aggregator's slices are shorter than theirs, so that it takes the processor from a back end that
+//! has just rung for it: the kernel prefers the shorter slice, and of two equal ones the thread that runs.
 
 #![allow(unsafe_code, reason = "no crate wraps sched_setattr(2)")]
 
@@ -39,8 +41,8 @@ struct SchedAttr {
     period: u64,
 }
 
-/// Lets this process's threads become urgent after it has given up its capabilities; for who has some. Others may have got
-/// the limit from whoever started them.
+/// Lets this process's threads become urgent after it has given up its capabilities; for who has some. Others
+/// may have got the limit from whoever started them.
 pub fn allow() {
     let most = u64::try_from(20 - NICE).ok();
     let now = getrlimit(Resource::Nice);
@@ -62,8 +64,8 @@ pub fn raise() -> io::Result<i32> {
     set(urgent, SHORTEST).map(|()| urgent).or_else(|_| set(before, SHORTEST).map(|()| before))
 }
 
-/// Gives the calling thread, and those that it starts from now on, short time slices: for who works for some microseconds at a time.
-/// Where the kernel refuses, everything works, later.
+/// Gives the calling thread, and those that it starts from now on, short time slices: for who works for some
+/// microseconds at a time. Where the kernel refuses, everything works, later.
 pub fn be_brief() {
     let done = getpriority_process(None).map_err(io::Error::from).and_then(|nice| set(nice, BRIEF));
     if let Err(error) = done {
@@ -78,8 +80,8 @@ fn set(nice: i32, slice: Duration) -> io::Result<()> {
         runtime: u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),
         ..SchedAttr::default()
     };
-    // SAFETY: the kernel reads `size` bytes at `attr`, which lives until the call returns, and writes nothing but its
-    // own size there if it does not know this one.
+    // SAFETY: the kernel reads `size` bytes at `attr`, which lives until the call returns, and writes nothing
+    // but its own size there if it does not know this one.
     let done = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,8 +1,9 @@
 //! A panic: one line in the log, and for most threads the end of their process.
 //!
-//! A panic is a defect. A process that goes on without the thread that owns the GPU, serves QEMU or delivers interrupts
-//! would leave its guests waiting for ever; one that ends is noticed by everybody at once: QEMU or the back ends see
-//! their connection close, and a manager starts it again. Threads without which guests lose nothing just end.
+//! A panic is a defect. A process that goes on without the thread that owns the GPU, serves QEMU or delivers
+//! interrupts would leave its guests waiting for ever; one that ends is noticed by everybody at once: QEMU or
+//! the back ends see their connection close, and a manager starts it again. Threads without which guests lose
+//! nothing just end.
 
 use super::Role;
 use super::violation;
@@ -21,8 +22,8 @@ pub(super) fn install() {
 }
 
 impl Role {
-    /// True when its process goes on after a panic of its thread: the trace counts what it loses; status is only for
-    /// people.
+    /// True when its process goes on after a panic of its thread: the trace counts what it loses; status is
+    /// only for people.
     pub const fn is_expendable(self) -> bool {
         matches!(self, Self::Trace | Self::Recorder | Self::Control)
     }

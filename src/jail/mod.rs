@@ -1,13 +1,15 @@
 //! The jail: what the daemons cannot do, whatever a guest makes of them.
 //!
-//! A device back end parses what a hostile guest and its QEMU send. Should one of them ever take it over, it finds a
-//! process without capabilities, files, network, new programs or processes, whose threads may each make a few dozen
-//! kinds of system calls; any other ends the process. The aggregator, which is trusted, gets the least it needs as well.
+//! A device back end parses what a hostile guest and its QEMU send. Should one of them ever take it over, it
+//! finds a process without capabilities, files, network, new programs or processes, whose threads may each
+//! make a few dozen kinds of system calls; any other ends the process. The aggregator, which is trusted, gets
+//! the least it needs as well.
 //!
-//! Order, in a daemon: [`prepare`] first of all; then what needs files (configuration, sockets, trace, the GPU's nodes);
-//! [`confine`], while there is one thread; then threads, each of which calls [`enter`] first; the main thread calls it
-//! last, before the first byte of a client is read. Where nothing is confined (tests, other commands), [`enter`] only
-//! notes the role. After [`prepare`], a panic ends the process, unless its thread can be done without (`breakdown`).
+//! Order, in a daemon: [`prepare`] first of all; then what needs files (configuration, sockets, trace, the
+//! GPU's nodes); [`confine`], while there is one thread; then threads, each of which calls [`enter`] first;
+//! the main thread calls it last, before the first byte of a client is read. Where nothing is confined
+//! (tests, other commands), [`enter`] only notes the role. After [`prepare`], a panic ends the process,
+//! unless its thread can be done without (`breakdown`).
 //!
 //! The filters are data ([`Role::rules`]): `gpuvmk jail` lists them, and
 //! `tests/jail_census.rs` finds entries that nobody needs.
@@ -141,8 +143,8 @@ static MODE: OnceLock<Mode> = OnceLock::new();
 /// What this process drives; unset where there is no jail.
 static DRIVES: OnceLock<Drives> = OnceLock::new();
 
-/// Readies this process for its jail. To be called before anything else has opened a descriptor; `keep` is one that a
-/// manager has left open on purpose.
+/// Readies this process for its jail. To be called before anything else has opened a descriptor; `keep` is
+/// one that a manager has left open on purpose.
 ///
 /// # Errors
 /// The handler for forbidden calls cannot be installed.
@@ -157,16 +159,16 @@ pub fn prepare(keep: Option<RawFd>) -> Result<(), JailError> {
     Ok(())
 }
 
-/// Has this process lock as much memory as it may: what a device reaches is locked. To be called before [`confine`], which
-/// takes the capability that does without a limit.
+/// Has this process lock as much memory as it may: what a device reaches is locked. To be called before
+/// [`confine`], which takes the capability that does without a limit.
 pub fn raise_locked_memory() {
     if let Err(error) = privileges::lift(Resource::Memlock) {
         log::warn!("The limit of locked memory (RLIMIT_MEMLOCK) stays as it is: {error}");
     }
 }
 
-/// Gives up capabilities, files and network, and sets limits. From now on, [`enter`] works. To be called while there
-/// is one thread: others would keep what they have.
+/// Gives up capabilities, files and network, and sets limits. From now on, [`enter`] works. To be called
+/// while there is one thread: others would keep what they have.
 ///
 /// # Errors
 /// The kernel refuses. A kernel without Landlock is no error, but a warning.
@@ -202,8 +204,8 @@ pub fn confine(mode: Mode, allowed: &Allowance) -> Result<(), JailError> {
     Ok(())
 }
 
-/// Confines this thread, and those that it starts, to what `role` may do. Ends the process where that fails: it must
-/// not go on with more than it should have.
+/// Confines this thread, and those that it starts, to what `role` may do. Ends the process where that fails:
+/// it must not go on with more than it should have.
 pub fn enter(role: Role) {
     let role = role.within(DRIVES.get().copied().unwrap_or_default());
     violation::remember(role);

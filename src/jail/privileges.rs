@@ -8,8 +8,8 @@ use std::os::fd::RawFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// Has nobody look for symbols when the heap is full: that opens files, and would hide what happened. To be called before
-/// the process has threads.
+/// Has nobody look for symbols when the heap is full: that opens files, and would hide what happened. To be
+/// called before the process has threads.
 pub(super) fn forget_backtraces() {
     for name in ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE"] {
         // SAFETY: there is no other thread that could read the environment meanwhile (the caller's duty).
@@ -23,8 +23,8 @@ pub(super) fn close_inherited(keep: Option<RawFd>) -> io::Result<()> {
         if first > last {
             return Ok(());
         }
-        // SAFETY: nothing in this process has opened a descriptor yet (the caller's duty, at the start of `main`),
-        // so nothing loses one that it believes to own.
+        // SAFETY: nothing in this process has opened a descriptor yet (the caller's duty, at the start of
+        // `main`), so nothing loses one that it believes to own.
         let done = unsafe { libc::close_range(first, last, 0) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     };
@@ -75,7 +75,8 @@ pub(super) fn lift(resource: Resource) -> io::Result<()> {
     setrlimit(resource, unlimited).or_else(|_| raise(resource))
 }
 
-/// Masks signals on this thread, but for those that its own mistakes raise: handlers then run on the main thread only.
+/// Masks signals on this thread, but for those that its own mistakes raise: handlers then run on the main
+/// thread only.
 pub(super) fn mask_signals() {
     // SAFETY: all-zero is a valid value of this plain structure.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };

@@ -211,8 +211,8 @@ impl Role {
         }
     }
 
-    /// The roles of threads that a thread of this role starts. They inherit its filter, so it must allow all that
-    /// they need.
+    /// The roles of threads that a thread of this role starts. They inherit its filter, so it must allow all
+    /// that they need.
     pub const fn starts(self) -> &'static [Self] {
         match self {
             Self::Session => &[Self::Door, Self::Events, Self::Alarm, Self::Unmask],

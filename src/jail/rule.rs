@@ -1,7 +1,7 @@
 //! What one entry of a filter says: a system call, what its arguments must be, and why a thread makes it.
 //!
-//! Arguments are compared by their lower 32 bits: all that are compared here are `int`s and flags, whose upper half
-//! the kernel ignores. Memory that an argument points to cannot be looked at.
+//! Arguments are compared by their lower 32 bits: all that are compared here are `int`s and flags, whose
+//! upper half the kernel ignores. Memory that an argument points to cannot be looked at.
 
 use std::fmt;
 
@@ -87,8 +87,8 @@ impl Rule {
     }
 }
 
-/// Writes a list of [`Rule`]s: `SYS_name(argument test, ...) rare "reason": "why";`, conditions and `rare` being
-/// optional.
+/// Writes a list of [`Rule`]s: `SYS_name(argument test, ...) rare "reason": "why";`, conditions and `rare`
+/// being optional.
 macro_rules! rules {
     ($($call:ident $(($($argument:literal $test:expr),+))? $(rare $rare:literal)? : $why:literal;)*) => {
         &[$($crate::rule::Rule {

@@ -1,5 +1,5 @@
-//! The end of a process that tries what its filter forbids: one line that names the thread's role and the call, then
-//! death by SIGSYS.
+//! The end of a process that tries what its filter forbids: one line that names the thread's role and the
+//! call, then death by SIGSYS.
 //!
 //! The forbidden call has not happened, and none of the thread's own code runs again.
 
@@ -60,8 +60,8 @@ extern "C" fn on_sigsys(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc
     line.text(", which its filter forbids (docs/jail.md); the process ends\n");
     // SAFETY: the buffer is valid for its length. Nothing can be done where nobody listens.
     unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.length) };
-    // A call that no filter allows, while SIGSYS is blocked (it is being handled): the kernel takes the default action,
-    // which ends the process. An invalid argument, should there be no filter after all.
+    // A call that no filter allows, while SIGSYS is blocked (it is being handled): the kernel takes the
+    // default action, which ends the process. An invalid argument, should there be no filter after all.
     // SAFETY: takes integers only.
     unsafe { libc::syscall(libc::SYS_syslog, -1, 0, 0) };
     // SAFETY: ends the process.

@@ -9,13 +9,14 @@ const HEAPS: usize = 8;
 pub(super) fn libraries() {
     // rustix: where the kernel's page with the clock lies.
     let _ = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    // The C library's allocator: how many threads' heaps there may be. It asks for the number of processors when there are some ten
-    // heaps, in whichever thread that is, unless it is told a number.
+    // The C library's allocator: how many threads' heaps there may be. It asks for the number of processors
+    // when there are some ten heaps, in whichever thread that is, unless it is told a number.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let heaps = libc::c_int::try_from(processors.saturating_mul(HEAPS)).unwrap_or(libc::c_int::MAX);
     // SAFETY: takes plain numbers, and may be called at any time.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, heaps) };
-    // When such a heap first shrinks: whether memory is overcommitted. The thread has ended when this returns; where there is none, nothing is asked.
+    // When such a heap first shrinks: whether memory is overcommitted. The thread has ended when this
+    // returns; where there is none, nothing is asked.
     let _ =
         std::thread::Builder::new().name("warm-up".to_owned()).spawn(shrink_heap).map(|thread| thread.join());
 }

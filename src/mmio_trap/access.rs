@@ -1,8 +1,8 @@
 //! Accesses of any size and alignment, taken apart into 32-bit registers with byte lanes.
 //!
-//! Drivers access registers with 4 bytes, some with 1 (VGA ports, message rearm); compilers and emulators merge
-//! or split. The bus hands a unit byte lanes: a narrow write leaves the other bytes of a plain register alone,
-//! and writes no ones into the other bits of a register that clears by ones.
+//! Drivers access registers with 4 bytes, some with 1 (VGA ports, message rearm); compilers and emulators
+//! merge or split. The bus hands a unit byte lanes: a narrow write leaves the other bytes of a plain register
+//! alone, and writes no ones into the other bits of a register that clears by ones.
 
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_pci::{AccessError, Region};
@@ -77,8 +77,8 @@ impl Lanes {
     }
 }
 
-/// The registers that an access of `len` bytes at `offset` touches, in ascending order. The access lies inside
-/// a BAR (see [`check`]); offsets beyond 32 bits end the sequence.
+/// The registers that an access of `len` bytes at `offset` touches, in ascending order. The access lies
+/// inside a BAR (see [`check`]); offsets beyond 32 bits end the sequence.
 pub fn lanes(offset: u64, len: usize) -> impl Iterator<Item = Lanes> {
     let mut next = u32::try_from(offset).ok();
     let mut left = len;

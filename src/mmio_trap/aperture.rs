@@ -1,9 +1,10 @@
 //! BAR1 and BAR3 (BAR2 in the vendor's counting): windows through which the CPU reaches GPU memory.
 //!
-//! After reset a window shows VRAM directly. A driver then makes it an address space of its own, walked through
-//! the driver's page tables; where they begin, and their format, differ by chip ([`fermi`], [`hopper`]).
-//! Translations are kept in a TLB that goes stale when the driver changes its tables, until it says so by an MMU
-//! invalidation: as in hardware. The TLB has a fixed number of entries; failed walks are not kept.
+//! After reset a window shows VRAM directly. A driver then makes it an address space of its own, walked
+//! through the driver's page tables; where they begin, and their format, differ by chip ([`fermi`],
+//! [`hopper`]). Translations are kept in a TLB that goes stale when the driver changes its tables, until it
+//! says so by an MMU invalidation: as in hardware. The TLB has a fixed number of entries; failed walks are
+//! not kept.
 //!
 //! Not modelled: storage kinds (block-linear pages are shown as they lie in memory) and compression.
 
@@ -85,7 +86,8 @@ pub struct Run {
 pub struct Walk {
     /// What it shows, or why nothing.
     pub found: Result<Mapping, FaultReason>,
-    /// log2 of the bytes around it, naturally aligned, of which the same entry says the same: what they show lies as they do.
+    /// log2 of the bytes around it, naturally aligned, of which the same entry says the same: what they show
+    /// lies as they do.
     pub shift: u8,
 }
 
@@ -234,8 +236,8 @@ impl<T: Translation> Window<T> {
         known.map(|entry| entry.page).filter(|known| (page..end).contains(known)).min().unwrap_or(end)
     }
 
-    /// What `[offset, offset + size)`, whole pages, shows: in pieces of which each shows memory behind each other, or nothing. The TLB is
-    /// asked, and tables are walked once for each of their entries.
+    /// What `[offset, offset + size)`, whole pages, shows: in pieces of which each shows memory behind each
+    /// other, or nothing. The TLB is asked, and tables are walked once for each of their entries.
     fn pieces(
         &self,
         offset: u64,

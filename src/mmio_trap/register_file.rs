@@ -1,8 +1,8 @@
 //! Storage for the registers of BAR0 that have no behaviour of their own, by the policy of their table.
 //!
-//! Registers that no table lists are scratch: they read back what was written and touch nothing. Pages of 4 KiB
-//! come into being on the first write; the whole file never exceeds the 16 MiB of BAR0. Registers with policy
-//! *handler* are left to the unit models.
+//! Registers that no table lists are scratch: they read back what was written and touch nothing. Pages of 4
+//! KiB come into being on the first write; the whole file never exceeds the 16 MiB of BAR0. Registers with
+//! policy *handler* are left to the unit models.
 
 use std::ops::Range;
 

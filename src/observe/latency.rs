@@ -1,8 +1,8 @@
-//! How long doorbells take from the device backend to the physical GPU, and changes of page tables in its driver, as
-//! operators see it.
+//! How long doorbells take from the device backend to the physical GPU, and changes of page tables in its
+//! driver, as operators see it.
 //!
-//! The sender stamps a doorbell with the low word of the monotonic clock, which all processes of a machine share.
-//! A stamp is the sender's word: a tenant that lies spoils its own statistics and nothing else.
+//! The sender stamps a doorbell with the low word of the monotonic clock, which all processes of a machine
+//! share. A stamp is the sender's word: a tenant that lies spoils its own statistics and nothing else.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -24,7 +24,8 @@ pub struct Latency(Option<Histogram<u32>>);
 
 impl Default for Latency {
     fn default() -> Self {
-        // The bounds are constants that the library accepts; without them there are no statistics, and no harm.
+        // The bounds are constants that the library accepts; without them there are no statistics, and no
+        // harm.
         Self(Histogram::new_with_bounds(1, LONGEST, 2).ok())
     }
 }

@@ -1,5 +1,5 @@
-//! The log with a limit: what a guest or a client can cause, it can cause without end. Lines beyond the rate are
-//! dropped and counted, and the next line that goes out is preceded by how many were.
+//! The log with a limit: what a guest or a client can cause, it can cause without end. Lines beyond the rate
+//! are dropped and counted, and the next line that goes out is preceded by how many were.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

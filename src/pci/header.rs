@@ -1,4 +1,5 @@
-//! What a bus reads in a function's configuration header: for front ends, which know functions by nothing else.
+//! What a bus reads in a function's configuration header: for front ends, which know functions by nothing
+//! else.
 
 use super::{PciFunction, Region};
 

@@ -201,7 +201,8 @@ pub trait InterruptSink: Send + Sync {
     }
 }
 
-/// What its driver costs a card, and the host: an access takes the time of the bus, and memory within reach is locked.
+/// What its driver costs a card, and the host: an access takes the time of the bus, and memory within reach
+/// is locked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CardUse {
     /// Loads from BARs and configuration space so far.
@@ -259,8 +260,8 @@ pub struct Shown<'a> {
     pub memory: Behind<'a>,
 }
 
-/// Is told when what a region shows changes, before the access that changed it ends. Who has mapped it must not show the old
-/// memory to the guest any more when the call returns.
+/// Is told when what a region shows changes, before the access that changed it ends. Who has mapped it must
+/// not show the old memory to the guest any more when the call returns.
 ///
 /// The function holds none of the locks that [`DirectMap::show`] takes.
 pub trait RegionWatcher: Send + Sync {
@@ -274,8 +275,8 @@ pub trait RegionWatcher: Send + Sync {
     fn coalescable_writes_changed(&self);
 }
 
-/// A write of 32 bits to a region that may be carried out some time after the guest made it, and once instead of several
-/// times: a doorbell.
+/// A write of 32 bits to a region that may be carried out some time after the guest made it, and once instead
+/// of several times: a doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoalescableWrite {
     /// Region.
@@ -288,9 +289,9 @@ pub struct CoalescableWrite {
 
 /// A PCI function.
 ///
-/// Every method may be called from any thread, and none blocks on the GPU's work. What only some functions can do is
-/// reached by [`Self::direct_map`], [`Self::message_owner`] and [`Self::shared_regions`]. No method has a default: whoever wraps
-/// a function says what becomes of each.
+/// Every method may be called from any thread, and none blocks on the GPU's work. What only some functions
+/// can do is reached by [`Self::direct_map`], [`Self::message_owner`] and [`Self::shared_regions`]. No method
+/// has a default: whoever wraps a function says what becomes of each.
 pub trait PciFunction: Send + Sync {
     /// The regions, fixed for the function's life.
     fn regions(&self) -> RegionTable;
@@ -313,9 +314,9 @@ pub trait PciFunction: Send + Sync {
     /// The range overlaps, is invalid, or its backing cannot be mapped. Nothing changed then.
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError>;
 
-    /// Takes `[iova, iova + size)` away again: mappings, and parts of them. What is not mapped is no error. When it
-    /// returns, no access finds the memory any more. None is under way either, but of an owner that does not wait
-    /// ([`dma::MemoryOwner`]).
+    /// Takes `[iova, iova + size)` away again: mappings, and parts of them. What is not mapped is no error.
+    /// When it returns, no access finds the memory any more. None is under way either, but of an owner that
+    /// does not wait ([`dma::MemoryOwner`]).
     ///
     /// # Errors
     /// The range is invalid, or the device is lost.
@@ -324,19 +325,19 @@ pub trait PciFunction: Send + Sync {
     /// Takes every mapping away.
     fn dma_unmap_all(&self);
 
-    /// Most mappings at a time, after those that follow each other were joined ([`dma::MAX_MAPPINGS`] where nothing else
-    /// limits them). A user is told before it comes to that.
+    /// Most mappings at a time, after those that follow each other were joined ([`dma::MAX_MAPPINGS`] where
+    /// nothing else limits them). A user is told before it comes to that.
     fn most_dma_ranges(&self) -> usize;
 
     /// Connects the interrupt line and messages; `None` disconnects.
     fn connect_interrupts(&self, sink: Option<Arc<dyn InterruptSink>>);
 
-    /// Function-level reset: configuration, registers and engines as after power-on. DMA has stopped when it returns.
-    /// DMA mappings and the interrupt connection stay.
+    /// Function-level reset: configuration, registers and engines as after power-on. DMA has stopped when it
+    /// returns. DMA mappings and the interrupt connection stay.
     fn reset(&self);
 
-    /// The client is gone that was given [`DirectMap::plain_memory`], and may have handed it to others. From the next
-    /// reset on it is other memory, and none is given before.
+    /// The client is gone that was given [`DirectMap::plain_memory`], and may have handed it to others. From
+    /// the next reset on it is other memory, and none is given before.
     fn client_gone(&self);
 
     /// What it was used for, if it is a card.
@@ -354,32 +355,37 @@ pub trait PciFunction: Send + Sync {
 
 /// Accesses that a front end need not trap, or not wait for.
 pub trait DirectMap: Send + Sync {
-    /// Part of a region that is plain memory, in whole pages, for as long as the function lives. A front end may map it
-    /// into the guest instead of trapping accesses to it. The function does not see those then.
+    /// Part of a region that is plain memory, in whole pages, for as long as the function lives. A front end
+    /// may map it into the guest instead of trapping accesses to it. The function does not see those then.
     ///
     /// # Errors
     /// Out of descriptors.
     fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>>;
 
-    /// Calls `visit` for the parts of `[offset, offset + size)` of a region, in order, where an access is a load or a
-    /// store of memory at this moment and nothing else. A front end may map those. It traps the others.
+    /// Calls `visit` for the parts of `[offset, offset + size)` of a region, in order, where an access is a
+    /// load or a store of memory at this moment and nothing else. A front end may map those. It traps the
+    /// others.
     fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>));
 
-    /// The writes that may be carried out late and merged, at this moment. A front end that does so may drop one that
-    /// the guest made while it was named, and that came too late.
+    /// The writes that may be carried out late and merged, at this moment. A front end that does so may drop
+    /// one that the guest made while it was named, and that came too late.
     fn coalescable_writes(&self) -> Vec<CoalescableWrite>;
 
-    /// Whether the guest need not wait for the end of a write of `size` bytes. It must not be able to tell whether the
-    /// write has been carried out, unless by another access to this function. A doorbell is such a write.
+    /// Whether the guest need not wait for the end of a write of `size` bytes. It must not be able to tell
+    /// whether the write has been carried out, unless by another access to this function. A doorbell is such
+    /// a write.
     fn is_posted(&self, region: Region, offset: u64, size: usize) -> bool;
 
-    /// Connects who is told when what [`Self::show`] or [`Self::coalescable_writes`] says changes; `None` disconnects.
+    /// Connects who is told when what [`Self::show`] or [`Self::coalescable_writes`] says changes; `None`
+    /// disconnects.
     fn watch(&self, watcher: Option<Arc<dyn RegionWatcher>>);
 }
 
-/// A function that can have its first message sent by somebody who knows of its cause before the function does.
+/// A function that can have its first message sent by somebody who knows of its cause before the function
+/// does.
 pub trait MessageOwner: Send + Sync {
-    /// The eventfd that sends the message. `None` takes it back: nobody signals it any more when this returns.
+    /// The eventfd that sends the message. `None` takes it back: nobody signals it any more when this
+    /// returns.
     fn connect_message(&self, event: Option<OwnedFd>);
 }
 
@@ -391,11 +397,13 @@ pub trait SharedRegions: Send + Sync {
     /// An error of kind `Unsupported` when that range cannot be shared.
     fn share(&self, region: Region, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>>;
 
-    /// Revokes what was shared of the memory that `[offset, offset + size)` of a region shows at this moment. Fresh
-    /// memory, all zeros, is in its place when this returns. Who has files or mappings of the old memory keeps that, and
-    /// neither sees nor changes what is in its place. Nothing may be at work in the range.
+    /// Revokes what was shared of the memory that `[offset, offset + size)` of a region shows at this moment.
+    /// Fresh memory, all zeros, is in its place when this returns. Who has files or mappings of the old
+    /// memory keeps that, and neither sees nor changes what is in its place. Nothing may be at work in the
+    /// range.
     ///
     /// # Errors
-    /// An error of kind `Unsupported` when it cannot do that. With any error, a part of the range may be renewed.
+    /// An error of kind `Unsupported` when it cannot do that. With any error, a part of the range may be
+    /// renewed.
     fn renew(&self, region: Region, offset: u64, size: u64) -> std::io::Result<()>;
 }

@@ -54,8 +54,8 @@ impl Scheduler {
         self.follow_leaver(now, engines);
     }
 
-    /// Where time is counted, it is to be known soon after it happens that an engine goes from one VM to the next: what
-    /// is counted between two looks is shared by those that were seen.
+    /// Where time is counted, it is to be known soon after it happens that an engine goes from one VM to the
+    /// next: what is counted between two looks is shared by those that were seen.
     fn follow_leaver(&mut self, now: Duration, engines: &[(Engine, Option<HostChannel>)]) {
         if !self.leaving(engines).engines().any(|engine| self.meter.counts(engine)) {
             self.leaver = None;
@@ -114,7 +114,8 @@ impl Scheduler {
         self.accounts(vm).fold(Duration::ZERO, |sum, (_, account)| sum.saturating_add(account.used))
     }
 
-    /// Time in which a VM had work that was not done, summed over engines, whether it ran or waited for its turn.
+    /// Time in which a VM had work that was not done, summed over engines, whether it ran or waited for its
+    /// turn.
     pub fn wanting(&self, vm: TenantId) -> Duration {
         self.accounts(vm).fold(Duration::ZERO, |sum, (_, account)| sum.saturating_add(account.wanting))
     }

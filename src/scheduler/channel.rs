@@ -5,17 +5,19 @@ use std::time::Duration;
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_chip::{Engine, EngineSet};
 
-/// Looks without work in sight after which a channel counts as idle, and looks at an idle engine with work left after
-/// which it counts as one that waits for something else than the engine.
+/// Looks without work in sight after which a channel counts as idle, and looks at an idle engine with work
+/// left after which it counts as one that waits for something else than the engine.
 const LOOKS: u8 = 2;
 
 /// How soon hardware shows what it does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Shortest time between looks that count: a channel between its last fetch and its engine is there within less.
+    /// Shortest time between looks that count: a channel between its last fetch and its engine is there
+    /// within less.
     pub recheck: Duration,
-    /// How long an idle engine says nothing about a channel that was listed, or told of work: hardware may still be taking
-    /// another channel off the engine and this one's state in (on RM, 137 us and 256 us were measured).
+    /// How long an idle engine says nothing about a channel that was listed, or told of work: hardware may
+    /// still be taking another channel off the engine and this one's state in (on RM, 137 us and 256 us were
+    /// measured).
     pub settle: Duration,
 }
 
@@ -111,8 +113,8 @@ impl Channel {
         }
     }
 
-    /// Hardware may run it, or may not any more; `begun` if it has work that hardware knew of before. True when the
-    /// first is new.
+    /// Hardware may run it, or may not any more; `begun` if it has work that hardware knew of before. True
+    /// when the first is new.
     pub fn list(&mut self, listed: bool, begun: bool, now: Duration, pace: Pace) -> bool {
         if listed && !self.listed {
             self.looks = 0;
@@ -140,7 +142,8 @@ impl Channel {
         self.busy() && !self.blocked
     }
 
-    /// It has no work, or none that hardware had not fetched when somebody looked last: it may be done with all.
+    /// It has no work, or none that hardware had not fetched when somebody looked last: it may be done with
+    /// all.
     pub fn may_be_done(&self) -> bool {
         !self.busy() || self.work == Work::Known && self.fetched == Some(self.gp_put)
     }
@@ -175,8 +178,9 @@ impl Channel {
             self.done_from = self.done_from.max(until);
             self.waits_from = self.waits_from.max(until);
         }
-        // Another channel of its list has the engine, or it may not have it: that says nothing. Hardware fetches the
-        // ring's last entry when it begins with it, so a channel that was interrupted looks like one that is done.
+        // Another channel of its list has the engine, or it may not have it: that says nothing. Hardware
+        // fetches the ring's last entry when it begins with it, so a channel that was interrupted looks like
+        // one that is done.
         let could_run = self.listed && look.engine_idle;
         let done = look.fetched && !held && could_run && now >= self.done_from;
         let waits = !look.fetched && could_run && now >= self.waits_from && !self.blocked;
@@ -213,8 +217,8 @@ impl Channel {
     }
 }
 
-/// Whose list a channel with contexts on these engines is on. One that uses several is on the list of the first:
-/// hardware runs or stops a channel as a whole.
+/// Whose list a channel with contexts on these engines is on. One that uses several is on the list of the
+/// first: hardware runs or stops a channel as a whole.
 pub(super) fn list_of(engines: EngineSet) -> Engine {
     Engine::ALL.into_iter().find(|engine| engines.contains((*engine).into())).unwrap_or(Engine::Graphics)
 }

@@ -80,8 +80,8 @@ impl List {
         self.admission == Admission::All && self.ready.len() > 1
     }
 
-    /// True when the policy need not look before the next sample because of new work of `vm`: it has to wait for
-    /// somebody who is at work.
+    /// True when the policy need not look before the next sample because of new work of `vm`: it has to wait
+    /// for somebody who is at work.
     pub fn may_wait(&self, vm: TenantId) -> bool {
         match self.admission {
             Admission::Only(other) => {

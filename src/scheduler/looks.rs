@@ -11,8 +11,8 @@ use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::HostChannel;
 use gpuvmk_observe::latency::LatencySummary;
 
-/// Windows where hardware takes turns among several VMs and counts time, which has to be told apart between looks; and where a VM waits
-/// that gets the engine as soon as it is seen to be idle.
+/// Windows where hardware takes turns among several VMs and counts time, which has to be told apart between
+/// looks; and where a VM waits that gets the engine as soon as it is seen to be idle.
 pub(super) const SHARED_WINDOW: Duration = Duration::from_micros(250);
 
 impl Scheduler {
@@ -53,8 +53,8 @@ impl Scheduler {
         self.lists.values().any(contended)
     }
 
-    /// True when a VM that wakes up may have an engine at once that nobody uses any more: then engines are looked at first. Work whose
-    /// end nobody told of counts as work until somebody looks.
+    /// True when a VM that wakes up may have an engine at once that nobody uses any more: then engines are
+    /// looked at first. Work whose end nobody told of counts as work until somebody looks.
     pub fn looks_at_wakeups(&self) -> bool {
         self.lists.values().any(|list| list.cuts_turns() && (list.is_waited_for() || list.is_shared()))
     }
@@ -64,8 +64,8 @@ impl Scheduler {
         self.lists.values().any(|list| list.review.is_some_and(|review| now >= review))
     }
 
-    /// Takes a sample: which channel each engine runs, how long engines have worked as far as hardware counts it, and how
-    /// far each busy channel's ring was fetched.
+    /// Takes a sample: which channel each engine runs, how long engines have worked as far as hardware counts
+    /// it, and how far each busy channel's ring was fetched.
     pub fn sample(
         &mut self,
         now: Duration,

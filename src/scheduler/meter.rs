@@ -1,15 +1,17 @@
 //! Whose was the time that hardware counts?
 //!
-//! Some hardware counts how long each engine worked (the PMU's idle counters), and none says for whom. So the count is
-//! read with each look, and what came in since the last one goes to the channels that are known to have had the engine
-//! meanwhile: those that were seen on it at either end, and those whose ring was fetched. Where nobody is known, it
-//! was one of those that could. Those that were seen share it evenly: as a VM that is early at one look is late at another,
-//! that is right on average, and the sum is right always. One whose ring was fetched while somebody else was seen
-//! had little to do, or it would have been seen: it gets an eighth. A VM that cuts its work into pieces which
-//! fit between two looks after a change is charged too little for them: with looks in time, a tenth of a millisecond in a turn.
+//! Some hardware counts how long each engine worked (the PMU's idle counters), and none says for whom. So the
+//! count is read with each look, and what came in since the last one goes to the channels that are known to
+//! have had the engine meanwhile: those that were seen on it at either end, and those whose ring was fetched.
+//! Where nobody is known, it was one of those that could. Those that were seen share it evenly: as a VM that
+//! is early at one look is late at another, that is right on average, and the sum is right always. One whose
+//! ring was fetched while somebody else was seen had little to do, or it would have been seen: it gets an
+//! eighth. A VM that cuts its work into pieces which fit between two looks after a change is charged too
+//! little for them: with looks in time, a tenth of a millisecond in a turn.
 //!
-//! A look that comes late (more than [`SLICE`], which hardware gives a channel at a time) and sees somebody else than the
-//! last one did has missed others in between: what is beyond [`SLICE`] goes to all that could have run.
+//! A look that comes late (more than [`SLICE`], which hardware gives a channel at a time) and sees somebody
+//! else than the last one did has missed others in between: what is beyond [`SLICE`] goes to all that could
+//! have run.
 //!
 //! Where hardware counts nothing, time is measured by looks alone ([`super::sampling`]).
 
@@ -29,7 +31,8 @@ struct Reading {
 /// What somebody who was seen counts beside one who was not.
 const SEEN: u32 = 8;
 
-/// How long hardware lets one of several channels run at the least: NVIDIA's drivers set one or two milliseconds.
+/// How long hardware lets one of several channels run at the least: NVIDIA's drivers set one or two
+/// milliseconds.
 const SLICE: Duration = Duration::from_millis(1);
 
 /// Part of an engine's time.
@@ -52,8 +55,8 @@ impl Meter {
         self.readings.contains_key(&engine)
     }
 
-    /// Takes counts as they were read together with `engines`. `known` adds the channels of an engine whose ring was
-    /// fetched since the last time, `able` those that could have run on it.
+    /// Takes counts as they were read together with `engines`. `known` adds the channels of an engine whose
+    /// ring was fetched since the last time, `able` those that could have run on it.
     pub fn read(
         &mut self,
         engines: &[(Engine, Option<HostChannel>)],

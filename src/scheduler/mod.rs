@@ -1,15 +1,15 @@
-//! Who may use the physical GPU: the mechanism. Which VM that is at a moment is decided by a [`policy::Policy`], for
-//! each engine (graphics and compute, each copy engine) by one of its own.
+//! Who may use the physical GPU: the mechanism. Which VM that is at a moment is decided by a
+//! [`policy::Policy`], for each engine (graphics and compute, each copy engine) by one of its own.
 //!
 //! Hardware shares time among the channels of one runlist by itself. The scheduler decides which channels are
-//! on it, and whether hardware learns of new work now: a doorbell of a VM that is not admitted waits here.
-//! A channel counts as busy from its doorbell until hardware has fetched its ring and no engine has run it for two
-//! looks. One that has work and leaves its engine idle waits for something else (a semaphore): it stays on the
-//! runlist, takes nobody's turn, and is looked at as others are as soon as it runs again. Nothing ticks while no
-//! channel is busy.
+//! on it, and whether hardware learns of new work now: a doorbell of a VM that is not admitted waits here. A
+//! channel counts as busy from its doorbell until hardware has fetched its ring and no engine has run it for
+//! two looks. One that has work and leaves its engine idle waits for something else (a semaphore): it stays
+//! on the runlist, takes nobody's turn, and is looked at as others are as soon as it runs again. Nothing
+//! ticks while no channel is busy.
 //!
-//! A channel that uses several engines (GF100) is on the list of the first of them, and what it uses of the others is
-//! charged there too.
+//! A channel that uses several engines (GF100) is on the list of the first of them, and what it uses of the
+//! others is charged there too.
 //!
 //! No clock, no hardware and no lock in here: time and samples come in, decisions go out as values.
 
@@ -308,7 +308,8 @@ impl Scheduler {
         let Some(state) = self.channels.get_mut(&channel) else { return Gate::Hold };
         let Some(list) = self.lists.get_mut(&state.engine) else { return Gate::Hold };
         let first = !list.is_ready(state.vm);
-        // Work whose end nobody told of counts as work until somebody looks: it may be the first all the same.
+        // Work whose end nobody told of counts as work until somebody looks: it may be the first all the
+        // same.
         let may_be_done = state.may_be_done();
         let wakes = first || list.cuts_turns() && may_be_done;
         let suspended = self.vms.get(&state.vm).is_some_and(Vm::is_suspended);
@@ -345,7 +346,8 @@ impl Scheduler {
         gate
     }
 
-    /// Lets the policies look. Returns what changes for hardware; [`Scheduler::cut`] belongs right before it is done.
+    /// Lets the policies look. Returns what changes for hardware; [`Scheduler::cut`] belongs right before it
+    /// is done.
     pub fn decide(&mut self, now: Duration) -> Option<Change> {
         let pace = self.pace();
         let mut moved = std::mem::take(&mut self.relist);
@@ -440,8 +442,8 @@ impl Scheduler {
         Some(state.may_run())
     }
 
-    /// Whether what hardware tells now may be of a channel: it could run no longer than `before` ago, or was seen to be done since
-    /// [`Self::heard`].
+    /// Whether what hardware tells now may be of a channel: it could run no longer than `before` ago, or was
+    /// seen to be done since [`Self::heard`].
     pub fn could_run(&self, channel: HostChannel, now: Duration, before: Duration) -> bool {
         self.channels.get(&channel).is_some_and(|state| {
             state.may_run()
@@ -450,7 +452,8 @@ impl Scheduler {
         })
     }
 
-    /// Everything that hardware has told up to now has been dealt with. It tells of the end of work before it shows the work as done.
+    /// Everything that hardware has told up to now has been dealt with. It tells of the end of work before it
+    /// shows the work as done.
     pub fn heard(&mut self) {
         for channel in self.unheard.drain(..) {
             if let Some(state) = self.channels.get_mut(&channel) {

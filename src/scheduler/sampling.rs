@@ -1,15 +1,16 @@
 //! When to look at engines, and how much time each look stands for.
 //!
-//! Hardware tells what an engine runs now, not how long it has run it. AdaptivePoll at regular times would measure
-//! nonsense of work that is regular itself (hardware's own time slices are as long as our period), and a guest that
-//! knew the times could run between them. So time is cut into windows of a millisecond, with one look at a random
-//! moment in each, which stands for the whole window: right on average for any pattern of work, and exact where an
-//! engine does one thing all along.
+//! Hardware tells what an engine runs now, not how long it has run it. AdaptivePoll at regular times would
+//! measure nonsense of work that is regular itself (hardware's own time slices are as long as our period),
+//! and a guest that knew the times could run between them. So time is cut into windows of a millisecond, with
+//! one look at a random moment in each, which stands for the whole window: right on average for any pattern
+//! of work, and exact where an engine does one thing all along.
 //!
-//! Windows end where the scheduler is known to change who runs (the end of a turn), so that a look stands for one VM's
-//! turn and not for its neighbour's. A change that comes of what engines do (somebody is done, somebody has new work)
-//! ends no window: what is seen at such a moment is seen *because* of the moment, and counting it would be wrong by as
-//! much as work is short. For the same reason a window in which the last work ends is looked at and charged in full.
+//! Windows end where the scheduler is known to change who runs (the end of a turn), so that a look stands for
+//! one VM's turn and not for its neighbour's. A change that comes of what engines do (somebody is done,
+//! somebody has new work) ends no window: what is seen at such a moment is seen *because* of the moment, and
+//! counting it would be wrong by as much as work is short. For the same reason a window in which the last
+//! work ends is looked at and charged in full.
 
 use std::time::Duration;
 
@@ -126,8 +127,8 @@ impl Sampler {
         over
     }
 
-    /// The scheduler changes who runs now. Returns the time of windows that are over; `seen` is what engines run until
-    /// this moment.
+    /// The scheduler changes who runs now. Returns the time of windows that are over; `seen` is what engines
+    /// run until this moment.
     pub fn cut(&mut self, now: Duration, seen: &[Seen]) -> Vec<Stretch> {
         self.close(now, seen, NEAR)
     }
@@ -153,8 +154,8 @@ impl Sampler {
         Some(Stretch { length: window.length, seen: window.seen.unwrap_or_default() })
     }
 
-    /// Closes windows whose time is over. The next one is planned anew where less than `near` of it has passed, which
-    /// must not be because of its look.
+    /// Closes windows whose time is over. The next one is planned anew where less than `near` of it has
+    /// passed, which must not be because of its look.
     fn close(&mut self, now: Duration, seen: &[Seen], near: Duration) -> Vec<Stretch> {
         let mut over = Vec::new();
         while let Some(window) = self.window.take_if(|window| now >= window.end()) {
@@ -200,7 +201,8 @@ mod tests {
         Duration::from_micros(n)
     }
 
-    /// What is charged of `total` when the engine works at times for which `busy` says so, with every look as it is due.
+    /// What is charged of `total` when the engine works at times for which `busy` says so, with every look as
+    /// it is due.
     fn charged(seed: u64, total: Duration, busy: impl Fn(Duration) -> bool) -> Duration {
         let mut sampler = Sampler::new(seed);
         sampler.begin(Duration::ZERO);

@@ -1,5 +1,5 @@
-//! What operators may change of a whole GPU while VMs work: `policy=weighted`, `slice=2000`, `period=none` (us).
-//! What they may change of a VM is in [`super::share`].
+//! What operators may change of a whole GPU while VMs work: `policy=weighted`, `slice=2000`, `period=none`
+//! (us). What they may change of a VM is in [`super::share`].
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -78,8 +78,8 @@ impl Share {
         Ok(())
     }
 
-    /// What somebody gets who was granted this and asks for `asked`: less, or this where he says nothing of a part (which he does
-    /// by what is usual).
+    /// What somebody gets who was granted this and asks for `asked`: less, or this where he says nothing of a
+    /// part (which he does by what is usual).
     ///
     /// # Errors
     /// He asks for more; the text ends so that it can go on with whose limit that is.
@@ -130,7 +130,8 @@ impl Share {
     }
 }
 
-/// One change of a VM's parameters, as operators write it: `weight=200`, `cap=50`, `cap=none`, `budget=2000` (us).
+/// One change of a VM's parameters, as operators write it: `weight=200`, `cap=50`, `cap=none`, `budget=2000`
+/// (us).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// `weight`

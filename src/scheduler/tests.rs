@@ -230,7 +230,8 @@ fn turn_of_one_who_is_done_ends_at_once_when_hardware_tells() {
     assert!(looks >= 2, "one look may fall between two engines");
 }
 
-/// A's channel has fetched everything, no engine works, and nobody has told of it: looks and decides until B is admitted.
+/// A's channel has fetched everything, no engine works, and nobody has told of it: looks and decides until B
+/// is admitted.
 fn until_b_is_admitted(scheduler: &mut Scheduler, mut now: Duration) -> Duration {
     loop {
         scheduler.sample(now, &[(GRAPHICS, None)], &[], |channel| Some(u32::from(channel == host(1))));

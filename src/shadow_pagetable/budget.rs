@@ -1,8 +1,8 @@
-//! How much a guest's page tables may cost: memory for snapshots and tables to visit, for all address spaces of a
-//! VM together.
+//! How much a guest's page tables may cost: memory for snapshots and tables to visit, for all address spaces
+//! of a VM together.
 //!
-//! A hostile directory can name thousands of tables, all of them the same memory. Each counts as if it were of its
-//! own, so that neither time nor memory of a walk exceeds the limits.
+//! A hostile directory can name thousands of tables, all of them the same memory. Each counts as if it were
+//! of its own, so that neither time nor memory of a walk exceeds the limits.
 
 use super::piece::PIECE;
 
@@ -46,8 +46,8 @@ pub enum WalkRefusal {
     },
 }
 
-/// Places for contents that are kept when those go, 2 MiB: address spaces come and go with channels, and to get
-/// memory from the kernel costs more than to follow what is put there.
+/// Places for contents that are kept when those go, 2 MiB: address spaces come and go with channels, and to
+/// get memory from the kernel costs more than to follow what is put there.
 const MOST_SPARE: usize = 512;
 
 /// What is used of [`Limits`].

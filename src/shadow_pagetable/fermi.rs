@@ -1,4 +1,5 @@
-//! The Fermi format (GF100 to GM107) as a [`MmuFormat`]: a page directory over tables of small and large pages.
+//! The Fermi format (GF100 to GM107) as a [`MmuFormat`]: a page directory over tables of small and large
+//! pages.
 
 use super::format::{Entry, Leaf, MmuFormat, Shape, SubTable, TableKind};
 use gpuvmk_chip::PhysicalAddress;

@@ -1,8 +1,8 @@
 //! A GPU's page-table format, as much as walking it needs.
 //!
-//! A tree is made of tables of several kinds. Each kind has entries of one size that cover equal pieces of the
-//! virtual range; an entry is empty, maps a page, or names up to two tables of lower kinds (small and large pages
-//! of the same range). Fermi has two levels; Hopper has more, and pages in upper ones.
+//! A tree is made of tables of several kinds. Each kind has entries of one size that cover equal pieces of
+//! the virtual range; an entry is empty, maps a page, or names up to two tables of lower kinds (small and
+//! large pages of the same range). Fermi has two levels; Hopper has more, and pages in upper ones.
 
 use super::budget::Limits;
 use gpuvmk_chip::PhysicalAddress;
@@ -73,9 +73,10 @@ pub trait MmuFormat: Copy {
         Limits::DEFAULT
     }
 
-    /// What is added to an entry of 8 bytes to make it map the page that follows in memory, in tables whose entries are
-    /// pages and nothing else: one page, in the field of the address. The field has room for more pages than a table has
-    /// entries, and an address that leaves it makes an entry that does not say the following page.
+    /// What is added to an entry of 8 bytes to make it map the page that follows in memory, in tables whose
+    /// entries are pages and nothing else: one page, in the field of the address. The field has room for more
+    /// pages than a table has entries, and an address that leaves it makes an entry that does not say the
+    /// following page.
     fn step(&self, _kind: TableKind) -> Option<u64> {
         None
     }

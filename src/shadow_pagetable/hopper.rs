@@ -1,11 +1,12 @@
-//! The Hopper format (GH100's GMMU "version 3") as a [`MmuFormat`]: five levels of directories over 57 bits, pages of
-//! 512 MiB and 2 MiB in the two lowest of them, tables of 64 KiB and of 4 KiB pages below.
+//! The Hopper format (GH100's GMMU "version 3") as a [`MmuFormat`]: five levels of directories over 57 bits,
+//! pages of 512 MiB and 2 MiB in the two lowest of them, tables of 64 KiB and of 4 KiB pages below.
 //!
-//! Where a directory entry names both tables, hardware looks at the big one first and at the small one where that has
-//! no valid page. Drivers never have both valid for an address; the shadow then keeps what changed last.
+//! Where a directory entry names both tables, hardware looks at the big one first and at the small one where
+//! that has no valid page. Drivers never have both valid for an address; the shadow then keeps what changed
+//! last.
 //!
-//! Not handled: sparse entries fault instead of reading as 0, and the privileged bit is dropped. Pages of another GPU's
-//! memory are refused: a function has no peers.
+//! Not handled: sparse entries fault instead of reading as 0, and the privileged bit is dropped. Pages of
+//! another GPU's memory are refused: a function has no peers.
 
 use super::budget::Limits;
 use super::format::{Entry, Leaf, MmuFormat, Shape, SubTable, TableKind};

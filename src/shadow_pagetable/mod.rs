@@ -1,20 +1,20 @@
 //! Shadow page tables: what a guest's GPU page tables say, found by walking them in the guest's own memory.
 //!
-//! The guest writes its tables freely. When it invalidates the TLB, [`ShadowSpace::sync`] copies every table page
-//! once, compares the copy with the snapshot of what was synchronised last, looks only at entries that changed, whole
-//! stretches of them at a time, and emits coalesced runs to map and to unmap. The runs are in the guest's own terms; whoever writes the tables
-//! that hardware reads checks and translates them again.
+//! The guest writes its tables freely. When it invalidates the TLB, [`ShadowSpace::sync`] copies every table
+//! page once, compares the copy with the snapshot of what was synchronised last, looks only at entries that
+//! changed, whole stretches of them at a time, and emits coalesced runs to map and to unmap. The runs are in
+//! the guest's own terms; whoever writes the tables that hardware reads checks and translates them again.
 //!
 //! The snapshot is by definition what the shadow has: an entry that could not be shadowed (its target is
 //! not the guest's memory) is remembered as empty, so that every later synchronisation looks at it again.
 //!
-//! Pages of different sizes are separate layers, as in hardware: a directory entry may name a table of small and
-//! one of large pages for the same range, and the layers are shadowed as they are. Which one wins is decided by
-//! the hardware that walks the shadow. Consequence: where a small page's target is refused, an address falls
-//! through to the large page below it, if there is one, instead of faulting.
+//! Pages of different sizes are separate layers, as in hardware: a directory entry may name a table of small
+//! and one of large pages for the same range, and the layers are shadowed as they are. Which one wins is
+//! decided by the hardware that walks the shadow. Consequence: where a small page's target is refused, an
+//! address falls through to the large page below it, if there is one, instead of faulting.
 //!
-//! Not handled: the privileged bit (all shadow mappings are for unprivileged use), compression tags, the limit of
-//! an address space (the walk covers the whole virtual range of the format).
+//! Not handled: the privileged bit (all shadow mappings are for unprivileged use), compression tags, the
+//! limit of an address space (the walk covers the whole virtual range of the format).
 
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -59,8 +59,8 @@ pub trait GuestMemory {
     /// The range is not all in the guest's memory.
     fn read(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NotGuestMemory>;
 
-    /// A number for what is in `size` bytes at `address` now: the same number, at the same address, means the same
-    /// contents. `None` where that is not known.
+    /// A number for what is in `size` bytes at `address` now: the same number, at the same address, means the
+    /// same contents. `None` where that is not known.
     fn version(&self, _address: PhysicalAddress, _size: usize) -> Option<Version> {
         None
     }

@@ -1,7 +1,7 @@
 //! What an entry says, in two words: what is compared, merged and handed on for every page of a table.
 //!
-//! A decoded [`Entry`] has gaps between its fields and several shapes; compilers move it about in parts of odd sizes, which costs ten
-//! times what decoding does.
+//! A decoded [`Entry`] has gaps between its fields and several shapes; compilers move it about in parts of
+//! odd sizes, which costs ten times what decoding does.
 
 use super::format::{Entry, Leaf, Shape};
 use gpuvmk_chip::{Aperture, PhysicalAddress};

@@ -1,7 +1,7 @@
 //! Coalesces changes of pages into runs and hands them on in bounded batches.
 //!
-//! Runs of one page size grow while virtual and target addresses advance together and the flags are the same. A
-//! page is named at most once in a synchronisation, so the order of batches does not matter.
+//! Runs of one page size grow while virtual and target addresses advance together and the flags are the same.
+//! A page is named at most once in a synchronisation, so the order of batches does not matter.
 
 use super::packed::Packed;
 use gpuvmk_chip::PhysicalAddress;
@@ -88,7 +88,8 @@ impl<'a, S: RunSink> Runs<'a, S> {
         }
     }
 
-    /// Adds pages that are mapped from now on, replacing what was there: `page` and those that follow it in memory.
+    /// Adds pages that are mapped from now on, replacing what was there: `page` and those that follow it in
+    /// memory.
     #[inline]
     pub(super) fn map(&mut self, va: u64, page_shift: u8, page: Packed, pages: u32) -> Result<(), S::Error> {
         let more = OpenRun { va, page, pages, page_shift: page_shift.into() };

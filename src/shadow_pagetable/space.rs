@@ -52,8 +52,8 @@ impl<F: MmuFormat> ShadowSpace<F> {
         Self::of_table(format, format.root(), root, u64::MAX, budget)
     }
 
-    /// A space whose shadow is empty, below a table of `kind` that covers virtual addresses from 0 on. Tables are followed as far as
-    /// they say something of addresses below `end`.
+    /// A space whose shadow is empty, below a table of `kind` that covers virtual addresses from 0 on. Tables
+    /// are followed as far as they say something of addresses below `end`.
     ///
     /// # Errors
     /// No table is left in the budget.
@@ -101,7 +101,8 @@ impl<F: MmuFormat> ShadowSpace<F> {
         })
     }
 
-    /// Calls `visit` for the parts of pages that are mapped to `[start, start + size)` of VRAM, as runs of 4 KiB pages.
+    /// Calls `visit` for the parts of pages that are mapped to `[start, start + size)` of VRAM, as runs of 4
+    /// KiB pages.
     pub fn visit_vram(&self, start: u64, size: u64, visit: &mut dyn FnMut(MapRun)) {
         let end = start.saturating_add(size);
         self.root.visit(self.format, &mut |va, bytes, leaf: Leaf| {

@@ -1,8 +1,8 @@
 //! Entries of a table as stretches of alike ones: pages that follow each other, and entries that are 0.
 //!
-//! A driver that maps a megabyte writes 256 entries that differ by the same number. Only the first and the last of
-//! such a stretch are decoded; that those between follow each other is seen in the words themselves, many at a time.
-//! Two tables, what one was and what it is, are compared by stretches of both.
+//! A driver that maps a megabyte writes 256 entries that differ by the same number. Only the first and the
+//! last of such a stretch are decoded; that those between follow each other is seen in the words themselves,
+//! many at a time. Two tables, what one was and what it is, are compared by stretches of both.
 
 use std::ops::Range;
 
@@ -33,8 +33,8 @@ impl<F: MmuFormat> Stretches<F> {
         Self { format, kind, shape, step, start: 0, end: 0, entry: Packed::EMPTY, single: 0 }
     }
 
-    /// What entry `index` says, and how many from there on go on like it: at least one. Calls for one and the same
-    /// entries must come with rising numbers; those before may be changed.
+    /// What entry `index` says, and how many from there on go on like it: at least one. Calls for one and the
+    /// same entries must come with rising numbers; those before may be changed.
     #[inline]
     pub fn at(&mut self, entries: &[u8], index: usize) -> (Packed, usize) {
         if index >= self.end {
@@ -60,7 +60,8 @@ impl<F: MmuFormat> Stretches<F> {
         Packed::of(self.format.decode(self.kind, raw))
     }
 
-    /// How many entries from the first of `rest` on are one stretch; the first is number `index`, and says `entry`.
+    /// How many entries from the first of `rest` on are one stretch; the first is number `index`, and says
+    /// `entry`.
     #[inline]
     fn length(&mut self, rest: &[u8], first: u128, entry: Packed, index: usize) -> usize {
         let (words, _) = rest.as_chunks::<8>();
@@ -140,8 +141,8 @@ fn long_progression(words: &[[u8; 8]], first: u64, step: u64) -> usize {
 /// Bytes that are compared at a time where two copies of a piece differ.
 const LINE: usize = 64;
 
-/// The first part from byte `from` on in which two copies differ, in whole lines, until they agree again. Entries are never
-/// cut: a line is a multiple of their size.
+/// The first part from byte `from` on in which two copies differ, in whole lines, until they agree again.
+/// Entries are never cut: a line is a multiple of their size.
 pub(super) fn next_difference(old: &[u8], new: &[u8], from: usize) -> Option<Range<usize>> {
     let (old, new) = (old.get(from..)?, new.get(from..)?);
     let ((old_lines, old_rest), (new_lines, new_rest)) = (old.as_chunks::<LINE>(), new.as_chunks::<LINE>());

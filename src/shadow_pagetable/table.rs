@@ -1,7 +1,7 @@
 //! One table of a guest's tree and the snapshot of what was synchronised from it.
 //!
-//! The snapshot is kept in pieces of a page; a piece that holds nothing takes no memory. It equals what the shadow
-//! has: entries whose target was refused are stored as empty.
+//! The snapshot is kept in pieces of a page; a piece that holds nothing takes no memory. It equals what the
+//! shadow has: entries whose target was refused are stored as empty.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,8 @@ impl Table {
         Ok(Self { place, va, pieces: all, children: BTreeMap::new() })
     }
 
-    /// Brings the snapshot, and through the runs the shadow, up to what the table says now of addresses below `end`.
+    /// Brings the snapshot, and through the runs the shadow, up to what the table says now of addresses below
+    /// `end`.
     pub fn sync<F: MmuFormat, M: GuestMemory, S: RunSink>(
         &mut self,
         walk: &mut Walk<'_, '_, F, M, S>,
@@ -127,9 +128,9 @@ impl Table {
         Ok(())
     }
 
-    /// Copies a piece into `buffer`, and applies what differs from its snapshot. Memory is read once: whatever the
-    /// guest does meanwhile, what was compared is what is decoded and kept. False when something was refused, and is
-    /// to be looked at again: what it points at may be the guest's memory by then.
+    /// Copies a piece into `buffer`, and applies what differs from its snapshot. Memory is read once:
+    /// whatever the guest does meanwhile, what was compared is what is decoded and kept. False when something
+    /// was refused, and is to be looked at again: what it points at may be the guest's memory by then.
     fn compare_piece<F: MmuFormat, M: GuestMemory, S: RunSink>(
         &mut self,
         walk: &mut Walk<'_, '_, F, M, S>,
@@ -162,7 +163,8 @@ impl Table {
         applied.map(|()| walk.withheld == withheld)
     }
 
-    /// Applies the parts of a piece that differ from what is known of it; clears in `fresh` what cannot be shadowed.
+    /// Applies the parts of a piece that differ from what is known of it; clears in `fresh` what cannot be
+    /// shadowed.
     fn sync_piece<F: MmuFormat, M: GuestMemory, S: RunSink>(
         &mut self,
         walk: &mut Walk<'_, '_, F, M, S>,

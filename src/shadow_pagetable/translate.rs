@@ -1,4 +1,5 @@
-//! One address, translated by a guest's tables as they are now: for who reads a little of what a guest's GPU reads.
+//! One address, translated by a guest's tables as they are now: for who reads a little of what a guest's GPU
+//! reads.
 
 use super::GuestMemory;
 use super::format::{Entry, MmuFormat, SubTable};

@@ -206,8 +206,8 @@ impl Client<'_> {
         self.write_u64(va.saturating_add(8), self.hardware.timestamp())
     }
 
-    /// Writes a report as semaphores and queries do. The value lands last, so that whoever waits for it finds the
-    /// rest.
+    /// Writes a report as semaphores and queries do. The value lands last, so that whoever waits for it finds
+    /// the rest.
     pub(super) fn write_report(&self, va: u64, value: u64, report: Report) -> Result<(), MmuFault> {
         let [low, high] = halves(value);
         match report {

@@ -2,8 +2,8 @@
 //!
 //! Locks, in the order in which they may be held together: the FIFO tables; an engine; the MMU in use; the
 //! tables of the MMU, of DMA, of the ledger. The FIFO's and an engine's are never held together. Events are
-//! told with none of them held, so that the receiver may call back; calls that wait for PBDMAs do not wait when
-//! one of them makes the call.
+//! told with none of them held, so that the receiver may call back; calls that wait for PBDMAs do not wait
+//! when one of them makes the call.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -124,8 +124,9 @@ impl Shared {
         }
     }
 
-    /// Waits until no PBDMA has the channel loaded, or has yet to tell how its stay ended (without a number: until none has any
-    /// channel loaded). A PBDMA that calls back from an event does not wait: two of them would wait for each other.
+    /// Waits until no PBDMA has the channel loaded, or has yet to tell how its stay ended (without a number:
+    /// until none has any channel loaded). A PBDMA that calls back from an event does not wait: two of them
+    /// would wait for each other.
     fn wait_left<'a>(&self, fifo: MutexGuard<'a, Fifo>, channel: Option<u16>) -> MutexGuard<'a, Fifo> {
         if ON_PBDMA.get() {
             return fifo;
@@ -235,8 +236,8 @@ impl Core {
         self.shared.wake_these(called);
     }
 
-    /// Waits until a channel that may not run has left its PBDMA, and saves its contexts: its instance block is all
-    /// that there is of it then.
+    /// Waits until a channel that may not run has left its PBDMA, and saves its contexts: its instance block
+    /// is all that there is of it then.
     pub(super) fn settle(&self, channel: u16) {
         drop(self.shared.wait_left(self.shared.fifo(), Some(channel)));
         self.shared.evict(channel, true);
@@ -271,7 +272,8 @@ impl Drop for Core {
             unit.reset();
         }
         for thread in self.threads.drain(..) {
-            // A core that is dropped by a callback on one of its own threads leaves that one to end by itself.
+            // A core that is dropped by a callback on one of its own threads leaves that one to end by
+            // itself.
             if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
                 log::error!("softgpu: a PBDMA thread ended by a panic");
             }
@@ -328,8 +330,9 @@ impl Backend for Core {
         self.shared.hardware.mmu.flush(scope);
     }
 
-    /// A doorbell says that there is work, not how much: the PBDMA reads GP_PUT from USERD when it takes notice. One that
-    /// comes late, when a newer GP_PUT has been seen already, must not take the channel back.
+    /// A doorbell says that there is work, not how much: the PBDMA reads GP_PUT from USERD when it takes
+    /// notice. One that comes late, when a newer GP_PUT has been seen already, must not take the channel
+    /// back.
     fn doorbell(&self, channel: u16, _gp_put: u32) {
         let mut fifo = self.shared.fifo();
         let Some(entry) = fifo.channel_mut(channel) else { return };

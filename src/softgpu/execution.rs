@@ -1,7 +1,7 @@
 //! A channel on a PBDMA: ring entries, segments, headers and words, one method at a time.
 //!
-//! Between two methods the channel can leave: all of its state is then in RAMFC. Ring and segments are parsed in
-//! [`super::pushbuffer`], host methods executed in [`super::host`]; the others go to the engine that the
+//! Between two methods the channel can leave: all of its state is then in RAMFC. Ring and segments are parsed
+//! in [`super::pushbuffer`], host methods executed in [`super::host`]; the others go to the engine that the
 //! subchannel is bound to.
 
 use std::sync::atomic::Ordering;

@@ -1,10 +1,10 @@
 //! The channel table and the runlist: which channel may run, and whose turn it is. A pure model; its owner
 //! locks it and wakes the PBDMAs.
 //!
-//! A channel runs when it is bound to an instance block, its start bit is set, the runlist names it, the driver
-//! has not blocked the runlist, nothing stopped it, and it has work. Of several, the one goes first that has
-//! waited longest since it last ran. An engine belongs to the channel that used it until that channel leaves
-//! its PBDMA; others that need it wait.
+//! A channel runs when it is bound to an instance block, its start bit is set, the runlist names it, the
+//! driver has not blocked the runlist, nothing stopped it, and it has work. Of several, the one goes first
+//! that has waited longest since it last ran. An engine belongs to the channel that used it until that
+//! channel leaves its PBDMA; others that need it wait.
 
 use std::time::{Duration, Instant};
 
@@ -223,7 +223,8 @@ impl Fifo {
         (0..self.pbdmas).filter(|pbdma| self.pbdma_enabled(*pbdma)).fold(0, |all, pbdma| all | bit(pbdma))
     }
 
-    /// The PBDMAs to wake for the channels that are ready, `awake` of which are taken by PBDMAs that look by themselves.
+    /// The PBDMAs to wake for the channels that are ready, `awake` of which are taken by PBDMAs that look by
+    /// themselves.
     pub(super) fn call(&mut self, now: Instant, awake: usize) -> Pbdmas {
         let enabled = self.enabled();
         if !self.sleepers.any(enabled) {

@@ -64,7 +64,8 @@ impl SoftGpu {
         Ok(Arc::new(Self { function: Gf100Function::new(Arc::new(core), face)? }))
     }
 
-    /// The ledger of true owners: for the aggregator's admission code and for whoever judges, not for drivers.
+    /// The ledger of true owners: for the aggregator's admission code and for whoever judges, not for
+    /// drivers.
     pub fn ledger(&self) -> Arc<Ledger> {
         self.function.backend().ledger()
     }

@@ -1,15 +1,15 @@
 //! The true owner of all memory and channels, and a count of accesses that cross owners.
 //!
-//! Real hardware has no such thing. It lets tests state the product's main promise where it can be seen: inside
-//! the hardware that performs the accesses. The aggregator's admission code labels; whatever shadows page
-//! tables or translates channels never sees the ledger, so a mistake there shows here.
+//! Real hardware has no such thing. It lets tests state the product's main promise where it can be seen:
+//! inside the hardware that performs the accesses. The aggregator's admission code labels; whatever shadows
+//! page tables or translates channels never sees the ledger, so a mistake there shows here.
 //!
 //! The host's own channels are judged too: what they work at must be the host's at that time.
 //!
 //! It also knows how long engines worked for whom, so that what the host counts by sampling can be judged.
 //!
-//! Firmware's accesses (instance blocks, contexts) may go to the host's memory too, but not to another tenant's.
-//! Reads of page tables are not judged: the host driver chose where they are.
+//! Firmware's accesses (instance blocks, contexts) may go to the host's memory too, but not to another
+//! tenant's. Reads of page tables are not judged: the host driver chose where they are.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -135,7 +135,8 @@ impl Ledger {
                 label.is_some_and(|label| allowed(label.load(Ordering::Relaxed)))
             }),
             Aperture::SystemCoherent | Aperture::SystemNonCoherent => {
-                // Read before the labels are: a range met under an older generation is never taken for current.
+                // Read before the labels are: a range met under an older generation is never taken for
+                // current.
                 let generation = self.generation.load(Ordering::Acquire);
                 let recent = RECENT.get().filter(|recent| {
                     recent.ledger == self.number

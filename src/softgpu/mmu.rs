@@ -1,12 +1,13 @@
 //! The MMU that engines and the host unit look through: page tables are walked for real (by the chip's
 //! [`Walker`]), results are remembered until flushed, and refusals have the reasons of hardware.
 //!
-//! An access holds its page tables *in use* from its translation to its last byte, for at most some tens of KiB. A
-//! flush waits until nobody does, so when it returns, no access through an old translation of these tables is under way. The
-//! same holds for a change of the large-page size, for all tables. Nobody waits for accesses through somebody else's tables.
+//! An access holds its page tables *in use* from its translation to its last byte, for at most some tens of
+//! KiB. A flush waits until nobody does, so when it returns, no access through an old translation of these
+//! tables is under way. The same holds for a change of the large-page size, for all tables. Nobody waits for
+//! accesses through somebody else's tables.
 //!
-//! Storage kinds other than the invalid one are taken as plain memory: surfaces in blocks are laid out by the engines.
-//! Compression is not modelled.
+//! Storage kinds other than the invalid one are taken as plain memory: surfaces in blocks are laid out by the
+//! engines. Compression is not modelled.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
@@ -102,7 +103,8 @@ impl Mmu {
         )
     }
 
-    /// Drops translations; when it returns, none of them is in use. Waits for accesses through these page tables only.
+    /// Drops translations; when it returns, none of them is in use. Waits for accesses through these page
+    /// tables only.
     pub(super) fn flush(&self, scope: FlushScope) {
         let in_vram = |address: PhysicalAddress| address.aperture == Aperture::Vram;
         let wanted = scope.page_directory;

@@ -1,10 +1,10 @@
 //! The software GPU: a strict model of what executes behind a GF100's registers.
 //!
 //! It is hardware, not a shortcut: units that were not initialised do not work, the runlist and start bits
-//! decide what runs, page tables are walked for real with a TLB that is stale until flushed, faults are raised,
-//! unknown methods stop their channel, engines run concurrently in time, copies really move bytes, and
-//! timeslices and preemption are real. Nothing above can look inside, except that the [`ledger`] counts accesses
-//! that leave their owner's memory.
+//! decide what runs, page tables are walked for real with a TLB that is stale until flushed, faults are
+//! raised, unknown methods stop their channel, engines run concurrently in time, copies really move bytes,
+//! and timeslices and preemption are real. Nothing above can look inside, except that the [`ledger`] counts
+//! accesses that leave their owner's memory.
 //!
 //! Three PBDMA threads ([`pbdma`]) take channels from the FIFO tables ([`fifo`]), parse their command streams
 //! ([`execution`]) and give methods to engines ([`engine`]), which reach memory through the MMU ([`mmu`]).

@@ -1,7 +1,7 @@
 //! The command stream of a channel: ring entries name segments, segments hold headers, headers hold words.
 //!
-//! A header may have its words in later segments. Not handled: subdevice masks of the old header form (accepted,
-//! ignored), subroutines and privileged segments (flags of ring entries, ignored).
+//! A header may have its words in later segments. Not handled: subdevice masks of the old header form
+//! (accepted, ignored), subroutines and privileged segments (flags of ring entries, ignored).
 
 use super::access::halves;
 use super::execution::Execution;

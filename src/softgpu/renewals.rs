@@ -1,5 +1,6 @@
-//! Fresh memory in the place of VRAM that is nobody's any more. To change what is mapped has all processors of the process forget the old
-//! pages, which takes hundreds of microseconds where they sleep: a helper waits for that, and whoever wants it asks again.
+//! Fresh memory in the place of VRAM that is nobody's any more. To change what is mapped has all processors
+//! of the process forget the old pages, which takes hundreds of microseconds where they sleep: a helper waits
+//! for that, and whoever wants it asks again.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};

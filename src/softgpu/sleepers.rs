@@ -1,8 +1,10 @@
-//! Which PBDMAs sleep, and which of them are woken when channels have become ready: one for each channel, and no more.
+//! Which PBDMAs sleep, and which of them are woken when channels have become ready: one for each channel, and
+//! no more.
 //!
-//! To wake all for every doorbell, runlist or bind would be right as well, and costs processor time that a VM can make
-//! others lose: all but one find nothing and go to sleep again. A pure model, part of the FIFO's tables and locked with
-//! them. A PBDMA that has been called and has not come yet counts as one that will take a channel.
+//! To wake all for every doorbell, runlist or bind would be right as well, and costs processor time that a VM
+//! can make others lose: all but one find nothing and go to sleep again. A pure model, part of the FIFO's
+//! tables and locked with them. A PBDMA that has been called and has not come yet counts as one that will
+//! take a channel.
 
 /// PBDMAs as bits.
 pub(super) type Pbdmas = u32;
@@ -38,7 +40,8 @@ impl Sleepers {
         self.asleep & !self.called & enabled != 0
     }
 
-    /// Calls as many of `enabled` as `ready` channels need; `last` only if there is nobody else. Returns them.
+    /// Calls as many of `enabled` as `ready` channels need; `last` only if there is nobody else. Returns
+    /// them.
     pub(super) fn call(&mut self, ready: u32, enabled: Pbdmas, last: Option<u8>) -> Pbdmas {
         let coming = (self.called & enabled).count_ones();
         let mut wanted = ready.saturating_sub(coming);

@@ -39,7 +39,8 @@ pub(super) struct Page {
 /// Pages of one size that share a place; the oldest leaves first.
 #[derive(Clone, Copy, Debug)]
 struct Set {
-    /// Each page's number, beside each other: a look-up reads nothing else of the pages that it does not want.
+    /// Each page's number, beside each other: a look-up reads nothing else of the pages that it does not
+    /// want.
     numbers: [u64; WAYS],
     pages: [Option<Page>; WAYS],
     next: usize,
@@ -118,7 +119,8 @@ impl Sets {
     }
 }
 
-/// The set of a page: its number, with the upper bits folded in so that buffers at round distances do not meet.
+/// The set of a page: its number, with the upper bits folded in so that buffers at round distances do not
+/// meet.
 fn place(va: u64, shift: u8, sets: usize) -> usize {
     let page = va >> shift;
     let folded = page ^ (page >> 7) ^ (page >> 14) ^ (page >> 21);

@@ -1,8 +1,8 @@
 //! Video memory: banks, each an anonymous file of its own, mapped one behind the other.
 //!
 //! Whole banks can be given to another process, and nothing else can: a descriptor never covers memory of two
-//! owners as long as owners get whole banks. For its next owner a bank becomes another file: whoever has the old one keeps
-//! the old memory.
+//! owners as long as owners get whole banks. For its next owner a bank becomes another file: whoever has the
+//! old one keeps the old memory.
 
 use std::ffi::CString;
 use std::io;
@@ -19,8 +19,8 @@ use gpuvmk_units::backend::VramPiece;
 /// Smallest bank.
 const MIN_BANK: u64 = 16 << 20;
 
-/// Most banks; larger memories have larger banks. Bounds descriptors and mappings of this process, and lets all
-/// banks go into one message (Linux passes at most 253 descriptors), should one owner get them all.
+/// Most banks; larger memories have larger banks. Bounds descriptors and mappings of this process, and lets
+/// all banks go into one message (Linux passes at most 253 descriptors), should one owner get them all.
 const MAX_BANKS: u64 = 240;
 
 /// The unit in which memory goes back to the system.
@@ -35,8 +35,8 @@ pub const VRAM_UNIT: u64 = 1 << 20;
 /// Largest VRAM: the MMU's physical addresses have 40 bits.
 pub const MAX_VRAM: u64 = 1 << 38;
 
-/// Bytes of a bank of a GPU with `vram` bytes; the last one may be smaller. A power of two, so that the usual sizes of
-/// partitions are made of whole banks.
+/// Bytes of a bank of a GPU with `vram` bytes; the last one may be smaller. A power of two, so that the usual
+/// sizes of partitions are made of whole banks.
 pub const fn bank_size(vram: u64) -> u64 {
     let share = vram.div_ceil(MAX_BANKS).next_power_of_two();
     if share > MIN_BANK { share } else { MIN_BANK }
@@ -50,7 +50,8 @@ fn create_bank(number: usize, bytes: u64) -> io::Result<OwnedFd> {
 /// The memory.
 #[derive(Debug)]
 pub(super) struct Vram {
-    /// Files and sizes. What is mapped is changed before the file is: a bank that is renewed is nobody's meanwhile.
+    /// Files and sizes. What is mapped is changed before the file is: a bank that is renewed is nobody's
+    /// meanwhile.
     banks: RwLock<Vec<(OwnedFd, u64)>>,
     bank_size: u64,
     pub(super) memory: Mapping,
@@ -82,8 +83,8 @@ impl Vram {
         self.banks.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts other files in the place of the banks that make up `[offset, offset + size)`: zeros, which nobody else has. Who has the
-    /// old files keeps them, and reaches nothing of this memory any more.
+    /// Puts other files in the place of the banks that make up `[offset, offset + size)`: zeros, which nobody
+    /// else has. Who has the old files keeps them, and reaches nothing of this memory any more.
     pub(super) fn renew(&self, offset: u64, size: u64) -> io::Result<()> {
         let end = self.whole_banks(offset, size)?;
         let sizes: Vec<u64> = self.banks().iter().map(|(_, bytes)| *bytes).collect();
@@ -252,7 +253,8 @@ mod tests {
         assert!(vram.clear(u64::MAX, 2).is_err());
     }
 
-    /// Who holds a bank's old file, or has mapped it, sees nothing of what is there later, and changes nothing.
+    /// Who holds a bank's old file, or has mapped it, sees nothing of what is there later, and changes
+    /// nothing.
     #[test]
     fn renewed_bank_is_zero_and_not_what_was_shared_before() {
         let vram = Vram::new(40 << 20).unwrap();

@@ -193,7 +193,8 @@ impl Decoder {
         self.at
     }
 
-    /// The next entry of `bytes`, the same block each time; `None` at its end. After an error there is nothing more.
+    /// The next entry of `bytes`, the same block each time; `None` at its end. After an error there is
+    /// nothing more.
     ///
     /// # Errors
     /// The bytes end inside an entry, or are none.

@@ -1,9 +1,9 @@
-//! Where a VM, or an aggregator, is recorded while it works: a socket of its process. Whoever may open it says what is wanted and reads the
-//! trace until they hang up; while nobody does, nothing is recorded.
+//! Where a VM, or an aggregator, is recorded while it works: a socket of its process. Whoever may open it
+//! says what is wanted and reads the trace until they hang up; while nobody does, nothing is recorded.
 //!
-//! The request is a line of JSON, `{"conditions": ["bar=0", "op=write"]}`, as of [`Filter::parse`]. The answer is a trace
-//! as a file has it, or a line `{"error": "..."}`. One is served at a time. Who reads too slowly loses entries, which are
-//! counted, and is left after [`PATIENCE`]; the VM waits for nobody.
+//! The request is a line of JSON, `{"conditions": ["bar=0", "op=write"]}`, as of [`Filter::parse`]. The
+//! answer is a trace as a file has it, or a line `{"error": "..."}`. One is served at a time. Who reads too
+//! slowly loses entries, which are counted, and is left after [`PATIENCE`]; the VM waits for nobody.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;

@@ -1,8 +1,8 @@
 //! Where two traces differ: their accesses are put side by side, and what has no partner is told.
 //!
-//! Times do not count. Reads of one register directly after each other are one: a driver that polls looks as often as its
-//! machine is fast, and the last value is what ended that. Registers count with direction, size and, of writes, value;
-//! that reads of a register have different values is a difference of its own kind.
+//! Times do not count. Reads of one register directly after each other are one: a driver that polls looks as
+//! often as its machine is fast, and the last value is what ended that. Registers count with direction, size
+//! and, of writes, value; that reads of a register have different values is a difference of its own kind.
 
 use std::collections::VecDeque;
 

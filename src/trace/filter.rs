@@ -1,8 +1,9 @@
 //! What of a trace is wanted: conditions as an operator writes them.
 //!
-//! `bar=0,3`, `range=0x2000-0x2fff`, `unit=PFIFO` and `op=write,doorbell`; several values of a key are alternatives, several
-//! keys must all hold. `bar`, `range` and `unit` are about accesses, and leave other events alone. Losses and notes are never left out,
-//! nor what accesses of an imported trace have in common: without its device and its mappings it cannot be exported.
+//! `bar=0,3`, `range=0x2000-0x2fff`, `unit=PFIFO` and `op=write,doorbell`; several values of a key are
+//! alternatives, several keys must all hold. `bar`, `range` and `unit` are about accesses, and leave other
+//! events alone. Losses and notes are never left out, nor what accesses of an imported trace have in common:
+//! without its device and its mappings it cannot be exported.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;

@@ -1,4 +1,5 @@
-//! Traces of what a guest does with its function: typed entries, a compact binary file, and tools that read it.
+//! Traces of what a guest does with its function: typed entries, a compact binary file, and tools that read
+//! it.
 //!
 //! A trace never holds an access up: entries go through a bounded ring to a writer thread; what does not fit
 //! is counted, and the count is in the trace.

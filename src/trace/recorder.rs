@@ -1,8 +1,8 @@
 //! Takes entries from the access path without ever holding it up, and writes them from a thread of its own.
 //!
-//! The ring is a number of blocks: one is being filled, the full ones wait for the writer, and those that were
-//! written are used again. Where no block is left an entry is counted as lost, and the count is the next entry
-//! that has room.
+//! The ring is a number of blocks: one is being filled, the full ones wait for the writer, and those that
+//! were written are used again. Where no block is left an entry is counted as lost, and the count is the next
+//! entry that has room.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -102,8 +102,8 @@ impl Ring {
 }
 
 impl Recorder {
-    /// A recorder, and what writes for it on a thread of the caller's. `header` gets the time; `ring` is the memory that
-    /// may wait for the writer, in bytes.
+    /// A recorder, and what writes for it on a thread of the caller's. `header` gets the time; `ring` is the
+    /// memory that may wait for the writer, in bytes.
     ///
     /// # Errors
     /// The head is too long.
@@ -127,7 +127,8 @@ impl Recorder {
         Ok((Self { shared, began, filter, writer: None }, writer))
     }
 
-    /// Starts to write to `sink` on a thread of its own, which the end waits for; `name` is what messages call it.
+    /// Starts to write to `sink` on a thread of its own, which the end waits for; `name` is what messages
+    /// call it.
     ///
     /// # Errors
     /// As of [`Recorder::new`], or there is no thread to be had.
@@ -195,7 +196,8 @@ impl Drop for Recorder {
 }
 
 impl TraceWriter {
-    /// Writes until the recorder is gone, or `wanted`, which is asked a few times a second and more often, says no.
+    /// Writes until the recorder is gone, or `wanted`, which is asked a few times a second and more often,
+    /// says no.
     ///
     /// # Errors
     /// The sink's. What comes afterwards is dropped.

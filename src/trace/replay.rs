@@ -1,8 +1,9 @@
 //! Plays a trace into a function, and compares what it reads with what was read then.
 //!
-//! Time is not played: entries follow each other as fast as the function takes them. A register that was read again and
-//! again until it changed is read until it has the last value that was seen, for a while; everything else must agree at
-//! once, or soon. Memory of the guest is not in a trace, so whatever engines read from there is not there either.
+//! Time is not played: entries follow each other as fast as the function takes them. A register that was read
+//! again and again until it changed is read until it has the last value that was seen, for a while;
+//! everything else must agree at once, or soon. Memory of the guest is not in a trace, so whatever engines
+//! read from there is not there either.
 
 use std::time::{Duration, Instant};
 

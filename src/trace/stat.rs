@@ -1,4 +1,5 @@
-//! What a trace consists of: which registers were used how often, how long accesses took, and in which phases.
+//! What a trace consists of: which registers were used how often, how long accesses took, and in which
+//! phases.
 
 use std::collections::HashMap;
 

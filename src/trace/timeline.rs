@@ -1,4 +1,5 @@
-//! How many entries of each kind came when: a fixed number of equal stretches of time, however long a trace is.
+//! How many entries of each kind came when: a fixed number of equal stretches of time, however long a trace
+//! is.
 
 use super::event::Kind;
 

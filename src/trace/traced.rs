@@ -1,4 +1,5 @@
-//! Wraps any PCI function and records every access to it and every interrupt of it, while somebody wants that.
+//! Wraps any PCI function and records every access to it and every interrupt of it, while somebody wants
+//! that.
 
 use std::sync::Arc;
 use std::time::Instant;

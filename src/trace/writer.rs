@@ -1,4 +1,5 @@
-//! Writes a trace from entries that are there, one after the other; [`super::Recorder`] is for those that come.
+//! Writes a trace from entries that are there, one after the other; [`super::Recorder`] is for those that
+//! come.
 
 use std::io::Write;
 

@@ -91,9 +91,9 @@ pub trait Backend: Send + Sync {
     /// The range is not all in VRAM or in mapped system memory.
     fn read_memory(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget>;
 
-    /// Reads memory that only CPUs write: page tables that a window walks, and instance memory (PRAMIN, BAR2). What
-    /// engines wrote there since somebody last looked may be missed: a back whose VRAM is slow to read answers from
-    /// a copy. Everything else (BAR1's data, USERD) is read with [`Backend::read_memory`].
+    /// Reads memory that only CPUs write: page tables that a window walks, and instance memory (PRAMIN,
+    /// BAR2). What engines wrote there since somebody last looked may be missed: a back whose VRAM is slow to
+    /// read answers from a copy. Everything else (BAR1's data, USERD) is read with [`Backend::read_memory`].
     ///
     /// # Errors
     /// The range is not all in VRAM or in mapped system memory.
@@ -122,14 +122,14 @@ pub trait Backend: Send + Sync {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
-    /// Calls `visit` for the files that hold `[offset, offset + size)` of VRAM, in order, so that a front end may map them. What is
-    /// not visited cannot be mapped.
+    /// Calls `visit` for the files that hold `[offset, offset + size)` of VRAM, in order, so that a front end
+    /// may map them. What is not visited cannot be mapped.
     fn show_vram(&self, offset: u64, size: u64, visit: &mut dyn FnMut(VramPiece<'_>)) {
         let _ = (offset, size, visit);
     }
 
-    /// Memory for the first bytes of BAR3 that a front end may map for good, where the back sees to it that what BAR3 shows there is
-    /// in that memory (see [`Backend::show_bar3`]).
+    /// Memory for the first bytes of BAR3 that a front end may map for good, where the back sees to it that
+    /// what BAR3 shows there is in that memory (see [`Backend::show_bar3`]).
     ///
     /// # Errors
     /// There is such memory and it cannot be shared.
@@ -137,8 +137,8 @@ pub trait Backend: Send + Sync {
         Ok(None)
     }
 
-    /// Whoever was given [`Backend::bar3_memory`] and [`Backend::pramin_memory`] is gone: from the next reset on they are other
-    /// memory, and none is given before.
+    /// Whoever was given [`Backend::bar3_memory`] and [`Backend::pramin_memory`] is gone: from the next reset
+    /// on they are other memory, and none is given before.
     fn client_gone(&self) {}
 
     /// What BAR3 shows may have changed: it goes through `tables`, or through none.
@@ -159,16 +159,18 @@ pub trait Backend: Send + Sync {
         let _ = start;
     }
 
-    /// What the driver would notice now if [`EngineEvents::non_stall`] were called. A back that is told of nothing may keep such
-    /// calls to itself until it is told of something, which brings what it kept, or until it is asked for them. One that is told of a
-    /// message may send it, once. True if it had: then [`EngineEvents::message_delivered`] was called.
+    /// What the driver would notice now if [`EngineEvents::non_stall`] were called. A back that is told of
+    /// nothing may keep such calls to itself until it is told of something, which brings what it kept, or
+    /// until it is asked for them. One that is told of a message may send it, once. True if it had: then
+    /// [`EngineEvents::message_delivered`] was called.
     fn set_completion_interest(&self, interest: InterruptInterest) -> bool {
         let _ = interest;
         false
     }
 
-    /// Brings the calls of [`EngineEvents::non_stall`] that the back has kept to itself. True if it had sent a message: then it was
-    /// [`EngineEvents::message_delivered`] that was called, and the back sends none before it is told of one again.
+    /// Brings the calls of [`EngineEvents::non_stall`] that the back has kept to itself. True if it had sent
+    /// a message: then it was [`EngineEvents::message_delivered`] that was called, and the back sends none
+    /// before it is told of one again.
     fn take_completions(&self) -> bool {
         false
     }
@@ -282,8 +284,9 @@ pub enum ChannelRefusal {
     Lost,
 }
 
-/// The back of a chip whose driver asks firmware for channels (GH100 and its GSP). Channel numbers are slots that
-/// the face chooses, below [`GspBackend::channels`]; what the driver calls its channels is the face's business.
+/// The back of a chip whose driver asks firmware for channels (GH100 and its GSP). Channel numbers are slots
+/// that the face chooses, below [`GspBackend::channels`]; what the driver calls its channels is the face's
+/// business.
 pub trait GspBackend: Backend {
     /// Channel slots.
     fn channels(&self) -> u16;
@@ -391,7 +394,8 @@ pub struct GraphicsError {
     pub data: u32,
 }
 
-/// A channel stopped by a GPU that manages its channels itself, without the details that registers would give.
+/// A channel stopped by a GPU that manages its channels itself, without the details that registers would
+/// give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelError {
     /// Channel.
@@ -436,12 +440,13 @@ pub trait EngineEvents: Send + Sync {
     fn host_error(&self, error: HostError);
     /// The graphics engine stopped a channel.
     fn graphics_error(&self, error: GraphicsError);
-    /// The physical GPU's own manager stopped a channel, for a reason in its numbering of robust-channel errors
-    /// (`ROBUST_CHANNEL_*`, the Xid).
+    /// The physical GPU's own manager stopped a channel, for a reason in its numbering of robust-channel
+    /// errors (`ROBUST_CHANNEL_*`, the Xid).
     fn channel_error(&self, error: ChannelError);
     /// The host took a channel off because it made no progress. The channel is stopped.
     fn hung(&self, hang: ChannelHang);
-    /// A preemption that was started is complete. For those who do not poll [`EngineBackend::preempt_pending`].
+    /// A preemption that was started is complete. For those who do not poll
+    /// [`EngineBackend::preempt_pending`].
     fn preempted(&self, channel: u16) {
         let _ = channel;
     }

@@ -1,9 +1,10 @@
-//! What a function's back was told of the driver's masks: whether the end of work wakes anybody, is kept, or is a message that the
-//! back may send by itself.
+//! What a function's back was told of the driver's masks: whether the end of work wakes anybody, is kept, or
+//! is a message that the back may send by itself.
 //!
-//! A back that sent the message says so at the next access that has to do with interrupts, before that is carried out. So a driver
-//! that handles the message finds everything as if the function had sent it. Only "nothing is noticed" must never be told too long:
-//! what is told too late otherwise costs a message that says nothing, or a thread that wakes up for nothing.
+//! A back that sent the message says so at the next access that has to do with interrupts, before that is
+//! carried out. So a driver that handles the message finds everything as if the function had sent it. Only
+//! "nothing is noticed" must never be told too long: what is told too late otherwise costs a message that
+//! says nothing, or a thread that wakes up for nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,8 +1,9 @@
 //! The end of the interrupt tree: a level that becomes INTx or one message.
 //!
-//! With messages (MSI) the GPU sends one when the level rises or is found high while armed, and then none until
-//! it is armed again (GF100: a byte written to NV_XVE_MSI_REARM; GH100: the top of its interrupt tree enabled). With INTx the line follows the level. Which of
-//! the two is decided by configuration space: a function that may not master the bus sends no message.
+//! With messages (MSI) the GPU sends one when the level rises or is found high while armed, and then none
+//! until it is armed again (GF100: a byte written to NV_XVE_MSI_REARM; GH100: the top of its interrupt tree
+//! enabled). With INTx the line follows the level. Which of the two is decided by configuration space: a
+//! function that may not master the bus sends no message.
 
 use std::sync::Arc;
 
@@ -18,8 +19,9 @@ pub enum InterruptInterest {
     /// Something: a level may rise.
     #[default]
     Wake,
-    /// The end of work on one of these engines would make the function send its message, and on others nothing at all. Whoever
-    /// learns of it first may send the message (see [`crate::backend::EngineEvents::message_delivered`]).
+    /// The end of work on one of these engines would make the function send its message, and on others
+    /// nothing at all. Whoever learns of it first may send the message (see
+    /// [`crate::backend::EngineEvents::message_delivered`]).
     Message(EngineSet),
 }
 

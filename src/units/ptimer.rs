@@ -2,7 +2,8 @@
 //!
 //! Time is the clock's plus an offset that writes to the time registers set. A driver reads high, low, high
 //! until the high word is steady. The ratio registers are scratch: the model always counts nanoseconds. The
-//! registers lie at the same offsets in all chips here; a chip whose firmware owns the alarm declares only the time.
+//! registers lie at the same offsets in all chips here; a chip whose firmware owns the alarm declares only
+//! the time.
 
 use gpuvmk_chip::gf100::regs::ptimer::*;
 use gpuvmk_chip::registers::Reg;

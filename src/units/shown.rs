@@ -42,7 +42,8 @@ impl Watcher {
         *self.connected.lock().unwrap_or_else(PoisonError::into_inner) = watcher;
     }
 
-    /// Takes everything away that is mapped, before its memory goes: nothing is shown until the guard is dropped.
+    /// Takes everything away that is mapped, before its memory goes: nothing is shown until the guard is
+    /// dropped.
     pub fn hide(&self) -> Hidden<'_> {
         // Before they are told: who looks later finds nothing.
         self.hidden.store(true, Ordering::SeqCst);
@@ -77,7 +78,8 @@ impl Watcher {
     }
 }
 
-/// Tells `visit` where the memory of a window's runs is. Stores between the offsets `trapped` do more than store.
+/// Tells `visit` where the memory of a window's runs is. Stores between the offsets `trapped` do more than
+/// store.
 pub fn show_runs<B: Backend + ?Sized>(
     backend: &B,
     runs: &[Run],
@@ -101,7 +103,8 @@ pub fn show_runs<B: Backend + ?Sized>(
     }
 }
 
-/// The part of a moving window in `[offset, offset + size)` of its region, where the window is at `window` and shows memory from `start` on.
+/// The part of a moving window in `[offset, offset + size)` of its region, where the window is at `window`
+/// and shows memory from `start` on.
 pub fn moving_run(window: &Range<u64>, start: PhysicalAddress, offset: u64, size: u64) -> Option<Run> {
     let (from, to) = (window.start.max(offset), window.end.min(offset.saturating_add(size)));
     let address = start.address.checked_add(from.checked_sub(window.start)?)?;

@@ -1,7 +1,7 @@
 //! What a guest's driver did, carried out on the host: the part that every chip has in common.
 //!
-//! Pure bookkeeping over [`Host`]: who calls holds the mediator's lock. An error of any step puts the vGPU into its
-//! fail-safe state. What a chip's driver does to its channels is a [`ChannelControl`] inside.
+//! Pure bookkeeping over [`Host`]: who calls holds the mediator's lock. An error of any step puts the vGPU
+//! into its fail-safe state. What a chip's driver does to its channels is a [`ChannelControl`] inside.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,8 @@ use gpuvmk_shadow_pagetable::{Limits, MmuFormat};
 use gpuvmk_trace::Event;
 use gpuvmk_units::backend::{FlushScope, WindowTables};
 
-/// How the drivers of a chip get their channels: by registers and memory (GF100) or by asking firmware (GH100).
+/// How the drivers of a chip get their channels: by registers and memory (GF100) or by asking firmware
+/// (GH100).
 pub trait ChannelControl: fmt::Debug + Send + Sized + 'static {
     /// The chip's page tables.
     type Format: MmuFormat + Default + PartialEq + fmt::Debug + Send;

@@ -1,8 +1,9 @@
-//! How much the guest copies: its rings are followed, and what was submitted is looked through, after the doorbell
-//! was passed on, so that no work waits for it.
+//! How much the guest copies: its rings are followed, and what was submitted is looked through, after the
+//! doorbell was passed on, so that no work waits for it.
 //!
-//! Everything that is read is the guest's to change meanwhile. So it is a figure for operators and for nothing else: the
-//! guest's word, as far as it goes. What a doorbell may cost is bounded; ring entries beyond that are counted, not read.
+//! Everything that is read is the guest's to change meanwhile. So it is a figure for operators and for
+//! nothing else: the guest's word, as far as it goes. What a doorbell may cost is bounded; ring entries
+//! beyond that are counted, not read.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,8 +20,8 @@ use gpuvmk_shadow_pagetable::{Fermi, Hopper, translate};
 
 /// Most ring entries that are looked through for a doorbell.
 const ENTRIES: u32 = 64;
-/// Most bytes of commands that are read for a doorbell: a tenth of a millisecond at worst. What cannot matter is passed
-/// over.
+/// Most bytes of commands that are read for a doorbell: a tenth of a millisecond at worst. What cannot matter
+/// is passed over.
 const BYTES: u64 = 64 << 10;
 /// Bytes that are read at once.
 const CHUNK: usize = 1024;

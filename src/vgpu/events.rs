@@ -1,7 +1,7 @@
 //! The way back: what the aggregator tells becomes what the register face shows.
 //!
-//! The link's thread calls in here while a front-end thread may be inside a request, or (in process) on that very
-//! thread. So this side takes no lock of the mediator: what both sides must know of a channel is in
+//! The link's thread calls in here while a front-end thread may be inside a request, or (in process) on that
+//! very thread. So this side takes no lock of the mediator: what both sides must know of a channel is in
 //! [`ChannelFlags`], and the front-end side folds it in at its next request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,9 +68,9 @@ impl EventPath {
         self.told.store(false, Ordering::Release);
     }
 
-    /// Tells the guest's driver that a channel which it gave work to does not run. GF100 has no register that says how
-    /// many channels there are: its driver takes 128 for granted, and would wait for this one for ever. A fault of the
-    /// host unit is what it knows as the end of a channel. No lock may be held.
+    /// Tells the guest's driver that a channel which it gave work to does not run. GF100 has no register that
+    /// says how many channels there are: its driver takes 128 for granted, and would wait for this one for
+    /// ever. A fault of the host unit is what it knows as the end of a channel. No lock may be held.
     pub fn tell_refused(&self, channel: u16) {
         self.counters.channels_refused.one();
         if let Some(face) = self.face.get() {

@@ -1,5 +1,5 @@
-//! GF100's channels: the driver binds instance blocks, sets start bits and commits runlists, and all three are
-//! read, checked and carried out on the host.
+//! GF100's channels: the driver binds instance blocks, sets start bits and commits runlists, and all three
+//! are read, checked and carried out on the host.
 
 use super::channel_flags::{ChannelFlags, Watched};
 use super::control::{
@@ -69,9 +69,9 @@ impl ChannelControl for FermiChannels {
 
     /// The engines that a channel's instance block names beyond those that its host channel has contexts for.
     ///
-    /// Hardware reads a context pointer when the channel first uses the engine, so a driver may write it while the
-    /// channel runs (nouveau of Linux 6.1 does), and the first that one sees of it is the doorbell. Pointers that
-    /// went are noticed at the next start.
+    /// Hardware reads a context pointer when the channel first uses the engine, so a driver may write it
+    /// while the channel runs (nouveau of Linux 6.1 does), and the first that one sees of it is the doorbell.
+    /// Pointers that went are noticed at the next start.
     fn new_engines(channel: u16, live: &ChannelFlags, memory: &Memory<'_>) -> EngineSet {
         let Some(watched) = live.watched(channel) else { return EngineSet::empty() };
         let mut raw = [0; INSTANCE_BYTES - CONTEXTS_START];
@@ -94,7 +94,8 @@ impl ChannelControl for FermiChannels {
         };
         let block = InstanceBlock { engines: placed.block.engines | engines, ..placed.block };
         control.step(channel, Input::Start(Ok(block)), host)?;
-        // Hardware may have seen the work in passing: the aggregator has to know that there was some, even if it is done.
+        // Hardware may have seen the work in passing: the aggregator has to know that there was some, even if
+        // it is done.
         ring_if_done(GuestChannel(channel), block.userd, USERD, host);
         Ok(())
     }

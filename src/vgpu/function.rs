@@ -1,5 +1,5 @@
-//! A guest's GPU as a PCI function: the register face of its chip over the mediator. The only place here that knows
-//! which chips there are.
+//! A guest's GPU as a PCI function: the register face of its chip over the mediator. The only place here that
+//! knows which chips there are.
 
 use std::fmt;
 use std::os::fd::OwnedFd;

@@ -1,8 +1,8 @@
 //! GH100's channels: the driver asks the virtual GSP for them, which asks here, slot by slot.
 //!
-//! The driver never sees a runlist: a channel runs from when it is scheduled to when it is not, so the list that the
-//! aggregator gets is that of all scheduled slots. Refusals are the driver's to handle; only what the aggregator may
-//! not refuse puts the vGPU into its fail-safe state.
+//! The driver never sees a runlist: a channel runs from when it is scheduled to when it is not, so the list
+//! that the aggregator gets is that of all scheduled slots. Refusals are the driver's to handle; only what
+//! the aggregator may not refuse puts the vGPU into its fail-safe state.
 
 use super::control::{ChannelControl, Control, UserdOffsets, ring_if_pending};
 use super::copies::{Ring, Tables};
@@ -180,8 +180,8 @@ fn answer(result: Result<(), LinkError>) -> Step {
     let Err(error) = result else { return Ok(Ok(())) };
     let LinkError::Refused { kind, .. } = &error else { return Err(error.into()) };
     Ok(Err(match kind {
-        // A physical GPU that fails to make something has not lost what it made before: if it is gone altogether,
-        // the event that says so is on its way.
+        // A physical GPU that fails to make something has not lost what it made before: if it is gone
+        // altogether, the event that says so is on its way.
         RefusalKind::Exhausted | RefusalKind::Quota | RefusalKind::Hardware | RefusalKind::MemoryLost => {
             ChannelRefusal::Exhausted
         }

@@ -1,8 +1,9 @@
 //! The ranges of system memory that a guest's machine announced, with their files: they must be told to the
 //! aggregator, and told again to a new one.
 //!
-//! Machines announce the same file for many ranges (RAM around its holes, or page by page with an IOMMU); one descriptor is kept for
-//! each file and for what it may do, and ranges that follow each other in one file are one.
+//! Machines announce the same file for many ranges (RAM around its holes, or page by page with an IOMMU); one
+//! descriptor is kept for each file and for what it may do, and ranges that follow each other in one file are
+//! one.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,5 @@
-//! What a request of the guest needs to be carried out: the link to the aggregator, the guest's memory, counters.
+//! What a request of the guest needs to be carried out: the link to the aggregator, the guest's memory,
+//! counters.
 
 use std::cell::Cell;
 use std::fmt;
@@ -47,8 +48,8 @@ pub struct Host<'a> {
     pub counters: &'a Counters,
     pub meters: &'a Meters,
     pub tracer: &'a Tracer,
-    /// When the step began that is under way: the guest's request, or the last one to the aggregator since. What leads
-    /// to fail-safe state happened no earlier.
+    /// When the step began that is under way: the guest's request, or the last one to the aggregator since.
+    /// What leads to fail-safe state happened no earlier.
     pub step: Cell<Instant>,
 }
 
@@ -89,13 +90,14 @@ const MAX_HELD: usize = 1 << 16;
 
 /// Sends the changes of one address space.
 ///
-/// What a synchronisation maps is held back until all that it unmaps is sent: page sizes are layers in the guest's
-/// tables, but an address that changes from one to another is one address on the host, where a physical GPU need not
-/// keep layers apart. Where a guest maps an address by two layers, the last change counts.
+/// What a synchronisation maps is held back until all that it unmaps is sent: page sizes are layers in the
+/// guest's tables, but an address that changes from one to another is one address on the host, where a
+/// physical GPU need not keep layers apart. Where a guest maps an address by two layers, the last change
+/// counts.
 ///
-/// Pages of a size that the physical GPU does not have are mapped as smaller ones (a GF100's MMU has either 64 KiB
-/// or 128 KiB pages, and the physical one's are 128 KiB). What lies beyond the physical GPU's virtual addresses is
-/// left out: its accesses fault.
+/// Pages of a size that the physical GPU does not have are mapped as smaller ones (a GF100's MMU has either
+/// 64 KiB or 128 KiB pages, and the physical one's are 128 KiB). What lies beyond the physical GPU's virtual
+/// addresses is left out: its accesses fault.
 pub(super) struct SpaceSink<'a, 'h> {
     host: &'a Host<'h>,
     space: SpaceId,
@@ -138,8 +140,8 @@ impl<'a, 'h> SpaceSink<'a, 'h> {
         Ok(())
     }
 
-    /// Gets the memory that is to be mapped in this process's name: what an engine touches first is accounted to the aggregator, and
-    /// what cannot be had then is a page that is lost.
+    /// Gets the memory that is to be mapped in this process's name: what an engine touches first is accounted
+    /// to the aggregator, and what cannot be had then is a page that is lost.
     fn populate(&self, map: &[GuestMapping]) -> Result<(), LinkError> {
         for run in map {
             let GuestTarget::System { address, .. } = run.target else { continue };
@@ -188,8 +190,8 @@ impl RunSink for SpaceSink<'_, '_> {
 }
 
 impl Terms {
-    /// The page size that pages of 2^`shift` bytes are mapped with: their own where the physical GPU has it, else
-    /// the next smaller one.
+    /// The page size that pages of 2^`shift` bytes are mapped with: their own where the physical GPU has it,
+    /// else the next smaller one.
     fn host_shift(&self, shift: u8) -> u8 {
         self.page_shifts.iter().copied().filter(|has| *has <= shift).max().unwrap_or(shift)
     }

@@ -1,14 +1,14 @@
 //! The mediator: what executes behind a guest's register face, by asking the aggregator.
 //!
-//! Threads and locks. Front-end threads come in through [`Backend`] and what its chip adds to it; the link's thread
-//! comes in through [`EventPath`], which takes no lock of ours. Lock order:
+//! Threads and locks. Front-end threads come in through [`Backend`] and what its chip adds to it; the link's
+//! thread comes in through [`EventPath`], which takes no lock of ours. Lock order:
 //!
 //! 1. `control`: held across requests to the aggregator, so the guest's requests are carried out one by one;
 //! 2. `connection`: held for a moment to copy the reference, or to replace it at a reset;
 //! 3. those of `copies`: held while a channel's new commands are looked through.
 //!
-//! The register face is never called with `control` held. Memory accesses do not take it, nor do doorbells of channels
-//! that use no new engine.
+//! The register face is never called with `control` held. Memory accesses do not take it, nor do doorbells of
+//! channels that use no new engine.
 
 mod dma;
 mod fermi;
@@ -151,22 +151,24 @@ impl<C: ChannelControl> Mediator<C> {
         }))
     }
 
-    /// Counts an access that is answered here, and tells operators. They come from one thread, that of the session with the VM's
-    /// monitor.
+    /// Counts an access that is answered here, and tells operators. They come from one thread, that of the
+    /// session with the VM's monitor.
     pub(super) fn note_access(&self) {
         let before = self.trapped.fetch_add(1, Ordering::Relaxed);
         let connection = self.connection.read().unwrap_or_else(PoisonError::into_inner);
         connection.link.report_trapped(before.wrapping_add(1));
     }
 
-    /// Tells operators how far the guest is from its limits, unless somebody holds the control lock, who may tell.
+    /// Tells operators how far the guest is from its limits, unless somebody holds the control lock, who may
+    /// tell.
     fn tell_operators(&self) {
         if let Ok(control) = self.control.try_lock() {
             self.connection().link.report(&self.report(&control));
         }
     }
 
-    /// Which eventfd sends the guest's message from now on. The aggregator may say no: messages are then sent here.
+    /// Which eventfd sends the guest's message from now on. The aggregator may say no: messages are then sent
+    /// here.
     pub(super) fn connect_message(&self, event: Option<OwnedFd>) {
         let mut control = self.control();
         if control.message.is_none() && event.is_none() {
@@ -304,7 +306,8 @@ impl<C: ChannelControl> Mediator<C> {
         self.reconnect(control)
     }
 
-    /// Instance memory as after power-on, after the host's side with its result: no engine reaches it any more.
+    /// Instance memory as after power-on, after the host's side with its result: no engine reaches it any
+    /// more.
     fn reset_homes(&self, connection: &Connection, host: Result<(), FailSafe>) -> Result<(), FailSafe> {
         let Some(homes) = &self.homes else { return host };
         let withdrawn = host.and_then(|()| Ok(homes.withdraw(&self.host(connection))?));

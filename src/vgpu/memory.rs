@@ -1,7 +1,8 @@
 //! The guest's memory as this process reaches it: its partition of VRAM through a shared mapping, its system
 //! memory through the ranges that its machine announced.
 //!
-//! Where the partition is slow to read, page tables and instance memory are read from a copy ([`TableCache`]).
+//! Where the partition is slow to read, page tables and instance memory are read from a copy
+//! ([`TableCache`]).
 
 use std::io;
 
@@ -56,7 +57,8 @@ impl Window {
         }
     }
 
-    /// Has `piece` in place of VRAM from `address` on, for everybody in this process. Not where page tables are read from copies.
+    /// Has `piece` in place of VRAM from `address` on, for everybody in this process. Not where page tables
+    /// are read from copies.
     pub(super) fn cover(&self, address: u64, piece: &FilePiece<'_>) -> Result<(), MapError> {
         self.memory.replace(address, piece)
     }
@@ -104,8 +106,8 @@ impl Window {
         }
     }
 
-    /// Tells which files show `[offset, offset + size)`: none where page tables are read from copies, in which stores through them would
-    /// be missing.
+    /// Tells which files show `[offset, offset + size)`: none where page tables are read from copies, in
+    /// which stores through them would be missing.
     pub fn show(&self, offset: u64, size: u64, visit: &mut dyn FnMut(VramPiece<'_>)) {
         if self.tables.is_some() {
             return;

@@ -1,7 +1,8 @@
 //! One guest's GPU: the register face in front, the mediator behind it, the aggregator's link under it.
 //!
-//! The guest's page tables, instance blocks and runlists are read and checked here, within the guest's own memory;
-//! the aggregator checks everything once more before hardware sees it. This side holds nothing of other guests.
+//! The guest's page tables, instance blocks and runlists are read and checked here, within the guest's own
+//! memory; the aggregator checks everything once more before hardware sees it. This side holds nothing of
+//! other guests.
 
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -53,8 +54,8 @@ pub struct MediatorConfig {
     pub limits: Option<Limits>,
     /// What the guest may cost otherwise.
     pub quotas: Quotas,
-    /// Bytes of copies of page tables and instance memory, where the physical GPU's VRAM is slow to read. A walk of
-    /// tables that do not fit in reads them from the device every time.
+    /// Bytes of copies of page tables and instance memory, where the physical GPU's VRAM is slow to read. A
+    /// walk of tables that do not fit in reads them from the device every time.
     pub table_cache: usize,
     /// How the guest reaches instance memory.
     pub bar3: Bar3,

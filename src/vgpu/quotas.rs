@@ -1,7 +1,8 @@
 //! What a guest may cost the host in its own device backend, and how close it is to that.
 //!
-//! A guest that asks too often waits: its processor stands still in the access until the rate allows the next one.
-//! So nothing is lost, nothing is answered wrongly, and an honest guest that has a burst notices nothing.
+//! A guest that asks too often waits: its processor stands still in the access until the rate allows the next
+//! one. So nothing is lost, nothing is answered wrongly, and an honest guest that has a burst notices
+//! nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,8 @@
-//! The address spaces that a guest's channels use, each shadowed under the number that the aggregator knows it by.
+//! The address spaces that a guest's channels use, each shadowed under the number that the aggregator knows
+//! it by.
 //!
-//! A space is known by its page directory. It is created when a channel that uses it starts, and dropped when the
-//! last such channel is unbound: until then the guest's tables are nobody's business.
+//! A space is known by its page directory. It is created when a channel that uses it starts, and dropped when
+//! the last such channel is unbound: until then the guest's tables are nobody's business.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -97,8 +98,8 @@ impl<F: MmuFormat + Default> Spaces<F> {
         self.budget = Budget::new(self.limits);
     }
 
-    /// Counts one more user of a space, which is created if need be, and synchronises it. `None` when the host
-    /// has no room for one more space.
+    /// Counts one more user of a space, which is created if need be, and synchronises it. `None` when the
+    /// host has no room for one more space.
     pub fn acquire(
         &mut self,
         directory: PhysicalAddress,

@@ -166,7 +166,8 @@ counters! {
     bad_instances,
     /// Channel numbers that were not granted.
     bad_channels,
-    /// Channels that the guest gave work to although the host did not have them, and of whose end it was told.
+    /// Channels that the guest gave work to although the host did not have them, and of whose end it was
+    /// told.
     channels_refused,
     /// Channels and objects that firmware's part refused the driver.
     refused_to_guest,

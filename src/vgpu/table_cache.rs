@@ -1,13 +1,13 @@
 //! A copy of VRAM pages that only CPUs write, for physical GPUs whose VRAM is slow to read.
 //!
 //! Over the bus, a read of VRAM costs about a microsecond for each word; a walk of page tables would take
-//! milliseconds. So a page that a walk or an instance-memory window reads is read from the device once, and kept up
-//! to date by every CPU write that comes through this process (all of the guest's do). What engines write is missed:
-//! whoever reads what engines write must go to the device.
+//! milliseconds. So a page that a walk or an instance-memory window reads is read from the device once, and
+//! kept up to date by every CPU write that comes through this process (all of the guest's do). What engines
+//! write is missed: whoever reads what engines write must go to the device.
 //!
-//! Pages are spread over shards, each with a lock that is held while a page is fetched and while a write goes to the
-//! device, so that a copy never misses a write that came meanwhile. The least recently used page of a shard goes when
-//! it is full.
+//! Pages are spread over shards, each with a lock that is held while a page is fetched and while a write goes
+//! to the device, so that a copy never misses a write that came meanwhile. The least recently used page of a
+//! shard goes when it is full.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -20,7 +20,8 @@ const PAGE: usize = 4096;
 
 const _: () = assert!(PAGE as u64 == PAGE_SIZE);
 
-/// Shards: few enough that each holds a useful number of pages, many enough that a slow fetch seldom holds up others.
+/// Shards: few enough that each holds a useful number of pages, many enough that a slow fetch seldom holds up
+/// others.
 const SHARDS: u64 = 16;
 
 /// The pages that are known.
@@ -57,8 +58,8 @@ impl TableCache {
         Self { shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect() }
     }
 
-    /// Reads `[address, address + data.len())`; `fetch` reads a whole page, which starts at the given address, from
-    /// the device. The caller has checked the range.
+    /// Reads `[address, address + data.len())`; `fetch` reads a whole page, which starts at the given
+    /// address, from the device. The caller has checked the range.
     ///
     /// # Errors
     /// Those of `fetch`.
@@ -102,8 +103,8 @@ impl TableCache {
         Ok(())
     }
 
-    /// When the page with `size` bytes at `address` was fetched or written last: a number that no other contents of
-    /// it have or had. `None` when there is no copy of it, or when it is more than one page.
+    /// When the page with `size` bytes at `address` was fetched or written last: a number that no other
+    /// contents of it have or had. `None` when there is no copy of it, or when it is more than one page.
     pub fn version(&self, address: u64, size: usize) -> Option<u64> {
         let last = address.checked_add((size as u64).checked_sub(1)?)?;
         if address / PAGE_SIZE != last / PAGE_SIZE {

@@ -1,4 +1,5 @@
-//! The tables by which the guest learns what the machine has: the hardware-reduced kind of ACPI 6, without fixed hardware.
+//! The tables by which the guest learns what the machine has: the hardware-reduced kind of ACPI 6, without
+//! fixed hardware.
 
 use acpi_tables::aml::{
     AddressSpace, AddressSpaceCacheable, Arg, Device, EISAName, IO, Interrupt, Memory32Fixed, Method, Name,
@@ -22,7 +23,8 @@ use super::power::{RESET_VALUE, SLEEP_TYPE_OFF};
 const OEM: [u8; 6] = *b"GPUVMK";
 const TABLE: [u8; 8] = *b"GPUVMKVM";
 const REVISION: u32 = 1;
-/// There is no real-time clock of a PC: kernels wait for one that does not answer (FADT's IA-PC boot architecture flags).
+/// There is no real-time clock of a PC: kernels wait for one that does not answer (FADT's IA-PC boot
+/// architecture flags).
 const NO_CLOCK: u16 = 1 << 5;
 /// Slots of the PCI bus that have an interrupt route.
 const SLOTS: u8 = 32;

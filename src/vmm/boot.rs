@@ -206,8 +206,9 @@ fn memory_map(size: u64) -> Vec<boot_e820_entry> {
     map
 }
 
-/// What is at the reset vector: `mov dx, RESET; mov al, RESET_VALUE; out dx, al`, and `hlt` for ever, in 16-bit code. Linux goes there with an
-/// ACPI of the hardware-reduced kind and no EFI, and does not try the reset register then (`efi_reboot_required`).
+/// What is at the reset vector: `mov dx, RESET; mov al, RESET_VALUE; out dx, al`, and `hlt` for ever, in
+/// 16-bit code. Linux goes there with an ACPI of the hardware-reduced kind and no EFI, and does not try the
+/// reset register then (`efi_reboot_required`).
 const RESETTER: [u8; 9] = {
     let [low, high] = RESET.to_le_bytes();
     [0xba, low, high, 0xb0, RESET_VALUE, 0xee, 0xf4, 0xeb, 0xfd]

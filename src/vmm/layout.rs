@@ -26,7 +26,8 @@ pub(super) const COMMAND_LINE_ROOM: u64 = 0x1000;
 pub(super) const BASE_MEMORY_END: u64 = 0x9_fc00;
 /// ACPI tables, where kernels look for them.
 pub(super) const ACPI: Range<u64> = 0xe_0000..0x10_0000;
-/// Where a processor of a PC begins, and where a kernel jumps to in real mode that resets its machine as one did: behind the tables.
+/// Where a processor of a PC begins, and where a kernel jumps to in real mode that resets its machine as one
+/// did: behind the tables.
 pub(super) const RESET_VECTOR: u64 = 0xf_fff0;
 /// The kernel.
 pub(super) const KERNEL: u64 = 0x10_0000;

@@ -74,7 +74,8 @@ pub enum VmmError {
     Memory(String),
 }
 
-/// This host's KVM, if it runs stock kernels. Takes [`run`]'s signal as well: all that it needs of the process before a jail is put on.
+/// This host's KVM, if it runs stock kernels. Takes [`run`]'s signal as well: all that it needs of the
+/// process before a jail is put on.
 ///
 /// # Errors
 /// The host is none for it, or KVM lacks something.
@@ -84,8 +85,9 @@ pub fn open_kvm() -> Result<Arc<Kvm>, VmmError> {
     Ok(Machine::open_kvm()?)
 }
 
-/// Boots the kernel with `functions` in the slots of its PCI bus, and runs until the guest turns the machine off or `stop` is told to
-/// end it. Opens no file: what it needs is open already. Functions are as after a reset when it returns, and belong to no machine.
+/// Boots the kernel with `functions` in the slots of its PCI bus, and runs until the guest turns the machine
+/// off or `stop` is told to end it. Opens no file: what it needs is open already. Functions are as after a
+/// reset when it returns, and belong to no machine.
 ///
 /// # Errors
 /// The kernel cannot be loaded, or KVM refuses something. Nothing of it runs then.

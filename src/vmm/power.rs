@@ -1,4 +1,5 @@
-//! How a guest turns itself off: ACPI's sleep control and reset registers, and the keyboard controller's reset line.
+//! How a guest turns itself off: ACPI's sleep control and reset registers, and the keyboard controller's
+//! reset line.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +24,8 @@ impl StopVmm {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the machine. The first reason counts, but that whoever stops it from outside stops one that was to start again.
+    /// Ends the machine. The first reason counts, but that whoever stops it from outside stops one that was
+    /// to start again.
     pub fn end(&self, ending: Ending) {
         {
             let mut known = self.ending();

@@ -19,7 +19,8 @@ fn kick() -> i32 {
     SIGRTMIN()
 }
 
-/// How long a kicked processor may take before it is kicked again: a kick that comes just before the guest is entered is lost.
+/// How long a kicked processor may take before it is kicked again: a kick that comes just before the guest is
+/// entered is lost.
 const AGAIN: Duration = Duration::from_millis(5);
 
 /// CPUID leaves that differ from processor to processor.
@@ -39,7 +40,8 @@ const LINT1: usize = 0x360;
 const EXTERNAL: u32 = 0x700;
 const NMI: u32 = 0x400;
 
-/// Makes processor `id` of `count`. The first one enters the kernel at `entry`; the others wait for it to start them.
+/// Makes processor `id` of `count`. The first one enters the kernel at `entry`; the others wait for it to
+/// start them.
 pub(super) fn make(machine: &Machine, id: u8, count: u8, entry: u64) -> Result<Processor, VmmError> {
     let mut processor = machine.processor(id.into())?;
     set_features(machine, &mut processor, id, count)?;
@@ -165,7 +167,8 @@ impl Running {
         Ok(running)
     }
 
-    /// Has all processors come back: whoever calls this has told them that the machine ends. How often they were stopped.
+    /// Has all processors come back: whoever calls this has told them that the machine ends. How often they
+    /// were stopped.
     pub(super) fn end(mut self) -> u64 {
         self.join()
     }

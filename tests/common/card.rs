@@ -1,5 +1,5 @@
-//! A card: a software GPU that shares nothing of what its BARs show with processes. Its driver keeps its own memory, and tenants', in the
-//! host's.
+//! A card: a software GPU that shares nothing of what its BARs show with processes. Its driver keeps its own
+//! memory, and tenants', in the host's.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]

@@ -1,5 +1,5 @@
-//! A driver's half of GSP's queues: what it leaves in its memory for GSP, right by default. Unit tests and fuzzers use
-//! it too.
+//! A driver's half of GSP's queues: what it leaves in its memory for GSP, right by default. Unit tests and
+//! fuzzers use it too.
 
 #![allow(dead_code, reason = "each user needs a part of it")]
 

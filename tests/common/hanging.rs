@@ -123,7 +123,8 @@ impl Vm {
             (Self::Fermi(tenant), Harm::Endless) => {
                 let to = tenant::VRAM_VA + tenant::DATA;
                 let line = u64::from(LINE);
-                // GF100's copy engines end after half a gigabyte; M2MF does not. Without pitch, it is the same line again and again.
+                // GF100's copy engines end after half a gigabyte; M2MF does not. Without pitch, it is the
+                // same line again and again.
                 let mut words = tenant::copy_words(GRAPHICS, to, to + line, LINE, LINES);
                 let pitches = words.len() - 6;
                 words[pitches..pitches + 2].fill(0);

@@ -72,7 +72,8 @@ pub enum Op {
     Leave,
 }
 
-/// Numbers of channels and spaces: those that there are, the first that there is not, and some that are far off.
+/// Numbers of channels and spaces: those that there are, the first that there is not, and some that are far
+/// off.
 fn id() -> impl Strategy<Value = u16> {
     prop_oneof![8 => 0u16..5, 1 => Just(8u16), 1 => any::<u16>()]
 }

@@ -62,8 +62,8 @@ pub fn crimes() -> Vec<(&'static str, i64, [u64; 6])> {
     ]
 }
 
-/// Every call that gives a process a new descriptor, but `recvmsg` and copies of one that it has: the call's name and
-/// number, and arguments that do no harm.
+/// Every call that gives a process a new descriptor, but `recvmsg` and copies of one that it has: the call's
+/// name and number, and arguments that do no harm.
 pub fn makers() -> Vec<(&'static str, i64, [u64; 6])> {
     let path = c"/dev/null".as_ptr() as u64;
     let here = u64::from(libc::AT_FDCWD.cast_unsigned());
@@ -101,12 +101,13 @@ pub fn makers() -> Vec<(&'static str, i64, [u64; 6])> {
 }
 
 fn syscall(number: i64, a: [u64; 6]) -> i64 {
-    // SAFETY: the arguments are ones that do no harm where the call is made: empty ranges, bad descriptors, signal 0.
+    // SAFETY: the arguments are ones that do no harm where the call is made: empty ranges, bad descriptors,
+    // signal 0.
     unsafe { libc::syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]) }
 }
 
-/// Runs `deed` in a process of its own, on a thread of `role`. `command` is what runs it (a tracer with its arguments),
-/// empty for nothing.
+/// Runs `deed` in a process of its own, on a thread of `role`. `command` is what runs it (a tracer with its
+/// arguments), empty for nothing.
 pub fn run(command: &[&str], test: &str, role: Role, deed: &str) -> Output {
     run_in(Mode::Enforce, command, test, role, deed)
 }

@@ -1,5 +1,5 @@
-//! A PCI function that a process serves over vfio-user, for drivers that are tests: what they do to a function, they do
-//! to a daemon.
+//! A PCI function that a process serves over vfio-user, for drivers that are tests: what they do to a
+//! function, they do to a daemon.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(

@@ -1,7 +1,7 @@
 //! What each kind of thread called, by strace's log (`strace -f -Y -X raw`).
 //!
-//! A thread has a role from its `seccomp` call on, by its name; before that, it has the one of the thread that started
-//! it, whose filter it inherited.
+//! A thread has a role from its `seccomp` call on, by its name; before that, it has the one of the thread
+//! that started it, whose filter it inherited.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail as tests do")]
 
@@ -10,7 +10,8 @@ use std::process::Command;
 
 use gpuvmk::jail::{Role, Rule};
 
-/// strace, with the options that [`Census::read`] needs; `log` is where it writes. The traced process keeps its number.
+/// strace, with the options that [`Census::read`] needs; `log` is where it writes. The traced process keeps
+/// its number.
 pub fn command(log: &str) -> Vec<&str> {
     vec!["strace", "-D", "-f", "-q", "-Y", "-X", "raw", "-s", "0", "-o", log]
 }
@@ -115,7 +116,8 @@ fn role_of(name: &str, main: Role) -> Role {
             _ => name == &thread[..thread.len().min(15)],
         })
     };
-    // The owner of a real GPU has the same name as `Owner`, and is first asked for by those who start it as their main thread.
+    // The owner of a real GPU has the same name as `Owner`, and is first asked for by those who start it as
+    // their main thread.
     if main.thread().is_some() && named(&main) {
         return main;
     }
@@ -133,8 +135,8 @@ fn started(call: &str) -> Option<&str> {
     (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(digits)
 }
 
-/// Name and arguments; those that are no numbers are absent. Ends of calls that were interrupted by others, signals and
-/// exits are no calls.
+/// Name and arguments; those that are no numbers are absent. Ends of calls that were interrupted by others,
+/// signals and exits are no calls.
 fn parse(call: &str) -> Option<(&str, Vec<Option<u64>>)> {
     let (name, rest) = call.split_once('(')?;
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
@@ -185,8 +187,8 @@ fn number(text: &str) -> Option<u64> {
     })
 }
 
-/// Whether an entry lets a call pass, as far as its arguments are there: of a call that others interrupted, those behind the
-/// first that the kernel fills in are only in the line that ends it.
+/// Whether an entry lets a call pass, as far as its arguments are there: of a call that others interrupted,
+/// those behind the first that the kernel fills in are only in the line that ends it.
 fn fits(rule: &Rule, arguments: &[Option<u64>], cut: bool) -> bool {
     use gpuvmk::jail::Test;
     rule.when.iter().all(|condition| {

@@ -1,5 +1,5 @@
-//! A tenant at the aggregator's door, without a vGPU: it speaks the protocol itself, so that it can also say what
-//! no vGPU would. Its ring, pushbuffers and data lie in its VRAM window, as a guest's do.
+//! A tenant at the aggregator's door, without a vGPU: it speaks the protocol itself, so that it can also say
+//! what no vGPU would. Its ring, pushbuffers and data lie in its VRAM window, as a guest's do.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(
@@ -126,7 +126,8 @@ impl Tenant {
         u64::from(id) * CHANNEL_BYTES
     }
 
-    /// Channel `id` on copy engine 0 or 1, or on graphics with any other number, started; call [`Tenant::list`] afterwards.
+    /// Channel `id` on copy engine 0 or 1, or on graphics with any other number, started; call
+    /// [`Tenant::list`] afterwards.
     pub fn channel(&mut self, id: u16, engine: u8) {
         self.try_channel(id, engine).unwrap();
     }

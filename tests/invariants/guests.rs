@@ -1,5 +1,5 @@
-//! The same for guests of a GH100: page tables, channels and doorbells as a driver's firmware calls have them, by several
-//! guests at once, some of which rewrite their page tables while they are read.
+//! The same for guests of a GH100: page tables, channels and doorbells as a driver's firmware calls have
+//! them, by several guests at once, some of which rewrite their page tables while they are read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

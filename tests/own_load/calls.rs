@@ -1,5 +1,5 @@
-//! What GSP answers: every control that has a name, on every kind of object, while the neighbour is idle and while it
-//! works.
+//! What GSP answers: every control that has a name, on every kind of object, while the neighbour is idle and
+//! while it works.
 
 use std::collections::BTreeSet;
 
@@ -128,7 +128,8 @@ impl Caller {
         self.gsp.commands(&*self.driver.back);
         let answer = self.queues.take(&self.driver.ram);
         let word = |at: usize| u32::from_le_bytes(answer[at..at + 4].try_into().unwrap());
-        // The length counts from 0x30 on, the body begins at 0x50; the function and its result are in between.
+        // The length counts from 0x30 on, the body begins at 0x50; the function and its result are in
+        // between.
         assert_eq!((word(0x3c), word(0x40)), (function, 0));
         answer[0x50..0x30 + word(0x38) as usize].to_vec()
     }

@@ -1,5 +1,5 @@
-//! What policies promise, on the simulator: with looks by chance, changes that take time, and work that cannot be
-//! interrupted.
+//! What policies promise, on the simulator: with looks by chance, changes that take time, and work that
+//! cannot be interrupted.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -17,8 +17,8 @@ fn scenario(text: &str) -> Scenario {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Runs so many milliseconds under a policy, on a GPU that changes VMs in 50 us; `vms` has TOML for each VM without
-/// its name.
+/// Runs so many milliseconds under a policy, on a GPU that changes VMs in 50 us; `vms` has TOML for each VM
+/// without its name.
 fn simulate(milliseconds: u64, policy: &str, seed: u64, vms: &[String]) -> Report {
     simulate_on("", milliseconds, policy, seed, vms)
 }
@@ -165,8 +165,8 @@ proptest! {
     // What chance may bring is allowed for; the same cases each time, so that a miss is a change of the code.
     #![proptest_config(ProptestConfig { cases: 12, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
-    /// Nobody with work waits for ever, as long as pieces of work are shorter than turns. `fifo` promises nothing: who is
-    /// next is the hardware's business, and in this model the first channel that has work.
+    /// Nobody with work waits for ever, as long as pieces of work are shorter than turns. `fifo` promises
+    /// nothing: who is next is the hardware's business, and in this model the first channel that has work.
     #[test]
     fn nobody_starves(seed: u64, policy in 1..ALL.len(), piece in 100_u64..1500, others in 1_usize..6) {
         let mut vms = vec![busy("", 3 * piece, piece); others];
@@ -195,7 +195,8 @@ proptest! {
         prop_assert!(by_looks.accounting_error_total < 0.05, "{}: {by_looks:?}", ALL[policy]);
     }
 
-    /// No engine rests while work waits, but for changes and for as long as it takes to see that somebody is done.
+    /// No engine rests while work waits, but for changes and for as long as it takes to see that somebody is
+    /// done.
     #[test]
     fn no_time_is_wasted(seed: u64, policy in 0..WORK_CONSERVING.len(), busy_vms in 1_usize..5) {
         let mut vms = vec![busy("", 2000, 200); busy_vms];
@@ -235,8 +236,8 @@ proptest! {
         prop_assert!(report.vms[0].share > wanted * 0.9 - 2.0, "{:?}", report.vms[0]);
     }
 
-    /// Parts are kept while others are idle, also by VMs whose work cannot be interrupted: they give back what they
-    /// overran.
+    /// Parts are kept while others are idle, also by VMs whose work cannot be interrupted: they give back
+    /// what they overran.
     #[test]
     fn fixed_parts_are_kept_by_those_who_overrun(
         seed: u64,
@@ -275,8 +276,8 @@ proptest! {
         let report = run(&scenario(&text)).unwrap();
 
         for (vm, budget) in report.vms.iter().zip([first, second]) {
-            // Periods begin with the VM's first work, at once. Looks err by a millisecond now and then, and that is
-            // paid back in the next period.
+            // Periods begin with the VM's first work, at once. Looks err by a millisecond now and then, and
+            // that is paid back in the next period.
             let budget = 100.0 * budget as f64 / 20_000.0;
             for pair in vm.course.windows(2) {
                 prop_assert!(pair[0] + pair[1] >= 2.0 * budget - 10.0, "{budget}: {:?}", vm.course);

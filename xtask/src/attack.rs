@@ -1,9 +1,9 @@
 //! `cargo xtask attack`: hostile guests beside one at work, on the software GPU.
 //!
-//! The machines stay up for all attacks. Before and after each, the victim works for a moment beside an attacker that
-//! spins its processors and leaves the GPU alone, which is what it is measured against: so the load of the attacker's
-//! processors, and that of the rest of the machine, is in both figures. An attack in which the victim was too slow is
-//! made several times, and the result says so.
+//! The machines stay up for all attacks. Before and after each, the victim works for a moment beside an
+//! attacker that spins its processors and leaves the GPU alone, which is what it is measured against: so the
+//! load of the attacker's processors, and that of the rest of the machine, is in both figures. An attack in
+//! which the victim was too slow is made several times, and the result says so.
 
 mod docs;
 mod field;
@@ -60,7 +60,8 @@ pub struct Arguments {
     /// Only the attacks of the short run, which 'cargo xtask test' makes
     #[arg(long)]
     short: bool,
-    /// Judge outcomes, accesses, daemons and the victim's data, and not its speed; faster, and true on a busy machine
+    /// Judge outcomes, accesses, daemons and the victim's data, and not its speed; faster, and true on a busy
+    /// machine
     #[arg(long)]
     outcomes: bool,
     /// List the attacks and do nothing

@@ -1,8 +1,8 @@
 //! `cargo xtask bench`: how fast guests are.
 //!
-//! `suite`: native and mediated in the same run, taking turns, and many VMs ([`suite`]). `gh100`: what a GH100's driver
-//! costs ([`gh100`]). `sched`: how policies share ([`sched`]). `trace`: what traces cost ([`trace`]). `shadow`: what following page
-//! tables costs (`benches/flush.rs`).
+//! `suite`: native and mediated in the same run, taking turns, and many VMs ([`suite`]). `gh100`: what a
+//! GH100's driver costs ([`gh100`]). `sched`: how policies share ([`sched`]). `trace`: what traces cost
+//! ([`trace`]). `shadow`: what following page tables costs (`benches/flush.rs`).
 
 mod access;
 mod gh100;
@@ -28,10 +28,11 @@ use crate::workshop::Workshop;
 /// What to measure.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Which benchmark: `suite` compares mediated with native and measures many VMs, `gh100` measures a GH100's driver,
-    /// `instance` what mapped instance memory saves, `sched` judges scheduling policies, `shadow` measures flushes, walks of page tables and the aggregator's check of
-    /// them, `trace` recording and the tools for traces, `traps` what it costs to stop a guest on KVM, and what mapped
-    /// windows and signalled doorbells save
+    /// Which benchmark: `suite` compares mediated with native and measures many VMs, `gh100` measures a
+    /// GH100's driver, `instance` what mapped instance memory saves, `sched` judges scheduling policies,
+    /// `shadow` measures flushes, walks of page tables and the aggregator's check of them, `trace` recording
+    /// and the tools for traces, `traps` what it costs to stop a guest on KVM, and what mapped windows and
+    /// signalled doorbells save
     #[arg(value_enum, default_value_t = What::Suite)]
     what: What,
     /// Print one JSON object as the last line
@@ -49,7 +50,8 @@ pub struct Arguments {
     /// How often each set-up is booted; `suite` boots guests with both GPUs as often
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// How many VMs `suite` lets share a GPU, one number after the other; 0 for none. What does not fit is left out
+    /// How many VMs `suite` lets share a GPU, one number after the other; 0 for none. What does not fit is
+    /// left out
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64])]
     vms: Vec<usize>,
     /// How mediated guests of `suite` reach instance memory [default: as without `bar3` in a VM's file]

@@ -62,8 +62,8 @@ const SCAN_AND_FILL: &[&str] =
 /// Finds nothing of whoever was there before, and works.
 const SCAN: &[&str] = &["probe", "residue:step=scan", "copy:largest=65537", "fence"];
 const AT_WORK: &[&str] = &["probe", "load:secs=90"];
-/// Vulkan on the software GPU, which moves data and refuses to run shaders. What the edited driver makes of them is
-/// right all the same.
+/// Vulkan on the software GPU, which moves data and refuses to run shaders. What the edited driver makes of
+/// them is right all the same.
 const VULKAN: &[&str] = &[
     "probe",
     "nvk:checks=transfer",
@@ -165,8 +165,8 @@ pub enum Disturbance {
     DevicesFirst,
     /// The first guest is recorded from its first program on.
     Recorded,
-    /// The first guest hangs its engine; the others must not notice. The software GPU takes work off an engine between
-    /// methods only.
+    /// The first guest hangs its engine; the others must not notice. The software GPU takes work off an
+    /// engine between methods only.
     Hangs,
     /// The guest sleeps (S3) as often as [`NIGHTS`] says, and the host wakes it.
     Sleeps,
@@ -201,8 +201,8 @@ impl Case {
     }
 }
 
-/// Cases that are not for every change, because a usual one shows the same but for the kernel, the chip or the topology
-/// (docs/testing.md says which).
+/// Cases that are not for every change, because a usual one shows the same but for the kernel, the chip or
+/// the topology (docs/testing.md says which).
 const NIGHTLY: &[&str] = &[
     "native-7.2",
     "native-intx",
@@ -243,8 +243,8 @@ fn fermi() -> Vec<Case> {
     let chip = Chip::Gf100;
     for topology in [Topology::Native, Topology::Mediated] {
         for kernel in KernelSeries::ALL {
-            // 7.2 is what GH100s and benchmarks have. Here the newest kernel has its place; its own cases stay, so that what changed
-            // between the two can be told.
+            // 7.2 is what GH100s and benchmarks have. Here the newest kernel has its place; its own cases
+            // stay, so that what changed between the two can be told.
             let programs = if kernel == KernelSeries::V7_2 { SHORT } else { everything(chip, kernel) };
             let guest = Guest { cpus: kernel.processors(), ..Guest::new("vm1", chip, kernel, programs) };
             cases.push(case(format!("{}-{kernel}", topology.name()), topology, vec![guest]));
@@ -376,8 +376,8 @@ fn guests(work: [(Chip, &'static [&'static str]); 2], kernels: [KernelSeries; 2]
         .collect()
 }
 
-/// How instance memory is reached, so that a guest powers off quickly: Linux 7.2 and later read all of a GF100's then, which takes 20 s
-/// where it is trapped.
+/// How instance memory is reached, so that a guest powers off quickly: Linux 7.2 and later read all of a
+/// GF100's then, which takes 20 s where it is trapped.
 fn quick_to_power_off(chip: Chip, kernel: KernelSeries) -> &'static str {
     let reads = matches!(kernel, KernelSeries::V7_2 | KernelSeries::Newest);
     if chip == Chip::Gf100 && reads { "direct" } else { "" }

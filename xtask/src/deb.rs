@@ -1,5 +1,5 @@
-//! `cargo xtask deb`: a Debian package with the program, units, man pages, completions, examples and documentation. Made by
-//! dpkg-deb from a folder; nothing is installed here.
+//! `cargo xtask deb`: a Debian package with the program, units, man pages, completions, examples and
+//! documentation. Made by dpkg-deb from a folder; nothing is installed here.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,8 +1,9 @@
-//! `cargo xtask fuzz`: builds the fuzzers and runs each for a while, as many at a time as there are processors.
+//! `cargo xtask fuzz`: builds the fuzzers and runs each for a while, as many at a time as there are
+//! processors.
 //!
 //! A run begins with the inputs in the tree (`fuzz/corpus/TARGET`) and those that earlier runs found here
-//! (`target/fuzz/corpus/TARGET`), and keeps what it finds in the latter. `--merge` takes the few of them that together
-//! reach everything into the tree. docs/fuzzing.md has the rest.
+//! (`target/fuzz/corpus/TARGET`), and keeps what it finds in the latter. `--merge` takes the few of them that
+//! together reach everything into the tree. docs/fuzzing.md has the rest.
 
 mod build;
 mod campaign;
@@ -107,7 +108,8 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     Ok(report(&outcomes, arguments.json))
 }
 
-/// Some seconds of each target, for the tests: finds what is broken everywhere, and that the corpora still work.
+/// Some seconds of each target, for the tests: finds what is broken everywhere, and that the corpora still
+/// work.
 pub fn smoke(seconds: u64) -> Result<bool> {
     let place = Place::new();
     let targets = build::targets(&place.tree)?;

@@ -1,5 +1,5 @@
-//! `cargo xtask golden`: records how each kernel's stock nouveau probes its GPU, for `tests/golden`: what a vGPU answers to
-//! those accesses is tested from then on without a guest.
+//! `cargo xtask golden`: records how each kernel's stock nouveau probes its GPU, for `tests/golden`: what a
+//! vGPU answers to those accesses is tested from then on without a guest.
 
 use std::fs;
 use std::path::{Path, PathBuf};

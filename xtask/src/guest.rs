@@ -50,7 +50,8 @@ pub struct Arguments {
     /// Show the whole console, not nouveau's lines only
     #[arg(long)]
     verbose: bool,
-    /// Give the guest an IOMMU, which its kernel uses: each page that its driver shows the GPU is mapped by itself
+    /// Give the guest an IOMMU, which its kernel uses: each page that its driver shows the GPU is mapped by
+    /// itself
     #[arg(long)]
     iommu: bool,
 }

@@ -53,7 +53,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Run the fuzzers: hostile input of every kind, and what must hold all the same.
     Fuzz(fuzz::Arguments),
-    /// Run what takes too long for every change: fuzzers, every attack, endurance, nested machines, benchmarks.
+    /// Run what takes too long for every change: fuzzers, every attack, endurance, nested machines,
+    /// benchmarks.
     Nightly(nightly::Arguments),
     /// Record how each kernel probes its GPU, for the tests that play those traces.
     Golden(golden::Arguments),

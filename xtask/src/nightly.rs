@@ -1,5 +1,5 @@
-//! `cargo xtask nightly`: what takes too long for every change. Each part is a run of this program with a log of its own; one that fails
-//! does not keep the others from running.
+//! `cargo xtask nightly`: what takes too long for every change. Each part is a run of this program with a log
+//! of its own; one that fails does not keep the others from running.
 
 use std::env;
 use std::fs::{self, File};

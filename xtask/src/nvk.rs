@@ -10,7 +10,8 @@ use gpuvmk_lab::nvk;
 /// What to prepare.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// A `libvulkan_nouveau.so` built with the patches in tests/nvk/patches; guests have it as `driver=rebuilt`
+    /// A `libvulkan_nouveau.so` built with the patches in tests/nvk/patches; guests have it as
+    /// `driver=rebuilt`
     #[arg(long, value_name = "FILE")]
     rebuilt: Option<PathBuf>,
 }

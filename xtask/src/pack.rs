@@ -1,7 +1,7 @@
 //! `cargo xtask pack`: a folder that runs the guest suite on a machine with nothing but Linux and a GPU.
 //!
-//! Everything is made static or brings its own loader and libraries, and lies in one compressed archive beside a
-//! script and the runner. docs/pack.md says how to use it.
+//! Everything is made static or brings its own loader and libraries, and lies in one compressed archive
+//! beside a script and the runner. docs/pack.md says how to use it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! `gpuvmk trace record` beside a guest at work, whether what it wrote is what a guest at work does, and what a report of it
-//! looks like.
+//! `gpuvmk trace record` beside a guest at work, whether what it wrote is what a guest at work does, and what
+//! a report of it looks like.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -52,7 +52,8 @@ fn archive(cache: &Cache) -> Option<Apt> {
     apt.inspect_err(|error| eprintln!("gpuvmk: no look at what the archive has today: {error:#}")).ok()
 }
 
-/// A series' newest kernel. An archive that has it and does not give it is no reason to stop: the one in the cache is used on.
+/// A series' newest kernel. An archive that has it and does not give it is no reason to stop: the one in the
+/// cache is used on.
 fn kernel(cache: &Cache, archive: Option<&Apt>, series: KernelSeries) -> Result<GuestKernel> {
     let Some(apt) = archive else { return GuestKernel::obtain(cache, series) };
     let (kernel, freshness) = match GuestKernel::refresh(cache, apt, series) {

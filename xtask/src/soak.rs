@@ -1,12 +1,13 @@
-//! `cargo xtask soak`: VMs come, work, reboot, crash and go at random, for as long as wanted, and everything that they
-//! had comes back.
+//! `cargo xtask soak`: VMs come, work, reboot, crash and go at random, for as long as wanted, and everything
+//! that they had comes back.
 //!
-//! Each chip has an aggregator with a software GPU of its own and two vGPUs, one of them with 1 GiB of VRAM. On these,
-//! stock guests make checked copies until something happens to them ([`deeds`]). From time to time all go, and what is
-//! there then is compared with what was there before the first came ([`census`], [`judge`]).
+//! Each chip has an aggregator with a software GPU of its own and two vGPUs, one of them with 1 GiB of VRAM.
+//! On these, stock guests make checked copies until something happens to them ([`deeds`]). From time to time
+//! all go, and what is there then is compared with what was there before the first came ([`census`],
+//! [`judge`]).
 //!
-//! Choices come from a seed, by a generator of each vGPU's own. When they fall due depends on the machine, so a seed
-//! brings the same lives, not the same run to the microsecond.
+//! Choices come from a seed, by a generator of each vGPU's own. When they fall due depends on the machine, so
+//! a seed brings the same lives, not the same run to the microsecond.
 
 mod census;
 mod deeds;
@@ -36,8 +37,8 @@ use place::{Mood, Place};
 use report::Report;
 use world::World;
 
-/// The C library keeps an arena of memory for each processor, and the stacks of threads that are gone: with neither, what a daemon maps
-/// can be compared with what it mapped before.
+/// The C library keeps an arena of memory for each processor, and the stacks of threads that are gone: with
+/// neither, what a daemon maps can be compared with what it mapped before.
 const EXACT: [(&str, &str); 1] =
     [("GLIBC_TUNABLES", "glibc.malloc.arena_max=1:glibc.pthread.stack_cache_size=0")];
 

@@ -1,9 +1,12 @@
-//! `cargo xtask stress`: stock guests whose processes sleep for very many fences on many channels; each sleep must end when its work does.
+//! `cargo xtask stress`: stock guests whose processes sleep for very many fences on many channels; each sleep
+//! must end when its work does.
 //!
-//! Every kernel on every chip that it drives, one guest at a time, with two processors. On those, nouveau before Linux 6.2 forgets sleepers by itself
-//! (docs/guests.md): such a kernel has a guest with one processor, and one with two, whose driver's own losses are counted and forgiven. The guest's program `sleepers` fails at the first
-//! sleep of more than a second, and says whether the work was not done or nobody was told. `--native` puts the software GPU in front of the guest
-//! without an aggregator: what fails there too is not the aggregator's doing.
+//! Every kernel on every chip that it drives, one guest at a time, with two processors. On those, nouveau
+//! before Linux 6.2 forgets sleepers by itself (docs/guests.md): such a kernel has a guest with one
+//! processor, and one with two, whose driver's own losses are counted and forgiven. The guest's program
+//! `sleepers` fails at the first sleep of more than a second, and says whether the work was not done or
+//! nobody was told. `--native` puts the software GPU in front of the guest without an aggregator: what fails
+//! there too is not the aggregator's doing.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

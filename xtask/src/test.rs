@@ -51,9 +51,9 @@ pub struct Arguments {
     /// Print one JSON object as the last line
     #[arg(long)]
     json: bool,
-    /// Only cases whose name contains this; `host` is the host's tests, `fuzz` a few
-    /// seconds of each fuzzer (only where it is named), `soak` less than a minute of VMs that come and go, `attacks` a short run of hostile guests, `packaging`
-    /// alert rules and examples. May be given several times
+    /// Only cases whose name contains this; `host` is the host's tests, `fuzz` a few seconds of each fuzzer
+    /// (only where it is named), `soak` less than a minute of VMs that come and go, `attacks` a short run of
+    /// hostile guests, `packaging` alert rules and examples. May be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// How long each fuzzer runs
@@ -62,14 +62,15 @@ pub struct Arguments {
     /// Also the guest cases that only `cargo xtask nightly` runs
     #[arg(long)]
     all: bool,
-    /// So many guests at a time, if their cases are of one guest each; as many as there are processors, if not given
+    /// So many guests at a time, if their cases are of one guest each; as many as there are processors, if
+    /// not given
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
     /// List the cases and do nothing
     #[arg(long)]
     list: bool,
-    /// Also fetch Debian's firmware package (about 100 MB), and run the cases that need it; once it is there, they run
-    /// without this
+    /// Also fetch Debian's firmware package (about 100 MB), and run the cases that need it; once it is there,
+    /// they run without this
     #[arg(long)]
     debian_firmware: bool,
     /// Where logs go

@@ -116,7 +116,8 @@ impl Workshop {
         Rig::start(spec)
     }
 
-    /// Removes the logs of an earlier run of this case: daemons append to theirs, and what they count is read there.
+    /// Removes the logs of an earlier run of this case: daemons append to theirs, and what they count is read
+    /// there.
     pub fn forget_logs(&self, case: &str) -> Result<()> {
         let folder = self.folder(case);
         match std::fs::remove_dir_all(&folder) {
@@ -251,7 +252,8 @@ pub fn expected(guest: &Guest) -> Expected {
 /// The environment variable that names a folder of programs that are built already.
 const BUILT: &str = "GPUVMK_BUILT";
 
-/// One of this tree's programs, if it was built before this run; an error if it is not where it is said to be.
+/// One of this tree's programs, if it was built before this run; an error if it is not where it is said to
+/// be.
 pub fn built(program: &str) -> Result<Option<PathBuf>> {
     let Some(folder) = env::var_os(BUILT).filter(|folder| !folder.is_empty()) else { return Ok(None) };
     let path = source_tree().join(folder).join(program);

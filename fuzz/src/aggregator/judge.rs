@@ -1,4 +1,5 @@
-//! A physical GPU that does no work: it keeps what it is told, and judges it by what the ledger says of owners.
+//! A physical GPU that does no work: it keeps what it is told, and judges it by what the ledger says of
+//! owners.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -136,8 +136,8 @@ pub(super) fn toggles() -> Vec<MakeRecord> {
     vec![internal_control(NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING, &[0])]
 }
 
-/// The RPCs of a driver up to its first channels, in order: a client, a device, an address space with its page
-/// directory, and three channels that are scheduled, with a copy object each.
+/// The RPCs of a driver up to its first channels, in order: a client, a device, an address space with its
+/// page directory, and three channels that are scheduled, with a copy object each.
 pub(crate) fn channels() -> Vec<MakeRecord> {
     let nothing = || Input::new(&[]);
     let client = CLIENTS[0];

@@ -1,4 +1,5 @@
-//! A driver that suspends GSP and hands what was kept back, as it is or changed, to the same GSP or another one.
+//! A driver that suspends GSP and hands what was kept back, as it is or changed, to the same GSP or another
+//! one.
 
 use gpuvmk::chip::gh100::gsp::r570_144::suspend::{
     GSP_FW_SR_META_MAGIC, GSP_FW_SR_META_REVISION, GspFwSRMeta,

@@ -81,7 +81,8 @@ fn page(target: PhysicalAddress, read_only: bool) -> u64 {
     Pte { target, read_only, privileged: false, kind: 6 }.encode()
 }
 
-/// Tables for the first 16 MiB of addresses: VRAM from 0 on and from where streams expect it, and system memory.
+/// Tables for the first 16 MiB of addresses: VRAM from 0 on and from where streams expect it, and system
+/// memory.
 fn tables(world: &World) {
     for level in 0..4 {
         let table = DIRECTORY + level * 0x1000;

@@ -164,7 +164,8 @@ impl World {
         SPARE.set(Some(place));
     }
 
-    /// Stores to VRAM, and to windows that are mapped, where tables that [`super::Driver::prepare`] makes show it; false if it does not fit.
+    /// Stores to VRAM, and to windows that are mapped, where tables that [`super::Driver::prepare`] makes
+    /// show it; false if it does not fit.
     pub(super) fn store(&self, address: u64, bytes: &[u8]) -> bool {
         for window in &self.windows {
             // It may be beyond what is mapped.

@@ -1,5 +1,5 @@
-//! A walker that knows the formats by their bits, and shares nothing with the product's: entries are read one by one
-//! and taken apart with masks, as the vendor's headers have them.
+//! A walker that knows the formats by their bits, and shares nothing with the product's: entries are read one
+//! by one and taken apart with masks, as the vendor's headers have them.
 
 use gpuvmk::chip::{Aperture, PhysicalAddress};
 
@@ -151,8 +151,8 @@ fn hopper_page(raw: u64, shift: u8, va: u64, found: Found<'_>) {
     found(shift, va, Page { target, read_only: raw >> 5 & 1 != 0, kind });
 }
 
-/// Word `index` of a table of `words` words. What the product reads, it reads by pieces of a page: a piece that is not
-/// all there counts as none.
+/// Word `index` of a table of `words` words. What the product reads, it reads by pieces of a page: a piece
+/// that is not all there counts as none.
 fn piece(table: u64, index: u64, words: u64, read: Read<'_>) -> Option<u64> {
     let word = read(table.checked_add(index * 8)?)?;
     // Most are empty, and empty they are either way.

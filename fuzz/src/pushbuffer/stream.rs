@@ -1,5 +1,5 @@
-//! Command streams: headers of every form with methods that the class has, operands that lie where memory is, and
-//! words of any kind.
+//! Command streams: headers of every form with methods that the class has, operands that lie where memory is,
+//! and words of any kind.
 
 use gpuvmk::chip::gf100::methods::{self as gf100, host as gf100_host, stream as header};
 use gpuvmk::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT};

@@ -1,4 +1,5 @@
-//! What the client sends: messages that are right in most respects, so that they get far, and bytes that are in none.
+//! What the client sends: messages that are right in most respects, so that they get far, and bytes that are
+//! in none.
 
 use std::os::fd::OwnedFd;
 

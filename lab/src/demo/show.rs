@@ -1,5 +1,5 @@
-//! What the demonstration shows while it runs: on standard error, so that a JSON result stays alone on standard
-//! output.
+//! What the demonstration shows while it runs: on standard error, so that a JSON result stays alone on
+//! standard output.
 
 use std::time::Instant;
 

@@ -1,8 +1,9 @@
 //! Which of Debian's packages hold a kernel: names and how they are split change from one series to the next.
 //!
-//! A kernel of Debian 12 is `linux-image-6.1.0-56-amd64`, one of Debian 13 `linux-image-6.12.117+deb13-amd64`, and since
-//! 6.19 image and modules are `linux-binary-...` and `linux-modules-...` of one version. Where an unsigned image is packaged
-//! beside the signed one, it is taken: it is the same code, and smaller.
+//! A kernel of Debian 12 is `linux-image-6.1.0-56-amd64`, one of Debian 13
+//! `linux-image-6.12.117+deb13-amd64`, and since 6.19 image and modules are `linux-binary-...` and
+//! `linux-modules-...` of one version. Where an unsigned image is packaged beside the signed one, it is
+//! taken: it is the same code, and smaller.
 
 use super::KernelSeries;
 use crate::apt::compare_versions;

@@ -1,7 +1,8 @@
 //! Debian's Mesa: the Vulkan loader, the NVK driver and what they are linked with, kept; the rest dropped.
 //!
 //! The package has a driver for processors as well (llvmpipe). Our Vulkan program is run on it once, before
-//! it goes: that shows that the program fits the packages' C library, and that its checks pass where Vulkan works.
+//! it goes: that shows that the program fits the packages' C library, and that its checks pass where Vulkan
+//! works.
 
 use std::fs;
 use std::path::{Path, PathBuf};

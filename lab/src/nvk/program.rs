@@ -1,7 +1,7 @@
 //! Builds our Vulkan program.
 //!
-//! It loads drivers at run time, which a statically linked program cannot. It is linked with this machine's C library
-//! and run with that of the packages, which must not be older; [`super::mesa`] tries it.
+//! It loads drivers at run time, which a statically linked program cannot. It is linked with this machine's C
+//! library and run with that of the packages, which must not be older; [`super::mesa`] tries it.
 
 use std::env;
 use std::path::PathBuf;
@@ -13,7 +13,8 @@ use crate::cache::{Cache, source_tree};
 
 const PACKAGE: &str = "gpuvmk-nvk";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// A target folder of its own, so that a `cargo run` that holds the build folder's lock does not wait for itself.
+/// A target folder of its own, so that a `cargo run` that holds the build folder's lock does not wait for
+/// itself.
 const TARGET_FOLDER: &str = "nvk-target";
 
 /// The program, built if it is not up to date.

@@ -1,9 +1,9 @@
 //! When a processor was slow because the host of this machine gave it away.
 //!
-//! In a virtual machine a processor may work at a tenth of its speed for a while, and nothing inside says so: no time is stolen by
-//! the kernel's books, and a thread that sleeps wakes up in time. So a thread on each processor does the same small
-//! computation again and again, and counts its own processor time for it: what other threads of this machine
-//! do makes that no longer.
+//! In a virtual machine a processor may work at a tenth of its speed for a while, and nothing inside says so:
+//! no time is stolen by the kernel's books, and a thread that sleeps wakes up in time. So a thread on each
+//! processor does the same small computation again and again, and counts its own processor time for it: what
+//! other threads of this machine do makes that no longer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,8 @@ use rustix::time::{ClockId, clock_gettime};
 const PAUSE: Duration = Duration::from_millis(4);
 /// Steps of the computation: some ten microseconds.
 const STEPS: u64 = 10_000;
-/// So many times the shortest that any processor took is slow. Clocks that go up and down, and neighbours on the same core, stay below.
+/// So many times the shortest that any processor took is slow. Clocks that go up and down, and neighbours on
+/// the same core, stay below.
 const SLOW: u64 = 4;
 
 /// When a computation ended (microseconds of the monotonic clock), and its nanoseconds.

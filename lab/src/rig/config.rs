@@ -11,8 +11,8 @@ use crate::chip::Chip;
 const STUBBORN: (&str, &str) =
     ("preemption = \"methods\"\n", "\n[hang]\nprogress_ms = 1000\nacquire_ms = 1000\n");
 
-/// The configuration of the aggregator for `chip`. Its GPU has what all its vGPUs have together, and what a software
-/// GPU keeps for itself.
+/// The configuration of the aggregator for `chip`. Its GPU has what all its vGPUs have together, and what a
+/// software GPU keeps for itself.
 pub fn gpu_config(name: &str, spec: &RigSpec, chip: Chip, socket: &Path, control: &Path) -> String {
     let (preemption, hang) = if spec.stubborn { STUBBORN } else { ("", "") };
     let partitions: u32 = spec.mediated().filter(|gpu| gpu.chip == chip).map(|gpu| gpu.vram_mib).sum();

@@ -1,7 +1,7 @@
 //! The methods of the control socket: what there is, what each takes, and who carries it out.
 //!
-//! The table is what `rpc.discover` answers (an OpenRPC document), what docs/control.md is written from, and what a
-//! test goes through: a method that is listed is served, and the other way round.
+//! The table is what `rpc.discover` answers (an OpenRPC document), what docs/control.md is written from, and
+//! what a test goes through: a method that is listed is served, and the other way round.
 
 use gpuvmk_control_client::{FailSafeStatus, GuestStatus, Status, TenantStatus};
 use serde::de::DeserializeOwned;

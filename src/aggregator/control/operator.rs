@@ -1,4 +1,5 @@
-//! One operator's connection: lines in, lines out, and never more kept than what one read brought and one answer.
+//! One operator's connection: lines in, lines out, and never more kept than what one read brought and one
+//! answer.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -51,8 +52,8 @@ impl Operator {
         now.saturating_duration_since(self.last)
     }
 
-    /// Sends, answers and receives (once) what is possible without waiting. Nothing is answered while an answer is
-    /// unsent: whoever does not read does not make us work.
+    /// Sends, answers and receives (once) what is possible without waiting. Nothing is answered while an
+    /// answer is unsent: whoever does not read does not make us work.
     pub(super) fn turn(&mut self, answer: impl Fn(&str) -> Option<String>) -> io::Result<Wants> {
         let mut received = false;
         loop {

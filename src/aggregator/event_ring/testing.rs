@@ -1,4 +1,5 @@
-//! For searches through every order of both ends' steps: what a ring does in its usual course, one step at a time.
+//! For searches through every order of both ends' steps: what a ring does in its usual course, one step at a
+//! time.
 
 #![allow(clippy::expect_used, reason = "a search that has no descriptors must not go on")]
 

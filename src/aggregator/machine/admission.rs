@@ -23,7 +23,8 @@ use gpuvmk_scheduler::Suspension;
 /// Most tenants at a time.
 pub(super) const MAX_TENANTS: usize = 64;
 
-/// How long a process that has left is waited for: the kernel takes so long, at worst, to take a killed one's memory apart.
+/// How long a process that has left is waited for: the kernel takes so long, at worst, to take a killed one's
+/// memory apart.
 const PROCESS_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Most doorbells a second that anybody may have.
@@ -73,7 +74,8 @@ pub(super) fn partition_percent(size: u64, all: u64) -> u8 {
 pub(super) const NAME_RULE: &str =
     "1 to 64 letters, digits, '-', '_' or '.', and begins with no '-' and no '.'";
 
-/// Whether a VM may be called so. A name goes into file names and commands: none is an option, a hidden file or a folder there.
+/// Whether a VM may be called so. A name goes into file names and commands: none is an option, a hidden file
+/// or a folder there.
 pub(super) fn is_name(name: &str) -> bool {
     let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let begins = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -224,8 +226,8 @@ impl Machine {
         })
     }
 
-    /// Address spaces for a VM with so many channels: twice as many, and no more than their part of what the physical GPU has.
-    /// So all VMs' limits together never exceed it, and nobody's are taken by another.
+    /// Address spaces for a VM with so many channels: twice as many, and no more than their part of what the
+    /// physical GPU has. So all VMs' limits together never exceed it, and nobody's are taken by another.
     fn space_limit(&self, channels: u16) -> u16 {
         let all = u64::from(self.info.spaces.saturating_sub(HOST_SPACES));
         let part = all.saturating_mul(channels.into()).checked_div(self.info.channels.into()).unwrap_or(0);

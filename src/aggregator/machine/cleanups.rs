@@ -1,10 +1,10 @@
-//! How often the host cleans up after one VM: above all, how often it zeroes its VRAM. That is the host's work, which no
-//! share of the GPU and no account of the thread is charged for; a VM that comes and goes, or resets itself, again and
-//! again would have it done without end. So each VM may have its memory zeroed a few times at once, and then no more
-//! often than at a steady rate: its next reset, or its next admission, waits.
+//! How often the host cleans up after one VM: above all, how often it zeroes its VRAM. That is the host's
+//! work, which no share of the GPU and no account of the thread is charged for; a VM that comes and goes, or
+//! resets itself, again and again would have it done without end. So each VM may have its memory zeroed a few
+//! times at once, and then no more often than at a steady rate: its next reset, or its next admission, waits.
 //!
-//! By [`Holder`], because that is what stays of a VM and what its back end cannot choose. Memory that nobody touched was zero
-//! already and does not count.
+//! By [`Holder`], because that is what stays of a VM and what its back end cannot choose. Memory that nobody
+//! touched was zero already and does not count.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

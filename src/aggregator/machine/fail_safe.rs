@@ -1,6 +1,6 @@
-//! Fail-safe states that the aggregator decides by itself: for a backend that breaks the protocol, and for hardware
-//! that does not let go of a VM's work. Such a tenant has no channels and address spaces, and gets none, until it asks
-//! for a reset; nobody else notices.
+//! Fail-safe states that the aggregator decides by itself: for a backend that breaks the protocol, and for
+//! hardware that does not let go of a VM's work. Such a tenant has no channels and address spaces, and gets
+//! none, until it asks for a reset; nobody else notices.
 //!
 //! A device backend decides most cases by itself, and says so ([`crate::report`]).
 

@@ -1,8 +1,9 @@
-//! Who may come, as what, and how much each may have: by the GPU's file where it has a list of VMs. What a back end says of
-//! itself may only lower that.
+//! Who may come, as what, and how much each may have: by the GPU's file where it has a list of VMs. What a
+//! back end says of itself may only lower that.
 //!
-//! Without a list, a user who is not the aggregator's own has one VM, and no more of the GPU's time than any other. The
-//! aggregator's own user is trusted to say what its VMs are; one process of it shall not take all places all the same.
+//! Without a list, a user who is not the aggregator's own has one VM, and no more of the GPU's time than any
+//! other. The aggregator's own user is trusted to say what its VMs are; one process of it shall not take all
+//! places all the same.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -136,7 +137,8 @@ impl Guests {
         self.list.as_ref()
     }
 
-    /// What a claimant may be, and what it may have of the GPU's time. `by_memory`: its fixed part unless it is said.
+    /// What a claimant may be, and what it may have of the GPU's time. `by_memory`: its fixed part unless it
+    /// is said.
     pub fn judge(&self, hello: &Hello, claimant: &Claimant, by_memory: u8) -> Result<Admissible, Refusal> {
         let holder = self.holder(&hello.name, claimant);
         let usual = |share: Share| Share { fixed: share.fixed.or(Some(by_memory)), ..share };
@@ -266,8 +268,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Adds a VM to the list, or changes what it may have from its next connection on. Its part of the GPU's time changes
-    /// with [`Machine::set`].
+    /// Adds a VM to the list, or changes what it may have from its next connection on. Its part of the GPU's
+    /// time changes with [`Machine::set`].
     ///
     /// # Errors
     /// There is no list, it is full, or the VM has a socket of its own, which only a new aggregator can make.

@@ -1,12 +1,13 @@
 //! Hangs: what the watchdog says is carried out, in steps of which none waits.
 //!
-//! A channel that holds an engine for which others wait is asked to leave; hardware lets go of it, and it comes back when
-//! it is its turn. One that does not leave in time, or makes no progress, is taken off for good: destroying it resets the
-//! engine if it still holds it, and the contexts of all others lie in memory, so that they go on. Its guest is told
-//! what its driver expects of such a channel. Its VM's next hangs cost the VM ever longer waits.
+//! A channel that holds an engine for which others wait is asked to leave; hardware lets go of it, and it
+//! comes back when it is its turn. One that does not leave in time, or makes no progress, is taken off for
+//! good: destroying it resets the engine if it still holds it, and the contexts of all others lie in memory,
+//! so that they go on. Its guest is told what its driver expects of such a channel. Its VM's next hangs cost
+//! the VM ever longer waits.
 //!
-//! A guest that destroys, preempts or leaves behind a channel which does not let go of its engine has made it hang as
-//! well, and is charged for it.
+//! A guest that destroys, preempts or leaves behind a channel which does not let go of its engine has made it
+//! hang as well, and is charged for it.
 
 use std::time::Duration;
 
@@ -142,8 +143,8 @@ impl Machine {
         self.charge_hang(vm, &format!("channel {}", guest.0), reason, Some(engine), reset, now);
     }
 
-    /// Takes the unfinished work of a VM off, as an operator ordered, and ends its penalty. Its guest is told of each
-    /// channel as of one that hung.
+    /// Takes the unfinished work of a VM off, as an operator ordered, and ends its penalty. Its guest is told
+    /// of each channel as of one that hung.
     ///
     /// # Errors
     /// There is no such VM.
@@ -205,7 +206,8 @@ impl Machine {
         }
     }
 
-    /// A channel was forced off that its guest had given up, or preempted: its engine may have been reset for it.
+    /// A channel was forced off that its guest had given up, or preempted: its engine may have been reset for
+    /// it.
     pub(super) fn charge_forced(&mut self, vm: TenantId, resets: u64, now: Duration) {
         if self.driver.engine_resets() == resets {
             // It may have waited for somebody else's to leave.

@@ -1,8 +1,9 @@
-//! Requests that are too long for one turn: carried out by the clock between other tenants' work, and answered when
-//! done. A guest decides how long its requests are, so no request may hold the thread for longer than a slice.
+//! Requests that are too long for one turn: carried out by the clock between other tenants' work, and
+//! answered when done. A guest decides how long its requests are, so no request may hold the thread for
+//! longer than a slice.
 //!
-//! A tenant has one job at most: its connection is not read until the answer is out. So what a job was checked against
-//! stays as it is meanwhile.
+//! A tenant has one job at most: its connection is not read until the answer is out. So what a job was
+//! checked against stays as it is meanwhile.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -124,7 +125,8 @@ impl Machine {
         }
     }
 
-    /// Carries out a slice; the answer once nothing is left. Without an answer and with budget left, somebody else is at it.
+    /// Carries out a slice; the answer once nothing is left. Without an answer and with budget left, somebody
+    /// else is at it.
     fn work_at(
         &mut self,
         tenant: TenantId,

@@ -1,8 +1,8 @@
 //! Guest memory: made reachable for the physical GPU at bus addresses of the host's choice, and taken away
 //! again only when no page table names it any more, and no access to it is under way.
 //!
-//! Nothing here waits for an access: an engine that waits for a page of a VM's memory holds up that VM's own unmapping, whose answer
-//! comes later, and nobody else.
+//! Nothing here waits for an access: an engine that waits for a page of a VM's memory holds up that VM's own
+//! unmapping, whose answer comes later, and nobody else.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -183,7 +183,8 @@ impl Machine {
         self.start_job(tenant, Job::Release(Withdrawal::new(ranges)), now)
     }
 
-    /// Takes ranges away, one after the other: page tables first, then the mapping, then the bus addresses are free.
+    /// Takes ranges away, one after the other: page tables first, then the mapping, then the bus addresses
+    /// are free.
     pub(super) fn withdraw_some(
         &mut self,
         tenant: TenantId,
@@ -265,8 +266,8 @@ impl Machine {
         }
     }
 
-    /// Puts those into fail-safe state in whose memory engines met a page that could not be had: what they compute from here on
-    /// would be worth nothing. Their guests are told that their channels are gone.
+    /// Puts those into fail-safe state in whose memory engines met a page that could not be had: what they
+    /// compute from here on would be worth nothing. Their guests are told that their channels are gone.
     pub(super) fn look_for_lost_memory(&mut self, now: Duration) {
         let lost = sigbus::lost();
         if lost == self.lost_pages {

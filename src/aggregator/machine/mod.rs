@@ -1,8 +1,9 @@
-//! The aggregator without its sockets: tenants, their requests, doorbells and events, and the one physical GPU.
+//! The aggregator without its sockets: tenants, their requests, doorbells and events, and the one physical
+//! GPU.
 //!
-//! Everything that crosses VMs happens here, on the one thread that owns it. Requests, doorbells and time come
-//! in; replies and events leave as [`Output`] values. So the same machine runs under the service and under
-//! tests with a fake GPU.
+//! Everything that crosses VMs happens here, on the one thread that owns it. Requests, doorbells and time
+//! come in; replies and events leave as [`Output`] values. So the same machine runs under the service and
+//! under tests with a fake GPU.
 //!
 //! Every request names things by the sender's own numbers, looked up in the sender's own tables: there is no
 //! number that could name another tenant's.
@@ -55,7 +56,8 @@ use gpuvmk_units::clock::Clock;
 /// Time after which work that can be cut is cut: the rest goes on after everybody else had a turn.
 pub const SLICE: Duration = Duration::from_micros(100);
 
-/// The same while others want the thread too: less than a short request takes from end to end, which may have to wait for it.
+/// The same while others want the thread too: less than a short request takes from end to end, which may have
+/// to wait for it.
 pub const SLICE_BESIDE_OTHERS: Duration = Duration::from_micros(5);
 
 /// Something that leaves the machine.
@@ -192,7 +194,8 @@ impl Machine {
         }
     }
 
-    /// The same, with partitions zeroed when `policy` says. With [`ScrubPolicy::Attach`] alone, VRAM need not be zero.
+    /// The same, with partitions zeroed when `policy` says. With [`ScrubPolicy::Attach`] alone, VRAM need not
+    /// be zero.
     pub fn with_scrub(self, policy: ScrubPolicy) -> Self {
         Self { scrub: policy, ..self }
     }
@@ -220,7 +223,8 @@ impl Machine {
         self.looks_again = true;
     }
 
-    /// The same, for harnesses that make VMs come, go and reset themselves without end: nobody waits for that.
+    /// The same, for harnesses that make VMs come, go and reset themselves without end: nobody waits for
+    /// that.
     #[must_use]
     pub fn with_unlimited_cleanups(mut self) -> Self {
         self.cleanups.unlimited = true;

@@ -1,19 +1,21 @@
 //! Who is told that work is finished.
 //!
-//! Hardware's notification names an engine, not a channel. A tenant whose channel could have run on that engine (now, no
-//! longer than [`LATE`] ago, or because it was asked to leave and has not left) is told at once: it may have been its
-//! work. Every other tenant with a channel on the engine is told [`DELAY`] later, once for all that came meanwhile.
-//! Most of them are waiting for their turn or for their users, and each notification costs a guest some ten trapped
-//! accesses and its host the processor time for them.
+//! Hardware's notification names an engine, not a channel. A tenant whose channel could have run on that
+//! engine (now, no longer than [`LATE`] ago, or because it was asked to leave and has not left) is told at
+//! once: it may have been its work. Every other tenant with a channel on the engine is told [`DELAY`] later,
+//! once for all that came meanwhile. Most of them are waiting for their turn or for their users, and each
+//! notification costs a guest some ten trapped accesses and its host the processor time for them.
 //!
-//! That nobody else could run is what the scheduler saw in looks, and what it sees of a ring is in its guest's memory.
-//! Hardware tells of the end of work before it shows it as done, so who was seen to be done counts until what hardware told by then has been dealt
-//! with, however late that is. A doorbell whose work is done already when it is taken brings what is owed at once: hardware saw the work in passing.
-//! So nobody is left out altogether: who was wrongly taken for idle hears of its work a tenth of a second later.
+//! That nobody else could run is what the scheduler saw in looks, and what it sees of a ring is in its
+//! guest's memory. Hardware tells of the end of work before it shows it as done, so who was seen to be done
+//! counts until what hardware told by then has been dealt with, however late that is. A doorbell whose work
+//! is done already when it is taken brings what is owed at once: hardware saw the work in passing. So nobody
+//! is left out altogether: who was wrongly taken for idle hears of its work a tenth of a second later.
 //!
-//! Nor is what tenants have said of their engines. A GF100's driver may give a running channel a context on one more engine, by a store to memory, and
-//! hardware may do work there before the tenant has said so: what ended on engines that it had not named is told when it names them. A
-//! channel that names none may work on any: host methods need no context.
+//! Nor is what tenants have said of their engines. A GF100's driver may give a running channel a context on
+//! one more engine, by a store to memory, and hardware may do work there before the tenant has said so: what
+//! ended on engines that it had not named is told when it names them. A channel that names none may work on
+//! any: host methods need no context.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Taking things back: channels that their guest gave up, resets, and tenants that are gone.
 //!
-//! A channel leaves in steps, none of which waits: start bit off, off the runlist, preempted; when hardware has
-//! let it go, or at a deadline by force, it is destroyed. An address space is cleared at once, and lives as long as a channel
-//! on hardware may use it. Then guest memory is unmapped and, in pieces between other work, VRAM zeroed. What
-//! hardware does not let go is never given to anybody else.
+//! A channel leaves in steps, none of which waits: start bit off, off the runlist, preempted; when hardware
+//! has let it go, or at a deadline by force, it is destroyed. An address space is cleared at once, and lives
+//! as long as a channel on hardware may use it. Then guest memory is unmapped and, in pieces between other
+//! work, VRAM zeroed. What hardware does not let go is never given to anybody else.
 //!
 //! All that goes on by the clock: one slice for all tenants in a turn, each the first in its turn.
 
@@ -35,8 +35,8 @@ pub(super) struct Departure {
     pub left: bool,
 }
 
-/// An address space that its tenant gave up: to be cleared, and to be destroyed when no departing channel may use it any
-/// more.
+/// An address space that its tenant gave up: to be cleared, and to be destroyed when no departing channel may
+/// use it any more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Zombie {
     pub tenant: TenantId,
@@ -89,8 +89,8 @@ impl Machine {
         }
     }
 
-    /// Destroys channels that are off the hardware, or whose time is up, for as long as the budget lasts. True when there are
-    /// more.
+    /// Destroys channels that are off the hardware, or whose time is up, for as long as the budget lasts.
+    /// True when there are more.
     pub(super) fn finish_departures(&mut self, tenant: TenantId, now: Duration, budget: &mut Budget) -> bool {
         loop {
             let over = |d: &Departure| d.tenant == tenant && (d.left || now >= d.deadline);
@@ -128,8 +128,8 @@ impl Machine {
         }
     }
 
-    /// Clears and destroys address spaces that a tenant gave up, for as long as the budget lasts. True when there is more to
-    /// do at once.
+    /// Clears and destroys address spaces that a tenant gave up, for as long as the budget lasts. True when
+    /// there is more to do at once.
     pub(super) fn advance_zombies(&mut self, tenant: TenantId, budget: &mut Budget) -> bool {
         let mut index = 0;
         while let Some(zombie) = self.zombies.get(index).copied() {
@@ -251,8 +251,8 @@ impl Machine {
         self.advance_zombies(tenant, budget) || departing
     }
 
-    /// Goes on with everybody's long work: what is being taken back, and requests that take long. One slice in all; who had
-    /// none of it is the first in the next turn. True when there is more to do at once.
+    /// Goes on with everybody's long work: what is being taken back, and requests that take long. One slice
+    /// in all; who had none of it is the first in the next turn. True when there is more to do at once.
     pub(super) fn advance_work(&mut self, now: Duration) -> bool {
         let behind = self.tenants.range((Bound::Excluded(self.turn), Bound::Unbounded));
         let order: Vec<_> = behind.chain(self.tenants.range(..=self.turn)).map(|(id, _)| *id).collect();
@@ -303,7 +303,8 @@ impl Machine {
         more || (budget.is_spent() && self.has_work(tenant))
     }
 
-    /// A guest's preemption that does not end: the channel holds an engine that others need. True when there are more.
+    /// A guest's preemption that does not end: the channel holds an engine that others need. True when there
+    /// are more.
     fn force_late_preemptions(&mut self, now: Duration, budget: &mut Budget) -> bool {
         let late: Vec<_> = self
             .tenants

@@ -13,7 +13,8 @@ use gpuvmk_observe::latency;
 use gpuvmk_scheduler::Gate;
 
 impl Machine {
-    /// A tenant rings; false if that says nothing new. No allocation, no lookup beyond the tenant's own table.
+    /// A tenant rings; false if that says nothing new. No allocation, no lookup beyond the tenant's own
+    /// table.
     pub fn doorbell(&mut self, tenant: TenantId, doorbell: Doorbell, rung: u32, now: Duration) -> bool {
         let Some(owner) = self.tenants.get_mut(&tenant) else { return false };
         let Some(Some(channel)) = owner.channels.get(usize::from(doorbell.channel.0)) else { return false };
@@ -22,8 +23,9 @@ impl Machine {
         }
         let (host, engines) = (channel.host, channel.engines);
         let news = !self.scheduler.says_nothing_new(host, doorbell.gp_put);
-        // A VM that rings without work must not count as one that wants its turn. One with work may have put a whole ring
-        // of it there since, of which hardware read the first in passing: it is told, but not as often as the VM rings.
+        // A VM that rings without work must not count as one that wants its turn. One with work may have put
+        // a whole ring of it there since, of which hardware read the first in passing: it is told, but not as
+        // often as the VM rings.
         if !news
             && self.scheduler.may_run(host).is_none()
             && self.driver.channel_progress(host).is_ok_and(|fetched| fetched == doorbell.gp_put)

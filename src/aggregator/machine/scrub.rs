@@ -1,8 +1,9 @@
 //! Zeroing a partition, piece by piece between other work, and what operators learn of it.
 //!
-//! The GPU works at a piece while everybody else is served; nobody gets the partition before its last piece is done,
-//! whatever became of its tenant meanwhile. A piece belongs to the host as long as it is being zeroed: the software
-//! GPU counts every access of another owner to it, and every access of the host's own channel to anything else.
+//! The GPU works at a piece while everybody else is served; nobody gets the partition before its last piece
+//! is done, whatever became of its tenant meanwhile. A piece belongs to the host as long as it is being
+//! zeroed: the software GPU counts every access of another owner to it, and every access of the host's own
+//! channel to anything else.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use gpuvmk_chip::addr::{HostVram, TenantId};
 use gpuvmk_gpu::scrub::{SCRUB_PIECE, ScrubReport};
 use gpuvmk_gpu::{Renewal, Scrub};
 
-/// Pieces of a partition under way at a time: the GPU has enough to do while this thread waits for a processor, and this
-/// thread while the GPU's threads do, where they are software's.
+/// Pieces of a partition under way at a time: the GPU has enough to do while this thread waits for a
+/// processor, and this thread while the GPU's threads do, where they are software's.
 const AHEAD: usize = 8;
 
 /// When to look again whether a window is still somebody's.

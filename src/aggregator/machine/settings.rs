@@ -1,4 +1,5 @@
-//! What operators change while VMs work: parts of the GPU's time, and the policy. All of one order, or nothing.
+//! What operators change while VMs work: parts of the GPU's time, and the policy. All of one order, or
+//! nothing.
 
 use std::time::Duration;
 
@@ -64,8 +65,8 @@ impl Machine {
     /// Carries out an operator's order.
     ///
     /// # Errors
-    /// A setting is unknown or out of range, there is no such VM, or the policy cannot keep what it would promise;
-    /// nothing changes then.
+    /// A setting is unknown or out of range, there is no such VM, or the policy cannot keep what it would
+    /// promise; nothing changes then.
     pub fn set(&mut self, order: &Order, now: Duration) -> Result<InForce, Rejection> {
         let in_force = match &order.vm {
             Some(name) => self.set_share(name, &order.settings, now)?,

@@ -114,7 +114,8 @@ impl Machine {
         live.chain(buried).collect()
     }
 
-    /// What `space` may take of its tenant's quota of page-table memory, and how many pages its other spaces have.
+    /// What `space` may take of its tenant's quota of page-table memory, and how many pages its other spaces
+    /// have.
     fn room_for(&self, tenant: TenantId, space: SpaceHandle) -> (u64, u64) {
         let quota = self.tenants.get(&tenant).map_or(0, |t| t.table_quota);
         let others = self.spaces_of(tenant).into_iter().filter(|other| *other != space);

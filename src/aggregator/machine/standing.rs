@@ -1,5 +1,5 @@
-//! What stays of a VM when its connection ends: what operators set and whether they paused it, and its hangs. It is
-//! whoever's it was ([`Holder`]), and waits for them when they come back, under whatever name.
+//! What stays of a VM when its connection ends: what operators set and whether they paused it, and its hangs.
+//! It is whoever's it was ([`Holder`]), and waits for them when they come back, under whatever name.
 
 use std::collections::BTreeMap;
 use std::mem::discriminant;

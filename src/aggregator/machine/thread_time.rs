@@ -1,9 +1,9 @@
-//! Who has how much of the one thread: what a tenant asks for costs its own share of the thread's time, so that a
-//! flood of requests, updates or doorbells takes nothing from the others' shares.
+//! Who has how much of the one thread: what a tenant asks for costs its own share of the thread's time, so
+//! that a flood of requests, updates or doorbells takes nothing from the others' shares.
 //!
-//! While only one tenant wants the thread it may have all of it (as far as its own limit allows). When others do, each
-//! earns an equal part of the time that passes, saves up to [`BURST`] of it, and is not served while it has overdrawn.
-//! A request is never interrupted: it overdraws by one piece at most (see [`super::jobs`]).
+//! While only one tenant wants the thread it may have all of it (as far as its own limit allows). When others
+//! do, each earns an equal part of the time that passes, saves up to [`BURST`] of it, and is not served while
+//! it has overdrawn. A request is never interrupted: it overdraws by one piece at most (see [`super::jobs`]).
 
 use std::time::Duration;
 
@@ -109,7 +109,8 @@ impl Machine {
         self.held_until = Some(self.held_until.map_or(until, |other| other.min(until)));
     }
 
-    /// True when work of a tenant has to wait for its part of the thread; [`Machine::next_due`] knows until when.
+    /// True when work of a tenant has to wait for its part of the thread; [`Machine::next_due`] knows until
+    /// when.
     pub(super) fn held(&mut self, id: TenantId, now: Duration) -> bool {
         match self.thread_wait(id, now) {
             Some(until) => {

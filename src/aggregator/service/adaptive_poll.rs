@@ -1,10 +1,11 @@
-//! How long the loop looks for news before it sleeps: whoever rang just now probably does again, and to wake the loop up costs more
-//! than the rest of a doorbell's way.
+//! How long the loop looks for news before it sleeps: whoever rang just now probably does again, and to wake
+//! the loop up costs more than the rest of a doorbell's way.
 //!
-//! Where there are few processors, it looks for one VM's work only. While several are at work, somebody has something for every
-//! processor, the news of one come while those of another are served, and a VM that rings without an end would keep a processor busy at others'
-//! expense. And it looks only while news come soon ([`PollWindow`]): engines that work for long may need that processor (those of a software
-//! GPU do). After their work, when they rest, the next doorbell may come soon all the same: that has a window of its own.
+//! Where there are few processors, it looks for one VM's work only. While several are at work, somebody has
+//! something for every processor, the news of one come while those of another are served, and a VM that rings
+//! without an end would keep a processor busy at others' expense. And it looks only while news come soon
+//! ([`PollWindow`]): engines that work for long may need that processor (those of a software GPU do). After
+//! their work, when they rest, the next doorbell may come soon all the same: that has a window of its own.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -40,7 +41,8 @@ pub(super) struct AdaptivePoll {
     began: Option<Duration>,
     forecast: Forecast,
     ahead: Option<Range<Duration>>,
-    /// The last look: when, how long after the one before, and for how long others had the processor before it.
+    /// The last look: when, how long after the one before, and for how long others had the processor before
+    /// it.
     looked_at: Duration,
     looked: Duration,
     put_off: Duration,
@@ -84,8 +86,8 @@ impl AdaptivePoll {
         self.ahead.as_ref().map(|ahead| ahead.start).filter(|start| *start > now)
     }
 
-    /// Connection `number` asked something. Where there are few processors that is no reason to look: who asks is answered, and looking for
-    /// its next request would be at the expense of others.
+    /// Connection `number` asked something. Where there are few processors that is no reason to look: who
+    /// asks is answered, and looking for its next request would be at the expense of others.
     pub(super) fn asked(&mut self, number: u32, now: Duration) {
         if self.for_all {
             self.news_of(number, now);
@@ -151,7 +153,8 @@ impl AdaptivePoll {
         }
     }
 
-    /// Between two looks the processor was offered to others, from `begin` to `end`: an engine's thread, or QEMU's, may have been put on it.
+    /// Between two looks the processor was offered to others, from `begin` to `end`: an engine's thread, or
+    /// QEMU's, may have been put on it.
     pub(super) fn offered(&mut self, begin: Duration, end: Duration) {
         self.put_off = contention::put_off(end.saturating_sub(begin));
         self.looked = end.saturating_sub(self.looked_at).min(self.most.max(self.put_off));

@@ -57,8 +57,8 @@ impl Peer {
         !matches!(self.process, Process::Own)
     }
 
-    /// Why it cannot be a tenant, if it cannot: what a tenant maps is given to somebody else once its process is gone, which
-    /// somebody has to tell.
+    /// Why it cannot be a tenant, if it cannot: what a tenant maps is given to somebody else once its process
+    /// is gone, which somebody has to tell.
     pub fn unwatched(&self) -> Option<String> {
         match &self.process {
             Process::Own | Process::Other(_) => None,

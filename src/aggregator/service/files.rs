@@ -1,4 +1,5 @@
-//! What a descriptor of a VM is, asked without asking any file system: a server behind one could take as long as it likes to answer.
+//! What a descriptor of a VM is, asked without asking any file system: a server behind one could take as long
+//! as it likes to answer.
 
 use std::os::fd::BorrowedFd;
 

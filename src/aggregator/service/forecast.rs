@@ -1,6 +1,7 @@
-//! When work will be done, if it takes about as long as what was done before: a driver that copies buffers of one size waits for each of them
-//! for one and the same time. Who sleeps until shortly before that and looks from then on has the end of work at once and the processor for nearly
-//! nothing (Linux's block layer polls disks in this way). Times come from the caller.
+//! When work will be done, if it takes about as long as what was done before: a driver that copies buffers of
+//! one size waits for each of them for one and the same time. Who sleeps until shortly before that and looks
+//! from then on has the end of work at once and the processor for nearly nothing (Linux's block layer polls
+//! disks in this way). Times come from the caller.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -8,8 +9,9 @@ use std::time::Duration;
 
 /// Pieces of work that are remembered.
 const PIECES: usize = 8;
-/// So much before the earliest end that is expected, and at least this part of its time: timers are late, a thread takes time to wake up, and
-/// work takes less time than the last pieces did where a host's memory gets faster again.
+/// So much before the earliest end that is expected, and at least this part of its time: timers are late, a
+/// thread takes time to wake up, and work takes less time than the last pieces did where a host's memory gets
+/// faster again.
 const MARGIN: Duration = Duration::from_micros(40);
 const EARLY: u32 = 10;
 /// Shorter work is over before anybody is awake.
@@ -36,8 +38,8 @@ impl Forecast {
         self.pieces = self.pieces.wrapping_add(1).max(1);
     }
 
-    /// When to look for the end of the next piece, from its beginning: when most of the last would have been found. `None` if there is no such time,
-    /// or it begins at once.
+    /// When to look for the end of the next piece, from its beginning: when most of the last would have been
+    /// found. `None` if there is no such time, or it begins at once.
     pub(super) fn window(&self) -> Option<Range<Duration>> {
         if self.pieces < PIECES {
             return None;

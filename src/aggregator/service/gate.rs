@@ -1,6 +1,7 @@
 //! The gate: accepts connections of device backends, and gives each a porter.
 //!
-//! Until a connection is a tenant it has a place among strangers ([`super::places`]). The aggregator's own thread hears of a connection with its hello.
+//! Until a connection is a tenant it has a place among strangers ([`super::places`]). The aggregator's own
+//! thread hears of a connection with its hello.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,11 +1,13 @@
 //! The aggregator as a service: one thread owns the physical GPU and serves everybody.
 //!
-//! The thread `aggregator` waits for the tenants' doorbells, the GPU's events and its own commands, all at once. It never waits for a
-//! tenant, nor for what a tenant or a stranger has arranged: their sockets and descriptors, and their wake-ups, are the business of a
-//! thread for each connection ([`porter`]), which the thread `gate` starts ([`gate`]). In one turn each tenant gets one request and one
-//! look at its doorbells. Operators are served by threads of their own (see [`super::control`]), which ask this one by command.
+//! The thread `aggregator` waits for the tenants' doorbells, the GPU's events and its own commands, all at
+//! once. It never waits for a tenant, nor for what a tenant or a stranger has arranged: their sockets and
+//! descriptors, and their wake-ups, are the business of a thread for each connection ([`porter`]), which the
+//! thread `gate` starts ([`gate`]). In one turn each tenant gets one request and one look at its doorbells.
+//! Operators are served by threads of their own (see [`super::control`]), which ask this one by command.
 //!
-//! Locks: none. Commands and what porters say come over a channel, and an eventfd tells of them while the thread sleeps.
+//! Locks: none. Commands and what porters say come over a channel, and an eventfd tells of them while the
+//! thread sleeps.
 
 mod adaptive_poll;
 mod connection;
@@ -236,7 +238,8 @@ impl ServiceHandle {
         ended.recv_timeout(limit) == Err(RecvTimeoutError::Disconnected)
     }
 
-    /// Waits for the service to end. False when it did not because it was told to: its GPU is gone, or its thread broke down.
+    /// Waits for the service to end. False when it did not because it was told to: its GPU is gone, or its
+    /// thread broke down.
     pub fn join(mut self) -> bool {
         self.thread.take().is_none_or(|thread| thread.join().unwrap_or(false))
     }
@@ -315,7 +318,8 @@ impl Service {
     ) -> Result<ServiceHandle, StartError> {
         let Sockets { backends, own, control, recorder } = sockets;
         reaper::start()?;
-        // Only a software GPU meets pages one by one, and has a ledger; a card has all of a VM's memory held in place, and so made.
+        // Only a software GPU meets pages one by one, and has a ledger; a card has all of a VM's memory held
+        // in place, and so made.
         if ledger.is_some()
             && let Err(error) = absent::refuse_here()
         {

@@ -1,13 +1,13 @@
 //! Places of connections that are no tenants yet, and what is remembered of their users.
 //!
-//! There are [`MOST`]; a process may have [`MOST_OF_PROCESS`] of them and a user [`MOST_OF_USER`], so that no user takes all.
-//! Whoever comes when no place is free gets that of somebody who has said nothing for longest: an honest back end says
-//! hello at once. Connections that have ended, and whose porters are still held up by what they close, have as many places
-//! of their own.
+//! There are [`MOST`]; a process may have [`MOST_OF_PROCESS`] of them and a user [`MOST_OF_USER`], so that no
+//! user takes all. Whoever comes when no place is free gets that of somebody who has said nothing for
+//! longest: an honest back end says hello at once. Connections that have ended, and whose porters are still
+//! held up by what they close, have as many places of their own.
 //!
-//! To admit a tenant, and to make what it works with, takes the aggregator's thread some tenths of a millisecond, in steps that
-//! others' requests wait for. So of one user [`BURST`] may come at once, and one each [`BETWEEN`] from then on; whoever
-//! comes earlier waits in its porter.
+//! To admit a tenant, and to make what it works with, takes the aggregator's thread some tenths of a
+//! millisecond, in steps that others' requests wait for. So of one user [`BURST`] may come at once, and one
+//! each [`BETWEEN`] from then on; whoever comes earlier waits in its porter.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};

@@ -1,15 +1,19 @@
-//! A connection's porter: the thread that owns the socket of one device back end, and all else whose use takes as long as others like.
+//! A connection's porter: the thread that owns the socket of one device back end, and all else whose use
+//! takes as long as others like.
 //!
-//! To receive a datagram puts its descriptors into this process, or closes those that are not wanted; to send one, to write to a
-//! pipe or to signal an eventfd calls everybody who waits there; and to close any of them does what the other side has arranged. The
-//! aggregator's own thread does none of that. It gets decoded requests, one at a time from each connection, with a descriptor that was looked at
-//! by ways that ask no file system, and hands answers and wake-ups back. A porter that is held up costs its own connection, and
+//! To receive a datagram puts its descriptors into this process, or closes those that are not wanted; to send
+//! one, to write to a pipe or to signal an eventfd calls everybody who waits there; and to close any of them
+//! does what the other side has arranged. The aggregator's own thread does none of that. It gets decoded
+//! requests, one at a time from each connection, with a descriptor that was looked at by ways that ask no
+//! file system, and hands answers and wake-ups back. A porter that is held up costs its own connection, and
 //! ends by itself once it no longer is.
 //!
-//! Wake-ups merge: the owner sets a mark, and one system call is made for all that were set meanwhile. A porter measures what they cost in
-//! processor time. Where that is more than [`DEAR`], time after time, it rests for several times as long.
+//! Wake-ups merge: the owner sets a mark, and one system call is made for all that were set meanwhile. A
+//! porter measures what they cost in processor time. Where that is more than [`DEAR`], time after time, it
+//! rests for several times as long.
 //!
-//! Locks: none. Orders come over a channel, marks are a word, and an eventfd that nobody else has ends the porter's sleep.
+//! Locks: none. Orders come over a channel, marks are a word, and an eventfd that nobody else has ends the
+//! porter's sleep.
 
 mod handle;
 mod requests;
@@ -45,7 +49,8 @@ const DEAR: Duration = Duration::from_micros(200);
 const REST: u32 = 16;
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// How long a tenant's porter looks for news before it sleeps, at most: longer where there are processors to spare.
+/// How long a tenant's porter looks for news before it sleeps, at most: longer where there are processors to
+/// spare.
 const LOOK: Duration = Duration::from_micros(100);
 const LONG_LOOK: Duration = Duration::from_millis(1);
 
@@ -175,8 +180,9 @@ impl Porter {
         }
     }
 
-    /// Looks for a tenant's news for a while, and sleeps then: a request has the owner's answer soon, and often another request after it.
-    /// Others have the processor between two looks. The result is that of [`Self::sleep`].
+    /// Looks for a tenant's news for a while, and sleeps then: a request has the owner's answer soon, and
+    /// often another request after it. Others have the processor between two looks. The result is that of
+    /// [`Self::sleep`].
     fn await_news(&mut self, listens: bool, until: Option<Instant>) -> io::Result<bool> {
         if !matches!(self.stage, Stage::Tenant(_)) {
             return self.sleep(listens, until);
@@ -205,8 +211,8 @@ impl Porter {
         }
     }
 
-    /// Sleeps until there are marks, the socket has something (if that is looked for) or has hung up, or it is time. True when a datagram can
-    /// be received.
+    /// Sleeps until there are marks, the socket has something (if that is looked for) or has hung up, or it
+    /// is time. True when a datagram can be received.
     fn sleep(&self, listens: bool, until: Option<Instant>) -> io::Result<bool> {
         self.line.asleep.store(true, Ordering::SeqCst);
         let timeout = if self.line.marks.load(Ordering::SeqCst) == 0 {

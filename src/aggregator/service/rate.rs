@@ -1,7 +1,9 @@
-//! How many doorbells of one tenant are taken in a time. Honest guests are far below the limit; one that rings
-//! without end gets no more of the thread's time than it allows, and loses nothing, because doorbells merge.
+//! How many doorbells of one tenant are taken in a time. Honest guests are far below the limit; one that
+//! rings without end gets no more of the thread's time than it allows, and loses nothing, because doorbells
+//! merge.
 //!
-//! Whoever rings and says nothing new, look after look, is looked at less and less often: no work of his is waiting.
+//! Whoever rings and says nothing new, look after look, is looked at less and less often: no work of his is
+//! waiting.
 
 use std::time::Duration;
 
@@ -48,7 +50,8 @@ impl DoorbellRate {
         self.taken = 0;
     }
 
-    /// Counts doorbells that a look has taken, `new` of which said something new. True when no more are taken for a while.
+    /// Counts doorbells that a look has taken, `new` of which said something new. True when no more are taken
+    /// for a while.
     pub fn note(&mut self, taken: usize, new: usize, now: Duration) -> bool {
         if now.saturating_sub(self.window_start) >= WINDOW {
             self.window_start = now;

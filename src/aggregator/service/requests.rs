@@ -18,8 +18,8 @@ use crate::wire;
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_host::reaper::Reaped;
 
-/// How long a wish waits for a tenant that is not known to leave: the kernel tells of a killed process only after
-/// it has taken its memory apart.
+/// How long a wish waits for a tenant that is not known to leave: the kernel tells of a killed process only
+/// after it has taken its memory apart.
 const GONE_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Loop {
@@ -143,7 +143,8 @@ impl Loop {
         connection.porter.answer(Answer { bytes: self.answer.clone(), message, ..Answer::default() });
     }
 
-    /// True when a tenant has used up its part of the thread: it is not listened to until it has earned it back.
+    /// True when a tenant has used up its part of the thread: it is not listened to until it has earned it
+    /// back.
     fn shut_out(&mut self, number: u32, now: Duration) -> bool {
         let Some(link) = self.connections.get_mut(&number).and_then(Connection::tenant) else { return false };
         if link.shut_until.is_some() {
@@ -155,8 +156,9 @@ impl Loop {
         true
     }
 
-    /// Takes the requests that lie in mailboxes, one of each tenant that is awake, as far as the turn's time for that goes: the next turn
-    /// begins with whoever would have been next. True if it ended before all were asked.
+    /// Takes the requests that lie in mailboxes, one of each tenant that is awake, as far as the turn's time
+    /// for that goes: the next turn begins with whoever would have been next. True if it ended before all
+    /// were asked.
     pub(super) fn serve_mailboxes(&mut self) -> bool {
         let until = self.now().saturating_add(SLICE);
         self.awake.sort_unstable();

@@ -1,5 +1,5 @@
-//! The service's loop: doorbells first, then the GPU's events, then requests, then what is due. No descriptor of a tenant or a stranger is
-//! received, written to or closed here: see [`super::porter`].
+//! The service's loop: doorbells first, then the GPU's events, then requests, then what is due. No descriptor
+//! of a tenant or a stranger is received, written to or closed here: see [`super::porter`].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -195,7 +195,8 @@ impl Loop {
         Some(self.serve_mailboxes() || unasked)
     }
 
-    /// Tells porters and the senders of doorbells to wake us from now on. True when one has something meanwhile.
+    /// Tells porters and the senders of doorbells to wake us from now on. True when one has something
+    /// meanwhile.
     fn prepare_to_sleep(&mut self) -> bool {
         self.remote.sleeping.store(true, Ordering::SeqCst);
         if self.found.is_none() {

@@ -1,8 +1,8 @@
 //! The Fermi MMU's page-table format, used from GF100 to GM107.
 //!
 //! Two levels over 40 bits of virtual address: a page directory whose entries each name up to two page tables
-//! for the same range, one of small (4 KiB) and one of large (128 or 64 KiB) pages. An address is looked up in
-//! the small table first, then in the large one. Source: open-gpu-doc `manuals/fermi`, nouveau
+//! for the same range, one of small (4 KiB) and one of large (128 or 64 KiB) pages. An address is looked up
+//! in the small table first, then in the large one. Source: open-gpu-doc `manuals/fermi`, nouveau
 //! `nvkm/subdev/mmu/vmmgf100.c`, checked on running guests (classic format notes).
 
 use crate::{Aperture, PhysicalAddress};

@@ -1,5 +1,5 @@
-//! GF100 (Fermi), the chip of the GPUvm papers, as data: page-table and instance-block formats, register tables,
-//! class methods. GK104 and GM107 share most of it.
+//! GF100 (Fermi), the chip of the GPUvm papers, as data: page-table and instance-block formats, register
+//! tables, class methods. GK104 and GM107 share most of it.
 
 use crate::StorageKinds;
 

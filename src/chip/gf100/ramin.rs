@@ -1,7 +1,8 @@
 //! The instance block (RAMIN) of a channel, with the FIFO context (RAMFC) at its start, and the user-visible
 //! channel page (USERD).
 //!
-//! Source: open-gpu-doc `manuals/fermi` dev_ram, nouveau `nvkm/engine/fifo/gf100.c`, checked on running guests.
+//! Source: open-gpu-doc `manuals/fermi` dev_ram, nouveau `nvkm/engine/fifo/gf100.c`, checked on running
+//! guests.
 
 use crate::Aperture;
 
@@ -58,15 +59,15 @@ pub const CONTEXT_VIRTUAL: u32 = 1 << 2;
 
 /// Bytes of a channel's USERD page in the poll area of BAR1.
 pub const USERD_SIZE: u64 = 0x1000;
-/// USERD: address after the last word of a segment that was executed, bits 31:0, written by hardware. A driver
-/// that writes its segments into a ring of its own learns here how far they are free again.
+/// USERD: address after the last word of a segment that was executed, bits 31:0, written by hardware. A
+/// driver that writes its segments into a ring of its own learns here how far they are free again.
 pub const USERD_GET: u64 = 0x44;
 /// USERD: bits 39:32 of the same.
 pub const USERD_GET_HI: u64 = 0x60;
 /// USERD: index of the next ring entry that the host unit fetches, written by hardware.
 pub const USERD_GP_GET: u64 = 0x88;
-/// USERD: index after the last valid ring entry, written by the driver. The store through the poll area is the
-/// doorbell.
+/// USERD: index after the last valid ring entry, written by the driver. The store through the poll area is
+/// the doorbell.
 pub const USERD_GP_PUT: u64 = 0x8c;
 
 /// Bytes of a runlist entry: channel number in bits 6:0 of the first word, type in the second.

@@ -1,9 +1,9 @@
-//! Messages between driver and FSP, as they lie in FSP's message memory, and what the message that boots GSP points
-//! at.
+//! Messages between driver and FSP, as they lie in FSP's message memory, and what the message that boots GSP
+//! points at.
 //!
-//! A message is an MCTP packet with a vendor-defined body ("NVDM"). Drivers send one kind: "chain of trust" (COT),
-//! which names the first firmware (FMC) for GSP, its signature, and the address of its parameters. FSP answers with a
-//! status.
+//! A message is an MCTP packet with a vendor-defined body ("NVDM"). Drivers send one kind: "chain of trust"
+//! (COT), which names the first firmware (FMC) for GSP, its signature, and the address of its parameters. FSP
+//! answers with a status.
 //!
 //! Source: open-gpu-kernel-modules `kernel/gpu/fsp/kern_fsp*.h`, `gsp_fmc_boot_params`; nouveau
 //! `nvkm/subdev/fsp/gh100.c`, `nvrm/gsp.h` (r570); checked on running guests.
@@ -92,7 +92,8 @@ pub struct Response {
     pub error: U32,
 }
 
-/// Where the firmware's parameters lie (`GSP_DMA_TARGET`): local memory is 0, and the two kinds of system memory.
+/// Where the firmware's parameters lie (`GSP_DMA_TARGET`): local memory is 0, and the two kinds of system
+/// memory.
 pub const TARGET_COHERENT_SYSTEM: u32 = 1;
 /// System memory, not snooped.
 pub const TARGET_NONCOHERENT_SYSTEM: u32 = 2;

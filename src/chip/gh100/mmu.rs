@@ -1,17 +1,18 @@
 //! The page-table format of Hopper ("version 3"), as GH100's GMMU walks it.
 //!
 //! Five levels of directories over 57 bits of virtual address. The lowest directory has entries of 16 bytes
-//! that name two tables for the same 2 MiB, one of big (64 KiB) and one of small (4 KiB) pages; an entry of the
-//! two lowest directories may be a page itself (512 MiB, 2 MiB). One bit means "valid page" in tables and "this
-//! is a page" in directories; a directory entry is valid by its aperture. The five PCF bits ("page
-//! classification field") say how a page may be used; in an entry that is not valid they say why: never, sparse
-//! (reads 0, drops writes), or, in a big table, "do not look for a small page". The big table is looked at first.
+//! that name two tables for the same 2 MiB, one of big (64 KiB) and one of small (4 KiB) pages; an entry of
+//! the two lowest directories may be a page itself (512 MiB, 2 MiB). One bit means "valid page" in tables and
+//! "this is a page" in directories; a directory entry is valid by its aperture. The five PCF bits ("page
+//! classification field") say how a page may be used; in an entry that is not valid they say why: never,
+//! sparse (reads 0, drops writes), or, in a big table, "do not look for a small page". The big table is
+//! looked at first.
 //!
-//! Not kept: ATS, the cache and atomics bits (the memory behind is one and coherent); a peer's memory decodes as
-//! a defect, because a function has no peers.
+//! Not kept: ATS, the cache and atomics bits (the memory behind is one and coherent); a peer's memory decodes
+//! as a defect, because a function has no peers.
 //!
-//! Source: open-gpu-kernel-modules `dev_mmu.h` of gh100 (NV_MMU_VER3_*), nouveau `nvkm/subdev/mmu/vmmgh100.c`,
-//! checked on running guests.
+//! Source: open-gpu-kernel-modules `dev_mmu.h` of gh100 (NV_MMU_VER3_*), nouveau
+//! `nvkm/subdev/mmu/vmmgh100.c`, checked on running guests.
 
 use crate::{Aperture, PhysicalAddress};
 
@@ -214,8 +215,8 @@ impl DualPde {
     }
 }
 
-/// Encodes an entry of [`Level::Pd1`] to [`Level::Pd4`]. The address is a multiple of 4 KiB below 2^52. A page
-/// is encoded by [`Pte::encode`].
+/// Encodes an entry of [`Level::Pd1`] to [`Level::Pd4`]. The address is a multiple of 4 KiB below 2^52. A
+/// page is encoded by [`Pte::encode`].
 pub const fn encode_pde(pde: Pde) -> u64 {
     pde.encode_with(PAGE_ADDRESS)
 }

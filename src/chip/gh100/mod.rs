@@ -1,6 +1,8 @@
-//! GH100 (Hopper) as data: what stock nouveau of Linux 6.16 and later touches of it when GSP manages the chip.
+//! GH100 (Hopper) as data: what stock nouveau of Linux 6.16 and later touches of it when GSP manages the
+//! chip.
 //!
-//! Sources: open-gpu-kernel-modules (r570 and r580), open-gpu-doc class headers, Linux `drivers/gpu/drm/nouveau`.
+//! Sources: open-gpu-kernel-modules (r570 and r580), open-gpu-doc class headers, Linux
+//! `drivers/gpu/drm/nouveau`.
 
 use crate::StorageKinds;
 

@@ -1,5 +1,5 @@
-//! `gpuvmk apply DIR`, `gpuvmk assert DIR`: what runs becomes what a folder of configuration files says, or is compared with
-//! it. Who starts and stops processes is systemd, or a command of the operator's.
+//! `gpuvmk apply DIR`, `gpuvmk assert DIR`: what runs becomes what a folder of configuration files says, or
+//! is compared with it. Who starts and stops processes is systemd, or a command of the operator's.
 
 mod plan;
 mod wish;

@@ -22,8 +22,8 @@ pub(super) struct Wish {
     pub vms: Vec<(PathBuf, VmConfig)>,
 }
 
-/// Reads all configuration files of a folder, each of which must be right. GPUs and VMs come in the order of their
-/// files' names.
+/// Reads all configuration files of a folder, each of which must be right. GPUs and VMs come in the order of
+/// their files' names.
 pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<Wish>> {
     let (mut wishes, mut vms) = (Vec::new(), Vec::new());
     for file in files(folder)? {
@@ -67,7 +67,8 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<Wish>> {
     Ok(wishes)
 }
 
-/// The share of a VM by the list of its GPU's file, or what of it the list does not allow; the text goes on with the file.
+/// The share of a VM by the list of its GPU's file, or what of it the list does not allow; the text goes on
+/// with the file.
 fn allowed(guests: &GuestList, vm: &VmConfig) -> Result<Share, String> {
     let name = &vm.name;
     let Some(guest) = guests.get(name) else {
@@ -84,7 +85,8 @@ fn allowed(guests: &GuestList, vm: &VmConfig) -> Result<Share, String> {
     guest.share.within(vm.share).map_err(|rejection| format!("{rejection} in the [[vm]] section"))
 }
 
-/// What `gpuvmk set` would be told, key by key, with what the status has under that key: none where it is not set.
+/// What `gpuvmk set` would be told, key by key, with what the status has under that key: none where it is not
+/// set.
 pub(super) type Setting = (&'static str, Option<u64>);
 
 fn micros(time: Duration) -> u64 {

@@ -29,7 +29,8 @@ pub(super) struct Args {
     /// How many differences to show.
     #[arg(long, default_value_t = 1)]
     most: usize,
-    /// Leave these accesses out, as `gpuvmk trace filter` would choose them; may be repeated: all conditions must hold.
+    /// Leave these accesses out, as `gpuvmk trace filter` would choose them; may be repeated: all conditions
+    /// must hold.
     #[arg(long, value_name = "CONDITION")]
     leave_out: Vec<String>,
     /// Print one JSON object.

@@ -26,10 +26,12 @@ pub(super) struct Args {
     /// The file to write, compressed if its name ends in .gz or .xz.
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// Leave out when each entry was and how long it took: the same driver then leaves the same file, and a small one.
+    /// Leave out when each entry was and how long it took: the same driver then leaves the same file, and a
+    /// small one.
     #[arg(long)]
     no_times: bool,
-    /// Whose units are meant: a chip of gpuvmk's, or with --rnndb one of the database [default: the trace's chip]
+    /// Whose units are meant: a chip of gpuvmk's, or with --rnndb one of the database [default: the trace's
+    /// chip]
     #[arg(long)]
     chip: Option<String>,
     /// What is wanted.

@@ -33,8 +33,8 @@ use crate::trace::{Direction, Entry, Event, Header, Place, Source};
 pub(super) struct Args {
     #[command(subcommand)]
     verb: Verb,
-    /// A register database in envytools' XML (root.xml and what it imports), for names of chips that gpuvmk has none of: folders,
-    /// divided by colons [default: the environment's RNN_PATH]
+    /// A register database in envytools' XML (root.xml and what it imports), for names of chips that gpuvmk
+    /// has none of: folders, divided by colons [default: the environment's RNN_PATH]
     #[arg(long, value_name = "DIR[:DIR]", global = true)]
     rnndb: Option<OsString>,
 }
@@ -140,7 +140,8 @@ fn create(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<File> {
     File::create(output).with_context(|| format!("Cannot create {}", output.display()))
 }
 
-/// Hands every entry to `take` until it returns false. What precedes damage is handed over before the error comes back.
+/// Hands every entry to `take` until it returns false. What precedes damage is handed over before the error
+/// comes back.
 fn each(
     trace: Source,
     file: &Path,
@@ -154,8 +155,8 @@ fn each(
     Ok(())
 }
 
-/// The chip of a trace: what its head says, else what the driver reads where every chip says what it is. Registers of a
-/// chip that is not known have no names: another chip's would be wrong.
+/// The chip of a trace: what its head says, else what the driver reads where every chip says what it is.
+/// Registers of a chip that is not known have no names: another chip's would be wrong.
 struct Chip(Option<&'static RegisterSet>);
 
 impl Chip {

@@ -43,7 +43,8 @@ pub(super) struct Args {
     /// VRAM of that [default: what the trace says that its device had, or 256M]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     vram: Option<u64>,
-    /// Do not compare these, as `gpuvmk trace filter` would choose them; may be repeated: all conditions must hold.
+    /// Do not compare these, as `gpuvmk trace filter` would choose them; may be repeated: all conditions must
+    /// hold.
     #[arg(long, value_name = "CONDITION")]
     leave_out: Vec<String>,
     /// Play only so many entries, from the first on.

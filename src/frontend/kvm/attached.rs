@@ -1,7 +1,8 @@
-//! A function in a machine: its regions on the buses where its base address registers say, its interrupts routed where its MSI
-//! capability says.
+//! A function in a machine: its regions on the buses where its base address registers say, its interrupts
+//! routed where its MSI capability says.
 //!
-//! Locks: `places` (held while regions are put on buses and taken off; the function is asked then what it shows, and carries nothing out), then those of [`super::windows`].
+//! Locks: `places` (held while regions are put on buses and taken off; the function is asked then what it
+//! shows, and carries nothing out), then those of [`super::windows`].
 
 use super::bus::{BusDevice, Buses};
 use super::doorbells::Doorbells;
@@ -130,7 +131,8 @@ impl Attached {
         shortcuts: Option<Arc<Shortcuts>>,
     ) -> Arc<Self> {
         function.connect_interrupts(Some(messages.clone()));
-        // Who knows of the end of work first signals it, and KVM makes an interrupt of it: no thread of this process runs for that.
+        // Who knows of the end of work first signals it, and KVM makes an interrupt of it: no thread of this
+        // process runs for that.
         if let Some(owner) = function.message_owner() {
             owner.connect_message(messages.first_event());
         }

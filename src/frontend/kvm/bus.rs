@@ -13,7 +13,8 @@ pub trait BusDevice: Send + Sync {
     fn write(&self, offset: u64, data: &[u8]);
 }
 
-/// Memory and I/O ports. An address that no device answers for reads as ones, and takes writes without effect.
+/// Memory and I/O ports. An address that no device answers for reads as ones, and takes writes without
+/// effect.
 #[derive(Default)]
 pub struct Buses {
     memory: RwLock<MmioBus<Arc<dyn BusDevice>>>,
@@ -83,8 +84,8 @@ impl Buses {
         }
     }
 
-    /// The device that answers for all of an access, and the offset in its range. The lock is let go before the
-    /// device is called: a write may move devices.
+    /// The device that answers for all of an access, and the offset in its range. The lock is let go before
+    /// the device is called: a write may move devices.
     fn at_memory(&self, address: u64, size: usize) -> Option<(Arc<dyn BusDevice>, u64)> {
         let memory = reading(&self.memory);
         let (range, device) = memory.check_access(MmioAddress(address), size).ok()?;

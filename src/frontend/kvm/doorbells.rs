@@ -1,8 +1,9 @@
-//! Writes that need not stop the guest: KVM signals an eventfd for each that the function says may be late, and a thread carries the
-//! write out. Each is one value at one address (ioeventfd with data match), so the thread knows what was written.
+//! Writes that need not stop the guest: KVM signals an eventfd for each that the function says may be late,
+//! and a thread carries the write out. Each is one value at one address (ioeventfd with data match), so the
+//! thread knows what was written.
 //!
-//! Locks: `bells`, held while KVM is told and while the function is asked which writes may be late, and never while the function
-//! carries one out.
+//! Locks: `bells`, held while KVM is told and while the function is asked which writes may be late, and never
+//! while the function carries one out.
 
 use super::KvmError;
 use gpuvmk_jail::{self as jail, Role};
@@ -46,7 +47,8 @@ struct Shared {
     rung: AtomicU64,
 }
 
-/// The late writes of one function. Dropping it ends its thread; writes that were signalled and not carried out are lost.
+/// The late writes of one function. Dropping it ends its thread; writes that were signalled and not carried
+/// out are lost.
 pub(super) struct Doorbells {
     shared: Arc<Shared>,
     end: EventFd,

@@ -1,4 +1,5 @@
-//! Interrupt lines: pins of the I/O APIC that functions may share, each asserted while one of them asserts it.
+//! Interrupt lines: pins of the I/O APIC that functions may share, each asserted while one of them asserts
+//! it.
 
 use kvm_ioctls::VmFd;
 use std::collections::BTreeMap;

@@ -57,7 +57,8 @@ impl Machine {
         Ok(Arc::new(kvm))
     }
 
-    /// A machine with memory at the places `(first address, bytes)`, interrupt controllers and a timer, and without processors.
+    /// A machine with memory at the places `(first address, bytes)`, interrupt controllers and a timer, and
+    /// without processors.
     ///
     /// # Errors
     /// KVM refuses.
@@ -103,8 +104,8 @@ impl Machine {
         Ok(Processor::new(fd, Arc::clone(&self.buses)))
     }
 
-    /// Connects a function to the machine: its interrupts, its DMA to all of main memory, its regions where its base address
-    /// registers say. Its configuration space is reached through what is returned.
+    /// Connects a function to the machine: its interrupts, its DMA to all of main memory, its regions where
+    /// its base address registers say. Its configuration space is reached through what is returned.
     ///
     /// # Errors
     /// The function does not take the memory, or an interrupt cannot be had.

@@ -1,5 +1,5 @@
-//! Where a function's interrupts go: messages to eventfds from which KVM makes interrupts by itself (irqfd), the line to a pin of the
-//! I/O APIC.
+//! Where a function's interrupts go: messages to eventfds from which KVM makes interrupts by itself (irqfd),
+//! the line to a pin of the I/O APIC.
 //!
 //! A message that comes before the driver has set up where messages go is lost, as on the bus.
 #![allow(unsafe_code, reason = "the eventfd wrapper gives its descriptor up by number only")]
@@ -73,8 +73,8 @@ impl Messages {
         Ok(())
     }
 
-    /// The first vector's eventfd, for whoever sends that message by itself. What is signalled while messages go nowhere is lost, as what the
-    /// function sends.
+    /// The first vector's eventfd, for whoever sends that message by itself. What is signalled while messages
+    /// go nowhere is lost, as what the function sends.
     pub(super) fn first_event(&self) -> Option<OwnedFd> {
         let event = self.vectors.first()?.event.try_clone().ok()?;
         // SAFETY: the descriptor is the clone's, which gives it up.

@@ -43,8 +43,8 @@ impl Processor {
         self.accesses
     }
 
-    /// Runs until something comes that is no access, or until `done` says so after a write to memory, of which it is
-    /// told the address.
+    /// Runs until something comes that is no access, or until `done` says so after a write to memory, of
+    /// which it is told the address.
     ///
     /// # Errors
     /// KVM refuses to run it.

@@ -1,5 +1,5 @@
-//! The guest's main memory: one anonymous file, shown at one or more places of its physical address space, and announced to functions
-//! for DMA.
+//! The guest's main memory: one anonymous file, shown at one or more places of its physical address space,
+//! and announced to functions for DMA.
 
 use super::KvmError;
 use super::slots::{HostMemory, Slot, Slots};

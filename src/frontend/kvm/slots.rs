@@ -1,4 +1,5 @@
-//! Memory slots: which guest-physical addresses are memory of this process, so that accesses to them are no exits.
+//! Memory slots: which guest-physical addresses are memory of this process, so that accesses to them are no
+//! exits.
 
 #![allow(unsafe_code, reason = "KVM is given addresses of this process, for which there is no safe form")]
 
@@ -52,8 +53,8 @@ impl Slots {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows `[offset, offset + size)` of `memory` to the guest at `gpa`, until the slot is dropped. Stores to a slot that is
-    /// not writable are exits.
+    /// Shows `[offset, offset + size)` of `memory` to the guest at `gpa`, until the slot is dropped. Stores
+    /// to a slot that is not writable are exits.
     ///
     /// # Errors
     /// The range leaves the memory, no slot is left, or KVM refuses (it overlaps another slot).
@@ -120,7 +121,8 @@ impl Drop for Slot {
         // SAFETY: a slot of size 0 is taken away; no memory is named.
         match unsafe { self.slots.vm.set_user_memory_region(region) } {
             Ok(()) => self.slots.numbers().returned.push(self.number),
-            // The number stays taken. The memory is unmapped next, and the guest faults in KVM instead of reading it.
+            // The number stays taken. The memory is unmapped next, and the guest faults in KVM instead of
+            // reading it.
             Err(error) => log::error!("KVM does not take slot {} away: {error}", self.number),
         }
     }

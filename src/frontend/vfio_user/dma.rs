@@ -26,8 +26,8 @@ pub(super) fn map(function: &dyn PciFunction, body: &[u8], mut fds: Vec<OwnedFd>
         return Err(Refusal::Descriptors { command, count, allowed: "at most one is possible" });
     }
     let writable = request.flags & dma_map::WRITE != 0;
-    // Main memory begins at 0. Other memory that a machine has (ROMs, video memory of another adapter) may stay
-    // private: no driver gives its address to the GPU.
+    // Main memory begins at 0. Other memory that a machine has (ROMs, video memory of another adapter) may
+    // stay private: no driver gives its address to the GPU.
     if writable && backing.is_none() && request.address == 0 {
         return Err(Refusal::PrivateMemory(request.address));
     }

@@ -1,8 +1,9 @@
-//! Tells clients that come while another one has the device that it is taken: at once, and not never. QEMU waits for an answer to its
-//! first message with its lock held, so without one its machine would stand still.
+//! Tells clients that come while another one has the device that it is taken: at once, and not never. QEMU
+//! waits for an answer to its first message with its lock held, so without one its machine would stand still.
 //!
-//! A client that is gone, but whose session has not ended yet, has the device no more: whoever comes after it waits in the listen
-//! queue. And since a process that is killed may still be on its way out when the next one comes, newcomers get [`GRACE`].
+//! A client that is gone, but whose session has not ended yet, has the device no more: whoever comes after it
+//! waits in the listen queue. And since a process that is killed may still be on its way out when the next
+//! one comes, newcomers get [`GRACE`].
 
 use std::io;
 use std::os::fd::AsFd;
@@ -128,7 +129,8 @@ impl Keeper {
                     return;
                 }
             }
-            // A newcomer, if the server has not taken it in the meantime. The session's socket is not kept longer than its session.
+            // A newcomer, if the server has not taken it in the meantime. The session's socket is not kept
+            // longer than its session.
             let Some(session) = session.upgrade().filter(|session| !sys::hangs_up_within(session, GRACE))
             else {
                 gone = Some(number);

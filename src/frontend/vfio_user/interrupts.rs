@@ -6,11 +6,11 @@
 //! eventfd is kept, as one, until the eventfd is there: the guest may enable MSI a moment before the client
 //! has told us where to send.
 //!
-//! Writes do not block: descriptors are made non-blocking when they arrive, and a counter that is full already
-//! says what the write would. But all who hold an eventfd share its flags, so a hostile client can make it
-//! blocking again. Therefore each write is preceded by a look whether there is room, no lock is held across it,
-//! and whoever takes an eventfd away empties it if somebody waits there all the same: a client that races for
-//! that moment stops threads of its own device while it lives, and not longer.
+//! Writes do not block: descriptors are made non-blocking when they arrive, and a counter that is full
+//! already says what the write would. But all who hold an eventfd share its flags, so a hostile client can
+//! make it blocking again. Therefore each write is preceded by a look whether there is room, no lock is held
+//! across it, and whoever takes an eventfd away empties it if somebody waits there all the same: a client
+//! that races for that moment stops threads of its own device while it lives, and not longer.
 
 use super::sys;
 use gpuvmk_pci::InterruptSink;
@@ -49,7 +49,8 @@ fn let_go(event: Option<Arc<File>>) {
         }
         std::thread::sleep(step);
     }
-    // Somebody writes and does not come back. (A client that goes on filling it is waited for: it is its own device.)
+    // Somebody writes and does not come back. (A client that goes on filling it is waited for: it is its own
+    // device.)
     while Arc::strong_count(&event) > 1 && sys::set_nonblocking(event.as_fd()).is_ok() {
         drop((&*event).read(&mut [0; 8]));
         std::thread::sleep(step);

@@ -7,12 +7,13 @@
 //! unless its command takes them.
 //!
 //! The server does what QEMU's client uses and what the protocol requires, and refuses the rest with a clear
-//! errno: no dirty-page tracking, migration ([`no_migration`] has what QEMU is given against it), device features, region I/O descriptors (ioeventfd),
-//! MSI-X, or access to client memory that comes without a descriptor (`DMA_READ`, `DMA_WRITE`).
+//! errno: no dirty-page tracking, migration ([`no_migration`] has what QEMU is given against it), device
+//! features, region I/O descriptors (ioeventfd), MSI-X, or access to client memory that comes without a
+//! descriptor (`DMA_READ`, `DMA_WRITE`).
 //!
-//! Threads: the caller's thread runs the server, and serves one client at a time; a second one is told by a thread of its own that
-//! the device is taken. One helper thread exists while a client has given an unmask descriptor for INTx (KVM's
-//! resample descriptor).
+//! Threads: the caller's thread runs the server, and serves one client at a time; a second one is told by a
+//! thread of its own that the device is taken. One helper thread exists while a client has given an unmask
+//! descriptor for INTx (KVM's resample descriptor).
 
 mod dma;
 mod door;

@@ -1,9 +1,10 @@
 //! A disk image with which QEMU refuses to migrate a machine.
 //!
-//! QEMU's vfio-user client neither moves a device's state nor stops a migration for want of it: a machine would come out of `migrate` or
-//! `savevm` with a GPU that knows nothing of it. But QEMU refuses both while it has a block node of a format that it cannot migrate, and its message
-//! names the node. So there is an image of such a format, VDI, of one empty megabyte, for a node that is attached to nothing:
-//! guests see nothing of it.
+//! QEMU's vfio-user client neither moves a device's state nor stops a migration for want of it: a machine
+//! would come out of `migrate` or `savevm` with a GPU that knows nothing of it. But QEMU refuses both while
+//! it has a block node of a format that it cannot migrate, and its message names the node. So there is an
+//! image of such a format, VDI, of one empty megabyte, for a node that is attached to nothing: guests see
+//! nothing of it.
 
 use std::fs::{self, File, Permissions};
 use std::io::{Error, ErrorKind, Result, Write as _};
@@ -65,8 +66,8 @@ impl NoMigration {
         socket.with_extension("no-migration")
     }
 
-    /// Writes it for QEMU to read, whatever user that is. One that is there already, as a process leaves it that was killed, is
-    /// taken over.
+    /// Writes it for QEMU to read, whatever user that is. One that is there already, as a process leaves it
+    /// that was killed, is taken over.
     ///
     /// # Errors
     /// Something else is there, or the file cannot be written.

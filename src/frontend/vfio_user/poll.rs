@@ -1,10 +1,11 @@
 //! How long the session looks for the client's next message before it sleeps.
 //!
-//! To wake a thread up costs tens of microseconds, and the guest's processor stands still meanwhile: what a client sends soon after
-//! the last message is better looked for, for a time that adapts ([`PollWindow`]). How soon the next one comes depends on what the last one
-//! was: drivers do the same things again and again, so what follows the read of an interrupt register follows at once, and what follows a doorbell
-//! comes when the work is done. So each kind of message has a window of its own. And where others want the processor, it is theirs
-//! ([`contention`]).
+//! To wake a thread up costs tens of microseconds, and the guest's processor stands still meanwhile: what a
+//! client sends soon after the last message is better looked for, for a time that adapts ([`PollWindow`]).
+//! How soon the next one comes depends on what the last one was: drivers do the same things again and again,
+//! so what follows the read of an interrupt register follows at once, and what follows a doorbell comes when
+//! the work is done. So each kind of message has a window of its own. And where others want the processor, it
+//! is theirs ([`contention`]).
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -19,7 +20,8 @@ use gpuvmk_host::poll_window::PollWindow;
 /// How long a session looks, at most, unless it is told otherwise.
 pub const USUAL: Duration = Duration::from_micros(200);
 
-/// Kinds of message that are told apart: more than registers that a driver uses all the time. Some share a window.
+/// Kinds of message that are told apart: more than registers that a driver uses all the time. Some share a
+/// window.
 const KINDS: usize = 256;
 
 /// See the module.
@@ -31,7 +33,8 @@ pub(super) struct Poll {
     contention: Contention,
 }
 
-/// What a message is, as far as that says when the next one comes: a command, and the register that it reads or writes last.
+/// What a message is, as far as that says when the next one comes: a command, and the register that it reads
+/// or writes last.
 pub(super) fn kind(command: u16, body: &[u8]) -> u8 {
     /// Spreads registers over the kinds (2^64 divided by the golden ratio).
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

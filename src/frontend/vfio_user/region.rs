@@ -84,7 +84,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Puts the reply to a write together that the function carries out however late; false: it is not one of those.
+/// Puts the reply to a write together that the function carries out however late; false: it is not one of
+/// those.
 pub(super) fn post(
     function: &dyn PciFunction,
     regions: &RegionTable,

@@ -88,7 +88,8 @@ mod tests {
         let interrupts = Arc::new(FrontendInterrupts::new(1));
         let client = EventFd::new(EFD_NONBLOCK).unwrap();
         let copy = sys::borrow(&client).try_clone_to_owned().unwrap();
-        // Blocking, and said to be readable when it is not: a hostile client that reads it first does the same.
+        // Blocking, and said to be readable when it is not: a hostile client that reads it first does the
+        // same.
         rustix::fs::fcntl_setfl(&copy, rustix::fs::OFlags::empty()).unwrap();
         let quit = EventFd::new(EFD_NONBLOCK).unwrap();
         let (unmask, ears) = (File::from(copy.try_clone().unwrap()), quit.try_clone().unwrap());

@@ -67,7 +67,8 @@ impl Server {
         Self { source: self.source.guarded(guard), ..self }
     }
 
-    /// Looks for a client's next message for so long, at most, before it sleeps, in place of [`USUAL_POLL`]; zero: never.
+    /// Looks for a client's next message for so long, at most, before it sleeps, in place of [`USUAL_POLL`];
+    /// zero: never.
     #[must_use]
     pub const fn with_poll(mut self, most: Duration) -> Self {
         self.poll = most;

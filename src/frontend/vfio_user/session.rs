@@ -207,7 +207,8 @@ impl Drop for Complaints {
     }
 }
 
-/// Serves one client until it goes, breaks the protocol or is cut. Messages are looked for for `poll` before the thread sleeps.
+/// Serves one client until it goes, breaks the protocol or is cut. Messages are looked for for `poll` before
+/// the thread sleeps.
 pub(super) fn serve(
     socket: &UnixStream,
     function: &dyn PciFunction,
@@ -322,7 +323,8 @@ fn commands(
         if let Err(error) = sent {
             return not_sent(error);
         }
-        // A client may leave thousands of commands behind that want no answer; the next one shall not wait for them.
+        // A client may leave thousands of commands behind that want no answer; the next one shall not wait
+        // for them.
         if began.elapsed() > LONG && sys::has_hung_up(socket) {
             return SessionEnd::Closed;
         }

@@ -160,7 +160,8 @@ pub(super) fn has_hung_up(socket: &UnixStream) -> bool {
     matches!(poll(&mut entries, Some(&now)), Ok(1..))
 }
 
-/// Waits until nobody is at the other end of a connection any more; false if somebody still is when the time is over.
+/// Waits until nobody is at the other end of a connection any more; false if somebody still is when the time
+/// is over.
 pub(super) fn hangs_up_within(socket: &UnixStream, limit: std::time::Duration) -> bool {
     let until = std::time::Instant::now() + limit;
     loop {

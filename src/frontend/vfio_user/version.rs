@@ -85,7 +85,8 @@ pub(super) fn negotiate(body: &[u8], most_ranges: usize, reply: &mut Outbox) -> 
     let offered = Offered {
         max_msg_fds: proposed.max_msg_fds.map(|_| MAX_FDS),
         max_data_xfer_size: proposed.max_data_xfer_size.map(|_| MAX_DATA),
-        // Ranges that follow each other are one, so it may be more; a client that goes by this is never refused.
+        // Ranges that follow each other are one, so it may be more; a client that goes by this is never
+        // refused.
         max_dma_maps: proposed
             .max_dma_maps
             .map(|most| usize::try_from(most).map_or(most_ranges, |most| most.min(most_ranges))),

@@ -1,13 +1,14 @@
 //! What a stock driver did to bring a card up, for the aggregator to do again.
 //!
-//! A card that nothing has initialised since power-on needs more than the registers that this program knows: memory and
-//! clocks set up as its board wants them, and firmware in its falcons. A stock driver in a guest that has the whole card does
-//! that, and a trace of its accesses ([`gpuvmk_trace`]) tells how. [`Recorder`] takes from it what belongs to the units, in
-//! [`Section`]s that can be played one by one, and leaves out what was about that guest's memory, its channels or its
-//! interrupts ([`Why`]); the register driver does those itself. The rules are data ([`rules`]).
+//! A card that nothing has initialised since power-on needs more than the registers that this program knows:
+//! memory and clocks set up as its board wants them, and firmware in its falcons. A stock driver in a guest
+//! that has the whole card does that, and a trace of its accesses ([`gpuvmk_trace`]) tells how. [`Recorder`]
+//! takes from it what belongs to the units, in [`Section`]s that can be played one by one, and leaves out
+//! what was about that guest's memory, its channels or its interrupts ([`Why`]); the register driver does
+//! those itself. The rules are data ([`rules`]).
 //!
-//! An operator makes such a script from his own card (`gpuvmk gpu init`), and keeps it as a file ([`Script::to_text`]): none comes with
-//! this program.
+//! An operator makes such a script from his own card (`gpuvmk gpu init`), and keeps it as a file
+//! ([`Script::to_text`]): none comes with this program.
 
 mod record;
 pub mod rules;

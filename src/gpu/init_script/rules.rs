@@ -1,7 +1,8 @@
-//! GF100: which registers belong to which part of a card's initialisation, and which are not to be done again.
+//! GF100: which registers belong to which part of a card's initialisation, and which are not to be done
+//! again.
 //!
-//! Ranges are those of envytools' rnndb; the registers that hold addresses are named after nouveau's `nvkm/engine/gr/gf100.c`,
-//! `ctxgf100.c`, `nvkm/subdev/{fb,ltc}/gf100.c`, which write them.
+//! Ranges are those of envytools' rnndb; the registers that hold addresses are named after nouveau's
+//! `nvkm/engine/gr/gf100.c`, `ctxgf100.c`, `nvkm/subdev/{fb,ltc}/gf100.c`, which write them.
 
 use std::fmt;
 
@@ -143,7 +144,8 @@ const RULES: &[(u32, u32, Rule)] = {
         (0x17_e8c0, 0x17_e8df, Skip(Why::Memory)),
         (0x14_0000, 0x17_ffff, Keep(Board)),
         (0x30_0000, 0x37_ffff, Skip(Why::Memory)),
-        // PGRAPH: interrupts; FECS' commands, mailboxes and contexts; addresses of buffers, physical and virtual.
+        // PGRAPH: interrupts; FECS' commands, mailboxes and contexts; addresses of buffers, physical and
+        // virtual.
         (0x40_0100, 0x40_014f, Skip(Why::Interrupts)),
         (0x40_8004, 0x40_8013, Skip(Why::Memory)),
         (0x40_9000, 0x40_900f, Skip(Why::Interrupts)),

@@ -11,7 +11,8 @@
 //! p 0x400700 0xffffffff 0x00000000
 //! ```
 //!
-//! `vbios` may be missing: the card's is not looked at then. `w` writes a value, `p` reads until the bits of the mask have the value. A line that begins with `#` says nothing.
+//! `vbios` may be missing: the card's is not looked at then. `w` writes a value, `p` reads until the bits of
+//! the mask have the value. A line that begins with `#` says nothing.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -62,7 +63,8 @@ impl Script {
         text
     }
 
-    /// Reads a file. A step is taken only where the rules would have put it: nobody can slip one in that holds an address of memory.
+    /// Reads a file. A step is taken only where the rules would have put it: nobody can slip one in that
+    /// holds an address of memory.
     ///
     /// # Errors
     /// The first line that is not as it should be.

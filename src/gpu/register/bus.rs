@@ -7,8 +7,8 @@ use crate::GpuError;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_pci::{PciFunction, Region, SharedRegions};
 
-/// How long hardware may take for what it does by itself. Real units answer within microseconds; drivers of the
-/// vendor wait two seconds before they give up.
+/// How long hardware may take for what it does by itself. Real units answer within microseconds; drivers of
+/// the vendor wait two seconds before they give up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Pause between two looks at a register that is polled.

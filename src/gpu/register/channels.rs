@@ -44,8 +44,9 @@ const BUSY: u32 = 1 << 28;
 /// NV_PFIFO_ENGINE_STATUS: channel number.
 const CHID: u32 = 0x7f;
 
-/// How long a channel that goes may take to leave its engine, before the engine is reset, where nobody has asked it
-/// before. Preemption takes effect between methods; the largest method, a copy of 4 GiB, is not worth waiting for.
+/// How long a channel that goes may take to leave its engine, before the engine is reset, where nobody has
+/// asked it before. Preemption takes effect between methods; the largest method, a copy of 4 GiB, is not
+/// worth waiting for.
 const LEAVE_WITHIN: Duration = Duration::from_millis(20);
 
 /// RAMFC fields that a driver sets to fixed values (nouveau `nvkm/engine/fifo/gf100.c`).
@@ -125,8 +126,8 @@ impl Channels {
         let physical = memory.physical(instance);
         let mut images = ChannelContexts::default();
         let made = write_instance(memory, instance, &spec, places)
-            // Of all engines: a guest may name a context while the channel runs already, and hardware may be at its
-            // new work before anybody could give the host channel another one.
+            // Of all engines: a guest may name a context while the channel runs already, and hardware may be
+            // at its new work before anybody could give the host channel another one.
             .and_then(|()| contexts.provide(memory, instance, &mut images, all_engines()))
             .and_then(|()| bar1.set_userd(bus, memory, channel, Some(places.userd)))
             .and_then(|()| bus.write(state(channel), ALL_ENGINES))

@@ -1,14 +1,15 @@
-//! Tenants' VRAM on a card that shares none of its own with processes: it is kept in the host's memory, and engines reach it
-//! as system memory, through the IOMMU.
+//! Tenants' VRAM on a card that shares none of its own with processes: it is kept in the host's memory, and
+//! engines reach it as system memory, through the IOMMU.
 //!
-//! So guests' page tables, instance blocks, rings and USERD are read and written at the speed of memory: not one access of
-//! the card's. What it costs: engines reach tenants' VRAM over the bus, and what they reach is locked in the host's memory.
+//! So guests' page tables, instance blocks, rings and USERD are read and written at the speed of memory: not
+//! one access of the card's. What it costs: engines reach tenants' VRAM over the bus, and what they reach is
+//! locked in the host's memory.
 //!
 //! What the driver itself writes often, page tables and blocks, is kept like that too ([`super::memory`]).
 //!
-//! Each partition is a file of its own, made when it is shared. The card is told of a granule when a page table, or a
-//! channel's USERD, first names it, and forgets it when it is zeroed. A bus address is 4 GiB and the address in
-//! VRAM, so that runs of pages stay runs.
+//! Each partition is a file of its own, made when it is shared. The card is told of a granule when a page
+//! table, or a channel's USERD, first names it, and forgets it when it is zeroed. A bus address is 4 GiB and
+//! the address in VRAM, so that runs of pages stay runs.
 
 mod home;
 
@@ -68,8 +69,8 @@ impl Homes {
         Ok(vec![shared])
     }
 
-    /// The memory of partitions that end in a range is no tenant's any more: the next one there gets memory of its own, and the card
-    /// reaches none of the old.
+    /// The memory of partitions that end in a range is no tenant's any more: the next one there gets memory
+    /// of its own, and the card reaches none of the old.
     pub(super) fn release(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
         let end = start.0.saturating_add(size);
         for (first, _, to) in self.parts(start.0, end) {
@@ -83,7 +84,8 @@ impl Homes {
         Ok(())
     }
 
-    /// Fills a range with zeros, and gives its pages back to the host's kernel where no engine needs them at their place.
+    /// Fills a range with zeros, and gives its pages back to the host's kernel where no engine needs them at
+    /// their place.
     pub(super) fn scrub(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
         let end = start.0.saturating_add(size);
         for (first, from, to) in self.parts(start.0, end) {

@@ -1,7 +1,7 @@
 //! How long engines worked, by the PMU's idle counters.
 //!
-//! Source: envytools, docs/hw/pm/pdaemon/counter.rst. Counters have 31 bits and count ticks of a clock whose rate nobody
-//! tells: one of them counts always, and its rate is measured at the start.
+//! Source: envytools, docs/hw/pm/pdaemon/counter.rst. Counters have 31 bits and count ticks of a clock whose
+//! rate nobody tells: one of them counts always, and its rate is measured at the start.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,8 @@ use gpuvmk_chip::gf100::regs::pmu::{NV_PPMU_IDLE_COUNT, NV_PPMU_IDLE_CTRL, NV_PP
 /// The counter of all time: the first after those of the engines.
 const CLOCK: u32 = 3;
 
-/// The clock is watched for so many times as long as a reading of it takes: its rate is right within 0.2 % then.
+/// The clock is watched for so many times as long as a reading of it takes: its rate is right within 0.2 %
+/// then.
 const READINGS: u32 = 1000;
 /// It is watched for so long at least, because the second reading may take [`BRIEF`] when the first did not.
 const SHORTEST_WATCH: Duration = Duration::from_millis(5);

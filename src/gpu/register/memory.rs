@@ -1,9 +1,10 @@
 //! Memory of the host's own: page tables, instance blocks, runlists, context images.
 //!
-//! It is at the bottom of VRAM, and no tenant's partition ever covers it. Where the GPU shares VRAM with this process it is
-//! written through a mapping; else through PRAMIN, the 1 MiB window of BAR0, eight bytes an access. That is too slow for page
-//! tables on a card: what is used often is in the host's RAM there, and engines reach it as system memory. Nothing is ever
-//! read back but the golden context: what hardware was told is kept in RAM as well.
+//! It is at the bottom of VRAM, and no tenant's partition ever covers it. Where the GPU shares VRAM with this
+//! process it is written through a mapping; else through PRAMIN, the 1 MiB window of BAR0, eight bytes an
+//! access. That is too slow for page tables on a card: what is used often is in the host's RAM there, and
+//! engines reach it as system memory. Nothing is ever read back but the golden context: what hardware was
+//! told is kept in RAM as well.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -48,8 +49,8 @@ impl HostMemory {
         Self::at(Place::Window { bus, base: Cell::new(None) }, size)
     }
 
-    /// The host's RAM in place of VRAM `[0, size)`, for a card to which VRAM is far. Pages are locked in memory when they
-    /// are taken.
+    /// The host's RAM in place of VRAM `[0, size)`, for a card to which VRAM is far. Pages are locked in
+    /// memory when they are taken.
     pub(super) fn in_ram(function: Arc<dyn PciFunction>, size: u64) -> Result<Self, GpuError> {
         Ok(Self::at(Place::Ram { home: Home::new(0, size)?, function }, size))
     }
@@ -255,7 +256,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(16))]
 
-        /// No two tables are ever one: each keeps what was written to it, begins zeroed to its end, and comes back.
+        /// No two tables are ever one: each keeps what was written to it, begins zeroed to its end, and comes
+        /// back.
         #[test]
         fn pieces_are_apart_zeroed_and_keep_their_content(ops in prop::collection::vec(
             (any::<bool>(), 1_u64..9, 0_u32..5, any::<prop::sample::Index>()), 1..40))

@@ -1,10 +1,10 @@
-//! The driver for GPUs that are programmed by registers (GF100 now), over any [`PciFunction`]: the software GPU
-//! in process, or a real card.
+//! The driver for GPUs that are programmed by registers (GF100 now), over any [`PciFunction`]: the software
+//! GPU in process, or a real card.
 //!
 //! It does what a vendor's driver does: brings the units up, keeps page tables, instance blocks, runlists and
-//! context images in memory of its own, and decodes interrupts. Falcon firmware and context images are ours, never
-//! a guest's. All that, and tenants' VRAM, is the GPU's VRAM where it shares that with processes (the software GPU), and
-//! the host's memory on a card ([`homes`]).
+//! context images in memory of its own, and decodes interrupts. Falcon firmware and context images are ours,
+//! never a guest's. All that, and tenants' VRAM, is the GPU's VRAM where it shares that with processes (the
+//! software GPU), and the host's memory on a card ([`homes`]).
 //!
 //! Threads: the caller's, alone. The interrupt sink only signals an eventfd.
 
@@ -92,12 +92,12 @@ impl RegisterDriver {
         bringup::bring_up(function, Vram::Shared, None)
     }
 
-    /// Takes over a card, which shares nothing of what its BARs show, and brings it up, with what a stock driver did to such a card
-    /// before if that is known.
+    /// Takes over a card, which shares nothing of what its BARs show, and brings it up, with what a stock
+    /// driver did to such a card before if that is known.
     ///
     /// # Errors
-    /// As [`Self::new`], or the host's memory cannot be given to it for DMA, or the script is another card's, or a register does not
-    /// become what it became then.
+    /// As [`Self::new`], or the host's memory cannot be given to it for DMA, or the script is another card's,
+    /// or a register does not become what it became then.
     pub fn on_card(function: Arc<dyn PciFunction>, script: Option<Arc<Script>>) -> Result<Self, GpuError> {
         bringup::bring_up(function, Vram::Private, script)
     }
@@ -179,7 +179,8 @@ impl GpuDriver for RegisterDriver {
     }
 
     fn switch_time(&self) -> Duration {
-        // Neither is measured. Whose VRAM is a file is no card: only a thread's state goes from one context to the next.
+        // Neither is measured. Whose VRAM is a file is no card: only a thread's state goes from one context
+        // to the next.
         Duration::from_micros(if self.homes.is_some() { 150 } else { 10 })
     }
 
@@ -310,7 +311,8 @@ impl GpuDriver for RegisterDriver {
             freed?;
         }
         channels.destroy(bus, memory, bar1, channel)?;
-        // What hardware has noted of it is taken now: later it would be told of the next channel with its number.
+        // What hardware has noted of it is taken now: later it would be told of the next channel with its
+        // number.
         let Self { bus, channels, interrupts, kept, .. } = self;
         interrupts.take(bus, channels, kept);
         kept.retain(|event| event.channel() != Some(channel));

@@ -20,8 +20,8 @@ use gpuvmk_chip::{Aperture, PhysicalAddress};
 /// The MMU's large pages, as this driver sets them up.
 pub(super) const LARGE: LargePages = LargePages::K128;
 
-/// Page sizes that mappings may have. Pages of 64 KiB, which guests may choose as their large ones, are mapped
-/// as small ones.
+/// Page sizes that mappings may have. Pages of 64 KiB, which guests may choose as their large ones, are
+/// mapped as small ones.
 pub(super) const PAGE_SHIFTS: [u8; 3] = [SMALL_PAGE_SHIFT, 16, 17];
 
 /// NV_PFB_PRI_MMU_INVALIDATE: start, all pages of the directory.
@@ -79,7 +79,8 @@ impl Space {
         SpaceUsage { table_bytes: self.table_bytes, pages }
     }
 
-    /// Unmaps, then maps, for as long as the budget lasts. Engines may use old translations until the next flush.
+    /// Unmaps, then maps, for as long as the budget lasts. Engines may use old translations until the next
+    /// flush.
     pub(super) fn advance_update(
         &mut self,
         memory: &mut HostMemory,

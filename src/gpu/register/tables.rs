@@ -78,7 +78,8 @@ impl Table {
         memory.write(self.address.saturating_add(first.saturating_mul(ENTRY_SIZE)), &bytes)
     }
 
-    /// Changes so many entries to 0, those that come after those of the last call; all of the table, one call after the other.
+    /// Changes so many entries to 0, those that come after those of the last call; all of the table, one call
+    /// after the other.
     pub(super) fn clear_some(&mut self, memory: &HostMemory, most: u64) -> Result<(), GpuError> {
         let all = self.len();
         let first = if self.clears_from < all { self.clears_from } else { 0 };

@@ -1,16 +1,18 @@
-//! BAR1 as this driver uses it: the poll area, USERD of each channel, and a movable window for sharing VRAM with other
-//! processes.
+//! BAR1 as this driver uses it: the poll area, USERD of each channel, and a movable window for sharing VRAM
+//! with other processes.
 //!
 //! ```text
 //! 0                     512 KiB                   1 MiB      64 MiB                    128 MiB
 //! | poll area (4 KiB pages) | USERD (4 KiB pages) |   ...    | sharing window (128 KiB pages) |
 //! ```
 //!
-//! The channels of tenants whose memory is the host's ([`super::homes`]) have their USERD there, and show none.
+//! The channels of tenants whose memory is the host's ([`super::homes`]) have their USERD there, and show
+//! none.
 //!
-//! A store to the poll area tells hardware that a channel has new work. It lands in a page of the host's own, never in
-//! USERD: that is the guest's, who stores its GP_PUT there itself before it rings. A store of ours could be an older one
-//! by then, and hardware that has executed the newer one already would go round the whole ring again.
+//! A store to the poll area tells hardware that a channel has new work. It lands in a page of the host's own,
+//! never in USERD: that is the guest's, who stores its GP_PUT there itself before it rings. A store of ours
+//! could be an older one by then, and hardware that has executed the newer one already would go round the
+//! whole ring again.
 
 use super::bus::Bus;
 use super::memory::HostMemory;
@@ -81,7 +83,8 @@ impl Bar1 {
         bus.write(NV_PFIFO_USERD_POLL, POLL_ENABLE | page_number(POLL_AREA)?)
     }
 
-    /// Shows a channel's USERD page if it is in VRAM, and gives it a page of the poll area; or takes both away.
+    /// Shows a channel's USERD page if it is in VRAM, and gives it a page of the poll area; or takes both
+    /// away.
     pub(super) fn set_userd(
         &mut self,
         bus: &Bus,
@@ -152,7 +155,8 @@ impl Bar1 {
         Ok(())
     }
 
-    /// Fills VRAM with zeros: gives the pages back to the host's kernel. `granule` is the unit in which the GPU shares.
+    /// Fills VRAM with zeros: gives the pages back to the host's kernel. `granule` is the unit in which the
+    /// GPU shares.
     pub(super) fn scrub(
         &mut self,
         bus: &Bus,
@@ -195,7 +199,8 @@ impl Bar1 {
     }
 }
 
-/// Place in BAR1 of a word in a channel's page of an area. Channel numbers were checked when they were given out.
+/// Place in BAR1 of a word in a channel's page of an area. Channel numbers were checked when they were given
+/// out.
 fn place(area: u64, channel: HostChannel, offset: u64) -> u64 {
     let page = u64::from(channel.0 % CHANNELS).saturating_mul(USERD_SIZE);
     area.saturating_add(page).saturating_add(offset)

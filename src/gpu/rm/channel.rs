@@ -1,8 +1,8 @@
-//! One channel of the NVIDIA driver: a group of its own, so that it has a time slice and can be preempted, the
-//! channel, its error notifier, and its work token.
+//! One channel of the NVIDIA driver: a group of its own, so that it has a time slice and can be preempted,
+//! the channel, its error notifier, and its work token.
 //!
-//! Ring and USERD are wherever the caller says: a guest's channel has the guest's own, and the GPU fetches them
-//! itself. Nothing here ever reads them.
+//! Ring and USERD are wherever the caller says: a guest's channel has the guest's own, and the GPU fetches
+//! them itself. Nothing here ever reads them.
 
 use super::abi::Handle;
 use super::abi::classes::{

@@ -1,8 +1,8 @@
 //! Tenants' channels: numbers of our own over the driver's objects, and which of them may run.
 //!
-//! A channel runs when it is enabled and on the runlist that was committed. The first time that makes it one, it is
-//! scheduled; later it is disabled and enabled, which the driver does for many at once. Disabling takes it off
-//! the engine.
+//! A channel runs when it is enabled and on the runlist that was committed. The first time that makes it one,
+//! it is scheduled; later it is disabled and enabled, which the driver does for many at once. Disabling takes
+//! it off the engine.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,8 @@ const GP_PUT: u64 = 0x8c;
 /// Real engines behind the engines of a vGPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineTable {
-    /// Real copy engine behind each of Copy(0), on the graphics runlist, Copy(1) and Copy(2), alone on theirs.
+    /// Real copy engine behind each of Copy(0), on the graphics runlist, Copy(1) and Copy(2), alone on
+    /// theirs.
     pub copy: [u32; 3],
 }
 
@@ -337,7 +338,8 @@ impl Channels {
         }
     }
 
-    /// Looks whether channels that were told to leave are off, for as long as the budget lasts: each ever more rarely.
+    /// Looks whether channels that were told to leave are off, for as long as the budget lasts: each ever
+    /// more rarely.
     pub fn look_at_preemptions(
         &mut self,
         device: &Device,
@@ -410,8 +412,8 @@ impl Channels {
         Ok(userd_word(vram, userd, GP_GET))
     }
 
-    /// For each engine a channel that has unfetched work, in turn where several have. Hardware tells nobody what it
-    /// runs.
+    /// For each engine a channel that has unfetched work, in turn where several have. Hardware tells nobody
+    /// what it runs.
     pub fn sample(&mut self, vram: &Vram) -> Vec<(Engine, Option<HostChannel>)> {
         self.turn = self.turn.wrapping_add(1);
         let engines = [Engine::Graphics, Engine::Copy(1), Engine::Copy(2)];

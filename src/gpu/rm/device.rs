@@ -113,8 +113,8 @@ impl Device {
         Ok(Self { client, device, subdevice, node, file })
     }
 
-    /// Keeps other aggregators away for as long as this file is open here: a lock on its node, which the NVIDIA driver
-    /// knows nothing of. False when another one has it.
+    /// Keeps other aggregators away for as long as this file is open here: a lock on its node, which the
+    /// NVIDIA driver knows nothing of. False when another one has it.
     ///
     /// # Errors
     /// The kernel refuses.

@@ -1,6 +1,6 @@
-//! Taking a GPU: every check that can be made before anything is changed, each with a refusal of its own that names
-//! the remedy. What was opened for a check that fails is closed again, and a process that became an ordinary user for
-//! it is root's again.
+//! Taking a GPU: every check that can be made before anything is changed, each with a refusal of its own that
+//! names the remedy. What was opened for a check that fails is closed again, and a process that became an
+//! ordinary user for it is root's again.
 
 use std::sync::Arc;
 

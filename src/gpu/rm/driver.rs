@@ -29,11 +29,12 @@ use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_pci::{DmaMapping, SharedMemory};
 use gpuvmk_units::clock::Clock;
 
-/// Address spaces at once: what tenants with all channels may have. Nothing of the hardware's stands behind it; each is an
-/// object of the NVIDIA driver, with a page directory.
+/// Address spaces at once: what tenants with all channels may have. Nothing of the hardware's stands behind
+/// it; each is an object of the NVIDIA driver, with a page directory.
 const MAX_SPACES: usize = 2 * MAX_CHANNELS as usize + 1;
 
-/// Host memory for the runs of all spaces: half a million. Each may cost the driver a page table of 4 KiB or more.
+/// Host memory for the runs of all spaces: half a million. Each may cost the driver a page table of 4 KiB or
+/// more.
 const TABLE_MEMORY: u64 = 64 << 20;
 
 /// Bytes for reading cleared memory back.
@@ -167,8 +168,8 @@ impl RmDriver {
         &self.facts
     }
 
-    /// Tenants' objects that are there although no tenant has channels or spaces: by our books, and by the NVIDIA
-    /// driver's own. Memory ranges count as long as they are announced.
+    /// Tenants' objects that are there although no tenant has channels or spaces: by our books, and by the
+    /// NVIDIA driver's own. Memory ranges count as long as they are announced.
     ///
     /// # Errors
     /// The driver refuses to say.

@@ -1,5 +1,5 @@
-//! What can go wrong with the NVIDIA driver: each refusal with the call, the status by name, and, where a user can
-//! do something, what.
+//! What can go wrong with the NVIDIA driver: each refusal with the call, the status by name, and, where a
+//! user can do something, what.
 
 use std::io;
 

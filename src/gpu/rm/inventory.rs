@@ -1,5 +1,5 @@
-//! What GPUs a host has: those that the NVIDIA driver has, those that are only on the bus, and what could be done
-//! with each. AdaptivePoll changes nothing, and what cannot be asked is told as such.
+//! What GPUs a host has: those that the NVIDIA driver has, those that are only on the bus, and what could be
+//! done with each. AdaptivePoll changes nothing, and what cannot be asked is told as such.
 
 use std::sync::Arc;
 

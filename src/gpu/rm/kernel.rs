@@ -90,7 +90,8 @@ pub struct CpuView {
 
 /// Files that were given to others, and whether somebody still has them.
 pub trait OpenFiles: Send {
-    /// Watches a file from now on, under a key of the caller's that it never uses again. The file is not kept open.
+    /// Watches a file from now on, under a key of the caller's that it never uses again. The file is not kept
+    /// open.
     ///
     /// # Errors
     /// It cannot be watched.

@@ -1,4 +1,5 @@
-//! A kernel module of the NVIDIA driver in memory: a tree of objects, mappings, and refusals where the real one refuses.
+//! A kernel module of the NVIDIA driver in memory: a tree of objects, mappings, and refusals where the real
+//! one refuses.
 //!
 //! It plays no GPU: what channels would do is not done, so tests clear memory with [`Wiper`].
 
@@ -173,8 +174,8 @@ impl Cleaner for Wiper {
     }
 }
 
-/// What calls take the one who makes them, in nanoseconds: as measured (docs/rm.md), and in that order where several calls were
-/// measured as one.
+/// What calls take the one who makes them, in nanoseconds: as measured (docs/rm.md), and in that order where
+/// several calls were measured as one.
 mod takes {
     pub const MAP: u64 = 58_000;
     pub const UNMAP: u64 = 17_000;
@@ -330,7 +331,8 @@ impl State {
         if !(call.va | call.offset | call.length).is_multiple_of(page) {
             return refuse(RmStatus::ERR_INVALID_OFFSET);
         }
-        // They do not overlap, so the last one that begins before the end is the only one that may be in the way.
+        // They do not overlap, so the last one that begins before the end is the only one that may be in the
+        // way.
         let before = self.mappings.range((call.dma, 0)..(call.dma, call.va + call.length)).next_back();
         let overlaps = before.is_some_and(|((_, start), mapping)| call.va < *start + mapping.length);
         if overlaps {
@@ -462,7 +464,8 @@ impl State {
     }
 }
 
-/// Files of this process: memory files, which an epoll set does not take, by what `/proc` tells of descriptors and mappings.
+/// Files of this process: memory files, which an epoll set does not take, by what `/proc` tells of
+/// descriptors and mappings.
 #[derive(Debug, Default)]
 struct MockFiles(BTreeMap<u64, u64>);
 

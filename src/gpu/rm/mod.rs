@@ -1,18 +1,19 @@
-//! The driver for a Hopper GPU whose host keeps the NVIDIA driver loaded: everything by that driver's own ioctls, as an
-//! ordinary user, without VFIO, SR-IOV or a module of ours.
+//! The driver for a Hopper GPU whose host keeps the NVIDIA driver loaded: everything by that driver's own
+//! ioctls, as an ordinary user, without VFIO, SR-IOV or a module of ours.
 //!
-//! What a vGPU asks for becomes objects of the NVIDIA driver: its partition one memory object, its address spaces the
-//! driver's address spaces with the guest's own addresses, its channels the driver's channels over the guest's own
-//! ring and USERD. So isolation is the NVIDIA driver's, between processes as between our tenants: page tables that
-//! only it writes, channels without privilege.
+//! What a vGPU asks for becomes objects of the NVIDIA driver: its partition one memory object, its address
+//! spaces the driver's address spaces with the guest's own addresses, its channels the driver's channels over
+//! the guest's own ring and USERD. So isolation is the NVIDIA driver's, between processes as between our
+//! tenants: page tables that only it writes, channels without privilege.
 //!
-//! From the bottom: `abi` is the interface as data, `kernel` the seam to it, `sys` the real other side, `client`
-//! and `device` objects and calls, `vram`, `system`, `space`, `channel`, `channels`, `events` the parts, `driver` all
-//! together. `worker` is a channel of our own that clears memory, `pinner` holds tenants' memory in place; `bench` measures on the same code what guests are
-//! compared with; `places`, `inventory` and `discovery` find GPUs and take one.
+//! From the bottom: `abi` is the interface as data, `kernel` the seam to it, `sys` the real other side,
+//! `client` and `device` objects and calls, `vram`, `system`, `space`, `channel`, `channels`, `events` the
+//! parts, `driver` all together. `worker` is a channel of our own that clears memory, `pinner` holds tenants'
+//! memory in place; `bench` measures on the same code what guests are compared with; `places`, `inventory`
+//! and `discovery` find GPUs and take one.
 //!
-//! Not handled: GPUs of other architectures (a guest's commands run unchanged, so the GPU must be of the vGPU's chip's),
-//! MIG, confidential computing, more than one GPU per driver.
+//! Not handled: GPUs of other architectures (a guest's commands run unchanged, so the GPU must be of the
+//! vGPU's chip's), MIG, confidential computing, more than one GPU per driver.
 
 pub mod abi;
 pub mod bench;

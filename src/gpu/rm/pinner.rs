@@ -1,10 +1,12 @@
 //! Holds tenants' memory in place for the GPU, and lets go of it, beside the thread that owns the GPU.
 //!
-//! To hold [`super::system::PIECE`] bytes in place takes the kernel some 20 ms the first time, longer where it has to make room,
-//! and letting go of them and unmapping them takes long as well. So the owner gives orders and asks for the answers. Each tenant has one request
-//! under way, and so mostly one order: nobody waits for many of another's.
+//! To hold [`super::system::PIECE`] bytes in place takes the kernel some 20 ms the first time, longer where
+//! it has to make room, and letting go of them and unmapping them takes long as well. So the owner gives
+//! orders and asks for the answers. Each tenant has one request under way, and so mostly one order: nobody
+//! waits for many of another's.
 //!
-//! The NVIDIA driver takes calls of several threads on one client; it pins pages before it takes its own locks.
+//! The NVIDIA driver takes calls of several threads on one client; it pins pages before it takes its own
+//! locks.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};

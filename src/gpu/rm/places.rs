@@ -1,5 +1,5 @@
-//! Where a host shows its NVIDIA driver and its GPUs: files of `/proc`, `/dev` and `/sys`, below a folder that tests
-//! choose.
+//! Where a host shows its NVIDIA driver and its GPUs: files of `/proc`, `/dev` and `/sys`, below a folder
+//! that tests choose.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ pub(super) const VERSION_FILE: &str = "/proc/driver/nvidia/version";
 /// The settings that the kernel module was loaded with.
 const SETTINGS_FILE: &str = "/proc/driver/nvidia/params";
 
-/// The setting of how clients are told apart, and the two fields of it that say by which file they are: `ALL` and `STRICT_CLIENT`, of two bits
-/// each, where 2 is off.
+/// The setting of how clients are told apart, and the two fields of it that say by which file they are: `ALL`
+/// and `STRICT_CLIENT`, of two bits each, where 2 is off.
 const CLIENT_CHECK: &str = "rmclientdatavalidation=";
 const CLIENT_CHECK_FIELDS: [u32; 2] = [0, 6];
 
@@ -53,8 +53,9 @@ impl Places {
         Sysfs::below(self.root.clone())
     }
 
-    /// Whether the module tells clients apart by their files. With a VM's window goes an open file of the GPU's node: whoever has
-    /// that shall not get at this process's objects. That is the module's own way, unless it was loaded with another.
+    /// Whether the module tells clients apart by their files. With a VM's window goes an open file of the
+    /// GPU's node: whoever has that shall not get at this process's objects. That is the module's own way,
+    /// unless it was loaded with another.
     ///
     /// # Errors
     /// Its settings cannot be read.

@@ -1,17 +1,17 @@
 //! Address spaces: the driver keeps the page tables, we keep what is mapped and tell it the differences.
 //!
-//! A space is the driver's own (`FERMI_VASPACE_A`, flags 0), because the graphics engine's context buffers live in it
-//! too. So that a guest's addresses are free when the guest wants them, they are reserved at once, without page
-//! tables ([`WINDOWS`]). What is left to the driver:
+//! A space is the driver's own (`FERMI_VASPACE_A`, flags 0), because the graphics engine's context buffers
+//! live in it too. So that a guest's addresses are free when the guest wants them, they are reserved at once,
+//! without page tables ([`WINDOWS`]). What is left to the driver:
 //! * [4 GiB, 4.5 GiB), which it keeps for its firmware (and nouveau keeps free for the same reason);
-//! * [0xc0_00000000, 2^40): context buffers, which the 3D engine names by 40 bits. Nothing else below 2^40 is free,
-//!   so they land there.
+//! * [0xc0_00000000, 2^40): context buffers, which the 3D engine names by 40 bits. Nothing else below 2^40 is
+//!   free, so they land there.
 //!
 //! Guest mappings there are refused; the rest of an update is done.
 //!
-//! The driver unmaps by range, so parts of a mapping too; where a cut goes through a large page, the page is unmapped
-//! and its remains are mapped again with 4 KiB pages.
-//! Storage kinds are not told to the driver: memory is mapped with the kind it was made with.
+//! The driver unmaps by range, so parts of a mapping too; where a cut goes through a large page, the page is
+//! unmapped and its remains are mapped again with 4 KiB pages. Storage kinds are not told to the driver:
+//! memory is mapped with the kind it was made with.
 
 use super::abi::Handle;
 use super::abi::calls::{MapDma, UnmapDma};
@@ -153,8 +153,8 @@ impl Space {
     /// Unmaps, then maps, for as long as the budget lasts.
     ///
     /// # Errors
-    /// A run is invalid, or in nobody's window, or its memory cannot be had; the table budget is used up; or the driver
-    /// refuses to unmap.
+    /// A run is invalid, or in nobody's window, or its memory cannot be had; the table budget is used up; or
+    /// the driver refuses to unmap.
     pub fn advance_update(
         &mut self,
         device: &mut Device,
@@ -283,7 +283,8 @@ impl Space {
         }
     }
 
-    /// The first part of a mapping that lies in one window and one memory object; none while its memory is being made one.
+    /// The first part of a mapping that lies in one window and one memory object; none while its memory is
+    /// being made one.
     fn part(
         &self,
         device: &mut Device,
@@ -458,7 +459,8 @@ fn page_ranges(runs: &[Run]) -> Vec<(u64, u64)> {
     joined
 }
 
-/// The largest page size, at most `shift`, that all of the addresses and sizes or-ed together are multiples of.
+/// The largest page size, at most `shift`, that all of the addresses and sizes or-ed together are multiples
+/// of.
 fn fitting_shift(shift: u8, bits: u64) -> u8 {
     let fits = |candidate: &u8| *candidate <= shift && bits.is_multiple_of(1 << *candidate);
     PAGE_SHIFTS.iter().copied().filter(|candidate| fits(candidate)).max().unwrap_or(12)

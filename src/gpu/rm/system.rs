@@ -1,11 +1,13 @@
 //! System memory that the GPU may reach: ranges of bus addresses over tenants' files.
 //!
-//! Bus addresses are numbers of our own; the NVIDIA driver knows memory objects. A file's memory becomes objects in
-//! pieces of [`PIECE`], each when something is first mapped from it, and stays until no range shows it any more.
-//! So the many announcements and withdrawals of a machine's firmware cost nothing, no call takes long because a VM
-//! is large, and memory is held in place only where the GPU uses it. A [`Pinner`] does what takes long.
+//! Bus addresses are numbers of our own; the NVIDIA driver knows memory objects. A file's memory becomes
+//! objects in pieces of [`PIECE`], each when something is first mapped from it, and stays until no range
+//! shows it any more. So the many announcements and withdrawals of a machine's firmware cost nothing, no call
+//! takes long because a VM is large, and memory is held in place only where the GPU uses it. A [`Pinner`]
+//! does what takes long.
 //!
-//! Not handled: memory that a device may only read (its pages stay faults), and ranges without a file behind them.
+//! Not handled: memory that a device may only read (its pages stay faults), and ranges without a file behind
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -24,8 +26,8 @@ use gpuvmk_pci::dma::MemoryOwner;
 use gpuvmk_pci::mapping::{self, MapError, Mapping};
 use gpuvmk_pci::{DmaError, DmaMapping};
 
-/// Bytes of a file that become one object: large enough to be few, small enough that first touching them all takes
-/// some 20 ms.
+/// Bytes of a file that become one object: large enough to be few, small enough that first touching them all
+/// takes some 20 ms.
 pub const PIECE: u64 = 64 << 20;
 
 /// Bits of bus addresses.
@@ -237,8 +239,8 @@ impl SystemMemory {
             .any(|(start, range)| whole(*start, range) && range.mapped > 0)
     }
 
-    /// Withdraws whole ranges, and frees what nobody shows any more, for as long as the budget lasts. Nothing of it may be
-    /// mapped.
+    /// Withdraws whole ranges, and frees what nobody shows any more, for as long as the budget lasts. Nothing
+    /// of it may be mapped.
     ///
     /// # Errors
     /// No such range, or the driver refuses.
@@ -399,8 +401,8 @@ impl SystemMemory {
         }
     }
 
-    /// Where a bus address leads, at most `limit` bytes on; has its piece made an object when it is the first to be asked
-    /// for.
+    /// Where a bus address leads, at most `limit` bytes on; has its piece made an object when it is the first
+    /// to be asked for.
     ///
     /// # Errors
     /// Nothing is there, a device may only read it, or it cannot be held in place.

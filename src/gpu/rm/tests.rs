@@ -447,8 +447,8 @@ fn preemption_and_its_event() {
     assert_eq!(events, [GpuEvent::Preempted(channel)]);
 }
 
-/// The driver's own time for a preemption is short; who asked has a longer one, and then takes the channel away: it is
-/// disabled first, and freed by the driver, which resets what must be.
+/// The driver's own time for a preemption is short; who asked has a longer one, and then takes the channel
+/// away: it is disabled first, and freed by the driver, which resets what must be.
 #[test]
 fn channel_that_does_not_yield_is_held_back_and_taken_away() {
     let (mut rig, space) = Rig::with_tenant();

@@ -1,5 +1,5 @@
-//! The driver on the module in memory, whose calls take the times that were measured on hardware (docs/rm.md), by a clock that
-//! tests read and move.
+//! The driver on the module in memory, whose calls take the times that were measured on hardware
+//! (docs/rm.md), by a clock that tests read and move.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,20 +1,21 @@
 //! Video memory: one memory object per partition.
 //!
-//! [`HostVram`] addresses are numbers of our own: address space for partitions, from 0. A partition gets its memory
-//! object when its window is first shared, and keeps it until it is renewed: the next owner gets another one. A new
-//! object is dirty, whatever the driver did with it, until it was filled with zeros and read back whole: whoever gives
-//! it to somebody has it scrubbed before, in pieces.
+//! [`HostVram`] addresses are numbers of our own: address space for partitions, from 0. A partition gets its
+//! memory object when its window is first shared, and keeps it until it is renewed: the next owner gets
+//! another one. A new object is dirty, whatever the driver did with it, until it was filled with zeros and
+//! read back whole: whoever gives it to somebody has it scrubbed before, in pieces.
 //!
 //! The object has pages of 2 MiB, so that mappings may have pages of 4 KiB, 64 KiB and 2 MiB. It is not
 //! contiguous. CPU mappings of it are uncached: stores are posted in order, loads cost about a microsecond.
 //!
-//! Where BAR1 has no room for a partition's CPU mapping, the partition is system memory: slower for the GPU, but a
-//! partition. (Many machines have 256 MiB of BAR1 for all of a GPU's users together.)
+//! Where BAR1 has no room for a partition's CPU mapping, the partition is system memory: slower for the GPU,
+//! but a partition. (Many machines have 256 MiB of BAR1 for all of a GPU's users together.)
 //!
-//! A window is a file of `/dev/nvidiaN` that maps this object and nothing else. The kernel module takes nobody's mapping away
-//! when the object is freed, and the file can be mapped even afterwards; both lead to the same addresses of BAR1, where the
-//! module shows whatever is mapped next, of whichever process. So an object that was shared is freed only when nobody in the
-//! whole host has its file any more, in whatever way ([`OpenFiles`]); until then its memory is withheld.
+//! A window is a file of `/dev/nvidiaN` that maps this object and nothing else. The kernel module takes
+//! nobody's mapping away when the object is freed, and the file can be mapped even afterwards; both lead to
+//! the same addresses of BAR1, where the module shows whatever is mapped next, of whichever process. So an
+//! object that was shared is freed only when nobody in the whole host has its file any more, in whatever way
+//! ([`OpenFiles`]); until then its memory is withheld.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -57,7 +58,8 @@ pub trait Cleaner: Send {
         size: u64,
     ) -> Result<Option<Ticket>, GpuError>;
 
-    /// How far that is: [`Scrub::Done`] once zeros were seen there. The ticket is void then, and after an error.
+    /// How far that is: [`Scrub::Done`] once zeros were seen there. The ticket is void then, and after an
+    /// error.
     ///
     /// # Errors
     /// They are not there, or not in time.
@@ -205,8 +207,8 @@ impl Partition {
         Ok(Renewal::Done)
     }
 
-    /// Frees the objects of `[from, to)` of system memory, and gives its pages back: a file that another process keeps has no
-    /// memory then, and a little at a time is done here.
+    /// Frees the objects of `[from, to)` of system memory, and gives its pages back: a file that another
+    /// process keeps has no memory then, and a little at a time is done here.
     fn release_host(&self, device: &mut Device, from: u64, to: u64) -> Result<(), GpuError> {
         let (first, end) = (from.checked_div(self.piece), to.div_ceil(self.piece.max(1)));
         for index in first.unwrap_or(0)..end {
@@ -332,8 +334,8 @@ impl Vram {
         Ok(renewal)
     }
 
-    /// Goes on with giving up partitions of a range, as [`crate::GpuDriver::renew_vram`]. `in_use` tells whether somebody still
-    /// maps into an object.
+    /// Goes on with giving up partitions of a range, as [`crate::GpuDriver::renew_vram`]. `in_use` tells
+    /// whether somebody still maps into an object.
     ///
     /// # Errors
     /// The range is not tenant memory or is in use, or the driver does not free it.
@@ -365,7 +367,8 @@ impl Vram {
         Ok(Renewal::Done)
     }
 
-    /// Goes on with filling a range with zeros, as far as it has memory: to be asked again until that is done.
+    /// Goes on with filling a range with zeros, as far as it has memory: to be asked again until that is
+    /// done.
     ///
     /// # Errors
     /// The range is not tenant memory, or hardware failed.

@@ -1,7 +1,8 @@
 //! A channel of our own: clears video memory, checks that it is clear, and measures.
 //!
-//! It has an address space of its own. System memory for ring, commands, semaphores and staging is one anonymous
-//! file; USERD is a page of video memory. Nothing of a tenant is ever mapped there for longer than one job.
+//! It has an address space of its own. System memory for ring, commands, semaphores and staging is one
+//! anonymous file; USERD is a page of video memory. Nothing of a tenant is ever mapped there for longer than
+//! one job.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The channel's life: made when the driver is wrapped, given up when its engine fails or hangs, made anew after a rest.
+//! The channel's life: made when the driver is wrapped, given up when its engine fails or hangs, made anew
+//! after a rest.
 
 use std::time::{Duration, Instant};
 

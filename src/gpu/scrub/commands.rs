@@ -1,9 +1,9 @@
-//! What the copy engine is told to do with a piece of VRAM: mark some places, write zeros everywhere, copy the marked
-//! places out, report.
+//! What the copy engine is told to do with a piece of VRAM: mark some places, write zeros everywhere, copy
+//! the marked places out, report.
 //!
-//! Two engines are known: GF100's (classes 90b5 and 90b8), which has no fill and copies a line of zeros many times
-//! instead (a source pitch of 0), and GH100's (class c8b5), which fills with a constant. GF100's graphics engine copies too (class 9039),
-//! for who tries all engines.
+//! Two engines are known: GF100's (classes 90b5 and 90b8), which has no fill and copies a line of zeros many
+//! times instead (a source pitch of 0), and GH100's (class c8b5), which fills with a constant. GF100's
+//! graphics engine copies too (class 9039), for who tries all engines.
 
 use super::layout::{LINE, MARK, STRIDE};
 use gpuvmk_chip::Engine;

@@ -20,7 +20,8 @@ impl GpuDriver for EngineScrub {
 
     fn share_vram(&mut self, start: HostVram, size: u64) -> Result<Vec<SharedMemory>, GpuError> {
         self.check_reach(start, size)?;
-        // Whoever gets memory that is still being zeroed would lose what it writes: it is taken from the engine.
+        // Whoever gets memory that is still being zeroed would lose what it writes: it is taken from the
+        // engine.
         let Self { inner, channel, jobs, .. } = self;
         if let Channel::Ready(rig) = channel {
             for job in jobs.iter().filter(|job| job.overlaps(start, size)) {

@@ -1,17 +1,19 @@
-//! Zeroing VRAM with the GPU's own copy engine, over any driver that lends memory for channels of the host's own.
+//! Zeroing VRAM with the GPU's own copy engine, over any driver that lends memory for channels of the host's
+//! own.
 //!
-//! A driver that wraps another: it keeps one channel back, on the last copy engine, which guests' drivers use least.
-//! A piece of VRAM is mapped into that channel's address space for as long as it is zeroed and no longer, so the
-//! engine reaches nothing else whatever happens. Before, one place in every 64 KiB is marked; afterwards the engine
-//! copies these places out, and they must be zero. Nobody waits for it: whoever wants the memory asks again
-//! ([`GpuDriver::advance_scrub`]), while the channel shares the engine with others by hardware's time slices.
+//! A driver that wraps another: it keeps one channel back, on the last copy engine, which guests' drivers use
+//! least. A piece of VRAM is mapped into that channel's address space for as long as it is zeroed and no
+//! longer, so the engine reaches nothing else whatever happens. Before, one place in every 64 KiB is marked;
+//! afterwards the engine copies these places out, and they must be zero. Nobody waits for it: whoever wants
+//! the memory asks again ([`GpuDriver::advance_scrub`]), while the channel shares the engine with others by
+//! hardware's time slices.
 //!
-//! What the engine does not finish in time, or not right, the processor zeroes. After a failure the channel is made
-//! anew, once it had some rest. Memory that comes from files of the host's goes back to its kernel in the end, and
-//! what nobody has touched since is not zeroed again.
+//! What the engine does not finish in time, or not right, the processor zeroes. After a failure the channel
+//! is made anew, once it had some rest. Memory that comes from files of the host's goes back to its kernel in
+//! the end, and what nobody has touched since is not zeroed again.
 //!
-//! Not handled: GPUs whose driver zeroes at once when asked, with a channel of its own (`rm`) or because tenants' VRAM is
-//! the host's memory (a card through VFIO).
+//! Not handled: GPUs whose driver zeroes at once when asked, with a channel of its own (`rm`) or because
+//! tenants' VRAM is the host's memory (a card through VFIO).
 
 mod backing;
 mod channel;
@@ -44,8 +46,8 @@ pub const SCRUB_PIECE: u64 = layout::PIECE;
 /// How long files stay open for the next piece.
 const KEPT_OPEN: Duration = Duration::from_millis(20);
 
-/// How long the engine may take for a piece once it is the first one, its share of the time included: some hundred
-/// time slices.
+/// How long the engine may take for a piece once it is the first one, its share of the time included: some
+/// hundred time slices.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// How long after its start a piece counts as forgotten.
@@ -76,8 +78,8 @@ pub struct EngineScrub {
     helper: Helper,
 }
 
-/// The files behind the granules that were looked at last: to ask costs a walk through page tables, and the pieces of
-/// one granule follow each other.
+/// The files behind the granules that were looked at last: to ask costs a walk through page tables, and the
+/// pieces of one granule follow each other.
 struct Shown {
     first: u64,
     end: u64,
@@ -87,7 +89,8 @@ struct Shown {
     used: Instant,
 }
 
-/// A piece whose pages go back to the host's kernel. Somebody else sees to it, because it may take as long as some processor sleeps.
+/// A piece whose pages go back to the host's kernel. Somebody else sees to it, because it may take as long as
+/// some processor sleeps.
 struct Return {
     start: HostVram,
     size: u64,

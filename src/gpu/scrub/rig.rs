@@ -1,5 +1,5 @@
-//! The channel with which VRAM is zeroed: an address space that shows its own memory and the pieces under way, and
-//! nothing else.
+//! The channel with which VRAM is zeroed: an address space that shows its own memory and the pieces under
+//! way, and nothing else.
 
 use std::time::Instant;
 

@@ -1,8 +1,8 @@
-//! Runs by the system memory that they point at, so that taking memory away looks at those that may name it and at no
-//! others.
+//! Runs by the system memory that they point at, so that taking memory away looks at those that may name it
+//! and at no others.
 //!
-//! Runs are sorted by the power of two that holds their length, then by their first bus address. Of each class those that
-//! begin in the range, or before it by less than the class's length, are near it.
+//! Runs are sorted by the power of two that holds their length, then by their first bus address. Of each
+//! class those that begin in the range, or before it by less than the class's length, are near it.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -50,8 +50,8 @@ impl ByTarget {
         }
     }
 
-    /// Runs that may point at `[first, end)`: all that do, and some of the same size class just before. Those behind `cursor`
-    /// only, where there is one.
+    /// Runs that may point at `[first, end)`: all that do, and some of the same size class just before. Those
+    /// behind `cursor` only, where there is one.
     pub(super) fn near(&self, first: u64, end: u64, cursor: Option<Key>) -> impl Iterator<Item = Key> {
         let from = cursor.map_or(0, |(class, ..)| class);
         let known = self.classes;

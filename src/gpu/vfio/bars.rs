@@ -1,4 +1,5 @@
-//! A card's base address registers, mapped: every access is one of the card's, of the width that was asked for.
+//! A card's base address registers, mapped: every access is one of the card's, of the width that was asked
+//! for.
 
 use std::os::fd::BorrowedFd;
 
@@ -13,7 +14,8 @@ pub(super) struct Bar {
 }
 
 impl Bar {
-    /// Maps `size` bytes at `offset` of the device's file. `widest`: 4 for registers, 8 for windows onto memory.
+    /// Maps `size` bytes at `offset` of the device's file. `widest`: 4 for registers, 8 for windows onto
+    /// memory.
     pub(super) fn map(fd: BorrowedFd<'_>, offset: u64, size: u64, widest: usize) -> Result<Self, MapError> {
         let mapping = Mapping::of_device(fd, offset, size, Access::ReadWrite)?;
         Ok(Self { mapping, widest })

@@ -1,7 +1,8 @@
 //! Giving a function to `vfio-pci`, and back: a few words written to files of the kernel's.
 //!
-//! What is written is planned first ([`to_vfio`], [`from_vfio`]), so that it can be shown without being done. If the kernel
-//! refuses a step, or another driver has the function afterwards, everything before is taken back.
+//! What is written is planned first ([`to_vfio`], [`from_vfio`]), so that it can be shown without being done.
+//! If the kernel refuses a step, or another driver has the function afterwards, everything before is taken
+//! back.
 
 use std::fs;
 use std::io;
@@ -91,7 +92,8 @@ struct Party<'a> {
     driver_override: Option<&'a str>,
 }
 
-/// The GPU, then the card's other functions: VFIO resets all of a card or nothing of it, and takes a group as a whole.
+/// The GPU, then the card's other functions: VFIO resets all of a card or nothing of it, and takes a group as
+/// a whole.
 fn parties(device: &PciDevice) -> impl Iterator<Item = Party<'_>> {
     let gpu = Party {
         address: device.address.to_string(),

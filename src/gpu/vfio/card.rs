@@ -14,15 +14,16 @@ use gpuvmk_pci::{Region, RegionInfo, RegionKind};
 const VENDOR: u64 = 0x00;
 const COMMAND_MASTER: u16 = 1 << 2;
 const COMMAND_NO_INTX: u16 = 1 << 10;
-/// Capability of power management: its number, the place of its control register in it, and the power state there (PCI Bus Power
-/// Management Interface 1.2, 3.2).
+/// Capability of power management: its number, the place of its control register in it, and the power state
+/// there (PCI Bus Power Management Interface 1.2, 3.2).
 pub(super) const POWER_MANAGEMENT: u8 = 0x01;
 const POWER_CONTROL: u64 = 4;
 const POWER_STATE: u16 = 0b11;
 /// How long a function takes from its deepest state until it answers (the same, 5.6.1).
 const WAKING: Duration = Duration::from_millis(10);
 
-/// The file of the open device; configuration space, ROM and what cannot be mapped are read and written through it.
+/// The file of the open device; configuration space, ROM and what cannot be mapped are read and written
+/// through it.
 pub(super) struct Card {
     pub(super) device: VfioDevice,
     pub(super) reset: Reset,
@@ -91,7 +92,8 @@ impl Card {
         RegionInfo { kind, size }
     }
 
-    /// Has it in D0, the only power state in which its BARs answer, by the capability at `place`; false if it does not come.
+    /// Has it in D0, the only power state in which its BARs answer, by the capability at `place`; false if it
+    /// does not come.
     pub(super) fn wake(&self, place: Option<u64>) -> bool {
         let Some(place) = place else { return true };
         let control = place.saturating_add(POWER_CONTROL);

@@ -1,4 +1,5 @@
-//! Memory that the card reaches: what the IOMMU was told, and the memory behind it, which stays mapped for so long.
+//! Memory that the card reaches: what the IOMMU was told, and the memory behind it, which stays mapped for so
+//! long.
 
 #![allow(
     unsafe_code,
@@ -82,16 +83,17 @@ impl Iommu {
             return Err(too_large);
         };
         let address = std::ptr::with_exposed_provenance_mut(memory.address().saturating_add(into));
-        // SAFETY: `length` bytes from `offset` on are a part of `memory`, shared memory that this process only reaches by copies and
-        // atomics; it is kept in `mapped`, and so mapped here, until it is unmapped for the card.
+        // SAFETY: `length` bytes from `offset` on are a part of `memory`, shared memory that this process
+        // only reaches by copies and atomics; it is kept in `mapped`, and so mapped here, until it is
+        // unmapped for the card.
         let told = unsafe { self.kernel.vfio_dma_map(iova, length, address) };
         told.map_err(|error| DmaError::Backing { iova, size, source: refused(&error) })?;
         self.mapped.insert(iova, piece);
         Ok(())
     }
 
-    /// Takes away what lies in `[iova, iova + size)`. The kernel takes back what it was told as a whole: where a part stays, the card
-    /// does not reach that for a moment.
+    /// Takes away what lies in `[iova, iova + size)`. The kernel takes back what it was told as a whole:
+    /// where a part stays, the card does not reach that for a moment.
     pub(super) fn unmap(&mut self, iova: u64, size: u64) -> Result<(), DmaError> {
         let end = iova.checked_add(size).ok_or(DmaError::Invalid { iova, size, why: "it wraps" })?;
         let below = self.mapped.range(..iova).next_back();

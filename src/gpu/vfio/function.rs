@@ -19,7 +19,8 @@ use gpuvmk_pci::{
     SharedRegions, Shown, header,
 };
 
-/// VFIO's numbers of interrupts (`VFIO_PCI_MSI_IRQ_INDEX`, `VFIO_PCI_ERR_IRQ_INDEX`, `VFIO_PCI_REQ_IRQ_INDEX`).
+/// VFIO's numbers of interrupts (`VFIO_PCI_MSI_IRQ_INDEX`, `VFIO_PCI_ERR_IRQ_INDEX`,
+/// `VFIO_PCI_REQ_IRQ_INDEX`).
 const IRQ_MSI: u32 = 1;
 const IRQ_ERR: u32 = 3;
 const IRQ_REQ: u32 = 4;
@@ -33,13 +34,14 @@ struct Connected {
     _lines: Lines,
 }
 
-/// A card that this process has through VFIO. When it is dropped the card reaches no memory any more, is reset, and is free for
-/// others.
+/// A card that this process has through VFIO. When it is dropped the card reaches no memory any more, is
+/// reset, and is free for others.
 pub struct VfioFunction {
     address: PciAddress,
     device: u16,
     interface: Interface,
-    // Field order is drop order: what is mapped of the device keeps its file open, and its group could not leave the container.
+    // Field order is drop order: what is mapped of the device keeps its file open, and its group could not
+    // leave the container.
     bars: [Option<Bar>; 6],
     card: Card,
     regions: RegionTable,
@@ -152,8 +154,8 @@ impl VfioFunction {
         self.card.reset.way()
     }
 
-    /// What is to be done once, from another thread, when the kernel wants the card back or its bus reports it broken. Whoever has its file
-    /// is waited for then.
+    /// What is to be done once, from another thread, when the kernel wants the card back or its bus reports
+    /// it broken. Whoever has its file is waited for then.
     pub fn when_lost(&self, tell: impl FnOnce() + Send + 'static) {
         *self.farewell() = Some(Box::new(tell));
         let mut connected = self.connected();
@@ -188,7 +190,8 @@ impl VfioFunction {
         self.interface
     }
 
-    /// Asks the kernel for a message as if the card had sent it; false if the card has none, or nobody is connected.
+    /// Asks the kernel for a message as if the card had sent it; false if the card has none, or nobody is
+    /// connected.
     pub(super) fn ask_for_message(&self) -> bool {
         self.card.device.trigger_irq(IRQ_MSI, 0).is_ok()
     }
@@ -218,7 +221,8 @@ impl VfioFunction {
     /// What came of an access: the card may be gone.
     fn outcome(&self, done: bool) -> Result<(), AccessError> {
         if done || self.card.answers() {
-            // Where the card is there, VFIO refused the access (a ROM that is switched off): it reads as ones and writes nothing.
+            // Where the card is there, VFIO refused the access (a ROM that is switched off): it reads as ones
+            // and writes nothing.
             return Ok(());
         }
         if !self.lost.swap(true, Ordering::Relaxed) {
@@ -331,8 +335,8 @@ impl PciFunction for VfioFunction {
 }
 
 impl DirectMap for VfioFunction {
-    /// A BAR that is mapped here, for another process to map. With it goes the device's file: who has it can reset the card and read its
-    /// configuration, and reaches no memory that was not mapped for DMA here.
+    /// A BAR that is mapped here, for another process to map. With it goes the device's file: who has it can
+    /// reset the card and read its configuration, and reaches no memory that was not mapped for DMA here.
     fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
         let Some(size) =
             self.bar(region).and(self.regions.get(region.index() as usize)).map(|info| info.size)
@@ -344,7 +348,8 @@ impl DirectMap for VfioFunction {
         Ok(Some(PlainMemory { offset: 0, memory: SharedMemory { fd, offset, size } }))
     }
 
-    /// What is mapped here can be mapped into a guest as well: its accesses are the card's then, and nobody counts them.
+    /// What is mapped here can be mapped into a guest as well: its accesses are the card's then, and nobody
+    /// counts them.
     fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
         if self.bar(region).is_none() || self.check(region, offset, 0).is_err() {
             return;

@@ -1,11 +1,12 @@
-//! A real card through the kernel's VFIO: found on the bus ([`sysfs`]), judged ([`obstacles`]), bound to `vfio-pci`
-//! ([`binding`]), opened ([`open`]) and then a [`PciFunction`](gpuvmk_pci::PciFunction) like any other
-//! ([`VfioFunction`]): the register driver and the front ends use it without knowing.
+//! A real card through the kernel's VFIO: found on the bus ([`sysfs`]), judged ([`obstacles`]), bound to
+//! `vfio-pci` ([`binding`]), opened ([`open`]) and then a [`PciFunction`](gpuvmk_pci::PciFunction) like any
+//! other ([`VfioFunction`]): the register driver and the front ends use it without knowing.
 //!
-//! What contains the card is its IOMMU: it reaches the memory that [`VfioFunction`] maps, at the bus addresses that the
-//! aggregator chose, and nothing else of the host.
+//! What contains the card is its IOMMU: it reaches the memory that [`VfioFunction`] maps, at the bus
+//! addresses that the aggregator chose, and nothing else of the host.
 //!
-//! Sources: Linux `include/uapi/linux/vfio.h`, `Documentation/driver-api/vfio.rst`, `Documentation/ABI/testing/sysfs-bus-pci`.
+//! Sources: Linux `include/uapi/linux/vfio.h`, `Documentation/driver-api/vfio.rst`,
+//! `Documentation/ABI/testing/sysfs-bus-pci`.
 
 mod bars;
 pub mod binding;

@@ -1,5 +1,5 @@
-//! Opening a function through VFIO: by its own node and iommufd where the kernel has that, by group and container
-//! otherwise.
+//! Opening a function through VFIO: by its own node and iommufd where the kernel has that, by group and
+//! container otherwise.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,7 +20,8 @@ use gpuvmk_pci::PciAddress;
 pub enum Interface {
     /// The group's node and a container: every kernel with VFIO.
     Group,
-    /// The function's own node and iommufd: Linux 6.6 with `CONFIG_VFIO_DEVICE_CDEV`, which Debian's kernels do not have.
+    /// The function's own node and iommufd: Linux 6.6 with `CONFIG_VFIO_DEVICE_CDEV`, which Debian's kernels
+    /// do not have.
     Cdev,
 }
 

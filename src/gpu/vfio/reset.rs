@@ -1,8 +1,9 @@
 //! How a card is reset: by itself where that is worth something, with its bus otherwise.
 //!
-//! A graphics card that cannot be reset by itself (no FLR) is the rule, and a change of its power state and back, which the kernel offers
-//! instead, leaves most of it as it was. What resets such a card is its bus, with all that is on it; VFIO does that for who has all
-//! functions of it (`VFIO_DEVICE_PCI_HOT_RESET`, linux/vfio.h).
+//! A graphics card that cannot be reset by itself (no FLR) is the rule, and a change of its power state and
+//! back, which the kernel offers instead, leaves most of it as it was. What resets such a card is its bus,
+//! with all that is on it; VFIO does that for who has all functions of it (`VFIO_DEVICE_PCI_HOT_RESET`,
+//! linux/vfio.h).
 
 #![allow(unsafe_code, reason = "VFIO's calls for that are not in vfio-ioctls, or lose what the kernel says")]
 
@@ -25,7 +26,8 @@ const PCI_HOT_RESET: u64 = 0x3b71;
 const ALL_OWNED: u32 = 1 << 1;
 /// Functions that a bus can have; more cannot be told, and are not ours alone.
 const MOST: usize = 64;
-/// Ways in which the kernel resets a function that leave nothing of what it was (Documentation/ABI/testing/sysfs-bus-pci).
+/// Ways in which the kernel resets a function that leave nothing of what it was
+/// (Documentation/ABI/testing/sysfs-bus-pci).
 const THOROUGH: [&str; 4] = ["device_specific", "acpi", "flr", "af_flr"];
 
 /// Which way.
@@ -108,7 +110,8 @@ impl Reset {
                 let group = self.group.as_ref().map_or(-1, AsRawFd::as_raw_fd);
                 let count = u32::from(self.group.is_some());
                 let groups = Groups { size: size_of_u32::<Groups>(), flags: 0, count, group };
-                // SAFETY: the kernel reads the structure, of which it is told the size and how many groups are in it.
+                // SAFETY: the kernel reads the structure, of which it is told the size and how many groups
+                // are in it.
                 unsafe { ioctl_with_ref(card, PCI_HOT_RESET, &groups) }
             }
         };
@@ -116,7 +119,8 @@ impl Reset {
     }
 }
 
-/// Whether the kernel's first choice is worth something; one that does not tell (before Linux 5.15) is believed.
+/// Whether the kernel's first choice is worth something; one that does not tell (before Linux 5.15) is
+/// believed.
 fn is_thorough(methods: Option<&[String]>) -> bool {
     methods.is_none_or(|methods| methods.first().is_some_and(|first| THOROUGH.contains(&&**first)))
 }
@@ -149,7 +153,8 @@ fn shared(with: &str) -> io::Error {
     io::Error::other(format!("it cannot be reset by itself, and its bus has {with} on it"))
 }
 
-/// This process's open file of a path, once more: a group's node can be opened once, and vfio-ioctls lends it to nobody.
+/// This process's open file of a path, once more: a group's node can be opened once, and vfio-ioctls lends it
+/// to nobody.
 fn own_file(path: &Path) -> io::Result<OwnedFd> {
     let found = std::fs::read_dir("/proc/self/fd")?.flatten().find_map(|entry| {
         let leads = std::fs::read_link(entry.path()).is_ok_and(|target| target == path);

@@ -112,8 +112,8 @@ impl Member {
         self.class >> 16 == CLASS_BRIDGE
     }
 
-    /// Whether VFIO lets the group be used while this one is as it is: it has no driver, VFIO's, or is a bridge, which does no
-    /// DMA of its own.
+    /// Whether VFIO lets the group be used while this one is as it is: it has no driver, VFIO's, or is a
+    /// bridge, which does no DMA of its own.
     pub fn is_harmless(&self) -> bool {
         self.is_bridge() || self.driver.as_deref().is_none_or(|driver| driver == "vfio-pci")
     }
@@ -137,7 +137,8 @@ impl PciDevice {
         other.is_some_and(|other| other != self.address && slot(other) == slot(self.address))
     }
 
-    /// Whether the kernel can reset it somehow: by itself, or with its bus, if nobody else's function is on that.
+    /// Whether the kernel can reset it somehow: by itself, or with its bus, if nobody else's function is on
+    /// that.
     pub fn can_be_reset(&self) -> bool {
         let by_itself = self.reset_methods.as_ref().is_none_or(|methods| !methods.is_empty());
         by_itself || (self.below_bridge && self.bus_mates.iter().all(|mate| self.is_sibling(&mate.address)))

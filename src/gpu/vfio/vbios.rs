@@ -1,9 +1,11 @@
 //! The VBIOS of a real card: the images in its expansion ROM, looked at before anybody relies on them.
 //!
-//! Cards that show no expansion ROM (its BAR was never given room, or it is switched off) have it in the window NV_PROM of BAR0 too.
+//! Cards that show no expansion ROM (its BAR was never given room, or it is switched off) have it in the
+//! window NV_PROM of BAR0 too.
 //!
-//! Sources: PCI Firmware Specification 3.0, 5.1 (option ROM header, PCI data structure, chains of images); envytools `docs/bios`
-//! and nouveau `nvkm/subdev/bios/version.c` (the BIT table, and the version in its token 'i').
+//! Sources: PCI Firmware Specification 3.0, 5.1 (option ROM header, PCI data structure, chains of images);
+//! envytools `docs/bios` and nouveau `nvkm/subdev/bios/version.c` (the BIT table, and the version in its
+//! token 'i').
 
 use gpuvmk_chip::gf100::regs::pci::NV_XVE_ROM_CTRL;
 use gpuvmk_chip::gf100::regs::windows::NV_PROM;

@@ -1,5 +1,5 @@
-//! Who may be served at a socket. Its mode and group decide who can connect at all; a list of users narrows that. Root and the
-//! server's own user are always served: neither would gain anything there.
+//! Who may be served at a socket. Its mode and group decide who can connect at all; a list of users narrows
+//! that. Root and the server's own user are always served: neither would gain anything there.
 
 use std::fmt;
 use std::io;
@@ -54,7 +54,8 @@ impl Guard {
         Self { socket: socket.to_string(), users: None, own, refused: AtomicU64::new(0) }
     }
 
-    /// Whether a peer is served; if not, it is counted, and the log says so: of the first few, then ever more rarely.
+    /// Whether a peer is served; if not, it is counted, and the log says so: of the first few, then ever more
+    /// rarely.
     ///
     /// # Errors
     /// It is not.
@@ -78,8 +79,8 @@ impl Guard {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Accepts a client at `listening` that may be served; `None` when none waits, one gave up, or one was turned away. Who is
-    /// turned away is told `farewell`.
+    /// Accepts a client at `listening` that may be served; `None` when none waits, one gave up, or one was
+    /// turned away. Who is turned away is told `farewell`.
     ///
     /// # Errors
     /// Out of descriptors or memory.

@@ -23,7 +23,8 @@ pub fn group_id(name: &str) -> Option<u32> {
     (result == 0 && !found.is_null()).then_some(group.gr_gid)
 }
 
-/// The users who are listed as members of a group; none where there is no such group. Whose own group it is is not among them.
+/// The users who are listed as members of a group; none where there is no such group. Whose own group it is
+/// is not among them.
 pub fn members(group: &str) -> Vec<String> {
     let Ok(name) = CString::new(group) else { return Vec::new() };
     let mut buffer = vec![0 as libc::c_char; ROOM];
@@ -40,7 +41,8 @@ pub fn members(group: &str) -> Vec<String> {
     }
     let mut next = entry.gr_mem;
     loop {
-        // SAFETY: the list ends with a null pointer, and this is not behind it; it lies in `buffer`, which lives.
+        // SAFETY: the list ends with a null pointer, and this is not behind it; it lies in `buffer`, which
+        // lives.
         let member = unsafe { *next };
         if member.is_null() {
             return members;
@@ -53,8 +55,8 @@ pub fn members(group: &str) -> Vec<String> {
     }
 }
 
-/// The number of a user by its name, or of a number in decimal. The last number is nobody's: the kernel says by it that it
-/// knows of none.
+/// The number of a user by its name, or of a number in decimal. The last number is nobody's: the kernel says
+/// by it that it knows of none.
 pub fn user_id(name: &str) -> Option<u32> {
     if let Ok(number) = name.parse() {
         return Some(number).filter(|number| *number != u32::MAX);

@@ -1,5 +1,5 @@
-//! Who is at the other end of a Unix socket, by the kernel's word: the process that connected (or, of a pair, made it), as it
-//! was then. Read as plain numbers: a process of another pid namespace has number 0 here.
+//! Who is at the other end of a Unix socket, by the kernel's word: the process that connected (or, of a pair,
+//! made it), as it was then. Read as plain numbers: a process of another pid namespace has number 0 here.
 #![allow(
     unsafe_code,
     reason = "socket options that libraries read into types which cannot be 0, or do not know"
@@ -71,7 +71,8 @@ fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> 
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let to = std::ptr::from_mut(value).cast();
-    // SAFETY: `value` is as large as `size` says, any bytes are a value of the two plain types of this file, and both are ours for the call.
+    // SAFETY: `value` is as large as `size` says, any bytes are a value of the two plain types of this file,
+    // and both are ours for the call.
     let result = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, to, &raw mut size) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

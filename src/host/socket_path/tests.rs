@@ -48,8 +48,8 @@ fn dead_servers_socket_is_replaced() {
     assert!(connect(&path, SocketType::SEQPACKET).is_ok());
 }
 
-/// Runs `work` as another user, on a thread of its own (threads are users to the kernel); `None` where this process
-/// may not.
+/// Runs `work` as another user, on a thread of its own (threads are users to the kernel); `None` where this
+/// process may not.
 fn as_user<R: Send>(uid: u32, work: impl FnOnce() -> R + Send) -> Option<R> {
     let become_user = || {
         let uid = rustix::process::Uid::from_raw(uid);

@@ -1,4 +1,5 @@
-//! A card that a process has through VFIO: configuration space, interrupts, reset, and the memory that it reaches. Its BARs are mapped.
+//! A card that a process has through VFIO: configuration space, interrupts, reset, and the memory that it
+//! reaches. Its BARs are mapped.
 
 use crate::rule::{Rule, Test, rules};
 

@@ -1,7 +1,8 @@
-//! `gpuvmk vmm`: a guest's processors, its vGPU and its disks in one process. All of its files are open before the filters are put on.
+//! `gpuvmk vmm`: a guest's processors, its vGPU and its disks in one process. All of its files are open
+//! before the filters are put on.
 //!
-//! None of it runs where KVM runs no stock kernels; what each thread needs is shown by the nested test, whose guests end where an
-//! entry is missing.
+//! None of it runs where KVM runs no stock kernels; what each thread needs is shown by the nested test, whose
+//! guests end where an entry is missing.
 
 use libc::{AF_UNIX, F_ADD_SEALS, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFL, SOCK_CLOEXEC, SOCK_SEQPACKET};
 

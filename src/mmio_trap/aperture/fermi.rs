@@ -1,5 +1,5 @@
-//! Windows of GF100 to GM107: an instance block names the page directory and the last address. The instance block
-//! itself is read when it is bound.
+//! Windows of GF100 to GM107: an instance block names the page directory and the last address. The instance
+//! block itself is read when it is bound.
 
 use super::{Mapping, Translation, Walk, Window};
 use crate::PhysicalMemory;

@@ -1,7 +1,8 @@
 //! Windows of GH100: page tables of version 3, whose beginning GSP firmware decides.
 //!
-//! BAR1's root directory lies where the firmware says, and the driver fills it in. Of BAR2's root the driver tells
-//! the firmware one entry, that of the lower half of the address range. Sparse pages count as not mapped here.
+//! BAR1's root directory lies where the firmware says, and the driver fills it in. Of BAR2's root the driver
+//! tells the firmware one entry, that of the lower half of the address range. Sparse pages count as not
+//! mapped here.
 
 use super::{Mapping, Translation, Walk};
 use crate::PhysicalMemory;

@@ -1,5 +1,5 @@
-//! The two text forms that monitoring reads: Prometheus' classic one (version 0.0.4), which is what linters and collectors of files take,
-//! and OpenMetrics 1.0, which is for who asks for it.
+//! The two text forms that monitoring reads: Prometheus' classic one (version 0.0.4), which is what linters
+//! and collectors of files take, and OpenMetrics 1.0, which is for who asks for it.
 
 /// A text form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -19,7 +19,8 @@ impl Format {
         }
     }
 
-    /// What a client wants whose `Accept` says this: OpenMetrics if it names that, and does not like plain text better.
+    /// What a client wants whose `Accept` says this: OpenMetrics if it names that, and does not like plain
+    /// text better.
     pub fn wanted(accept: &str) -> Self {
         let weight = |name: &str| {
             let ranges = accept.split(',').filter_map(|range| {
@@ -43,8 +44,8 @@ impl Format {
     }
 }
 
-/// There, the lines that describe a metric have the name of its samples; nothing is an info, nothing has a unit, and nothing marks
-/// the end.
+/// There, the lines that describe a metric have the name of its samples; nothing is an info, nothing has a
+/// unit, and nothing marks the end.
 fn classic(text: &str) -> String {
     let mut classic = String::with_capacity(text.len());
     let mut help = None;

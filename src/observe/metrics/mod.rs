@@ -1,7 +1,7 @@
 //! What operators' monitoring sees: aggregators' states as Prometheus metrics, as text.
 //!
-//! Names begin with `gpuvmk_`, units are base units, labels are the GPU, the VM, the engine, the limit, and what the GPU's thread does: as many series as
-//! there are of these, whatever guests do.
+//! Names begin with `gpuvmk_`, units are base units, labels are the GPU, the VM, the engine, the limit, and
+//! what the GPU's thread does: as many series as there are of these, whatever guests do.
 
 mod format;
 

@@ -1,11 +1,12 @@
-//! The files behind an owner's DMA ranges: each is mapped once as a whole, however many ranges show parts of it.
+//! The files behind an owner's DMA ranges: each is mapped once as a whole, however many ranges show parts of
+//! it.
 //!
 //! QEMU announces guest RAM in a dozen pieces and takes them away and back while the firmware moves the holes
-//! below 1 MiB, or page by page for a guest with an IOMMU; and a process may only have so many mappings. What was announced
-//! decides what is reachable, not what is mapped.
+//! below 1 MiB, or page by page for a guest with an IOMMU; and a process may only have so many mappings. What
+//! was announced decides what is reachable, not what is mapped.
 //!
-//! Each owner has a table of its own, and each announcement proves what it may do by its own descriptor: that a file is mapped for
-//! writing says nothing of who asks for it next.
+//! Each owner has a table of its own, and each announcement proves what it may do by its own descriptor: that
+//! a file is mapped for writing says nothing of who asks for it next.
 
 use crate::DmaBacking;
 use crate::mapping::{self, Access, MapError, Mapping};
@@ -13,8 +14,8 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};
 
-/// Most bytes of files that are mapped as a whole, all together; what is beyond is mapped by the announced piece. A sparse file
-/// must not eat the address space.
+/// Most bytes of files that are mapped as a whole, all together; what is beyond is mapped by the announced
+/// piece. A sparse file must not eat the address space.
 const MAX_WHOLE_FILES: u64 = 1 << 40;
 
 /// A file, and how it is mapped.

@@ -1,11 +1,12 @@
 //! Memory that a function may reach by DMA: the ranges announced to it, and copies in and out of them.
 //!
-//! The table of ranges is read at every access and changed rarely. Its lock is held while a range is looked up or changed, never
-//! while memory is: an access may have to wait for a page of the memory, which is nobody's business but the VM's whose memory it
-//! is. So an access holds the range that it found, and who takes a range away makes sure that nobody finds it, and then waits until
-//! nobody holds it, or asks for that later ([`MemoryOwner`]). A file that is announced in many pieces (guest RAM around its holes)
-//! is mapped once, and ranges that follow each other in one file are one. What nobody reaches any more is unmapped and closed by the
-//! [`reaper`], where there is one: freeing a guest's RAM takes seconds.
+//! The table of ranges is read at every access and changed rarely. Its lock is held while a range is looked
+//! up or changed, never while memory is: an access may have to wait for a page of the memory, which is
+//! nobody's business but the VM's whose memory it is. So an access holds the range that it found, and who
+//! takes a range away makes sure that nobody finds it, and then waits until nobody holds it, or asks for that
+//! later ([`MemoryOwner`]). A file that is announced in many pieces (guest RAM around its holes) is mapped
+//! once, and ranges that follow each other in one file are one. What nobody reaches any more is unmapped and
+//! closed by the [`reaper`], where there is one: freeing a guest's RAM takes seconds.
 //!
 //! An access may cross from one range into an adjacent one. It faults at the first byte that is not mapped,
 //! not reachable, or read-only; what lies before has been copied by then, as hardware does it.
@@ -120,8 +121,8 @@ impl DmaSpace {
     /// Makes a range reachable.
     ///
     /// # Errors
-    /// The range is empty, unaligned, wraps or overlaps; there are too many; the file is smaller than claimed, no memory, or
-    /// not open for what is claimed, or cannot be mapped. Nothing changed then.
+    /// The range is empty, unaligned, wraps or overlaps; there are too many; the file is smaller than
+    /// claimed, no memory, or not open for what is claimed, or cannot be mapped. Nothing changed then.
     pub fn map(&self, mapping: DmaMapping) -> Result<(), DmaError> {
         let DmaMapping { iova, size, writable, backing, owner } = mapping;
         let last = last_address(iova, size)?;
@@ -141,8 +142,9 @@ impl DmaSpace {
         Ok(())
     }
 
-    /// Takes `[iova, iova + size)` away: whole ranges and parts of them. What is not there is no error. When it returns, no access
-    /// finds it any more; whether some are still under way is the owner's to say if it does not wait.
+    /// Takes `[iova, iova + size)` away: whole ranges and parts of them. What is not there is no error. When
+    /// it returns, no access finds it any more; whether some are still under way is the owner's to say if it
+    /// does not wait.
     ///
     /// # Errors
     /// The range is empty, unaligned or wraps; nothing changed then.
@@ -201,7 +203,8 @@ impl DmaSpace {
         Ok(())
     }
 
-    /// Has [`DmaSpace::populate`] look at everything again: a machine gives pages of its guest's memory back to its host at times.
+    /// Has [`DmaSpace::populate`] look at everything again: a machine gives pages of its guest's memory back
+    /// to its host at times.
     pub fn forget_populated(&self) {
         self.known_blocks().clear();
     }

@@ -1,8 +1,8 @@
-//! Whose memory DMA ranges are: a VM's files as this process has them mapped, and ranges that were taken away while an access to
-//! them was under way.
+//! Whose memory DMA ranges are: a VM's files as this process has them mapped, and ranges that were taken away
+//! while an access to them was under way.
 //!
-//! A function that several VMs share has an owner for each, so nothing of one VM's memory - its files, its limits, an access that
-//! waits for a page of it - is in another one's way.
+//! A function that several VMs share has an owner for each, so nothing of one VM's memory - its files, its
+//! limits, an access that waits for a page of it - is in another one's way.
 
 use super::files::FileTable;
 use super::range::Range;
@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Different files (or pieces of files that cannot be mapped whole) of an owner at a time. A machine has one for each module of
-/// memory that it may be given, which are 256 at most, and a few more; each costs a descriptor.
+/// Different files (or pieces of files that cannot be mapped whole) of an owner at a time. A machine has one
+/// for each module of memory that it may be given, which are 256 at most, and a few more; each costs a
+/// descriptor.
 pub const MAX_FILES: usize = 288;
 
 /// How long somebody who waits for accesses to end sleeps between two looks.
@@ -48,9 +49,9 @@ impl MemoryOwner {
         Self::with(ranges, MAX_FILES, false)
     }
 
-    /// The same for a thread that may not wait: unmapping takes ranges out of reach at once, and [`Self::is_settled`] tells when
-    /// nothing is in them any more. Nor are pages of its files made by touching them, where this process refuses that
-    /// ([`mapping::absent`](crate::mapping::absent)).
+    /// The same for a thread that may not wait: unmapping takes ranges out of reach at once, and
+    /// [`Self::is_settled`] tells when nothing is in them any more. Nor are pages of its files made by
+    /// touching them, where this process refuses that ([`mapping::absent`](crate::mapping::absent)).
     pub fn deferring(ranges: usize) -> Self {
         Self::with(ranges, MAX_FILES, true)
     }
@@ -100,7 +101,8 @@ impl MemoryOwner {
         lock(&self.0.files).map(backing, size, writable)
     }
 
-    /// Takes ranges that no new access finds, and, unless the owner may not, waits for those that are under way.
+    /// Takes ranges that no new access finds, and, unless the owner may not, waits for those that are under
+    /// way.
     pub(super) fn retire(&self, gone: Vec<Arc<Range>>) {
         if gone.is_empty() {
             return;
@@ -128,7 +130,8 @@ impl MemoryOwner {
         settled
     }
 
-    /// Pages of its files that could not be had, and that engines or this process met as zeros, since [`Self::mend`] was last called.
+    /// Pages of its files that could not be had, and that engines or this process met as zeros, since
+    /// [`Self::mend`] was last called.
     pub fn lost_pages(&self) -> u64 {
         let files = lock(&self.0.files);
         files.mappings().map(|mapping| u64::from(mapping.lost_pages())).fold(0, u64::saturating_add)

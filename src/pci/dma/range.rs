@@ -1,5 +1,5 @@
-//! One range of bus addresses and the memory behind it. A range never changes: what becomes of it when others come and go is a new
-//! one, so an access that holds one needs no lock.
+//! One range of bus addresses and the memory behind it. A range never changes: what becomes of it when others
+//! come and go is a new one, so an access that holds one needs no lock.
 
 use super::owner::MemoryOwner;
 use crate::mapping::Mapping;

@@ -1,11 +1,13 @@
 //! Pages of others' memory that nobody has yet.
 //!
-//! Whoever touches a page of a shared file first pays for it: it is charged to that process's control group. A process that serves
-//! many VMs must not pay for a file of theirs that has a size and no content. So it may ask the kernel ([`refuse_here`]) to have such an
-//! access fail, with the signal for a page that could not be had ([`super::sigbus`]), instead of making the page. What is swapped out is there.
+//! Whoever touches a page of a shared file first pays for it: it is charged to that process's control group.
+//! A process that serves many VMs must not pay for a file of theirs that has a size and no content. So it may
+//! ask the kernel ([`refuse_here`]) to have such an access fail, with the signal for a page that could not be
+//! had ([`super::sigbus`]), instead of making the page. What is swapped out is there.
 //!
-//! The kernel's means is userfaultfd: mappings are registered for missing pages, and the feature that turns a miss into a signal
-//! needs nobody who serves faults. It takes no privilege, since only this process's own accesses are meant.
+//! The kernel's means is userfaultfd: mappings are registered for missing pages, and the feature that turns a
+//! miss into a signal needs nobody who serves faults. It takes no privilege, since only this process's own
+//! accesses are meant.
 
 #![allow(unsafe_code, reason = "the calls of userfaultfd take addresses")]
 
@@ -13,7 +15,8 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 
-/// `UFFD_USER_MODE_ONLY`: faults of the kernel's on our behalf fail at once. Without it, the call takes a privilege.
+/// `UFFD_USER_MODE_ONLY`: faults of the kernel's on our behalf fail at once. Without it, the call takes a
+/// privilege.
 const USER_MODE_ONLY: libc::c_int = 1;
 
 /// `UFFD_API`, and the features that are asked for (linux/userfaultfd.h).
@@ -47,7 +50,8 @@ struct Register {
 /// What the kernel gave; unset where nobody asked.
 static REGISTRY: OnceLock<OwnedFd> = OnceLock::new();
 
-/// From now on, this process makes no page of a VM's memory (of what is mapped by [`super::Mapping::of_others`]) by touching it.
+/// From now on, this process makes no page of a VM's memory (of what is mapped by
+/// [`super::Mapping::of_others`]) by touching it.
 ///
 /// # Errors
 /// The kernel cannot, or may not: pages are made and paid for as ever.
@@ -81,7 +85,8 @@ pub(super) fn refuse(start: usize, size: usize) -> io::Result<()> {
 }
 
 fn call<T>(registry: &OwnedFd, number: u32, argument: *mut T) -> io::Result<()> {
-    // SAFETY: `argument` points to the structure that the call takes; what it does is change which faults of ours fail.
+    // SAFETY: `argument` points to the structure that the call takes; what it does is change which faults of
+    // ours fail.
     let result = unsafe { libc::ioctl(registry.as_raw_fd(), u64::from(number), argument) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

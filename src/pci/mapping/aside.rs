@@ -1,14 +1,16 @@
 //! Pages of a mapping that are put aside, so that others can be shown in their place at once.
 //!
-//! To map over pages takes those that were there out of the page tables first: half a millisecond for 16 MiB, in which no thread of the
-//! process can map anything. To move the tables themselves takes microseconds; what is in them goes when somebody has time for it.
+//! To map over pages takes those that were there out of the page tables first: half a millisecond for 16 MiB,
+//! in which no thread of the process can map anything. To move the tables themselves takes microseconds; what
+//! is in them goes when somebody has time for it.
 
 #![allow(unsafe_code, reason = "moves pages of mappings, which has no safe form")]
 
 use std::io;
 use std::ptr::NonNull;
 
-/// What one entry of a page directory maps: tables are moved as a whole where both places are multiples of it.
+/// What one entry of a page directory maps: tables are moved as a whole where both places are multiples of
+/// it.
 pub(super) const DIRECTORY_ENTRY: usize = 2 << 20;
 
 /// Bytes that are taken out of the page tables at a time.
@@ -25,7 +27,8 @@ pub struct Aside {
 unsafe impl Send for Aside {}
 
 impl Aside {
-    /// Moves the pages of `size` bytes at `place` away; the file there is shown anew, page by page, as it is accessed.
+    /// Moves the pages of `size` bytes at `place` away; the file there is shown anew, page by page, as it is
+    /// accessed.
     ///
     /// # Errors
     /// The kernel refuses: out of address space, or one before 5.13.
@@ -47,7 +50,8 @@ impl Aside {
         // SAFETY: `skip` is less than what was taken beyond `size`.
         let to = unsafe { base.as_ptr().add(skip) };
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
-        // SAFETY: the old range is the caller's, the new one lies in address space that was taken for it just now.
+        // SAFETY: the old range is the caller's, the new one lies in address space that was taken for it just
+        // now.
         let moved = unsafe { libc::mremap(place.as_ptr().cast(), size, size, flags, to) };
         if moved == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(aside) }
     }
@@ -60,8 +64,8 @@ impl Drop for Aside {
     }
 }
 
-/// Unmaps a range. Taking pages out holds the lock of the process's address space, which whoever maps something needs: not for long at
-/// a time.
+/// Unmaps a range. Taking pages out holds the lock of the process's address space, which whoever maps
+/// something needs: not for long at a time.
 ///
 /// # Safety
 /// The range is mappings of the caller's, and nobody holds pointers into it.

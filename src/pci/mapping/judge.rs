@@ -1,8 +1,8 @@
 //! Whether a file that somebody else brings is memory, and how much of it is there.
 //!
-//! An allow list of what the kernel itself serves: memfd, tmpfs (`/dev/shm`) and hugetlbfs. `F_GET_SEALS` is answered for these
-//! alone, and before any file system is asked for anything, so a file whose server or disk does not answer is refused without
-//! waiting for it.
+//! An allow list of what the kernel itself serves: memfd, tmpfs (`/dev/shm`) and hugetlbfs. `F_GET_SEALS` is
+//! answered for these alone, and before any file system is asked for anything, so a file whose server or disk
+//! does not answer is refused without waiting for it.
 
 use super::{MapError, raw};
 use gpuvmk_chip::addr::PAGE_SIZE;
@@ -54,12 +54,13 @@ pub fn judge(fd: BorrowedFd<'_>) -> Result<FileFacts, MapError> {
     })
 }
 
-/// A search for the next hole goes over every page of the file behind it, a look at one page costs a call: as many pages as
-/// a call costs.
+/// A search for the next hole goes over every page of the file behind it, a look at one page costs a call: as
+/// many pages as a call costs.
 const PAGES_PER_CALL: u64 = 16;
 
-/// How many bytes of `[offset, offset + size)` have no memory behind them yet: whoever touches them first pays for them. Stops
-/// counting above `enough`. Takes some 15 ms a GiB, so it is nothing for a thread that others wait for.
+/// How many bytes of `[offset, offset + size)` have no memory behind them yet: whoever touches them first
+/// pays for them. Stops counting above `enough`. Takes some 15 ms a GiB, so it is nothing for a thread that
+/// others wait for.
 ///
 /// Huge pages always count as there: the pool has them reserved.
 ///

@@ -6,8 +6,8 @@
 //! acquire/release order; longer ones are plain copies, which may see a mixture of old and new bytes, as DMA
 //! does. A page that vanished reads as zero ([`sigbus`]).
 //!
-//! Memory is what [`judge`] takes for memory: shared memory of the kernel's own. Files of a file system that somebody serves, or that
-//! a disk is behind, are refused: whoever has them could stall every access.
+//! Memory is what [`judge`] takes for memory: shared memory of the kernel's own. Files of a file system that
+//! somebody serves, or that a disk is behind, are refused: whoever has them could stall every access.
 
 pub mod absent;
 mod aside;
@@ -144,8 +144,8 @@ impl Mapping {
         Self::of_one(FilePiece { fd, offset, size }, access, Kind::Deferred)
     }
 
-    /// The same of a file whose pages are others' to pay for: where this process refuses to make such ([`absent::refuse_here`]), one
-    /// that nobody has yet is a page that cannot be had.
+    /// The same of a file whose pages are others' to pay for: where this process refuses to make such
+    /// ([`absent::refuse_here`]), one that nobody has yet is a page that cannot be had.
     ///
     /// # Errors
     /// As above.
@@ -170,8 +170,8 @@ impl Mapping {
         Self::map_checked(pieces, access, page, Kind::Plain)
     }
 
-    /// Maps several pieces, as [`Self::contiguous`], that somebody trusted granted: they may also be device nodes,
-    /// whose size nobody can check and which need not answer for ever.
+    /// Maps several pieces, as [`Self::contiguous`], that somebody trusted granted: they may also be device
+    /// nodes, whose size nobody can check and which need not answer for ever.
     ///
     /// # Errors
     /// A piece is invalid, its file is smaller or no memory, or the kernel refuses.
@@ -187,8 +187,8 @@ impl Mapping {
         Self::map_checked(pieces, access, page, Kind::Plain)
     }
 
-    /// Maps a range that a kernel driver offers of a device. Its file says nothing of its size or kind; the driver does, and
-    /// refuses what it has not offered.
+    /// Maps a range that a kernel driver offers of a device. Its file says nothing of its size or kind; the
+    /// driver does, and refuses what it has not offered.
     ///
     /// # Errors
     /// The range is invalid, or the kernel refuses.
@@ -198,7 +198,8 @@ impl Mapping {
         Self::map_checked(&[piece], access, PAGE_SIZE, Kind::Plain)
     }
 
-    /// As [`Self::replace`], of pages of one file, in little time: what was there is handed out, to be dropped by whoever has time for it.
+    /// As [`Self::replace`], of pages of one file, in little time: what was there is handed out, to be
+    /// dropped by whoever has time for it.
     ///
     /// # Errors
     /// As there.
@@ -208,8 +209,8 @@ impl Mapping {
         self.map_in_place_of(offset, piece)
     }
 
-    /// Has the pages at `offset` show another piece of memory, of a file whose size is known to last: one that this process made,
-    /// or one that this mapping was made of.
+    /// Has the pages at `offset` show another piece of memory, of a file whose size is known to last: one
+    /// that this process made, or one that this mapping was made of.
     ///
     /// # Errors
     /// The piece is invalid or leaves the mapping, or the kernel refuses (as it does where pages are larger).

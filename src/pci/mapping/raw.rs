@@ -38,8 +38,8 @@ pub struct Mapping {
     access: Access,
     /// Contains faults on pages that vanished. Dropped by hand before `munmap`.
     guard: Option<sigbus::Guard>,
-    /// The file and the offset of the first byte, of a mapping of one piece: what is asked how long it is when a page is not there,
-    /// and what is shown again afterwards.
+    /// The file and the offset of the first byte, of a mapping of one piece: what is asked how long it is
+    /// when a page is not there, and what is shown again afterwards.
     file: Option<(OwnedFd, u64)>,
     kind: Kind,
 }
@@ -108,14 +108,15 @@ impl Mapping {
         absent::refuse(start, size).map_err(|source| MapError::System { step, source })
     }
 
-    /// Pages inside the file that could not be had since [`Self::mend`] was last called: zeros are in their place, so what
-    /// was computed since is worth nothing.
+    /// Pages inside the file that could not be had since [`Self::mend`] was last called: zeros are in their
+    /// place, so what was computed since is worth nothing.
     pub fn lost_pages(&self) -> u32 {
         self.guard.as_ref().map_or(0, sigbus::Guard::lost)
     }
 
-    /// Shows the file again wherever zeros took its place. What was written to the zeros is gone. To be called while nobody uses
-    /// the memory; a page that is still not there is replaced again at its next access.
+    /// Shows the file again wherever zeros took its place. What was written to the zeros is gone. To be
+    /// called while nobody uses the memory; a page that is still not there is replaced again at its next
+    /// access.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -130,8 +131,9 @@ impl Mapping {
         Ok(())
     }
 
-    /// Gets memory for a range now, in this process's name, and without its content changing: a file system that is full is an
-    /// error here, and would be a lost page later. Takes as long as it takes to clear the memory.
+    /// Gets memory for a range now, in this process's name, and without its content changing: a file system
+    /// that is full is an error here, and would be a lost page later. Takes as long as it takes to clear the
+    /// memory.
     ///
     /// # Errors
     /// The range leaves the mapping, or there is no memory.
@@ -145,7 +147,8 @@ impl Mapping {
         let start = place.as_ptr().addr() / PAGE * PAGE;
         let end = place.as_ptr().addr().saturating_add(bytes);
         let first = place.as_ptr().with_addr(start).cast();
-        // SAFETY: these pages are a part of this mapping (its start is a multiple of a page); the call changes no byte of them.
+        // SAFETY: these pages are a part of this mapping (its start is a multiple of a page); the call
+        // changes no byte of them.
         let result = unsafe { libc::madvise(first, end - start, advice) };
         if result == 0 {
             return Ok(());
@@ -182,8 +185,8 @@ impl Mapping {
         self.access
     }
 
-    /// Maps a piece over whole pages, which the caller has checked to lie inside and to be of one file. What was there is put aside, if the
-    /// kernel can do that.
+    /// Maps a piece over whole pages, which the caller has checked to lie inside and to be of one file. What
+    /// was there is put aside, if the kernel can do that.
     pub(super) fn map_in_place_of(
         &self,
         offset: u64,
@@ -299,8 +302,8 @@ impl Mapping {
         Ok(())
     }
 
-    /// Says that all of a range is about to be written: pages that this process has not met yet are got together,
-    /// which costs half of what it costs one by one. Changes nothing, and need not do anything.
+    /// Says that all of a range is about to be written: pages that this process has not met yet are got
+    /// together, which costs half of what it costs one by one. Changes nothing, and need not do anything.
     pub fn prepare_to_fill(&self, offset: u64, size: u64) {
         let Ok(bytes) = usize::try_from(size) else { return };
         let Ok(place) = self.writable_place(offset, bytes) else { return };
@@ -344,8 +347,8 @@ impl Drop for Mapping {
     }
 }
 
-/// Addresses of this process that are ours, with or without pages behind them. Nothing here reads or writes them: they are for the
-/// kernel to show to a guest.
+/// Addresses of this process that are ours, with or without pages behind them. Nothing here reads or writes
+/// them: they are for the kernel to show to a guest.
 #[derive(Debug)]
 pub struct Reservation {
     base: NonNull<u8>,
@@ -452,7 +455,8 @@ unsafe fn store(to: *mut u8, data: &[u8]) {
     }
 }
 
-/// Takes `size` bytes of address space, which begin where an entry of a page directory does if they are more than one maps.
+/// Takes `size` bytes of address space, which begin where an entry of a page directory does if they are more
+/// than one maps.
 fn reserve(size: usize) -> Result<NonNull<u8>, MapError> {
     let unit = aside::DIRECTORY_ENTRY;
     let more = size.checked_add(unit).filter(|_| size > unit);
@@ -504,13 +508,14 @@ fn map_file(
     };
     let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
     let fd = piece.fd.as_raw_fd();
-    // What is only read shows the file either way, and the kernel tells of missing pages only where writing could be allowed.
+    // What is only read shows the file either way, and the kernel tells of missing pages only where writing
+    // could be allowed.
     let shared = match (kind, access) {
         (Kind::Others, Access::ReadOnly) => libc::MAP_PRIVATE,
         _ => libc::MAP_SHARED,
     };
-    // SAFETY: either a new mapping, or one over pages that this module owns: nobody holds references into them, and the
-    // kernel replaces pages in one step for those who access them meanwhile.
+    // SAFETY: either a new mapping, or one over pages that this module owns: nobody holds references into
+    // them, and the kernel replaces pages in one step for those who access them meanwhile.
     let address = unsafe { libc::mmap(place.cast(), size, protection, shared | fixed, fd, offset) };
     mapped(address, "Mapping the file")
 }

@@ -1,16 +1,18 @@
 //! Containment of SIGBUS: memory of somebody else's that is not there must not end the process.
 //!
-//! The kernel raises SIGBUS where it has no page for an access to a mapped file. The handler looks the address up among the guarded
-//! mappings, and the access goes on, on zeros. Where depends on why:
+//! The kernel raises SIGBUS where it has no page for an access to a mapped file. The handler looks the
+//! address up among the guarded mappings, and the access goes on, on zeros. Where depends on why:
 //!
-//! * The file ends before the page (its owner has shrunk it): zeros replace the mapping from that page on, since nothing behind it is
-//!   there either. Whoever does that loses its own data and nothing else.
-//! * The page lies inside the file, and could not be had: the file system is full, no huge page is left, or the memory hardware lost
-//!   it. That is nobody's word but a misfortune, so that page alone is replaced, and the mapping is *marked*: whoever owns it must
-//!   not go on computing on zeros (see [`Mapping::lost_pages`](super::Mapping::lost_pages)).
+//! * The file ends before the page (its owner has shrunk it): zeros replace the mapping from that page on,
+//!   since nothing behind it is there either. Whoever does that loses its own data and nothing else.
+//! * The page lies inside the file, and could not be had: the file system is full, no huge page is left, or
+//!   the memory hardware lost it. That is nobody's word but a misfortune, so that page alone is replaced, and
+//!   the mapping is *marked*: whoever owns it must not go on computing on zeros (see
+//!   [`Mapping::lost_pages`](super::Mapping::lost_pages)).
 //!
-//! Either way a mapping is cut a bounded number of times, so that no pattern of accesses uses up the kernel's number of mappings;
-//! and [`Mapping::mend`](super::Mapping::mend) shows the file again. Any other SIGBUS goes to the handler that was there before.
+//! Either way a mapping is cut a bounded number of times, so that no pattern of accesses uses up the kernel's
+//! number of mappings; and [`Mapping::mend`](super::Mapping::mend) shows the file again. Any other SIGBUS
+//! goes to the handler that was there before.
 
 #![allow(unsafe_code, reason = "a signal handler has no safe form")]
 
@@ -27,8 +29,8 @@ pub const MAX_GUARDED: usize = 40960;
 /// Pages of a mapping that are replaced one by one; with the next one, all from there on.
 const SINGLE_PAGES: usize = 8;
 
-/// Pages that are replaced one by one in all mappings together: each costs the kernel two more mappings of the 65530 that a process
-/// may have.
+/// Pages that are replaced one by one in all mappings together: each costs the kernel two more mappings of
+/// the 65530 that a process may have.
 const ALL_SINGLE_PAGES: usize = 4096;
 
 /// A descriptor number that is none.
@@ -91,7 +93,8 @@ pub fn contained() -> u64 {
     CONTAINED.load(Ordering::Relaxed)
 }
 
-/// Pages of mapped files, of whomever, that could not be had so far: a full file system, no huge pages, broken memory.
+/// Pages of mapped files, of whomever, that could not be had so far: a full file system, no huge pages,
+/// broken memory.
 pub fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
@@ -109,8 +112,8 @@ pub(super) struct Guarded {
     pub(super) size: usize,
     /// Bytes of a page of the file.
     pub(super) page: usize,
-    /// The one file that it shows, open for as long as it is guarded, and the offset of the first byte. `None`: it is taken to end
-    /// where a page is not there.
+    /// The one file that it shows, open for as long as it is guarded, and the offset of the first byte.
+    /// `None`: it is taken to end where a page is not there.
     pub(super) file: Option<(RawFd, u64)>,
 }
 
@@ -238,7 +241,8 @@ fn find(address: usize) -> Option<Range> {
 }
 
 impl Range {
-    /// True when the file has the page at this address now. The thread that faulted holds the mapping, and so its file, alive.
+    /// True when the file has the page at this address now. The thread that faulted holds the mapping, and so
+    /// its file, alive.
     fn is_in_file(self, page: usize) -> bool {
         let file = self.slot.file.load(Ordering::Relaxed);
         if file == NO_FILE {
@@ -277,7 +281,8 @@ impl Range {
     }
 }
 
-/// Puts zeros where the page of `address` was, and behind it where the file has ended or too many pages are missing.
+/// Puts zeros where the page of `address` was, and behind it where the file has ended or too many pages are
+/// missing.
 fn replace(address: usize, range: Range, broken: bool) -> bool {
     CONTAINED.fetch_add(1, Ordering::Relaxed);
     let start = (address - address % range.page.max(1)).max(range.start);

@@ -209,7 +209,8 @@ fn full_file_system_costs_the_page_alone_and_is_told_and_mended() {
         written += PAGE;
     }
 
-    // There is no page for these; those that are there, and those that come when there is room, are the file's.
+    // There is no page for these; those that are there, and those that come when there is room, are the
+    // file's.
     memory.write_u32(20 * PAGE, 2).unwrap();
     memory.write_u32(40 * PAGE, 3).unwrap();
     assert_eq!(memory.lost_pages(), 2);

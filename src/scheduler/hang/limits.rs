@@ -5,8 +5,8 @@ use std::time::Duration;
 /// Limits of channels that make no progress, and penalties for VMs whose channels meet them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HangLimits {
-    /// How long one channel may hold an engine for which other VMs wait, before it is asked to leave by itself. Only
-    /// where the policy does not ask by itself.
+    /// How long one channel may hold an engine for which other VMs wait, before it is asked to leave by
+    /// itself. Only where the policy does not ask by itself.
     pub hold: Duration,
     /// How long a channel may take to leave its engine once it was asked.
     pub preempt: Duration,
@@ -14,8 +14,8 @@ pub struct HangLimits {
     pub progress: Option<Duration>,
     /// How long a channel may wait for a semaphore; `None`: for ever.
     pub acquire: Option<Duration>,
-    /// How long a VM waits after its second hang in a row. The first costs nothing, each further one twice the wait of
-    /// the last; zero: nothing ever does.
+    /// How long a VM waits after its second hang in a row. The first costs nothing, each further one twice
+    /// the wait of the last; zero: nothing ever does.
     pub penalty: Duration,
     /// The longest wait.
     pub penalty_cap: Duration,

@@ -1,15 +1,17 @@
-//! Hangs: which channel holds up others, and why. Samples come in, verdicts go out; [`penalty`] says what it costs its VM.
+//! Hangs: which channel holds up others, and why. Samples come in, verdicts go out; [`penalty`] says what it
+//! costs its VM.
 //!
-//! A GPU that cannot take work off an engine in the middle (GF100 stops between two methods, and one method can copy for
-//! ever) tells nothing of a hang. What can be seen from outside is who runs on each engine, how far each ring was
-//! finished, and whether a channel leaves when it is asked. All times are counted in samples during which the watchdog
-//! really looked: a machine that slept, or a thread that did not get its processor, is no guest's hang.
+//! A GPU that cannot take work off an engine in the middle (GF100 stops between two methods, and one method
+//! can copy for ever) tells nothing of a hang. What can be seen from outside is who runs on each engine, how
+//! far each ring was finished, and whether a channel leaves when it is asked. All times are counted in
+//! samples during which the watchdog really looked: a machine that slept, or a thread that did not get its
+//! processor, is no guest's hang.
 //!
-//! How far a ring was finished (GP_GET) stands in the guest's own memory. A guest that forges it only evades the limits
-//! that protect itself; those that protect others ([`Reason::Unpreemptible`]) do not look at it.
+//! How far a ring was finished (GP_GET) stands in the guest's own memory. A guest that forges it only evades
+//! the limits that protect itself; those that protect others ([`Reason::Unpreemptible`]) do not look at it.
 //!
-//! Not handled: a channel that hangs without an engine, which harms nobody, is told from one that waits for a semaphore
-//! by nothing.
+//! Not handled: a channel that hangs without an engine, which harms nobody, is told from one that waits for a
+//! semaphore by nothing.
 
 pub mod limits;
 pub mod penalty;
@@ -21,7 +23,8 @@ use crate::HangLimits;
 use gpuvmk_chip::addr::{HostChannel, TenantId};
 use gpuvmk_chip::{Engine, EngineSet};
 
-/// The most that one sample counts: the thread that samples was late, and nobody knows what happened meanwhile.
+/// The most that one sample counts: the thread that samples was late, and nobody knows what happened
+/// meanwhile.
 const LONGEST_SAMPLE: Duration = Duration::from_millis(50);
 
 /// Why a channel counts as hung.

@@ -1,9 +1,9 @@
-//! What hangs cost the VM whose channels they are: nothing the first time, then a wait that doubles up to a cap, and is
-//! forgiven after good time.
+//! What hangs cost the VM whose channels they are: nothing the first time, then a wait that doubles up to a
+//! cap, and is forgiven after good time.
 //!
-//! Each hang costs all others a moment, so a VM that hangs on purpose would slow them down without end. While a VM
-//! serves its penalty its doorbells wait; nothing is lost. With waits of at most `penalty_cap`, it can hang no more than
-//! once in that time.
+//! Each hang costs all others a moment, so a VM that hangs on purpose would slow them down without end. While
+//! a VM serves its penalty its doorbells wait; nothing is lost. With waits of at most `penalty_cap`, it can
+//! hang no more than once in that time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

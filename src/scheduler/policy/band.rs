@@ -1,18 +1,20 @@
 //! `band`: credit, and beside it the part of the engine's time that each VM really had.
 //!
-//! **Whose idea.** The bandwidth-aware non-preemptive device scheduler of Gdev (Kato and others, USENIX ATC 2012), as
-//! GPUvm changed it (Suzuki and others, USENIX ATC 2014). Credit alone is unfair where pieces of work differ in length
-//! and cannot be interrupted. So VMs are in three classes: *under* (has credit and had less than its part), *in band*
-//! (has credit and had more than its part, because others did not want theirs), *over* (no credit). The first class
-//! with work runs first. A VM loses its place in the line only if it is out of credit *and* had more than its part.
-//! And one that had less than its part and has just ended its work gets a chance to bring more (500 us) before the
-//! engine goes to one that had more: a program that waits for each result would otherwise lose its turn every time.
+//! **Whose idea.** The bandwidth-aware non-preemptive device scheduler of Gdev (Kato and others, USENIX ATC
+//! 2012), as GPUvm changed it (Suzuki and others, USENIX ATC 2014). Credit alone is unfair where pieces of
+//! work differ in length and cannot be interrupted. So VMs are in three classes: *under* (has credit and had
+//! less than its part), *in band* (has credit and had more than its part, because others did not want
+//! theirs), *over* (no credit). The first class with work runs first. A VM loses its place in the line only
+//! if it is out of credit *and* had more than its part. And one that had less than its part and has just
+//! ended its work gets a chance to bring more (500 us) before the engine goes to one that had more: a program
+//! that waits for each result would otherwise lose its turn every time.
 //!
-//! **When.** A mix of short and long work, with hardware that does not preempt or seldom does. **When not.** Where all
-//! are busy with much work each, the chances to bring more only cost; `weighted` is as fair and wastes nothing.
+//! **When.** A mix of short and long work, with hardware that does not preempt or seldom does. **When not.**
+//! Where all are busy with much work each, the chances to bring more only cost; `weighted` is as fair and
+//! wastes nothing.
 //!
-//! Parts follow `weight`; what a VM had is measured over the present and the last period. Each engine is counted by
-//! itself, copies too.
+//! Parts follow `weight`; what a VM had is measured over the present and the last period. Each engine is
+//! counted by itself, copies too.
 
 use std::time::Duration;
 

@@ -1,15 +1,16 @@
 //! `credit`: each VM is given its part of every period as credit, and keeps the engine while it has some.
 //!
-//! **Whose idea.** Xen's credit scheduler, taken to GPUs by Gdev (Kato and others, USENIX ATC 2012) and GPUvm (Suzuki
-//! and others, USENIX ATC 2014). VMs stand in a line; the first with work runs; who has used up his credit goes to the
-//! end of the line at the end of his turn. A VM without credit still runs when its turn in the line comes, so nothing
-//! is wasted. Theirs hands out the engine one submission at a time and all VMs are equal; here a turn is one slice at
-//! least where hardware can preempt, credit follows `weight`, and each engine has a line of its own, so that copies
-//! cost credit as computing does.
+//! **Whose idea.** Xen's credit scheduler, taken to GPUs by Gdev (Kato and others, USENIX ATC 2012) and GPUvm
+//! (Suzuki and others, USENIX ATC 2014). VMs stand in a line; the first with work runs; who has used up his
+//! credit goes to the end of the line at the end of his turn. A VM without credit still runs when its turn in
+//! the line comes, so nothing is wasted. Theirs hands out the engine one submission at a time and all VMs are
+//! equal; here a turn is one slice at least where hardware can preempt, credit follows `weight`, and each
+//! engine has a line of its own, so that copies cost credit as computing does.
 //!
-//! **When.** To compare with GPUvm; for a few VMs that are always busy. **When not.** With VMs that come and go, or
-//! mix long and short work: the line looks at credit only when somebody's turn ends, so those with long pieces of work
-//! get more than their part. A VM keeps the engine until its credit is gone, so others wait for up to a whole period.
+//! **When.** To compare with GPUvm; for a few VMs that are always busy. **When not.** With VMs that come and
+//! go, or mix long and short work: the line looks at credit only when somebody's turn ends, so those with
+//! long pieces of work get more than their part. A VM keeps the engine until its credit is gone, so others
+//! wait for up to a whole period.
 //!
 //! Not handled: Gdev forgets all credit beyond a limit; here it stays at the limit.
 

@@ -1,18 +1,19 @@
-//! `deadline`: a VM that reserves a budget gets that much of the engine in each of its periods; the rest is shared.
+//! `deadline`: a VM that reserves a budget gets that much of the engine in each of its periods; the rest is
+//! shared.
 //!
-//! **Whose idea.** Earliest deadline first with constant-bandwidth servers (Abeni and Buttazzo, RTSS 1998), which Linux's
-//! SCHED_DEADLINE uses for threads and TimeGraph's successors for GPUs. A VM's period begins when it gets work; of those
-//! with budget left, the one whose period ends first has the engine. Who has used up his budget competes for the rest
-//! only, until his next period: one VM's overload costs no other VM its reservation. The rest goes round in turns among
-//! all with work, reservation or not.
+//! **Whose idea.** Earliest deadline first with constant-bandwidth servers (Abeni and Buttazzo, RTSS 1998),
+//! which Linux's SCHED_DEADLINE uses for threads and TimeGraph's successors for GPUs. A VM's period begins
+//! when it gets work; of those with budget left, the one whose period ends first has the engine. Who has used
+//! up his budget competes for the rest only, until his next period: one VM's overload costs no other VM its
+//! reservation. The rest goes round in turns among all with work, reservation or not.
 //!
-//! **Admission.** Reservations of more than 90 % of an engine's time together are refused, when a VM starts and when
-//! somebody changes them: the tenth is for changes of the engine's owner and for work that cannot be interrupted. A
-//! piece of the latter that is longer than what a period leaves beside the budget still breaks the promise; what a VM
-//! overran is taken from its next budgets.
+//! **Admission.** Reservations of more than 90 % of an engine's time together are refused, when a VM starts
+//! and when somebody changes them: the tenth is for changes of the engine's owner and for work that cannot be
+//! interrupted. A piece of the latter that is longer than what a period leaves beside the budget still breaks
+//! the promise; what a VM overran is taken from its next budgets.
 //!
-//! **When.** Work with a beat: frames, control loops, audio and video, next to work without. **When not.** When no VM
-//! can name what it needs; `weighted` then does the same with less to set.
+//! **When.** Work with a beat: frames, control loops, audio and video, next to work without. **When not.**
+//! When no VM can name what it needs; `weighted` then does the same with less to set.
 
 use std::time::Duration;
 
@@ -107,7 +108,8 @@ impl Deadline {
     }
 }
 
-/// Begins a new period if the last one is over, or if a VM that slept would get more than its part of what is left of it.
+/// Begins a new period if the last one is over, or if a VM that slept would get more than its part of what is
+/// left of it.
 fn renew(vm: &mut Vm, now: Duration, share: &Share) {
     let budget = nanos(share.budget);
     if now >= vm.deadline {

@@ -1,12 +1,12 @@
 //! `equal-share`: as many equal parts as there are VMs, and nobody gets another one's, used or not.
 //!
-//! **Whose idea.** NVIDIA's vGPU scheduler of that name: each of N running vGPUs has one Nth of the GPU's time, and time
-//! that it does not use stays unused. The parts change when VMs come and go. A turn is 2 ms with up to 8 vGPUs and 1 ms
-//! with more.
+//! **Whose idea.** NVIDIA's vGPU scheduler of that name: each of N running vGPUs has one Nth of the GPU's
+//! time, and time that it does not use stays unused. The parts change when VMs come and go. A turn is 2 ms
+//! with up to 8 vGPUs and 1 ms with more.
 //!
-//! **When.** When VMs of one kind are to be equally fast whatever the others do, and their number seldom changes.
-//! **When not.** When throughput counts (`best-effort` and `weighted` give unused time away), or when a VM's speed must
-//! not change as others start (`fixed-share`).
+//! **When.** When VMs of one kind are to be equally fast whatever the others do, and their number seldom
+//! changes. **When not.** When throughput counts (`best-effort` and `weighted` give unused time away), or
+//! when a VM's speed must not change as others start (`fixed-share`).
 //!
 //! The order of turns and what happens to those who overrun theirs is in [`super::rounds`].
 

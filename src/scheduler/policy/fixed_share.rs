@@ -1,13 +1,13 @@
 //! `fixed-share`: each VM has its part of the GPU's time, and nobody else gets any of it, used or not.
 //!
-//! **Whose idea.** NVIDIA's vGPU scheduler of that name: every vGPU has the part that goes with its size, however
-//! many others there are, and time that it does not use stays unused. A turn is 2 ms with up to 8 vGPUs and 1 ms with
-//! more. Here the part is `fixed` in percent, or the VM's part of the VRAM; different parts in one GPU are allowed, and
-//! they can be changed while VMs run.
+//! **Whose idea.** NVIDIA's vGPU scheduler of that name: every vGPU has the part that goes with its size,
+//! however many others there are, and time that it does not use stays unused. A turn is 2 ms with up to 8
+//! vGPUs and 1 ms with more. Here the part is `fixed` in percent, or the VM's part of the VRAM; different
+//! parts in one GPU are allowed, and they can be changed while VMs run.
 //!
-//! **When.** When a VM's speed must not depend on its neighbours at all, not even upwards: measured and billed
-//! performance, tests, tenants who must not learn from their own speed what others do. **When not.** When throughput
-//! counts: with one busy VM of eight the GPU rests seven eighths of the time.
+//! **When.** When a VM's speed must not depend on its neighbours at all, not even upwards: measured and
+//! billed performance, tests, tenants who must not learn from their own speed what others do. **When not.**
+//! When throughput counts: with one busy VM of eight the GPU rests seven eighths of the time.
 //!
 //! The order of turns and what happens to those who overrun theirs is in [`super::rounds`].
 
@@ -21,8 +21,8 @@ use crate::share::{Rejection, Share};
 /// The whole, in percent.
 const WHOLE: u32 = 100;
 
-/// The most turns in a round, which is long enough for the smallest part to be a turn of its own: very small parts get
-/// less than a turn.
+/// The most turns in a round, which is long enough for the smallest part to be a turn of its own: very small
+/// parts get less than a turn.
 const MOST_TURNS: u32 = 50;
 
 /// The policy.

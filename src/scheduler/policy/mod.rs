@@ -69,8 +69,8 @@ impl Admission {
 pub struct Decision {
     /// Who may run.
     pub admission: Admission,
-    /// When the policy wants to look again, unless something happens before. `None` while nobody is ready: then
-    /// nothing may tick.
+    /// When the policy wants to look again, unless something happens before. `None` while nobody is ready:
+    /// then nothing may tick.
     pub review_after: Option<Duration>,
 }
 
@@ -82,14 +82,15 @@ pub trait Policy: Send + std::fmt::Debug {
     /// False when every VM may always run: then doorbells need no decision.
     fn arbitrates(&self) -> bool;
 
-    /// True when a VM that becomes ready may end another's turn: then its doorbell needs a decision. Otherwise it waits
-    /// for the end of that turn in any case.
+    /// True when a VM that becomes ready may end another's turn: then its doorbell needs a decision.
+    /// Otherwise it waits for the end of that turn in any case.
     fn cuts_turns(&self) -> bool {
         false
     }
 
-    /// Decides. `vms` are all that are present, sorted by number, whether they have work or not. Called when a VM
-    /// becomes ready, at each sample (about every millisecond while anybody is busy), and when a review is due.
+    /// Decides. `vms` are all that are present, sorted by number, whether they have work or not. Called when
+    /// a VM becomes ready, at each sample (about every millisecond while anybody is busy), and when a review
+    /// is due.
     fn decide(&mut self, now: Duration, vms: &[VmView]) -> Decision;
 
     /// Whether a VM may be granted `new` beside `others`.

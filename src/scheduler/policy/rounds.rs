@@ -1,26 +1,27 @@
-//! Budgets for each round: what `equal-share`, `fixed-share`, `best-effort` and the unreserved part of `deadline` have in
-//! common.
+//! Budgets for each round: what `equal-share`, `fixed-share`, `best-effort` and the unreserved part of
+//! `deadline` have in common.
 //!
-//! **Rounds.** In each round every VM may use the engine for its budget, in turns. Where parts are promised, a round has a
-//! length, budgets are parts of it, and what is not used stays unused until the round is over. Where nothing is
-//! promised, a round is over as soon as nobody who has work has budget left.
+//! **Rounds.** In each round every VM may use the engine for its budget, in turns. Where parts are promised,
+//! a round has a length, budgets are parts of it, and what is not used stays unused until the round is over.
+//! Where nothing is promised, a round is over as soon as nobody who has work has budget left.
 //!
-//! **Order.** Who used less than half of its budget in the last two rounds goes first: it seldom wants anything, what it
-//! wants is short, and it is limited by its budget as all are. All others go round: whoever had the engine longest ago
-//! is next. So a VM that has little to do waits for the end of a turn, and not for a turn of each other VM.
+//! **Order.** Who used less than half of its budget in the last two rounds goes first: it seldom wants
+//! anything, what it wants is short, and it is limited by its budget as all are. All others go round: whoever
+//! had the engine longest ago is next. So a VM that has little to do waits for the end of a turn, and not for
+//! a turn of each other VM.
 //!
-//! **Overrun.** Work that hardware cannot interrupt runs on into another's turn, and a scheduler that is late ends a turn
-//! late. What counts is what was used: who overran its budget has that much less in the next round, whole rounds if
-//! need be, and who was kept waiting until the round was over has what was left to it in the next one (up to
-//! [`KEPT`] budgets). Where time was lost that nobody used (engines change hands), and everybody was kept waiting, it
-//! is lost to all by their parts.
+//! **Overrun.** Work that hardware cannot interrupt runs on into another's turn, and a scheduler that is late
+//! ends a turn late. What counts is what was used: who overran its budget has that much less in the next
+//! round, whole rounds if need be, and who was kept waiting until the round was over has what was left to it
+//! in the next one (up to [`KEPT`] budgets). Where time was lost that nobody used (engines change hands), and
+//! everybody was kept waiting, it is lost to all by their parts.
 //!
-//! **Pauses.** Where parts are promised, a VM that has nothing to do for a moment keeps its turn, for an eighth of one, and
-//! that is charged to it: whoever waits for one piece of work before it brings the next is not thrown back behind all
-//! others each time. What is left to it then is left to it for the round.
+//! **Pauses.** Where parts are promised, a VM that has nothing to do for a moment keeps its turn, for an
+//! eighth of one, and that is charged to it: whoever waits for one piece of work before it brings the next is
+//! not thrown back behind all others each time. What is left to it then is left to it for the round.
 //!
-//! **What accounting cannot know at once.** The end of a turn is accounted a moment later, when somebody else has the
-//! engine. For [`LAG`], what has passed of a turn counts as used although it is not accounted.
+//! **What accounting cannot know at once.** The end of a turn is accounted a moment later, when somebody else
+//! has the engine. For [`LAG`], what has passed of a turn counts as used although it is not accounted.
 
 use std::time::Duration;
 

@@ -1,24 +1,26 @@
 //! `weighted`: whoever wants the engine gets it in proportion to his weight, and no more than his cap.
 //!
-//! **Whose idea.** Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996), as Linux's CFS and disk schedulers use
-//! it. Each VM has a virtual time that grows by what it used divided by its weight; the one whose virtual time is
-//! earliest has the next turn. Use is what counts, so who overruns a turn, or ends it early, is neither better nor
-//! worse off. But who left the engine idle for more than half of his turn is charged for all of it: nobody else could use
-//! it meanwhile. A VM that slept starts one turn behind the others at the most: sleep saves nothing beyond that. A new one
-//! starts as if it just had a turn: to come and go saves nothing either.
+//! **Whose idea.** Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996), as Linux's CFS and disk
+//! schedulers use it. Each VM has a virtual time that grows by what it used divided by its weight; the one
+//! whose virtual time is earliest has the next turn. Use is what counts, so who overruns a turn, or ends it
+//! early, is neither better nor worse off. But who left the engine idle for more than half of his turn is
+//! charged for all of it: nobody else could use it meanwhile. A VM that slept starts one turn behind the
+//! others at the most: sleep saves nothing beyond that. A new one starts as if it just had a turn: to come
+//! and go saves nothing either.
 //!
-//! **Light VMs.** Who is a whole turn behind the one that has the engine seldom wants it. He gets it at once, unless that one
-//! has had it for less than [`LEAST`] times what it costs to change over, and gives it back after an eighth of a turn if he left it
-//! idle for more than half of that. Nobody gets more of the engine's time by this than his weight says, and who wants the
-//! engine all the time is soon level with the others, whose turns are whole then. That is what wake-up preemption does in CFS. It
-//! is left out where an eighth of a turn is less than [`WORTH`] times what it costs to change over.
+//! **Light VMs.** Who is a whole turn behind the one that has the engine seldom wants it. He gets it at once,
+//! unless that one has had it for less than [`LEAST`] times what it costs to change over, and gives it back
+//! after an eighth of a turn if he left it idle for more than half of that. Nobody gets more of the engine's
+//! time by this than his weight says, and who wants the engine all the time is soon level with the others,
+//! whose turns are whole then. That is what wake-up preemption does in CFS. It is left out where an eighth of
+//! a turn is less than [`WORTH`] times what it costs to change over.
 //!
-//! A `cap` is a bucket that fills at that percentage of time and holds two turns; an empty one keeps its VM from the
-//! engine until there is half a turn in it, also while others are idle.
+//! A `cap` is a bucket that fills at that percentage of time and holds two turns; an empty one keeps its VM
+//! from the engine until there is half a turn in it, also while others are idle.
 //!
-//! **When.** The policy to choose when nothing else is asked for: fair for any mix, all time is used, a VM that seldom
-//! wants something has it at once. **When not.** When a VM must not be faster because others rest (`fixed-share`), or
-//! needs so much in each period (`deadline`).
+//! **When.** The policy to choose when nothing else is asked for: fair for any mix, all time is used, a VM
+//! that seldom wants something has it at once. **When not.** When a VM must not be faster because others rest
+//! (`fixed-share`), or needs so much in each period (`deadline`).
 //!
 //! Turns are as long as NVIDIA's, unless the operator says otherwise.
 
@@ -225,8 +227,8 @@ impl Weighted {
         if let Some(brief) = self.brief(length) {
             let ran = now.saturating_sub(turn.since);
             let reached = row.state.time.saturating_add(stretch(turn.open(now), view));
-            // How long the VM may go on until somebody who waits is far enough behind it. When that is for one who has waited since
-            // before is seen when it is so: it is about when the turn is over.
+            // How long the VM may go on until somebody who waits is far enough behind it. When that is for
+            // one who has waited since before is seen when it is so: it is about when the turn is over.
             let until = |(row, other): (&Row<Vm>, &VmView)| {
                 let vm = &row.state;
                 let woke = vm.woke >= turn.since;
@@ -260,7 +262,8 @@ impl Weighted {
         (brief >= self.switch.saturating_mul(WORTH)).then_some(brief)
     }
 
-    /// The present turn is over. What was idle of it is charged if it was the most, and what is accounted of it later not again.
+    /// The present turn is over. What was idle of it is charged if it was the most, and what is accounted of
+    /// it later not again.
     fn end_turn(&mut self, now: Duration, vms: &[VmView]) -> Option<Turn> {
         let turn = self.turn.take()?;
         let place = self.book.place(turn.vm)?;
@@ -275,8 +278,8 @@ impl Weighted {
         None
     }
 
-    /// Whose virtual time is earliest of those who may have the engine. What has passed of a turn that just ended counts as used
-    /// even if it is not accounted yet.
+    /// Whose virtual time is earliest of those who may have the engine. What has passed of a turn that just
+    /// ended counts as used even if it is not accounted yet.
     fn earliest<'a>(&self, ended: Option<&Turn>, now: Duration, vms: &'a [VmView]) -> Option<&'a VmView> {
         let key = |(row, view): &(&Row<Vm>, &'a VmView)| {
             let ended = ended.filter(|turn| turn.vm == row.vm);

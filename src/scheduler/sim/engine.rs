@@ -1,8 +1,8 @@
-//! One engine of the modelled GPU: it runs the channels that are on its runlist in turns of its own, and stops where
-//! work can be interrupted.
+//! One engine of the modelled GPU: it runs the channels that are on its runlist in turns of its own, and
+//! stops where work can be interrupted.
 //!
-//! What it does is the truth that the scheduler's accounting is judged by. Not modelled: prefetching of rings, work
-//! that waits for semaphores, and contention of engines for memory.
+//! What it does is the truth that the scheduler's accounting is judged by. Not modelled: prefetching of
+//! rings, work that waits for semaphores, and contention of engines for memory.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

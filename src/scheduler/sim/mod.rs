@@ -1,12 +1,13 @@
-//! A simulator: the scheduler of the daemon, with its policies, accounting and looks, on a modelled GPU in virtual time.
+//! A simulator: the scheduler of the daemon, with its policies, accounting and looks, on a modelled GPU in
+//! virtual time.
 //!
-//! Nothing of [`super::Scheduler`] is replaced or left out: doorbells, samples and decisions go through it as through
-//! the aggregator's machine. Modelled are the GPU ([`engine`]) and the guests ([`load`]). So a run shows what a policy
-//! does with a load before anybody's VM has it, in seconds for hours and thousands of VMs, and the same seed gives the
-//! same run.
+//! Nothing of [`super::Scheduler`] is replaced or left out: doorbells, samples and decisions go through it as
+//! through the aggregator's machine. Modelled are the GPU ([`engine`]) and the guests ([`load`]). So a run
+//! shows what a policy does with a load before anybody's VM has it, in seconds for hours and thousands of
+//! VMs, and the same seed gives the same run.
 //!
-//! Not modelled: requests to the aggregator, page tables, and what carrying out a decision costs the aggregator beyond
-//! `late`.
+//! Not modelled: requests to the aggregator, page tables, and what carrying out a decision costs the
+//! aggregator beyond `late`.
 
 mod engine;
 mod load;

@@ -30,11 +30,11 @@ pub struct Report {
     pub policy: &'static str,
     /// Virtual time.
     pub seconds: f64,
-    /// Jain's index of the VMs that always wanted more, each measured by what it is entitled to; `None` when there are
-    /// fewer than two.
+    /// Jain's index of the VMs that always wanted more, each measured by what it is entitled to; `None` when
+    /// there are fewer than two.
     pub jain: Option<f64>,
-    /// The largest error of a VM's account against what engines really did, of those who used a second at least; of
-    /// all together when nobody did.
+    /// The largest error of a VM's account against what engines really did, of those who used a second at
+    /// least; of all together when nobody did.
     pub accounting_error: f64,
     /// All accounts together against all that engines did.
     pub accounting_error_total: f64,

@@ -41,7 +41,8 @@ pub struct GpuModel {
     pub late: Duration,
     /// Hardware counts how long each engine works.
     pub counts: bool,
-    /// Hardware tells of the end of each job; else looks alone show it, as where a driver asks for no interrupt.
+    /// Hardware tells of the end of each job; else looks alone show it, as where a driver asks for no
+    /// interrupt.
     pub tells: bool,
 }
 

@@ -78,7 +78,8 @@ pub(super) fn place(vm: TenantId) -> Option<usize> {
     usize::try_from(vm.0.checked_sub(1)?).ok()
 }
 
-/// Waits up to an hour with three digits, which the library accepts; without it there are no waits, and no harm.
+/// Waits up to an hour with three digits, which the library accepts; without it there are no waits, and no
+/// harm.
 fn waits() -> Option<Histogram<u32>> {
     let mut waits = Histogram::new(3).ok()?;
     waits.auto(true);

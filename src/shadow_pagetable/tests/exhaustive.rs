@@ -1,5 +1,6 @@
-//! Page entries with every combination of the bits that decide, at every border of the guest's memory, in whole tables:
-//! an entry is mapped exactly if it is valid, names memory of ours, and all of its page is the guest's.
+//! Page entries with every combination of the bits that decide, at every border of the guest's memory, in
+//! whole tables: an entry is mapped exactly if it is valid, names memory of ours, and all of its page is the
+//! guest's.
 
 use super::*;
 use gpuvmk_chip::gf100::mmu::{LargePages, Pde};
@@ -12,8 +13,8 @@ fn vram(address: u64) -> PhysicalAddress {
     PhysicalAddress { aperture: Aperture::Vram, address }
 }
 
-/// Addresses on the borders of VRAM and of system memory, a page before and behind, and at the end of what an entry
-/// can say.
+/// Addresses on the borders of VRAM and of system memory, a page before and behind, and at the end of what an
+/// entry can say.
 fn borders(bits: u32) -> Vec<u64> {
     let mut all: Vec<u64> = [0, VRAM, SYSTEM.0, SYSTEM.1, 1 << (bits - 1), 1 << bits]
         .into_iter()
@@ -84,7 +85,8 @@ fn every_page_entry_of_a_gf100_is_mapped_exactly_if_it_may_be() {
         memory.write_u64(root, pde.encode());
         let mut entries = Vec::new();
         for address in borders(40) {
-            // Valid, privileged, read-only and encrypted; aperture; volatile; the low address bit of a 256-byte unit.
+            // Valid, privileged, read-only and encrypted; aperture; volatile; the low address bit of a
+            // 256-byte unit.
             for low in 0..16u64 {
                 for (aperture, rest) in
                     (0..4u64).flat_map(|aperture| (0..4u64).map(move |rest| (aperture, rest)))

@@ -1,5 +1,5 @@
-//! Stretches of pages that come, move, change and go, in whole tables of both chips, against the naive walker; and memory that
-//! changes while it is read.
+//! Stretches of pages that come, move, change and go, in whole tables of both chips, against the naive
+//! walker; and memory that changes while it is read.
 
 use std::cell::Cell;
 

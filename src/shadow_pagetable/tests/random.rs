@@ -7,8 +7,8 @@ use super::*;
 use gpuvmk_chip::addr::GpuVa;
 use gpuvmk_chip::gf100::mmu::LargePages;
 
-/// A format with four levels, 16-byte entries and pages in an upper level, in the manner of later chips, but with
-/// four entries a table so that random trees are dense.
+/// A format with four levels, 16-byte entries and pages in an upper level, in the manner of later chips, but
+/// with four entries a table so that random trees are dense.
 #[derive(Clone, Copy, Debug)]
 struct Toy;
 

@@ -1,5 +1,5 @@
-//! Zeroing of memory that lies in one piece. Hardware has ways that are faster than to write every byte; here, whole
-//! pages of video memory go back to the system, which has zeros for whoever looks at them again.
+//! Zeroing of memory that lies in one piece. Hardware has ways that are faster than to write every byte;
+//! here, whole pages of video memory go back to the system, which has zeros for whoever looks at them again.
 
 use super::layout::{Layout, Surface};
 use super::{Progress, Run};
@@ -16,7 +16,8 @@ pub(super) struct Clear {
 }
 
 impl Clear {
-    /// `count` lines of `length` bytes, if they lie without gaps; nobody gains by it where there are few bytes.
+    /// `count` lines of `length` bytes, if they lie without gaps; nobody gains by it where there are few
+    /// bytes.
     pub(super) fn of(target: Surface, length: u64, count: u64) -> Option<Self> {
         let Layout::Pitch(pitch) = target.layout else { return None };
         let gapless = count == 1 || u64::try_from(pitch) == Ok(length);

@@ -1,9 +1,10 @@
 //! Where an engine keeps the context of a channel: the image that the instance block points at.
 //!
-//! The pointer is a virtual address of the channel's own space, or a physical one. Images are read and written
-//! with the privileges of firmware. The graphics image has a header: word 0 counts the entries of the patch
-//! list, word 1 is the list's address in units of 256 bytes, in the same memory as the image. The loader writes
-//! each entry's value to its register, whatever register that is; the saver leaves the header alone.
+//! The pointer is a virtual address of the channel's own space, or a physical one. Images are read and
+//! written with the privileges of firmware. The graphics image has a header: word 0 counts the entries of the
+//! patch list, word 1 is the list's address in units of 256 bytes, in the same memory as the image. The
+//! loader writes each entry's value to its register, whatever register that is; the saver leaves the header
+//! alone.
 
 use crate::access::Client;
 use crate::hardware::Hardware;

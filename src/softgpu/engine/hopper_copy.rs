@@ -1,8 +1,8 @@
 //! A copy engine of class c8b5.
 //!
 //! Refused, with the engine's own error, as hardware refuses what it was not set up for: physical addresses,
-//! encryption, video protection, scrubbing, semaphores with conditional interrupts, conditional launches, and fields
-//! that the class does not have.
+//! encryption, video protection, scrubbing, semaphores with conditional interrupts, conditional launches, and
+//! fields that the class does not have.
 
 use super::layout::{Blocks, Gob, Layout, Surface};
 use super::remap::{Remap, Select};

@@ -1,8 +1,9 @@
 //! Hopper's graphics engine, as far as an executor goes: inline to memory, reports and notifiers.
 //!
-//! Everything else that sets state is accepted and not kept, macros (MME) too: a driver's start-up sends thousands of
-//! such methods. What would run a shader or draw is refused: a launch that does nothing would look like a result.
-//! A macro that would draw cannot be told from one that sets state, so macro calls do nothing.
+//! Everything else that sets state is accepted and not kept, macros (MME) too: a driver's start-up sends
+//! thousands of such methods. What would run a shader or draw is refused: a launch that does nothing would
+//! look like a result. A macro that would draw cannot be told from one that sets state, so macro calls do
+//! nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

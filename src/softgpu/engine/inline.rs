@@ -1,4 +1,5 @@
-//! Inline to memory, as Kepler and later have it: class a140, and the same methods in the 3D and compute classes.
+//! Inline to memory, as Kepler and later have it: class a140, and the same methods in the 3D and compute
+//! classes.
 
 use super::layout::{Blocks, Gob, Layout, Surface};
 use super::transfer::Inline;

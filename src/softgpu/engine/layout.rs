@@ -2,8 +2,8 @@
 //!
 //! A block-linear surface is made of GOBs of 64 bytes by 8 lines, stacked to blocks of 2^n GOBs in height and
 //! depth; blocks follow each other along x, then y, then z. Inside a GOB, pieces of 16 bytes are shuffled. No
-//! driver can tell as long as all engines agree and no CPU looks at the surface through an untiled mapping, as
-//! drivers of newer chips do.
+//! driver can tell as long as all engines agree and no CPU looks at the surface through an untiled mapping,
+//! as drivers of newer chips do.
 
 /// Bytes of a line of a GOB, as log2.
 const GOB_WIDTH_SHIFT: u32 = 6;
@@ -16,8 +16,8 @@ const GOB_HEIGHT_SHIFT: u32 = 3;
 pub(super) enum Gob {
     /// Line by line. (What Fermi really does, nobody has to know.)
     Lines,
-    /// Sectors of 16 bytes by 2 lines, two side by side, two such pairs below each other, and so on, as colour and
-    /// copies have it since Turing.
+    /// Sectors of 16 bytes by 2 lines, two side by side, two such pairs below each other, and so on, as
+    /// colour and copies have it since Turing.
     Sectors,
 }
 

@@ -1,5 +1,5 @@
-//! Class 9039, memory to memory format: copies lines between linear and block-linear surfaces, or writes words
-//! of the command stream.
+//! Class 9039, memory to memory format: copies lines between linear and block-linear surfaces, or writes
+//! words of the command stream.
 //!
 //! Words of an inline transfer follow each other without padding, across lines too. Conditional execution is
 //! not modelled.

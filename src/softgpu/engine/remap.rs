@@ -1,5 +1,5 @@
-//! A copy whose elements are put together anew: components of 1 to 4 bytes, each from any component of the source
-//! or from a constant, or left as it is. Fills are copies that use nothing but constants.
+//! A copy whose elements are put together anew: components of 1 to 4 bytes, each from any component of the
+//! source or from a constant, or left as it is. Fills are copies that use nothing but constants.
 
 use super::clear::Clear;
 use super::layout::Surface;

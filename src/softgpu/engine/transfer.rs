@@ -1,5 +1,5 @@
-//! A copy of lines between two surfaces, which can pause between chunks and be taken up again; and lines that come
-//! from the command stream, word by word.
+//! A copy of lines between two surfaces, which can pause between chunks and be taken up again; and lines that
+//! come from the command stream, word by word.
 
 use super::clear::Clear;
 use super::layout::{Layout, Surface};
@@ -79,7 +79,8 @@ impl Transfer {
         }
     }
 
-    /// The same as zeroing, if the one line that is copied has nothing but zeros, and there is one piece to copy it to.
+    /// The same as zeroing, if the one line that is copied has nothing but zeros, and there is one piece to
+    /// copy it to.
     fn as_clear(&self, run: &Run<'_>) -> Result<Option<Clear>, MmuFault> {
         let Some(clear) = Clear::of(self.target, self.length, self.count) else { return Ok(None) };
         let Some(size) = usize::try_from(self.length).ok().filter(|_| self.length <= CHUNK) else {

@@ -239,8 +239,8 @@ impl Unit {
         inner.model.reset();
     }
 
-    /// Takes the context of a channel out, saved or dropped, if it is resident. The channel is on no PBDMA, so
-    /// the engine does not execute for it.
+    /// Takes the context of a channel out, saved or dropped, if it is resident. The channel is on no PBDMA,
+    /// so the engine does not execute for it.
     pub(crate) fn evict(&self, hardware: &Hardware, channel: u16, save: bool) -> Switch {
         let mut switch = Switch::default();
         // The engine may work for others, for long: it is only locked while the channel is the resident one.

@@ -10,8 +10,8 @@ const UNDER_WAY: u64 = 1 << 63;
 #[derive(Debug)]
 pub(super) struct WorkTime {
     epoch: Instant,
-    /// At rest: nanoseconds of work. Under way: the same less the moment when it began, so that adding the present moment
-    /// gives the sum; in 63 bits, that wrap.
+    /// At rest: nanoseconds of work. Under way: the same less the moment when it began, so that adding the
+    /// present moment gives the sum; in 63 bits, that wrap.
     word: AtomicU64,
     /// The most that was told so far.
     told: AtomicU64,

@@ -1,7 +1,8 @@
-//! Channels of the executor: numbers, and their instance blocks and context images in VRAM that no tenant gets.
+//! Channels of the executor: numbers, and their instance blocks and context images in VRAM that no tenant
+//! gets.
 //!
-//! A channel on the graphics runlist has graphics behind subchannels 0 to 3 and copy engine 0 behind 4; a copy
-//! channel has its engine behind 0 to 4. Behind 5 to 7 is no hardware.
+//! A channel on the graphics runlist has graphics behind subchannels 0 to 3 and copy engine 0 behind 4; a
+//! copy channel has its engine behind 0 to 4. Behind 5 to 7 is no hardware.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,15 +1,16 @@
-//! The executor: the engine core as a [`GpuDriver`] for GH100, whose silicon is reached through firmware only.
+//! The executor: the engine core as a [`GpuDriver`] for GH100, whose silicon is reached through firmware
+//! only.
 //!
 //! There are no registers and no page tables in memory: address spaces are kept as runs in host memory
-//! ([`spaces`]), where the MMU's walker finds them; channels are bound by the core's own controls ([`channels`]);
-//! what happens is collected in an [`outbox`]. Everything behind that is the same hardware model as GF100's: FIFO,
-//! PBDMAs, TLBs, engines, with GH100's classes.
+//! ([`spaces`]), where the MMU's walker finds them; channels are bound by the core's own controls
+//! ([`channels`]); what happens is collected in an [`outbox`]. Everything behind that is the same hardware
+//! model as GF100's: FIFO, PBDMAs, TLBs, engines, with GH100's classes.
 //!
-//! The first bank of VRAM is the executor's own: instance blocks and context images lie there, and no tenant's
-//! partition ever covers it.
+//! The first bank of VRAM is the executor's own: instance blocks and context images lie there, and no
+//! tenant's partition ever covers it.
 //!
-//! Not handled: shaders and drawing (launches are refused with an error of their channel), several runlists (one
-//! holds all channels; engines run concurrently all the same).
+//! Not handled: shaders and drawing (launches are refused with an error of their channel), several runlists
+//! (one holds all channels; engines run concurrently all the same).
 
 mod channels;
 mod outbox;
@@ -40,8 +41,8 @@ use gpuvmk_units::backend::{Backend, EngineBackend, FifoState, FlushScope};
 /// Bits of a bus address.
 const SYSTEM_BITS: u8 = 52;
 
-/// First bus address for tenants' memory; low addresses stay free of it, so that a truncated address never reaches
-/// anybody's memory.
+/// First bus address for tenants' memory; low addresses stay free of it, so that a truncated address never
+/// reaches anybody's memory.
 const FIRST_IOVA: Iova = Iova(1 << 32);
 
 /// Host memory for the runs of all address spaces together: a million runs.
@@ -50,7 +51,8 @@ const TABLE_MEMORY: u64 = 128 << 20;
 /// What distinguishes one executor from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutorConfig {
-    /// Bytes of VRAM, a multiple of [`VRAM_UNIT`] up to [`super::MAX_VRAM`]. The first bank is not for tenants.
+    /// Bytes of VRAM, a multiple of [`VRAM_UNIT`] up to [`super::MAX_VRAM`]. The first bank is not for
+    /// tenants.
     pub vram: u64,
 }
 

@@ -53,7 +53,8 @@ impl Outbox {
 
     /// Moves everything into `events`.
     pub(super) fn take(&self, events: &mut Vec<GpuEvent>) {
-        // Cleared before looking, so that nothing that comes later goes unnoticed. Nothing to clear is an error.
+        // Cleared before looking, so that nothing that comes later goes unnoticed. Nothing to clear is an
+        // error.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         events.extend(waiting.events);

@@ -1,7 +1,7 @@
 //! Address spaces as the driver keeps them, where the MMU finds them: the executor's page tables.
 //!
-//! What an instance block names as its page directory is the number of a space here. A space that is not there any
-//! more translates nothing. Changes show to engines when they flush, as with tables in memory.
+//! What an instance block names as its page directory is the number of a space here. A space that is not
+//! there any more translates nothing. Changes show to engines when they flush, as with tables in memory.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};

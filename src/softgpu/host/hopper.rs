@@ -1,8 +1,8 @@
 //! Class c86f, and the channel classes since Volta: engines by subchannel, semaphores of 32 and 64 bits with
 //! reductions, memory barriers.
 //!
-//! No channel is privileged here: TLB maintenance, access counters and CLEAR_FAULTED are refused as hardware refuses
-//! them to ordinary channels.
+//! No channel is privileged here: TLB maintenance, access counters and CLEAR_FAULTED are refused as hardware
+//! refuses them to ordinary channels.
 
 use super::{HostClass, USERD_REFERENCE};
 use crate::access::Report;

@@ -1,5 +1,5 @@
-//! Anything may be in rings, push buffers, page tables, instance blocks and images: the core neither panics nor
-//! hangs, and a channel beside goes on.
+//! Anything may be in rings, push buffers, page tables, instance blocks and images: the core neither panics
+//! nor hangs, and a channel beside goes on.
 
 use proptest::prelude::*;
 

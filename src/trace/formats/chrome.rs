@@ -1,5 +1,5 @@
-//! Chrome's JSON of events, which Perfetto opens: a process for each trace, in it a track for register accesses, one for
-//! each channel, and one for each engine with the VMs that had it.
+//! Chrome's JSON of events, which Perfetto opens: a process for each trace, in it a track for register
+//! accesses, one for each channel, and one for each engine with the VMs that had it.
 
 use std::collections::HashSet;
 use std::io::{Result, Write};
@@ -34,7 +34,8 @@ struct Source {
 }
 
 impl<W: Write> Events<W> {
-    /// Writes what comes before the first event; `sources` are the traces' names, in the order of their numbers.
+    /// Writes what comes before the first event; `sources` are the traces' names, in the order of their
+    /// numbers.
     ///
     /// # Errors
     /// Writing failed.

@@ -1,5 +1,5 @@
-//! Registers' names of other chips, from a register database that the user has (envytools' rnndb, in its XML): read when it is
-//! asked for, never a part of gpuvmk.
+//! Registers' names of other chips, from a register database that the user has (envytools' rnndb, in its
+//! XML): read when it is asked for, never a part of gpuvmk.
 //!
 //! Variants other than chips (`varset` of another name) are not told apart: all of them are there.
 

@@ -1,5 +1,6 @@
-//! From an offset to the register there, through arrays, stripes, groups and variants. A chip may have hundreds of thousands of
-//! registers in arrays of arrays, and a trace uses some hundred: each is looked for when it is first asked for.
+//! From an offset to the register there, through arrays, stripes, groups and variants. A chip may have
+//! hundreds of thousands of registers in arrays of arrays, and a trace uses some hundred: each is looked for
+//! when it is first asked for.
 
 use super::variants::include;
 use super::xml::{Element, Tree};

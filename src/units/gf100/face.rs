@@ -1,8 +1,8 @@
 //! The register units behind their lock, shared between the function (CPU accesses) and the back (events).
 //!
-//! The lock is held for the time of one register access or event, and never while the back is called. Under it,
-//! only the interrupt sink is called, which does not block; that keeps level changes in order. Two values that
-//! fast paths need are published as atomics whenever they may have changed.
+//! The lock is held for the time of one register access or event, and never while the back is called. Under
+//! it, only the interrupt sink is called, which does not block; that keeps level changes in order. Two values
+//! that fast paths need are published as atomics whenever they may have changed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! FECS and GPCCS, PGRAPH's context-switch controllers, as a driver with its own (built-in) firmware uses them.
+//! FECS and GPCCS, PGRAPH's context-switch controllers, as a driver with its own (built-in) firmware uses
+//! them.
 //!
 //! The firmware is not interpreted. Started FECS firmware starts GPCCS, reports success in mailbox 0 and the
 //! size of a context image in mailbox 1. A driver makes a context current by a command, and saves it by

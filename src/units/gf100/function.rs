@@ -29,9 +29,10 @@ pub use config::Gf100Config;
 /// A GF100 over whatever executes its work.
 ///
 /// Locks, in this order: `order` (one register write with its effects at a time; held while the back is
-/// called), then that of `interest_tracker` (held while the back is called, which sends events), then a window (`bar1`, `bar3`; held while the back accesses memory, which neither blocks nor calls
-/// back), then the units (inside [`Face`]; never held while the back is called). Events from the back take
-/// the units' lock only. Reads take no `order`; BAR1 and BAR3 data takes the window's lock alone, PRAMIN none.
+/// called), then that of `interest_tracker` (held while the back is called, which sends events), then a
+/// window (`bar1`, `bar3`; held while the back accesses memory, which neither blocks nor calls back), then
+/// the units (inside [`Face`]; never held while the back is called). Events from the back take the units'
+/// lock only. Reads take no `order`; BAR1 and BAR3 data takes the window's lock alone, PRAMIN none.
 pub struct Gf100Function<B: EngineBackend + ?Sized> {
     backend: Arc<B>,
     face: Arc<Face>,

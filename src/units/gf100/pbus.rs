@@ -27,8 +27,8 @@ pub const fn target_and_page(value: u32) -> PhysicalAddress {
     PhysicalAddress { aperture: aperture(value >> 28 & 3), address: ((value & 0x0fff_ffff) as u64) << 12 }
 }
 
-/// Aperture of a two-bit target field. 1 (peer) is nobody's memory; what it names lies beyond every VRAM or in
-/// no mapping, so that it counts as VRAM here.
+/// Aperture of a two-bit target field. 1 (peer) is nobody's memory; what it names lies beyond every VRAM or
+/// in no mapping, so that it counts as VRAM here.
 pub const fn aperture(target: u32) -> Aperture {
     match target {
         2 => Aperture::SystemCoherent,

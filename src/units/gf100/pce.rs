@@ -1,5 +1,5 @@
-//! A copy engine's face: the falcon that a driver gives its firmware. The engine is ready for channels when the
-//! firmware runs and takes both methods and context switches.
+//! A copy engine's face: the falcon that a driver gives its firmware. The engine is ready for channels when
+//! the firmware runs and takes both methods and context switches.
 
 use super::falcon::Falcon;
 use gpuvmk_chip::registers::Reg;

@@ -1,8 +1,8 @@
 //! PFB: how much VRAM there is, and MMU invalidations.
 //!
 //! An invalidation is complete before the register write that starts it returns, so that the queue always
-//! shows free slots and emptiness. Compression tags and clear values of L2 are stored and mean nothing: nothing
-//! is compressed.
+//! shows free slots and emptiness. Compression tags and clear values of L2 are stored and mean nothing:
+//! nothing is compressed.
 
 use super::effect::{Effect, FlushTarget};
 use super::pbus::aperture;

@@ -1,8 +1,8 @@
 //! PMC: unit resets and the top of the interrupt tree.
 //!
 //! The tree is a matter of levels: a unit's bit in NV_PMC_INTR follows the unit's own status and enables, and
-//! the line is asserted while an unmasked bit is set and NV_PMC_INTR_EN_0 lets hardware interrupts out. How the
-//! line becomes INTx or a message is the concern of [`crate::interrupt`].
+//! the line is asserted while an unmasked bit is set and NV_PMC_INTR_EN_0 lets hardware interrupts out. How
+//! the line becomes INTx or a message is the concern of [`crate::interrupt`].
 //!
 //! A unit whose enable bit is clear is in reset: its registers answer with an error pattern, writes are lost,
 //! and its state is the reset state when it comes back.

@@ -27,9 +27,9 @@ use gpuvmk_pci::config_space::{ConfigSpace, Control};
 /// by cause.
 pub const IN_RESET: u32 = 0xbadf_1100;
 
-/// Interrupt registers read 0 in reset, as nothing is pending there. A driver's handler that runs on one CPU while
-/// another resets the unit would take the error pattern for interrupts; with the register accesses of real
-/// hardware, some hundred times faster, the two hardly ever meet.
+/// Interrupt registers read 0 in reset, as nothing is pending there. A driver's handler that runs on one CPU
+/// while another resets the unit would take the error pattern for interrupts; with the register accesses of
+/// real hardware, some hundred times faster, the two hardly ever meet.
 const fn tells_interrupts(reg: Reg) -> bool {
     matches!(
         reg,
@@ -242,7 +242,8 @@ impl Registers {
         reg == regs::pmc::NV_PMC_INTR || Pfifo::shows_non_stall(reg)
     }
 
-    /// Whether a write to a register may change what [`Self::interest`] says, or which interrupts are pending.
+    /// Whether a write to a register may change what [`Self::interest`] says, or which interrupts are
+    /// pending.
     pub fn steers_interrupts(reg: Reg) -> bool {
         use regs::pmc::{NV_PMC_ENABLE, NV_PMC_INTR_EN_0, NV_PMC_INTR_MSK_0};
         matches!(reg, NV_PMC_ENABLE | NV_PMC_INTR_EN_0 | NV_PMC_INTR_MSK_0)

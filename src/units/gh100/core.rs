@@ -1,16 +1,18 @@
-//! What the function and the back's events share: units, windows, GSP, and the rules by which threads meet there.
+//! What the function and the back's events share: units, windows, GSP, and the rules by which threads meet
+//! there.
 //!
-//! Locks, in this order: GSP (held while the back is called, which may wait for another process), then that of the interest tracker
-//! (held while the back is called, which sends events), then one of the others: a window (held while the back accesses memory, which neither waits nor calls back), the units, the tokens,
-//! the stopped channels (none of these is held while anything else is called, but for the interrupt sink under the
-//! units').
+//! Locks, in this order: GSP (held while the back is called, which may wait for another process), then that
+//! of the interest tracker (held while the back is called, which sends events), then one of the others: a
+//! window (held while the back accesses memory, which neither waits nor calls back), the units, the tokens,
+//! the stopped channels (none of these is held while anything else is called, but for the interrupt sink
+//! under the units').
 //!
-//! Events from the back never wait for GSP. A notification goes to the units at once. A stopped channel is listed
-//! ([`super::stops`]); then the event tries to take GSP to tell it. If somebody holds GSP, that one looks at the list
-//! again after it let go: either it or the event finds the entry.
+//! Events from the back never wait for GSP. A notification goes to the units at once. A stopped channel is
+//! listed ([`super::stops`]); then the event tries to take GSP to tell it. If somebody holds GSP, that one
+//! looks at the list again after it let go: either it or the event finds the entry.
 //!
-//! Doorbells, BAR and register accesses that are not for GSP do not take GSP's lock, with one exception: a doorbell
-//! whose token was never seen asks GSP whose it is.
+//! Doorbells, BAR and register accesses that are not for GSP do not take GSP's lock, with one exception: a
+//! doorbell whose token was never seen asks GSP whose it is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError, Weak};
@@ -168,7 +170,8 @@ impl<B: GspBackend> Core<B> {
         Some(target)
     }
 
-    /// The doorbells of the channels that have rung: what a doorbell says is found when it is carried out, however late.
+    /// The doorbells of the channels that have rung: what a doorbell says is found when it is carried out,
+    /// however late.
     pub fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
         let (region, offset) = (Region::Bar(0), NV_VIRTUAL_FUNCTION_DOORBELL.0.into());
         let tokens = locked(&self.tokens);
@@ -180,8 +183,9 @@ impl<B: GspBackend> Core<B> {
         locked(&self.processor).gsp.counters()
     }
 
-    /// Drops what the windows remember of their tables, which those who mapped what they show may have to follow. A window whose own
-    /// directory was not named shows what it showed: only what nobody looked at since is translated anew.
+    /// Drops what the windows remember of their tables, which those who mapped what they show may have to
+    /// follow. A window whose own directory was not named shows what it showed: only what nobody looked at
+    /// since is translated anew.
     pub fn invalidate_windows(&self, back: &B, directory: PhysicalAddress) {
         // Every invalidation empties the small TLBs of the windows: walks are cheap.
         locked(&self.bar1).flush_all();
@@ -290,8 +294,8 @@ impl<B: GspBackend> Core<B> {
     }
 }
 
-/// BAR2 by the entry that the driver gave. One that names no table turns translation off, as a driver does when it
-/// goes.
+/// BAR2 by the entry that the driver gave. One that names no table turns translation off, as a driver does
+/// when it goes.
 fn bar2_tables(raw: u64) -> HopperTables {
     match Directory::decode(raw) {
         Directory::Pde(Pde::Table(_)) => HopperTables::RootEntry(raw),
@@ -299,7 +303,8 @@ fn bar2_tables(raw: u64) -> HopperTables {
     }
 }
 
-/// The addresses of GSP's arguments and of what describes its image, or where it was suspended; from a copy of the boot parameters.
+/// The addresses of GSP's arguments and of what describes its image, or where it was suspended; from a copy
+/// of the boot parameters.
 fn boot_arguments(back: &impl GspBackend, address: u64) -> Result<(u64, u64), FspError> {
     let refused = |why| FspError::Parameters { address, why };
     let mut raw = [0; size_of::<FmcBootParams>()];

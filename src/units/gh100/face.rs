@@ -1,7 +1,7 @@
 //! The register units behind their lock, and two values published beside it for fast paths.
 //!
-//! The lock is held for the time of one register access or event, and never while the back is called. Under it, only
-//! the interrupt sink is called, which does not block; that keeps level changes in order.
+//! The lock is held for the time of one register access or event, and never while the back is called. Under
+//! it, only the interrupt sink is called, which does not block; that keeps level changes in order.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};

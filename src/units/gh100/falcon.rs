@@ -1,10 +1,11 @@
 //! The registers of the GSP processor: whether its firmware runs, its mailboxes, and its interrupt.
 //!
-//! Every event goes to the interrupt tree, also while an earlier one is not acknowledged (drivers never acknowledge
-//! what they polled for, such as the end of the boot). An acknowledgement that leaves nothing pending takes the
-//! vector out of the tree as well: nouveau's handler clears the tree first and acknowledges then, and an event
-//! between the two would otherwise interrupt once more with GSP quiet, which Linux takes for a stray interrupt and
-//! disables. Nothing is lost by it: the driver looks at the queue after the acknowledgement.
+//! Every event goes to the interrupt tree, also while an earlier one is not acknowledged (drivers never
+//! acknowledge what they polled for, such as the end of the boot). An acknowledgement that leaves nothing
+//! pending takes the vector out of the tree as well: nouveau's handler clears the tree first and acknowledges
+//! then, and an event between the two would otherwise interrupt once more with GSP quiet, which Linux takes
+//! for a stray interrupt and disables. Nothing is lost by it: the driver looks at the queue after the
+//! acknowledgement.
 
 use gpuvmk_chip::gh100::regs::gsp::*;
 use gpuvmk_chip::registers::Reg;

@@ -1,4 +1,5 @@
-//! How a driver is told why a channel was stopped: robust-channel codes (the Xid) and Volta's numbers of MMU faults.
+//! How a driver is told why a channel was stopped: robust-channel codes (the Xid) and Volta's numbers of MMU
+//! faults.
 
 use super::gsp::Stopped;
 use crate::backend::{ChannelError, ChannelHang, FaultUnit, GraphicsError, HangKind, HostError, MmuFault};

@@ -1,9 +1,9 @@
 //! FSP: the processor that a driver asks to boot GSP, as far as that message goes.
 //!
-//! The driver writes its message into EMEM through a port that moves on by itself, sets the queue's tail to the last
-//! word and then the head, which sends it. FSP takes it at once: head and tail are equal again when the write
-//! returns. The answer lies at the start of EMEM. There is one port, and one queue each way; the message is copied
-//! and checked when it is sent, what the driver writes afterwards does not matter.
+//! The driver writes its message into EMEM through a port that moves on by itself, sets the queue's tail to
+//! the last word and then the head, which sends it. FSP takes it at once: head and tail are equal again when
+//! the write returns. The answer lies at the start of EMEM. There is one port, and one queue each way; the
+//! message is copied and checked when it is sent, what the driver writes afterwards does not matter.
 //!
 //! Signatures are not checked: what the message names is never executed.
 

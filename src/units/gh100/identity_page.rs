@@ -1,7 +1,7 @@
 //! The first page of BAR0 as memory: NV_PMC_BOOT_0, which a driver reads in every interrupt, and scratch.
 //!
-//! A front end may map the page, so that reading it costs nothing. What a driver writes there it reads back, until
-//! the function is reset. Where the host has no memory for it, the registers are trapped as all others.
+//! A front end may map the page, so that reading it costs nothing. What a driver writes there it reads back,
+//! until the function is reset. Where the host has no memory for it, the registers are trapped as all others.
 
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -1,11 +1,11 @@
-//! The register face of a GH100 as GSP firmware leaves it to a driver: FSP and GSP mailboxes, the VFN interrupt
-//! tree, PRAMIN, BAR1 and BAR2, TLB invalidation, doorbells. Everything else is asked of [`gsp`].
+//! The register face of a GH100 as GSP firmware leaves it to a driver: FSP and GSP mailboxes, the VFN
+//! interrupt tree, PRAMIN, BAR1 and BAR2, TLB invalidation, doorbells. Everything else is asked of [`gsp`].
 //!
-//! [`Gh100Function`] is a PCI function over a [`GspBackend`]. Each unit is a pure model in a file of its own; a
-//! register write returns its consequences as [`action`] values, which the function carries out.
+//! [`Gh100Function`] is a PCI function over a [`GspBackend`]. Each unit is a pure model in a file of its own;
+//! a register write returns its consequences as [`action`] values, which the function carries out.
 //!
-//! Not modelled: the configuration space's mirror in BAR0, MSI-X, the alarm of PTIMER, access counters and fault
-//! buffers, every unit that a driver reaches by messages to GSP only.
+//! Not modelled: the configuration space's mirror in BAR0, MSI-X, the alarm of PTIMER, access counters and
+//! fault buffers, every unit that a driver reaches by messages to GSP only.
 
 mod action;
 mod config;

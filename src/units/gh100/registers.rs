@@ -1,4 +1,5 @@
-//! All registers of the function: which unit answers for an offset, and how pending interrupts become the output.
+//! All registers of the function: which unit answers for an offset, and how pending interrupts become the
+//! output.
 
 use super::action::{Action, Token};
 use super::falcon::{GspFalcon, Signal};

@@ -1,9 +1,9 @@
 //! VFN: the function's interrupt tree.
 //!
-//! A vector is a bit of a leaf. It stays pending until the driver writes a one to it. Two leaves make a bit of the top
-//! word, which is set while one of their enabled vectors is pending; the output is high while an enabled top bit is
-//! set. A message goes out when the output rises, and when the driver enables top bits while it is high: a handler
-//! disables them, reads, clears, and enables them again.
+//! A vector is a bit of a leaf. It stays pending until the driver writes a one to it. Two leaves make a bit
+//! of the top word, which is set while one of their enabled vectors is pending; the output is high while an
+//! enabled top bit is set. A message goes out when the output rises, and when the driver enables top bits
+//! while it is high: a handler disables them, reads, clears, and enables them again.
 
 use gpuvmk_chip::gh100::regs::vfn::*;
 use gpuvmk_chip::registers::{Reg, RegArray};

@@ -1,7 +1,7 @@
 //! The windows to memory: BAR1, BAR2 (the bus calls it BAR3) and PRAMIN.
 //!
-//! PRAMIN and BAR2 show instance memory, which only the CPU writes; a back may answer their reads from a copy. BAR1
-//! shows what engines write, and is read from memory itself.
+//! PRAMIN and BAR2 show instance memory, which only the CPU writes; a back may answer their reads from a
+//! copy. BAR1 shows what engines write, and is read from memory itself.
 
 use super::config::BAR1_SIZE;
 use super::function::Gh100Function;

@@ -1,26 +1,28 @@
-//! Instance memory as memory that a front end's client maps for good: the first part of BAR3, and PRAMIN. A guest's loads and stores of it cost
-//! no message then.
+//! Instance memory as memory that a front end's client maps for good: the first part of BAR3, and PRAMIN. A
+//! guest's loads and stores of it cost no message then.
 //!
-//! Such a client (QEMU's vfio-user) is told once which file a region is, so what BAR3 shows cannot follow the guest's tables: the memory
-//! follows instead. A page of VRAM that a window shows has its home in that file, at the offset where the window shows it. Three things see
-//! to that:
+//! Such a client (QEMU's vfio-user) is told once which file a region is, so what BAR3 shows cannot follow the
+//! guest's tables: the memory follows instead. A page of VRAM that a window shows has its home in that file,
+//! at the offset where the window shows it. Three things see to that:
 //!
-//! * this process reaches it there by its address in VRAM, because that page of the file is mapped over its place in
-//!   [`Window`](super::memory::Window): no reader knows of homes;
-//! * engines reach it there as system memory ([`Homes::split`]); the file is announced as memory for DMA at [`WINDOW_GPA`], where no guest
-//!   has memory, when the first engine is to reach a page of it;
-//! * pages move when the guest says that it changed BAR3's tables or where PRAMIN looks ([`Homes::apply`], [`Homes::move_pramin`]), before the
-//!   access ends by which it says so. Until then the guest sees what was there before, as through a TLB. (QEMU waits for the end of every
-//!   write once a region is mapped.)
+//! * this process reaches it there by its address in VRAM, because that page of the file is mapped over its
+//!   place in [`Window`](super::memory::Window): no reader knows of homes;
+//! * engines reach it there as system memory ([`Homes::split`]); the file is announced as memory for DMA at
+//!   [`WINDOW_GPA`], where no guest has memory, when the first engine is to reach a page of it;
+//! * pages move when the guest says that it changed BAR3's tables or where PRAMIN looks ([`Homes::apply`],
+//!   [`Homes::move_pramin`]), before the access ends by which it says so. Until then the guest sees what was
+//!   there before, as through a TLB. (QEMU waits for the end of every write once a region is mapped.)
 //!
-//! An engine may store to a page while it moves: what it stored after the page was copied is carried over when all engines have the new
-//! address.
+//! An engine may store to a page while it moves: what it stored after the page was copied is carried over
+//! when all engines have the new address.
 //!
-//! Limits. Only the first [`BAR3_MAPPED`] bytes of BAR3 are such memory, the rest is trapped. A page of VRAM can have one home: where BAR3
-//! shows it twice, the second place shows other memory, and so does PRAMIN where BAR3 shows a page too. System memory and what is beyond
-//! VRAM are not shown. Hardware reads a channel's USERD at its address in VRAM, so while it does, a window has a copy, which is
-//! stored to VRAM when a channel is made there. Entries that are to be read only can be written through BAR3. Before its driver gives
-//! BAR3 tables, it shows memory of its own, not VRAM. What a window does not show reads as what was there last, and keeps what is stored.
+//! Limits. Only the first [`BAR3_MAPPED`] bytes of BAR3 are such memory, the rest is trapped. A page of VRAM
+//! can have one home: where BAR3 shows it twice, the second place shows other memory, and so does PRAMIN
+//! where BAR3 shows a page too. System memory and what is beyond VRAM are not shown. Hardware reads a
+//! channel's USERD at its address in VRAM, so while it does, a window has a copy, which is stored to VRAM
+//! when a channel is made there. Entries that are to be read only can be written through BAR3. Before its
+//! driver gives BAR3 tables, it shows memory of its own, not VRAM. What a window does not show reads as what
+//! was there last, and keeps what is stored.
 
 mod moves;
 mod places;
@@ -61,7 +63,8 @@ pub enum Bar3 {
     WherePossible,
 }
 
-/// Bytes of BAR3 that are memory, at the beginning of the file: drivers give addresses out from the lowest on, and nouveau needs some 2 MiB.
+/// Bytes of BAR3 that are memory, at the beginning of the file: drivers give addresses out from the lowest
+/// on, and nouveau needs some 2 MiB.
 pub const BAR3_MAPPED: u64 = 16 << 20;
 /// Where in the file PRAMIN is, and its bytes.
 const PRAMIN: Range<u64> = BAR3_MAPPED..BAR3_MAPPED + (1 << 20);
@@ -143,8 +146,8 @@ impl Homes {
         self.file.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file is somebody's who is gone, or whom that one has given it: the next reset makes another, and nobody is given
-    /// any before.
+    /// The file is somebody's who is gone, or whom that one has given it: the next reset makes another, and
+    /// nobody is given any before.
     pub fn client_gone(&self) {
         self.client_gone.store(true, Ordering::Relaxed);
     }
@@ -179,7 +182,8 @@ impl Homes {
         self.state().announced = false;
     }
 
-    /// Everything as after power-on: all of VRAM has its home in VRAM, whatever was in it, and the memory is zero.
+    /// Everything as after power-on: all of VRAM has its home in VRAM, whatever was in it, and the memory is
+    /// zero.
     pub fn reset(&self, window: &Window) {
         let mut state = self.state();
         for (page, _) in state.places.homes() {
@@ -219,7 +223,8 @@ impl Homes {
         })
     }
 
-    /// Adds what engines need to reach what a guest's tables map: a run of VRAM in parts, by where its pages have their home.
+    /// Adds what engines need to reach what a guest's tables map: a run of VRAM in parts, by where its pages
+    /// have their home.
     ///
     /// # Errors
     /// The aggregator was to be told of the memory, and cannot be.

@@ -93,7 +93,8 @@ impl Homes {
         Ok(())
     }
 
-    /// Hardware reads a channel's USERD at its address in VRAM from now on, and finds there what the guest stored.
+    /// Hardware reads a channel's USERD at its address in VRAM from now on, and finds there what the guest
+    /// stored.
     ///
     /// # Errors
     /// The vGPU cannot go on.

@@ -1,7 +1,7 @@
 //! Which pages of VRAM have their home in the memory that BAR3 is, and where. Pure bookkeeping.
 //!
-//! A page has one home. A page of BAR3 that shows VRAM which has its home elsewhere is a copy of it ([`Place::is_copy`]): that is so of
-//! pages that hardware reaches by their address in VRAM (USERD).
+//! A page has one home. A page of BAR3 that shows VRAM which has its home elsewhere is a copy of it
+//! ([`Place::is_copy`]): that is so of pages that hardware reaches by their address in VRAM (USERD).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -71,8 +71,8 @@ impl<C: ChannelControl> Mediator<C> {
         host.request_with(&request, Some(file))
     }
 
-    /// Takes the ranges that `pick` names away, in their order and with none of those between the first and the last left out: first from
-    /// the shadow, then from the aggregator, then here.
+    /// Takes the ranges that `pick` names away, in their order and with none of those between the first and
+    /// the last left out: first from the shadow, then from the aggregator, then here.
     pub(super) fn take_memory(&self, pick: impl FnOnce(&Control<C>) -> Vec<Range>) {
         let mut control = self.control();
         let connection = self.connection();
@@ -120,7 +120,8 @@ impl<C: ChannelControl> Mediator<C> {
     }
 }
 
-/// What the aggregator knows of ranges in their order: from the first to the last, below and above the window's memory, which stays.
+/// What the aggregator knows of ranges in their order: from the first to the last, below and above the
+/// window's memory, which stays.
 fn announced(ranges: &[Range]) -> impl Iterator<Item = (Gpa, u64)> {
     let hull = |above: bool| {
         let mut known =

@@ -222,7 +222,8 @@ fn new_aggregator_with_other_vram_is_not_accepted() {
 /// What a guest does.
 type Cause<'a> = &'a dyn Fn(&Fixture);
 
-/// Every reason: what leads there, in which request it is decided, what operators see, and that a reset ends it.
+/// Every reason: what leads there, in which request it is decided, what operators see, and that a reset ends
+/// it.
 #[test]
 fn every_reason_is_told_with_its_time_and_ends_with_a_reset() {
     let refuse_updates = |f: &Fixture, kind: RefusalKind| {

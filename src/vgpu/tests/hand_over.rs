@@ -1,10 +1,12 @@
-//! From the end of work to the process that sleeps for it, in every order of everybody's steps: the aggregator's thread, the back end's thread for
-//! events, the driver's interrupt handler on one processor, and a process that sleeps for fences on another.
+//! From the end of work to the process that sleeps for it, in every order of everybody's steps: the
+//! aggregator's thread, the back end's thread for events, the driver's interrupt handler on one processor,
+//! and a process that sleeps for fences on another.
 //!
-//! Event ring, mediator, register face and interrupt tree are the real ones. The driver does what nouveau does: with its allow and block of
-//! notifications around each sleep (Linux 6.1), or without (later ones), with a lock of its own around what both processors do. Accesses to
-//! registers are carried out one at a time, as a monitor's come. What is wrong is a process that sleeps while its work is done and nobody is left to
-//! wake it up.
+//! Event ring, mediator, register face and interrupt tree are the real ones. The driver does what nouveau
+//! does: with its allow and block of notifications around each sleep (Linux 6.1), or without (later ones),
+//! with a lock of its own around what both processors do. Accesses to registers are carried out one at a
+//! time, as a monitor's come. What is wrong is a process that sleeps while its work is done and nobody is
+//! left to wake it up.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::AsFd;
@@ -24,7 +26,8 @@ use gpuvmk_pci::{InterruptSink, PciFunction, Region};
 const SAME: [Engine; 2] = [Engine::Graphics; 2];
 const DIFFERENT: [Engine; 2] = [Engine::Graphics, Engine::Copy(0)];
 
-/// So often threads are interrupted in the usual run, at the most; the variable `GPUVMK_INTERRUPTIONS` says otherwise.
+/// So often threads are interrupted in the usual run, at the most; the variable `GPUVMK_INTERRUPTIONS` says
+/// otherwise.
 const INTERRUPTIONS: u32 = 1;
 
 /// What one search is about.
@@ -38,7 +41,8 @@ struct Case {
     posts: bool,
     /// The function is reset before the last sleep, and set up again.
     resets: bool,
-    /// The link takes what was kept before it says what the driver is interested in: the mistake that is to be found.
+    /// The link takes what was kept before it says what the driver is interested in: the mistake that is to
+    /// be found.
     broken: bool,
 }
 

@@ -56,7 +56,8 @@ struct FakeLink {
     report: Mutex<Report>,
     copied: Mutex<CopiedBytes>,
     trapped: AtomicU64,
-    /// Notifications that are not told before the driver is interested or asks for them, and what they are to it.
+    /// Notifications that are not told before the driver is interested or asks for them, and what they are to
+    /// it.
     notified: Mutex<Deferred>,
     set_interest: Mutex<Option<InterruptInterest>>,
 }
@@ -70,7 +71,8 @@ struct World {
 }
 
 impl World {
-    /// Takes ranges and parts of them. Both ends must be memory that is there; what lies between may be memory or nothing.
+    /// Takes ranges and parts of them. Both ends must be memory that is there; what lies between may be
+    /// memory or nothing.
     fn unmap(&mut self, first: u64, end: u64) {
         let is_there =
             |at: u64| self.ranges.range(..=at).next_back().is_some_and(|(start, size)| at < start + size);

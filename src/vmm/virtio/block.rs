@@ -1,4 +1,5 @@
-//! Requests to a disk (virtio 1.2, 5.2): each is a chain of buffers, a header first, a byte for its outcome last.
+//! Requests to a disk (virtio 1.2, 5.2): each is a chain of buffers, a header first, a byte for its outcome
+//! last.
 
 use std::io::{self, Read, Write};
 
@@ -96,7 +97,8 @@ impl Server {
         Self { disk, piece: vec![0; PIECE].into_boxed_slice() }
     }
 
-    /// Carries one request out. With `write_through`, what it writes is permanent when it ends. The bytes written to the guest's memory.
+    /// Carries one request out. With `write_through`, what it writes is permanent when it ends. The bytes
+    /// written to the guest's memory.
     pub(super) fn serve(
         &mut self,
         memory: &GuestMemoryMmap,

@@ -1,4 +1,5 @@
-//! A device's common configuration: what its driver agrees with it, and where its queue lies (virtio 1.2, 4.1.4.3). A pure model.
+//! A device's common configuration: what its driver agrees with it, and where its queue lies (virtio 1.2,
+//! 4.1.4.3). A pure model.
 
 use std::mem::offset_of;
 

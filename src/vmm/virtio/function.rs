@@ -1,7 +1,8 @@
 //! A disk as a PCI function.
 //!
-//! Locks, in the order in which they are taken: `front`, `work`, `interrupt`. The thread that serves the queue holds `work` while it
-//! carries a request out, so only what starts and stops the device waits for a request; reads of registers do not.
+//! Locks, in the order in which they are taken: `front`, `work`, `interrupt`. The thread that serves the
+//! queue holds `work` while it carries a request out, so only what starts and stops the device waits for a
+//! request; reads of registers do not.
 
 use std::fs::File;
 use std::io;
@@ -137,7 +138,8 @@ impl Shared {
         lock(&self.interrupt).take();
     }
 
-    /// Takes `front` for what it protects only: what a driver reads at each interrupt, and a notification, need nothing of it.
+    /// Takes `front` for what it protects only: what a driver reads at each interrupt, and a notification,
+    /// need nothing of it.
     fn read_structure(&self, offset: u64, data: &mut [u8]) {
         data.fill(0);
         match Structure::at(offset) {
@@ -182,8 +184,8 @@ impl Shared {
         }
     }
 
-    /// Where an access to the data of the window in configuration space goes: the offset in the BAR, if it is one of the bytes that
-    /// the driver has set.
+    /// Where an access to the data of the window in configuration space goes: the offset in the BAR, if it is
+    /// one of the bytes that the driver has set.
     fn through_window(front: &Front, offset: u64, size: usize) -> Option<u64> {
         let word = |at| {
             let mut data = [0; 4];

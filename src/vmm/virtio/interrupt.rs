@@ -1,4 +1,5 @@
-//! The interrupt line of a virtio function, and the register that says what it is for. A pure model but for the line itself.
+//! The interrupt line of a virtio function, and the register that says what it is for. A pure model but for
+//! the line itself.
 
 use std::sync::Arc;
 

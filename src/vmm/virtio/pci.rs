@@ -1,4 +1,5 @@
-//! What a virtio function has where: its identity, the structures in its BAR and the capabilities that name them (virtio 1.2, 4.1.4).
+//! What a virtio function has where: its identity, the structures in its BAR and the capabilities that name
+//! them (virtio 1.2, 4.1.4).
 
 use super::common;
 use gpuvmk_pci::config_space::{

@@ -240,7 +240,8 @@ fn device_whose_driver_breaks_the_rules_waits_for_its_reset() {
     assert_ne!(rig.start(FEATURES, MEMORY - 64) & NEEDS_RESET, 0);
     assert_eq!(rig.byte(ISR), 2);
     assert_ne!(rig.start(FEATURES, TABLE + 8) & NEEDS_RESET, 0);
-    // More requests than entries, a request without room for its outcome, buffers outside memory, a chain without an end.
+    // More requests than entries, a request without room for its outcome, buffers outside memory, a chain
+    // without an end.
     rig.start(FEATURES, TABLE);
     rig.asked = 100;
     rig.make_available(&[(HEADER, 16, false)]);

@@ -1,14 +1,15 @@
 //! What a hostile guest does to the GPU that it shares, and what must come of it: data only.
 //!
-//! The guest program (`tests/guest`, `attack`) carries the attacks out by name; `cargo xtask attack` runs them beside
-//! a working guest, judges them and writes docs/attacks.md. Both read this one table, so that neither can know an
-//! attack that the other does not.
+//! The guest program (`tests/guest`, `attack`) carries the attacks out by name; `cargo xtask attack` runs
+//! them beside a working guest, judges them and writes docs/attacks.md. Both read this one table, so that
+//! neither can know an attack that the other does not.
 
 mod fermi;
 mod hopper;
 pub mod peers;
 
-/// Words that the victim writes at the start of each page of its buffers; nobody else may ever find them together.
+/// Words that the victim writes at the start of each page of its buffers; nobody else may ever find them
+/// together.
 pub const VICTIM_MARK: [u32; 2] = [0x7669_6374, 0x9e15_a11e];
 
 /// A chip whose vGPU is attacked.

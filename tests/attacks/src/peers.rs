@@ -1,5 +1,5 @@
-//! Attacks by a process at a socket: a QEMU that lies to its device backend, and a device backend that lies to the
-//! aggregator. Data only, as the guests' attacks are.
+//! Attacks by a process at a socket: a QEMU that lies to its device backend, and a device backend that lies
+//! to the aggregator. Data only, as the guests' attacks are.
 
 use crate::Outcome;
 use Outcome::{Limited, Quarantined, Refused, Values};

@@ -1,5 +1,5 @@
-//! A driver of a GH100 at the seam below its register face: page tables in its own VRAM, channels by slot, Hopper's
-//! host and copy methods.
+//! A driver of a GH100 at the seam below its register face: page tables in its own VRAM, channels by slot,
+//! Hopper's host and copy methods.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(

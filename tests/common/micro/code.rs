@@ -4,8 +4,8 @@
 
 use std::arch::global_asm;
 
-// Registers: r13 script, r14 results, r15 where the end of a script is told. An operation has 32 bytes: its number and a count of
-// 32 bits each, then three words of 64 bits (rbx, rdx, r8).
+// Registers: r13 script, r14 results, r15 where the end of a script is told. An operation has 32 bytes: its
+// number and a count of 32 bits each, then three words of 64 bits (rbx, rdx, r8).
 global_asm!(
     ".pushsection .rodata.gpuvmk_micro, \"a\"",
     ".global gpuvmk_micro_begin",

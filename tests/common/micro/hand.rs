@@ -1,7 +1,8 @@
-//! A PCI function as a driver outside has it whose accesses to BARs are made by a micro guest's processor: what any driver of the tests
-//! does goes through KVM.
+//! A PCI function as a driver outside has it whose accesses to BARs are made by a micro guest's processor:
+//! what any driver of the tests does goes through KVM.
 //!
-//! Writes are posted, as on a bus: they are made together before the next read, in their order, or a moment later.
+//! Writes are posted, as on a bus: they are made together before the next read, in their order, or a moment
+//! later.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;

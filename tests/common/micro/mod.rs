@@ -1,8 +1,10 @@
-//! Micro guests: real KVM guests of some hundred bytes, whose processor carries out scripts of loads and stores at privilege level 3,
-//! where every host's KVM runs them natively (one without hardware virtualisation too).
+//! Micro guests: real KVM guests of some hundred bytes, whose processor carries out scripts of loads and
+//! stores at privilege level 3, where every host's KVM runs them natively (one without hardware
+//! virtualisation too).
 //!
-//! Guest-physical addresses are virtual ones, up to 4 GiB. Memory begins at 0: page tables, code, script, results, then data. There
-//! is no interrupt table: messages stay pending in the local APIC, where the test looks for them.
+//! Guest-physical addresses are virtual ones, up to 4 GiB. Memory begins at 0: page tables, code, script,
+//! results, then data. There is no interrupt table: messages stay pending in the local APIC, where the test
+//! looks for them.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(

@@ -168,8 +168,8 @@ impl TinyDriver {
         self.submit(channel, &words);
     }
 
-    /// Fills all of an empty channel's ring: slot N is the same copy of whole 4 KiB lines so many times, which then leaves N + 1 at
-    /// `mark` and notifies nobody. [`Self::submit_prepared`] submits slot by slot.
+    /// Fills all of an empty channel's ring: slot N is the same copy of whole 4 KiB lines so many times,
+    /// which then leaves N + 1 at `mark` and notifies nobody. [`Self::submit_prepared`] submits slot by slot.
     pub fn prepare_copies(&mut self, channel: &Channel, places: [u64; 3], times: usize, mark: u64) {
         let [from, to, size] = places;
         for slot in 0..1 << RING_LOG2 {
@@ -184,7 +184,8 @@ impl TinyDriver {
         }
     }
 
-    /// Submits the next slots of a ring that was filled before; that there is room is for the caller to see to.
+    /// Submits the next slots of a ring that was filled before; that there is room is for the caller to see
+    /// to.
     pub fn submit_prepared(&mut self, channel: &mut Channel, slots: u32) {
         channel.put = (channel.put + slots) % (1 << RING_LOG2);
         self.ring(channel.id, channel.put);

@@ -1,8 +1,8 @@
-//! A tiny GF100 driver: brings any GF100 function up as a real driver does (by registers, BAR1, BAR3 and PRAMIN
-//! only) and submits copies. Native and mediated GPUs are driven by the same code.
+//! A tiny GF100 driver: brings any GF100 function up as a real driver does (by registers, BAR1, BAR3 and
+//! PRAMIN only) and submits copies. Native and mediated GPUs are driven by the same code.
 //!
-//! VRAM is handed out from the bottom and never taken back. BAR3 shows the first part of VRAM as it is; BAR1 shows
-//! the USERD pages of all channels.
+//! VRAM is handed out from the bottom and never taken back. BAR3 shows the first part of VRAM as it is; BAR1
+//! shows the USERD pages of all channels.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
@@ -181,7 +181,8 @@ impl TinyDriver {
         self.bar1 = Some(bar1);
     }
 
-    /// Through PRAMIN, as long as there is nothing else, only what shows the tables themselves; the rest through BAR3.
+    /// Through PRAMIN, as long as there is nothing else, only what shows the tables themselves; the rest
+    /// through BAR3.
     fn set_up_bar3(&mut self) {
         let block = self.alloc(ramin::INSTANCE_SIZE, 0x1000);
         let (mut space, table) = self.space_with_table();

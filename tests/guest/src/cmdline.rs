@@ -1,7 +1,7 @@
 //! The words of the kernel command line that are for `/init`, all of the form `gpuvmk.NAME=VALUE`.
 //!
-//! A name with a dot is taken by the kernel for a module's option that it does not know, and is left alone: it
-//! neither warns nor hands it to `/init` as an argument.
+//! A name with a dot is taken by the kernel for a module's option that it does not know, and is left alone:
+//! it neither warns nor hands it to `/init` as an argument.
 
 /// What `/init` is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,8 @@
-//! Compute kernels on a Hopper: a graphics channel with the compute class, the kernels' code, and launches by the
-//! newer interface.
+//! Compute kernels on a Hopper: a graphics channel with the compute class, the kernels' code, and launches by
+//! the newer interface.
 //!
-//! Data goes the way that drivers send it: system memory, a copy by the channel's own copy engine, VRAM, the kernel,
-//! and back.
+//! Data goes the way that drivers send it: system memory, a copy by the channel's own copy engine, VRAM, the
+//! kernel, and back.
 
 use std::time::Duration;
 
@@ -100,7 +100,8 @@ impl Compute {
         Ok(Duration::from_nanos(end.saturating_sub(begin)))
     }
 
-    /// Describes a launch in memory; returns the commands that make it. Good until the next launch is described.
+    /// Describes a launch in memory; returns the commands that make it. Good until the next launch is
+    /// described.
     pub fn prepare(
         &mut self,
         kernel: &Kernel,

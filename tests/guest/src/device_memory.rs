@@ -29,8 +29,8 @@ macro_rules! access {
         pub fn $load(&self, offset: usize) -> Result<$word> {
             let place = self.at(offset, size_of::<$word>())?;
             let value: $word;
-            // SAFETY: all bytes lie in the mapping (`at`), which lives as long as `self`; a load from a device touches
-            // no memory of this program.
+            // SAFETY: all bytes lie in the mapping (`at`), which lives as long as `self`; a load from a
+            // device touches no memory of this program.
             unsafe {
                 asm!(concat!("mov {0", $pattern, "}, [{1}]"), out($class) value, in(reg) place.as_ptr(),
                      options(nostack, preserves_flags));

@@ -1,5 +1,5 @@
-//! Guest memory whose physical address is known, for a driver that lives in user space: pages of 2 MiB that the
-//! kernel neither moves nor takes away.
+//! Guest memory whose physical address is known, for a driver that lives in user space: pages of 2 MiB that
+//! the kernel neither moves nor takes away.
 #![allow(
     unsafe_code,
     reason = "huge pages and their volatile accesses have no safe face in the standard library"
@@ -24,8 +24,8 @@ pub struct Pool {
 
 // SAFETY: the mapping belongs to this value, and nothing in it is bound to a thread.
 unsafe impl Send for Pool {}
-// SAFETY: accesses are volatile and through shared references only; no reference into the memory is ever made. Races
-// between them are what some attacks want: each sees some value that was stored.
+// SAFETY: accesses are volatile and through shared references only; no reference into the memory is ever
+// made. Races between them are what some attacks want: each sees some value that was stored.
 unsafe impl Sync for Pool {}
 
 /// Huge pages, handed out from the bottom, each piece within one of them.
@@ -60,7 +60,8 @@ impl DmaMemory {
         fs::write(POOL, (had + pages).to_string())?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | libc::MAP_POPULATE;
         let (size, protection) = (pages * HUGE, libc::PROT_READ | libc::PROT_WRITE);
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice overlaps nothing of this program.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice overlaps nothing of this
+        // program.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(Error::last_os_error());

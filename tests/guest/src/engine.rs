@@ -1,7 +1,7 @@
 //! Engines that copy, in the words of each: which class, on which channel, and the methods of its copies.
 //!
-//! All of them copy a rectangle: lines of a length, `count` times, with a pitch on either side. Linear bytes go
-//! as lines of one page, and the rest as one shorter line.
+//! All of them copy a rectangle: lines of a length, `count` times, with a pitch on either side. Linear bytes
+//! go as lines of one page, and the rest as one shorter line.
 
 mod fermi;
 pub mod hopper;
@@ -124,8 +124,8 @@ impl Engine {
         }
     }
 
-    /// Adds the words by which the host unit writes `payload` to `address`, and the GPU's time to `address + 8`,
-    /// once all before is done.
+    /// Adds the words by which the host unit writes `payload` to `address`, and the GPU's time to `address +
+    /// 8`, once all before is done.
     pub fn release_with_time(self, commands: &mut Commands, address: u64, payload: u32) {
         match self {
             Self::M2mf | Self::Copy0 | Self::Copy1 => {

@@ -136,8 +136,8 @@ fn collect(mut child: Child, program: &str, gpu: usize, limit: Duration) -> Valu
     }
 }
 
-/// Sleeps until a child has ended; false when the time is up. AdaptivePoll every now and then instead would cost an emulated
-/// processor, and so the host, a noticeable part of its time.
+/// Sleeps until a child has ended; false when the time is up. AdaptivePoll every now and then instead would
+/// cost an emulated processor, and so the host, a noticeable part of its time.
 fn wait(child: &Child, limit: Duration) -> std::io::Result<bool> {
     let pid = Pid::from_child(child);
     let process = pidfd_open(pid, PidfdFlags::empty())?;

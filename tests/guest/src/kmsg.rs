@@ -35,7 +35,8 @@ impl Log {
                 Ok(0) => break,
                 Ok(length) => {
                     let text = String::from_utf8_lossy(record.get(..length).unwrap_or_default()).into_owned();
-                    // "priority,sequence,time,flags;message", then lines of properties that begin with a space.
+                    // "priority,sequence,time,flags;message", then lines of properties that begin with a
+                    // space.
                     let message = text.split_once(';').map_or("", |(_, message)| message);
                     self.seen.push(message.lines().next().unwrap_or_default().to_owned());
                 }

@@ -2,7 +2,8 @@
 
 /// `length` bytes of the pattern `seed`, from position `start` on (a multiple of 4).
 ///
-/// Each word is a hash of its position and the seed, so neither a shifted page nor another buffer's page matches.
+/// Each word is a hash of its position and the seed, so neither a shifted page nor another buffer's page
+/// matches.
 pub fn bytes(seed: u32, start: usize, length: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(length + 3);
     let mut index = (start / 4) as u64;
@@ -15,7 +16,8 @@ pub fn bytes(seed: u32, start: usize, length: usize) -> Vec<u8> {
 }
 
 fn word(seed: u32, index: u64) -> u32 {
-    // A multiply-xor mix (splitmix64's constants): cheap in an emulated processor, and no two places look alike.
+    // A multiply-xor mix (splitmix64's constants): cheap in an emulated processor, and no two places look
+    // alike.
     let mut value = index.wrapping_add(u64::from(seed) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     value ^= value >> 31;
     value = value.wrapping_mul(0xbf58_476d_1ce4_e5b9);

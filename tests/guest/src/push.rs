@@ -1,7 +1,7 @@
 //! Command words as channels take them, from Fermi to Hopper: a method header, then data.
 //!
-//! Header (32 bits): 31:29 how the method advances (1 = by four after each word, 3 = not at all, 4 = the data is in
-//! the header), 28:16 count of words or the immediate value, 15:13 subchannel, 11:0 method address / 4.
+//! Header (32 bits): 31:29 how the method advances (1 = by four after each word, 3 = not at all, 4 = the data
+//! is in the header), 28:16 count of words or the immediate value, 15:13 subchannel, 11:0 method address / 4.
 
 /// A subchannel: which bound object methods go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -184,15 +184,15 @@ impl Mapping {
         Ok(())
     }
 
-    /// Copies `bytes` to `offset` by accesses of four bytes, as device memory is written. Both offset and length
-    /// must be multiples of 4.
+    /// Copies `bytes` to `offset` by accesses of four bytes, as device memory is written. Both offset and
+    /// length must be multiples of 4.
     pub fn write_words(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
         self.check_words(offset, bytes.len())?;
         let (words, _) = bytes.as_chunks::<4>();
         for (index, word) in words.iter().enumerate() {
             let place = self.at(offset + index * 4, 4)?.cast::<u32>();
-            // SAFETY: the word lies inside the mapping (`at`) and is aligned: mappings start at a page. The write
-            // is volatile because a device is behind it.
+            // SAFETY: the word lies inside the mapping (`at`) and is aligned: mappings start at a page. The
+            // write is volatile because a device is behind it.
             unsafe { place.write_volatile(u32::from_le_bytes(*word)) };
         }
         Ok(())
@@ -214,8 +214,8 @@ impl Mapping {
     /// Where `length` bytes at `offset` lie, if all of them do.
     fn at(&self, offset: usize, length: usize) -> Result<NonNull<u8>> {
         self.check(offset, length)?;
-        // SAFETY: `offset` is at most the mapping's size (just checked), so the sum stays in the mapping or at its
-        // end.
+        // SAFETY: `offset` is at most the mapping's size (just checked), so the sum stays in the mapping or
+        // at its end.
         Ok(unsafe { self.start.add(offset) })
     }
 

@@ -138,8 +138,9 @@ pub fn launch(
     Ok(Launch { constants, qmd, methods })
 }
 
-/// Constant bank 0: block and grid dimensions first, parameters from [`PARAMETERS`] on. The rest is 0: kernels without
-/// a stack and without generic addresses read nothing else of it but a memory descriptor, which may be 0.
+/// Constant bank 0: block and grid dimensions first, parameters from [`PARAMETERS`] on. The rest is 0:
+/// kernels without a stack and without generic addresses read nothing else of it but a memory descriptor,
+/// which may be 0.
 fn constants(kernel: &Kernel, grid: Size3, block: Size3, parameters: &[u8]) -> Result<Vec<u8>, LaunchError> {
     let mut bytes = vec![0; CONSTANTS_SIZE as usize];
     let dimensions = [block.0, block.1, block.2, grid.0, grid.1, grid.2];

@@ -1,12 +1,12 @@
 //! Compute kernels for Hopper, and what a driver pushes to launch them on class cbc0 (HOPPER_COMPUTE_A).
 //!
-//! The kernels are CUDA C in `cuda/`; their machine code (SM 9.0) lies beside it in `sass/`, made by
-//! `cargo run -p gpuvmk-kernels --features generate -- --nvcc NVCC`. A launch needs three things in GPU memory: the
+//! The kernels are CUDA C in `cuda/`; their machine code (SM 9.0) lies beside it in `sass/`, made by `cargo
+//! run -p gpuvmk-kernels --features generate -- --nvcc NVCC`. A launch needs three things in GPU memory: the
 //! code, constant bank 0 with the parameters, and a queue meta data block ([`qmd`]); and a few methods
 //! ([`launch`]).
 //!
-//! Sources: NVIDIA's class headers `clcbc0.h` and `clcbc0qmd.h` (open-gpu-doc); the layout of constant bank 0 from
-//! the disassembly of compiled kernels.
+//! Sources: NVIDIA's class headers `clcbc0.h` and `clcbc0qmd.h` (open-gpu-doc); the layout of constant bank 0
+//! from the disassembly of compiled kernels.
 
 pub mod launch;
 pub mod qmd;

@@ -11,8 +11,8 @@ pub const THREADS: u32 = GRID.0 * BLOCK.0;
 /// Steps of each thread: a few milliseconds.
 pub const ROUNDS: u32 = 100_000;
 
-/// What a thread leaves: the kernel's linear congruential generator after `rounds` steps from `seed` (with the
-/// thread's number in it), by squaring the step.
+/// What a thread leaves: the kernel's linear congruential generator after `rounds` steps from `seed` (with
+/// the thread's number in it), by squaring the step.
 pub const fn result(seed: u32, rounds: u32) -> u32 {
     let (mut factor, mut addend) = (1_664_525_u32, 1_013_904_223_u32);
     let (mut value, mut left) = (seed, rounds);

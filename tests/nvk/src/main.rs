@@ -1,11 +1,12 @@
 //! A Vulkan test program for guests with Mesa's NVK: what the driver lists, transfers, and compute shaders.
 //!
-//! It is started by a guest's `/init` with the Vulkan loader and one driver beside it (see docs/nvk.md), loads
-//! libvulkan at run time, runs the [`checks`] that its arguments name, and prints exactly one line of JSON, as the
-//! other guest programs do. Every result is compared with what the processor computes; nothing passes because the
-//! driver said so.
+//! It is started by a guest's `/init` with the Vulkan loader and one driver beside it (see docs/nvk.md),
+//! loads libvulkan at run time, runs the [`checks`] that its arguments name, and prints exactly one line of
+//! JSON, as the other guest programs do. Every result is compared with what the processor computes; nothing
+//! passes because the driver said so.
 //!
-//! Not here: graphics, images, several queues. They would show nothing about the virtual GPU that these do not.
+//! Not here: graphics, images, several queues. They would show nothing about the virtual GPU that these do
+//! not.
 
 mod checks;
 mod options;

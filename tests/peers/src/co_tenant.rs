@@ -1,5 +1,5 @@
-//! An honest tenant that copies a page, again and again, without a pause: what the neighbour's copies wait for where a GPU is shared and
-//! nobody attacks.
+//! An honest tenant that copies a page, again and again, without a pause: what the neighbour's copies wait
+//! for where a GPU is shared and nobody attacks.
 
 use std::io::Read;
 use std::path::Path;

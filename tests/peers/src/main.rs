@@ -1,8 +1,9 @@
-//! Hostile processes at gpuvmk's sockets: in place of a QEMU at a device backend, and in place of a device backend at
-//! the aggregator. `cargo xtask attack --peers` starts this program beside a guest at work, once for each attack.
+//! Hostile processes at gpuvmk's sockets: in place of a QEMU at a device backend, and in place of a device
+//! backend at the aggregator. `cargo xtask attack --peers` starts this program beside a guest at work, once
+//! for each attack.
 //!
-//! The attack's end is told in one line of JSON; the program then keeps what it holds until its standard input ends, so
-//! that the host can count while the attacker is still there.
+//! The attack's end is told in one line of JSON; the program then keeps what it holds until its standard
+//! input ends, so that the host can count while the attacker is still there.
 
 mod aggregator;
 mod client;

@@ -1,8 +1,10 @@
-//! An honest tenant that times its own requests and copies all the while: what others do to the aggregator shows there.
+//! An honest tenant that times its own requests and copies all the while: what others do to the aggregator
+//! shows there.
 //!
-//! One line of JSON for each [`WINDOW`] says how many microseconds each request took (a page mapped or unmapped), and each copy of
-//! a page from its submission to its fence; how late a thread was that sleeps and does nothing else, which is the machine's own doing;
-//! and how many copies were wrong. Times are of the monotonic clock. It goes on until its standard input ends.
+//! One line of JSON for each [`WINDOW`] says how many microseconds each request took (a page mapped or
+//! unmapped), and each copy of a page from its submission to its fence; how late a thread was that sleeps and
+//! does nothing else, which is the machine's own doing; and how many copies were wrong. Times are of the
+//! monotonic clock. It goes on until its standard input ends.
 
 use std::io::Read;
 use std::path::Path;
@@ -121,7 +123,8 @@ fn copy(tenant: &mut Tenant, number: u64) -> Result<(Duration, bool)> {
     let start = Instant::now();
     tenant.copy(0, 0, RAM_VA, VRAM_VA + DATA, PAGE);
     loop {
-        // What another thread of this process holds up is not the aggregator's doing: nothing is taken on the way.
+        // What another thread of this process holds up is not the aggregator's doing: nothing is taken on the
+        // way.
         if tenant.done(0) {
             break;
         }

@@ -92,8 +92,9 @@ impl Raw {
         Ok(Self { socket, files: Vec::new() })
     }
 
-    /// A tenant. A connection that is closed is tried again for a while, as back ends do: a process has few places before its hello, and
-    /// those of connections that have just ended are taken for a moment. Who waits for memory or a name is answered late.
+    /// A tenant. A connection that is closed is tried again for a while, as back ends do: a process has few
+    /// places before its hello, and those of connections that have just ended are taken for a moment. Who
+    /// waits for memory or a name is answered late.
     pub fn joined(path: &Path, name: &str) -> Result<Self> {
         let start = Instant::now();
         loop {
@@ -117,7 +118,8 @@ impl Raw {
         Ok(Mapping::of_file(file.as_fd(), 0, size, Access::ReadWrite)?)
     }
 
-    /// Sends a datagram. False when the other side has closed; `None` when it does not take it without waiting.
+    /// Sends a datagram. False when the other side has closed; `None` when it does not take it without
+    /// waiting.
     pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Option<bool>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
         let mut control = SendAncillaryBuffer::new(&mut space);

@@ -123,8 +123,8 @@ impl Snapshot {
     }
 }
 
-/// Threads at the very lowest priority that keep processors awake. A processor that sleeps takes long to wake up,
-/// in a virtual machine above all: without this, a victim is faster beside an attacker than alone.
+/// Threads at the very lowest priority that keep processors awake. A processor that sleeps takes long to wake
+/// up, in a virtual machine above all: without this, a victim is faster beside an attacker than alone.
 pub(super) fn awake() -> Result<Vec<Process>> {
     /// More than this never sleep here.
     const MOST: usize = 4;
@@ -213,8 +213,8 @@ impl<'a> Field<'a> {
         let machine = self.workshop.start_with_orders(&self.case, &label, &self.rig, &self.guest, 1)?;
         self.attacker = Some(machine);
         self.await_event(ATTACKER, "attacker-ready", BOOT)?;
-        // What the attacker's processors and its device process cost is shared out by the host's scheduler, which
-        // is not what is measured here.
+        // What the attacker's processors and its device process cost is shared out by the host's scheduler,
+        // which is not what is measured here.
         if let Some(machine) = &self.attacker {
             machine.set_priority(Priority::Lower)?;
         }
@@ -222,8 +222,8 @@ impl<'a> Field<'a> {
         if self.apart { self.keep_apart() } else { Ok(()) }
     }
 
-    /// From now on the victim's machine and device process, and the attacker's, have processors of their own. The
-    /// aggregator and the software GPU in it, which work for both, may use all.
+    /// From now on the victim's machine and device process, and the attacker's, have processors of their own.
+    /// The aggregator and the software GPU in it, which work for both, may use all.
     pub fn keep_apart(&mut self) -> Result<()> {
         self.apart = true;
         let victims = [self.victim.id(), self.device(0)?.id()];
@@ -251,7 +251,8 @@ impl<'a> Field<'a> {
         self.await_event(ATTACKER, "attack-begin", MORE).map(drop)
     }
 
-    /// Has the attacker make an attack, and again while there is time: one that costs it its vGPU is over soon.
+    /// Has the attacker make an attack, and again while there is time: one that costs it its vGPU is over
+    /// soon.
     pub fn attack(&mut self, attack: &Attack, time: Duration) -> Result<Round> {
         let repeats = attack.host == Host::LooksOn && !attack.by_driver;
         let before = self.snapshot()?;

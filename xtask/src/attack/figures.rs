@@ -84,16 +84,18 @@ impl Work {
     }
 }
 
-/// The least time of a bucket in microseconds. The victim has eight equally wide ones for each doubling of nanoseconds.
+/// The least time of a bucket in microseconds. The victim has eight equally wide ones for each doubling of
+/// nanoseconds.
 fn micros(bucket: u32) -> f64 {
     f64::from(bucket / 8).exp2() * (1.0 + f64::from(bucket % 8) / 8.0) / 1e3
 }
 
 /// The part of its undisturbed throughput that is the victim's by right.
 ///
-/// Both figures are fractions of the time in which a VM had work that was not done, by the scheduler's account. Half of
-/// the time belongs to each VM that wants it; what one does not want, the other may have. A victim that wants the GPU
-/// for `victim` of the time when it is alone has a right to what the attacker leaves, and to half at least.
+/// Both figures are fractions of the time in which a VM had work that was not done, by the scheduler's
+/// account. Half of the time belongs to each VM that wants it; what one does not want, the other may have. A
+/// victim that wants the GPU for `victim` of the time when it is alone has a right to what the attacker
+/// leaves, and to half at least.
 pub fn fair_share(victim: f64, attacker: f64) -> f64 {
     let mine = (1.0 - attacker).max(0.5);
     if victim <= mine { 1.0 } else { mine / victim }

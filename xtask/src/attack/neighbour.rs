@@ -1,7 +1,9 @@
-//! `cargo xtask attack --neighbour`: what attacks at the aggregator's socket cost the time of somebody else's requests and copies.
+//! `cargo xtask attack --neighbour`: what attacks at the aggregator's socket cost the time of somebody else's
+//! requests and copies.
 //!
-//! No guest is needed: the neighbour is a tenant (`tests/peers`) that times each of its requests, and each copy from its submission to
-//! its fence. A throughput hides stalls of a second, because there is work that waits; the slow end of these times does not.
+//! No guest is needed: the neighbour is a tenant (`tests/peers`) that times each of its requests, and each
+//! copy from its submission to its fence. A throughput hides stalls of a second, because there is work that
+//! waits; the slow end of these times does not.
 
 mod docs;
 mod figures;
@@ -36,7 +38,8 @@ const LATE: Duration = Duration::from_millis(250);
 /// How often an attack whose first measurement misses is measured.
 const MEASURED: usize = 5;
 
-/// The attacks with one of these words in their names; all without words. The short run leaves those out that the sockets' short run makes.
+/// The attacks with one of these words in their names; all without words. The short run leaves those out that
+/// the sockets' short run makes.
 pub fn named(words: &[String], short: bool) -> Vec<&'static PeerAttack> {
     let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
     let here = |by: By| matches!(by, By::Neighbour) || !short && matches!(by, By::Backend);

@@ -1,8 +1,9 @@
 //! `cargo xtask attack --peers`: hostile processes at the sockets, beside a guest at work.
 //!
-//! A program in place of QEMU lies to a device backend; a program in place of a device backend lies to the aggregator;
-//! and QEMUs are killed, stopped and started in numbers. After each attack all daemons must be the same processes,
-//! hold no more descriptors, threads and memory than before the first, and serve an honest peer.
+//! A program in place of QEMU lies to a device backend; a program in place of a device backend lies to the
+//! aggregator; and QEMUs are killed, stopped and started in numbers. After each attack all daemons must be
+//! the same processes, hold no more descriptors, threads and memory than before the first, and serve an
+//! honest peer.
 
 mod docs;
 mod machines;
@@ -78,8 +79,9 @@ impl Scene for Peers<'_> {
     }
 
     fn neighbours(attack: Self::Attack) -> Neighbours {
-        // A client and the threads of the device backend that it works on run at a time, and so do a QEMU that starts and its
-        // backend; a backend's attack is its own, and one machine that is killed or stopped waits.
+        // A client and the threads of the device backend that it works on run at a time, and so do a QEMU
+        // that starts and its backend; a backend's attack is its own, and one machine that is killed or
+        // stopped waits.
         let processes = if matches!(attack.by, By::Client) || attack.name == "vms-36" { 2 } else { 1 };
         Neighbours { priority: machines::priority(attack.name), processes }
     }
@@ -138,7 +140,8 @@ impl Scene for Peers<'_> {
 }
 
 impl Peers<'_> {
-    /// An honest client and an honest backend, so that nothing is allocated for the first time during an attack.
+    /// An honest client and an honest backend, so that nothing is allocated for the first time during an
+    /// attack.
     fn warm_up(&mut self) -> Result<()> {
         for name in ["honest-client", "honest-backend"] {
             let told = self.make_by_program(name, Duration::from_millis(200))?;

@@ -48,8 +48,9 @@ pub trait Scene {
     /// What is judged of it.
     fn listed(attack: Self::Attack) -> Listed;
 
-    /// The attackers' processes. As many spin in their place while nobody attacks, at the same priority: how much of a processor
-    /// they may have is the host's business, and what they do with the GPU is what is judged.
+    /// The attackers' processes. As many spin in their place while nobody attacks, at the same priority: how
+    /// much of a processor they may have is the host's business, and what they do with the GPU is what is
+    /// judged.
     fn neighbours(attack: Self::Attack) -> Neighbours {
         let _ = attack;
         Neighbours { priority: Priority::Lower, processes: 1 }

@@ -1,9 +1,10 @@
 //! What the victim lost of its speed, by one measurement or by several.
 //!
-//! On a machine with few processors a victim's speed varies by a third from second to second. An attack whose first
-//! measurement misses is therefore measured five times, and if their medians miss as well, eleven times; then the median of
-//! each figure counts. A single slow second does not fail it, and a loss that is there each time does. Only at those two
-//! numbers is it looked at: to stop as soon as it is well would be to choose.
+//! On a machine with few processors a victim's speed varies by a third from second to second. An attack whose
+//! first measurement misses is therefore measured five times, and if their medians miss as well, eleven
+//! times; then the median of each figure counts. A single slow second does not fail it, and a loss that is
+//! there each time does. Only at those two numbers is it looked at: to stop as soon as it is well would be to
+//! choose.
 
 use std::time::{Duration, Instant};
 
@@ -49,8 +50,8 @@ pub struct Speed {
 }
 
 impl Speed {
-    /// What `ticks` say, all of an attack that lasted from `time.0` to `time.1`; the other VMs wanted the GPU for the
-    /// part `others_wanted` of that time.
+    /// What `ticks` say, all of an attack that lasted from `time.0` to `time.1`; the other VMs wanted the GPU
+    /// for the part `others_wanted` of that time.
     pub fn of(
         ticks: &[Tick],
         time: (Instant, Instant),
@@ -109,7 +110,8 @@ impl Speeds {
         self.0.len()
     }
 
-    /// Whether one more is to be made: those at which it was looked so far missed, and there are not enough for the next look.
+    /// Whether one more is to be made: those at which it was looked so far missed, and there are not enough
+    /// for the next look.
     pub fn ask_for_more(&self, hang: bool) -> bool {
         let missed = |count: usize| {
             self.0.get(..count).is_some_and(|part| !Self(part.to_vec()).misses(hang).is_empty())

@@ -63,7 +63,8 @@ fn runs(line: &str) -> Option<u64> {
     Some(mapped.parse::<u64>().ok()? + unmapped.strip_suffix(" unmapped")?.parse::<u64>().ok()?)
 }
 
-/// Hands each entry of `trace` to `take`. What was lost while it was recorded is an error: counts would be wrong.
+/// Hands each entry of `trace` to `take`. What was lost while it was recorded is an error: counts would be
+/// wrong.
 pub fn each(gpuvmk: &Path, trace: &Path, mut take: impl FnMut(Entry)) -> Result<()> {
     let mut child = Command::new(gpuvmk)
         .args(["trace", "dump"])

@@ -1,7 +1,7 @@
 //! `cargo xtask bench gh100`: what nouveau's start and its submissions cost on a GH100 whose GSP we play.
 //!
-//! *First register to ready* is read from the trace of a guest that does nothing after it has loaded nouveau: from
-//! the first access to the last one before the first long silence. `bench` and `fence` say the rest.
+//! *First register to ready* is read from the trace of a guest that does nothing after it has loaded nouveau:
+//! from the first access to the last one before the first long silence. `bench` and `fence` say the rest.
 
 use anyhow::{Context, Result, ensure};
 use gpuvmk_lab::chip::Chip;

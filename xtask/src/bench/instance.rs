@@ -1,6 +1,7 @@
-//! `cargo xtask bench instance`: what it saves that a guest under QEMU has instance memory mapped (`bar3 = "direct"`), in guests with Linux 7.2
-//! that load nouveau and power off, in turns with guests whose accesses are trapped, and with guests that load no driver: no way to instance memory
-//! makes a power-off shorter than theirs.
+//! `cargo xtask bench instance`: what it saves that a guest under QEMU has instance memory mapped (`bar3 =
+//! "direct"`), in guests with Linux 7.2 that load nouveau and power off, in turns with guests whose accesses
+//! are trapped, and with guests that load no driver: no way to instance memory makes a power-off shorter than
+//! theirs.
 
 use std::collections::BTreeSet;
 

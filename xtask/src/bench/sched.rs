@@ -1,5 +1,6 @@
-//! `cargo xtask bench sched`: stock guests that share a GPU under each policy, which changes while they work. All
-//! figures are of the GPU's time as the software GPU knows it, except for what says how well the aggregator knows it.
+//! `cargo xtask bench sched`: stock guests that share a GPU under each policy, which changes while they work.
+//! All figures are of the GPU's time as the software GPU knows it, except for what says how well the
+//! aggregator knows it.
 
 mod crowd;
 mod hangs;
@@ -289,8 +290,8 @@ fn settled(crowd: &mut Crowd, time: Duration) -> Result<Stretch> {
     crowd.watch(time)
 }
 
-/// How busy a VM that is alone keeps the GPU, under each policy that lets it, over `fifo`: in turns, so that both see the
-/// same machine. Work done in a time would be the machine's speed at that time as well.
+/// How busy a VM that is alone keeps the GPU, under each policy that lets it, over `fifo`: in turns, so that
+/// both see the same machine. Work done in a time would be the machine's speed at that time as well.
 fn alone(crowd: &mut Crowd, policies: &mut BTreeMap<&'static str, Figures>) -> Result<()> {
     crowd.order(1..GUESTS, "rest")?;
     crowd.order([0], "busy")?;

@@ -1,8 +1,8 @@
 //! Reads and writes that reach the vfio-user server for one submission and the wait for it.
 //!
-//! The figure is the difference between a boot with many submissions and one with few; QEMU is killed when they are
-//! done, since what a driver does at its end varies. (Writes that the client batches count one by one, so that it
-//! does not depend on how busy the machine is.)
+//! The figure is the difference between a boot with many submissions and one with few; QEMU is killed when
+//! they are done, since what a driver does at its end varies. (Writes that the client batches count one by
+//! one, so that it does not depend on how busy the machine is.)
 
 use anyhow::{Context, Result, bail, ensure};
 use gpuvmk_lab::report::Report;
@@ -12,8 +12,8 @@ use gpuvmk_lab::traffic;
 use crate::cases::Guest;
 use crate::workshop::Workshop;
 
-/// Programs for few and for many repeats, each with the submissions that it makes. All wait asleep: where each look at a fence
-/// is a trapped read, waiting awake has no fixed cost.
+/// Programs for few and for many repeats, each with the submissions that it makes. All wait asleep: where
+/// each look at a fence is a trapped read, waiting awake has no fixed cost.
 const PROGRAMS: [(&[&str], f64); 2] =
     [(&["bench:repeats=100:awake=0"], 100.0), (&["bench:repeats=1100:awake=0"], 1100.0)];
 

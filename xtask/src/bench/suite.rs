@@ -1,7 +1,8 @@
-//! `cargo xtask bench suite`: everything that a driver does, native and mediated in turns, and many VMs on one GPU, for each
-//! chip, in one run. What is short is measured in guests that have both GPUs.
+//! `cargo xtask bench suite`: everything that a driver does, native and mediated in turns, and many VMs on
+//! one GPU, for each chip, in one run. What is short is measured in guests that have both GPUs.
 //!
-//! A GH100 has no native form: its figures stand alone. What each number means, and what it may be, is in docs/performance.md.
+//! A GH100 has no native form: its figures stand alone. What each number means, and what it may be, is in
+//! docs/performance.md.
 
 pub(super) mod boots;
 mod counts;

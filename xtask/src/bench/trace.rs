@@ -1,5 +1,5 @@
-//! `cargo xtask bench trace`: what recording costs a guest that probes its GF100, and how fast the tools are on ten million
-//! entries, which are the blocks of that recording again and again.
+//! `cargo xtask bench trace`: what recording costs a guest that probes its GF100, and how fast the tools are
+//! on ten million entries, which are the blocks of that recording again and again.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

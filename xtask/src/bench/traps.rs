@@ -1,4 +1,5 @@
-//! `cargo xtask bench traps`: the benchmark of the KVM front end (`benches/traps.rs`), which runs micro guests on this host's KVM.
+//! `cargo xtask bench traps`: the benchmark of the KVM front end (`benches/traps.rs`), which runs micro
+//! guests on this host's KVM.
 
 use anyhow::{Result, ensure};
 

@@ -1,4 +1,5 @@
-//! How fast this machine is now: what a program costs is told by it, since seconds say more of the machine than of the program.
+//! How fast this machine is now: what a program costs is told by it, since seconds say more of the machine
+//! than of the program.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use anyhow::{Context, Result};
 /// Bytes of the work.
 const BYTES: usize = 64 << 20;
 
-/// Processor time of a fixed piece of work: FNV-1a over 64 MiB, each step of which needs the last one's result. The least of three.
+/// Processor time of a fixed piece of work: FNV-1a over 64 MiB, each step of which needs the last one's
+/// result. The least of three.
 pub(super) fn processor_time() -> Result<Duration> {
     let bytes = vec![7; BYTES];
     let mut least = Duration::MAX;

@@ -1,8 +1,9 @@
-//! Builds the fuzzers: the library with counters at every branch, on the stable toolchain and without a sanitizer.
+//! Builds the fuzzers: the library with counters at every branch, on the stable toolchain and without a
+//! sanitizer.
 //!
 //! The flags are those of cargo-fuzz 0.13 with `--sanitizer none`: LLVM's pass for coverage is part of every
-//! toolchain, and libFuzzer itself is compiled from the crate that brings it. Naming the target platform keeps the
-//! flags away from build scripts and procedural macros.
+//! toolchain, and libFuzzer itself is compiled from the crate that brings it. Naming the target platform
+//! keeps the flags away from build scripts and procedural macros.
 
 use std::env;
 use std::ffi::OsString;

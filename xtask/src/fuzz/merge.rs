@@ -1,8 +1,8 @@
 //! Takes the inputs worth keeping into the tree.
 //!
-//! libFuzzer picks a small set that reaches everything that all inputs together reach. Of these, a sample of all
-//! lengths is kept as far as a target's room goes: the corpora are a place to start from, and the rest can be found
-//! again. Inputs with names of their own (`seed-...`, `regression-...`) always stay.
+//! libFuzzer picks a small set that reaches everything that all inputs together reach. Of these, a sample of
+//! all lengths is kept as far as a target's room goes: the corpora are a place to start from, and the rest
+//! can be found again. Inputs with names of their own (`seed-...`, `regression-...`) always stay.
 
 use std::fs;
 use std::path::{Path, PathBuf};

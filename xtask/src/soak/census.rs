@@ -1,8 +1,8 @@
-//! What is there at a quiet moment: descriptors, threads and memory of every daemon, what the aggregators count, and
-//! files in the sockets' folder.
+//! What is there at a quiet moment: descriptors, threads and memory of every daemon, what the aggregators
+//! count, and files in the sockets' folder.
 //!
-//! Private memory is a process's anonymous memory; shared memory is what is allocated of the memory files that it has
-//! open. The memory that a software GPU plays VRAM with is among the latter.
+//! Private memory is a process's anonymous memory; shared memory is what is allocated of the memory files
+//! that it has open. The memory that a software GPU plays VRAM with is among the latter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,9 +1,9 @@
 //! What grew: every census against the first one, and the second half of the run against the first half.
 //!
-//! Descriptors, threads, what aggregators grant, and files must be as in the first census, which is taken before the
-//! first VM comes. Memory may not: allocators keep some of what they had, and a software GPU's VRAM is allocated when
-//! it is first touched. But it must not go on growing: its most in the second half of the run may exceed its most in
-//! the first half by a slack only.
+//! Descriptors, threads, what aggregators grant, and files must be as in the first census, which is taken
+//! before the first VM comes. Memory may not: allocators keep some of what they had, and a software GPU's
+//! VRAM is allocated when it is first touched. But it must not go on growing: its most in the second half of
+//! the run may exceed its most in the first half by a slack only.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,6 @@
-//! The host's tests: cargo builds them, and as many of their programs run at a time as there are processors, since most wait for much of
-//! their time. What a program says comes in one piece when it has ended. Tests in documentation follow.
+//! The host's tests: cargo builds them, and as many of their programs run at a time as there are processors,
+//! since most wait for much of their time. What a program says comes in one piece when it has ended. Tests in
+//! documentation follow.
 
 use std::collections::VecDeque;
 use std::env;
@@ -48,7 +49,8 @@ fn cargo() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Has cargo build all test programs. What takes longest comes first: unit tests, then programs in the order of their size.
+/// Has cargo build all test programs. What takes longest comes first: unit tests, then programs in the order
+/// of their size.
 fn build() -> Result<Vec<Program>> {
     let output = Command::new(cargo())
         .current_dir(source_tree())

@@ -1,5 +1,6 @@
-//! Stock kernels under `gpuvmk vmm`, in an outer machine whose processors QEMU emulates with AMD's virtualisation, so that any host can run
-//! it. Its GPU is a software GPU in there, or a card: a software GPU out here, behind an IOMMU.
+//! Stock kernels under `gpuvmk vmm`, in an outer machine whose processors QEMU emulates with AMD's
+//! virtualisation, so that any host can run it. Its GPU is a software GPU in there, or a card: a software GPU
+//! out here, behind an IOMMU.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,8 +43,8 @@ pub const DEBIAN: &str = "debian";
 const MARKS: u32 = 2048;
 /// The test of micro guests.
 const MICRO: &str = "kvm_micro";
-/// What is left out of the comparison: PTIMER's times, how often a runlist's end is looked for, and `NV_PFB_SYSMEM_FLUSH_ADDR`, where the
-/// kernel says which page of its memory it has taken.
+/// What is left out of the comparison: PTIMER's times, how often a runlist's end is looked for, and
+/// `NV_PFB_SYSMEM_FLUSH_ADDR`, where the kernel says which page of its memory it has taken.
 const LEFT_OUT: &str = "range=0x9000-0x9fff,0x227c,0x100c10";
 
 /// What inner guests are to do.
@@ -104,8 +105,8 @@ impl Task {
         format!(
             "console=ttyS0 panic=-1 loglevel=7 {}{}gpuvmk.run={} gpuvmk.reboots={} gpuvmk.limit=120",
             if self.has_disk() { "gpuvmk.root=/dev/vda " } else { "" },
-            // Guests and the aggregator, to which each access of a card's costs a message, share one emulated processor: who waits for it is
-            // not stuck.
+            // Guests and the aggregator, to which each access of a card's costs a message, share one emulated
+            // processor: who waits for it is not stuck.
             if self.vms > 1 || self.card { "watchdog_thresh=60 " } else { "" },
             self.programs.join("+"),
             self.reboots
@@ -194,9 +195,10 @@ fn one(task: &Task, gpuvmk: &Path, logs: &Path) -> Result<Nested> {
     let spec = MachineSpec {
         initramfs: initramfs::obtain_with(&cache, &outer, &init, &files, &label)?,
         memory_mib: OUTER_MIB,
-        // No more than inner guests need: on two processors, which QEMU 10.1 emulates in two threads, one of two guests met a triple fault
-        // or stood still in at least 8 of 16 runs, with a card and with a software GPU in there, pinned or not, and a single one stood
-        // still in 1 of 8 and 1 of 20; on one processor none of two did in 9.
+        // No more than inner guests need: on two processors, which QEMU 10.1 emulates in two threads, one of
+        // two guests met a triple fault or stood still in at least 8 of 16 runs, with a card and with a
+        // software GPU in there, pinned or not, and a single one stood still in 1 of 8 and 1 of 20; on one
+        // processor none of two did in 9.
         cpus: task.cpus,
         sockets: card.iter().map(SoftCard::socket).collect(),
         iommu: task.card,
@@ -231,7 +233,8 @@ pub fn outer_machine(name: String, folder: PathBuf, kernel: GuestKernel, limit_s
         beside: Beside::Nothing,
         programs: Vec::new(),
         nouveau_options: Vec::new(),
-        // On a busy host no timer interrupt may come while the kernel looks for one, and it panics: its switch for slow hosts.
+        // On a busy host no timer interrupt may come while the kernel looks for one, and it panics: its
+        // switch for slow hosts.
         kernel_words: vec![
             "gpuvmk.bare=1".to_owned(),
             format!("gpuvmk.limit={limit_s}"),

@@ -1,4 +1,5 @@
-//! The KVM front end: micro guests on this host's KVM, and stock kernels under `gpuvmk vmm` in outer machines.
+//! The KVM front end: micro guests on this host's KVM, and stock kernels under `gpuvmk vmm` in outer
+//! machines.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -25,8 +26,8 @@ pub enum Part {
     Nested,
 }
 
-/// Everything that there is for a chip, one that resets its machine while a second processor runs and is stopped by a signal when
-/// it boots once more, one whose accesses are compared, and two at once.
+/// Everything that there is for a chip, one that resets its machine while a second processor runs and is
+/// stopped by a signal when it boots once more, one whose accesses are compared, and two at once.
 fn tasks() -> [Task; 5] {
     let of = |name: &str, chip: Chip, programs: &[&'static str]| {
         Task::new(&format!("{chip}{name}").to_lowercase(), chip, &[&[DEBIAN], programs].concat())

@@ -1,5 +1,5 @@
-//! A real kernel's VFIO: the software GPU is a PCI device of an outer machine with an IOMMU, whose stock kernel gives it to gpuvmk. There it is
-//! looked at by itself, and shared by inner guests.
+//! A real kernel's VFIO: the software GPU is a PCI device of an outer machine with an IOMMU, whose stock
+//! kernel gives it to gpuvmk. There it is looked at by itself, and shared by inner guests.
 
 use std::path::Path;
 use std::time::Instant;
@@ -30,8 +30,8 @@ const OUTER_MIB: u32 = 1024;
 /// How long everything may take.
 const LIMIT_S: u64 = 180;
 
-/// A micro guest and then a stock guest on the card, two at once, and one that has it to itself: with its BARs mapped, with all of its accesses to
-/// registers recorded, and below QEMU, by its own VFIO and by ours.
+/// A micro guest and then a stock guest on the card, two at once, and one that has it to itself: with its
+/// BARs mapped, with all of its accesses to registers recorded, and below QEMU, by its own VFIO and by ours.
 fn tasks() -> [Task; 6] {
     let one = Task { card: true, micro: true, ..Task::new("one-guest", Chip::Gf100, &["probe", "copy"]) };
     let whole = Task { name: "whole-card".to_owned(), whole: true, micro: false, ..one.clone() };
@@ -59,8 +59,8 @@ struct Scene {
     beside: Beside,
 }
 
-/// The card as a machine gives it away: by itself; from nouveau, with a second function, until it is taken out; and two that cannot be given
-/// away.
+/// The card as a machine gives it away: by itself; from nouveau, with a second function, until it is taken
+/// out; and two that cannot be given away.
 const SCENES: [Scene; 4] = [
     LOOK,
     Scene { name: "takeover", program: "takeover", role: Role::CardOwner, beside: Beside::Function, ..LOOK },

@@ -1,6 +1,6 @@
-//! What is in packaging/, checked by the programs that it is for: Prometheus' own tool accepts the alert rules, which fire
-//! when they say, QEMU has the devices and properties of the examples, gpuvmk itself accepts the configuration files, and what
-//! is in the Debian package runs and has its manuals.
+//! What is in packaging/, checked by the programs that it is for: Prometheus' own tool accepts the alert
+//! rules, which fire when they say, QEMU has the devices and properties of the examples, gpuvmk itself
+//! accepts the configuration files, and what is in the Debian package runs and has its manuals.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,8 +1,10 @@
-//! Guest cases, several at a time: one with a single guest uses about one processor, and waits for much of its time.
+//! Guest cases, several at a time: one with a single guest uses about one processor, and waits for much of
+//! its time.
 //!
-//! A case takes a seat for each guest that it runs at once, and one for each two processors of a guest with more. One
-//! that needs more seats than there are runs alone, so guests never have fewer processors than two guests on a machine of
-//! two have. Cases start in their order, but for those that wait for seats; what came of them is in their order.
+//! A case takes a seat for each guest that it runs at once, and one for each two processors of a guest with
+//! more. One that needs more seats than there are runs alone, so guests never have fewer processors than two
+//! guests on a machine of two have. Cases start in their order, but for those that wait for seats; what came
+//! of them is in their order.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;

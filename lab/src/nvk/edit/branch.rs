@@ -1,13 +1,14 @@
 //! Encodes branches as Hopper reads them.
 //!
-//! A branch (`BRA`) has its distance in units of four bytes. Up to Ada (SM 8.9) the instruction has it in bits 81:34.
-//! Since Hopper (SM 9.0) its lowest eight bits are in bits 23:16 and the rest in 81:34, as Blackwell (SM 10.0) has it
-//! too. Mesa splits the distance from SM 10.0 on, so that each branch on Hopper leads 256 times as far as it should,
-//! out of the shader's code: the GPU answers with a page fault and ends the channel. NVIDIA's compiler and
-//! disassembler show both forms: `tests/kernels/sass` has branches of the split form, made for SM 9.0.
+//! A branch (`BRA`) has its distance in units of four bytes. Up to Ada (SM 8.9) the instruction has it in
+//! bits 81:34. Since Hopper (SM 9.0) its lowest eight bits are in bits 23:16 and the rest in 81:34, as
+//! Blackwell (SM 10.0) has it too. Mesa splits the distance from SM 10.0 on, so that each branch on Hopper
+//! leads 256 times as far as it should, out of the shader's code: the GPU answers with a page fault and ends
+//! the channel. NVIDIA's compiler and disassembler show both forms: `tests/kernels/sass` has branches of the
+//! split form, made for SM 9.0.
 //!
-//! The encoder's code compares the number of the generation with 100 and then calls one of two functions, with the
-//! bounds of the fields in registers. The 100 is made 90.
+//! The encoder's code compares the number of the generation with 100 and then calls one of two functions,
+//! with the bounds of the fields in registers. The 100 is made 90.
 
 use anyhow::Result;
 

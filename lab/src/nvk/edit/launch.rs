@@ -1,15 +1,16 @@
 //! Sets the type of compute launches.
 //!
 //! A launch is described by a block of *queue meta data*. In version 4.0 of it (`clcbc0qmd.h` of NVIDIA's
-//! open-gpu-doc) bits 25:23 are QMD_TYPE, where 0 is QUEUE, a block that launches nothing, and 2 is GRID_CTA, a grid
-//! of blocks of threads. Mesa sets the field for Blackwell and forgets it for Hopper, where shaders therefore never
-//! run.
+//! open-gpu-doc) bits 25:23 are QMD_TYPE, where 0 is QUEUE, a block that launches nothing, and 2 is GRID_CTA,
+//! a grid of blocks of threads. Mesa sets the field for Blackwell and forgets it for Hopper, where shaders
+//! therefore never run.
 //!
-//! Debian builds the shader compiler without optimisation, so that each field of the block is set by a call with the
-//! field's first bit, the bit behind its last, and the value in registers. Hopper's constructor sets, in this order,
-//! QMD_MAJOR_VERSION (bits 583:580) to 4 and QMD_MINOR_VERSION (579:576) to 0. The block is zero before, so the second
-//! call changes nothing: it is made to set bits 25:16 to 0x11f, which is QMD_TYPE 2 and QMD_GROUP_ID (21:16) 0x1f,
-//! what Mesa sets for Blackwell. The instructions that load the three registers get shorter, so nothing moves.
+//! Debian builds the shader compiler without optimisation, so that each field of the block is set by a call
+//! with the field's first bit, the bit behind its last, and the value in registers. Hopper's constructor
+//! sets, in this order, QMD_MAJOR_VERSION (bits 583:580) to 4 and QMD_MINOR_VERSION (579:576) to 0. The block
+//! is zero before, so the second call changes nothing: it is made to set bits 25:16 to 0x11f, which is
+//! QMD_TYPE 2 and QMD_GROUP_ID (21:16) 0x1f, what Mesa sets for Blackwell. The instructions that load the
+//! three registers get shorter, so nothing moves.
 
 use anyhow::Result;
 

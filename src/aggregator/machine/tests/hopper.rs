@@ -1,5 +1,5 @@
-//! What a GH100 has beyond a GF100: objects, wide addresses, large pages, engines that share a runlist, and errors
-//! that a GPU's own manager reports.
+//! What a GH100 has beyond a GF100: objects, wide addresses, large pages, engines that share a runlist, and
+//! errors that a GPU's own manager reports.
 
 use super::*;
 use crate::fake_gpu::{CLASS_COMPUTE, CLASS_COPY};

@@ -140,7 +140,8 @@ fn work_on_an_engine_that_hardware_knew_of_first_is_told() {
         done(&mut machine, a, engines(before));
         done(&mut machine, a, stop(true));
 
-        // Its driver has stored a context for an engine and GP_PUT, hardware saw both in passing, and the doorbell comes after that.
+        // Its driver has stored a context for an engine and GP_PUT, hardware saw both in passing, and the
+        // doorbell comes after that.
         fake.report(GpuEvent::NonStall(Engine::Copy(0)));
         machine.gpu_events(T0);
         assert_eq!(outputs(&mut machine), []);

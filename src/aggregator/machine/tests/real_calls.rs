@@ -1,5 +1,6 @@
-//! The machine over the driver of a real GPU, whose calls take the times that were measured on hardware: no step of the thread that
-//! owns the GPU is longer than a slice and one call, whatever a tenant makes it do, and a neighbour is served in between.
+//! The machine over the driver of a real GPU, whose calls take the times that were measured on hardware: no
+//! step of the thread that owns the GPU is longer than a slice and one call, whatever a tenant makes it do,
+//! and a neighbour is served in between.
 
 use super::*;
 use gpuvmk_gpu::rm::timed::Timed;
@@ -70,7 +71,8 @@ impl Rig {
         result
     }
 
-    /// Steps until something leaves, with the neighbour's requests in between; time goes by where nobody has work.
+    /// Steps until something leaves, with the neighbour's requests in between; time goes by where nobody has
+    /// work.
     fn until(&mut self, wanted: impl Fn(&Output) -> bool) {
         for step in 0..2_000_000 {
             let more = self.act(|machine, now| {

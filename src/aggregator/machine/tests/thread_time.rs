@@ -5,8 +5,8 @@ use crate::limit::Limit;
 
 const US: Duration = Duration::from_micros(1);
 
-/// Lets `a` ask without end for `cost` each time and `b` for a microsecond every 100: how much of the thread `a` gets
-/// in `time`, and how often `b` was made to wait.
+/// Lets `a` ask without end for `cost` each time and `b` for a microsecond every 100: how much of the thread
+/// `a` gets in `time`, and how often `b` was made to wait.
 fn storm(
     machine: &mut Machine,
     a: TenantId,

@@ -1,4 +1,5 @@
-//! What the owner has of a porter: a way to give it orders and to have others woken up, and what a porter tells the owner.
+//! What the owner has of a porter: a way to give it orders and to have others woken up, and what a porter
+//! tells the owner.
 
 use std::any::Any;
 use std::io;
@@ -58,7 +59,8 @@ pub(in crate::service) struct Arrival {
     pub rings: Rings,
 }
 
-/// What a tenant and the owner talk by. Made by the porter, since to map memory makes a process's other threads wait.
+/// What a tenant and the owner talk by. Made by the porter, since to map memory makes a process's other
+/// threads wait.
 #[derive(Debug)]
 pub(in crate::service) struct Rings {
     pub doorbells: DoorbellReceiver,

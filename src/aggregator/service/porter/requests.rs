@@ -1,4 +1,5 @@
-//! What a porter receives: a stranger's hello, and a tenant's requests with the descriptor that comes with one.
+//! What a porter receives: a stranger's hello, and a tenant's requests with the descriptor that comes with
+//! one.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -14,7 +15,8 @@ use crate::tenant::Refusal;
 use crate::wire;
 use gpuvmk_host::reaper::Reaped;
 
-/// Messages that are no hello before a stranger is sent away, and how much longer each answer takes than the one before.
+/// Messages that are no hello before a stranger is sent away, and how much longer each answer takes than the
+/// one before.
 const MOST_MISTAKES: u32 = 16;
 const MISTAKE_PAUSE: Duration = Duration::from_millis(5);
 
@@ -26,7 +28,8 @@ impl Porter {
             let text = "the first request is hello, and comes without descriptors";
             let refusal = Refusal::new(RefusalKind::Protocol, text);
             self.refuse(&refusal)?;
-            // What is left unread takes the answer away from the other side. To close what came may take long, here.
+            // What is left unread takes the answer away from the other side. To close what came may take
+            // long, here.
             drop(seqpacket::receive_one(&self.socket, &mut self.bytes));
             return Err(End::Own("it gives descriptors and is no VM".to_owned()));
         }

@@ -1,4 +1,5 @@
-//! What others arrange to take long takes long for nobody else: descriptors whose last close waits, eventfds with many waiters, silence.
+//! What others arrange to take long takes long for nobody else: descriptors whose last close waits, eventfds
+//! with many waiters, silence.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};

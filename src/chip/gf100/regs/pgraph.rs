@@ -158,15 +158,20 @@ crate::registers! {
     NV_PGRAPH_PRI_SCC_CTX_40803C @ 0x40803c, reset 0, Scratch, {};
     /// State of the constant cache that belongs to the context, set by drivers from fixed lists.
     NV_PGRAPH_PRI_SCC_CTX_408064 @ 0x408064, reset 0, Scratch, {};
-    /// State of the render back ends, all at once that belongs to the context, set by drivers from fixed lists.
+    /// State of the render back ends, all at once that belongs to the context, set by drivers from fixed
+    /// lists.
     NV_PGRAPH_PRI_BES_CTX_408800[4; 4] @ 0x408800, reset 0, Scratch, {};
-    /// State of the render back ends, all at once that belongs to the context, set by drivers from fixed lists.
+    /// State of the render back ends, all at once that belongs to the context, set by drivers from fixed
+    /// lists.
     NV_PGRAPH_PRI_BES_CTX_408900[3; 4] @ 0x408900, reset 0, Scratch, {};
-    /// State of the render back ends, all at once that belongs to the context, set by drivers from fixed lists.
+    /// State of the render back ends, all at once that belongs to the context, set by drivers from fixed
+    /// lists.
     NV_PGRAPH_PRI_BES_CTX_408910[9; 4] @ 0x408910, reset 0, Scratch, {};
-    /// State of the render back ends, all at once that belongs to the context, set by drivers from fixed lists.
+    /// State of the render back ends, all at once that belongs to the context, set by drivers from fixed
+    /// lists.
     NV_PGRAPH_PRI_BES_CTX_408950[2; 4] @ 0x408950, reset 0, Scratch, {};
-    /// State of the render back ends, all at once that belongs to the context, set by drivers from fixed lists.
+    /// State of the render back ends, all at once that belongs to the context, set by drivers from fixed
+    /// lists.
     NV_PGRAPH_PRI_BES_CTX_408980[4; 4] @ 0x408980, reset 0, Scratch, {};
     /// Errors of each depth unit.
     NV_PGRAPH_PRI_BE_ZROP_HWW_ESR[2; 0x400] @ 0x410070, reset 0, Scratch, { 31:31 RESET, 30:30 EN };

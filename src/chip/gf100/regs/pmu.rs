@@ -63,7 +63,8 @@ crate::registers! {
     NV_PPMU_IDLE_MASK[8; 0x10] @ 0x10a504, reset 0, Handler, { 20:20 CE1, 19:19 CE0, 0:0 GR };
     /// Clock ticks that a counter has counted.
     NV_PPMU_IDLE_COUNT[8; 0x10] @ 0x10a508, reset 0, Handler, { 31:31 RESET, 30:0 VALUE };
-    /// When a counter counts: while all that it watches rests, while all of it works, or always with both bits.
+    /// When a counter counts: while all that it watches rests, while all of it works, or always with both
+    /// bits.
     NV_PPMU_IDLE_CTRL[8; 0x10] @ 0x10a50c, reset 0, Handler, { 1:1 BUSY, 0:0 IDLE };
     /// Who may use the data port.
     NV_PPMU_MUTEX @ 0x10a580, reset 0, Scratch, {};

@@ -1,5 +1,5 @@
-//! The falcons of the video engines. No video engine is modelled: drivers quiet them when they start and never
-//! bring them up without firmware files.
+//! The falcons of the video engines. No video engine is modelled: drivers quiet them when they start and
+//! never bring them up without firmware files.
 
 crate::registers! {
     unit "VIDEO", source "nouveau nvkm/engine/{msvld,mspdec,msppp}/gf100.c, nvkm/engine/falcon.c";

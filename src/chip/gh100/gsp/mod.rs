@@ -1,9 +1,11 @@
-//! What a driver and GSP firmware say to each other, as data: layouts by firmware version, status codes, names.
+//! What a driver and GSP firmware say to each other, as data: layouts by firmware version, status codes,
+//! names.
 //!
-//! GSP's message ABI has no compatibility promise: a driver is built for one firmware version. What is the same in
-//! every version known (element and RPC headers, most structs) and what differs (boot arguments, static info, events)
-//! live side by side in one module a version; [`Firmware`] is how the rest picks among those that differ. Sources:
-//! headers of open-gpu-kernel-modules 570.144, and `nvkm/subdev/gsp/rm` of Linux 7.2.
+//! GSP's message ABI has no compatibility promise: a driver is built for one firmware version. What is the
+//! same in every version known (element and RPC headers, most structs) and what differs (boot arguments,
+//! static info, events) live side by side in one module a version; [`Firmware`] is how the rest picks among
+//! those that differ. Sources: headers of open-gpu-kernel-modules 570.144, and `nvkm/subdev/gsp/rm` of Linux
+//! 7.2.
 
 pub mod names;
 pub mod r570_144;

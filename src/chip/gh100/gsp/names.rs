@@ -1,7 +1,7 @@
 //! Names of RPC functions and of controls, for logs and traces: numbers say nothing to a reader.
 //!
-//! `functions.txt` has the functions of r570 in order of their numbers; `controls.txt` those controls of r570 that
-//! drivers send about engines, memory, channels and interrupts, by number.
+//! `functions.txt` has the functions of r570 in order of their numbers; `controls.txt` those controls of r570
+//! that drivers send about engines, memory, channels and interrupts, by number.
 
 /// Name of an RPC function.
 pub fn function(number: u32) -> Option<&'static str> {

@@ -36,8 +36,8 @@ pub const SET_REMAP_CONST_A: u16 = 0x700;
 pub const SET_REMAP_CONST_B: u16 = 0x704;
 /// Where each component of the target comes from, and how large and how many they are.
 pub const SET_REMAP_COMPONENTS: u16 = 0x708;
-/// Block shape of the target: log2 of its height in bits 7:4, of its depth in bits 11:8, GOB height 15:12. Width,
-/// height, depth, layer and packed origin follow.
+/// Block shape of the target: log2 of its height in bits 7:4, of its depth in bits 11:8, GOB height 15:12.
+/// Width, height, depth, layer and packed origin follow.
 pub const SET_DST_BLOCK_SIZE: u16 = 0x70c;
 /// First target element and line, 16 bits each.
 pub const SET_DST_ORIGIN: u16 = 0x720;

@@ -1,5 +1,5 @@
-//! Inline to memory: lines of data from the command stream. Class a140 is that alone; the 3D and compute classes
-//! have the same methods at the same addresses.
+//! Inline to memory: lines of data from the command stream. Class a140 is that alone; the 3D and compute
+//! classes have the same methods at the same addresses.
 
 use super::{MethodDef, masked, method, run};
 
@@ -13,7 +13,8 @@ pub const LINE_COUNT: u16 = 0x184;
 pub const OFFSET_OUT_UPPER: u16 = 0x188;
 /// Bytes from a line to the next, signed.
 pub const PITCH_OUT: u16 = 0x190;
-/// Block shape: log2 of its height in bits 7:4, of its depth in bits 11:8. Width, height, depth and layer follow.
+/// Block shape: log2 of its height in bits 7:4, of its depth in bits 11:8. Width, height, depth and layer
+/// follow.
 pub const SET_DST_BLOCK_SIZE: u16 = 0x194;
 /// Bytes of a line of the surface.
 pub const SET_DST_WIDTH: u16 = 0x198;

@@ -1,9 +1,10 @@
 //! Classes that GH100's drivers use and their methods: what a command stream can say, as data.
 //!
-//! Methods below 0x100 belong to the host unit (PBDMA), whatever the subchannel is. The subchannel alone decides
-//! which engine gets the others: on the graphics runlist 0 to 3 go to graphics and compute and 4 to the copy engine
-//! that sits there; elsewhere 0 to 4 go to the runlist's engine; 5 to 7 are for software. Names follow NVIDIA's
-//! class headers (open-gpu-doc `classes/`), semantics `manuals/volta/gv100` dev_pbdma and dev_ram.
+//! Methods below 0x100 belong to the host unit (PBDMA), whatever the subchannel is. The subchannel alone
+//! decides which engine gets the others: on the graphics runlist 0 to 3 go to graphics and compute and 4 to
+//! the copy engine that sits there; elsewhere 0 to 4 go to the runlist's engine; 5 to 7 are for software.
+//! Names follow NVIDIA's class headers (open-gpu-doc `classes/`), semantics `manuals/volta/gv100` dev_pbdma
+//! and dev_ram.
 //!
 //! Not listed: the state of the 3D, 2D and compute classes, which nothing here interprets.
 

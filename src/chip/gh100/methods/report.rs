@@ -1,5 +1,5 @@
-//! Report semaphores of the 3D and compute classes: a value or a counter, with the time, to memory. There are two
-//! forms, an old one at 0x1b00 and one at 0x158 with payloads of 64 bits.
+//! Report semaphores of the 3D and compute classes: a value or a counter, with the time, to memory. There are
+//! two forms, an old one at 0x1b00 and one at 0x158 with payloads of 64 bits.
 
 use super::{MethodDef, masked, method};
 

@@ -1,4 +1,5 @@
-//! What is burned or flashed on a card. Nothing of a board is modelled: all of it is blank, and nothing changes it.
+//! What is burned or flashed on a card. Nothing of a board is modelled: all of it is blank, and nothing
+//! changes it.
 
 crate::registers! {
     unit "BOARD", source "open-gpu-kernel-modules ampere/ga100 dev_fuse.h, nvswitch/lr10 dev_ext_devices.h (the window is where it always was)";

@@ -1,5 +1,5 @@
-//! FSP, the processor that starts the others: its message memory (EMEM) and the heads and tails of its queues.
-//! Of eight ports and queues drivers use the first.
+//! FSP, the processor that starts the others: its message memory (EMEM) and the heads and tails of its
+//! queues. Of eight ports and queues drivers use the first.
 
 crate::registers! {
     unit "FSP", source "open-gpu-kernel-modules hopper/gh100 dev_fsp_pri.h, kernel/gpu/fsp; nouveau nvkm/subdev/fsp/gh100.c, falcon/gp102.c";

@@ -4,7 +4,8 @@ crate::registers! {
     unit "HOST", source "open-gpu-kernel-modules hopper/gh100 dev_pmc.h, dev_therm.h, dev_therm_addendum.h, dev_fb.h, pri_nv_xal_ep.h, ampere/ga102 dev_gc6_island.h, maxwell/gm107 dev_flush.h; nouveau nvkm/engine/device/base.c, subdev/fsp/gh100.c, fb/ga102.c, bar/g84.c, instmem/gh100.c";
     /// Chip identification. Architecture 0x18 is Hopper. Drivers read it in each interrupt, too.
     NV_PMC_BOOT_0 @ 0x000000, reset 0x180000a1, Constant, { 28:24 ARCHITECTURE, 23:20 IMPLEMENTATION, 7:4 MAJOR_REVISION, 3:0 MINOR_REVISION };
-    /// Whether this is a virtual function (which drivers refuse), and endianness. A physical, little-endian one.
+    /// Whether this is a virtual function (which drivers refuse), and endianness. A physical, little-endian
+    /// one.
     NV_PMC_BOOT_1 @ 0x000004, reset 0, Constant, { 17:16 VGPU, 0:0 ENDIAN };
     /// Progress of FSP's secure boot. 0xff: complete.
     NV_THERM_I2CS_SCRATCH @ 0x0200bc, reset 0xff, Constant, { 31:0 FSP_BOOT_COMPLETE_STATUS };

@@ -1,9 +1,9 @@
-//! The registers of a GH100 that a driver touches when GSP firmware manages the chip: the complete list, unit by
-//! unit, with NVIDIA's names. There are few: everything else is asked of the firmware by messages.
+//! The registers of a GH100 that a driver touches when GSP firmware manages the chip: the complete list, unit
+//! by unit, with NVIDIA's names. There are few: everything else is asked of the firmware by messages.
 //!
-//! Sources are NVIDIA's open-gpu-kernel-modules (`swref/published/hopper/gh100` and, for registers that did not
-//! change, the chips before) and what nouveau does; which of them a driver touches was observed on running guests.
-//! What no table lists behaves as scratch, of the guest's own.
+//! Sources are NVIDIA's open-gpu-kernel-modules (`swref/published/hopper/gh100` and, for registers that did
+//! not change, the chips before) and what nouveau does; which of them a driver touches was observed on
+//! running guests. What no table lists behaves as scratch, of the guest's own.
 
 pub mod board;
 pub mod fsp;

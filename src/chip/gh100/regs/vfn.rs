@@ -1,4 +1,5 @@
-//! The function's own registers (VFN): its interrupt tree, TLB invalidation, and the page that user mode maps.
+//! The function's own registers (VFN): its interrupt tree, TLB invalidation, and the page that user mode
+//! maps.
 //!
 //! The interrupt tree has leaves of 32 vectors, of which two make a bit of the top word.
 

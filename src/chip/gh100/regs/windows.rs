@@ -1,4 +1,5 @@
-//! The window in BAR0 that shows VRAM. Its content is no register; the entry names it for traces and documents.
+//! The window in BAR0 that shows VRAM. Its content is no register; the entry names it for traces and
+//! documents.
 
 crate::registers! {
     unit "WINDOWS", source "open-gpu-doc dev_bus; nouveau nvkm/subdev/instmem/{nv50,gh100}.c";

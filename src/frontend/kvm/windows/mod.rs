@@ -1,10 +1,12 @@
-//! Regions whose content is memory, mapped into the guest while they show it: no exit for a load or a store of it.
+//! Regions whose content is memory, mapped into the guest while they show it: no exit for a load or a store
+//! of it.
 //!
-//! A guest's access to what is not mapped is an exit like any other; after it was carried out, the block of the region around it is
-//! looked through, and what it shows is mapped: each run of pages is one memory slot over addresses of this process that are the region's
-//! for good. When the function says that a region may show something else, each mapped page is compared with what it shows now.
-//! Pages that moved get other memory below the same slot; a run that lost a page goes. Both is done before the call returns,
-//! which the function makes before the guest's access that caused it ends.
+//! A guest's access to what is not mapped is an exit like any other; after it was carried out, the block of
+//! the region around it is looked through, and what it shows is mapped: each run of pages is one memory slot
+//! over addresses of this process that are the region's for good. When the function says that a region may
+//! show something else, each mapped page is compared with what it shows now. Pages that moved get other
+//! memory below the same slot; a run that lost a page goes. Both is done before the call returns, which the
+//! function makes before the guest's access that caused it ends.
 //!
 //! The lock is held while the function is asked what it shows, and never while it carries an access out.
 
@@ -380,7 +382,8 @@ impl Windows {
         Ok(self.slots.insert(place.gpa + offset, &memory, offset, bytes(to - from), writable)?)
     }
 
-    /// Has the addresses of the block's page `at` and the following show `pages[from..to]`, one piece of a file.
+    /// Has the addresses of the block's page `at` and the following show `pages[from..to]`, one piece of a
+    /// file.
     fn show_piece(
         &self,
         files: &Files,

@@ -11,8 +11,8 @@ use gpuvmk_pci::{DmaBacking, DmaMapping, PciFunction, SharedMemory};
 
 /// What the card is told of at a time.
 pub(in crate::register) const GRANULE: u64 = 2 << 20;
-/// Bus address of what is in place of the first byte of VRAM; low addresses stay free, so that a truncated address never
-/// reaches anybody's memory.
+/// Bus address of what is in place of the first byte of VRAM; low addresses stay free, so that a truncated
+/// address never reaches anybody's memory.
 pub(super) const FIRST_IOVA: u64 = 1 << 32;
 const NAME: &CStr = c"gpuvmk-vram";
 
@@ -82,7 +82,8 @@ impl Home {
         Ok(())
     }
 
-    /// Fills `[from, to)` with zeros; whole granules are taken from the card, and given back to the host's kernel.
+    /// Fills `[from, to)` with zeros; whole granules are taken from the card, and given back to the host's
+    /// kernel.
     pub(super) fn zero(&mut self, function: &dyn PciFunction, from: u64, to: u64) -> Result<(), GpuError> {
         let (inner, outer) = (from.next_multiple_of(GRANULE), to / GRANULE * GRANULE);
         if inner >= outer {

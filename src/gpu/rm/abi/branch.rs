@@ -41,8 +41,8 @@ impl fmt::Display for Branch {
 
 /// The version in the text of `/proc/driver/nvidia/version`.
 ///
-/// The first line is `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build ...`: the
-/// version is the first word that is made of numbers and dots.
+/// The first line is `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build
+/// ...`: the version is the first word that is made of numbers and dots.
 pub fn version_of_proc_file(text: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with("NVRM version:"))?;
     let is_version = |word: &&str| {

@@ -111,7 +111,8 @@ pub struct Control {
 }
 layout!(Control, 32, params @ 16, status @ 28);
 
-/// `nv_ioctl_nvos02_parameters_with_fd`: registers memory of this process (class `NV01_MEMORY_SYSTEM_OS_DESCRIPTOR`).
+/// `nv_ioctl_nvos02_parameters_with_fd`: registers memory of this process (class
+/// `NV01_MEMORY_SYSTEM_OS_DESCRIPTOR`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct AllocMemory {

@@ -1,7 +1,7 @@
 //! Bits and fields of the calls, with NVIDIA's names in the documentation of each.
 
-/// `NVOS02_FLAGS`: physicality non-contiguous (bit 4), location system memory (0), coherency write-back (5 << 12),
-/// no CPU mapping wanted (1 << 30). For memory of a process that the GPU is to reach.
+/// `NVOS02_FLAGS`: physicality non-contiguous (bit 4), location system memory (0), coherency write-back (5 <<
+/// 12), no CPU mapping wanted (1 << 30). For memory of a process that the GPU is to reach.
 pub const REGISTER_PAGES: u32 = 1 << 4 | 5 << 12 | 1 << 30;
 
 /// Who owns memory, in the driver's own books; it must not be 0. `gpvk`.

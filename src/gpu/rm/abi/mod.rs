@@ -1,8 +1,9 @@
-//! The NVIDIA driver's interface as data: ioctl numbers, call structures, classes and controls, by driver branch.
+//! The NVIDIA driver's interface as data: ioctl numbers, call structures, classes and controls, by driver
+//! branch.
 //!
-//! The interface is not stable: structures change between driver branches, and the driver checks their sizes. So
-//! every structure has its size and offsets asserted, and [`Branch`] says which branches they are known for.
-//! Pointers inside structures are plain numbers here; only `sys` puts one in.
+//! The interface is not stable: structures change between driver branches, and the driver checks their sizes.
+//! So every structure has its size and offsets asserted, and [`Branch`] says which branches they are known
+//! for. Pointers inside structures are plain numbers here; only `sys` puts one in.
 
 pub mod branch;
 pub mod calls;

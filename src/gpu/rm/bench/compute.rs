@@ -1,5 +1,5 @@
-//! The compute kernel whose time stands beside guests': the same machine code, grid and rounds, between the same time
-//! stamps.
+//! The compute kernel whose time stands beside guests': the same machine code, grid and rounds, between the
+//! same time stamps.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
-//! What a native client of the NVIDIA driver gets on this machine: the figures that guests' figures are compared with,
-//! measured on the same code, the same engines and in the same run; and a rehearsal of the driver itself.
+//! What a native client of the NVIDIA driver gets on this machine: the figures that guests' figures are
+//! compared with, measured on the same code, the same engines and in the same run; and a rehearsal of the
+//! driver itself.
 //!
-//! A measurement that fails is told, and the next one is made. A call that the driver refuses ends the run: whoever
-//! reads the report decides what that means.
+//! A measurement that fails is told, and the next one is made. A call that the driver refuses ends the run:
+//! whoever reads the report decides what that means.
 
 mod compute;
 mod figures;

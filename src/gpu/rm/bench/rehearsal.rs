@@ -1,4 +1,5 @@
-//! A rehearsal: one tenant's life on the driver, with a second process that maps its window, every effect checked.
+//! A rehearsal: one tenant's life on the driver, with a second process that maps its window, every effect
+//! checked.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
@@ -362,7 +363,8 @@ impl Tenant {
         Ok(())
     }
 
-    /// What a tenant's engines can read of the buffers that the NVIDIA driver maps into each graphics context, and whether anything is there.
+    /// What a tenant's engines can read of the buffers that the NVIDIA driver maps into each graphics
+    /// context, and whether anything is there.
     fn look_at_context_buffers(
         &mut self,
         report: &mut Report,
@@ -371,8 +373,8 @@ impl Tenant {
         let space = self.driver.space_object(self.space).ok_or_else(|| wrong("no such address space"))?;
         let start = Instant::now();
         let found = match residue::context_buffers(self.driver.device(), space) {
-            // Drivers as they are delivered answer this question for nobody: nothing is known of these buffers then, and to read addresses without
-            // knowing would be to provoke faults.
+            // Drivers as they are delivered answer this question for nobody: nothing is known of these
+            // buffers then, and to read addresses without knowing would be to provoke faults.
             Err(StepError::Rm(RmError::Refused { call, status }))
                 if status == RmStatus::ERR_TEST_ONLY_CODE_NOT_ENABLED =>
             {

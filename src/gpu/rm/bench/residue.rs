@@ -1,8 +1,9 @@
-//! What one client's context finds of another's on the GPU, beside memory: shared memory of the shader cores, and the buffers that the
-//! NVIDIA driver maps into graphics contexts.
+//! What one client's context finds of another's on the GPU, beside memory: shared memory of the shader cores,
+//! and the buffers that the NVIDIA driver maps into graphics contexts.
 //!
-//! Only reads, and only of what is known to be there: shared memory of our own kernels, and pages whose entries the driver says are
-//! valid and not privileged. Local memory is not looked at: it lies in memory that each client gives its own contexts.
+//! Only reads, and only of what is known to be there: shared memory of our own kernels, and pages whose
+//! entries the driver says are valid and not privileged. Local memory is not looked at: it lies in memory
+//! that each client gives its own contexts.
 
 use gpuvmk_kernels::launch::{self, Parameters, Place, Size3};
 use gpuvmk_kernels::{Kernel, SHARED_FILL, SHARED_LOOK};
@@ -32,7 +33,8 @@ const WORDS: u32 = 11520;
 /// What a look found: words of the pattern, and words that are not 0.
 type Found = (u32, u32);
 
-/// Looks at shared memory of which somebody has left a pattern: the context itself, a context that is there, and one that is gone.
+/// Looks at shared memory of which somebody has left a pattern: the context itself, a context that is there,
+/// and one that is gone.
 pub(super) fn shared_memory(bench: &mut Bench, report: &mut Report) -> Result<(), StepError> {
     let mut look = |what: &str, (same, set): Found| {
         let bytes = u64::from(BLOCKS) * u64::from(WORDS) * 4;

@@ -14,8 +14,8 @@ use crate::rm::abi::calls::{
 use crate::rm::abi::flags;
 use crate::rm::kernel::{NewObject, NewPages};
 
-/// Calls whose structure has no address of this process in it: whatever it says, the kernel touches nothing of
-/// ours but the structure.
+/// Calls whose structure has no address of this process in it: whatever it says, the kernel touches nothing
+/// of ours but the structure.
 pub(super) trait Plain: FromBytes + IntoBytes + Immutable {}
 
 impl Plain for CheckVersion {}
@@ -46,8 +46,8 @@ pub(super) fn alloc(fd: BorrowedFd<'_>, new: NewObject, params: &mut [u8]) -> io
         params_size,
         ..Default::default()
     };
-    // SAFETY: the only address is that of `params`, borrowed exclusively for the call, with its length beside it;
-    // the classes used here have parameters without addresses.
+    // SAFETY: the only address is that of `params`, borrowed exclusively for the call, with its length beside
+    // it; the classes used here have parameters without addresses.
     unsafe { call(fd, escape::ALLOC, &mut call_params)? };
     Ok(call_params)
 }

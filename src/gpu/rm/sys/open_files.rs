@@ -1,8 +1,9 @@
-//! Whether files that were given away are still somebody's: open in a process, mapped, or under way in a socket.
+//! Whether files that were given away are still somebody's: open in a process, mapped, or under way in a
+//! socket.
 //!
-//! An epoll set knows its files without keeping them: the kernel takes a file out when the last of its descriptors and mappings is
-//! gone, whoever had them, and whatever they did with it. What is in the set is told by its entry in `/proc`. (Locks would
-//! not do: who has a file can take its locks away.)
+//! An epoll set knows its files without keeping them: the kernel takes a file out when the last of its
+//! descriptors and mappings is gone, whoever had them, and whatever they did with it. What is in the set is
+//! told by its entry in `/proc`. (Locks would not do: who has a file can take its locks away.)
 #![allow(unsafe_code, reason = "the epoll wrapper takes descriptors by number only")]
 
 use std::fs::File;

@@ -8,8 +8,8 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Another user than root, with a way back: dropping it makes the process root again, so that what root made can be
-/// taken away. It holds no right of root's meanwhile, and none at all after [`Lowered::for_good`].
+/// Another user than root, with a way back: dropping it makes the process root again, so that what root made
+/// can be taken away. It holds no right of root's meanwhile, and none at all after [`Lowered::for_good`].
 #[must_use]
 #[derive(Debug)]
 pub struct Lowered {
@@ -17,8 +17,8 @@ pub struct Lowered {
     for_good: bool,
 }
 
-/// Makes this process, which is root's, an ordinary user's: user, group and no further groups. Files that are open
-/// stay open.
+/// Makes this process, which is root's, an ordinary user's: user, group and no further groups. Files that are
+/// open stay open.
 ///
 /// # Errors
 /// This process may not.

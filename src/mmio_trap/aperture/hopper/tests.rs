@@ -52,7 +52,8 @@ fn page(address: u64) -> Pte {
     Pte { target: vram(address), read_only: false, privileged: false, kind: 6 }
 }
 
-/// Tables with a page of each size: 4 KiB and 64 KiB in the first 2 MiB, then one of 2 MiB, and one of 512 MiB.
+/// Tables with a page of each size: 4 KiB and 64 KiB in the first 2 MiB, then one of 2 MiB, and one of 512
+/// MiB.
 fn tables() -> (Vram, Window<HopperTables>) {
     let memory = Vram(RefCell::new(vec![0; 0x1_0000]));
     memory.put(ROOT, &table(PD3));

@@ -100,8 +100,9 @@ fn us(n: u64) -> Duration {
     Duration::from_micros(n)
 }
 
-/// An engine that VM 1 always wants, looked at every 50 us. The last VM has work when `wants` says so, which leaves the engine
-/// idle for 19 of 20 parts of its time. Returns how long each VM had the engine, and the longest that the last one waited.
+/// An engine that VM 1 always wants, looked at every 50 us. The last VM has work when `wants` says so, which
+/// leaves the engine idle for 19 of 20 parts of its time. Returns how long each VM had the engine, and the
+/// longest that the last one waited.
 fn beside_busy(
     vms: u32,
     total: Duration,

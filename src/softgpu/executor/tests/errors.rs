@@ -159,8 +159,8 @@ fn wait_told(rig: &Rig) {
     assert_eq!(rustix::event::poll(&mut [fd], Some(&most)), Ok(1), "nothing was told");
 }
 
-/// Work that stops a channel, and one that nobody stopped: what was told of both when the first is destroyed and its number
-/// given to a third.
+/// Work that stops a channel, and one that nobody stopped: what was told of both when the first is destroyed
+/// and its number given to a third.
 #[test]
 fn what_stopped_a_channel_is_not_told_of_the_next_with_its_number() {
     let mut rig = Rig::new();

@@ -66,8 +66,8 @@ fn inline_data_goes_into_blocks() {
     ];
     rig.run(&mut channel, &words.concat());
     let word = |offset: u64| rig.read_u32(memory + offset);
-    // Line 7 is the last of the first GOB, line 8 the first of the one below; x 60 its last word, x 64 in the next
-    // block of two GOBs.
+    // Line 7 is the last of the first GOB, line 8 the first of the one below; x 60 its last word, x 64 in the
+    // next block of two GOBs.
     let last_line = 15 * 32 + 16 + 12;
     let below = 512 + 10 * 32 + 12;
     assert_eq!([word(last_line), word(1024 + 5 * 32 + 16), word(below), word(1024 + 512)], [1, 2, 3, 4]);

@@ -1,5 +1,5 @@
-//! The executor as the aggregator uses it: through the driver's trait alone, with rings and command streams written
-//! into tenants' memory.
+//! The executor as the aggregator uses it: through the driver's trait alone, with rings and command streams
+//! written into tenants' memory.
 
 mod copies;
 mod driver;

@@ -1,5 +1,5 @@
-//! Anything may be in rings and command streams: the executor neither panics nor hangs, leaves the host's memory and
-//! everybody else's alone, and a channel beside goes on.
+//! Anything may be in rings and command streams: the executor neither panics nor hangs, leaves the host's
+//! memory and everybody else's alone, and a channel beside goes on.
 
 use proptest::prelude::*;
 

@@ -17,8 +17,8 @@ fn pages_of_every_size_are_found() {
     let space = rig.space();
     let mut channel = rig.channel(space, EngineSet::COPY1);
     let memory = rig.alloc(0x40_0000);
-    // Small pages between large ones, a read-only one among them; a large page whose target is not a multiple of
-    // its size.
+    // Small pages between large ones, a read-only one among them; a large page whose target is not a multiple
+    // of its size.
     let mut read_only = mapping(SRC, 0x1000, 12, vram(memory + 0x5000));
     read_only.read_only = true;
     let maps = [

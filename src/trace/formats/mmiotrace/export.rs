@@ -11,11 +11,12 @@ use crate::text;
 use gpuvmk_chip::register_sets::RegisterSet;
 use gpuvmk_pci::Region;
 
-/// Where BARs begin if the guest's own placement is not known: what tools want is that regions do not overlap.
+/// Where BARs begin if the guest's own placement is not known: what tools want is that regions do not
+/// overlap.
 const SYNTHETIC: [u64; 7] = [0xf000_0000, 0x38_0000_0000, 0, 0x3c_0000_0000, 0, 0xe000, 0xfff0_0000];
 
-/// Where the guest put the BARs, found by reading a trace once before it is exported. demmio knows one place for
-/// each BAR, so it is the one at the first access to it.
+/// Where the guest put the BARs, found by reading a trace once before it is exported. demmio knows one place
+/// for each BAR, so it is the one at the first access to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bases {
     /// The BARs as the guest wrote them last.

@@ -1,21 +1,23 @@
-//! Lines with which the kernel tells that a capture is not whole. A ring buffer that overflowed shows in one of several ways, by which
-//! of ftrace's files was read and how.
+//! Lines with which the kernel tells that a capture is not whole. A ring buffer that overflowed shows in one
+//! of several ways, by which of ftrace's files was read and how.
 
 /// What stands before the counts in the head of ftrace's file `trace`.
 const COUNTS: &str = "# entries-in-buffer/entries-written: ";
 
-/// How many events a line says are lost; `None` if it tells of no loss. Where the kernel does not know how many, it is one: that many at
-/// least.
+/// How many events a line says are lost; `None` if it tells of no loss. Where the kernel does not know how
+/// many, it is one: that many at least.
 pub(super) fn lost(line: &str) -> Option<u64> {
     pipe(line).or_else(|| processor(line)).or_else(|| head(line)).or_else(|| too_big(line))
 }
 
-/// `MARK 0.000000 Lost 12 events.`: mmiotrace's own, at the next read of `trace_pipe`. A mark that somebody made has a time.
+/// `MARK 0.000000 Lost 12 events.`: mmiotrace's own, at the next read of `trace_pipe`. A mark that somebody
+/// made has a time.
 fn pipe(line: &str) -> Option<u64> {
     line.strip_prefix("MARK 0.000000 Lost ")?.strip_suffix(" events.").and_then(count)
 }
 
-/// `CPU:0 [LOST 4521 EVENTS]` and `CPU:0 [LOST EVENTS]`: ftrace's, before the first event of that processor that is left.
+/// `CPU:0 [LOST 4521 EVENTS]` and `CPU:0 [LOST EVENTS]`: ftrace's, before the first event of that processor
+/// that is left.
 fn processor(line: &str) -> Option<u64> {
     let (processor, what) = line.strip_prefix("CPU:")?.split_once(' ')?;
     count(processor)?;
@@ -25,7 +27,8 @@ fn processor(line: &str) -> Option<u64> {
     }
 }
 
-/// `# entries-in-buffer/entries-written: 5/8   #P:1`: ftrace's, where `trace` is read instead of `trace_pipe`.
+/// `# entries-in-buffer/entries-written: 5/8   #P:1`: ftrace's, where `trace` is read instead of
+/// `trace_pipe`.
 fn head(line: &str) -> Option<u64> {
     let (left, written) = line.strip_prefix(COUNTS)?.split_once('/')?;
     let written = written.split(' ').next()?;

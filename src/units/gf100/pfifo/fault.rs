@@ -1,8 +1,8 @@
 //! MMU fault records: one for each unit that can fault, kept until the driver frees it.
 //!
 //! In hardware the faulting engine stands still until its record is read. Engines here go on with other
-//! channels, so that a further fault of the same unit waits in a queue and appears when the record is freed. A
-//! channel is stopped by its fault: the queue is bounded by the number of channels.
+//! channels, so that a further fault of the same unit waits in a queue and appears when the record is freed.
+//! A channel is stopped by its fault: the queue is bounded by the number of channels.
 //!
 //! The MMU knows pages, not bytes: the address of a record has its low 12 bits clear.
 

@@ -1,9 +1,11 @@
-//! Channels that the host took off an engine because they made no progress, shown as hardware shows a context switch that
-//! timed out: a scheduler error, and an engine that stands busy in the middle of switching the channel out.
+//! Channels that the host took off an engine because they made no progress, shown as hardware shows a context
+//! switch that timed out: a scheduler error, and an engine that stands busy in the middle of switching the
+//! channel out.
 //!
-//! That is what a driver looks for: it pretends an MMU fault of such an engine, and recovers from that. The engine stands
-//! so until the driver stops the channel, or gives its number to another one. One is shown at a time, the next when the
-//! driver is done with it; a channel hangs once, so the queue is bounded by the number of channels.
+//! That is what a driver looks for: it pretends an MMU fault of such an engine, and recovers from that. The
+//! engine stands so until the driver stops the channel, or gives its number to another one. One is shown at a
+//! time, the next when the driver is done with it; a channel hangs once, so the queue is bounded by the
+//! number of channels.
 
 use std::collections::VecDeque;
 

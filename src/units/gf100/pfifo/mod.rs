@@ -1,10 +1,11 @@
 //! PFIFO: channels, runlist, preemption and the FIFO's interrupts.
 //!
 //! The upper bits of NV_PFIFO_INTR_0 follow the registers below it (fault records, PBDMA units, runlist and
-//! non-stall events) and are cleared there. A runlist commit and a preemption are carried out by the back; the
-//! commit is complete when it returns, the preemption is polled.
+//! non-stall events) and are cleared there. A runlist commit and a preemption are carried out by the back;
+//! the commit is complete when it returns, the preemption is polled.
 //!
-//! Not modelled: errors of binding and of channel switches (the back never makes any), and timeslice settings.
+//! Not modelled: errors of binding and of channel switches (the back never makes any), and timeslice
+//! settings.
 
 mod fault;
 mod hang;

@@ -144,7 +144,8 @@ fn triggered_fault_is_told_once_for_engines_that_exist() {
     assert_eq!(value(&fifo, NV_PFIFO_MMU_FAULT_ID), 1);
 }
 
-/// As nouveau recovers: the error, the engine that stands, the fault that it asks for, the channel that it stops.
+/// As nouveau recovers: the error, the engine that stands, the fault that it asks for, the channel that it
+/// stops.
 #[test]
 fn hung_channels_are_shown_one_after_the_other_until_the_driver_stops_them() {
     let mut fifo = Pfifo::default();

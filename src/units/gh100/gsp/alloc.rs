@@ -77,7 +77,8 @@ static CLASSES: [Class; 13] = [
     class(NV01_EVENT_KERNEL_CALLBACK_EX, EVENT_SOURCES, size_of::<NV0005_ALLOC_PARAMETERS>(), event),
 ];
 
-/// GSP_RM_ALLOC: the status of the allocation goes into the body, and the name of an object that came without one.
+/// GSP_RM_ALLOC: the status of the allocation goes into the body, and the name of an object that came without
+/// one.
 ///
 /// Mesa's NVK allocates its copy class by the name 0.
 pub(super) fn rm_alloc(rm: &mut Rm, back: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
@@ -198,8 +199,8 @@ fn event(_: &mut Rm, _: &dyn GspBackend, wanted: &Wanted<'_>) -> Result<Kind, St
     Ok(Kind::Event { index: parameters.notifyIndex })
 }
 
-/// ALLOC_MEMORY: memory as a list of pages, which a driver makes for GSP to save VRAM in. Nothing is saved there, so
-/// only the number of pages is kept.
+/// ALLOC_MEMORY: memory as a list of pages, which a driver makes for GSP to save VRAM in. Nothing is saved
+/// there, so only the number of pages is kept.
 pub(super) fn alloc_memory(rm: &mut Rm, _: &dyn GspBackend, body: &mut [u8]) -> Result<(), Status> {
     let (list, entries) =
         rpc_alloc_memory_v13_01::read_from_prefix(body).map_err(|_| Status::InvalidParamStruct)?;

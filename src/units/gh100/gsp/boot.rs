@@ -1,5 +1,5 @@
-//! From FSP's boot arguments to the queues: a list of memory regions (libos), one of which (RMARGS) says where the
-//! queues are. The log regions are left alone: there is no firmware that would print.
+//! From FSP's boot arguments to the queues: a list of memory regions (libos), one of which (RMARGS) says
+//! where the queues are. The log regions are left alone: there is no firmware that would print.
 
 use zerocopy::FromBytes;
 

@@ -1,8 +1,8 @@
 //! Channels: what a driver's channel of class c86f is at the back.
 //!
-//! The driver chooses a channel number for each runlist (by the USERD flags), the GPU behind has slots; a token is
-//! the driver's name for a channel, which its doorbell writes hold as well. A channel without a ring (nouveau's golden
-//! context) never runs and has no slot.
+//! The driver chooses a channel number for each runlist (by the USERD flags), the GPU behind has slots; a
+//! token is the driver's name for a channel, which its doorbell writes hold as well. A channel without a ring
+//! (nouveau's golden context) never runs and has no slot.
 
 use std::collections::BTreeMap;
 
@@ -168,8 +168,8 @@ pub(super) struct Channels {
     table: BTreeMap<Token, Channel>,
     /// Who is in a slot of the back.
     slots: BTreeMap<u16, Token>,
-    /// Where the search for a free slot begins: behind the one used last, so that what comes late about a channel that
-    /// is gone finds an empty slot and not its successor.
+    /// Where the search for a free slot begins: behind the one used last, so that what comes late about a
+    /// channel that is gone finds an empty slot and not its successor.
     next_slot: u16,
     /// Channels are held back all together (a suspend).
     held: bool,
@@ -371,7 +371,8 @@ impl Channels {
     }
 }
 
-/// GP_GET and GP_PUT, as far as the guest's memory says so. Numbers that are none are a ring that nobody can go on with.
+/// GP_GET and GP_PUT, as far as the guest's memory says so. Numbers that are none are a ring that nobody can
+/// go on with.
 fn position(back: &dyn GspBackend, userd: u64, ring_log2: u8) -> (u32, u32) {
     let word = |offset: u64| {
         let mut word = [0; 4];

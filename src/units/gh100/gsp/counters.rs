@@ -1,4 +1,5 @@
-//! What an operator sees of a virtual GSP: counters, and notes about what a driver did that is out of the ordinary.
+//! What an operator sees of a virtual GSP: counters, and notes about what a driver did that is out of the
+//! ordinary.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;

@@ -1,7 +1,8 @@
-//! RPCs put together from records: an RPC of more than 64 KiB arrives as a first record and CONTINUATION_RECORDs.
+//! RPCs put together from records: an RPC of more than 64 KiB arrives as a first record and
+//! CONTINUATION_RECORDs.
 //!
-//! Nothing says how many follow. The first record of a split RPC is as large as a record can be, and functions with
-//! a body of variable size say that size in it: an RPC waits for more exactly when both hold.
+//! Nothing says how many follow. The first record of a split RPC is as large as a record can be, and
+//! functions with a body of variable size say that size in it: an RPC waits for more exactly when both hold.
 
 use zerocopy::FromBytes;
 

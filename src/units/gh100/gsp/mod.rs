@@ -1,8 +1,8 @@
 //! The virtual GSP: the firmware that a driver loads, boots and talks to, played here.
 //!
-//! A pure state machine over the function's memory and its back. Who holds it calls [`Gsp::boot`] when FSP was told
-//! where the boot arguments are, [`Gsp::commands`] when the driver rang, and [`Gsp::stopped`] when the back stopped a
-//! channel, and carries out the [`Effect`]s.
+//! A pure state machine over the function's memory and its back. Who holds it calls [`Gsp::boot`] when FSP
+//! was told where the boot arguments are, [`Gsp::commands`] when the driver rang, and [`Gsp::stopped`] when
+//! the back stopped a channel, and carries out the [`Effect`]s.
 
 mod alloc;
 mod boot;
@@ -105,7 +105,8 @@ pub struct Stopped {
     pub slot: u16,
     /// Engine that reported it.
     pub engine: Engine,
-    /// `ROBUST_CHANNEL_*` number (the Xid): 31 for an MMU fault, 32 for a host error, 13 for a graphics error.
+    /// `ROBUST_CHANNEL_*` number (the Xid): 31 for an MMU fault, 32 for a host error, 13 for a graphics
+    /// error.
     pub code: u32,
     /// Faulting virtual address, for MMU faults.
     pub address: u64,
@@ -177,7 +178,8 @@ impl Gsp {
         }
     }
 
-    /// Boots with the arguments at a bus address. 0 wakes a GSP that was suspended without memory to be kept in.
+    /// Boots with the arguments at a bus address. 0 wakes a GSP that was suspended without memory to be kept
+    /// in.
     ///
     /// # Errors
     /// See [`BootError`].
@@ -201,12 +203,14 @@ impl Gsp {
         Ok(self.run(back))
     }
 
-    /// True when what lies at a bus address names memory in which a GSP is suspended: [`Gsp::resume`] takes it.
+    /// True when what lies at a bus address names memory in which a GSP is suspended: [`Gsp::resume`] takes
+    /// it.
     pub fn is_suspended_at(back: &impl GspBackend, description: u64) -> bool {
         saved::is_named_at(back, description)
     }
 
-    /// Goes on after a suspension, with what the driver hands over: `description` is the bus address of what names the memory.
+    /// Goes on after a suspension, with what the driver hands over: `description` is the bus address of what
+    /// names the memory.
     ///
     /// # Errors
     /// [`BootError::Saved`]. Nothing is left of what GSP had.
@@ -242,8 +246,8 @@ impl Gsp {
         self.kept = None;
         let mut effects = vec![Effect::Running];
         effects.extend(self.drain(back));
-        // No interrupt: the driver polls for this one. In a resume its handler is in place already, and would take the
-        // event out of the queue before the poll sees it.
+        // No interrupt: the driver polls for this one. In a resume its handler is in place already, and would
+        // take the event out of the queue before the poll sees it.
         let _ = self.post(back, &events::init_done());
         effects
     }
@@ -307,8 +311,8 @@ impl Gsp {
         Self::bar1_root_of(config).saturating_add(0x1000)
     }
 
-    /// Carries out what was in the command queue when it was looked at. What the driver adds meanwhile has a doorbell
-    /// of its own, so a driver that never stops cannot keep us here.
+    /// Carries out what was in the command queue when it was looked at. What the driver adds meanwhile has a
+    /// doorbell of its own, so a driver that never stops cannot keep us here.
     fn drain(&mut self, back: &dyn GspBackend) -> Vec<Effect> {
         let mut left = match self.queues.as_ref().map(|queues| queues.available(back)) {
             Some(Ok(available)) => available,

@@ -1,7 +1,7 @@
 //! The resource manager's objects: a tree for each client, by handles that the driver chooses.
 //!
-//! An object goes with its parent, and a channel also with its address space. How many there can be is limited, and
-//! the tree's depth by what can be whose parent.
+//! An object goes with its parent, and a channel also with its address space. How many there can be is
+//! limited, and the tree's depth by what can be whose parent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -319,8 +319,8 @@ impl Objects {
 
 /// Handles of `root` and all that goes with it, children before parents.
 fn order(client: &BTreeMap<u32, Object>, root: u32) -> Vec<u32> {
-    // A channel is reached twice, from its device and from its address space: the first time counts, and is before
-    // the end of either.
+    // A channel is reached twice, from its device and from its address space: the first time counts, and is
+    // before the end of either.
     let mut seen = BTreeSet::new();
     let mut done = Vec::new();
     let mut stack = vec![(root, false)];

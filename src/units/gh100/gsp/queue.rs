@@ -1,8 +1,8 @@
 //! The two queues between driver and GSP: rings of one-page elements in shared memory.
 //!
-//! The command queue is written by the driver and read here, the message queue the other way round. A record (an RPC
-//! or a piece of one) takes whole elements in a row and wraps at the end of the ring. Each side keeps its own
-//! pointer and only publishes it; of the guest's memory nothing is used that was not copied first.
+//! The command queue is written by the driver and read here, the message queue the other way round. A record
+//! (an RPC or a piece of one) takes whole elements in a row and wraps at the end of the ring. Each side keeps
+//! its own pointer and only publishes it; of the guest's memory nothing is used that was not copied first.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -232,8 +232,8 @@ impl Queues {
         Ok(self.commands.distance(self.read, pointer))
     }
 
-    /// Takes one record off the command queue, of which `available` elements may be read. A record that is refused
-    /// is taken off as well, as far as its extent is known; else everything is.
+    /// Takes one record off the command queue, of which `available` elements may be read. A record that is
+    /// refused is taken off as well, as far as its extent is known; else everything is.
     pub(super) fn receive(&mut self, back: &dyn GspBackend, available: &mut u32) -> Result<Record, Refused> {
         let (outcome, elements) = match self.copy(back, *available) {
             Ok((raw, elements)) => (self.parse(&raw), elements),

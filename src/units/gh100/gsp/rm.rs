@@ -93,8 +93,9 @@ impl Rm {
             return Err(Status::InsufficientPermissions);
         }
         if id.handle == 0 && self.objects.has_client(id.client) {
-            // nouveau frees by the name 0 what it allocated by it, and never hears the name that was made up. That
-            // object goes with its channel; an error would be on the console each time a Vulkan program ends.
+            // nouveau frees by the name 0 what it allocated by it, and never hears the name that was made up.
+            // That object goes with its channel; an error would be on the console each time a Vulkan program
+            // ends.
             return Ok(());
         }
         for kind in self.objects.remove(id)? {

@@ -1,7 +1,7 @@
 //! The memory that driver and GSP share: pages of the guest's, named by a page table that is its first page.
 //!
-//! Drivers allocate it in one piece today, but nothing promises that: the page table is what counts. It is copied
-//! once, at boot; what the guest writes to it later has no effect.
+//! Drivers allocate it in one piece today, but nothing promises that: the page table is what counts. It is
+//! copied once, at boot; what the guest writes to it later has no effect.
 
 use crate::backend::{GspBackend, NoTarget};
 use crate::gh100::gsp::BootError;

@@ -1,13 +1,13 @@
 //! What a driver is told of the GPU's memory.
 //!
-//! The top of VRAM is not the driver's: page tables of the two BARs lie there. Two numbers look odd and are so on
-//! purpose, because of what nouveau computes from them when it suspends:
+//! The top of VRAM is not the driver's: page tables of the two BARs lie there. Two numbers look odd and are
+//! so on purpose, because of what nouveau computes from them when it suspends:
 //!
-//! - The size of the memory in which GSP's state is saved is taken from the two offsets of the firmware's region,
-//!   which real firmware chooses. Ours leave what the most objects take that a driver may have.
-//! - The size of the memory for reserved VRAM is 0 minus the 32-bit end of the last region that is not reserved. A
-//!   region behind the end of VRAM, up to a multiple of 4 GiB, makes that 0. It is neither compressible nor for
-//!   display, so nothing is allocated from it.
+//! - The size of the memory in which GSP's state is saved is taken from the two offsets of the firmware's
+//!   region, which real firmware chooses. Ours leave what the most objects take that a driver may have.
+//! - The size of the memory for reserved VRAM is 0 minus the 32-bit end of the last region that is not
+//!   reserved. A region behind the end of VRAM, up to a multiple of 4 GiB, makes that 0. It is neither
+//!   compressible nor for display, so nothing is allocated from it.
 
 use crate::gh100::gsp::{Gsp, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE, saved};
 use gpuvmk_chip::gh100::gsp::{MemoryRegion, StaticInfo};

@@ -62,7 +62,8 @@ fn event_between_leaf_and_acknowledgement_makes_no_stray_interrupt() {
     gpu.wr(0xb8_100c, 1);
     gpu.back.events().mmu_fault(fault(0));
     sink.taken();
-    // The handler: tree off, leaf cleared; then the second event; then GSP is acknowledged and the tree armed.
+    // The handler: tree off, leaf cleared; then the second event; then GSP is acknowledged and the tree
+    // armed.
     gpu.wr(0xb8_1610, 0xf);
     gpu.wr(0xb8_100c, 1);
     gpu.back.events().mmu_fault(fault(1));

@@ -113,7 +113,8 @@ fn handler_finds_a_message_that_the_back_sent_as_if_the_function_had() {
         gpu.wr(0xb8_1608, 0xf);
         assert_eq!(sink.taken(), [Signal::Sent]);
     }
-    // It is known at any access that has to do with it: here the end of the handler, which finds more to tell.
+    // It is known at any access that has to do with it: here the end of the handler, which finds more to
+    // tell.
     gpu.back.ends.post(Engine::Copy(0));
     gpu.wr(0xb8_1608, 0xf);
     assert_eq!(sink.taken(), [Signal::Sent, Signal::Message]);

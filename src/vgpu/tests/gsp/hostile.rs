@@ -1,5 +1,5 @@
-//! Random requests of a random driver over random page tables: nothing panics, and the aggregator's contract holds
-//! (the fake link checks it). Refusals come at random too.
+//! Random requests of a random driver over random page tables: nothing panics, and the aggregator's contract
+//! holds (the fake link checks it). Refusals come at random too.
 
 use proptest::prelude::*;
 

@@ -40,7 +40,8 @@ pub fn works(gpu: usize) -> Result<()> {
     Session::open(gpu, 1 << 20)?.there_and_back(3, [0, 0, 0], 1 << 20)
 }
 
-/// Buffers for twice the VRAM, each filled by the processor: the driver must refuse, or move older ones out of VRAM.
+/// Buffers for twice the VRAM, each filled by the processor: the driver must refuse, or move older ones out
+/// of VRAM.
 fn exhaustion(gpu: usize, _time: Duration) -> Result<Seen> {
     let device = Device::open(gpu)?;
     let vram = device.parameter(Parameter::VramSize)?;
@@ -76,7 +77,8 @@ fn suspend(gpu: usize, _time: Duration) -> Result<Seen> {
     Ok(Seen::new(Outcome::Values, format!("suspended and woken in {took:.0} ms, VRAM as before")))
 }
 
-/// Unmapped addresses for the host unit and the engine, again and again; a bystander's copies must stay right.
+/// Unmapped addresses for the host unit and the engine, again and again; a bystander's copies must stay
+/// right.
 fn bad_addresses(gpu: usize, time: Duration) -> Result<Seen> {
     let options = Options::for_gpu(gpu);
     let start = Instant::now();

@@ -29,8 +29,8 @@ pub fn stopped(tool: &mut dyn Tool, time: Time) -> Result<Seen> {
     ))
 }
 
-/// Row 30: ends the kernel at once: by a panic or without one, by a triple fault or through the keyboard controller.
-/// Returns only if it is still there.
+/// Row 30: ends the kernel at once: by a panic or without one, by a triple fault or through the keyboard
+/// controller. Returns only if it is still there.
 pub fn crash(round: u32) -> Result<Seen> {
     let how = if round.is_multiple_of(2) { "triple" } else { "kbd" };
     fs::write("/sys/kernel/reboot/type", how).context("cannot choose how the machine is reset")?;

@@ -44,7 +44,8 @@ pub fn mmio(tool: &mut dyn Tool, time: Time, bits: u32) -> Result<Seen> {
     refused(tool, time, &targets)
 }
 
-/// Copies from and to each target until the time is over. Each must stop the channel with a fault at the address.
+/// Copies from and to each target until the time is over. Each must stop the channel with a fault at the
+/// address.
 fn refused(tool: &mut dyn Tool, time: Time, targets: &[Target]) -> Result<Seen> {
     let mut faults = 0u64;
     while time.goes_on() {

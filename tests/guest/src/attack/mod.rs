@@ -1,14 +1,15 @@
 //! `attack`: a hostile guest. Carries out attacks by name, as the host asks for them, and says what it saw.
 //!
-//! The host writes a line with a name, a time in seconds and the number of the round to the report port, and `end`
-//! when it has enough. Each attack is answered by three events: `attack-begin`, `attack-over` when it stops, and
-//! `attack`, which tells what was seen, and whether the GPU could be used again after a reset. The attacks themselves
-//! are listed in `gpuvmk-attacks`. Two names are no attacks: `busy` spins both processors and leaves the GPU alone,
-//! which is what a victim under attack is measured against, and `works` only has the GPU reset and used.
+//! The host writes a line with a name, a time in seconds and the number of the round to the report port, and
+//! `end` when it has enough. Each attack is answered by three events: `attack-begin`, `attack-over` when it
+//! stops, and `attack`, which tells what was seen, and whether the GPU could be used again after a reset. The
+//! attacks themselves are listed in `gpuvmk-attacks`. Two names are no attacks: `busy` spins both processors
+//! and leaves the GPU alone, which is what a victim under attack is measured against, and `works` only has
+//! the GPU reset and used.
 //!
-//! The attacker has no kernel driver for the GPU: it drives it by its own ([`fermi`], [`hopper`]), through mapped BARs
-//! ([`card`]), with everything that the GPU reads in memory of its own. Attacks through a stock driver's ioctls load
-//! nouveau first, and stay with it ([`driver`]).
+//! The attacker has no kernel driver for the GPU: it drives it by its own ([`fermi`], [`hopper`]), through
+//! mapped BARs ([`card`]), with everything that the GPU reads in memory of its own. Attacks through a stock
+//! driver's ioctls load nouveau first, and stay with it ([`driver`]).
 
 mod card;
 mod driver;

@@ -134,8 +134,9 @@ pub fn watch(card: &Card, time: Time, places: &[u32]) -> Result<Seen> {
     Ok(Seen::new(Outcome::Values, format!("{} registers looked at {looks} times, none moved", places.len())))
 }
 
-/// What a window keeps that shows nothing of anybody's. One that is mapped has memory of its own behind it, the same whatever it is to show;
-/// what is kept by what it should not show is another thing behind each setting.
+/// What a window keeps that shows nothing of anybody's. One that is mapped has memory of its own behind it,
+/// the same whatever it is to show; what is kept by what it should not show is another thing behind each
+/// setting.
 #[derive(Debug, Default)]
 pub struct OwnMemory {
     kept: BTreeMap<u64, u64>,
@@ -169,8 +170,8 @@ impl OwnMemory {
     }
 }
 
-/// Row 7: a window onto VRAM of `step` bytes, whose register takes addresses in steps of 64 KiB; it must neither show nor
-/// keep anything at the places that `settings` name.
+/// Row 7: a window onto VRAM of `step` bytes, whose register takes addresses in steps of 64 KiB; it must
+/// neither show nor keep anything at the places that `settings` name.
 pub fn window(
     card: &Card,
     time: Time,

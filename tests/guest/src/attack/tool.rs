@@ -1,4 +1,5 @@
-//! What attacks on memory need of a chip's driver: a page at an address of choice, copies, and how they ended.
+//! What attacks on memory need of a chip's driver: a page at an address of choice, copies, and how they
+//! ended.
 
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use crate::dma_memory::{DmaMemory, Piece};
 
 /// How long honest work may take, however busy the machine is.
 pub const HONEST: Duration = Duration::from_secs(10);
-/// Virtual addresses of the honest pages that copies come from and go to, and of the page that attacks choose.
+/// Virtual addresses of the honest pages that copies come from and go to, and of the page that attacks
+/// choose.
 pub const FROM: u64 = 0x4000_0000;
 pub const TO: u64 = 0x4800_0000;
 pub const HERE: u64 = 0x20_0000_0000;
@@ -70,7 +72,8 @@ impl End {
     }
 }
 
-/// A driver with one address space and one channel in it, and an honest page of memory on either side of a copy.
+/// A driver with one address space and one channel in it, and an honest page of memory on either side of a
+/// copy.
 pub trait Tool: Sync {
     /// The GPU's registers.
     fn card(&self) -> &Card;

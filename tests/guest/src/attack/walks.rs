@@ -1,5 +1,5 @@
-//! Directories that no walk gets to the end of (rows 10 and 13): what comes of a copy through one, how long a flush
-//! takes.
+//! Directories that no walk gets to the end of (rows 10 and 13): what comes of a copy through one, how long a
+//! flush takes.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};

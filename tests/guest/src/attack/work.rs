@@ -1,5 +1,5 @@
-//! Rows 13, 17, 20 to 22, 29 and 39: work that never ends, that fails, that is taken away, and as much of it as two
-//! processors can make.
+//! Rows 13, 17, 20 to 22, 29 and 39: work that never ends, that fails, that is taken away, and as much of it
+//! as two processors can make.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -126,8 +126,8 @@ pub fn notifications(tool: &mut dyn Tool, time: Time, meanwhile: impl Fn(&dyn To
     Ok(limited(tool, format!("{} notifications", rounds * 50)))
 }
 
-/// Row 29: when the function's reset is over, nothing of what it did may land in memory any more. `tool` makes a fresh
-/// one; `way` is what happens to the function, by turns.
+/// Row 29: when the function's reset is over, nothing of what it did may land in memory any more. `tool`
+/// makes a fresh one; `way` is what happens to the function, by turns.
 pub fn reset_under_way<T: Tool>(mut tool: T, way: u64) -> Result<()> {
     /// How long memory is watched after a reset.
     const WATCHED: Duration = Duration::from_millis(60);

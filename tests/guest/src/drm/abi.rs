@@ -1,4 +1,5 @@
-//! nouveau's ioctl arguments (`nouveau_drm.h` of the kernel's user-space interface), with the C layout asserted.
+//! nouveau's ioctl arguments (`nouveau_drm.h` of the kernel's user-space interface), with the C layout
+//! asserted.
 
 use crate::sys::IoctlArgument;
 
@@ -26,7 +27,8 @@ pub const DOMAIN_GART: u32 = 1 << 2;
 pub const DOMAIN_MAPPABLE: u32 = 1 << 3;
 /// The buffer's VRAM pages need not lie side by side.
 pub const TILE_NONCONTIG: u32 = 1 << 3;
-/// `CHANNEL_ALLOC`: `fb_ctxdma_handle` that makes `tt_ctxdma_handle` name the engine, and the copy engines' name.
+/// `CHANNEL_ALLOC`: `fb_ctxdma_handle` that makes `tt_ctxdma_handle` name the engine, and the copy engines'
+/// name.
 pub const ENGINE_IS_NAMED: u32 = !0;
 pub const ENGINE_COPY: u32 = 0x30;
 pub const BIND_MAP: u32 = 0;

@@ -10,7 +10,8 @@ use crate::sys::Direction;
 
 /// The size of the ring of command words.
 const RING: usize = 1 << 20;
-/// The most command words that one submission may have (a GPFIFO entry counts words in 21 bits; this is less).
+/// The most command words that one submission may have (a GPFIFO entry counts words in 21 bits; this is
+/// less).
 const LARGEST: usize = 32 << 10;
 
 /// A channel; freed on drop.
@@ -155,7 +156,8 @@ pub(super) fn allocate(device: &Device, runlist: Runlist) -> Result<u32> {
 pub(super) fn make_object(device: &Device, id: u32, class: u16) -> Result<()> {
     let mut argument = GrobjAlloc {
         channel: id.cast_signed(),
-        // On chips with a GSP all objects of an open file share one name space, so the channel is part of the name.
+        // On chips with a GSP all objects of an open file share one name space, so the channel is part of the
+        // name.
         handle: 0xb000_0000 | (id & 0xfff) << 16 | u32::from(class),
         class: i32::from(class),
     };

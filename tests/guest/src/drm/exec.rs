@@ -1,5 +1,5 @@
-//! The newer interface, which NVK uses: the program lays out the GPU's address space itself (`VM_BIND`) and submits
-//! addresses of commands (`EXEC`); syncobjs say what waits for what.
+//! The newer interface, which NVK uses: the program lays out the GPU's address space itself (`VM_BIND`) and
+//! submits addresses of commands (`EXEC`); syncobjs say what waits for what.
 
 use anyhow::{Context, Result, ensure};
 
@@ -12,7 +12,8 @@ use crate::sys::Direction;
 
 /// What the kernel keeps for itself: the upper half of the 40 bits that Mesa's drivers use, as they do.
 const KERNEL_PART: u64 = 1 << 39;
-/// Where this program's part starts: above [4 GiB, 4.5 GiB), which NVIDIA's firmware keeps in every address space.
+/// Where this program's part starts: above [4 GiB, 4.5 GiB), which NVIDIA's firmware keeps in every address
+/// space.
 const FIRST: u64 = 1 << 36;
 /// What every mapping is aligned to, so that large pages can be used.
 const ALIGNMENT: u64 = 2 << 20;
@@ -77,7 +78,8 @@ impl UserSpace {
         Ok(address)
     }
 
-    /// Maps a buffer at `address`. With a syncobj the call returns at once and signals it when the mapping is there.
+    /// Maps a buffer at `address`. With a syncobj the call returns at once and signals it when the mapping is
+    /// there.
     pub fn map_at(&self, buffer: &Buffer, address: u64, done: Option<&Syncobj>) -> Result<()> {
         let op = VmBindOp {
             op: abi::BIND_MAP,
@@ -137,8 +139,8 @@ impl Bound {
         Ok(commands)
     }
 
-    /// Hands `commands` to the GPU once all of `after` are signalled; signals all of `then` when they are done.
-    /// Returns without waiting. The caller waits before the ring comes round.
+    /// Hands `commands` to the GPU once all of `after` are signalled; signals all of `then` when they are
+    /// done. Returns without waiting. The caller waits before the ring comes round.
     pub fn execute(&mut self, commands: &Commands, after: &[&Syncobj], then: &[&Syncobj]) -> Result<()> {
         let words = commands.to_bytes();
         ensure!(!words.is_empty() && words.len() <= RING / 4, "{} bytes of commands do not fit", words.len());

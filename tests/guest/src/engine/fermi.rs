@@ -18,8 +18,8 @@ pub(super) fn m2mf_with_pitch(commands: &mut Commands, subchannel: Subchannel, l
     // Lengths and counts have 32 bits.
     let [length, count, pitch] = [lines.length, lines.count, pitch].map(|value| split(value)[1]);
     let ([to_high, to_low], [from_high, from_low]) = (split(lines.to), split(lines.from));
-    // OFFSET_OUT; OFFSET_IN, PITCH_IN, PITCH_OUT, LINE_LENGTH_IN, LINE_COUNT; LAUNCH_DMA with both sides in pitch
-    // layout.
+    // OFFSET_OUT; OFFSET_IN, PITCH_IN, PITCH_OUT, LINE_LENGTH_IN, LINE_COUNT; LAUNCH_DMA with both sides in
+    // pitch layout.
     commands.methods(subchannel, 0x238, &[to_high, to_low]);
     commands.methods(subchannel, 0x30c, &[from_high, from_low, pitch, pitch, length, count]);
     commands.methods(subchannel, 0x300, &[0x0010_0110]);

@@ -73,8 +73,8 @@ fn geometry_with_pitch(commands: &mut Commands, lines: &Lines, pitch: u64) {
     commands.methods(COPY, OFFSET_IN_UPPER, &data);
 }
 
-/// A copy of `length` bytes (at most a page) with a semaphore of the copy engine's own behind it: `payload` at
-/// `semaphore`, the GPU's time at +8.
+/// A copy of `length` bytes (at most a page) with a semaphore of the copy engine's own behind it: `payload`
+/// at `semaphore`, the GPU's time at +8.
 pub fn copy_and_release(
     commands: &mut Commands,
     (to, from, length): (u64, u64, u64),

@@ -31,8 +31,8 @@ pub fn load_at_boot(options: &[String], bare: bool) -> Result<Option<f64>> {
     Ok(Some(probe_ms))
 }
 
-/// Loads nouveau with the options of this boot; returns how long it took, in milliseconds. The driver probes its
-/// devices before the call returns.
+/// Loads nouveau with the options of this boot; returns how long it took, in milliseconds. The driver probes
+/// its devices before the call returns.
 pub fn load_nouveau() -> Result<f64> {
     let options = fs::read_to_string(OPTIONS).unwrap_or_default();
     let start = Instant::now();

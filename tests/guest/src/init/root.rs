@@ -1,4 +1,5 @@
-//! A disk as root: what the initramfs of a distribution does, and no more. What tests need of our own initramfs goes with it.
+//! A disk as root: what the initramfs of a distribution does, and no more. What tests need of our own
+//! initramfs goes with it.
 
 use std::fs;
 use std::io::ErrorKind;

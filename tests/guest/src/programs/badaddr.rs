@@ -1,7 +1,8 @@
-//! `badaddr`, `badcopy`: an address that is not mapped must kill its own channel, be named in the kernel's log,
-//! release whoever waits for that channel, and leave everybody else alone ([`super::casualty`]).
+//! `badaddr`, `badcopy`: an address that is not mapped must kill its own channel, be named in the kernel's
+//! log, release whoever waits for that channel, and leave everybody else alone ([`super::casualty`]).
 //!
-//! The two differ in who meets the address: the host unit (a semaphore release) or the graphics engine (a copy).
+//! The two differ in who meets the address: the host unit (a semaphore release) or the graphics engine (a
+//! copy).
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! `badexec`: memory that was mapped by VM_BIND, used, and unmapped must not be reached any more. Whoever uses its
-//! address loses the channel; syncobjs that wait for it are released, other channels of the address space go on.
+//! `badexec`: memory that was mapped by VM_BIND, used, and unmapped must not be reached any more. Whoever
+//! uses its address loses the channel; syncobjs that wait for it are released, other channels of the address
+//! space go on.
 
 use std::time::{Duration, Instant};
 

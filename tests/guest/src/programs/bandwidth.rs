@@ -1,7 +1,8 @@
-//! `bandwidth`: the GPU's own time for large copies in each direction, by the engine that ordinary copies use.
+//! `bandwidth`: the GPU's own time for large copies in each direction, by the engine that ordinary copies
+//! use.
 //!
-//! Several copies in one submission, each a single line, so that neither the trapped submission nor the shape of the
-//! copy is what is measured.
+//! Several copies in one submission, each a single line, so that neither the trapped submission nor the shape
+//! of the copy is what is measured.
 
 use anyhow::{Context, Result, bail};
 

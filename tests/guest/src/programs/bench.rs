@@ -1,6 +1,6 @@
 //! `bench`: how fast work gets to the GPU and back. Medians; the host compares them between set-ups.
-//! `bench:awake=0` leaves out what does not sleep: on some GPUs each look at a fence is a trapped read. `bench:times=N` does
-//! everything N times as often, and `bench:only=copy_16m` one of them only.
+//! `bench:awake=0` leaves out what does not sleep: on some GPUs each look at a fence is a trapped read.
+//! `bench:times=N` does everything N times as often, and `bench:only=copy_16m` one of them only.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! `busy`: keeps the GPU at work for a while, with pieces that all take it equally long, and reports how many it did
-//! when. The host compares guests: the GPU's clock is one for all of them.
+//! `busy`: keeps the GPU at work for a while, with pieces that all take it equally long, and reports how many
+//! it did when. The host compares guests: the GPU's clock is one for all of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};

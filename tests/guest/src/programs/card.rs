@@ -1,5 +1,5 @@
-//! `card`: this guest is a host itself, with a GPU behind an IOMMU. Gives it to VFIO and back with `gpuvmk gpu`, and looks at it
-//! meanwhile.
+//! `card`: this guest is a host itself, with a GPU behind an IOMMU. Gives it to VFIO and back with `gpuvmk
+//! gpu`, and looks at it meanwhile.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! A channel that is made to die, whatever of: its death must be in the kernel's log, release whoever waits for it, and
-//! leave everybody else alone; the next channel works.
+//! A channel that is made to die, whatever of: its death must be in the kernel's log, release whoever waits
+//! for it, and leave everybody else alone; the next channel works.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,7 +36,8 @@ impl Casualty {
         Ok(Self { gpu, log, bystander, victim })
     }
 
-    /// Submits what is to kill the channel, with a buffer to wait for; the kernel's log must have `words` within `limit`.
+    /// Submits what is to kill the channel, with a buffer to wait for; the kernel's log must have `words`
+    /// within `limit`.
     pub(super) fn dies_of(
         self,
         deadly: &Commands,
@@ -57,7 +58,8 @@ impl Casualty {
         let noticed = start.elapsed();
         let code = until_refused(&mut victim)?;
         let killed = start.elapsed();
-        // Whether the kernel calls that an error is its own affair; a waiter that stays is the host's to report.
+        // Whether the kernel calls that an error is its own affair; a waiter that stays is the host's to
+        // report.
         let _ = buffer.wait();
         let released = start.elapsed();
         drop(victim);

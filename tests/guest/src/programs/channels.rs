@@ -1,5 +1,5 @@
-//! `channels`: several channels at once, on all engines, from threads of one process (one GPU address space) and
-//! from other processes (address spaces of their own), all verified.
+//! `channels`: several channels at once, on all engines, from threads of one process (one GPU address space)
+//! and from other processes (address spaces of their own), all verified.
 
 use std::sync::{Arc, Barrier};
 use std::thread;

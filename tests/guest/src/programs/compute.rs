@@ -1,5 +1,5 @@
-//! `compute`: kernels of our own on the shader cores, every result checked by the processor. `nocompute`: on a GPU
-//! without shader cores a launch must kill its own channel and nothing else.
+//! `compute`: kernels of our own on the shader cores, every result checked by the processor. `nocompute`: on
+//! a GPU without shader cores a launch must kill its own channel and nothing else.
 //!
 //! `spin` runs a millisecond and longer, so that its time is the GPU's and not a submission's.
 

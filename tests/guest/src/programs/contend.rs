@@ -1,7 +1,8 @@
-//! `contend`: one of several guests that want the GPU. The host says what it wants at a time: `busy` keeps some
-//! submissions queued, each of many copies inside VRAM, so that the GPU never waits for this guest's processor, and
-//! `busy BYTES` does so with copies of another size; `light MICROSECONDS` submits one small copy in each such time; `rest`
-//! wants nothing; `end` ends the program. `copy` is the size of a copy in bytes where the host names none.
+//! `contend`: one of several guests that want the GPU. The host says what it wants at a time: `busy` keeps
+//! some submissions queued, each of many copies inside VRAM, so that the GPU never waits for this guest's
+//! processor, and `busy BYTES` does so with copies of another size; `light MICROSECONDS` submits one small
+//! copy in each such time; `rest` wants nothing; `end` ends the program. `copy` is the size of a copy in
+//! bytes where the host names none.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -57,7 +58,8 @@ pub fn run(options: &Options) -> Result<Figures> {
 
     let (mut order, mut submissions) = (Order::Rest, 0u64);
     loop {
-        // Who rests does not look around: on an emulated processor that would cost the host as much as work does.
+        // Who rests does not look around: on an emulated processor that would cost the host as much as work
+        // does.
         let resting = order == Order::Rest && under_way.is_empty();
         let next =
             if resting { orders.recv().map_err(|_| TryRecvError::Disconnected) } else { orders.try_recv() };

@@ -1,4 +1,5 @@
-//! `copy`: GART to VRAM to GART in many sizes and at many offsets, every byte compared, on every engine there is.
+//! `copy`: GART to VRAM to GART in many sizes and at many offsets, every byte compared, on every engine there
+//! is.
 
 use anyhow::{Context, Result, bail};
 

@@ -1,5 +1,5 @@
-//! `debian`: the guest's root is a disk with Debian on it, whose own programs find all of its files as they were made; then writes a
-//! file and reads it from the disk again.
+//! `debian`: the guest's root is a disk with Debian on it, whose own programs find all of its files as they
+//! were made; then writes a file and reads it from the disk again.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -11,7 +11,8 @@ use super::{Figures, Options};
 
 /// What the disk's files are, as `sha256sum` writes it.
 const SUMS: &str = "/sha256sums";
-/// What is written: blocks that begin with this and their number, which who has the disk's image can look for.
+/// What is written: blocks that begin with this and their number, which who has the disk's image can look
+/// for.
 pub const MARK: &str = "gpuvmk-disk-mark";
 /// Bytes of a block.
 pub const BLOCK: usize = 4096;

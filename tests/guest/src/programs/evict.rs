@@ -1,5 +1,5 @@
-//! `evict`: more VRAM buffers than there is VRAM. The kernel moves buffers out and back in by its own channel;
-//! every page of every buffer must come back as it was.
+//! `evict`: more VRAM buffers than there is VRAM. The kernel moves buffers out and back in by its own
+//! channel; every page of every buffer must come back as it was.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! `exec`: the newer interface (`VM_BIND`, `EXEC`, syncobjs), as NVK uses it: copies at addresses of this program's
-//! choice, mappings made asynchronously, moved and taken away, every byte compared.
+//! `exec`: the newer interface (`VM_BIND`, `EXEC`, syncobjs), as NVK uses it: copies at addresses of this
+//! program's choice, mappings made asynchronously, moved and taken away, every byte compared.
 
 use std::time::{Duration, Instant};
 

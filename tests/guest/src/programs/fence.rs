@@ -52,7 +52,8 @@ fn submissions(session: &mut Session, sleep: bool) -> Result<Vec<Duration>> {
     Ok(times)
 }
 
-/// Releases in order must carry their payloads, and times that never go back. Returns the span, in nanoseconds.
+/// Releases in order must carry their payloads, and times that never go back. Returns the span, in
+/// nanoseconds.
 fn time_stamps(session: &mut Session) -> Result<u64> {
     let mut commands = Commands::new();
     for index in 0..RELEASES {

@@ -1,4 +1,5 @@
-//! The gpuvmk that lies in `/host` of a guest that is a host itself, with the C library that it was linked with.
+//! The gpuvmk that lies in `/host` of a guest that is a host itself, with the C library that it was linked
+//! with.
 
 use std::process::{Command, Output, Stdio};
 

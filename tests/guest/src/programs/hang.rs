@@ -1,9 +1,11 @@
-//! `hang`: work that never ends must cost its own channel and nobody else anything. The host takes the channel off, the
-//! driver recovers it and says so, whoever waits for it is released, and the next channel works ([`super::casualty`]).
+//! `hang`: work that never ends must cost its own channel and nobody else anything. The host takes the
+//! channel off, the driver recovers it and says so, whoever waits for it is released, and the next channel
+//! works ([`super::casualty`]).
 //!
-//! `kind=copy`: one copy of terabytes, which an engine that stops between methods cannot be taken off. `kind=acquire`: a
-//! semaphore that nobody releases. `kind=chain`: a long chain of copies in one submission. `kind=operator`: the same semaphore, but the
-//! host's operator takes the channel off before the host's own limit does.
+//! `kind=copy`: one copy of terabytes, which an engine that stops between methods cannot be taken off.
+//! `kind=acquire`: a semaphore that nobody releases. `kind=chain`: a long chain of copies in one submission.
+//! `kind=operator`: the same semaphore, but the host's operator takes the channel off before the host's own
+//! limit does.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
-//! `host`: this guest is a host itself. Starts an aggregator and boots guests of its own with `gpuvmk vmm`. The console of the only one goes
-//! where this guest's goes, reports included; those of several are shown there one after the other, in the end.
+//! `host`: this guest is a host itself. Starts an aggregator and boots guests of its own with `gpuvmk vmm`.
+//! The console of the only one goes where this guest's goes, reports included; those of several are shown
+//! there one after the other, in the end.
 //!
-//! What it needs lies in `/host`: gpuvmk with the C library that it was linked with, configurations, the inner guest's kernel,
-//! initramfs and disk.
+//! What it needs lies in `/host`: gpuvmk with the C library that it was linked with, configurations, the
+//! inner guest's kernel, initramfs and disk.
 
 mod inner;
 mod qemu;
@@ -49,10 +50,12 @@ const LAST_LINES: usize = 40;
 /// How long a VMM may take to end.
 const STOP: Duration = Duration::from_secs(10);
 
-/// Options: `vms`, how many inner guests; `cpus` and `memory` of each; `card`, whether the GPU is one that has to be given to VFIO first;
-/// `interface`, by which of VFIO's the aggregator is to have it; `whole`, whether it is the only guest's alone, without an aggregator, and
-/// `front`, what runs that one; `again`, whether an aggregator is to bring it up afterwards by the trace; `trap`, whether all of their accesses are trapped; `reboot`, whether they may reset their machines; `marks`,
-/// how many blocks of the disk must have been written in the end; `stop`, whether to boot the first once more and end its VMM by a signal.
+/// Options: `vms`, how many inner guests; `cpus` and `memory` of each; `card`, whether the GPU is one that
+/// has to be given to VFIO first; `interface`, by which of VFIO's the aggregator is to have it; `whole`,
+/// whether it is the only guest's alone, without an aggregator, and `front`, what runs that one; `again`,
+/// whether an aggregator is to bring it up afterwards by the trace; `trap`, whether all of their accesses are
+/// trapped; `reboot`, whether they may reset their machines; `marks`, how many blocks of the disk must have
+/// been written in the end; `stop`, whether to boot the first once more and end its VMM by a signal.
 pub fn run(options: &Options) -> Result<Figures> {
     let vms: usize = options.get("vms", 1)?;
     ensure!(Path::new("/dev/kvm").exists(), "there is no /dev/kvm");
@@ -150,8 +153,8 @@ pub fn run(options: &Options) -> Result<Figures> {
     Ok(figures)
 }
 
-/// Has the kernel keep shared memory in large pages where it can: a card's IOMMU has so many entries, and an emulated one costs a
-/// message for each.
+/// Has the kernel keep shared memory in large pages where it can: a card's IOMMU has so many entries, and an
+/// emulated one costs a message for each.
 fn large_pages() -> Result<()> {
     const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
     fs::write(SETTING, "always").with_context(|| format!("cannot write to {SETTING}"))
@@ -178,7 +181,8 @@ fn start_aggregator() -> Result<Child> {
     Ok(aggregator)
 }
 
-/// Has an aggregator bring the card up by what the guest's driver was seen to do, and a micro guest use it. What was made of the trace.
+/// Has an aggregator bring the card up by what the guest's driver was seen to do, and a micro guest use it.
+/// What was made of the trace.
 fn bring_up_again() -> Result<Value> {
     let made = gpuvmk::says(&["gpu", "init", TRACE, "-o", INIT, "--json"])?;
     ensure!(made["ok"] == true, "no initialisation: {made}");

@@ -1,5 +1,5 @@
-//! `mapping`: 4 MiB of VRAM mapped and unmapped again and again, in an address space that a channel uses. The host
-//! counts what each costs it; the figure here has the emulated driver's work in it.
+//! `mapping`: 4 MiB of VRAM mapped and unmapped again and again, in an address space that a channel uses. The
+//! host counts what each costs it; the figure here has the emulated driver's work in it.
 
 use std::time::Instant;
 

@@ -1,8 +1,8 @@
-//! `nvk`: Vulkan through Mesa's NVK. `nonvk`: the same on a GPU without shader cores, which must refuse launches with
-//! an error and go on moving data.
+//! `nvk`: Vulkan through Mesa's NVK. `nonvk`: the same on a GPU without shader cores, which must refuse
+//! launches with an error and go on moving data.
 //!
-//! The program is another binary, with Debian's libraries beside it: the guest has them only if its initramfs was made
-//! with them (docs/nvk.md). This process becomes that program; it prints the result line.
+//! The program is another binary, with Debian's libraries beside it: the guest has them only if its initramfs
+//! was made with them (docs/nvk.md). This process becomes that program; it prints the result line.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;

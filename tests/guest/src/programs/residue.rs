@@ -1,8 +1,9 @@
 //! `residue`: is anything of an earlier guest left in this GPU's memory?
 //!
-//! `step=fill` fills VRAM with a pattern, as far as buffers can be had, and sees that it is there. `step=scan` looks for
-//! the pattern in every page of VRAM (with `stride=N` in every Nth), before this guest has written most of them, and
-//! must find none. It looks through PRAMIN, the window of BAR0 onto all of VRAM: what the kernel gives to programs may have been cleared by the kernel.
+//! `step=fill` fills VRAM with a pattern, as far as buffers can be had, and sees that it is there.
+//! `step=scan` looks for the pattern in every page of VRAM (with `stride=N` in every Nth), before this guest
+//! has written most of them, and must find none. It looks through PRAMIN, the window of BAR0 onto all of
+//! VRAM: what the kernel gives to programs may have been cleared by the kernel.
 //!
 //! The window is the driver's too: it is put back, and nothing else may use the GPU meanwhile.
 
@@ -120,8 +121,8 @@ impl Window {
         Ok(Self { bar, selector, before: u32::from_le_bytes(before) })
     }
 
-    /// Pages of VRAM, among every `stride`th, that hold the pattern. One word of each is looked at, at another place
-    /// in each: the pattern fills whole pages.
+    /// Pages of VRAM, among every `stride`th, that hold the pattern. One word of each is looked at, at
+    /// another place in each: the pattern fills whole pages.
     fn pages_with_the_pattern(&mut self, vram: u64, stride: u64) -> Result<u64> {
         let mut found = 0;
         for base in (0..vram).step_by(usize::try_from(PRAMIN_SIZE)?) {

@@ -1,5 +1,5 @@
-//! `sleepers`: many channels in threads and processes; each hands small work over and sleeps in the kernel until it is done, again and
-//! again. An end of work that is told late, or never, shows as a long sleep.
+//! `sleepers`: many channels in threads and processes; each hands small work over and sleeps in the kernel
+//! until it is done, again and again. An end of work that is told late, or never, shows as a long sleep.
 //!
 //! | option | what |
 //! | --- | --- |
@@ -10,13 +10,14 @@
 //! | `forgive` | 1: a sleep that is the driver's own fault is counted, and no failure |
 //! | `pause_us` | each thread rests for a random time up to this after every 64th sleep, so that GPU and interrupts come to rest too |
 //!
-//! A thread of each process watches the sleepers. One that sleeps for too long is asked after: whether its work is done, so that only the news of
-//! it is missing, and how many others were woken up meanwhile. Asking wakes it up as well if its work is done, so nobody waits for the kernel's
-//! own limit of 30 s.
+//! A thread of each process watches the sleepers. One that sleeps for too long is asked after: whether its
+//! work is done, so that only the news of it is missing, and how many others were woken up meanwhile. Asking
+//! wakes it up as well if its work is done, so nobody waits for the kernel's own limit of 30 s.
 //!
-//! nouveau before Linux 6.2 looks, at each interrupt, at the fences of all channels that it has asked to be told of; and on several processors it
-//! forgets to ask, now and then, when a process falls asleep on one while the handler has just woken up the channel's last sleeper on another
-//! (`nvif_notify`, docs/guests.md). So a sleep is its own fault if the work is done and others were woken up in the second half of it.
+//! nouveau before Linux 6.2 looks, at each interrupt, at the fences of all channels that it has asked to be
+//! told of; and on several processors it forgets to ask, now and then, when a process falls asleep on one
+//! while the handler has just woken up the channel's last sleeper on another (`nvif_notify`, docs/guests.md).
+//! So a sleep is its own fault if the work is done and others were woken up in the second half of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};

@@ -1,10 +1,11 @@
-//! `suite`: what programs ask of a driver beside plain work, each operation timed by itself: channels opened and closed,
-//! memory allocated, mapped and unmapped by size, submissions that do not wait for each other, many channels, eviction,
-//! and the five phases that GPUvm's authors measured. Medians; the host compares them between set-ups.
+//! `suite`: what programs ask of a driver beside plain work, each operation timed by itself: channels opened
+//! and closed, memory allocated, mapped and unmapped by size, submissions that do not wait for each other,
+//! many channels, eviction, and the five phases that GPUvm's authors measured. Medians; the host compares
+//! them between set-ups.
 //!
-//! `suite:marks=1` does each operation a few times only and sets it off by reads of the GPU's clock, by which the host finds
-//! it in a trace of register accesses and counts what it cost. `maps=0` is for kernels without VM_BIND, and `only=memory` (or
-//! another part) does one part alone.
+//! `suite:marks=1` does each operation a few times only and sets it off by reads of the GPU's clock, by which
+//! the host finds it in a trace of register accesses and counts what it cost. `maps=0` is for kernels without
+//! VM_BIND, and `only=memory` (or another part) does one part alone.
 
 mod channels;
 mod copies;
@@ -26,8 +27,8 @@ use crate::stats;
 
 /// How often an operation is done where it is counted and not timed: the first time may cost more.
 const COUNTED: usize = 3;
-/// How often a mark reads the clock, and the silence around it. The host knows both. Before it the kernel may go on in the
-/// background with what an operation left to it.
+/// How often a mark reads the clock, and the silence around it. The host knows both. Before it the kernel may
+/// go on in the background with what an operation left to it.
 const READS_OF_A_MARK: usize = 40;
 const SILENCE_BEFORE: Duration = Duration::from_millis(50);
 const SILENCE_BEHIND: Duration = Duration::from_millis(8);
@@ -101,7 +102,8 @@ impl Suite {
 
     fn mark(&self) -> Result<()> {
         if let Some(device) = &self.marks {
-            // A read takes writes along that QEMU has posted and not handed on yet: they belong to what was before.
+            // A read takes writes along that QEMU has posted and not handed on yet: they belong to what was
+            // before.
             device.parameter(Parameter::PtimerTime)?;
             thread::sleep(SILENCE_BEFORE);
             for _ in 0..READS_OF_A_MARK {

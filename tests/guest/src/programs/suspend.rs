@@ -1,8 +1,8 @@
 //! `suspend`: the kernel suspends all devices and wakes them; VRAM comes back as it was, and the GPU works.
 //!
-//! With `sleep=devices` the kernel's own test mode is used (`/sys/power/pm_test`): devices are suspended for seconds, the machine is not.
-//! With `sleep=deep` the machine sleeps (S3) until the host wakes it, which resets all devices. `times=N` does it as often, with the same
-//! channel and the same memory.
+//! With `sleep=devices` the kernel's own test mode is used (`/sys/power/pm_test`): devices are suspended for
+//! seconds, the machine is not. With `sleep=deep` the machine sleeps (S3) until the host wakes it, which
+//! resets all devices. `times=N` does it as often, with the same channel and the same memory.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -69,8 +69,8 @@ fn sleep() -> Result<()> {
     registers.put_back()
 }
 
-/// Where a Q35's registers for sleeping and powering off are. A reset forgets it, and SeaBIOS, which sets it up at a boot, does not
-/// when it wakes the machine: it would neither sleep nor power off again.
+/// Where a Q35's registers for sleeping and powering off are. A reset forgets it, and SeaBIOS, which sets it
+/// up at a boot, does not when it wakes the machine: it would neither sleep nor power off again.
 struct PowerManagement([u8; 5]);
 
 impl PowerManagement {

@@ -1,5 +1,6 @@
-//! `takeover`: this guest is a host whose own drivers have the card: nouveau, and one that has its second function. What is in the way of
-//! taking it from them is said and changes nothing; then it is taken, reset with its bus, taken away from who has it open, and given back.
+//! `takeover`: this guest is a host whose own drivers have the card: nouveau, and one that has its second
+//! function. What is in the way of taking it from them is said and changes nothing; then it is taken, reset
+//! with its bus, taken away from who has it open, and given back.
 
 use std::fs::{self, File};
 use std::os::unix::fs::chown;
@@ -29,7 +30,8 @@ const ROM: &str = "/run/card.rom";
 const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Options: `scene`: `sibling`, a card with a second function; `neighbour`, one behind a bridge whose group has another function; `no-iommu`.
+/// Options: `scene`: `sibling`, a card with a second function; `neighbour`, one behind a bridge whose group
+/// has another function; `no-iommu`.
 pub fn run(options: &Options) -> Result<Figures> {
     let scene: String = options.get("scene", "sibling".to_owned())?;
     let address = gpu()?;
@@ -166,8 +168,8 @@ fn as_an_ordinary_user(address: &str) -> Result<()> {
     chown(&node, Some(0), Some(0)).context("cannot take the group back")
 }
 
-/// The card goes while a daemon of ours has it: that ends by itself and says why, and the kernel does not wait. Milliseconds until the kernel
-/// had it.
+/// The card goes while a daemon of ours has it: that ends by itself and says why, and the kernel does not
+/// wait. Milliseconds until the kernel had it.
 fn taken_out(address: &str, arguments: &[&str], config: &str) -> Result<u64> {
     fs::write(CONFIG, config).context("cannot write a configuration")?;
     let log = File::create(LOG).context("cannot create a log")?;

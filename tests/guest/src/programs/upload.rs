@@ -1,5 +1,5 @@
-//! `i2m`: bytes that travel inside the commands, written by the graphics engine; and reports of the compute class.
-//! `fill`: memory filled with a constant by the copy engine. Both for Hopper.
+//! `i2m`: bytes that travel inside the commands, written by the graphics engine; and reports of the compute
+//! class. `fill`: memory filled with a constant by the copy engine. Both for Hopper.
 
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,8 @@ fn upload(session: &mut Session, subchannel: Subchannel, seed: u32, length: usiz
     Ok(())
 }
 
-/// Reports must carry their payloads, and times that never go back. Returns how long each was waited for, awake.
+/// Reports must carry their payloads, and times that never go back. Returns how long each was waited for,
+/// awake.
 fn reports(session: &mut Session) -> Result<Vec<Duration>> {
     let (subchannel, _) = UPLOADERS[0];
     let (mut times, mut last) = (Vec::new(), 0);
@@ -91,7 +92,8 @@ fn reports(session: &mut Session) -> Result<Vec<Duration>> {
     Ok(times)
 }
 
-/// Looks at the start of the target, without any system call, until `payload` is there; returns the time beside it.
+/// Looks at the start of the target, without any system call, until `payload` is there; returns the time
+/// beside it.
 fn spin(session: &mut Session, payload: u32) -> Result<u64> {
     let start = Instant::now();
     loop {

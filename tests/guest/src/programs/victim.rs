@@ -1,8 +1,9 @@
-//! `victim`: honest work beside an attacker. Copies without a pause, every page marked and checked, registers read
-//! between them and timed; says every quarter of a second how much was done, until the host says `end`.
+//! `victim`: honest work beside an attacker. Copies without a pause, every page marked and checked, registers
+//! read between them and timed; says every quarter of a second how much was done, until the host says `end`.
 //!
-//! Copies are queued two deep, so that the GPU need not wait for this program. Each page carries the victim's mark,
-//! its number and the copy's; all marks are compared after each copy, and all bytes of one page in turn.
+//! Copies are queued two deep, so that the GPU need not wait for this program. Each page carries the victim's
+//! mark, its number and the copy's; all marks are compared after each copy, and all bytes of one page in
+//! turn.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -1,5 +1,5 @@
-//! Compiles `cuda/kernels.cu` with NVIDIA's nvcc and writes each kernel's machine code, and what a launch must know of
-//! it, to `sass/`.
+//! Compiles `cuda/kernels.cu` with NVIDIA's nvcc and writes each kernel's machine code, and what a launch
+//! must know of it, to `sass/`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! The machine code that the driver makes of each shader, looked at before any of it runs.
 //!
-//! A branch that leads out of its shader's code costs a channel, and the GPU may have other users. So this comes
-//! before every launch, and works as well in front of a device that cannot run shaders. The code is read as that of
-//! Hopper: on another GPU the check says nothing.
+//! A branch that leads out of its shader's code costs a channel, and the GPU may have other users. So this
+//! comes before every launch, and works as well in front of a device that cannot run shaders. The code is
+//! read as that of Hopper: on another GPU the check says nothing.
 
 use std::rc::Rc;
 

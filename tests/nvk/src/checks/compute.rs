@@ -1,4 +1,5 @@
-//! Compute shaders whose results are known exactly: floating-point work is on whole numbers that a float holds.
+//! Compute shaders whose results are known exactly: floating-point work is on whole numbers that a float
+//! holds.
 
 use std::rc::Rc;
 
@@ -71,8 +72,8 @@ pub fn saxpy(device: &Rc<Device>) -> Result<Figures> {
     Ok(figures(timing))
 }
 
-/// A matrix product with tiles in shared memory. Its factors repeat after 7 and 5 elements, which no tile does, so
-/// that every element of the product is known and few have to be computed.
+/// A matrix product with tiles in shared memory. Its factors repeat after 7 and 5 elements, which no tile
+/// does, so that every element of the product is known and few have to be computed.
 pub fn matrix_product(device: &Rc<Device>) -> Result<Figures> {
     const SIZE: usize = 512;
     let a = |row: usize, k: usize| small(row + 2 * k, 7) - 3.0;

@@ -4,11 +4,11 @@
 //! - `code`: what the driver makes of the shaders, looked at without running it;
 //! - `compute`: shaders whose results are compared word by word;
 //! - `rates`: the same on larger work, with figures;
-//! - `refused`: passes if a launch is refused with an error. In front of a device that cannot run shaders, this
-//!   tells an honest device from one that drops work silently.
+//! - `refused`: passes if a launch is refused with an error. In front of a device that cannot run shaders,
+//!   this tells an honest device from one that drops work silently.
 //!
-//! Nothing is run after a failure, so what asks least of the GPU comes first: [`ALL`] has shaders without a loop before
-//! those with one, and those before what has barriers and conditions as well.
+//! Nothing is run after a failure, so what asks least of the GPU comes first: [`ALL`] has shaders without a
+//! loop before those with one, and those before what has barriers and conditions as well.
 
 mod code;
 mod compare;
@@ -60,8 +60,8 @@ const GROUPS: [(&str, &[(&str, Check)]); 6] = [
 /// The check that costs a channel when it passes.
 const REFUSED: &str = "refused";
 
-/// What `all` stands for. A device that runs shaders cannot pass `refused`; Mesa's compiler cannot pass `doubles` on
-/// Hopper yet (docs/nvk.md).
+/// What `all` stands for. A device that runs shaders cannot pass `refused`; Mesa's compiler cannot pass
+/// `doubles` on Hopper yet (docs/nvk.md).
 const ALL: [&str; 11] = [
     "transfer",
     "code",
@@ -115,8 +115,8 @@ fn find(name: &str) -> Option<(&'static str, Check)> {
     GROUPS.iter().flat_map(|(_, members)| members.iter()).copied().find(|(known, _)| *known == name)
 }
 
-/// Runs what the options ask for, up to the first check that fails: what has gone wrong on the GPU once would go wrong
-/// again, and a GPU may have other users, whom each error of ours costs time.
+/// Runs what the options ask for, up to the first check that fails: what has gone wrong on the GPU once would
+/// go wrong again, and a GPU may have other users, whom each error of ours costs time.
 pub fn run(options: &Options) -> Outcome {
     let mut outcome = Outcome::default();
     if let Err(error) = run_into(options, &mut outcome) {

@@ -34,8 +34,8 @@ pub fn launches(device: &Rc<Device>) -> Result<Figures> {
     ]))
 }
 
-/// Copies 48 MiB within GPU memory by a shader: together more than the 50 or 60 MB that a Hopper caches, and little
-/// enough for a vGPU whose memory is all behind a BAR1 of 256 MiB.
+/// Copies 48 MiB within GPU memory by a shader: together more than the 50 or 60 MB that a Hopper caches, and
+/// little enough for a vGPU whose memory is all behind a BAR1 of 256 MiB.
 pub fn stream(device: &Rc<Device>) -> Result<Figures> {
     const WORDS: usize = 12 << 20;
     let (source, target) = (Buffer::new(device, Place::Gpu, WORDS)?, Buffer::new(device, Place::Gpu, WORDS)?);

@@ -1,7 +1,8 @@
 //! As much of Hopper's instruction set (SM 9.0) as tells where branches lead.
 //!
-//! Instructions have 128 bits; the opcode is in bits 11:0. Distances count units of four bytes from the end of the
-//! instruction. `BRA` has the lowest eight bits of it in bits 23:16 and the others in 81:34, `BSSY` all in 63:34.
+//! Instructions have 128 bits; the opcode is in bits 11:0. Distances count units of four bytes from the end
+//! of the instruction. `BRA` has the lowest eight bits of it in bits 23:16 and the others in 81:34, `BSSY`
+//! all in 63:34.
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -13,8 +14,8 @@ const BRANCHES: [u128; 2] = [0x947, 0x547];
 const MEETING: u128 = 0x945;
 const EXIT: u128 = 0x94d;
 
-/// The one piece of machine code in what a driver keeps of a pipeline. Mesa writes the sizes of the code and of the
-/// constants behind it, in 32 bits each, and then both.
+/// The one piece of machine code in what a driver keeps of a pipeline. Mesa writes the sizes of the code and
+/// of the constants behind it, in 32 bits each, and then both.
 pub fn find(kept: &[u8]) -> Result<&[u8]> {
     let mut pieces = (0..kept.len()).step_by(4).filter_map(|place| piece(kept.get(place..)?));
     let code = pieces.next().context("What the driver keeps of the pipeline has no machine code")?;

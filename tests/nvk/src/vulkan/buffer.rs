@@ -68,7 +68,8 @@ impl Buffer {
     /// Puts `words` into it. It must be in the host's memory.
     pub fn write(&mut self, words: &[u32]) -> Result<()> {
         ensure!(!self.mapped.is_null() && words.len() == self.words, "The buffer cannot take these words");
-        // SAFETY: the mapping has `self.words` words and no reference into it exists; submissions were waited for.
+        // SAFETY: the mapping has `self.words` words and no reference into it exists; submissions were waited
+        // for.
         unsafe { ptr::copy_nonoverlapping(words.as_ptr(), self.mapped, words.len()) };
         Ok(())
     }
@@ -100,7 +101,8 @@ impl Buffer {
         // SAFETY: the structure lives through the call.
         self.memory = unsafe { device.raw.allocate_memory(&info, None) }
             .with_context(|| format!("vkAllocateMemory of {} bytes", needs.size))?;
-        // SAFETY: buffer and memory are fresh, and the memory has the size and the type that the buffer needs.
+        // SAFETY: buffer and memory are fresh, and the memory has the size and the type that the buffer
+        // needs.
         unsafe { device.raw.bind_buffer_memory(self.raw, self.memory, 0) }.context("vkBindBufferMemory")?;
         if place == Place::Host {
             let flags = vk::MemoryMapFlags::empty();

@@ -74,7 +74,8 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: every submission was waited for, and resources hold a reference to the device, so none is left.
+        // SAFETY: every submission was waited for, and resources hold a reference to the device, so none is
+        // left.
         unsafe { self.raw.destroy_device(None) };
     }
 }

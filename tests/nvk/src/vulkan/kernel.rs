@@ -101,8 +101,8 @@ impl Kernel {
             .module(self.module)
             .name(c"main");
         let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(self.layout)];
-        // SAFETY: module, layout and cache (which may be null) are of this device, and module and layout agree: both
-        // were made for the same shader.
+        // SAFETY: module, layout and cache (which may be null) are of this device, and module and layout
+        // agree: both were made for the same shader.
         let made = unsafe { device.create_compute_pipelines(cache, &info, None) };
         let pipelines = made.map_err(|(_, error)| error).context("vkCreateComputePipelines")?;
         self.pipeline = pipelines.first().copied().context("vkCreateComputePipelines made none")?;

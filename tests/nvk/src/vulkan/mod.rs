@@ -1,7 +1,7 @@
 //! As much of Vulkan as the checks need, with safe functions: buffers, compute pipelines, one queue.
 //!
-//! All unsafe code of the program is below here. Each type keeps what it was made from alive, and waits for the GPU
-//! before anything that the GPU may still use goes away ([`commands`] waits for every submission).
+//! All unsafe code of the program is below here. Each type keeps what it was made from alive, and waits for
+//! the GPU before anything that the GPU may still use goes away ([`commands`] waits for every submission).
 
 mod binary;
 mod buffer;

@@ -1,4 +1,5 @@
-//! Datagrams that are no requests, first requests that lie, descriptors where none belong, and old requests again.
+//! Datagrams that are no requests, first requests that lie, descriptors where none belong, and old requests
+//! again.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -196,7 +197,8 @@ pub fn replays(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
         findings.count(format!("first time {}", answer.name()));
         recorded.push((request, bytes));
     }
-    // Everything is gone: whatever needs a space, a channel or memory must be refused. To take away what is not there is no error.
+    // Everything is gone: whatever needs a space, a channel or memory must be refused. To take away what is
+    // not there is no error.
     let needs_something = |request: &Request| {
         !matches!(
             request,

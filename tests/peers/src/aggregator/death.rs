@@ -14,14 +14,15 @@ use crate::files;
 use crate::findings::Findings;
 use crate::raw::{Answer, Raw, encoded, hello};
 
-/// For each kind of request, a process that sends it and is killed before the answer. The next one has its name and must
-/// be admitted within a second.
+/// For each kind of request, a process that sends it and is killed before the answer. The next one has its
+/// name and must be admitted within a second.
 pub fn in_each_request(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
     let kinds = u64::try_from(every_kind().len())?;
     let mut worst = Duration::ZERO;
     let mut killed: Option<Instant> = None;
     for kind in 0..=kinds {
-        // The same name as the dead one, and the memory that it had: the child asks for more once it is admitted.
+        // The same name as the dead one, and the memory that it had: the child asks for more once it is
+        // admitted.
         let mut child = scene.child("killed-backend", kind)?.spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("a child's output")?).read_line(&mut line)?;

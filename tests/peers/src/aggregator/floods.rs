@@ -114,7 +114,8 @@ pub fn deaf(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
     };
     findings.add("requests until it was dropped", sent);
     ensure!(dropped, "a tenant that reads no answers is kept");
-    // Preemptions are told by events that nobody takes: the ring is full soon, and the requests are still answered.
+    // Preemptions are told by events that nobody takes: the ring is full soon, and the requests are still
+    // answered.
     let mut deaf = Raw::joined(&scene.aggregator, "deaf-events")?;
     for request in super::datagrams::every_kind().into_iter().skip(1).take(7) {
         deaf.ask(&request)?;

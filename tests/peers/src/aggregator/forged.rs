@@ -35,8 +35,8 @@ fn create(channel: u16, space: u16, gpfifo: u64, log2: u8, userd: u64) -> Reques
     }
 }
 
-/// Channels and spaces that are not there, not free, or out of bounds. The victim has channels 0 to some; so has
-/// this tenant: the same numbers must mean its own.
+/// Channels and spaces that are not there, not free, or out of bounds. The victim has channels 0 to some; so
+/// has this tenant: the same numbers must mean its own.
 pub fn ids(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
     let mut tenant = tenant(scene, "ids")?;
     tenant.channel(0, 0);

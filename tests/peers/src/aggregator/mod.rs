@@ -49,7 +49,8 @@ pub fn attack(name: &str, scene: &mut Scene, findings: &mut Findings) -> Option<
         _ => crate::stalls::attack(name)?,
     };
     Some(attack(scene, findings).and_then(|outcome| {
-        // A process that is as many VMs as one may be is no honest one more; that another one is served was seen meanwhile.
+        // A process that is as many VMs as one may be is no honest one more; that another one is served was
+        // seen meanwhile.
         if name != "stall-tenancies" {
             honest(scene, findings).context("afterwards")?;
         }

@@ -1,4 +1,5 @@
-//! Guest memory that goes while the device reads it: BAR1 and BAR3 show it, their page tables and a runlist lie in it.
+//! Guest memory that goes while the device reads it: BAR1 and BAR3 show it, their page tables and a runlist
+//! lie in it.
 
 use std::os::fd::{AsFd, OwnedFd};
 

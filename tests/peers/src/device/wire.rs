@@ -82,7 +82,8 @@ pub fn commands(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
     Ok(Outcome::Refused)
 }
 
-/// Descriptors on messages that take none, more than one where one is taken, and as many as the kernel lets through.
+/// Descriptors on messages that take none, more than one where one is taken, and as many as the kernel lets
+/// through.
 pub fn descriptors(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
     let file = files::memory(4096)?;
     let mut client = Client::negotiated(&scene.device)?;

@@ -1,4 +1,5 @@
-//! Files whose every operation waits for a process that does not answer: a file system in user space (FUSE), served here.
+//! Files whose every operation waits for a process that does not answer: a file system in user space (FUSE),
+//! served here.
 //!
 //! Needs root, to mount it. Format of the messages: `linux/fuse.h`.
 

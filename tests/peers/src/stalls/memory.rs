@@ -1,4 +1,5 @@
-//! Memory that takes long to go, when its last holder is the aggregator; and memory that is not there until the GPU touches it.
+//! Memory that takes long to go, when its last holder is the aggregator; and memory that is not there until
+//! the GPU touches it.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, OwnedFd};
@@ -41,7 +42,8 @@ fn dma_map(size: u64) -> Vec<u8> {
     encoded(&Request::DmaMap { gpa: Gpa(GPA), size, offset: 0, writable: true })
 }
 
-/// The child: takes memory of `step` bytes, announces it to the aggregator if that is not a stranger's affair, and says so.
+/// The child: takes memory of `step` bytes, announces it to the aggregator if that is not a stranger's
+/// affair, and says so.
 pub fn child(scene: &mut Scene) -> Result<()> {
     let size = scene.step & !1;
     let stranger = scene.step & 1 == 1;
@@ -70,7 +72,8 @@ fn start(scene: &Scene, step: u64) -> Result<Child> {
     Ok(child)
 }
 
-/// A process that ends and leaves the aggregator as the last holder of its memory, as a stranger and as a tenant.
+/// A process that ends and leaves the aggregator as the last holder of its memory, as a stranger and as a
+/// tenant.
 pub fn large_file(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
     let mut all = vec![start(scene, LARGE | 1)?, start(scene, LARGE)?];
     scene.begin();

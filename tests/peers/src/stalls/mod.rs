@@ -1,5 +1,5 @@
-//! Attacks on the time of others at the aggregator: what the kernel does with a stranger's descriptor, valid requests that cost much,
-//! memory that takes long to go, and more tenancies than one process should have.
+//! Attacks on the time of others at the aggregator: what the kernel does with a stranger's descriptor, valid
+//! requests that cost much, memory that takes long to go, and more tenancies than one process should have.
 
 mod descriptors;
 mod fuse;

@@ -101,7 +101,8 @@ pub fn resets(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
 
 /// All ranges of guest memory, mapped thousands of times each, taken away in one request.
 pub fn ranges(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
-    // What this process's tenants had is nobody's before it ends: the host has the attack made again as long as there is time.
+    // What this process's tenants had is nobody's before it ends: the host has the attack made again as long
+    // as there is time.
     let mut number = 0;
     while scene.goes_on() && number < MOST_TENANTS {
         let (mut raw, ranges) = in_pieces(scene, &format!("ranges-{number}"))?;

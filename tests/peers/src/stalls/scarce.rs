@@ -1,4 +1,5 @@
-//! Guest memory of which there is less than was announced: a file system that is full, and a control group that is at its limit.
+//! Guest memory of which there is less than was announced: a file system that is full, and a control group
+//! that is at its limit.
 //!
 //! Both need root, to mount the one and to make the other.
 
@@ -82,7 +83,8 @@ fn announce(tenant: &Tenant, file: OwnedFd) -> Result<()> {
         .context("page tables for it")
 }
 
-/// The GPU copies to memory on a file system that has no more: that VM's vGPU fails safely, and nobody else's.
+/// The GPU copies to memory on a file system that has no more: that VM's vGPU fails safely, and nobody
+/// else's.
 pub fn full_file_system(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
     if is_left_out(findings, "mounts a file system") {
         return Ok(Outcome::Quarantined);
@@ -161,7 +163,8 @@ impl Drop for Group {
     }
 }
 
-/// The child: a tenant that fills its memory, in a control group that has not so much, while the GPU copies to it.
+/// The child: a tenant that fills its memory, in a control group that has not so much, while the GPU copies
+/// to it.
 pub fn child(scene: &mut Scene) -> Result<()> {
     println!("ready");
     // Until it is in its group.

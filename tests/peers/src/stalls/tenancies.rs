@@ -16,7 +16,8 @@ use crate::raw::{Answer, Raw, hello};
 const PLACES: u64 = 64;
 /// Processes that connect and say nothing.
 const SILENT: u64 = 9;
-/// How long an honest back end may take meanwhile, from its start to its end: less than the time that silent connections have.
+/// How long an honest back end may take meanwhile, from its start to its end: less than the time that silent
+/// connections have.
 const SOON: Duration = Duration::from_secs(4);
 
 /// One process that wants to be every VM that there can be, with the largest weight.

@@ -33,7 +33,8 @@ pub fn child(scene: &mut Scene) -> Result<()> {
 
 /// A third process keeps the window of one that is gone, while its memory becomes the next tenant's.
 pub fn kept_by_others(scene: &mut Scene, findings: &mut Findings) -> Result<Outcome> {
-    // Once: what this process's tenants had is nobody's before it ends, and the host has the attack made again as long as there is time.
+    // Once: what this process's tenants had is nobody's before it ends, and the host has the attack made
+    // again as long as there is time.
     let window = stolen(scene, 1)?;
     write(&window, GRAFFITI)?;
     // The next tenants get what is free: the stolen memory is among it, if it is anybody's again.

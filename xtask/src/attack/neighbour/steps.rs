@@ -15,7 +15,8 @@ impl Steps {
         Self(table.clone())
     }
 
-    /// What came since `before`; the longest is that of the aggregator's whole life if it came since, and else 0: not known.
+    /// What came since `before`; the longest is that of the aggregator's whole life if it came since, and
+    /// else 0: not known.
     pub fn since(mut self, before: &Self) -> Self {
         for (kind, times) in &mut self.0 {
             let before = before.0.get(kind).copied().unwrap_or_default();

@@ -16,7 +16,8 @@ const P99: f64 = 2.0;
 const STALL_MS: f64 = 10.0;
 /// The same where there are too few processors for everybody.
 const STALL_MS_IF_SHORT: f64 = 20.0;
-/// Processors from which on there are enough: the neighbour's, the aggregator's, an engine's, and the attacker's.
+/// Processors from which on there are enough: the neighbour's, the aggregator's, an engine's, and the
+/// attacker's.
 const ENOUGH: usize = 4;
 
 /// So many times the limit is not measured again.
@@ -41,7 +42,8 @@ struct Measured {
 pub struct Times {
     /// Beside a process that only spins.
     pub undisturbed: Period,
-    /// Beside an honest tenant that copies without a pause: told, not judged. Who attacks with copies may cost as many turns at an engine.
+    /// Beside an honest tenant that copies without a pause: told, not judged. Who attacks with copies may
+    /// cost as many turns at an engine.
     pub shared: Period,
     /// During the attack.
     pub during: Period,

@@ -69,7 +69,8 @@ fn at_work(stage: &mut Stage<'_>, machine: &mut Machine) -> Result<()> {
     waited.with_context(|| format!("The guest is not at work after {} s", BOOT.as_secs())).map(|_| ())
 }
 
-/// SIGKILL in the middle of transfers; everything of it is gone within a second, and the next QEMU works on its socket.
+/// SIGKILL in the middle of transfers; everything of it is gone within a second, and the next QEMU works on
+/// its socket.
 fn killed(stage: &mut Stage<'_>) -> Result<Told> {
     let mut worst = Duration::ZERO;
     for round in 0..KILLS {
@@ -115,7 +116,8 @@ fn finish(stage: &mut Stage<'_>, machine: &mut Machine) -> Result<()> {
     }
 }
 
-/// SIGSTOP in the middle of transfers: its daemon waits for it, nobody else does; its work goes on afterwards.
+/// SIGSTOP in the middle of transfers: its daemon waits for it, nobody else does; its work goes on
+/// afterwards.
 fn stopped(stage: &mut Stage<'_>, time: Duration) -> Result<Told> {
     // Long enough that the work is not over when it is stopped.
     let mut machine = start(stage, "stopped", &["load:secs=6"])?;

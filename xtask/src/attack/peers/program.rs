@@ -46,7 +46,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts an attack on these sockets, at a low priority: what a process costs the host is for the host to share out.
+    /// Starts an attack on these sockets, at a low priority: what a process costs the host is for the host to
+    /// share out.
     pub fn start(
         program: &Path,
         name: &str,

@@ -1,4 +1,5 @@
-//! What a daemon holds: descriptors, threads, memory of its own. After an attack it must hold no more than before.
+//! What a daemon holds: descriptors, threads, memory of its own. After an attack it must hold no more than
+//! before.
 
 use std::fs;
 use std::thread;

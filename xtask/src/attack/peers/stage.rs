@@ -1,4 +1,5 @@
-//! The machines of attacks at sockets: one GPU, a victim at work, and a second vGPU whose device backend is attacked.
+//! The machines of attacks at sockets: one GPU, a victim at work, and a second vGPU whose device backend is
+//! attacked.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -47,7 +48,8 @@ pub struct Snapshot {
 #[derive(Debug, Clone, Copy, Default)]
 struct Wanted {
     victim: u64,
-    /// All others together, those that are gone too, and zeroing their memory: the GPU works for them then as well.
+    /// All others together, those that are gone too, and zeroing their memory: the GPU works for them then as
+    /// well.
     others: u64,
 }
 
@@ -151,8 +153,8 @@ impl<'a> Stage<'a> {
         device.process().set_priority(priority)
     }
 
-    /// From now on the victim's machine and device process have processors that attackers, and the device process that
-    /// they attack, have not. The aggregator, which works for both, may use all.
+    /// From now on the victim's machine and device process have processors that attackers, and the device
+    /// process that they attack, have not. The aggregator, which works for both, may use all.
     pub fn keep_apart(&mut self) -> Result<()> {
         self.apart = true;
         let mut device = |index| -> Result<u32> {

@@ -1,7 +1,8 @@
 //! 36 more VMs on the same GPU, started and stopped in random order.
 //!
-//! Each has a device backend of its own; all 36 are tenants at once. Their QEMUs run firmware without a kernel, so that
-//! a small machine can hold them: at most [`QEMUS`] at a time, each connected to its backend, idle, and then killed.
+//! Each has a device backend of its own; all 36 are tenants at once. Their QEMUs run firmware without a
+//! kernel, so that a small machine can hold them: at most [`QEMUS`] at a time, each connected to its backend,
+//! idle, and then killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,8 @@ fn shuffled(count: usize, seed: usize) -> Vec<usize> {
 
 pub fn start_and_stop(stage: &mut Stage<'_>) -> Result<Told> {
     let mut vms: Vec<Option<Vm>> = (0..VMS).map(|_| None).collect();
-    // Each time its own: to cut files off that are there already waits for the disk, seconds at times, and the victim is watched.
+    // Each time its own: to cut files off that are there already waits for the disk, seconds at times, and
+    // the victim is watched.
     let folder = (0..)
         .map(|round| stage.workshop.folder(CASE).join(format!("vms-{round}")))
         .find(|folder| !folder.exists());
@@ -169,8 +171,9 @@ fn wait_connected(stage: &mut Stage<'_>, vm: &mut Vm) -> Result<()> {
     waited.map(|_| ()).context("QEMU does not connect")
 }
 
-/// Waits until QEMU's firmware has found nothing to start. How many processes want a processor at a time says how much of it the
-/// victim's side keeps, whatever the GPU does; undisturbed, the victim is watched beside one.
+/// Waits until QEMU's firmware has found nothing to start. How many processes want a processor at a time says
+/// how much of it the victim's side keeps, whatever the GPU does; undisturbed, the victim is watched beside
+/// one.
 fn wait_at_rest(stage: &mut Stage<'_>, qemu: &Process) -> Result<()> {
     let (mut looked, mut used) = (Instant::now(), qemu.cpu_time());
     let waited = stage.wait(PATIENCE, |_| {
@@ -197,8 +200,8 @@ fn stop(stage: &mut Stage<'_>, vm: Option<Vm>) -> Result<()> {
     })
 }
 
-/// Does what waits for a process's end, which takes the kernel seconds at times, and listens to the victim meanwhile: what it is not heard
-/// to say for so long would count as standing still.
+/// Does what waits for a process's end, which takes the kernel seconds at times, and listens to the victim
+/// meanwhile: what it is not heard to say for so long would count as standing still.
 fn beside(stage: &mut Stage<'_>, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     let work = thread::spawn(work);
     while !work.is_finished() {

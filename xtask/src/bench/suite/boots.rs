@@ -28,7 +28,8 @@ pub const WORDS: &[&str] = &["gpuvmk.limit=280"];
 
 /// Where there is a native form, `bench` measures in guests that have both GPUs.
 const TIMED: &[&str] = &["probe", "suite"];
-// Long enough for the host to move threads about: how they lie to each other decides much of a short submission's time.
+// Long enough for the host to move threads about: how they lie to each other decides much of a short
+// submission's time.
 const TIMED_ALONE: &[&str] = &["probe", "bench:times=6", "suite"];
 const COUNTED: &[&str] = &["probe", "suite:marks=1"];
 /// The same before Linux 6.6, whose nouveau has no VM_BIND.
@@ -223,7 +224,8 @@ fn boot(workshop: &Workshop, label: &str, topology: Topology, guest: &Guest) -> 
     Ok(found)
 }
 
-/// How long doorbells took from the device's process to the GPU's driver, as the aggregator counts it; nothing where there is none.
+/// How long doorbells took from the device's process to the GPU's driver, as the aggregator counts it;
+/// nothing where there is none.
 fn doorbell_waits(rig: &Rig) -> Result<BTreeMap<&'static str, f64>> {
     let tenants = rig.tenants()?;
     let Some(tenant) = tenants.first() else { return Ok(BTreeMap::new()) };

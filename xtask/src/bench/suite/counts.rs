@@ -1,7 +1,9 @@
-//! What each operation does to its GPU's function, from a trace of a guest that sets its operations off by marks (`suite:marks=1`).
+//! What each operation does to its GPU's function, from a trace of a guest that sets its operations off by
+//! marks (`suite:marks=1`).
 //!
-//! A mark is reads of the GPU's clock and nothing else, with silence around them. Before and behind each operation is one;
-//! several stand together where an operation touches no register, or nothing lies between two.
+//! A mark is reads of the GPU's clock and nothing else, with silence around them. Before and behind each
+//! operation is one; several stand together where an operation touches no register, or nothing lies between
+//! two.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,10 +18,11 @@ use crate::bench::{median, round3};
 
 /// Accesses this far apart do not belong together; the silence around marks is longer.
 const SILENCE_NS: u64 = 3_000_000;
-/// Accesses of a mark: 41 readings of the clock, of three accesses each, of which the first goes before the silence.
+/// Accesses of a mark: 41 readings of the clock, of three accesses each, of which the first goes before the
+/// silence.
 const MARK: u64 = 123;
-/// An interrupt's accesses, which may come in the middle of a mark. A loop that waits, with the clock as its limit, has more
-/// between so many reads of the clock.
+/// An interrupt's accesses, which may come in the middle of a mark. A loop that waits, with the clock as its
+/// limit, has more between so many reads of the clock.
 const INTERRUPT: u64 = 30;
 /// Accesses of that first reading, which end an operation's.
 const LAST: u64 = 3;
@@ -101,7 +104,8 @@ fn flush_register(chip: Chip) -> u64 {
     }
 }
 
-/// Counts of each operation of `stages` (its name, and of how many alike it consists), the median where there are several.
+/// Counts of each operation of `stages` (its name, and of how many alike it consists), the median where there
+/// are several.
 pub fn of_trace(gpuvmk: &Path, trace: &Path, chip: Chip, stages: &Value) -> Result<BTreeMap<String, Counts>> {
     let stages: Vec<(String, f64)> =
         serde_json::from_value(stages.clone()).context("The guest's stages are not as expected")?;

@@ -1,7 +1,8 @@
 //! One guest that has both GPUs, a native one and a mediated one, and measures them in turns.
 //!
-//! How the host lays threads on its processors differs from boot to boot, and so short times do, by several percent. The two
-//! GPUs of one guest have it alike: a turn measures one right after the other, and its ratio means something by itself.
+//! How the host lays threads on its processors differs from boot to boot, and so short times do, by several
+//! percent. The two GPUs of one guest have it alike: a turn measures one right after the other, and its ratio
+//! means something by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,11 +58,13 @@ impl Guests<'_> {
     }
 }
 
-/// Which GPU is the guest's first one: each as often as the other, since which comes first makes a difference of several percent.
+/// Which GPU is the guest's first one: each as often as the other, since which comes first makes a difference
+/// of several percent.
 pub const ORDERS: [[Topology; 2]; 2] =
     [[Topology::Native, Topology::Mediated], [Topology::Mediated, Topology::Native]];
 
-/// Sorts a guest's results by its GPUs. A figure with more turns on one of them would set off its turns of later boots.
+/// Sorts a guest's results by its GPUs. A figure with more turns on one of them would set off its turns of
+/// later boots.
 fn turns(results: &[ProgramResult], topologies: [Topology; 2]) -> Result<Turns> {
     let mut turns = Turns::new();
     let mut names = BTreeSet::new();

@@ -37,7 +37,8 @@ struct Axes {
     y: &'static str,
 }
 
-/// Times by size of buffers in one place each, and MB a second by size of copies. Native is thin, mediated thick.
+/// Times by size of buffers in one place each, and MB a second by size of copies. Native is thin, mediated
+/// thick.
 pub fn of_table(table: &Table) -> Result<Vec<(String, String)>> {
     let mut pictures = Vec::new();
     let throughput: Vec<Course> = both(0, "", |of| {

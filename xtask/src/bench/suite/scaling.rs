@@ -1,7 +1,7 @@
 //! 1, 2, 4 ... VMs on one GPU, each copying as fast as it can.
 //!
-//! The set-up grows: VMs join those that are there, so each number is measured with exactly so many VMs. Those that join are
-//! started at the same moment, as far as the host's processors can boot them.
+//! The set-up grows: VMs join those that are there, so each number is measured with exactly so many VMs.
+//! Those that join are started at the same moment, as far as the host's processors can boot them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,10 +29,12 @@ const BUSY: &str = "busy 65536";
 /// Until queues are full, and until they are empty: for all, and for each VM.
 const SETTLE: Duration = Duration::from_secs(2);
 const SETTLE_EACH: Duration = Duration::from_millis(200);
-/// Guests that boot at a time, for each of the host's processors: more keep each other's kernels from their clocks.
+/// Guests that boot at a time, for each of the host's processors: more keep each other's kernels from their
+/// clocks.
 const BOOT_AT_A_TIME: usize = 4;
 const WATCH: Duration = Duration::from_secs(5);
-/// Channels of all VMs together, and what one needs: the kernel's own, its program's, and one while another is closed.
+/// Channels of all VMs together, and what one needs: the kernel's own, its program's, and one while another
+/// is closed.
 const FERMI_CHANNELS: usize = 126;
 const HOPPER_CHANNELS: usize = 510;
 const LEAST_CHANNELS: usize = 3;
@@ -57,7 +59,8 @@ pub struct Stage {
     /// Private memory of each VM's device process in MiB: the median, and the most.
     pub memory_mib: f64,
     pub most_memory_mib: f64,
-    /// How many were started for this stage, and after how many seconds the first and the last of them were ready.
+    /// How many were started for this stage, and after how many seconds the first and the last of them were
+    /// ready.
     pub started: usize,
     pub first_ready_s: f64,
     pub last_ready_s: f64,

@@ -115,8 +115,8 @@ impl Ratios {
 }
 
 impl Table {
-    /// The medians over the boots; `native` is empty for a chip that has no native form. Equal places in the samples of a
-    /// `paired` figure are one turn of a guest that has both GPUs.
+    /// The medians over the boots; `native` is empty for a chip that has no native form. Equal places in the
+    /// samples of a `paired` figure are one turn of a guest that has both GPUs.
     ///
     /// A figure that only one of two set-ups has is left out: there is nothing to compare it with.
     pub fn new(

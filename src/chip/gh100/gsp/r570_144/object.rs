@@ -111,7 +111,8 @@ layout!(NV_CHANNEL_ALLOC_PARAMS: 0x170, gpFifoOffset @ 8, flags @ 0x14, hVASpace
     userdOffset @ 0x40, engineType @ 0x80, instanceMem @ 0x90, userdMem @ 0xa8, ramfcMem @ 0xc0, mthdbufMem @ 0xd8,
     internalFlags @ 0xf4, errorNotifierMem @ 0xf8, ProcessID @ 0x128, encryptIv @ 0x130);
 
-/// The channel number that the flags of a channel ask for, where they fix the USERD page: eight channels a page.
+/// The channel number that the flags of a channel ask for, where they fix the USERD page: eight channels a
+/// page.
 pub const fn fixed_chid(flags: u32) -> Option<u16> {
     const PAGE_FIXED: u32 = 1 << 21;
     if flags & PAGE_FIXED == 0 {

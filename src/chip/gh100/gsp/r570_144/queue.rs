@@ -1,7 +1,8 @@
 //! Shared-memory queues: headers, elements, RPC header.
 //!
-//! A queue is a header page (transmit header of the side that writes it, receive header of the side that reads the
-//! OTHER queue) and elements of one page. A message takes as many elements as it needs, in a row, wrapping.
+//! A queue is a header page (transmit header of the side that writes it, receive header of the side that
+//! reads the OTHER queue) and elements of one page. A message takes as many elements as it needs, in a row,
+//! wrapping.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -67,8 +68,8 @@ pub const NV_VGPU_MSG_SIGNATURE_VALID: u32 = 0x4350_5256;
 pub const GSP_MSG_QUEUE_RPC_SIZE_MAX: usize =
     GSP_MSG_QUEUE_ELEMENT_SIZE_MAX - size_of::<GSP_MSG_QUEUE_ELEMENT>();
 
-/// Checksum of an element: all its 64-bit words combined, folded; 0 for a good one. Bytes that do not fill a word
-/// count as if zeros followed.
+/// Checksum of an element: all its 64-bit words combined, folded; 0 for a good one. Bytes that do not fill a
+/// word count as if zeros followed.
 pub fn checksum(element: &[u8]) -> u32 {
     let folded = element.chunks(8).fold(0u64, |sum, chunk| {
         let mut word = [0; 8];

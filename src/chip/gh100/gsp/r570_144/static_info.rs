@@ -1,5 +1,5 @@
-//! `GspStaticConfigInfo`: what a driver asks GSP about the GPU first. Parts that no driver of a virtual GPU reads are
-//! opaque bytes here.
+//! `GspStaticConfigInfo`: what a driver asks GSP about the GPU first. Parts that no driver of a virtual GPU
+//! reads are opaque bytes here.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 

@@ -4,7 +4,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::gh100::gsp::layout;
 
-/// Names the guest's memory that GSP's state is kept in while it has no power. The driver fills it in; `internal` is the firmware's.
+/// Names the guest's memory that GSP's state is kept in while it has no power. The driver fills it in;
+/// `internal` is the firmware's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct GspFwSRMeta {
@@ -23,5 +24,6 @@ layout!(GspFwSRMeta: 0x100, sizeOfSuspendResumeData @ 0x18, internal @ 0x20, fla
 pub const GSP_FW_SR_META_MAGIC: u64 = 0x8a3b_b9e6_c6c3_9d93;
 pub const GSP_FW_SR_META_REVISION: u64 = 2;
 
-/// Entries of a page of such a table: bus addresses of pages. Of the first level only the first entry is used.
+/// Entries of a page of such a table: bus addresses of pages. Of the first level only the first entry is
+/// used.
 pub const RADIX3_ENTRIES: usize = 512;

@@ -51,8 +51,8 @@ pub(super) fn toggle_scheduling(
     Ok(())
 }
 
-/// The driver gives a channel's graphics context its buffers. The GPU behind has buffers of its own, so they are
-/// never looked at.
+/// The driver gives a channel's graphics context its buffers. The GPU behind has buffers of its own, so they
+/// are never looked at.
 pub(super) fn promote_context(
     rm: &mut Rm,
     _: &dyn GspBackend,

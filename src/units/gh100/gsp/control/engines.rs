@@ -32,7 +32,8 @@ const CONTEXT_BUFFER: u32 = 0x1000;
 /// Size of a copy engine's buffer for methods that faulted, one for each channel.
 const FAULT_METHOD_BUFFER: u32 = 0x1000;
 
-/// Distance of the runlists' register blocks. Drivers that leave runlists to firmware only tell them apart by it.
+/// Distance of the runlists' register blocks. Drivers that leave runlists to firmware only tell them apart by
+/// it.
 const RUNLIST_STRIDE: u32 = 0x1_0000;
 
 pub(super) fn gpc_info(_: &mut Rm, _: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {

@@ -88,7 +88,8 @@ pub(super) fn unset_page_directory(
     Ok(())
 }
 
-/// The driver shows its page tables of the range that real firmware keeps for itself. The first is the directory.
+/// The driver shows its page tables of the range that real firmware keeps for itself. The first is the
+/// directory.
 pub(super) fn copy_server_reserved_pdes(
     rm: &mut Rm,
     _: &dyn GspBackend,
@@ -104,8 +105,8 @@ pub(super) fn copy_server_reserved_pdes(
     keep_directory(rm, target.id, page_directory)
 }
 
-/// Where VRAM that firmware uses is to be saved, and what else firmware keeps. It uses no VRAM that a driver does not save itself;
-/// objects and channels go into the other.
+/// Where VRAM that firmware uses is to be saved, and what else firmware keeps. It uses no VRAM that a driver
+/// does not save itself; objects and channels go into the other.
 pub(super) fn fbsr_init(rm: &mut Rm, back: &dyn GspBackend, _: Target, raw: &mut [u8]) -> Result<(), Status> {
     let wanted: NV2080_CTRL_INTERNAL_FBSR_INIT_PARAMS = parameters(raw);
     match rm.objects.get(Id { client: wanted.hClient, handle: wanted.hSysMem })?.kind {

@@ -1,7 +1,7 @@
 //! Controls about the memory system, and about powering the GPU off while the machine runs.
 //!
-//! A virtual GPU compresses nothing: there are no tags for compressed pages, no store of their bits, and no mode of the hardware's
-//! to choose. Caches and DRAM are the host's own affair, and told as absent.
+//! A virtual GPU compresses nothing: there are no tags for compressed pages, no store of their bits, and no
+//! mode of the hardware's to choose. Caches and DRAM are the host's own affair, and told as absent.
 
 use zerocopy::FromZeros;
 

@@ -1,7 +1,8 @@
-//! How what GSP keeps is written down: a header with version, length and checksum, then numbers in a row, little end first.
+//! How what GSP keeps is written down: a header with version, length and checksum, then numbers in a row,
+//! little end first.
 //!
-//! The checksum tells memory that was lost from memory that was kept. It is no protection: the guest can compute it, so whatever
-//! passes it is checked again, each object as an allocation.
+//! The checksum tells memory that was lost from memory that was kept. It is no protection: the guest can
+//! compute it, so whatever passes it is checked again, each object as an allocation.
 
 use super::SavedError;
 

@@ -1,13 +1,15 @@
 //! What GSP keeps over a suspension, in memory that the driver provides and hands over again.
 //!
-//! A machine that sleeps (S3), or whose memory is on its disk, has reset its devices or is another process when it wakes. Only the
-//! guest's memory is as it was: before it unloads GSP, a driver names some of it (FBSR_INIT), and at the next boot it says again
-//! where that is. Into it goes what GSP knows: objects, channels, address spaces, queues, and what firmware has in VRAM. VRAM
-//! and what lies in it is the driver's own affair.
+//! A machine that sleeps (S3), or whose memory is on its disk, has reset its devices or is another process
+//! when it wakes. Only the guest's memory is as it was: before it unloads GSP, a driver names some of it
+//! (FBSR_INIT), and at the next boot it says again where that is. Into it goes what GSP knows: objects,
+//! channels, address spaces, queues, and what firmware has in VRAM. VRAM and what lies in it is the driver's
+//! own affair.
 //!
-//! What comes back is anybody's bytes. It is copied once, bounded by the limits that allocations have, and each object goes the
-//! way of an allocation by the driver: what the driver could not have allocated is refused, with everything else. Where a GSP is
-//! still what it was when it wrote them (no reset came between), it goes on as it is.
+//! What comes back is anybody's bytes. It is copied once, bounded by the limits that allocations have, and
+//! each object goes the way of an allocation by the driver: what the driver could not have allocated is
+//! refused, with everything else. Where a GSP is still what it was when it wrote them (no reset came
+//! between), it goes on as it is.
 
 mod encoding;
 mod memory;
@@ -131,7 +133,8 @@ pub(super) fn check_room(rm: &Rm, back: &dyn GspBackend, address: u64) -> Result
     Ok(())
 }
 
-/// Writes the state into the memory named at `address`; returns its checksum. `spot` is where the queues will be.
+/// Writes the state into the memory named at `address`; returns its checksum. `spot` is where the queues will
+/// be.
 pub(super) fn save(rm: &Rm, back: &dyn GspBackend, spot: Spot, address: u64) -> Result<u64, SavedError> {
     let memory = SavedMemory::open(back, address)?;
     let mut to = Writer::default();

@@ -1,9 +1,10 @@
-//! Rings of channels that were made anew: the driver goes on where it was, and a new channel begins with the first entry.
+//! Rings of channels that were made anew: the driver goes on where it was, and a new channel begins with the
+//! first entry.
 //!
-//! What a channel has done is in its ring's entries before GP_GET. They are made to do nothing, in the driver's ring, before the
-//! channel runs: it comes to the place where it was by passing them. (An entry is written anew by the driver before it means
-//! something again.) Work that was submitted and not begun follows. Not kept: what a channel's engines had set, and a piece of
-//! work that was under way.
+//! What a channel has done is in its ring's entries before GP_GET. They are made to do nothing, in the
+//! driver's ring, before the channel runs: it comes to the place where it was by passing them. (An entry is
+//! written anew by the driver before it means something again.) Work that was submitted and not begun
+//! follows. Not kept: what a channel's engines had set, and a piece of work that was under way.
 
 use crate::backend::{FlushScope, GspBackend};
 use crate::gh100::gsp::channel::{Revived, Token};
@@ -33,8 +34,9 @@ impl PhysicalMemory for Memory<'_> {
     }
 }
 
-/// Prepares the channels that were made anew for running. Those whose place cannot be found again are stopped, for the driver to be
-/// told; the others that have work are returned, with the GP_PUT that a doorbell would say.
+/// Prepares the channels that were made anew for running. Those whose place cannot be found again are
+/// stopped, for the driver to be told; the others that have work are returned, with the GP_PUT that a
+/// doorbell would say.
 pub(in super::super) fn revive(rm: &mut Rm, back: &dyn GspBackend) -> Vec<(u16, u32)> {
     let revived = rm.channels.take_positions();
     if revived.is_empty() {
@@ -64,7 +66,8 @@ fn directory_of(rm: &Rm, token: Token) -> Option<PhysicalAddress> {
     rm.objects.space(crate::gh100::gsp::objects::Id { handle: space, ..id }).ok()?.page_directory
 }
 
-/// Makes the entries before GP_GET do nothing. Work that goes on behind the ring's end does not follow what begins at its start.
+/// Makes the entries before GP_GET do nothing. Work that goes on behind the ring's end does not follow what
+/// begins at its start.
 fn pass_over(back: &dyn GspBackend, directory: PhysicalAddress, channel: &Revived) -> Result<(), ()> {
     if channel.get > channel.put {
         return Err(());

@@ -1,5 +1,5 @@
-//! A driver: its half of the queues, and the calls that nouveau makes. Offsets are written out as numbers here, so that
-//! a mistake in the structs cannot hide.
+//! A driver: its half of the queues, and the calls that nouveau makes. Offsets are written out as numbers
+//! here, so that a mistake in the structs cannot hide.
 
 use super::fake::Fake;
 use crate::gh100::gsp::{BootError, Effect, Gsp, GspConfig};

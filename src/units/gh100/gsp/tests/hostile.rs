@@ -1,4 +1,5 @@
-//! Random drivers: nothing panics or grows, and every channel is given back exactly once (the back asserts that).
+//! Random drivers: nothing panics or grows, and every channel is given back exactly once (the back asserts
+//! that).
 
 use proptest::prelude::*;
 

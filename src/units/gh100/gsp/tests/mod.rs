@@ -1,5 +1,5 @@
-//! A model driver against the virtual GSP: it encodes its queue elements by hand, as nouveau does, over guest memory in
-//! scattered pages and a back that records what it is asked.
+//! A model driver against the virtual GSP: it encodes its queue elements by hand, as nouveau does, over guest
+//! memory in scattered pages and a back that records what it is asked.
 
 #![allow(clippy::cast_possible_truncation, reason = "the sizes and numbers of these tests are small")]
 

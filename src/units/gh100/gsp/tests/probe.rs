@@ -1,5 +1,5 @@
-//! The whole sequence that nouveau 7.2 goes through from boot to its first user channel, as observed on a running
-//! guest, with what it does with the answers.
+//! The whole sequence that nouveau 7.2 goes through from boot to its first user channel, as observed on a
+//! running guest, with what it does with the answers.
 
 use super::config;
 use super::driver::{ALLOC_MEMORY, Driver, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE, poke, words};

@@ -1,5 +1,5 @@
-//! Suspensions with a reset behind them: what is kept in the guest's memory is taken by another GSP, and by none if it is not what a
-//! driver could have made.
+//! Suspensions with a reset behind them: what is kept in the guest's memory is taken by another GSP, and by
+//! none if it is not what a driver could have made.
 
 use proptest::prelude::*;
 
@@ -364,7 +364,8 @@ fn boot_from_the_start_is_possible_after_a_refusal() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Whatever is handed over is taken as a whole or leaves nothing, and a GSP that took it keeps to its limits.
+    /// Whatever is handed over is taken as a whole or leaves nothing, and a GSP that took it keeps to its
+    /// limits.
     #[test]
     fn hostile_state_is_taken_as_a_whole_or_leaves_nothing(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),

@@ -1,4 +1,5 @@
-//! Channels of the attacker's driver: an instance block, a ring, pushbuffers and a fence, all in guest memory.
+//! Channels of the attacker's driver: an instance block, a ring, pushbuffers and a fence, all in guest
+//! memory.
 
 use std::time::{Duration, Instant};
 

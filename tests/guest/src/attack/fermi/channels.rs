@@ -248,7 +248,8 @@ fn abuses(engine: Engine) -> Vec<(&'static str, Commands)> {
         ("a checksum that is wrong", one(0, 0x7c, &[0x1234])),
     ];
     if engine != Engine::Graphics {
-        // For the graphics engine's copier one of the bits means data in the commands, of which there are none.
+        // For the graphics engine's copier one of the bits means data in the commands, of which there are
+        // none.
         abuses.push(("a copy launched with every bit", one(0, 0x300, &[0xffff_ffff])));
     }
     abuses
@@ -303,7 +304,8 @@ pub fn exhaustion(stage: &mut Stage) -> Result<Seen> {
     let table = rig.space.table(rig.gpu.memory, rig.channel.va)?;
     let index = rig.channel.va / COVERED;
     for id in 0..CHANNELS {
-        // An address space for each, all with the one table; and the one ring, which need not be run to its end.
+        // An address space for each, all with the one table; and the one ring, which need not be run to its
+        // end.
         let block = rig.gpu.memory.take(0x1000, 0x1000)?;
         let space = Space::new(rig.gpu.memory)?;
         space.set_directory(rig.gpu.memory, index, small_table(Target::Memory(table.physical)));

@@ -1,5 +1,5 @@
-//! A driver for a GF100 that lives in a program: brings the GPU up by registers, and keeps everything that the GPU reads
-//! in guest memory, where it can be written fast and wrongly.
+//! A driver for a GF100 that lives in a program: brings the GPU up by registers, and keeps everything that
+//! the GPU reads in guest memory, where it can be written fast and wrongly.
 //!
 //! It knows the chip from public documentation only, and shares nothing with the GPU's own models.
 

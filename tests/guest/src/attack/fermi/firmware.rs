@@ -62,8 +62,8 @@ pub fn copy_engines(stage: &mut Stage) -> Result<Seen> {
     Ok(Seen::new(Outcome::Values, format!("{copies} copies, all of them by the host's firmware")))
 }
 
-/// A graphics context image whose patch list names registers of other units: FECS would write them when it loads the
-/// image.
+/// A graphics context image whose patch list names registers of other units: FECS would write them when it
+/// loads the image.
 pub fn patch_list(stage: &mut Stage) -> Result<Seen> {
     /// The window, BAR blocks, engine resets, channel table, runlist, MMU: what would change the whole card.
     const NAMED: [(u32, u32); 8] = [

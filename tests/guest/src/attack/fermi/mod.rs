@@ -92,7 +92,8 @@ fn clock_jumps(stage: &mut Stage) -> Result<Seen> {
     })
 }
 
-/// Row 30: the machine crashes with work under way, with the GPU just brought up, with a channel that has no work.
+/// Row 30: the machine crashes with work under way, with the GPU just brought up, with a channel that has no
+/// work.
 fn crash(stage: &mut Stage) -> Result<Seen> {
     let round = stage.round;
     match round % 3 {

@@ -17,8 +17,8 @@ pub const HOT: [(u32, u32); 10] = [
     (0x40_0000, 0x1_b000),
     (0x70_0000, 0x10_0000),
 ];
-/// Registers that hold sway over the whole card: unit resets, bus, ring stations, memory controller, clocks, voltage,
-/// thermal, fan, power gating, PMU.
+/// Registers that hold sway over the whole card: unit resets, bus, ring stations, memory controller, clocks,
+/// voltage, thermal, fan, power gating, PMU.
 pub const PRIVILEGED: [u32; 32] = [
     PMC_ENABLE,
     PMC_ENABLE_PBDMA,
@@ -69,8 +69,9 @@ pub fn constants() -> Vec<u32> {
     (0..64).map(|word| PROM + word * 4).chain((0..64).map(|word| 0x2_1100 + word * 4)).collect()
 }
 
-/// What another VM's work would move, if it showed: engines, PBDMAs, status, idle counters of PMU. Not the interrupt
-/// status: a notification of finished work names an engine and not whose work it was (docs/threat-model.md).
+/// What another VM's work would move, if it showed: engines, PBDMAs, status, idle counters of PMU. Not the
+/// interrupt status: a notification of finished work names an engine and not whose work it was
+/// (docs/threat-model.md).
 pub fn counters() -> Vec<u32> {
     let engines = (0..8).map(|engine| PFIFO_ENGINE_STATUS + engine * 4);
     let units = (0..PPBDMAS).map(|unit| PPBDMA_CHANNEL + unit * PPBDMA_STRIDE);

@@ -1,4 +1,5 @@
-//! Fermi's page tables in guest memory: a directory of 8192 entries over 40 bits, tables of small pages below.
+//! Fermi's page tables in guest memory: a directory of 8192 entries over 40 bits, tables of small pages
+//! below.
 
 use std::collections::BTreeMap;
 
@@ -78,14 +79,15 @@ pub fn slot(va: u64) -> usize {
     place(va % COVERED / PAGE * 8)
 }
 
-/// A valid page-table entry: valid in bit 0, page number in bits 31:4, volatile (as memory is) in bit 32, target in bits
-/// 34:33.
+/// A valid page-table entry: valid in bit 0, page number in bits 31:4, volatile (as memory is) in bit 32,
+/// target in bits 34:33.
 pub fn entry(target: Target) -> u64 {
     let (kind, address) = by_zero(target);
     1 | (address >> 12 & 0x0fff_ffff) << 4 | u64::from(kind == 2) << 32 | kind << 33
 }
 
-/// A directory entry with a table of small pages: target (VRAM is 1) in bits 33:32, page number in bits 63:36.
+/// A directory entry with a table of small pages: target (VRAM is 1) in bits 33:32, page number in bits
+/// 63:36.
 pub fn small_table(target: Target) -> u64 {
     let (kind, address) = match target {
         Target::Vram(address) => (1, address),

@@ -56,7 +56,8 @@ pub fn interrupts(stage: &mut Stage) -> Result<Seen> {
     rig.gpu.card.set(PTIMER_INTR_EN, 1);
     notifications(&mut rig, time, |tool| {
         let card = tool.card();
-        // Alarms in the past and just ahead, none acknowledged; then everything at once, so that the level moves.
+        // Alarms in the past and just ahead, none acknowledged; then everything at once, so that the level
+        // moves.
         card.set(PTIMER_ALARM, card.reg(PTIMER_TIME).wrapping_add(64));
         card.set(XVE_MSI_REARM, 0xff);
         card.set(PMC_INTR_EN, 0);

@@ -16,8 +16,9 @@ pub fn loops(stage: &mut Stage) -> Result<Seen> {
     while time.goes_on() {
         let directory = rig.space.directory.physical;
         let own = rig.space.table(rig.gpu.memory, TO)?.physical;
-        // What a directory entry at HERE may say: the directory as a table, by small and by large pages; a table as the
-        // directory's table; VRAM beyond the partition; a table that begins at the end of memory.
+        // What a directory entry at HERE may say: the directory as a table, by small and by large pages; a
+        // table as the directory's table; VRAM beyond the partition; a table that begins at the end of
+        // memory.
         let large = |target: u64, address: u64| target | address >> 8 & 0xffff_fff0;
         let entries = [
             small_table(Target::Memory(directory)),

@@ -1,5 +1,5 @@
-//! The attacker's own way to the virtual GSP of a GH100: a message to FSP that boots it, two queues in guest memory, and
-//! RPCs in them, well-formed or not.
+//! The attacker's own way to the virtual GSP of a GH100: a message to FSP that boots it, two queues in guest
+//! memory, and RPCs in them, well-formed or not.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -86,7 +86,8 @@ impl Gsp {
         for page in 0..SHARED / PAGE {
             memory.store64(shared, page * 8, shared.physical + (page * PAGE) as u64);
         }
-        // Version, bytes, bytes of an element, elements, written so far, flags, the other's pointer, first element.
+        // Version, bytes, bytes of an element, elements, written so far, flags, the other's pointer, first
+        // element.
         for (at, word) in [0, 0x4_0000, 0x1000, ELEMENTS, 0, 1, 32, 0x1000].into_iter().enumerate() {
             memory.store32(shared, COMMANDS + at * 4, word);
         }

@@ -1,5 +1,5 @@
-//! The shared queues: boots with wrong arguments, pointers beyond the ring, elements with wrong sizes, counts, checksums
-//! and continuations, and memory that changes while it is read.
+//! The shared queues: boots with wrong arguments, pointers beyond the ring, elements with wrong sizes,
+//! counts, checksums and continuations, and memory that changes while it is read.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -30,7 +30,8 @@ fn afterwards(rig: &mut Rig<'_>, text: String) -> Result<Seen> {
     Ok(Seen::new(Outcome::Refused, text))
 }
 
-/// Boots with arguments that are not there, point nowhere, or contradict themselves; messages of no known form.
+/// Boots with arguments that are not there, point nowhere, or contradict themselves; messages of no known
+/// form.
 pub fn boots(stage: &mut Stage) -> Result<Seen> {
     let (time, mut refused) = (stage.time, 0u64);
     let mut random = Random::new(6);

@@ -20,14 +20,15 @@ pub const HOT: [(u32, u32); 8] = [
     (0xbb_0000, 0x1000),
     (0x70_0000, 0x10_0000),
 ];
-/// What holds sway over the whole card: unit resets, bus, ring, memory controller, clocks, fuses, thermal, GSP's core and
-/// its memory, secure boot, links to peers.
+/// What holds sway over the whole card: unit resets, bus, ring, memory controller, clocks, fuses, thermal,
+/// GSP's core and its memory, secure boot, links to peers.
 pub const PRIVILEGED: [u32; 28] = [
     0x200, 0x204, 0x600, 0x1140, 0x1700, 0x1704, 0x1714, 0x2_0000, 0x2_00bc, 0x2_0400, 0x2_1100, 0x8_8004,
     0x9_1000, 0x10_0a34, 0x10_0a38, 0x10_0ce0, 0x11_0040, 0x11_00f4, 0x11_0100, 0x11_0110, 0x11_0118,
     0x11_1388, 0x11_83a4, 0x12_004c, 0x13_7000, 0x1f_a824, 0x1f_a828, 0xa0_0000,
 ];
-/// Display, its channels, VGA, GPIO, I2C and AUX buses, the audio function: a card for computing has none of them.
+/// Display, its channels, VGA, GPIO, I2C and AUX buses, the audio function: a card for computing has none of
+/// them.
 pub const OUTPUTS: [u32; 16] = [
     0x60_13c0, 0x60_13d4, 0x60_13da, 0x61_0010, 0x61_0018, 0x61_0030, 0x61_1c30, 0x61_2004, 0x62_0000,
     0x64_0000, 0x68_0000, 0xd000, 0xd010, 0xe050, 0x2_1200, 0x8a000,
@@ -38,8 +39,8 @@ pub const PEERS: [u32; 12] = [
     0xb8_0000, 0xb9_0000, 0x8f_0000,
 ];
 
-/// Straps, scratch that firmware leaves, the VBIOS's beginning, and fuses. Not the first page, which is mapped into the
-/// guest as its own: what it writes there it reads.
+/// Straps, scratch that firmware leaves, the VBIOS's beginning, and fuses. Not the first page, which is
+/// mapped into the guest as its own: what it writes there it reads.
 pub fn constants() -> Vec<u32> {
     let rom = (0..64).map(|word| 0x30_0000 + word * 4);
     let fuses = (0..64).map(|word| 0x82_0000 + word * 4);

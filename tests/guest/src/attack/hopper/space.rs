@@ -1,5 +1,5 @@
-//! Hopper's page tables in guest memory: six levels over 57 bits, of which the attacker uses pages of 4 KiB; every level
-//! can be written wrongly.
+//! Hopper's page tables in guest memory: six levels over 57 bits, of which the attacker uses pages of 4 KiB;
+//! every level can be written wrongly.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::attack::place;
 use crate::attack::tool::Target;
 use crate::dma_memory::{DmaMemory, Piece};
 
-/// Levels from the root down: where their index begins, its bits, bytes of an entry. The last has dual entries, whose
-/// upper half names a table of small pages.
+/// Levels from the root down: where their index begins, its bits, bytes of an entry. The last has dual
+/// entries, whose upper half names a table of small pages.
 const LEVELS: [(u32, u32, u64); 5] = [(56, 1, 8), (47, 9, 8), (38, 9, 8), (29, 9, 8), (21, 8, 16)];
 /// Bytes of any table.
 const TABLE: usize = 0x1000;
@@ -65,7 +65,8 @@ impl Space {
         Ok(at)
     }
 
-    /// Writes the entry of `level` (0 is the root) that an address goes through, as it is. The table must be there.
+    /// Writes the entry of `level` (0 is the root) that an address goes through, as it is. The table must be
+    /// there.
     pub fn set_directory(&self, memory: &DmaMemory, level: usize, va: u64, raw: u64) {
         let Some((shift, bits, size)) = LEVELS.get(level).copied() else { return };
         let table = match level {
@@ -92,7 +93,8 @@ pub fn slot(va: u64) -> usize {
     place((va >> 12 & 0x1ff) * 8)
 }
 
-/// A valid entry of a page: valid in bit 0, aperture in bits 2:1, kind 6 (plain) in bits 11:8, address in bits 51:12.
+/// A valid entry of a page: valid in bit 0, aperture in bits 2:1, kind 6 (plain) in bits 11:8, address in
+/// bits 51:12.
 pub fn entry(target: Target) -> u64 {
     let (aperture, address) = match target {
         Target::Vram(address) => (0, address),

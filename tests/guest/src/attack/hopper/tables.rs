@@ -1,4 +1,5 @@
-//! Rows 7, 10 and 13: directories that no walk gets to the end of, and roots of the BARs that are not the guest's.
+//! Rows 7, 10 and 13: directories that no walk gets to the end of, and roots of the BARs that are not the
+//! guest's.
 
 use anyhow::{Result, ensure};
 use gpuvmk_attacks::VICTIM_MARK;
@@ -54,7 +55,8 @@ pub fn loops(stage: &mut Stage) -> Result<Seen> {
     walks.seen()
 }
 
-/// Row 13: a whole directory of directories of tables, all of them the same few, each a page of valid entries.
+/// Row 13: a whole directory of directories of tables, all of them the same few, each a page of valid
+/// entries.
 pub fn flood(stage: &mut Stage) -> Result<Seen> {
     let time = stage.time;
     let mut rig = Rig::new(stage)?;
@@ -101,8 +103,8 @@ pub fn bar_roots(stage: &mut Stage) -> Result<Seen> {
         {
             rig.gpu.memory.store64(table, slot(0), entry(target));
             for bar in [0, 1] {
-                // The tables; then a directory that is itself beyond the partition. One that names no table turns
-                // translation off: then the window shows the partition, as after a reset.
+                // The tables; then a directory that is itself beyond the partition. One that names no table
+                // turns translation off: then the window shows the partition, as after a reset.
                 for root in [directory_entry(Target::Memory(first)), directory_entry(target)] {
                     let [high, low] = split(root);
                     rig.gpu.call(gsp::UPDATE_BAR_PDE, &words(&[bar, 0, low, high, 56, 0]))?;

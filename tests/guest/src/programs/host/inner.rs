@@ -128,7 +128,8 @@ pub fn stop_while_it_boots(vmm: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the guest runs, and sees that each thread of its VMM has a filter of system calls and no capability. How many there are.
+/// Waits until the guest runs, and sees that each thread of its VMM has a filter of system calls and no
+/// capability. How many there are.
 pub fn confined_threads(vmm: &mut Child) -> Result<usize> {
     let start = Instant::now();
     let mut threads = Vec::new();

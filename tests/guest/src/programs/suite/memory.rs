@@ -79,7 +79,8 @@ fn free(suite: &mut Suite, name: &str, buffer: Buffer) -> Result<()> {
         Ok(())
     })?;
     if large {
-        // The kernel goes on freeing it in the background. The next buffer's time is to be its own, without eviction.
+        // The kernel goes on freeing it in the background. The next buffer's time is to be its own, without
+        // eviction.
         thread::sleep(FREEING);
     }
     Ok(())
@@ -93,8 +94,8 @@ fn room_of(place: Place) -> &'static str {
     }
 }
 
-/// The largest buffer that the guest can be expected to get, while the one before may not be gone yet: the kernel frees them
-/// by and by. It gives no more than half of a machine's memory to buffers.
+/// The largest buffer that the guest can be expected to get, while the one before may not be gone yet: the
+/// kernel frees them by and by. It gives no more than half of a machine's memory to buffers.
 fn room(gpu: usize, place: Place) -> Result<usize> {
     match place {
         Place::Vram => {

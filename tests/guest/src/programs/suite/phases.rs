@@ -1,5 +1,5 @@
-//! The five phases into which GPUvm's authors divide a program (USENIX ATC 2014): start, data to the device, launch, data
-//! back, end. There are no shader cores everywhere, so what is launched is a copy within VRAM.
+//! The five phases into which GPUvm's authors divide a program (USENIX ATC 2014): start, data to the device,
+//! launch, data back, end. There are no shader cores everywhere, so what is launched is a copy within VRAM.
 
 use anyhow::{Result, bail};
 
