@@ -72,6 +72,42 @@ impl FieldDef {
     }
 }
 
+/// Where a field is in its register's word, for code: `registers!` makes one of each field, in a module with the
+/// register's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    high: u32,
+    low: u32,
+}
+
+impl Field {
+    /// Bits `high` to `low`. A constant with bits in the wrong order, or beyond 31, does not compile.
+    pub const fn new(high: u32, low: u32) -> Self {
+        assert!(high >= low && high < 32, "bits of a 32-bit register");
+        Self { high, low }
+    }
+
+    /// Its bits in the register's word.
+    pub const fn mask(self) -> u32 {
+        (u32::MAX >> (31 - (self.high - self.low))) << self.low
+    }
+
+    /// Its value in a word.
+    pub const fn get(self, word: u32) -> u32 {
+        (word & self.mask()) >> self.low
+    }
+
+    /// A word with this value in it and zeros around it. Bits that the field has no place for are dropped.
+    pub const fn of(self, value: u32) -> u32 {
+        (value << self.low) & self.mask()
+    }
+
+    /// Whether any of its bits is set in a word.
+    pub const fn is_set(self, word: u32) -> bool {
+        word & self.mask() != 0
+    }
+}
+
 /// Everything known of one register (or of one family of equal registers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegisterDef {
@@ -119,6 +155,9 @@ impl RegisterDef {
 /// assert_eq!(NV_EXAMPLE.at(2).0, 0x1010);
 /// assert_eq!(TABLE[0].name, "NV_PMC_BOOT_0");
 /// assert_eq!(TABLE[0].fields[0].get(0x0c0000a3), 0xc0);
+/// assert_eq!(NV_PMC_BOOT_0::CHIPSET.get(0x0c0000a3), 0xc0);
+/// assert_eq!(NV_PMC_BOOT_0::CHIPSET.mask(), 0x1ff0_0000);
+/// assert_eq!(NV_PMC_BOOT_0::REVISION.of(0x1a1), 0xa1);
 /// ```
 #[macro_export]
 macro_rules! registers {
@@ -126,6 +165,16 @@ macro_rules! registers {
      $($(#[doc = $doc:literal])+ $name:ident $([$count:literal; $stride:literal])? @ $offset:literal,
        reset $reset:expr, $policy:ident, { $($hi:literal : $lo:literal $field:ident),* $(,)? };)+) => {
         $( $crate::registers!(@constant $(#[doc = $doc])+ $name, $offset $(, $count, $stride)?); )+
+        $(
+            #[doc = concat!("Fields of [`", stringify!($name), "`](const@", stringify!($name), ").")]
+            #[allow(non_snake_case, reason = "the vendor's name")]
+            pub mod $name {
+                $(
+                    #[doc = concat!("Bits ", stringify!($hi), ":", stringify!($lo), ".")]
+                    pub const $field: $crate::registers::Field = $crate::registers::Field::new($hi, $lo);
+                )*
+            }
+        )+
         /// The registers of this unit, as declared.
         pub const TABLE: &[$crate::registers::RegisterDef] = &[
             $( $crate::registers::RegisterDef {

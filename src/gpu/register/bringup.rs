@@ -31,9 +31,9 @@ use gpuvmk_pci::mapping::{Access, FilePiece, Mapping};
 use gpuvmk_pci::{PciFunction, Region, header};
 
 /// NV_PMC_ENABLE bit of PFIFO.
-const PFIFO: u32 = 1 << 8;
+const PFIFO: u32 = NV_PMC_ENABLE::PFIFO.mask();
 /// NV_PMC_ENABLE bit of the PMU, whose counters tell how long engines work.
-const PMU: u32 = 1 << 13;
+const PMU: u32 = NV_PMC_ENABLE::PMU.mask();
 /// NV_PFIFO_INTR_EN_0: everything but the end of a runlist commit, which is polled.
 const FIFO_INTERRUPTS: u32 = !(1 << 30);
 /// Chip id in NV_PMC_BOOT_0.

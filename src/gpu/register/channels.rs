@@ -30,19 +30,19 @@ pub(super) const USABLE: u16 = CHANNELS - FIRST;
 /// NV_PFIFO_CHAN_INST: the channel is bound.
 const BOUND: u32 = 0xc000_0000;
 /// NV_PFIFO_CHAN_STATE: all engines.
-const ALL_ENGINES: u32 = 0x001f_0000;
+const ALL_ENGINES: u32 = NV_PFIFO_CHAN_STATE::ENGINES.mask();
 /// NV_PFIFO_CHAN_STATE: the start bit.
-const START: u32 = 1;
+const START: u32 = NV_PFIFO_CHAN_STATE::ENABLE.mask();
 /// NV_PFIFO_RUNLIST: all engines.
-const RUNLIST_ENGINES: u32 = 0x01f0_0000;
+const RUNLIST_ENGINES: u32 = NV_PFIFO_RUNLIST::ENGINES.mask();
 /// NV_PFIFO_RUNLIST_STATUS, NV_PFIFO_PREEMPT: not complete.
-const PENDING: u32 = 1 << 20;
+const PENDING: u32 = NV_PFIFO_RUNLIST_STATUS::PENDING.mask();
 /// NV_PFIFO_SCHED_DISABLE: all engines.
 const SCHEDULE_NOTHING: u32 = 0x3f;
 /// NV_PFIFO_ENGINE_STATUS: the engine executes.
-const BUSY: u32 = 1 << 28;
+const BUSY: u32 = NV_PFIFO_ENGINE_STATUS::BUSY.mask();
 /// NV_PFIFO_ENGINE_STATUS: channel number.
-const CHID: u32 = 0x7f;
+const CHID: u32 = NV_PFIFO_ENGINE_STATUS::CHID.mask();
 
 /// How long a channel that goes may take to leave its engine, before the engine is reset, where nobody has
 /// asked it before. Preemption takes effect between methods; the largest method, a copy of 4 GiB, is not

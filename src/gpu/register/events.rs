@@ -27,14 +27,14 @@ use gpuvmk_pci::Region;
 use gpuvmk_units::backend::{FaultUnit, GraphicsError, HostError, MmuFault};
 
 /// NV_PMC_INTR bits.
-const PMC_PFIFO: u32 = 1 << 8;
-const PMC_PGRAPH: u32 = 1 << 12;
+const PMC_PFIFO: u32 = NV_PMC_INTR::PFIFO.mask();
+const PMC_PGRAPH: u32 = NV_PMC_INTR::PGRAPH.mask();
 
 /// NV_PFIFO_INTR_0 bits.
-const FIFO_NON_STALL: u32 = 1 << 31;
-const FIFO_RUNLIST: u32 = 1 << 30;
-const FIFO_PBDMA: u32 = 1 << 29;
-const FIFO_MMU_FAULT: u32 = 1 << 28;
+const FIFO_NON_STALL: u32 = NV_PFIFO_INTR_0::NON_STALL.mask();
+const FIFO_RUNLIST: u32 = NV_PFIFO_INTR_0::RUNLIST.mask();
+const FIFO_PBDMA: u32 = NV_PFIFO_INTR_0::PBDMA.mask();
+const FIFO_MMU_FAULT: u32 = NV_PFIFO_INTR_0::MMU_FAULT.mask();
 
 /// How often a pending preemption is looked at; GF100 has no interrupt for its end.
 const POLL_EVERY: Duration = Duration::from_micros(200);

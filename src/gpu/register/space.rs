@@ -25,13 +25,16 @@ pub(super) const LARGE: LargePages = LargePages::K128;
 pub(super) const PAGE_SHIFTS: [u8; 3] = [SMALL_PAGE_SHIFT, 16, 17];
 
 /// NV_PFB_PRI_MMU_INVALIDATE: start, all pages of the directory.
-const INVALIDATE_ALL: u32 = 1 << 31 | 1;
+const INVALIDATE_ALL: u32 =
+    NV_PFB_PRI_MMU_INVALIDATE::TRIGGER.mask() | NV_PFB_PRI_MMU_INVALIDATE::ALL_VA.mask();
 /// The same for the hub's translations (the BARs).
-pub(super) const INVALIDATE_HUB: u32 = 1 << 31 | 5;
+pub(super) const INVALIDATE_HUB: u32 = NV_PFB_PRI_MMU_INVALIDATE::TRIGGER.mask()
+    | NV_PFB_PRI_MMU_INVALIDATE::HUBTLB_ONLY.mask()
+    | NV_PFB_PRI_MMU_INVALIDATE::ALL_VA.mask();
 /// NV_PFB_PRI_MMU_CTRL: room in the queue of invalidations.
-const QUEUE_SPACE: u32 = 0x00ff_0000;
+const QUEUE_SPACE: u32 = NV_PFB_PRI_MMU_CTRL::INVALIDATE_FREE.mask();
 /// NV_PFB_PRI_MMU_CTRL: the queue of invalidations is empty.
-const QUEUE_EMPTY: u32 = 1 << 15;
+const QUEUE_EMPTY: u32 = NV_PFB_PRI_MMU_CTRL::INVALIDATE_EMPTY.mask();
 
 /// Pages that are mapped between two looks at the budget.
 const SOME_PAGES: u32 = 512;

@@ -43,9 +43,9 @@ const POLL_AREA: u64 = 0;
 /// Where the channels' USERD is seen.
 const USERD_AREA: u64 = POLL_AREA + CHANNELS as u64 * USERD_SIZE;
 /// NV_PFIFO_USERD_POLL: stores to the area are doorbells.
-const POLL_ENABLE: u32 = 1 << 28;
+const POLL_ENABLE: u32 = NV_PFIFO_USERD_POLL::ENABLE.mask();
 /// NV_PBUS_BAR1_BLOCK: addresses are virtual.
-const MODE_VIRTUAL: u32 = 1 << 31;
+const MODE_VIRTUAL: u32 = NV_PBUS_BAR1_BLOCK::MODE_VIRTUAL.mask();
 
 /// BAR1's page tables.
 pub(super) struct Bar1 {

@@ -22,7 +22,7 @@ const PIECE: usize = 4096;
 /// Bytes of the window.
 const WINDOW: usize = 1 << 20;
 /// NV_XVE_ROM_CTRL: the window shows a copy in RAM, which there may not be.
-const ROM_SHADOW: u32 = 1 << 0;
+const ROM_SHADOW: u32 = NV_XVE_ROM_CTRL::ROM_SHADOW.mask();
 /// Unit of an image's length.
 const BLOCK: usize = 512;
 

@@ -21,7 +21,7 @@ const GPCCS_BASE: u32 = gpccs::NV_PGRAPH_PRI_GPCCS_INTR_SET.0;
 /// Mailbox 0: the command (or the start) succeeded.
 const DONE: u32 = 1 << 31;
 /// Context registers: a context is named.
-const VALID: u32 = 1 << 31;
+const VALID: u32 = NV_PGRAPH_PRI_FECS_CURRENT_CTX::VALID.mask();
 /// Falcon interrupt of a context-switch request.
 const CONTEXT_SWITCH: u32 = 1 << 8;
 

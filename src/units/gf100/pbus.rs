@@ -10,7 +10,7 @@ use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::access::Word;
 
 /// BAR block registers: translated (the vendor's VIRTUAL).
-const MODE_VIRTUAL: u32 = 1 << 31;
+const MODE_VIRTUAL: u32 = NV_PBUS_BAR1_BLOCK::MODE_VIRTUAL.mask();
 
 /// PBUS's state.
 #[derive(Clone, Debug, Default)]

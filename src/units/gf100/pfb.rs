@@ -12,17 +12,19 @@ use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
 
 /// Bits of the MMU control register that drivers set.
-const MMU_SETTINGS: u32 = 0x1001;
+const MMU_SETTINGS: u32 =
+    NV_PFB_PRI_MMU_CTRL::COMPTAG_WIDTH.mask() | NV_PFB_PRI_MMU_CTRL::VM_PG_SIZE_64KB.mask();
 /// Large pages are 64 KiB.
-const PAGE_64K: u32 = 1;
+const PAGE_64K: u32 = NV_PFB_PRI_MMU_CTRL::VM_PG_SIZE_64KB.mask();
 /// Free slots of the invalidation queue, and its being empty.
-const QUEUE_IDLE: u32 = 0x00ff_8000;
+const QUEUE_IDLE: u32 =
+    NV_PFB_PRI_MMU_CTRL::INVALIDATE_FREE.mask() | NV_PFB_PRI_MMU_CTRL::INVALIDATE_EMPTY.mask();
 /// Starts the invalidation.
-const TRIGGER: u32 = 1 << 31;
+const TRIGGER: u32 = NV_PFB_PRI_MMU_INVALIDATE::TRIGGER.mask();
 /// Invalidation: every page directory.
-const ALL_DIRECTORIES: u32 = 1 << 1;
+const ALL_DIRECTORIES: u32 = NV_PFB_PRI_MMU_INVALIDATE::ALL_PDB.mask();
 /// Invalidation: the hub's translations only.
-const HUB_ONLY: u32 = 1 << 2;
+const HUB_ONLY: u32 = NV_PFB_PRI_MMU_INVALIDATE::HUBTLB_ONLY.mask();
 
 /// PFB's state.
 #[derive(Clone, Debug, Default)]

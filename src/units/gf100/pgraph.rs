@@ -21,7 +21,7 @@ use gpuvmk_mmio_trap::access::Word;
 /// First register of FECS.
 const CONTROLLERS: u32 = 0x0040_9000;
 /// NV_PGRAPH_INTR: a class refused data.
-const CLASS_ERROR: u32 = 1 << 20;
+const CLASS_ERROR: u32 = NV_PGRAPH_INTR::CLASS_ERROR.mask();
 /// Reason that is told with a class error: an invalid value.
 const INVALID_VALUE: u32 = 0x04;
 /// Request bit of the power mode; it clears when the mode is reached.

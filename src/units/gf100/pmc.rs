@@ -13,20 +13,20 @@ use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
 
 /// NV_PMC_INTR and NV_PMC_ENABLE bit of PFIFO.
-pub const PFIFO: u32 = 1 << 8;
+pub const PFIFO: u32 = NV_PMC_INTR::PFIFO.mask();
 /// NV_PMC_INTR and NV_PMC_ENABLE bit of PGRAPH.
-pub const PGRAPH: u32 = 1 << 12;
+pub const PGRAPH: u32 = NV_PMC_INTR::PGRAPH.mask();
 /// NV_PMC_ENABLE bit of the power-management unit.
-pub const PMU_ENABLE: u32 = 1 << 13;
+pub const PMU_ENABLE: u32 = NV_PMC_ENABLE::PMU.mask();
 /// NV_PMC_ENABLE bits of the copy engines.
 pub const PCE_ENABLE: [u32; 2] = [1 << 6, 1 << 7];
 /// NV_PMC_INTR bit of PTIMER.
-pub const PTIMER_INTR: u32 = 1 << 20;
+pub const PTIMER_INTR: u32 = NV_PMC_INTR::PTIMER.mask();
 /// NV_PMC_INTR bit of PBUS.
-pub const PBUS_INTR: u32 = 1 << 28;
+pub const PBUS_INTR: u32 = NV_PMC_INTR::PBUS.mask();
 
 /// Lets hardware interrupts out (NV_PMC_INTR_EN_0).
-const HARDWARE: u32 = 1;
+const HARDWARE: u32 = NV_PMC_INTR_EN_0::HARDWARE.mask();
 
 /// Unit enables that a write changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -12,9 +12,9 @@ use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
 
 /// IRQSTAT: an event waits in the message queue.
-const SWGEN0: u32 = 1 << 6;
+const SWGEN0: u32 = NV_PGSP_FALCON_IRQSTAT::SWGEN0.mask();
 /// HWCFG2: the driver may not look inside yet.
-const LOCKDOWN: u32 = 1 << 13;
+const LOCKDOWN: u32 = NV_PGSP_FALCON_HWCFG2::RISCV_BR_PRIV_LOCKDOWN.mask();
 /// CPUCTL: the core halted.
 const HALTED: u32 = 1 << 4;
 /// CPUCTL: the core executes.

@@ -21,9 +21,9 @@ use gpuvmk_mmio_trap::access::Word;
 /// EMEMC: position in EMEM, a multiple of 4.
 const POSITION: u32 = 0xfffc;
 /// EMEMC: writes move on.
-const AINCW: u32 = 1 << 24;
+const AINCW: u32 = NV_PFSP_EMEMC::AINCW.mask();
 /// EMEMC: reads move on.
-const AINCR: u32 = 1 << 25;
+const AINCR: u32 = NV_PFSP_EMEMC::AINCR.mask();
 
 /// Words of EMEM.
 const EMEM_WORDS: usize = EMEM_SIZE / 4;

@@ -7,9 +7,9 @@ use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::access::Word;
 
 /// Starts the invalidation.
-const TRIGGER: u32 = 1 << 31;
+const TRIGGER: u32 = NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE::TRIGGER.mask();
 /// The engines' translations may stay.
-const HUBTLB_ONLY: u32 = 1 << 2;
+const HUBTLB_ONLY: u32 = NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE::HUBTLB_ONLY.mask();
 /// PDB: the directory lies in system memory.
 const SYSTEM: u32 = 1 << 1;
 

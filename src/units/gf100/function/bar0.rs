@@ -12,6 +12,7 @@ use crate::backend::{EngineBackend, EngineStatus, FlushScope};
 use gpuvmk_chip::gf100::idle;
 use gpuvmk_chip::gf100::mmu::LargePages;
 use gpuvmk_chip::gf100::ramin;
+use gpuvmk_chip::gf100::regs::pfifo::NV_PFIFO_ENGINE_STATUS;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
 use gpuvmk_mmio_trap::PhysicalMemory;
@@ -214,9 +215,9 @@ fn tell_unlisted(notice: Option<Reg>) {
 /// PFIFO's status register of an engine.
 fn engine_status(status: EngineStatus) -> u32 {
     /// The engine executes.
-    const BUSY: u32 = 1 << 28;
+    const BUSY: u32 = NV_PFIFO_ENGINE_STATUS::BUSY.mask();
     /// A context is being saved, or loaded.
-    const SWITCHING: u32 = 1 << 20 | 1 << 12;
+    const SWITCHING: u32 = NV_PFIFO_ENGINE_STATUS::SAVE.mask() | NV_PFIFO_ENGINE_STATUS::CTXSW_SAVE.mask();
     let channel = status.channel.map_or(0, |channel| u32::from(channel) & 0x7f);
     let busy = if status.busy || status.switching { BUSY } else { 0 };
     let switching = if status.switching { SWITCHING } else { 0 };

@@ -21,9 +21,9 @@ const BAR1_UNIT: u32 = 4;
 const BAR3_UNIT: u32 = 5;
 
 /// The access came through the hub (and not from inside a GPC).
-const HUB: u32 = 1 << 6;
+const HUB: u32 = NV_PFIFO_MMU_FAULT_INFO::HUB.mask();
 /// The access was a store.
-const WRITE: u32 = 1 << 7;
+const WRITE: u32 = NV_PFIFO_MMU_FAULT_INFO::WRITE.mask();
 
 /// What a driver reads of a fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -25,27 +25,27 @@ use hang::Hangs;
 use pbdma::Pbdma;
 
 /// NV_PFIFO_INTR_0: non-stall events.
-const NON_STALL: u32 = 1 << 31;
+const NON_STALL: u32 = NV_PFIFO_INTR_0::NON_STALL.mask();
 /// NV_PFIFO_INTR_ENGINE bit of such a method, and its enable.
-const NON_STALL_EVENT: u32 = 1;
+const NON_STALL_EVENT: u32 = NV_PFIFO_INTR_ENGINE::NON_STALL.mask();
 /// NV_PFIFO_INTR_0: runlist events.
-const RUNLIST: u32 = 1 << 30;
+const RUNLIST: u32 = NV_PFIFO_INTR_0::RUNLIST.mask();
 /// NV_PFIFO_INTR_0: PBDMA units.
-const PBDMA: u32 = 1 << 29;
+const PBDMA: u32 = NV_PFIFO_INTR_0::PBDMA.mask();
 /// NV_PFIFO_INTR_0: MMU faults.
-const MMU_FAULT: u32 = 1 << 28;
+const MMU_FAULT: u32 = NV_PFIFO_INTR_0::MMU_FAULT.mask();
 /// NV_PFIFO_INTR_0: the scheduler gave up.
-const SCHED_ERROR: u32 = 1 << 8;
+const SCHED_ERROR: u32 = NV_PFIFO_INTR_0::SCHED_ERROR.mask();
 /// NV_PFIFO_INTR_RUNLIST: the commit is complete.
-const RUNLIST_DONE: u32 = 1 << 28;
+const RUNLIST_DONE: u32 = NV_PFIFO_INTR_RUNLIST::IDLE.mask();
 /// NV_PFIFO_CHAN_INST: the channel is bound.
-const BOUND: u32 = 1 << 31;
+const BOUND: u32 = NV_PFIFO_CHAN_INST::VALID.mask();
 /// NV_PFIFO_CHAN_STATE: the channel may run.
-const START: u32 = 1;
+const START: u32 = NV_PFIFO_CHAN_STATE::ENABLE.mask();
 /// NV_PFIFO_USERD_POLL: stores there are doorbells.
-const POLL_ENABLE: u32 = 1 << 28;
+const POLL_ENABLE: u32 = NV_PFIFO_USERD_POLL::ENABLE.mask();
 /// NV_PFIFO_MMU_FAULT_TRIGGER: pretend a fault.
-const TRIGGER: u32 = 1 << 8;
+const TRIGGER: u32 = NV_PFIFO_MMU_FAULT_TRIGGER::TRIGGER.mask();
 
 /// The engine that PFIFO numbers so.
 pub const fn engine(number: u32) -> Option<Engine> {

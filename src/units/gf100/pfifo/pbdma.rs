@@ -12,7 +12,7 @@ use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
 
 /// NV_PPBDMA_METHOD0: a method is being executed.
-const VALID: u32 = 1 << 31;
+const VALID: u32 = NV_PPBDMA_METHOD0::VALID.mask();
 
 /// A PBDMA unit's state.
 #[derive(Clone, Debug, Default)]
