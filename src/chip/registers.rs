@@ -72,8 +72,8 @@ impl FieldDef {
     }
 }
 
-/// Where a field is in its register's word, for code: `registers!` makes one of each field, in a module with the
-/// register's name.
+/// Where a field is in its register's word, for code: `registers!` makes one of each field, in a module with
+/// the register's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     high: u32,
