@@ -31,27 +31,30 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// The folders that a table of a manifest names as dependencies, of every target.
-fn named(table: &toml::Table, workspace: &toml::Table) -> Vec<PathBuf> {
+fn named(folder: &Path, table: &toml::Table, workspace: &toml::Table) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for key in ["dependencies", "build-dependencies"] {
         for (name, dependency) in table.get(key).and_then(toml::Value::as_table).into_iter().flatten() {
             let inherited = dependency.get("workspace").is_some();
             let dependency = if inherited { workspace.get(name).unwrap_or(dependency) } else { dependency };
-            found.extend(dependency.get("path").and_then(toml::Value::as_str).map(PathBuf::from));
+            // What the workspace says is said from its own folder.
+            let from = if inherited { Path::new("") } else { folder };
+            found.extend(
+                dependency.get("path").and_then(toml::Value::as_str).map(|path| plain(&from.join(path))),
+            );
         }
     }
     for target in
         table.get("target").and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::values)
     {
-        found.extend(target.as_table().into_iter().flat_map(|target| named(target, workspace)));
+        found.extend(target.as_table().into_iter().flat_map(|target| named(folder, target, workspace)));
     }
     found
 }
 
 /// All packages of this tree that one depends on.
 fn all(folder: &Path, workspace: &toml::Table, found: &mut BTreeSet<PathBuf>) {
-    for dependency in named(&manifest(folder), workspace) {
-        let dependency = plain(&folder.join(dependency));
+    for dependency in named(folder, &manifest(folder), workspace) {
         if found.insert(dependency.clone()) {
             all(&dependency, workspace, found);
         }
