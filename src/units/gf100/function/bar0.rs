@@ -140,7 +140,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             }
             Effect::Preempt(channel) => self.backend.preempt_channel(channel),
             Effect::TellInterest => {
-                self.interest_tracker.tell(&*self.backend, || self.face.peek().interest())
+                self.interest_tracker.tell(&*self.backend, || self.face.peek().interest());
             }
             Effect::BlockRunlist(blocked) => self.backend.block_runlist(blocked),
             Effect::SaveGraphics(instance) => self.backend.save_graphics_context(instance),
