@@ -195,7 +195,7 @@ pub trait InterruptSink: Send + Sync {
     fn set_intx(&self, asserted: bool);
     /// Sends one message of the MSI vector.
     fn fire_msi(&self, vector: u16);
-    /// A message of the vector was sent by whoever has its eventfd (see [`PciFunction::connect_message`]).
+    /// A message of the vector was sent by whoever has its eventfd (see [`MessageOwner::connect_message`]).
     fn message_sent(&self, vector: u16) {
         let _ = vector;
     }

@@ -107,13 +107,13 @@ pub trait Backend: Send + Sync {
     /// The range is not all in VRAM or in mapped system memory.
     fn write_memory(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget>;
 
-    /// Shares VRAM with another process (see [`gpuvmk_pci::PciFunction::share`]).
+    /// Shares VRAM with another process (see [`gpuvmk_pci::SharedRegions::share`]).
     ///
     /// # Errors
     /// The back cannot share that range.
     fn share_vram(&self, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>>;
 
-    /// Puts fresh memory in the place of VRAM (see [`gpuvmk_pci::PciFunction::renew`]).
+    /// Puts fresh memory in the place of VRAM (see [`gpuvmk_pci::SharedRegions::renew`]).
     ///
     /// # Errors
     /// The back cannot do that with the range.

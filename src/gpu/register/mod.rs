@@ -49,7 +49,7 @@ use gpuvmk_pci::{CardUse, DmaMapping, PciFunction, SharedMemory};
 /// Address spaces at once; each has a page directory of 64 KiB.
 const MAX_SPACES: usize = 512;
 
-/// Whether a GPU shares parts of its VRAM with processes ([`PciFunction::share`]).
+/// Whether a GPU shares parts of its VRAM with processes ([`SharedRegions::share`]).
 #[derive(Clone, Copy)]
 enum Vram {
     Shared,
