@@ -316,9 +316,8 @@ impl EventConsumer {
         self.ring.word(WAITING).store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let tail = self.ring.word(TAIL).load(Ordering::SeqCst);
-        let set_interest = self.ring.word(INTEREST).load(Ordering::SeqCst) & (UNASKED | SENT) == 0;
-        let news =
-            tail != self.head || (set_interest && self.ring.word(NOTIFIED).load(Ordering::SeqCst) != 0);
+        let wanted = self.ring.word(INTEREST).load(Ordering::SeqCst) & (UNASKED | SENT) == 0;
+        let news = tail != self.head || (wanted && self.ring.word(NOTIFIED).load(Ordering::SeqCst) != 0);
         if news {
             self.ring.word(WAITING).store(0, Ordering::SeqCst);
         }

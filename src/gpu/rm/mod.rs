@@ -42,7 +42,6 @@ mod mock;
 #[cfg(test)]
 mod tests;
 #[cfg(any(test, feature = "testing"))]
-#[cfg_attr(not(test), allow(dead_code, reason = "its own tests look at more of it"))]
 pub mod timed;
 
 pub use driver::RmDriver;

@@ -115,11 +115,13 @@ impl Pinner for LatePinner {
 }
 
 /// Carries orders out at once.
+#[cfg(test)]
 pub(super) struct QuickPinner {
     pub desk: Desk,
     pub answers: VecDeque<Answer>,
 }
 
+#[cfg(test)]
 impl Pinner for QuickPinner {
     fn order(&mut self, order: Order) {
         self.answers.push_back(self.desk.carry_out(order));

@@ -257,16 +257,13 @@ fn notifications_come_when_the_driver_is_interested_or_when_they_are_asked_for()
 
     assert!(!f.mediator.set_completion_interest(InterruptInterest::Masked));
     notify(false);
-    assert_eq!(
-        (f.face.take().len(), *f.link.set_interest.lock().unwrap()),
-        (0, Some(InterruptInterest::Masked))
-    );
+    assert_eq!((f.face.take().len(), *f.link.interest.lock().unwrap()), (0, Some(InterruptInterest::Masked)));
     assert!(!f.mediator.take_completions());
     assert_eq!(f.face.take(), told);
     notify(false);
     assert!(!f.mediator.set_completion_interest(InterruptInterest::Wake));
     assert_eq!(
-        (f.face.take(), *f.link.set_interest.lock().unwrap()),
+        (f.face.take(), *f.link.interest.lock().unwrap()),
         (told.to_vec(), Some(InterruptInterest::Wake))
     );
 }

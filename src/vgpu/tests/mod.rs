@@ -59,7 +59,7 @@ struct FakeLink {
     /// Notifications that are not told before the driver is interested or asks for them, and what they are to
     /// it.
     notified: Mutex<Deferred>,
-    set_interest: Mutex<Option<InterruptInterest>>,
+    interest: Mutex<Option<InterruptInterest>>,
 }
 
 /// What exists on the host.
@@ -169,7 +169,7 @@ impl AggregatorLink for FakeLink {
     }
 
     fn set_notification_interest(&self, interest: InterruptInterest) -> Deferred {
-        *self.set_interest.lock().unwrap() = Some(interest);
+        *self.interest.lock().unwrap() = Some(interest);
         if interest == InterruptInterest::Masked { Deferred::default() } else { self.take_notifications() }
     }
 
