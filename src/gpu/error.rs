@@ -1,0 +1,85 @@
+//! Why the physical GPU could not do something.
+
+use super::rm;
+use gpuvmk_chip::Engine;
+use gpuvmk_pci::DmaError;
+
+/// Why the physical GPU could not do something.
+#[derive(Debug, thiserror::Error)]
+pub enum GpuError {
+    /// Out of channels, spaces or host memory.
+    #[error("The physical GPU has no {what} left ({limit} in all)")]
+    Exhausted {
+        /// What there is none of.
+        what: &'static str,
+        /// How many there are.
+        limit: u64,
+    },
+    /// An id that was not given out, or was taken back.
+    #[error("No such {what} on the physical GPU: {id}")]
+    NoSuch {
+        /// What was named.
+        what: &'static str,
+        /// Its number.
+        id: u64,
+    },
+    /// Pages that stay faults, and nothing else is the matter: virtual addresses that the GPU's manager keeps
+    /// for itself, or memory that cannot be made reachable.
+    #[error("{0}")]
+    Unmappable(String),
+    /// A class that the channel's engines do not have, or that tenants may not use.
+    #[error("The physical GPU offers no class {class:#06x} on {engine:?} to tenants")]
+    NoClass {
+        /// Class number.
+        class: u32,
+        /// Engine.
+        engine: Engine,
+    },
+    /// A caller's mistake that would program the hardware wrongly.
+    #[error("Invalid request to the physical GPU: {0}")]
+    Invalid(String),
+    /// Hardware did not answer in time.
+    #[error("The physical GPU did not finish {what} within {millis} ms")]
+    Timeout {
+        /// What was waited for.
+        what: &'static str,
+        /// How long.
+        millis: u64,
+    },
+    /// System memory could not be made reachable.
+    #[error("System memory cannot be made reachable for the physical GPU")]
+    Dma(#[from] DmaError),
+    /// Input or output failed.
+    #[error("The physical GPU's resources are not accessible")]
+    Io(#[from] std::io::Error),
+    /// The NVIDIA driver that has the GPU refused.
+    #[error(transparent)]
+    Rm(rm::RmError),
+    /// The device is gone.
+    #[error("The physical GPU is lost")]
+    Lost,
+}
+
+impl GpuError {
+    /// For failures to make memory reachable, which leave page tables as they were: its pages stay faults,
+    /// and nothing is in doubt. A lost GPU, and hardware that did not answer, stay what they are.
+    #[must_use]
+    pub fn as_unmappable(self) -> Self {
+        match self {
+            Self::Lost | Self::Timeout { .. } | Self::Unmappable(_) => self,
+            error => Self::Unmappable(error.with_causes()),
+        }
+    }
+
+    /// What it says, and what its causes say.
+    pub fn with_causes(&self) -> String {
+        let mut message = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        message
+    }
+}

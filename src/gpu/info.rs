@@ -1,0 +1,40 @@
+//! What a physical GPU offers.
+
+use gpuvmk_chip::addr::{HostVram, Iova};
+use gpuvmk_chip::{EngineSet, StorageKinds};
+
+/// What the physical GPU offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuInfo {
+    /// Chip name as users write it, such as `GF100`.
+    pub chip: String,
+    /// First byte of VRAM that tenants may get.
+    pub tenant_vram: HostVram,
+    /// Bytes from there.
+    pub tenant_vram_size: u64,
+    /// Granule of partitions: a partition starts and ends at multiples of it.
+    pub partition_granule: u64,
+    /// Channels that tenants may get together.
+    pub channels: u16,
+    /// Engines.
+    pub engines: EngineSet,
+    /// What a channel's USERD must be a multiple of, and its size: a page on GF100, 512 bytes on GH100.
+    pub userd_granule: u64,
+    /// True when CPU reads of VRAM are slow (uncached, over the bus): whoever reads it often should remember
+    /// it.
+    pub slow_vram_reads: bool,
+    /// Virtual addresses of an address space are below 2 to this.
+    pub va_bits: u8,
+    /// Page sizes of an address space, as log2.
+    pub page_shifts: Vec<u8>,
+    /// Bus addresses of system memory are below 2 to this.
+    pub system_bits: u8,
+    /// First bus address that tenants' memory may get; those below are the driver's own.
+    pub first_iova: Iova,
+    /// Address spaces at once, those for channels of the host's own among them.
+    pub spaces: u32,
+    /// Host memory for the page tables of all address spaces together, in bytes.
+    pub table_memory: u64,
+    /// Storage kinds of pages.
+    pub kinds: &'static StorageKinds,
+}
