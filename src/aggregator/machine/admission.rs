@@ -3,14 +3,14 @@
 use std::io;
 use std::time::Duration;
 
+use super::Machine;
 use super::guests::Admissible;
-use super::{Machine, ThreadAccount};
 use crate::claimant::Claimant;
 use crate::dma_map::DmaMap;
 use crate::doorbells::MAX_CHANNELS;
 use crate::limit::Limit;
 use crate::protocol::{Hello, PROTOCOL_VERSION, RefusalKind, Welcome};
-use crate::tenant::{Counters, Refusal, Tenant, TenantState};
+use crate::tenant::{Counters, Refusal, Tenant, TenantState, ThreadAccount};
 use crate::wire::{MAX_NAME, MAX_WINDOW_PIECES};
 use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::TenantId;
@@ -189,7 +189,7 @@ impl Machine {
                 fail_safe: None,
                 violations: 0,
                 counters: Counters::default(),
-                owed: None,
+                delayed: None,
                 doorbells: Latency::default(),
                 updates: Latency::default(),
             },

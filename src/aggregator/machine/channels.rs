@@ -159,7 +159,7 @@ impl Machine {
         }
         let owner = self.tenant(tenant)?;
         let before = std::mem::replace(&mut owner.channel(id)?.engines, engines);
-        self.tell_owed(tenant, engines.difference(before));
+        self.notify_delayed(tenant, engines.difference(before));
         Ok(())
     }
 

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::guests::Holder;
+use crate::tenant::Holder;
 
 /// Times that all of a VM's memory may be zeroed at once.
 const BURST: u64 = 4;

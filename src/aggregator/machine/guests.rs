@@ -6,7 +6,6 @@
 //! places all the same.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use gpuvmk_control_client::GuestStatus;
 
@@ -16,7 +15,7 @@ use crate::EntryLimits;
 use crate::VmEntry;
 use crate::claimant::Claimant;
 use crate::protocol::{Hello, RefusalKind, TenantLimits};
-use crate::tenant::Refusal;
+use crate::tenant::{Holder, Refusal};
 use gpuvmk_scheduler::share::{Rejection, Share};
 
 /// Most tenants of one process of the aggregator's own user.
@@ -24,17 +23,6 @@ const MAX_OF_ONE_PROCESS: usize = MAX_TENANTS / 4;
 
 /// Most VMs in a list.
 const MAX_LISTED: usize = 256;
-
-/// Whose settings, penalties and accounts something is. It stays the same from one connection to the next.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Holder {
-    /// A VM of the GPU's file.
-    Listed(String),
-    /// A user, whatever he calls his VM.
-    User(u32),
-    /// A VM of the aggregator's own user.
-    Own(String),
-}
 
 /// A VM that may come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -353,15 +341,5 @@ impl Guest {
                 memory_ranges: wanted.memory_ranges.unwrap_or(usual.memory_ranges),
             },
         })
-    }
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Listed(name) => write!(f, "{name} of the GPU's file"),
-            Self::User(uid) => write!(f, "user {uid}"),
-            Self::Own(name) => write!(f, "{name} of the aggregator's user"),
-        }
     }
 }

@@ -5,72 +5,22 @@
 //! A tenant has one job at most: its connection is not read until the answer is out. So what a job was
 //! checked against stays as it is meanwhile.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::memory::Withdrawal;
 use super::recovery::Zombie;
 use super::{Machine, Outcome, Output};
 use crate::check::Checker;
 use crate::limit::Limit;
-use crate::protocol::{GuestMapping, GuestTarget, RefusalKind, Reply};
-use crate::tenant::{Refusal, TenantState};
-use gpuvmk_chip::addr::{GpuVa, TenantId};
-use gpuvmk_gpu::{Budget, GpuError, Progress, SpaceHandle, SpaceUpdate};
+use crate::protocol::{RefusalKind, Reply};
+use crate::tenant::{Job, Refusal, TenantState, Update};
+use gpuvmk_chip::addr::TenantId;
+use gpuvmk_gpu::{Budget, GpuError, Progress};
 
 /// Runs that are checked before the driver gets them.
 const RUNS: usize = 16;
 
 /// Pages of them: what a page that is mapped anew may count twice for.
 const PAGES: u32 = 1 << 16;
-
-/// What remains of a long request.
-#[derive(Debug)]
-pub enum Job {
-    /// Changes of an address space.
-    Update(Box<Update>),
-    /// Memory to take away.
-    Release(Withdrawal),
-    /// An address space to clear and give up.
-    Destroy(SpaceHandle),
-}
-
-/// Changes of an address space.
-#[derive(Debug)]
-pub struct Update {
-    /// Which.
-    pub(super) space: SpaceHandle,
-    /// Checked, and for the driver to do first.
-    pub(super) ready: SpaceUpdate,
-    /// Well-formed; where they point is checked when it is their turn.
-    pub(super) map: VecDeque<GuestMapping>,
-    /// What the space's tables may take.
-    pub(super) table_budget: u64,
-    /// Pages in the tenant's other spaces.
-    pub(super) other_pages: u64,
-    /// Pages that point outside, and the first.
-    pub(super) bad_pages: u64,
-    pub(super) first_bad: Option<(GpuVa, GuestTarget)>,
-    /// Why others cannot be mapped.
-    pub(super) unmappable: Option<String>,
-    /// Time in the driver so far, in nanoseconds.
-    pub(super) nanos: u64,
-}
-
-impl Update {
-    /// The answer.
-    fn verdict(&self) -> Result<(), Refusal> {
-        let refuse = |message| Err(Refusal::new(RefusalKind::OutsidePartition, message));
-        match (self.first_bad, &self.unmappable) {
-            (None, None) => Ok(()),
-            (Some((va, target)), _) => refuse(format!(
-                "{} pages point outside the VM's VRAM and memory and are left as faults; the first is {va} to {target:?}",
-                self.bad_pages
-            )),
-            (None, Some(why)) => refuse(why.clone()),
-        }
-    }
-}
 
 impl Machine {
     /// Carries out the first slice of a job.

@@ -7,16 +7,15 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use super::jobs::Job;
 use super::{Machine, Outcome, Output};
 use crate::dma_map::{DmaMapError, DmaRange, Shown};
 use crate::limit::Limit;
 use crate::protocol::{Event, RefusalKind};
 use crate::report::FailSafeReason;
-use crate::tenant::Refusal;
+use crate::tenant::{Job, Refusal, Withdrawal};
 use gpuvmk_chip::addr::{Gpa, GpuVa, TenantId};
 use gpuvmk_chip::{AccessKind, FaultReason};
-use gpuvmk_gpu::{Budget, Progress, Revocation, SpaceHandle};
+use gpuvmk_gpu::{Budget, Progress, Revocation};
 use gpuvmk_host::reaper::Account;
 use gpuvmk_pci::dma::MAX_MAPPINGS;
 use gpuvmk_pci::mapping::{self, MapError, sigbus};
@@ -32,30 +31,6 @@ const BUS_SHARE_LOG2: u8 = 3;
 
 // Each file of a tenant takes one of the guarded mappings of this process.
 const _: () = assert!(2 * gpuvmk_pci::dma::MAX_FILES * super::admission::MAX_TENANTS < sigbus::MAX_GUARDED);
-
-/// Memory ranges that are being taken away.
-#[derive(Debug)]
-pub struct Withdrawal {
-    /// Those that are left; the last one is under way.
-    ranges: Vec<DmaRange>,
-    /// Address spaces that may still name it, once that was looked up.
-    spaces: Option<Vec<SpaceHandle>>,
-    /// How far the last of them is.
-    revocation: Option<Revocation>,
-}
-
-impl Withdrawal {
-    /// Of these.
-    pub(super) const fn new(ranges: Vec<DmaRange>) -> Self {
-        Self { ranges, spaces: None, revocation: None }
-    }
-}
-
-impl From<DmaMapError> for Refusal {
-    fn from(error: DmaMapError) -> Self {
-        Self::new(RefusalKind::OutsidePartition, error.to_string())
-    }
-}
 
 impl Machine {
     pub(super) fn dma_map(

@@ -35,10 +35,7 @@ use std::time::Duration;
 
 pub use self::admission::{Admitted, Wait};
 use self::hang::Hangs;
-pub use self::jobs::Job;
-pub use self::notices::Owed;
 use self::recovery::{Departure, Zombie};
-pub use self::thread_time::ThreadAccount;
 use super::bus_space::BusSpace;
 use super::partition::VramAllocator;
 use super::protocol::{Event, RefusalKind, Reply, Request};

@@ -9,7 +9,7 @@
 //! That nobody else could run is what the scheduler saw in looks, and what it sees of a ring is in its
 //! guest's memory. Hardware tells of the end of work before it shows it as done, so who was seen to be done
 //! counts until what hardware told by then has been dealt with, however late that is. A doorbell whose work
-//! is done already when it is taken brings what is owed at once: hardware saw the work in passing. So nobody
+//! is done already when it is taken brings what is delayed at once: hardware saw the work in passing. So nobody
 //! is left out altogether: who was wrongly taken for idle hears of its work a tenth of a second later.
 //!
 //! Nor is what tenants have said of their engines. A GF100's driver may give a running channel a context on
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use super::{Machine, Output};
 use crate::protocol::Event;
-use crate::tenant::TenantState;
+use crate::tenant::{DelayedCompletions, TenantState};
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_chip::{Engine, EngineSet};
 
@@ -30,15 +30,6 @@ const LATE: Duration = Duration::from_millis(2);
 
 /// How long those wait whose work it can hardly be.
 const DELAY: Duration = Duration::from_millis(100);
-
-/// Notifications that a tenant is told later.
-#[derive(Clone, Copy, Debug)]
-pub struct Owed {
-    /// Of these engines.
-    pub engines: EngineSet,
-    /// When.
-    pub due: Duration,
-}
 
 impl Machine {
     /// Work was finished on an engine.
@@ -61,36 +52,37 @@ impl Machine {
             if may_be_its {
                 outputs.push(Output::Event(tenant.id, Event::NonStall(engine)));
             } else {
-                let owed = tenant
-                    .owed
-                    .get_or_insert(Owed { engines: EngineSet::empty(), due: now.saturating_add(DELAY) });
-                owed.engines |= engine.into();
+                let delayed = tenant.delayed.get_or_insert(DelayedCompletions {
+                    engines: EngineSet::empty(),
+                    due: now.saturating_add(DELAY),
+                });
+                delayed.engines |= engine.into();
             }
         }
     }
 
     /// A tenant is told at once of what ended on these engines lately: it may have been its work.
-    pub(super) fn tell_owed(&mut self, tenant: TenantId, engines: EngineSet) {
+    pub(super) fn notify_delayed(&mut self, tenant: TenantId, engines: EngineSet) {
         let Some(owner) = self.tenants.get_mut(&tenant) else { return };
         let mut now = owner.unnamed & engines;
         owner.unnamed = owner.unnamed.difference(now);
-        if let Some(owed) = &mut owner.owed {
-            now |= owed.engines & engines;
-            owed.engines = owed.engines.difference(now);
+        if let Some(delayed) = &mut owner.delayed {
+            now |= delayed.engines & engines;
+            delayed.engines = delayed.engines.difference(now);
         }
-        owner.owed = owner.owed.filter(|owed| !owed.engines.is_empty());
+        owner.delayed = owner.delayed.filter(|delayed| !delayed.engines.is_empty());
         self.outputs.extend(now.engines().map(|engine| Output::Event(tenant, Event::NonStall(engine))));
     }
 
     /// Tells those who had to wait, when it is time.
-    pub(super) fn tell_others(&mut self, now: Duration) {
-        let due = |owed: &mut Owed| now >= owed.due;
+    pub(super) fn notify_due(&mut self, now: Duration) {
+        let due = |delayed: &mut DelayedCompletions| now >= delayed.due;
         let told: Vec<(TenantId, EngineSet)> = self
             .tenants
             .values_mut()
             .filter_map(|tenant| {
-                let owed = tenant.owed.take_if(due)?;
-                (tenant.state == TenantState::Active).then_some((tenant.id, owed.engines))
+                let delayed = tenant.delayed.take_if(due)?;
+                (tenant.state == TenantState::Active).then_some((tenant.id, delayed.engines))
             })
             .collect();
         for (tenant, engines) in told {

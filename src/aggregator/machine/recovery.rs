@@ -10,14 +10,12 @@
 use std::ops::Bound;
 use std::time::Duration;
 
-use super::jobs::Job;
-use super::memory::Withdrawal;
 use super::scrub::{self, Step};
 use super::{Machine, Output};
 use crate::limit::Limit;
 use crate::protocol::{RefusalKind, Reply};
 use crate::report::FailSafeReason;
-use crate::tenant::{ChannelState, Refusal, Space, TenantState};
+use crate::tenant::{ChannelState, Job, Refusal, Space, TenantState, Withdrawal};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::{GuestChannel, HostChannel, TenantId};
 use gpuvmk_gpu::budget::CALL;
@@ -223,7 +221,7 @@ impl Machine {
         if let Some(owner) = self.tenants.get_mut(&tenant) {
             owner.stripping = true;
             // Its next driver has not asked for what this one's work would have been told.
-            owner.owed = None;
+            owner.delayed = None;
         }
         let mut budget = self.slice(Some(tenant), now);
         self.advance_strip(tenant, now, &mut budget);
@@ -238,7 +236,7 @@ impl Machine {
             let first = owner.live_channels().next().map(|(id, _)| id);
             let Some(id) = first else {
                 owner.stripping = false;
-                owner.owed = None;
+                owner.delayed = None;
                 let spaces = std::mem::take(&mut owner.spaces).into_values();
                 let zombie = |space: Space| Zombie { tenant, space: space.handle, cleared: false };
                 self.zombies.extend(spaces.map(zombie));

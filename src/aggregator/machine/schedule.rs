@@ -34,7 +34,7 @@ impl Machine {
         }
         let is_done = |fetched| fetched == doorbell.gp_put;
         let tells = news
-            && owner.owed.is_some_and(|owed| owed.engines.intersects(engines))
+            && owner.delayed.is_some_and(|delayed| delayed.engines.intersects(engines))
             && self.driver.channel_progress(host).is_ok_and(is_done);
         match self.scheduler.doorbell(host, doorbell.gp_put, now) {
             Gate::Ring => {
@@ -53,7 +53,7 @@ impl Machine {
             Gate::Hold => {}
         }
         if tells {
-            self.tell_owed(tenant, engines);
+            self.notify_delayed(tenant, engines);
         }
         news
     }
@@ -94,7 +94,7 @@ impl Machine {
             self.decide(now);
         }
         self.end_penalties(now);
-        self.tell_others(now);
+        self.notify_due(now);
     }
 
     /// Looks at engines and rings.
@@ -127,7 +127,7 @@ impl Machine {
             .chain(self.look_due)
             .chain(preparing)
             .chain(self.hangs.next_due())
-            .chain(self.tenants.values().filter_map(|tenant| tenant.owed.map(|owed| owed.due)))
+            .chain(self.tenants.values().filter_map(|tenant| tenant.delayed.map(|delayed| delayed.due)))
             .chain(self.scheduler.next_due())
             .min()
     }

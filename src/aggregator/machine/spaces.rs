@@ -3,13 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::jobs::{Job, Update};
 use super::recovery::Zombie;
 use super::{Machine, Outcome};
 use crate::check::Checker;
 use crate::limit::Limit;
 use crate::protocol::{GuestMapping, GuestRange, RefusalKind, SpaceId};
-use crate::tenant::{Refusal, Space};
+use crate::tenant::{Job, Refusal, Space, Update};
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_gpu::{HostRange, SpaceHandle, SpaceUpdate};
 

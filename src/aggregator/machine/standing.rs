@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::mem::discriminant;
 use std::time::Duration;
 
-use super::guests::Holder;
+use crate::tenant::Holder;
 use gpuvmk_scheduler::hang::penalty::Record;
 use gpuvmk_scheduler::share::{Share, Wish};
 

@@ -9,12 +9,11 @@ use gpuvmk_control_client::{
 
 use super::Machine;
 use super::admission::partition_percent;
-use super::guests::Holder;
 use super::memory::MOST_UNCLOSED;
 use crate::DEFAULT_CHANNELS;
 use crate::limit::Limit;
 use crate::report::Report;
-use crate::tenant::{Tenant, TenantState};
+use crate::tenant::{Holder, Tenant, TenantState};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_host::size::show_size;

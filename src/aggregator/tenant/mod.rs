@@ -1,58 +1,32 @@
 //! What the aggregator knows of one tenant: its partition, memory, address spaces, channels and counters.
 
+mod channel;
+mod completions;
+mod counters;
+mod holder;
+mod job;
+mod refusal;
+mod thread_account;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::dma_map::DmaMap;
-use super::limit::Limit;
-use super::machine::guests::Holder;
-use super::machine::{Job, Owed, ThreadAccount};
-use super::partition::Partition;
-use super::protocol::{RefusalKind, SpaceId};
-use super::report::{FailSafeNow, FailSafeReason};
+pub use self::channel::{Channel, ChannelState, Space};
+pub use self::completions::DelayedCompletions;
+pub use self::counters::Counters;
+pub use self::holder::Holder;
+pub use self::job::{Job, Update, Withdrawal};
+pub use self::refusal::Refusal;
+pub use self::thread_account::ThreadAccount;
+use crate::dma_map::DmaMap;
+use crate::partition::Partition;
+use crate::protocol::{RefusalKind, SpaceId};
+use crate::report::{FailSafeNow, FailSafeReason};
 use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::{GuestChannel, HostChannel, HostVram, TenantId};
-use gpuvmk_gpu::{GpuError, SpaceHandle};
 use gpuvmk_host::reaper::Account;
 use gpuvmk_observe::latency::Latency;
 use gpuvmk_pci::dma::MemoryOwner;
-
-/// An address space of a tenant.
-#[derive(Clone, Copy, Debug)]
-pub struct Space {
-    /// Its shadow tree.
-    pub handle: SpaceHandle,
-}
-
-/// What became of a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChannelState {
-    /// Created; hardware has never seen its start bit.
-    New,
-    /// Hardware may have loaded it.
-    Used,
-    /// Stopped by a fault or an error: off the runlist until the guest destroys it.
-    Faulted,
-    /// Forced off the hardware after a preemption that did not end: the host channel is gone.
-    Dead,
-}
-
-/// A channel of a tenant.
-#[derive(Clone, Copy, Debug)]
-pub struct Channel {
-    /// Its number on the physical GPU (meaningless once it is dead).
-    pub host: HostChannel,
-    /// Its address space.
-    pub space: SpaceId,
-    /// Engines that it has contexts for.
-    pub engines: EngineSet,
-    /// The start bit.
-    pub enabled: bool,
-    /// What became of it.
-    pub state: ChannelState,
-    /// The guest waits for a preemption; when it must be over.
-    pub preempt_by: Option<Duration>,
-}
 
 /// Where a tenant is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,48 +54,6 @@ pub enum TenantState {
         /// Somebody has kept its memory, which nobody else gets for as long; when to look again.
         held: Option<Duration>,
     },
-}
-
-/// What is counted for a tenant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Requests refused.
-    pub refusals: u64,
-    /// Pages that pointed outside the tenant's own.
-    pub bad_pages: u64,
-    /// Times that memory of its own could not be mapped: for reading only, cut off, or not to be held in
-    /// place.
-    pub unmappable: u64,
-    /// Address-space updates.
-    pub updates: u64,
-    /// Faults and errors of its channels.
-    pub faults: u64,
-    /// Times that its doorbells had to wait because there were too many.
-    pub throttled: u64,
-    /// Fail-safe states that the aggregator decided.
-    pub fail_safe: u64,
-    /// Function resets that were carried out.
-    pub resets: u64,
-    /// Bytes of its memory that were zeroed.
-    pub zeroed: u64,
-    /// Pages of its system memory that could not be had.
-    pub lost_pages: u64,
-    /// Times that a limit was met, by [`Limit`].
-    limits: [u64; Limit::ALL.len()],
-}
-
-impl Counters {
-    /// A limit was met.
-    pub fn met(&mut self, limit: Limit) {
-        if let Some(count) = self.limits.get_mut(limit as usize) {
-            *count = count.saturating_add(1);
-        }
-    }
-
-    /// How often a limit was met.
-    pub fn times_met(&self, limit: Limit) -> u64 {
-        self.limits.get(limit as usize).copied().unwrap_or(0)
-    }
 }
 
 /// A tenant.
@@ -163,8 +95,8 @@ pub struct Tenant {
     pub channels: Vec<Option<Channel>>,
     /// The channels that it wants to run.
     pub runlist: Vec<GuestChannel>,
-    /// Notifications that it is told later.
-    pub owed: Option<Owed>,
+    /// Notifications of finished work that it is told later.
+    pub delayed: Option<DelayedCompletions>,
     /// Engines on which work ended while it had no channel there, as far as it had said.
     pub unnamed: EngineSet,
     /// Where it is in its life.
@@ -261,47 +193,5 @@ impl Tenant {
             .filter(|channel| matches!(channel.state, ChannelState::New | ChannelState::Used))
             .map(|channel| channel.host)
             .collect()
-    }
-}
-
-/// A request that is not carried out.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Refusal {
-    /// Class.
-    pub kind: RefusalKind,
-    /// What, where, what was allowed.
-    pub message: String,
-    /// The limit that was met, if it was one.
-    pub limit: Option<Limit>,
-}
-
-impl Refusal {
-    /// A refusal of a class, with its text.
-    pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), limit: None }
-    }
-
-    /// The same, because of a limit.
-    pub fn met(limit: Limit, kind: RefusalKind, message: impl Into<String>) -> Self {
-        Self { limit: Some(limit), ..Self::new(kind, message) }
-    }
-}
-
-impl From<GpuError> for Refusal {
-    fn from(error: GpuError) -> Self {
-        let kind = match &error {
-            GpuError::Exhausted { .. } => RefusalKind::Exhausted,
-            GpuError::NoClass { .. } => RefusalKind::Class,
-            GpuError::Dma(_) | GpuError::Unmappable(_) => RefusalKind::OutsidePartition,
-            GpuError::Rm(error) if error.is_shortage() => RefusalKind::Exhausted,
-            GpuError::Rm(_)
-            | GpuError::NoSuch { .. }
-            | GpuError::Invalid(_)
-            | GpuError::Timeout { .. }
-            | GpuError::Io(_)
-            | GpuError::Lost => RefusalKind::Hardware,
-        };
-        Self::new(kind, error.with_causes())
     }
 }

@@ -1,0 +1,45 @@
+//! What is counted for a tenant.
+
+use crate::limit::Limit;
+
+/// What is counted for a tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests refused.
+    pub refusals: u64,
+    /// Pages that pointed outside the tenant's own.
+    pub bad_pages: u64,
+    /// Times that memory of its own could not be mapped: for reading only, cut off, or not to be held in
+    /// place.
+    pub unmappable: u64,
+    /// Address-space updates.
+    pub updates: u64,
+    /// Faults and errors of its channels.
+    pub faults: u64,
+    /// Times that its doorbells had to wait because there were too many.
+    pub throttled: u64,
+    /// Fail-safe states that the aggregator decided.
+    pub fail_safe: u64,
+    /// Function resets that were carried out.
+    pub resets: u64,
+    /// Bytes of its memory that were zeroed.
+    pub zeroed: u64,
+    /// Pages of its system memory that could not be had.
+    pub lost_pages: u64,
+    /// Times that a limit was met, by [`Limit`].
+    limits: [u64; Limit::ALL.len()],
+}
+
+impl Counters {
+    /// A limit was met.
+    pub fn met(&mut self, limit: Limit) {
+        if let Some(count) = self.limits.get_mut(limit as usize) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// How often a limit was met.
+    pub fn times_met(&self, limit: Limit) -> u64 {
+        self.limits.get(limit as usize).copied().unwrap_or(0)
+    }
+}
