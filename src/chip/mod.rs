@@ -20,7 +20,8 @@ pub use kinds::StorageKinds;
 pub use model::Chip;
 
 /// An engine that executes channel work, in chip-neutral terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Engine {
     /// Graphics and compute (PGRAPH).
     Graphics,
@@ -84,7 +85,8 @@ impl From<Engine> for EngineSet {
 }
 
 /// Where a physical address points, in the words of NVIDIA's PTE and instance-block fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Aperture {
     /// The GPU's own memory.
     Vram,
@@ -95,7 +97,8 @@ pub enum Aperture {
 }
 
 /// A physical address as an engine names it: aperture and offset in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PhysicalAddress {
     /// Which memory.
     pub aperture: Aperture,

@@ -4,7 +4,7 @@
 //! through the driver's page tables; where they begin, and their format, differ by chip ([`fermi`],
 //! [`hopper`]). Translations are kept in a TLB that goes stale when the driver changes its tables, until it
 //! says so by an MMU invalidation: as in hardware. The TLB has a fixed number of entries; failed walks are
-//! not kept.
+//! not kept. It may lose any of them at any time: a saved state has the tables only.
 //!
 //! Not modelled: storage kinds (block-linear pages are shown as they lie in memory) and compression.
 
@@ -108,7 +108,7 @@ pub struct Window<T> {
 
 impl<T: Default> Default for Window<T> {
     fn default() -> Self {
-        Self { tables: T::default(), tlb: vec![EMPTY; TLB_ENTRIES].into_boxed_slice(), generation: 1 }
+        Self::new(T::default())
     }
 }
 
@@ -120,6 +120,11 @@ impl<T: Default> Window<T> {
 }
 
 impl<T> Window<T> {
+    /// A window that goes through these tables.
+    pub fn new(tables: T) -> Self {
+        Self { tables, tlb: vec![EMPTY; TLB_ENTRIES].into_boxed_slice(), generation: 1 }
+    }
+
     /// The tables that the window goes through.
     pub const fn tables(&self) -> &T {
         &self.tables

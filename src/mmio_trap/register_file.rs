@@ -4,11 +4,14 @@
 //! KiB come into being on the first write; the whole file never exceeds the 16 MiB of BAR0. Registers with
 //! policy *handler* are left to the unit models.
 
+mod state;
+
 use std::ops::Range;
 
 use super::access::Word;
 use gpuvmk_chip::register_index::{BAR0_SIZE, RegisterIndex};
 use gpuvmk_chip::registers::{Policy, Reg};
+pub use state::RegisterFileState;
 
 /// Registers on a page of storage.
 const PER_PAGE: usize = 1024;
@@ -26,7 +29,8 @@ pub enum Outcome {
 }
 
 /// Accesses of note.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Counters {
     /// Reads of registers that no table lists.
     pub unlisted_reads: u64,

@@ -1,11 +1,14 @@
 //! Windows of GF100 to GM107: an instance block names the page directory and the last address. The instance
 //! block itself is read when it is bound.
 
+mod state;
+
 use super::{Mapping, Translation, Walk, Window};
 use crate::PhysicalMemory;
 use gpuvmk_chip::gf100::mmu::{ENTRY_SIZE, LargePages, Pde, Pte, PteDefect, SMALL_PAGE_SHIFT, VA_MAX};
 use gpuvmk_chip::gf100::ramin;
 use gpuvmk_chip::{Aperture as Memory, FaultReason, PhysicalAddress};
+pub use state::{FermiRootState, FermiTablesState};
 
 /// Small pages in the largest large one, of 128 KiB.
 const MOST_SMALL: usize = 32;

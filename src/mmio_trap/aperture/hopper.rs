@@ -9,8 +9,9 @@ use crate::PhysicalMemory;
 use gpuvmk_chip::gh100::mmu::{Directory, DualPde, Level, Pde, Pte, PteDefect, VA_MAX};
 use gpuvmk_chip::{FaultReason, PhysicalAddress};
 
-/// A window's tables in Hopper's format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+/// A window's tables in Hopper's format; also what is saved of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum HopperTables {
     /// Offsets are VRAM addresses.
     #[default]

@@ -11,10 +11,12 @@
 
 mod builder;
 mod layout;
+mod state;
 #[cfg(test)]
 mod tests;
 
 pub use builder::{BuildError, Capability, ConfigSpaceBuilder, Identity};
+pub use state::ConfigSpaceState;
 
 use super::{AccessError, Region, RegionKind};
 use layout::{command, msi, pcie, pm, status};
