@@ -13,7 +13,7 @@ use gpuvmk::chip::gf100::mmu::{LargePages, Pde, Pte};
 use gpuvmk::chip::gf100::ramin;
 use gpuvmk::chip::gh100::methods::{copy, host};
 use gpuvmk::chip::{Aperture, EngineSet, PhysicalAddress};
-use gpuvmk::gpu::{ChannelSpec, GpuDriver, HostMapping, HostTarget};
+use gpuvmk::gpu::{ChannelSpec, GpuDriver, GpuDriverExt as _, HostMapping, HostTarget};
 use gpuvmk::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
 use gpuvmk::pci::{DmaBacking, DmaMapping};
 use gpuvmk::softgpu::Core;
@@ -240,7 +240,7 @@ impl ExecutorBench {
         self.vram.write(EX_RING + u64::from(self.put) * 8, &entry.to_le_bytes()).expect("ring");
         self.put = (self.put + 1) % 512;
         self.vram.write(EX_USERD + 0x8c, &self.put.to_le_bytes()).expect("USERD");
-        self.gpu.doorbell(self.channel, self.put).expect("doorbell");
+        self.gpu.doorbell(self.channel).expect("doorbell");
         let mut seen = [0; 4];
         while u32::from_le_bytes(seen) != self.report {
             self.vram.read(EX_REPORT, &mut seen).expect("report");

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use daemon::{Daemon, until, write_gpu, write_vm};
 use gpuvmk::addr::{HostChannel, HostVram, Iova, TenantId};
 use gpuvmk::aggregator::{Config, Service};
+use gpuvmk::chip::Engine;
 use gpuvmk::gpu::OwnershipLedger;
 use gpuvmk::gpu::register::RegisterDriver;
 use gpuvmk::host::socket_path::SocketSpec;
@@ -45,6 +46,12 @@ impl OwnershipLedger for Fragile {
     fn own_channel(&self, _: HostChannel, _: Option<TenantId>) {}
     fn foreign_accesses(&self, _: TenantId) -> u64 {
         panic!("{SAID}")
+    }
+    fn engine_time(&self, _: TenantId) -> Vec<(Engine, Duration)> {
+        Vec::new()
+    }
+    fn foreign_accesses_of_host(&self) -> u64 {
+        0
     }
 }
 

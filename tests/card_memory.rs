@@ -22,7 +22,7 @@ use gpuvmk::chip::EngineSet;
 use gpuvmk::chip::gf100::methods::host;
 use gpuvmk::chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT};
 use gpuvmk::gpu::register::RegisterDriver;
-use gpuvmk::gpu::{ChannelSpec, GpuDriver, HostMapping, HostTarget};
+use gpuvmk::gpu::{ChannelSpec, GpuDriver, GpuDriverExt as _, HostMapping, HostTarget};
 use gpuvmk::pci::mapping::{Access, Mapping};
 use tenant::{copy_words, method, pattern, wait_until};
 
@@ -108,7 +108,7 @@ fn engine_copies_between_pages_of_a_partition_and_doorbells_read_nothing_of_the_
     memory.write_u64(RING, (VA + COMMANDS) | (words.len() as u64) << 42).unwrap();
     memory.write_u32(USERD_GP_PUT, 1).unwrap();
     let (before, _) = rig.card.accesses();
-    rig.driver.doorbell(channel, 1).unwrap();
+    rig.driver.doorbell(channel).unwrap();
 
     wait_until("the copy", || memory.read_u32(SEMAPHORE).unwrap() == 77);
     let mut copied = vec![0; sent.len()];

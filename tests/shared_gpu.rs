@@ -23,7 +23,7 @@ use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect, conn
 use gpuvmk::chip::gf100::ramin::USERD_GP_PUT;
 use gpuvmk::chip::{Chip, Engine, EngineSet};
 use gpuvmk::gpu::register::RegisterDriver;
-use gpuvmk::gpu::{ChannelSpec, GpuDriver, HostMapping, HostTarget, OwnershipLedger};
+use gpuvmk::gpu::{ChannelSpec, GpuDriver, GpuDriverExt as _, HostMapping, HostTarget, OwnershipLedger};
 use gpuvmk::host::socket_path::SocketSpec;
 use gpuvmk::scheduler::policy::PolicyKind;
 use gpuvmk::softgpu::{SoftGpu, SoftGpuConfig};
@@ -261,7 +261,7 @@ fn wrong_mapping_past_the_checks_is_seen_by_the_ledger() {
     driver.commit_runlist(&[channel]).unwrap();
 
     window.write_u32(USERD_GP_PUT, 1).unwrap();
-    driver.doorbell(channel, 1).unwrap();
+    driver.doorbell(channel).unwrap();
 
     wait_until("the ledger to fire", || ledger.foreign_accesses(a) > 0);
     assert_eq!(ledger.foreign_accesses(b), 0);

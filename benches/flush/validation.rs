@@ -1,12 +1,14 @@
 //! Updates as the aggregator checks them: what a tenant asks for, against its partition and its memory.
 
+use std::time::Duration;
+
 use gpuvmk::addr::{Gpa, GpuVa, GuestVram, HostVram, Iova};
 use gpuvmk::aggregator::check::{CheckedUpdate, Checker};
 use gpuvmk::aggregator::dma_map::{DmaMap, DmaRange};
 use gpuvmk::aggregator::partition::{Partition, VramAllocator};
 use gpuvmk::aggregator::protocol::{GuestMapping, GuestTarget, MAX_UPDATE_RUNS};
-use gpuvmk::chip::EngineSet;
-use gpuvmk::gpu::GpuInfo;
+use gpuvmk::chip::{Chip, EngineSet};
+use gpuvmk::gpu::{GpuInfo, ScrubMode};
 
 const MIB: u64 = 1 << 20;
 /// Ranges of the tenant's memory: QEMU announces RAM in a dozen.
@@ -57,7 +59,7 @@ pub struct Tenant {
 impl Tenant {
     pub fn new(update: Update) -> Self {
         let info = GpuInfo {
-            chip: "GF100".into(),
+            chip: Chip::Gf100,
             tenant_vram: HostVram(64 * MIB),
             tenant_vram_size: 1024 * MIB,
             partition_granule: 16 * MIB,
@@ -72,6 +74,10 @@ impl Tenant {
             spaces: 1024,
             table_memory: 32 * MIB,
             kinds: &gpuvmk::chip::gf100::KINDS,
+            scrub: ScrubMode::Processor,
+            switch_time: Duration::from_micros(150),
+            shortest_turn: Duration::ZERO,
+            close_when_lost: false,
         };
         let mut vram = VramAllocator::new(info.tenant_vram, info.tenant_vram_size, info.partition_granule);
         let partition = vram.take(VRAM).expect("room");

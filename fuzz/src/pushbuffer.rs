@@ -11,7 +11,9 @@ use gpuvmk::addr::{GpuVa, HostVram, Iova, TenantId};
 use gpuvmk::chip::EngineSet;
 use gpuvmk::fifo_virt::{CopiedBytes, CopyMeter};
 use gpuvmk::gpu::register::RegisterDriver;
-use gpuvmk::gpu::{ChannelSpec, GpuDriver, GpuEvent, HostMapping, HostTarget, OwnershipLedger};
+use gpuvmk::gpu::{
+    ChannelSpec, GpuDriver, GpuDriverExt as _, GpuEvent, HostMapping, HostTarget, OwnershipLedger,
+};
 use gpuvmk::pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
 use gpuvmk::pci::{DmaBacking, DmaMapping};
 use gpuvmk::softgpu::executor::{Executor, ExecutorConfig};
@@ -119,7 +121,7 @@ fn work(input: &mut Input<'_>, mut gpu: Box<dyn GpuDriver>, ledger: &dyn Ownersh
         put += 1;
         let told = if input.below(32) == 31 { input.u32() } else { put };
         window.write_u32(stream::GP_PUT, told).expect("inside the window");
-        gpu.doorbell(channel, told).expect("a channel");
+        gpu.doorbell(channel).expect("a channel");
         wait(&mut *gpu, &mut events, || window.read_u32(stream::GP_GET).ok() == Some(told));
         assert_eq!(ledger.foreign_accesses(TENANT), 0, "an engine left the tenant's memory");
     }

@@ -3,18 +3,21 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use rustix::event::EventfdFlags;
 use rustix::fs::MemfdFlags;
 
 use gpuvmk_chip::addr::{HostChannel, HostVram, Iova, TenantId};
-use gpuvmk_chip::{Engine, EngineSet};
+use gpuvmk_chip::{Chip, Engine, EngineSet};
 use gpuvmk_gpu::budget::CALL;
+use gpuvmk_gpu::scrub::ScrubReport;
 use gpuvmk_gpu::{
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, HostRange, HostTarget,
-    OwnershipLedger, Progress, Renewal, Revocation, Scrub, SpaceHandle, SpaceUpdate, SpaceUsage,
+    OwnMemory, OwnershipLedger, Progress, Renewal, Revocation, Scrub, ScrubMode, Scrubber, SpaceHandle,
+    SpaceUpdate, SpaceUsage,
 };
-use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
+use gpuvmk_pci::{CardUse, DmaError, DmaMapping, SharedMemory};
 
 pub const MIB: u64 = 1 << 20;
 
@@ -29,6 +32,7 @@ pub struct State {
     pub channels: BTreeMap<HostChannel, ChannelSpec>,
     pub enabled: BTreeMap<HostChannel, bool>,
     pub runlist: Vec<HostChannel>,
+    /// Doorbells, each with the GP_PUT that was found in USERD.
     pub rung: Vec<(HostChannel, u32)>,
     pub dma: BTreeMap<u64, u64>,
     pub scrubbed: Vec<(HostVram, u64)>,
@@ -56,8 +60,8 @@ pub struct State {
     /// Somebody still has what was shared.
     pub held: bool,
     pub renewed: Vec<(HostVram, u64)>,
-    /// Somebody waits for it to be closed once it is gone.
-    pub waited_for: bool,
+    /// GP_PUT that guests have stored in their channels' USERD.
+    pub stored: BTreeMap<HostChannel, u32>,
     next_space: u32,
 }
 
@@ -98,7 +102,7 @@ impl FakeGpu {
     pub fn hopper() -> (Self, Fake) {
         let (gpu, fake) = Self::new();
         let info = GpuInfo {
-            chip: "GH100".into(),
+            chip: Chip::Gh100,
             engines: EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2,
             userd_granule: 512,
             slow_vram_reads: true,
@@ -119,7 +123,7 @@ impl FakeGpu {
             wake: Arc::new(rustix::event::eventfd(0, flags).unwrap()),
         };
         let info = GpuInfo {
-            chip: "GF100".into(),
+            chip: Chip::Gf100,
             tenant_vram: HostVram(64 * MIB),
             tenant_vram_size: 256 * MIB,
             partition_granule: 16 * MIB,
@@ -134,8 +138,18 @@ impl FakeGpu {
             spaces: 33,
             table_memory: 256 * 1024,
             kinds: &gpuvmk_chip::gf100::KINDS,
+            scrub: ScrubMode::Processor,
+            switch_time: Duration::from_micros(150),
+            shortest_turn: Duration::ZERO,
+            close_when_lost: false,
         };
         (Self { info, fake: fake.clone() }, fake)
+    }
+
+    /// A card: its kernel waits until a lost one is closed.
+    pub fn card() -> (Self, Fake) {
+        let (gpu, fake) = Self::new();
+        (Self { info: GpuInfo { close_when_lost: true, ..gpu.info }, ..gpu }, fake)
     }
 
     fn apply(
@@ -194,10 +208,6 @@ fn no_channel(channel: HostChannel) -> GpuError {
 }
 
 impl GpuDriver for FakeGpu {
-    fn is_waited_for(&self) -> bool {
-        self.fake.state().waited_for
-    }
-
     fn info(&self) -> &GpuInfo {
         &self.info
     }
@@ -217,32 +227,6 @@ impl GpuDriver for FakeGpu {
         Ok(Renewal::Done)
     }
 
-    fn is_vram_dirty(&self, _start: HostVram, _size: u64) -> bool {
-        self.fake.state().dirty
-    }
-
-    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
-        if self.fake.state().unscrubbable {
-            return Err(GpuError::Timeout { what: "zeroing", millis: 1 });
-        }
-        self.fake.state().scrubbed.push((start, size));
-        Ok(())
-    }
-
-    fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
-        let mut state = self.fake.state();
-        let most = state.scrub_rounds;
-        let round = state.scrubbing.entry(start.0).or_default();
-        if *round < most {
-            *round += 1;
-            return Ok(Scrub::Pending);
-        }
-        state.scrubbing.remove(&start.0);
-        drop(state);
-        self.scrub_vram(start, size)?;
-        Ok(Scrub::Done)
-    }
-
     fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
         let mut state = self.fake.state();
         let end = mapping.iova + mapping.size;
@@ -253,7 +237,12 @@ impl GpuDriver for FakeGpu {
         Ok(())
     }
 
-    fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
+    fn advance_dma_unmap(
+        &mut self,
+        iova: Iova,
+        size: u64,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         let mut state = self.fake.state();
         let range = iova.0..iova.0 + size;
         for space in state.spaces.values() {
@@ -272,7 +261,8 @@ impl GpuDriver for FakeGpu {
             state.dma.extend((range.end < end).then(|| (range.end, end - range.end)));
         }
         assert_eq!(covered, size, "what was never mapped is unmapped");
-        Ok(())
+        budget.spend(CALL);
+        Ok(Progress::Done)
     }
 
     fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {
@@ -283,10 +273,16 @@ impl GpuDriver for FakeGpu {
         Ok(handle)
     }
 
-    fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+    fn advance_destroy_space(
+        &mut self,
+        space: SpaceHandle,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         let mut state = self.fake.state();
         assert!(!state.channels.values().any(|c| c.space == space), "a channel still uses the space");
-        state.spaces.remove(&space).map(|_| ()).ok_or(no_space(space))
+        state.spaces.remove(&space).ok_or(no_space(space))?;
+        budget.spend(CALL);
+        Ok(Progress::Done)
     }
 
     fn advance_update(
@@ -362,7 +358,7 @@ impl GpuDriver for FakeGpu {
     fn create_object(&mut self, channel: HostChannel, class: u32, engine: Engine) -> Result<(), GpuError> {
         let known =
             matches!((class, engine), (CLASS_COMPUTE, Engine::Graphics) | (CLASS_COPY, Engine::Copy(_)));
-        if self.info.chip == "GF100" || !known {
+        if self.info.chip == Chip::Gf100 || !known {
             return Err(GpuError::NoClass { class, engine });
         }
         self.fake.state().objects.push((channel, class, engine));
@@ -416,8 +412,10 @@ impl GpuDriver for FakeGpu {
         Ok(())
     }
 
-    fn doorbell(&mut self, channel: HostChannel, gp_put: u32) -> Result<(), GpuError> {
-        self.fake.state().rung.push((channel, gp_put));
+    fn doorbell(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        let mut state = self.fake.state();
+        let gp_put = state.stored.get(&channel).copied().unwrap_or(0);
+        state.rung.push((channel, gp_put));
         Ok(())
     }
 
@@ -438,6 +436,22 @@ impl GpuDriver for FakeGpu {
         self.fake.state().engine_resets
     }
 
+    fn engine_times(&mut self) -> Vec<(Engine, Duration)> {
+        Vec::new()
+    }
+
+    fn own_memory(&mut self) -> Option<&mut dyn OwnMemory> {
+        None
+    }
+
+    fn card_use(&self) -> Option<CardUse> {
+        None
+    }
+
+    fn advance_pending(&mut self, _budget: &mut Budget) -> bool {
+        false
+    }
+
     fn event_fd(&self) -> BorrowedFd<'_> {
         self.fake.wake.as_fd()
     }
@@ -446,6 +460,32 @@ impl GpuDriver for FakeGpu {
         let mut counter = [0; 8];
         let _ = rustix::io::read(&self.fake.wake, &mut counter);
         events.append(&mut self.fake.state().events);
+    }
+}
+
+impl Scrubber for FakeGpu {
+    fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
+        let mut state = self.fake.state();
+        let most = state.scrub_rounds;
+        let round = state.scrubbing.entry(start.0).or_default();
+        if *round < most {
+            *round += 1;
+            return Ok(Scrub::Pending);
+        }
+        state.scrubbing.remove(&start.0);
+        if state.unscrubbable {
+            return Err(GpuError::Timeout { what: "zeroing", millis: 1 });
+        }
+        state.scrubbed.push((start, size));
+        Ok(Scrub::Done)
+    }
+
+    fn is_vram_dirty(&self, _start: HostVram, _size: u64) -> bool {
+        self.fake.state().dirty
+    }
+
+    fn scrub_report(&self) -> Option<ScrubReport> {
+        None
     }
 }
 
@@ -460,6 +500,14 @@ impl OwnershipLedger for Fake {
     fn own_channel(&self, _channel: HostChannel, _owner: Option<TenantId>) {}
 
     fn foreign_accesses(&self, _tenant: TenantId) -> u64 {
+        0
+    }
+
+    fn engine_time(&self, _tenant: TenantId) -> Vec<(Engine, Duration)> {
+        Vec::new()
+    }
+
+    fn foreign_accesses_of_host(&self) -> u64 {
         0
     }
 }

@@ -24,6 +24,11 @@ impl Chip {
             Self::Gh100 => gh100::NAME,
         }
     }
+
+    /// The chip of that name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|chip| chip.name() == name)
+    }
 }
 
 impl fmt::Display for Chip {

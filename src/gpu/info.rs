@@ -1,13 +1,16 @@
 //! What a physical GPU offers.
 
+use std::time::Duration;
+
+use super::ScrubMode;
 use gpuvmk_chip::addr::{HostVram, Iova};
-use gpuvmk_chip::{EngineSet, StorageKinds};
+use gpuvmk_chip::{Chip, EngineSet, StorageKinds};
 
 /// What the physical GPU offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuInfo {
-    /// Chip name as users write it, such as `GF100`.
-    pub chip: String,
+    /// The chip.
+    pub chip: Chip,
     /// First byte of VRAM that tenants may get.
     pub tenant_vram: HostVram,
     /// Bytes from there.
@@ -37,4 +40,14 @@ pub struct GpuInfo {
     pub table_memory: u64,
     /// Storage kinds of pages.
     pub kinds: &'static StorageKinds,
+    /// How VRAM is zeroed.
+    pub scrub: ScrubMode,
+    /// About what it costs an engine to go from one VM's channel to another's.
+    pub switch_time: Duration,
+    /// The least that a turn has to be long for, where others wait: about what the driver's shortest step
+    /// takes.
+    pub shortest_turn: Duration,
+    /// True when the process has to close the GPU once it is lost: the kernel waits for that before it lets
+    /// go of a card that is taken out.
+    pub close_when_lost: bool,
 }

@@ -18,12 +18,7 @@ pub trait OwnershipLedger: Send + Sync {
     fn foreign_accesses(&self, tenant: TenantId) -> u64;
     /// How long engines worked for `tenant`'s channels, for tests to judge what the host counts. A channel
     /// that still has its engine may be told of a time slice later.
-    fn engine_time(&self, tenant: TenantId) -> Vec<(Engine, Duration)> {
-        let _ = tenant;
-        Vec::new()
-    }
+    fn engine_time(&self, tenant: TenantId) -> Vec<(Engine, Duration)>;
     /// Engine accesses of the host's own channels that met a tenant's memory.
-    fn foreign_accesses_of_host(&self) -> u64 {
-        0
-    }
+    fn foreign_accesses_of_host(&self) -> u64;
 }

@@ -103,7 +103,7 @@ impl OwnChannel {
         memory.write(self.place.at(commands), &bytes)?;
         memory.write(slot, &entry.to_le_bytes())?;
         memory.write(self.place.at(userd.saturating_add(USERD_GP_PUT)), &self.put.to_le_bytes())?;
-        driver.doorbell(self.channel, self.put)
+        driver.doorbell(self.channel)
     }
 
     /// Takes it away.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::own_channel::{OwnChannel, Place, memory};
 use super::scrub::commands::{Dialect, copy_words};
-use super::{GpuDriver, GpuError, GpuEvent, HostMapping, HostTarget, SpaceHandle};
+use super::{GpuDriver, GpuDriverExt as _, GpuError, GpuEvent, HostMapping, HostTarget, SpaceHandle};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
@@ -105,7 +105,7 @@ enum End {
 /// found.
 pub fn rehearse(driver: &mut dyn GpuDriver, stray: bool) -> Result<Rehearsal, GpuError> {
     let info = driver.info();
-    let known = info.engines.engines().filter_map(|engine| Some((engine, Dialect::of(&info.chip, engine)?)));
+    let known = info.engines.engines().filter_map(|engine| Some((engine, Dialect::of(info.chip, engine)?)));
     let engines: Vec<_> = known.collect();
     let Some((last, _)) = engines.last().copied() else {
         return Err(GpuError::Invalid(format!("{} has no engine that is known here", info.chip)));

@@ -260,6 +260,20 @@ impl Core {
             }
         }
     }
+
+    /// A doorbell says that there is work, not how much: the PBDMA reads GP_PUT from USERD when it takes
+    /// notice. One that comes late, when a newer GP_PUT has been seen already, must not take the channel
+    /// back.
+    pub(crate) fn ring(&self, channel: u16) {
+        let mut fifo = self.shared.fifo();
+        let Some(entry) = fifo.channel_mut(channel) else { return };
+        entry.rung = true;
+        entry.pending = true;
+        let waits = entry.loaded.is_none() && fifo.may_run(channel);
+        let called = if waits { fifo.call(Instant::now(), 0) } else { 0 };
+        drop(fifo);
+        self.shared.wake_these(called);
+    }
 }
 
 impl Drop for Core {
@@ -330,18 +344,8 @@ impl Backend for Core {
         self.shared.hardware.mmu.flush(scope);
     }
 
-    /// A doorbell says that there is work, not how much: the PBDMA reads GP_PUT from USERD when it takes
-    /// notice. One that comes late, when a newer GP_PUT has been seen already, must not take the channel
-    /// back.
     fn doorbell(&self, channel: u16, _gp_put: u32) {
-        let mut fifo = self.shared.fifo();
-        let Some(entry) = fifo.channel_mut(channel) else { return };
-        entry.rung = true;
-        entry.pending = true;
-        let waits = entry.loaded.is_none() && fifo.may_run(channel);
-        let called = if waits { fifo.call(Instant::now(), 0) } else { 0 };
-        drop(fifo);
-        self.shared.wake_these(called);
+        self.ring(channel);
     }
 
     fn reset(&self) {

@@ -4,15 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use gpuvmk::addr::{GpuVa, HostChannel, HostVram, Iova, TenantId};
-use gpuvmk::chip::{AccessKind, Engine, EngineSet, FaultReason};
+use gpuvmk::chip::{AccessKind, Chip, Engine, EngineSet, FaultReason};
+use gpuvmk::gpu::budget::CALL;
+use gpuvmk::gpu::scrub::ScrubReport;
 use gpuvmk::gpu::space_map::{Run, SpaceMap, SpaceShape};
 use gpuvmk::gpu::{
-    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostTarget, OwnershipLedger, Progress,
-    Renewal, Revocation, SpaceHandle, SpaceUpdate, SpaceUsage,
+    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostTarget, OwnMemory, OwnershipLedger,
+    Progress, Renewal, Revocation, Scrub, ScrubMode, Scrubber, SpaceHandle, SpaceUpdate, SpaceUsage,
 };
-use gpuvmk::pci::{DmaMapping, SharedMemory};
+use gpuvmk::pci::{CardUse, DmaMapping, SharedMemory};
 use gpuvmk::units::backend::{ChannelError, FaultUnit, GraphicsError, HostError, MmuFault};
 use rustix::event::EventfdFlags;
 use rustix::fs::MemfdFlags;
@@ -110,7 +113,7 @@ impl JudgeGpu {
         let page_shifts: &[u8] = if hopper { &[12, 16, 21, 29] } else { &[12, 17] };
         let (va_bits, system_bits) = if hopper { (57, 52) } else { (40, 40) };
         let info = GpuInfo {
-            chip: if hopper { "GH100" } else { "GF100" }.to_owned(),
+            chip: if hopper { Chip::Gh100 } else { Chip::Gf100 },
             tenant_vram: HostVram(TENANT_VRAM),
             tenant_vram_size: TENANT_VRAM_SIZE,
             partition_granule: PARTITION,
@@ -125,6 +128,10 @@ impl JudgeGpu {
             spaces: 128,
             table_memory: TABLE_MEMORY,
             kinds: &gpuvmk::chip::gf100::KINDS,
+            scrub: ScrubMode::Processor,
+            switch_time: Duration::from_micros(150),
+            shortest_turn: Duration::ZERO,
+            close_when_lost: false,
         };
         let shape = SpaceShape { va_bits, system_bits, page_shifts, join: hopper };
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -294,15 +301,6 @@ impl GpuDriver for JudgeGpu {
         Ok(Renewal::Done)
     }
 
-    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
-        assert!(start.0.is_multiple_of(MIB) && size.is_multiple_of(MIB), "pieces of VRAM are whole MiB here");
-        let mut state = self.state();
-        for piece in start.0 / MIB..(start.0 + size) / MIB {
-            state.vram.entry(piece).or_default().dirty = false;
-        }
-        Ok(())
-    }
-
     fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
         let DmaMapping { iova, size, .. } = mapping;
         let mut state = self.state();
@@ -314,7 +312,12 @@ impl GpuDriver for JudgeGpu {
         Ok(())
     }
 
-    fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
+    fn advance_dma_unmap(
+        &mut self,
+        iova: Iova,
+        size: u64,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         let mut state = self.state();
         for space in state.spaces.values() {
             let left = space.pointing_at(iova, size).next();
@@ -322,7 +325,8 @@ impl GpuDriver for JudgeGpu {
         }
         let covered = state.dma.cut(iova.0, iova.0 + size);
         assert_eq!(covered, size, "what was never mapped is unmapped");
-        Ok(())
+        budget.spend(CALL);
+        Ok(Progress::Done)
     }
 
     fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {
@@ -334,13 +338,18 @@ impl GpuDriver for JudgeGpu {
         Ok(handle)
     }
 
-    fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+    fn advance_destroy_space(
+        &mut self,
+        space: SpaceHandle,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         let mut state = self.state();
         let used = state.channels.values().any(|spec| spec.space == space);
         assert!(!used, "{space:?} goes while a channel uses it");
         state.space(space)?;
         state.spaces.remove(&space);
-        Ok(())
+        budget.spend(CALL);
+        Ok(Progress::Done)
     }
 
     fn advance_update(
@@ -460,7 +469,7 @@ impl GpuDriver for JudgeGpu {
         Ok(())
     }
 
-    fn doorbell(&mut self, channel: HostChannel, _gp_put: u32) -> Result<(), GpuError> {
+    fn doorbell(&mut self, channel: HostChannel) -> Result<(), GpuError> {
         self.state().no_channel(channel)
     }
 
@@ -473,12 +482,51 @@ impl GpuDriver for JudgeGpu {
         vec![(Engine::Graphics, state.runlist.first().copied()), (Engine::Copy(1), None)]
     }
 
+    fn engine_times(&mut self) -> Vec<(Engine, Duration)> {
+        Vec::new()
+    }
+
+    fn engine_resets(&self) -> u64 {
+        0
+    }
+
+    fn own_memory(&mut self) -> Option<&mut dyn OwnMemory> {
+        None
+    }
+
+    fn card_use(&self) -> Option<CardUse> {
+        None
+    }
+
+    fn advance_pending(&mut self, _budget: &mut Budget) -> bool {
+        false
+    }
+
     fn event_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
     fn take_events(&mut self, events: &mut Vec<GpuEvent>) {
         events.append(&mut self.state().events);
+    }
+}
+
+impl Scrubber for JudgeGpu {
+    fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
+        assert!(start.0.is_multiple_of(MIB) && size.is_multiple_of(MIB), "pieces of VRAM are whole MiB here");
+        let mut state = self.state();
+        for piece in start.0 / MIB..(start.0 + size) / MIB {
+            state.vram.entry(piece).or_default().dirty = false;
+        }
+        Ok(Scrub::Done)
+    }
+
+    fn is_vram_dirty(&self, _start: HostVram, _size: u64) -> bool {
+        false
+    }
+
+    fn scrub_report(&self) -> Option<ScrubReport> {
+        None
     }
 }
 
@@ -512,6 +560,14 @@ impl OwnershipLedger for Judge {
     }
 
     fn foreign_accesses(&self, _tenant: TenantId) -> u64 {
+        0
+    }
+
+    fn engine_time(&self, _tenant: TenantId) -> Vec<(Engine, Duration)> {
+        Vec::new()
+    }
+
+    fn foreign_accesses_of_host(&self) -> u64 {
         0
     }
 }

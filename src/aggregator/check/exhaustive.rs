@@ -2,11 +2,14 @@
 //! border that there is, against arithmetic that cannot overflow: what is mapped lies in the tenant's memory,
 //! page by page where the guest said, and every page of a run is either mapped or a fault.
 
+use std::time::Duration;
+
 use super::*;
 use crate::dma_map::DmaRange;
 use crate::partition::VramAllocator;
-use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::{HostVram, Iova};
+use gpuvmk_chip::{Chip, EngineSet};
+use gpuvmk_gpu::ScrubMode;
 
 const MIB: u64 = 1 << 20;
 /// Host memory before the tenants', and a partition.
@@ -16,7 +19,7 @@ const START: u64 = HOST + PARTITION;
 
 fn info(page_shifts: &[u8], va_bits: u8) -> GpuInfo {
     GpuInfo {
-        chip: "any".into(),
+        chip: Chip::Gf100,
         tenant_vram: HostVram(HOST),
         tenant_vram_size: 4 * PARTITION,
         partition_granule: PARTITION,
@@ -31,6 +34,10 @@ fn info(page_shifts: &[u8], va_bits: u8) -> GpuInfo {
         spaces: 16,
         table_memory: MIB,
         kinds: &gpuvmk_chip::gf100::KINDS,
+        scrub: ScrubMode::Processor,
+        switch_time: Duration::from_micros(150),
+        shortest_turn: Duration::ZERO,
+        close_when_lost: false,
     }
 }
 

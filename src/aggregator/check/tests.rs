@@ -1,16 +1,19 @@
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::dma_map::DmaRange;
 use crate::partition::VramAllocator;
-use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::{HostVram, Iova};
+use gpuvmk_chip::{Chip, EngineSet};
+use gpuvmk_gpu::ScrubMode;
 
 const MIB: u64 = 1 << 20;
 
 fn info() -> GpuInfo {
     GpuInfo {
-        chip: "GF100".into(),
+        chip: Chip::Gf100,
         tenant_vram: HostVram(64 * MIB),
         tenant_vram_size: 256 * MIB,
         partition_granule: 16 * MIB,
@@ -25,6 +28,10 @@ fn info() -> GpuInfo {
         spaces: 64,
         table_memory: 32 * MIB,
         kinds: &gpuvmk_chip::gf100::KINDS,
+        scrub: ScrubMode::Processor,
+        switch_time: Duration::from_micros(150),
+        shortest_turn: Duration::ZERO,
+        close_when_lost: false,
     }
 }
 

@@ -306,7 +306,7 @@ impl Machine {
         if !is_name(&hello.name) {
             return refuse(RefusalKind::Name, format!("a VM's name has {NAME_RULE}"));
         }
-        if hello.chip != self.info.chip {
+        if hello.chip != self.info.chip.name() {
             return refuse(
                 RefusalKind::Chip,
                 format!(

@@ -101,9 +101,9 @@ impl Machine {
         }
     }
 
-    /// Whether the physical GPU is gone, and somebody waits for it to be closed.
+    /// Whether the physical GPU is gone, and is to be closed then.
     pub fn is_to_be_closed(&self) -> bool {
-        self.lost && self.driver.is_waited_for()
+        self.lost && self.info.close_when_lost
     }
 
     /// The physical GPU is gone: everybody is told, once.

@@ -15,7 +15,7 @@ use crate::report::FailSafeReason;
 use crate::tenant::{Job, Refusal, Withdrawal};
 use gpuvmk_chip::addr::{Gpa, GpuVa, TenantId};
 use gpuvmk_chip::{AccessKind, FaultReason};
-use gpuvmk_gpu::{Budget, Progress, Revocation};
+use gpuvmk_gpu::{Budget, GpuDriverExt as _, Progress, Revocation};
 use gpuvmk_host::reaper::Account;
 use gpuvmk_pci::dma::MAX_MAPPINGS;
 use gpuvmk_pci::mapping::{self, MapError, sigbus};

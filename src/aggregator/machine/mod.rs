@@ -205,7 +205,7 @@ impl Machine {
 
     /// What one turn may take for work of `tenant`'s (of several, or of nobody's) that can be cut.
     fn slice(&self, tenant: Option<TenantId>, now: Duration) -> Budget {
-        let shortest = SLICE_BESIDE_OTHERS.max(self.driver.shortest_turn()).min(SLICE);
+        let shortest = SLICE_BESIDE_OTHERS.max(self.info.shortest_turn).min(SLICE);
         let time = if self.others_want(tenant, now) { shortest } else { SLICE };
         Budget::new(&self.clock, time)
     }

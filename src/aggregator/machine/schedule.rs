@@ -38,7 +38,7 @@ impl Machine {
             && self.driver.channel_progress(host).is_ok_and(is_done);
         match self.scheduler.doorbell(host, doorbell.gp_put, now) {
             Gate::Ring => {
-                if let Err(error) = self.driver.doorbell(host, doorbell.gp_put) {
+                if let Err(error) = self.driver.doorbell(host) {
                     log::error!("a doorbell did not reach the physical GPU: {error}");
                 } else {
                     owner.doorbells.note(rung, latency::stamp());
@@ -149,8 +149,8 @@ impl Machine {
                 log::error!("a preemption did not reach the physical GPU: {error}");
             }
         }
-        for (channel, gp_put) in change.ring {
-            if let Err(error) = self.driver.doorbell(channel, gp_put) {
+        for (channel, _) in change.ring {
+            if let Err(error) = self.driver.doorbell(channel) {
                 log::error!("a doorbell did not reach the physical GPU: {error}");
             }
         }

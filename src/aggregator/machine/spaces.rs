@@ -10,7 +10,7 @@ use crate::limit::Limit;
 use crate::protocol::{GuestMapping, GuestRange, RefusalKind, SpaceId};
 use crate::tenant::{Job, Refusal, Space, Update};
 use gpuvmk_chip::addr::TenantId;
-use gpuvmk_gpu::{HostRange, SpaceHandle, SpaceUpdate};
+use gpuvmk_gpu::{GpuDriverExt as _, HostRange, SpaceHandle, SpaceUpdate};
 
 impl Machine {
     pub(super) fn create_space(&mut self, tenant: TenantId, id: SpaceId) -> Result<(), Refusal> {

@@ -192,7 +192,7 @@ impl Machine {
         let (_, settings) = self.scheduler.settings();
         Status {
             gpu: GpuStatus {
-                chip: self.info.chip.clone(),
+                chip: self.info.chip.name().to_owned(),
                 backend: backend.to_owned(),
                 vram: self.info.tenant_vram_size,
                 vram_free: self.vram.largest(),

@@ -332,7 +332,8 @@ impl Service {
         if config.scrub.at_release() {
             driver.scrub_all()?;
         }
-        let scheduler = Scheduler::new(config.policy, config.settings).with_switch_time(driver.switch_time());
+        let scheduler =
+            Scheduler::new(config.policy, config.settings).with_switch_time(driver.info().switch_time);
         let tracer = Tracer::default();
         let machine = Machine::new(driver, ledger, scheduler)
             .with_scrub(config.scrub)

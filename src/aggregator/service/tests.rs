@@ -18,7 +18,7 @@ use crate::protocol::{
 };
 use crate::wire::MAX_RUNLIST;
 use crate::{Patience, connect, connect_in_process};
-use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
+use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram, HostChannel};
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_gpu::GpuEvent;
 use gpuvmk_host::cancel::Cancel;
@@ -67,8 +67,11 @@ struct Setup {
 
 impl Setup {
     fn new() -> Self {
+        Self::on(FakeGpu::new())
+    }
+
+    fn on((gpu, fake): (FakeGpu, Fake)) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (gpu, fake) = FakeGpu::new();
         let config = config(folder.path().join("gpu"), folder.path().join("control"));
         let service = Service::start(Box::new(gpu), None, &config).unwrap();
         Self { service: Some(service), fake, folder }
@@ -157,6 +160,7 @@ fn doorbells_arrive_and_are_counted() {
     furnish(&*link);
 
     for gp_put in 1..=50 {
+        setup.fake.state().stored.insert(HostChannel(1), gp_put);
         link.doorbell(Doorbell { channel: GuestChannel(0), gp_put });
         std::thread::sleep(Duration::from_micros(300));
     }
@@ -207,6 +211,7 @@ fn flood_of_doorbells_is_limited_and_its_last_one_arrives() {
 
     while start.elapsed() < Duration::from_millis(300) {
         gp_put += 1;
+        setup.fake.state().stored.insert(HostChannel(1), gp_put);
         flood.doorbell(Doorbell { channel: GuestChannel(0), gp_put });
         if gp_put % 1000 == 0 {
             victim.request(&Request::CreateSpace(SpaceId(0)), None).unwrap();
@@ -301,11 +306,10 @@ fn aggregators_end_is_reported_to_the_handler_and_to_requests() {
 
 #[test]
 fn card_that_is_taken_away_is_closed_once_everybody_was_told() {
-    let mut setup = Setup::new();
+    let mut setup = Setup::on(FakeGpu::card());
     let (link, _grant) = setup.join("vm1");
     let events = receiver(&*link);
 
-    setup.fake.state().waited_for = true;
     setup.fake.report(GpuEvent::Lost);
 
     assert_eq!(events.recv_timeout(PATIENCE), Ok(Some(Event::Lost)));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::bus::Bus;
 use super::channels::{self, Channels};
@@ -15,7 +16,8 @@ use super::space::PAGE_SHIFTS;
 use super::window::{Bar1, WINDOW_SIZE};
 use super::{RegisterDriver, Vram, script};
 use crate::init_script::{Script, Section};
-use crate::{GpuError, GpuInfo};
+use crate::{GpuError, GpuInfo, ScrubMode};
+use gpuvmk_chip::Chip;
 use gpuvmk_chip::addr::{HostVram, Iova, PAGE_SIZE};
 use gpuvmk_chip::gf100::mmu::VA_BITS;
 use gpuvmk_chip::gf100::regs::pfb::{NV_PFB_PRI_MMU_CTRL, NV_PFBP_FBPA_CSTATUS, NV_PTOP_FBP_COUNT};
@@ -116,7 +118,7 @@ pub(super) fn bring_up(
         engine_resets: 0,
         idle: IdleCounters::start(&bus)?,
         info: GpuInfo {
-            chip: gf100::NAME.to_owned(),
+            chip: Chip::Gf100,
             tenant_vram: HostVram(host),
             tenant_vram_size: end.saturating_sub(host),
             partition_granule: granule,
@@ -131,6 +133,14 @@ pub(super) fn bring_up(
             spaces: u32::try_from(super::MAX_SPACES).unwrap_or(u32::MAX),
             table_memory: memory.free_bytes() / 4 * 3,
             kinds: &gf100::KINDS,
+            // Tenants' VRAM is the host's memory on a card.
+            scrub: if homes.is_some() { ScrubMode::HostMemory } else { ScrubMode::Files },
+            // Neither is measured. Whose VRAM is a file is no card: only a thread's state goes from one context
+            // to the next.
+            switch_time: Duration::from_micros(if homes.is_some() { 150 } else { 10 }),
+            shortest_turn: Duration::ZERO,
+            // The kernel's VFIO waits for a card; a software GPU is this process's own.
+            close_when_lost: homes.is_some(),
         },
         bus,
         memory,

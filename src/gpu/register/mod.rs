@@ -37,9 +37,10 @@ use self::memory::HostMemory;
 use self::space::Space;
 use self::window::Bar1;
 use super::init_script::Script;
+use super::scrub::ScrubReport;
 use super::{
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, HostMapping, OwnMemory, Progress, Renewal,
-    Revocation, SpaceHandle, SpaceUpdate, SpaceUsage, granules_that_end_in,
+    Revocation, Scrub, Scrubber, SpaceHandle, SpaceUpdate, SpaceUsage, budget, granules_that_end_in,
 };
 use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
 use gpuvmk_chip::gf100::ramin::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
@@ -129,11 +130,6 @@ fn no_such_space(handle: SpaceHandle) -> GpuError {
 }
 
 impl GpuDriver for RegisterDriver {
-    fn is_waited_for(&self) -> bool {
-        // Of a card the kernel's VFIO; a software GPU is this process's own.
-        self.homes.is_some()
-    }
-
     fn info(&self) -> &GpuInfo {
         &self.info
     }
@@ -170,28 +166,6 @@ impl GpuDriver for RegisterDriver {
         Ok(Renewal::Done)
     }
 
-    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
-        self.check_tenant_memory(start, size)?;
-        match &mut self.homes {
-            Some(homes) => homes.scrub(start, size),
-            None => self.bar1.scrub(&self.bus, &self.memory, start, size, self.info.partition_granule),
-        }
-    }
-
-    fn switch_time(&self) -> Duration {
-        // Neither is measured. Whose VRAM is a file is no card: only a thread's state goes from one context
-        // to the next.
-        Duration::from_micros(if self.homes.is_some() { 150 } else { 10 })
-    }
-
-    fn is_vram_of_files(&self) -> bool {
-        self.homes.is_none()
-    }
-
-    fn scrubs_at_once(&self) -> bool {
-        self.homes.is_some()
-    }
-
     fn own_memory(&mut self) -> Option<&mut dyn OwnMemory> {
         Some(self.lent.as_mut().unwrap_or(&mut self.memory))
     }
@@ -200,8 +174,15 @@ impl GpuDriver for RegisterDriver {
         Ok(self.bus.function().dma_map(mapping)?)
     }
 
-    fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
-        Ok(self.bus.function().dma_unmap(iova.0, size)?)
+    fn advance_dma_unmap(
+        &mut self,
+        iova: Iova,
+        size: u64,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        self.bus.function().dma_unmap(iova.0, size)?;
+        budget.spend(budget::CALL);
+        Ok(Progress::Done)
     }
 
     fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {
@@ -215,14 +196,19 @@ impl GpuDriver for RegisterDriver {
         Ok(handle)
     }
 
-    fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+    fn advance_destroy_space(
+        &mut self,
+        space: SpaceHandle,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         if self.channels.any_in(space) {
             return Err(GpuError::Invalid(format!("Address space {} still has channels", space.0)));
         }
         let gone = self.spaces.remove(&space).ok_or_else(|| no_such_space(space))?;
         gone.flush(&self.bus)?;
         gone.release(&mut self.memory);
-        Ok(())
+        budget.spend(budget::CALL);
+        Ok(Progress::Done)
     }
 
     fn advance_update(
@@ -294,6 +280,12 @@ impl GpuDriver for RegisterDriver {
         channels.set_engines(memory, contexts, channel, engines)
     }
 
+    fn create_object(&mut self, channel: HostChannel, class: u32, engine: Engine) -> Result<(), GpuError> {
+        // Commands bind classes by themselves.
+        let _ = channel;
+        Err(GpuError::NoClass { class, engine })
+    }
+
     fn destroy_channel(&mut self, channel: HostChannel) -> Result<(), GpuError> {
         let Self { bus, memory, bar1, contexts, channels, engine_resets, .. } = self;
         if channels.evict(bus, memory, channel)? {
@@ -335,8 +327,7 @@ impl GpuDriver for RegisterDriver {
         self.interrupts.poll_soon(self.channels.preemptions_pending())
     }
 
-    /// The doorbell's own GP_PUT may be older than what the guest has stored since: it is not used.
-    fn doorbell(&mut self, channel: HostChannel, _gp_put: u32) -> Result<(), GpuError> {
+    fn doorbell(&mut self, channel: HostChannel) -> Result<(), GpuError> {
         let gp_put = self.userd(channel, USERD_GP_PUT)?;
         self.bar1.doorbell(&self.bus, channel, gp_put)
     }
@@ -361,6 +352,12 @@ impl GpuDriver for RegisterDriver {
         self.bus.function().card_use()
     }
 
+    fn advance_pending(&mut self, budget: &mut Budget) -> bool {
+        // Everything that ends tells so.
+        let _ = budget;
+        false
+    }
+
     fn event_fd(&self) -> BorrowedFd<'_> {
         self.interrupts.fd()
     }
@@ -374,6 +371,27 @@ impl GpuDriver for RegisterDriver {
         if let Err(error) = interrupts.poll_soon(channels.preemptions_pending()) {
             log::warn!("{error}");
         }
+    }
+}
+
+impl Scrubber for RegisterDriver {
+    fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
+        self.check_tenant_memory(start, size)?;
+        match &mut self.homes {
+            Some(homes) => homes.scrub(start, size)?,
+            None => self.bar1.scrub(&self.bus, &self.memory, start, size, self.info.partition_granule)?,
+        }
+        Ok(Scrub::Done)
+    }
+
+    fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {
+        // It holds what tenants left, and nothing else.
+        let _ = (start, size);
+        false
+    }
+
+    fn scrub_report(&self) -> Option<ScrubReport> {
+        None
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::os::fd::AsFd;
 
 use super::*;
-use crate::HostRange;
-use crate::HostTarget;
+use crate::{GpuDriverExt as _, HostRange, HostTarget};
+use gpuvmk_chip::Chip;
 use gpuvmk_chip::addr::GpuVa;
 use gpuvmk_pci::mapping::{Access, Mapping};
 use gpuvmk_softgpu::Core;
@@ -29,7 +29,7 @@ fn vram_page(va: u64, pages: u32, at: HostVram) -> HostMapping {
 fn bring_up_reports_what_tenants_can_have() {
     let driver = driver();
     let info = driver.info();
-    assert_eq!(info.chip, "GF100");
+    assert_eq!(info.chip, Chip::Gf100);
     assert_eq!(info.partition_granule, 16 << 20);
     assert_eq!(info.tenant_vram.0, 16 << 20);
     assert_eq!(info.tenant_vram_size, VRAM - (16 << 20));
@@ -139,7 +139,7 @@ fn channels_run_out_cleanly_and_their_memory_comes_back() {
         driver.destroy_channel(channel).expect("destroyed");
     }
     assert_eq!(driver.memory.free_bytes(), before);
-    assert!(driver.doorbell(HostChannel(5), 1).is_err());
+    assert!(driver.doorbell(HostChannel(5)).is_err());
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn what_stopped_a_channel_is_not_told_of_the_next_with_its_number() {
     let run = |driver: &mut RegisterDriver, channels: &[HostChannel], rung: HostChannel| {
         driver.enable_channel(rung, true).expect("known");
         driver.commit_runlist(channels).expect("committed");
-        driver.doorbell(rung, 1).expect("rung");
+        driver.doorbell(rung).expect("rung");
         wait_for_interrupt(driver);
         std::thread::sleep(Duration::from_millis(20));
     };

@@ -19,14 +19,14 @@ use super::space::{Memories, PAGE_SHIFTS, Space, VA_BITS};
 use super::system::{FIRST_IOVA, SYSTEM_BITS, SystemMemory};
 use super::vram::{Cleaner, GRANULE, Vram};
 use super::worker::{Work, Worker};
-use crate::scrub::LOOK_AGAIN;
+use crate::scrub::ScrubReport;
 use crate::{
-    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, Progress, Renewal, Revocation, Scrub,
-    SpaceHandle, SpaceUpdate, SpaceUsage, budget,
+    Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, OwnMemory, Progress, Renewal, Revocation,
+    Scrub, ScrubMode, Scrubber, SpaceHandle, SpaceUpdate, SpaceUsage, budget,
 };
 use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
-use gpuvmk_chip::{Engine, EngineSet};
-use gpuvmk_pci::{DmaMapping, SharedMemory};
+use gpuvmk_chip::{Chip, Engine, EngineSet};
+use gpuvmk_pci::{CardUse, DmaMapping, SharedMemory};
 use gpuvmk_units::clock::Clock;
 
 /// Address spaces at once: what tenants with all channels may have. Nothing of the hardware's stands behind
@@ -129,7 +129,7 @@ impl RmDriver {
         let Helpers { cleaner, pinner, clock, wake } = helpers;
         let events = Events::new(&mut device, &table, &wake).map_err(gpu)?;
         let info = GpuInfo {
-            chip: "GH100".to_owned(),
+            chip: Chip::Gh100,
             tenant_vram: HostVram(0),
             tenant_vram_size: vram,
             partition_granule: GRANULE,
@@ -144,6 +144,13 @@ impl RmDriver {
             spaces: u32::try_from(MAX_SPACES).unwrap_or(u32::MAX),
             table_memory: TABLE_MEMORY,
             kinds: &gpuvmk_chip::gh100::KINDS,
+            scrub: ScrubMode::Engine,
+            // A disable and an enable, of 0.2 ms each.
+            switch_time: Duration::from_micros(400),
+            // A call takes 17 to 58 us, and the shortest update of page tables two.
+            shortest_turn: Duration::from_micros(100),
+            // The NVIDIA driver has the card.
+            close_when_lost: false,
         };
         Ok(Self {
             info,
@@ -246,47 +253,8 @@ impl GpuDriver for RmDriver {
         vram.renew(device, start, size, in_use)
     }
 
-    fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {
-        self.vram.is_dirty(start, size)
-    }
-
-    fn switch_time(&self) -> Duration {
-        // A disable and an enable, of 0.2 ms each.
-        Duration::from_micros(400)
-    }
-
-    fn shortest_turn(&self) -> Duration {
-        // A call takes 17 to 58 us, and the shortest update of page tables two.
-        Duration::from_micros(100)
-    }
-
-    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
-        while self.advance_scrub(start, size)? != Scrub::Done {
-            std::thread::yield_now();
-        }
-        Ok(())
-    }
-
-    fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
-        self.vram.advance_scrub(&self.device, self.cleaner.as_mut(), start, size)
-    }
-
-    fn scrubs_by_engine(&self) -> bool {
-        true
-    }
-
     fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
         Ok(self.system.map(mapping)?)
-    }
-
-    fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
-        loop {
-            match self.advance_dma_unmap(iova, size, &mut Budget::unlimited())? {
-                Progress::Done => return Ok(()),
-                Progress::More => {}
-                Progress::Waits => std::thread::sleep(LOOK_AGAIN),
-            }
-        }
     }
 
     fn advance_dma_unmap(
@@ -312,11 +280,6 @@ impl GpuDriver for RmDriver {
         self.next_space = self.next_space.wrapping_add(1);
         self.spaces.insert(handle, space);
         Ok(handle)
-    }
-
-    fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
-        while self.advance_destroy_space(space, &mut Budget::unlimited())? != Progress::Done {}
-        Ok(())
     }
 
     fn advance_destroy_space(
@@ -415,7 +378,7 @@ impl GpuDriver for RmDriver {
         Ok(())
     }
 
-    fn doorbell(&mut self, channel: HostChannel, _gp_put: u32) -> Result<(), GpuError> {
+    fn doorbell(&mut self, channel: HostChannel) -> Result<(), GpuError> {
         // The guest's store to its USERD is what the GPU reads.
         self.channels.ring(&self.doorbell, channel)
     }
@@ -426,6 +389,25 @@ impl GpuDriver for RmDriver {
 
     fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
         self.channels.sample(&self.vram)
+    }
+
+    fn engine_times(&mut self) -> Vec<(Engine, Duration)> {
+        // The NVIDIA driver does not tell.
+        Vec::new()
+    }
+
+    fn engine_resets(&self) -> u64 {
+        // The NVIDIA driver's are not ours.
+        0
+    }
+
+    fn own_memory(&mut self) -> Option<&mut dyn OwnMemory> {
+        // The cleaner is the only channel of our own, and has its memory.
+        None
+    }
+
+    fn card_use(&self) -> Option<CardUse> {
+        None
     }
 
     fn event_fd(&self) -> BorrowedFd<'_> {
@@ -454,5 +436,19 @@ impl GpuDriver for RmDriver {
             Err(error) => log::warn!("events of the GPU cannot be read: {error}"),
         }
         events.extend(self.channels.errors().into_iter().map(GpuEvent::ChannelError));
+    }
+}
+
+impl Scrubber for RmDriver {
+    fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
+        self.vram.advance_scrub(&self.device, self.cleaner.as_mut(), start, size)
+    }
+
+    fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {
+        self.vram.is_dirty(start, size)
+    }
+
+    fn scrub_report(&self) -> Option<ScrubReport> {
+        None
     }
 }

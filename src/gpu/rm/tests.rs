@@ -15,7 +15,8 @@ use super::mock::{Mock, Wiper};
 use super::places::Places;
 use super::timed::{QuickPinner, desk};
 use crate::{
-    ChannelSpec, GpuDriver, GpuError, GpuEvent, HostMapping, HostRange, HostTarget, Renewal, SpaceHandle,
+    ChannelSpec, GpuDriver, GpuDriverExt as _, GpuError, GpuEvent, HostMapping, HostRange, HostTarget,
+    Renewal, Scrubber as _, SpaceHandle,
 };
 use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
 use gpuvmk_chip::{Engine, EngineSet};
@@ -364,7 +365,7 @@ fn channel_that_runs_and_is_held_back_and_runs_again() {
     assert_eq!(rig.mock.state().scheduled.len(), 0);
     rig.driver.commit_runlist(&[channel]).unwrap();
     assert_eq!(rig.mock.state().scheduled.len(), 1);
-    rig.driver.doorbell(channel, 1).unwrap();
+    rig.driver.doorbell(channel).unwrap();
     rig.driver.commit_runlist(&[]).unwrap();
     assert_eq!(rig.mock.state().disabled.len(), 1);
     rig.driver.enable_channel(channel, false).unwrap();

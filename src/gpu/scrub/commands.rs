@@ -6,9 +6,9 @@
 //! graphics engine copies too (class 9039), for who tries all engines.
 
 use super::layout::{LINE, MARK, STRIDE};
-use gpuvmk_chip::Engine;
 use gpuvmk_chip::gf100::methods::{host, m2mf, pcopy, stream};
 use gpuvmk_chip::gh100::methods::{CLASS_COPY, copy};
+use gpuvmk_chip::{Chip, Engine};
 
 /// Subchannel of the copy object; on GH100, one that a copy channel's engine is behind.
 const SUBCHANNEL: u32 = 4;
@@ -33,13 +33,13 @@ pub(crate) enum Dialect {
 
 impl Dialect {
     /// That of an engine of a chip.
-    pub(crate) fn of(chip: &str, engine: Engine) -> Option<Self> {
+    pub(crate) fn of(chip: Chip, engine: Engine) -> Option<Self> {
         match (chip, engine) {
-            (gpuvmk_chip::gf100::NAME, Engine::Copy(0)) => Some(Self::Fermi(pcopy::CLASS_COPY0)),
-            (gpuvmk_chip::gf100::NAME, Engine::Copy(1)) => Some(Self::Fermi(pcopy::CLASS_COPY1)),
-            (gpuvmk_chip::gf100::NAME, Engine::Graphics) => Some(Self::FermiM2mf),
-            (gpuvmk_chip::gh100::NAME, Engine::Copy(_)) => Some(Self::Hopper),
-            _ => None,
+            (Chip::Gf100, Engine::Copy(0)) => Some(Self::Fermi(pcopy::CLASS_COPY0)),
+            (Chip::Gf100, Engine::Copy(1)) => Some(Self::Fermi(pcopy::CLASS_COPY1)),
+            (Chip::Gf100, Engine::Graphics) => Some(Self::FermiM2mf),
+            (Chip::Gh100, Engine::Copy(_)) => Some(Self::Hopper),
+            (Chip::Gf100, Engine::Copy(_)) | (Chip::Gh100, Engine::Graphics) => None,
         }
     }
 
@@ -231,12 +231,10 @@ mod tests {
 
     #[test]
     fn engines_without_a_known_class_have_no_dialect() {
-        assert_eq!(Dialect::of("GF100", Engine::Copy(1)), Some(Dialect::Fermi(0x90b8)));
-        assert_eq!(Dialect::of("GF100", Engine::Graphics).map(Dialect::class), Some(0x9039));
-        assert_eq!(Dialect::of("GH100", Engine::Copy(2)).map(Dialect::class), Some(0xc8b5));
-        for (chip, engine) in
-            [("GH100", Engine::Graphics), ("GF100", Engine::Copy(2)), ("TU102", Engine::Copy(0))]
-        {
+        assert_eq!(Dialect::of(Chip::Gf100, Engine::Copy(1)), Some(Dialect::Fermi(0x90b8)));
+        assert_eq!(Dialect::of(Chip::Gf100, Engine::Graphics).map(Dialect::class), Some(0x9039));
+        assert_eq!(Dialect::of(Chip::Gh100, Engine::Copy(2)).map(Dialect::class), Some(0xc8b5));
+        for (chip, engine) in [(Chip::Gh100, Engine::Graphics), (Chip::Gf100, Engine::Copy(2))] {
             assert_eq!(Dialect::of(chip, engine), None);
         }
     }

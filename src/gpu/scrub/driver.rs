@@ -7,7 +7,7 @@ use super::channel::Channel;
 use super::{EngineScrub, ScrubReport};
 use crate::{
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, OwnMemory, Progress, Renewal, Revocation,
-    Scrub, SpaceHandle, SpaceUpdate, SpaceUsage,
+    Scrub, ScrubMode, Scrubber, SpaceHandle, SpaceUpdate, SpaceUsage,
 };
 use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
 use gpuvmk_chip::{Engine, EngineSet};
@@ -42,63 +42,12 @@ impl GpuDriver for EngineScrub {
         self.inner.renew_vram(start, size)
     }
 
-    fn shortest_turn(&self) -> Duration {
-        self.inner.shortest_turn()
-    }
-
-    fn switch_time(&self) -> Duration {
-        self.inner.switch_time()
-    }
-
-    fn is_vram_of_files(&self) -> bool {
-        self.inner.is_vram_of_files()
-    }
-
-    fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {
-        self.inner.is_vram_dirty(start, size)
-    }
-
-    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
-        self.by_processor(start, size).map(|_| ())
-    }
-
-    fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
-        if self.inner.scrubs_by_engine() {
-            return self.by_its_engine(start, size);
-        }
-        if let Some(given) = self.follow_return(start, size) {
-            return given;
-        }
-        let known = self.jobs.iter().enumerate().find(|(_, job)| job.start == start && job.size == size);
-        match known.map(|(index, job)| (index, *job)) {
-            Some((index, job)) => self.follow(index, job),
-            None => self.begin(start, size),
-        }
-    }
-
-    fn scrub_report(&self) -> Option<ScrubReport> {
-        let engine = matches!(self.channel, Channel::Ready(_)) || self.inner.scrubs_by_engine();
-        Some(self.account.report(if engine { "copy engine" } else { "processor" }))
-    }
-
-    fn is_waited_for(&self) -> bool {
-        self.inner.is_waited_for()
-    }
-
-    fn scrubs_by_engine(&self) -> bool {
-        matches!(self.channel, Channel::Ready(_)) || self.inner.scrubs_by_engine()
-    }
-
     fn own_memory(&mut self) -> Option<&mut dyn OwnMemory> {
         self.inner.own_memory()
     }
 
     fn dma_map(&mut self, mapping: DmaMapping) -> Result<(), GpuError> {
         self.inner.dma_map(mapping)
-    }
-
-    fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
-        self.inner.dma_unmap(iova, size)
     }
 
     fn advance_dma_unmap(
@@ -112,10 +61,6 @@ impl GpuDriver for EngineScrub {
 
     fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {
         self.inner.create_space()
-    }
-
-    fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
-        self.inner.destroy_space(space)
     }
 
     fn advance_destroy_space(
@@ -183,8 +128,8 @@ impl GpuDriver for EngineScrub {
         self.inner.preempt_channel(channel)
     }
 
-    fn doorbell(&mut self, channel: HostChannel, gp_put: u32) -> Result<(), GpuError> {
-        self.inner.doorbell(channel, gp_put)
+    fn doorbell(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        self.inner.doorbell(channel)
     }
 
     fn channel_progress(&mut self, channel: HostChannel) -> Result<u32, GpuError> {
@@ -226,5 +171,30 @@ impl GpuDriver for EngineScrub {
                 index = index.saturating_add(1);
             }
         }
+    }
+}
+
+impl Scrubber for EngineScrub {
+    fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
+        if self.info.scrub == ScrubMode::Engine {
+            return self.by_its_engine(start, size);
+        }
+        if let Some(given) = self.follow_return(start, size) {
+            return given;
+        }
+        let known = self.jobs.iter().enumerate().find(|(_, job)| job.start == start && job.size == size);
+        match known.map(|(index, job)| (index, *job)) {
+            Some((index, job)) => self.follow(index, job),
+            None => self.begin(start, size),
+        }
+    }
+
+    fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {
+        self.inner.is_vram_dirty(start, size)
+    }
+
+    fn scrub_report(&self) -> Option<ScrubReport> {
+        let engine = matches!(self.channel, Channel::Ready(_)) || self.info.scrub == ScrubMode::Engine;
+        Some(self.account.report(if engine { "copy engine" } else { "processor" }))
     }
 }

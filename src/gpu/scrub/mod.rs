@@ -5,7 +5,7 @@
 //! least. A piece of VRAM is mapped into that channel's address space for as long as it is zeroed and no
 //! longer, so the engine reaches nothing else whatever happens. Before, one place in every 64 KiB is marked;
 //! afterwards the engine copies these places out, and they must be zero. Nobody waits for it: whoever wants
-//! the memory asks again ([`GpuDriver::advance_scrub`]), while the channel shares the engine with others by
+//! the memory asks again ([`advance_scrub`](super::Scrubber::advance_scrub)), while the channel shares the engine with others by
 //! hardware's time slices.
 //!
 //! What the engine does not finish in time, or not right, the processor zeroes. After a failure the channel
@@ -35,7 +35,7 @@ use self::channel::{Channel, Plan};
 use self::report::Account;
 pub use self::report::ScrubReport;
 use self::rig::{Job, Rig, Seen};
-use super::{GpuDriver, GpuError, GpuInfo, Scrub};
+use super::{GpuDriver, GpuDriverExt as _, GpuError, GpuInfo, Scrub, ScrubMode, Scrubber as _};
 use gpuvmk_chip::addr::{HostChannel, HostVram};
 use gpuvmk_host::reaper::{Account as Helper, Pending};
 use gpuvmk_pci::SharedMemory;
@@ -128,8 +128,9 @@ impl EngineScrub {
             returns: Vec::new(),
             helper: Helper::default(),
         };
-        if !wrapped.inner.scrubs_by_engine() && !wrapped.inner.scrubs_at_once() {
-            wrapped.set_up();
+        match wrapped.info.scrub {
+            ScrubMode::Engine | ScrubMode::HostMemory => {}
+            ScrubMode::Processor | ScrubMode::Files => wrapped.set_up(),
         }
         wrapped
     }
@@ -137,7 +138,7 @@ impl EngineScrub {
     /// Zeroes all memory of tenants, of whom there are none yet.
     ///
     /// # Errors
-    /// See [`GpuDriver::scrub_vram`].
+    /// See [`Scrubber::advance_scrub`](super::Scrubber::advance_scrub).
     pub fn scrub_all(&mut self) -> Result<(), GpuError> {
         let (start, size) = (self.info.tenant_vram, self.info.tenant_vram_size);
         if !matches!(self.channel, Channel::Ready(_)) {
@@ -222,7 +223,7 @@ impl EngineScrub {
 
     /// The same, for whoever asks again, if there are files to be given back.
     fn by_processor_in_steps(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
-        if self.inner.is_vram_of_files()
+        if self.info.scrub == ScrubMode::Files
             && self.is_of_tenants(start, size)
             && self.begin_return(start, size, Some(Instant::now()))
         {
@@ -263,7 +264,7 @@ impl EngineScrub {
     fn by_processor(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
         let began = Instant::now();
         self.inner.scrub_vram(start, size)?;
-        if self.inner.scrubs_by_engine() {
+        if self.info.scrub == ScrubMode::Engine {
             self.account.engine(size, 0, began);
         } else {
             self.account.processor(size, began.elapsed());

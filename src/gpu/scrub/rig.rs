@@ -9,7 +9,7 @@ use super::layout::{
     SEMAPHORES, SLOTS, STRIDE, USERD, WINDOWS_VA, ZEROS,
 };
 use crate::own_channel::{OwnChannel, Place, memory};
-use crate::{GpuDriver, GpuError, HostMapping, HostRange, HostTarget, SpaceHandle};
+use crate::{GpuDriver, GpuDriverExt as _, GpuError, HostMapping, HostRange, HostTarget, SpaceHandle};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram};
 

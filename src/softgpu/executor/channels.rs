@@ -261,10 +261,10 @@ impl Channels {
         Ok(())
     }
 
-    /// New work. The GP_PUT of a doorbell is not used: as hardware, the PBDMA reads it from USERD.
-    pub(super) fn doorbell(&self, core: &Core, channel: HostChannel, gp_put: u32) -> Result<(), GpuError> {
+    /// New work.
+    pub(super) fn doorbell(&self, core: &Core, channel: HostChannel) -> Result<(), GpuError> {
         self.get(channel)?;
-        core.doorbell(channel.0, gp_put);
+        core.ring(channel.0);
         Ok(())
     }
 

@@ -29,13 +29,16 @@ use super::walker::Walker;
 use super::{VRAM_UNIT, bank_size};
 use crate::Preemption;
 use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
-use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress, gh100};
+use gpuvmk_chip::{Aperture, Chip, Engine, EngineSet, PhysicalAddress, gh100};
+use gpuvmk_gpu::budget::CALL;
+use gpuvmk_gpu::scrub::ScrubReport;
 use gpuvmk_gpu::space_map::SpaceShape;
 use gpuvmk_gpu::{
     Budget, ChannelSpec, GpuDriver, GpuError, GpuEvent, GpuInfo, OwnMemory, OwnershipLedger, Progress,
-    Renewal, Revocation, SpaceHandle, SpaceUpdate, SpaceUsage, granules_that_end_in,
+    Renewal, Revocation, Scrub, ScrubMode, Scrubber, SpaceHandle, SpaceUpdate, SpaceUsage,
+    granules_that_end_in,
 };
-use gpuvmk_pci::{DmaMapping, SharedMemory};
+use gpuvmk_pci::{CardUse, DmaMapping, SharedMemory};
 use gpuvmk_units::backend::{Backend, EngineBackend, FifoState, FlushScope};
 
 /// Bits of a bus address.
@@ -129,7 +132,7 @@ impl Executor {
             large_pages_64k: false,
         });
         let info = GpuInfo {
-            chip: gh100::NAME.to_owned(),
+            chip: Chip::Gh100,
             tenant_vram: HostVram(own),
             tenant_vram_size: vram.saturating_sub(own),
             partition_granule: own,
@@ -144,6 +147,11 @@ impl Executor {
             spaces: u32::try_from(spaces::MAX_SPACES).unwrap_or(u32::MAX),
             table_memory: TABLE_MEMORY,
             kinds: &gh100::KINDS,
+            scrub: ScrubMode::Files,
+            // Not measured: an engine's thread puts one channel's state down and takes another's up.
+            switch_time: Duration::from_micros(10),
+            shortest_turn: Duration::ZERO,
+            close_when_lost: false,
         };
         let channels = Channels::default();
         Ok(Self {
@@ -187,13 +195,13 @@ impl Executor {
         self.core.ledger()
     }
 
-    /// Drops remembered translations of a space; engines use none of them when it returns.
     /// Page directories of which the MMU remembers translations.
     #[cfg(test)]
     fn remembered_directories(&self) -> usize {
         self.core.hardware().mmu.remembered()
     }
 
+    /// Drops remembered translations of a space; engines use none of them when it returns.
     fn flush(&self, space: SpaceHandle) {
         self.core.flush_tlb(FlushScope { page_directory: directory(space), hub_only: false });
     }
@@ -261,20 +269,6 @@ impl GpuDriver for Executor {
         Ok(Renewal::Done)
     }
 
-    fn switch_time(&self) -> Duration {
-        // Not measured: an engine's thread puts one channel's state down and takes another's up.
-        Duration::from_micros(10)
-    }
-
-    fn is_vram_of_files(&self) -> bool {
-        true
-    }
-
-    fn scrub_vram(&mut self, start: HostVram, size: u64) -> Result<(), GpuError> {
-        self.check_tenant_memory(start, size)?;
-        Ok(self.core.hardware().memory.vram.zero(start.0, size)?)
-    }
-
     fn own_memory(&mut self) -> Option<&mut dyn OwnMemory> {
         Some(self)
     }
@@ -283,8 +277,15 @@ impl GpuDriver for Executor {
         Ok(self.core.dma_map(mapping)?)
     }
 
-    fn dma_unmap(&mut self, iova: Iova, size: u64) -> Result<(), GpuError> {
-        Ok(self.core.dma_unmap(iova.0, size)?)
+    fn advance_dma_unmap(
+        &mut self,
+        iova: Iova,
+        size: u64,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
+        self.core.dma_unmap(iova.0, size)?;
+        budget.spend(CALL);
+        Ok(Progress::Done)
     }
 
     fn create_space(&mut self) -> Result<SpaceHandle, GpuError> {
@@ -292,13 +293,18 @@ impl GpuDriver for Executor {
         Ok(self.last_space)
     }
 
-    fn destroy_space(&mut self, space: SpaceHandle) -> Result<(), GpuError> {
+    fn advance_destroy_space(
+        &mut self,
+        space: SpaceHandle,
+        budget: &mut Budget,
+    ) -> Result<Progress, GpuError> {
         if self.channels.any_in(space) {
             return Err(GpuError::Invalid(format!("Address space {} still has channels", space.0)));
         }
         self.spaces.destroy(space)?;
         self.core.hardware().mmu.forget(directory(space));
-        Ok(())
+        budget.spend(CALL);
+        Ok(Progress::Done)
     }
 
     fn advance_update(
@@ -375,8 +381,8 @@ impl GpuDriver for Executor {
         self.channels.preempt(&self.core, channel)
     }
 
-    fn doorbell(&mut self, channel: HostChannel, gp_put: u32) -> Result<(), GpuError> {
-        self.channels.doorbell(&self.core, channel, gp_put)
+    fn doorbell(&mut self, channel: HostChannel) -> Result<(), GpuError> {
+        self.channels.doorbell(&self.core, channel)
     }
 
     fn channel_progress(&mut self, channel: HostChannel) -> Result<u32, GpuError> {
@@ -399,12 +405,40 @@ impl GpuDriver for Executor {
         self.engine_resets
     }
 
+    fn card_use(&self) -> Option<CardUse> {
+        None
+    }
+
+    fn advance_pending(&mut self, budget: &mut Budget) -> bool {
+        // Everything that ends tells so.
+        let _ = budget;
+        false
+    }
+
     fn event_fd(&self) -> BorrowedFd<'_> {
         self.outbox.fd()
     }
 
     fn take_events(&mut self, events: &mut Vec<GpuEvent>) {
         self.outbox.take(events);
+    }
+}
+
+impl Scrubber for Executor {
+    fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
+        self.check_tenant_memory(start, size)?;
+        self.core.hardware().memory.vram.zero(start.0, size)?;
+        Ok(Scrub::Done)
+    }
+
+    fn is_vram_dirty(&self, start: HostVram, size: u64) -> bool {
+        // It holds what tenants left, and nothing else.
+        let _ = (start, size);
+        false
+    }
+
+    fn scrub_report(&self) -> Option<ScrubReport> {
+        None
     }
 }
 

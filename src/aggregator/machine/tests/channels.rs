@@ -108,6 +108,8 @@ fn doorbell_without_work_wants_no_turn() {
     machine.step(T0 + Duration::from_millis(5));
     assert_eq!((rung(), wanting(&machine)), (0, 0));
 
+    let host = host_of(&fake, 64 * MIB);
+    fake.state().stored.insert(host, 1);
     machine.doorbell(a, ring(1), 0, T0 + Duration::from_millis(5));
     machine.step(T0 + Duration::from_millis(6));
     machine.step(T0 + Duration::from_millis(8));

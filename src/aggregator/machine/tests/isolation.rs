@@ -95,6 +95,7 @@ fn forged_channel_and_space_numbers_are_refused() {
 fn doorbells_reach_only_the_senders_own_channels() {
     let (mut machine, fake, a, b) = two_tenants();
     let (host_a, host_b) = (host_of(&fake, 64 * MIB), host_of(&fake, 128 * MIB));
+    fake.state().stored.extend([(host_a, 7), (host_b, 9)]);
 
     for channel in 0..300 {
         machine.doorbell(a, Doorbell { channel: GuestChannel(channel), gp_put: 7 }, 0, T0);

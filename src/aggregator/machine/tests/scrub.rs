@@ -3,8 +3,8 @@
 use super::*;
 use crate::ScrubPolicy;
 use crate::limit::Limit;
-use gpuvmk_gpu::Scrub;
 use gpuvmk_gpu::scrub::{EngineScrub, SCRUB_PIECE};
+use gpuvmk_gpu::{Scrub, Scrubber as _};
 
 fn with(policy: ScrubPolicy) -> (Machine, Fake) {
     let (machine, fake) = machine();

@@ -16,7 +16,8 @@ use crate::rm::kernel::Kernel;
 use crate::rm::pushbuffer::Commands;
 use crate::rm::{RmConfig, RmDriver};
 use crate::{
-    Budget, ChannelSpec, GpuDriver, GpuEvent, HostMapping, HostRange, HostTarget, Renewal, SpaceHandle,
+    Budget, ChannelSpec, GpuDriver, GpuDriverExt as _, GpuEvent, HostMapping, HostRange, HostTarget, Renewal,
+    Scrubber as _, SpaceHandle,
 };
 use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram, Iova};
 use gpuvmk_chip::{Engine, EngineSet};
@@ -305,7 +306,7 @@ impl Tenant {
         let start = Instant::now();
         self.driver.commit_runlist(&[channel])?;
         report.figures.push(Figure::times(format!("driver: {name} let run again"), vec![start.elapsed()]));
-        self.driver.doorbell(channel, self.put)?;
+        self.driver.doorbell(channel)?;
         self.wait(value)?;
         let start = Instant::now();
         self.driver.preempt_channel(channel)?;
@@ -564,7 +565,7 @@ impl Tenant {
         self.ram.write_u64(RING + u64::from(self.put) * 8, entry).map_err(memory)?;
         self.put = (self.put + 1) % 512;
         self.window.write_u32(USERD + 0x8c, self.put).map_err(memory)?;
-        self.driver.doorbell(channel, self.put)?;
+        self.driver.doorbell(channel)?;
         Ok(self.sequence)
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{Rig, system, vram};
-use crate::{GpuDriver, HostTarget};
+use crate::{GpuDriverExt as _, HostTarget};
 use gpuvmk_chip::addr::{HostVram, Iova};
 
 #[derive(Clone, Debug)]

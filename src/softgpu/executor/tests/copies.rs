@@ -1,7 +1,7 @@
 use super::rig::*;
 use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::gh100::methods::copy::{self, launch};
-use gpuvmk_gpu::GpuDriver as _;
+use gpuvmk_gpu::{GpuDriver as _, GpuDriverExt as _};
 
 const SRC: u64 = 0x30_0000_0000;
 const DST: u64 = 0x31_0000_0000;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::rig::*;
 use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::{HostVram, TenantId};
-use gpuvmk_gpu::GpuDriver;
+use gpuvmk_gpu::{GpuDriver, GpuDriverExt as _};
 
 const VA: u64 = 0x4000_0000;
 const SIZE: u64 = 0x4_0000;

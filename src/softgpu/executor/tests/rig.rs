@@ -189,7 +189,7 @@ impl Rig {
 
     pub fn ring_doorbell(&mut self, channel: &Channel) {
         self.write(channel.userd + 0x8c, &channel.put.to_le_bytes());
-        self.gpu.doorbell(channel.id, 0).unwrap();
+        self.gpu.doorbell(channel.id).unwrap();
     }
 
     pub fn submit(&mut self, channel: &mut Channel, words: &[u32]) {
