@@ -74,4 +74,7 @@ pub struct HostChannel(pub u16);
 pub struct TenantId(pub u32);
 
 /// Smallest page of every MMU involved (CPU, GPU, IOMMU).
-pub const PAGE_SIZE: u64 = 4096;
+pub const PAGE_SIZE: u64 = 1 << PAGE_SHIFT;
+
+/// log2 of it.
+pub const PAGE_SHIFT: u32 = 12;

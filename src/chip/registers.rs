@@ -26,6 +26,13 @@ impl RegArray {
         Reg(self.base + (index % self.count) * self.stride)
     }
 
+    /// The offsets of all of them, where each follows the one before.
+    pub const fn range(self) -> std::ops::Range<u64> {
+        // CAST: widening.
+        let start = self.base as u64;
+        start..start + self.count as u64 * self.stride as u64
+    }
+
     /// Which register of the family lies at `reg`.
     pub const fn index_of(self, reg: Reg) -> Option<u32> {
         if reg.0 < self.base {
@@ -72,8 +79,9 @@ impl FieldDef {
     }
 }
 
-/// Where a field is in its register's word, for code: `registers!` makes one of each field, in a module with
-/// the register's name.
+/// Where a field is in its word, for code. [`registers!`](macro@crate::registers) makes one of each field of a
+/// register, in a module with the register's name; [`fields!`](macro@crate::fields) does so for words that are
+/// no registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     high: u32,
@@ -83,11 +91,11 @@ pub struct Field {
 impl Field {
     /// Bits `high` to `low`. A constant with bits in the wrong order, or beyond 31, does not compile.
     pub const fn new(high: u32, low: u32) -> Self {
-        assert!(high >= low && high < 32, "bits of a 32-bit register");
+        assert!(high >= low && high < 32, "bits of a 32-bit word");
         Self { high, low }
     }
 
-    /// Its bits in the register's word.
+    /// Its bits in the word.
     pub const fn mask(self) -> u32 {
         (u32::MAX >> (31 - (self.high - self.low))) << self.low
     }
@@ -106,6 +114,60 @@ impl Field {
     pub const fn is_set(self, word: u32) -> bool {
         word & self.mask() != 0
     }
+
+    /// The number of its lowest bit.
+    pub const fn low(self) -> u32 {
+        self.low
+    }
+
+    /// A value that the field has a name for. A constant that the field has no place for does not compile.
+    pub const fn named(self, value: u32) -> u32 {
+        assert!(self.get(self.of(value)) == value, "a value that fits into the field");
+        value
+    }
+}
+
+/// Declares the fields of words: for each word a module with its name, in it a [`Field`] of each field, and
+/// for a field whose values have names a module with those.
+///
+/// ```
+/// gpuvmk_chip::fields! {
+///     /// An example.
+///     SEMAPHORE_D { 24:24 SHORT, 3:0 OPERATION = { ACQUIRE: 1, RELEASE: 2 } }
+/// }
+/// let word = SEMAPHORE_D::SHORT.mask() | SEMAPHORE_D::OPERATION.of(SEMAPHORE_D::OPERATION::RELEASE);
+/// assert_eq!(word, 0x0100_0002);
+/// assert_eq!(SEMAPHORE_D::OPERATION.get(word), SEMAPHORE_D::OPERATION::RELEASE);
+/// ```
+#[macro_export]
+macro_rules! fields {
+    ($($(#[doc = $doc:expr])+ $name:ident {
+        $($(#[doc = $about:literal])* $hi:literal : $lo:literal $field:ident
+          $(= { $($(#[doc = $meaning:literal])* $value:ident : $number:literal),* $(,)? })?),* $(,)?
+    })+) => {
+        $(
+            $(#[doc = $doc])+
+            #[allow(non_snake_case, reason = "the vendor's name")]
+            pub mod $name {
+                $(
+                    #[doc = concat!("Bits ", stringify!($hi), ":", stringify!($lo), ".")]
+                    $(#[doc = $about])*
+                    pub const $field: $crate::registers::Field = $crate::registers::Field::new($hi, $lo);
+                    $(
+                        #[doc = concat!("Values of [`", stringify!($field), "`](const@", stringify!($field),
+                            ").")]
+                        pub mod $field {
+                            $(
+                                #[doc = concat!("Value ", stringify!($number), ".")]
+                                $(#[doc = $meaning])*
+                                pub const $value: u32 = super::$field.named($number);
+                            )*
+                        }
+                    )?
+                )*
+            }
+        )+
+    };
 }
 
 /// Everything known of one register (or of one family of equal registers).
@@ -147,7 +209,7 @@ impl RegisterDef {
 /// gpuvmk_chip::registers! {
 ///     unit "PMC", source "nouveau nvkm/subdev/mc";
 ///     /// Chip identification.
-///     NV_PMC_BOOT_0 @ 0x000000, reset 0x0c0000a3, Constant, { 28:20 CHIPSET, 7:0 REVISION };
+///     NV_PMC_BOOT_0 @ 0x000000, reset 0x0c0000a3, Constant, { 28:20 CHIPSET = { GF100: 0x0c0 }, 7:0 REVISION };
 ///     /// A family of four at a stride of eight bytes.
 ///     NV_EXAMPLE[4; 8] @ 0x001000, reset 0, Scratch, {};
 /// }
@@ -155,7 +217,7 @@ impl RegisterDef {
 /// assert_eq!(NV_EXAMPLE.at(2).0, 0x1010);
 /// assert_eq!(TABLE[0].name, "NV_PMC_BOOT_0");
 /// assert_eq!(TABLE[0].fields[0].get(0x0c0000a3), 0xc0);
-/// assert_eq!(NV_PMC_BOOT_0::CHIPSET.get(0x0c0000a3), 0xc0);
+/// assert_eq!(NV_PMC_BOOT_0::CHIPSET.get(0x0c0000a3), NV_PMC_BOOT_0::CHIPSET::GF100);
 /// assert_eq!(NV_PMC_BOOT_0::CHIPSET.mask(), 0x1ff0_0000);
 /// assert_eq!(NV_PMC_BOOT_0::REVISION.of(0x1a1), 0xa1);
 /// ```
@@ -163,18 +225,19 @@ impl RegisterDef {
 macro_rules! registers {
     (unit $unit:literal, source $source:literal;
      $($(#[doc = $doc:literal])+ $name:ident $([$count:literal; $stride:literal])? @ $offset:literal,
-       reset $reset:expr, $policy:ident, { $($hi:literal : $lo:literal $field:ident),* $(,)? };)+) => {
+       reset $reset:expr, $policy:ident, {
+         $($hi:literal : $lo:literal $field:ident
+           $(= { $($(#[doc = $meaning:literal])* $value:ident : $number:literal),* $(,)? })?),* $(,)?
+       };)+) => {
         $( $crate::registers!(@constant $(#[doc = $doc])+ $name, $offset $(, $count, $stride)?); )+
-        $(
-            #[doc = concat!("Fields of [`", stringify!($name), "`](const@", stringify!($name), ").")]
-            #[allow(non_snake_case, reason = "the vendor's name")]
-            pub mod $name {
-                $(
-                    #[doc = concat!("Bits ", stringify!($hi), ":", stringify!($lo), ".")]
-                    pub const $field: $crate::registers::Field = $crate::registers::Field::new($hi, $lo);
-                )*
-            }
-        )+
+        $crate::fields! {
+            $(
+                #[doc = concat!("Fields of [`", stringify!($name), "`](const@", stringify!($name), ").")]
+                $name {
+                    $($hi : $lo $field $(= { $($(#[doc = $meaning])* $value : $number),* })?),*
+                }
+            )+
+        }
         /// The registers of this unit, as declared.
         pub const TABLE: &[$crate::registers::RegisterDef] = &[
             $( $crate::registers::RegisterDef {

@@ -10,13 +10,13 @@ use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
 
 /// The alarm interrupt, in both interrupt registers.
-const ALARM: u32 = 1;
+const ALARM: u32 = NV_PTIMER_INTR_0::ALARM.mask();
 
 /// Bits of the low word that count.
-const LOW_MASK: u32 = !0x1f;
+const LOW_MASK: u32 = NV_PTIMER_TIME_0::NSEC.mask();
 
 /// Bits of the high word that count.
-const HIGH_MASK: u32 = 0x1fff_ffff;
+const HIGH_MASK: u32 = NV_PTIMER_TIME_1::NSEC.mask();
 
 /// PTIMER's state. `now` in all methods is the clock's time in nanoseconds.
 #[derive(Clone, Debug, Default)]
@@ -103,7 +103,7 @@ impl Ptimer {
         let time = self.time(now);
         let [low, _] = halves(time);
         let distance = self.alarm.wrapping_sub(low & LOW_MASK);
-        self.deadline = Some((time & !0x1f).wrapping_add(u64::from(distance)));
+        self.deadline = Some((time & !u64::from(!LOW_MASK)).wrapping_add(u64::from(distance)));
     }
 }
 

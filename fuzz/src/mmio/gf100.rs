@@ -113,17 +113,17 @@ fn engines(world: &World) {
         (pce0::NV_PCE0_CODE_INDEX, pce0::NV_PCE0_CODE_DATA),
         (pce1::NV_PCE1_CODE_INDEX, pce1::NV_PCE1_CODE_DATA),
     ] {
-        write(world, index, falcon::INCREMENT_ON_WRITE);
+        write(world, index, falcon::CODE_INDEX::INCREMENT_ON_WRITE.mask());
         (0..16).for_each(|word| write(world, data, 0xf8 + word));
     }
     write(world, fecs::NV_PGRAPH_PRI_FECS_DMA_CONTROL, 0);
-    write(world, fecs::NV_PGRAPH_PRI_FECS_CPU_CONTROL, falcon::START);
+    write(world, fecs::NV_PGRAPH_PRI_FECS_CPU_CONTROL, falcon::CPU_CONTROL::START.mask());
     for (access, control) in [
         (pce0::NV_PCE0_ACCESS_EN, pce0::NV_PCE0_CPU_CONTROL),
         (pce1::NV_PCE1_ACCESS_EN, pce1::NV_PCE1_CPU_CONTROL),
     ] {
         write(world, access, 3);
-        write(world, control, falcon::START);
+        write(world, control, falcon::CPU_CONTROL::START.mask());
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::StorageKinds;
 
-pub mod idle;
+pub mod engines;
 pub mod methods;
 pub mod mmu;
 pub mod ramin;

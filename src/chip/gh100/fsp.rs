@@ -14,11 +14,21 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Bytes of message memory that FSP's first channel has.
 pub const EMEM_SIZE: usize = 1024;
 
-/// MCTP header of a message of a single packet: first (bit 31) and last (bit 30) at once.
-pub const MCTP_SINGLE_PACKET: u32 = 0xc000_0000;
+crate::fields! {
+    /// The MCTP header: the first (SOM) and last (EOM) packet of a message.
+    MCTP_HEADER { 31:31 SOM, 30:30 EOM }
+    /// The header of the message in it, which is the vendor's own.
+    NVDM_HEADER {
+        31:24 NVDM_TYPE, 23:8 VENDOR_ID = { NVIDIA: 0x10de }, 7:7 IC, 6:0 TYPE = { VENDOR_PCI: 0x7e }
+    }
+}
 
-/// Bits of the NVDM header below the type: PCI vendor message (0x7e) of NVIDIA (0x10de).
-pub const NVDM_VENDOR: u32 = 0x0010_de7e;
+/// MCTP header of a message of a single packet.
+pub const MCTP_SINGLE_PACKET: u32 = MCTP_HEADER::SOM.mask() | MCTP_HEADER::EOM.mask();
+
+/// NVDM header without the type: a message of the PCI vendor NVIDIA.
+pub const NVDM_VENDOR: u32 = NVDM_HEADER::VENDOR_ID.of(NVDM_HEADER::VENDOR_ID::NVIDIA)
+    | NVDM_HEADER::TYPE.of(NVDM_HEADER::TYPE::VENDOR_PCI);
 
 /// NVDM type: boot GSP by a chain of trust.
 pub const NVDM_COT: u8 = 0x14;
@@ -44,7 +54,7 @@ pub const INVALID_DATA: u32 = 0xa1;
 pub struct Headers {
     /// MCTP: source and destination, sequence, first and last.
     pub mctp: U32,
-    /// NVDM: vendor in bits 23:0, type in bits 31:24.
+    /// NVDM: vendor and type.
     pub nvdm: U32,
 }
 
@@ -145,7 +155,8 @@ impl CotMessage {
 
 /// The NVDM header of a message of that type.
 pub const fn nvdm_header(kind: u8) -> u32 {
-    (kind as u32) << 24 | NVDM_VENDOR
+    // CAST: widening.
+    NVDM_HEADER::NVDM_TYPE.of(kind as u32) | NVDM_VENDOR
 }
 
 impl Response {

@@ -11,6 +11,7 @@ pub mod gsp;
 pub mod methods;
 pub mod mmu;
 pub mod regs;
+pub mod userd;
 
 /// Name as users write it in configuration files.
 pub const NAME: &str = "GH100";

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::rules::{Rule, Section, Why, rule};
 use super::{MOST_STEPS, Script, Step};
 use gpuvmk_chip::gf100;
-use gpuvmk_chip::gf100::regs::falcon::{CPU_CONTROL, START};
+use gpuvmk_chip::gf100::regs::falcon::CPU_CONTROL;
+use gpuvmk_chip::gf100::regs::fecs::NV_PGRAPH_PRI_FECS_METHOD_PUSH::ADR;
 use gpuvmk_chip::gf100::regs::fecs::{NV_PGRAPH_PRI_FECS_INTR_SET, NV_PGRAPH_PRI_FECS_METHOD_PUSH};
 use gpuvmk_chip::gf100::regs::pce0::NV_PCE0_INTR_SET;
 use gpuvmk_chip::gf100::regs::pce1::NV_PCE1_INTR_SET;
@@ -16,14 +17,12 @@ use gpuvmk_chip::registers::Reg;
 use gpuvmk_pci::Region;
 use gpuvmk_trace::{Access, Direction, Entry, Event, Place};
 
-/// FECS command: make a context current. Its golden state is written then.
-const COMMAND_BIND: u32 = 1;
 /// FECS interrupt that has the context saved.
-const REQUEST_SWITCH: u32 = 1 << 8;
+const REQUEST_SWITCH: u32 = NV_PGRAPH_PRI_FECS_INTR_SET::CHSW.mask();
 /// A falcon's registers by which firmware comes by DMA: what is in a script would be an address.
 const FALCON_DMA: [std::ops::RangeInclusive<u32>; 2] = [0x110..=0x11b, 0x610..=0x61f];
 /// NV_PMC_ENABLE: PFIFO, which a driver has on while it drives.
-const PFIFO: u32 = 1 << 8;
+const PFIFO: u32 = NV_PMC_ENABLE::PFIFO.mask();
 
 /// Why a trace gives no script.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -256,7 +255,8 @@ impl Recorder {
             self.script.units |= value;
         }
         self.phase = match self.phase {
-            Phase::Started if offset == NV_PGRAPH_PRI_FECS_METHOD_PUSH.0 && value == COMMAND_BIND => {
+            // A context is current: its golden state is written next.
+            Phase::Started if offset == NV_PGRAPH_PRI_FECS_METHOD_PUSH.0 && value == ADR::SET_CHAN => {
                 Phase::Golden
             }
             Phase::Golden if offset == NV_PGRAPH_PRI_FECS_INTR_SET.0 && value == REQUEST_SWITCH => {
@@ -275,7 +275,7 @@ impl Recorder {
 
     /// Where a write that was kept starts a falcon.
     fn started(&mut self, offset: u32, value: u32) {
-        if value & START == 0 {
+        if !CPU_CONTROL::START.is_set(value) {
             return;
         }
         let fecs = NV_PGRAPH_PRI_FECS_INTR_SET.0;

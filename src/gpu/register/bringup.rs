@@ -37,9 +37,7 @@ const PFIFO: u32 = NV_PMC_ENABLE::PFIFO.mask();
 /// NV_PMC_ENABLE bit of the PMU, whose counters tell how long engines work.
 const PMU: u32 = NV_PMC_ENABLE::PMU.mask();
 /// NV_PFIFO_INTR_EN_0: everything but the end of a runlist commit, which is polled.
-const FIFO_INTERRUPTS: u32 = !(1 << 30);
-/// Chip id in NV_PMC_BOOT_0.
-const CHIPSET: u32 = 0x1ff0_0000;
+const FIFO_INTERRUPTS: u32 = !NV_PFIFO_INTR_EN_0::RUNLIST.mask();
 
 /// Configuration space: command register with memory space, bus master, and INTx off.
 const COMMAND: u64 = 0x04;
@@ -59,12 +57,11 @@ pub(super) fn bring_up(
 ) -> Result<RegisterDriver, GpuError> {
     let bus = Bus::new(Arc::clone(&function));
     let boot = bus.read(NV_PMC_BOOT_0)?;
-    if boot & CHIPSET != BOOT_0 & CHIPSET {
+    let (chipset, known) = (NV_PMC_BOOT_0::CHIPSET.get(boot), NV_PMC_BOOT_0::CHIPSET.get(BOOT_0));
+    if chipset != known {
         return Err(GpuError::Invalid(format!(
-            "chip {:#05x} (NV_PMC_BOOT_0 {boot:#010x}); this driver knows {} ({:#05x})",
-            boot >> 20 & 0x1ff,
+            "chip {chipset:#05x} (NV_PMC_BOOT_0 {boot:#010x}); this driver knows {} ({known:#05x})",
             gf100::NAME,
-            BOOT_0 >> 20
         )));
     }
     enable_pci(&bus)?;
@@ -155,7 +152,7 @@ pub(super) fn bring_up(
         next_space: 0,
     };
     driver.interrupts.poll_soon(false)?;
-    driver.bus.write(NV_PMC_INTR_EN_0, 1)?;
+    driver.bus.write(NV_PMC_INTR_EN_0, NV_PMC_INTR_EN_0::HARDWARE.mask())?;
     Ok(driver)
 }
 
@@ -172,7 +169,7 @@ fn enable_pci(bus: &Bus) -> Result<(), GpuError> {
 }
 
 fn vram_size(bus: &Bus) -> Result<u64, GpuError> {
-    let partitions = bus.read(NV_PTOP_FBP_COUNT)? & 0x1f;
+    let partitions = NV_PTOP_FBP_COUNT::VALUE.get(bus.read(NV_PTOP_FBP_COUNT)?);
     let mut mebibytes: u64 = 0;
     for partition in 0..partitions.min(NV_PFBP_FBPA_CSTATUS.count) {
         mebibytes = mebibytes.saturating_add(bus.read(NV_PFBP_FBPA_CSTATUS.at(partition))?.into());
@@ -222,9 +219,9 @@ fn start_fifo(bus: &Bus) -> Result<(), GpuError> {
         bus.write(NV_PPBDMA_INTR_0.at(pbdma), u32::MAX)?;
         bus.write(NV_PPBDMA_INTR_EN_0.at(pbdma), u32::MAX)?;
     }
-    bus.write(NV_PFIFO_ENABLE, 1)?;
+    bus.write(NV_PFIFO_ENABLE, NV_PFIFO_ENABLE::ENABLE.mask())?;
     Bar1::enable_poll_area(bus)?;
     bus.write(NV_PFIFO_INTR_0, u32::MAX)?;
-    bus.write(NV_PFIFO_INTR_ENGINE_EN, 1)?;
+    bus.write(NV_PFIFO_INTR_ENGINE_EN, NV_PFIFO_INTR_ENGINE_EN::NON_STALL.mask())?;
     bus.write(NV_PFIFO_INTR_EN_0, FIFO_INTERRUPTS)
 }

@@ -9,17 +9,18 @@ use super::memory::HostMemory;
 use super::window::{Bar1, block, halves, page_number};
 use crate::{ChannelSpec, GpuError, GpuEvent, SpaceHandle};
 use gpuvmk_chip::addr::{HostChannel, HostVram, PAGE_SIZE};
-use gpuvmk_chip::gf100::CHANNELS;
+use gpuvmk_chip::gf100::engines::SOFTWARE_NUMBER;
 use gpuvmk_chip::gf100::mmu::VA_MAX;
 use gpuvmk_chip::gf100::ramin::{
-    INSTANCE_SIZE, PAGE_DIRECTORY_HI, PAGE_DIRECTORY_LO, RAMFC_ACQUIRE, RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO,
-    RAMFC_SIGNATURE, RAMFC_USERD_HI, RAMFC_USERD_LO, RUNLIST_ENTRY_CHANNEL, SIGNATURE, VA_LIMIT_HI,
-    VA_LIMIT_LO, target,
+    INSTANCE_SIZE, PAGE_DIRECTORY_HI, PAGE_DIRECTORY_LO, RAMFC_ACQUIRE, RAMFC_CURRENT_ENGINE, RAMFC_ENGINES,
+    RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO, RAMFC_PB_HEADER, RAMFC_SIGNATURE, RAMFC_USERD_HI, RAMFC_USERD_LO,
+    RUNLIST_ENTRY_CHANNEL, SIGNATURE, VA_LIMIT_HI, VA_LIMIT_LO, target,
 };
 use gpuvmk_chip::gf100::regs::pfifo::{
     NV_PFIFO_CHAN_INST, NV_PFIFO_CHAN_STATE, NV_PFIFO_ENGINE_STATUS, NV_PFIFO_PREEMPT, NV_PFIFO_RUNLIST,
     NV_PFIFO_RUNLIST_BASE, NV_PFIFO_RUNLIST_STATUS, NV_PFIFO_SCHED_DISABLE,
 };
+use gpuvmk_chip::gf100::{CHANNELS, engines};
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 
 /// The first channel number that is given out.
@@ -28,7 +29,7 @@ const FIRST: u16 = 1;
 pub(super) const USABLE: u16 = CHANNELS - FIRST;
 
 /// NV_PFIFO_CHAN_INST: the channel is bound.
-const BOUND: u32 = 0xc000_0000;
+const BOUND: u32 = NV_PFIFO_CHAN_INST::VALID.mask() | NV_PFIFO_CHAN_INST::POLL_ENABLE.mask();
 /// NV_PFIFO_CHAN_STATE: all engines.
 const ALL_ENGINES: u32 = NV_PFIFO_CHAN_STATE::ENGINES.mask();
 /// NV_PFIFO_CHAN_STATE: the start bit.
@@ -38,7 +39,7 @@ const RUNLIST_ENGINES: u32 = NV_PFIFO_RUNLIST::ENGINES.mask();
 /// NV_PFIFO_RUNLIST_STATUS, NV_PFIFO_PREEMPT: not complete.
 const PENDING: u32 = NV_PFIFO_RUNLIST_STATUS::PENDING.mask();
 /// NV_PFIFO_SCHED_DISABLE: all engines.
-const SCHEDULE_NOTHING: u32 = 0x3f;
+const SCHEDULE_NOTHING: u32 = NV_PFIFO_SCHED_DISABLE::ENGINES.mask();
 /// NV_PFIFO_ENGINE_STATUS: the engine executes.
 const BUSY: u32 = NV_PFIFO_ENGINE_STATUS::BUSY.mask();
 /// NV_PFIFO_ENGINE_STATUS: channel number.
@@ -54,20 +55,16 @@ const RAMFC_FIXED: [(u64, u32); 10] = [
     (RAMFC_SIGNATURE, SIGNATURE),
     (RAMFC_ACQUIRE, 0xffff_f902),
     (0x54, 2),
-    (0x84, 0x2040_0000),
+    (RAMFC_PB_HEADER, 0x2040_0000),
     (0x94, 0x3000_0fff),
     (0x9c, 0x100),
-    (0xac, 0x1f),
+    (RAMFC_CURRENT_ENGINE, SOFTWARE_NUMBER as u32),
     (0xb8, 0xf800_0000),
     (0xf8, 0x1000_3080),
     (0xfc, 0x1000_0010),
 ];
-/// Engines of subchannels, in two further fields.
-const RAMFC_ENGINES: [u64; 2] = [0xa4, 0xa8];
-
-/// PFIFO's number of each engine.
-const ENGINE_NUMBERS: [(Engine, u32); 3] =
-    [(Engine::Graphics, 0), (Engine::Copy(0), 4), (Engine::Copy(1), 5)];
+/// No engine in any of four subchannels.
+const NO_ENGINES: u32 = u32::from_le_bytes([SOFTWARE_NUMBER; 4]);
 
 /// Where hardware finds what is a channel's.
 #[derive(Clone, Copy)]
@@ -297,11 +294,11 @@ impl Channels {
     }
 
     pub(super) fn sample_engines(&self, bus: &Bus) -> Vec<(Engine, Option<HostChannel>)> {
-        ENGINE_NUMBERS
+        engines::ENGINES
             .iter()
-            .map(|(engine, number)| {
-                let status = bus.read(NV_PFIFO_ENGINE_STATUS.at(*number)).unwrap_or(0);
-                (*engine, running(status))
+            .map(|ids| {
+                let status = bus.read(NV_PFIFO_ENGINE_STATUS.at(ids.number.into())).unwrap_or(0);
+                (ids.engine, running(status))
             })
             .collect()
     }
@@ -314,9 +311,9 @@ impl Channels {
     /// The engines that a channel works on now.
     pub(super) fn held_by(&self, bus: &Bus, channel: HostChannel) -> Result<Vec<Engine>, GpuError> {
         let mut held = Vec::new();
-        for (engine, number) in ENGINE_NUMBERS {
-            if running(bus.read(NV_PFIFO_ENGINE_STATUS.at(number))?) == Some(channel) {
-                held.push(engine);
+        for ids in engines::ENGINES {
+            if running(bus.read(NV_PFIFO_ENGINE_STATUS.at(ids.number.into()))?) == Some(channel) {
+                held.push(ids.engine);
             }
         }
         Ok(held)
@@ -354,15 +351,14 @@ fn write_instance(
     for (offset, value) in RAMFC_FIXED {
         put(offset, value)?;
     }
-    for offset in RAMFC_ENGINES {
-        put(offset, 0x1f1f_1f1f)?;
-    }
+    put(RAMFC_ENGINES, NO_ENGINES)?;
+    put(RAMFC_ENGINES + 4, NO_ENGINES)?;
     let (low, high) = halves(places.userd.address);
     put(RAMFC_USERD_LO, low | target(places.userd.aperture))?;
     put(RAMFC_USERD_HI, high)?;
     let (low, high) = halves(spec.gpfifo.0);
     put(RAMFC_GP_BASE_LO, low)?;
-    put(RAMFC_GP_BASE_HI, high | u32::from(spec.gpfifo_entries_log2) << 16)?;
+    put(RAMFC_GP_BASE_HI, high | RAMFC_GP_BASE_HI::LIMIT2.of(spec.gpfifo_entries_log2.into()))?;
     let (low, high) = halves(places.directory.address);
     put(PAGE_DIRECTORY_LO, low | target(places.directory.aperture))?;
     put(PAGE_DIRECTORY_HI, high)?;

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::bus::Bus;
+use super::events::TAKES_METHODS;
 use super::memory::HostMemory;
 use super::script::play;
 use super::window::{block, halves};
@@ -18,8 +19,9 @@ use gpuvmk_chip::gf100::ramin::{
     COPY0_CONTEXT_LO, COPY1_CONTEXT_LO, GRAPHICS_CONTEXT_LO, INSTANCE_SIZE, target,
 };
 use gpuvmk_chip::gf100::regs::falcon::{
-    ACCESS_EN, CODE_DATA, CODE_INDEX, CODE_TAG, CPU_CONTROL, DMA_CONTROL, ENTRY, INCREMENT_ON_WRITE, START,
+    ACCESS_EN, CODE_DATA, CODE_INDEX, CODE_TAG, CPU_CONTROL, DMA_CONTROL, ENTRY,
 };
+use gpuvmk_chip::gf100::regs::fecs::NV_PGRAPH_PRI_FECS_METHOD_PUSH::ADR;
 use gpuvmk_chip::gf100::regs::fecs::{
     NV_PGRAPH_PRI_FECS_CC_SCRATCH, NV_PGRAPH_PRI_FECS_CC_SCRATCH_CLEAR, NV_PGRAPH_PRI_FECS_CURRENT_CTX,
     NV_PGRAPH_PRI_FECS_INTR_SET, NV_PGRAPH_PRI_FECS_METHOD_DATA, NV_PGRAPH_PRI_FECS_METHOD_PUSH,
@@ -41,21 +43,19 @@ const FIRMWARE: [u32; 4] = [0x0000_0ef4, 0, 0, 0];
 /// Bytes of a copy engine's context.
 const COPY_CONTEXT_SIZE: u64 = PAGE_SIZE;
 
-/// Bit 31 of mailbox 0: the command succeeded. Of the context registers: a context is named.
-const DONE: u32 = 1 << 31;
-/// FECS command: make the context of the instance block in the argument current.
-const COMMAND_BIND: u32 = 1;
-/// FECS interrupt that requests a context switch.
-const REQUEST_SWITCH: u32 = 1 << 8;
+/// Mailbox 0: the command succeeded.
+const DONE: u32 = NV_PGRAPH_PRI_FECS_CC_SCRATCH::DONE.mask();
+/// Context registers: a context is named.
+const VALID: u32 = NV_PGRAPH_PRI_FECS_CURRENT_CTX::VALID.mask();
 /// Both kinds of access of a falcon to the FIFO.
-const ACCESS_ALL: u32 = 3;
+const ACCESS_ALL: u32 = ACCESS_EN::CHSW.mask() | ACCESS_EN::FIFO.mask();
 
 /// The engines' PMC_ENABLE bits.
 pub(super) const fn enable_bit(engine: Engine) -> u32 {
     match engine {
-        Engine::Graphics => 1 << 12,
-        Engine::Copy(0) => 1 << 6,
-        Engine::Copy(_) => 1 << 7,
+        Engine::Graphics => NV_PMC_ENABLE::PGRAPH.mask(),
+        Engine::Copy(0) => NV_PMC_ENABLE::PCE0.mask(),
+        Engine::Copy(_) => NV_PMC_ENABLE::PCE1.mask(),
     }
 }
 
@@ -159,7 +159,7 @@ fn write_pointer(memory: &HostMemory, instance: u64, engine: Engine, image: u64)
 
 fn upload(bus: &Bus, falcon: u32) -> Result<(), GpuError> {
     let at = |offset: u32| Reg(falcon.wrapping_add(offset));
-    bus.write(at(CODE_INDEX), INCREMENT_ON_WRITE)?;
+    bus.write(at(CODE_INDEX), CODE_INDEX::INCREMENT_ON_WRITE.mask())?;
     bus.write(at(CODE_TAG), 0)?;
     for word in FIRMWARE {
         bus.write(at(CODE_DATA), word)?;
@@ -174,9 +174,9 @@ fn start_copy(bus: &Bus, number: u8, script: Option<&Script>) -> Result<(), GpuE
     let falcon = if number == 0 { NV_PCE0_INTR_SET.0 } else { NV_PCE1_INTR_SET.0 };
     let at = |offset: u32| Reg(falcon.wrapping_add(offset));
     upload(bus, falcon)?;
-    bus.write(at(DMA_CONTROL), 1)?;
+    bus.write(at(DMA_CONTROL), DMA_CONTROL::BLOCK.mask())?;
     bus.write(at(ENTRY), 0)?;
-    bus.write(at(CPU_CONTROL), START)?;
+    bus.write(at(CPU_CONTROL), CPU_CONTROL::START.mask())?;
     bus.write(at(ACCESS_EN), ACCESS_ALL)
 }
 
@@ -186,12 +186,12 @@ fn start_graphics(bus: &Bus, script: Option<&Script>) -> Result<u32, GpuError> {
     bus.write(NV_PGRAPH_INTR, u32::MAX)?;
     bus.write(NV_PGRAPH_INTR_EN, u32::MAX)?;
     bus.write(NV_PGRAPH_EXCEPTION_EN, u32::MAX)?;
-    bus.write(NV_PGRAPH_GRFIFO_CONTROL, 0x0001_0001)?;
+    bus.write(NV_PGRAPH_GRFIFO_CONTROL, TAKES_METHODS)?;
     if !play(bus, script, Section::Graphics)? {
         upload(bus, NV_PGRAPH_PRI_GPCCS_INTR_SET.0)?;
         upload(bus, fecs)?;
         bus.write(Reg(fecs.wrapping_add(DMA_CONTROL)), 0)?;
-        bus.write(Reg(fecs.wrapping_add(CPU_CONTROL)), START)?;
+        bus.write(Reg(fecs.wrapping_add(CPU_CONTROL)), CPU_CONTROL::START.mask())?;
     }
     let mailbox = NV_PGRAPH_PRI_FECS_CC_SCRATCH;
     bus.poll(mailbox.at(0), "the start of FECS", |value| value & DONE != 0)?;
@@ -205,13 +205,13 @@ fn start_graphics(bus: &Bus, script: Option<&Script>) -> Result<u32, GpuError> {
 /// Has FECS load an empty context and save it, with the state between that a driver gives to new ones.
 fn run_golden(bus: &Bus, instance: PhysicalAddress, script: Option<&Script>) -> Result<(), GpuError> {
     bus.write(NV_PGRAPH_PRI_FECS_CC_SCRATCH_CLEAR.at(0), DONE)?;
-    bus.write(NV_PGRAPH_PRI_FECS_METHOD_DATA, DONE | block(instance)?)?;
-    bus.write(NV_PGRAPH_PRI_FECS_METHOD_PUSH, COMMAND_BIND)?;
+    bus.write(NV_PGRAPH_PRI_FECS_METHOD_DATA, VALID | block(instance)?)?;
+    bus.write(NV_PGRAPH_PRI_FECS_METHOD_PUSH, ADR::SET_CHAN)?;
     bus.poll(NV_PGRAPH_PRI_FECS_CC_SCRATCH.at(0), "loading the golden context", |value| value & DONE != 0)?;
     play(bus, script, Section::Golden)?;
     let next = bus.read(NV_PGRAPH_PRI_FECS_NEXT_CTX)?;
-    bus.write(NV_PGRAPH_PRI_FECS_NEXT_CTX, next & !DONE)?;
-    bus.write(NV_PGRAPH_PRI_FECS_INTR_SET, REQUEST_SWITCH)?;
-    bus.poll(NV_PGRAPH_PRI_FECS_CURRENT_CTX, "saving the golden context", |value| value & DONE == 0)?;
+    bus.write(NV_PGRAPH_PRI_FECS_NEXT_CTX, next & !VALID)?;
+    bus.write(NV_PGRAPH_PRI_FECS_INTR_SET, NV_PGRAPH_PRI_FECS_INTR_SET::CHSW.mask())?;
+    bus.poll(NV_PGRAPH_PRI_FECS_CURRENT_CTX, "saving the golden context", |value| value & VALID == 0)?;
     Ok(())
 }

@@ -8,7 +8,6 @@ use super::channels::Channels;
 use super::wake::Wake;
 use crate::{GpuError, GpuEvent};
 use gpuvmk_chip::addr::GpuVa;
-use gpuvmk_chip::gf100::PBDMAS;
 use gpuvmk_chip::gf100::regs::fecs::NV_PGRAPH_PRI_FECS_CURRENT_CTX;
 use gpuvmk_chip::gf100::regs::pci::NV_XVE_MSI_REARM;
 use gpuvmk_chip::gf100::regs::pfifo::{
@@ -22,7 +21,8 @@ use gpuvmk_chip::gf100::regs::pgraph::{
     NV_PGRAPH_TRAPPED_DATA_LOW,
 };
 use gpuvmk_chip::gf100::regs::pmc::{NV_PMC_INTR, NV_PMC_INTR_EN_0};
-use gpuvmk_chip::{AccessKind, Engine, FaultReason};
+use gpuvmk_chip::gf100::{PBDMAS, engines};
+use gpuvmk_chip::{AccessKind, FaultReason};
 use gpuvmk_pci::Region;
 use gpuvmk_units::backend::{FaultUnit, GraphicsError, HostError, MmuFault};
 
@@ -35,6 +35,15 @@ const FIFO_NON_STALL: u32 = NV_PFIFO_INTR_0::NON_STALL.mask();
 const FIFO_RUNLIST: u32 = NV_PFIFO_INTR_0::RUNLIST.mask();
 const FIFO_PBDMA: u32 = NV_PFIFO_INTR_0::PBDMA.mask();
 const FIFO_MMU_FAULT: u32 = NV_PFIFO_INTR_0::MMU_FAULT.mask();
+
+/// NV_PPBDMA_METHOD0: the method and whose it is, as far as drivers tell it.
+const METHOD: u32 = NV_PPBDMA_METHOD0::SUBCH.mask()
+    | NV_PPBDMA_METHOD0::ADDR.mask()
+    | NV_PPBDMA_METHOD0::UNK1.mask()
+    | NV_PPBDMA_METHOD0::INCR.mask();
+/// NV_PGRAPH_GRFIFO_CONTROL: the engine goes on.
+pub(super) const TAKES_METHODS: u32 =
+    NV_PGRAPH_GRFIFO_CONTROL::SEMAPHORE_ACCESS.mask() | NV_PGRAPH_GRFIFO_CONTROL::ACCESS.mask();
 
 /// How often a pending preemption is looked at; GF100 has no interrupt for its end.
 const POLL_EVERY: Duration = Duration::from_micros(200);
@@ -92,7 +101,7 @@ impl Interrupts {
                 graphics(bus, channels, events)?;
             }
         }
-        bus.write(NV_PMC_INTR_EN_0, 1)
+        bus.write(NV_PMC_INTR_EN_0, NV_PMC_INTR_EN_0::HARDWARE.mask())
     }
 }
 
@@ -115,16 +124,11 @@ fn fifo(bus: &Bus, channels: &mut Channels, events: &mut Vec<GpuEvent>) -> Resul
 
 fn non_stall(bus: &Bus, events: &mut Vec<GpuEvent>) -> Result<(), GpuError> {
     let engines = bus.read(NV_PFIFO_INTR_ENGINE_ID)?;
-    for number in (0..16).filter(|number| engines & 1 << number != 0) {
+    for number in (0..NV_PFIFO_INTR_ENGINE.count).filter(|number| engines & 1 << number != 0) {
         let register = NV_PFIFO_INTR_ENGINE.at(number);
         let bits = bus.read(register)?;
         bus.write(register, bits)?;
-        let engine = match number {
-            0 => Engine::Graphics,
-            4 => Engine::Copy(0),
-            5 => Engine::Copy(1),
-            _ => continue,
-        };
+        let Some(engine) = engines::by_number(number) else { continue };
         events.push(GpuEvent::NonStall(engine));
     }
     Ok(())
@@ -132,8 +136,8 @@ fn non_stall(bus: &Bus, events: &mut Vec<GpuEvent>) -> Result<(), GpuError> {
 
 fn faults(bus: &Bus, channels: &mut Channels, events: &mut Vec<GpuEvent>) -> Result<(), GpuError> {
     let units = bus.read(NV_PFIFO_MMU_FAULT_ID)?;
-    for unit in (0..32).filter(|unit| units & 1 << unit != 0) {
-        let instance = bus.read(NV_PFIFO_MMU_FAULT_INST.at(unit))? & 0x0fff_ffff;
+    for unit in (0..NV_PFIFO_MMU_FAULT_INST.count).filter(|unit| units & 1 << unit != 0) {
+        let instance = NV_PFIFO_MMU_FAULT_INST::PTR.get(bus.read(NV_PFIFO_MMU_FAULT_INST.at(unit))?);
         let low = bus.read(NV_PFIFO_MMU_FAULT_VA_LO.at(unit))?;
         let high = bus.read(NV_PFIFO_MMU_FAULT_VA_HI.at(unit))?;
         let info = bus.read(NV_PFIFO_MMU_FAULT_INFO.at(unit))?;
@@ -150,22 +154,26 @@ fn faults(bus: &Bus, channels: &mut Channels, events: &mut Vec<GpuEvent>) -> Res
             channel: channel.map(|channel| channel.0),
             unit,
             address: GpuVa(u64::from(high) << 32 | u64::from(low)),
-            access: if info & 1 << 7 == 0 { AccessKind::Read } else { AccessKind::Write },
-            reason: fault_reason(info & 0xf),
+            access: if NV_PFIFO_MMU_FAULT_INFO::WRITE.is_set(info) {
+                AccessKind::Write
+            } else {
+                AccessKind::Read
+            },
+            reason: fault_reason(NV_PFIFO_MMU_FAULT_INFO::REASON.get(info)),
         }));
     }
     Ok(())
 }
 
 fn fault_unit(unit: u32) -> Option<FaultUnit> {
+    const BAR1: u32 = NV_PFIFO_MMU_FAULT_ID::BAR1.low();
+    const BAR3: u32 = NV_PFIFO_MMU_FAULT_ID::BAR3.low();
+    const HOST: u32 = NV_PFIFO_MMU_FAULT_ID::HOST.low();
     match unit {
-        0x00 => Some(FaultUnit::Engine(Engine::Graphics)),
-        0x04 => Some(FaultUnit::Bar1),
-        0x05 => Some(FaultUnit::Bar3),
-        0x07 => Some(FaultUnit::Host),
-        0x15 => Some(FaultUnit::Engine(Engine::Copy(0))),
-        0x16 => Some(FaultUnit::Engine(Engine::Copy(1))),
-        _ => None,
+        BAR1 => Some(FaultUnit::Bar1),
+        BAR3 => Some(FaultUnit::Bar3),
+        HOST => Some(FaultUnit::Host),
+        _ => engines::by_fault_unit(unit).map(FaultUnit::Engine),
     }
 }
 
@@ -178,9 +186,9 @@ fn host_errors(bus: &Bus, channels: &mut Channels, events: &mut Vec<GpuEvent>) -
     for pbdma in (0..PBDMAS).filter(|pbdma| units & 1 << pbdma != 0) {
         let unit = u32::from(pbdma);
         let status = bus.read(NV_PPBDMA_INTR_0.at(unit))?;
-        let method = bus.read(NV_PPBDMA_METHOD0.at(unit))? & 0x0007_3fff;
+        let method = bus.read(NV_PPBDMA_METHOD0.at(unit))? & METHOD;
         let data = bus.read(NV_PPBDMA_DATA0.at(unit))?;
-        let channel = bus.read(NV_PPBDMA_CHANNEL.at(unit))? & 0x7f;
+        let channel = NV_PPBDMA_CHANNEL::CHID.get(bus.read(NV_PPBDMA_CHANNEL.at(unit))?);
         bus.write(NV_PPBDMA_METHOD0.at(unit), 0)?;
         bus.write(NV_PPBDMA_INTR_0.at(unit), status)?;
         let Ok(channel) = u16::try_from(channel) else { continue };
@@ -197,15 +205,15 @@ fn graphics(bus: &Bus, channels: &mut Channels, events: &mut Vec<GpuEvent>) -> R
     let status = bus.read(NV_PGRAPH_INTR)?;
     let address = bus.read(NV_PGRAPH_TRAPPED_ADDR)?;
     let data = bus.read(NV_PGRAPH_TRAPPED_DATA_LOW)?;
-    let subchannel = address >> 16 & 7;
+    let subchannel = NV_PGRAPH_TRAPPED_ADDR::SUBCH.get(address);
     let class = bus.read(NV_PGRAPH_PRI_FE_OBJECT_TABLE.at(subchannel))?;
-    let instance = bus.read(NV_PGRAPH_PRI_FECS_CURRENT_CTX)? & 0x0fff_ffff;
+    let instance = NV_PGRAPH_PRI_FECS_CURRENT_CTX::PTR.get(bus.read(NV_PGRAPH_PRI_FECS_CURRENT_CTX)?);
     let channel = channels.by_instance(instance);
     if let Some(channel) = channel {
         channels.enable(bus, channel, false)?;
     }
     bus.write(NV_PGRAPH_INTR, status)?;
-    bus.write(NV_PGRAPH_GRFIFO_CONTROL, 0x0001_0001)?;
+    bus.write(NV_PGRAPH_GRFIFO_CONTROL, TAKES_METHODS)?;
     let Some(channel) = channel else {
         log::warn!("PGRAPH interrupt {status:#x} without a channel of ours");
         return Ok(());
@@ -214,8 +222,8 @@ fn graphics(bus: &Bus, channels: &mut Channels, events: &mut Vec<GpuEvent>) -> R
         channel: channel.0,
         status,
         subchannel: u8::try_from(subchannel).unwrap_or(0),
-        class: u16::try_from(class & 0xffff).unwrap_or(0),
-        method: u16::try_from(address & 0x3ffc).unwrap_or(0),
+        class: u16::try_from(NV_PGRAPH_PRI_FE_OBJECT_TABLE::CLASS.get(class)).unwrap_or(0),
+        method: u16::try_from(address & NV_PGRAPH_TRAPPED_ADDR::MTHD.mask()).unwrap_or(0),
         data,
     }));
     Ok(())

@@ -8,8 +8,15 @@ use std::time::{Duration, Instant};
 use super::bus::Bus;
 use crate::GpuError;
 use gpuvmk_chip::Engine;
-use gpuvmk_chip::gf100::idle::{ALWAYS, ENGINES, RESET, VALUE, WHILE_BUSY};
+use gpuvmk_chip::gf100::engines::ENGINES;
 use gpuvmk_chip::gf100::regs::pmu::{NV_PPMU_IDLE_COUNT, NV_PPMU_IDLE_CTRL, NV_PPMU_IDLE_MASK};
+
+/// A count.
+const VALUE: u32 = NV_PPMU_IDLE_COUNT::VALUE.mask();
+/// A counter counts while what it watches works.
+const WHILE_BUSY: u32 = NV_PPMU_IDLE_CTRL::BUSY.mask();
+/// It counts always.
+const ALWAYS: u32 = WHILE_BUSY | NV_PPMU_IDLE_CTRL::IDLE.mask();
 
 /// The counter of all time: the first after those of the engines.
 const CLOCK: u32 = 3;
@@ -40,11 +47,11 @@ pub(super) struct IdleCounters {
 impl IdleCounters {
     /// Starts the counters, and measures their clock.
     pub(super) fn start(bus: &Bus) -> Result<Self, GpuError> {
-        let watched = ENGINES.iter().map(|(_, mask)| (*mask, WHILE_BUSY)).chain([(0, ALWAYS)]);
+        let watched = ENGINES.iter().map(|ids| (ids.idle.mask(), WHILE_BUSY)).chain([(0, ALWAYS)]);
         for (counter, (mask, mode)) in (0..).zip(watched) {
             bus.write(NV_PPMU_IDLE_MASK.at(counter), mask)?;
             bus.write(NV_PPMU_IDLE_CTRL.at(counter), mode)?;
-            bus.write(NV_PPMU_IDLE_COUNT.at(counter), RESET)?;
+            bus.write(NV_PPMU_IDLE_COUNT.at(counter), NV_PPMU_IDLE_COUNT::RESET.mask())?;
         }
         let (from, took, first) = clock(bus)?;
         std::thread::sleep(took.saturating_mul(READINGS).clamp(SHORTEST_WATCH, LONGEST_WATCH));
@@ -64,7 +71,7 @@ impl IdleCounters {
         let known = now.saturating_duration_since(self.read_at) < LONGEST;
         self.read_at = now;
         let mut times = Vec::with_capacity(ENGINES.len());
-        for (((engine, _), counter), (count, busy)) in
+        for ((ids, counter), (count, busy)) in
             ENGINES.iter().zip(0..).zip(self.counts.iter_mut().zip(&mut self.busy))
         {
             // A GPU that is lost counts nothing.
@@ -73,7 +80,7 @@ impl IdleCounters {
             if known {
                 *busy = busy.saturating_add(Duration::from_secs_f64(f64::from(ticks) / self.rate));
             }
-            times.push((*engine, *busy));
+            times.push((ids.engine, *busy));
         }
         times
     }

@@ -15,14 +15,15 @@ use super::homes::Home;
 use crate::{GpuError, OwnMemory};
 use gpuvmk_chip::addr::{HostVram, PAGE_SIZE};
 use gpuvmk_chip::gf100::regs::pbus::NV_PBUS_BAR0_WINDOW;
+use gpuvmk_chip::gf100::regs::windows::NV_PRAMIN;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_pci::mapping::{Mapping, MemoryError};
 use gpuvmk_pci::{PciFunction, Region};
 
 /// Offset in BAR0 of PRAMIN.
-const PRAMIN: u64 = 0x70_0000;
+const PRAMIN: u64 = NV_PRAMIN.range().start;
 /// Bytes of PRAMIN.
-const PRAMIN_SIZE: u64 = 1 << 20;
+const PRAMIN_SIZE: u64 = NV_PRAMIN.range().end - PRAMIN;
 /// The window's base is a multiple of this.
 const WINDOW_GRANULE: u64 = 1 << 16;
 

@@ -9,11 +9,11 @@ use crate::budget::CALL;
 use crate::{
     Budget, GpuError, HostMapping, HostRange, HostTarget, Progress, Revocation, SpaceUpdate, SpaceUsage,
 };
-use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
+use gpuvmk_chip::addr::{GpuVa, HostVram, Iova, PAGE_SHIFT};
 use gpuvmk_chip::gf100::mmu::{LargePages, Pde, Pte, SMALL_PAGE_SHIFT, VA_MAX};
 use gpuvmk_chip::gf100::ramin::target;
 use gpuvmk_chip::gf100::regs::pfb::{
-    NV_PFB_PRI_MMU_CTRL, NV_PFB_PRI_MMU_INVALIDATE, NV_PFB_PRI_MMU_INVALIDATE_PDB,
+    NV_PFB_PRI_MMU_CTRL, NV_PFB_PRI_MMU_INVALIDATE, NV_PFB_PRI_MMU_INVALIDATE_PDB as PDB,
 };
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
@@ -306,11 +306,12 @@ impl Tables {
 
 /// Invalidates the translations of one page directory and waits for it.
 pub(super) fn invalidate(bus: &Bus, directory: PhysicalAddress, command: u32) -> Result<(), GpuError> {
-    let page = u32::try_from(directory.address >> 12 << 4)
-        .map_err(|_| GpuError::Invalid(format!("Page directory at {directory:?}")))?;
-    let pdb = page | target(directory.aperture);
+    let page = u32::try_from(directory.address >> PAGE_SHIFT).ok();
+    let page = page.filter(|page| PDB::ADDR.get(PDB::ADDR.of(*page)) == *page);
+    let page = page.ok_or_else(|| GpuError::Invalid(format!("Page directory at {directory:?}")))?;
+    let pdb = PDB::ADDR.of(page) | PDB::APERTURE.of(target(directory.aperture));
     bus.poll(NV_PFB_PRI_MMU_CTRL, "room for a TLB flush", |value| value & QUEUE_SPACE != 0)?;
-    bus.write(NV_PFB_PRI_MMU_INVALIDATE_PDB, pdb)?;
+    bus.write(PDB, pdb)?;
     bus.write(NV_PFB_PRI_MMU_INVALIDATE, command)?;
     bus.poll(NV_PFB_PRI_MMU_CTRL, "a TLB flush", |value| value & QUEUE_EMPTY != 0)?;
     Ok(())

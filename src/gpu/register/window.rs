@@ -20,12 +20,12 @@ use super::space::{INVALIDATE_HUB, LARGE, invalidate};
 use super::tables::Table;
 use crate::GpuError;
 use crate::scrub::give_back;
-use gpuvmk_chip::addr::{HostChannel, HostVram, PAGE_SIZE};
+use gpuvmk_chip::addr::{HostChannel, HostVram, PAGE_SHIFT, PAGE_SIZE};
 use gpuvmk_chip::gf100::CHANNELS;
 use gpuvmk_chip::gf100::mmu::{Pde, Pte, SMALL_PAGE_SHIFT};
 use gpuvmk_chip::gf100::ramin::{
-    INSTANCE_SIZE, PAGE_DIRECTORY_HI, PAGE_DIRECTORY_LO, USERD_GP_PUT, USERD_SIZE, VA_LIMIT_HI, VA_LIMIT_LO,
-    target,
+    BLOCK, INSTANCE_SIZE, PAGE_DIRECTORY_HI, PAGE_DIRECTORY_LO, USERD_GP_PUT, USERD_SIZE, VA_LIMIT_HI,
+    VA_LIMIT_LO, target,
 };
 use gpuvmk_chip::gf100::regs::pbus::NV_PBUS_BAR1_BLOCK;
 use gpuvmk_chip::gf100::regs::pfifo::NV_PFIFO_USERD_POLL;
@@ -213,15 +213,15 @@ fn pte(address: u64) -> u64 {
 
 /// Number of the 4 KiB page at `address`, as address registers hold it.
 pub(super) fn page_number(address: u64) -> Result<u32, GpuError> {
-    u32::try_from(address >> 12)
+    u32::try_from(address >> PAGE_SHIFT)
         .ok()
-        .filter(|page| *page < 1 << 28)
+        .filter(|page| BLOCK::PTR.get(*page) == *page)
         .ok_or_else(|| GpuError::Invalid(format!("{address:#x} does not fit an address register")))
 }
 
-/// Where a block is, as registers hold it: its page, and in bits 29:28 which memory it is in.
+/// Where a block is, as registers hold it: its page, and which memory it is in.
 pub(super) fn block(at: PhysicalAddress) -> Result<u32, GpuError> {
-    Ok(page_number(at.address)? | target(at.aperture) << 28)
+    Ok(BLOCK::PTR.of(page_number(at.address)?) | BLOCK::TARGET.of(target(at.aperture)))
 }
 
 /// Low and high word.

@@ -7,10 +7,13 @@
 //! Not modelled: DMA into the memories, further ports, the secure modes, breakpoints.
 
 use gpuvmk_chip::gf100::regs::falcon::*;
+use gpuvmk_chip::registers::Field;
 use gpuvmk_mmio_trap::access::Word;
 
-/// Position bits of an upload port.
-const POSITION: u32 = 0x00ff_fffc;
+/// Bits of an upload port's index that are the position.
+const POSITION: u32 = CODE_INDEX::ADDR.mask();
+/// Memory that is being scrubbed.
+const SCRUBBING: u32 = DMA_CONTROL::CODE_SCRUB.mask() | DMA_CONTROL::DATA_SCRUB.mask();
 
 /// Something that the containing unit reacts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +31,14 @@ struct Port {
 }
 
 impl Port {
-    fn advance(&mut self, when: u32) {
-        if self.index & when != 0 {
+    fn advance(&mut self, when: Field) {
+        if when.is_set(self.index) {
             self.index = self.index & !POSITION | self.index.wrapping_add(4) & POSITION;
         }
     }
 
     const fn word(self) -> usize {
-        ((self.index & POSITION) >> 2) as usize
+        CODE_INDEX::ADDR.get(self.index) as usize
     }
 }
 
@@ -58,8 +61,8 @@ pub struct Falcon {
 impl Falcon {
     /// A falcon with the memory sizes that its HW_CONFIG register tells.
     pub fn new(hw_config: u32) -> Self {
-        let code = (hw_config & 0x1ff) as usize * 64;
-        let data = (hw_config >> 9 & 0x1ff) as usize * 64;
+        let code = HW_CONFIG::CODE.get(hw_config) as usize * 64;
+        let data = HW_CONFIG::DATA.get(hw_config) as usize * 64;
         Self {
             code: vec![0; code],
             data: vec![0; data],
@@ -97,20 +100,20 @@ impl Falcon {
             INTR_EN => self.interrupt_enable,
             ACCESS_EN => self.access_enable,
             CPU_CONTROL if self.running => 0,
-            CPU_CONTROL => HALTED,
-            // Scrubbing (bits 2:1) is always complete.
-            DMA_CONTROL => self.dma_control & !6,
+            CPU_CONTROL => CPU_CONTROL::HALTED.mask(),
+            // Scrubbing is always complete.
+            DMA_CONTROL => self.dma_control & !SCRUBBING,
             CODE_INDEX => self.code_port.index,
             CODE_DATA => {
                 let word = self.code.get(self.code_port.word()).copied().unwrap_or(0);
-                self.code_port.advance(INCREMENT_ON_READ);
+                self.code_port.advance(CODE_INDEX::INCREMENT_ON_READ);
                 word
             }
             CODE_TAG => self.tag,
             DATA_INDEX => self.data_port.index,
             DATA_DATA => {
                 let word = self.data.get(self.data_port.word()).copied().unwrap_or(0);
-                self.data_port.advance(INCREMENT_ON_READ);
+                self.data_port.advance(CODE_INDEX::INCREMENT_ON_READ);
                 word
             }
             _ => 0,
@@ -136,7 +139,7 @@ impl Falcon {
                     *place = word.merge(*place);
                     self.uploaded = true;
                 }
-                self.code_port.advance(INCREMENT_ON_WRITE);
+                self.code_port.advance(CODE_INDEX::INCREMENT_ON_WRITE);
             }
             CODE_TAG => self.tag = word.merge(self.tag),
             DATA_INDEX => self.data_port.index = word.merge(self.data_port.index),
@@ -144,7 +147,7 @@ impl Falcon {
                 if let Some(place) = self.data.get_mut(self.data_port.word()) {
                     *place = word.merge(*place);
                 }
-                self.data_port.advance(INCREMENT_ON_WRITE);
+                self.data_port.advance(CODE_INDEX::INCREMENT_ON_WRITE);
             }
             _ => {}
         }
@@ -163,7 +166,7 @@ impl Falcon {
 
     /// True when the falcon takes both methods and context switches from the FIFO.
     pub const fn takes_channels(&self) -> bool {
-        self.access_enable & 3 == 3
+        ACCESS_EN::CHSW.is_set(self.access_enable) && ACCESS_EN::FIFO.is_set(self.access_enable)
     }
 
     /// Interrupts that the containing unit has dealt with.
@@ -172,7 +175,7 @@ impl Falcon {
     }
 
     fn control(&mut self, command: u32) -> Option<FalconEvent> {
-        if command & START == 0 || !self.uploaded || self.running {
+        if !CPU_CONTROL::START.is_set(command) || !self.uploaded || self.running {
             return None;
         }
         self.running = true;
@@ -189,11 +192,11 @@ mod tests {
     #[test]
     fn upload_port_advances_and_data_reads_back() {
         let mut falcon = Falcon::new(CONFIG);
-        falcon.write(DATA_INDEX, Word::full(INCREMENT_ON_WRITE | 0x10));
+        falcon.write(DATA_INDEX, Word::full(CODE_INDEX::INCREMENT_ON_WRITE.mask() | 0x10));
         for value in [1, 2, 3] {
             falcon.write(DATA_DATA, Word::full(value));
         }
-        falcon.write(DATA_INDEX, Word::full(INCREMENT_ON_READ | 0x14));
+        falcon.write(DATA_INDEX, Word::full(CODE_INDEX::INCREMENT_ON_READ.mask() | 0x14));
         assert_eq!([falcon.read(DATA_DATA), falcon.read(DATA_DATA), falcon.read(DATA_DATA)], [2, 3, 0]);
         assert_eq!(falcon.read(DATA_INDEX) & POSITION, 0x20);
     }
@@ -201,17 +204,20 @@ mod tests {
     #[test]
     fn core_without_code_stays_halted() {
         let mut falcon = Falcon::new(CONFIG);
-        assert_eq!(falcon.write(CPU_CONTROL, Word::full(START)), None);
-        assert_eq!((falcon.running(), falcon.read(CPU_CONTROL)), (false, HALTED));
+        assert_eq!(falcon.write(CPU_CONTROL, Word::full(CPU_CONTROL::START.mask())), None);
+        assert_eq!((falcon.running(), falcon.read(CPU_CONTROL)), (false, CPU_CONTROL::HALTED.mask()));
     }
 
     #[test]
     fn core_with_code_starts_once() {
         let mut falcon = Falcon::new(CONFIG);
-        falcon.write(CODE_INDEX, Word::full(INCREMENT_ON_WRITE));
+        falcon.write(CODE_INDEX, Word::full(CODE_INDEX::INCREMENT_ON_WRITE.mask()));
         falcon.write(CODE_DATA, Word::full(0xf4));
-        assert_eq!(falcon.write(CPU_CONTROL, Word::full(START)), Some(FalconEvent::Started));
-        assert_eq!(falcon.write(CPU_CONTROL, Word::full(START)), None);
+        assert_eq!(
+            falcon.write(CPU_CONTROL, Word::full(CPU_CONTROL::START.mask())),
+            Some(FalconEvent::Started)
+        );
+        assert_eq!(falcon.write(CPU_CONTROL, Word::full(CPU_CONTROL::START.mask())), None);
         assert!(falcon.running());
         falcon.reset();
         assert!(!falcon.running() && !falcon.uploaded);
@@ -220,7 +226,7 @@ mod tests {
     #[test]
     fn words_beyond_the_memory_are_dropped() {
         let mut falcon = Falcon::new(CONFIG);
-        falcon.write(DATA_INDEX, Word::full(INCREMENT_ON_WRITE | POSITION));
+        falcon.write(DATA_INDEX, Word::full(CODE_INDEX::INCREMENT_ON_WRITE.mask() | POSITION));
         falcon.write(DATA_DATA, Word::full(7));
         falcon.write(DATA_DATA, Word::full(8));
         falcon.write(DATA_INDEX, Word::full(0));

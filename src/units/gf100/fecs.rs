@@ -11,6 +11,7 @@ use super::effect::Effect;
 use super::falcon::{Falcon, FalconEvent};
 use super::pbus::target_and_page;
 use gpuvmk_chip::gf100::GRAPHICS_CONTEXT_SIZE;
+use gpuvmk_chip::gf100::regs::fecs::NV_PGRAPH_PRI_FECS_METHOD_PUSH::ADR;
 use gpuvmk_chip::gf100::regs::{fecs::*, gpccs};
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
@@ -18,19 +19,12 @@ use gpuvmk_mmio_trap::access::Word;
 const FECS_BASE: u32 = NV_PGRAPH_PRI_FECS_INTR_SET.0;
 const GPCCS_BASE: u32 = gpccs::NV_PGRAPH_PRI_GPCCS_INTR_SET.0;
 
-/// Mailbox 0: the command (or the start) succeeded.
-const DONE: u32 = 1 << 31;
+/// Mailbox 0: the firmware is up, or a command is over.
+const DONE: u32 = NV_PGRAPH_PRI_FECS_CC_SCRATCH::DONE.mask();
 /// Context registers: a context is named.
 const VALID: u32 = NV_PGRAPH_PRI_FECS_CURRENT_CTX::VALID.mask();
 /// Falcon interrupt of a context-switch request.
-const CONTEXT_SWITCH: u32 = 1 << 8;
-
-/// Command: make the context of the instance block in the argument current.
-const COMMAND_BIND: u32 = 0x01;
-/// Command: stop context switches.
-const COMMAND_STOP: u32 = 0x38;
-/// Command: allow context switches again.
-const COMMAND_START: u32 = 0x39;
+const CONTEXT_SWITCH: u32 = NV_PGRAPH_PRI_FECS_INTR_SET::CHSW.mask();
 
 /// State of both controllers.
 #[derive(Clone, Debug)]
@@ -162,13 +156,13 @@ impl ContextSwitch {
             return;
         }
         match command {
-            COMMAND_BIND => {
+            ADR::SET_CHAN => {
                 self.next = self.argument;
                 self.switch(effects);
                 let [done, ..] = &mut self.mailbox;
                 *done |= DONE;
             }
-            COMMAND_STOP | COMMAND_START => self.answer(1),
+            ADR::STOP_CTXSW | ADR::START_CTXSW => self.answer(1),
             _ => {}
         }
     }

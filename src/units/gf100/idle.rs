@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use gpuvmk_chip::gf100::idle::{ALWAYS, ENGINES, RESET, VALUE, WHILE_BUSY, WHILE_IDLE};
+use gpuvmk_chip::gf100::engines::ENGINES;
 use gpuvmk_chip::gf100::regs::pmu::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
@@ -17,6 +17,12 @@ use gpuvmk_mmio_trap::access::Word;
 /// How many counters there are.
 const COUNTERS: usize = NV_PPMU_IDLE_COUNT.count as usize;
 const TICK: u128 = 5;
+/// NV_PPMU_IDLE_CTRL: counts while what it watches works, or rests.
+const WHILE_BUSY: u32 = NV_PPMU_IDLE_CTRL::BUSY.mask();
+const WHILE_IDLE: u32 = NV_PPMU_IDLE_CTRL::IDLE.mask();
+/// Both: counts always.
+const ALWAYS: u32 = WHILE_IDLE | WHILE_BUSY;
+
 /// What engines have done since a fixed moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activity {
@@ -79,7 +85,7 @@ impl Counter {
         if self.mode & ALWAYS == ALWAYS {
             return ticks(activity.elapsed);
         }
-        let place = ENGINES.iter().position(|(_, bit)| *bit == self.mask);
+        let place = ENGINES.iter().position(|ids| ids.idle.mask() == self.mask);
         let Some(busy) = place.and_then(|place| activity.busy.get(place).copied()) else { return 0 };
         match self.mode & ALWAYS {
             WHILE_BUSY => ticks(busy),
@@ -114,7 +120,8 @@ impl IdleCounters {
 
     /// What it has counted.
     pub fn count(&self, index: u32, activity: &Activity) -> u32 {
-        u32::try_from(self.get(index).count(activity) & u64::from(VALUE)).unwrap_or(0)
+        u32::try_from(self.get(index).count(activity) & u64::from(NV_PPMU_IDLE_COUNT::VALUE.mask()))
+            .unwrap_or(0)
     }
 
     /// Tells a counter something.
@@ -126,7 +133,9 @@ impl IdleCounters {
         match change {
             CounterChange::Mask(word) => counter.mask = word.merge(counter.mask),
             CounterChange::Ctrl(word) => counter.mode = word.merge(counter.mode),
-            CounterChange::Count(word) if word.merge(0) & RESET != 0 => counter.carried = 0,
+            CounterChange::Count(word) if NV_PPMU_IDLE_COUNT::RESET.is_set(word.merge(0)) => {
+                counter.carried = 0;
+            }
             CounterChange::Count(_) => {}
         }
         counter.from = counter.ticks(activity);
@@ -169,7 +178,7 @@ mod tests {
 
         counters.change(2, CounterChange::Count(Word::full(5)), &later);
         assert_eq!(counters.count(2, &later), 30 * 200);
-        counters.change(2, CounterChange::Count(Word::full(RESET)), &later);
+        counters.change(2, CounterChange::Count(Word::full(1 << 31)), &later);
         assert_eq!((counters.count(2, &later), counters.mask(2), counters.ctrl(2)), (0, 1 << 19, WHILE_BUSY));
     }
 
@@ -177,7 +186,7 @@ mod tests {
     fn counter_wraps_after_31_bits() {
         let counters = counters(0, ALWAYS);
         let long = at(10 + 10_737_419, 4, 1);
-        assert_eq!(counters.count(2, &long), 10_737_419 * 200 - (VALUE + 1));
+        assert_eq!(counters.count(2, &long), 10_737_419 * 200 - (1 << 31));
     }
 
     #[test]

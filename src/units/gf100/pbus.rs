@@ -4,6 +4,8 @@
 //! errors (accesses to units in reset) are not reported as interrupts.
 
 use super::effect::{Effect, WindowBlock, WindowId};
+use gpuvmk_chip::addr::PAGE_SHIFT;
+use gpuvmk_chip::gf100::ramin::{self, BLOCK};
 use gpuvmk_chip::gf100::regs::pbus::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
@@ -22,24 +24,29 @@ pub struct Pbus {
     bar3: u32,
 }
 
-/// Aperture and address of fields with a target in bits 29:28 and a page number in bits 27:0.
+/// What a register that names an instance block or a runlist says.
 pub const fn target_and_page(value: u32) -> PhysicalAddress {
-    PhysicalAddress { aperture: aperture(value >> 28 & 3), address: ((value & 0x0fff_ffff) as u64) << 12 }
+    PhysicalAddress {
+        aperture: aperture(BLOCK::TARGET.get(value)),
+        address: (BLOCK::PTR.get(value) as u64) << PAGE_SHIFT,
+    }
 }
 
 /// Aperture of a two-bit target field. 1 (peer) is nobody's memory; what it names lies beyond every VRAM or
 /// in no mapping, so that it counts as VRAM here.
 pub const fn aperture(target: u32) -> Aperture {
-    match target {
-        2 => Aperture::SystemCoherent,
-        3 => Aperture::SystemNonCoherent,
-        _ => Aperture::Vram,
+    match ramin::aperture(target) {
+        Some(aperture) => aperture,
+        None => Aperture::Vram,
     }
 }
 
 /// What PRAMIN shows for a value of NV_PBUS_BAR0_WINDOW.
 pub const fn window_start(value: u32) -> PhysicalAddress {
-    PhysicalAddress { aperture: aperture(value >> 24 & 3), address: ((value & 0x00ff_ffff) as u64) << 16 }
+    PhysicalAddress {
+        aperture: aperture(NV_PBUS_BAR0_WINDOW::TARGET.get(value)),
+        address: (NV_PBUS_BAR0_WINDOW::BASE.get(value) as u64) << 16,
+    }
 }
 
 impl Pbus {
@@ -87,8 +94,8 @@ impl Pbus {
     /// Instance block of a translated BAR as fault records name it.
     pub const fn window_instance(&self, window: WindowId) -> u32 {
         match window {
-            WindowId::Bar1 => self.bar1 & 0x0fff_ffff,
-            WindowId::Bar3 => self.bar3 & 0x0fff_ffff,
+            WindowId::Bar1 => BLOCK::PTR.get(self.bar1),
+            WindowId::Bar3 => BLOCK::PTR.get(self.bar3),
         }
     }
 
@@ -102,7 +109,7 @@ const fn block(value: u32) -> WindowBlock {
     if value & MODE_VIRTUAL == 0 {
         WindowBlock::Physical
     } else {
-        // Bit 30 halves BAR3 for drivers that ask for it; the tables decide what is mapped either way.
+        // HALVE halves BAR3 for drivers that ask for it; the tables decide what is mapped either way.
         WindowBlock::Instance(target_and_page(value))
     }
 }

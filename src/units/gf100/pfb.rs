@@ -7,6 +7,7 @@
 use super::effect::{Effect, FlushTarget};
 use super::pbus::aperture;
 use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_chip::addr::PAGE_SHIFT;
 use gpuvmk_chip::gf100::regs::pfb::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
@@ -77,8 +78,8 @@ impl Pfb {
     const fn flush(&self) -> Effect {
         let target = if self.command & ALL_DIRECTORIES == 0 {
             FlushTarget::Directory(PhysicalAddress {
-                aperture: aperture(self.directory & 3),
-                address: ((self.directory >> 4) as u64) << 12,
+                aperture: aperture(NV_PFB_PRI_MMU_INVALIDATE_PDB::APERTURE.get(self.directory)),
+                address: (NV_PFB_PRI_MMU_INVALIDATE_PDB::ADDR.get(self.directory) as u64) << PAGE_SHIFT,
             })
         } else {
             FlushTarget::All

@@ -14,18 +14,19 @@ use super::effect::{Effect, ReadResult};
 use super::fecs::ContextSwitch;
 use crate::backend::GraphicsError;
 use gpuvmk_chip::gf100::CHANNELS;
+use gpuvmk_chip::gf100::regs::fecs::NV_PGRAPH_PRI_FECS_INTR_SET;
 use gpuvmk_chip::gf100::regs::pgraph::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
 
 /// First register of FECS.
-const CONTROLLERS: u32 = 0x0040_9000;
+const CONTROLLERS: u32 = NV_PGRAPH_PRI_FECS_INTR_SET.0;
 /// NV_PGRAPH_INTR: a class refused data.
 const CLASS_ERROR: u32 = NV_PGRAPH_INTR::CLASS_ERROR.mask();
 /// Reason that is told with a class error: an invalid value.
-const INVALID_VALUE: u32 = 0x04;
+const INVALID_VALUE: u32 = NV_PGRAPH_CLASS_ERROR::CODE.of(NV_PGRAPH_CLASS_ERROR::CODE::INVALID_VALUE);
 /// Request bit of the power mode; it clears when the mode is reached.
-const POWER_REQUEST: u32 = 1 << 4;
+const POWER_REQUEST: u32 = NV_PGRAPH_PRI_FE_PWR_MODE::REQ_SEND.mask();
 
 /// PGRAPH's state.
 #[derive(Clone, Debug)]
@@ -124,7 +125,8 @@ impl Pgraph {
     fn put(&mut self, error: &GraphicsError, instance_page: u32) {
         self.interrupts |= error.status;
         self.class_error = if error.status & CLASS_ERROR == 0 { 0 } else { INVALID_VALUE };
-        self.trapped_address = u32::from(error.subchannel & 7) << 16 | u32::from(error.method) & 0x3ffc;
+        self.trapped_address = NV_PGRAPH_TRAPPED_ADDR::SUBCH.of(error.subchannel.into())
+            | u32::from(error.method) & NV_PGRAPH_TRAPPED_ADDR::MTHD.mask();
         self.trapped_data = error.data;
         if let Some(object) = self.objects.get_mut(usize::from(error.subchannel & 7)) {
             *object = u32::from(error.class);

@@ -7,7 +7,6 @@
 //! A unit whose enable bit is clear is in reset: its registers answer with an error pattern, writes are lost,
 //! and its state is the reset state when it comes back.
 
-use gpuvmk_chip::gf100::PBDMAS;
 use gpuvmk_chip::gf100::regs::pmc::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
@@ -19,7 +18,7 @@ pub const PGRAPH: u32 = NV_PMC_INTR::PGRAPH.mask();
 /// NV_PMC_ENABLE bit of the power-management unit.
 pub const PMU_ENABLE: u32 = NV_PMC_ENABLE::PMU.mask();
 /// NV_PMC_ENABLE bits of the copy engines.
-pub const PCE_ENABLE: [u32; 2] = [1 << 6, 1 << 7];
+pub const PCE_ENABLE: [u32; 2] = [NV_PMC_ENABLE::PCE0.mask(), NV_PMC_ENABLE::PCE1.mask()];
 /// NV_PMC_INTR bit of PTIMER.
 pub const PTIMER_INTR: u32 = NV_PMC_INTR::PTIMER.mask();
 /// NV_PMC_INTR bit of PBUS.
@@ -27,6 +26,8 @@ pub const PBUS_INTR: u32 = NV_PMC_INTR::PBUS.mask();
 
 /// Lets hardware interrupts out (NV_PMC_INTR_EN_0).
 const HARDWARE: u32 = NV_PMC_INTR_EN_0::HARDWARE.mask();
+/// NV_PMC_INTR_EN_0: everything that it can let out.
+const LINES: u32 = HARDWARE | NV_PMC_INTR_EN_0::SOFTWARE.mask();
 
 /// Unit enables that a write changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -68,8 +69,8 @@ impl Pmc {
     /// Writes a register.
     pub fn write(&mut self, reg: Reg, word: Word) -> EnableChange {
         match reg {
-            NV_PMC_INTR_EN_0 => self.line_enable = word.merge(self.line_enable) & 3,
-            NV_PMC_ENABLE_PBDMA => self.pbdma = word.merge(self.pbdma) & ((1 << PBDMAS) - 1),
+            NV_PMC_INTR_EN_0 => self.line_enable = word.merge(self.line_enable) & LINES,
+            NV_PMC_ENABLE_PBDMA => self.pbdma = word.merge(self.pbdma) & NV_PMC_ENABLE_PBDMA::PBDMA.mask(),
             NV_PMC_INTR_MSK_0 => self.mask = word.merge(self.mask),
             NV_PMC_ENABLE => {
                 let before = self.enable;
@@ -100,6 +101,7 @@ impl Pmc {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpuvmk_chip::gf100::PBDMAS;
 
     #[test]
     fn line_needs_a_pending_unmasked_unit_and_the_enable() {

@@ -12,9 +12,9 @@ use gpuvmk_mmio_trap::access::Word;
 const BASE: u32 = NV_PPMU_INTR_SET.0;
 
 /// Size and place in data memory of the ring towards the firmware.
-const RING_TO_PMU: u32 = 0x0080_0600;
+const RING_TO_PMU: u32 = NV_PPMU_RING_TO_PMU::SIZE.of(0x80) | NV_PPMU_RING_TO_PMU::BASE.of(0x600);
 /// Size and place of the ring towards the host.
-const RING_TO_HOST: u32 = 0x0080_0700;
+const RING_TO_HOST: u32 = NV_PPMU_RING_TO_HOST::SIZE.of(0x80) | NV_PPMU_RING_TO_HOST::BASE.of(0x700);
 
 /// PMU's state.
 #[derive(Clone, Debug)]

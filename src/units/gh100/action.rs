@@ -2,6 +2,7 @@
 //! function carries them out after it has let go of the models' lock.
 
 use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 
 /// A TLB invalidation as the driver asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,8 @@ impl From<u32> for Token {
 
 impl From<Token> for u32 {
     fn from(token: Token) -> Self {
-        Self::from(token.runlist) << 16 | Self::from(token.chid)
+        NV_VIRTUAL_FUNCTION_DOORBELL::RUNLIST.of(token.runlist.into())
+            | NV_VIRTUAL_FUNCTION_DOORBELL::CHID.of(token.chid.into())
     }
 }
 

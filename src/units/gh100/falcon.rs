@@ -16,11 +16,11 @@ const SWGEN0: u32 = NV_PGSP_FALCON_IRQSTAT::SWGEN0.mask();
 /// HWCFG2: the driver may not look inside yet.
 const LOCKDOWN: u32 = NV_PGSP_FALCON_HWCFG2::RISCV_BR_PRIV_LOCKDOWN.mask();
 /// CPUCTL: the core halted.
-const HALTED: u32 = 1 << 4;
+const HALTED: u32 = NV_PGSP_RISCV_CPUCTL::HALTED.mask();
 /// CPUCTL: the core executes.
-const ACTIVE: u32 = 1 << 7;
+const ACTIVE: u32 = NV_PGSP_RISCV_CPUCTL::ACTIVE_STAT.mask();
 /// MAILBOX0: the unload is complete.
-const UNLOADED: u32 = 1 << 31;
+const UNLOADED: u32 = NV_PGSP_FALCON_MAILBOX0::DATA::UNLOADED;
 
 /// Life of the firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -87,7 +87,9 @@ impl GspFalcon {
             }
             NV_PGSP_FALCON_MAILBOX0 => *first = word.merge(*first),
             NV_PGSP_FALCON_MAILBOX1 => *second = word.merge(*second),
-            NV_PGSP_FALCON_INTR_RETRIGGER if word.bits() & 1 != 0 && self.interrupts != 0 => {
+            NV_PGSP_FALCON_INTR_RETRIGGER
+                if NV_PGSP_FALCON_INTR_RETRIGGER::TRIGGER.is_set(word.bits()) && self.interrupts != 0 =>
+            {
                 return Signal::Interrupt;
             }
             // Drivers fill the queue before the firmware runs, and ring: it looks there when it starts.

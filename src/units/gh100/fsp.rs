@@ -12,14 +12,14 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::action::Action;
 use gpuvmk_chip::gh100::fsp::{
     COT_VERSION, CotMessage, EMEM_SIZE, Headers, INVALID_DATA, INVALID_STATE, MCTP_SINGLE_PACKET,
-    NOT_SUPPORTED, NVDM_COT, NVDM_VENDOR, OK, Response,
+    NOT_SUPPORTED, NVDM_COT, NVDM_HEADER, NVDM_VENDOR, OK, Response,
 };
 use gpuvmk_chip::gh100::regs::fsp::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
 
 /// EMEMC: position in EMEM, a multiple of 4.
-const POSITION: u32 = 0xfffc;
+const POSITION: u32 = NV_PFSP_EMEMC::BLK.mask() | NV_PFSP_EMEMC::OFFS.mask();
 /// EMEMC: writes move on.
 const AINCW: u32 = NV_PFSP_EMEMC::AINCW.mask();
 /// EMEMC: reads move on.
@@ -217,7 +217,8 @@ fn parse(message: &[u8]) -> Result<u64, FspError> {
         return Err(FspError::Size { bytes: message.len() });
     };
     let (mctp, nvdm) = (headers.mctp.get(), headers.nvdm.get());
-    if mctp & MCTP_SINGLE_PACKET != MCTP_SINGLE_PACKET || nvdm & 0x00ff_ffff != NVDM_VENDOR {
+    if mctp & MCTP_SINGLE_PACKET != MCTP_SINGLE_PACKET || nvdm & !NVDM_HEADER::NVDM_TYPE.mask() != NVDM_VENDOR
+    {
         return Err(FspError::Headers { mctp, nvdm });
     }
     let [.., kind] = nvdm.to_le_bytes();

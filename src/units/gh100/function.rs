@@ -13,6 +13,7 @@ use super::windows::{PRAMIN, TableMemory, VramMemory};
 use crate::FaceCounters;
 use crate::backend::{FlushScope, GspBackend};
 use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
+use gpuvmk_chip::gh100::userd::USERD_GP_PUT;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::access::{check, lanes};
 use gpuvmk_mmio_trap::aperture::WindowFault;
@@ -21,9 +22,6 @@ use gpuvmk_pci::{
     AccessError, CardUse, CoalescableWrite, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner,
     PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedMemory, SharedRegions, Shown,
 };
-
-/// Where a channel's USERD has GP_PUT.
-const USERD_GP_PUT: u64 = 0x8c;
 
 /// A GH100 over whatever executes its work.
 ///

@@ -1,6 +1,7 @@
 //! The registers by which a driver drops translations. An invalidation is over when its write is.
 
 use super::action::Invalidation;
+use gpuvmk_chip::addr::PAGE_SHIFT;
 use gpuvmk_chip::gh100::regs::vfn::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
@@ -11,7 +12,7 @@ const TRIGGER: u32 = NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE::TRIGGER.mask();
 /// The engines' translations may stay.
 const HUBTLB_ONLY: u32 = NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE::HUBTLB_ONLY.mask();
 /// PDB: the directory lies in system memory.
-const SYSTEM: u32 = 1 << 1;
+const SYSTEM: u32 = NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_PDB::APERTURE.mask();
 
 /// The registers' state.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +38,8 @@ impl MmuInvalidate {
         match reg {
             NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_PDB => self.pdb = word.merge(self.pdb),
             NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_UPPER_PDB => {
-                self.upper = word.merge(self.upper) & 0x000f_ffff;
+                self.upper =
+                    word.merge(self.upper) & NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_UPPER_PDB::ADDR.mask();
             }
             NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE => {
                 let command = word.merge(self.command);
@@ -56,7 +58,8 @@ impl MmuInvalidate {
 
     fn page_directory(&self) -> PhysicalAddress {
         let aperture = if self.pdb & SYSTEM == 0 { Aperture::Vram } else { Aperture::SystemCoherent };
-        let address = u64::from(self.upper) << 40 | u64::from(self.pdb >> 4) << 12;
+        let address = u64::from(self.upper) << 40
+            | u64::from(NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_PDB::ADDR.get(self.pdb)) << PAGE_SHIFT;
         PhysicalAddress { aperture, address }
     }
 }

@@ -20,6 +20,8 @@ use gpuvmk_pci::config_space::{ConfigSpace, Control};
 
 /// log2 of the bytes of a MiB.
 const MIB_SHIFT: u32 = 20;
+/// log2 of the steps in which PRAMIN moves.
+const PRAMIN_STEP_SHIFT: u32 = 16;
 
 /// Who answers for a register with behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,8 +283,7 @@ impl Registers {
 
     /// First VRAM address that PRAMIN shows.
     pub const fn pramin_start(&self) -> u64 {
-        // The field has 22 bits, in steps of 64 KiB.
-        ((self.window & 0x003f_ffff) as u64) << 16
+        (host::NV_XAL_EP_BAR0_WINDOW::BASE.get(self.window) as u64) << PRAMIN_STEP_SHIFT
     }
 
     /// The interrupt output, for connecting it.

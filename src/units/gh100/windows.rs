@@ -8,12 +8,13 @@ use super::function::Gh100Function;
 use super::locked;
 use crate::backend::GspBackend;
 use crate::shown::{moving_run, show_runs};
+use gpuvmk_chip::gh100::regs::windows::NV_PRAMIN;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::PhysicalMemory;
 use gpuvmk_pci::{Region, SharedMemory, Shown};
 
 /// The moving VRAM window in BAR0.
-pub(super) const PRAMIN: std::ops::Range<u64> = 0x70_0000..0x80_0000;
+pub(super) const PRAMIN: std::ops::Range<u64> = NV_PRAMIN.range();
 
 /// The back's memory.
 pub(super) struct VramMemory<'a, B>(pub(super) &'a B);

@@ -218,13 +218,13 @@ impl TinyDriver {
             (pce1::NV_PCE1_CODE_INDEX, pce1::NV_PCE1_CODE_DATA),
         ];
         for (index, data) in falcons {
-            self.write(index, falcon::INCREMENT_ON_WRITE);
+            self.write(index, falcon::CODE_INDEX::INCREMENT_ON_WRITE.mask());
             for word in 0..16 {
                 self.write(data, 0xf8 + word);
             }
         }
         self.write(fecs::NV_PGRAPH_PRI_FECS_DMA_CONTROL, 0);
-        self.write(fecs::NV_PGRAPH_PRI_FECS_CPU_CONTROL, falcon::START);
+        self.write(fecs::NV_PGRAPH_PRI_FECS_CPU_CONTROL, falcon::CPU_CONTROL::START.mask());
         let mailbox = fecs::NV_PGRAPH_PRI_FECS_CC_SCRATCH.at(0);
         self.poll(mailbox, "FECS to start", |value| value >> 31 != 0);
         let starts = [
@@ -233,7 +233,7 @@ impl TinyDriver {
         ];
         for (access, control) in starts {
             self.write(access, 3);
-            self.write(control, falcon::START);
+            self.write(control, falcon::CPU_CONTROL::START.mask());
         }
     }
 

@@ -44,11 +44,53 @@ pub const DATA_INDEX: u32 = 0x1c0;
 /// Data memory: word at the position.
 pub const DATA_DATA: u32 = 0x1c4;
 
-/// CPU_CONTROL: start the core.
-pub const START: u32 = 1 << 1;
-/// CPU_CONTROL: the core is halted.
-pub const HALTED: u32 = 1 << 4;
-/// INDEX: advance after a write.
-pub const INCREMENT_ON_WRITE: u32 = 1 << 24;
-/// INDEX: advance after a read.
-pub const INCREMENT_ON_READ: u32 = 1 << 25;
+crate::fields! {
+    /// Fields of [`ACCESS_EN`](const@ACCESS_EN).
+    ACCESS_EN { 1:1 CHSW, 0:0 FIFO }
+    /// Fields of [`CPU_CONTROL`](const@CPU_CONTROL).
+    CPU_CONTROL { 4:4 HALTED, 1:1 START }
+    /// Fields of [`HW_CONFIG`](const@HW_CONFIG), in units of 256 bytes.
+    HW_CONFIG { 17:9 DATA, 8:0 CODE }
+    /// Fields of [`DMA_CONTROL`](const@DMA_CONTROL).
+    DMA_CONTROL { 2:2 CODE_SCRUB, 1:1 DATA_SCRUB, 0:0 BLOCK }
+    /// Fields of [`CODE_INDEX`](const@CODE_INDEX) and [`DATA_INDEX`]. The position is in words.
+    CODE_INDEX { 25:25 INCREMENT_ON_READ, 24:24 INCREMENT_ON_WRITE, 23:2 ADDR }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gf100::regs::{definition, fecs, gpccs, pce0, pce1, pmu};
+    use crate::registers::{Field, Reg};
+
+    #[test]
+    fn every_falcon_has_these_fields() {
+        let bases = [
+            fecs::NV_PGRAPH_PRI_FECS_INTR_SET,
+            gpccs::NV_PGRAPH_PRI_GPCCS_INTR_SET,
+            pce0::NV_PCE0_INTR_SET,
+            pce1::NV_PCE1_INTR_SET,
+            pmu::NV_PPMU_INTR_SET,
+        ];
+        let index = [CODE_INDEX::INCREMENT_ON_READ, CODE_INDEX::INCREMENT_ON_WRITE, CODE_INDEX::ADDR];
+        let words: [(u32, &[Field]); 6] = [
+            (ACCESS_EN, &[ACCESS_EN::CHSW, ACCESS_EN::FIFO]),
+            (CPU_CONTROL, &[CPU_CONTROL::HALTED, CPU_CONTROL::START]),
+            (HW_CONFIG, &[HW_CONFIG::DATA, HW_CONFIG::CODE]),
+            (DMA_CONTROL, &[DMA_CONTROL::CODE_SCRUB, DMA_CONTROL::DATA_SCRUB, DMA_CONTROL::BLOCK]),
+            (CODE_INDEX, &index),
+            (DATA_INDEX, &index),
+        ];
+        for base in bases {
+            for (offset, fields) in words {
+                let declared = definition(Reg(base.0 + offset)).unwrap();
+                let declared_fields: Vec<_> = declared
+                    .fields
+                    .iter()
+                    .map(|field| Field::new(field.high.into(), field.low.into()))
+                    .collect();
+                assert_eq!(declared_fields, fields, "{}", declared.name);
+            }
+        }
+    }
+}

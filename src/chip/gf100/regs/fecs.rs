@@ -3,8 +3,8 @@
 
 crate::registers! {
     unit "FECS", source "nouveau nvkm/engine/gr/{gf100,ctxgf100}.c, gr/fuc/hub.fuc; open-gpu-doc dev_graphics";
-    /// Raises interrupts of the falcon.
-    NV_PGRAPH_PRI_FECS_INTR_SET @ 0x409000, reset 0, Handler, {};
+    /// Raises interrupts of the falcon. CHSW: a context switch is requested.
+    NV_PGRAPH_PRI_FECS_INTR_SET @ 0x409000, reset 0, Handler, { 8:8 CHSW };
     /// Clears interrupts of the falcon.
     NV_PGRAPH_PRI_FECS_INTR_CLEAR @ 0x409004, reset 0, Handler, {};
     /// Interrupts of the falcon pending.
@@ -48,13 +48,22 @@ crate::registers! {
     /// Argument of a command to the firmware.
     NV_PGRAPH_PRI_FECS_METHOD_DATA @ 0x409500, reset 0, Handler, {};
     /// Command to the firmware.
-    NV_PGRAPH_PRI_FECS_METHOD_PUSH @ 0x409504, reset 0, Handler, {};
+    NV_PGRAPH_PRI_FECS_METHOD_PUSH @ 0x409504, reset 0, Handler, {
+        11:0 ADR = {
+            /// Makes the context of the instance block in the argument current.
+            SET_CHAN: 0x01,
+            /// Stops context switches.
+            STOP_CTXSW: 0x38,
+            /// Allows them again.
+            START_CTXSW: 0x39,
+        }
+    };
     /// GPCs and memory partitions.
     NV_PGRAPH_PRI_FECS_UNIT_COUNT @ 0x409604, reset 0x2_0001, Constant, { 20:16 FBP, 4:0 GPC };
     /// Resets of the parts that the firmware switches.
     NV_PGRAPH_PRI_FECS_CTXSW_RESET_CTL @ 0x409614, reset 0x770, Scratch, {};
-    /// Mailboxes between firmware and driver.
-    NV_PGRAPH_PRI_FECS_CC_SCRATCH[8; 4] @ 0x409800, reset 0, Handler, {};
+    /// Mailboxes between firmware and driver. In the first, DONE tells that the firmware is up, or a command over.
+    NV_PGRAPH_PRI_FECS_CC_SCRATCH[8; 4] @ 0x409800, reset 0, Handler, { 31:31 DONE };
     /// Sets bits of the mailboxes.
     NV_PGRAPH_PRI_FECS_CC_SCRATCH_SET[8; 4] @ 0x409820, reset 0, Handler, {};
     /// Clears bits of the mailboxes.

@@ -62,6 +62,13 @@ pub fn definition(reg: Reg) -> Option<&'static RegisterDef> {
     INDEX.definition(reg)
 }
 
+/// The declarations that have fields with all these names.
+#[cfg(test)]
+pub(super) fn definitions_with(names: &'static [&str]) -> impl Iterator<Item = &'static RegisterDef> {
+    let has = |register: &RegisterDef, name: &str| register.fields.iter().any(|field| field.name == name);
+    INDEX.definitions().filter(move |register| names.iter().all(|name| has(register, name)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

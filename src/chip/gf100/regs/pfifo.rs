@@ -29,7 +29,12 @@ crate::registers! {
     /// Why bind failed.
     NV_PFIFO_BIND_ERROR @ 0x00252c, reset 0, Constant, {};
     /// Why scheduling failed.
-    NV_PFIFO_SCHED_ERROR @ 0x00254c, reset 0, Handler, { 7:0 CODE };
+    NV_PFIFO_SCHED_ERROR @ 0x00254c, reset 0, Handler, {
+        7:0 CODE = {
+            /// A context switch did not end in time.
+            CTXSW_TIMEOUT: 0x0a,
+        }
+    };
     /// Why a channel switch failed.
     NV_PFIFO_CHSW_ERROR @ 0x00256c, reset 0, Constant, {};
     /// MMU faults that met an occupied fault record.
@@ -49,12 +54,12 @@ crate::registers! {
     /// Errors of the scheduler to clear; nothing is kept here.
     NV_PFIFO_ERROR_SCHED_DISABLE @ 0x00262c, reset 0, Scratch, {};
     /// Runlist processing stopped, a bit for each engine.
-    NV_PFIFO_SCHED_DISABLE @ 0x002630, reset 0, Handler, {};
+    NV_PFIFO_SCHED_DISABLE @ 0x002630, reset 0, Handler, { 5:0 ENGINES };
     /// Takes a channel off its engine.
     NV_PFIFO_PREEMPT @ 0x002634, reset 0, Handler, { 20:20 PENDING, 6:0 CHID };
     /// What each engine runs.
     NV_PFIFO_ENGINE_STATUS[8; 4] @ 0x002640, reset 0, Handler, {
-        28:28 BUSY, 20:20 SAVE, 14:14 CTXSW_LOAD, 12:12 CTXSW_SAVE, 6:0 CHID
+        31:31 UNK31, 28:28 BUSY, 20:20 SAVE, 18:18 UNK18, 14:14 CTXSW_LOAD, 12:12 CTXSW_SAVE, 6:0 CHID
     };
     /// MMU fault of each unit: instance block of the channel.
     NV_PFIFO_MMU_FAULT_INST[32; 16] @ 0x002800, reset 0, Handler, { 27:0 PTR };
@@ -64,7 +69,11 @@ crate::registers! {
     NV_PFIFO_MMU_FAULT_VA_HI[32; 16] @ 0x002808, reset 0, Handler, {};
     /// MMU fault of each unit: what happened.
     NV_PFIFO_MMU_FAULT_INFO[32; 16] @ 0x00280c, reset 0, Handler, {
-        28:24 GPC, 12:8 CLIENT, 7:7 WRITE, 6:6 HUB, 3:0 REASON
+        28:24 GPC,
+        12:8 CLIENT = {
+            PCOPY0: 0x01, PCOPY1: 0x02, DISPATCH: 0x04, PFIFO: 0x06, BAR_READ: 0x07, BAR_WRITE: 0x08,
+        },
+        7:7 WRITE, 6:6 HUB, 3:0 REASON
     };
     /// Runlist events; a written 1 clears.
     NV_PFIFO_INTR_RUNLIST @ 0x002a00, reset 0, Handler, { 28:28 IDLE };
@@ -73,15 +82,20 @@ crate::registers! {
     /// Pretends an MMU fault on an engine, part of a driver's recovery.
     NV_PFIFO_MMU_FAULT_TRIGGER[8; 4] @ 0x002a30, reset 0, Handler, { 8:8 TRIGGER, 4:0 UNIT };
     /// Instance block of each channel.
-    NV_PFIFO_CHAN_INST[128; 8] @ 0x003000, reset 0, Handler, { 31:31 VALID, 29:28 TARGET, 27:0 PTR };
+    NV_PFIFO_CHAN_INST[128; 8] @ 0x003000, reset 0, Handler, { 31:31 VALID, 30:30 POLL_ENABLE, 29:28 TARGET, 27:0 PTR };
     /// Start bit of each channel.
     NV_PFIFO_CHAN_STATE[128; 8] @ 0x003004, reset 0, Handler, { 20:16 ENGINES, 0:0 ENABLE };
     /// PBDMA: method being executed.
-    NV_PPBDMA_METHOD0[3; 0x2000] @ 0x0400c0, reset 0, Handler, { 31:31 VALID, 18:16 SUBCH, 13:2 ADDR };
+    NV_PPBDMA_METHOD0[3; 0x2000] @ 0x0400c0, reset 0, Handler, {
+        31:31 VALID, 18:16 SUBCH, 13:2 ADDR, 1:1 UNK1, 0:0 INCR
+    };
     /// PBDMA: its data.
     NV_PPBDMA_DATA0[3; 0x2000] @ 0x0400c4, reset 0, Handler, {};
     /// PBDMA: interrupts pending; a written 1 clears.
-    NV_PPBDMA_INTR_0[3; 0x2000] @ 0x040108, reset 0, Handler, { 23:23 EMPTY_SUBC, 21:21 ILLEGAL_MTHD };
+    NV_PPBDMA_INTR_0[3; 0x2000] @ 0x040108, reset 0, Handler, {
+        31:31 SIGNATURE, 26:26 ACQUIRE, 25:25 SEMAPHORE, 23:23 EMPTY_SUBC, 22:22 METHODCRC, 21:21 ILLEGAL_MTHD,
+        18:18 PBENTRY, 15:15 GPENTRY, 14:14 GPPTR
+    };
     /// PBDMA: interrupts that reach PFIFO.
     NV_PPBDMA_INTR_EN_0[3; 0x2000] @ 0x04010c, reset 0, Handler, {};
     /// PBDMA: channel that it serves.

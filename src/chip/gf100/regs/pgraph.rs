@@ -13,7 +13,7 @@ crate::registers! {
     /// Units of PGRAPH with an exception; a written 1 clears.
     NV_PGRAPH_EXCEPTION @ 0x400108, reset 0, WriteOneToClear, { 25:25 BE, 24:24 GPC, 8:8 SKED, 7:7 MME, 6:6 PD, 4:4 DS, 3:3 SCC, 1:1 MEMFMT, 0:0 FE };
     /// Why a class refused data.
-    NV_PGRAPH_CLASS_ERROR @ 0x400110, reset 0, Handler, { 15:0 CODE };
+    NV_PGRAPH_CLASS_ERROR @ 0x400110, reset 0, Handler, { 15:0 CODE = { INVALID_VALUE: 0x04 } };
     /// GPCs with an exception; a written 1 clears.
     NV_PGRAPH_EXCEPTION1 @ 0x400118, reset 0, WriteOneToClear, {};
     /// Further exceptions; a written 1 clears.

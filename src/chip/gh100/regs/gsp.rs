@@ -7,7 +7,7 @@ crate::registers! {
     /// Interrupts pending. SWGEN0: the message queue has something new.
     NV_PGSP_FALCON_IRQSTAT @ 0x110008, reset 0, Handler, { 7:7 SWGEN1, 6:6 SWGEN0, 4:4 HALT };
     /// First mailbox. 0 after a successful boot, bit 31 after an unload, another value is an error.
-    NV_PGSP_FALCON_MAILBOX0 @ 0x110040, reset 0, Handler, { 31:0 DATA };
+    NV_PGSP_FALCON_MAILBOX0 @ 0x110040, reset 0, Handler, { 31:0 DATA = { UNLOADED: 0x8000_0000 } };
     /// Second mailbox.
     NV_PGSP_FALCON_MAILBOX1 @ 0x110044, reset 0, Handler, { 31:0 DATA };
     /// Version of the firmware's bootloader, left here by the driver.

@@ -9,10 +9,11 @@ use super::super::registers::Registers;
 use super::windows::PRAMIN;
 use super::{Gf100Function, locked};
 use crate::backend::{EngineBackend, EngineStatus, FlushScope};
-use gpuvmk_chip::gf100::idle;
+use gpuvmk_chip::gf100::engines::ENGINES;
 use gpuvmk_chip::gf100::mmu::LargePages;
 use gpuvmk_chip::gf100::ramin;
-use gpuvmk_chip::gf100::regs::pfifo::NV_PFIFO_ENGINE_STATUS;
+use gpuvmk_chip::gf100::regs::pfifo::{NV_PFIFO_ENGINE_STATUS, NV_PFIFO_PREEMPT};
+use gpuvmk_chip::gf100::regs::windows::NV_PROM;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
 use gpuvmk_mmio_trap::PhysicalMemory;
@@ -20,7 +21,7 @@ use gpuvmk_mmio_trap::access::lanes;
 use gpuvmk_mmio_trap::aperture::fermi::decode_directory;
 
 /// The VBIOS window in BAR0.
-const PROM: std::ops::Range<u64> = 0x30_0000..0x40_0000;
+const PROM: std::ops::Range<u64> = NV_PROM.range();
 
 impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     pub(super) fn read_bar0(&self, offset: u64, data: &mut [u8]) {
@@ -61,14 +62,16 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
                 let status = self.backend.engine_status(Engine::Graphics);
                 u32::from(status.busy || status.switching)
             }
-            ReadResult::IdleStatus => idle::ENGINES.into_iter().fold(u32::MAX, |bits, (engine, bit)| {
-                if self.backend.engine_status(engine).busy { bits & !bit } else { bits }
+            ReadResult::IdleStatus => ENGINES.into_iter().fold(u32::MAX, |bits, ids| {
+                if self.backend.engine_status(ids.engine).busy { bits & !ids.idle.mask() } else { bits }
             }),
             ReadResult::IdleCount(counter) => {
                 let activity = self.activity();
                 self.face.peek().idle_count(counter, &activity)
             }
-            ReadResult::PreemptStatus(channel) => channel | u32::from(self.backend.preempt_pending()) << 20,
+            ReadResult::PreemptStatus(channel) => {
+                channel | NV_PFIFO_PREEMPT::PENDING.of(self.backend.preempt_pending().into())
+            }
         }
     }
 
@@ -163,7 +166,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
 
     /// What the engines have done up to now.
     fn activity(&self) -> Activity {
-        let busy = idle::ENGINES.map(|(engine, _)| self.backend.engine_busy_time(engine));
+        let busy = ENGINES.map(|ids| self.backend.engine_busy_time(ids.engine));
         Activity { elapsed: Duration::from_nanos(self.face.clock().now()), busy }
     }
 
@@ -218,7 +221,7 @@ fn engine_status(status: EngineStatus) -> u32 {
     const BUSY: u32 = NV_PFIFO_ENGINE_STATUS::BUSY.mask();
     /// A context is being saved, or loaded.
     const SWITCHING: u32 = NV_PFIFO_ENGINE_STATUS::SAVE.mask() | NV_PFIFO_ENGINE_STATUS::CTXSW_SAVE.mask();
-    let channel = status.channel.map_or(0, |channel| u32::from(channel) & 0x7f);
+    let channel = status.channel.map_or(0, |channel| NV_PFIFO_ENGINE_STATUS::CHID.of(channel.into()));
     let busy = if status.busy || status.switching { BUSY } else { 0 };
     let switching = if status.switching { SWITCHING } else { 0 };
     channel | busy | switching

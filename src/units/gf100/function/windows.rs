@@ -9,6 +9,7 @@ use super::{Gf100Function, locked};
 use crate::backend::{EngineBackend, WindowTables};
 use crate::shown::{moving_run, show_runs};
 use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_chip::gf100::regs::windows::NV_PRAMIN;
 use gpuvmk_chip::gf100::{CHANNELS, ramin};
 use gpuvmk_mmio_trap::PhysicalMemory;
 use gpuvmk_mmio_trap::aperture::Window;
@@ -16,7 +17,7 @@ use gpuvmk_mmio_trap::aperture::fermi::FermiTables;
 use gpuvmk_pci::{Region, SharedMemory, Shown};
 
 /// The moving VRAM window in BAR0.
-pub(super) const PRAMIN: std::ops::Range<u64> = 0x70_0000..0x80_0000;
+pub(super) const PRAMIN: std::ops::Range<u64> = NV_PRAMIN.range();
 
 /// The back's memory, as page walks see it.
 pub(super) struct Memory<'a, B: ?Sized>(&'a B);

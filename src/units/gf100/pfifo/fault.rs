@@ -9,16 +9,13 @@
 use std::collections::VecDeque;
 
 use crate::backend::{FaultUnit, MmuFault};
+use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_chip::gf100::CHANNELS;
+use gpuvmk_chip::gf100::regs::pfifo::NV_PFIFO_MMU_FAULT_INFO::CLIENT;
 use gpuvmk_chip::gf100::regs::pfifo::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_chip::{AccessKind, Engine};
 use gpuvmk_mmio_trap::access::Word;
-
-/// Fault unit number of BAR1.
-const BAR1_UNIT: u32 = 4;
-/// Fault unit number of BAR3.
-const BAR3_UNIT: u32 = 5;
 
 /// The access came through the hub (and not from inside a GPC).
 const HUB: u32 = NV_PFIFO_MMU_FAULT_INFO::HUB.mask();
@@ -44,16 +41,16 @@ pub struct Faults {
 /// Fault unit and hub client of an access, in the numbering of the fault registers.
 const fn numbers(fault: &MmuFault) -> (u32, u32) {
     let bar_client = match fault.access {
-        AccessKind::Read => 0x07,
-        AccessKind::Write => 0x08,
+        AccessKind::Read => CLIENT::BAR_READ,
+        AccessKind::Write => CLIENT::BAR_WRITE,
     };
     match fault.unit {
-        FaultUnit::Engine(Engine::Graphics) => (0x00, 0x04),
-        FaultUnit::Engine(Engine::Copy(0)) => (0x15, 0x01),
-        FaultUnit::Engine(Engine::Copy(_)) => (0x16, 0x02),
-        FaultUnit::Host => (0x07, 0x06),
-        FaultUnit::Bar1 => (BAR1_UNIT, bar_client),
-        FaultUnit::Bar3 => (BAR3_UNIT, bar_client),
+        FaultUnit::Engine(Engine::Graphics) => (NV_PFIFO_MMU_FAULT_ID::PGRAPH.low(), CLIENT::DISPATCH),
+        FaultUnit::Engine(Engine::Copy(0)) => (NV_PFIFO_MMU_FAULT_ID::PCE0.low(), CLIENT::PCOPY0),
+        FaultUnit::Engine(Engine::Copy(_)) => (NV_PFIFO_MMU_FAULT_ID::PCE1.low(), CLIENT::PCOPY1),
+        FaultUnit::Host => (NV_PFIFO_MMU_FAULT_ID::HOST.low(), CLIENT::PFIFO),
+        FaultUnit::Bar1 => (NV_PFIFO_MMU_FAULT_ID::BAR1.low(), bar_client),
+        FaultUnit::Bar3 => (NV_PFIFO_MMU_FAULT_ID::BAR3.low(), bar_client),
     }
 }
 
@@ -62,8 +59,9 @@ const fn record(fault: &MmuFault, instance: u32, client: u32) -> Record {
         AccessKind::Read => 0,
         AccessKind::Write => WRITE,
     };
-    let info = fault.reason as u32 | client << 8 | HUB | write;
-    Record { instance, address: fault.address.0 & !0xfff, info }
+    let reason = NV_PFIFO_MMU_FAULT_INFO::REASON.of(fault.reason as u32);
+    let info = reason | CLIENT.of(client) | HUB | write;
+    Record { instance, address: fault.address.0 & !(PAGE_SIZE - 1), info }
 }
 
 impl Faults {
@@ -88,7 +86,7 @@ impl Faults {
 
     /// Notes a fault that the driver asked for.
     pub fn pretend(&mut self, unit: u32, instance: u32) {
-        let unit = unit & 0x1f;
+        let unit = unit % NV_PFIFO_MMU_FAULT_INST.count;
         if self.is_free(unit) {
             self.put(unit, Record { instance, address: 0, info: HUB });
         }

@@ -11,12 +11,18 @@ use std::collections::VecDeque;
 
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::gf100::CHANNELS;
+use gpuvmk_chip::gf100::regs::pfifo::{NV_PFIFO_ENGINE_STATUS, NV_PFIFO_SCHED_ERROR};
 
 /// NV_PFIFO_SCHED_ERROR: a context switch did not end in time.
-const CTXSW_TIMEOUT: u32 = 0x0a;
+const CTXSW_TIMEOUT: u32 = NV_PFIFO_SCHED_ERROR::CODE.of(NV_PFIFO_SCHED_ERROR::CODE::CTXSW_TIMEOUT);
 /// NV_PFIFO_ENGINE_STATUS of an engine that is busy saving a context: the bits that drivers look at (nouveau
 /// `nvkm/engine/fifo/gf100.c`; those of 31 and 18 until Linux 6.1).
-const SWITCHING: u32 = 1 << 31 | 1 << 28 | 1 << 20 | 1 << 18 | 1 << 14 | 1 << 12;
+const SWITCHING: u32 = NV_PFIFO_ENGINE_STATUS::UNK31.mask()
+    | NV_PFIFO_ENGINE_STATUS::BUSY.mask()
+    | NV_PFIFO_ENGINE_STATUS::SAVE.mask()
+    | NV_PFIFO_ENGINE_STATUS::UNK18.mask()
+    | NV_PFIFO_ENGINE_STATUS::CTXSW_LOAD.mask()
+    | NV_PFIFO_ENGINE_STATUS::CTXSW_SAVE.mask();
 
 /// The hung channels.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +55,7 @@ impl Hangs {
 
     /// The engine's status, if it stands.
     pub fn status(&self, engine: Engine) -> Option<u32> {
-        self.on(engine).map(|channel| SWITCHING | u32::from(channel) & 0x7f)
+        self.on(engine).map(|channel| SWITCHING | NV_PFIFO_ENGINE_STATUS::CHID.of(channel.into()))
     }
 
     /// The scheduler's error code.

@@ -15,9 +15,9 @@ use super::effect::{Effect, ReadResult};
 use super::pbus::target_and_page;
 use crate::backend::{ChannelHang, HangKind, HostError, MmuFault};
 use fault::Faults;
-use gpuvmk_chip::gf100::methods::pbdma_intr;
+use gpuvmk_chip::addr::PAGE_SHIFT;
 use gpuvmk_chip::gf100::regs::pfifo::*;
-use gpuvmk_chip::gf100::{CHANNELS, PBDMAS};
+use gpuvmk_chip::gf100::{CHANNELS, PBDMAS, engines};
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_chip::{Engine, PhysicalAddress};
 use gpuvmk_mmio_trap::access::Word;
@@ -46,26 +46,6 @@ const START: u32 = NV_PFIFO_CHAN_STATE::ENABLE.mask();
 const POLL_ENABLE: u32 = NV_PFIFO_USERD_POLL::ENABLE.mask();
 /// NV_PFIFO_MMU_FAULT_TRIGGER: pretend a fault.
 const TRIGGER: u32 = NV_PFIFO_MMU_FAULT_TRIGGER::TRIGGER.mask();
-
-/// The engine that PFIFO numbers so.
-pub const fn engine(number: u32) -> Option<Engine> {
-    match number {
-        0 => Some(Engine::Graphics),
-        4 => Some(Engine::Copy(0)),
-        5 => Some(Engine::Copy(1)),
-        _ => None,
-    }
-}
-
-/// PFIFO's number of an engine.
-const fn engine_number(engine: Engine) -> Option<usize> {
-    match engine {
-        Engine::Graphics => Some(0),
-        Engine::Copy(0) => Some(4),
-        Engine::Copy(1) => Some(5),
-        Engine::Copy(_) => None,
-    }
-}
 
 /// A channel's registers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -143,7 +123,7 @@ impl Pfifo {
     /// Reads a register.
     pub fn read(&self, reg: Reg) -> ReadResult {
         if let Some(number) = NV_PFIFO_ENGINE_STATUS.index_of(reg) {
-            let Some(engine) = engine(number) else { return ReadResult::Value(0) };
+            let Some(engine) = engines::by_number(number) else { return ReadResult::Value(0) };
             return self.hangs.status(engine).map_or(ReadResult::EngineStatus(engine), ReadResult::Value);
         }
         if reg == NV_PFIFO_PREEMPT {
@@ -216,16 +196,16 @@ impl Pfifo {
                 self.interrupt_enable = word.merge(self.interrupt_enable);
                 effects.push(Effect::TellInterest);
             }
-            NV_PFIFO_ENABLE => self.enable = word.merge(self.enable) & 1,
+            NV_PFIFO_ENABLE => self.enable = word.merge(self.enable) & NV_PFIFO_ENABLE::ENABLE.mask(),
             NV_PFIFO_PBDMA_ENABLE => {
-                self.pbdma_enable = word.merge(self.pbdma_enable) & ((1 << PBDMAS) - 1);
+                self.pbdma_enable = word.merge(self.pbdma_enable) & NV_PFIFO_PBDMA_ENABLE::PBDMA.mask();
             }
             NV_PFIFO_USERD_POLL => self.poll = word.merge(self.poll),
             NV_PFIFO_RUNLIST_BASE => self.runlist_base = word.merge(self.runlist_base),
             NV_PFIFO_RUNLIST => {
                 self.runlist = word.merge(self.runlist);
                 let list = target_and_page(self.runlist_base);
-                effects.push(Effect::CommitRunlist(list, self.runlist & 0xffff));
+                effects.push(Effect::CommitRunlist(list, NV_PFIFO_RUNLIST::LENGTH.get(self.runlist)));
             }
             NV_PFIFO_INTR_ENGINE_EN => {
                 self.engine_event_enable = word.merge(self.engine_event_enable);
@@ -239,7 +219,7 @@ impl Pfifo {
                 }
             }
             NV_PFIFO_PREEMPT => {
-                self.preempt = word.merge(self.preempt) & 0x7f;
+                self.preempt = word.merge(self.preempt) & NV_PFIFO_PREEMPT::CHID.mask();
                 effects.extend(u16::try_from(self.preempt).map(Effect::Preempt));
             }
             NV_PFIFO_INTR_RUNLIST => self.runlist_events &= !word.bits(),
@@ -270,24 +250,26 @@ impl Pfifo {
         let before = *trigger;
         *trigger = word.merge(before);
         if *trigger & !before & TRIGGER != 0
-            && let Some(engine) = engine(number)
+            && let Some(engine) = engines::by_number(number)
         {
             if let Some(channel) = self.hangs.on(engine) {
-                let unit = *trigger & 0x1f;
+                let unit = NV_PFIFO_MMU_FAULT_TRIGGER::UNIT.get(*trigger);
                 return self.triggered_fault(unit, Some(channel));
             }
-            effects.push(Effect::TriggerFault { engine, unit: *trigger & 0x1f });
+            let unit = NV_PFIFO_MMU_FAULT_TRIGGER::UNIT.get(*trigger);
+            effects.push(Effect::TriggerFault { engine, unit });
         }
     }
 
     /// True when the FIFO as a whole is enabled.
     pub const fn enabled(&self) -> bool {
-        self.enable & 1 != 0
+        NV_PFIFO_ENABLE::ENABLE.is_set(self.enable)
     }
 
     /// Offset in BAR1 of the USERD poll area, where it is set up.
     pub fn poll_area(&self) -> Option<u64> {
-        (self.poll & POLL_ENABLE != 0).then(|| u64::from(self.poll & 0x0fff_ffff) << 12)
+        (self.poll & POLL_ENABLE != 0)
+            .then(|| u64::from(NV_PFIFO_USERD_POLL::BAR1_ADDR.get(self.poll)) << PAGE_SHIFT)
     }
 
     /// Page directories' owners: the instance blocks of all bound channels.
@@ -297,7 +279,9 @@ impl Pfifo {
 
     /// Instance block (address >> 12) of a channel, 0 where it has none.
     pub fn instance_page(&self, channel: u16) -> u32 {
-        self.channels.get(usize::from(channel)).map_or(0, |channel| channel.instance & 0x0fff_ffff)
+        self.channels
+            .get(usize::from(channel))
+            .map_or(0, |channel| NV_PFIFO_CHAN_INST::PTR.get(channel.instance))
     }
 
     /// The back has taken the runlist.
@@ -323,7 +307,7 @@ impl Pfifo {
 
     /// A method asked for an interrupt.
     pub fn non_stall(&mut self, engine: Engine) {
-        let events = engine_number(engine).and_then(|number| self.engine_events.get_mut(number));
+        let events = engines::ids(engine).and_then(|ids| self.engine_events.get_mut(usize::from(ids.number)));
         if let Some(events) = events {
             *events |= NON_STALL_EVENT;
         }
@@ -357,7 +341,7 @@ impl Pfifo {
             HangKind::Acquire => self.host_error(HostError {
                 channel: hang.channel,
                 pbdma: 0,
-                status: pbdma_intr::ACQUIRE_TIMEOUT,
+                status: NV_PPBDMA_INTR_0::ACQUIRE.mask(),
                 method: 0,
                 data: 0,
             }),
