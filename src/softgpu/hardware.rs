@@ -5,24 +5,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use super::description::Description;
-use super::ledger::Ledger;
-use super::memory::Memory;
-use super::mmu::Mmu;
-use super::vram::Vram;
-use super::walker::Walker;
 use crate::Preemption;
+use crate::chip::Description;
+use crate::ledger::Ledger;
+use crate::mmu::Mmu;
+use crate::mmu::walker::Walker;
+use crate::vram::Vram;
+use crate::vram::memory::Memory;
 use gpuvmk_pci::dma::DmaSpace;
 use gpuvmk_units::backend::EngineEvents;
 
 /// The shared part.
-pub(super) struct Hardware {
-    pub(super) chip: &'static Description,
-    pub(super) memory: Memory,
-    pub(super) mmu: Mmu,
-    pub(super) ledger: Arc<Ledger>,
+pub(crate) struct Hardware {
+    pub(crate) chip: &'static Description,
+    pub(crate) memory: Memory,
+    pub(crate) mmu: Mmu,
+    pub(crate) ledger: Arc<Ledger>,
     /// Held by whoever reads, changes and writes back a word: reductions exclude each other.
-    pub(super) reductions: Mutex<()>,
+    pub(crate) reductions: Mutex<()>,
     /// Work leaves an engine between methods only.
     whole_methods: AtomicBool,
     events: OnceLock<Arc<dyn EngineEvents>>,
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Hardware {
 }
 
 impl Hardware {
-    pub(super) fn new(
+    pub(crate) fn new(
         chip: &'static Description,
         walker: Arc<dyn Walker>,
         vram: u64,
@@ -54,29 +54,29 @@ impl Hardware {
     }
 
     /// Where work leaves an engine that others want.
-    pub(super) fn preemption(&self) -> Preemption {
+    pub(crate) fn preemption(&self) -> Preemption {
         if self.whole_methods.load(Ordering::Relaxed) { Preemption::Methods } else { Preemption::Anywhere }
     }
 
     /// Sets that.
-    pub(super) fn set_preemption(&self, preemption: Preemption) {
+    pub(crate) fn set_preemption(&self, preemption: Preemption) {
         self.whole_methods.store(preemption == Preemption::Methods, Ordering::Relaxed);
     }
 
     /// Nanoseconds since power-on, as engines write them into reports.
-    pub(super) fn timestamp(&self) -> u64 {
+    pub(crate) fn timestamp(&self) -> u64 {
         u64::try_from(self.powered_on.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// The first caller wins; there is one.
-    pub(super) fn connect(&self, events: Arc<dyn EngineEvents>) {
+    pub(crate) fn connect(&self, events: Arc<dyn EngineEvents>) {
         if self.events.set(events).is_err() {
             log::warn!("softgpu: a second receiver of events was refused");
         }
     }
 
     /// Where events go. To be called without holding a lock of this room: the receiver may call back.
-    pub(super) fn tell(&self, event: impl FnOnce(&dyn EngineEvents)) {
+    pub(crate) fn tell(&self, event: impl FnOnce(&dyn EngineEvents)) {
         if let Some(events) = self.events.get() {
             event(events.as_ref());
         }

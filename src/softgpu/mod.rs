@@ -1,4 +1,4 @@
-//! The software GPU: a strict model of what executes behind a GF100's registers.
+//! The software GPU: a strict model of what executes behind a GPU's registers or firmware.
 //!
 //! It is hardware, not a shortcut: units that were not initialised do not work, the runlist and start bits
 //! decide what runs, page tables are walked for real with a TLB that is stale until flushed, faults are
@@ -6,8 +6,11 @@
 //! and timeslices and preemption are real. Nothing above can look inside, except that the [`ledger`] counts
 //! accesses that leave their owner's memory.
 //!
-//! Three PBDMA threads ([`pbdma`]) take channels from the FIFO tables ([`fifo`]), parse their command streams
-//! ([`execution`]) and give methods to engines ([`engine`]), which reach memory through the MMU ([`mmu`]).
+//! From the ground up: memory ([`vram`]), the MMU and accesses through it ([`mmu`]), the channel tables
+//! ([`fifo`]), engines ([`engine`]) and the classes that they execute ([`class`]), PBDMAs ([`pbdma`]) that take
+//! channels from the tables, parse their command streams and give methods to engines. What chips differ in is
+//! described in [`chip`]. [`Core`] is all of it; [`SoftGpu`] has a GF100's registers before it, and the
+//! [`executor`] is the core as a driver.
 //!
 //! Not modelled: video engines, 2D and 3D drawing, shaders, compression, performance counters, and anything
 //! that takes time other than moving bytes.
@@ -15,29 +18,19 @@
 // They panic where the output takes no more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod access;
+mod chip;
+mod class;
 mod core;
-mod description;
 mod engine;
-mod execution;
 pub mod executor;
 mod fifo;
 mod gpu;
 mod hardware;
-mod host;
 pub mod ledger;
-mod memory;
 mod mmu;
 mod pbdma;
 mod preemption;
-mod pushbuffer;
-mod ramfc;
-mod reduction;
-mod renewals;
-mod sleepers;
-mod tlb;
 mod vram;
-mod walker;
 
 pub use self::core::Core;
 pub use gpu::{SoftGpu, SoftGpuConfig, SoftGpuError};

@@ -6,9 +6,9 @@
 //! loader writes each entry's value to its register, whatever register that is; the saver leaves the header
 //! alone.
 
-use crate::access::Client;
 use crate::hardware::Hardware;
 use crate::ledger::Actor;
+use crate::mmu::client::Client;
 use crate::mmu::{AddressSpace, read_u64};
 use gpuvmk_chip::gf100::GRAPHICS_CONTEXT_SIZE;
 use gpuvmk_chip::gf100::ramin::{
@@ -25,7 +25,7 @@ pub(crate) const INSTANCE_READ: usize = 0x280;
 const _: () = assert!(INSTANCE_READ as u64 <= INSTANCE_SIZE);
 
 /// Where the graphics state begins in its image.
-pub(super) const GRAPHICS_STATE_OFFSET: u64 = 0x100;
+pub(crate) const GRAPHICS_STATE_OFFSET: u64 = 0x100;
 
 /// A write that the patch list asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,4 +166,4 @@ impl Image {
 }
 
 /// The graphics state must fit behind the header.
-pub(super) const GRAPHICS_STATE_MAX: usize = (GRAPHICS_CONTEXT_SIZE as usize) - 0x100;
+pub(crate) const GRAPHICS_STATE_MAX: usize = (GRAPHICS_CONTEXT_SIZE as usize) - 0x100;

@@ -1,35 +1,24 @@
-//! Engines: graphics and two copy engines, each with the context of one channel resident.
+//! Engines: graphics and copy engines, each with the context of one channel resident.
 //!
 //! An engine belongs to one channel at a time (the FIFO model sees to that), keeps its context until another
 //! one needs the engine, and then saves it to the image that the instance block names and loads the next. The
 //! graphics engine's loader applies the image's patch list.
 
-mod clear;
-pub(super) mod context;
-pub(super) mod copy;
-pub(super) mod graphics;
-pub(super) mod hopper_copy;
-pub(super) mod hopper_graphics;
-mod inline;
-mod layout;
-mod m2mf;
-mod remap;
-mod report;
-mod transfer;
-pub(super) mod unit;
+pub(crate) mod context;
+pub(crate) mod unit;
 mod work_time;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use super::access::Client;
-use super::ramfc::Method;
 use crate::Preemption;
+use crate::fifo::ramfc::Method;
+use crate::mmu::client::Client;
 use gpuvmk_units::backend::MmuFault;
 
 /// Why an engine did not execute a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// The MMU refused an access.
     Fault(MmuFault),
     /// The graphics engine's error interrupt, with the class bound to the subchannel.
@@ -50,7 +39,7 @@ impl From<MmuFault> for Refusal {
 
 /// How far a method got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(crate) enum Progress {
     /// All of it.
     Done,
     /// Told to pause; to be resumed.
@@ -59,47 +48,47 @@ pub(super) enum Progress {
 
 /// What a method did beyond its own state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Effects {
+pub(crate) struct Effects {
     /// The driver is to be notified.
-    pub(super) interrupt: bool,
+    pub(crate) interrupt: bool,
     /// A report was written, which somebody may wait for.
-    pub(super) released: bool,
+    pub(crate) released: bool,
 }
 
 /// When an engine must pause.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Control<'a> {
+pub(crate) struct Control<'a> {
     /// The channel may have to leave.
-    pub(super) attention: &'a AtomicBool,
+    pub(crate) attention: &'a AtomicBool,
     /// The engine is being reset.
-    pub(super) abort: &'a AtomicBool,
+    pub(crate) abort: &'a AtomicBool,
     /// End of the channel's timeslice.
-    pub(super) slice_end: Instant,
+    pub(crate) slice_end: Instant,
     /// Whether anything but a reset makes it pause.
-    pub(super) preemption: Preemption,
+    pub(crate) preemption: Preemption,
 }
 
 impl Control<'_> {
     /// True when a long operation must stop here.
-    pub(super) fn should_pause(&self) -> bool {
+    pub(crate) fn should_pause(&self) -> bool {
         let wanted = || self.attention.load(Ordering::Acquire) || Instant::now() >= self.slice_end;
         self.aborted() || self.preemption == Preemption::Anywhere && wanted()
     }
 
-    pub(super) fn aborted(&self) -> bool {
+    pub(crate) fn aborted(&self) -> bool {
         self.abort.load(Ordering::Acquire)
     }
 }
 
 /// The surroundings of a method.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run<'a> {
-    pub(super) client: Client<'a>,
-    pub(super) control: Control<'a>,
+pub(crate) struct Run<'a> {
+    pub(crate) client: Client<'a>,
+    pub(crate) control: Control<'a>,
 }
 
 /// What an engine is: methods, long operations, and a context that can be saved and loaded.
-pub(super) trait Model: Send + std::fmt::Debug {
+pub(crate) trait Model: Send + std::fmt::Debug {
     /// Executes a method.
     fn method(&mut self, run: &Run<'_>, method: Method, effects: &mut Effects) -> Result<Progress, Refusal>;
 

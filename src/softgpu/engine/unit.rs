@@ -10,10 +10,10 @@ use std::time::Duration;
 use super::context::{Image, Patch, read_instance};
 use super::work_time::WorkTime;
 use super::{Control, Effects, Model, Progress, Refusal, Run};
-use crate::access::Client;
+use crate::fifo::ramfc::Method;
 use crate::hardware::Hardware;
 use crate::mmu::AddressSpace;
-use crate::ramfc::Method;
+use crate::mmu::client::Client;
 use gpuvmk_chip::{AccessKind, Engine, FaultReason, PhysicalAddress};
 use gpuvmk_units::backend::{EngineStatus, FaultUnit, MmuFault};
 

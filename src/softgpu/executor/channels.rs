@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Preemption;
+use crate::chip::GH100;
+use crate::class::{hopper_copy, hopper_graphics};
 use crate::core::Core;
-use crate::description::GH100;
-use crate::engine::{hopper_copy, hopper_graphics};
-use crate::ramfc::{self, compose, engine_number};
+use crate::fifo::ramfc::{self, compose, engine_number};
 use gpuvmk_chip::addr::{HostChannel, HostVram};
 use gpuvmk_chip::gf100::methods::host::ENGINE_SOFTWARE;
 use gpuvmk_chip::gf100::ramin::{

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::memory::Memory;
-use crate::tlb::Page;
-use crate::walker::Walker;
+use crate::mmu::tlb::Page;
+use crate::mmu::walker::Walker;
+use crate::vram::memory::Memory;
 use gpuvmk_chip::addr::{GpuVa, HostVram, Iova};
 use gpuvmk_chip::{Aperture, FaultReason, PhysicalAddress};
 use gpuvmk_gpu::space_map::{Run, SpaceMap, SpaceShape};

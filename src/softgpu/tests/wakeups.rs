@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::description::GF100;
+use crate::chip::GF100;
 use crate::fifo::{Departure, Fifo};
 use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
 use gpuvmk_units::backend::FifoState;

@@ -1,0 +1,170 @@
+//! The graphics engine, as far as copies and reports go: M2MF in full, queries and notifiers of the other
+//! classes. Other state of the 2D, 3D and compute classes is accepted and not kept; nothing is drawn and no
+//! shader runs.
+
+use super::m2mf::{self, M2mf};
+use crate::engine::context::{GRAPHICS_STATE_MAX, GRAPHICS_STATE_OFFSET};
+use crate::engine::{Effects, Model, Progress, Refusal, Run};
+use crate::fifo::ramfc::Method;
+use crate::mmu::client::Report;
+use gpuvmk_chip::gf100::methods::{self, graphics, graphics_intr, host, query};
+
+/// Words of a class's report methods.
+const REPORT_WORDS: usize = 3;
+
+/// Words of the saved state: classes, notifier address, queries of 3D and compute, M2MF.
+const SAVED_WORDS: usize = 8 + 2 + 2 * REPORT_WORDS + m2mf::SAVED_WORDS;
+const _: () = assert!(SAVED_WORDS * 4 <= GRAPHICS_STATE_MAX);
+
+/// Query state of one class: address and sequence.
+#[derive(Clone, Copy, Debug, Default)]
+struct Query {
+    words: [u32; REPORT_WORDS],
+}
+
+impl Query {
+    fn address(&self) -> u64 {
+        let [high, low, _] = self.words;
+        u64::from(high & 0xff) << 32 | u64::from(low)
+    }
+
+    fn sequence(&self) -> u32 {
+        let [_, _, sequence] = self.words;
+        sequence
+    }
+
+    fn method(
+        &mut self,
+        run: &Run<'_>,
+        method: u16,
+        data: u32,
+        effects: &mut Effects,
+    ) -> Result<(), Refusal> {
+        let [high, low, sequence] = &mut self.words;
+        match method {
+            query::ADDRESS_HIGH => *high = data,
+            query::ADDRESS_LOW => *low = data,
+            query::SEQUENCE => *sequence = data,
+            query::GET => self.get(run, data, effects)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn get(&self, run: &Run<'_>, data: u32, effects: &mut Effects) -> Result<(), Refusal> {
+        if data & 3 != query::GET_MODE_SYNC {
+            // The model counts no samples or primitives: every counter reads 0.
+            let selected = (data >> query::GET_SELECT_SHIFT) & 0x1f;
+            let value = if selected == 0 { self.sequence() } else { 0 };
+            let short = data & query::GET_SHORT != 0;
+            let report = if short { Report::Word } else { Report::FourWords };
+            run.client.write_report(self.address(), value.into(), report)?;
+            effects.released = true;
+        }
+        effects.interrupt |= data & query::GET_INTERRUPT != 0;
+        Ok(())
+    }
+}
+
+/// The engine's context.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Graphics {
+    /// Class by subchannel; 0 is none.
+    classes: [u16; 8],
+    /// High and low word.
+    notifier: [u32; 2],
+    threed: Query,
+    compute: Query,
+    m2mf: M2mf,
+}
+
+impl Graphics {
+    fn bind(&mut self, method: Method) -> Result<(), Refusal> {
+        let [low, high, _, _] = method.data.to_le_bytes();
+        let class = u16::from_le_bytes([low, high]);
+        let known = [methods::m2mf::CLASS, methods::CLASS_2D, methods::CLASS_3D, methods::CLASS_COMPUTE];
+        if !known.contains(&class) {
+            return Err(Refusal::Graphics { status: graphics_intr::ILLEGAL_CLASS, class });
+        }
+        if let Some(bound) = self.classes.get_mut(usize::from(method.subchannel)) {
+            *bound = class;
+        }
+        Ok(())
+    }
+
+    fn notify(&self, run: &Run<'_>, data: u32, effects: &mut Effects) -> Result<(), Refusal> {
+        let [high, low] = self.notifier;
+        let va = u64::from(high & 0xff) << 32 | u64::from(low);
+        let mut notifier = [0; 16];
+        let time = run.client.hardware.timestamp().to_le_bytes();
+        for (to, from) in notifier.iter_mut().zip(time) {
+            *to = from;
+        }
+        run.client.write(va, &notifier)?;
+        effects.released = true;
+        effects.interrupt |= data & 1 != 0;
+        Ok(())
+    }
+}
+
+impl Model for Graphics {
+    fn method(&mut self, run: &Run<'_>, method: Method, effects: &mut Effects) -> Result<Progress, Refusal> {
+        if method.method == host::SET_OBJECT {
+            self.bind(method)?;
+            return Ok(Progress::Done);
+        }
+        let class = self.classes.get(usize::from(method.subchannel)).copied().unwrap_or(0);
+        if class == 0 {
+            return Err(Refusal::Graphics { status: graphics_intr::ILLEGAL_CLASS, class });
+        }
+        let data = method.data;
+        let [high, low] = &mut self.notifier;
+        match method.method {
+            graphics::NOTIFY_ADDRESS_HIGH => *high = data,
+            graphics::NOTIFY_ADDRESS_LOW => *low = data,
+            graphics::NOTIFY => self.notify(run, data, effects)?,
+            other => match class {
+                methods::m2mf::CLASS => return self.m2mf.method(run, other, data, effects),
+                methods::CLASS_3D => self.threed.method(run, other, data, effects)?,
+                methods::CLASS_COMPUTE => self.compute.method(run, other, data, effects)?,
+                _ => {}
+            },
+        }
+        Ok(Progress::Done)
+    }
+
+    fn resume(&mut self, run: &Run<'_>, effects: &mut Effects) -> Result<Progress, Refusal> {
+        self.m2mf.resume(run, effects)
+    }
+
+    fn save(&self) -> Vec<u8> {
+        let words = self.classes.iter().map(|&class| u32::from(class));
+        let words = words.chain(self.notifier).chain(self.threed.words).chain(self.compute.words);
+        words.chain(self.m2mf.save()).flat_map(u32::to_le_bytes).collect()
+    }
+
+    fn load(&mut self, image: &[u8]) {
+        let mut words = image.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
+        for class in &mut self.classes {
+            let [low, high, _, _] = words.next().unwrap_or(0).to_le_bytes();
+            *class = u16::from_le_bytes([low, high]);
+        }
+        let state = [&mut self.notifier[..], &mut self.threed.words, &mut self.compute.words];
+        for word in state.into_iter().flatten() {
+            *word = words.next().unwrap_or(0);
+        }
+        self.m2mf.load(&mut words);
+    }
+
+    fn image_size(&self) -> usize {
+        SAVED_WORDS * 4
+    }
+
+    fn image_offset(&self) -> u64 {
+        GRAPHICS_STATE_OFFSET
+    }
+
+    fn reset(&mut self) {
+        *self = Self::default();
+    }
+}

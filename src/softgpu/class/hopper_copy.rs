@@ -1,0 +1,320 @@
+//! A copy engine of class c8b5.
+//!
+//! Refused, with the engine's own error, as hardware refuses what it was not set up for: physical addresses,
+//! encryption, video protection, scrubbing, semaphores with conditional interrupts, conditional launches, and
+//! fields that the class does not have.
+
+use super::layout::{Blocks, Gob, Layout, Surface};
+use super::remap::{Remap, Select};
+use super::transfer::{Position, Transfer};
+use crate::engine::{Effects, Model, Progress, Refusal, Run};
+use crate::fifo::ramfc::Method;
+use crate::mmu::client::{Report, halves};
+use crate::mmu::reduction::{Operand, Reduction};
+use gpuvmk_chip::gh100::methods::copy::{
+    self, FIRST_STATE, LAST_STATE, METHODS, launch, remap, render_enable, surface,
+};
+use gpuvmk_chip::gh100::methods::{CLASS_COPY, host};
+use gpuvmk_chip::gh100::mmu::VA_MAX;
+
+/// Words of the context: the methods, LAUNCH_DMA, whether it runs, and how far it got.
+const SAVED_WORDS: usize = METHODS.len() + 6;
+
+/// Bytes of a copy context image.
+pub(crate) const IMAGE_SIZE: u64 = 0x1000;
+const _: () = assert!(SAVED_WORDS as u64 * 4 <= IMAGE_SIZE);
+
+/// ROBUST_CHANNEL_CE0_ERROR; those of engines 1 and 2 follow.
+const CE0_ERROR: u32 = 39;
+/// ROBUST_CHANNEL_CE3_ERROR; others follow.
+const CE3_ERROR: u32 = 70;
+
+/// log2 of the largest block, in GOBs.
+const MAX_BLOCK_SHIFT: u32 = 5;
+
+/// The engine's context.
+#[derive(Clone, Debug)]
+pub(crate) struct HopperCopy {
+    /// Which engine it is.
+    number: u8,
+    words: [u32; METHODS.len()],
+    launch: u32,
+    position: Option<Position>,
+}
+
+/// What a launch moves.
+enum Work {
+    Nothing,
+    Copy(Transfer),
+    Remap(Remap),
+}
+
+fn index(method: u16) -> Option<usize> {
+    METHODS.iter().position(|def| def.method == method)
+}
+
+impl HopperCopy {
+    /// Engine `number`, as after power-on.
+    pub(crate) fn new(number: u8) -> Self {
+        let mut words = [0; METHODS.len()];
+        let enable = index(copy::SET_RENDER_ENABLE_C).and_then(|index| words.get_mut(index));
+        if let Some(enable) = enable {
+            *enable = render_enable::TRUE;
+        }
+        Self { number, words, launch: 0, position: None }
+    }
+
+    /// What hardware calls a launch that it refuses.
+    fn refusal(&self) -> Refusal {
+        let number = u32::from(self.number);
+        Refusal::Robust(number.checked_sub(3).map_or(CE0_ERROR + number, |above| CE3_ERROR + above))
+    }
+
+    fn word(&self, method: u16) -> u32 {
+        index(method).and_then(|index| self.words.get(index)).copied().unwrap_or(0)
+    }
+
+    fn set(&mut self, method: u16, value: u32) {
+        if let Some(word) = index(method).and_then(|index| self.words.get_mut(index)) {
+            *word = value;
+        }
+    }
+
+    fn address(&self, upper: u16) -> u64 {
+        (u64::from(self.word(upper)) << 32 | u64::from(self.word(upper + 4))) & VA_MAX
+    }
+
+    fn store(&mut self, method: Method) -> Result<(), Refusal> {
+        let Method { method, data, .. } = method;
+        let known = METHODS.iter().find(|def| def.method == method);
+        if known.is_none_or(|def| data & !def.mask != 0) {
+            return Err(self.refusal());
+        }
+        if !(FIRST_STATE..=LAST_STATE).contains(&method) {
+            return Ok(());
+        }
+        self.set(method, data);
+        let packed = match method {
+            copy::SET_DST_ORIGIN => Some((copy::DST_ORIGIN_X, copy::DST_ORIGIN_Y)),
+            copy::SET_SRC_ORIGIN => Some((copy::SRC_ORIGIN_X, copy::SRC_ORIGIN_Y)),
+            _ => None,
+        };
+        if let Some((x, y)) = packed {
+            self.set(x, data & 0xffff);
+            self.set(y, data >> 16);
+        }
+        Ok(())
+    }
+
+    /// Checks that a launch asks for nothing that is not there.
+    fn check(&self, data: u32) -> Result<(), Refusal> {
+        let refused =
+            [launch::SRC_PHYSICAL, launch::DST_PHYSICAL, launch::COPY_TYPE_MASK, launch::VPR, launch::SCRUB];
+        let semaphore = data >> launch::SEMAPHORE_SHIFT & 3;
+        let enable = self.word(copy::SET_RENDER_ENABLE_C);
+        let wrong = refused.iter().any(|bits| data & bits != 0)
+            || data & launch::TRANSFER_MASK == launch::TRANSFER_INVALID
+            || semaphore > launch::SEMAPHORE_FOUR_WORDS
+            || (semaphore != 0 && data & launch::REDUCTION != 0 && self.reduction(data).is_none())
+            || ![render_enable::FALSE, render_enable::TRUE].contains(&enable);
+        if wrong {
+            log::debug!("softgpu: copy engine {} refuses launch {data:#010x}", self.number);
+            return Err(self.refusal());
+        }
+        Ok(())
+    }
+
+    fn reduction(&self, data: u32) -> Option<Reduction> {
+        let signed = data & launch::REDUCTION_UNSIGNED == 0;
+        let reduction = Reduction::of_host(data >> launch::REDUCTION_SHIFT & 0xf)?;
+        reduction.supports(operand(data), signed).then_some(reduction)
+    }
+
+    /// One side of a launch. `element` is the size of what widths and origins count.
+    fn surface(&self, side: &Side, element: u64) -> Result<Surface, Refusal> {
+        let layout = if self.launch & side.linear != 0 {
+            Layout::Pitch(i64::from(self.word(side.pitch).cast_signed()))
+        } else {
+            let shape = self.word(side.block_size);
+            let [width, height_shift, depth_shift] = [0, 4, 8].map(|shift| (shape >> shift) & 0xf);
+            if width != 0 || height_shift > MAX_BLOCK_SHIFT || depth_shift > MAX_BLOCK_SHIFT {
+                return Err(self.refusal());
+            }
+            // Below 2^32 times 16: no overflow.
+            Layout::Blocks(Blocks {
+                gob: Gob::Sectors,
+                height_shift,
+                depth_shift,
+                width: u64::from(self.word(side.block_size + surface::WIDTH)) * element,
+                height: u64::from(self.word(side.block_size + surface::HEIGHT)),
+                x: u64::from(self.word(side.origin_x)) * element,
+                y: u64::from(self.word(side.origin_x + 4)),
+                z: u64::from(self.word(side.block_size + surface::LAYER)),
+            })
+        };
+        Ok(Surface { base: self.address(side.address), layout, va_max: VA_MAX })
+    }
+
+    fn work(&self) -> Result<Work, Refusal> {
+        let none = self.launch & launch::TRANSFER_MASK == 0;
+        if none || self.word(copy::SET_RENDER_ENABLE_C) == render_enable::FALSE {
+            return Ok(Work::Nothing);
+        }
+        let length = u64::from(self.word(copy::LINE_LENGTH_IN));
+        let multi = self.launch & launch::MULTI_LINE != 0;
+        let count = if multi { u64::from(self.word(copy::LINE_COUNT)) } else { 1 };
+        if self.launch & launch::REMAP == 0 {
+            let (source, target) = (self.surface(&SOURCE, 1)?, self.surface(&TARGET, 1)?);
+            return Ok(Work::Copy(Transfer { source, target, length, count }));
+        }
+        let components = self.word(copy::SET_REMAP_COMPONENTS);
+        // CAST: two bits.
+        let one_more = |shift: u32| (components >> shift & 3) as usize + 1;
+        let component = one_more(remap::COMPONENT_SIZE_SHIFT);
+        let sources = one_more(remap::NUM_SRC_SHIFT);
+        let targets = one_more(remap::NUM_DST_SHIFT);
+        let mut selects = [Select::Keep; 4];
+        for (shift, select) in (0..).step_by(4).zip(&mut selects) {
+            *select = match components >> shift & 7 {
+                number @ 0..=3 => Select::Source(u8::try_from(number).unwrap_or(0)),
+                remap::SELECT_CONST_A => Select::Constant(self.word(copy::SET_REMAP_CONST_A)),
+                remap::SELECT_CONST_B => Select::Constant(self.word(copy::SET_REMAP_CONST_B)),
+                remap::SELECT_NO_WRITE => Select::Keep,
+                _ => return Err(self.refusal()),
+            };
+        }
+        let missing = |select: &Select| matches!(select, Select::Source(n) if usize::from(*n) >= sources);
+        if selects.iter().take(targets).any(missing) {
+            return Err(self.refusal());
+        }
+        let source = self.surface(&SOURCE, (component * sources) as u64)?;
+        let target = self.surface(&TARGET, (component * targets) as u64)?;
+        Ok(Work::Remap(Remap { source, target, length, count, component, sources, targets, selects }))
+    }
+
+    fn complete(&self, run: &Run<'_>, effects: &mut Effects) -> Result<(), Refusal> {
+        let data = self.launch;
+        let semaphore = data >> launch::SEMAPHORE_SHIFT & 3;
+        if semaphore != 0 {
+            let va = self.address(copy::SET_SEMAPHORE_A);
+            let operand = operand(data);
+            let upper = u64::from(self.word(copy::SET_SEMAPHORE_PAYLOAD_UPPER)) << 32;
+            let payload = (upper | u64::from(self.word(copy::SET_SEMAPHORE_PAYLOAD))) & operand.mask();
+            let timed = semaphore == launch::SEMAPHORE_FOUR_WORDS;
+            if data & launch::REDUCTION != 0 {
+                let reduction = self.reduction(data).ok_or(self.refusal())?;
+                if timed {
+                    run.client.write_time(va)?;
+                }
+                let signed = data & launch::REDUCTION_UNSIGNED == 0;
+                run.client.reduce(va, reduction, operand, signed, payload)?;
+            } else {
+                let report = match operand {
+                    _ if timed => Report::FourWords,
+                    Operand::DoubleWord => Report::DoubleWord,
+                    Operand::Word => Report::Word,
+                };
+                run.client.write_report(va, payload, report)?;
+            }
+            effects.released = true;
+        }
+        effects.interrupt |= data & launch::INTERRUPT_MASK != 0;
+        Ok(())
+    }
+}
+
+fn operand(data: u32) -> Operand {
+    if data & launch::PAYLOAD_64BIT != 0 { Operand::DoubleWord } else { Operand::Word }
+}
+
+/// The methods of one side.
+struct Side {
+    address: u16,
+    pitch: u16,
+    block_size: u16,
+    /// The line follows.
+    origin_x: u16,
+    /// Bit of a launch.
+    linear: u32,
+}
+
+const SOURCE: Side = Side {
+    address: copy::OFFSET_IN_UPPER,
+    pitch: copy::PITCH_IN,
+    block_size: copy::SET_SRC_BLOCK_SIZE,
+    origin_x: copy::SRC_ORIGIN_X,
+    linear: launch::SRC_PITCH,
+};
+
+const TARGET: Side = Side {
+    address: copy::OFFSET_OUT_UPPER,
+    pitch: copy::PITCH_OUT,
+    block_size: copy::SET_DST_BLOCK_SIZE,
+    origin_x: copy::DST_ORIGIN_X,
+    linear: launch::DST_PITCH,
+};
+
+impl Model for HopperCopy {
+    fn method(&mut self, run: &Run<'_>, method: Method, effects: &mut Effects) -> Result<Progress, Refusal> {
+        match method.method {
+            host::SET_OBJECT if method.data & 0xffff == u32::from(CLASS_COPY) => {}
+            host::SET_OBJECT => return Err(self.refusal()),
+            copy::LAUNCH_DMA => {
+                self.check(method.data)?;
+                self.store(method)?;
+                self.launch = method.data;
+                self.position = Some(Position::default());
+                return self.resume(run, effects);
+            }
+            _ => self.store(method)?,
+        }
+        Ok(Progress::Done)
+    }
+
+    fn resume(&mut self, run: &Run<'_>, effects: &mut Effects) -> Result<Progress, Refusal> {
+        let Some(mut position) = self.position.take() else { return Ok(Progress::Done) };
+        let progress = match self.work()? {
+            Work::Nothing => Progress::Done,
+            Work::Copy(transfer) => transfer.advance(run, &mut position)?,
+            Work::Remap(remap) => remap.advance(run, &mut position)?,
+        };
+        match progress {
+            Progress::Paused => self.position = Some(position),
+            Progress::Done => self.complete(run, effects)?,
+        }
+        Ok(progress)
+    }
+
+    fn save(&self) -> Vec<u8> {
+        let position = self.position.unwrap_or_default();
+        let [a, b] = halves(position.line);
+        let [c, d] = halves(position.at);
+        let state = [self.launch, self.position.is_some().into(), a, b, c, d];
+        self.words.into_iter().chain(state).flat_map(u32::to_le_bytes).collect()
+    }
+
+    fn load(&mut self, image: &[u8]) {
+        let mut words = image.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
+        let mut next = || words.next().unwrap_or(0);
+        for word in &mut self.words {
+            *word = next();
+        }
+        self.launch = next();
+        let running = next() != 0;
+        let line = u64::from(next()) | u64::from(next()) << 32;
+        let at = u64::from(next()) | u64::from(next()) << 32;
+        self.position = running.then_some(Position { line, at });
+    }
+
+    fn image_size(&self) -> usize {
+        SAVED_WORDS * 4
+    }
+
+    fn image_offset(&self) -> u64 {
+        0
+    }
+
+    fn reset(&mut self) {
+        *self = Self::new(self.number);
+    }
+}

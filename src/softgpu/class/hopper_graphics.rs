@@ -1,0 +1,188 @@
+//! Hopper's graphics engine, as far as an executor goes: inline to memory, reports and notifiers.
+//!
+//! Everything else that sets state is accepted and not kept, macros (MME) too: a driver's start-up sends
+//! thousands of such methods. What would run a shader or draw is refused: a launch that does nothing would
+//! look like a result. A macro that would draw cannot be told from one that sets state, so macro calls do
+//! nothing.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::inline::{self, InlineToMemory};
+use super::report::{self, Reports};
+use crate::engine::{Effects, Model, Progress, Refusal, Run};
+use crate::fifo::ramfc::Method;
+use gpuvmk_chip::gh100::methods::graphics::{self, intr};
+use gpuvmk_chip::gh100::methods::report::{COMPUTE, Form, THREED};
+use gpuvmk_chip::gh100::methods::{
+    CLASS_2D, CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, GRAPHICS_SUBCHANNELS, MethodDef, host, lookup,
+};
+use gpuvmk_chip::methods::find;
+
+/// Words of the saved state: classes, notifier, and what the classes have.
+const SAVED_WORDS: usize = 8 + 2 + 2 * report::SAVED_WORDS + 3 * inline::SAVED_WORDS;
+
+/// Bytes of the image before the state: the header that a loader looks at.
+const STATE_OFFSET: u64 = 0x100;
+
+/// Bytes of a graphics context image.
+pub(crate) const IMAGE_SIZE: u64 = 0x1000;
+const _: () = assert!(STATE_OFFSET + SAVED_WORDS as u64 * 4 <= IMAGE_SIZE);
+
+/// The engine's context.
+#[derive(Clone, Debug)]
+pub(crate) struct HopperGraphics {
+    /// Class by subchannel.
+    classes: [u16; 8],
+    /// High and low word.
+    notifier: [u32; 2],
+    threed: Reports,
+    compute: Reports,
+    /// Inline data of the class of that name, of 3D, and of compute.
+    inline: [InlineToMemory; 3],
+}
+
+impl Default for HopperGraphics {
+    fn default() -> Self {
+        let [a, b, c, d] = GRAPHICS_SUBCHANNELS;
+        Self {
+            classes: [a, b, c, d, 0, 0, 0, 0],
+            notifier: [0; 2],
+            threed: Reports::default(),
+            compute: Reports::default(),
+            inline: [InlineToMemory::default(), InlineToMemory::default(), InlineToMemory::default()],
+        }
+    }
+}
+
+/// True for a method that would run a shader or draw.
+fn launches(class: u16, method: u16, data: u32) -> bool {
+    let listed = |methods: &'static [MethodDef]| find(methods, method).is_some();
+    match (class, method) {
+        (CLASS_COMPUTE, graphics::SEND_SIGNALING_PCAS_B) => data & graphics::PCAS_B_SCHEDULE != 0,
+        (CLASS_COMPUTE, graphics::SEND_SIGNALING_PCAS2_B) => {
+            !graphics::PCAS2_B_HARMLESS.contains(&(data & 0xf))
+        }
+        (CLASS_3D, _) => listed(graphics::THREED_METHODS),
+        (CLASS_2D, _) => listed(graphics::TWOD_METHODS),
+        _ => false,
+    }
+}
+
+/// Says once what this GPU cannot do, and always which method asked for it.
+fn refuse_launch(class: u16, method: u16) -> Refusal {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    let name = lookup(class, method).map_or("?", |def| def.name);
+    if TOLD.swap(true, Ordering::Relaxed) {
+        log::debug!("softgpu: class {class:04x} method {name} ({method:#x}) refused");
+    } else {
+        log::warn!(
+            "The software GPU runs no shaders and draws nothing: class {class:04x} method {name} ({method:#x}) \
+             stops its channel. Use a physical GPU for compute and graphics."
+        );
+    }
+    Refusal::Graphics { status: intr::ILLEGAL_METHOD, class }
+}
+
+impl HopperGraphics {
+    fn bind(&mut self, method: Method) -> Result<(), Refusal> {
+        let [low, high, _, _] = method.data.to_le_bytes();
+        let class = u16::from_le_bytes([low, high]);
+        if ![CLASS_INLINE, CLASS_2D, CLASS_3D, CLASS_COMPUTE].contains(&class) {
+            return Err(Refusal::Graphics { status: intr::ILLEGAL_CLASS, class });
+        }
+        if let Some(bound) = self.classes.get_mut(usize::from(method.subchannel)) {
+            *bound = class;
+        }
+        Ok(())
+    }
+
+    fn notify(&self, run: &Run<'_>, data: u32, effects: &mut Effects) -> Result<(), Refusal> {
+        let [high, low] = self.notifier;
+        let va = u64::from(high & 0x01ff_ffff) << 32 | u64::from(low);
+        run.client.write_u64(va.saturating_add(8), 0)?;
+        run.client.write_u64(va, run.client.hardware.timestamp())?;
+        effects.released = true;
+        effects.interrupt |= data & 1 != 0;
+        Ok(())
+    }
+
+    fn class_method(
+        &mut self,
+        run: &Run<'_>,
+        (class, method, data): (u16, u16, u32),
+        effects: &mut Effects,
+    ) -> Result<(), Refusal> {
+        let [own, in_threed, in_compute] = &mut self.inline;
+        let (inline, reports): (_, Option<(&mut Reports, &Form)>) = match class {
+            CLASS_INLINE => (own, None),
+            CLASS_3D => (in_threed, Some((&mut self.threed, &THREED))),
+            CLASS_COMPUTE => (in_compute, Some((&mut self.compute, &COMPUTE))),
+            _ => return Ok(()),
+        };
+        if let Some((reports, form)) = reports {
+            reports.method(run, (class, method, data), form, effects)?;
+        }
+        inline.method(run, (class, method, data), effects)
+    }
+}
+
+impl Model for HopperGraphics {
+    fn method(&mut self, run: &Run<'_>, method: Method, effects: &mut Effects) -> Result<Progress, Refusal> {
+        if method.method == host::SET_OBJECT {
+            self.bind(method)?;
+            return Ok(Progress::Done);
+        }
+        let class = self.classes.get(usize::from(method.subchannel)).copied().unwrap_or(0);
+        let data = method.data;
+        if launches(class, method.method, data) {
+            return Err(refuse_launch(class, method.method));
+        }
+        let [high, low] = &mut self.notifier;
+        match method.method {
+            graphics::SET_NOTIFY_A => *high = data,
+            graphics::SET_NOTIFY_B => *low = data,
+            graphics::NOTIFY => self.notify(run, data, effects)?,
+            other => self.class_method(run, (class, other, data), effects)?,
+        }
+        Ok(Progress::Done)
+    }
+
+    fn resume(&mut self, _run: &Run<'_>, _effects: &mut Effects) -> Result<Progress, Refusal> {
+        // No method takes long.
+        Ok(Progress::Done)
+    }
+
+    fn save(&self) -> Vec<u8> {
+        let words = self.classes.iter().map(|&class| u32::from(class)).chain(self.notifier);
+        let words = words.chain(self.threed.save()).chain(self.compute.save());
+        words.chain(self.inline.iter().flat_map(InlineToMemory::save)).flat_map(u32::to_le_bytes).collect()
+    }
+
+    fn load(&mut self, image: &[u8]) {
+        let mut words = image.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
+        for class in &mut self.classes {
+            let [low, high, _, _] = words.next().unwrap_or(0).to_le_bytes();
+            *class = u16::from_le_bytes([low, high]);
+        }
+        for word in &mut self.notifier {
+            *word = words.next().unwrap_or(0);
+        }
+        self.threed.load(&mut words);
+        self.compute.load(&mut words);
+        for inline in &mut self.inline {
+            inline.load(&mut words);
+        }
+    }
+
+    fn image_size(&self) -> usize {
+        SAVED_WORDS * 4
+    }
+
+    fn image_offset(&self) -> u64 {
+        STATE_OFFSET
+    }
+
+    fn reset(&mut self) {
+        *self = Self::default();
+    }
+}

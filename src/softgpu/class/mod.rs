@@ -1,0 +1,18 @@
+//! Classes: what engines execute, each with its methods and its saved state. They see their channel's memory,
+//! the clock and the wish to pause, and nothing else of the GPU.
+//!
+//! Fermi's graphics engine is [`graphics`] with [`m2mf`], its copy engines are [`copy`]. Hopper's are
+//! [`hopper_graphics`] with [`inline`] and [`report`], and [`hopper_copy`] with [`remap`]. What they share:
+//! [`layout`] (where a surface's bytes lie), [`transfer`] and [`clear`] (long work, which can pause).
+
+mod clear;
+pub(crate) mod copy;
+pub(crate) mod graphics;
+pub(crate) mod hopper_copy;
+pub(crate) mod hopper_graphics;
+mod inline;
+mod layout;
+mod m2mf;
+mod remap;
+mod report;
+mod transfer;

@@ -1,0 +1,452 @@
+//! The channel table and the runlist: which channel may run, and whose turn it is. A pure model; its owner
+//! locks it and wakes the PBDMAs.
+//!
+//! A channel runs when it is bound to an instance block, its start bit is set, the runlist names it, the
+//! driver has not blocked the runlist, nothing stopped it, and it has work. Of several, the one goes first
+//! that has waited longest since it last ran. An engine belongs to the channel that used it until that
+//! channel leaves its PBDMA; others that need it wait.
+
+pub(crate) mod ramfc;
+pub(crate) mod sleepers;
+
+use std::time::{Duration, Instant};
+
+use crate::chip::Description;
+use crate::fifo::sleepers::{Pbdmas, Sleepers, bit};
+use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
+use gpuvmk_units::backend::FifoState;
+
+/// First pause before a semaphore is looked at again, doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_micros(30);
+
+/// Longest pause: bounds how late a store by a CPU is noticed.
+const LONGEST_PAUSE: Duration = Duration::from_micros(1000);
+
+/// Engines that a chip can have, for tables by engine.
+const ENGINES: usize = 6;
+
+/// Index of an engine in such tables.
+pub(crate) fn engine_index(engine: Engine) -> Option<usize> {
+    match engine {
+        Engine::Graphics => Some(0),
+        Engine::Copy(number) => Some(usize::from(number) + 1).filter(|index| *index < ENGINES),
+    }
+}
+
+/// Why a channel with work does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// A semaphore has not the value that an acquire wants.
+    Semaphore {
+        /// When to look again.
+        retry_at: Instant,
+        /// How long the next pause is.
+        pause: Duration,
+        /// When the acquire began.
+        since: Instant,
+    },
+    /// Another channel holds the engine, or it is not ready.
+    Engine(Engine),
+}
+
+/// One channel of the table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Channel {
+    pub(crate) instance: Option<PhysicalAddress>,
+    /// Grows with every bind, so that work begun before is recognised.
+    pub(crate) generation: u64,
+    pub(crate) enabled: bool,
+    pub(crate) listed: bool,
+    /// An error or a fault ended it; a bind makes it usable again.
+    pub(crate) stopped: bool,
+    /// There may be work.
+    pub(crate) pending: bool,
+    /// PBDMA that has it loaded.
+    pub(crate) loaded: Option<u8>,
+    /// A doorbell that no PBDMA has seen.
+    pub(crate) rung: bool,
+    pub(crate) wait: Option<Wait>,
+    /// A preemption waits for it to leave its PBDMA.
+    pub(crate) preempting: bool,
+    /// PBDMAs that it has left, and that have yet to tell of it.
+    telling: u8,
+    last_ran: u64,
+}
+
+/// A channel given to a PBDMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Job {
+    pub(crate) channel: u16,
+    pub(crate) instance: PhysicalAddress,
+    pub(crate) generation: u64,
+    /// The acquire that it waits in, if it does.
+    pub(crate) waiting_since: Option<Instant>,
+    pause: Duration,
+}
+
+impl Job {
+    /// The acquire that it waited in has succeeded.
+    pub(crate) fn acquired(&mut self) {
+        self.waiting_since = None;
+        self.pause = FIRST_PAUSE;
+    }
+}
+
+/// How a channel left its PBDMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// Nothing left to do.
+    Idle,
+    /// There is more: its time is up, or it was told to leave.
+    Yielded,
+    /// An acquire failed.
+    Blocked,
+    /// An engine was not to be had.
+    NoEngine(Engine),
+    /// An error or a fault.
+    Stopped,
+}
+
+/// The tables.
+#[derive(Debug)]
+pub(crate) struct Fifo {
+    pbdmas: u8,
+    pub(crate) state: FifoState,
+    pub(crate) blocked: bool,
+    /// The PBDMAs are to end.
+    pub(crate) shut_down: bool,
+    /// Every channel must leave: a function reset is under way.
+    pub(crate) resetting: bool,
+    channels: Vec<Channel>,
+    runlist: Vec<u16>,
+    holders: [Option<u16>; ENGINES],
+    turns: u64,
+    /// A PBDMA that sleeps until a semaphore is due, and until when.
+    timekeeper: Option<(u8, Instant)>,
+    sleepers: Sleepers,
+}
+
+impl Fifo {
+    pub(crate) fn new(chip: &Description) -> Self {
+        Self {
+            pbdmas: chip.pbdmas,
+            state: FifoState::default(),
+            blocked: false,
+            shut_down: false,
+            resetting: false,
+            channels: vec![Channel::default(); usize::from(chip.channels)],
+            runlist: Vec::new(),
+            holders: [None; ENGINES],
+            turns: 0,
+            timekeeper: None,
+            sleepers: Sleepers::default(),
+        }
+    }
+
+    pub(crate) fn channel(&self, number: u16) -> Option<&Channel> {
+        self.channels.get(usize::from(number))
+    }
+
+    pub(crate) fn channel_mut(&mut self, number: u16) -> Option<&mut Channel> {
+        self.channels.get_mut(usize::from(number))
+    }
+
+    /// All channels with their numbers.
+    pub(crate) fn channels_mut(&mut self) -> impl Iterator<Item = (u16, &mut Channel)> {
+        (0..u16::MAX).zip(self.channels.iter_mut())
+    }
+
+    /// True while a PBDMA has any channel loaded.
+    pub(crate) fn any_loaded(&self) -> bool {
+        self.channels.iter().any(|channel| channel.loaded.is_some())
+    }
+
+    /// Binds a channel to an instance block; what was known of the number is forgotten.
+    pub(crate) fn bind(&mut self, number: u16, instance: Option<PhysicalAddress>) {
+        if let Some(channel) = self.channel_mut(number) {
+            *channel = Channel {
+                instance,
+                generation: channel.generation.wrapping_add(1),
+                enabled: channel.enabled,
+                listed: channel.listed,
+                pending: true,
+                // Whoever has it loaded takes notice by the generation.
+                loaded: channel.loaded,
+                preempting: channel.preempting && channel.loaded.is_some(),
+                telling: channel.telling,
+                ..Channel::default()
+            };
+        }
+    }
+
+    /// Takes a new runlist, without duplicates.
+    pub(crate) fn set_runlist(&mut self, list: impl IntoIterator<Item = u16>) {
+        self.runlist.clear();
+        let before: Vec<bool> =
+            self.channels.iter_mut().map(|channel| std::mem::take(&mut channel.listed)).collect();
+        for number in list {
+            let place = usize::from(number);
+            if let (Some(channel), Some(before)) = (self.channels.get_mut(place), before.get(place))
+                && !channel.listed
+            {
+                channel.listed = true;
+                // The driver may have written GP_PUT before the channel was listed.
+                channel.pending |= !before;
+                self.runlist.push(number);
+            }
+        }
+    }
+
+    /// The PBDMAs whose channels may not run any more.
+    pub(crate) fn to_leave(&self) -> impl Iterator<Item = u8> {
+        (0..u16::MAX).zip(&self.channels).filter_map(|(number, channel)| {
+            let pbdma = channel.loaded?;
+            (!self.may_run(number)).then_some(pbdma)
+        })
+    }
+
+    /// True when nothing but work is missing for the channel to run, or to go on running.
+    pub(crate) fn may_run(&self, number: u16) -> bool {
+        let open = self.state.enabled && !self.blocked && !self.shut_down && !self.resetting;
+        open && self.channel(number).is_some_and(|channel| {
+            channel.instance.is_some()
+                && channel.enabled
+                && channel.listed
+                && !channel.stopped
+                && !channel.preempting
+        })
+    }
+
+    /// True when the PBDMA is one that exists and that the driver has enabled.
+    pub(crate) fn pbdma_enabled(&self, pbdma: u8) -> bool {
+        pbdma < self.pbdmas && self.state.pbdma_mask & (1 << pbdma) != 0
+    }
+
+    fn enabled(&self) -> Pbdmas {
+        (0..self.pbdmas).filter(|pbdma| self.pbdma_enabled(*pbdma)).fold(0, |all, pbdma| all | bit(pbdma))
+    }
+
+    /// The PBDMAs to wake for the channels that are ready, `awake` of which are taken by PBDMAs that look by
+    /// themselves.
+    pub(crate) fn call(&mut self, now: Instant, awake: usize) -> Pbdmas {
+        let enabled = self.enabled();
+        if !self.sleepers.any(enabled) {
+            return 0;
+        }
+        let most = usize::from(self.pbdmas).saturating_add(awake);
+        // Of those that have waited for one engine, one alone can have it: others would be loaded in vain.
+        let mut engines = EngineSet::empty();
+        let mut first = |number: u16| match self.channel(number).and_then(|channel| channel.wait) {
+            Some(Wait::Engine(engine)) => {
+                let before = engines;
+                engines |= engine.into();
+                engines != before
+            }
+            _ => true,
+        };
+        let ready = self.runlist.iter().filter(|number| self.ready(**number, now) && first(**number));
+        let ready = ready.take(most).count();
+        let ready = u32::try_from(ready.saturating_sub(awake)).unwrap_or(u32::MAX);
+        self.sleepers.call(ready, enabled, self.timekeeper.map(|(pbdma, _)| pbdma))
+    }
+
+    /// A PBDMA has found nothing and sleeps: until when, if it is to watch the clock for waiting semaphores.
+    pub(crate) fn lie_down(&mut self, pbdma: u8) -> Option<Instant> {
+        self.sleepers.lie_down(pbdma);
+        let due = if self.pbdma_enabled(pbdma) { self.next_retry() } else { None };
+        match (due, self.timekeeper) {
+            (Some(due), Some((other, until))) if other != pbdma && until <= due => None,
+            (Some(due), _) => {
+                self.timekeeper = Some((pbdma, due));
+                Some(due)
+            }
+            (None, _) => {
+                self.forget_timekeeper(pbdma);
+                None
+            }
+        }
+    }
+
+    /// A PBDMA is awake. Whoever watched the clock does so no more.
+    pub(crate) fn get_up(&mut self, pbdma: u8) {
+        self.sleepers.get_up(pbdma);
+        self.forget_timekeeper(pbdma);
+    }
+
+    fn forget_timekeeper(&mut self, pbdma: u8) {
+        self.timekeeper = self.timekeeper.filter(|(keeper, _)| *keeper != pbdma);
+    }
+
+    /// Somebody to watch the clock, if semaphores are waited for and nobody does.
+    pub(crate) fn call_timekeeper(&mut self) -> Pbdmas {
+        if self.timekeeper.is_some() || self.next_retry().is_none() {
+            return 0;
+        }
+        let enabled = self.enabled();
+        self.sleepers.call_one(enabled)
+    }
+
+    fn ready(&self, number: u16, now: Instant) -> bool {
+        let waits = |wait| match wait {
+            Wait::Semaphore { retry_at, .. } => retry_at > now,
+            Wait::Engine(engine) => !self.engine_free(engine),
+        };
+        self.may_run(number)
+            && self.channel(number).is_some_and(|channel| {
+                channel.pending && channel.loaded.is_none() && !channel.wait.is_some_and(waits)
+            })
+    }
+
+    fn engine_free(&self, engine: Engine) -> bool {
+        let holder = engine_index(engine).and_then(|index| self.holders.get(index)).copied().flatten();
+        holder.is_none() && self.state.ready.contains(engine.into())
+    }
+
+    /// True when some channel would run if a PBDMA or an engine were free.
+    pub(crate) fn others_wait(&self, now: Instant) -> bool {
+        self.runlist.iter().any(|&number| {
+            let wants_engine = self.may_run(number)
+                && self.channel(number).is_some_and(|channel| {
+                    matches!(channel.wait, Some(Wait::Engine(engine)) if self.state.ready.contains(engine.into()))
+                });
+            wants_engine || self.ready(number, now)
+        })
+    }
+
+    /// Gives the PBDMA the channel whose turn it is.
+    pub(crate) fn next(&mut self, pbdma: u8, now: Instant) -> Option<Job> {
+        if !self.pbdma_enabled(pbdma) {
+            return None;
+        }
+        let ready = self.runlist.iter().copied().filter(|&number| self.ready(number, now));
+        let number = ready.min_by_key(|&number| self.channel(number).map(|channel| channel.last_ran))?;
+        let channel = self.channel_mut(number)?;
+        let instance = channel.instance?;
+        channel.loaded = Some(pbdma);
+        channel.pending = false;
+        // Whoever loads it reads GP_PUT.
+        channel.rung = false;
+        let (waiting_since, pause) = match channel.wait.take() {
+            Some(Wait::Semaphore { since, pause, .. }) => (Some(since), pause),
+            Some(Wait::Engine(_)) | None => (None, FIRST_PAUSE),
+        };
+        let generation = channel.generation;
+        Some(Job { channel: number, instance, generation, waiting_since, pause })
+    }
+
+    /// When the next semaphore is due, if channels wait for one.
+    pub(crate) fn next_retry(&self) -> Option<Instant> {
+        let due =
+            self.runlist.iter().filter(|&&number| self.may_run(number)).filter_map(|&number| {
+                match self.channel(number)?.wait? {
+                    Wait::Semaphore { retry_at, .. } => Some(retry_at),
+                    Wait::Engine(_) => None,
+                }
+            });
+        due.min()
+    }
+
+    /// Makes every waiting acquire of the runlist look again. True when there is one.
+    pub(crate) fn retry_semaphores(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        for number in &self.runlist {
+            let Some(channel) = self.channels.get_mut(usize::from(*number)) else { continue };
+            if let Some(Wait::Semaphore { retry_at, pause, .. }) = &mut channel.wait {
+                *retry_at = now;
+                *pause = FIRST_PAUSE;
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Gives the engine to a loaded channel, unless another one has it or it is not ready.
+    pub(crate) fn take_engine(&mut self, engine: Engine, number: u16) -> bool {
+        let ready = self.state.ready.contains(engine.into());
+        let Some(holder) = engine_index(engine).and_then(|index| self.holders.get_mut(index)) else {
+            return false;
+        };
+        if !ready || holder.is_some_and(|holder| holder != number) {
+            return false;
+        }
+        *holder = Some(number);
+        true
+    }
+
+    /// The loaded channel that has the engine.
+    pub(crate) fn holder(&self, engine: Engine) -> Option<u16> {
+        engine_index(engine).and_then(|index| self.holders.get(index)).copied().flatten()
+    }
+
+    /// Takes back a channel from its PBDMA.
+    pub(crate) fn leave(&mut self, job: &Job, departure: Departure, now: Instant) {
+        let number = job.channel;
+        for holder in &mut self.holders {
+            if *holder == Some(number) {
+                *holder = None;
+            }
+        }
+        self.turns += 1;
+        let turns = self.turns;
+        let Some(channel) = self.channel_mut(number) else { return };
+        channel.loaded = None;
+        channel.preempting = false;
+        if !matches!(departure, Departure::NoEngine(_)) {
+            channel.last_ran = turns;
+        }
+        if channel.generation != job.generation {
+            return;
+        }
+        match departure {
+            Departure::Idle => channel.pending |= channel.rung,
+            Departure::Yielded => channel.pending = true,
+            Departure::Blocked => {
+                let since = job.waiting_since.unwrap_or(now);
+                let pause = job.pause;
+                let retry_at = now.checked_add(pause).unwrap_or(now);
+                let longer = pause.saturating_mul(2).min(LONGEST_PAUSE);
+                channel.wait = Some(Wait::Semaphore { retry_at, pause: longer, since });
+                channel.pending = true;
+            }
+            Departure::NoEngine(engine) => {
+                channel.wait = Some(Wait::Engine(engine));
+                channel.pending = true;
+            }
+            Departure::Stopped => channel.stopped = true,
+        }
+    }
+
+    /// As after power-on, except for what the PBDMAs are doing.
+    pub(crate) fn clear(&mut self) {
+        self.state = FifoState::default();
+        self.blocked = false;
+        self.runlist.clear();
+        for channel in &mut self.channels {
+            *channel = Channel {
+                generation: channel.generation.wrapping_add(1),
+                loaded: channel.loaded,
+                telling: channel.telling,
+                ..Channel::default()
+            };
+        }
+    }
+
+    /// A PBDMA that gives a channel back has something to tell of it.
+    pub(crate) fn begin_telling(&mut self, number: u16) {
+        if let Some(channel) = self.channel_mut(number) {
+            channel.telling = channel.telling.saturating_add(1);
+        }
+    }
+
+    /// It has told everything.
+    pub(crate) fn end_telling(&mut self, number: u16) {
+        if let Some(channel) = self.channel_mut(number) {
+            channel.telling = channel.telling.saturating_sub(1);
+        }
+    }
+
+    /// True while a PBDMA has the channel loaded, or has yet to tell of it.
+    pub(crate) fn is_busy(&self, number: u16) -> bool {
+        self.channel(number).is_some_and(|channel| channel.loaded.is_some() || channel.telling > 0)
+    }
+}

@@ -1,0 +1,257 @@
+//! Accesses by virtual address, in the name of a channel: translated page by page, checked by the ledger,
+//! bounded in how long they keep a TLB flush waiting.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use crate::hardware::Hardware;
+use crate::ledger::Actor;
+use crate::mmu::reduction::{Operand, Reduction};
+use crate::mmu::tlb::Buffer;
+use crate::mmu::{AddressSpace, InUse, Place, Request};
+use crate::vram::memory::CopyMissed;
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::{AccessKind, Aperture, FaultReason};
+use gpuvmk_units::backend::{FaultUnit, MmuFault};
+
+/// Bytes that one access moves before it lets a flush pass.
+pub(crate) const CHUNK: u64 = 64 << 10;
+
+/// The same for zeroing: so much takes no longer.
+const CLEAR_CHUNK: u64 = 512 << 10;
+
+/// The same of memory of VMs' processes, whose pages may take long to be had,
+const FOREIGN: u64 = 8 << 10;
+
+/// and how long after the beginning no more is begun before a flush may pass.
+const LONGEST: Duration = Duration::from_micros(20);
+
+/// What a report looks like in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// 32 bits of value.
+    Word,
+    /// 64 bits of value.
+    DoubleWord,
+    /// 64 bits of value, and 64 bits of time.
+    FourWords,
+}
+
+/// A unit that accesses memory through an address space.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client<'a> {
+    pub(crate) hardware: &'a Hardware,
+    pub(crate) space: &'a AddressSpace,
+    pub(crate) channel: Option<u16>,
+    pub(crate) unit: FaultUnit,
+    /// True for the parts of an engine that its firmware runs.
+    pub(crate) privileged: bool,
+}
+
+impl Client<'_> {
+    fn fault(&self, va: u64, access: AccessKind, reason: FaultReason) -> MmuFault {
+        let address = GpuVa(va & self.hardware.chip.va_max);
+        MmuFault { channel: self.channel, unit: self.unit, address, access, reason }
+    }
+
+    fn translate(&self, in_use: &InUse<'_>, va: u64, access: AccessKind) -> Result<Place, MmuFault> {
+        let buffer = match self.unit {
+            FaultUnit::Engine(_) => Buffer::Engines,
+            FaultUnit::Host | FaultUnit::Bar1 | FaultUnit::Bar3 => Buffer::Hub,
+        };
+        let request = Request { buffer, access, privileged: self.privileged };
+        let hardware = self.hardware;
+        hardware
+            .mmu
+            .translate(in_use, &hardware.memory, self.space, va, request)
+            .map_err(|reason| self.fault(va, access, reason))
+    }
+
+    fn note(&self, place: Place, size: u64) {
+        let actor = if self.privileged { Actor::Firmware } else { Actor::Work };
+        self.hardware.ledger.check(actor, self.channel, place.target, size);
+    }
+
+    /// Reads `data.len()` bytes.
+    pub(crate) fn read(&self, va: u64, data: &mut [u8]) -> Result<(), MmuFault> {
+        let mut va = va;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let in_use = self.space.in_use();
+            let place = self.translate(&in_use, va, AccessKind::Read)?;
+            let size = place.run.min(rest.len() as u64).min(CHUNK);
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(to_index(size));
+            self.note(place, size);
+            let missed = self.hardware.memory.read(place.target, now);
+            missed.map_err(|_| self.fault(va, AccessKind::Read, FaultReason::UnsupportedAperture))?;
+            rest = later;
+            va = va.saturating_add(size);
+        }
+        Ok(())
+    }
+
+    /// Writes `data`.
+    pub(crate) fn write(&self, va: u64, data: &[u8]) -> Result<(), MmuFault> {
+        let mut va = va;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let in_use = self.space.in_use();
+            let place = self.translate(&in_use, va, AccessKind::Write)?;
+            let size = place.run.min(rest.len() as u64).min(CHUNK);
+            let (now, later) = rest.split_at(to_index(size));
+            self.note(place, size);
+            let missed = self.hardware.memory.write(place.target, now);
+            missed.map_err(|_| self.fault(va, AccessKind::Write, FaultReason::UnsupportedAperture))?;
+            rest = later;
+            va = va.saturating_add(size);
+        }
+        Ok(())
+    }
+
+    /// Says that all of `[va, va + size)` is about to be written. What cannot be written is met when it is.
+    pub(crate) fn prepare_to_fill(&self, va: u64, size: u64) {
+        let mut done = 0;
+        while done < size {
+            let in_use = self.space.in_use();
+            let Ok(place) = self.translate(&in_use, va.saturating_add(done), AccessKind::Write) else {
+                return;
+            };
+            let bytes = place.run.min(size - done).min(CHUNK);
+            if place.target.aperture == Aperture::Vram {
+                self.hardware.memory.vram.memory.prepare_to_fill(place.target.address, bytes);
+            }
+            done += bytes.max(1);
+        }
+    }
+
+    /// Makes `[va, va + size)` zeros.
+    pub(crate) fn clear(&self, va: u64, size: u64) -> Result<(), MmuFault> {
+        let mut done = 0;
+        while done < size {
+            let at = va.saturating_add(done);
+            let left = (size - done).min(CLEAR_CHUNK);
+            let in_use = self.space.in_use();
+            let Place { target, run } = self.translate(&in_use, at, AccessKind::Write)?;
+            let mut bytes = run.min(left);
+            // Pages that lie behind each other are zeroed together.
+            while bytes < left
+                && let Ok(next) = self.translate(&in_use, at.saturating_add(bytes), AccessKind::Write)
+                && next.target.aperture == target.aperture
+                && Some(next.target.address) == target.address.checked_add(bytes)
+            {
+                bytes = bytes.saturating_add(next.run).min(left);
+            }
+            self.note(Place { target, run: bytes }, bytes);
+            let missed = self.hardware.memory.clear(target, bytes);
+            missed.map_err(|_| self.fault(at, AccessKind::Write, FaultReason::UnsupportedAperture))?;
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    /// Copies `size` bytes.
+    pub(crate) fn copy(&self, from: u64, to: u64, size: u64) -> Result<(), MmuFault> {
+        let mut done = 0;
+        while done < size {
+            // The MMU is released after each chunk.
+            let in_use = self.space.in_use();
+            let end = size.min(done + CHUNK);
+            let began = Instant::now();
+            while done < end && began.elapsed() < LONGEST {
+                let source_va = from.saturating_add(done);
+                let target_va = to.saturating_add(done);
+                let source = self.translate(&in_use, source_va, AccessKind::Read)?;
+                let target = self.translate(&in_use, target_va, AccessKind::Write)?;
+                let mut bytes = source.run.min(target.run).min(end - done);
+                if source.target.aperture != Aperture::Vram || target.target.aperture != Aperture::Vram {
+                    bytes = bytes.min(FOREIGN);
+                }
+                self.note(source, bytes);
+                self.note(target, bytes);
+                self.hardware.memory.copy(source.target, target.target, bytes).map_err(|missed| {
+                    let (va, access) = match missed {
+                        CopyMissed::Source => (source_va, AccessKind::Read),
+                        CopyMissed::Target => (target_va, AccessKind::Write),
+                    };
+                    self.fault(va, access, FaultReason::UnsupportedAperture)
+                })?;
+                done += bytes;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read_u32(&self, va: u64) -> Result<u32, MmuFault> {
+        let mut bytes = [0; 4];
+        self.read(va, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    pub(crate) fn read_u64(&self, va: u64) -> Result<u64, MmuFault> {
+        let mut bytes = [0; 8];
+        self.read(va, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    pub(crate) fn write_u32(&self, va: u64, value: u32) -> Result<(), MmuFault> {
+        self.write(va, &value.to_le_bytes())
+    }
+
+    pub(crate) fn write_u64(&self, va: u64, value: u64) -> Result<(), MmuFault> {
+        self.write(va, &value.to_le_bytes())
+    }
+
+    /// Writes the time where a report of 16 bytes at `va` has it.
+    pub(crate) fn write_time(&self, va: u64) -> Result<(), MmuFault> {
+        self.write_u64(va.saturating_add(8), self.hardware.timestamp())
+    }
+
+    /// Writes a report as semaphores and queries do. The value lands last, so that whoever waits for it finds
+    /// the rest.
+    pub(crate) fn write_report(&self, va: u64, value: u64, report: Report) -> Result<(), MmuFault> {
+        let [low, high] = halves(value);
+        match report {
+            Report::Word => self.write_u32(va, low),
+            Report::DoubleWord => self.write_u64(va, value),
+            Report::FourWords => {
+                self.write_time(va)?;
+                self.write_u32(va.saturating_add(4), high)?;
+                self.write_u32(va, low)
+            }
+        }
+    }
+
+    /// Combines the value at `va` with an operand. Other reductions wait; stores of others may get lost.
+    pub(crate) fn reduce(
+        &self,
+        va: u64,
+        reduction: Reduction,
+        operand: Operand,
+        signed: bool,
+        by: u64,
+    ) -> Result<(), MmuFault> {
+        let _alone = self.hardware.reductions.lock().unwrap_or_else(PoisonError::into_inner);
+        match operand {
+            Operand::Word => {
+                let value = self.read_u32(va)?.into();
+                let [low, _] = halves(reduction.apply(operand, signed, value, by));
+                self.write_u32(va, low)
+            }
+            Operand::DoubleWord => {
+                let value = self.read_u64(va)?;
+                self.write_u64(va, reduction.apply(operand, signed, value, by))
+            }
+        }
+    }
+}
+
+/// The low and the high word of a value.
+pub(crate) fn halves(value: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
+    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
+}
+
+/// CAST: pieces of a slice are no longer than the slice.
+fn to_index(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
