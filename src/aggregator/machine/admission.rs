@@ -1,27 +1,23 @@
 //! Admission: a backend says what it wants and becomes a tenant, or is told why not.
 
-use std::io;
 use std::time::Duration;
 
-use super::Machine;
-use super::guests::Admissible;
+use super::guests::{Admissible, NAME_RULE, is_name};
+use super::resources::partition_percent;
+use super::state::Machine;
+use super::tenants::MAX_TENANTS;
 use crate::claimant::Claimant;
 use crate::dma_map::DmaMap;
 use crate::doorbells::MAX_CHANNELS;
 use crate::limit::Limit;
 use crate::protocol::{Hello, PROTOCOL_VERSION, RefusalKind, Welcome};
 use crate::tenant::{Counters, Refusal, Tenant, TenantState, ThreadAccount};
-use crate::wire::{MAX_NAME, MAX_WINDOW_PIECES};
 use gpuvmk_chip::EngineSet;
 use gpuvmk_chip::addr::TenantId;
-use gpuvmk_gpu::GpuError;
 use gpuvmk_observe::latency::Latency;
 use gpuvmk_pci::SharedMemory;
 use gpuvmk_pci::dma::{MAX_MAPPINGS, MemoryOwner};
 use gpuvmk_scheduler::Suspension;
-
-/// Most tenants at a time.
-pub(super) const MAX_TENANTS: usize = 64;
 
 /// How long a process that has left is waited for: the kernel takes so long, at worst, to take a killed one's
 /// memory apart.
@@ -41,7 +37,7 @@ const HOST_SPACES: u32 = 1;
 pub struct Admitted {
     /// Its number.
     pub tenant: TenantId,
-    /// False while its partition is being zeroed: [`super::Output::Ready`] follows, or a refusal.
+    /// False while its partition is being zeroed: [`super::output::Output::Ready`] follows, or a refusal.
     pub ready: bool,
     /// What it got.
     pub welcome: Welcome,
@@ -62,24 +58,6 @@ pub enum Wait {
     UntilSomebodyIsGone,
     /// The host has cleaned up after it too often of late.
     Until(Duration),
-}
-
-/// A partition's part of the memory in percent, at least one.
-pub(super) fn partition_percent(size: u64, all: u64) -> u8 {
-    let percent = u128::from(size).saturating_mul(100).checked_div(all.into()).unwrap_or(0);
-    u8::try_from(percent.clamp(1, 100)).unwrap_or(100)
-}
-
-/// What a VM may be called, in words.
-pub(super) const NAME_RULE: &str =
-    "1 to 64 letters, digits, '-', '_' or '.', and begins with no '-' and no '.'";
-
-/// Whether a VM may be called so. A name goes into file names and commands: none is an option, a hidden file
-/// or a folder there.
-pub(super) fn is_name(name: &str) -> bool {
-    let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let begins = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    name.len() <= MAX_NAME && name.starts_with(begins) && name.chars().all(clean)
 }
 
 impl Machine {
@@ -103,13 +81,13 @@ impl Machine {
     ) -> Result<Admitted, Refusal> {
         self.check_hello(hello)?;
         // Without a part of its own, a VM's is that of its memory.
-        let by_memory = partition_percent(hello.vram, self.info.tenant_vram_size);
+        let by_memory = partition_percent(hello.vram, self.hardware.info.tenant_vram_size);
         let Admissible { holder, share, limits } = self.guests.judge(hello, claimant, by_memory)?;
-        self.check_places(hello, claimant)?;
+        self.tenants.check_place(hello, &holder, claimant)?;
         self.check_resources(hello)?;
         let standing = self.standings.of(&holder);
         let share = standing.share(share);
-        if let Some(until) = self.cleanups.wait(&holder, now) {
+        if let Some(until) = self.cleanup.rates.wait(&holder, now) {
             let seconds = until.saturating_sub(now).as_secs_f64();
             return Err(Refusal::met(
                 Limit::Cleanups,
@@ -117,83 +95,75 @@ impl Machine {
                 format!("it comes and goes too often: {seconds:.1} s until it may come again"),
             ));
         }
-        let largest = self.vram.largest();
-        let partition = self.vram.take(hello.vram).ok_or_else(|| {
+        let largest = self.resources.vram.largest();
+        let partition = self.resources.take(hello.vram, hello.channels).ok_or_else(|| {
             Refusal::new(
                 RefusalKind::Exhausted,
                 format!(
                     "{} MiB of VRAM are wanted, {} MiB are left in one piece (of {} MiB in all)",
                     hello.vram >> 20,
                     largest >> 20,
-                    self.info.tenant_vram_size >> 20
+                    self.hardware.info.tenant_vram_size >> 20
                 ),
             )
         })?;
-        let window = match self.window(partition.start(), partition.size()) {
+        let window = match self.hardware.share_window(partition.start(), partition.size()) {
             Ok(window) => window,
             Err(refusal) => {
-                self.vram.give_back(partition);
+                self.resources.give_back(partition, hello.channels);
                 return Err(refusal);
             }
         };
-        let dirty = self.driver.is_vram_dirty(partition.start(), partition.size());
-        let ready = !dirty && !self.scrub.at_attach();
-        let id = TenantId(self.next_tenant);
-        self.next_tenant = self.next_tenant.wrapping_add(1).max(1);
+        let dirty = self.hardware.driver.is_vram_dirty(partition.start(), partition.size());
+        let ready = !dirty && !self.cleanup.policy.at_attach();
+        let id = self.tenants.next_id();
         let spaces = self.space_limit(hello.channels);
-        self.granted_channels = self.granted_channels.saturating_add(hello.channels);
         if let Err(rejection) = self.scheduler.add_vm(id, share) {
-            self.granted_channels = self.granted_channels.saturating_sub(hello.channels);
-            self.vram.give_back(partition);
+            self.resources.give_back(partition, hello.channels);
             return Err(Refusal::new(RefusalKind::Exhausted, rejection.to_string()));
         }
-        if let Some(ledger) = &self.ledger {
-            ledger.own_vram(partition.start(), partition.size(), Some(id));
-        }
+        self.hardware.own_vram(partition.start(), partition.size(), Some(id));
         // Page-table memory goes with VRAM: together the quotas never exceed what there is.
-        let quota = u128::from(self.info.table_memory)
+        let quota = u128::from(self.hardware.info.table_memory)
             .saturating_mul(u128::from(partition.size()))
-            .checked_div(u128::from(self.info.tenant_vram_size))
+            .checked_div(u128::from(self.hardware.info.tenant_vram_size))
             .unwrap_or(0);
-        let account = self.account_of(&hello.name);
-        self.tenants.insert(
+        let account = self.tenants.account_of(&hello.name);
+        self.tenants.insert(Tenant {
             id,
-            Tenant {
-                id,
-                name: hello.name.clone(),
-                holder,
-                uid: claimant.uid,
-                pid: claimant.pid,
-                partition,
-                channel_limit: hello.channels,
-                space_limit: spaces,
-                table_quota: u64::try_from(quota).unwrap_or(u64::MAX).min(limits.page_tables),
-                mapping_quota: limits.mappings,
-                doorbell_rate: limits.doorbells.min(MAX_DOORBELLS),
-                thread: ThreadAccount::new(limits.thread_time),
-                memory: DmaMap::default(),
-                owner: MemoryOwner::deferring(MAX_MAPPINGS),
-                range_limit: usize::try_from(limits.memory_ranges).unwrap_or(usize::MAX).min(MAX_MAPPINGS),
-                account,
-                spaces: std::collections::BTreeMap::new(),
-                channels: vec![None; usize::from(hello.channels)],
-                runlist: Vec::new(),
-                unnamed: EngineSet::empty(),
-                state: if ready { TenantState::Active } else { TenantState::Preparing { scrub_from: 0 } },
-                scrubbing: std::collections::VecDeque::new(),
-                left: Duration::ZERO,
-                leaving_since: Duration::ZERO,
-                job: None,
-                stripping: false,
-                quarantined: false,
-                fail_safe: None,
-                violations: 0,
-                counters: Counters::default(),
-                delayed: None,
-                doorbells: Latency::default(),
-                updates: Latency::default(),
-            },
-        );
+            name: hello.name.clone(),
+            holder,
+            uid: claimant.uid,
+            pid: claimant.pid,
+            partition,
+            channel_limit: hello.channels,
+            space_limit: spaces,
+            table_quota: u64::try_from(quota).unwrap_or(u64::MAX).min(limits.page_tables),
+            mapping_quota: limits.mappings,
+            doorbell_rate: limits.doorbells.min(MAX_DOORBELLS),
+            thread: ThreadAccount::new(limits.thread_time),
+            memory: DmaMap::default(),
+            owner: MemoryOwner::deferring(MAX_MAPPINGS),
+            range_limit: usize::try_from(limits.memory_ranges).unwrap_or(usize::MAX).min(MAX_MAPPINGS),
+            account,
+            spaces: std::collections::BTreeMap::new(),
+            channels: vec![None; usize::from(hello.channels)],
+            runlist: Vec::new(),
+            unnamed: EngineSet::empty(),
+            state: if ready { TenantState::Active } else { TenantState::Preparing { scrub_from: 0 } },
+            scrubbing: std::collections::VecDeque::new(),
+            left: Duration::ZERO,
+            leaving_since: Duration::ZERO,
+            job: None,
+            stripping: false,
+            quarantined: false,
+            fail_safe: None,
+            violations: 0,
+            counters: Counters::default(),
+            delayed: None,
+            doorbells: Latency::default(),
+            updates: Latency::default(),
+        });
         if standing.paused {
             log::info!("{}: an operator has paused it, and it stays so", hello.name);
         }
@@ -216,10 +186,10 @@ impl Machine {
                 vram: partition.size(),
                 channels: hello.channels,
                 spaces,
-                engines: self.info.engines,
-                va_bits: self.info.va_bits,
-                page_shifts: self.info.page_shifts.clone(),
-                slow_vram_reads: self.info.slow_vram_reads,
+                engines: self.hardware.info.engines,
+                va_bits: self.hardware.info.va_bits,
+                page_shifts: self.hardware.info.page_shifts.clone(),
+                slow_vram_reads: self.hardware.info.slow_vram_reads,
                 window: window.iter().map(|piece| (piece.offset, piece.size)).collect(),
             },
             window,
@@ -229,8 +199,9 @@ impl Machine {
     /// Address spaces for a VM with so many channels: twice as many, and no more than their part of what the
     /// physical GPU has. So all VMs' limits together never exceed it, and nobody's are taken by another.
     fn space_limit(&self, channels: u16) -> u16 {
-        let all = u64::from(self.info.spaces.saturating_sub(HOST_SPACES));
-        let part = all.saturating_mul(channels.into()).checked_div(self.info.channels.into()).unwrap_or(0);
+        let all = u64::from(self.hardware.info.spaces.saturating_sub(HOST_SPACES));
+        let part =
+            all.saturating_mul(channels.into()).checked_div(self.hardware.info.channels.into()).unwrap_or(0);
         let twice = channels.saturating_mul(SPACES_PER_CHANNEL);
         u16::try_from(part).unwrap_or(u16::MAX).min(twice).max(1)
     }
@@ -250,19 +221,20 @@ impl Machine {
     ) -> Wait {
         let holder = self.guests.holder(&hello.name, claimant);
         if refusal.limit == Some(Limit::Cleanups)
-            && let Some(until) = self.cleanups.wait(&holder, now)
+            && let Some(until) = self.cleanup.rates.wait(&holder, now)
         {
             return Wait::Until(until);
         }
-        let possible = hello.vram <= self.info.tenant_vram_size && hello.channels <= self.info.channels;
+        let possible = hello.vram <= self.hardware.info.tenant_vram_size
+            && hello.channels <= self.hardware.info.channels;
         let in_the_way = match refusal.kind {
             // Not before an operator says so.
-            _ if self.draining => false,
+            _ if self.guests.is_draining() => false,
             RefusalKind::Exhausted => possible && !self.tenants.is_empty(),
             RefusalKind::Name => {
                 let same = |tenant: &Tenant| tenant.name == hello.name || tenant.holder == holder;
                 // Not where it may not have the name at all.
-                self.guests.judge(hello, claimant, 1).is_ok() && self.tenants.values().any(same)
+                self.guests.judge(hello, claimant, 1).is_ok() && self.tenants.iter().any(same)
             }
             _ => false,
         };
@@ -270,7 +242,7 @@ impl Machine {
             return Wait::No;
         }
         let leaving = || {
-            self.tenants.values().filter_map(|tenant| match tenant.state {
+            self.tenants.iter().filter_map(|tenant| match tenant.state {
                 TenantState::Leaving { peer_alive, .. } => Some((peer_alive, tenant.leaving_since)),
                 _ => None,
             })
@@ -285,10 +257,10 @@ impl Machine {
 
     fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {
         let refuse = |kind, message: String| Err(Refusal::new(kind, message));
-        if self.lost {
+        if self.hardware.is_lost() {
             return refuse(RefusalKind::Hardware, "the physical GPU is lost".to_owned());
         }
-        if self.draining {
+        if self.guests.is_draining() {
             return refuse(
                 RefusalKind::Exhausted,
                 "an operator admits no more VMs (`gpuvmk drain --undo` ends that)".to_owned(),
@@ -306,13 +278,13 @@ impl Machine {
         if !is_name(&hello.name) {
             return refuse(RefusalKind::Name, format!("a VM's name has {NAME_RULE}"));
         }
-        if hello.chip != self.info.chip.name() {
+        if hello.chip != self.hardware.info.chip.name() {
             return refuse(
                 RefusalKind::Chip,
                 format!(
                     "the vGPU is to be a {}, the physical GPU is a {}, which can serve no other: correct `chip` or `gpu` \
                      in the VM's file",
-                    hello.chip, self.info.chip
+                    hello.chip, self.hardware.info.chip
                 ),
             );
         }
@@ -328,13 +300,13 @@ impl Machine {
     /// Whether there are channels and a place, whoever asks.
     fn check_resources(&self, hello: &Hello) -> Result<(), Refusal> {
         let refuse = |kind, message: String| Err(Refusal::new(kind, message));
-        let left = self.info.channels.saturating_sub(self.granted_channels);
+        let left = self.resources.channels_left();
         if hello.channels == 0 || hello.channels > MAX_CHANNELS.min(left) {
             return refuse(
                 RefusalKind::Exhausted,
                 format!(
                     "{} channels are wanted, {left} are left (of {} in all, at most {MAX_CHANNELS} a VM)",
-                    hello.channels, self.info.channels
+                    hello.channels, self.hardware.info.channels
                 ),
             );
         }
@@ -342,30 +314,5 @@ impl Machine {
             return refuse(RefusalKind::Exhausted, format!("{MAX_TENANTS} VMs are connected already"));
         }
         Ok(())
-    }
-
-    fn window(
-        &mut self,
-        start: gpuvmk_chip::addr::HostVram,
-        size: u64,
-    ) -> Result<Vec<SharedMemory>, Refusal> {
-        let window = self.driver.share_vram(start, size)?;
-        let shared = window.iter().fold(0_u64, |sum, piece| sum.saturating_add(piece.size));
-        if shared != size {
-            let error =
-                io::Error::other(format!("{shared:#x} of {size:#x} bytes of the partition were shared"));
-            return Err(GpuError::Io(error).into());
-        }
-        if window.len() > MAX_WINDOW_PIECES {
-            return Err(Refusal::new(
-                RefusalKind::Exhausted,
-                format!(
-                    "{} MiB of VRAM are {} pieces; at most {MAX_WINDOW_PIECES} fit in a message",
-                    size >> 20,
-                    window.len()
-                ),
-            ));
-        }
-        Ok(window)
     }
 }

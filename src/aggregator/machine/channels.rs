@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Machine, Owner};
+use super::state::Machine;
 use crate::limit::Limit;
-use crate::protocol::{MAX_GPFIFO_ENTRIES_LOG2, RefusalKind, SpaceId};
+use crate::protocol::{Event, MAX_GPFIFO_ENTRIES_LOG2, RefusalKind, SpaceId};
 use crate::tenant::{Channel, ChannelState, Refusal};
 use gpuvmk_chip::addr::{GpuVa, GuestChannel, GuestVram, TenantId};
 use gpuvmk_chip::{Engine, EngineSet};
@@ -31,11 +31,11 @@ impl Machine {
         id: GuestChannel,
         shape: Shape,
     ) -> Result<(), Refusal> {
-        let departing = self.departures.iter().filter(|d| d.tenant == tenant).count();
-        let va_bits = self.info.va_bits;
-        let present = self.info.engines;
-        let granule = self.info.userd_granule;
-        let owner = self.tenant(tenant)?;
+        let retiring = self.channels.retiring_of(tenant);
+        let va_bits = self.hardware.info.va_bits;
+        let present = self.hardware.info.engines;
+        let granule = self.hardware.info.userd_granule;
+        let owner = self.tenants.sender(tenant)?;
         let limit = owner.channel_limit;
         match owner.channels.get(usize::from(id.0)) {
             None => {
@@ -51,12 +51,12 @@ impl Machine {
             Some(None) => {}
         }
         let live = owner.live_channels().count();
-        if live.saturating_add(departing) >= usize::from(limit) {
+        if live.saturating_add(retiring) >= usize::from(limit) {
             return Err(Refusal::met(
                 Limit::Channels,
                 RefusalKind::Exhausted,
                 format!(
-                    "all {limit} channels of this VM are in use ({departing} are being taken off the hardware)"
+                    "all {limit} channels of this VM are in use ({retiring} are being taken off the hardware)"
                 ),
             ));
         }
@@ -95,19 +95,17 @@ impl Machine {
         if !present.contains(shape.engines) {
             return Err(Refusal::new(RefusalKind::Protocol, "an engine that the GPU does not have"));
         }
-        let host = self.driver.create_channel(ChannelSpec {
+        let host = self.hardware.driver.create_channel(ChannelSpec {
             space: space.handle,
             gpfifo: shape.gpfifo,
             gpfifo_entries_log2: shape.gpfifo_entries_log2,
             userd,
             engines: shape.engines,
         })?;
-        if let Some(ledger) = &self.ledger {
-            ledger.own_channel(host, Some(tenant));
-        }
-        self.owners.insert(host, Owner { tenant, guest: Some(id) });
+        self.hardware.own_channel(host, tenant);
+        self.channels.add(host, tenant, id);
         self.scheduler.add_channel(host, tenant, shape.engines, shape.gpfifo_entries_log2);
-        let owner = self.tenant(tenant)?;
+        let owner = self.tenants.sender(tenant)?;
         if let Some(slot) = owner.channels.get_mut(usize::from(id.0)) {
             *slot = Some(Channel {
                 host,
@@ -128,10 +126,10 @@ impl Machine {
         id: GuestChannel,
         now: Duration,
     ) -> Result<(), Refusal> {
-        self.tenant(tenant)?.channel(id)?;
+        self.tenants.sender(tenant)?.channel(id)?;
         self.retire_channel(tenant, id, now);
         let mut budget = self.slice(Some(tenant), now);
-        self.finish_departures(tenant, now, &mut budget);
+        self.destroy_retired_channels(tenant, now, &mut budget);
         Ok(())
     }
 
@@ -141,10 +139,10 @@ impl Machine {
         id: GuestChannel,
         engines: EngineSet,
     ) -> Result<(), Refusal> {
-        if !self.info.engines.contains(engines) {
+        if !self.hardware.info.engines.contains(engines) {
             return Err(Refusal::new(RefusalKind::Protocol, "an engine that the GPU does not have"));
         }
-        let owner = self.tenant(tenant)?;
+        let owner = self.tenants.sender(tenant)?;
         let channel = owner.channel(id)?;
         if channel.enabled || channel.preempt_by.is_some() {
             return Err(Refusal::new(
@@ -154,10 +152,10 @@ impl Machine {
         }
         let (host, dead) = (channel.host, channel.state == ChannelState::Dead);
         if !dead {
-            self.driver.set_channel_engines(host, engines)?;
+            self.hardware.driver.set_channel_engines(host, engines)?;
             self.scheduler.set_engines(host, engines);
         }
-        let owner = self.tenant(tenant)?;
+        let owner = self.tenants.sender(tenant)?;
         let before = std::mem::replace(&mut owner.channel(id)?.engines, engines);
         self.notify_delayed(tenant, engines.difference(before));
         Ok(())
@@ -170,7 +168,7 @@ impl Machine {
         class: u32,
         engine: Engine,
     ) -> Result<(), Refusal> {
-        let channel = self.tenant(tenant)?.channel(id)?;
+        let channel = self.tenants.sender(tenant)?.channel(id)?;
         if !channel.engines.contains(engine.into()) {
             let message = format!("channel {} has no context on {engine:?} for class {class:#06x}", id.0);
             return Err(Refusal::new(RefusalKind::Class, message));
@@ -179,7 +177,7 @@ impl Machine {
             ChannelState::Faulted | ChannelState::Dead => Ok(()),
             ChannelState::New | ChannelState::Used => {
                 let host = channel.host;
-                Ok(self.driver.create_object(host, class, engine)?)
+                Ok(self.hardware.driver.create_object(host, class, engine)?)
             }
         }
     }
@@ -190,7 +188,7 @@ impl Machine {
         id: GuestChannel,
         enabled: bool,
     ) -> Result<(), Refusal> {
-        let channel = self.tenant(tenant)?.channel(id)?;
+        let channel = self.tenants.sender(tenant)?.channel(id)?;
         channel.enabled = enabled;
         let host = channel.host;
         match channel.state {
@@ -200,13 +198,13 @@ impl Machine {
                 if enabled {
                     channel.state = ChannelState::Used;
                 }
-                Ok(self.driver.enable_channel(host, enabled)?)
+                Ok(self.hardware.driver.enable_channel(host, enabled)?)
             }
         }
     }
 
     pub(super) fn set_runlist(&mut self, tenant: TenantId, list: &[GuestChannel]) -> Result<(), Refusal> {
-        let owner = self.tenant(tenant)?;
+        let owner = self.tenants.sender(tenant)?;
         let mut seen = vec![false; usize::from(owner.channel_limit)];
         for id in list {
             owner.channel(*id)?;
@@ -230,14 +228,14 @@ impl Machine {
         id: GuestChannel,
         now: Duration,
     ) -> Result<(), Refusal> {
-        let channel = self.tenant(tenant)?.channel(id)?;
+        let channel = self.tenants.sender(tenant)?.channel(id)?;
         let host = channel.host;
         if matches!(channel.state, ChannelState::New | ChannelState::Dead) {
-            self.outputs.push(super::Output::Event(tenant, crate::protocol::Event::Preempted(id)));
+            self.outbox.event(tenant, Event::Preempted(id));
             return Ok(());
         }
         channel.preempt_by = Some(now.saturating_add(PREEMPT_DEADLINE));
-        self.driver.preempt_channel(host)?;
+        self.hardware.driver.preempt_channel(host)?;
         // Mostly the channel is not on the hardware at all, and the answer is there already.
         self.gpu_events(now);
         Ok(())

@@ -1,9 +1,10 @@
 //! What the physical GPU reports, sorted to the tenants that it concerns, in their own channel numbers.
-//! Notifications of finished work, which name no channel, are [`super::notices`]' business.
+//! Notifications of finished work, which name no channel, are [`super::completions`]' business.
 
 use std::time::Duration;
 
-use super::{Machine, Output, Owner};
+use super::host_channels::Owner;
+use super::state::Machine;
 use crate::protocol::Event;
 use crate::tenant::ChannelState;
 use gpuvmk_chip::addr::HostChannel;
@@ -13,13 +14,12 @@ use gpuvmk_units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
 impl Machine {
     /// Takes what the physical GPU reported since the last call.
     pub fn gpu_events(&mut self, now: Duration) {
-        let mut events = std::mem::take(&mut self.events);
-        self.driver.take_events(&mut events);
+        let mut events = self.hardware.take_events();
         for event in events.drain(..) {
             self.gpu_event(event, now);
         }
         self.scheduler.heard();
-        self.events = events;
+        self.hardware.reuse(events);
     }
 
     fn gpu_event(&mut self, event: GpuEvent, now: Duration) {
@@ -62,12 +62,12 @@ impl Machine {
     fn stopped(&mut self, host: HostChannel, event: impl FnOnce(u16) -> Event) {
         self.scheduler.mark_idle(host);
         self.hangs.watchdog.forget(host);
-        let Some(Owner { tenant, guest: Some(guest) }) = self.owners.get(&host).copied() else {
+        let Some(Owner { tenant, guest: Some(guest) }) = self.channels.owner(host) else {
             // On its way off already: hardware has let it go now.
-            self.note_left(host);
+            self.channels.note_left(host);
             return;
         };
-        if let Some(owner) = self.tenants.get_mut(&tenant) {
+        if let Some(owner) = self.tenants.get_mut(tenant) {
             owner.counters.faults = owner.counters.faults.saturating_add(1);
             if let Ok(channel) = owner.channel(guest)
                 && channel.state != ChannelState::Dead
@@ -75,43 +75,38 @@ impl Machine {
                 channel.state = ChannelState::Faulted;
             }
         }
-        let off = self.driver.enable_channel(host, false);
+        let off = self.hardware.driver.enable_channel(host, false);
         if let Err(error) = off {
             self.quarantine(tenant, "stopping a channel", &error);
         }
         if self.relist(tenant).is_err() {
             log::error!("a stopped channel could not be taken off the runlist");
         }
-        self.outputs.push(Output::Event(tenant, event(guest.0)));
+        self.outbox.event(tenant, event(guest.0));
     }
 
     fn preempted(&mut self, host: HostChannel) {
         self.hangs.watchdog.left(host);
-        match self.owners.get(&host).copied() {
-            Some(Owner { guest: None, .. }) => self.note_left(host),
+        match self.channels.owner(host) {
+            Some(Owner { guest: None, .. }) => self.channels.note_left(host),
             Some(Owner { tenant, guest: Some(guest) }) => {
                 // Preemptions of the scheduler's own are nobody's business.
-                if let Some(channel) = self.tenants.get_mut(&tenant).and_then(|t| t.channel(guest).ok())
+                if let Some(channel) = self.tenants.get_mut(tenant).and_then(|t| t.channel(guest).ok())
                     && channel.preempt_by.take().is_some()
                 {
-                    self.outputs.push(Output::Event(tenant, Event::Preempted(guest)));
+                    self.outbox.event(tenant, Event::Preempted(guest));
                 }
             }
             None => {}
         }
     }
 
-    /// Whether the physical GPU is gone, and is to be closed then.
-    pub fn is_to_be_closed(&self) -> bool {
-        self.lost && self.info.close_when_lost
-    }
-
     /// The physical GPU is gone: everybody is told, once.
     pub(super) fn note_lost(&mut self) {
-        if !std::mem::replace(&mut self.lost, true) {
+        if self.hardware.set_lost() {
             log::error!("the physical GPU is lost");
-            for tenant in self.tenants.keys() {
-                self.outputs.push(Output::Event(*tenant, Event::Lost));
+            for tenant in self.tenants.iter() {
+                self.outbox.event(tenant.id, Event::Lost);
             }
         }
     }

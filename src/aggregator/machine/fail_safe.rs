@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Machine;
+use super::state::Machine;
 use crate::report::FailSafeReason;
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_gpu::GpuError;
@@ -18,7 +18,7 @@ impl Machine {
     /// A tenant sent what no honest backend sends.
     pub fn violation(&mut self, id: TenantId, now: Duration) {
         let start = Instant::now();
-        let Some(tenant) = self.tenants.get_mut(&id) else { return };
+        let Some(tenant) = self.tenants.get_mut(id) else { return };
         tenant.violations = tenant.violations.saturating_add(1);
         if tenant.violations < MAX_VIOLATIONS || tenant.fail_safe.is_some() {
             return;
@@ -34,14 +34,14 @@ impl Machine {
         // Before its address spaces go, what still writes to one.
         self.cancel_update(id);
         self.strip(id, now);
-        if let Some(tenant) = self.tenants.get_mut(&id) {
+        if let Some(tenant) = self.tenants.get_mut(id) {
             tenant.fail(FailSafeReason::ProtocolViolation, start.elapsed());
         }
     }
 
     /// Notes that hardware failed in a way that leaves a tenant's resources in doubt.
     pub(super) fn quarantine(&mut self, tenant: TenantId, what: &str, error: &GpuError) {
-        if let Some(tenant) = self.tenants.get_mut(&tenant)
+        if let Some(tenant) = self.tenants.get_mut(tenant)
             && !tenant.quarantined
         {
             tenant.quarantined = true;

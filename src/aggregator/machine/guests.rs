@@ -9,20 +9,27 @@ use std::collections::BTreeMap;
 
 use gpuvmk_control_client::GuestStatus;
 
-use super::Machine;
-use super::admission::{MAX_TENANTS, NAME_RULE, is_name};
-use crate::EntryLimits;
-use crate::VmEntry;
 use crate::claimant::Claimant;
 use crate::protocol::{Hello, RefusalKind, TenantLimits};
 use crate::tenant::{Holder, Refusal};
+use crate::vm_entry::{EntryLimits, VmEntry};
+use crate::wire::MAX_NAME;
 use gpuvmk_scheduler::share::{Rejection, Share};
-
-/// Most tenants of one process of the aggregator's own user.
-const MAX_OF_ONE_PROCESS: usize = MAX_TENANTS / 4;
 
 /// Most VMs in a list.
 const MAX_LISTED: usize = 256;
+
+/// What a VM may be called, in words.
+pub(super) const NAME_RULE: &str =
+    "1 to 64 letters, digits, '-', '_' or '.', and begins with no '-' and no '.'";
+
+/// Whether a VM may be called so. A name goes into file names and commands: none is an option, a hidden file
+/// or a folder there.
+pub(super) fn is_name(name: &str) -> bool {
+    let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let begins = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.len() <= MAX_NAME && name.starts_with(begins) && name.chars().all(clean)
+}
 
 /// A VM that may come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +96,8 @@ pub(super) struct Guests {
     list: Option<GuestList>,
     /// The aggregator's own user.
     own: u32,
+    /// An operator wants no more tenants.
+    draining: bool,
 }
 
 /// What a claimant is admitted as.
@@ -101,7 +110,7 @@ pub(super) struct Admissible {
 
 impl Guests {
     pub fn new(list: Option<GuestList>, own: u32) -> Self {
-        Self { list, own }
+        Self { list, own, draining: false }
     }
 
     /// Whose settings those of a claimant are.
@@ -208,52 +217,14 @@ impl Guests {
         }
         Ok(guest)
     }
-}
 
-/// The lower of each limit: a back end's are what it wants to be held to.
-fn lower(asked: TenantLimits, most: &EntryLimits) -> TenantLimits {
-    TenantLimits {
-        page_tables: asked.page_tables.min(most.page_tables),
-        mappings: asked.mappings.min(most.mappings),
-        doorbells: asked.doorbells.min(most.doorbells),
-        thread_time: asked.thread_time.min(most.thread_time),
-        memory_ranges: asked.memory_ranges.min(most.memory_ranges),
-    }
-}
-
-impl Machine {
-    /// The same, where only `list` may come, if there is one; `own` is the aggregator's own user.
-    #[must_use]
-    pub fn with_guests(self, list: Option<GuestList>, own: u32) -> Self {
-        Self { guests: Guests::new(list, own), ..self }
+    pub const fn is_draining(&self) -> bool {
+        self.draining
     }
 
-    /// Whether there is a place for one more tenant of a claimant.
-    pub(super) fn check_places(&self, hello: &Hello, claimant: &Claimant) -> Result<(), Refusal> {
-        let holder = self.guests.holder(&hello.name, claimant);
-        if let Some(present) = self.tenants.values().find(|tenant| tenant.holder == holder) {
-            let message = match holder {
-                Holder::User(uid) => format!(
-                    "user {uid} has a VM at this GPU already, {}: without [[vm]] sections in the GPU's file a user has one",
-                    present.name
-                ),
-                Holder::Listed(_) | Holder::Own(_) => {
-                    format!("a VM named {} is connected already", present.name)
-                }
-            };
-            return Err(Refusal::new(RefusalKind::Name, message));
-        }
-        if self.tenants.values().any(|tenant| tenant.name == hello.name) {
-            let message = format!("a VM named {} is connected already", hello.name);
-            return Err(Refusal::new(RefusalKind::Name, message));
-        }
-        let of_one = self.tenants.values().filter(|tenant| tenant.pid == claimant.pid).count();
-        if !claimant.inside && of_one >= MAX_OF_ONE_PROCESS {
-            let message =
-                format!("process {} has {of_one} VMs here already, as many as one may", claimant.pid);
-            return Err(Refusal::new(RefusalKind::Quota, message));
-        }
-        Ok(())
+    /// An operator wants no more tenants, or tenants again. True if that is new.
+    pub const fn set_draining(&mut self, draining: bool) -> bool {
+        std::mem::replace(&mut self.draining, draining) != draining
     }
 
     /// Adds a VM to the list, or changes what it may have from its next connection on. Its part of the GPU's
@@ -261,12 +232,12 @@ impl Machine {
     ///
     /// # Errors
     /// There is no list, it is full, or the VM has a socket of its own, which only a new aggregator can make.
-    pub fn allow_guest(&mut self, name: &str, guest: Guest) -> Result<(), Rejection> {
+    pub fn allow(&mut self, name: &str, guest: Guest) -> Result<(), Rejection> {
         guest.check()?;
         if !is_name(name) {
             return Err(Rejection(format!("a VM's name has {NAME_RULE}")));
         }
-        let list = self.guests.list.as_mut().ok_or_else(no_list)?;
+        let list = self.list.as_mut().ok_or_else(no_list)?;
         if guest.door != list.get(name).is_some_and(|known| known.door) {
             let text =
                 format!("{name} gets or loses a socket of its own, which needs a restart of the aggregator");
@@ -284,13 +255,24 @@ impl Machine {
     ///
     /// # Errors
     /// There is no list, or it does not have that VM.
-    pub fn forbid_guest(&mut self, name: &str) -> Result<(), Rejection> {
-        let list = self.guests.list.as_mut().ok_or_else(no_list)?;
+    pub fn forbid(&mut self, name: &str) -> Result<(), Rejection> {
+        let list = self.list.as_mut().ok_or_else(no_list)?;
         let names = list.keys().cloned().collect::<Vec<_>>().join(", ");
         list.remove(name)
             .ok_or_else(|| Rejection(format!("{name} is not on the list; there are {names}")))?;
         log::info!("{name} may not come again");
         Ok(())
+    }
+}
+
+/// The lower of each limit: a back end's are what it wants to be held to.
+fn lower(asked: TenantLimits, most: &EntryLimits) -> TenantLimits {
+    TenantLimits {
+        page_tables: asked.page_tables.min(most.page_tables),
+        mappings: asked.mappings.min(most.mappings),
+        doorbells: asked.doorbells.min(most.doorbells),
+        thread_time: asked.thread_time.min(most.thread_time),
+        memory_ranges: asked.memory_ranges.min(most.memory_ranges),
     }
 }
 

@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Machine, Output, Owner};
+use super::host_channels::Owner;
+use super::state::Machine;
 use crate::protocol::Event;
 use crate::tenant::{ChannelState, Tenant};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::{HostChannel, TenantId};
-use gpuvmk_scheduler::HangLimits;
 use gpuvmk_scheduler::Suspension;
-use gpuvmk_scheduler::hang::penalty::{Ledger, Record};
-use gpuvmk_scheduler::hang::{Hang, Reason, Verdict, Watchdog, Watched};
+use gpuvmk_scheduler::hang::penalty::Record;
+use gpuvmk_scheduler::hang::{Hang, Reason, Verdict, Watched};
 use gpuvmk_scheduler::share::Rejection;
 use gpuvmk_units::backend::{ChannelHang, HangKind};
 
@@ -32,44 +32,6 @@ pub struct Reset {
     pub vm: String,
     /// Channels that were taken off: those with unfinished work.
     pub channels: usize,
-}
-
-/// Watchdog and ledger.
-#[derive(Debug)]
-pub(super) struct Hangs {
-    pub(super) watchdog: Watchdog,
-    ledger: Ledger,
-}
-
-impl Hangs {
-    pub(super) const fn new(config: HangLimits) -> Self {
-        Self { watchdog: Watchdog::new(config), ledger: Ledger::new(config) }
-    }
-
-    /// What is known of a VM.
-    pub(super) fn record(&self, vm: TenantId) -> Record {
-        self.ledger.record(vm)
-    }
-
-    /// How long a channel that goes may take to leave its engine.
-    pub(super) const fn preempt_within(&self) -> Duration {
-        self.watchdog.limits().preempt
-    }
-
-    /// When a VM has waited long enough.
-    pub(super) fn next_due(&self) -> Option<Duration> {
-        self.ledger.next_due()
-    }
-
-    /// Forgets a VM; returns what was known of it.
-    pub(super) fn take(&mut self, vm: TenantId) -> Record {
-        self.ledger.take(vm)
-    }
-
-    /// A VM comes back of which this is known. True if it has to wait still.
-    pub(super) fn restore(&mut self, vm: TenantId, record: Record, now: Duration) -> bool {
-        self.ledger.restore(vm, record, now)
-    }
 }
 
 impl Machine {
@@ -89,9 +51,7 @@ impl Machine {
             match verdict {
                 Verdict::Ask(channel) => {
                     log::debug!("host channel {} is asked to leave its engine: others wait", channel.0);
-                    if let Err(error) = self.driver.preempt_channel(channel) {
-                        log::error!("a preemption did not reach the physical GPU: {error}");
-                    }
+                    self.hardware.preempt(channel);
                 }
                 Verdict::Hung(hang) => self.kill(hang, now),
             }
@@ -100,19 +60,19 @@ impl Machine {
 
     fn watched(&self, (channel, gp_get): (HostChannel, u32)) -> Option<Watched> {
         let admitted = self.scheduler.may_run(channel)?;
-        let Owner { tenant: vm, guest: Some(guest) } = self.owners.get(&channel).copied()? else {
+        let Owner { tenant: vm, guest: Some(guest) } = self.channels.owner(channel)? else {
             return None;
         };
-        let known = self.tenants.get(&vm)?.channels.get(usize::from(guest.0))?.as_ref()?;
+        let known = self.tenants.get(vm)?.channels.get(usize::from(guest.0))?.as_ref()?;
         Some(Watched { channel, vm, engines: known.engines, gp_get, admitted })
     }
 
     /// Takes a hung channel off for good, tells its guest, and makes its VM pay.
     pub(super) fn kill(&mut self, hang: Hang, now: Duration) {
         let Hang { channel: host, vm, engine, mut reason } = hang;
-        let Some(Owner { guest: Some(guest), .. }) = self.owners.get(&host).copied() else { return };
+        let Some(Owner { guest: Some(guest), .. }) = self.channels.owner(host) else { return };
         self.hangs.watchdog.forget(host);
-        let Some(channel) = self.tenants.get_mut(&vm).and_then(|tenant| tenant.channel(guest).ok()) else {
+        let Some(channel) = self.tenants.get_mut(vm).and_then(|tenant| tenant.channel(guest).ok()) else {
             return;
         };
         channel.state = ChannelState::Dead;
@@ -121,18 +81,20 @@ impl Machine {
         if let Err(error) = self.commit_runlist() {
             self.quarantine(vm, "taking a channel off the runlist", &error);
         }
-        let resets = self.driver.engine_resets();
-        if !self.forget_host_channel(vm, host) {
+        let resets = self.hardware.driver.engine_resets();
+        if !self.destroy_host_channel(vm, host) {
             reason = Reason::EngineSilent;
-            let space = self.tenants.get(&vm).and_then(|tenant| tenant.space(space).ok());
-            self.stuck_spaces.extend(space.map(|space| space.handle));
+            let space = self.tenants.get(vm).and_then(|tenant| tenant.space(space).ok());
+            if let Some(space) = space {
+                self.retired_spaces.withhold(space.handle);
+            }
         }
-        let reset = self.driver.engine_resets() != resets;
+        let reset = self.hardware.driver.engine_resets() != resets;
         let kind = if reason == Reason::StuckAcquire { HangKind::Acquire } else { HangKind::Engine };
         let told = ChannelHang { channel: guest.0, engine, kind };
-        self.outputs.push(Output::Event(vm, Event::Hung(told)));
+        self.outbox.event(vm, Event::Hung(told));
         if preempted {
-            self.outputs.push(Output::Event(vm, Event::Preempted(guest)));
+            self.outbox.event(vm, Event::Preempted(guest));
         }
         if reason == Reason::Operator {
             if reset {
@@ -149,8 +111,8 @@ impl Machine {
     /// # Errors
     /// There is no such VM.
     pub fn reset_vm(&mut self, name: &str, now: Duration) -> Result<Reset, Rejection> {
-        let vm = self.named(name)?;
-        let channels = self.tenants.get(&vm).into_iter().flat_map(Tenant::live_channels);
+        let vm = self.tenants.named(name)?;
+        let channels = self.tenants.get(vm).into_iter().flat_map(Tenant::live_channels);
         let unfinished: Vec<_> = channels
             .filter(|(_, channel)| self.scheduler.may_run(channel.host).is_some())
             .map(|(_, channel)| (channel.host, channel.engines.engines().next().unwrap_or(Engine::Graphics)))
@@ -180,7 +142,7 @@ impl Machine {
             self.hangs.ledger.note_reset(vm);
         }
         let Record { hangs, .. } = self.hangs.ledger.record(vm);
-        let name = self.tenants.get(&vm).map_or("?", |tenant| tenant.name.as_str());
+        let name = self.tenants.get(vm).map_or("?", |tenant| tenant.name.as_str());
         let on = engine.map(|engine| format!(" on {engine:?}")).unwrap_or_default();
         let reset = if reset { "; the engine was reset" } else { "" };
         let wait_ms = wait.as_millis();
@@ -209,7 +171,7 @@ impl Machine {
     /// A channel was forced off that its guest had given up, or preempted: its engine may have been reset for
     /// it.
     pub(super) fn charge_forced(&mut self, vm: TenantId, resets: u64, now: Duration) {
-        if self.driver.engine_resets() == resets {
+        if self.hardware.driver.engine_resets() == resets {
             // It may have waited for somebody else's to leave.
             log::debug!("a channel that was given up did not leave the hardware in time, and held no engine");
             return;

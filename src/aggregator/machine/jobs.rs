@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use super::recovery::Zombie;
-use super::{Machine, Outcome, Output};
+use super::output::Outcome;
+use super::state::Machine;
 use crate::check::Checker;
 use crate::limit::Limit;
 use crate::protocol::{RefusalKind, Reply};
@@ -35,7 +35,7 @@ impl Machine {
             Some(Ok(())) => Ok(Outcome::Now(Reply::Done)),
             Some(Err(refusal)) => Err(refusal),
             None => {
-                self.tenant(tenant)?.job = Some(job);
+                self.tenants.sender(tenant)?.job = Some(job);
                 Ok(Outcome::Later)
             }
         }
@@ -43,31 +43,31 @@ impl Machine {
 
     /// Ends an update of an address space that is about to go, and answers it.
     pub(super) fn cancel_update(&mut self, id: TenantId) {
-        let Some(tenant) = self.tenants.get_mut(&id) else { return };
+        let Some(tenant) = self.tenants.get_mut(id) else { return };
         if tenant.job.take_if(|job| matches!(job, Job::Update(_))).is_some() {
             let message =
                 "the VM went into fail-safe state before its page tables were all written".to_owned();
-            self.outputs.push(Output::Reply(id, Reply::Refused { kind: RefusalKind::Protocol, message }));
+            self.outbox.reply(id, Reply::Refused { kind: RefusalKind::Protocol, message });
         }
     }
 
     /// Carries out the next slice of a tenant's job. True when there is more to do at once.
     pub(super) fn advance_job(&mut self, tenant: TenantId, now: Duration, budget: &mut Budget) -> bool {
-        let Some(mut job) = self.tenants.get_mut(&tenant).and_then(|t| t.job.take()) else { return false };
+        let Some(mut job) = self.tenants.get_mut(tenant).and_then(|t| t.job.take()) else { return false };
         match self.work_at(tenant, &mut job, budget) {
             Some(result) => {
                 // Of a tenant that left, nobody waits for the answer; what failed is in quarantine.
-                if self.tenants.get(&tenant).is_some_and(|t| t.state == TenantState::Active) {
+                if self.tenants.get(tenant).is_some_and(|t| t.state == TenantState::Active) {
                     let reply = match result {
                         Ok(()) => Reply::Done,
                         Err(refusal) => self.refuse(tenant, refusal, now),
                     };
-                    self.outputs.push(Output::Reply(tenant, reply));
+                    self.outbox.reply(tenant, reply);
                 }
                 true
             }
             None => {
-                if let Some(owner) = self.tenants.get_mut(&tenant) {
+                if let Some(owner) = self.tenants.get_mut(tenant) {
                     owner.job = Some(job);
                 }
                 budget.is_spent()
@@ -88,7 +88,7 @@ impl Machine {
                 match self.update_some(tenant, update, budget) {
                     Ok(Progress::Done) => return Some(update.verdict()),
                     Ok(Progress::Waits) => {
-                        self.look_again();
+                        self.clocks.poll_again();
                         return None;
                     }
                     Ok(Progress::More) if budget.is_spent() => return None,
@@ -100,15 +100,14 @@ impl Machine {
                 Ok(Progress::Done) => Some(Ok(())),
                 Ok(Progress::More) => None,
                 Ok(Progress::Waits) => {
-                    self.look_again();
+                    self.clocks.poll_again();
                     None
                 }
                 Err(refusal) => Some(Err(refusal)),
             },
             Job::Destroy(space) => {
-                self.advance_zombies(tenant, budget);
-                let uncleared = |zombie: &Zombie| zombie.space == *space && !zombie.cleared;
-                (!self.zombies.iter().any(uncleared)).then_some(Ok(()))
+                self.advance_retired_spaces(tenant, budget);
+                (!self.retired_spaces.is_uncleared(*space)).then_some(Ok(()))
             }
         }
     }
@@ -127,10 +126,10 @@ impl Machine {
             self.check_some(tenant, update)?;
             budget.spend(u32::try_from(RUNS).unwrap_or(0));
         }
-        let start = self.clock.now();
+        let start = self.clocks.nanos();
         let updated =
-            self.driver.advance_update(update.space, &mut update.ready, update.table_budget, budget);
-        update.nanos = update.nanos.saturating_add(self.clock.now().saturating_sub(start));
+            self.hardware.driver.advance_update(update.space, &mut update.ready, update.table_budget, budget);
+        update.nanos = update.nanos.saturating_add(self.clocks.nanos().saturating_sub(start));
         let progress = match updated {
             Ok(Progress::Waits) => return Ok(Progress::Waits),
             Ok(_) => Progress::More,
@@ -143,7 +142,7 @@ impl Machine {
             }
             // Faults, as other pages that cannot be had; what can be mapped is.
             Err(GpuError::Unmappable(why)) => {
-                if let Some(owner) = self.tenants.get_mut(&tenant) {
+                if let Some(owner) = self.tenants.get_mut(tenant) {
                     owner.counters.unmappable = owner.counters.unmappable.saturating_add(1);
                 }
                 update.unmappable.get_or_insert(why);
@@ -157,7 +156,7 @@ impl Machine {
         if !(update.ready.is_empty() && update.map.is_empty()) {
             return Ok(progress);
         }
-        if let Some(owner) = self.tenants.get_mut(&tenant) {
+        if let Some(owner) = self.tenants.get_mut(tenant) {
             owner.updates.note_nanos(update.nanos);
         }
         Ok(Progress::Done)
@@ -165,8 +164,9 @@ impl Machine {
 
     /// Checks and translates the next runs.
     fn check_some(&mut self, tenant: TenantId, update: &mut Update) -> Result<(), Refusal> {
-        let Some(owner) = self.tenants.get_mut(&tenant) else { return Ok(()) };
-        let checker = Checker { info: &self.info, partition: &owner.partition, memory: &owner.memory };
+        let Some(owner) = self.tenants.get_mut(tenant) else { return Ok(()) };
+        let checker =
+            Checker { info: &self.hardware.info, partition: &owner.partition, memory: &owner.memory };
         let checked = checker.some(&mut update.map, RUNS, PAGES);
         owner.counters.bad_pages = owner.counters.bad_pages.saturating_add(checked.bad_pages);
         update.bad_pages = update.bad_pages.saturating_add(checked.bad_pages);
@@ -178,7 +178,7 @@ impl Machine {
         if new == 0 || most == u64::MAX {
             return Ok(());
         }
-        let here = self.driver.space_usage(update.space).map_or(0, |usage| usage.pages);
+        let here = self.hardware.driver.space_usage(update.space).map_or(0, |usage| usage.pages);
         let pages = update.other_pages.saturating_add(here).saturating_add(new);
         if pages <= most {
             return Ok(());

@@ -7,7 +7,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use super::{Machine, Outcome, Output};
+use super::output::Outcome;
+use super::state::Machine;
 use crate::dma_map::{DmaMapError, DmaRange, Shown};
 use crate::limit::Limit;
 use crate::protocol::{Event, RefusalKind};
@@ -16,21 +17,14 @@ use crate::tenant::{Job, Refusal, Withdrawal};
 use gpuvmk_chip::addr::{Gpa, GpuVa, TenantId};
 use gpuvmk_chip::{AccessKind, FaultReason};
 use gpuvmk_gpu::{Budget, GpuDriverExt as _, Progress, Revocation};
-use gpuvmk_host::reaper::Account;
 use gpuvmk_pci::dma::MAX_MAPPINGS;
-use gpuvmk_pci::mapping::{self, MapError, sigbus};
+use gpuvmk_pci::mapping::{self, MapError};
 use gpuvmk_pci::{DmaBacking, DmaMapping};
 use gpuvmk_units::backend::{FaultUnit, MmuFault};
-
-/// Files and mappings of a tenant that are given back and not closed yet, before no more are taken from it.
-pub const MOST_UNCLOSED: usize = 1024;
 
 /// Most memory of a tenant: 4 TiB, and an eighth of what the physical GPU's bus addresses reach.
 const MAX_BYTES_LOG2: u8 = 42;
 const BUS_SHARE_LOG2: u8 = 3;
-
-// Each file of a tenant takes one of the guarded mappings of this process.
-const _: () = assert!(2 * gpuvmk_pci::dma::MAX_FILES * super::admission::MAX_TENANTS < sigbus::MAX_GUARDED);
 
 impl Machine {
     pub(super) fn dma_map(
@@ -50,8 +44,8 @@ impl Machine {
             return Err(refuse(MapError::NotWritable));
         }
         let shown = Shown { file: facts.identity, offset };
-        let most = 1_u64 << self.info.system_bits.saturating_sub(BUS_SHARE_LOG2).min(MAX_BYTES_LOG2);
-        let owner = self.tenant(tenant)?;
+        let most = 1_u64 << self.hardware.info.system_bits.saturating_sub(BUS_SHARE_LOG2).min(MAX_BYTES_LOG2);
+        let owner = self.tenants.sender(tenant)?;
         owner.memory.check_new(gpa, size)?;
         let ranges = owner.memory.len();
         let full = ranges >= owner.range_limit && !owner.memory.would_join(gpa, size, shown)
@@ -70,8 +64,8 @@ impl Machine {
             ));
         }
         let used_up = || Refusal::new(RefusalKind::Exhausted, "the physical GPU's bus addresses are used up");
-        let owner = self.tenants.get_mut(&tenant).ok_or_else(used_up)?;
-        let pieces = owner.memory.place(&mut self.buses, gpa, size).ok_or_else(used_up)?;
+        let owner = self.tenants.get_mut(tenant).ok_or_else(used_up)?;
+        let pieces = owner.memory.place(&mut self.resources.buses, gpa, size).ok_or_else(used_up)?;
         for (index, piece) in pieces.iter().enumerate() {
             let into = piece.gpa.0.saturating_sub(gpa.0);
             let at = offset.saturating_add(into);
@@ -86,7 +80,7 @@ impl Machine {
                 return Err(refusal);
             }
         }
-        let owner = self.tenant(tenant)?;
+        let owner = self.tenants.sender(tenant)?;
         for piece in pieces {
             let into = piece.gpa.0.saturating_sub(gpa.0);
             let shown = Shown { offset: offset.saturating_add(into), ..shown };
@@ -109,35 +103,17 @@ impl Machine {
             |error| Refusal::new(RefusalKind::Exhausted, format!("no descriptor is left here: {error}"));
         let fd = file.try_clone().map_err(no_descriptor)?;
         let DmaRange { iova, size, .. } = piece;
-        let owner = Some(self.tenant(tenant)?.owner.clone());
+        let owner = Some(self.tenants.sender(tenant)?.owner.clone());
         let backing = Some(DmaBacking { fd, offset });
         let mapping = DmaMapping { iova: iova.0, size, writable, backing, owner };
         // The owner is told first, so that no access can meet memory without one.
-        if let Some(ledger) = &self.ledger {
-            ledger.own_system(iova, size, Some(tenant));
-        }
+        self.hardware.own_system(iova, size, Some(tenant));
         let account = self.account(tenant);
-        let mapped = account.charge(|| self.driver.dma_map(mapping));
-        if mapped.is_err()
-            && let Some(ledger) = &self.ledger
-        {
-            ledger.own_system(iova, size, None);
+        let mapped = account.charge(|| self.hardware.driver.dma_map(mapping));
+        if mapped.is_err() {
+            self.hardware.own_system(iova, size, None);
         }
         Ok(mapped?)
-    }
-
-    /// In whose name a tenant's files and mappings are closed.
-    pub fn account(&self, tenant: TenantId) -> Account {
-        self.tenants.get(&tenant).map(|tenant| tenant.account.clone()).unwrap_or_default()
-    }
-
-    /// The account of a VM that comes: that of its name, as long as there is something left in it.
-    pub(super) fn account_of(&mut self, name: &str) -> Account {
-        self.accounts.retain(|_, account| account.backlog() > 0);
-        if let Some(account) = self.accounts.get(name) {
-            return account.clone();
-        }
-        Account::default()
     }
 
     pub(super) fn dma_unmap(
@@ -154,7 +130,7 @@ impl Machine {
         if size == 0 || !gpa.is_aligned(gpuvmk_chip::addr::PAGE_SIZE) || !whole {
             return Err(DmaMapError::Shape { gpa, size }.into());
         }
-        let ranges = self.tenant(tenant)?.memory.inside(gpa, size);
+        let ranges = self.tenants.sender(tenant)?.memory.inside(gpa, size);
         self.start_job(tenant, Job::Release(Withdrawal::new(ranges)), now)
     }
 
@@ -177,10 +153,10 @@ impl Machine {
             };
             while let Some(space) = named.last().copied() {
                 // One that was given up before may be gone by now.
-                let there = self.driver.space_usage(space).is_ok();
+                let there = self.hardware.driver.space_usage(space).is_ok();
                 let revocation = withdrawal.revocation.get_or_insert(Revocation::new(range.iova, range.size));
                 let revoked = if there {
-                    self.driver.advance_revoke(space, revocation, budget)
+                    self.hardware.driver.advance_revoke(space, revocation, budget)
                 } else {
                     Ok(Progress::Done)
                 };
@@ -200,7 +176,7 @@ impl Machine {
                 }
             }
             let account = self.account(tenant);
-            match account.charge(|| self.driver.advance_dma_unmap(range.iova, range.size, budget)) {
+            match account.charge(|| self.hardware.driver.advance_dma_unmap(range.iova, range.size, budget)) {
                 Ok(Progress::Done) => {}
                 Ok(progress) => return Ok(progress),
                 Err(error) => {
@@ -209,7 +185,7 @@ impl Machine {
                 }
             }
             // Out of reach; accesses may still be under way. Who asked waits for them, nobody else does.
-            let owner = self.tenant(tenant)?;
+            let owner = self.tenants.sender(tenant)?;
             if !owner.owner.is_settled(range.iova.0, range.size) {
                 return Ok(Progress::Waits);
             }
@@ -225,7 +201,7 @@ impl Machine {
     }
 
     fn take_away(&mut self, tenant: TenantId, range: &DmaRange) -> Result<(), Refusal> {
-        if let Err(error) = self.driver.dma_unmap(range.iova, range.size) {
+        if let Err(error) = self.hardware.driver.dma_unmap(range.iova, range.size) {
             self.quarantine(tenant, "unmapping memory", &error);
             return Err(error.into());
         }
@@ -233,32 +209,23 @@ impl Machine {
     }
 
     fn free_bus_addresses(&mut self, tenant: TenantId, range: &DmaRange) {
-        if let Some(ledger) = &self.ledger {
-            ledger.own_system(range.iova, range.size, None);
-        }
-        if let Some(owner) = self.tenants.get_mut(&tenant) {
-            owner.memory.unplace(&mut self.buses, range);
+        self.hardware.own_system(range.iova, range.size, None);
+        if let Some(owner) = self.tenants.get_mut(tenant) {
+            owner.memory.unplace(&mut self.resources.buses, range);
         }
     }
 
     /// Puts those into fail-safe state in whose memory engines met a page that could not be had: what they
     /// compute from here on would be worth nothing. Their guests are told that their channels are gone.
-    pub(super) fn look_for_lost_memory(&mut self, now: Duration) {
-        let lost = sigbus::lost();
-        if lost == self.lost_pages {
-            return;
-        }
-        self.lost_pages = lost;
-        let met =
-            |tenant: &&crate::tenant::Tenant| tenant.fail_safe.is_none() && tenant.owner.lost_pages() > 0;
-        for tenant in self.tenants.values().filter(met).map(|tenant| tenant.id).collect::<Vec<_>>() {
-            self.fail_for_lost_memory(tenant, now);
+    pub(super) fn fail_for_lost_memory(&mut self, now: Duration) {
+        for tenant in self.tenants.with_lost_memory() {
+            self.fail_one_for_lost_memory(tenant, now);
         }
     }
 
-    fn fail_for_lost_memory(&mut self, id: TenantId, now: Duration) {
+    fn fail_one_for_lost_memory(&mut self, id: TenantId, now: Duration) {
         let start = Instant::now();
-        let Some(tenant) = self.tenants.get_mut(&id) else { return };
+        let Some(tenant) = self.tenants.get_mut(id) else { return };
         tenant.counters.lost_pages = tenant.counters.lost_pages.saturating_add(tenant.owner.lost_pages());
         log::error!(
             "{}: in fail-safe state: {} pages of its memory could not be had (is the file system full, or no huge page left, or has nobody filled them?)",
@@ -276,8 +243,10 @@ impl Machine {
             access: AccessKind::Read,
             reason: FaultReason::UnsupportedAperture,
         };
-        self.outputs.extend(told.into_iter().map(|channel| Output::Event(id, Event::Fault(fault(channel)))));
-        if let Some(tenant) = self.tenants.get_mut(&id) {
+        for channel in told {
+            self.outbox.event(id, Event::Fault(fault(channel)));
+        }
+        if let Some(tenant) = self.tenants.get_mut(id) {
             tenant.fail(FailSafeReason::MemoryLost, start.elapsed());
         }
     }

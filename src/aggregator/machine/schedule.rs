@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use super::Machine;
+use super::state::Machine;
 use crate::protocol::Doorbell;
 use crate::steps::Step;
 use crate::tenant::{ChannelState, Refusal, Tenant};
-use gpuvmk_chip::addr::{HostChannel, TenantId};
+use gpuvmk_chip::addr::TenantId;
 use gpuvmk_gpu::GpuError;
-use gpuvmk_gpu::scrub::LOOK_AGAIN;
 use gpuvmk_observe::latency;
 use gpuvmk_scheduler::Gate;
 
@@ -16,7 +15,7 @@ impl Machine {
     /// A tenant rings; false if that says nothing new. No allocation, no lookup beyond the tenant's own
     /// table.
     pub fn doorbell(&mut self, tenant: TenantId, doorbell: Doorbell, rung: u32, now: Duration) -> bool {
-        let Some(owner) = self.tenants.get_mut(&tenant) else { return false };
+        let Some(owner) = self.tenants.get_mut(tenant) else { return false };
         let Some(Some(channel)) = owner.channels.get(usize::from(doorbell.channel.0)) else { return false };
         if matches!(channel.state, ChannelState::Faulted | ChannelState::Dead) {
             return false;
@@ -28,19 +27,17 @@ impl Machine {
         // often as the VM rings.
         if !news
             && self.scheduler.may_run(host).is_none()
-            && self.driver.channel_progress(host).is_ok_and(|fetched| fetched == doorbell.gp_put)
+            && self.hardware.driver.channel_progress(host).is_ok_and(|fetched| fetched == doorbell.gp_put)
         {
             return false;
         }
         let is_done = |fetched| fetched == doorbell.gp_put;
         let tells = news
             && owner.delayed.is_some_and(|delayed| delayed.engines.intersects(engines))
-            && self.driver.channel_progress(host).is_ok_and(is_done);
+            && self.hardware.driver.channel_progress(host).is_ok_and(is_done);
         match self.scheduler.doorbell(host, doorbell.gp_put, now) {
             Gate::Ring => {
-                if let Err(error) = self.driver.doorbell(host) {
-                    log::error!("a doorbell did not reach the physical GPU: {error}");
-                } else {
+                if self.hardware.ring(host) {
                     owner.doorbells.note(rung, latency::stamp());
                 }
             }
@@ -60,27 +57,29 @@ impl Machine {
 
     /// A tenant rings more often than is looked at.
     pub fn note_throttled(&mut self, tenant: TenantId) {
-        if let Some(owner) = self.tenants.get_mut(&tenant) {
+        if let Some(owner) = self.tenants.get_mut(tenant) {
             owner.counters.throttled = owner.counters.throttled.saturating_add(1);
         }
     }
 
     /// Does what is due. True when there is more to do at once.
     pub fn step(&mut self, now: Duration) -> bool {
-        let start = self.clock.now();
+        let start = self.clocks.nanos();
         self.look_and_decide(now);
-        self.held_until = None;
-        self.look_for_lost_memory(now);
-        let decided = self.clock.now();
+        self.fail_for_lost_memory(now);
+        let decided = self.clocks.nanos();
         let mut budget = self.slice(None, now);
-        self.looks_again = self.driver.advance_pending(&mut budget);
-        let advanced = self.clock.now();
+        self.clocks.begin_turn();
+        if self.hardware.driver.advance_pending(&mut budget) {
+            self.clocks.poll_again();
+        }
+        let advanced = self.clocks.nanos();
         let more = self.advance_work(now);
-        self.look_due = self.looks_again.then(|| now.saturating_add(LOOK_AGAIN));
-        let end = self.clock.now();
-        self.steps.note(Step::Schedule, decided.saturating_sub(start));
-        self.steps.note(Step::Driver, advanced.saturating_sub(decided));
-        self.steps.note(Step::Work, end.saturating_sub(advanced));
+        self.clocks.end_turn(now);
+        let end = self.clocks.nanos();
+        self.clocks.note(Step::Schedule, start, decided);
+        self.clocks.note(Step::Driver, decided, advanced);
+        self.clocks.note(Step::Work, advanced, end);
         more
     }
 
@@ -99,7 +98,7 @@ impl Machine {
 
     /// Looks at engines and rings.
     fn look(&mut self, now: Duration) {
-        let driver = &mut self.driver;
+        let driver = &mut self.hardware.driver;
         let (engines, times) = (driver.sample_engines(), driver.engine_times());
         let mut rings = Vec::new();
         self.scheduler.sample(now, &engines, &times, |channel| {
@@ -107,71 +106,59 @@ impl Machine {
             rings.extend(fetched.map(|gp_get| (channel, gp_get)));
             fetched
         });
-        self.tell_looks(&engines);
+        self.schedule_recorder.record_sample(&engines, &self.scheduler, &self.channels, &self.tenants);
         self.watch(now, &engines, &rings);
     }
 
     /// When [`Machine::step`] is due without anything else happening.
     pub fn next_due(&self, now: Duration) -> Option<Duration> {
-        let departures = self.departures.iter().map(|d| d.deadline);
         let preemptions = self
             .tenants
-            .values()
+            .iter()
             .flat_map(|tenant| tenant.live_channels().filter_map(|(_, channel)| channel.preempt_by));
         // Somebody may have been admitted since the last step.
         let fresh = |tenant: &Tenant| tenant.is_preparing() && tenant.scrubbing.is_empty();
-        let preparing = self.tenants.values().any(fresh).then_some(now);
-        departures
+        let preparing = self.tenants.iter().any(fresh).then_some(now);
+        self.channels
+            .deadlines()
             .chain(preemptions)
-            .chain(self.held_until)
-            .chain(self.look_due)
+            .chain(self.clocks.next_due())
             .chain(preparing)
             .chain(self.hangs.next_due())
-            .chain(self.tenants.values().filter_map(|tenant| tenant.delayed.map(|delayed| delayed.due)))
+            .chain(self.tenants.iter().filter_map(|tenant| tenant.delayed.map(|delayed| delayed.due)))
             .chain(self.scheduler.next_due())
             .min()
     }
 
     pub(super) fn decide(&mut self, now: Duration) {
         let Some(change) = self.scheduler.decide(now) else { return };
-        self.tell_decisions(&change.switches);
+        self.schedule_recorder.record_switches(&change.switches, &self.tenants);
         if let Some(list) = change.runlist {
             // Whoever ran until now is charged before it changes.
-            let (engines, times) = (self.driver.sample_engines(), self.driver.engine_times());
+            let (engines, times) =
+                (self.hardware.driver.sample_engines(), self.hardware.driver.engine_times());
             self.scheduler.cut(now, &engines, &times);
-            if let Err(error) = self.commit(list) {
+            if let Err(error) = self.hardware.commit_runlist(list) {
                 log::error!("a runlist did not reach the physical GPU: {error}");
             }
         }
         for channel in change.preempt {
             self.hangs.watchdog.asked(channel);
-            if let Err(error) = self.driver.preempt_channel(channel) {
-                log::error!("a preemption did not reach the physical GPU: {error}");
-            }
+            self.hardware.preempt(channel);
         }
         for (channel, _) in change.ring {
-            if let Err(error) = self.driver.doorbell(channel) {
-                log::error!("a doorbell did not reach the physical GPU: {error}");
-            }
+            self.hardware.ring(channel);
         }
     }
 
     /// Takes over what a tenant wants to run, and commits it if hardware's runlist changes by it.
     pub(super) fn relist(&mut self, tenant: TenantId) -> Result<(), Refusal> {
-        let list = self.tenant(tenant)?.runnable();
+        let list = self.tenants.sender(tenant)?.runnable();
         self.scheduler.set_list(tenant, list);
         Ok(self.commit_runlist()?)
     }
 
     pub(super) fn commit_runlist(&mut self) -> Result<(), GpuError> {
-        self.commit(self.scheduler.runlist())
-    }
-
-    fn commit(&mut self, list: Vec<HostChannel>) -> Result<(), GpuError> {
-        if list != self.committed {
-            self.driver.commit_runlist(&list)?;
-            self.committed = list;
-        }
-        Ok(())
+        self.hardware.commit_runlist(self.scheduler.runlist())
     }
 }

@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use gpuvmk_control_client::{Departures, ScrubFigures, ScrubStatus};
+use gpuvmk_control_client::{ScrubFigures, ScrubStatus};
 
-use super::Machine;
+use super::state::Machine;
 use crate::tenant::TenantState;
 use gpuvmk_chip::addr::{HostVram, TenantId};
 use gpuvmk_gpu::scrub::{SCRUB_PIECE, ScrubReport};
@@ -33,20 +33,6 @@ pub(super) enum Step {
     Finished,
 }
 
-/// Notes that a tenant is gone, that had work not done for so long.
-pub(super) fn note_wanted(departures: &mut Departures, wanted: Duration) {
-    let wanted = u64::try_from(wanted.as_micros()).unwrap_or(u64::MAX);
-    departures.wanted_us = departures.wanted_us.saturating_add(wanted);
-}
-
-/// Notes that everything of a tenant is free.
-pub(super) fn note_departure(departures: &mut Departures, bytes: u64, took: Duration) {
-    departures.count = departures.count.saturating_add(1);
-    departures.last_bytes = bytes;
-    departures.last_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    departures.longest_ms = departures.longest_ms.max(departures.last_ms);
-}
-
 /// The figures of a driver, for operators.
 fn figures(report: ScrubReport) -> ScrubFigures {
     ScrubFigures {
@@ -67,15 +53,15 @@ fn figures(report: ScrubReport) -> ScrubFigures {
 impl Machine {
     pub(super) fn scrub_status(&self) -> ScrubStatus {
         ScrubStatus {
-            figures: self.driver.scrub_report().map(figures),
-            foreign_accesses: self.ledger.as_ref().map(|ledger| ledger.foreign_accesses_of_host()),
-            departures: self.departed,
+            figures: self.hardware.driver.scrub_report().map(figures),
+            foreign_accesses: self.hardware.ledger().map(|ledger| ledger.foreign_accesses_of_host()),
+            departures: self.cleanup.departures(),
         }
     }
 
     /// Goes on with zeroing a partition, of which everything before `from` is zero or under way.
     pub(super) fn scrub_piece(&mut self, id: TenantId, from: u64, now: Duration) -> Step {
-        let Some(tenant) = self.tenants.get_mut(&id) else { return Step::Finished };
+        let Some(tenant) = self.tenants.get_mut(id) else { return Step::Finished };
         let left = tenant.partition.size().saturating_sub(from).min(SCRUB_PIECE);
         if left > 0 && tenant.scrubbing.len() < AHEAD {
             let start = HostVram(tenant.partition.start().0.saturating_add(from));
@@ -86,9 +72,7 @@ impl Machine {
                 | TenantState::Resetting { scrub_from }
                 | TenantState::Leaving { scrub_from, .. } => *scrub_from = from.saturating_add(left),
             }
-            if let Some(ledger) = &self.ledger {
-                ledger.own_vram(start, left, None);
-            }
+            self.hardware.own_vram(start, left, None);
             self.advance_piece(id, (start, left), now);
             return Step::More;
         }
@@ -98,7 +82,7 @@ impl Machine {
             Some(Scrub::Pending) => {}
             Some(_) | None => return Step::More,
         }
-        self.look_again();
+        self.clocks.poll_again();
         Step::Waits
     }
 
@@ -110,23 +94,23 @@ impl Machine {
         now: Duration,
     ) -> Option<Scrub> {
         let mut zeroed = 0;
-        match self.driver.advance_scrub(start, size) {
+        match self.hardware.driver.advance_scrub(start, size) {
             Ok(unfinished @ (Scrub::Pending | Scrub::More)) => return Some(unfinished),
             Ok(Scrub::Untouched) => {}
             Ok(Scrub::Done) => zeroed = size,
             Err(error) => self.quarantine(id, "zeroing VRAM", &error),
         }
-        if let Some(tenant) = self.tenants.get_mut(&id) {
+        if let Some(tenant) = self.tenants.get_mut(id) {
             tenant.scrubbing.retain(|piece| *piece != (start, size));
             tenant.counters.zeroed = tenant.counters.zeroed.saturating_add(zeroed);
-            self.cleanups.note(&tenant.holder, zeroed, tenant.partition.size(), now);
+            self.cleanup.rates.note(&tenant.holder, zeroed, tenant.partition.size(), now);
         }
         None
     }
 
     /// Goes on with taking the memory of a tenant that is gone from whoever it gave its window to.
     pub(super) fn renew_piece(&mut self, id: TenantId, now: Duration) -> Step {
-        let Some(tenant) = self.tenants.get_mut(&id) else { return Step::Finished };
+        let Some(tenant) = self.tenants.get_mut(id) else { return Step::Finished };
         let TenantState::Leaving { renew_from, held, .. } = &mut tenant.state else { return Step::Finished };
         let left = tenant.partition.size().saturating_sub(*renew_from).min(SCRUB_PIECE);
         // What hardware may still reach stays as it is, and nobody's.
@@ -134,11 +118,11 @@ impl Machine {
             return Step::Finished;
         }
         if let Some(due) = held.filter(|due| now < *due) {
-            self.hold_until(due);
+            self.clocks.hold_until(due);
             return Step::Waits;
         }
         let start = HostVram(tenant.partition.start().0.saturating_add(*renew_from));
-        match self.driver.renew_vram(start, left) {
+        match self.hardware.driver.renew_vram(start, left) {
             Ok(Renewal::Done) => {
                 *renew_from = renew_from.saturating_add(left);
                 if held.take().is_some() {
@@ -147,7 +131,7 @@ impl Machine {
                 Step::More
             }
             Ok(Renewal::Waits) => {
-                self.look_again();
+                self.clocks.poll_again();
                 Step::Waits
             }
             Ok(Renewal::Held) => {
@@ -161,7 +145,7 @@ impl Machine {
                     );
                 }
                 tenant.left = now;
-                self.hold_until(due);
+                self.clocks.hold_until(due);
                 Step::Waits
             }
             Err(error) => {
@@ -173,8 +157,8 @@ impl Machine {
 
     /// Gives a partition's memory back to its tenant, which the host had while it was zeroed.
     pub(super) fn label_partition(&self, id: TenantId) {
-        if let (Some(ledger), Some(tenant)) = (&self.ledger, self.tenants.get(&id)) {
-            ledger.own_vram(tenant.partition.start(), tenant.partition.size(), Some(id));
+        if let Some(tenant) = self.tenants.get(id) {
+            self.hardware.own_vram(tenant.partition.start(), tenant.partition.size(), Some(id));
         }
     }
 }

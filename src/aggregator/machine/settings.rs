@@ -6,7 +6,7 @@ use std::time::Duration;
 use gpuvmk_control_client::ShareStatus;
 use serde::Serialize;
 
-use super::Machine;
+use super::state::Machine;
 use super::status::share_status;
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_scheduler::Suspension;
@@ -77,7 +77,7 @@ impl Machine {
     }
 
     fn set_share(&mut self, name: &str, settings: &[String], now: Duration) -> Result<InForce, Rejection> {
-        let id = self.named(name)?;
+        let id = self.tenants.named(name)?;
         let mut share = self.scheduler.share(id).ok_or_else(|| Rejection(format!("{name} is leaving")))?;
         let mut paused = self.is_paused(id);
         let mut wishes = Vec::new();
@@ -90,22 +90,12 @@ impl Machine {
         share = wishes.iter().fold(share, |share, wish| share.with(*wish));
         self.scheduler.set_share(id, share)?;
         // It holds for whoever's VM this is, also when they come back.
-        if let Some(tenant) = self.tenants.get(&id) {
+        if let Some(tenant) = self.tenants.get(id) {
             self.standings.order(&tenant.holder, &wishes, paused, now);
         }
         self.scheduler.suspend(id, Suspension::PAUSE, paused);
         log::info!("{name}: {share}{}", if paused { ", paused" } else { "" });
         Ok(InForce::Vm { vm: name.to_owned(), share: share_status(share), paused })
-    }
-
-    /// The VM of this name.
-    pub(super) fn named(&self, name: &str) -> Result<TenantId, Rejection> {
-        let id = self.tenants.values().find(|tenant| tenant.name == name).map(|tenant| tenant.id);
-        id.ok_or_else(|| {
-            let names: Vec<_> = self.tenants.values().map(|tenant| tenant.name.as_str()).collect();
-            let present = if names.is_empty() { "none is".to_owned() } else { names.join(", ") };
-            Rejection(format!("No VM named {name} is connected; {present}"))
-        })
     }
 
     /// Whether an operator has paused a VM.
@@ -115,7 +105,7 @@ impl Machine {
 
     fn set_policy(&mut self, settings: &[String]) -> Result<InForce, Rejection> {
         let mut wanted = self.scheduler.settings();
-        let mut draining = self.draining;
+        let mut draining = self.guests.is_draining();
         for setting in settings {
             match setting.split_once('=') {
                 Some((DRAINING, value)) => draining = yes_or_no(DRAINING, value)?,
@@ -124,7 +114,7 @@ impl Machine {
         }
         let (kind, settings) = wanted;
         self.scheduler.set_policy(kind, settings)?;
-        if std::mem::replace(&mut self.draining, draining) != draining {
+        if self.guests.set_draining(draining) {
             log::info!("{}", if draining { "no more VMs are admitted" } else { "VMs are admitted again" });
         }
         let Settings { slice, period } = settings;

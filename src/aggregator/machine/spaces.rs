@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::recovery::Zombie;
-use super::{Machine, Outcome};
+use super::output::Outcome;
+use super::state::Machine;
 use crate::check::Checker;
 use crate::limit::Limit;
 use crate::protocol::{GuestMapping, GuestRange, RefusalKind, SpaceId};
@@ -15,7 +15,7 @@ use gpuvmk_gpu::{GpuDriverExt as _, HostRange, SpaceHandle, SpaceUpdate};
 impl Machine {
     pub(super) fn create_space(&mut self, tenant: TenantId, id: SpaceId) -> Result<(), Refusal> {
         let budget = self.table_budget(tenant);
-        let owner = self.tenant(tenant)?;
+        let owner = self.tenants.sender(tenant)?;
         if id.0 >= owner.space_limit {
             let limit = owner.space_limit;
             return Err(Refusal::met(
@@ -28,8 +28,8 @@ impl Machine {
             return Err(Refusal::new(RefusalKind::BadId, format!("address space {} exists already", id.0)));
         }
         // What goes counts until it is gone, so that all VMs' quotas together are what the physical GPU has.
-        let going = self.zombies.iter().filter(|zombie| zombie.tenant == tenant).count();
-        let owner = self.tenant(tenant)?;
+        let going = self.retired_spaces.of(tenant).count();
+        let owner = self.tenants.sender(tenant)?;
         if owner.spaces.len().saturating_add(going) >= usize::from(owner.space_limit) {
             let limit = owner.space_limit;
             return Err(Refusal::met(
@@ -38,17 +38,17 @@ impl Machine {
                 format!("all {limit} address spaces of this VM are in use ({going} are being taken back)"),
             ));
         }
-        let handle = self.driver.create_space()?;
-        let used = self.driver.space_usage(handle).map_or(0, |usage| usage.table_bytes);
+        let handle = self.hardware.driver.create_space()?;
+        let used = self.hardware.driver.space_usage(handle).map_or(0, |usage| usage.table_bytes);
         if used > budget {
-            self.driver.destroy_space(handle)?;
+            self.hardware.driver.destroy_space(handle)?;
             return Err(Refusal::met(
                 Limit::PageTables,
                 RefusalKind::Quota,
                 format!("an address space takes {used} bytes of page tables; {budget} are left for this VM"),
             ));
         }
-        self.tenant(tenant)?.spaces.insert(id, Space { handle });
+        self.tenants.sender(tenant)?.spaces.insert(id, Space { handle });
         Ok(())
     }
 
@@ -58,7 +58,7 @@ impl Machine {
         id: SpaceId,
         now: Duration,
     ) -> Result<Outcome, Refusal> {
-        let owner = self.tenant(tenant)?;
+        let owner = self.tenants.sender(tenant)?;
         let space = owner.space(id)?;
         if let Some((channel, _)) = owner.live_channels().find(|(_, channel)| channel.space == id) {
             return Err(Refusal::new(
@@ -67,7 +67,7 @@ impl Machine {
             ));
         }
         owner.spaces.remove(&id);
-        self.zombies.push(Zombie { tenant, space: space.handle, cleared: false });
+        self.retired_spaces.add(tenant, space.handle);
         self.start_job(tenant, Job::Destroy(space.handle), now)
     }
 
@@ -79,13 +79,11 @@ impl Machine {
         map: Vec<GuestMapping>,
         now: Duration,
     ) -> Result<Outcome, Refusal> {
-        let owner = self
-            .tenants
-            .get_mut(&tenant)
-            .ok_or_else(|| Refusal::new(RefusalKind::Protocol, "this connection is not admitted"))?;
+        let owner = self.tenants.sender(tenant)?;
         let space = owner.space(id)?.handle;
         owner.counters.updates = owner.counters.updates.saturating_add(1);
-        let checker = Checker { info: &self.info, partition: &owner.partition, memory: &owner.memory };
+        let checker =
+            Checker { info: &self.hardware.info, partition: &owner.partition, memory: &owner.memory };
         checker
             .check_shapes(unmap, &map)
             .map_err(|error| Refusal::new(RefusalKind::Protocol, error.to_string()))?;
@@ -108,27 +106,22 @@ impl Machine {
 
     /// All shadow trees of a tenant, those included that are only waiting for their channels to go.
     pub(super) fn spaces_of(&self, tenant: TenantId) -> Vec<SpaceHandle> {
-        let live = self.tenants.get(&tenant).into_iter().flat_map(|t| t.spaces.values()).map(|s| s.handle);
-        let buried = self.zombies.iter().filter(|z| z.tenant == tenant).map(|z| z.space);
-        live.chain(buried).collect()
+        let live = self.tenants.get(tenant).into_iter().flat_map(|t| t.spaces.values()).map(|s| s.handle);
+        live.chain(self.retired_spaces.of(tenant)).collect()
     }
 
     /// What `space` may take of its tenant's quota of page-table memory, and how many pages its other spaces
     /// have.
     fn room_for(&self, tenant: TenantId, space: SpaceHandle) -> (u64, u64) {
-        let quota = self.tenants.get(&tenant).map_or(0, |t| t.table_quota);
+        let quota = self.tenants.get(tenant).map_or(0, |t| t.table_quota);
         let others = self.spaces_of(tenant).into_iter().filter(|other| *other != space);
-        let usages = others.filter_map(|other| self.driver.space_usage(other).ok());
-        usages.fold((quota, 0), |(tables, pages): (u64, u64), usage| {
-            (tables.saturating_sub(usage.table_bytes), pages.saturating_add(usage.pages))
-        })
+        let used = self.hardware.usage(others);
+        (quota.saturating_sub(used.table_bytes), used.pages)
     }
 
     /// What a new space may take of its tenant's quota of page-table memory.
     pub(super) fn table_budget(&self, tenant: TenantId) -> u64 {
-        let quota = self.tenants.get(&tenant).map_or(0, |t| t.table_quota);
-        let usages =
-            self.spaces_of(tenant).into_iter().filter_map(|other| self.driver.space_usage(other).ok());
-        usages.fold(quota, |left, usage| left.saturating_sub(usage.table_bytes))
+        let quota = self.tenants.get(tenant).map_or(0, |t| t.table_quota);
+        quota.saturating_sub(self.hardware.usage(self.spaces_of(tenant)).table_bytes)
     }
 }

@@ -7,13 +7,13 @@ use gpuvmk_control_client::{
     TenantStatus, Times, TypeStatus,
 };
 
-use super::Machine;
-use super::admission::partition_percent;
-use super::memory::MOST_UNCLOSED;
-use crate::DEFAULT_CHANNELS;
+use super::hardware::SpacesUsage;
+use super::resources::partition_percent;
+use super::state::Machine;
 use crate::limit::Limit;
 use crate::report::Report;
-use crate::tenant::{Holder, Tenant, TenantState};
+use crate::tenant::{Holder, MOST_UNCLOSED, Tenant, TenantState};
+use crate::vm_entry::DEFAULT_CHANNELS;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::TenantId;
 use gpuvmk_host::size::show_size;
@@ -102,7 +102,7 @@ fn micros(time: Duration) -> u64 {
 
 impl Machine {
     fn engine_accounts(&self, tenant: TenantId) -> Vec<EngineStatus> {
-        let truth = self.ledger.as_ref().map(|ledger| ledger.engine_time(tenant)).unwrap_or_default();
+        let truth = self.hardware.ledger().map(|ledger| ledger.engine_time(tenant)).unwrap_or_default();
         let status = |(engine, account): (Engine, &Account)| EngineStatus {
             engine: engine.to_string(),
             used_us: micros(account.used),
@@ -119,24 +119,13 @@ impl Machine {
         self.scheduler.accounts(tenant).map(status).collect()
     }
 
-    /// The tenants, in the order of the status.
-    pub fn tenants_by_age(&self) -> impl Iterator<Item = TenantId> {
-        self.tenants.values().map(|tenant| tenant.id)
-    }
-
     /// The state now. `backend` says how the physical GPU is reached.
     pub fn status(&self, backend: &str) -> Status {
         let all = self.scheduler.used_by_all().as_secs_f64();
-        let tenants = self.tenants.values().map(|tenant| {
+        let tenants = self.tenants.iter().map(|tenant| {
             let used = self.scheduler.used(tenant.id);
             let hangs = self.hangs.record(tenant.id);
-            let (pages, table_bytes) = self
-                .spaces_of(tenant.id)
-                .into_iter()
-                .filter_map(|space| self.driver.space_usage(space).ok())
-                .fold((0_u64, 0_u64), |(pages, bytes), usage| {
-                    (pages.saturating_add(usage.pages), bytes.saturating_add(usage.table_bytes))
-                });
+            let SpacesUsage { pages, table_bytes } = self.hardware.usage(self.spaces_of(tenant.id));
             TenantStatus {
                 fail_safe: tenant.fail_safe.map(|now| now.status(DecidedBy::Aggregator)),
                 fail_safe_count: tenant.counters.fail_safe,
@@ -163,7 +152,7 @@ impl Machine {
                 engines: self.engine_accounts(tenant.id),
                 busy_ms: u64::try_from(used.as_millis()).unwrap_or(u64::MAX),
                 wanting_ms: u64::try_from(self.scheduler.wanting(tenant.id).as_millis()).unwrap_or(u64::MAX),
-                foreign_accesses: self.ledger.as_ref().map(|ledger| ledger.foreign_accesses(tenant.id)),
+                foreign_accesses: self.hardware.ledger().map(|ledger| ledger.foreign_accesses(tenant.id)),
                 submissions: self.scheduler.submissions(tenant.id),
                 copied_bytes: 0,
                 unread_entries: 0,
@@ -192,22 +181,22 @@ impl Machine {
         let (_, settings) = self.scheduler.settings();
         Status {
             gpu: GpuStatus {
-                chip: self.info.chip.name().to_owned(),
+                chip: self.hardware.info.chip.name().to_owned(),
                 backend: backend.to_owned(),
-                vram: self.info.tenant_vram_size,
-                vram_free: self.vram.largest(),
-                channels: self.info.channels,
-                channels_free: self.info.channels.saturating_sub(self.granted_channels),
+                vram: self.hardware.info.tenant_vram_size,
+                vram_free: self.resources.vram.largest(),
+                channels: self.hardware.info.channels,
+                channels_free: self.resources.channels_left(),
                 policy: self.scheduler.policy().into(),
                 slice_us: settings.slice.map(micros),
                 period_us: settings.period.map(micros),
-                card: self.driver.card_use().map(card_status),
+                card: self.hardware.driver.card_use().map(card_status),
                 scrub: self.scrub_status(),
                 late_ns: times(self.scheduler.lateness()),
-                steps: self.steps.table(),
+                steps: self.clocks.steps.table(),
                 // Known to whoever serves connections.
                 strangers_refused: 0,
-                draining: self.draining,
+                draining: self.guests.is_draining(),
                 vms: self
                     .guests
                     .list()
@@ -216,7 +205,7 @@ impl Machine {
                 refused_peers: 0,
                 refused_hellos: 0,
                 types: self.types(),
-                lost: self.lost,
+                lost: self.hardware.is_lost(),
             },
             tenants: tenants.collect(),
         }
@@ -225,22 +214,22 @@ impl Machine {
     /// Powers of two of VRAM, as far as there is any.
     fn types(&self) -> Vec<TypeStatus> {
         let sizes = (0..u64::BITS).map(|bits| SMALLEST_TYPE.saturating_mul(1 << bits));
-        let channels_left = self.info.channels.saturating_sub(self.granted_channels);
+        let channels_left = self.resources.channels_left();
         let by_channels = u64::from(channels_left / DEFAULT_CHANNELS);
         sizes
-            .take_while(|size| *size <= self.info.tenant_vram_size)
+            .take_while(|size| *size <= self.hardware.info.tenant_vram_size)
             .map(|vram| TypeStatus {
-                name: format!("{}-{}", self.info.chip, show_size(vram)),
+                name: format!("{}-{}", self.hardware.info.chip, show_size(vram)),
                 vram,
-                available_instances: if self.draining {
+                available_instances: if self.guests.is_draining() {
                     0
                 } else {
-                    self.vram.count_of(vram).min(by_channels)
+                    self.resources.vram.count_of(vram).min(by_channels)
                 },
                 description: format!(
                     "vram {}, channels {DEFAULT_CHANNELS}, {} percent of the GPU where parts go by VRAM",
                     show_size(vram),
-                    partition_percent(vram, self.info.tenant_vram_size)
+                    partition_percent(vram, self.hardware.info.tenant_vram_size)
                 ),
             })
             .collect()

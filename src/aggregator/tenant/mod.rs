@@ -28,6 +28,9 @@ use gpuvmk_host::reaper::Account;
 use gpuvmk_observe::latency::Latency;
 use gpuvmk_pci::dma::MemoryOwner;
 
+/// Files and mappings of a tenant that are given back and not closed yet, before no more are taken from it.
+pub const MOST_UNCLOSED: usize = 1024;
+
 /// Where a tenant is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TenantState {

@@ -1,5 +1,5 @@
-//! One tenant's part of the aggregator's one thread: what a tenant asks for costs its own share of the thread's
-//! time, so that a flood of requests, updates or doorbells takes nothing from the others' shares.
+//! One tenant's part of the aggregator's one thread: what a tenant asks for costs its own share of the
+//! thread's time, so that a flood of requests, updates or doorbells takes nothing from the others' shares.
 //!
 //! While only one tenant wants the thread it may have all of it (as far as its own limit allows). When others
 //! do, each earns an equal part of the time that passes, saves up to [`BURST`] of it, and is not served while

@@ -48,7 +48,7 @@ fn small(name: &str) -> Hello {
 fn gone(machine: &mut Machine, tenant: TenantId, now: Duration) {
     machine.leave(tenant, false, now);
     settle(machine, now);
-    assert!(!machine.tenants.contains_key(&tenant));
+    assert!(machine.tenants.get(tenant).is_none());
 }
 
 fn order(vm: &str, setting: &str) -> Order {
@@ -154,12 +154,12 @@ fn hello_may_ask_for_less_and_not_for_more() {
     let granted = machine.scheduler.share(admitted.tenant).unwrap();
     assert_eq!((granted.weight, granted.cap), (200, Some(50)), "what is not said is as granted");
     assert_eq!(admitted.doorbell_rate, 5000);
-    assert_eq!(machine.tenants[&admitted.tenant].mapping_quota, 1 << 20);
+    assert_eq!(machine.tenants.get(admitted.tenant).unwrap().mapping_quota, 1 << 20);
 
     let less = TenantLimits { doorbells: 1000, mappings: 4096, ..most };
     let admitted = machine.admit_from(&Hello { limits: less, ..small("b") }, &of_user(BOB), T0).unwrap();
     assert_eq!(admitted.doorbell_rate, 1000);
-    assert_eq!(machine.tenants[&admitted.tenant].mapping_quota, 4096);
+    assert_eq!(machine.tenants.get(admitted.tenant).unwrap().mapping_quota, 4096);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn fresh_names_do_not_evade_the_rate_of_zeroing() {
 #[test]
 fn process_that_stays_alive_is_not_waited_for_without_end() {
     let (mut machine, _fake) = without_list();
-    let all = Hello { vram: machine.info.tenant_vram_size, ..small("a") };
+    let all = Hello { vram: machine.hardware.info.tenant_vram_size, ..small("a") };
     let first = machine.admit_from(&all, &of_user(ALICE), T0).unwrap().tenant;
     machine.leave(first, true, SECOND);
     settle(&mut machine, SECOND);
@@ -246,7 +246,7 @@ fn list_changes_while_vms_work() {
     machine.admit_from(&small("d"), &of_user(77), T0).unwrap();
     let a = machine.admit_from(&small("a"), &of_user(ALICE), T0).unwrap().tenant;
     machine.forbid_guest("a").unwrap();
-    assert!(machine.tenants.contains_key(&a), "who is there stays");
+    assert!(machine.tenants.get(a).is_some(), "who is there stays");
     gone(&mut machine, a, T0);
     assert!(machine.admit_from(&small("a"), &of_user(ALICE), T0).is_err());
 

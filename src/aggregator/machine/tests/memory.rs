@@ -100,7 +100,7 @@ fn right_to_write_to_memory_is_each_descriptors_own() {
 #[test]
 fn pages_that_follow_each_other_count_once_and_go_one_by_one() {
     let (mut machine, fake, a, _) = two_tenants();
-    machine.tenants.get_mut(&a).unwrap().range_limit = 4;
+    machine.tenants.get_mut(a).unwrap().range_limit = 4;
     let file = memfd(64 * MIB);
     let page = |machine: &mut Machine, number: u64, offset: u64| {
         let request =
@@ -111,7 +111,7 @@ fn pages_that_follow_each_other_count_once_and_go_one_by_one() {
         assert_eq!(page(&mut machine, number, number * 0x1000), Outcome::Now(Reply::Done));
     }
     // Two of main memory and these.
-    let pieces = machine.tenants[&a].memory.len();
+    let pieces = machine.tenants.get(a).unwrap().memory.len();
     assert_eq!(page(&mut machine, 600, 0), Outcome::Now(Reply::Done));
     assert_eq!(page(&mut machine, 700, 0x1000), Outcome::Now(Reply::Done));
     assert!(pieces + 2 >= 4);
@@ -142,7 +142,7 @@ fn vm_whose_memory_could_not_be_had_is_in_fail_safe_state_alone() {
     let file = std::fs::File::options().read(true).write(true).create_new(true).open(ram).unwrap();
     file.set_len(64 << 12).unwrap();
     // What a driver does with memory that it is given, and an engine with what is mapped.
-    let owner = machine.tenants[&a].owner.clone();
+    let owner = machine.tenants.get(a).unwrap().owner.clone();
     let backing = DmaBacking { fd: file.into(), offset: 0 };
     let (memory, _) = owner.memory(&backing, 64 << 12, true).unwrap();
     memory.fill(0, 64 << 12, 1).unwrap();
@@ -152,12 +152,12 @@ fn vm_whose_memory_could_not_be_had_is_in_fail_safe_state_alone() {
     let lost = |output: &Output| matches!(output, Output::Event(vm, Event::Fault(fault)) if *vm == a && fault.channel == Some(0));
     assert!(outputs(&mut machine).iter().any(lost));
     assert_eq!(refused(&mut machine, a, map(0x5000, system(0))), RefusalKind::MemoryLost);
-    assert_eq!(machine.tenants[&a].fail_safe.unwrap().reason, FailSafeReason::MemoryLost);
+    assert_eq!(machine.tenants.get(a).unwrap().fail_safe.unwrap().reason, FailSafeReason::MemoryLost);
     done(&mut machine, b, map(0x5000, system(0)));
 
     assert_eq!(machine.request(a, Request::Reset { scrub: false }, None, T0), Outcome::Later);
     settle(&mut machine, T0);
-    assert!(machine.tenants[&a].fail_safe.is_none());
+    assert!(machine.tenants.get(a).unwrap().fail_safe.is_none());
     assert_eq!(owner.lost_pages(), 0);
     give_back(&folder);
 }

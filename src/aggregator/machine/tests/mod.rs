@@ -4,7 +4,6 @@
 
 mod admission;
 mod channels;
-mod chronicle;
 mod fail_safe;
 mod guests;
 mod hang;
@@ -14,18 +13,26 @@ mod memory;
 mod real_calls;
 mod recovery;
 mod renewal;
+mod schedule_recorder;
 mod scrub;
 mod settings;
 mod thread_time;
 
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::*;
 use crate::fake_gpu::{Fake, FakeGpu, MIB};
-use crate::protocol::{Doorbell, GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, SpaceId, TenantLimits};
-use gpuvmk_chip::addr::{Gpa, GpuVa, GuestVram, HostVram, Iova};
+use crate::protocol::{
+    Doorbell, Event, GuestMapping, GuestTarget, Hello, PROTOCOL_VERSION, RefusalKind, Reply, Request,
+    SpaceId, TenantLimits,
+};
+use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram, HostChannel, HostVram, Iova, TenantId};
 use gpuvmk_chip::{AccessKind, Engine, EngineSet, FaultReason};
-use gpuvmk_gpu::HostTarget;
-use gpuvmk_scheduler::policy::PolicyKind;
-use gpuvmk_scheduler::policy::Settings;
+use gpuvmk_gpu::{GpuDriver, GpuEvent, HostTarget, OwnershipLedger};
+use gpuvmk_scheduler::Scheduler;
+use gpuvmk_scheduler::policy::{PolicyKind, Settings};
 use gpuvmk_scheduler::share::Share;
 use gpuvmk_units::backend::{ChannelHang, FaultUnit, HangKind, HostError, MmuFault};
 

@@ -4,7 +4,7 @@
 
 use super::*;
 use gpuvmk_gpu::rm::timed::Timed;
-use gpuvmk_units::clock::Clock as _;
+use gpuvmk_units::clock::Clock;
 
 const GIB: u64 = 1 << 30;
 const MICRO: u64 = 1000;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::ScrubPolicy;
 use crate::limit::Limit;
+use crate::tenant::Refusal;
 use gpuvmk_gpu::scrub::{EngineScrub, SCRUB_PIECE};
 use gpuvmk_gpu::{Scrub, Scrubber as _};
 

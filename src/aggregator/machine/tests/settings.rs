@@ -55,7 +55,7 @@ fn policy_changes_while_vms_are_there() {
 #[test]
 fn part_of_the_memory_is_the_part_of_the_gpu_unless_another_is_wanted() {
     let (mut machine, _fake, ..) = two_tenants();
-    let half = machine.info.tenant_vram_size / 4 / MIB * MIB;
+    let half = machine.hardware.info.tenant_vram_size / 4 / MIB * MIB;
     let wanted = Hello { vram: half, ..hello("c") };
     let c = machine.admit(&wanted, T0).unwrap().tenant;
     let other = Hello { share: Share { fixed: Some(7), ..Share::default() }, ..hello("d") };

@@ -7,11 +7,10 @@ use std::time::Duration;
 use super::handle::{Arrival, Rings, Said};
 use super::{End, Porter, Stage, own};
 use crate::limit::Limit;
-use crate::machine::memory::MOST_UNCLOSED;
 use crate::protocol::{Hello, RefusalKind, Reply, Request};
 use crate::seqpacket::{self, Attached, Next, Received};
 use crate::service::files;
-use crate::tenant::Refusal;
+use crate::tenant::{MOST_UNCLOSED, Refusal};
 use crate::wire;
 use gpuvmk_host::reaper::Reaped;
 

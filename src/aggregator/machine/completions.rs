@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use super::{Machine, Output};
+use super::state::Machine;
 use crate::protocol::Event;
 use crate::tenant::{DelayedCompletions, TenantState};
 use gpuvmk_chip::addr::TenantId;
@@ -34,8 +34,8 @@ const DELAY: Duration = Duration::from_millis(100);
 impl Machine {
     /// Work was finished on an engine.
     pub(super) fn notify(&mut self, engine: Engine, now: Duration) {
-        let Self { tenants, scheduler, hangs, outputs, .. } = self;
-        for tenant in tenants.values_mut() {
+        let Self { tenants, scheduler, hangs, outbox, .. } = self;
+        for tenant in tenants.iter_mut() {
             if tenant.state != TenantState::Active {
                 continue;
             }
@@ -50,7 +50,7 @@ impl Machine {
                         || hangs.watchdog.is_leaving(channel.host))
             });
             if may_be_its {
-                outputs.push(Output::Event(tenant.id, Event::NonStall(engine)));
+                outbox.event(tenant.id, Event::NonStall(engine));
             } else {
                 let delayed = tenant.delayed.get_or_insert(DelayedCompletions {
                     engines: EngineSet::empty(),
@@ -63,7 +63,7 @@ impl Machine {
 
     /// A tenant is told at once of what ended on these engines lately: it may have been its work.
     pub(super) fn notify_delayed(&mut self, tenant: TenantId, engines: EngineSet) {
-        let Some(owner) = self.tenants.get_mut(&tenant) else { return };
+        let Some(owner) = self.tenants.get_mut(tenant) else { return };
         let mut now = owner.unnamed & engines;
         owner.unnamed = owner.unnamed.difference(now);
         if let Some(delayed) = &mut owner.delayed {
@@ -71,7 +71,9 @@ impl Machine {
             delayed.engines = delayed.engines.difference(now);
         }
         owner.delayed = owner.delayed.filter(|delayed| !delayed.engines.is_empty());
-        self.outputs.extend(now.engines().map(|engine| Output::Event(tenant, Event::NonStall(engine))));
+        for engine in now.engines() {
+            self.outbox.event(tenant, Event::NonStall(engine));
+        }
     }
 
     /// Tells those who had to wait, when it is time.
@@ -79,15 +81,16 @@ impl Machine {
         let due = |delayed: &mut DelayedCompletions| now >= delayed.due;
         let told: Vec<(TenantId, EngineSet)> = self
             .tenants
-            .values_mut()
+            .iter_mut()
             .filter_map(|tenant| {
                 let delayed = tenant.delayed.take_if(due)?;
                 (tenant.state == TenantState::Active).then_some((tenant.id, delayed.engines))
             })
             .collect();
         for (tenant, engines) in told {
-            let events = engines.engines().map(|engine| Output::Event(tenant, Event::NonStall(engine)));
-            self.outputs.extend(events);
+            for engine in engines.engines() {
+                self.outbox.event(tenant, Event::NonStall(engine));
+            }
         }
     }
 }

@@ -28,7 +28,7 @@ const MAX_HOLDERS: usize = 256;
 
 /// What was zeroed of late, by whose it was.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cleanups {
+pub(super) struct CleanupRates {
     /// Nobody waits.
     pub unlimited: bool,
     holders: BTreeMap<Holder, Account>,
@@ -58,7 +58,7 @@ fn times(count: u64) -> Duration {
     INTERVAL.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-impl Cleanups {
+impl CleanupRates {
     /// `bytes` of a VM with `memory` bytes were zeroed.
     pub fn note(&mut self, holder: &Holder, bytes: u64, memory: u64, now: Duration) {
         if bytes == 0 || self.unlimited {
@@ -115,48 +115,48 @@ mod tests {
 
     #[test]
     fn few_times_at_once_and_then_a_steady_rate() {
-        let mut cleanups = Cleanups::default();
+        let mut rates = CleanupRates::default();
         let mut now = SECOND;
         let mut zeroed = Vec::new();
         for _ in 0..10 {
-            now = cleanups.wait(&vm("a"), now).unwrap_or(now);
-            cleanups.note(&vm("a"), 64 * MIB, 64 * MIB, now);
+            now = rates.wait(&vm("a"), now).unwrap_or(now);
+            rates.note(&vm("a"), 64 * MIB, 64 * MIB, now);
             zeroed.push((now - SECOND).as_secs());
         }
         assert_eq!(zeroed, [0, 0, 0, 0, 0, 2, 4, 6, 8, 10]);
-        assert_eq!(cleanups.wait(&vm("b"), now), None, "others do not wait");
-        assert_eq!(cleanups.wait(&vm("a"), now + SECOND * 10), None);
+        assert_eq!(rates.wait(&vm("b"), now), None, "others do not wait");
+        assert_eq!(rates.wait(&vm("a"), now + SECOND * 10), None);
     }
 
     #[test]
     fn part_of_the_memory_counts_as_a_part() {
-        let mut cleanups = Cleanups::default();
+        let mut rates = CleanupRates::default();
         let pieces = (0..).take_while(|_| {
-            cleanups.note(&vm("a"), 4 * MIB, 64 * MIB, SECOND);
-            cleanups.wait(&vm("a"), SECOND).is_none()
+            rates.note(&vm("a"), 4 * MIB, 64 * MIB, SECOND);
+            rates.wait(&vm("a"), SECOND).is_none()
         });
         assert_eq!(pieces.count(), 64);
     }
 
     #[test]
     fn wait_is_bounded_whatever_was_zeroed() {
-        let mut cleanups = Cleanups::default();
+        let mut rates = CleanupRates::default();
         for _ in 0..1000 {
-            cleanups.note(&vm("a"), u64::MAX, 1, SECOND);
+            rates.note(&vm("a"), u64::MAX, 1, SECOND);
         }
-        assert_eq!(cleanups.wait(&vm("a"), SECOND), Some(SECOND * 9));
-        cleanups.note(&vm("b"), 1, 0, SECOND);
-        assert_eq!(cleanups.wait(&vm("b"), SECOND), None);
+        assert_eq!(rates.wait(&vm("a"), SECOND), Some(SECOND * 9));
+        rates.note(&vm("b"), 1, 0, SECOND);
+        assert_eq!(rates.wait(&vm("b"), SECOND), None);
     }
 
     #[test]
     fn what_is_remembered_is_bounded_and_who_has_most_is_remembered() {
-        let mut cleanups = Cleanups::default();
-        (0..5).for_each(|_| cleanups.note(&vm("worst"), MIB, MIB, SECOND));
+        let mut rates = CleanupRates::default();
+        (0..5).for_each(|_| rates.note(&vm("worst"), MIB, MIB, SECOND));
         for number in 0..10_000 {
-            cleanups.note(&vm(&number.to_string()), MIB, MIB, SECOND);
+            rates.note(&vm(&number.to_string()), MIB, MIB, SECOND);
         }
-        assert_eq!(cleanups.holders.len(), MAX_HOLDERS);
-        assert!(cleanups.wait(&vm("worst"), SECOND).is_some());
+        assert_eq!(rates.holders.len(), MAX_HOLDERS);
+        assert!(rates.wait(&vm("worst"), SECOND).is_some());
     }
 }
