@@ -17,6 +17,9 @@ const LOOK_EVERY: u32 = 8;
 /// What a system call counts: the clock is looked at after each.
 pub const CALL: u32 = LOOK_EVERY;
 
+/// How soon to ask again for what the GPU, or somebody else, is at.
+pub const LOOK_AGAIN: Duration = Duration::from_micros(200);
+
 /// What became of work that was given a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -24,7 +27,7 @@ pub enum Progress {
     Done,
     /// The rest wants another turn.
     More,
-    /// Somebody else is at a part: ask again a little later.
+    /// Somebody else is at a part: ask again after [`LOOK_AGAIN`].
     Waits,
 }
 

@@ -13,12 +13,12 @@ use gpuvmk_pci::{CardUse, DmaMapping, SharedMemory};
 
 /// The physical GPU.
 ///
-/// One thread owns it, and no method waits for guests' work. All addresses and channel numbers are the host's,
-/// and whoever calls has checked them. What may take long is an `advance_...` method: it works for as long as
-/// its [`Budget`] lasts, and is called again until it answers [`Progress::Done`].
+/// One thread owns it, and no method waits for guests' work. All addresses and channel numbers are the
+/// host's, and whoever calls has checked them. What may take long is an `advance_...` method: it works for as
+/// long as its [`Budget`] lasts, and is called again until it answers [`Progress::Done`].
 ///
-/// No method has a default: whoever wraps a driver says what becomes of each. [`GpuDriverExt`](super::GpuDriverExt)
-/// has the same methods for whoever may wait.
+/// No method has a default: whoever wraps a driver says what becomes of each.
+/// [`GpuDriverExt`](super::GpuDriverExt) does what may take long to its end, for whoever may wait.
 pub trait GpuDriver: Scrubber + Send {
     /// What it offers.
     fn info(&self) -> &GpuInfo;
@@ -33,8 +33,8 @@ pub trait GpuDriver: Scrubber + Send {
     /// Takes tenants' memory from everybody to whom [`GpuDriver::share_vram`] gave it, whomever they gave it
     /// to: when all of a partition is [`Renewal::Done`], neither files nor mappings that somebody kept reach
     /// what the next owner is given. To be asked for a whole partition, from its start to its end, in pieces
-    /// of at most [`SCRUB_PIECE`](super::scrub::SCRUB_PIECE); nothing of its tenant may be on the hardware. With
-    /// [`Renewal::Held`], ask for the same piece again later, and let nobody have the memory meanwhile.
+    /// of at most [`SCRUB_PIECE`](super::scrub::SCRUB_PIECE); nothing of its tenant may be on the hardware.
+    /// With [`Renewal::Held`], ask for the same piece again later, and let nobody have the memory meanwhile.
     ///
     /// # Errors
     /// The range is not tenant memory, or it stays with whoever has it: nobody may get it any more.
@@ -192,7 +192,7 @@ pub trait GpuDriver: Scrubber + Send {
     fn event_fd(&self) -> BorrowedFd<'_>;
 
     /// Looks after what was begun and ends by itself; what became of it is an event or shows when it is asked
-    /// for again. True when it is to be called again after [`LOOK_AGAIN`](super::scrub::LOOK_AGAIN). Where
+    /// for again. True when it is to be called again after [`LOOK_AGAIN`](super::LOOK_AGAIN). Where
     /// everything that ends tells so, there is nothing to look after.
     fn advance_pending(&mut self, budget: &mut Budget) -> bool;
 

@@ -1,6 +1,6 @@
 //! What may take long on the physical GPU, done to its end.
 
-use super::scrub::LOOK_AGAIN;
+use super::budget::LOOK_AGAIN;
 use super::{
     Budget, GpuDriver, GpuError, HostMapping, HostRange, Progress, Revocation, Scrub, SpaceHandle,
     SpaceUpdate,
@@ -38,7 +38,8 @@ pub trait GpuDriverExt: GpuDriver {
         finish(|budget| self.advance_destroy_space(space, budget))
     }
 
-    /// [`GpuDriver::advance_update`] to its end. Runs that cannot be mapped stay faults, and the rest is done.
+    /// [`GpuDriver::advance_update`] to its end. Runs that cannot be mapped stay faults, and the rest is
+    /// done.
     ///
     /// # Errors
     /// As there: the first one.

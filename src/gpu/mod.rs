@@ -28,7 +28,7 @@ mod space_update;
 pub mod vfio;
 mod vram;
 
-pub use self::budget::{Budget, Progress};
+pub use self::budget::{Budget, LOOK_AGAIN, Progress};
 pub use self::channel_spec::ChannelSpec;
 pub use self::driver::GpuDriver;
 pub use self::driver_ext::GpuDriverExt;

@@ -1,12 +1,21 @@
 //! The seam between a GPU's register face and what executes channel work behind it.
 //!
-//! The face calls [`EngineBackend`]; the back reports through [`EngineEvents`]. Nothing here waits for GPU
-//! work: preemption is started and polled, everything else takes effect at once.
+//! The face calls [`Backend`] and what its chip adds to it: [`EngineBackend`] or [`GspBackend`]. The back
+//! reports through [`EngineEvents`]. Nothing here waits for GPU work: preemption is started and polled,
+//! everything else takes effect at once.
+
+mod completions;
+mod engine;
+mod gsp;
+mod windows;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
+pub use self::completions::Completions;
+pub use self::engine::{EngineBackend, EngineStatus, FifoState};
+pub use self::gsp::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
+pub use self::windows::{WindowTables, Windows};
 pub use crate::interrupt::InterruptInterest;
 use gpuvmk_chip::addr::GpuVa;
 use gpuvmk_chip::{AccessKind, Engine, EngineSet, FaultReason, PhysicalAddress};
@@ -31,30 +40,6 @@ pub struct FlushScope {
     pub hub_only: bool,
 }
 
-/// Preconditions of execution that the driver has set up in the register face.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct FifoState {
-    /// PFIFO is out of reset and enabled.
-    pub enabled: bool,
-    /// PBDMA units that are enabled, a bit each.
-    pub pbdma_mask: u32,
-    /// Engines that are out of reset and whose firmware runs.
-    pub ready: EngineSet,
-    /// True: large pages are 64 KiB; false: 128 KiB (MMU control register, bit 0).
-    pub large_pages_64k: bool,
-}
-
-/// What an engine does now, for its status register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct EngineStatus {
-    /// Channel whose context is loaded.
-    pub channel: Option<u16>,
-    /// True while it executes.
-    pub busy: bool,
-    /// True while it saves or loads a context.
-    pub switching: bool,
-}
-
 /// A part of VRAM, and where it is.
 #[derive(Clone, Copy, Debug)]
 pub struct VramPiece<'a> {
@@ -68,19 +53,12 @@ pub struct VramPiece<'a> {
     pub offset: u64,
 }
 
-/// The page tables that a window goes through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowTables {
-    /// The uppermost one.
-    pub table: PhysicalAddress,
-    /// It is a root directory; false: it is what the first entry of one names.
-    pub is_root: bool,
-    /// Virtual addresses are below this.
-    pub end: u64,
-}
-
-/// What every GPU function has behind its register face: memory, page tables, doorbells, a way back. Channel
-/// numbers, addresses and VRAM offsets are those of this function (a vGPU's own, or the software GPU's).
+/// What every GPU function has behind its register face: memory, page tables, doorbells, a way back.
+///
+/// Channel numbers, addresses and VRAM offsets are those of this function (a vGPU's own, or the software
+/// GPU's). Every method may be called from any thread, and none waits for the GPU's work. What only some
+/// backs do is reached by [`Self::windows`] and [`Self::completions`]. No method has a default: a back says
+/// what becomes of each.
 pub trait Backend: Send + Sync {
     /// Bytes of VRAM of this function.
     fn vram_size(&self) -> u64;
@@ -92,14 +70,12 @@ pub trait Backend: Send + Sync {
     fn read_memory(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget>;
 
     /// Reads memory that only CPUs write: page tables that a window walks, and instance memory (PRAMIN,
-    /// BAR2). What engines wrote there since somebody last looked may be missed: a back whose VRAM is slow to
-    /// read answers from a copy. Everything else (BAR1's data, USERD) is read with [`Backend::read_memory`].
+    /// BAR2). A back whose VRAM is slow to read may answer from a copy, without what engines wrote there
+    /// since. Everything else (BAR1's data, USERD) is read with [`Backend::read_memory`].
     ///
     /// # Errors
     /// The range is not all in VRAM or in mapped system memory.
-    fn read_tables(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
-        self.read_memory(address, data)
-    }
+    fn read_tables(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget>;
 
     /// Writes memory by physical address.
     ///
@@ -116,64 +92,12 @@ pub trait Backend: Send + Sync {
     /// Puts fresh memory in the place of VRAM (see [`gpuvmk_pci::SharedRegions::renew`]).
     ///
     /// # Errors
-    /// The back cannot do that with the range.
-    fn renew_vram(&self, offset: u64, size: u64) -> std::io::Result<()> {
-        let _ = (offset, size);
-        Err(std::io::ErrorKind::Unsupported.into())
-    }
+    /// The back cannot do that with the range: an error of kind `Unsupported`.
+    fn renew_vram(&self, offset: u64, size: u64) -> std::io::Result<()>;
 
     /// Calls `visit` for the files that hold `[offset, offset + size)` of VRAM, in order, so that a front end
-    /// may map them. What is not visited cannot be mapped.
-    fn show_vram(&self, offset: u64, size: u64, visit: &mut dyn FnMut(VramPiece<'_>)) {
-        let _ = (offset, size, visit);
-    }
-
-    /// Memory for the first bytes of BAR3 that a front end may map for good, where the back sees to it that
-    /// what BAR3 shows there is in that memory (see [`Backend::show_bar3`]).
-    ///
-    /// # Errors
-    /// There is such memory and it cannot be shared.
-    fn bar3_memory(&self) -> std::io::Result<Option<SharedMemory>> {
-        Ok(None)
-    }
-
-    /// Whoever was given [`Backend::bar3_memory`] and [`Backend::pramin_memory`] is gone: from the next reset
-    /// on they are other memory, and none is given before.
-    fn client_gone(&self) {}
-
-    /// What BAR3 shows may have changed: it goes through `tables`, or through none.
-    fn show_bar3(&self, tables: Option<WindowTables>) {
-        let _ = tables;
-    }
-
-    /// As [`Backend::bar3_memory`], for PRAMIN.
-    ///
-    /// # Errors
-    /// There is such memory and it cannot be shared.
-    fn pramin_memory(&self) -> std::io::Result<Option<SharedMemory>> {
-        Ok(None)
-    }
-
-    /// PRAMIN shows VRAM from an address on, or something else.
-    fn show_pramin(&self, start: Option<u64>) {
-        let _ = start;
-    }
-
-    /// What the driver would notice now if [`EngineEvents::non_stall`] were called. A back that is told of
-    /// nothing may keep such calls to itself until it is told of something, which brings what it kept, or
-    /// until it is asked for them. One that is told of a message may send it, once. True if it had: then
-    /// [`EngineEvents::message_delivered`] was called.
-    fn set_completion_interest(&self, interest: InterruptInterest) -> bool {
-        let _ = interest;
-        false
-    }
-
-    /// Brings the calls of [`EngineEvents::non_stall`] that the back has kept to itself. True if it had sent
-    /// a message: then it was [`EngineEvents::message_delivered`] that was called, and the back sends none
-    /// before it is told of one again.
-    fn take_completions(&self) -> bool {
-        false
-    }
+    /// may map them. It must trap accesses to parts that are not visited.
+    fn show_vram(&self, offset: u64, size: u64, visit: &mut dyn FnMut(VramPiece<'_>));
 
     /// Makes system memory reachable.
     ///
@@ -190,10 +114,8 @@ pub trait Backend: Send + Sync {
     /// Takes all system memory away.
     fn dma_unmap_all(&self);
 
-    /// Most pieces of it at a time.
-    fn most_dma_ranges(&self) -> usize {
-        gpuvmk_pci::dma::MAX_MAPPINGS
-    }
+    /// Most pieces of it at a time ([`gpuvmk_pci::dma::MAX_MAPPINGS`] where nothing else limits them).
+    fn most_dma_ranges(&self) -> usize;
 
     /// Connects the way back. Called once, before any other method that can cause an event.
     fn connect_events(&self, events: Arc<dyn EngineEvents>);
@@ -206,132 +128,13 @@ pub trait Backend: Send + Sync {
 
     /// Function reset: everything dropped, as after power-on. No access lands after it returns.
     fn reset(&self);
-}
 
-/// The back of a chip whose driver programs the FIFO itself (GF100): channel table, runlists, engine control.
-pub trait EngineBackend: Backend {
-    /// The driver changed what may execute (PMC_ENABLE, PFIFO enables, falcon starts, large-page size).
-    fn set_fifo_state(&self, state: FifoState);
+    /// What is told where BAR3 and PRAMIN look; `None`: the back has no memory of its own for them.
+    fn windows(&self) -> Option<&dyn Windows>;
 
-    /// The driver bound `channel` to an instance block (`None`: unbound). State cached for the channel number
-    /// is dropped either way.
-    fn bind_channel(&self, channel: u16, instance: Option<PhysicalAddress>);
-
-    /// The driver set or cleared the channel's start bit.
-    fn enable_channel(&self, channel: u16, enabled: bool);
-
-    /// The driver committed a runlist of `count` entries.
-    fn commit_runlist(&self, list: PhysicalAddress, count: u32);
-
-    /// Starts taking `channel` off the hardware.
-    fn preempt_channel(&self, channel: u16);
-
-    /// True while a preemption that was started is not complete.
-    fn preempt_pending(&self) -> bool;
-
-    /// The driver told FECS to make the context of this instance block current (`None`: unload it). Used by
-    /// drivers to create their golden context.
-    fn bind_graphics_context(&self, instance: Option<PhysicalAddress>);
-
-    /// The driver told FECS to save the current context to its image.
-    fn save_graphics_context(&self, instance: PhysicalAddress);
-
-    /// Resets engines through their PMC_ENABLE bits: work in flight is dropped.
-    fn reset_engines(&self, engines: EngineSet);
-
-    /// What `engine` does now.
-    fn engine_status(&self, engine: Engine) -> EngineStatus;
-
-    /// How long `engine` has worked since the start; what is under way counts. Zero where nobody is to know.
-    fn engine_busy_time(&self, engine: Engine) -> Duration {
-        let _ = engine;
-        Duration::ZERO
-    }
-
-    /// The driver blocks (or allows again) the scheduling of the runlist; part of fault recovery.
-    fn block_runlist(&self, blocked: bool);
-}
-
-/// A channel as a driver asks the GPU's firmware (GSP) for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GspChannel {
-    /// Page directory of its address space.
-    pub page_directory: PhysicalAddress,
-    /// Virtual address of its GPFIFO ring.
-    pub gpfifo: GpuVa,
-    /// log2 of the ring's entries.
-    pub gpfifo_entries_log2: u8,
-    /// VRAM address of its USERD (512 bytes).
-    pub userd: u64,
-    /// Engines that it can use; the first is the one whose runlist it is on.
-    pub engines: EngineSet,
-}
-
-/// Why the back cannot have a channel or an object; the driver is told a status, and goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum ChannelRefusal {
-    /// No channel, address space or memory left.
-    #[error("no resources are left")]
-    Exhausted,
-    /// An address outside this function's memory, or a number that is not in use or in use already.
-    #[error("the request names what is not there")]
-    Invalid,
-    /// The class or engine is not offered.
-    #[error("the class or engine is not offered")]
-    Unsupported,
-    /// The back does not serve this function any more, see [`EngineEvents::lost`].
-    #[error("the back is gone")]
-    Lost,
-}
-
-/// The back of a chip whose driver asks firmware for channels (GH100 and its GSP). Channel numbers are slots
-/// that the face chooses, below [`GspBackend::channels`]; what the driver calls its channels is the face's
-/// business.
-pub trait GspBackend: Backend {
-    /// Channel slots.
-    fn channels(&self) -> u16;
-
-    /// Engines that channels can be made for. Copy engine 0 sits on the graphics runlist (the "GRCE").
-    fn engines(&self) -> EngineSet;
-
-    /// A new channel in a free slot, disabled, with its address space synchronised.
-    ///
-    /// # Errors
-    /// See [`ChannelRefusal`]; the slot stays free.
-    fn create_channel(&self, slot: u16, channel: GspChannel) -> Result<(), ChannelRefusal>;
-
-    /// An object of `class` for `engine` on a channel. An object of a class that the channel has is the same
-    /// one.
-    ///
-    /// # Errors
-    /// See [`ChannelRefusal`].
-    fn create_object(&self, slot: u16, class: u32, engine: Engine) -> Result<(), ChannelRefusal>;
-
-    /// Lets a channel run, or holds it back.
-    ///
-    /// # Errors
-    /// See [`ChannelRefusal`].
-    fn schedule_channel(&self, slot: u16, scheduled: bool) -> Result<(), ChannelRefusal>;
-
-    /// Takes a channel away. An empty slot stays empty.
-    fn destroy_channel(&self, slot: u16);
-
-    /// How many objects the driver has now, for operators.
-    fn note_objects(&self, usage: ObjectUsage) {
-        // A back that nobody asks need not know.
-        let _ = usage;
-    }
-}
-
-/// How far a driver is from its limit of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ObjectUsage {
-    /// Objects that it may have.
-    pub limit: u32,
-    /// Objects that it has.
-    pub used: u32,
-    /// Objects that it was refused for want of room, since this was last told.
-    pub refused: u32,
+    /// What may hold the end of work back, or send a message for it by itself; `None`: it calls
+    /// [`EngineEvents::non_stall`] at once.
+    fn completions(&self) -> Option<&dyn Completions>;
 }
 
 /// The unit that an MMU fault is reported for.

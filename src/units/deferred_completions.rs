@@ -49,7 +49,7 @@ impl DeferredCompletions {
         !self.state().engines.is_empty()
     }
 
-    /// See [`super::backend::Backend::set_completion_interest`].
+    /// See [`super::backend::Completions::set_completion_interest`].
     pub fn set_interest(&self, interest: InterruptInterest, events: &dyn EngineEvents) -> bool {
         self.state().interest = Some(interest);
         match interest {
@@ -64,7 +64,7 @@ impl DeferredCompletions {
         }
     }
 
-    /// See [`super::backend::Backend::take_completions`].
+    /// See [`super::backend::Completions::take_completions`].
     pub fn bring(&self, events: &dyn EngineEvents) -> bool {
         let State { engines, sent, .. } = {
             let mut state = self.state();

@@ -8,7 +8,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::backend::Backend;
+use super::backend::{Backend, Completions};
 use super::interrupt::InterruptInterest;
 
 /// What was told last. Its lock is held while the back is called, which calls the units.
@@ -34,14 +34,16 @@ impl InterestTracker {
     /// Nothing is noticed from now on: at the start, and with a reset.
     pub fn reset<B: Backend + ?Sized>(&self, back: &B) {
         let mut told = self.told();
-        back.set_completion_interest(InterruptInterest::Masked);
+        if let Some(completions) = back.completions() {
+            completions.set_completion_interest(InterruptInterest::Masked);
+        }
         *told = InterruptInterest::Masked;
     }
 
     /// Before an access that shows what ended, or changes what the driver is told of it.
     pub fn bring<B: Backend + ?Sized>(&self, back: &B) {
         let mut told = self.told();
-        if back.take_completions() {
+        if back.completions().is_some_and(Completions::take_completions) {
             *told = InterruptInterest::Wake;
         }
     }
@@ -55,7 +57,8 @@ impl InterestTracker {
             if now == *told {
                 return;
             }
-            *told = if back.set_completion_interest(now) { InterruptInterest::Wake } else { now };
+            let sent = back.completions().is_some_and(|back| back.set_completion_interest(now));
+            *told = if sent { InterruptInterest::Wake } else { now };
         }
     }
 }

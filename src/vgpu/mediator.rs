@@ -10,9 +10,11 @@
 //! The register face is never called with `control` held. Memory accesses do not take it, nor do doorbells of
 //! channels that use no new engine.
 
+mod completions;
 mod dma;
 mod fermi;
 mod gsp;
+mod windows;
 
 use std::cell::Cell;
 use std::fmt;
@@ -40,9 +42,7 @@ use gpuvmk_pci::dma::{DmaSpace, MemoryOwner};
 use gpuvmk_pci::mapping::sigbus;
 use gpuvmk_pci::{DmaError, DmaMapping, InterruptSink, SharedMemory};
 use gpuvmk_shadow_pagetable::{Limits, MmuFormat};
-use gpuvmk_units::backend::{
-    Backend, EngineEvents, FlushScope, InterruptInterest, NoTarget, VramPiece, WindowTables,
-};
+use gpuvmk_units::backend::{Backend, Completions, EngineEvents, FlushScope, NoTarget, VramPiece, Windows};
 
 /// One connection to an aggregator, with what it granted.
 struct Connection {
@@ -397,30 +397,16 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         self.connection().window.show(offset, size, visit);
     }
 
-    fn bar3_memory(&self) -> std::io::Result<Option<SharedMemory>> {
-        self.homes.as_ref().map(Homes::share_bar3).transpose()
+    fn renew_vram(&self, _: u64, _: u64) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::Unsupported.into())
     }
 
-    fn client_gone(&self) {
-        if let Some(homes) = &self.homes {
-            homes.client_gone();
-        }
+    fn windows(&self) -> Option<&dyn Windows> {
+        self.homes.is_some().then_some(self)
     }
 
-    fn pramin_memory(&self) -> std::io::Result<Option<SharedMemory>> {
-        self.homes.as_ref().map(Homes::share_pramin).transpose()
-    }
-
-    fn show_pramin(&self, start: Option<u64>) {
-        if self.homes.is_some() {
-            self.serve(|control, host| control.show_pramin(start, host));
-        }
-    }
-
-    fn show_bar3(&self, tables: Option<WindowTables>) {
-        if self.homes.is_some() {
-            self.serve(|control, host| control.show_bar3(tables, host));
-        }
+    fn completions(&self) -> Option<&dyn Completions> {
+        Some(self)
     }
 
     fn dma_map(&self, mapping: DmaMapping) -> Result<(), DmaError> {
@@ -446,16 +432,6 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         }
         let connection = self.connection();
         connection.link.connect(connection.events.clone());
-    }
-
-    fn set_completion_interest(&self, interest: InterruptInterest) -> bool {
-        let connection = self.connection();
-        connection.tell_kept(connection.link.set_notification_interest(interest))
-    }
-
-    fn take_completions(&self) -> bool {
-        let connection = self.connection();
-        connection.tell_kept(connection.link.take_notifications())
     }
 
     fn flush_tlb(&self, scope: FlushScope) {

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gpuvmk::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk::pci::dma::MAX_MAPPINGS;
 use gpuvmk::pci::{DmaError, DmaMapping, SharedMemory};
 use gpuvmk::units::backend::{
-    Backend, ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel, NoTarget,
+    Backend, ChannelRefusal, Completions, EngineEvents, FlushScope, GspBackend, GspChannel, NoTarget,
+    ObjectUsage, VramPiece, Windows,
 };
 
 use crate::gsp_queues::{RAM_BYTES, Ram};
@@ -123,6 +125,28 @@ impl Backend for Back {
         Ok(())
     }
 
+    fn read_tables(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        self.read_memory(address, data)
+    }
+
+    fn renew_vram(&self, _: u64, _: u64) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    fn show_vram(&self, _: u64, _: u64, _: &mut dyn FnMut(VramPiece<'_>)) {}
+
+    fn most_dma_ranges(&self) -> usize {
+        MAX_MAPPINGS
+    }
+
+    fn windows(&self) -> Option<&dyn Windows> {
+        None
+    }
+
+    fn completions(&self) -> Option<&dyn Completions> {
+        None
+    }
+
     fn share_vram(&self, _: u64, _: u64) -> std::io::Result<Vec<SharedMemory>> {
         Ok(Vec::new())
     }
@@ -147,6 +171,8 @@ impl Backend for Back {
 }
 
 impl GspBackend for Back {
+    fn note_objects(&self, _: ObjectUsage) {}
+
     fn channels(&self) -> u16 {
         CHANNELS
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::steps::{Step, Steps};
-use gpuvmk_gpu::scrub::LOOK_AGAIN;
+use gpuvmk_gpu::LOOK_AGAIN;
 use gpuvmk_gpu::{Budget, budget};
 use gpuvmk_units::clock::Clock;
 

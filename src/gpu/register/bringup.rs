@@ -132,8 +132,8 @@ pub(super) fn bring_up(
             kinds: &gf100::KINDS,
             // Tenants' VRAM is the host's memory on a card.
             scrub: if homes.is_some() { ScrubMode::HostMemory } else { ScrubMode::Files },
-            // Neither is measured. Whose VRAM is a file is no card: only a thread's state goes from one context
-            // to the next.
+            // Neither is measured. Whose VRAM is a file is no card: only a thread's state goes from one
+            // context to the next.
             switch_time: Duration::from_micros(if homes.is_some() { 150 } else { 10 }),
             shortest_turn: Duration::ZERO,
             // The kernel's VFIO waits for a card; a software GPU is this process's own.

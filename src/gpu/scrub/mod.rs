@@ -5,8 +5,8 @@
 //! least. A piece of VRAM is mapped into that channel's address space for as long as it is zeroed and no
 //! longer, so the engine reaches nothing else whatever happens. Before, one place in every 64 KiB is marked;
 //! afterwards the engine copies these places out, and they must be zero. Nobody waits for it: whoever wants
-//! the memory asks again ([`advance_scrub`](super::Scrubber::advance_scrub)), while the channel shares the engine with others by
-//! hardware's time slices.
+//! the memory asks again ([`Scrubber::advance_scrub`](super::Scrubber::advance_scrub)), while the channel
+//! shares the engine with others by hardware's time slices.
 //!
 //! What the engine does not finish in time, or not right, the processor zeroes. After a failure the channel
 //! is made anew, once it had some rest. Memory that comes from files of the host's goes back to its kernel in
@@ -35,6 +35,7 @@ use self::channel::{Channel, Plan};
 use self::report::Account;
 pub use self::report::ScrubReport;
 use self::rig::{Job, Rig, Seen};
+use super::budget::LOOK_AGAIN;
 use super::{GpuDriver, GpuDriverExt as _, GpuError, GpuInfo, Scrub, ScrubMode, Scrubber as _};
 use gpuvmk_chip::addr::{HostChannel, HostVram};
 use gpuvmk_host::reaper::{Account as Helper, Pending};
@@ -52,9 +53,6 @@ const PATIENCE: Duration = Duration::from_millis(250);
 
 /// How long after its start a piece counts as forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(2);
-
-/// When to look again whether the engine is done.
-pub const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
 /// A driver that zeroes VRAM with a copy engine if it can.
 pub struct EngineScrub {

@@ -25,9 +25,11 @@ use crate::vram::renewals::Renewals;
 use gpuvmk_chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 use gpuvmk_jail::{self as jail, Role};
+use gpuvmk_pci::dma::MAX_MAPPINGS;
 use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 use gpuvmk_units::backend::{
-    Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget, VramPiece,
+    Backend, Completions, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, NoTarget,
+    VramPiece, Windows,
 };
 
 /// Entries of a runlist: the length field has 12 bits.
@@ -306,6 +308,22 @@ impl Backend for Core {
 
     fn write_memory(&self, address: PhysicalAddress, data: &[u8]) -> Result<(), NoTarget> {
         self.shared.hardware.memory.write(address, data)
+    }
+
+    fn read_tables(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        self.read_memory(address, data)
+    }
+
+    fn most_dma_ranges(&self) -> usize {
+        MAX_MAPPINGS
+    }
+
+    fn windows(&self) -> Option<&dyn Windows> {
+        None
+    }
+
+    fn completions(&self) -> Option<&dyn Completions> {
+        None
     }
 
     fn share_vram(&self, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {

@@ -66,7 +66,9 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         let vbios = config.vbios.unwrap_or_else(|| vbios::build(board).to_vec());
         let face = Arc::new(Face::new(Registers::new(space, backend.vram_size()), config.clock));
         backend.connect_events(face.clone());
-        backend.show_pramin(Some(0));
+        if let Some(windows) = backend.windows() {
+            windows.show_pramin(Some(0));
+        }
         let interest_tracker = InterestTracker::default();
         interest_tracker.reset(&*backend);
         Ok(Self {
@@ -117,7 +119,9 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         locked(&self.alarm).set(&self.face, None);
         self.face.found_again();
         drop(hidden);
-        self.backend.show_pramin(Some(0));
+        if let Some(windows) = self.backend.windows() {
+            windows.show_pramin(Some(0));
+        }
         self.backend.set_fifo_state(FifoState::default());
     }
 
@@ -192,7 +196,9 @@ impl<B: EngineBackend + ?Sized> PciFunction for Gf100Function<B> {
     }
 
     fn client_gone(&self) {
-        self.backend.client_gone();
+        if let Some(windows) = self.backend.windows() {
+            windows.client_gone();
+        }
     }
 
     fn card_use(&self) -> Option<CardUse> {
@@ -214,12 +220,13 @@ impl<B: EngineBackend + ?Sized> PciFunction for Gf100Function<B> {
 
 impl<B: EngineBackend + ?Sized> DirectMap for Gf100Function<B> {
     fn plain_memory(&self, region: Region) -> std::io::Result<Option<PlainMemory>> {
+        let Some(windows) = self.backend.windows() else { return Ok(None) };
         let (offset, memory) = match region {
-            Region::Bar(0) => (PRAMIN.start, self.backend.pramin_memory()?),
-            Region::Bar(3) => (0, self.backend.bar3_memory()?),
-            _ => (0, None),
+            Region::Bar(0) => (PRAMIN.start, windows.pramin_memory()?),
+            Region::Bar(3) => (0, windows.bar3_memory()?),
+            _ => return Ok(None),
         };
-        Ok(memory.map(|memory| PlainMemory { offset, memory }))
+        Ok(Some(PlainMemory { offset, memory }))
     }
 
     fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {

@@ -199,9 +199,11 @@ impl<B: GspBackend> Core<B> {
 
     /// Tells those who have to know that the window of a BAR may show something else.
     fn tell_changed(&self, back: &B, bar: u8) {
-        if bar == 3 {
+        if bar == 3
+            && let Some(windows) = back.windows()
+        {
             let table = locked(&self.bar2).tables().first_table();
-            back.show_bar3(table.map(|table| WindowTables { table, is_root: false, end: u64::MAX }));
+            windows.show_bar3(table.map(|table| WindowTables { table, is_root: false, end: u64::MAX }));
         }
         self.watcher.changed(bar);
     }

@@ -275,7 +275,9 @@ impl<B: GspBackend> PciFunction for Gh100Function<B> {
     }
 
     fn client_gone(&self) {
-        self.backend.client_gone();
+        if let Some(windows) = self.backend.windows() {
+            windows.client_gone();
+        }
     }
 
     fn card_use(&self) -> Option<CardUse> {
@@ -300,7 +302,9 @@ impl<B: GspBackend> DirectMap for Gh100Function<B> {
         let at_start = |memory| PlainMemory { offset: 0, memory };
         match region {
             Region::Bar(0) => self.core.identity.share(),
-            Region::Bar(3) => Ok(self.backend.bar3_memory()?.map(at_start)),
+            Region::Bar(3) => {
+                self.backend.windows().map(|windows| windows.bar3_memory().map(at_start)).transpose()
+            }
             _ => Ok(None),
         }
     }

@@ -1,5 +1,7 @@
 //! The seam to a GF100's register face: what its FIFO's registers ask for.
 
+use std::time::Duration;
+
 use super::Mediator;
 use crate::fermi::FermiChannels;
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
@@ -47,6 +49,11 @@ impl EngineBackend for Mediator<FermiChannels> {
     /// waits for an engine has preempted its channel or waited for its work already.
     fn engine_status(&self, _engine: Engine) -> EngineStatus {
         EngineStatus::default()
+    }
+
+    /// Nobody is to know: engines work for others too.
+    fn engine_busy_time(&self, _engine: Engine) -> Duration {
+        Duration::ZERO
     }
 
     fn block_runlist(&self, blocked: bool) {

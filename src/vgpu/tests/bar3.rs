@@ -8,7 +8,7 @@ use crate::bar3::{BAR3_MAPPED, WINDOW_GPA};
 use gpuvmk_aggregator::protocol::{GuestMapping, GuestTarget};
 use gpuvmk_chip::addr::{Gpa, GuestVram};
 use gpuvmk_pci::mapping::{Access, Mapping};
-use gpuvmk_units::backend::WindowTables;
+use gpuvmk_units::backend::{WindowTables, Windows as _};
 
 /// BAR3's own tables.
 const WINDOW_DIRECTORY: u64 = 0x20_0000;
@@ -38,10 +38,10 @@ fn direct() -> Direct {
     let vram = Arc::new(Mapping::granted(&pieces, Access::ReadWrite).unwrap());
     drop(pieces);
     let f = fixture_of(grant, MediatorConfig { bar3: Bar3::Direct, ..MediatorConfig::default() });
-    let shared = f.mediator.bar3_memory().unwrap().unwrap();
+    let shared = f.mediator.bar3_memory().unwrap();
     assert_eq!((shared.offset, shared.size), (0, BAR3_MAPPED));
     let bar3 = Mapping::of_file(shared.fd.as_fd(), 0, BAR3_MAPPED, Access::ReadWrite).unwrap();
-    let shared = f.mediator.pramin_memory().unwrap().unwrap();
+    let shared = f.mediator.pramin_memory().unwrap();
     let pramin = Mapping::of_file(shared.fd.as_fd(), shared.offset, shared.size, Access::ReadWrite).unwrap();
     Direct { f, bar3, pramin, vram }
 }
@@ -207,7 +207,7 @@ fn engines_follow_a_page_that_moves_and_what_they_store_meanwhile_is_not_lost() 
     assert_eq!(d.mapped(), [(PAGE, 1, 12, in_bar3(3 * PAGE))]);
     assert_eq!([0, 4].map(|at| d.bar3.read_u32(3 * PAGE + at)), [Ok(1), Ok(2)]);
 
-    let memory = d.f.mediator.bar3_memory().unwrap().unwrap();
+    let memory = d.f.mediator.bar3_memory().unwrap();
     let engine = Mapping::of_file(memory.fd.as_fd(), 0, BAR3_MAPPED, Access::ReadWrite).unwrap();
     d.f.link.refuse_with(move |request| {
         if matches!(request, Request::UpdateSpace { .. }) {
@@ -326,7 +326,7 @@ fn vram_that_is_slow_to_read_is_refused() {
     // Unless it need not be.
     let config = MediatorConfig { bar3: Bar3::WherePossible, ..MediatorConfig::default() };
     let f = fixture_of(Grant { slow_vram_reads: true, ..grant() }, config);
-    assert!(f.mediator.bar3_memory().unwrap().is_none() && f.mediator.pramin_memory().unwrap().is_none());
+    assert!(f.mediator.windows().is_none());
 }
 
 #[test]
@@ -382,9 +382,9 @@ fn next_client_has_other_memory_than_whoever_was_before() {
     assert!(d.f.mediator.bar3_memory().is_err() && d.f.mediator.pramin_memory().is_err());
     d.f.mediator.reset();
 
-    let shared = d.f.mediator.bar3_memory().unwrap().unwrap();
+    let shared = d.f.mediator.bar3_memory().unwrap();
     let bar3 = Mapping::of_file(shared.fd.as_fd(), 0, BAR3_MAPPED, Access::ReadWrite).unwrap();
-    let shared = d.f.mediator.pramin_memory().unwrap().unwrap();
+    let shared = d.f.mediator.pramin_memory().unwrap();
     let pramin = Mapping::of_file(shared.fd.as_fd(), shared.offset, shared.size, Access::ReadWrite).unwrap();
     d.f.mediator.show_pramin(Some(0x10_0000));
     d.show(3, vram(0x20_0000));

@@ -28,8 +28,8 @@ use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_pci::SharedMemory;
 use gpuvmk_pci::mapping::create_memory_file;
 use gpuvmk_units::backend::{
-    Backend, ChannelError, ChannelHang, EngineBackend, EngineEvents, FifoState, FlushScope, GraphicsError,
-    HostError, InterruptInterest, MmuFault,
+    Backend, ChannelError, ChannelHang, Completions as _, EngineBackend, EngineEvents, FifoState, FlushScope,
+    GraphicsError, HostError, InterruptInterest, MmuFault,
 };
 
 const VRAM: u64 = 4 << 20;

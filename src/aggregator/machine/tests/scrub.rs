@@ -189,7 +189,7 @@ fn settle_slowly(machine: &mut Machine) {
     let mut now = T0;
     for _ in 0..1000 {
         machine.step(now);
-        now += gpuvmk_gpu::scrub::LOOK_AGAIN;
+        now += gpuvmk_gpu::LOOK_AGAIN;
     }
 }
 

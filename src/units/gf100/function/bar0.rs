@@ -122,7 +122,9 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             }
             Effect::Flush { target, hub_only } => self.flush(target, hub_only),
             Effect::MovePramin(start) => {
-                self.backend.show_pramin((start.aperture == Aperture::Vram).then_some(start.address));
+                if let Some(windows) = self.backend.windows() {
+                    windows.show_pramin((start.aperture == Aperture::Vram).then_some(start.address));
+                }
                 self.face.watcher().changed(0);
             }
             Effect::BindWindow(window, block) => {

@@ -60,14 +60,16 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
 
     /// Tells those who have to know that a window may show something else.
     pub(super) fn tell_changed(&self, window: WindowId) {
-        if window == WindowId::Bar3 {
+        if window == WindowId::Bar3
+            && let Some(windows) = self.backend.windows()
+        {
             let root = locked(&self.bar3).tables().root();
             let tables = |(table, limit): (PhysicalAddress, u64)| WindowTables {
                 table,
                 is_root: true,
                 end: limit.saturating_add(1),
             };
-            self.backend.show_bar3(root.map(tables));
+            windows.show_bar3(root.map(tables));
         }
         self.face.watcher().changed(bar(window));
     }
@@ -85,7 +87,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         }
         let runs = match region {
             // Memory of its own is mapped for good.
-            Region::Bar(0) if matches!(self.backend.pramin_memory(), Ok(None)) => {
+            Region::Bar(0) if self.backend.windows().is_none() => {
                 let start = window_start(self.face.bar0_window());
                 moving_run(&PRAMIN, start, offset, size).into_iter().collect()
             }

@@ -1,12 +1,15 @@
 //! A back that has VRAM and records what it is told.
 
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use crate::backend::{
-    Backend, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope, InterruptInterest, NoTarget,
+    Backend, Completions, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope,
+    InterruptInterest, NoTarget, VramPiece, Windows,
 };
 use crate::deferred_completions::DeferredCompletions;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_pci::dma::MAX_MAPPINGS;
 use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 
 /// What the face told the back.
@@ -98,6 +101,28 @@ impl Backend for FakeBackend {
         Ok(())
     }
 
+    fn read_tables(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        self.read_memory(address, data)
+    }
+
+    fn renew_vram(&self, _: u64, _: u64) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    fn show_vram(&self, _: u64, _: u64, _: &mut dyn FnMut(VramPiece<'_>)) {}
+
+    fn most_dma_ranges(&self) -> usize {
+        MAX_MAPPINGS
+    }
+
+    fn windows(&self) -> Option<&dyn Windows> {
+        None
+    }
+
+    fn completions(&self) -> Option<&dyn Completions> {
+        Some(self)
+    }
+
     fn share_vram(&self, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.note(Call::Share(offset, size));
         Ok(Vec::new())
@@ -117,14 +142,6 @@ impl Backend for FakeBackend {
         assert!(self.events.set(events).is_ok());
     }
 
-    fn set_completion_interest(&self, interest: InterruptInterest) -> bool {
-        self.ends.set_interest(interest, self.events())
-    }
-
-    fn take_completions(&self) -> bool {
-        self.ends.bring(self.events())
-    }
-
     fn flush_tlb(&self, scope: FlushScope) {
         self.note(Call::Flush(scope));
     }
@@ -135,6 +152,16 @@ impl Backend for FakeBackend {
 
     fn reset(&self) {
         self.note(Call::Reset);
+    }
+}
+
+impl Completions for FakeBackend {
+    fn set_completion_interest(&self, interest: InterruptInterest) -> bool {
+        self.ends.set_interest(interest, self.events())
+    }
+
+    fn take_completions(&self) -> bool {
+        self.ends.bring(self.events())
     }
 }
 
@@ -173,6 +200,10 @@ impl EngineBackend for FakeBackend {
 
     fn reset_engines(&self, engines: EngineSet) {
         self.note(Call::ResetEngines(engines));
+    }
+
+    fn engine_busy_time(&self, _: Engine) -> Duration {
+        Duration::ZERO
     }
 
     fn engine_status(&self, _: Engine) -> EngineStatus {

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::backend::{
-    Backend, ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel, InterruptInterest, NoTarget,
-    ObjectUsage,
+    Backend, ChannelRefusal, Completions, EngineEvents, FlushScope, GspBackend, GspChannel,
+    InterruptInterest, NoTarget, ObjectUsage, VramPiece, Windows,
 };
 use crate::deferred_completions::DeferredCompletions;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_pci::dma::MAX_MAPPINGS;
 use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 
 /// Bus address of the guest's memory, and its bytes.
@@ -125,6 +126,28 @@ impl Backend for FakeBackend {
         self.with(address, data.len(), |memory| memory.copy_from_slice(data))
     }
 
+    fn read_tables(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        self.read_memory(address, data)
+    }
+
+    fn renew_vram(&self, _: u64, _: u64) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    fn show_vram(&self, _: u64, _: u64, _: &mut dyn FnMut(VramPiece<'_>)) {}
+
+    fn most_dma_ranges(&self) -> usize {
+        MAX_MAPPINGS
+    }
+
+    fn windows(&self) -> Option<&dyn Windows> {
+        None
+    }
+
+    fn completions(&self) -> Option<&dyn Completions> {
+        Some(self)
+    }
+
     fn share_vram(&self, offset: u64, size: u64) -> std::io::Result<Vec<SharedMemory>> {
         self.note(Call::Share(offset, size));
         Ok(Vec::new())
@@ -144,14 +167,6 @@ impl Backend for FakeBackend {
         assert!(self.events.set(events).is_ok());
     }
 
-    fn set_completion_interest(&self, interest: InterruptInterest) -> bool {
-        self.ends.set_interest(interest, &*self.events())
-    }
-
-    fn take_completions(&self) -> bool {
-        self.ends.bring(&*self.events())
-    }
-
     fn flush_tlb(&self, scope: FlushScope) {
         self.note(Call::Flush(scope));
     }
@@ -162,6 +177,16 @@ impl Backend for FakeBackend {
 
     fn reset(&self) {
         self.note(Call::Reset);
+    }
+}
+
+impl Completions for FakeBackend {
+    fn set_completion_interest(&self, interest: InterruptInterest) -> bool {
+        self.ends.set_interest(interest, &*self.events())
+    }
+
+    fn take_completions(&self) -> bool {
+        self.ends.bring(&*self.events())
     }
 }
 

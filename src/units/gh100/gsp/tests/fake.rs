@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use crate::backend::{Backend, ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel, NoTarget};
+use crate::backend::{
+    Backend, ChannelRefusal, Completions, EngineEvents, FlushScope, GspBackend, GspChannel, NoTarget,
+    ObjectUsage, VramPiece, Windows,
+};
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+use gpuvmk_pci::dma::MAX_MAPPINGS;
 use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 
 /// What the GSP asked the back for.
@@ -124,6 +128,28 @@ impl Backend for Fake {
         Ok(())
     }
 
+    fn read_tables(&self, address: PhysicalAddress, data: &mut [u8]) -> Result<(), NoTarget> {
+        self.read_memory(address, data)
+    }
+
+    fn renew_vram(&self, _: u64, _: u64) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    fn show_vram(&self, _: u64, _: u64, _: &mut dyn FnMut(VramPiece<'_>)) {}
+
+    fn most_dma_ranges(&self) -> usize {
+        MAX_MAPPINGS
+    }
+
+    fn windows(&self) -> Option<&dyn Windows> {
+        None
+    }
+
+    fn completions(&self) -> Option<&dyn Completions> {
+        None
+    }
+
     fn share_vram(&self, _: u64, _: u64) -> std::io::Result<Vec<SharedMemory>> {
         Ok(Vec::new())
     }
@@ -152,6 +178,8 @@ impl Backend for Fake {
 }
 
 impl GspBackend for Fake {
+    fn note_objects(&self, _: ObjectUsage) {}
+
     fn channels(&self) -> u16 {
         64
     }

@@ -1,0 +1,84 @@
+//! What a back adds for a chip whose driver asks firmware for its channels.
+
+use super::Backend;
+use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
+
+/// A channel as a driver asks the GPU's firmware (GSP) for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GspChannel {
+    /// Page directory of its address space.
+    pub page_directory: PhysicalAddress,
+    /// Virtual address of its GPFIFO ring.
+    pub gpfifo: GpuVa,
+    /// log2 of the ring's entries.
+    pub gpfifo_entries_log2: u8,
+    /// VRAM address of its USERD (512 bytes).
+    pub userd: u64,
+    /// Engines that it can use; the first is the one whose runlist it is on.
+    pub engines: EngineSet,
+}
+
+/// Why the back cannot have a channel or an object; the driver is told a status, and goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum ChannelRefusal {
+    /// No channel, address space or memory left.
+    #[error("no resources are left")]
+    Exhausted,
+    /// An address outside this function's memory, or a number that is not in use or in use already.
+    #[error("the request names what is not there")]
+    Invalid,
+    /// The class or engine is not offered.
+    #[error("the class or engine is not offered")]
+    Unsupported,
+    /// The back does not serve this function any more, see [`EngineEvents::lost`](super::EngineEvents::lost).
+    #[error("the back is gone")]
+    Lost,
+}
+
+/// The back of a chip whose driver asks firmware for channels (GH100 and its GSP). Channel numbers are slots
+/// that the face chooses, below [`GspBackend::channels`]; what the driver calls its channels is the face's
+/// business.
+pub trait GspBackend: Backend {
+    /// Channel slots.
+    fn channels(&self) -> u16;
+
+    /// Engines that channels can be made for. Copy engine 0 sits on the graphics runlist (the "GRCE").
+    fn engines(&self) -> EngineSet;
+
+    /// A new channel in a free slot, disabled, with its address space synchronised.
+    ///
+    /// # Errors
+    /// See [`ChannelRefusal`]; the slot stays free.
+    fn create_channel(&self, slot: u16, channel: GspChannel) -> Result<(), ChannelRefusal>;
+
+    /// An object of `class` for `engine` on a channel. An object of a class that the channel has is the same
+    /// one.
+    ///
+    /// # Errors
+    /// See [`ChannelRefusal`].
+    fn create_object(&self, slot: u16, class: u32, engine: Engine) -> Result<(), ChannelRefusal>;
+
+    /// Lets a channel run, or holds it back.
+    ///
+    /// # Errors
+    /// See [`ChannelRefusal`].
+    fn schedule_channel(&self, slot: u16, scheduled: bool) -> Result<(), ChannelRefusal>;
+
+    /// Takes a channel away. An empty slot stays empty.
+    fn destroy_channel(&self, slot: u16);
+
+    /// How many objects the driver has now, for operators.
+    fn note_objects(&self, usage: ObjectUsage);
+}
+
+/// How far a driver is from its limit of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectUsage {
+    /// Objects that it may have.
+    pub limit: u32,
+    /// Objects that it has.
+    pub used: u32,
+    /// Objects that it was refused for want of room, since this was last told.
+    pub refused: u32,
+}

@@ -1,0 +1,43 @@
+//! Windows to memory that a back gives memory of their own.
+
+use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_pci::SharedMemory;
+
+/// The page tables that a window goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowTables {
+    /// The uppermost one.
+    pub table: PhysicalAddress,
+    /// It is a root directory; false: it is what the first entry of one names.
+    pub is_root: bool,
+    /// Virtual addresses are below this.
+    pub end: u64,
+}
+
+/// A back that has memory of its own for BAR3 and PRAMIN, so that a front end can map both for good.
+///
+/// The face tells it where each window looks. The back sees to it that what the guest finds there is in that
+/// memory, whatever page tables or the window's register say.
+pub trait Windows: Send + Sync {
+    /// Memory for the first bytes of BAR3.
+    ///
+    /// # Errors
+    /// It cannot be shared, or its last client is gone and there was no reset since.
+    fn bar3_memory(&self) -> std::io::Result<SharedMemory>;
+
+    /// Memory for PRAMIN.
+    ///
+    /// # Errors
+    /// It cannot be shared, or its last client is gone and there was no reset since.
+    fn pramin_memory(&self) -> std::io::Result<SharedMemory>;
+
+    /// BAR3 may show something else from now on: it goes through `tables`, or through none.
+    fn show_bar3(&self, tables: Option<WindowTables>);
+
+    /// PRAMIN shows VRAM from `start` on. `None`: it shows something else, of which the back has nothing.
+    fn show_pramin(&self, start: Option<u64>);
+
+    /// The client is gone that was given [`Self::bar3_memory`] and [`Self::pramin_memory`]. From the next
+    /// reset on they are other memory, and none is given before.
+    fn client_gone(&self);
+}

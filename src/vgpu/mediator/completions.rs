@@ -1,0 +1,17 @@
+//! The end of work that the guest need not be told at once: the aggregator keeps it, or sends its message.
+
+use super::Mediator;
+use crate::control::ChannelControl;
+use gpuvmk_units::backend::{Completions, InterruptInterest};
+
+impl<C: ChannelControl> Completions for Mediator<C> {
+    fn set_completion_interest(&self, interest: InterruptInterest) -> bool {
+        let connection = self.connection();
+        connection.tell_kept(connection.link.set_notification_interest(interest))
+    }
+
+    fn take_completions(&self) -> bool {
+        let connection = self.connection();
+        connection.tell_kept(connection.link.take_notifications())
+    }
+}

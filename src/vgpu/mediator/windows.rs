@@ -1,0 +1,43 @@
+//! Where BAR3 and PRAMIN look, for a guest whose instance memory is mapped for good.
+
+use std::io::{self, ErrorKind};
+
+use super::Mediator;
+use crate::bar3::Homes;
+use crate::control::ChannelControl;
+use gpuvmk_pci::SharedMemory;
+use gpuvmk_units::backend::{WindowTables, Windows};
+
+impl<C: ChannelControl> Mediator<C> {
+    fn homes(&self) -> io::Result<&Homes> {
+        self.homes.as_ref().ok_or_else(|| ErrorKind::Unsupported.into())
+    }
+}
+
+impl<C: ChannelControl> Windows for Mediator<C> {
+    fn bar3_memory(&self) -> io::Result<SharedMemory> {
+        self.homes()?.share_bar3()
+    }
+
+    fn pramin_memory(&self) -> io::Result<SharedMemory> {
+        self.homes()?.share_pramin()
+    }
+
+    fn show_bar3(&self, tables: Option<WindowTables>) {
+        if self.homes.is_some() {
+            self.serve(|control, host| control.show_bar3(tables, host));
+        }
+    }
+
+    fn show_pramin(&self, start: Option<u64>) {
+        if self.homes.is_some() {
+            self.serve(|control, host| control.show_pramin(start, host));
+        }
+    }
+
+    fn client_gone(&self) {
+        if let Some(homes) = &self.homes {
+            homes.client_gone();
+        }
+    }
+}
