@@ -2,10 +2,9 @@
 //! FIFO, read and checked.
 
 use gpuvmk::chip::gf100::mmu::VA_BITS;
+use gpuvmk::chip::stream::MAX_GPFIFO_ENTRIES_LOG2;
 use gpuvmk::chip::{Aperture, PhysicalAddress};
-use gpuvmk::fifo_virt::{
-    Channel, Effect, INSTANCE_BYTES, Input as Event, InstanceBlock, MAX_GPFIFO_ENTRIES_LOG2, Runlist, Unfit,
-};
+use gpuvmk::fifo_virt::{Channel, Effect, INSTANCE_BYTES, Input as Event, InstanceBlock, Runlist, Unfit};
 
 use crate::input::Input;
 

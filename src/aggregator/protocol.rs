@@ -20,9 +20,6 @@ pub struct SpaceId(pub u16);
 /// Most mappings and unmappings in one [`Request::UpdateSpace`].
 pub const MAX_UPDATE_RUNS: usize = 1024;
 
-/// Largest ring of a channel, as log2 of its entries: 4 MiB of ring, far beyond what drivers use.
-pub const MAX_GPFIFO_ENTRIES_LOG2: u8 = 19;
-
 /// First request of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {

@@ -105,6 +105,17 @@ impl Field {
         (word & self.mask()) >> self.low
     }
 
+    /// The low eight bits of its value in a word.
+    pub const fn get_u8(self, word: u32) -> u8 {
+        self.get(word).to_le_bytes()[0]
+    }
+
+    /// The low sixteen bits of its value in a word.
+    pub const fn get_u16(self, word: u32) -> u16 {
+        let [low, high, ..] = self.get(word).to_le_bytes();
+        u16::from_le_bytes([low, high])
+    }
+
     /// A word with this value in it and zeros around it. Bits that the field has no place for are dropped.
     pub const fn of(self, value: u32) -> u32 {
         (value << self.low) & self.mask()

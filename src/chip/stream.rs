@@ -3,6 +3,13 @@
 
 use super::gf100::methods::stream;
 
+/// Bytes of a GPFIFO entry.
+pub const GPFIFO_ENTRY_SIZE: u64 = 8;
+
+/// log2 of the entries of the largest command ring that a guest may have: 4 MiB of entries, far above any
+/// driver's (nouveau: 1024 to 2048 entries).
+pub const MAX_GPFIFO_ENTRIES_LOG2: u8 = 19;
+
 /// A GPFIFO entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingEntry {

@@ -7,24 +7,21 @@
 //! Not handled: contexts of the video engines, and the limit of the address space (page tables decide what is
 //! mapped).
 
-use gpuvmk_chip::addr::{GpuVa, GuestVram, PAGE_SIZE};
+use gpuvmk_chip::addr::{GpuVa, GuestVram};
 use gpuvmk_chip::gf100::mmu::{VA_BITS, VA_MAX};
 use gpuvmk_chip::gf100::ramin::{
-    COPY0_CONTEXT_LO, COPY1_CONTEXT_LO, GPFIFO_ENTRY_SIZE, GRAPHICS_CONTEXT_LO, PAGE_DIRECTORY_HI,
-    PAGE_DIRECTORY_LO, RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO, RAMFC_SIGNATURE, RAMFC_USERD_HI, RAMFC_USERD_LO,
-    SIGNATURE, USERD_SIZE,
+    COPY0_CONTEXT_LO, COPY1_CONTEXT_LO, GRAPHICS_CONTEXT_LO, PAGE_DIRECTORY_HI, PAGE_DIRECTORY_LO,
+    RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO, RAMFC_SIGNATURE, RAMFC_USERD_HI, RAMFC_USERD_LO, SIGNATURE,
+    USERD_SIZE, page_directory as directory_of,
 };
-use gpuvmk_chip::{Aperture, EngineSet, PhysicalAddress};
+use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, MAX_GPFIFO_ENTRIES_LOG2};
+use gpuvmk_chip::{EngineSet, PhysicalAddress};
 
 /// Bytes of an instance block that mean something to us.
 pub const INSTANCE_BYTES: usize = 0x250;
 
 /// Where the context pointers begin in it; the last of them ends it.
 pub const CONTEXTS_START: usize = 0x210;
-
-/// log2 of the entries of the largest command ring: 4 MiB of entries, far above any driver's (nouveau: 1024
-/// to 2048 entries).
-pub const MAX_GPFIFO_ENTRIES_LOG2: u8 = 19;
 
 /// What a guest's instance block says, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +78,7 @@ impl InstanceBlock {
     /// The first field that is wrong.
     pub fn parse(raw: &[u8; INSTANCE_BYTES], vram: u64) -> Result<Self, InstanceError> {
         let signature = word(raw, RAMFC_SIGNATURE);
-        if signature & 0xffff != SIGNATURE {
+        if RAMFC_SIGNATURE::VALUE.get(signature) != SIGNATURE {
             return Err(InstanceError::Signature(signature));
         }
         Ok(Self {
@@ -101,19 +98,13 @@ impl InstanceBlock {
 
 fn page_directory(raw: &[u8; INSTANCE_BYTES]) -> Result<PhysicalAddress, InstanceError> {
     let field = pair(raw, PAGE_DIRECTORY_LO, PAGE_DIRECTORY_HI);
-    let aperture = match field & 3 {
-        0 => Aperture::Vram,
-        2 => Aperture::SystemCoherent,
-        3 => Aperture::SystemNonCoherent,
-        _ => return Err(InstanceError::PageDirectory(field)),
-    };
-    Ok(PhysicalAddress { aperture, address: field & VA_MAX & !(PAGE_SIZE - 1) })
+    directory_of(field).ok_or(InstanceError::PageDirectory(field))
 }
 
 fn userd(raw: &[u8; INSTANCE_BYTES], vram: u64) -> Result<GuestVram, InstanceError> {
     let field = pair(raw, RAMFC_USERD_LO, RAMFC_USERD_HI) & VA_MAX;
     let inside = field.checked_add(USERD_SIZE).is_some_and(|end| end <= vram);
-    // The target is in bits 1:0; only VRAM (0) is possible, so one test covers it and the alignment.
+    // The target lies below the address; only VRAM (0) is possible, so one test covers it and the alignment.
     if !inside || !field.is_multiple_of(USERD_SIZE) {
         return Err(InstanceError::Userd { userd: field, vram });
     }
@@ -132,8 +123,7 @@ fn gpfifo(raw: &[u8; INSTANCE_BYTES]) -> Result<GpuVa, InstanceError> {
 }
 
 fn entries_log2(raw: &[u8; INSTANCE_BYTES]) -> u8 {
-    // CAST: five bits.
-    ((word(raw, RAMFC_GP_BASE_HI) >> 16) & 0x1f) as u8
+    RAMFC_GP_BASE_HI::LIMIT2.get_u8(word(raw, RAMFC_GP_BASE_HI))
 }
 
 /// The engines that context pointers name, from a copy of the instance block that begins at
@@ -167,6 +157,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use gpuvmk_chip::Aperture;
 
     const VRAM: u64 = 64 << 20;
 

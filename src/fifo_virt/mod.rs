@@ -14,7 +14,5 @@ mod runlist;
 
 pub use channel::{Channel, Effect, Input, Placed, Unfit};
 pub use copied::{CopiedBytes, CopyMeter};
-pub use instance::{
-    CONTEXTS_START, INSTANCE_BYTES, InstanceBlock, InstanceError, MAX_GPFIFO_ENTRIES_LOG2, engines_of,
-};
+pub use instance::{CONTEXTS_START, INSTANCE_BYTES, InstanceBlock, InstanceError, engines_of};
 pub use runlist::Runlist;

@@ -9,16 +9,16 @@ use super::copies::{Ring, Tables};
 use super::host::{Host, Terms};
 use super::status::FailSafe;
 use gpuvmk_aggregator::link::LinkError;
-use gpuvmk_aggregator::protocol::{MAX_GPFIFO_ENTRIES_LOG2, RefusalKind, Request};
+use gpuvmk_aggregator::protocol::{RefusalKind, Request};
 use gpuvmk_chip::addr::{GuestChannel, GuestVram};
+use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
+use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, MAX_GPFIFO_ENTRIES_LOG2};
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 use gpuvmk_shadow_pagetable::Hopper;
 use gpuvmk_units::backend::{ChannelRefusal, GspChannel};
 
 /// GP_GET and GP_PUT of a USERD, as on every chip since GK104.
-const USERD: UserdOffsets = UserdOffsets { get: 0x88, put: 0x8c };
-/// Bytes of a USERD.
-const USERD_BYTES: u64 = 512;
+const USERD: UserdOffsets = UserdOffsets { get: USERD_GP_GET, put: USERD_GP_PUT };
 
 /// What a step on a slot comes to: done, refused to the driver, or the end of the vGPU.
 type Step = Result<Result<(), ChannelRefusal>, FailSafe>;
@@ -79,7 +79,7 @@ impl Control<GspChannels> {
             userd,
             engines: channel.engines,
         };
-        self.begin_userd(userd, USERD_BYTES, host)?;
+        self.begin_userd(userd, USERD_SIZE, host)?;
         if let Err(refusal) = answer(host.request(&request))? {
             self.end_userd(userd, host)?;
             self.spaces.release(directory, host)?;
@@ -165,14 +165,16 @@ impl GspChannels {
 
 /// What the aggregator would call a mistake of ours is the driver's mistake: it is found here.
 fn is_sound(channel: &GspChannel, host: &Host<'_>) -> bool {
-    let ring_end =
-        channel.gpfifo.0.checked_add(8_u64 << channel.gpfifo_entries_log2.min(MAX_GPFIFO_ENTRIES_LOG2));
+    let ring_end = channel
+        .gpfifo
+        .0
+        .checked_add(GPFIFO_ENTRY_SIZE << channel.gpfifo_entries_log2.min(MAX_GPFIFO_ENTRIES_LOG2));
     let reach = 1_u64.checked_shl(u32::from(host.terms.va_bits)).unwrap_or(u64::MAX);
     channel.gpfifo_entries_log2 <= MAX_GPFIFO_ENTRIES_LOG2
-        && channel.gpfifo.is_aligned(8)
+        && channel.gpfifo.is_aligned(GPFIFO_ENTRY_SIZE)
         && ring_end.is_some_and(|end| end <= reach)
-        && channel.userd.is_multiple_of(USERD_BYTES)
-        && channel.userd.checked_add(USERD_BYTES).is_some_and(|end| end <= host.memory.window.size())
+        && channel.userd.is_multiple_of(USERD_SIZE)
+        && channel.userd.checked_add(USERD_SIZE).is_some_and(|end| end <= host.memory.window.size())
 }
 
 /// Tells what the driver can handle from what the vGPU cannot go on with.

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::state::Machine;
 use crate::limit::Limit;
-use crate::protocol::{Event, MAX_GPFIFO_ENTRIES_LOG2, RefusalKind, SpaceId};
+use crate::protocol::{Event, RefusalKind, SpaceId};
 use crate::tenant::{Channel, ChannelState, Refusal};
 use gpuvmk_chip::addr::{GpuVa, GuestChannel, GuestVram, TenantId};
+use gpuvmk_chip::stream::MAX_GPFIFO_ENTRIES_LOG2;
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_gpu::ChannelSpec;
 

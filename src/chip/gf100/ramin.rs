@@ -5,6 +5,7 @@
 //! guests.
 
 use super::mmu::VA_MAX;
+pub use crate::stream::GPFIFO_ENTRY_SIZE;
 use crate::{Aperture, PhysicalAddress};
 
 /// Bytes of an instance block.
@@ -156,9 +157,6 @@ pub const USERD_GP_PUT: u64 = 0x8c;
 pub const RUNLIST_ENTRY_SIZE: u64 = 8;
 /// Second word of a runlist entry that names a channel.
 pub const RUNLIST_ENTRY_CHANNEL: u32 = 4;
-
-/// Bytes of a GPFIFO entry.
-pub const GPFIFO_ENTRY_SIZE: u64 = 8;
 
 #[cfg(test)]
 mod tests {

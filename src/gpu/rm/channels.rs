@@ -16,18 +16,13 @@ use super::vram::Vram;
 use crate::budget::CALL;
 use crate::{Budget, ChannelSpec, GpuError, SpaceHandle};
 use gpuvmk_chip::addr::{HostChannel, HostVram};
+use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_units::backend::ChannelError;
 use gpuvmk_units::clock::Clock;
 
 /// Channels of all tenants together: the hardware has 2048 on each runlist, other users of the GPU want some.
 pub const MAX_CHANNELS: u16 = 512;
-
-/// Bytes of a USERD.
-pub const USERD_SIZE: u64 = 512;
-
-const GP_GET: u64 = 0x88;
-const GP_PUT: u64 = 0x8c;
 
 /// Real engines behind the engines of a vGPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -403,13 +398,13 @@ impl Channels {
         if self.slot(channel)?.rung { self.ring(doorbell, channel) } else { Ok(()) }
     }
 
-    /// GP_GET in the channel's USERD.
+    /// USERD_GP_GET in the channel's USERD.
     ///
     /// # Errors
     /// No such channel.
     pub fn progress(&mut self, vram: &Vram, channel: HostChannel) -> Result<u32, GpuError> {
         let userd = self.slot(channel)?.userd;
-        Ok(userd_word(vram, userd, GP_GET))
+        Ok(userd_word(vram, userd, USERD_GP_GET))
     }
 
     /// For each engine a channel that has unfetched work, in turn where several have. Hardware tells nobody
@@ -424,7 +419,7 @@ impl Channels {
                     slot.run == Run::Running && self.engines.runlist(slot.engines) == Some(engine)
                 })
                 .filter(|(_, slot)| {
-                    userd_word(vram, slot.userd, GP_GET) != userd_word(vram, slot.userd, GP_PUT)
+                    userd_word(vram, slot.userd, USERD_GP_GET) != userd_word(vram, slot.userd, USERD_GP_PUT)
                 })
                 .map(|(number, _)| *number)
                 .collect()

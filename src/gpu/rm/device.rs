@@ -17,6 +17,7 @@ use super::abi::{Handle, flags};
 use super::client::Client;
 use super::error::{OpenError, RmError};
 use super::kernel::Node;
+use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 use gpuvmk_pci::mapping::Mapping;
 
 /// Architecture number of GH100.
@@ -25,8 +26,8 @@ pub const ARCH_GH100: u32 = 0x180;
 /// Bytes of the doorbell page.
 const USERMODE_SIZE: u64 = 0x1_0000;
 
-/// `NVC661_NOTIFY_CHANNEL_PENDING`: the doorbell.
-const DOORBELL: u64 = 0x90;
+/// Where the doorbell (`NVC661_NOTIFY_CHANNEL_PENDING`) is in that page.
+const DOORBELL: u64 = NV_VIRTUAL_FUNCTION_DOORBELL.0 as u64 % USERMODE_SIZE;
 
 /// A copy engine, as the driver numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::abi::classes::{
     Class, FERMI_VASPACE_A, HOPPER_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, NV01_MEMORY_SYSTEM,
     NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
 };
-use super::channels::{Channels, EngineTable, MAX_CHANNELS, USERD_SIZE};
+use super::channels::{Channels, EngineTable, MAX_CHANNELS};
 use super::device::{Device, DeviceFacts, Doorbell};
 use super::error::OpenError;
 use super::events::Events;
@@ -25,6 +25,7 @@ use crate::{
     Scrub, ScrubMode, Scrubber, SpaceHandle, SpaceUpdate, SpaceUsage, budget,
 };
 use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
+use gpuvmk_chip::gh100::userd::USERD_SIZE;
 use gpuvmk_chip::{Chip, Engine, EngineSet};
 use gpuvmk_pci::{CardUse, DmaMapping, SharedMemory};
 use gpuvmk_units::clock::Clock;

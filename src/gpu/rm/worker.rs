@@ -22,6 +22,7 @@ use super::pushbuffer::Commands;
 use super::vram::{Cleaner, Ticket, vram_params};
 use crate::scrub::SCRUB_PIECE;
 use crate::{GpuError, Scrub};
+use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT};
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
 
 /// Layout of the system memory: ring, semaphores, commands, staging.
@@ -40,9 +41,8 @@ const SYSTEM_VA: u64 = 0x2_0000_0000;
 pub const VIDEO_VA: u64 = 0x10_0000_0000;
 const WINDOW: (u64, u64) = (0x1_2000_0000, 0xc0_0000_0000);
 
-const USERD_GP_GET: u64 = 0x88;
-const USERD_GP_PUT: u64 = 0x8c;
-const USERD_SIZE: u64 = 0x1_0000;
+/// Bytes of the memory that holds the channel's USERD.
+const USERD_ROOM: u64 = 0x1_0000;
 
 /// Longest wait for a job: 64 GiB at 20 GB/s take 3 s.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -121,10 +121,10 @@ impl Worker {
             va: SYSTEM_VA,
             ..Default::default()
         })?;
-        let mut params = vram_params(USERD_SIZE, attr::PAGE_4K, USERD_SIZE);
+        let mut params = vram_params(USERD_ROOM, attr::PAGE_4K, USERD_ROOM);
         let userd_object = device.client.alloc(device.device, NV01_MEMORY_LOCAL_USER, &mut params)?;
         let userd =
-            device.client.cpu_mapping(device.node, device.device, userd_object, USERD_SIZE, "a USERD")?;
+            device.client.cpu_mapping(device.node, device.device, userd_object, USERD_ROOM, "a USERD")?;
         userd.fill(0, 0x200, 0).map_err(internal)?;
         let engine = match work {
             Work::Copy(engine) => engine,

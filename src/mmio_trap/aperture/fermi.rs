@@ -7,7 +7,7 @@ use super::{Mapping, Translation, Walk, Window};
 use crate::PhysicalMemory;
 use gpuvmk_chip::gf100::mmu::{ENTRY_SIZE, LargePages, Pde, Pte, PteDefect, SMALL_PAGE_SHIFT, VA_MAX};
 use gpuvmk_chip::gf100::ramin;
-use gpuvmk_chip::{Aperture as Memory, FaultReason, PhysicalAddress};
+use gpuvmk_chip::{FaultReason, PhysicalAddress};
 pub use state::{FermiRootState, FermiTablesState};
 
 /// Small pages in the largest large one, of 128 KiB.
@@ -99,20 +99,9 @@ fn read_instance(instance: PhysicalAddress, memory: &impl PhysicalMemory) -> Roo
         let mut raw = [0; 8];
         memory.read_tables(PhysicalAddress { address, ..instance }, &mut raw).then(|| u64::from_le_bytes(raw))
     };
-    let directory = word(ramin::PAGE_DIRECTORY_LO).and_then(decode_directory);
+    let directory = word(ramin::PAGE_DIRECTORY_LO).and_then(ramin::page_directory);
     let limit = word(ramin::VA_LIMIT_LO).unwrap_or(0);
     Root::Virtual { directory, limit: limit.min(VA_MAX) }
-}
-
-/// The page directory that an instance block's field names.
-pub fn decode_directory(raw: u64) -> Option<PhysicalAddress> {
-    let aperture = match raw & 3 {
-        0 => Memory::Vram,
-        2 => Memory::SystemCoherent,
-        3 => Memory::SystemNonCoherent,
-        _ => return None,
-    };
-    Some(PhysicalAddress { aperture, address: raw & VA_MAX & !0xfff })
 }
 
 /// Walks the tables for the 4 KiB at `address`.

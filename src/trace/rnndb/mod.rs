@@ -15,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use self::walk::Walk;
 pub use self::xml::RnndbError;
 use self::xml::Tree;
+use gpuvmk_chip::gf100::regs::pmc::NV_PMC_BOOT_0;
 use gpuvmk_chip::register_index::BAR0_SIZE;
 use gpuvmk_chip::register_sets::{Definitions, RegisterSet};
 use gpuvmk_chip::registers::{Reg, RegisterDef};
@@ -22,10 +23,6 @@ use gpuvmk_chip::registers::{Reg, RegisterDef};
 /// The domain of BAR0, and the enum of chips.
 const MMIO: &str = "NV_MMIO";
 const CHIPS: &str = "chipset";
-
-/// Chips' numbers in NV_PMC_BOOT_0 since Tesla.
-const CHIP_SHIFT: u32 = 20;
-const CHIP_MASK: u32 = 0x1ff;
 
 /// A database.
 #[derive(Debug)]
@@ -65,7 +62,8 @@ impl Rnndb {
 
     /// The same by what NV_PMC_BOOT_0 reads.
     pub fn by_boot_0(&'static self, boot_0: u32) -> Option<&'static RegisterSet> {
-        let number = boot_0 >> CHIP_SHIFT & CHIP_MASK;
+        // Where it has been since Tesla.
+        let number = NV_PMC_BOOT_0::CHIPSET.get(boot_0);
         self.set(self.chips.iter().position(|(_, known)| *known == Some(number))?)
     }
 
@@ -77,7 +75,8 @@ impl Rnndb {
         let (name, number) = self.chips.get(place)?;
         let chips = self.chips.iter().map(|(name, _)| name.as_str()).collect();
         let chip = Chip { tree: &self.tree, chips, place, known: Mutex::default() };
-        let set = RegisterSet::of(name, number.unwrap_or(0) << CHIP_SHIFT, Box::leak(Box::new(chip)));
+        let set =
+            RegisterSet::of(name, NV_PMC_BOOT_0::CHIPSET.of(number.unwrap_or(0)), Box::leak(Box::new(chip)));
         let set: &'static RegisterSet = Box::leak(Box::new(set));
         made.insert(place, set);
         Some(set)

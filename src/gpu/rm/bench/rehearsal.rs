@@ -20,6 +20,7 @@ use crate::{
     Scrubber as _, SpaceHandle,
 };
 use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram, Iova};
+use gpuvmk_chip::gh100::userd::USERD_GP_PUT;
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_pci::mapping::{Access, FilePiece, Mapping, create_memory_file};
 use gpuvmk_pci::{DmaBacking, DmaMapping};
@@ -564,7 +565,7 @@ impl Tenant {
         let entry = (RAM_VA + slot) | (commands.words().len() as u64) << 42;
         self.ram.write_u64(RING + u64::from(self.put) * 8, entry).map_err(memory)?;
         self.put = (self.put + 1) % 512;
-        self.window.write_u32(USERD + 0x8c, self.put).map_err(memory)?;
+        self.window.write_u32(USERD + USERD_GP_PUT, self.put).map_err(memory)?;
         self.driver.doorbell(channel)?;
         Ok(self.sequence)
     }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::aperture::WindowFault;
 use gpuvmk_chip::AccessKind;
+use gpuvmk_chip::Aperture;
 
 /// VRAM of a mebibyte or more, with little else.
 struct Vram(RefCell<Vec<u8>>);
@@ -25,7 +26,7 @@ impl PhysicalMemory for Vram {
         let Ok(start) = usize::try_from(address.address) else { return false };
         let range = start.checked_add(data.len()).and_then(|end| memory.get(start..end));
         match range {
-            Some(from) if address.aperture == Memory::Vram => {
+            Some(from) if address.aperture == Aperture::Vram => {
                 data.copy_from_slice(from);
                 true
             }
@@ -38,7 +39,7 @@ impl PhysicalMemory for Vram {
         let Ok(start) = usize::try_from(address.address) else { return false };
         let range = start.checked_add(data.len()).and_then(|end| memory.get_mut(start..end));
         match range {
-            Some(to) if address.aperture == Memory::Vram => {
+            Some(to) if address.aperture == Aperture::Vram => {
                 to.copy_from_slice(data);
                 true
             }
@@ -48,7 +49,7 @@ impl PhysicalMemory for Vram {
 }
 
 const fn vram(address: u64) -> PhysicalAddress {
-    PhysicalAddress { aperture: Memory::Vram, address }
+    PhysicalAddress { aperture: Aperture::Vram, address }
 }
 
 const INSTANCE: u64 = 0x1000;
@@ -195,7 +196,7 @@ proptest! {
             memory.put(index as u64 * 8, value & 0x000f_ffff_0000_ffff);
         }
         let mut window = Window::<FermiTables>::default();
-        window.bind_instance(PhysicalAddress { aperture: Memory::Vram, address: instance }, &memory);
+        window.bind_instance(PhysicalAddress { aperture: Aperture::Vram, address: instance }, &memory);
         window.bind_instance(vram(instance & 0xf000), &memory);
         for (address, len, narrow) in accesses {
             let address = if narrow { address & 0xfff_ffff } else { address };

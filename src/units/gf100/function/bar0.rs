@@ -18,7 +18,6 @@ use gpuvmk_chip::registers::Reg;
 use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
 use gpuvmk_mmio_trap::PhysicalMemory;
 use gpuvmk_mmio_trap::access::lanes;
-use gpuvmk_mmio_trap::aperture::fermi::decode_directory;
 
 /// The VBIOS window in BAR0.
 const PROM: std::ops::Range<u64> = NV_PROM.range();
@@ -199,7 +198,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
                 let address = instance.address.checked_add(ramin::PAGE_DIRECTORY_LO)?;
                 let mut raw = [0; 8];
                 let read = self.memory().read(PhysicalAddress { address, ..instance }, &mut raw);
-                decode_directory(u64::from_le_bytes(raw)).filter(|_| read)
+                ramin::page_directory(u64::from_le_bytes(raw)).filter(|_| read)
             })
             .collect();
         directories.sort_unstable();
