@@ -3,10 +3,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
 
 use crate::Preemption;
 use crate::chip::Description;
+use crate::clock::Clock;
 use crate::ledger::Ledger;
 use crate::mmu::Mmu;
 use crate::mmu::walker::Walker;
@@ -26,7 +26,7 @@ pub(crate) struct Hardware {
     /// Work leaves an engine between methods only.
     whole_methods: AtomicBool,
     events: OnceLock<Arc<dyn EngineEvents>>,
-    powered_on: Instant,
+    pub(crate) clock: Clock,
 }
 
 impl std::fmt::Debug for Hardware {
@@ -49,7 +49,7 @@ impl Hardware {
             ledger: Arc::new(Ledger::new(vram, chip.channels)),
             whole_methods: AtomicBool::new(false),
             events: OnceLock::new(),
-            powered_on: Instant::now(),
+            clock: Clock::start(),
         })
     }
 
@@ -61,11 +61,6 @@ impl Hardware {
     /// Sets that.
     pub(crate) fn set_preemption(&self, preemption: Preemption) {
         self.whole_methods.store(preemption == Preemption::Methods, Ordering::Relaxed);
-    }
-
-    /// Nanoseconds since power-on, as engines write them into reports.
-    pub(crate) fn timestamp(&self) -> u64 {
-        u64::try_from(self.powered_on.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// The first caller wins; there is one.

@@ -7,9 +7,9 @@
 //! accesses that leave their owner's memory.
 //!
 //! From the ground up: memory ([`vram`]), the MMU and accesses through it ([`mmu`]), the channel tables
-//! ([`fifo`]), engines ([`engine`]) and the classes that they execute ([`class`]), PBDMAs ([`pbdma`]) that take
-//! channels from the tables, parse their command streams and give methods to engines. What chips differ in is
-//! described in [`chip`]. [`Core`] is all of it; [`SoftGpu`] has a GF100's registers before it, and the
+//! ([`fifo`]), engines ([`engine`]) and the classes that they execute ([`class`]), PBDMAs ([`pbdma`]) that
+//! take channels from the tables, parse their command streams and give methods to engines. What chips differ
+//! in is described in [`chip`]. [`Core`] is all of it; [`SoftGpu`] has a GF100's registers before it, and the
 //! [`executor`] is the core as a driver.
 //!
 //! Not modelled: video engines, 2D and 3D drawing, shaders, compression, performance counters, and anything
@@ -20,6 +20,7 @@
 
 mod chip;
 mod class;
+mod clock;
 mod core;
 mod engine;
 pub mod executor;
@@ -31,6 +32,7 @@ mod mmu;
 mod pbdma;
 mod preemption;
 mod vram;
+mod words;
 
 pub use self::core::Core;
 pub use gpu::{SoftGpu, SoftGpuConfig, SoftGpuError};

@@ -4,7 +4,7 @@ use crate::class::copy::Copy;
 use crate::class::graphics::Graphics;
 use crate::class::hopper_copy::HopperCopy;
 use crate::class::hopper_graphics::HopperGraphics;
-use crate::engine::Model;
+use crate::engine::model::Model;
 use crate::pbdma::host::{HostClass, fermi::Fermi, hopper::Hopper};
 use gpuvmk_chip::{Engine, gf100, gh100};
 

@@ -2,7 +2,7 @@
 //! here, whole pages of video memory go back to the system, which has zeros for whoever looks at them again.
 
 use super::layout::{Layout, Surface};
-use crate::engine::{Progress, Run};
+use crate::engine::model::{Progress, Run};
 use gpuvmk_units::backend::MmuFault;
 
 /// Bytes between two looks at the clock.
@@ -29,7 +29,7 @@ impl Clear {
     pub(super) fn advance(&self, run: &Run<'_>, done: &mut u64) -> Result<Progress, MmuFault> {
         while *done < self.total {
             let (va, bytes) = self.target.locate(0, *done, (self.total - *done).min(STEP));
-            run.client.clear(va, bytes)?;
+            run.memory.clear(va, bytes)?;
             *done += bytes;
             if run.control.should_pause() && *done < self.total {
                 return Ok(Progress::Paused);

@@ -4,11 +4,11 @@
 
 use super::layout::{Blocks, Gob, Layout, Surface};
 use super::transfer::{Position, Transfer};
-use crate::engine::{Effects, Model, Progress, Refusal, Run};
-use crate::fifo::ramfc::Method;
-use crate::mmu::client::Report;
+use crate::engine::model::{Effects, Model, Progress, Refusal, Run};
+use crate::mmu::channel_memory::Report;
 use gpuvmk_chip::gf100::methods::{host, pcopy};
 use gpuvmk_chip::gf100::mmu::VA_MAX;
+use gpuvmk_chip::stream::Method;
 
 /// Words of the context: the stored methods, the object, EXEC, whether it runs, and how far it got.
 const SAVED_WORDS: usize = pcopy::STATE.len() + 7;
@@ -126,7 +126,7 @@ impl Model for Copy {
                 let short = self.exec & pcopy::EXEC_QUERY_SHORT != 0;
                 let va = self.address(pcopy::QUERY_ADDRESS_HIGH);
                 let report = if short { Report::Word } else { Report::FourWords };
-                run.client.write_report(va, self.word(pcopy::QUERY_COUNTER).into(), report)?;
+                run.memory.write_report(va, self.word(pcopy::QUERY_COUNTER).into(), report)?;
                 effects.released = true;
             }
             Progress::Done => {}

@@ -3,18 +3,21 @@
 //! shader runs.
 
 use super::m2mf::{self, M2mf};
-use crate::engine::context::{GRAPHICS_STATE_MAX, GRAPHICS_STATE_OFFSET};
-use crate::engine::{Effects, Model, Progress, Refusal, Run};
-use crate::fifo::ramfc::Method;
-use crate::mmu::client::Report;
+use crate::engine::model::{Effects, Model, Progress, Refusal, Run};
+use crate::mmu::channel_memory::Report;
+use gpuvmk_chip::gf100::GRAPHICS_CONTEXT_SIZE;
 use gpuvmk_chip::gf100::methods::{self, graphics, graphics_intr, host, query};
+use gpuvmk_chip::stream::Method;
 
 /// Words of a class's report methods.
 const REPORT_WORDS: usize = 3;
 
 /// Words of the saved state: classes, notifier address, queries of 3D and compute, M2MF.
 const SAVED_WORDS: usize = 8 + 2 + 2 * REPORT_WORDS + m2mf::SAVED_WORDS;
-const _: () = assert!(SAVED_WORDS * 4 <= GRAPHICS_STATE_MAX);
+
+/// Where the state begins in the image, behind the header that the loader looks at.
+const STATE_OFFSET: u64 = 0x100;
+const _: () = assert!(STATE_OFFSET + SAVED_WORDS as u64 * 4 <= GRAPHICS_CONTEXT_SIZE as u64);
 
 /// Query state of one class: address and sequence.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,7 +61,7 @@ impl Query {
             let value = if selected == 0 { self.sequence() } else { 0 };
             let short = data & query::GET_SHORT != 0;
             let report = if short { Report::Word } else { Report::FourWords };
-            run.client.write_report(self.address(), value.into(), report)?;
+            run.memory.write_report(self.address(), value.into(), report)?;
             effects.released = true;
         }
         effects.interrupt |= data & query::GET_INTERRUPT != 0;
@@ -96,11 +99,11 @@ impl Graphics {
         let [high, low] = self.notifier;
         let va = u64::from(high & 0xff) << 32 | u64::from(low);
         let mut notifier = [0; 16];
-        let time = run.client.hardware.timestamp().to_le_bytes();
+        let time = run.clock.timestamp().to_le_bytes();
         for (to, from) in notifier.iter_mut().zip(time) {
             *to = from;
         }
-        run.client.write(va, &notifier)?;
+        run.memory.write(va, &notifier)?;
         effects.released = true;
         effects.interrupt |= data & 1 != 0;
         Ok(())
@@ -161,7 +164,7 @@ impl Model for Graphics {
     }
 
     fn image_offset(&self) -> u64 {
-        GRAPHICS_STATE_OFFSET
+        STATE_OFFSET
     }
 
     fn reset(&mut self) {

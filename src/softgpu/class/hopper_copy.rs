@@ -7,15 +7,16 @@
 use super::layout::{Blocks, Gob, Layout, Surface};
 use super::remap::{Remap, Select};
 use super::transfer::{Position, Transfer};
-use crate::engine::{Effects, Model, Progress, Refusal, Run};
-use crate::fifo::ramfc::Method;
-use crate::mmu::client::{Report, halves};
+use crate::engine::model::{Effects, Model, Progress, Refusal, Run};
+use crate::mmu::channel_memory::Report;
 use crate::mmu::reduction::{Operand, Reduction};
+use crate::words::halves;
 use gpuvmk_chip::gh100::methods::copy::{
     self, FIRST_STATE, LAST_STATE, METHODS, launch, remap, render_enable, surface,
 };
 use gpuvmk_chip::gh100::methods::{CLASS_COPY, host};
 use gpuvmk_chip::gh100::mmu::VA_MAX;
+use gpuvmk_chip::stream::Method;
 
 /// Words of the context: the methods, LAUNCH_DMA, whether it runs, and how far it got.
 const SAVED_WORDS: usize = METHODS.len() + 6;
@@ -204,17 +205,17 @@ impl HopperCopy {
             if data & launch::REDUCTION != 0 {
                 let reduction = self.reduction(data).ok_or(self.refusal())?;
                 if timed {
-                    run.client.write_time(va)?;
+                    run.memory.write_time(va)?;
                 }
                 let signed = data & launch::REDUCTION_UNSIGNED == 0;
-                run.client.reduce(va, reduction, operand, signed, payload)?;
+                run.memory.reduce(va, reduction, operand, signed, payload)?;
             } else {
                 let report = match operand {
                     _ if timed => Report::FourWords,
                     Operand::DoubleWord => Report::DoubleWord,
                     Operand::Word => Report::Word,
                 };
-                run.client.write_report(va, payload, report)?;
+                run.memory.write_report(va, payload, report)?;
             }
             effects.released = true;
         }

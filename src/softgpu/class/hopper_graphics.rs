@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::inline::{self, InlineToMemory};
 use super::report::{self, Reports};
-use crate::engine::{Effects, Model, Progress, Refusal, Run};
-use crate::fifo::ramfc::Method;
+use crate::engine::model::{Effects, Model, Progress, Refusal, Run};
 use gpuvmk_chip::gh100::methods::graphics::{self, intr};
 use gpuvmk_chip::gh100::methods::report::{COMPUTE, Form, THREED};
 use gpuvmk_chip::gh100::methods::{
     CLASS_2D, CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, GRAPHICS_SUBCHANNELS, MethodDef, host, lookup,
 };
 use gpuvmk_chip::methods::find;
+use gpuvmk_chip::stream::Method;
 
 /// Words of the saved state: classes, notifier, and what the classes have.
 const SAVED_WORDS: usize = 8 + 2 + 2 * report::SAVED_WORDS + 3 * inline::SAVED_WORDS;
@@ -99,8 +99,8 @@ impl HopperGraphics {
     fn notify(&self, run: &Run<'_>, data: u32, effects: &mut Effects) -> Result<(), Refusal> {
         let [high, low] = self.notifier;
         let va = u64::from(high & 0x01ff_ffff) << 32 | u64::from(low);
-        run.client.write_u64(va.saturating_add(8), 0)?;
-        run.client.write_u64(va, run.client.hardware.timestamp())?;
+        run.memory.write(va.saturating_add(8), &[0; 8])?;
+        run.memory.write(va, &run.clock.timestamp().to_le_bytes())?;
         effects.released = true;
         effects.interrupt |= data & 1 != 0;
         Ok(())

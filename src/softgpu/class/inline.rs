@@ -3,8 +3,8 @@
 
 use super::layout::{Blocks, Gob, Layout, Surface};
 use super::transfer::Inline;
-use crate::engine::{Effects, Refusal, Run};
-use crate::mmu::client::Report;
+use crate::engine::model::{Effects, Refusal, Run};
+use crate::mmu::channel_memory::Report;
 use crate::mmu::reduction::{Operand, Reduction};
 use gpuvmk_chip::gh100::methods::graphics::intr;
 use gpuvmk_chip::gh100::methods::inline::{self, launch};
@@ -106,12 +106,12 @@ impl InlineToMemory {
             match reduction.filter(|_| data & launch::REDUCTION != 0) {
                 Some(reduction) => {
                     let signed = data & launch::REDUCTION_SIGNED != 0;
-                    run.client.reduce(va, reduction, Operand::Word, signed, payload)?;
+                    run.memory.reduce(va, reduction, Operand::Word, signed, payload)?;
                 }
                 None => {
                     let one_word = data & launch::ONE_WORD != 0;
                     let report = if one_word { Report::Word } else { Report::FourWords };
-                    run.client.write_report(va, payload, report)?;
+                    run.memory.write_report(va, payload, report)?;
                 }
             }
             effects.released = true;
@@ -122,7 +122,7 @@ impl InlineToMemory {
 
     /// The state as words: what goes on in the first three, then the methods.
     pub(super) fn save(&self) -> impl Iterator<Item = u32> {
-        let [low, high] = crate::mmu::client::halves(self.done.unwrap_or(0));
+        let [low, high] = crate::words::halves(self.done.unwrap_or(0));
         [self.done.is_some().into(), low, high].into_iter().chain(self.words)
     }
 

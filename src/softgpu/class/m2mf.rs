@@ -6,8 +6,8 @@
 
 use super::layout::{Blocks, Gob, Layout, Surface};
 use super::transfer::{Inline, Position, Transfer};
-use crate::engine::{Effects, Progress, Refusal, Run};
-use crate::mmu::client::Report;
+use crate::engine::model::{Effects, Progress, Refusal, Run};
+use crate::mmu::channel_memory::Report;
 use gpuvmk_chip::gf100::methods::{graphics_intr, lookup, m2mf};
 use gpuvmk_chip::gf100::mmu::VA_MAX;
 use gpuvmk_units::backend::MmuFault;
@@ -172,7 +172,7 @@ impl M2mf {
             let short = exec & m2mf::EXEC_QUERY_SHORT != 0;
             let va = self.address(m2mf::QUERY_ADDRESS_HIGH);
             let report = if short { Report::Word } else { Report::FourWords };
-            run.client.write_report(va, self.word(m2mf::QUERY_SEQUENCE).into(), report)?;
+            run.memory.write_report(va, self.word(m2mf::QUERY_SEQUENCE).into(), report)?;
             effects.released = true;
         }
         if (exec >> m2mf::EXEC_INTERRUPT_SHIFT) & 3 != 0 {

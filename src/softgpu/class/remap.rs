@@ -4,7 +4,7 @@
 use super::clear::Clear;
 use super::layout::Surface;
 use super::transfer::{Position, QUANTUM, RUN_COST};
-use crate::engine::{Progress, Run};
+use crate::engine::model::{Progress, Run};
 use gpuvmk_units::backend::MmuFault;
 
 /// Most components of an element.
@@ -116,10 +116,10 @@ impl Remap {
         // Positions are below 2^32 and elements at most 16 bytes: no overflow.
         let source_at = position.at * source_size as u64;
         let target_at = position.at * target_size as u64;
-        pieces(&self.source, position.line, source_at, &mut source, |va, piece| run.client.read(va, piece))?;
+        pieces(&self.source, position.line, source_at, &mut source, |va, piece| run.memory.read(va, piece))?;
         if keeps {
             pieces(&self.target, position.line, target_at, &mut target, |va, piece| {
-                run.client.read(va, piece)
+                run.memory.read(va, piece)
             })?;
         }
         if reads_source || keeps {
@@ -141,9 +141,9 @@ impl Remap {
         let fills = !reads_source && !keeps;
         pieces(&self.target, position.line, target_at, &mut target, |va, piece| {
             if fills {
-                run.client.prepare_to_fill(va, piece.len() as u64);
+                run.memory.prepare_to_fill(va, piece.len() as u64);
             }
-            run.client.write(va, piece)
+            run.memory.write(va, piece)
         })?;
         Ok(source.len() as u64 + target.len() as u64)
     }

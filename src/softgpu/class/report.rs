@@ -2,8 +2,8 @@
 //!
 //! Waiting (acquire) and trapping (software methods) are refused.
 
-use crate::engine::{Effects, Refusal, Run};
-use crate::mmu::client::Report;
+use crate::engine::model::{Effects, Refusal, Run};
+use crate::mmu::channel_memory::Report;
 use crate::mmu::reduction::{Operand, Reduction};
 use gpuvmk_chip::gh100::methods::graphics::intr;
 use gpuvmk_chip::gh100::methods::report::{self, Form, OLD};
@@ -101,11 +101,11 @@ fn write(
     };
     let value = value & operand.mask();
     if data & form.reduction == 0 {
-        return Some(run.client.write_report(va, value, report));
+        return Some(run.memory.write_report(va, value, report));
     }
     let reduction = Reduction::of_graphics(data >> form.reduction_shift & 7)?;
     let signed = data & form.reduction_signed != 0;
     let operand = if report == Report::DoubleWord { Operand::DoubleWord } else { operand };
-    let timed = || if report == Report::FourWords { run.client.write_time(va) } else { Ok(()) };
-    Some(timed().and_then(|()| run.client.reduce(va, reduction, operand, signed, value)))
+    let timed = || if report == Report::FourWords { run.memory.write_time(va) } else { Ok(()) };
+    Some(timed().and_then(|()| run.memory.reduce(va, reduction, operand, signed, value)))
 }

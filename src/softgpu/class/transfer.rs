@@ -3,8 +3,8 @@
 
 use super::clear::Clear;
 use super::layout::{Layout, Surface};
-use crate::engine::{Progress, Run};
-use crate::mmu::client::CHUNK;
+use crate::engine::model::{Progress, Run};
+use crate::mmu::channel_memory::CHUNK;
 use gpuvmk_units::backend::MmuFault;
 
 /// Work between two looks at the clock, in bytes; a run of any size counts [`RUN_COST`] bytes more.
@@ -50,7 +50,7 @@ impl Inline {
             let limit = (self.length - column).min(rest.len() as u64);
             let (va, length) = self.target.locate(line, column, limit);
             let (now, later) = rest.split_at(usize::try_from(length).unwrap_or(rest.len()));
-            run.client.write(va, now)?;
+            run.memory.write(va, now)?;
             rest = later;
             at += length;
         }
@@ -88,7 +88,7 @@ impl Transfer {
         };
         let mut line = vec![0; size];
         let (from, _) = self.source.locate(0, 0, self.length);
-        run.client.read(from, &mut line)?;
+        run.memory.read(from, &mut line)?;
         Ok(line.iter().all(|byte| *byte == 0).then_some(clear))
     }
 
@@ -117,9 +117,9 @@ impl Transfer {
             let (from, bytes) = joined.source.locate(position.line, position.at, left.min(CHUNK));
             let (to, bytes) = joined.target.locate(position.line, position.at, bytes);
             if fills {
-                run.client.prepare_to_fill(to, bytes);
+                run.memory.prepare_to_fill(to, bytes);
             }
-            run.client.copy(from, to, bytes)?;
+            run.memory.copy(from, to, bytes)?;
             position.at += bytes;
             cost += bytes + RUN_COST;
             if cost >= QUANTUM {

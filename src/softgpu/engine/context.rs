@@ -8,9 +8,10 @@
 
 use crate::hardware::Hardware;
 use crate::ledger::Actor;
+use crate::mmu::AddressSpace;
+use crate::mmu::channel_memory::ChannelMemory;
 use crate::mmu::client::Client;
-use crate::mmu::{AddressSpace, read_u64};
-use gpuvmk_chip::gf100::GRAPHICS_CONTEXT_SIZE;
+use crate::words::read_u64;
 use gpuvmk_chip::gf100::ramin::{
     CONTEXT_VIRTUAL, COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO, INSTANCE_SIZE,
 };
@@ -23,9 +24,6 @@ const MAX_PATCHES: u32 = 512;
 /// Bytes of an instance block that are read: up to the last engine pointer.
 pub(crate) const INSTANCE_READ: usize = 0x280;
 const _: () = assert!(INSTANCE_READ as u64 <= INSTANCE_SIZE);
-
-/// Where the graphics state begins in its image.
-pub(crate) const GRAPHICS_STATE_OFFSET: u64 = 0x100;
 
 /// A write that the patch list asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +162,3 @@ impl Image {
         Ok(bytes.as_chunks().0.iter().map(patch).collect())
     }
 }
-
-/// The graphics state must fit behind the header.
-pub(crate) const GRAPHICS_STATE_MAX: usize = (GRAPHICS_CONTEXT_SIZE as usize) - 0x100;

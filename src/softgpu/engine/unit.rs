@@ -8,8 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::context::{Image, Patch, read_instance};
+use super::control::Control;
+use super::model::{Effects, Model, Progress, Refusal, Run};
 use super::work_time::WorkTime;
-use super::{Control, Effects, Model, Progress, Refusal, Run};
 use crate::fifo::ramfc::Method;
 use crate::hardware::Hardware;
 use crate::mmu::AddressSpace;
@@ -155,7 +156,7 @@ impl Unit {
             unit: FaultUnit::Engine(self.engine),
             privileged: false,
         };
-        let run = Run { client, control };
+        let run = Run { memory: &client, clock: hardware.clock, control };
         let mut effects = Effects::default();
         let before = self.work.begin();
         let result = match operation {

@@ -5,7 +5,7 @@
 //! PBDMA has and hardware keeps elsewhere is in words that drivers leave 0 (0xb0) or in unused bits.
 
 use crate::chip::Description;
-use crate::mmu::{read_u32, read_u64};
+use crate::words::{read_u32, read_u64};
 use gpuvmk_chip::gf100::methods::host::{ENGINE_COPY0, ENGINE_GRAPHICS, ENGINE_SOFTWARE};
 use gpuvmk_chip::gf100::ramin::{
     RAMFC_ACQUIRE, RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO, RAMFC_SIGNATURE, RAMFC_USERD_LO, SIGNATURE,

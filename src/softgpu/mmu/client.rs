@@ -6,18 +6,17 @@ use std::time::{Duration, Instant};
 
 use crate::hardware::Hardware;
 use crate::ledger::Actor;
+use crate::mmu::channel_memory::{CHUNK, ChannelMemory, Report};
 use crate::mmu::reduction::{Operand, Reduction};
 use crate::mmu::tlb::Buffer;
 use crate::mmu::{AddressSpace, InUse, Place, Request};
 use crate::vram::memory::CopyMissed;
+use crate::words::halves;
 use gpuvmk_chip::addr::GpuVa;
 use gpuvmk_chip::{AccessKind, Aperture, FaultReason};
 use gpuvmk_units::backend::{FaultUnit, MmuFault};
 
-/// Bytes that one access moves before it lets a flush pass.
-pub(crate) const CHUNK: u64 = 64 << 10;
-
-/// The same for zeroing: so much takes no longer.
+/// What [`CHUNK`] is for zeroing: so much takes no longer.
 const CLEAR_CHUNK: u64 = 512 << 10;
 
 /// The same of memory of VMs' processes, whose pages may take long to be had,
@@ -25,17 +24,6 @@ const FOREIGN: u64 = 8 << 10;
 
 /// and how long after the beginning no more is begun before a flush may pass.
 const LONGEST: Duration = Duration::from_micros(20);
-
-/// What a report looks like in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Report {
-    /// 32 bits of value.
-    Word,
-    /// 64 bits of value.
-    DoubleWord,
-    /// 64 bits of value, and 64 bits of time.
-    FourWords,
-}
 
 /// A unit that accesses memory through an address space.
 #[derive(Clone, Copy, Debug)]
@@ -72,8 +60,29 @@ impl Client<'_> {
         self.hardware.ledger.check(actor, self.channel, place.target, size);
     }
 
-    /// Reads `data.len()` bytes.
-    pub(crate) fn read(&self, va: u64, data: &mut [u8]) -> Result<(), MmuFault> {
+    pub(crate) fn read_u32(&self, va: u64) -> Result<u32, MmuFault> {
+        let mut bytes = [0; 4];
+        self.read(va, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    pub(crate) fn read_u64(&self, va: u64) -> Result<u64, MmuFault> {
+        let mut bytes = [0; 8];
+        self.read(va, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    pub(crate) fn write_u32(&self, va: u64, value: u32) -> Result<(), MmuFault> {
+        self.write(va, &value.to_le_bytes())
+    }
+
+    pub(crate) fn write_u64(&self, va: u64, value: u64) -> Result<(), MmuFault> {
+        self.write(va, &value.to_le_bytes())
+    }
+}
+
+impl ChannelMemory for Client<'_> {
+    fn read(&self, va: u64, data: &mut [u8]) -> Result<(), MmuFault> {
         let mut va = va;
         let mut rest = data;
         while !rest.is_empty() {
@@ -90,8 +99,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Writes `data`.
-    pub(crate) fn write(&self, va: u64, data: &[u8]) -> Result<(), MmuFault> {
+    fn write(&self, va: u64, data: &[u8]) -> Result<(), MmuFault> {
         let mut va = va;
         let mut rest = data;
         while !rest.is_empty() {
@@ -108,49 +116,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Says that all of `[va, va + size)` is about to be written. What cannot be written is met when it is.
-    pub(crate) fn prepare_to_fill(&self, va: u64, size: u64) {
-        let mut done = 0;
-        while done < size {
-            let in_use = self.space.in_use();
-            let Ok(place) = self.translate(&in_use, va.saturating_add(done), AccessKind::Write) else {
-                return;
-            };
-            let bytes = place.run.min(size - done).min(CHUNK);
-            if place.target.aperture == Aperture::Vram {
-                self.hardware.memory.vram.memory.prepare_to_fill(place.target.address, bytes);
-            }
-            done += bytes.max(1);
-        }
-    }
-
-    /// Makes `[va, va + size)` zeros.
-    pub(crate) fn clear(&self, va: u64, size: u64) -> Result<(), MmuFault> {
-        let mut done = 0;
-        while done < size {
-            let at = va.saturating_add(done);
-            let left = (size - done).min(CLEAR_CHUNK);
-            let in_use = self.space.in_use();
-            let Place { target, run } = self.translate(&in_use, at, AccessKind::Write)?;
-            let mut bytes = run.min(left);
-            // Pages that lie behind each other are zeroed together.
-            while bytes < left
-                && let Ok(next) = self.translate(&in_use, at.saturating_add(bytes), AccessKind::Write)
-                && next.target.aperture == target.aperture
-                && Some(next.target.address) == target.address.checked_add(bytes)
-            {
-                bytes = bytes.saturating_add(next.run).min(left);
-            }
-            self.note(Place { target, run: bytes }, bytes);
-            let missed = self.hardware.memory.clear(target, bytes);
-            missed.map_err(|_| self.fault(at, AccessKind::Write, FaultReason::UnsupportedAperture))?;
-            done += bytes;
-        }
-        Ok(())
-    }
-
-    /// Copies `size` bytes.
-    pub(crate) fn copy(&self, from: u64, to: u64, size: u64) -> Result<(), MmuFault> {
+    fn copy(&self, from: u64, to: u64, size: u64) -> Result<(), MmuFault> {
         let mut done = 0;
         while done < size {
             // The MMU is released after each chunk.
@@ -181,34 +147,46 @@ impl Client<'_> {
         Ok(())
     }
 
-    pub(crate) fn read_u32(&self, va: u64) -> Result<u32, MmuFault> {
-        let mut bytes = [0; 4];
-        self.read(va, &mut bytes)?;
-        Ok(u32::from_le_bytes(bytes))
+    fn clear(&self, va: u64, size: u64) -> Result<(), MmuFault> {
+        let mut done = 0;
+        while done < size {
+            let at = va.saturating_add(done);
+            let left = (size - done).min(CLEAR_CHUNK);
+            let in_use = self.space.in_use();
+            let Place { target, run } = self.translate(&in_use, at, AccessKind::Write)?;
+            let mut bytes = run.min(left);
+            // Pages that lie behind each other are zeroed together.
+            while bytes < left
+                && let Ok(next) = self.translate(&in_use, at.saturating_add(bytes), AccessKind::Write)
+                && next.target.aperture == target.aperture
+                && Some(next.target.address) == target.address.checked_add(bytes)
+            {
+                bytes = bytes.saturating_add(next.run).min(left);
+            }
+            self.note(Place { target, run: bytes }, bytes);
+            let missed = self.hardware.memory.clear(target, bytes);
+            missed.map_err(|_| self.fault(at, AccessKind::Write, FaultReason::UnsupportedAperture))?;
+            done += bytes;
+        }
+        Ok(())
     }
 
-    pub(crate) fn read_u64(&self, va: u64) -> Result<u64, MmuFault> {
-        let mut bytes = [0; 8];
-        self.read(va, &mut bytes)?;
-        Ok(u64::from_le_bytes(bytes))
+    fn prepare_to_fill(&self, va: u64, size: u64) {
+        let mut done = 0;
+        while done < size {
+            let in_use = self.space.in_use();
+            let Ok(place) = self.translate(&in_use, va.saturating_add(done), AccessKind::Write) else {
+                return;
+            };
+            let bytes = place.run.min(size - done).min(CHUNK);
+            if place.target.aperture == Aperture::Vram {
+                self.hardware.memory.vram.memory.prepare_to_fill(place.target.address, bytes);
+            }
+            done += bytes.max(1);
+        }
     }
 
-    pub(crate) fn write_u32(&self, va: u64, value: u32) -> Result<(), MmuFault> {
-        self.write(va, &value.to_le_bytes())
-    }
-
-    pub(crate) fn write_u64(&self, va: u64, value: u64) -> Result<(), MmuFault> {
-        self.write(va, &value.to_le_bytes())
-    }
-
-    /// Writes the time where a report of 16 bytes at `va` has it.
-    pub(crate) fn write_time(&self, va: u64) -> Result<(), MmuFault> {
-        self.write_u64(va.saturating_add(8), self.hardware.timestamp())
-    }
-
-    /// Writes a report as semaphores and queries do. The value lands last, so that whoever waits for it finds
-    /// the rest.
-    pub(crate) fn write_report(&self, va: u64, value: u64, report: Report) -> Result<(), MmuFault> {
+    fn write_report(&self, va: u64, value: u64, report: Report) -> Result<(), MmuFault> {
         let [low, high] = halves(value);
         match report {
             Report::Word => self.write_u32(va, low),
@@ -221,8 +199,11 @@ impl Client<'_> {
         }
     }
 
-    /// Combines the value at `va` with an operand. Other reductions wait; stores of others may get lost.
-    pub(crate) fn reduce(
+    fn write_time(&self, va: u64) -> Result<(), MmuFault> {
+        self.write_u64(va.saturating_add(8), self.hardware.clock.timestamp())
+    }
+
+    fn reduce(
         &self,
         va: u64,
         reduction: Reduction,
@@ -243,12 +224,6 @@ impl Client<'_> {
             }
         }
     }
-}
-
-/// The low and the high word of a value.
-pub(crate) fn halves(value: u64) -> [u32; 2] {
-    let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
-    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }
 
 /// CAST: pieces of a slice are no longer than the slice.

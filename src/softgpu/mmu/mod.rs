@@ -9,6 +9,7 @@
 //! Storage kinds other than the invalid one are taken as plain memory: surfaces in blocks are laid out by the
 //! engines. Compression is not modelled.
 
+pub(crate) mod channel_memory;
 pub(crate) mod client;
 pub(crate) mod reduction;
 pub(crate) mod tlb;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use crate::mmu::tlb::{Buffer, Page, Space};
 use crate::mmu::walker::Walker;
 use crate::vram::memory::Memory;
+use crate::words::read_u64;
 use gpuvmk_chip::gf100::ramin::{PAGE_DIRECTORY_LO, VA_LIMIT_LO};
 use gpuvmk_chip::{AccessKind, Aperture, FaultReason, PhysicalAddress};
 use gpuvmk_units::backend::FlushScope;
@@ -194,18 +196,6 @@ impl Mmu {
         }
         Ok(())
     }
-}
-
-/// A little-endian word of an instance block; 0 beyond its end.
-pub(crate) fn read_u64(block: &[u8], offset: u64) -> u64 {
-    let word = usize::try_from(offset).ok().and_then(|offset| block.get(offset..)?.first_chunk());
-    word.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-}
-
-/// A little-endian word of an instance block; 0 beyond its end.
-pub(crate) fn read_u32(block: &[u8], offset: u64) -> u32 {
-    let word = usize::try_from(offset).ok().and_then(|offset| block.get(offset..)?.first_chunk());
-    word.map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A channel on a PBDMA: ring entries, segments, headers and words, one method at a time.
 //!
 //! Between two methods the channel can leave: all of its state is then in RAMFC. Ring and segments are parsed
-//! in [`crate::pbdma::pushbuffer`], host methods executed in [`crate::pbdma::host`]; the others go to the engine that the
+//! in [`super::pushbuffer`], host methods executed in [`super::host`]; the others go to the engine that the
 //! subchannel is bound to.
 
 use std::sync::atomic::Ordering;
@@ -9,8 +9,9 @@ use std::time::Instant;
 
 use crate::core::Shared;
 use crate::engine::context::read_instance;
+use crate::engine::control::Control;
+use crate::engine::model::{Effects, Progress, Refusal};
 use crate::engine::unit::{Executed, Operation, Owner};
-use crate::engine::{Control, Effects, Progress, Refusal};
 use crate::fifo::ramfc::{HostState, Method, engine_number};
 use crate::fifo::{Departure, Job};
 use crate::hardware::Hardware;

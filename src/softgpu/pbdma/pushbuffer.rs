@@ -4,9 +4,10 @@
 //! (accepted, ignored), subroutines and privileged segments (flags of ring entries, ignored).
 
 use crate::fifo::Departure;
-use crate::mmu::client::halves;
+use crate::mmu::channel_memory::ChannelMemory;
 use crate::pbdma::Ending;
 use crate::pbdma::execution::Execution;
+use crate::words::halves;
 use gpuvmk_chip::gf100::methods::pbdma_intr;
 use gpuvmk_chip::gf100::ramin::{GPFIFO_ENTRY_SIZE, USERD_GET, USERD_GET_HI, USERD_GP_GET};
 use gpuvmk_chip::stream::{Command, RingEntry};

@@ -6,7 +6,7 @@
 use super::{HostClass, USERD_REFERENCE};
 use crate::fifo::Departure;
 use crate::fifo::ramfc::{Method, Semaphore, engine_number};
-use crate::mmu::client::Report;
+use crate::mmu::channel_memory::{ChannelMemory, Report};
 use crate::pbdma::Ending;
 use crate::pbdma::execution::Execution;
 use gpuvmk_chip::Engine;

@@ -7,7 +7,7 @@
 use super::{HostClass, USERD_REFERENCE};
 use crate::fifo::Departure;
 use crate::fifo::ramfc::{Method, Semaphore};
-use crate::mmu::client::Report;
+use crate::mmu::channel_memory::{ChannelMemory, Report};
 use crate::mmu::reduction::{Operand, Reduction};
 use crate::pbdma::Ending;
 use crate::pbdma::execution::Execution;

@@ -1,0 +1,81 @@
+//! What a class is to its engine, and what it sees of the GPU: its channel's memory, the clock, and whether it
+//! has to pause.
+
+use super::control::Control;
+use crate::clock::Clock;
+use crate::mmu::channel_memory::ChannelMemory;
+use gpuvmk_chip::stream::Method;
+use gpuvmk_units::backend::MmuFault;
+
+/// Why an engine did not execute a method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The MMU refused an access.
+    Fault(MmuFault),
+    /// The graphics engine's error interrupt, with the class bound to the subchannel.
+    Graphics { status: u32, class: u16 },
+    /// The copy engine's firmware does not know the method, or not these bits of its data.
+    Illegal,
+    /// The engine's launch check failed: the robust-channel number of that error.
+    Robust(u32),
+    /// The engine was reset meanwhile.
+    Aborted,
+}
+
+impl From<MmuFault> for Refusal {
+    fn from(fault: MmuFault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// How far a method got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// All of it.
+    Done,
+    /// Told to pause; to be resumed.
+    Paused,
+}
+
+/// What a method did beyond its own state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Effects {
+    /// The driver is to be notified.
+    pub(crate) interrupt: bool,
+    /// A report was written, which somebody may wait for.
+    pub(crate) released: bool,
+}
+
+/// The surroundings of a method: all that a class sees of the GPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run<'a> {
+    /// The channel's.
+    pub(crate) memory: &'a dyn ChannelMemory,
+    pub(crate) clock: Clock,
+    /// Long work asks it between its steps.
+    pub(crate) control: Control<'a>,
+}
+
+/// What an engine is: methods, long operations, and a context that can be saved and loaded.
+pub(crate) trait Model: Send + std::fmt::Debug {
+    /// Executes a method.
+    fn method(&mut self, run: &Run<'_>, method: Method, effects: &mut Effects) -> Result<Progress, Refusal>;
+
+    /// Goes on with the operation that paused.
+    fn resume(&mut self, run: &Run<'_>, effects: &mut Effects) -> Result<Progress, Refusal>;
+
+    /// The context, as its image holds it from [`Model::image_offset`] on.
+    fn save(&self) -> Vec<u8>;
+
+    /// Takes a context over.
+    fn load(&mut self, image: &[u8]);
+
+    /// Bytes that [`Model::save`] gives and [`Model::load`] takes.
+    fn image_size(&self) -> usize;
+
+    /// Where in the image the context begins.
+    fn image_offset(&self) -> u64;
+
+    /// As after power-on.
+    fn reset(&mut self);
+}

@@ -1,0 +1,54 @@
+//! Memory as a channel's work sees it: by virtual address, in the channel's own address space.
+
+use super::reduction::{Operand, Reduction};
+use gpuvmk_units::backend::MmuFault;
+
+/// Bytes that one access moves before it lets a TLB flush pass.
+pub(crate) const CHUNK: u64 = 64 << 10;
+
+/// What a report looks like in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// 32 bits of value.
+    Word,
+    /// 64 bits of value.
+    DoubleWord,
+    /// 64 bits of value, and 64 bits of time.
+    FourWords,
+}
+
+/// The memory. Accesses of more than a page are no unit: each page is translated by itself, and what was done
+/// before a fault stays done.
+pub(crate) trait ChannelMemory: std::fmt::Debug {
+    /// Reads `data.len()` bytes.
+    fn read(&self, va: u64, data: &mut [u8]) -> Result<(), MmuFault>;
+
+    /// Writes `data`.
+    fn write(&self, va: u64, data: &[u8]) -> Result<(), MmuFault>;
+
+    /// Copies `size` bytes.
+    fn copy(&self, from: u64, to: u64, size: u64) -> Result<(), MmuFault>;
+
+    /// Makes `[va, va + size)` zeros.
+    fn clear(&self, va: u64, size: u64) -> Result<(), MmuFault>;
+
+    /// Says that all of `[va, va + size)` is about to be written. What cannot be written is met when it is.
+    fn prepare_to_fill(&self, va: u64, size: u64);
+
+    /// Writes a report as semaphores and queries do. The value lands last, so that whoever waits for it finds
+    /// the rest.
+    fn write_report(&self, va: u64, value: u64, report: Report) -> Result<(), MmuFault>;
+
+    /// Writes the time where a report of 16 bytes at `va` has it.
+    fn write_time(&self, va: u64) -> Result<(), MmuFault>;
+
+    /// Combines the value at `va` with an operand. Other reductions wait; stores of others may get lost.
+    fn reduce(
+        &self,
+        va: u64,
+        reduction: Reduction,
+        operand: Operand,
+        signed: bool,
+        by: u64,
+    ) -> Result<(), MmuFault>;
+}
