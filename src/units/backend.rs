@@ -166,7 +166,8 @@ pub struct MmuFault {
 }
 
 /// A command that the host unit (PBDMA) refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HostError {
     /// Channel.
     pub channel: u16,
@@ -181,7 +182,8 @@ pub struct HostError {
 }
 
 /// A method or state that the graphics engine refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GraphicsError {
     /// Channel.
     pub channel: u16,

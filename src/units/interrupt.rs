@@ -10,6 +10,8 @@ use std::sync::Arc;
 use gpuvmk_chip::EngineSet;
 use gpuvmk_pci::InterruptSink;
 use gpuvmk_pci::config_space::Control;
+use gpuvmk_saved_state::{Check, StateError};
+use serde::{Deserialize, Serialize};
 
 /// What a driver would notice if work that asked for a notification ended now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,5 +115,35 @@ impl InterruptOutput {
                 sink.set_intx(line);
             }
         }
+    }
+}
+
+/// State of an [`InterruptOutput`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InterruptOutputState {
+    /// The INTx line is asserted.
+    pub line: bool,
+    /// No message is sent until the driver allows one.
+    pub unarmed: bool,
+}
+
+impl InterruptOutput {
+    /// What is to be saved.
+    pub const fn state(&self) -> InterruptOutputState {
+        let Self { sink: _, line, unarmed } = self;
+        InterruptOutputState { line: *line, unarmed: *unarmed }
+    }
+
+    /// An output in a saved state, connected to nobody. Who is connected is told the line's level.
+    ///
+    /// # Errors
+    /// The line is asserted where configuration space does not let it.
+    pub fn from_state(state: &InterruptOutputState, control: &Control) -> Result<Self, StateError> {
+        let InterruptOutputState { line, unarmed } = *state;
+        Check("interrupt output").that(!line || (!control.msi.enabled && !control.intx_disabled), || {
+            "the line is asserted, and configuration space silences it".to_owned()
+        })?;
+        Ok(Self { sink: None, line, unarmed })
     }
 }

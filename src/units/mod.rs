@@ -20,3 +20,17 @@ mod ptimer;
 mod shown;
 
 pub use counters::FaceCounters;
+
+use gpuvmk_pci::config_space::BuildError;
+use gpuvmk_saved_state::StateError;
+
+/// Why a function cannot be had in a saved state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// The function cannot be had at all.
+    #[error(transparent)]
+    Function(#[from] BuildError),
+    /// The state is refused.
+    #[error(transparent)]
+    State(#[from] StateError),
+}

@@ -8,6 +8,8 @@
 use gpuvmk_chip::gf100::regs::ptimer::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_saved_state::{Check, StateError};
+use serde::{Deserialize, Serialize};
 
 /// The alarm interrupt, in both interrupt registers.
 const ALARM: u32 = NV_PTIMER_INTR_0::ALARM.mask();
@@ -111,6 +113,66 @@ impl Ptimer {
 fn halves(value: u64) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
     [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
+}
+
+/// State of [`Ptimer`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PtimerState {
+    /// Its time, in nanoseconds.
+    pub time: u64,
+    /// What was written to NV_PTIMER_TIME_1, and waits for NV_PTIMER_TIME_0.
+    pub time_1: u32,
+    /// NV_PTIMER_ALARM_0.
+    pub alarm_0: u32,
+    /// Its time at which the alarm goes off, where it is set.
+    pub alarm_at: Option<u64>,
+    /// NV_PTIMER_INTR_0.
+    pub intr_0: u32,
+    /// NV_PTIMER_INTR_EN_0.
+    pub intr_en_0: u32,
+}
+
+impl Ptimer {
+    /// What is to be saved.
+    pub fn state(&self, now: u64) -> PtimerState {
+        let Self { offset: _, high, alarm, deadline, interrupts, interrupt_enable } = *self;
+        PtimerState {
+            time: self.time(now),
+            time_1: high,
+            alarm_0: alarm,
+            alarm_at: deadline,
+            intr_0: interrupts,
+            intr_en_0: interrupt_enable,
+        }
+    }
+
+    /// A timer in a saved state, that goes on from there.
+    ///
+    /// # Errors
+    /// A register has bits that do not stick, or the alarm goes off at another time than it says.
+    pub fn from_state(state: &PtimerState, now: u64) -> Result<Self, StateError> {
+        let check = Check("PTIMER");
+        let PtimerState { time, time_1, alarm_0, alarm_at, intr_0, intr_en_0 } = *state;
+        check.bits("NV_PTIMER_TIME_1", time_1, HIGH_MASK)?;
+        check.bits("NV_PTIMER_ALARM_0", alarm_0, LOW_MASK)?;
+        check.bits("NV_PTIMER_INTR_0", intr_0, ALARM)?;
+        check.bits("NV_PTIMER_INTR_EN_0", intr_en_0, ALARM)?;
+        if let Some(at) = alarm_at {
+            let [low, _] = halves(at);
+            check.that(low == alarm_0, || {
+                format!("the alarm is set to {at:#x}, and NV_PTIMER_ALARM_0 is {alarm_0:#x}")
+            })?;
+        }
+        Ok(Self {
+            offset: time.wrapping_sub(now),
+            high: time_1,
+            alarm: alarm_0,
+            deadline: alarm_at,
+            interrupts: intr_0,
+            interrupt_enable: intr_en_0,
+        })
+    }
 }
 
 #[cfg(test)]

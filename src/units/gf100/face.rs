@@ -87,6 +87,25 @@ impl Face {
         }
     }
 
+    /// Units in a saved state.
+    pub fn restored(
+        registers: Registers,
+        clock: Arc<dyn Clock>,
+        lost: bool,
+        dropped_patches: u64,
+        window_faults: u64,
+    ) -> Self {
+        let face = Self {
+            lost: AtomicBool::new(lost),
+            dropped_patches: AtomicU64::new(dropped_patches),
+            window_faults: AtomicU64::new(window_faults),
+            ..Self::new(registers, clock)
+        };
+        // Publishes.
+        drop(face.lock());
+        face
+    }
+
     /// The units, for reading: nothing is published afterwards.
     pub fn peek(&self) -> MutexGuard<'_, Registers> {
         // Models do not panic; if one did all the same, its state is still the best there is.

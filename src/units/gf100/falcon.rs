@@ -9,6 +9,8 @@
 use gpuvmk_chip::gf100::regs::falcon::*;
 use gpuvmk_chip::registers::Field;
 use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_saved_state::{Check, StateError, Words};
+use serde::{Deserialize, Serialize};
 
 /// Bits of an upload port's index that are the position.
 const POSITION: u32 = CODE_INDEX::ADDR.mask();
@@ -180,6 +182,93 @@ impl Falcon {
         }
         self.running = true;
         Some(FalconEvent::Started)
+    }
+}
+
+/// State of a [`Falcon`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FalconState {
+    /// Code memory.
+    pub code: Words,
+    /// Data memory.
+    pub data: Words,
+    /// Where the port to code memory is.
+    pub code_index: u32,
+    /// Where the port to data memory is.
+    pub data_index: u32,
+    /// CODE_TAG.
+    pub code_tag: u32,
+    /// Code was written.
+    pub uploaded: bool,
+    /// The core runs.
+    pub running: bool,
+    /// INTR.
+    pub intr: u32,
+    /// INTR_EN.
+    pub intr_en: u32,
+    /// ACCESS_EN.
+    pub access_en: u32,
+    /// DMA_CONTROL.
+    pub dma_control: u32,
+}
+
+impl Falcon {
+    /// What is to be saved.
+    pub fn state(&self) -> FalconState {
+        let Self {
+            code,
+            data,
+            code_port: Port { index: code_index },
+            data_port: Port { index: data_index },
+            tag,
+            uploaded,
+            running,
+            interrupts,
+            interrupt_enable,
+            access_enable,
+            dma_control,
+        } = self;
+        FalconState {
+            code: Words::of(code),
+            data: Words::of(data),
+            code_index: *code_index,
+            data_index: *data_index,
+            code_tag: *tag,
+            uploaded: *uploaded,
+            running: *running,
+            intr: *interrupts,
+            intr_en: *interrupt_enable,
+            access_en: *access_enable,
+            dma_control: *dma_control,
+        }
+    }
+
+    /// A falcon with the memory sizes that its HW_CONFIG register tells, in a saved state.
+    ///
+    /// # Errors
+    /// Its memories do not hold what is to be in them, or it runs, or has code, that nobody uploaded.
+    pub fn from_state(state: &FalconState, hw_config: u32) -> Result<Self, StateError> {
+        let check = Check("falcon");
+        let fresh = Self::new(hw_config);
+        let code = state.code.memory(check, "code", fresh.code.len())?;
+        let data = state.data.memory(check, "data", fresh.data.len())?;
+        check.that(state.uploaded || (!state.running && state.code.0.is_empty()), || {
+            "it has code, or runs, and none was uploaded".to_owned()
+        })?;
+        Ok(Self {
+            code,
+            data,
+            code_port: Port { index: state.code_index },
+            data_port: Port { index: state.data_index },
+            tag: state.code_tag,
+            uploaded: state.uploaded,
+            running: state.running,
+            interrupts: state.intr,
+            interrupt_enable: state.intr_en,
+            access_enable: state.access_en,
+            dma_control: state.dma_control,
+        })
     }
 }
 

@@ -8,13 +8,15 @@
 //! Not modelled: the commands of NVIDIA's signed firmware, and the watchdog.
 
 use super::effect::Effect;
-use super::falcon::{Falcon, FalconEvent};
+use super::falcon::{Falcon, FalconEvent, FalconState};
 use super::pbus::target_and_page;
 use gpuvmk_chip::gf100::GRAPHICS_CONTEXT_SIZE;
 use gpuvmk_chip::gf100::regs::fecs::NV_PGRAPH_PRI_FECS_METHOD_PUSH::ADR;
 use gpuvmk_chip::gf100::regs::{fecs::*, gpccs};
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_saved_state::StateError;
+use serde::{Deserialize, Serialize};
 
 const FECS_BASE: u32 = NV_PGRAPH_PRI_FECS_INTR_SET.0;
 const GPCCS_BASE: u32 = gpccs::NV_PGRAPH_PRI_GPCCS_INTR_SET.0;
@@ -177,6 +179,61 @@ impl ContextSwitch {
             effects.push(Effect::BindGraphics(next));
         }
         self.current = self.next;
+    }
+}
+
+/// State of [`ContextSwitch`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContextSwitchState {
+    /// The falcon of FECS.
+    pub fecs: FalconState,
+    /// The falcon of GPCCS.
+    pub gpccs: FalconState,
+    /// NV_PGRAPH_PRI_FECS_CC_SCRATCH.
+    pub cc_scratch: [u32; 8],
+    /// NV_PGRAPH_PRI_FECS_METHOD_DATA.
+    pub method_data: u32,
+    /// NV_PGRAPH_PRI_FECS_CURRENT_CTX.
+    pub current_ctx: u32,
+    /// NV_PGRAPH_PRI_FECS_NEXT_CTX.
+    pub next_ctx: u32,
+}
+
+impl ContextSwitch {
+    /// What is to be saved.
+    pub fn state(&self) -> ContextSwitchState {
+        // Nothing raises an interrupt of the host here.
+        let Self { fecs, gpccs, mailbox, argument, current, next, host_interrupts: _ } = self;
+        ContextSwitchState {
+            fecs: fecs.state(),
+            gpccs: gpccs.state(),
+            cc_scratch: *mailbox,
+            method_data: *argument,
+            current_ctx: *current,
+            next_ctx: *next,
+        }
+    }
+
+    /// Controllers with the falcons of the register tables, in a saved state.
+    ///
+    /// # Errors
+    /// See [`Falcon::from_state`].
+    pub fn from_state(
+        state: &ContextSwitchState,
+        fecs_config: u32,
+        gpccs_config: u32,
+    ) -> Result<Self, StateError> {
+        let ContextSwitchState { fecs, gpccs, cc_scratch, method_data, current_ctx, next_ctx } = state;
+        Ok(Self {
+            fecs: Falcon::from_state(fecs, fecs_config).map_err(|error| error.within("FECS"))?,
+            gpccs: Falcon::from_state(gpccs, gpccs_config).map_err(|error| error.within("GPCCS"))?,
+            mailbox: *cc_scratch,
+            argument: *method_data,
+            current: *current_ctx,
+            next: *next_ctx,
+            host_interrupts: 0,
+        })
     }
 }
 

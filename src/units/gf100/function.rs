@@ -2,6 +2,7 @@
 
 mod bar0;
 mod config;
+mod state;
 mod windows;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::alarm::Alarm;
 use super::effect::WindowId;
 use super::face::Face;
+use super::pbus::window_start;
 use super::registers::Registers;
 use crate::FaceCounters;
 use crate::backend::{EngineBackend, FifoState};
@@ -25,6 +27,7 @@ use gpuvmk_pci::{
 use windows::PRAMIN;
 
 pub use config::Gf100Config;
+pub use state::Gf100State;
 
 /// A GF100 over whatever executes its work.
 ///
@@ -32,7 +35,8 @@ pub use config::Gf100Config;
 /// called), then that of `interest_tracker` (held while the back is called, which sends events), then a
 /// window (`bar1`, `bar3`; held while the back accesses memory, which neither blocks nor calls back), then
 /// the units (inside [`Face`]; never held while the back is called). Events from the back take the units'
-/// lock only. Reads take no `order`; BAR1 and BAR3 data takes the window's lock alone, PRAMIN none.
+/// lock only. Reads take no `order`; BAR1 and BAR3 data takes the window's lock alone, PRAMIN none. Only
+/// [`Self::state`] holds both windows at once, `bar1` first.
 pub struct Gf100Function<B: EngineBackend + ?Sized> {
     backend: Arc<B>,
     face: Arc<Face>,
@@ -61,26 +65,35 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     /// # Errors
     /// The configuration space cannot be built.
     pub fn new(backend: Arc<B>, config: Gf100Config) -> Result<Self, BuildError> {
-        let space = config::space(&config)?;
+        let registers = Registers::new(config::space(&config)?, backend.vram_size());
+        let face = Face::new(registers, config.clock.clone());
+        Ok(Self::connected(backend, config, face, [Window::default(), Window::default()]))
+    }
+
+    /// The function with this face and these windows, BAR1 and BAR3, connected to `backend`'s events.
+    fn connected(
+        backend: Arc<B>,
+        config: Gf100Config,
+        face: Face,
+        [bar1, bar3]: [Window<FermiTables>; 2],
+    ) -> Self {
         let board = vbios::BoardId { vendor: VENDOR, device: config.device_id, class: CLASS };
         let vbios = config.vbios.unwrap_or_else(|| vbios::build(board).to_vec());
-        let face = Arc::new(Face::new(Registers::new(space, backend.vram_size()), config.clock));
+        let face = Arc::new(face);
         backend.connect_events(face.clone());
-        if let Some(windows) = backend.windows() {
-            windows.show_pramin(Some(0));
-        }
-        let interest_tracker = InterestTracker::default();
-        interest_tracker.reset(&*backend);
-        Ok(Self {
+        let function = Self {
             backend,
             face,
-            interest_tracker,
+            interest_tracker: InterestTracker::default(),
             order: Mutex::new(()),
-            bar1: Mutex::new(Window::default()),
-            bar3: Mutex::new(Window::default()),
+            bar1: Mutex::new(bar1),
+            bar3: Mutex::new(bar3),
             alarm: Mutex::new(Alarm::default()),
             vbios: vbios.into_boxed_slice(),
-        })
+        };
+        function.show_pramin(window_start(function.face.bar0_window()));
+        function.interest_tracker.reset(&*function.backend);
+        function
     }
 
     /// What executes behind the registers.

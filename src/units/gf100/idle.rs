@@ -13,9 +13,10 @@ use gpuvmk_chip::gf100::engines::ENGINES;
 use gpuvmk_chip::gf100::regs::pmu::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
+use serde::{Deserialize, Serialize};
 
 /// How many counters there are.
-const COUNTERS: usize = NV_PPMU_IDLE_COUNT.count as usize;
+pub const COUNTERS: usize = NV_PPMU_IDLE_COUNT.count as usize;
 const TICK: u128 = 5;
 /// NV_PPMU_IDLE_CTRL: counts while what it watches works, or rests.
 const WHILE_BUSY: u32 = NV_PPMU_IDLE_CTRL::BUSY.mask();
@@ -30,6 +31,13 @@ pub struct Activity {
     pub elapsed: Duration,
     /// Of that, time in which each of [`ENGINES`] worked.
     pub busy: [Duration; ENGINES.len()],
+}
+
+impl Activity {
+    /// The clock's time.
+    pub fn now(&self) -> u64 {
+        u64::try_from(self.elapsed.as_nanos()).unwrap_or(u64::MAX)
+    }
 }
 
 /// What a counter is told.
@@ -139,6 +147,39 @@ impl IdleCounters {
             CounterChange::Count(_) => {}
         }
         counter.from = counter.ticks(activity);
+    }
+}
+
+/// State of one of the [`IdleCounters`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IdleCounterState {
+    /// Whom it watches.
+    pub mask: u32,
+    /// When it counts.
+    pub ctrl: u32,
+    /// What it has counted.
+    pub count: u64,
+}
+
+impl IdleCounters {
+    /// What is to be saved, when the engines have done so much.
+    pub fn state(&self, activity: &Activity) -> [IdleCounterState; COUNTERS] {
+        self.0.each_ref().map(|counter| {
+            let count = counter.count(activity);
+            let Counter { mask, mode, from: _, carried: _ } = *counter;
+            IdleCounterState { mask, ctrl: mode, count }
+        })
+    }
+
+    /// Counters in a saved state, which go on from when the engines have done so much. All values can be
+    /// written or counted.
+    pub fn from_state(state: &[IdleCounterState; COUNTERS], activity: &Activity) -> Self {
+        Self(state.each_ref().map(|state| {
+            let IdleCounterState { mask, ctrl, count } = *state;
+            let counter = Counter { mask, mode: ctrl, from: 0, carried: count };
+            Counter { from: counter.ticks(activity), ..counter }
+        }))
     }
 }
 

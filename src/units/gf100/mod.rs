@@ -26,7 +26,25 @@ mod registers;
 mod tests;
 
 pub use crate::FaceCounters;
-pub use function::{Gf100Config, Gf100Function};
+pub use function::{Gf100Config, Gf100Function, Gf100State};
+
+/// The states of the units, parts of [`Gf100State`].
+pub mod state {
+    pub use super::falcon::FalconState;
+    pub use super::fecs::ContextSwitchState;
+    pub use super::idle::IdleCounterState;
+    pub use super::pbus::PbusState;
+    pub use super::pfb::PfbState;
+    pub use super::pfifo::PfifoState;
+    pub use super::pfifo::fault::{FaultsState, Record};
+    pub use super::pfifo::pbdma::PbdmaState;
+    pub use super::pgraph::PgraphState;
+    pub use super::pmc::PmcState;
+    pub use super::pmu::PmuState;
+    pub use super::registers::RegistersState;
+    pub use crate::interrupt::InterruptOutputState;
+    pub use crate::ptimer::PtimerState;
+}
 
 use gpuvmk_chip::gf100::regs;
 use gpuvmk_chip::registers::Reg;

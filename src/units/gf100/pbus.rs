@@ -10,6 +10,7 @@ use gpuvmk_chip::gf100::regs::pbus::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::access::Word;
+use serde::{Deserialize, Serialize};
 
 /// BAR block registers: translated (the vendor's VIRTUAL).
 const MODE_VIRTUAL: u32 = NV_PBUS_BAR1_BLOCK::MODE_VIRTUAL.mask();
@@ -111,6 +112,41 @@ const fn block(value: u32) -> WindowBlock {
     } else {
         // HALVE halves BAR3 for drivers that ask for it; the tables decide what is mapped either way.
         WindowBlock::Instance(target_and_page(value))
+    }
+}
+
+/// State of [`Pbus`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PbusState {
+    /// NV_PBUS_INTR_EN_0.
+    pub intr_en_0: u32,
+    /// NV_PBUS_BAR0_WINDOW.
+    pub bar0_window: u32,
+    /// NV_PBUS_BAR1_BLOCK.
+    pub bar1_block: u32,
+    /// NV_PBUS_BAR2_BLOCK, of the window that the bus has as BAR3.
+    pub bar2_block: u32,
+}
+
+impl Pbus {
+    /// What is to be saved.
+    pub const fn state(&self) -> PbusState {
+        // Nothing raises an interrupt here.
+        let Self { interrupts: _, interrupt_enable, window, bar1, bar3 } = *self;
+        PbusState { intr_en_0: interrupt_enable, bar0_window: window, bar1_block: bar1, bar2_block: bar3 }
+    }
+
+    /// PBUS in a saved state: every value is one that a driver can write.
+    pub const fn from_state(state: &PbusState) -> Self {
+        let PbusState { intr_en_0, bar0_window, bar1_block, bar2_block } = *state;
+        Self {
+            interrupts: 0,
+            interrupt_enable: intr_en_0,
+            window: bar0_window,
+            bar1: bar1_block,
+            bar3: bar2_block,
+        }
     }
 }
 

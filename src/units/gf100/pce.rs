@@ -1,9 +1,10 @@
 //! A copy engine's face: the falcon that a driver gives its firmware. The engine is ready for channels when
 //! the firmware runs and takes both methods and context switches.
 
-use super::falcon::Falcon;
+use super::falcon::{Falcon, FalconState};
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_saved_state::StateError;
 
 /// A copy engine's registers.
 #[derive(Clone, Debug)]
@@ -36,6 +37,23 @@ impl Pce {
     /// True when channels can run on the engine.
     pub const fn ready(&self) -> bool {
         self.falcon.running() && self.falcon.takes_channels()
+    }
+}
+
+impl Pce {
+    /// What is to be saved.
+    pub fn state(&self) -> FalconState {
+        // Where it lies is a matter of the chip.
+        let Self { base: _, falcon } = self;
+        falcon.state()
+    }
+
+    /// The copy engine whose falcon lies at `base`, in a saved state.
+    ///
+    /// # Errors
+    /// See [`Falcon::from_state`].
+    pub fn from_state(state: &FalconState, base: u32, hw_config: u32) -> Result<Self, StateError> {
+        Ok(Self { base, falcon: Falcon::from_state(state, hw_config)? })
     }
 }
 

@@ -11,6 +11,8 @@ use gpuvmk_chip::addr::PAGE_SHIFT;
 use gpuvmk_chip::gf100::regs::pfb::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_saved_state::{Check, StateError};
+use serde::{Deserialize, Serialize};
 
 /// Bits of the MMU control register that drivers set.
 const MMU_SETTINGS: u32 =
@@ -95,6 +97,36 @@ fn partition_mebibytes(vram: u64, partition: u32) -> u32 {
     let share = mebibytes / partitions;
     let extra = if partition == 0 { mebibytes % partitions } else { 0 };
     u32::try_from(share.saturating_add(extra)).unwrap_or(u32::MAX)
+}
+
+/// State of [`Pfb`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PfbState {
+    /// NV_PFB_PRI_MMU_CTRL, what drivers set of it.
+    pub mmu_ctrl: u32,
+    /// NV_PFB_PRI_MMU_INVALIDATE_PDB.
+    pub mmu_invalidate_pdb: u32,
+    /// NV_PFB_PRI_MMU_INVALIDATE, as it was written.
+    pub mmu_invalidate: u32,
+}
+
+impl Pfb {
+    /// What is to be saved.
+    pub const fn state(&self) -> PfbState {
+        let Self { settings, directory, command } = *self;
+        PfbState { mmu_ctrl: settings, mmu_invalidate_pdb: directory, mmu_invalidate: command }
+    }
+
+    /// PFB in a saved state.
+    ///
+    /// # Errors
+    /// A register has bits that do not stick.
+    pub fn from_state(state: &PfbState) -> Result<Self, StateError> {
+        let PfbState { mmu_ctrl, mmu_invalidate_pdb, mmu_invalidate } = *state;
+        Check("PFB").bits("NV_PFB_PRI_MMU_CTRL", mmu_ctrl, MMU_SETTINGS)?;
+        Ok(Self { settings: mmu_ctrl, directory: mmu_invalidate_pdb, command: mmu_invalidate })
+    }
 }
 
 #[cfg(test)]

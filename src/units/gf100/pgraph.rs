@@ -11,13 +11,15 @@
 use std::collections::VecDeque;
 
 use super::effect::{Effect, ReadResult};
-use super::fecs::ContextSwitch;
+use super::fecs::{ContextSwitch, ContextSwitchState};
 use crate::backend::GraphicsError;
 use gpuvmk_chip::gf100::CHANNELS;
 use gpuvmk_chip::gf100::regs::fecs::NV_PGRAPH_PRI_FECS_INTR_SET;
 use gpuvmk_chip::gf100::regs::pgraph::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_saved_state::{Check, StateError};
+use serde::{Deserialize, Serialize};
 
 /// First register of FECS.
 const CONTROLLERS: u32 = NV_PGRAPH_PRI_FECS_INTR_SET.0;
@@ -137,6 +139,89 @@ impl Pgraph {
     /// True while an enabled interrupt is pending.
     pub const fn pending(&self) -> bool {
         self.interrupts & self.interrupt_enable != 0
+    }
+}
+
+/// State of [`Pgraph`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PgraphState {
+    /// The context-switch controllers.
+    pub controllers: ContextSwitchState,
+    /// NV_PGRAPH_INTR.
+    pub intr: u32,
+    /// NV_PGRAPH_INTR_EN.
+    pub intr_en: u32,
+    /// NV_PGRAPH_CLASS_ERROR.
+    pub class_error: u32,
+    /// NV_PGRAPH_TRAPPED_ADDR.
+    pub trapped_addr: u32,
+    /// NV_PGRAPH_TRAPPED_DATA_LOW.
+    pub trapped_data_low: u32,
+    /// NV_PGRAPH_PRI_FE_PWR_MODE.
+    pub pwr_mode: u32,
+    /// NV_PGRAPH_PRI_FE_OBJECT_TABLE.
+    pub object_table: [u32; 8],
+    /// Errors that wait until the one before was cleared, with pages of instance blocks.
+    pub waiting: Vec<(GraphicsError, u32)>,
+}
+
+impl Pgraph {
+    /// What is to be saved.
+    pub fn state(&self) -> PgraphState {
+        let Self {
+            controllers,
+            interrupts,
+            interrupt_enable,
+            class_error,
+            trapped_address,
+            trapped_data,
+            power_mode,
+            objects,
+            waiting,
+        } = self;
+        PgraphState {
+            controllers: controllers.state(),
+            intr: *interrupts,
+            intr_en: *interrupt_enable,
+            class_error: *class_error,
+            trapped_addr: *trapped_address,
+            trapped_data_low: *trapped_data,
+            pwr_mode: *power_mode,
+            object_table: *objects,
+            waiting: waiting.iter().copied().collect(),
+        }
+    }
+
+    /// PGRAPH with the falcons of the register tables, in a saved state.
+    ///
+    /// # Errors
+    /// A register has bits that no error sets, more errors wait than there are channels, or see
+    /// [`ContextSwitch::from_state`].
+    pub fn from_state(state: &PgraphState, fecs_config: u32, gpccs_config: u32) -> Result<Self, StateError> {
+        let check = Check("PGRAPH");
+        check.that([0, INVALID_VALUE].contains(&state.class_error), || {
+            format!("NV_PGRAPH_CLASS_ERROR is {:#x}", state.class_error)
+        })?;
+        let method = NV_PGRAPH_TRAPPED_ADDR::SUBCH.mask() | NV_PGRAPH_TRAPPED_ADDR::MTHD.mask();
+        check.bits("NV_PGRAPH_TRAPPED_ADDR", state.trapped_addr, method)?;
+        check.bits("NV_PGRAPH_PRI_FE_PWR_MODE", state.pwr_mode, !POWER_REQUEST)?;
+        for object in state.object_table {
+            check.bits("NV_PGRAPH_PRI_FE_OBJECT_TABLE", object, u32::from(u16::MAX))?;
+        }
+        check.at_most("waiting", state.waiting.len(), usize::from(CHANNELS))?;
+        let controllers = ContextSwitch::from_state(&state.controllers, fecs_config, gpccs_config);
+        Ok(Self {
+            controllers: controllers.map_err(|error| error.within("PGRAPH"))?,
+            interrupts: state.intr,
+            interrupt_enable: state.intr_en,
+            class_error: state.class_error,
+            trapped_address: state.trapped_addr,
+            trapped_data: state.trapped_data_low,
+            power_mode: state.pwr_mode,
+            objects: state.object_table,
+            waiting: state.waiting.iter().copied().collect(),
+        })
     }
 }
 

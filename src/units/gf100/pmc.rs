@@ -10,6 +10,8 @@
 use gpuvmk_chip::gf100::regs::pmc::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_saved_state::{Check, StateError};
+use serde::{Deserialize, Serialize};
 
 /// NV_PMC_INTR and NV_PMC_ENABLE bit of PFIFO.
 pub const PFIFO: u32 = NV_PMC_INTR::PFIFO.mask();
@@ -95,6 +97,40 @@ impl Pmc {
     /// The level of the interrupt line for these pending units.
     pub const fn line(&self, pending: u32) -> bool {
         pending & self.mask != 0 && self.line_enable & HARDWARE != 0
+    }
+}
+
+/// State of [`Pmc`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PmcState {
+    /// NV_PMC_ENABLE.
+    pub enable: u32,
+    /// NV_PMC_ENABLE_PBDMA.
+    pub enable_pbdma: u32,
+    /// NV_PMC_INTR_EN_0.
+    pub intr_en_0: u32,
+    /// NV_PMC_INTR_MSK_0.
+    pub intr_msk_0: u32,
+}
+
+impl Pmc {
+    /// What is to be saved.
+    pub const fn state(&self) -> PmcState {
+        let Self { enable, pbdma, line_enable, mask } = *self;
+        PmcState { enable, enable_pbdma: pbdma, intr_en_0: line_enable, intr_msk_0: mask }
+    }
+
+    /// PMC in a saved state.
+    ///
+    /// # Errors
+    /// A register has bits that do not stick.
+    pub fn from_state(state: &PmcState) -> Result<Self, StateError> {
+        let check = Check("PMC");
+        let PmcState { enable, enable_pbdma, intr_en_0, intr_msk_0 } = *state;
+        check.bits("NV_PMC_ENABLE_PBDMA", enable_pbdma, NV_PMC_ENABLE_PBDMA::PBDMA.mask())?;
+        check.bits("NV_PMC_INTR_EN_0", intr_en_0, LINES)?;
+        Ok(Self { enable, pbdma: enable_pbdma, line_enable: intr_en_0, mask: intr_msk_0 })
     }
 }
 

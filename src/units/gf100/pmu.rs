@@ -3,11 +3,13 @@
 //! would, and there are no clocks to change.
 
 use super::effect::{Effect, ReadResult};
-use super::falcon::{Falcon, FalconEvent};
-use super::idle::{CounterChange, IdleCounters, IdleRegister};
+use super::falcon::{Falcon, FalconEvent, FalconState};
+use super::idle::{Activity, COUNTERS, CounterChange, IdleCounterState, IdleCounters, IdleRegister};
 use gpuvmk_chip::gf100::regs::pmu::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_saved_state::StateError;
+use serde::{Deserialize, Serialize};
 
 const BASE: u32 = NV_PPMU_INTR_SET.0;
 
@@ -71,6 +73,40 @@ impl Pmu {
                 },
             },
         }
+    }
+}
+
+/// State of [`Pmu`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PmuState {
+    /// Its falcon.
+    pub falcon: FalconState,
+    /// NV_PPMU_QUEUE_HEAD.
+    pub queue_head: u32,
+    /// Idle counters.
+    pub idle: [IdleCounterState; COUNTERS],
+}
+
+impl Pmu {
+    /// What is to be saved, when the engines have done so much.
+    pub fn state(&self, activity: &Activity) -> PmuState {
+        let Self { falcon, queue, idle } = self;
+        PmuState { falcon: falcon.state(), queue_head: *queue, idle: idle.state(activity) }
+    }
+
+    /// A PMU with the falcon of the register table, in a saved state, which goes on from when the engines
+    /// have done so much.
+    ///
+    /// # Errors
+    /// See [`Falcon::from_state`].
+    pub fn from_state(state: &PmuState, hw_config: u32, activity: &Activity) -> Result<Self, StateError> {
+        let PmuState { falcon, queue_head, idle } = state;
+        Ok(Self {
+            falcon: Falcon::from_state(falcon, hw_config).map_err(|error| error.within("PMU"))?,
+            queue: *queue_head,
+            idle: IdleCounters::from_state(idle, activity),
+        })
     }
 }
 

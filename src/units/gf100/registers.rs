@@ -1,6 +1,8 @@
 //! All registers of the function: which unit answers for an offset, what a unit in reset answers, and how the
 //! units' states add up to the interrupt level and to what may execute.
 
+mod state;
+
 use super::effect::{Effect, ReadResult};
 use super::falcon_config;
 use super::fecs::ContextSwitch;
@@ -22,6 +24,7 @@ use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
 use gpuvmk_mmio_trap::register_file::{Counters, Outcome, RegisterFile};
 use gpuvmk_pci::config_space::{ConfigSpace, Control};
+pub use state::RegistersState;
 
 /// What a read of a unit in reset gives. Drivers test the upper half only; the ring's own error codes differ
 /// by cause.

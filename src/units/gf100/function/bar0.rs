@@ -9,13 +9,14 @@ use super::super::registers::Registers;
 use super::windows::PRAMIN;
 use super::{Gf100Function, locked};
 use crate::backend::{EngineBackend, EngineStatus, FlushScope};
+use crate::clock::Clock;
 use gpuvmk_chip::gf100::engines::ENGINES;
 use gpuvmk_chip::gf100::mmu::LargePages;
 use gpuvmk_chip::gf100::ramin;
 use gpuvmk_chip::gf100::regs::pfifo::{NV_PFIFO_ENGINE_STATUS, NV_PFIFO_PREEMPT};
 use gpuvmk_chip::gf100::regs::windows::NV_PROM;
 use gpuvmk_chip::registers::Reg;
-use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
+use gpuvmk_chip::{Engine, PhysicalAddress};
 use gpuvmk_mmio_trap::PhysicalMemory;
 use gpuvmk_mmio_trap::access::lanes;
 
@@ -121,9 +122,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
             }
             Effect::Flush { target, hub_only } => self.flush(target, hub_only),
             Effect::MovePramin(start) => {
-                if let Some(windows) = self.backend.windows() {
-                    windows.show_pramin((start.aperture == Aperture::Vram).then_some(start.address));
-                }
+                self.show_pramin(start);
                 self.face.watcher().changed(0);
             }
             Effect::BindWindow(window, block) => {
@@ -166,9 +165,14 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     }
 
     /// What the engines have done up to now.
-    fn activity(&self) -> Activity {
-        let busy = ENGINES.map(|ids| self.backend.engine_busy_time(ids.engine));
-        Activity { elapsed: Duration::from_nanos(self.face.clock().now()), busy }
+    pub(super) fn activity(&self) -> Activity {
+        Self::activity_of(&self.backend, self.face.clock())
+    }
+
+    /// What a back's engines have done up to now.
+    pub(super) fn activity_of(backend: &B, clock: &dyn Clock) -> Activity {
+        let busy = ENGINES.map(|ids| backend.engine_busy_time(ids.engine));
+        Activity { elapsed: Duration::from_nanos(clock.now()), busy }
     }
 
     fn flush(&self, target: FlushTarget, hub_only: bool) {

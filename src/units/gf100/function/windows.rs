@@ -8,9 +8,9 @@ use super::config::BAR1_SIZE;
 use super::{Gf100Function, locked};
 use crate::backend::{EngineBackend, WindowTables};
 use crate::shown::{moving_run, show_runs};
-use gpuvmk_chip::PhysicalAddress;
 use gpuvmk_chip::gf100::regs::windows::NV_PRAMIN;
 use gpuvmk_chip::gf100::{CHANNELS, ramin};
+use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::PhysicalMemory;
 use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::fermi::FermiTables;
@@ -138,6 +138,13 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         let channel = u16::try_from(inside / ramin::USERD_SIZE).ok().filter(|channel| *channel < CHANNELS)?;
         let at = ramin::USERD_GP_PUT.checked_sub(inside % ramin::USERD_SIZE)?;
         Some((channel, usize::try_from(at).ok()?))
+    }
+
+    /// Tells the back what PRAMIN shows.
+    pub(super) fn show_pramin(&self, start: PhysicalAddress) {
+        if let Some(windows) = self.backend.windows() {
+            windows.show_pramin((start.aperture == Aperture::Vram).then_some(start.address));
+        }
     }
 
     pub(super) fn pramin(&self, offset: u64) -> Option<PhysicalAddress> {

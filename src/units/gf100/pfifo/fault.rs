@@ -16,18 +16,24 @@ use gpuvmk_chip::gf100::regs::pfifo::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_chip::{AccessKind, Engine};
 use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_saved_state::{Check, StateError};
+use serde::{Deserialize, Serialize};
 
 /// The access came through the hub (and not from inside a GPC).
 const HUB: u32 = NV_PFIFO_MMU_FAULT_INFO::HUB.mask();
 /// The access was a store.
 const WRITE: u32 = NV_PFIFO_MMU_FAULT_INFO::WRITE.mask();
 
-/// What a driver reads of a fault.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Record {
-    instance: u32,
-    address: u64,
-    info: u32,
+/// What a driver reads of a fault; also what is saved of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// NV_PFIFO_MMU_FAULT_INST.
+    pub instance: u32,
+    /// NV_PFIFO_MMU_FAULT_VA_LO and _HI.
+    pub address: u64,
+    /// NV_PFIFO_MMU_FAULT_INFO.
+    pub info: u32,
 }
 
 /// The records of all units.
@@ -143,5 +149,48 @@ impl Faults {
             }
         }
         self.waiting = still;
+    }
+}
+
+/// State of [`Faults`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FaultsState {
+    /// NV_PFIFO_MMU_FAULT_ID.
+    pub fault_id: u32,
+    /// Records by unit.
+    pub records: [Record; 32],
+    /// Units and records that wait until the unit's is free.
+    pub waiting: Vec<(u32, Record)>,
+}
+
+impl Faults {
+    /// What is to be saved.
+    pub fn state(&self) -> FaultsState {
+        let Self { occupied, records, waiting } = self;
+        FaultsState { fault_id: *occupied, records: *records, waiting: waiting.iter().copied().collect() }
+    }
+
+    /// Records in a saved state.
+    ///
+    /// # Errors
+    /// A record names bytes, or waits for one that is free, or more wait than there are channels.
+    pub fn from_state(state: &FaultsState) -> Result<Self, StateError> {
+        let check = Check("faults");
+        check.at_most("waiting", state.waiting.len(), usize::from(CHANNELS))?;
+        for Record { address, .. } in
+            state.records.iter().chain(state.waiting.iter().map(|(_, record)| record))
+        {
+            check.that(address & 0xfff == 0, || format!("a fault is at {address:#x}, inside a page"))?;
+        }
+        for (unit, _) in &state.waiting {
+            let is_taken = state.fault_id.checked_shr(*unit).is_some_and(|bits| bits & 1 != 0);
+            check.that(is_taken, || format!("a fault of unit {unit} waits, whose record is free"))?;
+        }
+        Ok(Self {
+            occupied: state.fault_id,
+            records: state.records,
+            waiting: state.waiting.iter().copied().collect(),
+        })
     }
 }

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::gf100::CHANNELS;
 use gpuvmk_chip::gf100::regs::pfifo::{NV_PFIFO_ENGINE_STATUS, NV_PFIFO_SCHED_ERROR};
+use gpuvmk_saved_state::{Check, StateError};
 
 /// NV_PFIFO_SCHED_ERROR: a context switch did not end in time.
 const CTXSW_TIMEOUT: u32 = NV_PFIFO_SCHED_ERROR::CODE.of(NV_PFIFO_SCHED_ERROR::CODE::CTXSW_TIMEOUT);
@@ -61,5 +62,27 @@ impl Hangs {
     /// The scheduler's error code.
     pub fn code(&self) -> u32 {
         if self.waiting.is_empty() { 0 } else { CTXSW_TIMEOUT }
+    }
+}
+
+impl Hangs {
+    /// What is to be saved: engines and channels, in order.
+    pub fn state(&self) -> Vec<(Engine, u16)> {
+        let Self { waiting } = self;
+        waiting.iter().copied().collect()
+    }
+
+    /// Hung channels in a saved state.
+    ///
+    /// # Errors
+    /// There are more than channels, or one is there twice.
+    pub fn from_state(state: &[(Engine, u16)]) -> Result<Self, StateError> {
+        let check = Check("hangs");
+        check.at_most("channels", state.len(), usize::from(CHANNELS))?;
+        for (index, (_, channel)) in state.iter().enumerate() {
+            let is_again = state.iter().take(index).any(|(_, other)| other == channel);
+            check.that(!is_again, || format!("channel {channel} hangs twice"))?;
+        }
+        Ok(Self { waiting: state.iter().copied().collect() })
     }
 }

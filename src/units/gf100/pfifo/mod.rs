@@ -7,9 +7,10 @@
 //! Not modelled: errors of binding and of channel switches (the back never makes any), and timeslice
 //! settings.
 
-mod fault;
+pub mod fault;
 mod hang;
-mod pbdma;
+pub mod pbdma;
+mod state;
 
 use super::effect::{Effect, ReadResult};
 use super::pbus::target_and_page;
@@ -23,6 +24,7 @@ use gpuvmk_chip::{Engine, PhysicalAddress};
 use gpuvmk_mmio_trap::access::Word;
 use hang::Hangs;
 use pbdma::Pbdma;
+pub use state::PfifoState;
 
 /// NV_PFIFO_INTR_0: non-stall events.
 const NON_STALL: u32 = NV_PFIFO_INTR_0::NON_STALL.mask();
@@ -47,11 +49,14 @@ const POLL_ENABLE: u32 = NV_PFIFO_USERD_POLL::ENABLE.mask();
 /// NV_PFIFO_MMU_FAULT_TRIGGER: pretend a fault.
 const TRIGGER: u32 = NV_PFIFO_MMU_FAULT_TRIGGER::TRIGGER.mask();
 
-/// A channel's registers.
-#[derive(Clone, Copy, Debug, Default)]
-struct Channel {
-    instance: u32,
-    state: u32,
+/// A channel's registers; also what is saved of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Channel {
+    /// NV_PFIFO_CHAN_INST.
+    pub instance: u32,
+    /// NV_PFIFO_CHAN_STATE.
+    pub state: u32,
 }
 
 /// PFIFO's state.

@@ -10,6 +10,8 @@ use gpuvmk_chip::gf100::CHANNELS;
 use gpuvmk_chip::gf100::regs::pfifo::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_saved_state::{Check, StateError};
+use serde::{Deserialize, Serialize};
 
 /// NV_PPBDMA_METHOD0: a method is being executed.
 const VALID: u32 = NV_PPBDMA_METHOD0::VALID.mask();
@@ -85,5 +87,56 @@ impl Pbdma {
         self.method = VALID | error.method;
         self.data = error.data;
         self.channel = u32::from(error.channel);
+    }
+}
+
+/// State of a [`Pbdma`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PbdmaState {
+    /// NV_PPBDMA_INTR_0.
+    pub intr_0: u32,
+    /// NV_PPBDMA_INTR_EN_0.
+    pub intr_en_0: u32,
+    /// NV_PPBDMA_METHOD0.
+    pub method0: u32,
+    /// NV_PPBDMA_DATA0.
+    pub data0: u32,
+    /// NV_PPBDMA_CHANNEL.
+    pub channel: u32,
+    /// Refusals that wait until the one before was cleared.
+    pub waiting: Vec<HostError>,
+}
+
+impl Pbdma {
+    /// What is to be saved.
+    pub fn state(&self) -> PbdmaState {
+        let Self { interrupts, enable, method, data, channel, waiting } = self;
+        PbdmaState {
+            intr_0: *interrupts,
+            intr_en_0: *enable,
+            method0: *method,
+            data0: *data,
+            channel: *channel,
+            waiting: waiting.iter().copied().collect(),
+        }
+    }
+
+    /// A unit in a saved state.
+    ///
+    /// # Errors
+    /// It names no channel, or more refusals wait than there are channels.
+    pub fn from_state(state: &PbdmaState) -> Result<Self, StateError> {
+        let check = Check("PBDMA");
+        check.bits("NV_PPBDMA_CHANNEL", state.channel, u32::from(u16::MAX))?;
+        check.at_most("waiting", state.waiting.len(), usize::from(CHANNELS))?;
+        Ok(Self {
+            interrupts: state.intr_0,
+            enable: state.intr_en_0,
+            method: state.method0,
+            data: state.data0,
+            channel: state.channel,
+            waiting: state.waiting.iter().copied().collect(),
+        })
     }
 }

@@ -1,11 +1,12 @@
 //! A back that has VRAM and records what it is told.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::backend::{
     Backend, Completions, EngineBackend, EngineEvents, EngineStatus, FifoState, FlushScope,
-    InterruptInterest, NoTarget, VramPiece, Windows,
+    InterruptInterest, NoTarget, VramPiece, WindowTables, Windows,
 };
 use crate::deferred_completions::DeferredCompletions;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
@@ -33,11 +34,15 @@ pub enum Call {
 pub struct FakeBackend {
     vram: Mutex<Vec<u8>>,
     calls: Mutex<Vec<Call>>,
-    events: OnceLock<Arc<dyn EngineEvents>>,
+    events: Mutex<Option<Arc<dyn EngineEvents>>>,
     pub status: Mutex<EngineStatus>,
     pub preempting: Mutex<bool>,
     /// Ends of work that are kept back.
     pub ends: DeferredCompletions,
+    /// Where PRAMIN looks, and where BAR3's tables are, as that was told last.
+    pub shown: Mutex<(Option<u64>, Option<u64>)>,
+    /// True when it wants to know that.
+    pub follows_windows: AtomicBool,
 }
 
 impl FakeBackend {
@@ -45,10 +50,12 @@ impl FakeBackend {
         Self {
             vram: Mutex::new(vec![0; vram]),
             calls: Mutex::default(),
-            events: OnceLock::new(),
+            events: Mutex::default(),
             status: Mutex::default(),
             preempting: Mutex::default(),
             ends: DeferredCompletions::default(),
+            shown: Mutex::default(),
+            follows_windows: AtomicBool::default(),
         }
     }
 
@@ -57,8 +64,13 @@ impl FakeBackend {
         std::mem::take(&mut *self.calls.lock().unwrap())
     }
 
-    pub fn events(&self) -> &dyn EngineEvents {
-        &**self.events.get().unwrap()
+    pub fn events(&self) -> Arc<dyn EngineEvents> {
+        self.events.lock().unwrap().clone().unwrap()
+    }
+
+    /// The face goes: another one may be connected.
+    pub fn disconnect(&self) {
+        self.events.lock().unwrap().take();
     }
 
     pub fn put(&self, address: u64, value: u64) {
@@ -116,7 +128,7 @@ impl Backend for FakeBackend {
     }
 
     fn windows(&self) -> Option<&dyn Windows> {
-        None
+        self.follows_windows.load(Ordering::SeqCst).then_some(self)
     }
 
     fn completions(&self) -> Option<&dyn Completions> {
@@ -139,7 +151,8 @@ impl Backend for FakeBackend {
     fn dma_unmap_all(&self) {}
 
     fn connect_events(&self, events: Arc<dyn EngineEvents>) {
-        assert!(self.events.set(events).is_ok());
+        let before = self.events.lock().unwrap().replace(events);
+        assert!(before.is_none(), "the events of a back go to one face");
     }
 
     fn flush_tlb(&self, scope: FlushScope) {
@@ -157,12 +170,32 @@ impl Backend for FakeBackend {
 
 impl Completions for FakeBackend {
     fn set_completion_interest(&self, interest: InterruptInterest) -> bool {
-        self.ends.set_interest(interest, self.events())
+        self.ends.set_interest(interest, &*self.events())
     }
 
     fn take_completions(&self) -> bool {
-        self.ends.bring(self.events())
+        self.ends.bring(&*self.events())
     }
+}
+
+impl Windows for FakeBackend {
+    fn bar3_memory(&self) -> std::io::Result<SharedMemory> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    fn pramin_memory(&self) -> std::io::Result<SharedMemory> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    fn show_bar3(&self, tables: Option<WindowTables>) {
+        self.shown.lock().unwrap().1 = tables.map(|tables| tables.table.address);
+    }
+
+    fn show_pramin(&self, start: Option<u64>) {
+        self.shown.lock().unwrap().0 = start;
+    }
+
+    fn client_gone(&self) {}
 }
 
 impl EngineBackend for FakeBackend {

@@ -7,6 +7,7 @@ mod hostile;
 mod interrupts;
 mod memory;
 mod probe;
+mod state;
 
 use std::sync::Arc;
 

@@ -24,7 +24,7 @@ fn upload(gpu: &Gpu, base: u32) {
 }
 
 /// PFIFO and PGRAPH ready for channels.
-fn start_engines(gpu: &Gpu) {
+pub fn start_engines(gpu: &Gpu) {
     gpu.wr(0x200, 0xffff_ffff);
     gpu.wr(0x204, 7);
     gpu.mask(0x2200, 1, 1);
