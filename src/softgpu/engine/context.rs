@@ -6,14 +6,14 @@
 //! loader writes each entry's value to its register, whatever register that is; the saver leaves the header
 //! alone.
 
-use crate::hardware::Hardware;
 use crate::ledger::Actor;
 use crate::mmu::AddressSpace;
 use crate::mmu::channel_memory::ChannelMemory;
 use crate::mmu::client::Client;
+use crate::mmu::system::MemorySystem;
 use crate::words::read_u64;
 use gpuvmk_chip::gf100::ramin::{
-    CONTEXT_VIRTUAL, COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO, INSTANCE_SIZE,
+    CONTEXT_VIRTUAL, COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO,
 };
 use gpuvmk_chip::{AccessKind, Aperture, Engine, FaultReason, PhysicalAddress};
 use gpuvmk_units::backend::{FaultUnit, MmuFault};
@@ -21,22 +21,11 @@ use gpuvmk_units::backend::{FaultUnit, MmuFault};
 /// Entries of a patch list that are applied; the list's page has room for as many.
 const MAX_PATCHES: u32 = 512;
 
-/// Bytes of an instance block that are read: up to the last engine pointer.
-pub(crate) const INSTANCE_READ: usize = 0x280;
-const _: () = assert!(INSTANCE_READ as u64 <= INSTANCE_SIZE);
-
 /// A write that the patch list asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Patch {
     pub(crate) register: u32,
     pub(crate) value: u32,
-}
-
-/// The start of an instance block; as much as this room needs of it.
-pub(crate) fn read_instance(hardware: &Hardware, instance: PhysicalAddress) -> Option<[u8; INSTANCE_READ]> {
-    let mut block = [0; INSTANCE_READ];
-    hardware.memory.read(instance, &mut block).ok()?;
-    Some(block)
 }
 
 /// Memory that an image lies in.
@@ -58,7 +47,7 @@ pub(crate) struct Image {
 impl Image {
     /// The image that an instance block names for `engine`.
     pub(crate) fn of(
-        hardware: &Hardware,
+        system: &MemorySystem,
         engine: Engine,
         channel: Option<u16>,
         block: &[u8],
@@ -70,7 +59,7 @@ impl Image {
         let pointer = read_u64(block, offset);
         let address = pointer & 0xff_ffff_f000;
         let home = if pointer & u64::from(CONTEXT_VIRTUAL) != 0 {
-            Some(Home::Virtual(hardware.mmu.address_space(block)))
+            Some(Home::Virtual(system.mmu.address_space(block)))
         } else {
             match pointer & 3 {
                 // A pointer that was never written is no context in the first page of VRAM.
@@ -103,50 +92,50 @@ impl Image {
         }
     }
 
-    fn note(&self, hardware: &Hardware, aperture: Aperture, address: u64, size: usize) -> PhysicalAddress {
+    fn note(&self, system: &MemorySystem, aperture: Aperture, address: u64, size: usize) -> PhysicalAddress {
         let target = PhysicalAddress { aperture, address };
-        hardware.ledger.check(Actor::Firmware, self.channel, target, size as u64);
+        system.ledger.check(Actor::Firmware, self.channel, target, size as u64);
         target
     }
 
-    fn read_at(&self, hardware: &Hardware, address: u64, data: &mut [u8]) -> Result<(), MmuFault> {
+    fn read_at(&self, system: &MemorySystem, address: u64, data: &mut [u8]) -> Result<(), MmuFault> {
         match &self.home {
-            Home::Virtual(space) => self.client(hardware, space).read(address, data),
+            Home::Virtual(space) => self.client(system, space).read(address, data),
             Home::Physical(aperture) => {
-                let target = self.note(hardware, *aperture, address, data.len());
-                let missed = hardware.memory.read(target, data);
+                let target = self.note(system, *aperture, address, data.len());
+                let missed = system.memory.read(target, data);
                 missed.map_err(|_| self.physical(*aperture, address, AccessKind::Read))
             }
         }
     }
 
-    fn client<'a>(&self, hardware: &'a Hardware, space: &'a AddressSpace) -> Client<'a> {
+    fn client<'a>(&self, system: &'a MemorySystem, space: &'a AddressSpace) -> Client<'a> {
         let unit = FaultUnit::Engine(self.engine);
-        Client { hardware, space, channel: self.channel, unit, privileged: true }
+        Client { system, space, channel: self.channel, unit, privileged: true }
     }
 
     /// Reads `data.len()` bytes at `offset` of the image.
-    pub(super) fn read(&self, hardware: &Hardware, offset: u64, data: &mut [u8]) -> Result<(), MmuFault> {
-        self.read_at(hardware, self.address + offset, data)
+    pub(super) fn read(&self, system: &MemorySystem, offset: u64, data: &mut [u8]) -> Result<(), MmuFault> {
+        self.read_at(system, self.address + offset, data)
     }
 
     /// Writes `data` at `offset` of the image.
-    pub(super) fn write(&self, hardware: &Hardware, offset: u64, data: &[u8]) -> Result<(), MmuFault> {
+    pub(super) fn write(&self, system: &MemorySystem, offset: u64, data: &[u8]) -> Result<(), MmuFault> {
         let address = self.address + offset;
         match &self.home {
-            Home::Virtual(space) => self.client(hardware, space).write(address, data),
+            Home::Virtual(space) => self.client(system, space).write(address, data),
             Home::Physical(aperture) => {
-                let target = self.note(hardware, *aperture, address, data.len());
-                let missed = hardware.memory.write(target, data);
+                let target = self.note(system, *aperture, address, data.len());
+                let missed = system.memory.write(target, data);
                 missed.map_err(|_| self.physical(*aperture, address, AccessKind::Write))
             }
         }
     }
 
     /// The patch list of a graphics image.
-    pub(super) fn patches(&self, hardware: &Hardware) -> Result<Vec<Patch>, MmuFault> {
+    pub(super) fn patches(&self, system: &MemorySystem) -> Result<Vec<Patch>, MmuFault> {
         let mut header = [0; 8];
-        self.read(hardware, 0, &mut header)?;
+        self.read(system, 0, &mut header)?;
         let header = u64::from_le_bytes(header);
         let count = (header & 0xffff_ffff).min(u64::from(MAX_PATCHES));
         if count == 0 {
@@ -154,7 +143,7 @@ impl Image {
         }
         let list = header >> 32 << 8;
         let mut bytes = vec![0; usize::try_from(count * 8).unwrap_or(0)];
-        self.read_at(hardware, list, &mut bytes)?;
+        self.read_at(system, list, &mut bytes)?;
         let patch = |entry: &[u8; 8]| {
             let [a, b, c, d, e, f, g, h] = *entry;
             Patch { register: u32::from_le_bytes([a, b, c, d]), value: u32::from_le_bytes([e, f, g, h]) }

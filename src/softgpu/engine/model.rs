@@ -1,5 +1,5 @@
-//! What a class is to its engine, and what it sees of the GPU: its channel's memory, the clock, and whether it
-//! has to pause.
+//! What a class is to its engine, and what it sees of the GPU: its channel's memory, the clock, and whether
+//! it has to pause.
 
 use super::control::Control;
 use crate::clock::Clock;

@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use super::context::{Image, Patch, read_instance};
+use super::context::{Image, Patch};
 use super::control::Control;
 use super::model::{Effects, Model, Progress, Refusal, Run};
 use super::work_time::WorkTime;
-use crate::fifo::ramfc::Method;
-use crate::hardware::Hardware;
+use crate::events::Events;
 use crate::mmu::AddressSpace;
 use crate::mmu::client::Client;
+use crate::mmu::instance::{INSTANCE_READ, read_instance};
+use crate::mmu::system::MemorySystem;
+use gpuvmk_chip::stream::Method;
 use gpuvmk_chip::{AccessKind, Engine, FaultReason, PhysicalAddress};
 use gpuvmk_units::backend::{EngineStatus, FaultUnit, MmuFault};
 
@@ -46,12 +48,12 @@ pub(crate) struct Switch {
 }
 
 impl Switch {
-    pub(crate) fn tell(&self, hardware: &Hardware) {
+    pub(crate) fn tell(&self, events: &Events) {
         if let Some(fault) = self.unsaved {
-            hardware.tell(|events| events.mmu_fault(fault));
+            events.tell(|events| events.mmu_fault(fault));
         }
         for patch in &self.patches {
-            hardware.tell(|events| events.patch_register(patch.register, patch.value));
+            events.tell(|events| events.patch_register(patch.register, patch.value));
         }
     }
 }
@@ -134,7 +136,7 @@ impl Unit {
     /// Executes for `owner`, whose context is switched in first if it is not resident.
     pub(crate) fn execute(
         &self,
-        hardware: &Hardware,
+        system: &MemorySystem,
         owner: Owner,
         space: &AddressSpace,
         control: Control<'_>,
@@ -146,24 +148,24 @@ impl Unit {
             return Ok(Executed::NotNow);
         }
         if inner.resident.as_ref().is_none_or(|resident| resident.owner != owner) {
-            let switch = self.switch(hardware, &mut inner, Some(owner))?;
+            let switch = self.switch(system, &mut inner, Some(owner))?;
             return Ok(Executed::Switched(switch));
         }
         let client = Client {
-            hardware,
+            system,
             space,
             channel: owner.channel,
             unit: FaultUnit::Engine(self.engine),
             privileged: false,
         };
-        let run = Run { memory: &client, clock: hardware.clock, control };
+        let run = Run { memory: &client, clock: system.clock, control };
         let mut effects = Effects::default();
         let before = self.work.begin();
         let result = match operation {
             Operation::Method(method) => inner.model.method(&run, method, &mut effects),
             Operation::Resume => inner.model.resume(&run, &mut effects),
         };
-        hardware.ledger.worked(owner.channel, self.engine, self.work.end().saturating_sub(before));
+        system.ledger.worked(owner.channel, self.engine, self.work.end().saturating_sub(before));
         if control.aborted() {
             return Err(Refusal::Aborted);
         }
@@ -173,39 +175,39 @@ impl Unit {
     /// Saves the resident context, and loads that of `next`.
     fn switch(
         &self,
-        hardware: &Hardware,
+        system: &MemorySystem,
         inner: &mut Inner,
         next: Option<Owner>,
     ) -> Result<Switch, MmuFault> {
         self.switching.store(true, Ordering::Release);
-        let unsaved = self.save(hardware, inner).err();
-        let patches = next.map_or(Ok(Vec::new()), |owner| self.load(hardware, inner, owner));
+        let unsaved = self.save(system, inner).err();
+        let patches = next.map_or(Ok(Vec::new()), |owner| self.load(system, inner, owner));
         self.switching.store(false, Ordering::Release);
         Ok(Switch { patches: patches?, unsaved })
     }
 
-    fn save(&self, hardware: &Hardware, inner: &mut Inner) -> Result<(), MmuFault> {
+    fn save(&self, system: &MemorySystem, inner: &mut Inner) -> Result<(), MmuFault> {
         self.channel.store(0, Ordering::Release);
         let Some(resident) = inner.resident.take() else { return Ok(()) };
-        let saved = resident.image.write(hardware, inner.model.image_offset(), &inner.model.save());
+        let saved = resident.image.write(system, inner.model.image_offset(), &inner.model.save());
         inner.model.reset();
         saved
     }
 
-    fn load(&self, hardware: &Hardware, inner: &mut Inner, owner: Owner) -> Result<Vec<Patch>, MmuFault> {
+    fn load(&self, system: &MemorySystem, inner: &mut Inner, owner: Owner) -> Result<Vec<Patch>, MmuFault> {
         let Owner { channel, instance, .. } = owner;
-        let block = read_instance(hardware, instance).ok_or(MmuFault {
+        let block = read_instance(&system.memory, instance).ok_or(MmuFault {
             channel,
             unit: FaultUnit::Engine(self.engine),
             address: gpuvmk_chip::addr::GpuVa(0),
             access: AccessKind::Read,
             reason: FaultReason::NoChannel,
         })?;
-        let image = Image::of(hardware, self.engine, channel, &block)?;
+        let image = Image::of(system, self.engine, channel, &block)?;
         let mut bytes = vec![0; inner.model.image_size()];
-        image.read(hardware, inner.model.image_offset(), &mut bytes)?;
+        image.read(system, inner.model.image_offset(), &mut bytes)?;
         let patches = match self.engine {
-            Engine::Graphics => image.patches(hardware)?,
+            Engine::Graphics => image.patches(system)?,
             Engine::Copy(_) => Vec::new(),
         };
         inner.model.load(&bytes);
@@ -215,21 +217,21 @@ impl Unit {
     }
 
     /// Makes a context current by hand (the driver's FECS command), or drops the current one.
-    pub(crate) fn bind(&self, hardware: &Hardware, owner: Option<Owner>) -> Result<Switch, MmuFault> {
+    pub(crate) fn bind(&self, system: &MemorySystem, owner: Option<Owner>) -> Result<Switch, MmuFault> {
         let mut inner = self.lock();
         if owner.is_some() {
-            return self.switch(hardware, &mut inner, owner);
+            return self.switch(system, &mut inner, owner);
         }
         self.drop_resident(&mut inner);
         Ok(Switch::default())
     }
 
     /// Saves the current context to the image of `instance`, and unloads it.
-    pub(crate) fn save_to(&self, hardware: &Hardware, instance: PhysicalAddress) -> Result<(), MmuFault> {
+    pub(crate) fn save_to(&self, system: &MemorySystem, instance: PhysicalAddress) -> Result<(), MmuFault> {
         let mut inner = self.lock();
-        let block = read_instance(hardware, instance).unwrap_or([0; super::context::INSTANCE_READ]);
-        let image = Image::of(hardware, self.engine, None, &block)?;
-        let saved = image.write(hardware, inner.model.image_offset(), &inner.model.save());
+        let block = read_instance(&system.memory, instance).unwrap_or([0; INSTANCE_READ]);
+        let image = Image::of(system, self.engine, None, &block)?;
+        let saved = image.write(system, inner.model.image_offset(), &inner.model.save());
         self.drop_resident(&mut inner);
         saved
     }
@@ -242,7 +244,7 @@ impl Unit {
 
     /// Takes the context of a channel out, saved or dropped, if it is resident. The channel is on no PBDMA,
     /// so the engine does not execute for it.
-    pub(crate) fn evict(&self, hardware: &Hardware, channel: u16, save: bool) -> Switch {
+    pub(crate) fn evict(&self, system: &MemorySystem, channel: u16, save: bool) -> Switch {
         let mut switch = Switch::default();
         // The engine may work for others, for long: it is only locked while the channel is the resident one.
         while self.channel.load(Ordering::Acquire) == u32::from(channel) + 1 {
@@ -257,7 +259,7 @@ impl Unit {
             };
             if inner.resident.as_ref().is_some_and(|resident| resident.owner.channel == Some(channel)) {
                 if save {
-                    switch.unsaved = self.save(hardware, &mut inner).err();
+                    switch.unsaved = self.save(system, &mut inner).err();
                 } else {
                     self.drop_resident(&mut inner);
                 }

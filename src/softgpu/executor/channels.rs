@@ -117,7 +117,7 @@ fn write(core: &Core, address: u64, data: &[u8]) -> Result<(), GpuError> {
 }
 
 fn zero(core: &Core, address: u64, size: u64) -> Result<(), GpuError> {
-    Ok(core.hardware().memory.vram.zero(address, size)?)
+    Ok(core.system().memory.vram.zero(address, size)?)
 }
 
 /// Makes a channel's host memory: an instance block, and contexts as after power-on.
@@ -131,7 +131,7 @@ fn write_instance(
     zero(core, start, SLOT_SIZE)?;
     let ramfc = compose(spec.userd.0, spec.gpfifo.0, spec.gpfifo_entries_log2, routing);
     write(core, start, &ramfc)?;
-    let pointers = [(PAGE_DIRECTORY_LO, directory(spec.space).address), (VA_LIMIT_LO, GH100.va_max)];
+    let pointers = [(PAGE_DIRECTORY_LO, directory(spec.space).address), (VA_LIMIT_LO, GH100.masks.va_max)];
     for (offset, value) in pointers {
         write(core, start.saturating_add(offset), &value.to_le_bytes())?;
     }
@@ -201,7 +201,7 @@ impl Channels {
         if known.enabled {
             return Err(GpuError::Invalid(format!("Channel {} is enabled", channel.0)));
         }
-        if core.hardware().preemption() == Preemption::Methods && core.is_loaded(channel.0) {
+        if core.preemption() == Preemption::Methods && core.is_loaded(channel.0) {
             return Err(GpuError::Timeout { what: "a method of a disabled channel", millis: 0 });
         }
         core.settle(channel.0);

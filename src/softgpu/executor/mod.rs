@@ -175,7 +175,7 @@ impl Executor {
 
     /// Resets the engines that a channel which goes does not leave by itself.
     fn free_engines(&mut self, channel: HostChannel) {
-        if self.core.hardware().preemption() == Preemption::Anywhere {
+        if self.core.preemption() == Preemption::Anywhere {
             return;
         }
         // Nobody else may get the engine between the look at who holds it and the reset.
@@ -198,7 +198,7 @@ impl Executor {
     /// Page directories of which the MMU remembers translations.
     #[cfg(test)]
     fn remembered_directories(&self) -> usize {
-        self.core.hardware().mmu.remembered()
+        self.core.system().mmu.remembered()
     }
 
     /// Drops remembered translations of a space; engines use none of them when it returns.
@@ -231,7 +231,7 @@ impl OwnMemory for Executor {
         if end > self.info.tenant_vram.0 {
             return Err(GpuError::Exhausted { what: "host VRAM", limit: self.info.tenant_vram.0 });
         }
-        self.core.hardware().memory.vram.zero(start, size)?;
+        self.core.system().memory.vram.zero(start, size)?;
         self.own_next = end;
         Ok(HostVram(start))
     }
@@ -302,7 +302,7 @@ impl GpuDriver for Executor {
             return Err(GpuError::Invalid(format!("Address space {} still has channels", space.0)));
         }
         self.spaces.destroy(space)?;
-        self.core.hardware().mmu.forget(directory(space));
+        self.core.system().mmu.forget(directory(space));
         budget.spend(CALL);
         Ok(Progress::Done)
     }
@@ -427,7 +427,7 @@ impl GpuDriver for Executor {
 impl Scrubber for Executor {
     fn advance_scrub(&mut self, start: HostVram, size: u64) -> Result<Scrub, GpuError> {
         self.check_tenant_memory(start, size)?;
-        self.core.hardware().memory.vram.zero(start.0, size)?;
+        self.core.system().memory.vram.zero(start.0, size)?;
         Ok(Scrub::Done)
     }
 

@@ -11,8 +11,7 @@ pub(crate) mod sleepers;
 
 use std::time::{Duration, Instant};
 
-use crate::chip::Description;
-use crate::fifo::sleepers::{Pbdmas, Sleepers, bit};
+use self::sleepers::{Pbdmas, Sleepers, bit};
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 use gpuvmk_units::backend::FifoState;
 
@@ -127,20 +126,26 @@ pub(crate) struct Fifo {
 }
 
 impl Fifo {
-    pub(crate) fn new(chip: &Description) -> Self {
+    /// Tables of `channels` channels and `pbdmas` PBDMAs, as after power-on.
+    pub(crate) fn new(channels: u16, pbdmas: u8) -> Self {
         Self {
-            pbdmas: chip.pbdmas,
+            pbdmas,
             state: FifoState::default(),
             blocked: false,
             shut_down: false,
             resetting: false,
-            channels: vec![Channel::default(); usize::from(chip.channels)],
+            channels: vec![Channel::default(); usize::from(channels)],
             runlist: Vec::new(),
             holders: [None; ENGINES],
             turns: 0,
             timekeeper: None,
             sleepers: Sleepers::default(),
         }
+    }
+
+    /// How many channels there are.
+    pub(crate) fn channels(&self) -> u16 {
+        u16::try_from(self.channels.len()).unwrap_or(u16::MAX)
     }
 
     pub(crate) fn channel(&self, number: u16) -> Option<&Channel> {

@@ -4,13 +4,12 @@
 //! leaves. RAMFC mirrors the PBDMA's registers (envytools `rnndb/fifo/gf100_pfifo.xml`, PSUBFIFO). What this
 //! PBDMA has and hardware keeps elsewhere is in words that drivers leave 0 (0xb0) or in unused bits.
 
-use crate::chip::Description;
 use crate::words::{read_u32, read_u64};
 use gpuvmk_chip::gf100::methods::host::{ENGINE_COPY0, ENGINE_GRAPHICS, ENGINE_SOFTWARE};
 use gpuvmk_chip::gf100::ramin::{
     RAMFC_ACQUIRE, RAMFC_GP_BASE_HI, RAMFC_GP_BASE_LO, RAMFC_SIGNATURE, RAMFC_USERD_LO, SIGNATURE,
 };
-pub(crate) use gpuvmk_chip::stream::{Header, Method, Stepping};
+use gpuvmk_chip::stream::{Header, Method, Stepping};
 use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
 
 /// Highest address of 40 bits.
@@ -46,6 +45,15 @@ const ACQUIRE_PENDING: u32 = 1 << 19;
 const OPERATION_PENDING: u32 = 1 << 8;
 /// [`CACHE_METHOD`]: a method waits for its engine.
 const CACHE_VALID: u32 = 1 << 31;
+
+/// How wide a chip's addresses are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AddressMasks {
+    /// Highest virtual address.
+    pub(crate) va_max: u64,
+    /// Address bits of a USERD.
+    pub(crate) userd: u64,
+}
 
 /// The semaphore methods' operands, and an acquire under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -121,8 +129,8 @@ pub(crate) fn compose(userd: u64, ring: u64, ring_log2: u8, engines: [u8; 8]) ->
 
 impl HostState {
     /// Loads RAMFC from the start of an instance block.
-    pub(crate) fn load(block: &[u8], chip: &Description) -> Self {
-        let va_max = chip.va_max;
+    pub(crate) fn load(block: &[u8], masks: &AddressMasks) -> Self {
+        let va_max = masks.va_max;
         let wide = va_max > NARROW;
         let mut raw = [0; RAMFC_SIZE];
         for (to, from) in raw.iter_mut().zip(block) {
@@ -150,7 +158,7 @@ impl HostState {
         Self {
             wide,
             signed: word(RAMFC_SIGNATURE) & 0xffff == SIGNATURE,
-            userd: PhysicalAddress { aperture, address: userd & chip.userd_mask },
+            userd: PhysicalAddress { aperture, address: userd & masks.userd },
             ring: u64::from(base_high & 0xff) << 32 | u64::from(word(RAMFC_GP_BASE_LO)),
             ring_log2: low8(base_high, 16) & 0x1f,
             gp_get: word(GP_GET),
@@ -267,10 +275,10 @@ mod tests {
         #[test]
         fn saved_state_loads_as_itself(bytes in proptest::collection::vec(any::<u8>(), RAMFC_SIZE)) {
             for chip in [&GF100, &GH100] {
-            let mut state = HostState::load(&bytes, chip);
+            let mut state = HostState::load(&bytes, &chip.masks);
             state.gp_get = state.gp_get.wrapping_add(1);
             state.operation_pending = !state.operation_pending;
-            let again = HostState::load(&state.save(), chip);
+            let again = HostState::load(&state.save(), &chip.masks);
             let unused_header = Header { remaining: 0, ..again.header };
             if state.header.remaining == 0 {
                 state.header = unused_header;
@@ -300,7 +308,7 @@ mod tests {
             block[offset..offset + 4].copy_from_slice(&u32::to_le_bytes(word));
         }
 
-        let state = HostState::load(&block, &GF100);
+        let state = HostState::load(&block, &GF100.masks);
 
         assert!(state.signed);
         assert_eq!(state.userd, PhysicalAddress { aperture: Aperture::Vram, address: 0x0123_4000 });

@@ -4,12 +4,12 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use crate::hardware::Hardware;
+use super::channel_memory::{CHUNK, ChannelMemory, Report};
+use super::reduction::{Operand, Reduction};
+use super::system::MemorySystem;
+use super::tlb::Buffer;
+use super::{AddressSpace, InUse, Place, Request};
 use crate::ledger::Actor;
-use crate::mmu::channel_memory::{CHUNK, ChannelMemory, Report};
-use crate::mmu::reduction::{Operand, Reduction};
-use crate::mmu::tlb::Buffer;
-use crate::mmu::{AddressSpace, InUse, Place, Request};
 use crate::vram::memory::CopyMissed;
 use crate::words::halves;
 use gpuvmk_chip::addr::GpuVa;
@@ -28,7 +28,7 @@ const LONGEST: Duration = Duration::from_micros(20);
 /// A unit that accesses memory through an address space.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client<'a> {
-    pub(crate) hardware: &'a Hardware,
+    pub(crate) system: &'a MemorySystem,
     pub(crate) space: &'a AddressSpace,
     pub(crate) channel: Option<u16>,
     pub(crate) unit: FaultUnit,
@@ -38,7 +38,7 @@ pub(crate) struct Client<'a> {
 
 impl Client<'_> {
     fn fault(&self, va: u64, access: AccessKind, reason: FaultReason) -> MmuFault {
-        let address = GpuVa(va & self.hardware.chip.va_max);
+        let address = GpuVa(va & self.system.mmu.va_max());
         MmuFault { channel: self.channel, unit: self.unit, address, access, reason }
     }
 
@@ -48,16 +48,16 @@ impl Client<'_> {
             FaultUnit::Host | FaultUnit::Bar1 | FaultUnit::Bar3 => Buffer::Hub,
         };
         let request = Request { buffer, access, privileged: self.privileged };
-        let hardware = self.hardware;
-        hardware
+        let system = self.system;
+        system
             .mmu
-            .translate(in_use, &hardware.memory, self.space, va, request)
+            .translate(in_use, &system.memory, self.space, va, request)
             .map_err(|reason| self.fault(va, access, reason))
     }
 
     fn note(&self, place: Place, size: u64) {
         let actor = if self.privileged { Actor::Firmware } else { Actor::Work };
-        self.hardware.ledger.check(actor, self.channel, place.target, size);
+        self.system.ledger.check(actor, self.channel, place.target, size);
     }
 
     pub(crate) fn read_u32(&self, va: u64) -> Result<u32, MmuFault> {
@@ -91,7 +91,7 @@ impl ChannelMemory for Client<'_> {
             let size = place.run.min(rest.len() as u64).min(CHUNK);
             let (now, later) = std::mem::take(&mut rest).split_at_mut(to_index(size));
             self.note(place, size);
-            let missed = self.hardware.memory.read(place.target, now);
+            let missed = self.system.memory.read(place.target, now);
             missed.map_err(|_| self.fault(va, AccessKind::Read, FaultReason::UnsupportedAperture))?;
             rest = later;
             va = va.saturating_add(size);
@@ -108,7 +108,7 @@ impl ChannelMemory for Client<'_> {
             let size = place.run.min(rest.len() as u64).min(CHUNK);
             let (now, later) = rest.split_at(to_index(size));
             self.note(place, size);
-            let missed = self.hardware.memory.write(place.target, now);
+            let missed = self.system.memory.write(place.target, now);
             missed.map_err(|_| self.fault(va, AccessKind::Write, FaultReason::UnsupportedAperture))?;
             rest = later;
             va = va.saturating_add(size);
@@ -134,7 +134,7 @@ impl ChannelMemory for Client<'_> {
                 }
                 self.note(source, bytes);
                 self.note(target, bytes);
-                self.hardware.memory.copy(source.target, target.target, bytes).map_err(|missed| {
+                self.system.memory.copy(source.target, target.target, bytes).map_err(|missed| {
                     let (va, access) = match missed {
                         CopyMissed::Source => (source_va, AccessKind::Read),
                         CopyMissed::Target => (target_va, AccessKind::Write),
@@ -164,7 +164,7 @@ impl ChannelMemory for Client<'_> {
                 bytes = bytes.saturating_add(next.run).min(left);
             }
             self.note(Place { target, run: bytes }, bytes);
-            let missed = self.hardware.memory.clear(target, bytes);
+            let missed = self.system.memory.clear(target, bytes);
             missed.map_err(|_| self.fault(at, AccessKind::Write, FaultReason::UnsupportedAperture))?;
             done += bytes;
         }
@@ -180,7 +180,7 @@ impl ChannelMemory for Client<'_> {
             };
             let bytes = place.run.min(size - done).min(CHUNK);
             if place.target.aperture == Aperture::Vram {
-                self.hardware.memory.vram.memory.prepare_to_fill(place.target.address, bytes);
+                self.system.memory.vram.memory.prepare_to_fill(place.target.address, bytes);
             }
             done += bytes.max(1);
         }
@@ -200,7 +200,7 @@ impl ChannelMemory for Client<'_> {
     }
 
     fn write_time(&self, va: u64) -> Result<(), MmuFault> {
-        self.write_u64(va.saturating_add(8), self.hardware.clock.timestamp())
+        self.write_u64(va.saturating_add(8), self.system.clock.timestamp())
     }
 
     fn reduce(
@@ -211,7 +211,7 @@ impl ChannelMemory for Client<'_> {
         signed: bool,
         by: u64,
     ) -> Result<(), MmuFault> {
-        let _alone = self.hardware.reductions.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.system.reductions.lock().unwrap_or_else(PoisonError::into_inner);
         match operand {
             Operand::Word => {
                 let value = self.read_u32(va)?.into();

@@ -11,15 +11,18 @@
 
 pub(crate) mod channel_memory;
 pub(crate) mod client;
+pub(crate) mod fermi;
+pub(crate) mod instance;
 pub(crate) mod reduction;
+pub(crate) mod system;
 pub(crate) mod tlb;
 pub(crate) mod walker;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 
-use crate::mmu::tlb::{Buffer, Page, Space};
-use crate::mmu::walker::Walker;
+use self::tlb::{Buffer, Page, Space};
+use self::walker::Walker;
 use crate::vram::memory::Memory;
 use crate::words::read_u64;
 use gpuvmk_chip::gf100::ramin::{PAGE_DIRECTORY_LO, VA_LIMIT_LO};
@@ -79,6 +82,11 @@ pub(crate) struct Mmu {
 impl Mmu {
     pub(crate) fn new(walker: Arc<dyn Walker>, va_max: u64, page_shifts: &'static [u8]) -> Self {
         Self { walker, va_max, page_shifts, spaces: Mutex::default() }
+    }
+
+    /// Highest virtual address.
+    pub(crate) fn va_max(&self) -> u64 {
+        self.va_max
     }
 
     fn table(&self) -> MutexGuard<'_, HashMap<PhysicalAddress, Arc<Space>>> {
@@ -203,8 +211,8 @@ mod tests {
     use std::sync::mpsc::{RecvTimeoutError, channel};
     use std::time::Duration;
 
+    use super::fermi::FermiTables;
     use super::*;
-    use crate::mmu::walker::FermiTables;
 
     fn instance(directory: u64) -> Vec<u8> {
         let mut bytes = vec![0; 0x1000];

@@ -11,7 +11,7 @@ const BLOCK: PhysicalAddress = PhysicalAddress { aperture: Aperture::Vram, addre
 
 /// All PBDMAs asleep, channels 1 to 4 bound and started and on no runlist.
 fn fifo() -> Fifo {
-    let mut fifo = Fifo::new(&GF100);
+    let mut fifo = Fifo::new(GF100.channels, GF100.pbdmas);
     let ready = GF100.engines.iter().fold(Default::default(), |set, engine| set | (*engine).into());
     fifo.state = FifoState { enabled: true, pbdma_mask: 0b111, ready, large_pages_64k: false };
     for number in 1..5 {

@@ -6,13 +6,14 @@
 
 use super::{HostClass, USERD_REFERENCE};
 use crate::fifo::Departure;
-use crate::fifo::ramfc::{Method, Semaphore};
+use crate::fifo::ramfc::Semaphore;
 use crate::mmu::channel_memory::{ChannelMemory, Report};
 use crate::mmu::reduction::{Operand, Reduction};
-use crate::pbdma::Ending;
-use crate::pbdma::execution::Execution;
+use crate::pbdma::ending::Ending;
+use crate::pbdma::loaded::Loaded;
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::gh100::methods::host::{self, control_entry, mem_op, old_sem, pbdma_intr, sem, yield_op};
+use gpuvmk_chip::stream::Method;
 use gpuvmk_units::backend::MmuFault;
 
 /// Address bits 56:32 in a high word.
@@ -26,9 +27,9 @@ const OLD_ADDRESS_HIGH: u32 = 0xff;
 pub(crate) struct Hopper;
 
 impl HostClass for Hopper {
-    fn method(&self, execution: &mut Execution<'_>, method: Method) -> Result<(), Ending> {
+    fn method(&self, loaded: &mut Loaded<'_>, method: Method) -> Result<(), Ending> {
         let data = method.data;
-        let semaphore = &mut execution.state.semaphore;
+        let semaphore = &mut loaded.state.semaphore;
         let low = 0xffff_ffff;
         match method.method {
             host::SEMAPHORE_A => {
@@ -38,9 +39,9 @@ impl HostClass for Hopper {
             host::SEMAPHORE_C => semaphore.value = data.into(),
             host::SEMAPHORE_D => {
                 let Some(data) = in_new_form(data) else {
-                    return Err(execution.host_error(pbdma_intr::SEMAPHORE, Some(method)));
+                    return Err(loaded.host_error(pbdma_intr::SEMAPHORE, Some(method)));
                 };
-                return execute_semaphore(execution, Method { data, ..method });
+                return execute_semaphore(loaded, Method { data, ..method });
             }
             host::SEM_ADDR_LO => semaphore.address = semaphore.address & !low | u64::from(data & !3),
             host::SEM_ADDR_HI => {
@@ -48,21 +49,21 @@ impl HostClass for Hopper {
             }
             host::SEM_PAYLOAD_LO => semaphore.value = semaphore.value & !low | u64::from(data),
             host::SEM_PAYLOAD_HI => semaphore.value = semaphore.value & low | u64::from(data) << 32,
-            host::SEM_EXECUTE => return execute_semaphore(execution, method),
+            host::SEM_EXECUTE => return execute_semaphore(loaded, method),
             host::NON_STALL_INTERRUPT => {
                 // Of the runlist, whatever the subchannel: its engine is behind subchannel 0.
-                let engine = execution.engine_of(execution.bound(0)).unwrap_or(Engine::Graphics);
-                execution.shared.hardware.tell(|events| events.non_stall(engine));
+                let engine = loaded.engine_of(loaded.bound(0)).unwrap_or(Engine::Graphics);
+                loaded.notify(engine);
             }
             host::SET_REFERENCE => {
-                execution.state.reference = data;
-                execution.write_userd(USERD_REFERENCE, data)?;
+                loaded.state.reference = data;
+                loaded.write_userd(USERD_REFERENCE, data)?;
             }
             host::YIELD => match data & 3 {
                 yield_op::RUNLIST_TIMESLICE => return Err(Departure::Yielded.into()),
                 // Every channel is a group of its own.
                 yield_op::NOP | yield_op::TSG => {}
-                _ => return Err(execution.host_error(pbdma_intr::METHOD, Some(method))),
+                _ => return Err(loaded.host_error(pbdma_intr::METHOD, Some(method))),
             },
             host::MEM_OP_D => match data >> mem_op::SHIFT {
                 // Engines have finished a method before the next one begins, and memory has no caches.
@@ -72,33 +73,33 @@ impl HostClass for Hopper {
                 | mem_op::L2_CLEAN_COMPTAGS
                 | mem_op::L2_FLUSH_DIRTY
                 | mem_op::L2_WAIT_FOR_SYS_PENDING_READS => {}
-                _ => return Err(execution.host_error(pbdma_intr::METHOD, Some(method))),
+                _ => return Err(loaded.host_error(pbdma_intr::METHOD, Some(method))),
             },
             host::NOP | host::FB_FLUSH | host::MEM_OP_A | host::MEM_OP_B | host::MEM_OP_C | host::WFI => {}
             host::CRC_CHECK if data == 0 => {}
-            host::CRC_CHECK => return Err(execution.host_error(pbdma_intr::METHODCRC, Some(method))),
-            _ => return Err(execution.host_error(pbdma_intr::METHOD, Some(method))),
+            host::CRC_CHECK => return Err(loaded.host_error(pbdma_intr::METHODCRC, Some(method))),
+            _ => return Err(loaded.host_error(pbdma_intr::METHOD, Some(method))),
         }
         Ok(())
     }
 
-    fn bind(&self, _execution: &mut Execution<'_>, _method: Method) -> Result<(), Ending> {
+    fn bind(&self, _loaded: &mut Loaded<'_>, _method: Method) -> Result<(), Ending> {
         // The subchannel decides; the engine checks the class.
         Ok(())
     }
 
-    fn control_entry(&self, execution: &mut Execution<'_>, entry: u64) -> Result<(), Ending> {
+    fn control_entry(&self, loaded: &mut Loaded<'_>, entry: u64) -> Result<(), Ending> {
         if let Some(base) = control_entry::segment_base(entry) {
-            execution.state.segment_base = base;
+            loaded.state.segment_base = base;
         } else if control_entry::operation(entry) != control_entry::NOP {
-            return Err(execution.host_error(pbdma_intr::GPENTRY, None));
+            return Err(loaded.host_error(pbdma_intr::GPENTRY, None));
         }
         Ok(())
     }
 
-    fn reached(&self, execution: &Execution<'_>, semaphore: &Semaphore) -> Result<bool, MmuFault> {
+    fn reached(&self, loaded: &Loaded<'_>, semaphore: &Semaphore) -> Result<bool, MmuFault> {
         let operand = operand(semaphore.operation);
-        let client = execution.client();
+        let client = loaded.client();
         let value = match operand {
             Operand::Word => u64::from(client.read_u32(semaphore.address)?),
             Operand::DoubleWord => client.read_u64(semaphore.address)?,
@@ -131,10 +132,10 @@ fn operand(operation: u32) -> Operand {
     if operation & sem::PAYLOAD_64BIT != 0 { Operand::DoubleWord } else { Operand::Word }
 }
 
-fn execute_semaphore(execution: &mut Execution<'_>, method: Method) -> Result<(), Ending> {
+fn execute_semaphore(loaded: &mut Loaded<'_>, method: Method) -> Result<(), Ending> {
     let data = method.data;
-    execution.state.semaphore.operation = data;
-    let semaphore = execution.state.semaphore;
+    loaded.state.semaphore.operation = data;
+    let semaphore = loaded.state.semaphore;
     let operand = operand(data);
     let operation = data & sem::OPERATION;
     let writes = matches!(operation, sem::RELEASE | sem::REDUCTION);
@@ -144,7 +145,7 @@ fn execute_semaphore(execution: &mut Execution<'_>, method: Method) -> Result<()
         Operand::DoubleWord => 8,
         Operand::Word => 4,
     };
-    let refused = execution.host_error(pbdma_intr::SEMAPHORE, Some(method));
+    let refused = loaded.host_error(pbdma_intr::SEMAPHORE, Some(method));
     if !semaphore.address.is_multiple_of(alignment) {
         return Err(refused);
     }
@@ -156,25 +157,25 @@ fn execute_semaphore(execution: &mut Execution<'_>, method: Method) -> Result<()
                 Operand::DoubleWord => Report::DoubleWord,
                 Operand::Word => Report::Word,
             };
-            execution.client().write_report(semaphore.address, value, report)?;
+            loaded.client().write_report(semaphore.address, value, report)?;
         }
         sem::REDUCTION => {
             let number = data >> sem::REDUCTION_SHIFT & 0xf;
             let signed = data & sem::REDUCTION_UNSIGNED == 0;
             let reduction = Reduction::of_host(number).filter(|which| which.supports(operand, signed));
             let Some(reduction) = reduction else { return Err(refused) };
-            let client = execution.client();
+            let client = loaded.client();
             if timestamp {
                 client.write_time(semaphore.address)?;
             }
             client.reduce(semaphore.address, reduction, operand, signed, value)?;
         }
         sem::ACQUIRE | sem::ACQ_STRICT_GEQ | sem::ACQ_CIRC_GEQ | sem::ACQ_AND | sem::ACQ_NOR => {
-            execution.state.semaphore.pending = true;
+            loaded.state.semaphore.pending = true;
             return Ok(());
         }
         _ => return Err(refused),
     }
-    execution.shared.released();
+    loaded.released();
     Ok(())
 }

@@ -1,0 +1,25 @@
+//! GH100.
+
+use super::Description;
+use crate::class::hopper_copy::HopperCopy;
+use crate::class::hopper_graphics::HopperGraphics;
+use crate::fifo::ramfc::AddressMasks;
+use crate::pbdma::host::hopper::Hopper;
+use gpuvmk_chip::{Engine, gh100};
+
+/// Channels that the executor has: a bound for its tables, not hardware's (which has 2048 a runlist).
+const GH100_CHANNELS: u16 = 512;
+
+/// The chip, as far as an executor needs it. One PBDMA an engine, so that all engines can be busy at once.
+pub(crate) static GH100: Description = Description {
+    channels: GH100_CHANNELS,
+    pbdmas: 4,
+    engines: &[Engine::Graphics, Engine::Copy(0), Engine::Copy(1), Engine::Copy(2)],
+    masks: AddressMasks { va_max: gh100::mmu::VA_MAX, userd: 0xff_ffff_fe00 },
+    page_shifts: &[12, 16, 21, 29],
+    host: &Hopper,
+    model: |engine| match engine {
+        Engine::Graphics => Box::<HopperGraphics>::default(),
+        Engine::Copy(number) => Box::new(HopperCopy::new(number)),
+    },
+};
