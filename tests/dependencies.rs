@@ -7,10 +7,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 /// Folders of packages that the program must not depend on.
-const FORBIDDEN: [&str; 5] = ["fuzz", "lab", "runner", "tests", "xtask"];
-
-/// What of them it depends on all the same: `gpuvmk gpu bench` runs compute kernels.
-const STILL: [&str; 1] = ["tests/kernels"];
+const FORBIDDEN: [&str; 6] = ["fuzz", "gpu_bench", "lab", "runner", "tests", "xtask"];
 
 fn manifest(folder: &Path) -> toml::Table {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join("Cargo.toml");
@@ -73,11 +70,8 @@ fn of(folder: &str) -> BTreeSet<PathBuf> {
 fn daemons_are_made_of_nothing_of_the_laboratory_or_of_tests() {
     let found = of("");
     assert!(found.contains(Path::new("src/control_client")), "{found:?}");
-    let wrong: Vec<_> = found
-        .iter()
-        .filter(|path| FORBIDDEN.iter().any(|folder| path.starts_with(folder)))
-        .filter(|path| !STILL.iter().any(|still| path.as_path() == Path::new(still)))
-        .collect();
+    let wrong: Vec<_> =
+        found.iter().filter(|path| FORBIDDEN.iter().any(|folder| path.starts_with(folder))).collect();
     assert!(wrong.is_empty(), "the program depends on {wrong:?}");
 }
 

@@ -1,118 +1,51 @@
 //! Hosts on which no GPU can be taken, through the program itself: what it says, that it fails, and that
-//! nothing of it stays. Their `/proc`, `/dev` and `/sys` are folders; nothing here touches a real driver.
+//! nothing of it stays.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+#[path = "common/nvidia_host.rs"]
+mod nvidia_host;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use nvidia_host::{Host, assert_says, is_root};
+
+const GPUVMK: &str = env!("CARGO_BIN_EXE_gpuvmk");
 
 const GPU: &str =
     "name = \"gpu0\"\nbackend = \"rm\"\n[socket]\npath = \"gpu0.sock\"\n[control]\npath = \"gpu0.control\"\n";
 /// The user that an aggregator becomes when root starts it, as in the documentation.
 const NOBODY: u32 = 65_534;
 
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 /// Who an aggregator is once it opens nodes.
 fn user() -> u32 {
     if is_root() { NOBODY } else { rustix::process::geteuid().as_raw() }
 }
 
-/// A host with an empty `/proc`, `/dev` and `/sys`, and a folder for configuration.
-struct Host {
-    folder: tempfile::TempDir,
+/// What an aggregator with this file says; it must fail and leave no socket.
+fn aggregator_fails(host: &Host, file: &str) -> String {
+    fs::write(host.path("etc/gpu0.toml"), file).unwrap();
+    let said = host.fails(GPUVMK, &["aggregator", "gpu0.toml"]);
+    let left: Vec<_> = fs::read_dir(host.path("etc")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["gpu0.toml"], "{said}");
+    said
 }
 
-impl Host {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        // As open to other users as a real root folder.
-        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-        let host = Self { folder };
-        for name in ["root/dev", "root/proc/driver/nvidia", "root/sys/bus/pci/devices", "etc"] {
-            fs::create_dir_all(host.path(name)).unwrap();
-        }
-        host
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn with_driver(self, version: &str) -> Self {
-        let text =
-            format!("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build\n");
-        fs::write(self.path("root/proc/driver/nvidia/version"), text).unwrap();
-        self
-    }
-
-    fn with_node(self, name: &str, mode: u32) -> Self {
-        let path = self.path("root/dev").join(name);
-        fs::write(&path, "").unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-        self
-    }
-
-    fn with_gpu(self, address: &str, driver: &str) -> Self {
-        let device = self.path("root/sys/bus/pci/devices").join(address);
-        fs::create_dir(&device).unwrap();
-        for (file, text) in [("class", "0x030200"), ("vendor", "0x10de"), ("device", "0x2335")] {
-            fs::write(device.join(file), text).unwrap();
-        }
-        symlink(Path::new("../drivers").join(driver), device.join("driver")).unwrap();
-        self
-    }
-
-    fn gpuvmk(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_gpuvmk"))
-            .args(arguments)
-            .env("GPUVMK_TEST_ROOT", self.path("root"))
-            .current_dir(self.path("etc"))
-            .output()
-            .unwrap()
-    }
-
-    /// What an aggregator with this file says; it must fail and leave no socket.
-    fn aggregator_fails(&self, file: &str) -> String {
-        fs::write(self.path("etc/gpu0.toml"), file).unwrap();
-        let said = self.fails(&["aggregator", "gpu0.toml"]);
-        let left: Vec<_> = fs::read_dir(self.path("etc")).unwrap().map(|e| e.unwrap().file_name()).collect();
-        assert_eq!(left, ["gpu0.toml"], "{said}");
-        said
-    }
-
-    fn fails(&self, arguments: &[&str]) -> String {
-        let output = self.gpuvmk(arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success(), "{arguments:?}: {said}");
-        said
-    }
-
-    fn list(&self) -> serde_json::Value {
-        let output = self.gpuvmk(&["gpu", "list", "--json"]);
-        assert!(output.status.success());
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
-}
-
-fn assert_says(said: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(said.contains(part), "'{part}' is not in: {said}");
-    }
+fn list(host: &Host) -> serde_json::Value {
+    let output = host.run(GPUVMK, &["gpu", "list", "--json"]);
+    assert!(output.status.success());
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]
 fn host_without_the_driver() {
     let host = Host::new().with_gpu("0000:06:00.0", "vfio-pci");
     let parts = ["No NVIDIA driver is loaded", "modprobe nvidia", "branch 580", "backend = \"soft\""];
-    assert_says(&host.aggregator_fails(GPU), &parts);
-    assert_says(&host.fails(&["gpu", "bench", "--uid", "65534"]), &parts);
+    assert_says(&aggregator_fails(&host, GPU), &parts);
 
-    let list = host.list();
+    let list = list(&host);
     assert!(list["nvidia_driver"].is_null());
     assert_says(list["problem"].as_str().unwrap(), &parts);
     assert_eq!(list["gpus"][0]["address"], "0000:06:00.0");
@@ -141,7 +74,7 @@ fn which_cards_an_aggregator_can_have_through_vfio() {
         }
     }
 
-    let list = host.list();
+    let list = list(&host);
 
     let of = |index: usize| {
         let gpu = &list["gpus"][index];
@@ -168,50 +101,40 @@ fn which_cards_an_aggregator_can_have_through_vfio() {
 fn driver_of_another_branch_and_one_that_nobody_knows() {
     let host = Host::new().with_driver("550.54.14").with_node("nvidiactl", 0o666);
     let parts = ["550.54.14", "not supported", "supported: 580", "Install a driver"];
-    assert_says(&host.aggregator_fails(GPU), &parts);
-    let list = host.list();
+    assert_says(&aggregator_fails(&host, GPU), &parts);
+    let list = list(&host);
     assert_eq!((&list["nvidia_driver"], &list["branch_supported"]), (&"550.54.14".into(), &false.into()));
     assert_eq!(list["supported_branches"], serde_json::json!([580]));
 
     let host = Host::new().with_driver("of unknown origin");
-    assert_says(&host.aggregator_fails(GPU), &["cannot be told", "of unknown origin", "580"]);
+    assert_says(&aggregator_fails(&host, GPU), &["cannot be told", "of unknown origin", "580"]);
 }
 
 #[test]
 fn nodes_that_do_not_exist_or_are_not_for_this_user() {
     let who = format!("/dev/nvidiactl is not accessible for user {}", user());
     let missing = Host::new().with_driver("580.159.04");
-    assert_says(&missing.aggregator_fails(GPU), &[&who, "nvidia-modprobe", "No such file"]);
+    assert_says(&aggregator_fails(&missing, GPU), &[&who, "nvidia-modprobe", "No such file"]);
 
     // For root's process the node is closed only once it has become the other user.
     let closed =
         Host::new().with_driver("580.159.04").with_node("nvidiactl", if is_root() { 0o600 } else { 0 });
-    assert_says(&closed.aggregator_fails(GPU), &[&who, "group", "Permission denied"]);
+    assert_says(&aggregator_fails(&closed, GPU), &[&who, "group", "Permission denied"]);
 }
 
 #[test]
 fn node_that_is_not_the_drivers() {
     let host = Host::new().with_driver("580.159.04").with_node("nvidiactl", 0o666);
-    assert_says(&host.aggregator_fails(GPU), &["the list of GPUs", "ioctl"]);
-    assert_says(host.list()["problem"].as_str().unwrap(), &["the list of GPUs", "ioctl"]);
-}
-
-#[test]
-fn root_that_names_nobody_and_somebody_who_is_not_root() {
-    let host = Host::new().with_driver("580.159.04").with_node("nvidiactl", 0o666);
-    if is_root() {
-        assert_says(&host.fails(&["gpu", "bench"]), &["does not run as root", "ordinary user", "`uid`"]);
-    } else {
-        assert_says(&host.fails(&["gpu", "bench", "--uid", "1"]), &["cannot become user 1", "Start it as"]);
-    }
+    assert_says(&aggregator_fails(&host, GPU), &["the list of GPUs", "ioctl"]);
+    assert_says(list(&host)["problem"].as_str().unwrap(), &["the list of GPUs", "ioctl"]);
 }
 
 #[test]
 fn address_that_is_none() {
     let host = Host::new();
-    assert_says(&host.fails(&["gpu", "bench", "--gpu", "6:0"]), &["\"6:0\"", "0000:65:00.0"]);
+    assert_says(&host.fails(GPUVMK, &["gpu", "bench", "--gpu", "6:0"]), &["\"6:0\"", "0000:65:00.0"]);
     let file = format!("device = \"6:0\"\n{GPU}");
-    assert_says(&host.aggregator_fails(&file), &["line 1: `device`", "\"6:0\"", "0000:65:00.0"]);
+    assert_says(&aggregator_fails(&host, &file), &["line 1: `device`", "\"6:0\"", "0000:65:00.0"]);
 }
 
 #[test]
@@ -232,6 +155,6 @@ fn keys_that_do_not_go_together() {
             ["cannot be served", "There is no PCI function 0000:7f:1f.7"],
         ),
     ] {
-        assert_says(&host.aggregator_fails(&file), &parts);
+        assert_says(&aggregator_fails(&host, &file), &parts);
     }
 }

@@ -51,6 +51,11 @@ impl Pack {
         self.root.join("bin/gpuvmk")
     }
 
+    /// Where the program lies that `gpuvmk gpu bench` starts: beside gpuvmk.
+    pub fn gpu_bench(&self) -> PathBuf {
+        self.root.join("bin/gpuvmk-gpu-bench")
+    }
+
     /// Where the guests' kernel lies.
     pub fn kernel_image(&self) -> PathBuf {
         self.root.join("guest/vmlinuz")

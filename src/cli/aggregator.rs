@@ -10,7 +10,6 @@ use signal_hook::iterator::Signals;
 
 use super::card::open_card;
 use super::init;
-use super::places::places;
 use super::serve::JailOptions;
 use super::vbios;
 use crate::aggregator::machine::guests::{Guest, GuestList};
@@ -18,7 +17,7 @@ use crate::aggregator::{Config, Service, Sockets};
 use crate::chip::Chip;
 use crate::config::{Backend, ConfigError, GpuConfig, Mistake};
 use crate::gpu::register::RegisterDriver;
-use crate::gpu::rm::{RmConfig, RmDriver};
+use crate::gpu::rm::{Places, RmConfig, RmDriver};
 use crate::gpu::{GpuDriver, OwnershipLedger};
 use crate::host::service_manager::Manager;
 use crate::host::socket_path::SocketSpec;
@@ -185,7 +184,7 @@ fn software(chip: Chip, vram: u64, preemption: Preemption) -> anyhow::Result<Phy
 fn nvidia(device: Option<PciAddress>, vram: u64, uid: u32) -> anyhow::Result<Physical> {
     let gpu = device.map(|address| address.to_string());
     let uid = rustix::process::geteuid().is_root().then_some(uid);
-    let config = RmConfig { gpu, vram, uid, places: places() };
+    let config = RmConfig { gpu, vram, uid, places: Places::of_host() };
     let driver = RmDriver::open(&config).context("Cannot take the GPU")?;
     Ok((Box::new(driver), None))
 }

@@ -1,15 +1,24 @@
 //! `gpuvmk gpu`: NVIDIA GPUs of this machine, what could be done with each, which driver has one, and what a
 //! native client gets from one.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use super::card::{self, BindArgs, ProbeArgs, To};
-use super::places::places;
+use super::companion::Companion;
 use super::vbios;
 use super::{init, output};
-use crate::gpu::rm::bench::{self, BenchConfig, Report};
+use crate::gpu::rm::Places;
 use crate::gpu::rm::inventory::{Inventory, Verdict, inventory};
 use crate::pci::PciAddress;
+
+/// The program that measures: it has compute kernels, which the daemons' program has not.
+const BENCH: Companion = Companion {
+    name: "gpuvmk-gpu-bench",
+    folder: "gpu_bench",
+    task: "What a native client gets is measured",
+    from_sources: "cargo run --release -- gpu bench",
+};
 
 /// Arguments of `gpuvmk gpu`.
 #[derive(Debug, clap::Args)]
@@ -62,36 +71,46 @@ enum Command {
     #[command(
         after_help = "Examples:\n  gpuvmk gpu bench --json\n  sudo gpuvmk gpu bench --uid 65534 --rehearse\n  sudo gpuvmk gpu bench --uid 65534 --residue --json"
     )]
-    Bench {
-        /// PCI address of the GPU; without it, the only one.
-        #[arg(long, value_name = "ADDRESS")]
-        gpu: Option<PciAddress>,
-        /// User to become before the GPU is opened; root must name one.
-        #[arg(long)]
-        uid: Option<u32>,
-        /// Also rehearse the driver: a tenant's life, with every effect checked.
-        #[arg(long)]
-        rehearse: bool,
-        /// Also look for what contexts of different clients find of each other's: shared memory, context
-        /// buffers (reads only).
-        #[arg(long)]
-        residue: bool,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// The second process of a rehearsal: its standard input is a window.
-    #[command(hide = true)]
-    WindowChild {
-        #[arg(long)]
-        size: u64,
-    },
+    Bench(BenchArgs),
+}
+
+/// Arguments of `gpuvmk gpu bench`. Those of `gpuvmk-gpu-bench` are the same.
+#[derive(Debug, clap::Args)]
+struct BenchArgs {
+    /// PCI address of the GPU; without it, the only one.
+    #[arg(long, value_name = "ADDRESS")]
+    gpu: Option<PciAddress>,
+    /// User to become before the GPU is opened; root must name one.
+    #[arg(long)]
+    uid: Option<u32>,
+    /// Also rehearse the driver: a tenant's life, with every effect checked.
+    #[arg(long)]
+    rehearse: bool,
+    /// Also look for what contexts of different clients find of each other's: shared memory, context
+    /// buffers (reads only).
+    #[arg(long)]
+    residue: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl BenchArgs {
+    /// The same for the program that measures.
+    fn words(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        words.extend(self.gpu.map(|gpu| format!("--gpu={gpu}").into()));
+        words.extend(self.uid.map(|uid| format!("--uid={uid}").into()));
+        let flags = [(self.rehearse, "--rehearse"), (self.residue, "--residue"), (self.json, "--json")];
+        words.extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag.into()));
+        words
+    }
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::List { json } => {
-            let inventory = inventory(&places());
+            let inventory = inventory(&Places::of_host());
             if *json {
                 say!("{}", serde_json::to_string_pretty(&inventory)?)?;
             } else {
@@ -104,25 +123,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Probe(args) => card::probe(args),
         Command::Init(args) => init::run(args),
         Command::Vbios(args) => vbios::run(args),
-        Command::Bench { gpu, uid, rehearse, residue, json } => {
-            let gpu = gpu.map(|address| address.to_string());
-            let config =
-                BenchConfig { gpu, uid: *uid, rehearse: *rehearse, residue: *residue, places: places() };
-            let report = bench::run(&config)?;
-            if *json {
-                say!("{}", serde_json::to_string_pretty(&report)?)?;
-            } else {
-                output::print(&describe_report(&report))?;
-            }
-            Ok(if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-        }
-        Command::WindowChild { size } => match bench::play_window_child(*size) {
-            Ok(text) => {
-                say!("{text}")?;
-                Ok(ExitCode::SUCCESS)
-            }
-            Err(why) => anyhow::bail!("{why}"),
-        },
+        Command::Bench(args) => BENCH.start(|_| args.words()),
     }
 }
 
@@ -171,39 +172,14 @@ fn describe_verdict(verdict: &Verdict) -> String {
     }
 }
 
-fn describe_report(report: &Report) -> String {
-    use std::fmt::Write as _;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    let mut text = String::new();
-    let _ = writeln!(text, "{} at {}, NVIDIA driver {}", report.name, report.address, report.driver);
-    for figure in &report.figures {
-        let _ = writeln!(
-            text,
-            "  {:<72} {:>10.2} {} (min {:.2}, p99 {:.2}, n {})",
-            figure.name, figure.p50, figure.unit, figure.min, figure.p99, figure.samples
-        );
+    #[test]
+    fn options_of_measurements_are_handed_on() {
+        let gpu = Some("65:00.0".parse().unwrap());
+        let args = BenchArgs { gpu, uid: Some(65_534), rehearse: true, residue: false, json: true };
+        assert_eq!(args.words(), ["--gpu=0000:65:00.0", "--uid=65534", "--rehearse", "--json"]);
     }
-    for look in &report.looks {
-        let pattern = look.pattern.map(|words| format!("{words} words of the pattern, ")).unwrap_or_default();
-        let _ = writeln!(
-            text,
-            "  {:<72} {} KiB: {pattern}{} words not 0",
-            look.what,
-            look.bytes >> 10,
-            look.not_zero
-        );
-    }
-    for what in &report.not_told {
-        let _ = writeln!(text, "  not told by the driver, and not looked at: {what}");
-    }
-    for step in &report.passed {
-        let _ = writeln!(text, "  passed: {step}");
-    }
-    for failure in &report.failed {
-        let _ = writeln!(text, "  FAILED: {}: {}", failure.step, failure.why);
-    }
-    if report.refused {
-        let _ = writeln!(text, "  The driver refused a call; nothing more was tried.");
-    }
-    text
 }

@@ -23,6 +23,12 @@ const LIMIT: u64 = 60 << 20;
 
 const GPUVMK: StaticBuild =
     StaticBuild { what: "gpuvmk", package: "gpuvmk", target_folder: "pack-target", panic_aborts: false };
+const GPU_BENCH: StaticBuild = StaticBuild {
+    what: "what measures a GPU without guests",
+    package: "gpuvmk-gpu-bench",
+    target_folder: "pack-target",
+    panic_aborts: false,
+};
 const RUNNER: StaticBuild = StaticBuild {
     what: "the pack's runner",
     package: "gpuvmk-runner",
@@ -99,6 +105,7 @@ fn stage(cache: &Cache, series: KernelSeries, pack: &Pack) -> Result<Manifest> {
     let init = guest_build::obtain(cache)?;
     let gpuvmk = GPUVMK.obtain(cache)?;
     install(&gpuvmk, &pack.gpuvmk())?;
+    install(&GPU_BENCH.obtain(cache)?, &pack.gpu_bench())?;
     install(&kernel.image, &pack.kernel_image())?;
     let firmware = Firmware::for_kernel(series);
     let files = firmware.files(cache, &gpuvmk)?;

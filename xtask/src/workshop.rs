@@ -263,18 +263,23 @@ pub fn built(program: &str) -> Result<Option<PathBuf>> {
 
 /// Builds gpuvmk as users run it, unless it is built already.
 pub fn build_gpuvmk() -> Result<PathBuf> {
-    if let Some(path) = built("gpuvmk")? {
+    build_program("gpuvmk")
+}
+
+/// The same for a program of the package of its name.
+pub fn build_program(name: &str) -> Result<PathBuf> {
+    if let Some(path) = built(name)? {
         return Ok(path);
     }
     let tree = source_tree();
-    eprintln!("building gpuvmk");
+    eprintln!("building {name}");
     let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .current_dir(&tree)
-        .args(["build", "--quiet", "--release", "--bin", "gpuvmk"])
+        .args(["build", "--quiet", "--release", "--package", name, "--bin", name])
         .stdout(Stdio::from(std::io::stderr()))
         .status()
-        .context("Cannot start cargo to build gpuvmk")?;
-    ensure!(status.success(), "gpuvmk does not build: cargo ended with {status}");
+        .with_context(|| format!("Cannot start cargo to build {name}"))?;
+    ensure!(status.success(), "{name} does not build: cargo ended with {status}");
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| tree.join("target"), |path| tree.join(path));
-    Ok(target.join("release/gpuvmk"))
+    Ok(target.join("release").join(name))
 }

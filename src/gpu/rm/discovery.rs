@@ -15,10 +15,17 @@ use super::sys::{Lowered, NodeKernel, is_root, lower};
 use super::{RmConfig, RmDriver};
 
 /// The NVIDIA driver, and who we are for it.
-pub(super) struct Opened {
+pub struct Opened {
+    /// The NVIDIA driver.
     pub kernel: Arc<dyn Kernel>,
     /// The way back to root, where this process is root's.
     lowered: Option<Lowered>,
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opened").field("lowered", &self.lowered.is_some()).finish_non_exhaustive()
+    }
 }
 
 impl Opened {
@@ -38,7 +45,7 @@ impl Opened {
 ///
 /// # Errors
 /// See [`OpenError`].
-pub(super) fn open_kernel(places: &Places, uid: Option<u32>) -> Result<Opened, OpenError> {
+pub fn open_kernel(places: &Places, uid: Option<u32>) -> Result<Opened, OpenError> {
     places.driver().check()?;
     match places.strict_clients() {
         Ok(true) => {}
@@ -73,7 +80,7 @@ pub(super) fn open_kernel(places: &Places, uid: Option<u32>) -> Result<Opened, O
 ///
 /// # Errors
 /// See [`OpenError`].
-pub(super) fn open_device(
+pub fn open_device(
     kernel: &Arc<dyn Kernel>,
     places: &Places,
     wanted: Option<&str>,

@@ -9,14 +9,13 @@
 //! From the bottom: `abi` is the interface as data, `kernel` the seam to it, `sys` the real other side,
 //! `client` and `device` objects and calls, `vram`, `system`, `space`, `channel`, `channels`, `events` the
 //! parts, `driver` all together. `worker` is a channel of our own that clears memory, `pinner` holds tenants'
-//! memory in place; `bench` measures on the same code what guests are compared with; `places`, `inventory`
-//! and `discovery` find GPUs and take one.
+//! memory in place; `places`, `inventory` and `discovery` find GPUs and take one. `raw` is what programs that
+//! measure use of it.
 //!
 //! Not handled: GPUs of other architectures (a guest's commands run unchanged, so the GPU must be of the
 //! vGPU's chip's), MIG, confidential computing, more than one GPU per driver.
 
 pub mod abi;
-pub mod bench;
 mod channel;
 mod channels;
 mod client;
@@ -30,6 +29,7 @@ mod kernel;
 mod pinner;
 mod places;
 mod pushbuffer;
+pub mod raw;
 mod space;
 mod sys;
 mod system;

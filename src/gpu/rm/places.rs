@@ -33,7 +33,22 @@ impl Default for Places {
     }
 }
 
+/// A folder that tests put in the place of `/` for the files of `/proc`, `/dev` and `/sys` that belong to the
+/// NVIDIA driver.
+const TEST_ROOT: &str = "GPUVMK_TEST_ROOT";
+
 impl Places {
+    /// This host's, for programs.
+    pub fn of_host() -> Self {
+        match std::env::var_os(TEST_ROOT) {
+            Some(root) => {
+                log::warn!("{TEST_ROOT}: an NVIDIA driver is looked for below {}", root.display());
+                Self::below(root)
+            }
+            None => Self::default(),
+        }
+    }
+
     /// Those that `root` has instead of `/`.
     pub fn below(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }

@@ -80,6 +80,7 @@ fn inspect(root: &Path) -> Result<()> {
         "usr/share/man/man1/gpuvmk-trace-record.1.gz",
         "usr/share/bash-completion/completions/gpuvmk",
         "usr/share/doc/gpuvmk/operators.md",
+        "usr/libexec/gpuvmk/gpuvmk-gpu-bench",
         "etc/gpuvmk",
     ] {
         ensure!(root.join(wanted).exists(), "{wanted} is missing");

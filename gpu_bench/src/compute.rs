@@ -6,9 +6,10 @@ use std::time::Duration;
 use gpuvmk_kernels::launch::{self, Parameters, Place};
 use gpuvmk_kernels::{SPIN, spin};
 
-use super::{Bench, Figure, Report, StepError};
-use crate::rm::pushbuffer::Commands;
-use crate::rm::worker::{STAGING, Work, Worker};
+use crate::bench::Bench;
+use crate::report::{Figure, Report};
+use crate::step_error::StepError;
+use gpuvmk_gpu::rm::raw::{Commands, STAGING, Work, Worker};
 use gpuvmk_pci::mapping::Mapping;
 
 const MIB: u64 = 1 << 20;
@@ -24,7 +25,7 @@ const DATA: u64 = 4 * MIB;
 const ROUNDS: usize = 20;
 const SEED: u32 = 12345;
 
-pub(super) fn measure(bench: &mut Bench, report: &mut Report) -> Result<(), StepError> {
+pub(crate) fn measure(bench: &mut Bench, report: &mut Report) -> Result<(), StepError> {
     let mut worker = Worker::new(&mut bench.device, bench.doorbell.clone(), Work::Compute, DATA)?;
     let outcome = spins(&mut worker);
     worker.destroy(&mut bench.device)?;

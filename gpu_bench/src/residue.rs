@@ -8,12 +8,12 @@
 use gpuvmk_kernels::launch::{self, Parameters, Place, Size3};
 use gpuvmk_kernels::{Kernel, SHARED_FILL, SHARED_LOOK};
 
-use super::{Bench, Look, Report, StepError};
-use crate::rm::abi::Handle;
-use crate::rm::abi::controls::{PteBlock, PteInfo};
-use crate::rm::device::Device;
-use crate::rm::pushbuffer::Commands;
-use crate::rm::worker::{STAGING, Work, Worker};
+use crate::bench::Bench;
+use crate::report::{Look, Report};
+use crate::step_error::StepError;
+use gpuvmk_gpu::rm::abi::Handle;
+use gpuvmk_gpu::rm::abi::controls::{PteBlock, PteInfo};
+use gpuvmk_gpu::rm::raw::{Commands, Device, STAGING, Work, Worker};
 
 const MIB: u64 = 1 << 20;
 
@@ -35,7 +35,7 @@ type Found = (u32, u32);
 
 /// Looks at shared memory of which somebody has left a pattern: the context itself, a context that is there,
 /// and one that is gone.
-pub(super) fn shared_memory(bench: &mut Bench, report: &mut Report) -> Result<(), StepError> {
+pub(crate) fn shared_memory(bench: &mut Bench, report: &mut Report) -> Result<(), StepError> {
     let mut look = |what: &str, (same, set): Found| {
         let bytes = u64::from(BLOCKS) * u64::from(WORDS) * 4;
         let (same, set) = (u64::from(same), u64::from(set));
@@ -112,16 +112,16 @@ const TABLE: u64 = 2 * MIB;
 
 /// A run of pages that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pages {
-    pub va: u64,
-    pub size: u64,
+pub(crate) struct Pages {
+    pub(crate) va: u64,
+    pub(crate) size: u64,
     /// Whoever is not privileged may read them.
-    pub plain: bool,
-    pub video: bool,
+    pub(crate) plain: bool,
+    pub(crate) video: bool,
 }
 
 /// The pages that are there among [`CONTEXT_BUFFERS`].
-pub(super) fn context_buffers(device: &Device, space: Handle) -> Result<Vec<Pages>, StepError> {
+pub(crate) fn context_buffers(device: &Device, space: Handle) -> Result<Vec<Pages>, StepError> {
     let mut found: Vec<Pages> = Vec::new();
     let mut table = CONTEXT_BUFFERS.0;
     while table < CONTEXT_BUFFERS.1 {

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Bench, Figure, Report, StepError, Stop};
-use crate::rm::abi::Handle;
-use crate::rm::abi::classes::NV01_MEMORY_LOCAL_USER;
-use crate::rm::abi::flags::{attr, map};
-use crate::rm::pushbuffer::Commands;
-use crate::rm::vram::{GRANULE, vram_params};
-use crate::rm::worker::{STAGING, VIDEO_VA, Work, Worker};
+use crate::bench::Bench;
+use crate::report::{Figure, Report, Stop};
+use crate::step_error::StepError;
 use gpuvmk_chip::Engine;
+use gpuvmk_gpu::rm::abi::Handle;
+use gpuvmk_gpu::rm::abi::classes::NV01_MEMORY_LOCAL_USER;
+use gpuvmk_gpu::rm::abi::flags::{attr, map};
+use gpuvmk_gpu::rm::raw::{Commands, GRANULE, STAGING, VIDEO_VA, Work, Worker, vram_params};
 
 const MIB: u64 = 1 << 20;
 
@@ -23,7 +23,7 @@ const VIDEO: u64 = 256 * MIB;
 const COPIES: u32 = 8;
 const ROUNDS: usize = 7;
 
-pub(super) fn measure(bench: &mut Bench, report: &mut Report) -> Result<(), Stop> {
+pub(crate) fn measure(bench: &mut Bench, report: &mut Report) -> Result<(), Stop> {
     let mut params = vram_params(VIDEO, attr::PAGE_HUGE, GRANULE);
     let video = match bench.device.client.alloc(bench.device.device, NV01_MEMORY_LOCAL_USER, &mut params) {
         Ok(video) => video,
@@ -35,7 +35,7 @@ pub(super) fn measure(bench: &mut Bench, report: &mut Report) -> Result<(), Stop
     }
     let outcome = inline(bench, report);
     report.note("measurements on the graphics engine", outcome)?;
-    let outcome = super::compute::measure(bench, report);
+    let outcome = crate::compute::measure(bench, report);
     report.note("a compute kernel", outcome)?;
     let freed = bench.device.client.free(video).map_err(StepError::from);
     report.note("freeing video memory", freed)
