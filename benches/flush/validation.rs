@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use gpuvmk::addr::{Gpa, GpuVa, GuestVram, HostVram, Iova};
 use gpuvmk::aggregator::check::{CheckedUpdate, Checker};
-use gpuvmk::aggregator::dma_map::{DmaMap, DmaRange};
+use gpuvmk::aggregator::dma_map::DmaMap;
+use gpuvmk::aggregator::dma_range::DmaRange;
 use gpuvmk::aggregator::partition::{Partition, VramAllocator};
 use gpuvmk::aggregator::protocol::{GuestMapping, GuestTarget, MAX_UPDATE_RUNS};
 use gpuvmk::chip::{Chip, EngineSet};

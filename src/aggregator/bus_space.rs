@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::dma_map::DmaRange;
+use super::dma_range::DmaRange;
 use gpuvmk_chip::addr::{Gpa, Iova};
 
 /// The large pages of the host's processor and IOMMU.

@@ -11,7 +11,8 @@
 
 use std::collections::VecDeque;
 
-use super::dma_map::{DmaMap, DmaRange};
+use super::dma_map::DmaMap;
+use super::dma_range::DmaRange;
 use super::partition::Partition;
 use super::protocol::{GuestMapping, GuestRange, GuestTarget};
 use gpuvmk_chip::addr::{Gpa, GpuVa, GuestVram, Iova};

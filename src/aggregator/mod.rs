@@ -9,6 +9,7 @@ pub mod claimant;
 pub mod control;
 mod counts;
 pub mod dma_map;
+pub mod dma_range;
 pub mod doorbells;
 pub mod event_record;
 pub mod event_ring;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::dma_map::DmaRange;
+use crate::dma_range::DmaRange;
 use crate::partition::VramAllocator;
 use gpuvmk_chip::addr::{HostVram, Iova};
 use gpuvmk_chip::{Chip, EngineSet};

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::output::Outcome;
 use super::state::Machine;
-use crate::dma_map::{DmaMapError, DmaRange, Shown};
+use crate::dma_map::{DmaMapError, Shown};
+use crate::dma_range::DmaRange;
 use crate::limit::Limit;
 use crate::protocol::{Event, RefusalKind};
 use crate::report::FailSafeReason;

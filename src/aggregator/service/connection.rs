@@ -1,85 +1,16 @@
 //! One connection of a device backend, from its hello to its end.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
-
-use super::porter::{PorterHandle, Rings, Said};
+use super::peer::Peer;
+use super::porter::handle::{PorterHandle, Rings, Said};
 use super::rate::DoorbellRate;
 use crate::claimant::Claimant;
 use crate::doorbells::DoorbellReceiver;
 use crate::event_ring::EventProducer;
 use crate::protocol::{Hello, Reply};
 use gpuvmk_chip::addr::TenantId;
-use gpuvmk_host::socket_path::peer::{self, Credentials};
-
-/// Who is at the other end.
-#[derive(Debug)]
-pub(super) struct Peer {
-    /// 0 where it has no number here.
-    pub pid: i32,
-    pub uid: u32,
-    gid: u32,
-    process: Process,
-}
-
-#[derive(Debug)]
-enum Process {
-    /// This one.
-    Own,
-    /// Readable once it is gone.
-    Other(OwnedFd),
-    /// Nobody would know when it is gone.
-    Unwatched(io::Error),
-}
-
-impl Peer {
-    pub fn of(socket: &impl AsFd) -> io::Result<Self> {
-        let credentials = Credentials::of(socket)?;
-        let own = i32::try_from(std::process::id()) == Ok(credentials.pid);
-        let process = if own {
-            Process::Own
-        } else {
-            peer::process(socket, credentials).map_or_else(Process::Unwatched, Process::Other)
-        };
-        Ok(Self { pid: credentials.pid, uid: credentials.uid, gid: credentials.gid, process })
-    }
-
-    /// What the kernel says of it.
-    pub const fn credentials(&self) -> Credentials {
-        Credentials { pid: self.pid, uid: self.uid, gid: self.gid }
-    }
-
-    /// True unless it is this very process.
-    pub const fn is_other(&self) -> bool {
-        !matches!(self.process, Process::Own)
-    }
-
-    /// Why it cannot be a tenant, if it cannot: what a tenant maps is given to somebody else once its process
-    /// is gone, which somebody has to tell.
-    pub fn unwatched(&self) -> Option<String> {
-        match &self.process {
-            Process::Own | Process::Other(_) => None,
-            Process::Unwatched(error) if self.pid == 0 => Some(format!(
-                "the process that connected is of another PID namespace, and cannot be watched: {error}"
-            )),
-            Process::Unwatched(error) => Some(format!("process {} cannot be watched: {error}", self.pid)),
-        }
-    }
-
-    /// The descriptor to wait on until the process is gone; `None` when it is gone, or is this one.
-    pub fn living_process(self) -> Option<OwnedFd> {
-        let Process::Other(process) = self.process else { return None };
-        let mut fds = [PollFd::new(&process, PollFlags::IN)];
-        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-        match poll(&mut fds, Some(&now)) {
-            Ok(1..) => None,
-            Ok(0) | Err(_) => Some(process),
-        }
-    }
-}
 
 /// What a connection is about.
 #[derive(Debug)]

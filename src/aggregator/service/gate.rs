@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 use rustix::net::Shutdown;
 
-use super::ServiceRemote;
-use super::connection::Peer;
+use super::commands::Commands;
+use super::peer::Peer;
 use super::places::{Conduct, Found, GRACE, Place, Places};
 use super::porter::Porter;
 use crate::protocol::{RefusalKind, Reply};
@@ -75,7 +75,7 @@ impl Gate {
     }
 
     /// Gives a connection that came by a door a porter, if there is a place.
-    pub fn admit(&self, socket: OwnedFd, door: Option<&Door>, owner: ServiceRemote) {
+    pub fn admit(&self, socket: OwnedFd, door: Option<&Door>, owner: Commands) {
         let peer = match Peer::of(&socket) {
             Ok(peer) => peer,
             Err(error) => {
@@ -136,7 +136,7 @@ impl Gate {
     ///
     /// # Errors
     /// Out of descriptors or threads.
-    pub fn open(&self, doors: Vec<Door>, owner: ServiceRemote) -> io::Result<OpenGate> {
+    pub fn open(&self, doors: Vec<Door>, owner: Commands) -> io::Result<OpenGate> {
         let stop = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (gate, stopped) = (self.clone(), Arc::clone(&stop));
         let accept = move || {
@@ -147,7 +147,7 @@ impl Gate {
         Ok(OpenGate { gate: self.clone(), stop, thread: Some(thread) })
     }
 
-    fn accept(&self, doors: &[Door], owner: &ServiceRemote, stop: &OwnedFd) {
+    fn accept(&self, doors: &[Door], owner: &Commands, stop: &OwnedFd) {
         loop {
             let listening = doors.iter().map(|door| PollFd::new(door.listener.socket(), PollFlags::IN));
             let mut fds: Vec<_> =

@@ -10,37 +10,38 @@
 //! thread sleeps.
 
 mod adaptive_poll;
+mod commands;
 mod connection;
 mod files;
 mod forecast;
 mod gate;
+mod line;
+mod peer;
 mod places;
 mod porter;
 mod rate;
+mod remote;
 mod requests;
 mod turn;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gpuvmk_control_client::Status;
-use rustix::event::EventfdFlags;
 use rustix::net::SocketType;
 
+use self::commands::Commands;
 use self::gate::{Door, Gate};
-use self::porter::Said;
+pub use self::remote::ServiceRemote;
 use self::turn::Loop;
 use super::control::ControlServer;
 use super::machine::Machine;
-use super::machine::guests::{Guest, GuestList};
-use super::machine::hang::Reset;
+use super::machine::guests::GuestList;
 use super::machine::settings::{InForce, Order};
-use crate::ScrubPolicy;
+use crate::scrub_policy::ScrubPolicy;
 use gpuvmk_gpu::scrub::EngineScrub;
 use gpuvmk_gpu::{GpuDriver, GpuError, OwnershipLedger};
 use gpuvmk_host::reaper;
@@ -57,9 +58,6 @@ use gpuvmk_scheduler::share::Rejection;
 use gpuvmk_trace::desk::Desk;
 use gpuvmk_trace::header::program;
 use gpuvmk_trace::{Header, Tracer};
-
-/// How long a status request may wait for the service's thread.
-const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How the service is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,86 +117,6 @@ pub enum StartError {
     /// Out of descriptors or threads.
     #[error("The aggregator's thread cannot be set up")]
     Setup(#[from] io::Error),
-}
-
-/// What other threads ask of the service.
-enum Command {
-    /// What a connection's porter has.
-    Letter(u32, Said),
-    /// Change what an operator wants changed.
-    Set(Order, SyncSender<Result<InForce, Rejection>>),
-    /// Take a VM's unfinished work off.
-    Reset(String, SyncSender<Result<Reset, Rejection>>),
-    /// Let a VM come from now on, or no longer.
-    List(String, Option<Guest>, SyncSender<Result<(), Rejection>>),
-    /// Report.
-    Status(SyncSender<Status>),
-    /// End.
-    Stop,
-}
-
-/// A way to give commands to the service.
-#[derive(Clone, Debug)]
-pub struct ServiceRemote {
-    commands: Sender<Command>,
-    wake: Arc<OwnedFd>,
-    /// The thread sleeps, or is about to.
-    sleeping: Arc<AtomicBool>,
-    gate: Gate,
-}
-
-impl ServiceRemote {
-    fn command(&self, command: Command) -> bool {
-        let sent = self.commands.send(command).is_ok();
-        if self.sleeping.swap(false, Ordering::SeqCst) {
-            // The counter is never read: there are not so many commands that it could be full.
-            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
-        }
-        sent
-    }
-
-    /// False when the service has ended.
-    fn letter(&self, number: u32, said: Said) -> bool {
-        self.command(Command::Letter(number, said))
-    }
-
-    /// The state now; `None` when the service has ended or does not answer.
-    pub fn status(&self) -> Option<Status> {
-        let (answer, status) = sync_channel(1);
-        self.command(Command::Status(answer));
-        status.recv_timeout(STATUS_PATIENCE).ok()
-    }
-
-    /// Carries out an operator's order; `None` when the service has ended or does not answer.
-    pub fn set(&self, order: Order) -> Option<Result<InForce, Rejection>> {
-        let (answer, done) = sync_channel(1);
-        self.command(Command::Set(order, answer));
-        done.recv_timeout(STATUS_PATIENCE).ok()
-    }
-
-    /// Takes a VM's unfinished work off; `None` when the service has ended or does not answer.
-    pub fn reset_vm(&self, name: &str) -> Option<Result<Reset, Rejection>> {
-        let (answer, done) = sync_channel(1);
-        self.command(Command::Reset(name.to_owned(), answer));
-        done.recv_timeout(STATUS_PATIENCE).ok()
-    }
-
-    /// Lets a VM come from now on, or no longer; `None` when the service has ended or does not answer.
-    pub fn list(&self, name: &str, guest: Option<Guest>) -> Option<Result<(), Rejection>> {
-        let (answer, done) = sync_channel(1);
-        self.command(Command::List(name.to_owned(), guest, answer));
-        done.recv_timeout(STATUS_PATIENCE).ok()
-    }
-
-    /// Ends the service soon: its sockets close, tenants are told by that.
-    pub fn stop(&self) {
-        self.command(Command::Stop);
-    }
-
-    /// Serves this connection as if it had been accepted.
-    pub(super) fn adopt(&self, socket: OwnedFd) {
-        self.gate.admit(socket, None, self.clone());
-    }
 }
 
 /// The running service; dropping it ends it.
@@ -340,17 +258,14 @@ impl Service {
             .with_hang(config.hang)
             .with_guests(config.guests.clone(), own)
             .with_tracer(tracer.clone());
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let wake = Arc::new(rustix::event::eventfd(0, flags).map_err(io::Error::from)?);
-        let (commands, inbox): (_, Receiver<Command>) = std::sync::mpsc::channel();
+        let (commands, inbox) = Commands::new()?;
         let gate = Gate::new();
-        let sleeping = Arc::new(AtomicBool::new(false));
-        let remote = ServiceRemote { commands, wake, sleeping, gate: gate.clone() };
+        let remote = ServiceRemote::new(commands.clone(), gate.clone());
         let own_guards = backends.iter().map(|door| &door.listener).chain(&control).chain(&recorder);
         let guards = own_guards.map(|listener| Arc::clone(listener.guard())).collect();
-        let open = gate.open(backends, remote.clone())?;
+        let open = gate.open(backends, commands.clone())?;
         let mut turns =
-            Loop::new(machine, (gate, open), inbox, remote.clone(), config.backend.clone(), config.poll)?;
+            Loop::new(machine, (gate, open), (commands, inbox), config.backend.clone(), config.poll)?;
         turns.guards = guards;
         let desk = recorder.zip(config.recorder.as_ref()).map(|(listener, (_, name))| {
             let header = Header { source: name.clone(), program: program(), ..Header::default() };
@@ -384,17 +299,6 @@ impl Service {
         }
         Ok(handle)
     }
-}
-
-/// Both kinds of descriptor of the loop are watched by borrowed reference.
-fn watch(
-    epoll: &OwnedFd,
-    fd: impl AsFd,
-    token: u64,
-    flags: rustix::event::epoll::EventFlags,
-) -> io::Result<()> {
-    use rustix::event::epoll;
-    Ok(epoll::add(epoll, fd, epoll::EventData::new_u64(token), flags)?)
 }
 
 #[cfg(test)]

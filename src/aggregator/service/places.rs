@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::porter::Line;
+use super::line::Line;
 use gpuvmk_host::reaper::Account;
 
 /// Connections that are no tenants (yet), and connections that have ended and whose porters have not.

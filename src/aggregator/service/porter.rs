@@ -15,7 +15,7 @@
 //! Locks: none. Orders come over a channel, marks are a word, and an eventfd that nobody else has ends the
 //! porter's sleep.
 
-mod handle;
+pub(super) mod handle;
 mod requests;
 
 use std::io;
@@ -28,16 +28,16 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::ServiceRemote;
-use super::connection::Peer;
+use super::commands::Commands;
+use super::line::{Line, mark};
+use super::peer::Peer;
 use super::places::Place;
 use crate::message::Message;
 use crate::seqpacket::{self, Next};
 use crate::wire;
 use gpuvmk_host::poll_window::PollWindow;
 use gpuvmk_host::processors::to_spare;
-pub(super) use handle::{Admitted, Answer, Arrival, ChangeOfMessage, Line, PorterHandle, Rings, Said};
-use handle::{Order, mark};
+use handle::{Admitted, Answer, Order, PorterHandle, Said};
 
 /// How long a connection may stay silent.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
@@ -75,7 +75,7 @@ pub(super) struct Porter {
     number: u32,
     socket: OwnedFd,
     stage: Stage,
-    owner: ServiceRemote,
+    owner: Commands,
     line: Arc<Line>,
     orders: Receiver<Order>,
     bytes: Vec<u8>,
@@ -111,7 +111,7 @@ impl Porter {
         number: u32,
         socket: OwnedFd,
         (peer, door): (Peer, Option<String>),
-        owner: ServiceRemote,
+        owner: Commands,
         place: Arc<Place>,
     ) -> io::Result<Self> {
         let line = Arc::new(Line::new()?);

@@ -6,10 +6,9 @@ use std::time::Duration;
 use rustix::event::epoll;
 
 use super::connection::{Connection, Stage, TenantLink, Welcoming};
-use super::porter::{Admitted, Answer, Arrival, ChangeOfMessage, Rings, Said};
+use super::porter::handle::{Admitted, Answer, Arrival, ChangeOfMessage, Rings, Said};
 use super::rate::DoorbellRate;
-use super::turn::{Loop, PROCESS, unwatch, watch_doorbells};
-use super::watch;
+use super::turn::{Loop, PROCESS, unwatch, watch, watch_doorbells};
 use crate::machine::{Outcome, SLICE, Wait};
 use crate::protocol::{Hello, RefusalKind, Reply, Request};
 use crate::steps::Step;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
@@ -13,9 +12,9 @@ use gpuvmk_control_client::Status;
 use rustix::event::{Timespec, epoll};
 
 use super::adaptive_poll::AdaptivePoll;
+use super::commands::{Command, Commands};
 use super::connection::{Connection, Stage, TenantLink};
 use super::gate::{Gate, OpenGate};
-use super::{Command, ServiceRemote, watch};
 use crate::machine::status::{add_copied, add_report};
 use crate::machine::{Machine, Output, SLICE, SLICE_BESIDE_OTHERS};
 use crate::message::MessageSender;
@@ -44,10 +43,10 @@ pub(super) struct Loop {
     /// Who may be served at these sockets and at those of other threads.
     pub(super) guards: Vec<Arc<Guard>>,
     pub(super) refused_hellos: u64,
-    commands: Receiver<Command>,
+    commands: Commands,
+    inbox: Receiver<Command>,
     /// One that was found in the last look before sleep.
     found: Option<Command>,
-    remote: ServiceRemote,
     gate: Gate,
     _open: OpenGate,
     backend: String,
@@ -75,8 +74,7 @@ impl Loop {
     pub fn new(
         machine: Machine,
         (gate, open): (Gate, OpenGate),
-        commands: Receiver<Command>,
-        remote: ServiceRemote,
+        (commands, inbox): (Commands, Receiver<Command>),
         backend: String,
         poll: Duration,
     ) -> io::Result<Self> {
@@ -86,15 +84,15 @@ impl Loop {
             log::warn!("back ends send all of their messages themselves, which takes longer: {error}");
         }
         // Edge by edge: the counter is never read.
-        watch(&epoll, &remote.wake, WAKE, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
+        watch(&epoll, commands.wake_fd(), WAKE, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
         watch(&epoll, machine.event_fd(), GPU, epoll::EventFlags::IN)?;
         Ok(Self {
             machine,
             guards: Vec::new(),
             refused_hellos: 0,
             commands,
+            inbox,
             found: None,
-            remote,
             gate,
             _open: open,
             backend,
@@ -198,12 +196,12 @@ impl Loop {
     /// Tells porters and the senders of doorbells to wake us from now on. True when one has something
     /// meanwhile.
     fn prepare_to_sleep(&mut self) -> bool {
-        self.remote.sleeping.store(true, Ordering::SeqCst);
+        self.commands.set_sleeping(true);
         if self.found.is_none() {
-            self.found = self.commands.try_recv().ok();
+            self.found = self.inbox.try_recv().ok();
         }
         if self.found.is_some() {
-            self.remote.sleeping.store(false, Ordering::SeqCst);
+            self.commands.set_sleeping(false);
             return true;
         }
         let connections = &mut self.connections;
@@ -314,7 +312,7 @@ impl Loop {
             if self.now() >= until {
                 break;
             }
-            let command = self.found.take().map_or_else(|| self.commands.try_recv(), Ok);
+            let command = self.found.take().map_or_else(|| self.inbox.try_recv(), Ok);
             let began = self.now();
             let is_order = !matches!(command, Ok(Command::Letter(..)));
             match command {
@@ -346,7 +344,7 @@ impl Loop {
             }
         }
         if self.found.is_none() {
-            self.found = self.commands.try_recv().ok();
+            self.found = self.inbox.try_recv().ok();
         }
         true
     }
@@ -434,6 +432,11 @@ fn listen_to_doorbells(epoll: &OwnedFd, number: u32, link: &TenantLink, listens:
     if let Err(error) = epoll::modify(epoll, link.doorbells.wake_fd(), data, flags) {
         log::error!("doorbells of connection {number} are not heard: {error}");
     }
+}
+
+/// Both kinds of descriptor of the loop are watched by borrowed reference.
+pub(super) fn watch(epoll: &OwnedFd, fd: impl AsFd, token: u64, flags: epoll::EventFlags) -> io::Result<()> {
+    Ok(epoll::add(epoll, fd, epoll::EventData::new_u64(token), flags)?)
 }
 
 /// Descriptors that others have too stay watched unless they are taken out by hand.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::refusal::Refusal;
-use crate::dma_map::DmaRange;
+use crate::dma_range::DmaRange;
 use crate::protocol::{GuestMapping, GuestTarget, RefusalKind};
 use gpuvmk_chip::addr::GpuVa;
 use gpuvmk_gpu::{Revocation, SpaceHandle, SpaceUpdate};

@@ -5,33 +5,18 @@ use std::any::Any;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
-
-use rustix::event::EventfdFlags;
 
 use crate::doorbells::{self, DoorbellReceiver};
 use crate::event_ring::{self, EventProducer, WakeHelper};
 use crate::message::MessageSender;
 use crate::protocol::{Hello, Request};
-use crate::service::connection::Peer;
+use crate::service::line::{Line, mark};
+use crate::service::peer::Peer;
 use crate::service::places::Place;
 use crate::tenant::Refusal;
 use gpuvmk_host::reaper::{Account, Reaped};
-
-/// Marks of [`Line::marks`].
-pub(super) mod mark {
-    /// Orders lie in the channel.
-    pub const ORDER: u32 = 1;
-    /// The consumer of events waits.
-    pub const EVENTS: u32 = 2;
-    /// A message to the driver.
-    pub const MESSAGE: u32 = 4;
-    /// Nobody needs this connection any more.
-    pub const CLOSE: u32 = 8;
-    /// Somebody else needs its place, if it is still silent.
-    pub const GIVE_WAY: u32 = 16;
-}
 
 /// What a porter has for the owner.
 #[derive(Debug)]
@@ -124,47 +109,6 @@ pub(in crate::service) struct ChangeOfMessage {
     pub given: bool,
     /// A message was ordered before, by the old one.
     pub send_first: bool,
-}
-
-/// What owner and porter share.
-#[derive(Debug)]
-pub(in crate::service) struct Line {
-    pub(super) marks: AtomicU32,
-    pub(super) asleep: AtomicBool,
-    /// Ours alone.
-    pub(super) bell: OwnedFd,
-    /// Wake-ups that cost too much.
-    pub(super) dear: AtomicU64,
-}
-
-impl Line {
-    pub(super) fn new() -> io::Result<Self> {
-        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { marks: AtomicU32::new(0), asleep: AtomicBool::new(false), bell, dear: AtomicU64::new(0) })
-    }
-
-    pub(super) fn ring(&self, mark: u32) {
-        self.marks.fetch_or(mark, Ordering::SeqCst);
-        if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
-            // The counter is read after each sleep, and cannot be full.
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
-        }
-    }
-
-    /// The connection is to end if it is still silent.
-    pub fn give_way(&self) {
-        self.ring(mark::GIVE_WAY);
-    }
-}
-
-impl WakeHelper for Line {
-    fn events(&self) {
-        self.ring(mark::EVENTS);
-    }
-
-    fn message(&self) {
-        self.ring(mark::MESSAGE);
-    }
 }
 
 /// The owner's side of a porter. Dropping it ends the connection.
