@@ -7,11 +7,11 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use super::bar3::{BAR3_MAPPED, Tables};
 use super::channel_flags::ChannelFlags;
 use super::guest_ram::GuestRam;
 use super::host::{Host, Terms};
 use super::memory::Memory;
+use super::placement::{BAR3_MAPPED, Tables};
 use super::spaces::Spaces;
 use super::status::{FailSafe, FailSafeRecord, State};
 use gpuvmk_aggregator::link::LinkError;
@@ -128,15 +128,17 @@ impl<C: ChannelControl> Control<C> {
 
     /// PRAMIN shows VRAM from an address on, or something else.
     pub fn show_pramin(&mut self, start: Option<u64>, host: &Host<'_>) -> Result<(), FailSafe> {
-        host.homes.map_or(Ok(()), |homes| homes.move_pramin(start, host, &self.spaces))
+        host.placement.map_or(Ok(()), |placement| {
+            placement.move_pramin(start, &host.surroundings(&self.spaces.mapped(host)))
+        })
     }
 
     /// Brings pages to where BAR3 shows them.
     pub(super) fn follow_bar3(&mut self, host: &Host<'_>) -> Result<(), FailSafe> {
-        let Some(homes) = host.homes else { return Ok(()) };
+        let Some(placement) = host.placement else { return Ok(()) };
         let Bar3 { tables, followed } = &mut self.bar3;
         match followed.follow(*tables, self.spaces.format(), &host.memory) {
-            Ok(changes) => homes.apply(&changes, host, &self.spaces),
+            Ok(changes) => placement.apply(&changes, &host.surroundings(&self.spaces.mapped(host))),
             Err(refusal) => {
                 host.meters.too_many_tables();
                 Err(FailSafe::QuotaExceeded(format!("BAR3's page tables: {refusal}")))
@@ -146,12 +148,16 @@ impl<C: ChannelControl> Control<C> {
 
     /// Hardware is to read a channel's USERD from now on.
     pub(super) fn begin_userd(&self, userd: GuestVram, size: u64, host: &Host<'_>) -> Result<(), FailSafe> {
-        host.homes.map_or(Ok(()), |homes| homes.begin_userd(userd, size, host, &self.spaces))
+        host.placement.map_or(Ok(()), |placement| {
+            placement.begin_userd(userd, size, &host.surroundings(&self.spaces.mapped(host)))
+        })
     }
 
     /// The channel is gone.
     pub(super) fn end_userd(&self, userd: GuestVram, host: &Host<'_>) -> Result<(), FailSafe> {
-        host.homes.map_or(Ok(()), |homes| homes.end_userd(userd, host, &self.spaces))
+        host.placement.map_or(Ok(()), |placement| {
+            placement.end_userd(userd, &host.surroundings(&self.spaces.mapped(host)))
+        })
     }
 
     /// The TLB was invalidated.

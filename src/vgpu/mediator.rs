@@ -23,12 +23,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
-use super::bar3::{Bar3, Homes};
 use super::control::{ChannelControl, Control};
 use super::copies::Copies;
 use super::events::{EventPath, Face};
 use super::host::{Host, Terms};
 use super::memory::{Memory, Window};
+use super::placement::{Bar3, PagePlacement};
 use super::quotas::{Meters, PacedInterrupts};
 use super::status::{Counters, FailSafe, FailSafeRecord, State, Status};
 use super::traced_link::TracedLink;
@@ -64,7 +64,7 @@ pub struct Mediator<C: ChannelControl> {
     trapped: AtomicU64,
     system: DmaSpace,
     /// BAR3's memory, if it is to be mapped.
-    homes: Option<Homes>,
+    placement: Option<PagePlacement>,
     control: Mutex<Control<C>>,
     connection: RwLock<Arc<Connection>>,
 }
@@ -103,7 +103,7 @@ impl<C: ChannelControl> Mediator<C> {
         let vram = connection.window.size();
         Ok(Self {
             vram,
-            homes: direct.then(|| Homes::new(vram)).transpose()?,
+            placement: direct.then(|| PagePlacement::new(vram)).transpose()?,
             face,
             counters,
             meters,
@@ -217,7 +217,7 @@ impl<C: ChannelControl> Mediator<C> {
             terms: &connection.terms,
             link: &*connection.link,
             memory: Memory { window: &connection.window, system: &self.system },
-            homes: self.homes.as_ref(),
+            placement: self.placement.as_ref(),
             live: &connection.events.live,
             copies: &self.copies,
             counters: &self.counters,
@@ -267,15 +267,15 @@ impl<C: ChannelControl> Mediator<C> {
         if grant.vram != self.vram {
             return Err(lost(format!("{} bytes of VRAM were granted instead of {}", grant.vram, self.vram)));
         }
-        if self.homes.is_some() && grant.slow_vram_reads {
+        if self.placement.is_some() && grant.slow_vram_reads {
             return Err(lost(VgpuError::Bar3Slow.to_string()));
         }
         let link = Arc::new(TracedLink::new(link, self.config.tracer.clone()));
         let connection = Connection::new(link, grant, self.config.table_cache, &self.face, &self.counters)
             .map_err(|error| lost(error.to_string()))?;
         let host = self.host(&connection);
-        if let Some(homes) = &self.homes {
-            homes.forget_announcement();
+        if let Some(placement) = &self.placement {
+            placement.forget_announcement();
         }
         for range in control.ram.iter() {
             self.announce(range, &host)?;
@@ -308,10 +308,10 @@ impl<C: ChannelControl> Mediator<C> {
 
     /// Instance memory as after power-on, after the host's side with its result: no engine reaches it any
     /// more.
-    fn reset_homes(&self, connection: &Connection, host: Result<(), FailSafe>) -> Result<(), FailSafe> {
-        let Some(homes) = &self.homes else { return host };
-        let withdrawn = host.and_then(|()| Ok(homes.withdraw(&self.host(connection))?));
-        homes.reset(&connection.window);
+    fn reset_placement(&self, connection: &Connection, host: Result<(), FailSafe>) -> Result<(), FailSafe> {
+        let Some(placement) = &self.placement else { return host };
+        let withdrawn = host.and_then(|()| Ok(placement.withdraw(&self.host(connection))?));
+        placement.reset(&connection.window);
         withdrawn
     }
 }
@@ -402,7 +402,7 @@ impl<C: ChannelControl> Backend for Mediator<C> {
     }
 
     fn windows(&self) -> Option<&dyn Windows> {
-        self.homes.is_some().then_some(self)
+        self.placement.is_some().then_some(self)
     }
 
     fn completions(&self) -> Option<&dyn Completions> {
@@ -470,7 +470,7 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         self.counters.resets.one();
         let result = self.reset_host(&control);
         let connection = self.connection();
-        let result = self.reset_homes(&connection, result);
+        let result = self.reset_placement(&connection, result);
         // What the link's thread still tells of the time before finds no channel.
         connection.events.live.clear_all();
         // It may have been zeroed; and what the last driver kept there is nothing to the next one.

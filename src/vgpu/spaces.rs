@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Instant;
 
-use super::bar3::Engines;
-use super::host::{Host, SpaceSink};
+use super::host::Host;
+use super::placement::Engines;
+use super::space_sink::SpaceSink;
 use super::status::{Counters, FailSafe};
 use gpuvmk_aggregator::link::LinkError;
 use gpuvmk_aggregator::protocol::{RefusalKind, Request, SpaceId};
@@ -169,13 +170,26 @@ impl<F: MmuFormat + Default> Spaces<F> {
     }
 }
 
-impl<F: MmuFormat> Engines for Spaces<F> {
-    fn map_again(&self, vram: Range<u64>, host: &Host<'_>) -> Result<(), FailSafe> {
-        for space in self.spaces.values() {
+/// Spaces, and the way to send their mappings.
+pub(super) struct Mapped<'a, 'h, F> {
+    spaces: &'a Spaces<F>,
+    host: &'a Host<'h>,
+}
+
+impl<F> Spaces<F> {
+    /// The same for page placement.
+    pub(super) const fn mapped<'a, 'h>(&'a self, host: &'a Host<'h>) -> Mapped<'a, 'h, F> {
+        Mapped { spaces: self, host }
+    }
+}
+
+impl<F: MmuFormat> Engines for Mapped<'_, '_, F> {
+    fn map_again(&self, vram: Range<u64>) -> Result<(), FailSafe> {
+        for space in self.spaces.spaces.values() {
             let mut runs = Vec::new();
             space.shadow.visit_vram(vram.start, vram.end - vram.start, &mut |run| runs.push(run));
             if !runs.is_empty() {
-                let mut sink = SpaceSink::new(host, space.id);
+                let mut sink = SpaceSink::new(self.host, space.id);
                 sink.batch(Vec::new(), runs)?;
                 sink.finish()?;
             }

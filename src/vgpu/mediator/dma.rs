@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use super::{Mediator, fail_safe_reason, is_lost};
-use crate::bar3::WINDOW_GPA;
 use crate::control::{ChannelControl, Control};
 use crate::guest_ram::Range;
 use crate::host::Host;
+use crate::placement::WINDOW_GPA;
 use crate::status::FailSafe;
 use gpuvmk_aggregator::link::LinkError;
 use gpuvmk_aggregator::protocol::{RefusalKind, Request};

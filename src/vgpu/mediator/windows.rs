@@ -3,41 +3,41 @@
 use std::io::{self, ErrorKind};
 
 use super::Mediator;
-use crate::bar3::Homes;
 use crate::control::ChannelControl;
+use crate::placement::PagePlacement;
 use gpuvmk_pci::SharedMemory;
 use gpuvmk_units::backend::{WindowTables, Windows};
 
 impl<C: ChannelControl> Mediator<C> {
-    fn homes(&self) -> io::Result<&Homes> {
-        self.homes.as_ref().ok_or_else(|| ErrorKind::Unsupported.into())
+    fn placement(&self) -> io::Result<&PagePlacement> {
+        self.placement.as_ref().ok_or_else(|| ErrorKind::Unsupported.into())
     }
 }
 
 impl<C: ChannelControl> Windows for Mediator<C> {
     fn bar3_memory(&self) -> io::Result<SharedMemory> {
-        self.homes()?.share_bar3()
+        self.placement()?.share_bar3()
     }
 
     fn pramin_memory(&self) -> io::Result<SharedMemory> {
-        self.homes()?.share_pramin()
+        self.placement()?.share_pramin()
     }
 
     fn show_bar3(&self, tables: Option<WindowTables>) {
-        if self.homes.is_some() {
+        if self.placement.is_some() {
             self.serve(|control, host| control.show_bar3(tables, host));
         }
     }
 
     fn show_pramin(&self, start: Option<u64>) {
-        if self.homes.is_some() {
+        if self.placement.is_some() {
             self.serve(|control, host| control.show_pramin(start, host));
         }
     }
 
     fn client_gone(&self) {
-        if let Some(homes) = &self.homes {
-            homes.client_gone();
+        if let Some(placement) = &self.placement {
+            placement.client_gone();
         }
     }
 }

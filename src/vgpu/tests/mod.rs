@@ -2,7 +2,6 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
-mod bar3;
 mod channels;
 mod copies;
 mod failures;
@@ -10,6 +9,7 @@ mod gsp;
 mod hand_over;
 mod hostile;
 mod memory;
+mod placement;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;

@@ -7,10 +7,10 @@
 //!
 //! * this process reaches it there by its address in VRAM, because that page of the file is mapped over its
 //!   place in [`Window`](super::memory::Window): no reader knows of homes;
-//! * engines reach it there as system memory ([`Homes::split`]); the file is announced as memory for DMA at
+//! * engines reach it there as system memory ([`PagePlacement::split`]); the file is announced as memory for DMA at
 //!   [`WINDOW_GPA`], where no guest has memory, when the first engine is to reach a page of it;
-//! * pages move when the guest says that it changed BAR3's tables or where PRAMIN looks ([`Homes::apply`],
-//!   [`Homes::move_pramin`]), before the access ends by which it says so. Until then the guest sees what was
+//! * pages move when the guest says that it changed BAR3's tables or where PRAMIN looks ([`PagePlacement::apply`],
+//!   [`PagePlacement::move_pramin`]), before the access ends by which it says so. Until then the guest sees what was
 //!   there before, as through a TLB. (QEMU waits for the end of every write once a region is mapped.)
 //!
 //! An engine may store to a page while it moves: what it stored after the page was copied is carried over
@@ -26,6 +26,7 @@
 
 mod moves;
 mod places;
+mod surroundings;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -37,11 +38,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-pub use self::moves::Engines;
 use self::places::{Part, Places};
+pub use self::surroundings::{Engines, Requests, Surroundings};
 pub use self::tables::Tables;
-use super::VgpuError;
-use super::host::Host;
+use super::error::VgpuError;
 use super::memory::Window;
 use gpuvmk_aggregator::link::LinkError;
 use gpuvmk_aggregator::protocol::{RefusalKind, Request};
@@ -82,7 +82,7 @@ fn create_file() -> io::Result<OwnedFd> {
 
 /// The memory, and which pages have their home there.
 #[derive(Debug)]
-pub struct Homes {
+pub struct PagePlacement {
     /// Another one for each client.
     file: RwLock<OwnedFd>,
     memory: Mapping,
@@ -104,7 +104,7 @@ struct State {
     announced: bool,
 }
 
-impl Homes {
+impl PagePlacement {
     /// Memory that shows nothing, for a vGPU with `vram` bytes.
     ///
     /// # Errors
@@ -170,9 +170,9 @@ impl Homes {
     ///
     /// # Errors
     /// The aggregator is gone.
-    pub fn withdraw(&self, host: &Host<'_>) -> Result<(), LinkError> {
+    pub fn withdraw(&self, requests: &dyn Requests) -> Result<(), LinkError> {
         if std::mem::take(&mut self.state().announced) {
-            host.request(&Request::DmaUnmap { gpa: Gpa(WINDOW_GPA), size: FILE })?;
+            requests.send(&Request::DmaUnmap { gpa: Gpa(WINDOW_GPA), size: FILE }, None)?;
         }
         Ok(())
     }
@@ -228,7 +228,12 @@ impl Homes {
     ///
     /// # Errors
     /// The aggregator was to be told of the memory, and cannot be.
-    pub fn split(&self, run: MapRun, host: &Host<'_>, add: &mut dyn FnMut(MapRun)) -> Result<(), LinkError> {
+    pub fn split(
+        &self,
+        run: MapRun,
+        requests: &dyn Requests,
+        add: &mut dyn FnMut(MapRun),
+    ) -> Result<(), LinkError> {
         if run.target.aperture != Aperture::Vram {
             add(run);
             return Ok(());
@@ -242,7 +247,7 @@ impl Homes {
             return Ok(());
         }
         if parts.iter().any(|part| part.home.is_some()) {
-            self.announce(host)?;
+            self.announce(requests)?;
         }
         for part in parts {
             let Part { vram, home } = part;
@@ -276,7 +281,7 @@ impl Homes {
     }
 
     /// Tells the aggregator of the memory, once.
-    fn announce(&self, host: &Host<'_>) -> Result<(), LinkError> {
+    fn announce(&self, requests: &dyn Requests) -> Result<(), LinkError> {
         if self.state().announced {
             return Ok(());
         }
@@ -285,7 +290,7 @@ impl Homes {
             message: format!("No descriptor is left here: {error}"),
         })?;
         let gpa = Gpa(WINDOW_GPA);
-        host.request_with(&Request::DmaMap { gpa, size: FILE, offset: 0, writable: true }, Some(file))?;
+        requests.send(&Request::DmaMap { gpa, size: FILE, offset: 0, writable: true }, Some(file))?;
         self.state().announced = true;
         Ok(())
     }

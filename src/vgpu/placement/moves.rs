@@ -3,27 +3,18 @@
 use std::os::fd::AsFd;
 
 use super::places::Place;
+use super::surroundings::Surroundings;
 use super::tables::{Changes, vram_of};
-use super::{Homes, PAGE_SIZE, PRAMIN};
-use crate::host::Host;
+use super::{PRAMIN, PagePlacement};
 use crate::status::FailSafe;
-use gpuvmk_chip::addr::GuestVram;
+use gpuvmk_chip::addr::{GuestVram, PAGE_SIZE};
 use gpuvmk_pci::mapping::{FilePiece, MapError, MemoryError};
 use std::ops::Range;
 
 /// Bytes that move at a time.
 const STEP: u64 = 256 << 10;
 
-/// Who knows by which addresses engines reach VRAM.
-pub trait Engines {
-    /// Sends every mapping of a range of VRAM again.
-    ///
-    /// # Errors
-    /// The vGPU cannot go on.
-    fn map_again(&self, vram: Range<u64>, host: &Host<'_>) -> Result<(), FailSafe>;
-}
-
-/// Pages of a window behind each other that show pages of VRAM behind each other.
+/// Consecutive pages of a window that show consecutive pages of VRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     offset: u64,
@@ -68,26 +59,26 @@ fn runs(pages: impl IntoIterator<Item = (u64, u64)>) -> Vec<Run> {
     runs
 }
 
-impl Homes {
+impl PagePlacement {
     /// Moves pages to where BAR3 shows them from now on, or home.
     ///
     /// # Errors
     /// The vGPU cannot go on.
-    pub fn apply(&self, changes: &Changes, host: &Host<'_>, engines: &impl Engines) -> Result<(), FailSafe> {
+    pub fn apply(&self, changes: &Changes, around: &Surroundings<'_>) -> Result<(), FailSafe> {
         if !changes.is_empty() {
-            host.meters.flushes.admit();
+            around.meters.flushes.admit();
         }
         for (offset, size) in &changes.hidden {
-            self.hide_bar3(*offset, *size, host, engines)?;
+            self.hide_bar3(*offset, *size, around)?;
         }
         for shown in &changes.shown {
-            self.hide_bar3(shown.offset, shown.size, host, engines)?;
+            self.hide_bar3(shown.offset, shown.size, around)?;
             match vram_of(shown) {
                 Some(vram) => {
-                    self.take_from_pramin(vram..vram.saturating_add(shown.size), host, engines)?;
-                    self.show(Run { offset: shown.offset, vram, size: shown.size }, host, engines)?;
+                    self.take_from_pramin(vram..vram.saturating_add(shown.size), around)?;
+                    self.show(Run { offset: shown.offset, vram, size: shown.size }, around)?;
                 }
-                None => host.counters.bar3_pages_not_shown.add(shown.size / PAGE_SIZE),
+                None => around.counters.bar3_pages_not_shown.add(shown.size / PAGE_SIZE),
             }
         }
         Ok(())
@@ -102,8 +93,7 @@ impl Homes {
         &self,
         userd: GuestVram,
         size: u64,
-        host: &Host<'_>,
-        engines: &impl Engines,
+        around: &Surroundings<'_>,
     ) -> Result<(), FailSafe> {
         let page = userd.0 / PAGE_SIZE * PAGE_SIZE;
         let known = {
@@ -119,11 +109,11 @@ impl Homes {
                 let stored = self
                     .memory
                     .read(offset.saturating_add(userd.0 - page), &mut content)
-                    .and_then(|()| host.memory.window.write(userd.0, &content));
+                    .and_then(|()| around.window.write(userd.0, &content));
                 stored.map_err(lost)
             }
             Some(Place { offset, is_copy: false }) => {
-                self.go_home(Run::page(offset, page), host, engines)?;
+                self.move_out(Run::page(offset, page), around)?;
                 self.state().places.insert(page, Place { offset, is_copy: true });
                 Ok(())
             }
@@ -134,12 +124,7 @@ impl Homes {
     ///
     /// # Errors
     /// The vGPU cannot go on.
-    pub fn end_userd(
-        &self,
-        userd: GuestVram,
-        host: &Host<'_>,
-        engines: &impl Engines,
-    ) -> Result<(), FailSafe> {
+    pub fn end_userd(&self, userd: GuestVram, around: &Surroundings<'_>) -> Result<(), FailSafe> {
         let page = userd.0 / PAGE_SIZE * PAGE_SIZE;
         let known = {
             let mut state = self.state();
@@ -154,7 +139,7 @@ impl Homes {
             state.places.of_vram(page).filter(|place| place.is_copy)
         };
         match known {
-            Some(Place { offset, .. }) => self.move_in(Run::page(offset, page), host, engines),
+            Some(Place { offset, .. }) => self.move_in(Run::page(offset, page), around),
             None => Ok(()),
         }
     }
@@ -163,20 +148,15 @@ impl Homes {
     ///
     /// # Errors
     /// The vGPU cannot go on.
-    pub fn move_pramin(
-        &self,
-        start: Option<u64>,
-        host: &Host<'_>,
-        engines: &impl Engines,
-    ) -> Result<(), FailSafe> {
-        host.meters.flushes.admit();
-        let limit = host.memory.window.size();
+    pub fn move_pramin(&self, start: Option<u64>, around: &Surroundings<'_>) -> Result<(), FailSafe> {
+        around.meters.flushes.admit();
+        let limit = around.window.size();
         let size = PRAMIN.end - PRAMIN.start;
         let vram = start.map_or(0..0, |start| start.min(limit)..start.saturating_add(size).min(limit));
         self.state().pramin = 0..0;
-        self.hide(PRAMIN.start, size, host, engines)?;
+        self.hide(PRAMIN.start, size, around)?;
         self.state().pramin = vram.clone();
-        self.show_in_pramin(vram, host, engines)
+        self.show_in_pramin(vram, around)
     }
 
     /// The part of a range that PRAMIN looks at.
@@ -188,62 +168,40 @@ impl Homes {
     }
 
     /// Pages of a range that PRAMIN looks at, and BAR3 does not, get their homes there.
-    fn show_in_pramin(
-        &self,
-        vram: Range<u64>,
-        host: &Host<'_>,
-        engines: &impl Engines,
-    ) -> Result<(), FailSafe> {
-        self.in_pramin(&vram).map_or(Ok(()), |run| self.show(run, host, engines))
+    fn show_in_pramin(&self, vram: Range<u64>, around: &Surroundings<'_>) -> Result<(), FailSafe> {
+        self.in_pramin(&vram).map_or(Ok(()), |run| self.show(run, around))
     }
 
     /// Has `[offset, offset + size)` of BAR3 show nothing. What PRAMIN looks at is shown there again.
-    fn hide_bar3(
-        &self,
-        offset: u64,
-        size: u64,
-        host: &Host<'_>,
-        engines: &impl Engines,
-    ) -> Result<(), FailSafe> {
-        for (_, page) in self.hide(offset, size, host, engines)? {
-            self.show_in_pramin(page..page.saturating_add(PAGE_SIZE), host, engines)?;
+    fn hide_bar3(&self, offset: u64, size: u64, around: &Surroundings<'_>) -> Result<(), FailSafe> {
+        for (_, page) in self.hide(offset, size, around)? {
+            self.show_in_pramin(page..page.saturating_add(PAGE_SIZE), around)?;
         }
         Ok(())
     }
 
     /// Has `[offset, offset + size)` show nothing. Returns what was shown.
-    fn hide(
-        &self,
-        offset: u64,
-        size: u64,
-        host: &Host<'_>,
-        engines: &impl Engines,
-    ) -> Result<Vec<(u64, u64)>, FailSafe> {
+    fn hide(&self, offset: u64, size: u64, around: &Surroundings<'_>) -> Result<Vec<(u64, u64)>, FailSafe> {
         let mut state = self.state();
         let shown = state.places.shown_in(offset..offset.saturating_add(size));
         let is_copy = |page: u64| state.places.of_vram(page).is_some_and(|place| place.is_copy);
         let (copies, homes): (Vec<_>, Vec<_>) = shown.iter().copied().partition(|(_, page)| is_copy(*page));
         copies.into_iter().for_each(|(_, page)| state.places.remove(page));
         drop(state);
-        runs(homes).into_iter().try_for_each(|run| self.go_home(run, host, engines))?;
+        runs(homes).into_iter().try_for_each(|run| self.move_out(run, around))?;
         Ok(shown)
     }
 
     /// Pages of a range whose home is in PRAMIN get theirs in VRAM again, for BAR3 to show them.
-    fn take_from_pramin(
-        &self,
-        vram: Range<u64>,
-        host: &Host<'_>,
-        engines: &impl Engines,
-    ) -> Result<(), FailSafe> {
+    fn take_from_pramin(&self, vram: Range<u64>, around: &Surroundings<'_>) -> Result<(), FailSafe> {
         if let Some(run) = self.in_pramin(&vram) {
-            self.hide(run.offset, run.size, host, engines)?;
+            self.hide(run.offset, run.size, around)?;
         }
         Ok(())
     }
 
     /// Has a run of a window, which shows nothing, show VRAM.
-    fn show(&self, run: Run, host: &Host<'_>, engines: &impl Engines) -> Result<(), FailSafe> {
+    fn show(&self, run: Run, around: &Surroundings<'_>) -> Result<(), FailSafe> {
         let mut moving = Vec::new();
         for (offset, page) in run.each() {
             let mut state = self.state();
@@ -251,21 +209,21 @@ impl Homes {
                 (None, false) => moving.push((offset, page)),
                 (None, true) => {
                     let mut content = buffer(PAGE_SIZE);
-                    let copied = host.memory.window.read(page, &mut content);
+                    let copied = around.window.read(page, &mut content);
                     copied.and_then(|()| self.memory.write(offset, &content)).map_err(lost)?;
                     state.places.insert(page, Place { offset, is_copy: true });
                 }
                 // In PRAMIN it is what BAR3 shows, and will be shown when BAR3 does not.
                 (Some(_), _) if PRAMIN.contains(&offset) => {}
-                (Some(_), _) => host.counters.bar3_pages_not_shown.one(),
+                (Some(_), _) => around.counters.bar3_pages_not_shown.one(),
             }
         }
-        runs(moving).into_iter().try_for_each(|run| self.move_in(run, host, engines))
+        runs(moving).into_iter().try_for_each(|run| self.move_in(run, around))
     }
 
     /// Pages whose home is in VRAM get one in a window.
-    fn move_in(&self, run: Run, host: &Host<'_>, engines: &impl Engines) -> Result<(), FailSafe> {
-        let window = host.memory.window;
+    fn move_in(&self, run: Run, around: &Surroundings<'_>) -> Result<(), FailSafe> {
+        let window = around.window;
         let mut content = buffer(run.size);
         let copied = window.read(run.vram, &mut content);
         copied.and_then(|()| self.memory.write(run.offset, &content)).map_err(lost)?;
@@ -276,7 +234,7 @@ impl Homes {
             }
         }
         if self.is_reached(run.vram()) {
-            engines.map_again(run.vram(), host)?;
+            around.engines.map_again(run.vram())?;
             let mut later = buffer(run.size);
             window.read(run.vram, &mut later).map_err(lost)?;
             for (at, was, is) in changed_words(&content, &later) {
@@ -289,13 +247,13 @@ impl Homes {
         let file = self.file();
         let piece = FilePiece { fd: file.as_fd(), offset: run.offset, size: run.size };
         window.cover(run.vram, &piece).map_err(|error| no_maps(&error))?;
-        host.counters.bar3_pages_moved.add(run.pages());
+        around.counters.bar3_pages_moved.add(run.pages());
         Ok(())
     }
 
     /// Pages whose home is in a window get theirs in VRAM again.
-    fn go_home(&self, run: Run, host: &Host<'_>, engines: &impl Engines) -> Result<(), FailSafe> {
-        let window = host.memory.window;
+    fn move_out(&self, run: Run, around: &Surroundings<'_>) -> Result<(), FailSafe> {
+        let window = around.window;
         let mut content = buffer(run.size);
         self.memory.read(run.offset, &mut content).map_err(lost)?;
         window.uncover(run.vram, run.size).map_err(|error| no_maps(&error))?;
@@ -305,7 +263,7 @@ impl Homes {
             run.each().for_each(|(_, page)| state.places.remove(page));
         }
         if self.is_reached(run.vram()) {
-            engines.map_again(run.vram(), host)?;
+            around.engines.map_again(run.vram())?;
             let mut later = buffer(run.size);
             self.memory.read(run.offset, &mut later).map_err(lost)?;
             for (at, was, is) in changed_words(&content, &later) {
@@ -317,7 +275,7 @@ impl Homes {
                 }
             }
         }
-        host.counters.bar3_pages_moved.add(run.pages());
+        around.counters.bar3_pages_moved.add(run.pages());
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use super::*;
 use crate::Bar3;
-use crate::bar3::{BAR3_MAPPED, WINDOW_GPA};
+use crate::placement::{BAR3_MAPPED, WINDOW_GPA};
 use gpuvmk_aggregator::protocol::{GuestMapping, GuestTarget};
 use gpuvmk_chip::addr::{Gpa, GuestVram};
 use gpuvmk_pci::mapping::{Access, Mapping};
