@@ -33,9 +33,9 @@ pub enum DmaMapError {
     },
 }
 
-/// What a range shows.
+/// The file behind a range of guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct FileBacking {
     /// Identity of the file.
     pub file: (u64, u64),
     /// Offset of the first byte.
@@ -45,7 +45,7 @@ pub struct Shown {
 #[derive(Clone, Copy, Debug)]
 struct Held {
     range: DmaRange,
-    shown: Option<Shown>,
+    backing: Option<FileBacking>,
 }
 
 impl Held {
@@ -57,15 +57,16 @@ impl Held {
     fn part(&self, from: u64, size: u64) -> Self {
         let into = from.saturating_sub(self.range.gpa.0);
         let iova = Iova(self.range.iova.0.saturating_add(into));
-        let shown =
-            self.shown.map(|shown| Shown { offset: shown.offset.saturating_add(into), file: shown.file });
-        Self { range: DmaRange { gpa: Gpa(from), size, iova, ..self.range }, shown }
+        let backing = self
+            .backing
+            .map(|backing| FileBacking { offset: backing.offset.saturating_add(into), file: backing.file });
+        Self { range: DmaRange { gpa: Gpa(from), size, iova, ..self.range }, backing }
     }
 
     /// True when `next` follows in everything.
     fn goes_on_in(&self, next: &Self) -> bool {
         let follows = self.part(self.end(), next.range.size);
-        self.shown.is_some() && follows.range == next.range && follows.shown == next.shown
+        self.backing.is_some() && follows.range == next.range && follows.backing == next.backing
     }
 }
 
@@ -133,26 +134,27 @@ impl DmaMap {
     }
 
     /// True when a range goes on where another one that is held ends or begins, so that they may become one.
-    pub fn would_join(&self, gpa: Gpa, size: u64, shown: Shown) -> bool {
+    pub fn would_join(&self, gpa: Gpa, size: u64, backing: FileBacking) -> bool {
         let before = self.ranges.range(..gpa.0).next_back().is_some_and(|(_, held)| {
             let into = gpa.0.saturating_sub(held.range.gpa.0);
             held.end() == gpa.0
-                && held.shown.is_some_and(|at| {
-                    at.file == shown.file && at.offset.checked_add(into) == Some(shown.offset)
+                && held.backing.is_some_and(|at| {
+                    at.file == backing.file && at.offset.checked_add(into) == Some(backing.offset)
                 })
         });
         let after = gpa.0.checked_add(size).and_then(|end| self.ranges.get(&end)).is_some_and(|held| {
-            held.shown
-                .is_some_and(|at| at.file == shown.file && shown.offset.checked_add(size) == Some(at.offset))
+            held.backing.is_some_and(|at| {
+                at.file == backing.file && backing.offset.checked_add(size) == Some(at.offset)
+            })
         });
         before || after
     }
 
     /// Adds a range that [`DmaMap::check_new`] accepted, as one with those that it continues where it is
     /// known what it shows.
-    pub fn insert(&mut self, range: DmaRange, shown: Option<Shown>) {
+    pub fn insert(&mut self, range: DmaRange, backing: Option<FileBacking>) {
         self.bytes = self.bytes.saturating_add(range.size);
-        let mut whole = Held { range, shown };
+        let mut whole = Held { range, backing };
         if let Some((&start, before)) = self.ranges.range(..range.gpa.0).next_back()
             && before.goes_on_in(&whole)
         {
@@ -288,7 +290,7 @@ mod tests {
             self.map.check_new(Gpa(gpa), size).unwrap();
             for piece in self.map.place(&mut self.space, Gpa(gpa), size).unwrap() {
                 let into = piece.gpa.0 - gpa;
-                self.map.insert(piece, Some(Shown { file: (1, file), offset: offset + into }));
+                self.map.insert(piece, Some(FileBacking { file: (1, file), offset: offset + into }));
             }
         }
 

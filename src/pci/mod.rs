@@ -235,7 +235,7 @@ pub struct PlainMemory {
 
 /// Where the bytes of a part of a region are now.
 #[derive(Clone, Copy, Debug)]
-pub enum Behind<'a> {
+pub enum Backing<'a> {
     /// In a file.
     File {
         /// Which. The same one has the same number until [`RegionWatcher::replaced`] is called.
@@ -249,7 +249,7 @@ pub enum Behind<'a> {
 
 /// A part of a region where an access is nothing but a load or a store of memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a> {
+pub struct DirectWindow<'a> {
     /// Where in the region it begins: whole pages.
     pub offset: u64,
     /// Bytes.
@@ -257,7 +257,7 @@ pub struct Shown<'a> {
     /// False where only loads are: a store does something else.
     pub writable: bool,
     /// The memory.
-    pub memory: Behind<'a>,
+    pub backing: Backing<'a>,
 }
 
 /// Is told when what a region shows changes, before the access that changed it ends. Who has mapped it must
@@ -365,7 +365,7 @@ pub trait DirectMap: Send + Sync {
     /// Calls `visit` for the parts of `[offset, offset + size)` of a region, in order, where an access is a
     /// load or a store of memory at this moment and nothing else. A front end may map those. It traps the
     /// others.
-    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>));
+    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(DirectWindow<'_>));
 
     /// The writes that may be carried out late and merged, at this moment. A front end that does so may drop
     /// one that the guest made while it was named, and that came too late.

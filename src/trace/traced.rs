@@ -7,8 +7,8 @@ use std::time::Instant;
 use super::event::{Access, Direction, Event, Place};
 use super::tracer::Tracer;
 use gpuvmk_pci::{
-    AccessError, CardUse, CoalescableWrite, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner,
-    PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedRegions, Shown,
+    AccessError, CardUse, CoalescableWrite, DirectMap, DirectWindow, DmaError, DmaMapping, InterruptSink,
+    MessageOwner, PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedRegions,
 };
 
 /// A function whose accesses are recorded while somebody wants that.
@@ -128,7 +128,7 @@ impl<F: PciFunction + ?Sized> DirectMap for Traced<F> {
         map.map_or(Ok(None), |map| map.plain_memory(region))
     }
 
-    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
+    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(DirectWindow<'_>)) {
         if let Some(map) = self.function.direct_map().filter(|_| !self.tracer.wants_region(region)) {
             map.show(region, offset, size, visit);
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::backend::Backend;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::aperture::Run;
-use gpuvmk_pci::{Behind, Region, RegionWatcher, Shown};
+use gpuvmk_pci::{Backing, DirectWindow, Region, RegionWatcher};
 
 /// Who is told when a window shows something else. Nothing is locked while it is.
 #[derive(Default)]
@@ -84,7 +84,7 @@ pub fn show_runs<B: Backend + ?Sized>(
     backend: &B,
     runs: &[Run],
     trapped: &Range<u64>,
-    visit: &mut dyn FnMut(Shown<'_>),
+    visit: &mut dyn FnMut(DirectWindow<'_>),
 ) {
     for part in runs.iter().flat_map(|run| apart(*run, trapped)) {
         let Run { offset, size, target, read_only } = part;
@@ -93,11 +93,11 @@ pub fn show_runs<B: Backend + ?Sized>(
         match target.aperture {
             Aperture::Vram => backend.show_vram(target.address, size, &mut |piece| {
                 let at = piece.start - target.address;
-                let memory = Behind::File { fd: piece.fd, offset: piece.offset };
-                visit(Shown { offset: offset + at, size: piece.size, writable, memory });
+                let backing = Backing::File { fd: piece.fd, offset: piece.offset };
+                visit(DirectWindow { offset: offset + at, size: piece.size, writable, backing });
             }),
             Aperture::SystemCoherent | Aperture::SystemNonCoherent => {
-                visit(Shown { offset, size, writable, memory: Behind::Bus(target.address) });
+                visit(DirectWindow { offset, size, writable, backing: Backing::Bus(target.address) });
             }
         }
     }

@@ -3,9 +3,9 @@
 use gpuvmk::pci::config_space::{Capability, ConfigSpace, ConfigSpaceBuilder, Identity};
 use gpuvmk::pci::dma::DmaSpace;
 use gpuvmk::pci::{
-    AccessError, CardUse, CoalescableWrite, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner,
-    PciFunction, PlainMemory, Region, RegionInfo, RegionKind, RegionTable, RegionWatcher, SharedMemory,
-    SharedRegions, Shown,
+    AccessError, CardUse, CoalescableWrite, DirectMap, DirectWindow, DmaError, DmaMapping, InterruptSink,
+    MessageOwner, PciFunction, PlainMemory, Region, RegionInfo, RegionKind, RegionTable, RegionWatcher,
+    SharedMemory, SharedRegions,
 };
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -238,7 +238,7 @@ impl DirectMap for TestFunction {
         Ok(Some(PlainMemory { offset: 0x1000, memory }))
     }
 
-    fn show(&self, _: Region, _: u64, _: u64, _: &mut dyn FnMut(Shown<'_>)) {}
+    fn show(&self, _: Region, _: u64, _: u64, _: &mut dyn FnMut(DirectWindow<'_>)) {}
 
     fn coalescable_writes(&self) -> Vec<CoalescableWrite> {
         self.late.lock().unwrap().clone()

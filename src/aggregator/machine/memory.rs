@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::output::Outcome;
 use super::state::Machine;
-use crate::dma_map::{DmaMapError, Shown};
+use crate::dma_map::{DmaMapError, FileBacking};
 use crate::dma_range::DmaRange;
 use crate::limit::Limit;
 use crate::protocol::{Event, RefusalKind};
@@ -44,12 +44,12 @@ impl Machine {
         if writable && !facts.writable {
             return Err(refuse(MapError::NotWritable));
         }
-        let shown = Shown { file: facts.identity, offset };
+        let backing = FileBacking { file: facts.identity, offset };
         let most = 1_u64 << self.hardware.info.system_bits.saturating_sub(BUS_SHARE_LOG2).min(MAX_BYTES_LOG2);
         let owner = self.tenants.sender(tenant)?;
         owner.memory.check_new(gpa, size)?;
         let ranges = owner.memory.len();
-        let full = ranges >= owner.range_limit && !owner.memory.would_join(gpa, size, shown)
+        let full = ranges >= owner.range_limit && !owner.memory.would_join(gpa, size, backing)
             || ranges >= MAX_MAPPINGS;
         // With those in which only a part is mapped.
         let bytes = owner.memory.bytes().max(owner.memory.runs().bytes());
@@ -84,8 +84,8 @@ impl Machine {
         let owner = self.tenants.sender(tenant)?;
         for piece in pieces {
             let into = piece.gpa.0.saturating_sub(gpa.0);
-            let shown = Shown { offset: offset.saturating_add(into), ..shown };
-            owner.memory.insert(DmaRange { writable, ..piece }, Some(shown));
+            let backing = FileBacking { offset: offset.saturating_add(into), ..backing };
+            owner.memory.insert(DmaRange { writable, ..piece }, Some(backing));
         }
         gpuvmk_host::reaper::give_up(file);
         Ok(())

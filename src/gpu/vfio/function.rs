@@ -14,9 +14,9 @@ use super::sysfs::{PciDevice, Sysfs};
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_pci::PciAddress;
 use gpuvmk_pci::{
-    AccessError, Behind, CardUse, CoalescableWrite, DirectMap, DmaError, DmaMapping, InterruptSink,
-    MessageOwner, PciFunction, PlainMemory, Region, RegionKind, RegionTable, RegionWatcher, SharedMemory,
-    SharedRegions, Shown, header,
+    AccessError, Backing, CardUse, CoalescableWrite, DirectMap, DirectWindow, DmaError, DmaMapping,
+    InterruptSink, MessageOwner, PciFunction, PlainMemory, Region, RegionKind, RegionTable, RegionWatcher,
+    SharedMemory, SharedRegions, header,
 };
 
 /// VFIO's numbers of interrupts (`VFIO_PCI_MSI_IRQ_INDEX`, `VFIO_PCI_ERR_IRQ_INDEX`,
@@ -350,15 +350,15 @@ impl DirectMap for VfioFunction {
 
     /// What is mapped here can be mapped into a guest as well: its accesses are the card's then, and nobody
     /// counts them.
-    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
+    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(DirectWindow<'_>)) {
         if self.bar(region).is_none() || self.check(region, offset, 0).is_err() {
             return;
         }
         let limit = self.regions.get(region.index() as usize).map_or(0, |info| info.size);
         let size = size.min(limit.saturating_sub(offset)) / PAGE_SIZE * PAGE_SIZE;
         let offset_in_file = self.card.device.get_region_offset(region.index()).saturating_add(offset);
-        let memory = Behind::File { fd: self.card.fd(), offset: offset_in_file };
-        visit(Shown { offset, size, writable: true, memory });
+        let backing = Backing::File { fd: self.card.fd(), offset: offset_in_file };
+        visit(DirectWindow { offset, size, writable: true, backing });
     }
 
     fn coalescable_writes(&self) -> Vec<CoalescableWrite> {

@@ -21,8 +21,9 @@ use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::fermi::FermiTables;
 use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_pci::{
-    AccessError, CardUse, CoalescableWrite, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner,
-    PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedMemory, SharedRegions, Shown, vbios,
+    AccessError, CardUse, CoalescableWrite, DirectMap, DirectWindow, DmaError, DmaMapping, InterruptSink,
+    MessageOwner, PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedMemory, SharedRegions,
+    vbios,
 };
 use windows::PRAMIN;
 
@@ -242,7 +243,7 @@ impl<B: EngineBackend + ?Sized> DirectMap for Gf100Function<B> {
         Ok(Some(PlainMemory { offset, memory }))
     }
 
-    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
+    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(DirectWindow<'_>)) {
         self.show_window(region, offset, size, visit);
     }
 

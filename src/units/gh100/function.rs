@@ -19,8 +19,8 @@ use gpuvmk_mmio_trap::access::{check, lanes};
 use gpuvmk_mmio_trap::aperture::WindowFault;
 use gpuvmk_pci::config_space::BuildError;
 use gpuvmk_pci::{
-    AccessError, CardUse, CoalescableWrite, DirectMap, DmaError, DmaMapping, InterruptSink, MessageOwner,
-    PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedMemory, SharedRegions, Shown,
+    AccessError, CardUse, CoalescableWrite, DirectMap, DirectWindow, DmaError, DmaMapping, InterruptSink,
+    MessageOwner, PciFunction, PlainMemory, Region, RegionTable, RegionWatcher, SharedMemory, SharedRegions,
 };
 
 /// A GH100 over whatever executes its work.
@@ -309,7 +309,7 @@ impl<B: GspBackend> DirectMap for Gh100Function<B> {
         }
     }
 
-    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(Shown<'_>)) {
+    fn show(&self, region: Region, offset: u64, size: u64, visit: &mut dyn FnMut(DirectWindow<'_>)) {
         self.show_window(region, offset, size, visit);
     }
 

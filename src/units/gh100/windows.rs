@@ -11,7 +11,7 @@ use crate::shown::{moving_run, show_runs};
 use gpuvmk_chip::gh100::regs::windows::NV_PRAMIN;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::PhysicalMemory;
-use gpuvmk_pci::{Region, SharedMemory, Shown};
+use gpuvmk_pci::{DirectWindow, Region, SharedMemory};
 
 /// The moving VRAM window in BAR0.
 pub(super) const PRAMIN: std::ops::Range<u64> = NV_PRAMIN.range();
@@ -107,7 +107,7 @@ impl<B: GspBackend> Gh100Function<B> {
         region: Region,
         offset: u64,
         size: u64,
-        visit: &mut dyn FnMut(Shown<'_>),
+        visit: &mut dyn FnMut(DirectWindow<'_>),
     ) {
         if self.core.face.is_lost() || self.core.watcher.is_hiding() {
             return;

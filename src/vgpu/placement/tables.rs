@@ -11,7 +11,7 @@ use gpuvmk_units::backend::WindowTables;
 
 /// A run of BAR3, in bytes, and the memory that it shows from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct WindowRun {
     pub offset: u64,
     pub size: u64,
     pub target: PhysicalAddress,
@@ -22,7 +22,7 @@ pub struct Shown {
 pub struct Changes {
     /// Offset and size of what shows nothing any more.
     pub hidden: Vec<(u64, u64)>,
-    pub shown: Vec<Shown>,
+    pub shown: Vec<WindowRun>,
 }
 
 impl Changes {
@@ -102,7 +102,7 @@ impl RunSink for Sink {
         self.changes.hidden.extend(hidden);
         let shown = map.iter().filter_map(|run| {
             let (offset, size) = clipped(run.va.0, run.pages, run.page_shift)?;
-            Some(Shown { offset, size, target: run.target })
+            Some(WindowRun { offset, size, target: run.target })
         });
         self.changes.shown.extend(shown);
         Ok(())
@@ -110,6 +110,6 @@ impl RunSink for Sink {
 }
 
 /// The part of a shown run that is VRAM.
-pub fn vram_of(shown: &Shown) -> Option<u64> {
+pub fn vram_of(shown: &WindowRun) -> Option<u64> {
     (shown.target.aperture == Aperture::Vram).then_some(shown.target.address)
 }

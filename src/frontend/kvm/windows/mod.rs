@@ -17,7 +17,7 @@ use super::slots::{HostMemory, Slot, Slots};
 use anyhow::Context;
 use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_pci::mapping::{Access, FilePiece, Reservation};
-use gpuvmk_pci::{Behind, PciFunction, PlainMemory, Region, Shown};
+use gpuvmk_pci::{Backing, DirectWindow, PciFunction, PlainMemory, Region};
 use pages::{PAGES, Page, Pages, bytes, copy_pages, piece_end, pieces_of, runs_of};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -333,22 +333,24 @@ impl Windows {
         let begin = number * BLOCK;
         let size = BLOCK.min(limit.saturating_sub(begin));
         let Some(map) = self.function.direct_map() else { return pages };
-        map.show(region, begin, size, &mut |shown: Shown<'_>| {
-            let Some(inside) = shown.offset.checked_sub(begin) else { return };
+        map.show(region, begin, size, &mut |window: DirectWindow<'_>| {
+            let Some(inside) = window.offset.checked_sub(begin) else { return };
             let first = usize::try_from(inside / PAGE_SIZE).unwrap_or(PAGES);
-            let count = usize::try_from(shown.size / PAGE_SIZE).unwrap_or(0);
-            let writable = shown.writable;
-            let of = |at: u64| match shown.memory {
-                Behind::File { fd, offset } => {
+            let count = usize::try_from(window.size / PAGE_SIZE).unwrap_or(0);
+            let writable = window.writable;
+            let of = |at: u64| match window.backing {
+                Backing::File { fd, offset } => {
                     Page::File { fd: fd.as_raw_fd(), offset: offset.wrapping_add(at), writable }
                 }
                 // Memory that the machine does not have: the function says what such an access does.
-                Behind::Bus(address) if self.ram.offset_of(address.wrapping_add(at), PAGE_SIZE).is_none() => {
+                Backing::Bus(address)
+                    if self.ram.offset_of(address.wrapping_add(at), PAGE_SIZE).is_none() =>
+                {
                     Page::Trapped
                 }
-                Behind::Bus(address) => Page::Bus { address: address.wrapping_add(at), writable },
+                Backing::Bus(address) => Page::Bus { address: address.wrapping_add(at), writable },
             };
-            if let Behind::File { fd, .. } = shown.memory
+            if let Backing::File { fd, .. } = window.backing
                 && !files.contains_key(&fd.as_raw_fd())
             {
                 let Ok(kept) = fd.try_clone_to_owned() else { return };

@@ -14,7 +14,7 @@ use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::PhysicalMemory;
 use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::fermi::FermiTables;
-use gpuvmk_pci::{Region, SharedMemory, Shown};
+use gpuvmk_pci::{DirectWindow, Region, SharedMemory};
 
 /// The moving VRAM window in BAR0.
 pub(super) const PRAMIN: std::ops::Range<u64> = NV_PRAMIN.range();
@@ -80,7 +80,7 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
         region: Region,
         offset: u64,
         size: u64,
-        visit: &mut dyn FnMut(Shown<'_>),
+        visit: &mut dyn FnMut(DirectWindow<'_>),
     ) {
         if self.face.is_lost() || self.face.watcher().is_hiding() {
             return;
