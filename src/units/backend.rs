@@ -166,8 +166,7 @@ pub struct MmuFault {
 }
 
 /// A command that the host unit (PBDMA) refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostError {
     /// Channel.
     pub channel: u16,
@@ -182,8 +181,7 @@ pub struct HostError {
 }
 
 /// A method or state that the graphics engine refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphicsError {
     /// Channel.
     pub channel: u16,

@@ -16,6 +16,8 @@ pub mod gf100;
 pub mod gh100;
 mod interest_tracker;
 mod interrupt;
+#[cfg(test)]
+mod played;
 mod ptimer;
 mod shown;
 

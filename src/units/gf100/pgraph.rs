@@ -163,7 +163,25 @@ pub struct PgraphState {
     /// NV_PGRAPH_PRI_FE_OBJECT_TABLE.
     pub object_table: [u32; 8],
     /// Errors that wait until the one before was cleared, with pages of instance blocks.
-    pub waiting: Vec<(GraphicsError, u32)>,
+    pub waiting: Vec<(GraphicsErrorState, u32)>,
+}
+
+/// An error of the engine, as it is saved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GraphicsErrorState {
+    /// Channel.
+    pub channel: u16,
+    /// Interrupt bits of PGRAPH.
+    pub status: u32,
+    /// Subchannel.
+    pub subchannel: u8,
+    /// Class bound to it.
+    pub class: u16,
+    /// Method address in bytes.
+    pub method: u16,
+    /// Its data.
+    pub data: u32,
 }
 
 impl Pgraph {
@@ -180,6 +198,10 @@ impl Pgraph {
             objects,
             waiting,
         } = self;
+        let saved = |(error, instance): &(GraphicsError, u32)| {
+            let GraphicsError { channel, status, subchannel, class, method, data } = *error;
+            (GraphicsErrorState { channel, status, subchannel, class, method, data }, *instance)
+        };
         PgraphState {
             controllers: controllers.state(),
             intr: *interrupts,
@@ -189,7 +211,7 @@ impl Pgraph {
             trapped_data_low: *trapped_data,
             pwr_mode: *power_mode,
             object_table: *objects,
-            waiting: waiting.iter().copied().collect(),
+            waiting: waiting.iter().map(saved).collect(),
         }
     }
 
@@ -210,6 +232,10 @@ impl Pgraph {
             check.bits("NV_PGRAPH_PRI_FE_OBJECT_TABLE", object, u32::from(u16::MAX))?;
         }
         check.at_most("waiting", state.waiting.len(), usize::from(CHANNELS))?;
+        let made = |(error, instance): &(GraphicsErrorState, u32)| {
+            let GraphicsErrorState { channel, status, subchannel, class, method, data } = *error;
+            (GraphicsError { channel, status, subchannel, class, method, data }, *instance)
+        };
         let controllers = ContextSwitch::from_state(&state.controllers, fecs_config, gpccs_config);
         Ok(Self {
             controllers: controllers.map_err(|error| error.within("PGRAPH"))?,
@@ -220,7 +246,7 @@ impl Pgraph {
             trapped_data: state.trapped_data_low,
             power_mode: state.pwr_mode,
             objects: state.object_table,
-            waiting: state.waiting.iter().copied().collect(),
+            waiting: state.waiting.iter().map(made).collect(),
         })
     }
 }

@@ -11,8 +11,13 @@
 //! listed ([`super::stops`]); then the event tries to take GSP to tell it. If somebody holds GSP, that one
 //! looks at the list again after it let go: either it or the event finds the entry.
 //!
+//! [`Core::freeze`] is the one exception: it holds all of them at once, in the order GSP, BAR1, BAR2, units,
+//! stopped channels, so that a state is taken at one point. Nobody else holds two of the last four.
+//!
 //! Doorbells, BAR and register accesses that are not for GSP do not take GSP's lock, with one exception: a
 //! doorbell whose token was never seen asks GSP whose it is.
+
+mod state;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError, Weak};
@@ -42,6 +47,7 @@ use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_mmio_trap::aperture::Window;
 use gpuvmk_mmio_trap::aperture::hopper::HopperTables;
 use gpuvmk_pci::{CoalescableWrite, Region};
+pub use state::{Gh100State, Parts};
 
 /// GSP and the way to the back for those who take it by an event.
 #[derive(Debug)]
@@ -79,19 +85,34 @@ impl<B: GspBackend> Core<B> {
         registers: Registers,
         clock: std::sync::Arc<dyn Clock>,
     ) -> Self {
-        let gsp = Gsp::new(config);
+        let parts = Parts {
+            gsp: Gsp::new(config),
+            face: Face::new(registers, clock),
+            identity: IdentityPage::new(),
+            bar1: Window::default(),
+            bar2: Window::default(),
+            stops: Stops::default(),
+            window_faults: 0,
+            bad_doorbells: 0,
+        };
+        Self::of(back, config, parts)
+    }
+
+    /// All of it, of these parts.
+    pub fn of(back: Weak<B>, config: GspConfig, parts: Parts) -> Self {
+        let Parts { gsp, face, identity, bar1, bar2, stops, window_faults, bad_doorbells } = parts;
         let roots = [gsp.bar1_root(), gsp.bar2_root()];
         Self {
             processor: Mutex::new(Processor { gsp, config, back }),
-            face: Face::new(registers, clock),
+            face,
             interest_tracker: InterestTracker::default(),
-            identity: IdentityPage::new(),
-            bar1: Mutex::default(),
-            bar2: Mutex::default(),
+            identity,
+            bar1: Mutex::new(bar1),
+            bar2: Mutex::new(bar2),
             tokens: Mutex::default(),
-            stops: Mutex::default(),
-            window_faults: AtomicU64::new(0),
-            bad_doorbells: AtomicU64::new(0),
+            stops: Mutex::new(stops),
+            window_faults: AtomicU64::new(window_faults),
+            bad_doorbells: AtomicU64::new(bad_doorbells),
             watcher: Watcher::default(),
             roots,
         }
@@ -198,7 +219,7 @@ impl<B: GspBackend> Core<B> {
     }
 
     /// Tells those who have to know that the window of a BAR may show something else.
-    fn tell_changed(&self, back: &B, bar: u8) {
+    pub fn tell_changed(&self, back: &B, bar: u8) {
         if bar == 3
             && let Some(windows) = back.windows()
         {
@@ -216,6 +237,11 @@ impl<B: GspBackend> Core<B> {
     /// Stopped channels of which the driver was not told, for lack of room.
     pub fn dropped_stops(&self) -> u64 {
         locked(&self.stops).dropped()
+    }
+
+    /// Tells the back how many objects there are.
+    pub fn tell_objects(&self, back: &B) {
+        back.note_objects(locked(&self.processor).gsp.take_object_usage());
     }
 
     /// The function goes: events find no back any more. Waits for one that is at it.
@@ -273,7 +299,7 @@ impl<B: GspBackend> Core<B> {
     }
 
     /// Tells GSP of stopped channels, unless somebody holds it, who then does.
-    fn deliver(&self) {
+    pub fn deliver(&self) {
         while !locked(&self.stops).is_empty() {
             let Some(mut processor) = self.try_processor() else { return };
             // Dropped before GSP is let go, for which a function that goes waits: never the last one.

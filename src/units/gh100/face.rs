@@ -39,6 +39,17 @@ impl Face {
         }
     }
 
+    /// Units in a saved state.
+    pub fn restored(registers: Registers, clock: Arc<dyn Clock>, lost: bool) -> Self {
+        let pramin = AtomicU64::new(registers.pramin_start());
+        Self { pramin, lost: AtomicBool::new(lost), ..Self::new(registers, clock) }
+    }
+
+    /// The clock's time.
+    pub fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
     /// The units.
     pub fn lock(&self) -> MutexGuard<'_, Registers> {
         locked(&self.registers)

@@ -10,6 +10,8 @@
 use gpuvmk_chip::gh100::regs::gsp::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_saved_state::{Check, StateError};
+use serde::{Deserialize, Serialize};
 
 /// IRQSTAT: an event waits in the message queue.
 const SWGEN0: u32 = NV_PGSP_FALCON_IRQSTAT::SWGEN0.mask();
@@ -23,7 +25,8 @@ const ACTIVE: u32 = NV_PGSP_RISCV_CPUCTL::ACTIVE_STAT.mask();
 const UNLOADED: u32 = NV_PGSP_FALCON_MAILBOX0::DATA::UNLOADED;
 
 /// Life of the firmware.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Firmware {
     /// Never booted since power-on.
     #[default]
@@ -115,6 +118,36 @@ impl GspFalcon {
     /// An event waits.
     pub fn event(&mut self) {
         self.interrupts |= SWGEN0;
+    }
+}
+
+/// State of a [`GspFalcon`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GspFalconState {
+    /// Life of the firmware.
+    pub firmware: Firmware,
+    /// NV_PGSP_FALCON_MAILBOX0 and 1.
+    pub mailbox: [u32; 2],
+    /// NV_PGSP_FALCON_IRQSTAT.
+    pub irqstat: u32,
+}
+
+impl GspFalcon {
+    /// What is to be saved.
+    pub const fn state(&self) -> GspFalconState {
+        let Self { firmware, mailboxes, interrupts } = self;
+        GspFalconState { firmware: *firmware, mailbox: *mailboxes, irqstat: *interrupts }
+    }
+
+    /// The processor in a saved state.
+    ///
+    /// # Errors
+    /// An interrupt is pending that it does not have.
+    pub fn from_state(state: &GspFalconState) -> Result<Self, StateError> {
+        let GspFalconState { firmware, mailbox, irqstat } = state;
+        Check("GSP falcon").bits("NV_PGSP_FALCON_IRQSTAT", *irqstat, SWGEN0)?;
+        Ok(Self { firmware: *firmware, mailboxes: *mailbox, interrupts: *irqstat })
     }
 }
 

@@ -17,6 +17,8 @@ use gpuvmk_chip::gh100::fsp::{
 use gpuvmk_chip::gh100::regs::fsp::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_saved_state::{Check, StateError, Words};
+use serde::{Deserialize, Serialize};
 
 /// EMEMC: position in EMEM, a multiple of 4.
 const POSITION: u32 = NV_PFSP_EMEMC::BLK.mask() | NV_PFSP_EMEMC::OFFS.mask();
@@ -231,6 +233,61 @@ fn parse(message: &[u8]) -> Result<u64, FspError> {
         return Err(FspError::Version { version, size });
     }
     Ok(cot.boot_params.get())
+}
+
+/// State of [`Fsp`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FspState {
+    /// EMEM.
+    pub emem: Words,
+    /// NV_PFSP_EMEMC.
+    pub ememc: u32,
+    /// NV_PFSP_QUEUE_HEAD.
+    pub queue_head: u32,
+    /// NV_PFSP_QUEUE_TAIL.
+    pub queue_tail: u32,
+    /// NV_PFSP_MSGQ_HEAD.
+    pub msgq_head: u32,
+    /// NV_PFSP_MSGQ_TAIL.
+    pub msgq_tail: u32,
+}
+
+impl Fsp {
+    /// What is to be saved.
+    pub fn state(&self) -> FspState {
+        let Self { emem, port, queue_head, queue_tail, answer_head, answer_tail } = self;
+        FspState {
+            emem: Words::of(emem),
+            ememc: *port,
+            queue_head: *queue_head,
+            queue_tail: *queue_tail,
+            msgq_head: *answer_head,
+            msgq_tail: *answer_tail,
+        }
+    }
+
+    /// FSP in a saved state.
+    ///
+    /// # Errors
+    /// EMEM does not hold what is to be in it, or its port has bits that do not stick.
+    pub fn from_state(state: &FspState) -> Result<Self, StateError> {
+        let check = Check("FSP");
+        let memory = state.emem.memory(check, "EMEM", EMEM_WORDS)?;
+        check.bits("NV_PFSP_EMEMC", state.ememc, POSITION | AINCW | AINCR)?;
+        let mut emem = [0; EMEM_WORDS];
+        for (place, word) in emem.iter_mut().zip(memory) {
+            *place = word;
+        }
+        Ok(Self {
+            emem,
+            port: state.ememc,
+            queue_head: state.queue_head,
+            queue_tail: state.queue_tail,
+            answer_head: state.msgq_head,
+            answer_tail: state.msgq_tail,
+        })
+    }
 }
 
 #[cfg(test)]

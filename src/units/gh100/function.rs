@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 
 use super::action::Action;
 use super::config::{self, Gh100Config, regions};
-use super::core::Core;
+use super::core::{Core, Gh100State, Parts};
 use super::gsp::GspConfig;
 use super::registers::Registers;
 use super::vfn::Vfn;
 use super::windows::{PRAMIN, TableMemory, VramMemory};
-use crate::FaceCounters;
 use crate::backend::{FlushScope, GspBackend};
+use crate::{FaceCounters, RestoreError};
 use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 use gpuvmk_chip::gh100::userd::USERD_GP_PUT;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
@@ -45,16 +45,59 @@ impl<B: GspBackend + 'static> Gh100Function<B> {
     pub fn new(backend: Arc<B>, config: Gh100Config) -> Result<Self, BuildError> {
         let space = config::space(&config)?;
         let registers = Registers::new(space, backend.vram_size());
-        let gsp = GspConfig {
+        let gsp = Self::gsp_config(&backend, &config);
+        let core = Core::new(Arc::downgrade(&backend), gsp, registers, config.clock);
+        Ok(Self::connected(backend, core))
+    }
+
+    /// A GH100 in a saved state, connected to `backend`'s events. `config` is that of the function that was
+    /// saved, with any clock: time goes on from where it was.
+    ///
+    /// The back is told where BAR2 looks, how many objects there are and what the driver would notice of the
+    /// end of work. All else that it knows by what a driver asked GSP for must be in it already, by its own
+    /// state or because the caller tells it: memory and its DMA mappings, and the channels, in the slots that
+    /// the state names, with their objects and whether they are scheduled (unless all are held back).
+    ///
+    /// Nobody is connected to its interrupts, and nobody watches its windows. Whoever is connected is told
+    /// the line's level. A message that was sent is not sent again. The driver is told of stopped channels
+    /// that it had not been told of.
+    ///
+    /// # Errors
+    /// See [`RestoreError`]. The back was told nothing then.
+    pub fn from_state(
+        backend: Arc<B>,
+        config: Gh100Config,
+        state: &Gh100State,
+    ) -> Result<Self, RestoreError> {
+        let space = config::space(&config)?;
+        let gsp = Self::gsp_config(&backend, &config);
+        let parts =
+            Parts::from_state(state, gsp, space, config.clock).map_err(|error| error.within("GH100"))?;
+        let core = Core::of(Arc::downgrade(&backend), gsp, parts);
+        let function = Self::connected(backend, core);
+        let (back, core) = (&*function.backend, &*function.core);
+        core.tell_changed(back, 3);
+        core.tell_objects(back);
+        function.perform(Action::TellInterest);
+        core.deliver();
+        Ok(function)
+    }
+
+    /// The function with this core, connected to `backend`'s events.
+    fn connected(backend: Arc<B>, core: Core<B>) -> Self {
+        let core = Arc::new(core);
+        backend.connect_events(core.clone());
+        core.interest_tracker.reset(&*backend);
+        Self { backend, core }
+    }
+
+    fn gsp_config(backend: &B, config: &Gh100Config) -> GspConfig {
+        GspConfig {
             vram: backend.vram_size(),
             engines: backend.engines(),
             channels: backend.channels(),
             objects: config.objects,
-        };
-        let core = Arc::new(Core::new(Arc::downgrade(&backend), gsp, registers, config.clock));
-        backend.connect_events(core.clone());
-        core.interest_tracker.reset(&*backend);
-        Ok(Self { backend, core })
+        }
     }
 }
 
@@ -86,6 +129,13 @@ impl<B: GspBackend> Gh100Function<B> {
             dropped_stops: self.core.dropped_stops(),
             ..FaceCounters::default()
         }
+    }
+
+    /// What is to be saved, taken at one point between events of the back. What the back has kept of the end
+    /// of work is brought first, and is in it. The caller has seen to it that no access is under way: the
+    /// guest's processors stand still, and the front end has carried out what they asked for.
+    pub fn state(&self) -> Gh100State {
+        self.core.state(&self.backend)
     }
 
     /// What the virtual GSP counted since the last function reset.

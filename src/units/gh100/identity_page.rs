@@ -9,6 +9,7 @@ use gpuvmk_chip::addr::PAGE_SIZE;
 use gpuvmk_chip::gh100::BOOT_0;
 use gpuvmk_pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk_pci::{PlainMemory, SharedMemory};
+use gpuvmk_saved_state::{Check, StateError, Words};
 
 /// The page, if there is one.
 #[derive(Debug)]
@@ -60,6 +61,34 @@ impl IdentityPage {
         let Some((_, file)) = &self.0 else { return Ok(None) };
         let memory = SharedMemory { fd: file.try_clone()?, offset: 0, size: PAGE_SIZE };
         Ok(Some(PlainMemory { offset: 0, memory }))
+    }
+}
+
+impl IdentityPage {
+    /// What is to be saved: the page; none where the registers are trapped. Whoever has it mapped may write
+    /// meanwhile.
+    pub fn state(&self) -> Option<Words> {
+        let Self(page) = self;
+        let (memory, _) = page.as_ref()?;
+        let mut bytes = vec![0; usize::try_from(PAGE_SIZE).unwrap_or(0)];
+        memory.read(0, &mut bytes).ok()?;
+        let words: Vec<_> = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        Some(Words::of(&words))
+    }
+
+    /// A page in a saved state.
+    ///
+    /// # Errors
+    /// More than a page was saved, or there is no memory for it here.
+    pub fn from_state(state: Option<&Words>) -> Result<Self, StateError> {
+        let check = Check("first page of BAR0");
+        // Its registers were trapped, and are in the register file.
+        let Some(words) = state else { return Ok(Self(None)) };
+        let words = words.memory(check, "memory", usize::try_from(PAGE_SIZE / 4).unwrap_or(0))?;
+        let bytes: Vec<_> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let page = Self::new();
+        check.that(page.write(0, &bytes), || "it was in memory, and here is none for it".to_owned())?;
+        Ok(page)
     }
 }
 

@@ -6,6 +6,8 @@ use gpuvmk_chip::gh100::regs::vfn::*;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 use gpuvmk_mmio_trap::access::Word;
+use gpuvmk_saved_state::{Check, StateError};
+use serde::{Deserialize, Serialize};
 
 /// Starts the invalidation.
 const TRIGGER: u32 = NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE::TRIGGER.mask();
@@ -61,6 +63,42 @@ impl MmuInvalidate {
         let address = u64::from(self.upper) << 40
             | u64::from(NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_PDB::ADDR.get(self.pdb)) << PAGE_SHIFT;
         PhysicalAddress { aperture, address }
+    }
+}
+
+/// State of [`MmuInvalidate`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MmuInvalidateState {
+    /// NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_PDB.
+    pub pdb: u32,
+    /// NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_UPPER_PDB.
+    pub upper_pdb: u32,
+    /// NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE.
+    pub invalidate: u32,
+}
+
+impl MmuInvalidate {
+    /// What is to be saved.
+    pub const fn state(&self) -> MmuInvalidateState {
+        let Self { pdb, upper, command } = *self;
+        MmuInvalidateState { pdb, upper_pdb: upper, invalidate: command }
+    }
+
+    /// The registers in a saved state.
+    ///
+    /// # Errors
+    /// A register has bits that do not stick.
+    pub fn from_state(state: &MmuInvalidateState) -> Result<Self, StateError> {
+        let check = Check("MMU invalidation");
+        let MmuInvalidateState { pdb, upper_pdb, invalidate } = *state;
+        check.bits(
+            "NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_UPPER_PDB",
+            upper_pdb,
+            NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE_UPPER_PDB::ADDR.mask(),
+        )?;
+        check.bits("NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE", invalidate, !TRIGGER)?;
+        Ok(Self { pdb, upper: upper_pdb, command: invalidate })
     }
 }
 

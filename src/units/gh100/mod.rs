@@ -27,7 +27,22 @@ mod vfn;
 mod windows;
 
 pub use config::Gh100Config;
+pub use core::Gh100State;
 pub use function::Gh100Function;
+
+/// The states of the units, parts of [`Gh100State`].
+pub mod state {
+    pub use super::falcon::{Firmware, GspFalconState};
+    pub use super::fsp::FspState;
+    pub use super::gsp::saved_state::*;
+    pub use super::gsp::{GspPhase, GspState};
+    pub use super::invalidate::MmuInvalidateState;
+    pub use super::registers::RegistersState;
+    pub use super::stops::{StoppedState, StopsState};
+    pub use super::vfn::VfnState;
+    pub use crate::interrupt::InterruptOutputState;
+    pub use crate::ptimer::PtimerState;
+}
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

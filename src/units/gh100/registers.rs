@@ -1,6 +1,8 @@
 //! All registers of the function: which unit answers for an offset, and how pending interrupts become the
 //! output.
 
+mod state;
+
 use super::action::{Action, Token};
 use super::falcon::{GspFalcon, Signal};
 use super::fsp::{Fsp, FspError};
@@ -17,6 +19,7 @@ use gpuvmk_mmio_trap::access::Word;
 use gpuvmk_mmio_trap::register_file::{Counters, Outcome, RegisterFile};
 use gpuvmk_pci::AccessError;
 use gpuvmk_pci::config_space::{ConfigSpace, Control};
+pub use state::RegistersState;
 
 /// log2 of the bytes of a MiB.
 const MIB_SHIFT: u32 = 20;

@@ -4,7 +4,12 @@
 //! them. They leave the event here; whoever holds GSP takes them when it finishes. A channel is listed once,
 //! for the first reason: what follows is about a channel that stands still.
 
+use std::collections::BTreeSet;
+
 use super::gsp::Stopped;
+use gpuvmk_chip::Engine;
+use gpuvmk_saved_state::{Check, StateError};
+use serde::{Deserialize, Serialize};
 
 /// Stopped channels that wait; more than a function has channels.
 const LIMIT: usize = 4096;
@@ -47,6 +52,60 @@ impl Stops {
     /// Channels for which there was no room.
     pub const fn dropped(&self) -> u64 {
         self.dropped
+    }
+}
+
+/// State of [`Stops`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopsState {
+    /// Channels that wait, in the order of coming.
+    pub waiting: Vec<StoppedState>,
+    /// Channels for which there was no room.
+    pub dropped: u64,
+}
+
+/// A channel of [`StopsState`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoppedState {
+    /// Slot at the back.
+    pub slot: u16,
+    /// Engine that reported it.
+    pub engine: Engine,
+    /// `ROBUST_CHANNEL_*` number.
+    pub code: u32,
+    /// Faulting virtual address.
+    pub address: u64,
+    /// Fault type in Volta's numbering.
+    pub fault_type: u32,
+}
+
+impl Stops {
+    /// What is to be saved.
+    pub fn state(&self) -> StopsState {
+        let Self { waiting, dropped } = self;
+        let saved = |stopped: &Stopped| {
+            let Stopped { slot, engine, code, address, fault_type } = *stopped;
+            StoppedState { slot, engine, code, address, fault_type }
+        };
+        StopsState { waiting: waiting.iter().map(saved).collect(), dropped: *dropped }
+    }
+
+    /// The list in a saved state.
+    ///
+    /// # Errors
+    /// It is too long, or has a channel twice.
+    pub fn from_state(state: &StopsState) -> Result<Self, StateError> {
+        let check = Check("stopped channels");
+        check.at_most("waiting", state.waiting.len(), LIMIT)?;
+        let slots: BTreeSet<_> = state.waiting.iter().map(|stopped| stopped.slot).collect();
+        check.that(slots.len() == state.waiting.len(), || "a channel is there twice".to_owned())?;
+        let made = |stopped: &StoppedState| {
+            let StoppedState { slot, engine, code, address, fault_type } = *stopped;
+            Stopped { slot, engine, code, address, fault_type }
+        };
+        Ok(Self { waiting: state.waiting.iter().map(made).collect(), dropped: state.dropped })
     }
 }
 

@@ -8,6 +8,7 @@
 use gpuvmk_chip::gh100::regs::vfn::*;
 use gpuvmk_chip::registers::{Reg, RegArray};
 use gpuvmk_mmio_trap::access::Word;
+use serde::{Deserialize, Serialize};
 
 /// Leaves of the tree.
 const LEAVES: usize = 16;
@@ -142,6 +143,32 @@ fn place(vector: u32) -> (usize, u32) {
 
 fn leaf(index: Option<u32>) -> Option<usize> {
     index.and_then(|index| usize::try_from(index).ok())
+}
+
+/// State of [`Vfn`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VfnState {
+    /// NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF.
+    pub leaf: [u32; LEAVES],
+    /// NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF_EN_SET.
+    pub leaf_en: [u32; LEAVES],
+    /// NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_TOP_EN_SET.
+    pub top_en: u32,
+}
+
+impl Vfn {
+    /// What is to be saved.
+    pub const fn state(&self) -> VfnState {
+        let Self { pending, enabled, top_enabled } = self;
+        VfnState { leaf: *pending, leaf_en: *enabled, top_en: *top_enabled }
+    }
+
+    /// The tree in a saved state: every vector can be raised, and enabled.
+    pub const fn from_state(state: &VfnState) -> Self {
+        let VfnState { leaf, leaf_en, top_en } = state;
+        Self { pending: *leaf, enabled: *leaf_en, top_enabled: *top_en }
+    }
 }
 
 #[cfg(test)]

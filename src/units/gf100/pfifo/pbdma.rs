@@ -105,20 +105,40 @@ pub struct PbdmaState {
     /// NV_PPBDMA_CHANNEL.
     pub channel: u32,
     /// Refusals that wait until the one before was cleared.
-    pub waiting: Vec<HostError>,
+    pub waiting: Vec<HostErrorState>,
+}
+
+/// A command that was refused, as it is saved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostErrorState {
+    /// Channel.
+    pub channel: u16,
+    /// PBDMA unit.
+    pub pbdma: u8,
+    /// Interrupt bits of the PBDMA.
+    pub status: u32,
+    /// Method.
+    pub method: u32,
+    /// Its data.
+    pub data: u32,
 }
 
 impl Pbdma {
     /// What is to be saved.
     pub fn state(&self) -> PbdmaState {
         let Self { interrupts, enable, method, data, channel, waiting } = self;
+        let saved = |error: &HostError| {
+            let HostError { channel, pbdma, status, method, data } = *error;
+            HostErrorState { channel, pbdma, status, method, data }
+        };
         PbdmaState {
             intr_0: *interrupts,
             intr_en_0: *enable,
             method0: *method,
             data0: *data,
             channel: *channel,
-            waiting: waiting.iter().copied().collect(),
+            waiting: waiting.iter().map(saved).collect(),
         }
     }
 
@@ -130,13 +150,17 @@ impl Pbdma {
         let check = Check("PBDMA");
         check.bits("NV_PPBDMA_CHANNEL", state.channel, u32::from(u16::MAX))?;
         check.at_most("waiting", state.waiting.len(), usize::from(CHANNELS))?;
+        let made = |error: &HostErrorState| {
+            let HostErrorState { channel, pbdma, status, method, data } = *error;
+            HostError { channel, pbdma, status, method, data }
+        };
         Ok(Self {
             interrupts: state.intr_0,
             enable: state.intr_en_0,
             method: state.method0,
             data: state.data0,
             channel: state.channel,
-            waiting: state.waiting.iter().copied().collect(),
+            waiting: state.waiting.iter().map(made).collect(),
         })
     }
 }

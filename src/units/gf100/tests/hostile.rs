@@ -132,6 +132,8 @@ proptest! {
             }
             gpu.back.calls();
         }
+        gpu.back.calls();
+        let gpu = gpu.restored();
         gpu.function.reset();
         prop_assert_eq!(gpu.rd(0), 0x0c00_00a3);
         prop_assert_eq!(gpu.rd(0x100), 0);

@@ -16,6 +16,7 @@ use crate::clock::ManualClock;
 use fake::FakeBackend;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_pci::{PciFunction, Region};
+use gpuvmk_saved_state::testing::through_text;
 
 /// A function with everything a test looks at.
 struct Gpu {
@@ -30,6 +31,19 @@ impl Gpu {
         let clock = Arc::new(ManualClock::default());
         let config = Gf100Config { clock: clock.clone(), ..Gf100Config::default() };
         let function = Gf100Function::new(back.clone(), config).unwrap();
+        Self { function, back, clock }
+    }
+
+    /// Another function for the place of this one, over the same back.
+    fn restored(&self) -> Self {
+        let (back, clock) = (self.back.clone(), self.clock.clone());
+        let state = through_text(&self.function.state());
+        back.disconnect();
+        let config = Gf100Config { clock: clock.clone(), ..Gf100Config::default() };
+        let function = Gf100Function::from_state(back.clone(), config, &state).unwrap();
+        assert_eq!(function.state(), state);
+        // Nothing was told that is not said anew with each function.
+        assert_eq!(back.calls(), []);
         Self { function, back, clock }
     }
 

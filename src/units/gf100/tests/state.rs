@@ -1,19 +1,16 @@
 //! A function that is saved and restored answers as one that was left alone.
 
-use std::fs::File;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fastrand::Rng;
 use gpuvmk_chip::addr::GpuVa;
 use gpuvmk_chip::gf100::regs::ptimer::NV_PTIMER_INTR_EN_0;
 use gpuvmk_chip::{AccessKind, Engine, FaultReason};
-use gpuvmk_pci::InterruptSink;
 use gpuvmk_saved_state::testing::{
     corrupted, corrupted_states_are_refused_or_taken_as_they_are, through_text,
 };
-use gpuvmk_trace::{Direction, Entry, Event, Place, Source};
+use gpuvmk_trace::Entry;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -34,34 +31,15 @@ use crate::gf100::pfifo::Pfifo;
 use crate::gf100::pgraph::Pgraph;
 use crate::gf100::pmc::Pmc;
 use crate::gf100::pmu::Pmu;
+use crate::played::{self, Sink};
 use crate::ptimer::Ptimer;
-
-const BAR0: Place = Place::Region(Region::Bar(0));
-
-/// What the guest's interrupt controller has.
-#[derive(Default)]
-struct Sink {
-    line: AtomicBool,
-    messages: AtomicU64,
-}
-
-impl InterruptSink for Sink {
-    fn set_intx(&self, asserted: bool) {
-        self.line.store(asserted, Ordering::SeqCst);
-    }
-
-    fn fire_msi(&self, _: u16) {
-        self.messages.fetch_add(1, Ordering::SeqCst);
-    }
-}
 
 /// All that shows outside after an entry of a trace.
 #[derive(Debug, PartialEq, Eq)]
 struct Shown {
     read: Vec<u8>,
     calls: Vec<Call>,
-    line: bool,
-    messages: u64,
+    seen: (bool, u64),
 }
 
 /// A function that a trace is played into.
@@ -113,52 +91,15 @@ impl Player {
     }
 
     fn step(&self, entry: &Entry) -> Shown {
-        let function = &self.gpu.function;
-        let mut read = Vec::new();
-        match &entry.event {
-            Event::Access(access) => {
-                let Place::Region(region) = access.place else { panic!("{access:?}") };
-                let size = usize::from(access.size);
-                if access.direction == Direction::Read {
-                    read.resize(size, 0);
-                    function.read(region, access.offset, &mut read).unwrap();
-                } else {
-                    function.write(region, access.offset, &access.value.to_le_bytes()[..size]).unwrap();
-                }
-            }
-            Event::Reset => function.reset(),
-            _ => {}
-        }
+        let read = played::play(&self.gpu.function, entry);
         self.gpu.clock.advance(1_000);
-        Shown {
-            read,
-            calls: self.gpu.back.calls(),
-            line: self.sink.line.load(Ordering::SeqCst),
-            messages: self.sink.messages.load(Ordering::SeqCst),
-        }
+        Shown { read, calls: self.gpu.back.calls(), seen: self.sink.seen() }
     }
 
-    /// Another function in the place of this one, over the same back.
-    fn restored(self) -> Self {
-        let Self { gpu: Gpu { function, back, clock }, sink } = self;
-        let state = through_text(&function.state());
-        back.disconnect();
-        drop(function);
-        let config = Gf100Config { clock: clock.clone(), ..Gf100Config::default() };
-        let function = Gf100Function::from_state(back.clone(), config, &state).unwrap();
-        assert_eq!(function.state(), state);
-        // Nothing was told that is not said anew with each function.
-        assert_eq!(back.calls(), []);
-        function.connect_interrupts(Some(sink.clone()));
-        Self { gpu: Gpu { function, back, clock }, sink }
+    fn restore(&mut self) {
+        self.gpu = self.gpu.restored();
+        self.gpu.function.connect_interrupts(Some(self.sink.clone()));
     }
-}
-
-fn entries(name: &str) -> (Vec<Entry>, u64) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(name);
-    let source = Source::open(File::open(path).unwrap()).unwrap();
-    let vram = source.header().vram.unwrap();
-    (source.map(Result::unwrap).collect(), vram)
 }
 
 /// Plays a golden trace, with events of the back, and has `restore` say where the function is replaced.
@@ -172,7 +113,7 @@ fn play(trace: &(Vec<Entry>, u64), restore: impl Fn(usize) -> bool) -> Vec<Shown
             player.event(&mut random);
         }
         if restore(index) {
-            player = player.restored();
+            player.restore();
         }
         shown.push(player.step(entry));
     }
@@ -181,24 +122,19 @@ fn play(trace: &(Vec<Entry>, u64), restore: impl Fn(usize) -> bool) -> Vec<Shown
 
 #[track_caller]
 fn answers_are_those_of_a_function_that_was_left_alone(name: &str) {
-    let trace = entries(name);
+    let trace = played::golden(name);
     let alone = play(&trace, |_| false);
     let mut random = Rng::with_seed(trace.0.len() as u64);
     let at_random: Vec<_> = (0..60).map(|_| random.usize(0..trace.0.len())).collect();
-    for (entry, shown) in trace.0.iter().zip(&alone) {
-        let Event::Access(access) = &entry.event else { continue };
-        let is_alarm = access.offset == u64::from(NV_PTIMER_INTR_EN_0.0) && access.place == BAR0;
-        assert!(!is_alarm || access.value == 0 || !shown.read.is_empty(), "alarms go off in the host's time");
-    }
+    let alarms = trace.0.iter().filter_map(|entry| played::written(entry, NV_PTIMER_INTR_EN_0.0));
+    assert!(alarms.into_iter().all(|enabled| enabled == 0), "alarms go off in the host's time");
     // Without engines, a few answers are not those of the trace.
-    let is_answer = |entry: &Entry, shown: &Shown| match &entry.event {
-        Event::Access(access) if access.direction == Direction::Read => {
-            Some(shown.read[..] == access.value.to_le_bytes()[..usize::from(access.size)])
-        }
-        _ => None,
-    };
-    let answers: Vec<_> =
-        trace.0.iter().zip(&alone).filter_map(|(entry, shown)| is_answer(entry, shown)).collect();
+    let answers = trace
+        .0
+        .iter()
+        .zip(&alone)
+        .filter_map(|(entry, shown)| played::recorded(entry).map(|recorded| recorded == shown.read));
+    let answers: Vec<_> = answers.collect();
     let same = answers.iter().filter(|same| **same).count();
     assert!(answers.len() > 1_900 && same * 100 > answers.len() * 99, "{same} of {}", answers.len());
     for (index, (replaced, alone)) in
@@ -387,7 +323,7 @@ fn message_that_the_back_sent_is_in_the_state() {
     function.connect_interrupts(Some(sink.clone()));
     let mut events = [0; 4];
     function.read(Region::Bar(0), 0x25a8 + 4 * 4, &mut events).unwrap();
-    assert_eq!(sink.messages.load(Ordering::SeqCst), 0, "it was sent already");
+    assert_eq!(sink.seen(), (false, 0), "it was sent already");
     assert_eq!(back.ends.interest(), Some(InterruptInterest::Wake));
 }
 

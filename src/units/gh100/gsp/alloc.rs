@@ -105,6 +105,24 @@ pub(super) fn rm_alloc(rm: &mut Rm, back: &dyn GspBackend, body: &mut [u8]) -> R
     answer.write_to_prefix(body).map_err(|_| Status::InvalidParamStruct)
 }
 
+/// What an object of a class is, and what it can be below.
+pub(super) fn place_of(class: u32) -> Option<(Type, &'static [Type])> {
+    if [NV01_MEMORY_LIST_SYSTEM, NV01_MEMORY_LIST_FBMEM].contains(&class) {
+        return Some((Type::Memory, &[Type::Device]));
+    }
+    let own = match class {
+        NV01_DEVICE_0 => Type::Device,
+        NV20_SUBDEVICE_0 => Type::Subdevice,
+        FERMI_VASPACE_A => Type::AddressSpace,
+        HOPPER_CHANNEL_GPFIFO_A => Type::Channel,
+        NV01_EVENT | NV01_EVENT_KERNEL_CALLBACK | NV01_EVENT_OS_EVENT | NV01_EVENT_KERNEL_CALLBACK_EX => {
+            Type::Event
+        }
+        _ => Type::EngineObject,
+    };
+    CLASSES.iter().find(|known| known.number == class).map(|known| (own, known.parents))
+}
+
 /// Makes an object, if the driver may have it.
 pub(super) fn allocate(rm: &mut Rm, back: &dyn GspBackend, wanted: &Wanted<'_>) -> Result<(), Status> {
     if wanted.class == NV01_ROOT {

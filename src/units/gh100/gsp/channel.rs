@@ -4,6 +4,8 @@
 //! token is the driver's name for a channel, which its doorbell writes hold as well. A channel without a ring
 //! (nouveau's golden context) never runs and has no slot.
 
+mod state;
+
 use std::collections::BTreeMap;
 
 use crate::backend::{ChannelRefusal, GspBackend, GspChannel};
@@ -13,6 +15,7 @@ use gpuvmk_chip::gh100::CHANNELS_PER_RUNLIST;
 use gpuvmk_chip::gh100::gsp::r570_144::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, fixed_chid};
 use gpuvmk_chip::gh100::gsp::status::Status;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
+pub use state::{ChannelState, ChannelsState, Phase, PositionState, RingState};
 
 /// Entries of the largest ring, log2.
 const MAX_ENTRIES_LOG2: u32 = 19;

@@ -10,7 +10,8 @@ use gpuvmk_chip::gh100::gsp::names;
 use gpuvmk_chip::gh100::gsp::status::Status;
 
 /// Counters since the function was reset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Counters {
     /// RPCs carried out or refused.
     pub rpcs: u64,

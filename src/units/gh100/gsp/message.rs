@@ -6,6 +6,9 @@
 
 use zerocopy::FromBytes;
 
+use gpuvmk_saved_state::{Bytes, Check, StateError};
+use serde::{Deserialize, Serialize};
+
 use crate::gh100::gsp::queue::Record;
 use gpuvmk_chip::gh100::gsp::r570_144::rpc::{
     NV_VGPU_MSG_FUNCTION_ALLOC_MEMORY, NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD,
@@ -95,4 +98,42 @@ fn expected(function: u32, body: &[u8]) -> usize {
         _ => (0, 0),
     };
     fixed.saturating_add(usize::try_from(variable).unwrap_or(usize::MAX))
+}
+
+/// The RPC that waits for its rest, as it is saved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WaitingState {
+    /// Function.
+    pub function: u32,
+    /// The driver's number for it.
+    pub sequence: u32,
+    /// What has come of its body.
+    pub body: Bytes,
+}
+
+impl Assembly {
+    /// What is to be saved.
+    pub(super) fn state(&self) -> Option<WaitingState> {
+        let Self { waiting } = self;
+        // How long it gets stands in its body.
+        let (Request { function, sequence, body }, _) = waiting.as_ref()?;
+        Some(WaitingState { function: *function, sequence: *sequence, body: Bytes(body.clone()) })
+    }
+
+    /// An RPC that waits for its rest in a saved state.
+    ///
+    /// # Errors
+    /// It waits for nothing, or for more than an RPC has.
+    pub(super) fn from_state(state: Option<&WaitingState>) -> Result<Self, StateError> {
+        let Some(WaitingState { function, sequence, body: Bytes(body) }) = state else {
+            return Ok(Self::default());
+        };
+        let expected = expected(*function, body);
+        Check("waiting RPC").that(body.len() < expected && expected <= MAX_BODY, || {
+            format!("{} bytes of {expected} have come of function {function}", body.len())
+        })?;
+        let request = Request { function: *function, sequence: *sequence, body: body.clone() };
+        Ok(Self { waiting: Some((request, expected)) })
+    }
 }

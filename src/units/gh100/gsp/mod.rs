@@ -18,6 +18,7 @@ mod rm;
 mod rpc;
 mod saved;
 mod shared;
+mod state;
 mod static_info;
 
 #[cfg(test)]
@@ -27,6 +28,15 @@ pub use counters::{Call, Counters, Note};
 pub use objects::ObjectLimits;
 pub use queue::Refused;
 pub use saved::SavedError;
+pub use state::{GspPhase, GspState};
+
+/// The states of what GSP has, parts of [`GspState`].
+pub mod saved_state {
+    pub use super::channel::{ChannelState, ChannelsState, Phase, PositionState, RingState};
+    pub use super::message::WaitingState;
+    pub use super::objects::{KindState, ObjectState};
+    pub use super::queue::{QueueRingState, QueuesState};
+}
 
 use crate::backend::{GspBackend, ObjectUsage};
 use channel::Token;

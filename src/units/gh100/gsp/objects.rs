@@ -3,12 +3,15 @@
 //! An object goes with its parent, and a channel also with its address space. How many there can be is
 //! limited, and the tree's depth by what can be whose parent.
 
+mod state;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::backend::ObjectUsage;
 use crate::gh100::gsp::channel::Token;
 use gpuvmk_chip::gh100::gsp::status::Status;
 use gpuvmk_chip::{Engine, PhysicalAddress};
+pub use state::{KindState, ObjectState};
 
 /// How many objects there may be, those of the firmware's own included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,8 @@
 //! (an RPC or a piece of one) takes whole elements in a row and wraps at the end of the ring. Each side keeps
 //! its own pointer and only publishes it; of the guest's memory nothing is used that was not copied first.
 
+mod state;
+
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::backend::{GspBackend, NoTarget};
@@ -16,6 +18,8 @@ use gpuvmk_chip::gh100::gsp::r570_144::queue::{
     NV_VGPU_MSG_SIGNATURE_VALID, RPC_HEADER_VERSION, checksum, msgqTxHeader, rpc_message_header_v03_00,
 };
 use gpuvmk_chip::gh100::gsp::r570_144::rpc::NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD;
+
+pub use state::{QueueRingState, QueuesState};
 
 /// Offset of the write pointer in a queue's header.
 const WRITE_POINTER: u64 = 0x10;

@@ -44,6 +44,18 @@ impl SharedMemory {
         Ok(Self { pages })
     }
 
+    /// Memory of these pages; none if no page table can name them.
+    pub(super) fn of(pages: Vec<u64>) -> Option<Self> {
+        let count = u32::try_from(pages.len()).ok().filter(|count| (1..=MAX_PAGES).contains(count));
+        count.filter(|_| pages.iter().all(|page| page.is_multiple_of(PAGE_SIZE)))?;
+        Some(Self { pages })
+    }
+
+    /// Bus addresses of its pages.
+    pub(super) fn pages(&self) -> &[u64] {
+        &self.pages
+    }
+
     /// Bytes.
     pub(super) fn size(&self) -> u64 {
         // CAST: widening.

@@ -73,6 +73,12 @@ impl<'a> Driver<'a> {
         driver
     }
 
+    /// The same driver of another function.
+    pub fn moved(self, gpu: &Gpu) -> Driver<'_> {
+        let Self { queues, events, .. } = self;
+        Driver { gpu, queues, events }
+    }
+
     /// Writes all that GSP is booted with.
     pub fn prepared(gpu: &'a Gpu) -> Self {
         let queues = Queues::prepare(gpu.back.as_ref(), RAM);

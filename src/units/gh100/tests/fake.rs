@@ -1,6 +1,6 @@
 //! A back that has VRAM and guest memory, and records what it is told.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use crate::backend::{
     Backend, ChannelRefusal, Completions, EngineEvents, FlushScope, GspBackend, GspChannel,
@@ -35,7 +35,7 @@ pub struct FakeBackend {
     vram: Mutex<Vec<u8>>,
     ram: Mutex<Vec<u8>>,
     calls: Mutex<Vec<Call>>,
-    events: OnceLock<Arc<dyn EngineEvents>>,
+    events: Mutex<Option<Arc<dyn EngineEvents>>>,
     pub interlude: Mutex<Option<Interlude>>,
     /// What was last told of objects.
     pub objects: Mutex<Option<ObjectUsage>>,
@@ -55,7 +55,7 @@ impl FakeBackend {
             vram: Mutex::new(vec![0; usize::try_from(vram).unwrap()]),
             ram: Mutex::new(vec![0; RAM_SIZE]),
             calls: Mutex::default(),
-            events: OnceLock::new(),
+            events: Mutex::default(),
             interlude: Mutex::default(),
             objects: Mutex::default(),
             ends: DeferredCompletions::default(),
@@ -68,7 +68,12 @@ impl FakeBackend {
     }
 
     pub fn events(&self) -> Arc<dyn EngineEvents> {
-        self.events.get().unwrap().clone()
+        self.events.lock().unwrap().clone().unwrap()
+    }
+
+    /// The face goes: another one may be connected.
+    pub fn disconnect(&self) {
+        self.events.lock().unwrap().take();
     }
 
     pub fn put(&self, address: u64, data: &[u8]) {
@@ -164,7 +169,8 @@ impl Backend for FakeBackend {
     fn dma_unmap_all(&self) {}
 
     fn connect_events(&self, events: Arc<dyn EngineEvents>) {
-        assert!(self.events.set(events).is_ok());
+        let before = self.events.lock().unwrap().replace(events);
+        assert!(before.is_none(), "the events of a back go to one face");
     }
 
     fn flush_tlb(&self, scope: FlushScope) {

@@ -146,6 +146,7 @@ proptest! {
             }
             gpu.back.calls();
         }
+        let gpu = gpu.restored();
         gpu.function.reset();
         prop_assert_eq!(gpu.rd(0), 0x1800_00a1);
         prop_assert_eq!(gpu.rd(0xb8_1600), 0);

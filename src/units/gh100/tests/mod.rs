@@ -12,6 +12,7 @@ mod gsp_queues;
 mod hostile;
 mod interrupts;
 mod memory;
+mod state;
 
 use std::sync::{Arc, Mutex};
 
@@ -20,6 +21,7 @@ use crate::clock::ManualClock;
 use fake::FakeBackend;
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_pci::{InterruptSink, PciFunction, Region};
+use gpuvmk_saved_state::testing::through_text;
 
 /// Bytes of VRAM in these tests.
 const VRAM: u64 = 64 << 20;
@@ -33,10 +35,27 @@ struct Gpu {
 
 impl Gpu {
     fn new() -> Self {
-        let back = Arc::new(FakeBackend::new(VRAM));
+        Self::with_vram(VRAM)
+    }
+
+    fn with_vram(vram: u64) -> Self {
+        let back = Arc::new(FakeBackend::new(vram));
         let clock = Arc::new(ManualClock::default());
         let config = Gh100Config { clock: clock.clone(), ..Gh100Config::default() };
         let function = Gh100Function::new(back.clone(), config).unwrap();
+        Self { function, back, clock }
+    }
+
+    /// Another function for the place of this one, over the same back.
+    fn restored(&self) -> Self {
+        let (back, clock) = (self.back.clone(), self.clock.clone());
+        let state = through_text(&self.function.state());
+        back.disconnect();
+        let config = Gh100Config { clock: clock.clone(), ..Gh100Config::default() };
+        let function = Gh100Function::from_state(back.clone(), config, &state).unwrap();
+        assert_eq!(function.state(), state);
+        // Nothing was told that is not said anew with each function.
+        assert_eq!(back.calls(), []);
         Self { function, back, clock }
     }
 

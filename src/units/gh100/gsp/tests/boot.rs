@@ -5,7 +5,7 @@ use super::driver::{Driver, LIBOS, RMARGS, UNLOADING, words};
 use crate::gh100::gsp::{BootError, Effect};
 
 #[test]
-fn boot_drains_the_queue_and_tells_that_it_is_done() {
+pub fn boot_drains_the_queue_and_tells_that_it_is_done() {
     let mut driver = Driver::new(config());
 
     driver.boot(LIBOS).unwrap();
@@ -20,7 +20,7 @@ fn boot_drains_the_queue_and_tells_that_it_is_done() {
 }
 
 #[test]
-fn message_queue_gets_the_header_that_drivers_expect() {
+pub fn message_queue_gets_the_header_that_drivers_expect() {
     let driver = Driver::booted(config());
 
     let header = driver.shared_get(0x4_1000, 36);
@@ -29,7 +29,7 @@ fn message_queue_gets_the_header_that_drivers_expect() {
 }
 
 #[test]
-fn arguments_outside_memory_are_told_with_their_address() {
+pub fn arguments_outside_memory_are_told_with_their_address() {
     let mut driver = Driver::new(config());
 
     assert_eq!(driver.boot(1 << 40), Err(BootError::NoMemory(1 << 40)));
@@ -38,7 +38,7 @@ fn arguments_outside_memory_are_told_with_their_address() {
 }
 
 #[test]
-fn contradicting_arguments_are_refused_and_a_later_boot_works() {
+pub fn contradicting_arguments_are_refused_and_a_later_boot_works() {
     let mut driver = Driver::new(config());
     let bad = [
         (RMARGS + 8, words(&[0])),
@@ -66,7 +66,7 @@ fn contradicting_arguments_are_refused_and_a_later_boot_works() {
 }
 
 #[test]
-fn queue_headers_of_another_shape_are_refused() {
+pub fn queue_headers_of_another_shape_are_refused() {
     for (at, value) in
         [(0, 1), (4, 0x1000), (8, 0x2000), (12, 1), (20, 0), (24, 0), (24, 0x1000), (28, 0x800)]
     {
@@ -81,7 +81,7 @@ fn queue_headers_of_another_shape_are_refused() {
 }
 
 #[test]
-fn resume_without_a_suspend_is_refused() {
+pub fn resume_without_a_suspend_is_refused() {
     let mut driver = Driver::booted(config());
     assert!(matches!(driver.boot(0), Err(BootError::Arguments(_))));
 
@@ -91,7 +91,7 @@ fn resume_without_a_suspend_is_refused() {
 }
 
 #[test]
-fn doorbells_before_the_boot_and_after_unloading_do_nothing() {
+pub fn doorbells_before_the_boot_and_after_unloading_do_nothing() {
     let mut driver = Driver::new(config());
     driver.ring();
     assert_eq!((driver.effects.len(), driver.commands_read()), (0, 0));

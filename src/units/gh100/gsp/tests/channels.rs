@@ -31,7 +31,7 @@ fn changed(at: usize, data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn parameters_that_no_channel_can_have_are_refused() {
+pub fn parameters_that_no_channel_can_have_are_refused() {
     let mut driver = driver();
     let refused = [
         (changed(0x08, &4u64.to_le_bytes()), 0x1f, "ring that is not aligned"),
@@ -59,7 +59,7 @@ fn parameters_that_no_channel_can_have_are_refused() {
 }
 
 #[test]
-fn channel_without_a_page_directory_is_refused() {
+pub fn channel_without_a_page_directory_is_refused() {
     let mut driver = Driver::booted(config());
     client(&mut driver, CLIENT, true);
 
@@ -69,7 +69,7 @@ fn channel_without_a_page_directory_is_refused() {
 }
 
 #[test]
-fn channel_numbers_are_unique_on_a_runlist_and_free_for_another() {
+pub fn channel_numbers_are_unique_on_a_runlist_and_free_for_another() {
     let mut driver = driver();
 
     assert_eq!(alloc(&mut driver, 1, &channel(1, 300, 0x1000, 0)), 0);
@@ -82,7 +82,7 @@ fn channel_numbers_are_unique_on_a_runlist_and_free_for_another() {
 }
 
 #[test]
-fn channel_without_a_fixed_number_gets_the_first_that_is_free() {
+pub fn channel_without_a_fixed_number_gets_the_first_that_is_free() {
     let mut driver = driver();
     assert_eq!(alloc(&mut driver, 1, &channel(10, 0, 0x1000, 0)), 0);
 
@@ -100,7 +100,7 @@ fn channel_without_a_fixed_number_gets_the_first_that_is_free() {
 }
 
 #[test]
-fn slots_run_out_and_come_back() {
+pub fn slots_run_out_and_come_back() {
     let mut driver = Driver::booted(GspConfig { channels: 2, ..config() });
     client(&mut driver, CLIENT, true);
     assert_eq!(set_page_directory(&mut driver, CLIENT, 0x10_0000), 0);
@@ -115,7 +115,7 @@ fn slots_run_out_and_come_back() {
 }
 
 #[test]
-fn refusals_of_the_back_reach_the_driver_and_leave_nothing() {
+pub fn refusals_of_the_back_reach_the_driver_and_leave_nothing() {
     for (refusal, channel_status, object_status) in [
         (ChannelRefusal::Exhausted, 0x1a, 0x1a),
         (ChannelRefusal::Invalid, 0x1f, 0x1f),
@@ -139,7 +139,7 @@ fn refusals_of_the_back_reach_the_driver_and_leave_nothing() {
 }
 
 #[test]
-fn objects_of_a_graphics_channel_are_those_that_nvk_asks_for() {
+pub fn objects_of_a_graphics_channel_are_those_that_nvk_asks_for() {
     let mut driver = driver();
     assert_eq!(alloc(&mut driver, CHANNEL, &channel(1, 1, 0x1000, 0)), 0);
     driver.back.calls();
@@ -163,7 +163,7 @@ fn objects_of_a_graphics_channel_are_those_that_nvk_asks_for() {
 }
 
 #[test]
-fn objects_without_a_name_are_given_one_each_and_go_with_their_channel() {
+pub fn objects_without_a_name_are_given_one_each_and_go_with_their_channel() {
     let mut driver = driver();
     assert_eq!(alloc(&mut driver, CHANNEL, &channel(1, 1, 0x1000, 0)), 0);
     let mut body = words(&[CLIENT, CHANNEL, 0, 0xc8b5, 0, 8, 0, 0]);
@@ -179,7 +179,7 @@ fn objects_without_a_name_are_given_one_each_and_go_with_their_channel() {
 }
 
 #[test]
-fn objects_of_engines_that_the_channel_does_not_have_are_refused() {
+pub fn objects_of_engines_that_the_channel_does_not_have_are_refused() {
     let mut driver = driver();
     assert_eq!(alloc(&mut driver, CHANNEL, &channel(10, 1, 0x1000, 0)), 0);
 
@@ -191,7 +191,7 @@ fn objects_of_engines_that_the_channel_does_not_have_are_refused() {
 }
 
 #[test]
-fn binding_takes_engines_of_the_channels_runlist_only() {
+pub fn binding_takes_engines_of_the_channels_runlist_only() {
     let mut driver = driver();
     assert_eq!(alloc(&mut driver, CHANNEL, &channel(1, 1, 0x1000, 0)), 0);
 
@@ -202,7 +202,7 @@ fn binding_takes_engines_of_the_channels_runlist_only() {
 }
 
 #[test]
-fn scheduling_goes_to_the_back_both_ways() {
+pub fn scheduling_goes_to_the_back_both_ways() {
     let mut driver = driver();
     assert_eq!(alloc(&mut driver, CHANNEL, &channel(1, 1, 0x1000, 0)), 0);
     driver.back.calls();
@@ -214,7 +214,7 @@ fn scheduling_goes_to_the_back_both_ways() {
 }
 
 #[test]
-fn holding_all_channels_back_spares_those_that_do_not_run() {
+pub fn holding_all_channels_back_spares_those_that_do_not_run() {
     let mut driver = driver();
     for (handle, chid) in [(1, 1), (2, 2)] {
         assert_eq!(alloc(&mut driver, handle, &channel(1, chid, 0x1000, 0)), 0);
@@ -232,7 +232,7 @@ fn holding_all_channels_back_spares_those_that_do_not_run() {
 }
 
 #[test]
-fn every_way_to_free_takes_the_channel_from_the_back_once() {
+pub fn every_way_to_free_takes_the_channel_from_the_back_once() {
     for object in [CHANNEL, SPACE, DEVICE, CLIENT] {
         let mut driver = driver();
         assert_eq!(alloc(&mut driver, CHANNEL, &channel(1, 1, 0x1000, 0)), 0);
@@ -248,7 +248,7 @@ fn every_way_to_free_takes_the_channel_from_the_back_once() {
 }
 
 #[test]
-fn page_directory_in_use_cannot_be_replaced() {
+pub fn page_directory_in_use_cannot_be_replaced() {
     let mut driver = driver();
     assert_eq!(alloc(&mut driver, CHANNEL, &channel(1, 1, 0x1000, 0)), 0);
 
@@ -259,7 +259,7 @@ fn page_directory_in_use_cannot_be_replaced() {
 }
 
 #[test]
-fn page_directories_must_lie_in_memory() {
+pub fn page_directories_must_lie_in_memory() {
     let mut driver = Driver::booted(config());
     client(&mut driver, CLIENT, true);
     client(&mut driver, CLIENT + 1, false);
@@ -272,7 +272,7 @@ fn page_directories_must_lie_in_memory() {
 }
 
 #[test]
-fn promoting_needs_a_channel_and_a_possible_number_of_buffers() {
+pub fn promoting_needs_a_channel_and_a_possible_number_of_buffers() {
     let mut driver = driver();
     assert_eq!(alloc(&mut driver, CHANNEL, &channel(1, 1, 0x1000, 0)), 0);
     let promote = |driver: &mut Driver, object: u32, count: u32| {

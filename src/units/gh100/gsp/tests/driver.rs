@@ -1,8 +1,11 @@
 //! A driver: its half of the queues, and the calls that nouveau makes. Offsets are written out as numbers
 //! here, so that a mistake in the structs cannot hide.
 
+use std::cell::Cell;
+
 use super::fake::Fake;
 use crate::gh100::gsp::{BootError, Effect, Gsp, GspConfig};
+use gpuvmk_saved_state::testing::through_text;
 
 pub const ALLOC_MEMORY: u32 = 4;
 pub const FREE: u32 = 10;
@@ -52,8 +55,14 @@ pub fn poke(body: &mut [u8], at: usize, data: &[u8]) {
     body[at..at + data.len()].copy_from_slice(data);
 }
 
+thread_local! {
+    /// True while GSP is to be replaced by one from its saved state whenever a doorbell is rung.
+    pub static RESTORES: Cell<bool> = const { Cell::new(false) };
+}
+
 pub struct Driver {
     pub gsp: Gsp,
+    config: GspConfig,
     pub back: Fake,
     pages: Vec<u64>,
     write: u32,
@@ -79,6 +88,7 @@ impl Driver {
         let pages: Vec<_> = (0..PAGES).map(|page| 0x10_0000 + (page * 37 % PAGES) * 0x2000).collect();
         let mut driver = Self {
             gsp: Gsp::new(config),
+            config,
             back: Fake::new(4 << 20),
             pages,
             write: 0,
@@ -209,8 +219,18 @@ impl Driver {
         }
     }
 
+    /// GSP goes, and comes back from its saved state.
+    pub fn restore(&mut self) {
+        let state = through_text(&self.gsp.state());
+        self.gsp = Gsp::from_state(&state, self.config).unwrap();
+        assert_eq!(self.gsp.state(), state);
+    }
+
     /// Rings the doorbell.
     pub fn ring(&mut self) {
+        if RESTORES.get() {
+            self.restore();
+        }
         let effects = self.gsp.commands(&self.back);
         self.effects.extend(effects);
     }

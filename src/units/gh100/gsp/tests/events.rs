@@ -26,7 +26,7 @@ fn fault(slot: u16) -> Stopped {
 }
 
 #[test]
-fn stopped_channel_is_told_by_number_engine_and_fault() {
+pub fn stopped_channel_is_told_by_number_engine_and_fault() {
     let mut driver = running();
 
     let effects = driver.gsp.stopped(&driver.back, fault(0));
@@ -40,7 +40,7 @@ fn stopped_channel_is_told_by_number_engine_and_fault() {
 }
 
 #[test]
-fn stopped_channel_has_no_doorbell_and_does_not_run_again() {
+pub fn stopped_channel_has_no_doorbell_and_does_not_run_again() {
     let mut driver = running();
     driver.gsp.stopped(&driver.back, fault(0));
 
@@ -54,7 +54,7 @@ fn stopped_channel_has_no_doorbell_and_does_not_run_again() {
 }
 
 #[test]
-fn late_stop_of_a_freed_channel_does_not_reach_its_successor() {
+pub fn late_stop_of_a_freed_channel_does_not_reach_its_successor() {
     let mut driver = running();
     assert_eq!(driver.free(CLIENT, 1), 0);
     assert_eq!(driver.alloc(CLIENT, DEVICE, 1, 0xc86f, &channel(10, 3, 0x1000, 0)), 0);
@@ -66,7 +66,7 @@ fn late_stop_of_a_freed_channel_does_not_reach_its_successor() {
 }
 
 #[test]
-fn slots_without_a_channel_say_nothing() {
+pub fn slots_without_a_channel_say_nothing() {
     let mut driver = running();
 
     let effects = driver.gsp.stopped(&driver.back, fault(5));
@@ -75,7 +75,7 @@ fn slots_without_a_channel_say_nothing() {
 }
 
 #[test]
-fn event_that_does_not_fit_is_dropped_and_counted() {
+pub fn event_that_does_not_fit_is_dropped_and_counted() {
     let mut driver = running();
     for sequence in 0..62 {
         driver.send(STATIC_INFO, &[0; 0x678], sequence);
@@ -90,7 +90,7 @@ fn event_that_does_not_fit_is_dropped_and_counted() {
 }
 
 #[test]
-fn nothing_is_told_to_a_driver_that_sleeps() {
+pub fn nothing_is_told_to_a_driver_that_sleeps() {
     let mut driver = running();
     driver.call(UNLOADING, &words(&[1, 3]));
     let written = driver.messages_written();

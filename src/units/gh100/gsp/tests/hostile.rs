@@ -171,6 +171,7 @@ proptest! {
         prop_assert_eq!(set_page_directory(&mut driver, CLIENT, 0x1000), 0);
         for step in steps {
             carry_out(&mut driver, step);
+            driver.restore();
             let written = driver.messages_written();
             driver.publish_read(written);
             prop_assert!(driver.gsp.objects() <= ObjectLimits::default().total as usize);
@@ -230,6 +231,7 @@ proptest! {
             driver.publish_read(pointer >> 16 & 0x7f);
             driver.ring();
         }
+        driver.restore();
         prop_assert_eq!(driver.gsp.objects(), 3);
     }
 
@@ -249,6 +251,7 @@ proptest! {
         let booted = driver.boot(LIBOS).is_ok();
 
         prop_assert_eq!(driver.gsp.objects(), if booted { 3 } else { 0 });
+        driver.restore();
         driver.ring();
     }
 }

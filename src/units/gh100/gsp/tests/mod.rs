@@ -14,6 +14,7 @@ mod objects;
 mod probe;
 mod queues;
 mod saved;
+mod state;
 
 use crate::gh100::gsp::{GspConfig, ObjectLimits};
 use gpuvmk_chip::EngineSet;

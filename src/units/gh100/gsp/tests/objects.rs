@@ -25,7 +25,7 @@ fn event(driver: &mut Driver, client: u32, parent: u32, handle: u32) -> u32 {
 }
 
 #[test]
-fn handles_are_unique_within_a_client_and_not_between_clients() {
+pub fn handles_are_unique_within_a_client_and_not_between_clients() {
     let mut driver = Driver::booted(config());
     client(&mut driver, CLIENT, true);
 
@@ -38,7 +38,7 @@ fn handles_are_unique_within_a_client_and_not_between_clients() {
 }
 
 #[test]
-fn parents_must_exist_and_be_of_the_right_type() {
+pub fn parents_must_exist_and_be_of_the_right_type() {
     let mut driver = Driver::booted(config());
     client(&mut driver, CLIENT, true);
 
@@ -63,7 +63,7 @@ fn unknown_classes_and_parameters_of_a_wrong_size_are_refused() {
 }
 
 #[test]
-fn parameters_longer_than_the_rpc_are_refused() {
+pub fn parameters_longer_than_the_rpc_are_refused() {
     let mut driver = Driver::booted(config());
 
     let alloc = driver.call(ALLOC, &words(&[CLIENT, CLIENT, CLIENT, 0, 0, 0x78, 0, 0]));
@@ -76,7 +76,7 @@ fn parameters_longer_than_the_rpc_are_refused() {
 }
 
 #[test]
-fn freeing_an_object_frees_what_is_below_it_and_nothing_else() {
+pub fn freeing_an_object_frees_what_is_below_it_and_nothing_else() {
     let mut driver = Driver::booted(config());
     client(&mut driver, CLIENT, true);
     client(&mut driver, CLIENT + 1, true);
@@ -94,7 +94,7 @@ fn freeing_an_object_frees_what_is_below_it_and_nothing_else() {
 }
 
 #[test]
-fn handle_of_a_freed_object_can_be_used_again() {
+pub fn handle_of_a_freed_object_can_be_used_again() {
     let mut driver = Driver::booted(config());
     client(&mut driver, CLIENT, true);
     assert_eq!(driver.free(CLIENT, CLIENT), 0);
@@ -105,7 +105,7 @@ fn handle_of_a_freed_object_can_be_used_again() {
 }
 
 #[test]
-fn firmwares_own_objects_cannot_be_freed() {
+pub fn firmwares_own_objects_cannot_be_freed() {
     let mut driver = Driver::booted(config());
 
     for object in [INTERNAL, 0xabcd_0080, 0xabcd_2080] {
@@ -115,7 +115,7 @@ fn firmwares_own_objects_cannot_be_freed() {
 }
 
 #[test]
-fn one_client_can_have_so_many_objects_and_no_more() {
+pub fn one_client_can_have_so_many_objects_and_no_more() {
     let limits = ObjectLimits { total: 1000, per_client: 20 };
     let mut driver = Driver::booted(GspConfig { objects: limits, ..config() });
     client(&mut driver, CLIENT, true);
@@ -143,7 +143,7 @@ fn all_clients_together_can_have_so_many_objects_and_no_more() {
 }
 
 #[test]
-fn usual_limits_leave_room_for_hundreds_of_programs() {
+pub fn usual_limits_leave_room_for_hundreds_of_programs() {
     let mut driver = Driver::booted(config());
     assert!((0..400).all(|index| {
         client(&mut driver, CLIENT + index, true);
@@ -152,7 +152,7 @@ fn usual_limits_leave_room_for_hundreds_of_programs() {
 }
 
 #[test]
-fn controls_need_their_object_and_their_size() {
+pub fn controls_need_their_object_and_their_size() {
     let mut driver = Driver::booted(config());
     client(&mut driver, CLIENT, true);
 
@@ -178,7 +178,7 @@ fn unknown_controls_are_counted_and_told_once_with_their_names() {
 }
 
 #[test]
-fn unknown_functions_are_answered_and_counted() {
+pub fn unknown_functions_are_answered_and_counted() {
     let mut driver = Driver::booted(config());
 
     let reply = driver.call(21, &[1; 40]);
@@ -188,7 +188,7 @@ fn unknown_functions_are_answered_and_counted() {
 }
 
 #[test]
-fn memory_lists_must_be_as_long_as_they_say() {
+pub fn memory_lists_must_be_as_long_as_they_say() {
     let mut driver = Driver::booted(config());
     client(&mut driver, CLIENT, true);
     let list = |class: u32, pages: u32, entries: u32| {
@@ -205,7 +205,7 @@ fn memory_lists_must_be_as_long_as_they_say() {
 }
 
 #[test]
-fn saving_needs_memory_that_was_listed() {
+pub fn saving_needs_memory_that_was_listed() {
     let mut driver = Driver::booted(config());
 
     let missing = driver.control(INTERNAL, 0xabcd_2080, 0x2080_0ac2, &words(&[INTERNAL, 9, 0, 0, 0, 0])).0;
@@ -216,7 +216,7 @@ fn saving_needs_memory_that_was_listed() {
 }
 
 #[test]
-fn second_boot_finds_nothing_of_the_first() {
+pub fn second_boot_finds_nothing_of_the_first() {
     let mut driver = Driver::booted(config());
     client(&mut driver, CLIENT, true);
     assert_eq!(set_page_directory(&mut driver, CLIENT, 0x1000), 0);

@@ -70,7 +70,7 @@ fn internal(driver: &mut Driver, cmd: u32, size: usize) -> super::driver::Messag
 }
 
 #[test]
-fn static_info_names_memory_handles_and_the_page_tables_of_the_bars() {
+pub fn static_info_names_memory_handles_and_the_page_tables_of_the_bars() {
     let mut driver = Driver::booted(config());
 
     let info = driver.call(STATIC_INFO, &[0; 0x678]);
@@ -93,7 +93,7 @@ fn static_info_names_memory_handles_and_the_page_tables_of_the_bars() {
 }
 
 #[test]
-fn graphics_units_are_answered_for_each_cluster() {
+pub fn graphics_units_are_answered_for_each_cluster() {
     let mut driver = Driver::booted(config());
 
     let clusters = internal(&mut driver, 0x2080_0137, 4).word(0);
@@ -111,7 +111,7 @@ fn graphics_units_are_answered_for_each_cluster() {
 }
 
 #[test]
-fn interrupt_table_has_gsp_and_every_engine() {
+pub fn interrupt_table_has_gsp_and_every_engine() {
     let mut driver = Driver::booted(config());
 
     let table = internal(&mut driver, 0x2080_0a5c, 0x814);
@@ -126,7 +126,7 @@ fn interrupt_table_has_gsp_and_every_engine() {
 }
 
 #[test]
-fn device_table_has_a_copy_engine_on_the_graphics_runlist_and_lone_ones() {
+pub fn device_table_has_a_copy_engine_on_the_graphics_runlist_and_lone_ones() {
     let mut driver = Driver::booted(config());
 
     let table = internal(&mut driver, 0x2080_1112, 0xc8c);
@@ -143,7 +143,7 @@ fn device_table_has_a_copy_engine_on_the_graphics_runlist_and_lone_ones() {
 }
 
 #[test]
-fn engines_that_are_not_configured_are_in_no_table() {
+pub fn engines_that_are_not_configured_are_in_no_table() {
     let engines = EngineSet::GRAPHICS | EngineSet::COPY0;
     let mut driver = Driver::booted(crate::gh100::gsp::GspConfig { engines, ..config() });
 
@@ -152,7 +152,7 @@ fn engines_that_are_not_configured_are_in_no_table() {
 }
 
 #[test]
-fn context_buffers_and_zcull_are_answered() {
+pub fn context_buffers_and_zcull_are_answered() {
     let mut driver = Driver::booted(config());
 
     let buffers = internal(&mut driver, 0x2080_0a32, 0x680);
@@ -166,7 +166,7 @@ fn context_buffers_and_zcull_are_answered() {
 }
 
 #[test]
-fn bar2_root_is_handed_to_the_face_and_another_level_is_refused() {
+pub fn bar2_root_is_handed_to_the_face_and_another_level_is_refused() {
     let mut driver = Driver::booted(config());
     driver.effects.clear();
     let body = |shift: u64| [1u64.to_le_bytes(), 0xabc0_0002u64.to_le_bytes(), shift.to_le_bytes()].concat();
@@ -179,7 +179,7 @@ fn bar2_root_is_handed_to_the_face_and_another_level_is_refused() {
 }
 
 #[test]
-fn bar1_root_is_written_where_the_driver_was_told_it_is() {
+pub fn bar1_root_is_written_where_the_driver_was_told_it_is() {
     let mut driver = Driver::booted(config());
 
     let body = [0u64.to_le_bytes(), 0x123u64.to_le_bytes(), 56u64.to_le_bytes()].concat();
@@ -190,7 +190,7 @@ fn bar1_root_is_written_where_the_driver_was_told_it_is() {
 }
 
 #[test]
-fn golden_context_is_made_and_freed_without_a_channel_at_the_back() {
+pub fn golden_context_is_made_and_freed_without_a_channel_at_the_back() {
     let mut driver = Driver::booted(config());
     let golden = 0xc1d0_0001;
     client(&mut driver, golden, false);
@@ -221,7 +221,7 @@ fn golden_context_is_made_and_freed_without_a_channel_at_the_back() {
 }
 
 #[test]
-fn whole_probe_ends_with_two_running_channels_and_unloads_cleanly() {
+pub fn whole_probe_ends_with_two_running_channels_and_unloads_cleanly() {
     let mut driver = Driver::booted(config());
     let kernel = 0xc1d0_0000;
     client(&mut driver, kernel, true);
@@ -265,7 +265,7 @@ fn whole_probe_ends_with_two_running_channels_and_unloads_cleanly() {
 }
 
 #[test]
-fn suspend_and_resume_keep_channels_and_hold_them_back_in_between() {
+pub fn suspend_and_resume_keep_channels_and_hold_them_back_in_between() {
     let mut driver = Driver::booted(config());
     let kernel = 0xc1d0_0000;
     client(&mut driver, kernel, true);

@@ -18,7 +18,7 @@ fn list(handle: u32, pages: u32) -> Vec<u8> {
 }
 
 #[test]
-fn calls_of_every_size_wrap_around_the_queue_many_times() {
+pub fn calls_of_every_size_wrap_around_the_queue_many_times() {
     let mut driver = Driver::booted(config());
     client(&mut driver, CLIENT, true);
 
@@ -34,7 +34,7 @@ fn calls_of_every_size_wrap_around_the_queue_many_times() {
 }
 
 #[test]
-fn large_rpc_arrives_in_pieces_and_is_answered_in_pieces() {
+pub fn large_rpc_arrives_in_pieces_and_is_answered_in_pieces() {
     let mut driver = Driver::booted(config());
     client(&mut driver, CLIENT, true);
     let body = list(0x1000, 20_000);
@@ -47,7 +47,7 @@ fn large_rpc_arrives_in_pieces_and_is_answered_in_pieces() {
 }
 
 #[test]
-fn rpc_that_fills_one_record_exactly_is_not_waited_for() {
+pub fn rpc_that_fills_one_record_exactly_is_not_waited_for() {
     let mut driver = Driver::booted(config());
     client(&mut driver, CLIENT, true);
     let mut body = list(0x1000, 100);
@@ -59,7 +59,7 @@ fn rpc_that_fills_one_record_exactly_is_not_waited_for() {
 }
 
 #[test]
-fn continuation_of_nothing_is_counted_and_not_answered() {
+pub fn continuation_of_nothing_is_counted_and_not_answered() {
     let mut driver = Driver::booted(config());
 
     driver.send(CONTINUATION, &[0; 64], 1);
@@ -70,7 +70,7 @@ fn continuation_of_nothing_is_counted_and_not_answered() {
 }
 
 #[test]
-fn rpc_whose_continuation_does_not_come_is_given_up_for_the_next() {
+pub fn rpc_whose_continuation_does_not_come_is_given_up_for_the_next() {
     let mut driver = Driver::booted(config());
     client(&mut driver, CLIENT, true);
     let body = list(0x1000, 20_000);
@@ -86,7 +86,7 @@ fn rpc_whose_continuation_does_not_come_is_given_up_for_the_next() {
 }
 
 #[test]
-fn rpc_larger_than_any_answer_can_be_is_refused_at_once() {
+pub fn rpc_larger_than_any_answer_can_be_is_refused_at_once() {
     let mut driver = Driver::booted(config());
     let mut body = words(&[CLIENT, 1, 0x1234, 0, 0x10_0000, 0]);
     body.resize(RECORD, 0);
@@ -113,7 +113,7 @@ fn bad_checksum_is_answered_with_an_error_and_the_queue_goes_on() {
 }
 
 #[test]
-fn record_without_an_rpc_header_is_skipped() {
+pub fn record_without_an_rpc_header_is_skipped() {
     for (at, value) in [(48, 0x0200_0000), (52, 0)] {
         let mut driver = Driver::booted(config());
         let mut raw = driver.encode(STATIC_INFO, &[0; 0x678], 7);
@@ -129,7 +129,7 @@ fn record_without_an_rpc_header_is_skipped() {
 }
 
 #[test]
-fn sizes_that_contradict_each_other_are_refused() {
+pub fn sizes_that_contradict_each_other_are_refused() {
     // The length in the RPC header, and the elements in the element header.
     for (at, value) in [(56, 0), (56, 31), (56, 0x1_0000), (56, u32::MAX), (56, 0x2000), (40, 0), (40, 2)] {
         let mut driver = Driver::booted(config());
@@ -146,7 +146,7 @@ fn sizes_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn element_numbers_that_jump_are_counted_once_and_taken() {
+pub fn element_numbers_that_jump_are_counted_once_and_taken() {
     let mut driver = Driver::booted(config());
     driver.encode(STATIC_INFO, &[0; 0x678], 0);
 
@@ -158,7 +158,7 @@ fn element_numbers_that_jump_are_counted_once_and_taken() {
 }
 
 #[test]
-fn write_pointer_outside_the_queue_is_refused() {
+pub fn write_pointer_outside_the_queue_is_refused() {
     let mut driver = Driver::booted(config());
     for pointer in [63, 64, u32::MAX] {
         driver.publish(pointer);
@@ -186,7 +186,7 @@ fn full_message_queue_drops_answers_and_recovers_when_it_is_read() {
 }
 
 #[test]
-fn read_pointer_outside_the_message_queue_counts_as_a_full_one() {
+pub fn read_pointer_outside_the_message_queue_counts_as_a_full_one() {
     let mut driver = Driver::booted(config());
     driver.publish_read(63);
 
@@ -197,7 +197,7 @@ fn read_pointer_outside_the_message_queue_counts_as_a_full_one() {
 }
 
 #[test]
-fn memory_that_goes_away_stops_the_queue_without_an_answer() {
+pub fn memory_that_goes_away_stops_the_queue_without_an_answer() {
     let mut driver = Driver::booted(config());
     driver.send(STATIC_INFO, &[0; 0x678], 0);
     driver.back.unplug();
@@ -208,7 +208,7 @@ fn memory_that_goes_away_stops_the_queue_without_an_answer() {
 }
 
 #[test]
-fn page_table_is_not_read_again_after_the_boot() {
+pub fn page_table_is_not_read_again_after_the_boot() {
     let mut driver = Driver::booted(config());
     driver.shared_put(0, &[0xff; PAGE]);
 

@@ -158,7 +158,7 @@ fn go_on(driver: &mut Driver, get: u32, gp_put: u32) {
 }
 
 #[test]
-fn what_is_kept_is_taken_by_another_process_twice_in_a_row() {
+pub fn what_is_kept_is_taken_by_another_process_twice_in_a_row() {
     let mut driver = working(config(), 5, 5);
     let (objects, live) = (driver.gsp.objects(), driver.back.live());
     let root = PhysicalAddress { aperture: Aperture::Vram, address: DIRECTORY };
@@ -186,7 +186,7 @@ fn what_is_kept_is_taken_by_another_process_twice_in_a_row() {
 }
 
 #[test]
-fn work_that_was_submitted_and_not_begun_follows() {
+pub fn work_that_was_submitted_and_not_begun_follows() {
     let mut driver = working(config(), 2, 6);
     suspend(&mut driver);
     lose_power(&mut driver);
@@ -199,7 +199,7 @@ fn work_that_was_submitted_and_not_begun_follows() {
 }
 
 #[test]
-fn channel_whose_place_cannot_be_found_again_is_told_as_stopped() {
+pub fn channel_whose_place_cannot_be_found_again_is_told_as_stopped() {
     // Work that goes on behind the ring's end; places outside the ring.
     for (get, gp_put) in [(5, 2), (5000, 5000)] {
         let mut driver = working(config(), get, gp_put);
@@ -219,7 +219,7 @@ fn channel_whose_place_cannot_be_found_again_is_told_as_stopped() {
 }
 
 #[test]
-fn gsp_that_was_not_reset_goes_on_as_it_is() {
+pub fn gsp_that_was_not_reset_goes_on_as_it_is() {
     let mut driver = working(config(), 5, 5);
     suspend(&mut driver);
     driver.back.calls();
@@ -234,7 +234,7 @@ fn gsp_that_was_not_reset_goes_on_as_it_is() {
 }
 
 #[test]
-fn what_is_handed_over_counts_and_not_what_the_process_has() {
+pub fn what_is_handed_over_counts_and_not_what_the_process_has() {
     let mut driver = working(config(), 5, 5);
     suspend(&mut driver);
     let earlier = state(&driver);
@@ -273,7 +273,7 @@ fn memory_that_is_none_or_too_small_is_refused_before_anything_stops() {
 }
 
 #[test]
-fn memory_that_goes_away_before_the_end_leaves_gsp_running() {
+pub fn memory_that_goes_away_before_the_end_leaves_gsp_running() {
     let mut driver = working(config(), 5, 5);
     assert_eq!(prepare(&mut driver), 0);
     driver.back.put(THIRD, &(1u64 << 40).to_le_bytes());
@@ -308,7 +308,7 @@ fn nothing_is_left(driver: &Driver) {
 }
 
 #[test]
-fn what_is_not_what_was_kept_is_refused_with_a_reason_and_leaves_nothing() {
+pub fn what_is_not_what_was_kept_is_refused_with_a_reason_and_leaves_nothing() {
     assert_eq!(refused(|_, state| state[0] ^= 1), SavedError::NoState);
     assert_eq!(refused(|_, state| state[8] = 9), SavedError::Version(9));
     assert_eq!(refused(|_, state| state[40] ^= 1), SavedError::Checksum);
@@ -334,7 +334,7 @@ fn what_is_not_what_was_kept_is_refused_with_a_reason_and_leaves_nothing() {
 }
 
 #[test]
-fn objects_beyond_the_limits_of_the_one_who_takes_them_are_refused() {
+pub fn objects_beyond_the_limits_of_the_one_who_takes_them_are_refused() {
     let mut driver = working(config(), 5, 5);
     suspend(&mut driver);
     lose_power(&mut driver);
@@ -348,7 +348,7 @@ fn objects_beyond_the_limits_of_the_one_who_takes_them_are_refused() {
 }
 
 #[test]
-fn boot_from_the_start_is_possible_after_a_refusal() {
+pub fn boot_from_the_start_is_possible_after_a_refusal() {
     let mut driver = working(config(), 5, 5);
     suspend(&mut driver);
     lose_power(&mut driver);

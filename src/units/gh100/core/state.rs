@@ -1,0 +1,141 @@
+//! The saved state of the function, all but what its config says.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use gpuvmk_chip::{Aperture, PhysicalAddress};
+use gpuvmk_mmio_trap::aperture::Window;
+use gpuvmk_mmio_trap::aperture::hopper::HopperTables;
+use gpuvmk_pci::config_space::ConfigSpace;
+use gpuvmk_saved_state::{Check, StateError, Version, Words};
+use serde::{Deserialize, Serialize};
+
+use super::super::face::Face;
+use super::super::gsp::{Gsp, GspConfig, GspState};
+use super::super::identity_page::IdentityPage;
+use super::super::locked;
+use super::super::registers::{Registers, RegistersState};
+use super::super::stops::{Stops, StopsState};
+use super::{Core, Processor, bar2_tables};
+use crate::backend::GspBackend;
+use crate::clock::Clock;
+
+/// State of a [`super::super::Gh100Function`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gh100State {
+    /// Version of all of it.
+    pub version: Version<1, 1>,
+    /// Units.
+    pub registers: RegistersState,
+    /// GSP, with its objects, channels and queues.
+    pub gsp: GspState,
+    /// The first page of BAR0; none where there is no memory for it.
+    pub identity: Option<Words>,
+    /// Where BAR1 finds memory.
+    pub bar1: HopperTables,
+    /// Where BAR2 finds memory, the bus's BAR3.
+    pub bar2: HopperTables,
+    /// Channels that the back stopped and of which GSP has not told the driver.
+    pub stops: StopsState,
+    /// The back was gone: reads give ones until the function is reset.
+    pub lost: bool,
+    /// CPU accesses through BAR1 and BAR2 that had no translation.
+    pub window_faults: u64,
+    /// Doorbells that named no channel.
+    pub bad_doorbells: u64,
+}
+
+/// What a [`Core`] is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// GSP.
+    pub gsp: Gsp,
+    /// Units.
+    pub face: Face,
+    /// The first page of BAR0.
+    pub identity: IdentityPage,
+    /// BAR1.
+    pub bar1: Window<HopperTables>,
+    /// BAR2.
+    pub bar2: Window<HopperTables>,
+    /// Channels that wait to be told of.
+    pub stops: Stops,
+    /// CPU accesses through BAR1 and BAR2 that had no translation.
+    pub window_faults: u64,
+    /// Doorbells that named no channel.
+    pub bad_doorbells: u64,
+}
+
+/// Everything that events and accesses change, held at one point.
+pub struct Frozen<'a, B> {
+    processor: MutexGuard<'a, Processor<B>>,
+    bar1: MutexGuard<'a, Window<HopperTables>>,
+    bar2: MutexGuard<'a, Window<HopperTables>>,
+    units: MutexGuard<'a, Registers>,
+    stops: MutexGuard<'a, Stops>,
+}
+
+impl<B: GspBackend> Core<B> {
+    /// Holds everything, so that neither an event nor an access changes anything. What the back has kept of
+    /// the end of work is brought before.
+    pub fn freeze(&self, back: &B) -> Frozen<'_, B> {
+        let processor = locked(&self.processor);
+        self.interest_tracker.bring(back);
+        let (bar1, bar2) = (locked(&self.bar1), locked(&self.bar2));
+        Frozen { processor, bar1, bar2, units: self.face.lock(), stops: locked(&self.stops) }
+    }
+
+    /// What is to be saved. Which tokens doorbells named is found again.
+    pub fn state(&self, back: &B) -> Gh100State {
+        let frozen = self.freeze(back);
+        Gh100State {
+            version: Version::default(),
+            registers: frozen.units.state(self.face.now()),
+            gsp: frozen.processor.gsp.state(),
+            identity: self.identity.state(),
+            bar1: *frozen.bar1.tables(),
+            bar2: *frozen.bar2.tables(),
+            stops: frozen.stops.state(),
+            lost: self.face.is_lost(),
+            window_faults: self.window_faults.load(Ordering::Relaxed),
+            bad_doorbells: self.bad_doorbells.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Parts {
+    /// Parts in a saved state.
+    ///
+    /// # Errors
+    /// A part refuses its state, or a window goes through tables that GSP does not give it.
+    pub fn from_state(
+        state: &Gh100State,
+        config: GspConfig,
+        space: ConfigSpace,
+        clock: std::sync::Arc<dyn Clock>,
+    ) -> Result<Self, StateError> {
+        let gsp = Gsp::from_state(&state.gsp, config)?;
+        let windows = Check("windows");
+        let root = PhysicalAddress { aperture: Aperture::Vram, address: gsp.bar1_root() };
+        windows.that([HopperTables::Physical, HopperTables::Root(root)].contains(&state.bar1), || {
+            format!("BAR1 goes through {:?}", state.bar1)
+        })?;
+        let bar2 = match state.bar2 {
+            HopperTables::RootEntry(raw) => bar2_tables(raw),
+            HopperTables::Physical | HopperTables::Root(_) => HopperTables::Physical,
+        };
+        windows.that(bar2 == state.bar2, || format!("BAR2 goes through {:?}", state.bar2))?;
+        let registers = Registers::from_state(&state.registers, space, config.vram, clock.now())?;
+        Ok(Self {
+            gsp,
+            face: Face::restored(registers, clock, state.lost),
+            identity: IdentityPage::from_state(state.identity.as_ref())?,
+            bar1: Window::new(state.bar1),
+            bar2: Window::new(state.bar2),
+            stops: Stops::from_state(&state.stops)?,
+            window_faults: state.window_faults,
+            bad_doorbells: state.bad_doorbells,
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! The saved state of all registers.
+
+use gpuvmk_chip::gh100::regs;
+use gpuvmk_mmio_trap::register_file::{RegisterFile, RegisterFileState};
+use gpuvmk_pci::config_space::{ConfigSpace, ConfigSpaceState};
+use gpuvmk_saved_state::{Check, StateError};
+use serde::{Deserialize, Serialize};
+
+use super::super::falcon::{GspFalcon, GspFalconState};
+use super::super::fsp::{Fsp, FspState};
+use super::super::invalidate::{MmuInvalidate, MmuInvalidateState};
+use super::super::vfn::{Vfn, VfnState};
+use super::Registers;
+use crate::interrupt::{InterruptOutput, InterruptOutputState};
+use crate::ptimer::{Ptimer, PtimerState};
+
+/// State of [`Registers`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegistersState {
+    /// Registers without behaviour.
+    pub file: RegisterFileState,
+    /// PTIMER.
+    pub ptimer: PtimerState,
+    /// The GSP processor.
+    pub gsp: GspFalconState,
+    /// FSP.
+    pub fsp: FspState,
+    /// The interrupt tree.
+    pub vfn: VfnState,
+    /// The MMU's invalidation.
+    pub invalidate: MmuInvalidateState,
+    /// NV_XAL_EP_BAR0_WINDOW.
+    pub bar0_window: u32,
+    /// Configuration space.
+    pub config: ConfigSpaceState,
+    /// The interrupt output.
+    pub output: InterruptOutputState,
+    /// Bytes of VRAM that the registers tell.
+    pub vram: u64,
+    /// Messages to FSP that were answered with an error.
+    pub fsp_errors: u64,
+}
+
+impl Registers {
+    /// What is to be saved, when the clock says `now`.
+    pub fn state(&self, now: u64) -> RegistersState {
+        let Self {
+            file,
+            ptimer,
+            gsp,
+            fsp,
+            vfn,
+            invalidate,
+            window,
+            config,
+            // What configuration space says.
+            control: _,
+            output,
+            vram,
+            fsp_errors,
+        } = self;
+        RegistersState {
+            file: file.state(),
+            ptimer: ptimer.state(now),
+            gsp: gsp.state(),
+            fsp: fsp.state(),
+            vfn: vfn.state(),
+            invalidate: invalidate.state(),
+            bar0_window: *window,
+            config: config.state(),
+            output: output.state(),
+            vram: *vram,
+            fsp_errors: *fsp_errors,
+        }
+    }
+
+    /// Units in a saved state, with that configuration space and size of VRAM, that go on when the clock says
+    /// `now`.
+    ///
+    /// # Errors
+    /// A unit refuses its state, or the size of VRAM was another one.
+    pub fn from_state(
+        state: &RegistersState,
+        config: ConfigSpace,
+        vram: u64,
+        now: u64,
+    ) -> Result<Self, StateError> {
+        Check("registers")
+            .that(state.vram == vram, || format!("VRAM had {:#x} bytes, and has {vram:#x}", state.vram))?;
+        let config = ConfigSpace::from_state(&state.config, config)?;
+        let control = config.control();
+        Ok(Self {
+            file: RegisterFile::from_state(&state.file, regs::index())?,
+            ptimer: Ptimer::from_state(&state.ptimer, now)?,
+            gsp: GspFalcon::from_state(&state.gsp)?,
+            fsp: Fsp::from_state(&state.fsp)?,
+            vfn: Vfn::from_state(&state.vfn),
+            invalidate: MmuInvalidate::from_state(&state.invalidate)?,
+            window: state.bar0_window,
+            output: InterruptOutput::from_state(&state.output, &control)?,
+            config,
+            control,
+            vram,
+            fsp_errors: state.fsp_errors,
+        })
+    }
+}
