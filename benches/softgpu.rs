@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use divan::counter::BytesCount;
 use gpuvmk::addr::{GpuVa, HostChannel, HostVram};
+use gpuvmk::chip::addr::GuestChannel;
+use gpuvmk::chip::channel_event::{ChannelStop, MmuFault};
 use gpuvmk::chip::gf100::methods::m2mf;
 use gpuvmk::chip::gf100::mmu::{LargePages, Pde, Pte};
 use gpuvmk::chip::gf100::ramin;
@@ -90,17 +92,13 @@ impl Bench {
         struct Quiet;
         impl gpuvmk::units::backend::EngineEvents for Quiet {
             fn non_stall(&self, _: gpuvmk::chip::Engine) {}
-            fn mmu_fault(&self, fault: gpuvmk::units::backend::MmuFault) {
+            fn stopped(&self, stop: ChannelStop<GuestChannel>) {
+                eprintln!("{stop:?}");
+            }
+            fn fault(&self, fault: MmuFault) {
                 eprintln!("{fault:?}");
             }
-            fn host_error(&self, error: gpuvmk::units::backend::HostError) {
-                eprintln!("{error:?}");
-            }
-            fn graphics_error(&self, error: gpuvmk::units::backend::GraphicsError) {
-                eprintln!("{error:?}");
-            }
-            fn channel_error(&self, _: gpuvmk::units::backend::ChannelError) {}
-            fn hung(&self, _: gpuvmk::units::backend::ChannelHang) {}
+            fn preempted(&self, _: GuestChannel) {}
             fn patch_register(&self, _: u32, _: u32) {}
             fn lost(&self, _: &str) {}
         }
@@ -119,8 +117,8 @@ impl Bench {
             ready: EngineSet::all(),
             large_pages_64k: false,
         });
-        self.core.bind_channel(1, Some(vram(INSTANCE)));
-        self.core.enable_channel(1, true);
+        self.core.bind_channel(GuestChannel(1), Some(vram(INSTANCE)));
+        self.core.enable_channel(GuestChannel(1), true);
         self.core.commit_runlist(vram(RUNLIST), 1);
     }
 
@@ -134,7 +132,7 @@ impl Bench {
         self.write_u64(RING + u64::from(self.put) * 8, PUSH | (words.len() as u64) << 42);
         self.put = (self.put + 1) % 512;
         self.core.write_memory(vram(USERD + 0x8c), &self.put.to_le_bytes()).expect("USERD");
-        self.core.doorbell(1, self.put);
+        self.core.doorbell(GuestChannel(1), self.put);
         let mut seen = [0; 4];
         while u32::from_le_bytes(seen) != self.report {
             self.core.read_memory(vram(REPORT), &mut seen).expect("report");

@@ -19,6 +19,7 @@ use std::time::Duration;
 use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
+use gpuvmk::chip::addr::GuestChannel;
 use gpuvmk::chip::gh100::methods::{CLASS_COMPUTE, host};
 use gpuvmk::chip::{Aperture, Chip, Engine, EngineSet, PhysicalAddress};
 use gpuvmk::pci::{PciFunction, Region};
@@ -130,15 +131,15 @@ fn fault_stops_its_channel_and_no_other_and_the_slot_can_be_used_again() {
 
     driver.copy(3, 0xdead_0000_0000, VRAM_VA + DATA, 0x1000);
 
-    let told = driver.wait_told(|told| matches!(told, Told::Fault(_) | Told::Stopped(_)));
-    let Some(Told::Fault(fault)) = told.iter().find(|told| matches!(told, Told::Fault(_))) else {
+    let told = driver.wait_told(|told| matches!(told, Told::Fault(..) | Told::Stopped(_)));
+    let Some(Told::Fault(channel, fault)) = told.iter().find(|told| matches!(told, Told::Fault(..))) else {
         panic!("{told:?}")
     };
-    assert_eq!((fault.channel, fault.address.0 >> 12), (Some(3), 0xdead_0000_0000 >> 12));
+    assert_eq!((*channel, fault.address.0 >> 12), (GuestChannel(3), 0xdead_0000_0000 >> 12));
     assert!(!driver.done(3));
     round_trip(&mut driver, 4, 7);
 
-    driver.back.destroy_channel(3);
+    driver.back.destroy_channel(GuestChannel(3));
     driver.channel(3, EngineSet::COPY1);
     round_trip(&mut driver, 3, 9);
     unharmed(&host, &driver, "one");
@@ -192,7 +193,7 @@ fn memory_that_goes_is_a_fault() {
     driver.back.dma_unmap_all();
     driver.copy(0, RAM_VA, VRAM_VA + DATA, 0x1000);
 
-    driver.wait_told(|told| matches!(told, Told::Fault(fault) if fault.channel == Some(0)));
+    driver.wait_told(|told| matches!(told, Told::Fault(GuestChannel(0), _)));
     unharmed(&host, &driver, "one");
 }
 
@@ -201,13 +202,13 @@ fn channel_runs_only_while_it_is_scheduled() {
     let host = Host::new(PolicyKind::Fifo);
     let mut driver = host.driver("one");
     driver.channel(0, EngineSet::COPY1);
-    driver.back.schedule_channel(0, false).unwrap();
+    driver.back.schedule_channel(GuestChannel(0), false).unwrap();
     driver.copy(0, VRAM_VA + DATA, VRAM_VA + DATA + 0x1000, 0x1000);
     std::thread::sleep(Duration::from_millis(50));
     assert!(!driver.done(0));
 
     // What was rung for meanwhile is made up for.
-    driver.back.schedule_channel(0, true).unwrap();
+    driver.back.schedule_channel(GuestChannel(0), true).unwrap();
     driver.finish(0);
 }
 
@@ -216,11 +217,17 @@ fn refusals_are_the_drivers_to_handle() {
     let host = Host::new(PolicyKind::Fifo);
     let mut driver = host.driver("one");
     driver.channel(0, GR);
-    assert_eq!(driver.back.create_object(0, 0x9039, Engine::Graphics), Err(ChannelRefusal::Unsupported));
-    driver.back.create_object(0, CLASS_COMPUTE.into(), Engine::Graphics).unwrap();
+    assert_eq!(
+        driver.back.create_object(GuestChannel(0), 0x9039, Engine::Graphics),
+        Err(ChannelRefusal::Unsupported)
+    );
+    driver.back.create_object(GuestChannel(0), CLASS_COMPUTE.into(), Engine::Graphics).unwrap();
     let outside = GspChannel { userd: VRAM, ..Driver::wish(1, GR) };
-    assert_eq!(driver.back.create_channel(1, outside), Err(ChannelRefusal::Invalid));
-    assert_eq!(driver.back.create_channel(8, Driver::wish(1, GR)), Err(ChannelRefusal::Invalid));
+    assert_eq!(driver.back.create_channel(GuestChannel(1), outside), Err(ChannelRefusal::Invalid));
+    assert_eq!(
+        driver.back.create_channel(GuestChannel(8), Driver::wish(1, GR)),
+        Err(ChannelRefusal::Invalid)
+    );
     round_trip(&mut driver, 0, 1);
     unharmed(&host, &driver, "one");
 }
@@ -280,8 +287,8 @@ fn page_tables_of_one_vgpu_reach_nothing_of_the_other() {
         bad.tables.map(&*bad.back, page, 12, target);
         bad.channel(0, EngineSet::COPY1);
         bad.copy(0, page, VRAM_VA + DATA, 0x1000);
-        bad.wait_told(|told| matches!(told, Told::Fault(_)));
-        bad.back.destroy_channel(0);
+        bad.wait_told(|told| matches!(told, Told::Fault(..)));
+        bad.back.destroy_channel(GuestChannel(0));
     }
     assert_eq!(bad.back.status().counts.pages_withheld, 3);
     unharmed(&host, &bad, "bad");
@@ -294,7 +301,7 @@ fn command_that_hardware_does_not_know_stops_its_channel() {
     let mut driver = host.driver("one");
     driver.channel(0, EngineSet::COPY1);
     driver.submit(0, &methods(0, host::ILLEGAL, &[0]));
-    driver.wait_told(|told| *told == Told::Stopped(0));
+    driver.wait_told(|told| *told == Told::Stopped(GuestChannel(0)));
     unharmed(&host, &driver, "one");
 }
 
@@ -310,7 +317,7 @@ fn dead_aggregator_is_told_until_a_reset_finds_a_new_one() {
 
     first.service.stop();
     driver.wait_told(|told| *told == Told::Lost);
-    assert_eq!(driver.back.create_channel(1, Driver::wish(1, GR)), Err(ChannelRefusal::Lost));
+    assert_eq!(driver.back.create_channel(GuestChannel(1), Driver::wish(1, GR)), Err(ChannelRefusal::Lost));
 
     driver.back.reset();
     driver.map_everything();

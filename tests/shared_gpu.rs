@@ -20,6 +20,7 @@ use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::link::LinkError;
 use gpuvmk::aggregator::protocol::{Doorbell, Event, GuestTarget, RefusalKind, Request, SpaceId};
 use gpuvmk::aggregator::{Config, Patience, Service, ServiceHandle, connect, connect_in_process};
+use gpuvmk::chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk::chip::gf100::ramin::USERD_GP_PUT;
 use gpuvmk::chip::{Chip, Engine, EngineSet};
 use gpuvmk::gpu::register::RegisterDriver;
@@ -189,9 +190,11 @@ fn reach_for_other_tenants_memory_faults_and_only_the_culprit_suffers() {
     let wrap = GuestVram(0_u64.wrapping_sub(PARTITION) & !0xfff);
     assert!(a.map(0x30_0000_0000, GuestTarget::Vram(wrap), 4096).is_err());
     a.copy(0, 0, 0x30_0000_0000, RAM_VA, 4096);
-    let Event::Fault(fault) = a.next_event() else { panic!("no fault") };
+    let Event::Stopped(ChannelStop { channel, cause: StopCause::Fault(fault) }) = a.next_event() else {
+        panic!("no fault")
+    };
 
-    assert_eq!((fault.channel, fault.address), (Some(0), GpuVa(0x30_0000_0000)));
+    assert_eq!((channel, fault.address), (GuestChannel(0), GpuVa(0x30_0000_0000)));
     assert!(!a.finishes_within(0, Duration::from_millis(20)));
     round_trip(&mut b, 0, 0, 0x42, 64 << 10);
     assert!(matches!(b.next_event(), Event::NonStall(_)), "a neighbour's fault is not told");

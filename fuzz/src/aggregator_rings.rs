@@ -8,9 +8,9 @@ use gpuvmk::addr::GuestChannel;
 use gpuvmk::aggregator::doorbells::{self, DoorbellReceiver, DoorbellSender, Found, MAX_CHANNELS};
 use gpuvmk::aggregator::event_ring::{self, CAPACITY, EventConsumer, EventProducer};
 use gpuvmk::aggregator::protocol::{Doorbell, Event};
+use gpuvmk::chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk::chip::{Engine, EngineSet};
 use gpuvmk::pci::mapping::{Access, Mapping};
-use gpuvmk::units::backend::ChannelError;
 
 use crate::input::Input;
 
@@ -109,7 +109,10 @@ fn use_ring(input: &mut Input<'_>, ring: &mut Ring) {
             let event = match input.below(3) {
                 0 => Event::NonStall(input.pick(&[Engine::Graphics, Engine::Copy(1)])),
                 1 => Event::Preempted(GuestChannel(input.u16())),
-                _ => Event::ChannelError(ChannelError { channel: input.u16(), code: input.u32() }),
+                _ => Event::Stopped(ChannelStop::new(
+                    GuestChannel(input.u16()),
+                    StopCause::Manager(input.u32()),
+                )),
             };
             let kept = ring.producer.send(event);
             assert_eq!(ring.producer.lost(), before + u64::from(!kept), "a loss that is not counted");

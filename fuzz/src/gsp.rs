@@ -6,8 +6,10 @@ mod back;
 pub(crate) mod rpc;
 mod sleep;
 
-use gpuvmk::chip::{Engine, EngineSet};
-use gpuvmk::units::gh100::gsp::{BootError, Gsp, GspConfig, ObjectLimits, Stopped};
+use gpuvmk::chip::addr::{GpuVa, GuestChannel};
+use gpuvmk::chip::channel_event::{ChannelStop, FaultUnit, Hang, HangKind, HostError, MmuFault, StopCause};
+use gpuvmk::chip::{AccessKind, Engine, EngineSet, FaultReason};
+use gpuvmk::units::gh100::gsp::{BootError, Gsp, GspConfig, ObjectLimits};
 
 use crate::gsp_queues::{LIBOS, PLACES, Queues, Ram as _};
 use crate::input::Input;
@@ -81,19 +83,27 @@ fn step(input: &mut Input<'_>, gsp: &mut Gsp, config: GspConfig, back: &Back, qu
         2 => queues.read_all(back),
         3 => back.refuse(input),
         4 => {
-            let stopped = Stopped {
-                slot: if input.flag() { input.u16() } else { u16::from(input.below(6)) },
-                engine: input.pick(&[Engine::Graphics, Engine::Copy(1), Engine::Copy(9)]),
-                code: input.u8().into(),
-                address: input.u64(),
-                fault_type: input.u8().into(),
+            let channel = GuestChannel(if input.flag() { input.u16() } else { u16::from(input.below(6)) });
+            let cause = match input.below(4) {
+                0 => StopCause::Manager(input.u8().into()),
+                1 => StopCause::Host(HostError { pbdma: 0, status: 1, method: 0, data: 0 }),
+                2 => StopCause::Hang(Hang {
+                    engine: input.pick(&[Engine::Graphics, Engine::Copy(1), Engine::Copy(9)]),
+                    kind: HangKind::Engine,
+                }),
+                _ => StopCause::Fault(MmuFault {
+                    unit: FaultUnit::Engine(input.pick(&[Engine::Graphics, Engine::Copy(9)])),
+                    address: GpuVa(input.u64()),
+                    access: AccessKind::Read,
+                    reason: input.pick(&FaultReason::ALL),
+                }),
             };
-            gsp.stopped(back, stopped);
+            gsp.stopped(back, ChannelStop { channel, cause });
         }
         5 => {
             let (runlist, chid) = (u16::from(input.below(4)), u16::from(input.below(20)));
             if let Some(target) = gsp.doorbell_target(runlist, chid) {
-                assert!(back.exists(target.slot), "a doorbell of a channel that is not there");
+                assert!(back.exists(target.channel), "a doorbell of a channel that is not there");
             }
         }
         6 | 7 => {

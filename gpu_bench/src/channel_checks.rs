@@ -131,7 +131,7 @@ impl Tenant {
                 .map_err(std::io::Error::from)?;
                 self.driver.take_events(&mut events);
                 let ours = |event: &GpuEvent| matches!(event, GpuEvent::NonStall(engine) if engines.contains((*engine).into()));
-                if let Some(error) = events.iter().find(|event| matches!(event, GpuEvent::ChannelError(_))) {
+                if let Some(error) = events.iter().find(|event| matches!(event, GpuEvent::Stopped(_))) {
                     return Err(wrong(format!("{error:?}")));
                 }
                 if events.iter().any(ours) {

@@ -2,10 +2,10 @@
 
 use super::protocol::Event;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
-use gpuvmk_chip::{AccessKind, Engine, FaultReason};
-use gpuvmk_units::backend::{
-    ChannelError, ChannelHang, FaultUnit, GraphicsError, HangKind, HostError, MmuFault,
+use gpuvmk_chip::channel_event::{
+    ChannelStop, FaultUnit, GraphicsError, Hang, HangKind, HostError, MmuFault, StopCause,
 };
+use gpuvmk_chip::{AccessKind, Engine, FaultReason};
 
 /// Words of a record.
 pub const RECORD_WORDS: usize = 8;
@@ -44,29 +44,24 @@ const REASONS: [FaultReason; 9] = [
 pub fn encode(event: Event) -> Record {
     match event {
         Event::NonStall(engine) => [NON_STALL, engine_number(engine), 0, 0, 0, 0, 0, 0],
-        Event::Fault(fault) => [
-            FAULT,
-            fault.channel.map_or(NO_CHANNEL, u32::from),
-            unit_number(fault.unit),
-            low(fault.address.0),
-            high(fault.address.0),
-            u32::from(fault.access == AccessKind::Write),
-            fault.reason as u32,
-            0,
-        ],
-        Event::HostError(error) => [
-            HOST_ERROR,
-            error.channel.into(),
-            error.pbdma.into(),
-            error.status,
-            error.method,
-            error.data,
-            0,
-            0,
-        ],
-        Event::GraphicsError(error) => [
+        Event::Stopped(ChannelStop { channel, cause }) => stop_record(channel, cause),
+        Event::Fault(fault) => fault_record(NO_CHANNEL, fault),
+        Event::Preempted(channel) => [PREEMPTED, channel.0.into(), 0, 0, 0, 0, 0, 0],
+        Event::Unsent => [UNSENT, 0, 0, 0, 0, 0, 0, 0],
+        Event::Lost => [LOST, 0, 0, 0, 0, 0, 0, 0],
+    }
+}
+
+fn stop_record(channel: GuestChannel, cause: StopCause) -> Record {
+    let channel = channel.0.into();
+    match cause {
+        StopCause::Fault(fault) => fault_record(channel, fault),
+        StopCause::Host(error) => {
+            [HOST_ERROR, channel, error.pbdma.into(), error.status, error.method, error.data, 0, 0]
+        }
+        StopCause::Graphics(error) => [
             GRAPHICS_ERROR,
-            error.channel.into(),
+            channel,
             error.status,
             error.subchannel.into(),
             error.class.into(),
@@ -74,15 +69,25 @@ pub fn encode(event: Event) -> Record {
             error.data,
             0,
         ],
-        Event::ChannelError(error) => [CHANNEL_ERROR, error.channel.into(), error.code, 0, 0, 0, 0, 0],
-        Event::Hung(hang) => {
+        StopCause::Manager(code) => [CHANNEL_ERROR, channel, code, 0, 0, 0, 0, 0],
+        StopCause::Hang(hang) => {
             let acquire = u32::from(hang.kind == HangKind::Acquire);
-            [HUNG, hang.channel.into(), engine_number(hang.engine), acquire, 0, 0, 0, 0]
+            [HUNG, channel, engine_number(hang.engine), acquire, 0, 0, 0, 0]
         }
-        Event::Preempted(channel) => [PREEMPTED, channel.0.into(), 0, 0, 0, 0, 0, 0],
-        Event::Unsent => [UNSENT, 0, 0, 0, 0, 0, 0, 0],
-        Event::Lost => [LOST, 0, 0, 0, 0, 0, 0, 0],
     }
+}
+
+fn fault_record(channel: u32, fault: MmuFault) -> Record {
+    [
+        FAULT,
+        channel,
+        unit_number(fault.unit),
+        low(fault.address.0),
+        high(fault.address.0),
+        u32::from(fault.access == AccessKind::Write),
+        fault.reason as u32,
+        0,
+    ]
 }
 
 /// The event of a record, if it is one.
@@ -90,39 +95,44 @@ pub fn decode(record: Record) -> Option<Event> {
     let [kind, a, b, c, d, e, f, _] = record;
     Some(match kind {
         NON_STALL => Event::NonStall(engine(a)?),
-        FAULT => Event::Fault(MmuFault {
-            channel: if a == NO_CHANNEL { None } else { Some(u16::try_from(a).ok()?) },
-            unit: unit(b)?,
-            address: GpuVa(u64::from(d) << 32 | u64::from(c)),
-            access: if e == 0 { AccessKind::Read } else { AccessKind::Write },
-            reason: REASONS.into_iter().find(|reason| *reason as u32 == f)?,
-        }),
-        HOST_ERROR => Event::HostError(HostError {
-            channel: u16::try_from(a).ok()?,
-            pbdma: u8::try_from(b).ok()?,
-            status: c,
-            method: d,
-            data: e,
-        }),
-        GRAPHICS_ERROR => Event::GraphicsError(GraphicsError {
-            channel: u16::try_from(a).ok()?,
-            status: b,
-            subchannel: u8::try_from(c).ok()?,
-            class: u16::try_from(d).ok()?,
-            method: u16::try_from(e).ok()?,
-            data: f,
-        }),
-        PREEMPTED => Event::Preempted(GuestChannel(u16::try_from(a).ok()?)),
-        CHANNEL_ERROR => Event::ChannelError(ChannelError { channel: u16::try_from(a).ok()?, code: b }),
-        HUNG => Event::Hung(ChannelHang {
-            channel: u16::try_from(a).ok()?,
-            engine: engine(b)?,
-            kind: if c == 0 { HangKind::Engine } else { HangKind::Acquire },
-        }),
+        FAULT => {
+            let fault = MmuFault {
+                unit: unit(b)?,
+                address: GpuVa(u64::from(d) << 32 | u64::from(c)),
+                access: if e == 0 { AccessKind::Read } else { AccessKind::Write },
+                reason: REASONS.into_iter().find(|reason| *reason as u32 == f)?,
+            };
+            if a == NO_CHANNEL { Event::Fault(fault) } else { stopped(a, fault)? }
+        }
+        HOST_ERROR => stopped(a, HostError { pbdma: u8::try_from(b).ok()?, status: c, method: d, data: e })?,
+        GRAPHICS_ERROR => {
+            let error = GraphicsError {
+                status: b,
+                subchannel: u8::try_from(c).ok()?,
+                class: u16::try_from(d).ok()?,
+                method: u16::try_from(e).ok()?,
+                data: f,
+            };
+            stopped(a, error)?
+        }
+        PREEMPTED => Event::Preempted(channel(a)?),
+        CHANNEL_ERROR => stopped(a, StopCause::Manager(b))?,
+        HUNG => {
+            let kind = if c == 0 { HangKind::Engine } else { HangKind::Acquire };
+            stopped(a, Hang { engine: engine(b)?, kind })?
+        }
         UNSENT => Event::Unsent,
         LOST => Event::Lost,
         _ => return None,
     })
+}
+
+fn channel(number: u32) -> Option<GuestChannel> {
+    u16::try_from(number).ok().map(GuestChannel)
+}
+
+fn stopped(number: u32, cause: impl Into<StopCause>) -> Option<Event> {
+    Some(Event::Stopped(ChannelStop::new(channel(number)?, cause)))
 }
 
 fn engine_number(engine: Engine) -> u32 {
@@ -172,27 +182,21 @@ mod tests {
     #[test]
     fn every_kind_of_event_survives() {
         let fault = MmuFault {
-            channel: Some(127),
             unit: FaultUnit::Engine(Engine::Copy(1)),
             address: GpuVa(0xff_1234_5678),
             access: AccessKind::Write,
             reason: FaultReason::UnsupportedAperture,
         };
+        let stop = |channel, cause| Event::Stopped(ChannelStop { channel: GuestChannel(channel), cause });
         let events = [
             Event::NonStall(Engine::Copy(1)),
-            Event::Fault(fault),
-            Event::Fault(MmuFault { channel: None, unit: FaultUnit::Bar1, ..fault }),
-            Event::HostError(HostError { channel: 5, pbdma: 2, status: 1, method: 0x1f_0123, data: !0 }),
-            Event::GraphicsError(GraphicsError {
-                channel: 5,
-                status: 1,
-                subchannel: 7,
-                class: 0x9039,
-                method: 0x300,
-                data: 3,
-            }),
-            Event::Hung(ChannelHang { channel: 7, engine: Engine::Copy(2), kind: HangKind::Acquire }),
-            Event::Hung(ChannelHang { channel: 8, engine: Engine::Graphics, kind: HangKind::Engine }),
+            stop(127, fault.into()),
+            Event::Fault(MmuFault { unit: FaultUnit::Bar1, ..fault }),
+            stop(5, HostError { pbdma: 2, status: 1, method: 0x1f_0123, data: !0 }.into()),
+            stop(5, GraphicsError { status: 1, subchannel: 7, class: 0x9039, method: 0x300, data: 3 }.into()),
+            stop(6, StopCause::Manager(31)),
+            stop(7, Hang { engine: Engine::Copy(2), kind: HangKind::Acquire }.into()),
+            stop(8, Hang { engine: Engine::Graphics, kind: HangKind::Engine }.into()),
             Event::Preempted(GuestChannel(9)),
             Event::Unsent,
             Event::Lost,

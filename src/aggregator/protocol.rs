@@ -6,9 +6,9 @@
 //! ([`super::doorbells`]) and events ([`super::event_ring`]) go through shared memory and are not answered.
 
 use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
+use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_scheduler::share::Share;
-use gpuvmk_units::backend::{ChannelError, ChannelHang, GraphicsError, HostError, MmuFault};
 
 /// Version of the requests, replies and ring records; both sides must speak the same.
 pub const PROTOCOL_VERSION: u32 = 6;
@@ -292,21 +292,15 @@ pub struct Doorbell {
     pub gp_put: u32,
 }
 
-/// What a tenant is told. Channel numbers in faults and errors are guest numbers.
+/// What a tenant is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Work on an engine asked for a notification.
     NonStall(Engine),
-    /// A channel was stopped by an MMU fault.
+    /// A channel was stopped.
+    Stopped(ChannelStop<GuestChannel>),
+    /// An access that belongs to no channel was refused.
     Fault(MmuFault),
-    /// A channel was stopped by the host unit.
-    HostError(HostError),
-    /// A channel was stopped by the graphics engine.
-    GraphicsError(GraphicsError),
-    /// A channel was stopped by a GPU that manages its channels itself.
-    ChannelError(ChannelError),
-    /// A channel was taken off because it made no progress.
-    Hung(ChannelHang),
     /// A preemption is complete.
     Preempted(GuestChannel),
     /// A message that was said to be sent could not be sent. The eventfd is forgotten.

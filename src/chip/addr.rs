@@ -7,7 +7,18 @@ use std::fmt;
 macro_rules! address {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[derive(
+            Clone,
+            Copy,
+            PartialEq,
+            Eq,
+            PartialOrd,
+            Ord,
+            Hash,
+            Default,
+            serde::Serialize,
+            serde::Deserialize,
+        )]
         pub struct $name(pub u64);
 
         impl $name {
@@ -61,8 +72,11 @@ address! {
     HostVram
 }
 
-/// Channel number as the guest's driver uses it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+/// Channel number of one GPU function: as its driver uses it, or, where a GSP numbers channels for each
+/// runlist, the slot that the function has for it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
 pub struct GuestChannel(pub u16);
 
 /// Channel number on the physical GPU.

@@ -5,6 +5,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod addr;
+pub mod channel_event;
 pub mod gf100;
 pub mod gh100;
 mod kinds;
@@ -107,7 +108,7 @@ pub struct PhysicalAddress {
 }
 
 /// Whether an engine read or wrote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum AccessKind {
     /// Load.
     Read,
@@ -116,7 +117,7 @@ pub enum AccessKind {
 }
 
 /// Why the MMU refused an access, in the numbering that GF100 to GM107 report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[repr(u8)]
 pub enum FaultReason {
     /// The page table is absent.

@@ -2,21 +2,17 @@
 
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::HostChannel;
-use gpuvmk_units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
+use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
 
-/// Something that the physical GPU reported. Channel numbers inside faults and errors are host numbers.
+/// Something that the physical GPU reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuEvent {
     /// Work on an engine asked for a notification.
     NonStall(Engine),
-    /// A channel was stopped by an MMU fault.
+    /// A channel was stopped.
+    Stopped(ChannelStop<HostChannel>),
+    /// An access that belongs to no channel was refused.
     Fault(MmuFault),
-    /// A channel was stopped by the host unit.
-    HostError(HostError),
-    /// A channel was stopped by the graphics engine.
-    GraphicsError(GraphicsError),
-    /// A channel was stopped by the GPU's own manager.
-    ChannelError(ChannelError),
     /// A preemption that was started is complete.
     Preempted(HostChannel),
     /// The device is gone.
@@ -25,14 +21,11 @@ pub enum GpuEvent {
 
 impl GpuEvent {
     /// The channel that it is about, if it is about one.
-    pub fn channel(&self) -> Option<HostChannel> {
+    pub const fn channel(&self) -> Option<HostChannel> {
         match self {
-            Self::Fault(fault) => fault.channel.map(HostChannel),
-            Self::HostError(error) => Some(HostChannel(error.channel)),
-            Self::GraphicsError(error) => Some(HostChannel(error.channel)),
-            Self::ChannelError(error) => Some(HostChannel(error.channel)),
+            Self::Stopped(stop) => Some(stop.channel),
             Self::Preempted(channel) => Some(*channel),
-            Self::NonStall(_) | Self::Lost => None,
+            Self::NonStall(_) | Self::Fault(_) | Self::Lost => None,
         }
     }
 }

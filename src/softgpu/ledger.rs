@@ -100,9 +100,16 @@ impl Ledger {
     }
 
     /// Notes an access of a channel's work to `[target, target + size)`.
-    pub(super) fn check(&self, actor: Actor, channel: Option<u16>, target: PhysicalAddress, size: u64) {
+    pub(super) fn check(
+        &self,
+        actor: Actor,
+        channel: Option<HostChannel>,
+        target: PhysicalAddress,
+        size: u64,
+    ) {
         let Some(channel) = channel else { return };
-        let owner = self.channels.get(usize::from(channel)).map_or(0, |owner| owner.load(Ordering::Relaxed));
+        let owner =
+            self.channels.get(usize::from(channel.0)).map_or(0, |owner| owner.load(Ordering::Relaxed));
         let allowed = |label| label == owner || (label == 0 && actor == Actor::Firmware);
         if self.all_labels(allowed, target, size) {
             return;
@@ -110,16 +117,19 @@ impl Ledger {
         let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
         *foreign.entry(owner).or_default() += 1;
         drop(foreign);
-        let told = self.reported.get(usize::from(channel));
+        let told = self.reported.get(usize::from(channel.0));
         if told.is_some_and(|told| !told.swap(true, Ordering::Relaxed)) {
             let whose = owner.checked_sub(1).map_or("the host".to_owned(), |id| format!("tenant {id}"));
-            log::error!("softgpu: channel {channel} of {whose} reached {size} foreign bytes at {target:?}");
+            log::error!(
+                "softgpu: channel {} of {whose} reached {size} foreign bytes at {target:?}",
+                channel.0
+            );
         }
     }
 
     /// An engine worked for a channel for so long.
-    pub(super) fn worked(&self, channel: Option<u16>, engine: Engine, time: Duration) {
-        let times = channel.and_then(|channel| self.worked.get(usize::from(channel)));
+    pub(super) fn worked(&self, channel: Option<HostChannel>, engine: Engine, time: Duration) {
+        let times = channel.and_then(|channel| self.worked.get(usize::from(channel.0)));
         let index = Engine::ALL.iter().position(|other| *other == engine);
         if let Some(sum) = times.zip(index).and_then(|(times, index)| times.get(index)) {
             sum.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(0), Ordering::Relaxed);
@@ -273,11 +283,11 @@ mod tests {
         ledger.own_vram(HostVram(0x4000), 0x2000, Some(A));
         ledger.own_vram(HostVram(0x6000), 0x1000, Some(B));
 
-        ledger.check(Actor::Work, Some(3), vram(0x4000), 0x2000);
+        ledger.check(Actor::Work, Some(HostChannel(3)), vram(0x4000), 0x2000);
         assert_eq!(ledger.foreign_accesses(A), 0);
-        ledger.check(Actor::Work, Some(3), vram(0x5ffc), 8);
-        ledger.check(Actor::Work, Some(3), vram(0x3fff), 1);
-        ledger.check(Actor::Work, Some(3), vram(0x7000), 4);
+        ledger.check(Actor::Work, Some(HostChannel(3)), vram(0x5ffc), 8);
+        ledger.check(Actor::Work, Some(HostChannel(3)), vram(0x3fff), 1);
+        ledger.check(Actor::Work, Some(HostChannel(3)), vram(0x7000), 4);
         assert_eq!(ledger.foreign_accesses(A), 3);
         assert_eq!(ledger.foreign_accesses(B), 0);
     }
@@ -290,11 +300,11 @@ mod tests {
         ledger.own_vram(HostVram(0x6000), 0x1000, Some(B));
         ledger.own_system(Iova(0x2000), 0x1000, Some(B));
 
-        ledger.check(Actor::Firmware, Some(3), vram(0x3000), 0x3000);
-        ledger.check(Actor::Firmware, Some(3), system(0x1000), 0x1000);
+        ledger.check(Actor::Firmware, Some(HostChannel(3)), vram(0x3000), 0x3000);
+        ledger.check(Actor::Firmware, Some(HostChannel(3)), system(0x1000), 0x1000);
         assert_eq!(ledger.foreign_accesses(A), 0);
-        ledger.check(Actor::Firmware, Some(3), vram(0x5000), 0x2000);
-        ledger.check(Actor::Firmware, Some(3), system(0x1fff), 2);
+        ledger.check(Actor::Firmware, Some(HostChannel(3)), vram(0x5000), 0x2000);
+        ledger.check(Actor::Firmware, Some(HostChannel(3)), system(0x1fff), 2);
         assert_eq!(ledger.foreign_accesses(A), 2);
     }
 
@@ -303,17 +313,17 @@ mod tests {
         let ledger = Ledger::new(1 << 20, 16);
         ledger.own_channel(HostChannel(3), Some(A));
         ledger.own_system(Iova(0x10000), 0x4000, Some(A));
-        ledger.check(Actor::Work, Some(3), system(0x11000), 0x1000);
+        ledger.check(Actor::Work, Some(HostChannel(3)), system(0x11000), 0x1000);
         assert_eq!(ledger.foreign_accesses(A), 0);
 
         ledger.own_system(Iova(0x11000), 0x1000, Some(B));
-        ledger.check(Actor::Work, Some(3), system(0x10000), 0x1000);
-        ledger.check(Actor::Work, Some(3), system(0x11000), 0x1000);
+        ledger.check(Actor::Work, Some(HostChannel(3)), system(0x10000), 0x1000);
+        ledger.check(Actor::Work, Some(HostChannel(3)), system(0x11000), 0x1000);
         assert_eq!(ledger.foreign_accesses(A), 1);
 
         let other = Ledger::new(1 << 20, 16);
         other.own_channel(HostChannel(3), Some(A));
-        other.check(Actor::Work, Some(3), system(0x10000), 0x1000);
+        other.check(Actor::Work, Some(HostChannel(3)), system(0x10000), 0x1000);
         assert_eq!(other.foreign_accesses(A), 1, "another ledger has ranges of its own");
     }
 
@@ -322,11 +332,11 @@ mod tests {
         let ledger = Ledger::new(1 << 20, 16);
         let [one, two] = [1, 2].map(Duration::from_micros);
         ledger.own_channel(HostChannel(3), Some(A));
-        ledger.worked(Some(3), Engine::Copy(0), one);
+        ledger.worked(Some(HostChannel(3)), Engine::Copy(0), one);
         ledger.own_channel(HostChannel(3), Some(B));
-        ledger.worked(Some(3), Engine::Copy(0), two);
+        ledger.worked(Some(HostChannel(3)), Engine::Copy(0), two);
         ledger.own_channel(HostChannel(4), Some(A));
-        ledger.worked(Some(4), Engine::Graphics, two);
+        ledger.worked(Some(HostChannel(4)), Engine::Graphics, two);
         ledger.worked(None, Engine::Graphics, two);
 
         let time = |tenant, engine| {
@@ -341,11 +351,11 @@ mod tests {
     fn channels_of_the_host_reach_no_tenant() {
         let ledger = Ledger::new(1 << 20, 16);
         ledger.own_vram(HostVram(0x1000), 0x1000, Some(B));
-        ledger.check(Actor::Work, Some(3), vram(0), 0x1000);
-        ledger.check(Actor::Work, Some(3), system(0), 16);
+        ledger.check(Actor::Work, Some(HostChannel(3)), vram(0), 0x1000);
+        ledger.check(Actor::Work, Some(HostChannel(3)), system(0), 16);
         ledger.check(Actor::Work, None, vram(0x1000), 16);
         assert_eq!(ledger.foreign_accesses_of_host(), 0);
-        ledger.check(Actor::Work, Some(3), vram(0xff8), 16);
+        ledger.check(Actor::Work, Some(HostChannel(3)), vram(0xff8), 16);
         assert_eq!((ledger.foreign_accesses_of_host(), ledger.foreign_accesses(B)), (1, 0));
     }
 
@@ -355,18 +365,18 @@ mod tests {
         ledger.own_channel(HostChannel(1), Some(A));
         ledger.own_system(Iova(0x1000), 0x1000, Some(A));
         ledger.own_system(Iova(0x2000), 0x3000, Some(A));
-        ledger.check(Actor::Work, Some(1), system(0x1800), 0x3000);
+        ledger.check(Actor::Work, Some(HostChannel(1)), system(0x1800), 0x3000);
         assert_eq!(ledger.foreign_accesses(A), 0);
 
         ledger.own_system(Iova(0x3000), 0x1000, Some(B));
-        ledger.check(Actor::Work, Some(1), system(0x2000), 0x1000);
-        ledger.check(Actor::Work, Some(1), system(0x4000), 0x1000);
+        ledger.check(Actor::Work, Some(HostChannel(1)), system(0x2000), 0x1000);
+        ledger.check(Actor::Work, Some(HostChannel(1)), system(0x4000), 0x1000);
         assert_eq!(ledger.foreign_accesses(A), 0);
-        ledger.check(Actor::Work, Some(1), system(0x2fff), 2);
+        ledger.check(Actor::Work, Some(HostChannel(1)), system(0x2fff), 2);
         assert_eq!(ledger.foreign_accesses(A), 1);
 
         ledger.own_system(Iova(0), u64::MAX, None);
-        ledger.check(Actor::Work, Some(1), system(0x4000), 1);
+        ledger.check(Actor::Work, Some(HostChannel(1)), system(0x4000), 1);
         assert_eq!(ledger.foreign_accesses(A), 2);
     }
 }

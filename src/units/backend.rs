@@ -17,8 +17,9 @@ pub use self::engine::{EngineBackend, EngineStatus, FifoState};
 pub use self::gsp::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
 pub use self::windows::{WindowTables, Windows};
 pub use crate::interrupt::InterruptInterest;
-use gpuvmk_chip::addr::GpuVa;
-use gpuvmk_chip::{AccessKind, Engine, EngineSet, FaultReason, PhysicalAddress};
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
+use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 
 /// A memory access that has no target: outside VRAM, or a bus address that nobody mapped.
@@ -124,7 +125,7 @@ pub trait Backend: Send + Sync {
     fn flush_tlb(&self, scope: FlushScope);
 
     /// New work: GP_PUT of `channel` was written to its USERD (the store itself has been done).
-    fn doorbell(&self, channel: u16, gp_put: u32);
+    fn doorbell(&self, channel: GuestChannel, gp_put: u32);
 
     /// Function reset: everything dropped, as after power-on. No access lands after it returns.
     fn reset(&self);
@@ -137,96 +138,6 @@ pub trait Backend: Send + Sync {
     fn completions(&self) -> Option<&dyn Completions>;
 }
 
-/// The unit that an MMU fault is reported for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FaultUnit {
-    /// An engine.
-    Engine(Engine),
-    /// The FIFO's own accesses: ring, pushbuffers, semaphores.
-    Host,
-    /// CPU access through BAR1.
-    Bar1,
-    /// CPU access through BAR3.
-    Bar3,
-}
-
-/// An MMU fault as hardware reports it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MmuFault {
-    /// Channel that the access belonged to, where it belonged to one.
-    pub channel: Option<u16>,
-    /// Who accessed.
-    pub unit: FaultUnit,
-    /// Where.
-    pub address: GpuVa,
-    /// Load or store.
-    pub access: AccessKind,
-    /// Why it was refused.
-    pub reason: FaultReason,
-}
-
-/// A command that the host unit (PBDMA) refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostError {
-    /// Channel.
-    pub channel: u16,
-    /// PBDMA unit.
-    pub pbdma: u8,
-    /// Interrupt bits of the PBDMA.
-    pub status: u32,
-    /// Method being executed: byte address in bits 13:0, subchannel in bits 18:16.
-    pub method: u32,
-    /// Its data.
-    pub data: u32,
-}
-
-/// A method or state that the graphics engine refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GraphicsError {
-    /// Channel.
-    pub channel: u16,
-    /// Interrupt bits of PGRAPH.
-    pub status: u32,
-    /// Subchannel.
-    pub subchannel: u8,
-    /// Class bound to it.
-    pub class: u16,
-    /// Method address in bytes.
-    pub method: u16,
-    /// Its data.
-    pub data: u32,
-}
-
-/// A channel stopped by a GPU that manages its channels itself, without the details that registers would
-/// give.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChannelError {
-    /// Channel.
-    pub channel: u16,
-    /// `ROBUST_CHANNEL_*` number, such as 31 for an MMU fault.
-    pub code: u32,
-}
-
-/// What a hung channel could not finish.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HangKind {
-    /// Work on its engine, which it did not leave either.
-    Engine,
-    /// An acquire of a semaphore.
-    Acquire,
-}
-
-/// A channel that the host took off the hardware for good, because it made no progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChannelHang {
-    /// Channel.
-    pub channel: u16,
-    /// The engine that it held, or that it would have used.
-    pub engine: Engine,
-    /// What it could not finish.
-    pub kind: HangKind,
-}
-
 /// What the back tells the face. Called from engine or link threads; never blocks for long.
 pub trait EngineEvents: Send + Sync {
     /// A NON_STALL_INTERRUPT method was executed.
@@ -237,22 +148,13 @@ pub trait EngineEvents: Send + Sync {
     }
     /// A message that was said to be sent was not: it is to be sent now. Backs that send none do not call it.
     fn unsent(&self) {}
-    /// An access was refused. The channel is stopped.
-    fn mmu_fault(&self, fault: MmuFault);
-    /// The host unit stopped a channel.
-    fn host_error(&self, error: HostError);
-    /// The graphics engine stopped a channel.
-    fn graphics_error(&self, error: GraphicsError);
-    /// The physical GPU's own manager stopped a channel, for a reason in its numbering of robust-channel
-    /// errors (`ROBUST_CHANNEL_*`, the Xid).
-    fn channel_error(&self, error: ChannelError);
-    /// The host took a channel off because it made no progress. The channel is stopped.
-    fn hung(&self, hang: ChannelHang);
-    /// A preemption that was started is complete. For those who do not poll
-    /// [`EngineBackend::preempt_pending`].
-    fn preempted(&self, channel: u16) {
-        let _ = channel;
-    }
+    /// A channel was stopped. It stays so until the driver starts it again.
+    fn stopped(&self, stop: ChannelStop<GuestChannel>);
+    /// An access that belongs to no channel was refused: a context that the driver loads or saves by hand.
+    fn fault(&self, fault: MmuFault);
+    /// A preemption that was started is complete. A face whose driver polls
+    /// [`EngineBackend::preempt_pending`] need not do anything.
+    fn preempted(&self, channel: GuestChannel);
     /// FECS applied an entry of a context's patch list: a write to a register of this function.
     fn patch_register(&self, offset: u32, value: u32);
     /// The back is gone for good (its physical GPU or aggregator died).

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Aperture, EngineSet, PhysicalAddress};
 
 /// The host has this channel.
@@ -51,24 +52,24 @@ impl ChannelFlags {
         Self { slots, preempting: AtomicUsize::new(0) }
     }
 
-    fn flags(&self, channel: u16) -> Option<&AtomicU8> {
-        self.slots.get(usize::from(channel)).map(|slot| &slot.flags)
+    fn flags(&self, channel: GuestChannel) -> Option<&AtomicU8> {
+        self.slots.get(usize::from(channel.0)).map(|slot| &slot.flags)
     }
 
     /// True when the host has the channel.
-    pub fn is_live(&self, channel: u16) -> bool {
+    pub fn is_live(&self, channel: GuestChannel) -> bool {
         self.flags(channel).is_some_and(|flags| flags.load(Ordering::Acquire) & LIVE != 0)
     }
 
     /// The host has the channel from now on.
-    pub fn set(&self, channel: u16) {
+    pub fn set(&self, channel: GuestChannel) {
         if let Some(flags) = self.flags(channel) {
             flags.store(LIVE, Ordering::Release);
         }
     }
 
     /// The host does not have the channel any more; what was pending for it is over.
-    pub fn clear(&self, channel: u16) {
+    pub fn clear(&self, channel: GuestChannel) {
         self.end_preemption(channel);
         if let Some(flags) = self.flags(channel) {
             flags.store(0, Ordering::Release);
@@ -76,38 +77,38 @@ impl ChannelFlags {
     }
 
     /// The guest started a channel that the host does not have.
-    pub fn refuse(&self, channel: u16) {
+    pub fn refuse(&self, channel: GuestChannel) {
         if let Some(flags) = self.flags(channel) {
             flags.fetch_or(REFUSED, Ordering::AcqRel);
         }
     }
 
     /// True, once, for a channel that was refused: when the guest gives it work, or has stopped it.
-    pub fn take_refusal(&self, channel: u16) -> bool {
+    pub fn take_refusal(&self, channel: GuestChannel) -> bool {
         self.flags(channel).is_some_and(|flags| flags.fetch_and(!REFUSED, Ordering::AcqRel) & REFUSED != 0)
     }
 
     /// Forgets all channels.
     pub fn clear_all(&self) {
         for channel in 0..u16::try_from(self.slots.len()).unwrap_or(u16::MAX) {
-            self.clear(channel);
+            self.clear(GuestChannel(channel));
         }
     }
 
     /// Hardware stopped the channel. False when the host does not have it any more.
-    pub fn stop(&self, channel: u16) -> bool {
+    pub fn stop(&self, channel: GuestChannel) -> bool {
         let mark = |flags: u8| (flags & LIVE != 0).then_some(flags | FAULTED);
         self.flags(channel)
             .is_some_and(|flags| flags.fetch_update(Ordering::AcqRel, Ordering::Acquire, mark).is_ok())
     }
 
     /// True, once, when hardware stopped the channel.
-    pub fn take_fault(&self, channel: u16) -> bool {
+    pub fn take_fault(&self, channel: GuestChannel) -> bool {
         self.flags(channel).is_some_and(|flags| flags.fetch_and(!FAULTED, Ordering::AcqRel) & FAULTED != 0)
     }
 
     /// Notes that a preemption begins, before the request is sent: the event may be faster than the reply.
-    pub fn begin_preemption(&self, channel: u16) {
+    pub fn begin_preemption(&self, channel: GuestChannel) {
         if let Some(flags) = self.flags(channel)
             && flags.fetch_or(PREEMPTING, Ordering::AcqRel) & PREEMPTING == 0
         {
@@ -116,7 +117,7 @@ impl ChannelFlags {
     }
 
     /// Notes that the preemption is over.
-    pub fn end_preemption(&self, channel: u16) {
+    pub fn end_preemption(&self, channel: GuestChannel) {
         if let Some(flags) = self.flags(channel)
             && flags.fetch_and(!PREEMPTING, Ordering::AcqRel) & PREEMPTING != 0
         {
@@ -130,21 +131,21 @@ impl ChannelFlags {
     }
 
     /// Notes what the doorbell must compare with the guest's instance block.
-    pub fn watch(&self, channel: u16, watched: Watched) {
+    pub fn watch(&self, channel: GuestChannel, watched: Watched) {
         let aperture = match watched.instance.aperture {
             Aperture::Vram => 0,
             Aperture::SystemCoherent => 2,
             Aperture::SystemNonCoherent => 3,
         };
         let engines = (u64::from(watched.engines.bits()) & WATCH_ENGINES) << WATCH_ENGINES_SHIFT;
-        if let Some(slot) = self.slots.get(usize::from(channel)) {
+        if let Some(slot) = self.slots.get(usize::from(channel.0)) {
             slot.watch.store(watched.instance.address & WATCH_PAGE | engines | aperture, Ordering::Release);
         }
     }
 
     /// What was noted for a live channel.
-    pub fn watched(&self, channel: u16) -> Option<Watched> {
-        let slot = self.slots.get(usize::from(channel))?;
+    pub fn watched(&self, channel: GuestChannel) -> Option<Watched> {
+        let slot = self.slots.get(usize::from(channel.0))?;
         if slot.flags.load(Ordering::Acquire) & LIVE == 0 {
             return None;
         }
@@ -170,22 +171,25 @@ mod tests {
         let live = ChannelFlags::new(2);
         let instance = PhysicalAddress { aperture: Aperture::SystemNonCoherent, address: 0xff_ffff_f000 };
         let watched = Watched { instance, engines: EngineSet::GRAPHICS | EngineSet::COPY1 };
-        live.set(1);
-        live.watch(1, watched);
-        assert_eq!((live.watched(0), live.watched(1), live.watched(2)), (None, Some(watched), None));
-        live.clear(1);
-        assert_eq!(live.watched(1), None);
+        live.set(GuestChannel(1));
+        live.watch(GuestChannel(1), watched);
+        assert_eq!(
+            (live.watched(GuestChannel(0)), live.watched(GuestChannel(1)), live.watched(GuestChannel(2))),
+            (None, Some(watched), None)
+        );
+        live.clear(GuestChannel(1));
+        assert_eq!(live.watched(GuestChannel(1)), None);
     }
 
     #[test]
     fn preemptions_are_pending_until_each_has_ended() {
         let live = ChannelFlags::new(2);
-        live.begin_preemption(0);
-        live.begin_preemption(0);
-        live.begin_preemption(1);
-        live.end_preemption(0);
+        live.begin_preemption(GuestChannel(0));
+        live.begin_preemption(GuestChannel(0));
+        live.begin_preemption(GuestChannel(1));
+        live.end_preemption(GuestChannel(0));
         assert!(live.preemption_pending());
-        live.clear(1);
+        live.clear(GuestChannel(1));
         assert!(!live.preemption_pending());
     }
 
@@ -193,22 +197,22 @@ mod tests {
     fn refusal_is_told_once_and_not_of_a_channel_that_came_after_all() {
         let live = ChannelFlags::new(2);
         for channel in [1, 100] {
-            live.refuse(channel);
-            assert!(live.take_refusal(channel) && !live.take_refusal(channel));
+            live.refuse(GuestChannel(channel));
+            assert!(live.take_refusal(GuestChannel(channel)) && !live.take_refusal(GuestChannel(channel)));
         }
-        live.refuse(0);
-        live.set(0);
-        assert!(live.is_live(0) && !live.take_refusal(0));
-        live.refuse(u16::MAX);
-        assert!(!live.take_refusal(u16::MAX));
+        live.refuse(GuestChannel(0));
+        live.set(GuestChannel(0));
+        assert!(live.is_live(GuestChannel(0)) && !live.take_refusal(GuestChannel(0)));
+        live.refuse(GuestChannel(u16::MAX));
+        assert!(!live.take_refusal(GuestChannel(u16::MAX)));
     }
 
     #[test]
     fn only_a_live_channel_can_be_stopped_and_it_is_told_once() {
         let live = ChannelFlags::new(1);
-        assert!(!live.stop(0));
-        live.set(0);
-        assert!(live.stop(0));
-        assert!(live.take_fault(0) && !live.take_fault(0));
+        assert!(!live.stop(GuestChannel(0)));
+        live.set(GuestChannel(0));
+        assert!(live.stop(GuestChannel(0)));
+        assert!(live.take_fault(GuestChannel(0)) && !live.take_fault(GuestChannel(0)));
     }
 }

@@ -42,7 +42,7 @@ pub trait ChannelControl: fmt::Debug + Send + Sized + 'static {
     fn placed(&self) -> usize;
 
     /// Engines of a live channel that a doorbell is the first to show.
-    fn new_engines(_channel: u16, _live: &ChannelFlags, _memory: &Memory<'_>) -> EngineSet {
+    fn new_engines(_channel: GuestChannel, _live: &ChannelFlags, _memory: &Memory<'_>) -> EngineSet {
         EngineSet::empty()
     }
 
@@ -52,7 +52,7 @@ pub trait ChannelControl: fmt::Debug + Send + Sized + 'static {
     /// The vGPU cannot go on.
     fn add_engines(
         _control: &mut Control<Self>,
-        _channel: u16,
+        _channel: GuestChannel,
         _engines: EngineSet,
         _host: &Host<'_>,
     ) -> Result<(), FailSafe> {

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::memory::Memory;
 use gpuvmk_aggregator::link::AggregatorLink;
 use gpuvmk_aggregator::protocol::Doorbell;
-use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::gh100::methods::host::control_entry;
 use gpuvmk_chip::stream::{GPFIFO_ENTRY_SIZE, RingEntry};
 use gpuvmk_chip::{Chip, EngineSet, PhysicalAddress};
@@ -74,8 +74,8 @@ impl Copies {
     }
 
     /// A channel begins, at the start of its ring.
-    pub fn begin(&self, channel: u16, ring: Ring) {
-        if let Some(place) = self.followers.get(usize::from(channel)) {
+    pub fn begin(&self, channel: GuestChannel, ring: Ring) {
+        if let Some(place) = self.followers.get(usize::from(channel.0)) {
             *locked(place) = Some(Box::new(Follower::new(ring)));
         }
     }

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::channel_flags::ChannelFlags;
-use super::status::Counters;
+use super::status::{Counter, Counters};
 use gpuvmk_aggregator::link::EventHandler;
 use gpuvmk_aggregator::protocol::Event;
 use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, MmuFault, StopCause};
 use gpuvmk_chip::{AccessKind, EngineSet, FaultReason};
-use gpuvmk_units::backend::{EngineEvents, FaultUnit, MmuFault};
+use gpuvmk_units::backend::EngineEvents;
 
 /// The register face, once it is connected.
 pub(super) type Face = Arc<OnceLock<Arc<dyn EngineEvents>>>;
@@ -71,16 +72,18 @@ impl EventPath {
     /// Tells the guest's driver that a channel which it gave work to does not run. GF100 has no register that
     /// says how many channels there are: its driver takes 128 for granted, and would wait for this one for
     /// ever. A fault of the host unit is what it knows as the end of a channel. No lock may be held.
-    pub fn tell_refused(&self, channel: u16) {
+    pub fn tell_refused(&self, channel: GuestChannel) {
         self.counters.channels_refused.one();
         if let Some(face) = self.face.get() {
-            face.mmu_fault(MmuFault {
-                channel: Some(channel),
-                unit: FaultUnit::Host,
-                address: GpuVa(0),
-                access: AccessKind::Read,
-                reason: FaultReason::NoChannel,
-            });
+            face.stopped(ChannelStop::new(
+                channel,
+                MmuFault {
+                    unit: FaultUnit::Host,
+                    address: GpuVa(0),
+                    access: AccessKind::Read,
+                    reason: FaultReason::NoChannel,
+                },
+            ));
         }
     }
 
@@ -97,8 +100,19 @@ impl EventPath {
         }
     }
 
+    /// The counter of such a stop.
+    fn stops(&self, cause: &StopCause) -> &Counter {
+        match cause {
+            StopCause::Fault(_) => &self.counters.events_fault,
+            StopCause::Host(_) => &self.counters.events_host_error,
+            StopCause::Graphics(_) => &self.counters.events_graphics_error,
+            StopCause::Manager(_) => &self.counters.events_channel_error,
+            StopCause::Hang(_) => &self.counters.events_hung,
+        }
+    }
+
     /// Marks the channel of an error as stopped. False when the event is not for the guest any more.
-    fn stop(&self, channel: u16) -> bool {
+    fn stop(&self, channel: GuestChannel) -> bool {
         let live = self.live.stop(channel);
         if !live {
             self.counters.events_stale.one();
@@ -119,37 +133,17 @@ impl EventHandler for EventPath {
                 self.counters.events_non_stall.one();
                 face.non_stall(engine);
             }
+            Event::Stopped(stop) => {
+                self.stops(&stop.cause).one();
+                if self.stop(stop.channel) {
+                    face.stopped(stop);
+                }
+            }
             Event::Fault(fault) => {
                 self.counters.events_fault.one();
-                if fault.channel.is_none_or(|channel| self.stop(channel)) {
-                    face.mmu_fault(fault);
-                }
+                face.fault(fault);
             }
-            Event::HostError(error) => {
-                self.counters.events_host_error.one();
-                if self.stop(error.channel) {
-                    face.host_error(error);
-                }
-            }
-            Event::GraphicsError(error) => {
-                self.counters.events_graphics_error.one();
-                if self.stop(error.channel) {
-                    face.graphics_error(error);
-                }
-            }
-            Event::ChannelError(error) => {
-                self.counters.events_channel_error.one();
-                if self.stop(error.channel) {
-                    face.channel_error(error);
-                }
-            }
-            Event::Hung(hang) => {
-                self.counters.events_hung.one();
-                if self.stop(hang.channel) {
-                    face.hung(hang);
-                }
-            }
-            Event::Preempted(GuestChannel(channel)) => {
+            Event::Preempted(channel) => {
                 self.counters.events_preempted.one();
                 self.live.end_preemption(channel);
             }

@@ -72,7 +72,7 @@ impl ChannelControl for FermiChannels {
     /// Hardware reads a context pointer when the channel first uses the engine, so a driver may write it
     /// while the channel runs (nouveau of Linux 6.1 does), and the first that one sees of it is the doorbell.
     /// Pointers that went are noticed at the next start.
-    fn new_engines(channel: u16, live: &ChannelFlags, memory: &Memory<'_>) -> EngineSet {
+    fn new_engines(channel: GuestChannel, live: &ChannelFlags, memory: &Memory<'_>) -> EngineSet {
         let Some(watched) = live.watched(channel) else { return EngineSet::empty() };
         let mut raw = [0; INSTANCE_BYTES - CONTEXTS_START];
         let address = watched.instance.address.saturating_add(CONTEXTS_START as u64);
@@ -85,18 +85,18 @@ impl ChannelControl for FermiChannels {
     /// The guest gave a running channel contexts for more engines (see [`Self::new_engines`]).
     fn add_engines(
         control: &mut Control<Self>,
-        channel: u16,
+        channel: GuestChannel,
         engines: EngineSet,
         host: &Host<'_>,
     ) -> Result<(), FailSafe> {
-        let Some(Channel::Enabled(placed)) = control.chip.channels.get(usize::from(channel)) else {
+        let Some(Channel::Enabled(placed)) = control.chip.channels.get(usize::from(channel.0)) else {
             return Ok(());
         };
         let block = InstanceBlock { engines: placed.block.engines | engines, ..placed.block };
         control.step(channel, Input::Start(Ok(block)), host)?;
         // Hardware may have seen the work in passing: the aggregator has to know that there was some, even if
         // it is done.
-        ring_if_done(GuestChannel(channel), block.userd, USERD, host);
+        ring_if_done(channel, block.userd, USERD, host);
         Ok(())
     }
 }
@@ -105,42 +105,42 @@ impl Control<FermiChannels> {
     /// The channel was bound to an instance block, or unbound.
     pub fn bind(
         &mut self,
-        channel: u16,
+        channel: GuestChannel,
         instance: Option<PhysicalAddress>,
         host: &Host<'_>,
     ) -> Result<(), FailSafe> {
         host.live.take_refusal(channel);
         self.step(channel, instance.map_or(Input::Unbind, Input::Bind), host)?;
-        match self.chip.started.get(usize::from(channel)) {
+        match self.chip.started.get(usize::from(channel.0)) {
             Some(true) if instance.is_some() => self.start(channel, host),
             _ => Ok(()),
         }
     }
 
     /// The channel's start bit was written.
-    pub fn enable(&mut self, channel: u16, enabled: bool, host: &Host<'_>) -> Result<(), FailSafe> {
-        match self.chip.started.get_mut(usize::from(channel)) {
+    pub fn enable(&mut self, channel: GuestChannel, enabled: bool, host: &Host<'_>) -> Result<(), FailSafe> {
+        match self.chip.started.get_mut(usize::from(channel.0)) {
             Some(started) => *started = enabled,
             None => host.counters.bad_channels.one(),
         }
         host.live.take_refusal(channel);
-        if enabled && usize::from(channel) >= self.chip.channels.len() {
+        if enabled && usize::from(channel.0) >= self.chip.channels.len() {
             host.live.refuse(channel);
         }
         if enabled { self.start(channel, host) } else { self.step(channel, Input::Stop, host) }
     }
 
     /// Reads the instance block of a channel that has one, and lets it run.
-    fn start(&mut self, channel: u16, host: &Host<'_>) -> Result<(), FailSafe> {
-        let instance = self.chip.channels.get(usize::from(channel)).and_then(Channel::instance);
+    fn start(&mut self, channel: GuestChannel, host: &Host<'_>) -> Result<(), FailSafe> {
+        let instance = self.chip.channels.get(usize::from(channel.0)).and_then(Channel::instance);
         let Some(instance) = instance else { return Ok(()) };
         let block = read_instance(instance, host);
         if let Err(error) = block {
             host.counters.bad_instances.one();
-            log::debug!("Channel {channel} does not start: {error}");
+            log::debug!("Channel {} does not start: {error}", channel.0);
         }
         self.step(channel, Input::Start(block), host)?;
-        if matches!(self.chip.channels.get(usize::from(channel)), Some(Channel::Unfit { .. })) {
+        if matches!(self.chip.channels.get(usize::from(channel.0)), Some(Channel::Unfit { .. })) {
             host.live.refuse(channel);
         }
         Ok(())
@@ -166,12 +166,12 @@ impl Control<FermiChannels> {
     }
 
     /// A preemption was started.
-    pub fn preempt(&mut self, channel: u16, host: &Host<'_>) -> Result<(), FailSafe> {
-        if self.chip.channels.get(usize::from(channel)).and_then(Channel::placed).is_none() {
+    pub fn preempt(&mut self, channel: GuestChannel, host: &Host<'_>) -> Result<(), FailSafe> {
+        if self.chip.channels.get(usize::from(channel.0)).and_then(Channel::placed).is_none() {
             return Ok(());
         }
         host.live.begin_preemption(channel);
-        match host.request(&Request::Preempt(GuestChannel(channel))) {
+        match host.request(&Request::Preempt(channel)) {
             Ok(()) => Ok(()),
             Err(error) => {
                 host.live.end_preemption(channel);
@@ -195,8 +195,8 @@ impl Control<FermiChannels> {
         self.send_runlist(false, host)
     }
 
-    fn step(&mut self, id: u16, input: Input, host: &Host<'_>) -> Result<(), FailSafe> {
-        let Some(channel) = self.chip.channels.get_mut(usize::from(id)) else {
+    fn step(&mut self, id: GuestChannel, input: Input, host: &Host<'_>) -> Result<(), FailSafe> {
+        let Some(channel) = self.chip.channels.get_mut(usize::from(id.0)) else {
             if matches!(input, Input::Bind(_)) {
                 host.counters.bad_channels.one();
             }
@@ -209,21 +209,21 @@ impl Control<FermiChannels> {
         *channel = next;
         for effect in effects {
             if !self.perform(id, effect, host)? {
-                if let Some(channel) = self.chip.channels.get_mut(usize::from(id)) {
+                if let Some(channel) = self.chip.channels.get_mut(usize::from(id.0)) {
                     *channel = channel.step(Input::Refused).0;
                 }
                 break;
             }
         }
-        if let Some(placed) = self.chip.channels.get(usize::from(id)).and_then(Channel::placed) {
+        if let Some(placed) = self.chip.channels.get(usize::from(id.0)).and_then(Channel::placed) {
             host.live.watch(id, Watched { instance: placed.instance, engines: placed.block.engines });
         }
         Ok(())
     }
 
     /// Carries an effect out. False when the host refused, and the host channel is gone.
-    fn perform(&mut self, id: u16, effect: Effect, host: &Host<'_>) -> Result<bool, FailSafe> {
-        let channel = GuestChannel(id);
+    fn perform(&mut self, id: GuestChannel, effect: Effect, host: &Host<'_>) -> Result<bool, FailSafe> {
+        let channel = id;
         let request = match effect {
             Effect::Create(block) => return self.create(id, &block, host),
             Effect::Destroy(block) => return self.destroy(id, &block, host).map(|()| true),
@@ -231,7 +231,7 @@ impl Control<FermiChannels> {
             Effect::Enable => Request::EnableChannel { channel, enabled: true },
             Effect::Disable => Request::EnableChannel { channel, enabled: false },
         };
-        let placed = self.chip.channels.get(usize::from(id)).and_then(Channel::placed).copied();
+        let placed = self.chip.channels.get(usize::from(id.0)).and_then(Channel::placed).copied();
         match host.request(&request) {
             Ok(()) => {}
             Err(error) if is_about_channel(&error) => {
@@ -248,10 +248,10 @@ impl Control<FermiChannels> {
         Ok(true)
     }
 
-    fn create(&mut self, id: u16, block: &InstanceBlock, host: &Host<'_>) -> Result<bool, FailSafe> {
+    fn create(&mut self, id: GuestChannel, block: &InstanceBlock, host: &Host<'_>) -> Result<bool, FailSafe> {
         let Some(space) = self.spaces.acquire(block.page_directory, host)? else { return Ok(false) };
         let request = Request::CreateChannel {
-            channel: GuestChannel(id),
+            channel: id,
             space,
             gpfifo: block.gpfifo,
             gpfifo_entries_log2: block.gpfifo_entries_log2,
@@ -282,10 +282,10 @@ impl Control<FermiChannels> {
         Ok(true)
     }
 
-    fn destroy(&mut self, id: u16, block: &InstanceBlock, host: &Host<'_>) -> Result<(), FailSafe> {
+    fn destroy(&mut self, id: GuestChannel, block: &InstanceBlock, host: &Host<'_>) -> Result<(), FailSafe> {
         host.live.clear(id);
-        self.chip.sent_runlist.retain(|channel| channel.0 != id);
-        match host.request(&Request::DestroyChannel(GuestChannel(id))) {
+        self.chip.sent_runlist.retain(|channel| *channel != id);
+        match host.request(&Request::DestroyChannel(id)) {
             Ok(()) | Err(LinkError::Refused { kind: RefusalKind::BadId, .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -297,7 +297,7 @@ impl Control<FermiChannels> {
     /// none while PFIFO is off or scheduling is blocked.
     fn send_runlist(&mut self, always: bool, host: &Host<'_>) -> Result<(), FailSafe> {
         let runs = self.chip.fifo.enabled && self.chip.fifo.pbdma_mask != 0 && !self.chip.blocked;
-        let on_host = |channel: &GuestChannel| runs && host.live.is_live(channel.0);
+        let on_host = |channel: &GuestChannel| runs && host.live.is_live(*channel);
         let list: Vec<_> = self.chip.runlist.iter().copied().filter(on_host).collect();
         if list == self.chip.sent_runlist && !always {
             return Ok(());

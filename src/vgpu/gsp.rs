@@ -59,8 +59,8 @@ impl ChannelControl for GspChannels {
 
 impl Control<GspChannels> {
     /// A new channel in a free slot.
-    pub fn create_channel(&mut self, slot: u16, channel: GspChannel, host: &Host<'_>) -> Step {
-        if !matches!(self.chip.slots.get(usize::from(slot)), Some(None)) || !is_sound(&channel, host) {
+    pub fn create_channel(&mut self, slot: GuestChannel, channel: GspChannel, host: &Host<'_>) -> Step {
+        if !matches!(self.chip.slots.get(usize::from(slot.0)), Some(None)) || !is_sound(&channel, host) {
             return Ok(Err(ChannelRefusal::Invalid));
         }
         if channel.engines.is_empty() || !host.terms.engines.contains(channel.engines) {
@@ -72,7 +72,7 @@ impl Control<GspChannels> {
         };
         let userd = GuestVram(channel.userd);
         let request = Request::CreateChannel {
-            channel: GuestChannel(slot),
+            channel: slot,
             space,
             gpfifo: channel.gpfifo,
             gpfifo_entries_log2: channel.gpfifo_entries_log2,
@@ -85,7 +85,7 @@ impl Control<GspChannels> {
             self.spaces.release(directory, host)?;
             return Ok(Err(refusal));
         }
-        if let Some(place) = self.chip.slots.get_mut(usize::from(slot)) {
+        if let Some(place) = self.chip.slots.get_mut(usize::from(slot.0)) {
             *place = Some(Slot { directory, userd, engines: channel.engines, scheduled: false });
         }
         let ring = Ring {
@@ -101,18 +101,18 @@ impl Control<GspChannels> {
     }
 
     /// An object of a class on a channel.
-    pub fn create_object(&mut self, slot: u16, class: u32, engine: Engine, host: &Host<'_>) -> Step {
+    pub fn create_object(&mut self, slot: GuestChannel, class: u32, engine: Engine, host: &Host<'_>) -> Step {
         let Some(known) = self.chip.slot(slot) else { return Ok(Err(ChannelRefusal::Invalid)) };
         if !known.engines.contains(engine.into()) {
             return Ok(Err(ChannelRefusal::Unsupported));
         }
-        answer(host.request(&Request::CreateObject { channel: GuestChannel(slot), class, engine }))
+        answer(host.request(&Request::CreateObject { channel: slot, class, engine }))
     }
 
     /// Lets a channel run, or holds it back.
-    pub fn schedule_channel(&mut self, slot: u16, scheduled: bool, host: &Host<'_>) -> Step {
+    pub fn schedule_channel(&mut self, slot: GuestChannel, scheduled: bool, host: &Host<'_>) -> Step {
         let Some(known) = self.chip.slot_mut(slot) else { return Ok(Err(ChannelRefusal::Invalid)) };
-        let channel = GuestChannel(slot);
+        let channel = slot;
         if let Err(refusal) = answer(host.request(&Request::EnableChannel { channel, enabled: scheduled }))? {
             return Ok(Err(refusal));
         }
@@ -129,12 +129,12 @@ impl Control<GspChannels> {
     }
 
     /// Takes a channel away.
-    pub fn destroy_channel(&mut self, slot: u16, host: &Host<'_>) -> Result<(), FailSafe> {
-        let Some(known) = self.chip.slots.get_mut(usize::from(slot)).and_then(Option::take) else {
+    pub fn destroy_channel(&mut self, slot: GuestChannel, host: &Host<'_>) -> Result<(), FailSafe> {
+        let Some(known) = self.chip.slots.get_mut(usize::from(slot.0)).and_then(Option::take) else {
             return Ok(());
         };
         host.live.clear(slot);
-        match host.request(&Request::DestroyChannel(GuestChannel(slot))) {
+        match host.request(&Request::DestroyChannel(slot)) {
             // What hardware did not let go is the aggregator's to deal with.
             Ok(()) | Err(LinkError::Refused { kind: RefusalKind::BadId, .. }) => {}
             Err(error) => return Err(error.into()),
@@ -145,12 +145,12 @@ impl Control<GspChannels> {
 }
 
 impl GspChannels {
-    fn slot(&self, slot: u16) -> Option<&Slot> {
-        self.slots.get(usize::from(slot)).and_then(Option::as_ref)
+    fn slot(&self, slot: GuestChannel) -> Option<&Slot> {
+        self.slots.get(usize::from(slot.0)).and_then(Option::as_ref)
     }
 
-    fn slot_mut(&mut self, slot: u16) -> Option<&mut Slot> {
-        self.slots.get_mut(usize::from(slot)).and_then(Option::as_mut)
+    fn slot_mut(&mut self, slot: GuestChannel) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::from(slot.0)).and_then(Option::as_mut)
     }
 
     fn scheduled(&self) -> Vec<GuestChannel> {

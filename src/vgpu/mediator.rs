@@ -438,7 +438,7 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         self.serve(|control, host| control.flush(scope, host));
     }
 
-    fn doorbell(&self, channel: u16, gp_put: u32) {
+    fn doorbell(&self, channel: GuestChannel, gp_put: u32) {
         let connection = self.connection.read().unwrap_or_else(PoisonError::into_inner);
         let live = &connection.events.live;
         if !live.is_live(channel) {
@@ -454,7 +454,7 @@ impl<C: ChannelControl> Backend for Mediator<C> {
         let engines = C::new_engines(channel, live, &memory);
         self.counters.doorbells.one();
         if engines.is_empty() {
-            let doorbell = Doorbell { channel: GuestChannel(channel), gp_put };
+            let doorbell = Doorbell { channel, gp_put };
             connection.link.doorbell(doorbell);
             self.copies.count(doorbell, &memory, &*connection.link);
             return;

@@ -9,6 +9,7 @@ use gpuvmk::addr::GuestChannel;
 use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::protocol::{Event, Hello, PROTOCOL_VERSION, Request, TenantLimits};
 use gpuvmk::aggregator::{Config, Service, ServiceHandle, connect_in_process};
+use gpuvmk::chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk::chip::gh100::methods::{CLASS_COPY, SUBCHANNEL_COPY, copy, host as hopper};
 use gpuvmk::chip::{Chip, EngineSet};
 use gpuvmk::gpu::register::RegisterDriver;
@@ -90,7 +91,7 @@ impl Vm {
             Self::Fermi(tenant) => {
                 tenant.link.request(&Request::DestroyChannel(GuestChannel(0)), None).unwrap();
             }
-            Self::Hopper(driver) => driver.back.destroy_channel(0),
+            Self::Hopper(driver) => driver.back.destroy_channel(GuestChannel(0)),
         }
         self.channel();
     }
@@ -154,14 +155,14 @@ impl Vm {
         match self {
             Self::Fermi(tenant) => loop {
                 let event = tenant.next_event();
-                if let Event::Hung(hang) = event {
-                    assert_eq!(hang.channel, 0);
+                if let Event::Stopped(ChannelStop { channel, cause: StopCause::Hang(_) }) = event {
+                    assert_eq!(channel, GuestChannel(0));
                     return;
                 }
                 assert!(matches!(event, Event::NonStall(_)), "told something else: {event:?}");
             },
             Self::Hopper(driver) => {
-                driver.wait_told(|told| matches!(told, Told::Stopped(0)));
+                driver.wait_told(|told| matches!(told, Told::Stopped(GuestChannel(0))));
             }
         }
     }

@@ -9,6 +9,7 @@ use gpuvmk::addr::GpuVa;
 use gpuvmk::aggregator::ScrubPolicy;
 use gpuvmk::aggregator::protocol::{Hello, PROTOCOL_VERSION, TenantLimits};
 use gpuvmk::aggregator::{ServiceHandle, connect_in_process};
+use gpuvmk::chip::addr::GuestChannel;
 use gpuvmk::chip::gh100::mmu::Pte;
 use gpuvmk::chip::{Aperture, Chip, Engine, EngineSet, PhysicalAddress};
 use gpuvmk::scheduler::policy::PolicyKind;
@@ -126,20 +127,20 @@ impl Op {
             Self::Word(at, value) => driver.write(*at, &value.to_le_bytes()),
             Self::Flush => driver.flush(),
             Self::Create(slot, channel) => {
-                let _ = driver.back.create_channel(*slot, *channel);
+                let _ = driver.back.create_channel(GuestChannel(*slot), *channel);
             }
             Self::Object(slot, class, engine) => {
-                let _ = driver.back.create_object(*slot, *class, Engine::Copy(*engine));
+                let _ = driver.back.create_object(GuestChannel(*slot), *class, Engine::Copy(*engine));
             }
             Self::Schedule(slot, on) => {
-                let _ = driver.back.schedule_channel(*slot, *on);
+                let _ = driver.back.schedule_channel(GuestChannel(*slot), *on);
             }
-            Self::Destroy(slot) => driver.back.destroy_channel(*slot),
-            Self::Ring(slot, put) => driver.back.doorbell(*slot, *put),
+            Self::Destroy(slot) => driver.back.destroy_channel(GuestChannel(*slot)),
+            Self::Ring(slot, put) => driver.back.doorbell(GuestChannel(*slot), *put),
             Self::Copy(slot, from, to) => {
                 // A channel that has faulted works again.
                 let engines = [EngineSet::COPY1, EngineSet::GRAPHICS | EngineSet::COPY0][usize::from(*slot)];
-                driver.back.destroy_channel(*slot);
+                driver.back.destroy_channel(GuestChannel(*slot));
                 if driver.try_channel(*slot, engines).is_ok() {
                     driver.copy(*slot, *from, *to, 0x2000);
                     driver.finishes_within(*slot, Duration::from_millis(1));
@@ -251,7 +252,7 @@ proptest! {
                 if round % 8 == 7 {
                     work(&mut worker, round as u8);
                     // A channel that has faulted on the way works again.
-                    driver.back.destroy_channel(0);
+                    driver.back.destroy_channel(GuestChannel(0));
                     driver.channel(0, EngineSet::COPY1);
                 }
             }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gpuvmk::addr::{GpuVa, HostChannel, HostVram, Iova, TenantId};
+use gpuvmk::chip::channel_event::{ChannelStop, FaultUnit, GraphicsError, HostError, MmuFault, StopCause};
 use gpuvmk::chip::{AccessKind, Chip, Engine, EngineSet, FaultReason};
 use gpuvmk::gpu::budget::CALL;
 use gpuvmk::gpu::scrub::ScrubReport;
@@ -16,7 +17,6 @@ use gpuvmk::gpu::{
     Progress, Renewal, Revocation, Scrub, ScrubMode, Scrubber, SpaceHandle, SpaceUpdate, SpaceUsage,
 };
 use gpuvmk::pci::{CardUse, DmaMapping, SharedMemory};
-use gpuvmk::units::backend::{ChannelError, FaultUnit, GraphicsError, HostError, MmuFault};
 use rustix::event::EventfdFlags;
 use rustix::fs::MemfdFlags;
 
@@ -155,29 +155,24 @@ impl Judge {
 
     /// The GPU reports something, true or not.
     pub(super) fn report(&self, input: &mut Input<'_>) {
-        let number = u16::from(input.below(20));
-        let channel = Some(number).filter(|_| input.below(8) != 7);
+        let channel = super::host(u16::from(input.below(20)));
+        let stopped = |cause: StopCause| GpuEvent::Stopped(ChannelStop { channel, cause });
         let event = match input.below(16) {
             0 | 1 => GpuEvent::NonStall(input.pick(&[Engine::Graphics, Engine::Copy(1), Engine::Copy(7)])),
-            2..=4 => GpuEvent::Fault(MmuFault {
-                channel,
-                unit: FaultUnit::Host,
-                address: GpuVa(input.u64()),
-                access: AccessKind::Read,
-                reason: FaultReason::NoChannel,
-            }),
-            5 => GpuEvent::HostError(HostError { channel: number, pbdma: 0, status: 1, method: 0, data: 0 }),
-            6 => GpuEvent::GraphicsError(GraphicsError {
-                channel: number,
-                status: 1,
-                subchannel: 0,
-                class: 0,
-                method: 0,
-                data: 0,
-            }),
-            7 => GpuEvent::ChannelError(ChannelError { channel: number, code: 31 }),
+            2..=4 => {
+                let fault = MmuFault {
+                    unit: FaultUnit::Host,
+                    address: GpuVa(input.u64()),
+                    access: AccessKind::Read,
+                    reason: FaultReason::NoChannel,
+                };
+                if input.below(8) == 7 { GpuEvent::Fault(fault) } else { stopped(fault.into()) }
+            }
+            5 => stopped(HostError { pbdma: 0, status: 1, method: 0, data: 0 }.into()),
+            6 => stopped(GraphicsError { status: 1, subchannel: 0, class: 0, method: 0, data: 0 }.into()),
+            7 => stopped(StopCause::Manager(31)),
             15 if input.below(4) == 3 => GpuEvent::Lost,
-            _ => GpuEvent::Preempted(super::host(number)),
+            _ => GpuEvent::Preempted(channel),
         };
         let mut state = self.state();
         state.failed |= event == GpuEvent::Lost;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gpuvmk::chip::addr::GuestChannel;
 use gpuvmk::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk::pci::dma::MAX_MAPPINGS;
 use gpuvmk::pci::{DmaError, DmaMapping, SharedMemory};
@@ -24,7 +25,7 @@ pub(super) const CHANNELS: u16 = 8;
 #[derive(Debug)]
 struct State {
     ram: Vec<u8>,
-    live: BTreeSet<u16>,
+    live: BTreeSet<GuestChannel>,
     refusal: Option<ChannelRefusal>,
 }
 
@@ -45,7 +46,7 @@ impl Back {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn exists(&self, slot: u16) -> bool {
+    pub(super) fn exists(&self, slot: GuestChannel) -> bool {
         self.state().live.contains(&slot)
     }
 
@@ -73,9 +74,9 @@ impl Back {
         self.state().refusal = None;
     }
 
-    fn answer(&self, slot: u16) -> Result<(), ChannelRefusal> {
+    fn answer(&self, slot: GuestChannel) -> Result<(), ChannelRefusal> {
         let state = self.state();
-        assert!(state.live.contains(&slot), "slot {slot} is empty");
+        assert!(state.live.contains(&slot), "{slot:?} is empty");
         state.refusal.map_or(Ok(()), Err)
     }
 }
@@ -165,7 +166,7 @@ impl Backend for Back {
 
     fn flush_tlb(&self, _: FlushScope) {}
 
-    fn doorbell(&self, _: u16, _: u32) {}
+    fn doorbell(&self, _: GuestChannel, _: u32) {}
 
     fn reset(&self) {}
 }
@@ -181,10 +182,10 @@ impl GspBackend for Back {
         self.engines
     }
 
-    fn create_channel(&self, slot: u16, channel: GspChannel) -> Result<(), ChannelRefusal> {
+    fn create_channel(&self, slot: GuestChannel, channel: GspChannel) -> Result<(), ChannelRefusal> {
         let mut state = self.state();
-        assert!(slot < CHANNELS, "there is no slot {slot}");
-        assert!(!state.live.contains(&slot), "slot {slot} is in use");
+        assert!(slot.0 < CHANNELS, "there is no {slot:?}");
+        assert!(!state.live.contains(&slot), "{slot:?} is in use");
         assert!(self.engines.contains(channel.engines), "engines that there are not");
         if let Some(refusal) = state.refusal {
             return Err(refusal);
@@ -193,15 +194,15 @@ impl GspBackend for Back {
         Ok(())
     }
 
-    fn create_object(&self, slot: u16, _class: u32, _engine: Engine) -> Result<(), ChannelRefusal> {
+    fn create_object(&self, slot: GuestChannel, _class: u32, _engine: Engine) -> Result<(), ChannelRefusal> {
         self.answer(slot)
     }
 
-    fn schedule_channel(&self, slot: u16, _scheduled: bool) -> Result<(), ChannelRefusal> {
+    fn schedule_channel(&self, slot: GuestChannel, _scheduled: bool) -> Result<(), ChannelRefusal> {
         self.answer(slot)
     }
 
-    fn destroy_channel(&self, slot: u16) {
-        assert!(self.state().live.remove(&slot), "slot {slot} is destroyed twice");
+    fn destroy_channel(&self, slot: GuestChannel) {
+        assert!(self.state().live.remove(&slot), "{slot:?} is destroyed twice");
     }
 }

@@ -1,5 +1,6 @@
 //! Doorbells and requests in every order of both ends' steps: nobody sleeps while there is something for him.
 
+use gpuvmk_chip::addr::GuestChannel;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -8,8 +8,8 @@ use super::state::Machine;
 use crate::protocol::Event;
 use crate::tenant::ChannelState;
 use gpuvmk_chip::addr::HostChannel;
+use gpuvmk_chip::channel_event::ChannelStop;
 use gpuvmk_gpu::GpuEvent;
-use gpuvmk_units::backend::{ChannelError, GraphicsError, HostError, MmuFault};
 
 impl Machine {
     /// Takes what the physical GPU reported since the last call.
@@ -28,38 +28,18 @@ impl Machine {
                 self.scheduler.work_done();
                 self.notify(engine, now);
             }
-            GpuEvent::Fault(fault) => self.fault(fault),
-            GpuEvent::HostError(error) => {
-                self.stopped(HostChannel(error.channel), |channel| {
-                    Event::HostError(HostError { channel, ..error })
-                });
-            }
-            GpuEvent::GraphicsError(error) => {
-                self.stopped(HostChannel(error.channel), |channel| {
-                    Event::GraphicsError(GraphicsError { channel, ..error })
-                });
-            }
-            GpuEvent::ChannelError(error) => {
-                self.stopped(HostChannel(error.channel), |channel| {
-                    Event::ChannelError(ChannelError { channel, ..error })
-                });
+            GpuEvent::Stopped(stop) => self.stopped(stop),
+            GpuEvent::Fault(fault) => {
+                log::warn!("the physical GPU reports a fault of no channel: {fault:?}");
             }
             GpuEvent::Preempted(host) => self.preempted(host),
             GpuEvent::Lost => self.note_lost(),
         }
     }
 
-    fn fault(&mut self, fault: MmuFault) {
-        match fault.channel {
-            Some(channel) => self.stopped(HostChannel(channel), |channel| {
-                Event::Fault(MmuFault { channel: Some(channel), ..fault })
-            }),
-            None => log::warn!("the physical GPU reports a fault of no channel: {fault:?}"),
-        }
-    }
-
     /// A channel was stopped: it leaves the runlist, others go on, and its guest is told.
-    fn stopped(&mut self, host: HostChannel, event: impl FnOnce(u16) -> Event) {
+    fn stopped(&mut self, stop: ChannelStop<HostChannel>) {
+        let host = stop.channel;
         self.scheduler.mark_idle(host);
         self.hangs.watchdog.forget(host);
         let Some(Owner { tenant, guest: Some(guest) }) = self.channels.owner(host) else {
@@ -82,7 +62,7 @@ impl Machine {
         if self.relist(tenant).is_err() {
             log::error!("a stopped channel could not be taken off the runlist");
         }
-        self.outbox.event(tenant, event(guest.0));
+        self.outbox.event(tenant, Event::Stopped(stop.of(guest)));
     }
 
     fn preempted(&mut self, host: HostChannel) {

@@ -19,11 +19,11 @@ use crate::protocol::Event;
 use crate::tenant::{ChannelState, Tenant};
 use gpuvmk_chip::Engine;
 use gpuvmk_chip::addr::{HostChannel, TenantId};
+use gpuvmk_chip::channel_event::{self, ChannelStop, HangKind, StopCause};
 use gpuvmk_scheduler::Suspension;
 use gpuvmk_scheduler::hang::penalty::Record;
 use gpuvmk_scheduler::hang::{Hang, Reason, Verdict, Watched};
 use gpuvmk_scheduler::share::Rejection;
-use gpuvmk_units::backend::{ChannelHang, HangKind};
 
 /// What an operator's reset of a VM did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -91,8 +91,8 @@ impl Machine {
         }
         let reset = self.hardware.driver.engine_resets() != resets;
         let kind = if reason == Reason::StuckAcquire { HangKind::Acquire } else { HangKind::Engine };
-        let told = ChannelHang { channel: guest.0, engine, kind };
-        self.outbox.event(vm, Event::Hung(told));
+        let cause = StopCause::Hang(channel_event::Hang { engine, kind });
+        self.outbox.event(vm, Event::Stopped(ChannelStop { channel: guest, cause }));
         if preempted {
             self.outbox.event(vm, Event::Preempted(guest));
         }

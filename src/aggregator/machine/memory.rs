@@ -15,13 +15,13 @@ use crate::limit::Limit;
 use crate::protocol::{Event, RefusalKind};
 use crate::report::FailSafeReason;
 use crate::tenant::{Job, Refusal, Withdrawal};
-use gpuvmk_chip::addr::{Gpa, GpuVa, TenantId};
+use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, TenantId};
+use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, MmuFault};
 use gpuvmk_chip::{AccessKind, FaultReason};
 use gpuvmk_gpu::{Budget, GpuDriverExt as _, Progress, Revocation};
 use gpuvmk_pci::dma::MAX_MAPPINGS;
 use gpuvmk_pci::mapping::{self, MapError};
 use gpuvmk_pci::{DmaBacking, DmaMapping};
-use gpuvmk_units::backend::{FaultUnit, MmuFault};
 
 /// Most memory of a tenant: 4 TiB, and an eighth of what the physical GPU's bus addresses reach.
 const MAX_BYTES_LOG2: u8 = 42;
@@ -233,19 +233,18 @@ impl Machine {
             tenant.name,
             tenant.owner.lost_pages()
         );
-        let told: Vec<u16> = tenant.live_channels().map(|(channel, _)| channel.0).collect();
+        let told: Vec<GuestChannel> = tenant.live_channels().map(|(channel, _)| channel).collect();
         // Before its address spaces go, what still writes to one.
         self.cancel_update(id);
         self.strip(id, now);
-        let fault = |channel| MmuFault {
-            channel: Some(channel),
+        let fault = MmuFault {
             unit: FaultUnit::Host,
             address: GpuVa(0),
             access: AccessKind::Read,
             reason: FaultReason::UnsupportedAperture,
         };
         for channel in told {
-            self.outbox.event(id, Event::Fault(fault(channel)));
+            self.outbox.event(id, Event::Stopped(ChannelStop::new(channel, fault)));
         }
         if let Some(tenant) = self.tenants.get_mut(id) {
             tenant.fail(FailSafeReason::MemoryLost, start.elapsed());

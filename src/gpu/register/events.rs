@@ -7,7 +7,8 @@ use super::bus::Bus;
 use super::channels::Channels;
 use super::wake::Wake;
 use crate::{GpuError, GpuEvent};
-use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::addr::{GpuVa, HostChannel};
+use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, GraphicsError, HostError, MmuFault};
 use gpuvmk_chip::gf100::regs::fecs::NV_PGRAPH_PRI_FECS_CURRENT_CTX;
 use gpuvmk_chip::gf100::regs::pci::NV_XVE_MSI_REARM;
 use gpuvmk_chip::gf100::regs::pfifo::{
@@ -24,7 +25,6 @@ use gpuvmk_chip::gf100::regs::pmc::{NV_PMC_INTR, NV_PMC_INTR_EN_0};
 use gpuvmk_chip::gf100::{PBDMAS, engines};
 use gpuvmk_chip::{AccessKind, FaultReason};
 use gpuvmk_pci::Region;
-use gpuvmk_units::backend::{FaultUnit, GraphicsError, HostError, MmuFault};
 
 /// NV_PMC_INTR bits.
 const PMC_PFIFO: u32 = NV_PMC_INTR::PFIFO.mask();
@@ -150,8 +150,7 @@ fn faults(bus: &Bus, channels: &mut Channels, events: &mut Vec<GpuEvent>) -> Res
             log::warn!("MMU fault of unit {unit:#x} at {high:#x}{low:08x}, which this driver does not use");
             continue;
         };
-        events.push(GpuEvent::Fault(MmuFault {
-            channel: channel.map(|channel| channel.0),
+        let fault = MmuFault {
             unit,
             address: GpuVa(u64::from(high) << 32 | u64::from(low)),
             access: if NV_PFIFO_MMU_FAULT_INFO::WRITE.is_set(info) {
@@ -160,7 +159,11 @@ fn faults(bus: &Bus, channels: &mut Channels, events: &mut Vec<GpuEvent>) -> Res
                 AccessKind::Read
             },
             reason: fault_reason(NV_PFIFO_MMU_FAULT_INFO::REASON.get(info)),
-        }));
+        };
+        events.push(match channel {
+            Some(channel) => GpuEvent::Stopped(ChannelStop::new(channel, fault)),
+            None => GpuEvent::Fault(fault),
+        });
     }
     Ok(())
 }
@@ -192,11 +195,12 @@ fn host_errors(bus: &Bus, channels: &mut Channels, events: &mut Vec<GpuEvent>) -
         bus.write(NV_PPBDMA_METHOD0.at(unit), 0)?;
         bus.write(NV_PPBDMA_INTR_0.at(unit), status)?;
         let Ok(channel) = u16::try_from(channel) else { continue };
-        let host = gpuvmk_chip::addr::HostChannel(channel);
-        if channels.check(host).is_ok() {
-            channels.enable(bus, host, false)?;
+        let channel = HostChannel(channel);
+        if channels.check(channel).is_ok() {
+            channels.enable(bus, channel, false)?;
         }
-        events.push(GpuEvent::HostError(HostError { channel, pbdma, status, method, data }));
+        let error = HostError { pbdma, status, method, data };
+        events.push(GpuEvent::Stopped(ChannelStop::new(channel, error)));
     }
     Ok(())
 }
@@ -218,13 +222,13 @@ fn graphics(bus: &Bus, channels: &mut Channels, events: &mut Vec<GpuEvent>) -> R
         log::warn!("PGRAPH interrupt {status:#x} without a channel of ours");
         return Ok(());
     };
-    events.push(GpuEvent::GraphicsError(GraphicsError {
-        channel: channel.0,
+    let error = GraphicsError {
         status,
         subchannel: u8::try_from(subchannel).unwrap_or(0),
         class: u16::try_from(NV_PGRAPH_PRI_FE_OBJECT_TABLE::CLASS.get(class)).unwrap_or(0),
         method: u16::try_from(address & NV_PGRAPH_TRAPPED_ADDR::MTHD.mask()).unwrap_or(0),
         data,
-    }));
+    };
+    events.push(GpuEvent::Stopped(ChannelStop::new(channel, error)));
     Ok(())
 }

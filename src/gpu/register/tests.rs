@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use super::*;
 use crate::{GpuDriverExt as _, HostRange, HostTarget};
 use gpuvmk_chip::Chip;
-use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::addr::{GpuVa, HostChannel};
 use gpuvmk_pci::mapping::{Access, Mapping};
 use gpuvmk_softgpu::Core;
 use gpuvmk_units::gf100::{Gf100Config, Gf100Function};

@@ -16,9 +16,9 @@ use super::vram::Vram;
 use crate::budget::CALL;
 use crate::{Budget, ChannelSpec, GpuError, SpaceHandle};
 use gpuvmk_chip::addr::{HostChannel, HostVram};
+use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_chip::gh100::userd::{USERD_GP_GET, USERD_GP_PUT, USERD_SIZE};
 use gpuvmk_chip::{Engine, EngineSet};
-use gpuvmk_units::backend::ChannelError;
 use gpuvmk_units::clock::Clock;
 
 /// Channels of all tenants together: the hardware has 2048 on each runlist, other users of the GPU want some.
@@ -435,7 +435,7 @@ impl Channels {
     }
 
     /// Channels that an error stopped since the last call.
-    pub fn errors(&mut self) -> Vec<ChannelError> {
+    pub fn errors(&mut self) -> Vec<ChannelStop<HostChannel>> {
         let mut errors = Vec::new();
         for (number, slot) in &mut self.slots {
             if slot.stopped {
@@ -443,7 +443,7 @@ impl Channels {
             }
             if let Some(code) = slot.channel.error() {
                 slot.stopped = true;
-                errors.push(ChannelError { channel: number.0, code });
+                errors.push(ChannelStop { channel: *number, cause: StopCause::Manager(code) });
             }
         }
         errors

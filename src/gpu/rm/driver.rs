@@ -436,7 +436,7 @@ impl GpuDriver for RmDriver {
             Err(GpuError::Lost) => events.push(GpuEvent::Lost),
             Err(error) => log::warn!("events of the GPU cannot be read: {error}"),
         }
-        events.extend(self.channels.errors().into_iter().map(GpuEvent::ChannelError));
+        events.extend(self.channels.errors().into_iter().map(GpuEvent::Stopped));
     }
 }
 

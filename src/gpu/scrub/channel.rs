@@ -132,16 +132,7 @@ impl EngineScrub {
     /// Whether an event is about our own channel, which is nobody else's business.
     pub(super) fn take_own(&mut self, event: &GpuEvent) -> bool {
         let Channel::Ready(rig) = &self.channel else { return false };
-        let own = rig.channel().0;
-        let about = match event {
-            GpuEvent::Fault(fault) => fault.channel,
-            GpuEvent::HostError(error) => Some(error.channel),
-            GpuEvent::GraphicsError(error) => Some(error.channel),
-            GpuEvent::ChannelError(error) => Some(error.channel),
-            GpuEvent::Preempted(channel) => Some(channel.0),
-            GpuEvent::NonStall(_) | GpuEvent::Lost => None,
-        };
-        let ours = about == Some(own);
+        let ours = event.channel() == Some(rig.channel());
         if ours && !matches!(event, GpuEvent::Preempted(_)) {
             self.stopped = Some(format!("its channel was stopped: {event:?}"));
         }

@@ -3,7 +3,7 @@
 
 use super::layout::{Layout, Surface};
 use crate::engine::model::{Progress, Run};
-use gpuvmk_units::backend::MmuFault;
+use gpuvmk_chip::channel_event::MmuFault;
 
 /// Bytes between two looks at the clock.
 const STEP: u64 = 1 << 20;

@@ -6,10 +6,10 @@ use super::transfer::Inline;
 use crate::engine::model::{Effects, Refusal, Run};
 use crate::mmu::channel_memory::Report;
 use crate::mmu::reduction::{Operand, Reduction};
+use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::gh100::methods::graphics::intr;
 use gpuvmk_chip::gh100::methods::inline::{self, launch};
 use gpuvmk_chip::gh100::mmu::VA_MAX;
-use gpuvmk_units::backend::MmuFault;
 
 /// Words kept: methods 0x180 to 0x1fc.
 const WORDS: usize = ((inline::LAST - inline::FIRST) / 4 + 1) as usize;

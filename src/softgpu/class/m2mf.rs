@@ -8,9 +8,9 @@ use super::layout::{Blocks, Gob, Layout, Surface};
 use super::transfer::{Inline, Position, Transfer};
 use crate::engine::model::{Effects, Progress, Refusal, Run};
 use crate::mmu::channel_memory::Report;
+use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::gf100::methods::{graphics_intr, lookup, m2mf};
 use gpuvmk_chip::gf100::mmu::VA_MAX;
-use gpuvmk_units::backend::MmuFault;
 
 /// First method that is kept.
 const FIRST: u16 = 0x200;

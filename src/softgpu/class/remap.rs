@@ -5,7 +5,7 @@ use super::clear::Clear;
 use super::layout::Surface;
 use super::transfer::{Position, QUANTUM, RUN_COST};
 use crate::engine::model::{Progress, Run};
-use gpuvmk_units::backend::MmuFault;
+use gpuvmk_chip::channel_event::MmuFault;
 
 /// Most components of an element.
 const COMPONENTS: usize = 4;

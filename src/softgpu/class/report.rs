@@ -89,7 +89,7 @@ fn write(
     form: &Form,
     va: u64,
     value: u64,
-) -> Option<Result<(), gpuvmk_units::backend::MmuFault>> {
+) -> Option<Result<(), gpuvmk_chip::channel_event::MmuFault>> {
     let report_only = data & report::OPERATION == report::REPORT_ONLY;
     let operand =
         if data & form.payload_64bit != 0 || report_only { Operand::DoubleWord } else { Operand::Word };

@@ -5,7 +5,7 @@ use super::clear::Clear;
 use super::layout::{Layout, Surface};
 use crate::engine::model::{Progress, Run};
 use crate::mmu::channel_memory::CHUNK;
-use gpuvmk_units::backend::MmuFault;
+use gpuvmk_chip::channel_event::MmuFault;
 
 /// Work between two looks at the clock, in bytes; a run of any size counts [`RUN_COST`] bytes more.
 pub(super) const QUANTUM: u64 = 128 << 10;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::Core;
+use crate::events::hardware_number;
 use gpuvmk_chip::PhysicalAddress;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_pci::dma::MAX_MAPPINGS;
 use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
 use gpuvmk_units::backend::{Backend, Completions, EngineEvents, FlushScope, NoTarget, VramPiece, Windows};
@@ -73,8 +75,8 @@ impl Backend for Core {
         self.shared.system.mmu.flush(scope);
     }
 
-    fn doorbell(&self, channel: u16, _gp_put: u32) {
-        self.ring(channel);
+    fn doorbell(&self, channel: GuestChannel, _gp_put: u32) {
+        self.ring(hardware_number(channel));
     }
 
     fn reset(&self) {

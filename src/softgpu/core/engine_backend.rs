@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use super::Core;
 use crate::engine::context::Patch;
 use crate::engine::unit::{Owner, Switch, Unit};
-use crate::events::Events;
+use crate::events::{Events, hardware_number};
 use crate::pbdma::shared::Shared;
+use gpuvmk_chip::addr::{GuestChannel, HostChannel};
+use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::gf100::ramin::{RUNLIST_ENTRY_CHANNEL, RUNLIST_ENTRY_SIZE};
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 use gpuvmk_units::backend::{EngineBackend, EngineStatus, FifoState, NoTarget};
@@ -15,7 +17,7 @@ use gpuvmk_units::backend::{EngineBackend, EngineStatus, FifoState, NoTarget};
 const MAX_RUNLIST: u32 = 0xfff;
 
 /// The channels that a runlist in memory names.
-fn read_runlist(shared: &Shared, list: PhysicalAddress, count: u32) -> Result<Vec<u16>, NoTarget> {
+fn read_runlist(shared: &Shared, list: PhysicalAddress, count: u32) -> Result<Vec<HostChannel>, NoTarget> {
     let channels = shared.fifo().channels();
     let mut numbers = Vec::new();
     for index in 0..u64::from(count.min(MAX_RUNLIST)) {
@@ -24,7 +26,7 @@ fn read_runlist(shared: &Shared, list: PhysicalAddress, count: u32) -> Result<Ve
         let kind = u32::try_from(entry >> 32).unwrap_or(0);
         match u16::try_from(entry & 0xffff_ffff) {
             Ok(number) if number < channels && kind == RUNLIST_ENTRY_CHANNEL => {
-                numbers.push(number);
+                numbers.push(HostChannel(number));
             }
             _ => log::debug!("softgpu: runlist entry {index} names no channel: {entry:#x}"),
         }
@@ -32,14 +34,14 @@ fn read_runlist(shared: &Shared, list: PhysicalAddress, count: u32) -> Result<Ve
     Ok(numbers)
 }
 
-fn tell_switch(events: &Events, switch: Result<Switch, gpuvmk_units::backend::MmuFault>) -> Vec<Patch> {
+fn tell_switch(events: &Events, switch: Result<Switch, MmuFault>) -> Vec<Patch> {
     match switch {
         Ok(switch) => {
             switch.tell(events);
             switch.patches
         }
         Err(fault) => {
-            events.tell(|events| events.mmu_fault(fault));
+            events.fault(None, fault);
             Vec::new()
         }
     }
@@ -53,7 +55,8 @@ impl EngineBackend for Core {
         self.shared.wake();
     }
 
-    fn bind_channel(&self, channel: u16, instance: Option<PhysicalAddress>) {
+    fn bind_channel(&self, channel: GuestChannel, instance: Option<PhysicalAddress>) {
+        let channel = hardware_number(channel);
         let mut fifo = self.shared.fifo();
         // First unbound, so that it leaves its PBDMA and nothing of it is saved; then bound.
         fifo.bind(channel, None);
@@ -68,9 +71,9 @@ impl EngineBackend for Core {
         }
     }
 
-    fn enable_channel(&self, channel: u16, enabled: bool) {
+    fn enable_channel(&self, channel: GuestChannel, enabled: bool) {
         let mut fifo = self.shared.fifo();
-        let Some(entry) = fifo.channel_mut(channel) else { return };
+        let Some(entry) = fifo.channel_mut(hardware_number(channel)) else { return };
         entry.enabled = enabled;
         entry.pending |= enabled;
         if let (false, Some(pbdma)) = (enabled, entry.loaded) {
@@ -89,7 +92,8 @@ impl EngineBackend for Core {
         self.set_runlist(numbers);
     }
 
-    fn preempt_channel(&self, channel: u16) {
+    fn preempt_channel(&self, channel: GuestChannel) {
+        let channel = hardware_number(channel);
         let mut fifo = self.shared.fifo();
         let Some(entry) = fifo.channel_mut(channel) else { return };
         // Not scheduled until it is off, wherever it is now.
@@ -103,7 +107,7 @@ impl EngineBackend for Core {
         if let Some(entry) = self.shared.fifo().channel_mut(channel) {
             entry.preempting = false;
         }
-        self.shared.events.tell(|events| events.preempted(channel));
+        self.shared.events.preempted(channel);
         self.shared.wake();
     }
 
@@ -120,7 +124,7 @@ impl EngineBackend for Core {
     fn save_graphics_context(&self, instance: PhysicalAddress) {
         let Some(unit) = self.shared.unit(Engine::Graphics) else { return };
         if let Err(fault) = unit.save_to(&self.shared.system, instance) {
-            self.shared.events.tell(|events| events.mmu_fault(fault));
+            self.shared.events.fault(None, fault);
         }
     }
 

@@ -22,6 +22,7 @@ use crate::pbdma::host::HostUnit;
 use crate::pbdma::shared::Shared;
 use crate::pbdma::thread;
 use crate::vram::renewals::Renewals;
+use gpuvmk_chip::addr::HostChannel;
 use gpuvmk_jail::{self as jail, Role};
 
 /// The engine core of the software GPU. Dropping it ends its threads.
@@ -81,12 +82,12 @@ impl Core {
     }
 
     /// True while a PBDMA has the channel.
-    pub(crate) fn is_loaded(&self, channel: u16) -> bool {
+    pub(crate) fn is_loaded(&self, channel: HostChannel) -> bool {
         self.shared.fifo().channel(channel).is_some_and(|channel| channel.loaded.is_some())
     }
 
     /// Takes a runlist: the channels that may run, in this order.
-    pub(crate) fn set_runlist(&self, numbers: impl IntoIterator<Item = u16>) {
+    pub(crate) fn set_runlist(&self, numbers: impl IntoIterator<Item = HostChannel>) {
         let mut fifo = self.shared.fifo();
         fifo.set_runlist(numbers);
         fifo.to_leave().for_each(|pbdma| self.shared.alert(pbdma));
@@ -97,7 +98,7 @@ impl Core {
 
     /// Waits until a channel that may not run has left its PBDMA, and saves its contexts: its instance block
     /// is all that there is of it then.
-    pub(crate) fn settle(&self, channel: u16) {
+    pub(crate) fn settle(&self, channel: HostChannel) {
         drop(self.shared.wait_left(self.shared.fifo(), Some(channel)));
         self.shared.evict(channel, true);
     }
@@ -110,7 +111,7 @@ impl Core {
     /// A doorbell says that there is work, not how much: the PBDMA reads GP_PUT from USERD when it takes
     /// notice. One that comes late, when a newer GP_PUT has been seen already, must not take the channel
     /// back.
-    pub(crate) fn ring(&self, channel: u16) {
+    pub(crate) fn ring(&self, channel: HostChannel) {
         let mut fifo = self.shared.fifo();
         let Some(entry) = fifo.channel_mut(channel) else { return };
         entry.rung = true;

@@ -12,11 +12,12 @@ use crate::mmu::channel_memory::ChannelMemory;
 use crate::mmu::client::Client;
 use crate::mmu::system::MemorySystem;
 use crate::words::read_u64;
+use gpuvmk_chip::addr::HostChannel;
+use gpuvmk_chip::channel_event::{FaultUnit, MmuFault};
 use gpuvmk_chip::gf100::ramin::{
     CONTEXT_VIRTUAL, COPY_CONTEXT_STRIDE, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO,
 };
 use gpuvmk_chip::{AccessKind, Aperture, Engine, FaultReason, PhysicalAddress};
-use gpuvmk_units::backend::{FaultUnit, MmuFault};
 
 /// Entries of a patch list that are applied; the list's page has room for as many.
 const MAX_PATCHES: u32 = 512;
@@ -39,7 +40,7 @@ enum Home {
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
     engine: Engine,
-    channel: Option<u16>,
+    channel: Option<HostChannel>,
     home: Home,
     address: u64,
 }
@@ -49,7 +50,7 @@ impl Image {
     pub(crate) fn of(
         system: &MemorySystem,
         engine: Engine,
-        channel: Option<u16>,
+        channel: Option<HostChannel>,
         block: &[u8],
     ) -> Result<Self, MmuFault> {
         let offset = match engine {
@@ -72,7 +73,6 @@ impl Image {
         match home {
             Some(home) => Ok(Self { engine, channel, home, address }),
             None => Err(MmuFault {
-                channel,
                 unit: FaultUnit::Engine(engine),
                 address: gpuvmk_chip::addr::GpuVa(0),
                 access: AccessKind::Read,
@@ -84,7 +84,6 @@ impl Image {
     fn physical(&self, aperture: Aperture, address: u64, access: AccessKind) -> MmuFault {
         log::debug!("softgpu: {:?} context in {aperture:?} at {address:#x} is not memory", self.engine);
         MmuFault {
-            channel: self.channel,
             unit: FaultUnit::Engine(self.engine),
             address: gpuvmk_chip::addr::GpuVa(address),
             access,

@@ -4,8 +4,8 @@
 use super::control::Control;
 use crate::clock::Clock;
 use crate::mmu::channel_memory::ChannelMemory;
+use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::stream::Method;
-use gpuvmk_units::backend::MmuFault;
 
 /// Why an engine did not execute a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

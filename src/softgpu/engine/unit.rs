@@ -16,15 +16,17 @@ use crate::mmu::AddressSpace;
 use crate::mmu::client::Client;
 use crate::mmu::instance::{INSTANCE_READ, read_instance};
 use crate::mmu::system::MemorySystem;
+use gpuvmk_chip::addr::{GuestChannel, HostChannel};
+use gpuvmk_chip::channel_event::{FaultUnit, MmuFault};
 use gpuvmk_chip::stream::Method;
 use gpuvmk_chip::{AccessKind, Engine, FaultReason, PhysicalAddress};
-use gpuvmk_units::backend::{EngineStatus, FaultUnit, MmuFault};
+use gpuvmk_units::backend::EngineStatus;
 
 /// Whose context an engine holds. A rebound channel is somebody else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// `None` for a context that the driver made current by hand.
-    pub(crate) channel: Option<u16>,
+    pub(crate) channel: Option<HostChannel>,
     pub(crate) generation: u64,
     pub(crate) instance: PhysicalAddress,
 }
@@ -43,14 +45,14 @@ pub(crate) enum Operation {
 pub(crate) struct Switch {
     /// What the patch list of the new context asks for.
     pub(crate) patches: Vec<Patch>,
-    /// The old context could not be saved.
-    pub(crate) unsaved: Option<MmuFault>,
+    /// The old context could not be saved; whose it was.
+    pub(crate) unsaved: Option<(Option<HostChannel>, MmuFault)>,
 }
 
 impl Switch {
     pub(crate) fn tell(&self, events: &Events) {
-        if let Some(fault) = self.unsaved {
-            events.tell(|events| events.mmu_fault(fault));
+        if let Some((channel, fault)) = self.unsaved {
+            events.fault(channel, fault);
         }
         for patch in &self.patches {
             events.tell(|events| events.patch_register(patch.register, patch.value));
@@ -122,7 +124,7 @@ impl Unit {
     pub(crate) fn status(&self) -> EngineStatus {
         let channel = self.channel.load(Ordering::Acquire);
         EngineStatus {
-            channel: channel.checked_sub(1).and_then(|channel| u16::try_from(channel).ok()),
+            channel: channel.checked_sub(1).and_then(|channel| u16::try_from(channel).ok()).map(GuestChannel),
             busy: self.work.under_way(),
             switching: self.switching.load(Ordering::Acquire),
         }
@@ -186,18 +188,18 @@ impl Unit {
         Ok(Switch { patches: patches?, unsaved })
     }
 
-    fn save(&self, system: &MemorySystem, inner: &mut Inner) -> Result<(), MmuFault> {
+    /// Saves the resident context, if there is one. The error says whose it was.
+    fn save(&self, system: &MemorySystem, inner: &mut Inner) -> Result<(), (Option<HostChannel>, MmuFault)> {
         self.channel.store(0, Ordering::Release);
         let Some(resident) = inner.resident.take() else { return Ok(()) };
         let saved = resident.image.write(system, inner.model.image_offset(), &inner.model.save());
         inner.model.reset();
-        saved
+        saved.map_err(|fault| (resident.owner.channel, fault))
     }
 
     fn load(&self, system: &MemorySystem, inner: &mut Inner, owner: Owner) -> Result<Vec<Patch>, MmuFault> {
         let Owner { channel, instance, .. } = owner;
         let block = read_instance(&system.memory, instance).ok_or(MmuFault {
-            channel,
             unit: FaultUnit::Engine(self.engine),
             address: gpuvmk_chip::addr::GpuVa(0),
             access: AccessKind::Read,
@@ -212,7 +214,7 @@ impl Unit {
         };
         inner.model.load(&bytes);
         inner.resident = Some(Resident { owner, image });
-        self.channel.store(channel.map_or(0, |channel| u32::from(channel) + 1), Ordering::Release);
+        self.channel.store(channel.map_or(0, |channel| u32::from(channel.0) + 1), Ordering::Release);
         Ok(patches)
     }
 
@@ -244,10 +246,10 @@ impl Unit {
 
     /// Takes the context of a channel out, saved or dropped, if it is resident. The channel is on no PBDMA,
     /// so the engine does not execute for it.
-    pub(crate) fn evict(&self, system: &MemorySystem, channel: u16, save: bool) -> Switch {
+    pub(crate) fn evict(&self, system: &MemorySystem, channel: HostChannel, save: bool) -> Switch {
         let mut switch = Switch::default();
         // The engine may work for others, for long: it is only locked while the channel is the resident one.
-        while self.channel.load(Ordering::Acquire) == u32::from(channel) + 1 {
+        while self.channel.load(Ordering::Acquire) == u32::from(channel.0) + 1 {
             let mut inner = match self.inner.try_lock() {
                 Ok(inner) => inner,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

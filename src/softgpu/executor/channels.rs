@@ -10,6 +10,7 @@ use crate::Preemption;
 use crate::chip::GH100;
 use crate::class::{hopper_copy, hopper_graphics};
 use crate::core::Core;
+use crate::events::driver_number;
 use crate::fifo::ramfc::{self, compose, engine_number};
 use gpuvmk_chip::addr::{HostChannel, HostVram};
 use gpuvmk_chip::gf100::methods::host::ENGINE_SOFTWARE;
@@ -178,9 +179,9 @@ impl Channels {
             .ok_or(GpuError::Exhausted { what: "channels", limit: USABLE.into() })?;
         write_instance(core, channel, spec, routing)?;
         zero(core, userd.0, USERD_SIZE)?;
-        core.enable_channel(channel.0, false);
+        core.enable_channel(driver_number(channel), false);
         let instance = PhysicalAddress { aperture: Aperture::Vram, address: slot(channel) };
-        core.bind_channel(channel.0, Some(instance));
+        core.bind_channel(driver_number(channel), Some(instance));
         let objects = BTreeSet::new();
         let new = Channel { space: spec.space, userd, engines, enabled: false, objects };
         self.channels.insert(channel, new);
@@ -201,10 +202,10 @@ impl Channels {
         if known.enabled {
             return Err(GpuError::Invalid(format!("Channel {} is enabled", channel.0)));
         }
-        if core.preemption() == Preemption::Methods && core.is_loaded(channel.0) {
+        if core.preemption() == Preemption::Methods && core.is_loaded(channel) {
             return Err(GpuError::Timeout { what: "a method of a disabled channel", millis: 0 });
         }
-        core.settle(channel.0);
+        core.settle(channel);
         write(core, slot(channel).saturating_add(ramfc::ENGINES), &routing)?;
         known.engines = engines;
         Ok(())
@@ -227,10 +228,10 @@ impl Channels {
     pub(super) fn destroy(&mut self, core: &Core, channel: HostChannel) -> Result<(), GpuError> {
         self.channels.remove(&channel).ok_or_else(|| no_such(channel))?;
         self.runlist.retain(|listed| *listed != channel);
-        core.enable_channel(channel.0, false);
-        core.set_runlist(self.runlist.iter().map(|channel| channel.0));
+        core.enable_channel(driver_number(channel), false);
+        core.set_runlist(self.runlist.iter().copied());
         // Waits until it is off; a copy under way ends within some tens of KiB.
-        core.bind_channel(channel.0, None);
+        core.bind_channel(driver_number(channel), None);
         Ok(())
     }
 
@@ -242,7 +243,7 @@ impl Channels {
     ) -> Result<(), GpuError> {
         let known = self.channels.get_mut(&channel).ok_or_else(|| no_such(channel))?;
         known.enabled = enabled;
-        core.enable_channel(channel.0, enabled);
+        core.enable_channel(driver_number(channel), enabled);
         Ok(())
     }
 
@@ -251,20 +252,20 @@ impl Channels {
             self.get(*channel)?;
         }
         self.runlist = channels.to_vec();
-        core.set_runlist(channels.iter().map(|channel| channel.0));
+        core.set_runlist(channels.iter().copied());
         Ok(())
     }
 
     pub(super) fn preempt(&self, core: &Core, channel: HostChannel) -> Result<(), GpuError> {
         self.get(channel)?;
-        core.preempt_channel(channel.0);
+        core.preempt_channel(driver_number(channel));
         Ok(())
     }
 
     /// New work.
     pub(super) fn doorbell(&self, core: &Core, channel: HostChannel) -> Result<(), GpuError> {
         self.get(channel)?;
-        core.ring(channel.0);
+        core.ring(channel);
         Ok(())
     }
 

@@ -27,6 +27,7 @@ use super::{VRAM_UNIT, bank_size};
 use crate::Preemption;
 use crate::chip::GH100;
 use crate::core::Core;
+use crate::events::{driver_number, hardware_number};
 use crate::mmu::walker::Walker;
 use gpuvmk_chip::addr::{HostChannel, HostVram, Iova};
 use gpuvmk_chip::{Aperture, Chip, Engine, EngineSet, PhysicalAddress, gh100};
@@ -182,7 +183,7 @@ impl Executor {
         self.core.block_runlist(true);
         for engine in GH100.engines {
             let status = self.core.engine_status(*engine);
-            if status.busy && status.channel == Some(channel.0) {
+            if status.busy && status.channel == Some(driver_number(channel)) {
                 self.engine_resets = self.engine_resets.saturating_add(1);
                 self.core.reset_engines((*engine).into());
             }
@@ -392,7 +393,7 @@ impl GpuDriver for Executor {
     fn sample_engines(&mut self) -> Vec<(Engine, Option<HostChannel>)> {
         let sample = |engine: &Engine| {
             let status = self.core.engine_status(*engine);
-            (*engine, status.channel.filter(|_| status.busy).map(HostChannel))
+            (*engine, status.channel.filter(|_| status.busy).map(hardware_number))
         };
         GH100.engines.iter().map(sample).collect()
     }

@@ -5,10 +5,12 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use gpuvmk_chip::addr::HostChannel;
+use crate::events::hardware_number;
+use gpuvmk_chip::addr::{GuestChannel, HostChannel};
+use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_gpu::GpuEvent;
-use gpuvmk_units::backend::{ChannelError, ChannelHang, EngineEvents, GraphicsError, HostError, MmuFault};
+use gpuvmk_units::backend::EngineEvents;
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -67,29 +69,16 @@ impl EngineEvents for Outbox {
         self.put(|waiting| waiting.non_stall |= engine.into());
     }
 
-    fn mmu_fault(&self, fault: MmuFault) {
+    fn stopped(&self, stop: ChannelStop<GuestChannel>) {
+        self.event(GpuEvent::Stopped(stop.of(hardware_number(stop.channel))));
+    }
+
+    fn fault(&self, fault: MmuFault) {
         self.event(GpuEvent::Fault(fault));
     }
 
-    fn host_error(&self, error: HostError) {
-        self.event(GpuEvent::HostError(error));
-    }
-
-    fn graphics_error(&self, error: GraphicsError) {
-        self.event(GpuEvent::GraphicsError(error));
-    }
-
-    fn channel_error(&self, error: ChannelError) {
-        self.event(GpuEvent::ChannelError(error));
-    }
-
-    fn preempted(&self, channel: u16) {
-        self.event(GpuEvent::Preempted(HostChannel(channel)));
-    }
-
-    fn hung(&self, hang: ChannelHang) {
-        // Hardware does not know what is too long; whoever drives it does.
-        log::debug!("executor: somebody calls a channel hung: {hang:?}");
+    fn preempted(&self, channel: GuestChannel) {
+        self.event(GpuEvent::Preempted(hardware_number(channel)));
     }
 
     fn patch_register(&self, offset: u32, value: u32) {

@@ -12,6 +12,7 @@ pub(crate) mod sleepers;
 use std::time::{Duration, Instant};
 
 use self::sleepers::{Pbdmas, Sleepers, bit};
+use gpuvmk_chip::addr::HostChannel;
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 use gpuvmk_units::backend::FifoState;
 
@@ -75,7 +76,7 @@ pub(crate) struct Channel {
 /// A channel given to a PBDMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
-    pub(crate) channel: u16,
+    pub(crate) channel: HostChannel,
     pub(crate) instance: PhysicalAddress,
     pub(crate) generation: u64,
     /// The acquire that it waits in, if it does.
@@ -117,8 +118,8 @@ pub(crate) struct Fifo {
     /// Every channel must leave: a function reset is under way.
     pub(crate) resetting: bool,
     channels: Vec<Channel>,
-    runlist: Vec<u16>,
-    holders: [Option<u16>; ENGINES],
+    runlist: Vec<HostChannel>,
+    holders: [Option<HostChannel>; ENGINES],
     turns: u64,
     /// A PBDMA that sleeps until a semaphore is due, and until when.
     timekeeper: Option<(u8, Instant)>,
@@ -148,17 +149,17 @@ impl Fifo {
         u16::try_from(self.channels.len()).unwrap_or(u16::MAX)
     }
 
-    pub(crate) fn channel(&self, number: u16) -> Option<&Channel> {
-        self.channels.get(usize::from(number))
+    pub(crate) fn channel(&self, number: HostChannel) -> Option<&Channel> {
+        self.channels.get(usize::from(number.0))
     }
 
-    pub(crate) fn channel_mut(&mut self, number: u16) -> Option<&mut Channel> {
-        self.channels.get_mut(usize::from(number))
+    pub(crate) fn channel_mut(&mut self, number: HostChannel) -> Option<&mut Channel> {
+        self.channels.get_mut(usize::from(number.0))
     }
 
     /// All channels with their numbers.
-    pub(crate) fn channels_mut(&mut self) -> impl Iterator<Item = (u16, &mut Channel)> {
-        (0..u16::MAX).zip(self.channels.iter_mut())
+    pub(crate) fn channels_mut(&mut self) -> impl Iterator<Item = (HostChannel, &mut Channel)> {
+        (0..u16::MAX).map(HostChannel).zip(self.channels.iter_mut())
     }
 
     /// True while a PBDMA has any channel loaded.
@@ -167,7 +168,7 @@ impl Fifo {
     }
 
     /// Binds a channel to an instance block; what was known of the number is forgotten.
-    pub(crate) fn bind(&mut self, number: u16, instance: Option<PhysicalAddress>) {
+    pub(crate) fn bind(&mut self, number: HostChannel, instance: Option<PhysicalAddress>) {
         if let Some(channel) = self.channel_mut(number) {
             *channel = Channel {
                 instance,
@@ -185,12 +186,12 @@ impl Fifo {
     }
 
     /// Takes a new runlist, without duplicates.
-    pub(crate) fn set_runlist(&mut self, list: impl IntoIterator<Item = u16>) {
+    pub(crate) fn set_runlist(&mut self, list: impl IntoIterator<Item = HostChannel>) {
         self.runlist.clear();
         let before: Vec<bool> =
             self.channels.iter_mut().map(|channel| std::mem::take(&mut channel.listed)).collect();
         for number in list {
-            let place = usize::from(number);
+            let place = usize::from(number.0);
             if let (Some(channel), Some(before)) = (self.channels.get_mut(place), before.get(place))
                 && !channel.listed
             {
@@ -204,14 +205,14 @@ impl Fifo {
 
     /// The PBDMAs whose channels may not run any more.
     pub(crate) fn to_leave(&self) -> impl Iterator<Item = u8> {
-        (0..u16::MAX).zip(&self.channels).filter_map(|(number, channel)| {
+        (0..u16::MAX).map(HostChannel).zip(&self.channels).filter_map(|(number, channel)| {
             let pbdma = channel.loaded?;
             (!self.may_run(number)).then_some(pbdma)
         })
     }
 
     /// True when nothing but work is missing for the channel to run, or to go on running.
-    pub(crate) fn may_run(&self, number: u16) -> bool {
+    pub(crate) fn may_run(&self, number: HostChannel) -> bool {
         let open = self.state.enabled && !self.blocked && !self.shut_down && !self.resetting;
         open && self.channel(number).is_some_and(|channel| {
             channel.instance.is_some()
@@ -241,7 +242,7 @@ impl Fifo {
         let most = usize::from(self.pbdmas).saturating_add(awake);
         // Of those that have waited for one engine, one alone can have it: others would be loaded in vain.
         let mut engines = EngineSet::empty();
-        let mut first = |number: u16| match self.channel(number).and_then(|channel| channel.wait) {
+        let mut first = |number: HostChannel| match self.channel(number).and_then(|channel| channel.wait) {
             Some(Wait::Engine(engine)) => {
                 let before = engines;
                 engines |= engine.into();
@@ -291,7 +292,7 @@ impl Fifo {
         self.sleepers.call_one(enabled)
     }
 
-    fn ready(&self, number: u16, now: Instant) -> bool {
+    fn ready(&self, number: HostChannel, now: Instant) -> bool {
         let waits = |wait| match wait {
             Wait::Semaphore { retry_at, .. } => retry_at > now,
             Wait::Engine(engine) => !self.engine_free(engine),
@@ -355,7 +356,7 @@ impl Fifo {
     pub(crate) fn retry_semaphores(&mut self, now: Instant) -> bool {
         let mut any = false;
         for number in &self.runlist {
-            let Some(channel) = self.channels.get_mut(usize::from(*number)) else { continue };
+            let Some(channel) = self.channels.get_mut(usize::from(number.0)) else { continue };
             if let Some(Wait::Semaphore { retry_at, pause, .. }) = &mut channel.wait {
                 *retry_at = now;
                 *pause = FIRST_PAUSE;
@@ -366,7 +367,7 @@ impl Fifo {
     }
 
     /// Gives the engine to a loaded channel, unless another one has it or it is not ready.
-    pub(crate) fn take_engine(&mut self, engine: Engine, number: u16) -> bool {
+    pub(crate) fn take_engine(&mut self, engine: Engine, number: HostChannel) -> bool {
         let ready = self.state.ready.contains(engine.into());
         let Some(holder) = engine_index(engine).and_then(|index| self.holders.get_mut(index)) else {
             return false;
@@ -379,7 +380,7 @@ impl Fifo {
     }
 
     /// The loaded channel that has the engine.
-    pub(crate) fn holder(&self, engine: Engine) -> Option<u16> {
+    pub(crate) fn holder(&self, engine: Engine) -> Option<HostChannel> {
         engine_index(engine).and_then(|index| self.holders.get(index)).copied().flatten()
     }
 
@@ -437,21 +438,21 @@ impl Fifo {
     }
 
     /// A PBDMA that gives a channel back has something to tell of it.
-    pub(crate) fn begin_telling(&mut self, number: u16) {
+    pub(crate) fn begin_telling(&mut self, number: HostChannel) {
         if let Some(channel) = self.channel_mut(number) {
             channel.telling = channel.telling.saturating_add(1);
         }
     }
 
     /// It has told everything.
-    pub(crate) fn end_telling(&mut self, number: u16) {
+    pub(crate) fn end_telling(&mut self, number: HostChannel) {
         if let Some(channel) = self.channel_mut(number) {
             channel.telling = channel.telling.saturating_sub(1);
         }
     }
 
     /// True while a PBDMA has the channel loaded, or has yet to tell of it.
-    pub(crate) fn is_busy(&self, number: u16) -> bool {
+    pub(crate) fn is_busy(&self, number: HostChannel) -> bool {
         self.channel(number).is_some_and(|channel| channel.loaded.is_some() || channel.telling > 0)
     }
 }

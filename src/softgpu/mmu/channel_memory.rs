@@ -1,7 +1,7 @@
 //! Memory as a channel's work sees it: by virtual address, in the channel's own address space.
 
 use super::reduction::{Operand, Reduction};
-use gpuvmk_units::backend::MmuFault;
+use gpuvmk_chip::channel_event::MmuFault;
 
 /// Bytes that one access moves before it lets a TLB flush pass.
 pub(crate) const CHUNK: u64 = 64 << 10;

@@ -12,9 +12,9 @@ use super::{AddressSpace, InUse, Place, Request};
 use crate::ledger::Actor;
 use crate::vram::memory::CopyMissed;
 use crate::words::halves;
-use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::addr::{GpuVa, HostChannel};
+use gpuvmk_chip::channel_event::{FaultUnit, MmuFault};
 use gpuvmk_chip::{AccessKind, Aperture, FaultReason};
-use gpuvmk_units::backend::{FaultUnit, MmuFault};
 
 /// What [`CHUNK`] is for zeroing: so much takes no longer.
 const CLEAR_CHUNK: u64 = 512 << 10;
@@ -30,7 +30,7 @@ const LONGEST: Duration = Duration::from_micros(20);
 pub(crate) struct Client<'a> {
     pub(crate) system: &'a MemorySystem,
     pub(crate) space: &'a AddressSpace,
-    pub(crate) channel: Option<u16>,
+    pub(crate) channel: Option<HostChannel>,
     pub(crate) unit: FaultUnit,
     /// True for the parts of an engine that its firmware runs.
     pub(crate) privileged: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Client<'a> {
 impl Client<'_> {
     fn fault(&self, va: u64, access: AccessKind, reason: FaultReason) -> MmuFault {
         let address = GpuVa(va & self.system.mmu.va_max());
-        MmuFault { channel: self.channel, unit: self.unit, address, access, reason }
+        MmuFault { unit: self.unit, address, access, reason }
     }
 
     fn translate(&self, in_use: &InUse<'_>, va: u64, access: AccessKind) -> Result<Place, MmuFault> {

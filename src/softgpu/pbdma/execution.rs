@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::ending::{Ending, Report};
+use super::ending::Ending;
 use super::host::{HostClass, HostUnit};
 use super::loaded::Loaded;
 use super::pushbuffer::Pushbuffer;
@@ -17,10 +17,10 @@ use crate::engine::model::{Effects, Progress, Refusal};
 use crate::engine::unit::{Executed, Operation, Owner};
 use crate::fifo::ramfc::HostState;
 use crate::fifo::{Channel, Departure, Job};
+use gpuvmk_chip::channel_event::{GraphicsError, StopCause};
 use gpuvmk_chip::gf100::methods::{host, pbdma_intr};
 use gpuvmk_chip::stream::Method;
 use gpuvmk_chip::{Engine, EngineSet};
-use gpuvmk_units::backend::{ChannelError, GraphicsError};
 
 /// Time that a channel has while others wait.
 const TIMESLICE: Duration = Duration::from_millis(1);
@@ -239,18 +239,17 @@ impl<'a> Execution<'a> {
             }
             Refusal::Robust(code) => {
                 log::debug!("softgpu: {engine:?} refuses method {:#x} = {:#x}", method.method, method.data);
-                Report::Channel(ChannelError { channel: self.loaded.job.channel, code }).into()
+                StopCause::Manager(code).into()
             }
             Refusal::Graphics { status, class } => {
                 let error = GraphicsError {
-                    channel: self.loaded.job.channel,
                     status,
                     subchannel: method.subchannel,
                     class,
                     method: method.method,
                     data: method.data,
                 };
-                Report::Graphics(error).into()
+                StopCause::from(error).into()
             }
         }
     }

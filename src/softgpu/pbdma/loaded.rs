@@ -1,6 +1,6 @@
 //! A channel as a PBDMA has it loaded: its state, and what it reaches in memory.
 
-use super::ending::{Ending, Report};
+use super::ending::Ending;
 use super::shared::Shared;
 use crate::fifo::Job;
 use crate::fifo::ramfc::{AddressMasks, HostState, engine_number};
@@ -9,11 +9,11 @@ use crate::mmu::AddressSpace;
 use crate::mmu::client::Client;
 use crate::mmu::instance::read_instance;
 use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::channel_event::{FaultUnit, HostError, MmuFault, StopCause};
 use gpuvmk_chip::gf100::methods::{host, pbdma_intr};
 use gpuvmk_chip::gf100::ramin::USERD_GP_PUT;
 use gpuvmk_chip::stream::Method;
 use gpuvmk_chip::{AccessKind, Engine, FaultReason, PhysicalAddress};
-use gpuvmk_units::backend::{FaultUnit, HostError, MmuFault};
 
 /// The channel.
 #[derive(Debug)]
@@ -33,13 +33,8 @@ impl<'a> Loaded<'a> {
         pbdma: u8,
         job: Job,
     ) -> Result<Self, Ending> {
-        let host_fault = |reason| MmuFault {
-            channel: Some(job.channel),
-            unit: FaultUnit::Host,
-            address: GpuVa(0),
-            access: AccessKind::Read,
-            reason,
-        };
+        let host_fault =
+            |reason| MmuFault { unit: FaultUnit::Host, address: GpuVa(0), access: AccessKind::Read, reason };
         let block = read_instance(&shared.system.memory, job.instance);
         let block = block.ok_or(host_fault(FaultReason::NoChannel))?;
         let state = HostState::load(&block, masks);
@@ -64,7 +59,7 @@ impl<'a> Loaded<'a> {
         let system = &self.shared.system;
         system.ledger.check(Actor::Firmware, Some(channel), instance, ramfc.len() as u64);
         if let Err(missed) = system.memory.write(instance, &ramfc) {
-            log::debug!("softgpu: RAMFC of channel {channel} is gone: {missed}");
+            log::debug!("softgpu: RAMFC of channel {} is gone: {missed}", channel.0);
         }
     }
 
@@ -84,7 +79,6 @@ impl<'a> Loaded<'a> {
 
     fn userd_fault(&self, access: AccessKind) -> Ending {
         let fault = MmuFault {
-            channel: Some(self.job.channel),
             unit: FaultUnit::Host,
             address: GpuVa(self.state.userd.address),
             access,
@@ -107,13 +101,12 @@ impl<'a> Loaded<'a> {
     /// The channel stops because the host unit refuses something.
     pub(super) fn host_error(&self, status: u32, method: Option<Method>) -> Ending {
         let error = HostError {
-            channel: self.job.channel,
             pbdma: self.pbdma,
             status,
             method: method.map_or(0, Method::address_word),
             data: method.map_or(0, |method| method.data),
         };
-        Report::Host(error).into()
+        StopCause::from(error).into()
     }
 
     /// The engine with this number, if the chip has it.

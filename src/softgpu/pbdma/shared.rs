@@ -17,6 +17,7 @@ use crate::fifo::Fifo;
 use crate::fifo::sleepers::{Pbdmas, bit};
 use crate::mmu::system::MemorySystem;
 use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::HostChannel;
 
 thread_local! {
     /// True on the threads of PBDMAs.
@@ -109,7 +110,7 @@ impl Shared {
     }
 
     /// A PBDMA has told all that there was to tell of a channel that it has given back.
-    pub(crate) fn told(&self, channel: u16) {
+    pub(crate) fn told(&self, channel: HostChannel) {
         self.fifo().end_telling(channel);
         self.left.notify_all();
     }
@@ -149,7 +150,7 @@ impl Shared {
     pub(crate) fn wait_left<'a>(
         &self,
         fifo: MutexGuard<'a, Fifo>,
-        channel: Option<u16>,
+        channel: Option<HostChannel>,
     ) -> MutexGuard<'a, Fifo> {
         if ON_PBDMA.get() {
             return fifo;
@@ -162,7 +163,7 @@ impl Shared {
     }
 
     /// Takes a channel's contexts off the engines, saved to their images or dropped.
-    pub(crate) fn evict(&self, channel: u16, save: bool) {
+    pub(crate) fn evict(&self, channel: HostChannel, save: bool) {
         for unit in &self.units {
             unit.evict(&self.system, channel, save).tell(&self.events);
         }

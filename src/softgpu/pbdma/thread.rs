@@ -1,6 +1,7 @@
 //! A PBDMA: takes channels in turn, and executes them until they have nothing left, have to wait, are told to
 //! leave, or have used up their timeslice while others wait.
 
+use gpuvmk_chip::channel_event::ChannelStop;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -18,8 +19,8 @@ pub(crate) fn run(shared: &Shared, host: HostUnit, pbdma: u8) {
             Ok(mut execution) => stay(shared, pbdma, &mut execution),
             Err(ending) => leave(shared, pbdma, job, ending),
         };
-        if let Some(report) = ending.report {
-            report.tell(&shared.events);
+        if let Some(cause) = ending.cause {
+            shared.events.stopped(ChannelStop { channel: job.channel, cause });
             shared.told(job.channel);
         }
     }
@@ -84,17 +85,17 @@ fn leave(shared: &Shared, pbdma: u8, job: Job, ending: Ending) -> Ending {
     let now = Instant::now();
     fifo.leave(&job, ending.departure, now);
     // Whoever takes the channel's number back waits until all is told: nothing is said of its next owner.
-    for _ in 0..u8::from(preempted).saturating_add(u8::from(ending.report.is_some())) {
+    for _ in 0..u8::from(preempted).saturating_add(u8::from(ending.cause.is_some())) {
         fifo.begin_telling(job.channel);
     }
     // This one takes a channel that is ready, unless it has something to tell before.
-    let at_once = fifo.pbdma_enabled(pbdma) && !preempted && ending.report.is_none();
+    let at_once = fifo.pbdma_enabled(pbdma) && !preempted && ending.cause.is_none();
     let called = fifo.call(now, usize::from(at_once));
     drop(fifo);
     shared.tell_left();
     shared.wake_these(called);
     if preempted {
-        shared.events.tell(|events| events.preempted(job.channel));
+        shared.events.preempted(job.channel);
         shared.told(job.channel);
     }
     ending

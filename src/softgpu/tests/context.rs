@@ -1,10 +1,12 @@
 //! Context images: saved and restored for real, by virtual or physical address, patch lists applied.
 
 use super::rig::*;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::FaultUnit;
 use gpuvmk_chip::gf100::methods::{CLASS_3D, m2mf, query};
 use gpuvmk_chip::gf100::ramin::{CONTEXT_VIRTUAL, COPY0_CONTEXT_LO, GRAPHICS_CONTEXT_LO};
 use gpuvmk_chip::{Aperture, Engine, FaultReason};
-use gpuvmk_units::backend::{Backend, EngineBackend, FaultUnit};
+use gpuvmk_units::backend::{Backend, EngineBackend};
 
 const VA: u64 = 0x4000_0000;
 const IMAGE_VA: u64 = 0x6000_0000;
@@ -121,7 +123,7 @@ fn patch_list_is_written_to_registers() {
     rig.run(&mut channel, &inc(0, 0x100, &[0]));
 
     assert_eq!(rig.events.all(), [Event::Patch(0x40_8004, 0xabcd), Event::Patch(0x10_0cb8, 0x1234)]);
-    rig.core.preempt_channel(1);
+    rig.core.preempt_channel(GuestChannel(1));
     assert_eq!(rig.read_u32(image), 2);
 }
 
@@ -142,7 +144,7 @@ fn channel_without_a_context_faults() {
     let mut channel = rig.channel(1, &mut space);
     rig.write_u64(channel.instance + COPY0_CONTEXT_LO, 0);
     rig.submit(&mut channel, &inc(4, 0, &[0x90b5]));
-    let fault = rig.events.wait_fault();
+    let (_, fault) = rig.events.wait_fault();
     assert_eq!((fault.unit, fault.reason), (FaultUnit::Engine(Engine::Copy(0)), FaultReason::NoChannel));
 }
 
@@ -153,8 +155,8 @@ fn context_outside_memory_faults() {
     let mut channel = rig.channel(1, &mut space);
     rig.write_u64(channel.instance + GRAPHICS_CONTEXT_LO, rig.core.vram_size());
     rig.submit(&mut channel, &inc(0, 0, &[u32::from(CLASS_3D)]));
-    let fault = rig.events.wait_fault();
-    assert_eq!((fault.channel, fault.reason), (Some(1), FaultReason::UnsupportedAperture));
+    let (channel, fault) = rig.events.wait_fault();
+    assert_eq!((channel, fault.reason), (Some(GuestChannel(1)), FaultReason::UnsupportedAperture));
 }
 
 #[test]
@@ -190,8 +192,8 @@ fn paused_copy_is_in_the_image() {
     rig.write(memory, &data);
     rig.submit(&mut channel, &m2mf_copy(VA, VA + (2 << 20), 0, 1 << 20, 500));
     rig.wait(|| rig.core.engine_status(Engine::Graphics).busy);
-    rig.core.enable_channel(1, false);
-    rig.core.preempt_channel(1);
+    rig.core.enable_channel(GuestChannel(1), false);
+    rig.core.preempt_channel(GuestChannel(1));
     rig.wait(|| !rig.core.preempt_pending());
     assert!(!rig.done(&channel));
 
@@ -199,7 +201,7 @@ fn paused_copy_is_in_the_image() {
     let moved = rig.alloc(0x2000);
     rig.write(moved, &rig.read(channel.graphics_image, 0x2000));
     rig.write_u64(channel.instance + GRAPHICS_CONTEXT_LO, moved);
-    rig.core.enable_channel(1, true);
+    rig.core.enable_channel(GuestChannel(1), true);
     rig.wait_done(&channel);
 
     assert!(rig.read(memory + (2 << 20), 1 << 20) == data);

@@ -1,6 +1,7 @@
 //! What the host unit and the engines refuse.
 
 use super::rig::*;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::methods::{CLASS_2D, CLASS_3D, CLASS_COMPUTE, graphics_intr, m2mf, pbdma_intr};
 use gpuvmk_chip::gf100::ramin::{RAMFC_SIGNATURE, USERD_GET, USERD_GET_HI, USERD_GP_GET};
 use gpuvmk_units::backend::EngineBackend;
@@ -11,8 +12,8 @@ fn refused(words: &[u32]) -> (u32, u32, u32) {
     let mut space = rig.space();
     let mut channel = rig.channel(1, &mut space);
     rig.submit(&mut channel, words);
-    let error = rig.events.wait_host_error();
-    assert_eq!(error.channel, 1);
+    let (stopped, error) = rig.events.wait_host_error();
+    assert_eq!(stopped, GuestChannel(1));
     rig.submit(&mut channel, &immediate(0, 8, 0));
     rig.settle();
     assert!(!rig.done(&channel), "the channel still runs");
@@ -81,7 +82,7 @@ fn control_entry_that_is_unknown_is_an_error() {
     let mut channel = rig.channel(1, &mut space);
     rig.prepare_entry(&mut channel, 1 << 32);
     rig.ring_doorbell(&channel);
-    assert_eq!(rig.events.wait_host_error().status, pbdma_intr::ENTRY_INVALID);
+    assert_eq!(rig.events.wait_host_error().1.status, pbdma_intr::ENTRY_INVALID);
 }
 
 #[test]
@@ -91,7 +92,7 @@ fn put_outside_the_ring_is_an_error() {
     let mut channel = rig.channel(1, &mut space);
     channel.put = 1 << RING_ENTRIES_LOG2;
     rig.ring_doorbell(&channel);
-    assert_eq!(rig.events.wait_host_error().status, pbdma_intr::PUT_OVERFLOW);
+    assert_eq!(rig.events.wait_host_error().1.status, pbdma_intr::PUT_OVERFLOW);
 }
 
 #[test]
@@ -128,10 +129,10 @@ fn ramfc_without_signature_is_an_error() {
     let mut space = rig.space();
     let mut channel = rig.unlisted_channel(1, &mut space);
     rig.write_u32(channel.instance + RAMFC_SIGNATURE, 0);
-    rig.core.enable_channel(1, true);
+    rig.core.enable_channel(GuestChannel(1), true);
     rig.list(1);
     rig.submit(&mut channel, &immediate(0, 8, 0));
-    assert_eq!(rig.events.wait_host_error().status, pbdma_intr::SIGNATURE);
+    assert_eq!(rig.events.wait_host_error().1.status, pbdma_intr::SIGNATURE);
 }
 
 /// Runs words that must stop channel 1 in the graphics engine.
@@ -140,8 +141,8 @@ fn refused_by_graphics(words: &[u32]) -> (u32, u16, u16, u32) {
     let mut space = rig.space();
     let mut channel = rig.channel(1, &mut space);
     rig.submit(&mut channel, words);
-    let error = rig.events.wait_graphics_error();
-    assert_eq!(error.channel, 1);
+    let (channel, error) = rig.events.wait_graphics_error();
+    assert_eq!(channel, GuestChannel(1));
     (error.status, error.class, error.method, error.data)
 }
 

@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use super::rig::*;
 use crate::Core;
-use gpuvmk_chip::addr::{HostChannel, HostVram, Iova, TenantId};
+use gpuvmk_chip::addr::{GuestChannel, HostChannel, HostVram, Iova, TenantId};
+use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
 use gpuvmk_chip::gf100::methods::CLASS_3D;
 use gpuvmk_chip::{Engine, EngineSet, FaultReason};
 use gpuvmk_gpu::OwnershipLedger;
-use gpuvmk_units::backend::{Backend, EngineBackend, EngineEvents, GraphicsError, HostError, MmuFault};
+use gpuvmk_units::backend::{Backend, EngineBackend, EngineEvents};
 
 const SRC: u64 = 0x4000_0000;
 const DST: u64 = 0x5000_0000;
@@ -89,8 +90,8 @@ impl Rude {
         let Some(core) = self.0.upgrade() else { return };
         match self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 5 {
             0 => core.reset(),
-            1 => core.bind_channel(1, None),
-            2 => core.preempt_channel(2),
+            1 => core.bind_channel(GuestChannel(1), None),
+            2 => core.preempt_channel(GuestChannel(2)),
             3 => core.reset_engines(EngineSet::all()),
             _ => core.bind_graphics_context(Some(vram(0x10_0000))),
         }
@@ -101,21 +102,13 @@ impl EngineEvents for Rude {
     fn non_stall(&self, _: Engine) {
         self.act();
     }
-    fn mmu_fault(&self, _: MmuFault) {
+    fn stopped(&self, _: ChannelStop<GuestChannel>) {
         self.act();
     }
-    fn host_error(&self, _: HostError) {
+    fn fault(&self, _: MmuFault) {
         self.act();
     }
-    fn graphics_error(&self, _: GraphicsError) {
-        self.act();
-    }
-    fn channel_error(&self, _: gpuvmk_units::backend::ChannelError) {
-        self.act();
-    }
-    fn hung(&self, _: gpuvmk_units::backend::ChannelHang) {
-        self.act();
-    }
+    fn preempted(&self, _: GuestChannel) {}
     fn patch_register(&self, _: u32, _: u32) {
         self.act();
     }
@@ -244,7 +237,7 @@ fn memory_that_is_taken_away_faults() {
     rig.core.dma_unmap(0x8000_0000, SIZE).unwrap();
     memory.fill(0, SIZE, 0x77).unwrap();
 
-    assert_eq!(rig.events.wait_fault().reason, FaultReason::UnsupportedAperture);
+    assert_eq!(rig.events.wait_fault().1.reason, FaultReason::UnsupportedAperture);
     let mut bytes = vec![0; SIZE as usize];
     memory.read(0, &mut bytes).unwrap();
     assert!(bytes.iter().all(|&byte| byte == 0x77));

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use super::rig::*;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::ramin::{GRAPHICS_CONTEXT_LO, PAGE_DIRECTORY_LO};
 use gpuvmk_units::backend::{Backend, EngineBackend};
 
@@ -96,14 +97,14 @@ proptest! {
         rig.map(&mut beside_space, VA, vram(page), 0x1000);
         let mut beside = rig.channel(2, &mut beside_space);
 
-        rig.core.enable_channel(1, true);
+        rig.core.enable_channel(GuestChannel(1), true);
         rig.list(1);
         rig.ring_doorbell(&channel);
         // Random addresses may hit anything in VRAM, the other channel's tables too: it is only asked to end.
         rig.submit(&mut beside, &semaphore(VA, 1, 2));
-        rig.core.preempt_channel(1);
+        rig.core.preempt_channel(GuestChannel(1));
         rig.wait(|| !rig.core.preempt_pending());
-        rig.core.bind_channel(1, None);
+        rig.core.bind_channel(GuestChannel(1), None);
         rig.core.reset();
         rig.core.set_fifo_state(Rig::running());
 

@@ -5,6 +5,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::Core;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::{ChannelStop, GraphicsError, HostError, MmuFault, StopCause};
 use gpuvmk_chip::gf100::methods::m2mf;
 use gpuvmk_chip::gf100::mmu::{LargePages, Pde, Pte};
 use gpuvmk_chip::gf100::ramin::*;
@@ -27,9 +29,8 @@ pub fn system(address: u64) -> PhysicalAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     NonStall(Engine),
+    Stopped(ChannelStop<GuestChannel>),
     Fault(MmuFault),
-    Host(HostError),
-    Graphics(GraphicsError),
     Patch(u32, u32),
 }
 
@@ -58,16 +59,33 @@ impl Recorder {
         events.iter().find_map(&wanted).unwrap_or_else(|| panic!("no such event among {events:?}"))
     }
 
-    pub fn wait_fault(&self) -> MmuFault {
-        self.wait(|event| if let Event::Fault(fault) = event { Some(*fault) } else { None })
+    /// A refused access, and the channel that it stopped.
+    pub fn wait_fault(&self) -> (Option<GuestChannel>, MmuFault) {
+        self.wait(|event| match event {
+            Event::Stopped(ChannelStop { channel, cause: StopCause::Fault(fault) }) => {
+                Some((Some(*channel), *fault))
+            }
+            Event::Fault(fault) => Some((None, *fault)),
+            _ => None,
+        })
     }
 
-    pub fn wait_host_error(&self) -> HostError {
-        self.wait(|event| if let Event::Host(error) = event { Some(*error) } else { None })
+    pub fn wait_host_error(&self) -> (GuestChannel, HostError) {
+        self.wait(|event| match event {
+            Event::Stopped(ChannelStop { channel, cause: StopCause::Host(error) }) => {
+                Some((*channel, *error))
+            }
+            _ => None,
+        })
     }
 
-    pub fn wait_graphics_error(&self) -> GraphicsError {
-        self.wait(|event| if let Event::Graphics(error) = event { Some(*error) } else { None })
+    pub fn wait_graphics_error(&self) -> (GuestChannel, GraphicsError) {
+        self.wait(|event| match event {
+            Event::Stopped(ChannelStop { channel, cause: StopCause::Graphics(error) }) => {
+                Some((*channel, *error))
+            }
+            _ => None,
+        })
     }
 }
 
@@ -75,20 +93,14 @@ impl EngineEvents for Recorder {
     fn non_stall(&self, engine: Engine) {
         self.push(Event::NonStall(engine));
     }
-    fn mmu_fault(&self, fault: MmuFault) {
+    fn stopped(&self, stop: ChannelStop<GuestChannel>) {
+        self.push(Event::Stopped(stop));
+    }
+    fn fault(&self, fault: MmuFault) {
         self.push(Event::Fault(fault));
     }
-    fn host_error(&self, error: HostError) {
-        self.push(Event::Host(error));
-    }
-    fn graphics_error(&self, error: GraphicsError) {
-        self.push(Event::Graphics(error));
-    }
-    fn channel_error(&self, error: ChannelError) {
-        panic!("nothing here manages channels: {error:?}");
-    }
-    fn hung(&self, hang: ChannelHang) {
-        panic!("nothing here watches channels: {hang:?}");
+    fn preempted(&self, _channel: GuestChannel) {
+        // The tests poll.
     }
     fn patch_register(&self, offset: u32, value: u32) {
         self.push(Event::Patch(offset, value));
@@ -271,7 +283,7 @@ impl Rig {
     /// A channel with all contexts by physical address, bound, started and on the runlist.
     pub fn channel(&self, number: u16, space: &mut Space) -> Channel {
         let channel = self.unlisted_channel(number, space);
-        self.core.enable_channel(number, true);
+        self.core.enable_channel(GuestChannel(number), true);
         self.list(number);
         channel
     }
@@ -307,7 +319,7 @@ impl Rig {
         self.write_u64(at(GRAPHICS_CONTEXT_LO), channel.graphics_image);
         self.write_u64(at(COPY0_CONTEXT_LO), channel.copy_images[0]);
         self.write_u64(at(COPY1_CONTEXT_LO), channel.copy_images[1]);
-        self.core.bind_channel(number, Some(vram(channel.instance)));
+        self.core.bind_channel(GuestChannel(number), Some(vram(channel.instance)));
         channel
     }
 
@@ -351,7 +363,7 @@ impl Rig {
 
     pub fn ring_doorbell(&self, channel: &Channel) {
         self.write_u32(channel.userd + USERD_GP_PUT, channel.put);
-        self.core.doorbell(channel.number, channel.put);
+        self.core.doorbell(GuestChannel(channel.number), channel.put);
     }
 
     pub fn submit(&self, channel: &mut Channel, words: &[u32]) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::rig::*;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::ramin::USERD_GP_PUT;
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_units::backend::{EngineBackend, FifoState};
@@ -46,7 +47,7 @@ fn start_bit_and_runlist_are_both_needed() {
     rig.settle();
     assert_eq!(rig.read_u32(page), 0);
 
-    rig.core.enable_channel(1, true);
+    rig.core.enable_channel(GuestChannel(1), true);
     rig.settle();
     assert_eq!(rig.read_u32(page), 0);
 
@@ -59,12 +60,12 @@ fn start_bit_and_runlist_are_both_needed() {
     rig.settle();
     assert_eq!(rig.read_u32(page), 1);
 
-    rig.core.enable_channel(1, false);
+    rig.core.enable_channel(GuestChannel(1), false);
     rig.list(1);
     rig.settle();
     assert_eq!(rig.read_u32(page), 1);
 
-    rig.core.enable_channel(1, true);
+    rig.core.enable_channel(GuestChannel(1), true);
     rig.wait_done(&channel);
     assert_eq!(rig.read_u32(page), 2);
 }
@@ -76,7 +77,7 @@ fn put_is_read_from_userd_when_the_channel_is_loaded() {
     let mut channel = rig.unlisted_channel(1, &mut space);
     rig.prepare(&mut channel, &mark(3));
     rig.write_u32(channel.userd + USERD_GP_PUT, channel.put);
-    rig.core.enable_channel(1, true);
+    rig.core.enable_channel(GuestChannel(1), true);
     rig.list(1);
     rig.wait_done(&channel);
     assert_eq!(rig.read_u32(page), 3);
@@ -199,7 +200,7 @@ fn a_hog_with_three_rivals_gets_its_share_and_no_more() {
     for _ in 0..2000 {
         let status = rig.core.engine_status(Engine::Graphics);
         if let (true, Some(channel)) = (status.busy, status.channel) {
-            held[usize::from(channel)] += 1;
+            held[usize::from(channel.0)] += 1;
         }
         std::thread::sleep(Duration::from_micros(100));
     }
@@ -221,8 +222,8 @@ fn preempted_channel_leaves_and_goes_on_where_it_was() {
     rig.submit(&mut channel, &[m2mf_copy(DST, DST + (2 << 20), 0, 1 << 20, 300), mark(6)].concat());
     rig.wait(|| rig.core.engine_status(Engine::Graphics).busy);
 
-    rig.core.enable_channel(1, false);
-    rig.core.preempt_channel(1);
+    rig.core.enable_channel(GuestChannel(1), false);
+    rig.core.preempt_channel(GuestChannel(1));
     rig.wait(|| !rig.core.preempt_pending());
 
     assert_eq!(rig.core.engine_status(Engine::Graphics), Default::default());
@@ -231,7 +232,7 @@ fn preempted_channel_leaves_and_goes_on_where_it_was() {
     assert!(!rig.done(&channel) && rig.read_u32(page) == 0);
     assert!(rig.read(channel.graphics_image, 0x2000) == image, "it still runs");
 
-    rig.core.enable_channel(1, true);
+    rig.core.enable_channel(GuestChannel(1), true);
     rig.wait_done(&channel);
     assert_eq!(rig.read_u32(page), 6);
     assert!(rig.read(rig.read_target(&mut space, DST + (2 << 20)), 1 << 20) == data);
@@ -244,9 +245,9 @@ fn preemption_of_a_channel_that_is_not_loaded_is_done_at_once() {
     let mut channel = rig.channel(1, &mut space);
     rig.run(&mut channel, &[inc(0, 0, &[0x9097]), mark(1)].concat());
     rig.wait(|| !rig.core.engine_status(Engine::Graphics).busy);
-    assert_eq!(rig.core.engine_status(Engine::Graphics).channel, Some(1));
+    assert_eq!(rig.core.engine_status(Engine::Graphics).channel, Some(GuestChannel(1)));
 
-    rig.core.preempt_channel(1);
+    rig.core.preempt_channel(GuestChannel(1));
     rig.wait(|| !rig.core.preempt_pending());
 
     assert_eq!(rig.core.engine_status(Engine::Graphics).channel, None);
@@ -260,7 +261,7 @@ fn rebound_channel_starts_afresh() {
     rig.submit(&mut channel, &[long_copy(), mark(9)].concat());
     rig.wait(|| rig.core.engine_status(Engine::Graphics).busy);
 
-    rig.core.bind_channel(1, None);
+    rig.core.bind_channel(GuestChannel(1), None);
     assert_eq!(rig.core.engine_status(Engine::Graphics).channel, None);
     let instance = rig.read(channel.instance, 0x1000);
     rig.settle();

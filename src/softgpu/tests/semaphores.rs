@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::rig::*;
 use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::methods::{m2mf, pbdma_intr};
 use gpuvmk_chip::gf100::ramin::RAMFC_ACQUIRE;
 use gpuvmk_units::backend::EngineBackend;
@@ -126,12 +127,12 @@ fn acquire_that_takes_longer_than_ramfc_allows_is_an_error() {
     let (mut waiter, ..) = setup(&rig);
     // 2000 microseconds.
     rig.write_u32(waiter.instance + RAMFC_ACQUIRE, 1 << 31 | 1000 << 15 | 1 << 11);
-    rig.core.bind_channel(1, Some(vram(waiter.instance)));
+    rig.core.bind_channel(GuestChannel(1), Some(vram(waiter.instance)));
 
     rig.submit(&mut waiter, &semaphore(VA, 5, ACQUIRE));
 
-    let error = rig.events.wait_host_error();
-    assert_eq!((error.channel, error.status), (1, pbdma_intr::ACQUIRE_TIMEOUT));
+    let (channel, error) = rig.events.wait_host_error();
+    assert_eq!((channel, error.status), (GuestChannel(1), pbdma_intr::ACQUIRE_TIMEOUT));
 }
 
 #[test]
@@ -141,14 +142,14 @@ fn waiting_channel_is_idle_and_can_be_taken_off() {
     rig.submit(&mut waiter, &[semaphore(VA, 5, ACQUIRE), semaphore(VA + 0x10, 1, RELEASE_SHORT)].concat());
     rig.settle();
 
-    rig.core.enable_channel(1, false);
-    rig.core.preempt_channel(1);
+    rig.core.enable_channel(GuestChannel(1), false);
+    rig.core.preempt_channel(GuestChannel(1));
     rig.wait(|| !rig.core.preempt_pending());
     rig.run(&mut releaser, &semaphore(VA, 5, RELEASE_SHORT));
     rig.settle();
     assert_eq!(rig.read_u32(page + 0x10), 0);
 
-    rig.core.enable_channel(1, true);
+    rig.core.enable_channel(GuestChannel(1), true);
     rig.wait_done(&waiter);
     assert_eq!(rig.read_u32(page + 0x10), 1);
 }

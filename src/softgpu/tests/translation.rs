@@ -1,11 +1,12 @@
 //! Page tables, the TLB, and faults of each reason.
 
 use super::rig::*;
-use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::channel_event::FaultUnit;
 use gpuvmk_chip::gf100::mmu::LargePages;
 use gpuvmk_chip::gf100::ramin::{PAGE_DIRECTORY_LO, VA_LIMIT_LO};
 use gpuvmk_chip::{AccessKind, Engine, FaultReason};
-use gpuvmk_units::backend::{Backend, EngineBackend, FaultUnit, FlushScope};
+use gpuvmk_units::backend::{Backend, EngineBackend, FlushScope};
 
 const SRC: u64 = 0x4000_0000;
 const DST: u64 = 0x5000_0000;
@@ -114,8 +115,8 @@ fn small_page_wins_over_the_large_one() {
 /// Runs a copy of 16 bytes that must fault on the graphics engine.
 fn faulting(rig: &Rig, channel: &mut Channel, from: u64, to: u64) -> (AccessKind, u64, FaultReason) {
     rig.submit(channel, &m2mf_copy(from, to, 16, 16, 1));
-    let fault = rig.events.wait_fault();
-    assert_eq!((fault.channel, fault.unit), (Some(1), FaultUnit::Engine(Engine::Graphics)));
+    let (channel, fault) = rig.events.wait_fault();
+    assert_eq!((channel, fault.unit), (Some(GuestChannel(1)), FaultUnit::Engine(Engine::Graphics)));
     (fault.access, fault.address.0, fault.reason)
 }
 
@@ -190,7 +191,7 @@ fn address_above_the_limit_faults() {
     let rig = Rig::new();
     let (_space, mut channel, ..) = setup(&rig);
     rig.write_u64(channel.instance + VA_LIMIT_LO, DST + 0x7ff);
-    rig.core.bind_channel(1, Some(vram(channel.instance)));
+    rig.core.bind_channel(GuestChannel(1), Some(vram(channel.instance)));
     let fault = faulting(&rig, &mut channel, SRC, DST + 0x7f8);
     assert_eq!(fault, (AccessKind::Write, DST + 0x800, FaultReason::VmLimitExceeded));
 }
@@ -200,9 +201,9 @@ fn instance_without_directory_faults_in_the_host_unit() {
     let rig = Rig::new();
     let (_space, mut channel, ..) = setup(&rig);
     rig.write_u64(channel.instance + PAGE_DIRECTORY_LO, 1);
-    rig.core.bind_channel(1, Some(vram(channel.instance)));
+    rig.core.bind_channel(GuestChannel(1), Some(vram(channel.instance)));
     rig.submit(&mut channel, &immediate(0, 8, 0));
-    let fault = rig.events.wait_fault();
+    let (_, fault) = rig.events.wait_fault();
     assert_eq!((fault.unit, fault.reason), (FaultUnit::Host, FaultReason::NoChannel));
 }
 
@@ -212,8 +213,8 @@ fn push_buffer_that_is_not_mapped_faults_in_the_host_unit() {
     let (_space, mut channel, ..) = setup(&rig);
     rig.prepare_entry(&mut channel, 0x3f_0000_0000 | 4 << 42);
     rig.ring_doorbell(&channel);
-    let fault = rig.events.wait_fault();
-    assert_eq!((fault.channel, fault.unit), (Some(1), FaultUnit::Host));
+    let (channel, fault) = rig.events.wait_fault();
+    assert_eq!((channel, fault.unit), (Some(GuestChannel(1)), FaultUnit::Host));
     assert_eq!((fault.address, fault.reason), (GpuVa(0x3f_0000_0000), FaultReason::PageTableNotPresent));
 }
 

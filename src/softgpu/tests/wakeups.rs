@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::chip::GF100;
 use crate::fifo::{Departure, Fifo};
+use gpuvmk_chip::addr::HostChannel;
 use gpuvmk_chip::{Aperture, Engine, PhysicalAddress};
 use gpuvmk_units::backend::FifoState;
 
@@ -14,7 +15,7 @@ fn fifo() -> Fifo {
     let mut fifo = Fifo::new(GF100.channels, GF100.pbdmas);
     let ready = GF100.engines.iter().fold(Default::default(), |set, engine| set | (*engine).into());
     fifo.state = FifoState { enabled: true, pbdma_mask: 0b111, ready, large_pages_64k: false };
-    for number in 1..5 {
+    for number in (1..5).map(HostChannel) {
         fifo.bind(number, Some(BLOCK));
         let channel = fifo.channel_mut(number).unwrap();
         (channel.enabled, channel.pending) = (true, false);
@@ -27,7 +28,7 @@ fn fifo() -> Fifo {
 fn each_newly_listed_channel_wakes_one_and_those_that_were_listed_wake_nobody() {
     let (mut fifo, now) = (fifo(), Instant::now());
 
-    fifo.set_runlist([1, 2]);
+    fifo.set_runlist([1, 2].map(HostChannel));
 
     assert_eq!(fifo.call(now, 0).count_ones(), 2);
     for pbdma in 0..2 {
@@ -36,31 +37,31 @@ fn each_newly_listed_channel_wakes_one_and_those_that_were_listed_wake_nobody() 
         fifo.leave(&job, Departure::Idle, now);
         fifo.lie_down(pbdma);
     }
-    fifo.set_runlist([2, 1]);
+    fifo.set_runlist([2, 1].map(HostChannel));
     assert_eq!(fifo.call(now, 0), 0, "they have done all that they were told of");
-    fifo.set_runlist([1, 2, 3]);
+    fifo.set_runlist([1, 2, 3].map(HostChannel));
     assert_eq!(fifo.call(now, 0).count_ones(), 1);
 }
 
 #[test]
 fn only_channels_that_may_not_run_any_more_have_to_leave() {
     let (mut fifo, now) = (fifo(), Instant::now());
-    fifo.set_runlist([1, 2]);
+    fifo.set_runlist([1, 2].map(HostChannel));
     let [one, two] = [0, 1].map(|pbdma| fifo.next(pbdma, now).unwrap().channel);
 
-    fifo.set_runlist([two, 3]);
+    fifo.set_runlist([two, HostChannel(3)]);
 
-    assert_eq!((one, two), (1, 2));
+    assert_eq!([one, two], [1, 2].map(HostChannel));
     assert_eq!(fifo.to_leave().collect::<Vec<_>>(), [0]);
 }
 
 #[test]
 fn whoever_leaves_takes_the_next_channel_itself() {
     let (mut fifo, now) = (fifo(), Instant::now());
-    fifo.set_runlist([1]);
+    fifo.set_runlist([1].map(HostChannel));
     fifo.get_up(0);
     let job = fifo.next(0, now).unwrap();
-    fifo.set_runlist([1, 2, 3]);
+    fifo.set_runlist([1, 2, 3].map(HostChannel));
 
     fifo.leave(&job, Departure::Idle, now);
 
@@ -71,7 +72,7 @@ fn whoever_leaves_takes_the_next_channel_itself() {
 #[test]
 fn earliest_semaphore_is_watched_and_a_new_watch_is_found_when_the_old_one_works() {
     let (mut fifo, now) = (fifo(), Instant::now());
-    fifo.set_runlist([1, 2]);
+    fifo.set_runlist([1, 2].map(HostChannel));
     fifo.get_up(0);
     let [first, second] = [0, 0].map(|pbdma| fifo.next(pbdma, now).unwrap());
     fifo.leave(&first, Departure::Blocked, now + Duration::from_millis(1));
@@ -92,7 +93,7 @@ fn earliest_semaphore_is_watched_and_a_new_watch_is_found_when_the_old_one_works
 #[test]
 fn channel_that_waits_for_an_engine_is_ready_when_the_engine_is_free() {
     let (mut fifo, now) = (fifo(), Instant::now());
-    fifo.set_runlist([1, 2]);
+    fifo.set_runlist([1, 2].map(HostChannel));
     (0..2).for_each(|pbdma| fifo.get_up(pbdma));
     let [holder, waits] = [0, 1].map(|pbdma| fifo.next(pbdma, now).unwrap());
     assert!(fifo.take_engine(Engine::Graphics, holder.channel));
@@ -108,7 +109,7 @@ fn channel_that_waits_for_an_engine_is_ready_when_the_engine_is_free() {
 #[test]
 fn engine_that_is_free_again_calls_one_of_those_that_waited_for_it() {
     let (mut fifo, now) = (fifo(), Instant::now());
-    fifo.set_runlist([1, 2, 3, 4]);
+    fifo.set_runlist([1, 2, 3, 4].map(HostChannel));
     fifo.get_up(0);
     let holder = fifo.next(0, now).unwrap();
     assert!(fifo.take_engine(Engine::Copy(0), holder.channel));

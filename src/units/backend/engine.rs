@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Backend;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 
 /// Preconditions of execution that the driver has set up in the register face.
@@ -22,7 +23,7 @@ pub struct FifoState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct EngineStatus {
     /// Channel whose context is loaded.
-    pub channel: Option<u16>,
+    pub channel: Option<GuestChannel>,
     /// True while it executes.
     pub busy: bool,
     /// True while it saves or loads a context.
@@ -36,16 +37,16 @@ pub trait EngineBackend: Backend {
 
     /// The driver bound `channel` to an instance block (`None`: unbound). State cached for the channel number
     /// is dropped either way.
-    fn bind_channel(&self, channel: u16, instance: Option<PhysicalAddress>);
+    fn bind_channel(&self, channel: GuestChannel, instance: Option<PhysicalAddress>);
 
     /// The driver set or cleared the channel's start bit.
-    fn enable_channel(&self, channel: u16, enabled: bool);
+    fn enable_channel(&self, channel: GuestChannel, enabled: bool);
 
     /// The driver committed a runlist of `count` entries.
     fn commit_runlist(&self, list: PhysicalAddress, count: u32);
 
     /// Starts taking `channel` off the hardware.
-    fn preempt_channel(&self, channel: u16);
+    fn preempt_channel(&self, channel: GuestChannel);
 
     /// True while a preemption that was started is not complete.
     fn preempt_pending(&self) -> bool;

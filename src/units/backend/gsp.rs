@@ -1,7 +1,7 @@
 //! What a back adds for a chip whose driver asks firmware for its channels.
 
 use super::Backend;
-use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 
 /// A channel as a driver asks the GPU's firmware (GSP) for it.
@@ -50,23 +50,23 @@ pub trait GspBackend: Backend {
     ///
     /// # Errors
     /// See [`ChannelRefusal`]; the slot stays free.
-    fn create_channel(&self, slot: u16, channel: GspChannel) -> Result<(), ChannelRefusal>;
+    fn create_channel(&self, slot: GuestChannel, channel: GspChannel) -> Result<(), ChannelRefusal>;
 
     /// An object of `class` for `engine` on a channel. An object of a class that the channel has is the same
     /// one.
     ///
     /// # Errors
     /// See [`ChannelRefusal`].
-    fn create_object(&self, slot: u16, class: u32, engine: Engine) -> Result<(), ChannelRefusal>;
+    fn create_object(&self, slot: GuestChannel, class: u32, engine: Engine) -> Result<(), ChannelRefusal>;
 
     /// Lets a channel run, or holds it back.
     ///
     /// # Errors
     /// See [`ChannelRefusal`].
-    fn schedule_channel(&self, slot: u16, scheduled: bool) -> Result<(), ChannelRefusal>;
+    fn schedule_channel(&self, slot: GuestChannel, scheduled: bool) -> Result<(), ChannelRefusal>;
 
     /// Takes a channel away. An empty slot stays empty.
-    fn destroy_channel(&self, slot: u16);
+    fn destroy_channel(&self, slot: GuestChannel);
 
     /// How many objects the driver has now, for operators.
     fn note_objects(&self, usage: ObjectUsage);

@@ -3,6 +3,7 @@
 
 use super::idle::CounterChange;
 use crate::backend::FifoState;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 
 /// One of the two translated memory BARs.
@@ -54,13 +55,13 @@ pub enum Effect {
     /// A translated BAR finds memory in another way.
     BindWindow(WindowId, WindowBlock),
     /// A channel was bound to an instance block, or unbound.
-    BindChannel(u16, Option<PhysicalAddress>),
+    BindChannel(GuestChannel, Option<PhysicalAddress>),
     /// A channel's start bit was written.
-    EnableChannel(u16, bool),
+    EnableChannel(GuestChannel, bool),
     /// A runlist was committed.
     CommitRunlist(PhysicalAddress, u32),
     /// A channel is to leave its engine.
-    Preempt(u16),
+    Preempt(GuestChannel),
     /// What the driver would notice of the end of work may have changed.
     TellInterest,
     /// Runlist processing is stopped or goes on.

@@ -9,12 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::effect::WindowId;
 use super::registers::Registers;
-use crate::backend::{
-    ChannelError, ChannelHang, EngineEvents, FaultUnit, GraphicsError, HostError, MmuFault,
-};
+use crate::backend::EngineEvents;
 use crate::clock::Clock;
 use crate::shown::Watcher;
-use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, MmuFault, StopCause};
 use gpuvmk_chip::registers::Reg;
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_mmio_trap::access::Word;
@@ -164,13 +163,8 @@ impl Face {
             WindowId::Bar1 => FaultUnit::Bar1,
             WindowId::Bar3 => FaultUnit::Bar3,
         };
-        let report = MmuFault {
-            channel: None,
-            unit,
-            address: GpuVa(fault.address),
-            access: fault.access,
-            reason: fault.reason,
-        };
+        let report =
+            MmuFault { unit, address: GpuVa(fault.address), access: fault.access, reason: fault.reason };
         self.event(|units| {
             let instance = units.pbus().window_instance(window);
             units.pfifo().window_fault(&report, instance);
@@ -183,7 +177,7 @@ impl Face {
     }
 
     /// The driver asked for a fault of an engine that serves `channel`.
-    pub fn triggered_fault(&self, unit: u32, channel: Option<u16>) {
+    pub fn triggered_fault(&self, unit: u32, channel: Option<GuestChannel>) {
         self.event(|units| units.pfifo().triggered_fault(unit, channel));
     }
 
@@ -215,28 +209,29 @@ impl EngineEvents for Face {
         self.peek().send_again();
     }
 
-    fn mmu_fault(&self, fault: MmuFault) {
-        self.event(|units| units.pfifo().mmu_fault(&fault));
-    }
-
-    fn host_error(&self, error: HostError) {
-        self.event(|units| units.pfifo().host_error(error));
-    }
-
-    fn graphics_error(&self, error: GraphicsError) {
-        self.event(|units| {
-            let instance = units.pfifo().instance_page(error.channel);
-            units.pgraph().raise(&error, instance);
+    fn stopped(&self, stop: ChannelStop<GuestChannel>) {
+        let channel = stop.channel;
+        self.event(|units| match stop.cause {
+            StopCause::Fault(fault) => units.pfifo().mmu_fault(Some(channel), &fault),
+            StopCause::Host(error) => units.pfifo().host_error(channel, error),
+            StopCause::Graphics(error) => {
+                let instance = units.pfifo().instance_page(channel);
+                units.pgraph().raise(&error, instance);
+            }
+            // A GPU of this chip's kind reports faults by its registers; there is no register for this.
+            StopCause::Manager(code) => {
+                log::error!("Channel {} was stopped by the host, with code {code}", channel.0);
+            }
+            StopCause::Hang(hang) => units.pfifo().hung(channel, hang),
         });
     }
 
-    fn channel_error(&self, error: ChannelError) {
-        // A GPU of this chip's kind reports faults by its registers; there is no register for this.
-        log::error!("Channel {} was stopped by the host, with code {}", error.channel, error.code);
+    fn fault(&self, fault: MmuFault) {
+        self.event(|units| units.pfifo().mmu_fault(None, &fault));
     }
 
-    fn hung(&self, hang: ChannelHang) {
-        self.event(|units| units.pfifo().hung(hang));
+    fn preempted(&self, _channel: GuestChannel) {
+        // The driver polls.
     }
 
     fn patch_register(&self, offset: u32, value: u32) {

@@ -37,8 +37,8 @@ pub mod state {
     pub use super::pfb::PfbState;
     pub use super::pfifo::PfifoState;
     pub use super::pfifo::fault::{FaultsState, Record};
-    pub use super::pfifo::pbdma::{HostErrorState, PbdmaState};
-    pub use super::pgraph::{GraphicsErrorState, PgraphState};
+    pub use super::pfifo::pbdma::PbdmaState;
+    pub use super::pgraph::PgraphState;
     pub use super::pmc::PmcState;
     pub use super::pmu::PmuState;
     pub use super::registers::RegistersState;

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use super::effect::{Effect, ReadResult};
 use super::fecs::{ContextSwitch, ContextSwitchState};
-use crate::backend::GraphicsError;
+use gpuvmk_chip::channel_event::GraphicsError;
 use gpuvmk_chip::gf100::CHANNELS;
 use gpuvmk_chip::gf100::regs::fecs::NV_PGRAPH_PRI_FECS_INTR_SET;
 use gpuvmk_chip::gf100::regs::pgraph::*;
@@ -163,25 +163,7 @@ pub struct PgraphState {
     /// NV_PGRAPH_PRI_FE_OBJECT_TABLE.
     pub object_table: [u32; 8],
     /// Errors that wait until the one before was cleared, with pages of instance blocks.
-    pub waiting: Vec<(GraphicsErrorState, u32)>,
-}
-
-/// An error of the engine, as it is saved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GraphicsErrorState {
-    /// Channel.
-    pub channel: u16,
-    /// Interrupt bits of PGRAPH.
-    pub status: u32,
-    /// Subchannel.
-    pub subchannel: u8,
-    /// Class bound to it.
-    pub class: u16,
-    /// Method address in bytes.
-    pub method: u16,
-    /// Its data.
-    pub data: u32,
+    pub waiting: Vec<(GraphicsError, u32)>,
 }
 
 impl Pgraph {
@@ -198,10 +180,6 @@ impl Pgraph {
             objects,
             waiting,
         } = self;
-        let saved = |(error, instance): &(GraphicsError, u32)| {
-            let GraphicsError { channel, status, subchannel, class, method, data } = *error;
-            (GraphicsErrorState { channel, status, subchannel, class, method, data }, *instance)
-        };
         PgraphState {
             controllers: controllers.state(),
             intr: *interrupts,
@@ -211,7 +189,7 @@ impl Pgraph {
             trapped_data_low: *trapped_data,
             pwr_mode: *power_mode,
             object_table: *objects,
-            waiting: waiting.iter().map(saved).collect(),
+            waiting: waiting.iter().copied().collect(),
         }
     }
 
@@ -232,10 +210,6 @@ impl Pgraph {
             check.bits("NV_PGRAPH_PRI_FE_OBJECT_TABLE", object, u32::from(u16::MAX))?;
         }
         check.at_most("waiting", state.waiting.len(), usize::from(CHANNELS))?;
-        let made = |(error, instance): &(GraphicsErrorState, u32)| {
-            let GraphicsErrorState { channel, status, subchannel, class, method, data } = *error;
-            (GraphicsError { channel, status, subchannel, class, method, data }, *instance)
-        };
         let controllers = ContextSwitch::from_state(&state.controllers, fecs_config, gpccs_config);
         Ok(Self {
             controllers: controllers.map_err(|error| error.within("PGRAPH"))?,
@@ -246,7 +220,7 @@ impl Pgraph {
             trapped_data: state.trapped_data_low,
             power_mode: state.pwr_mode,
             objects: state.object_table,
-            waiting: state.waiting.iter().map(made).collect(),
+            waiting: state.waiting.iter().copied().collect(),
         })
     }
 }
@@ -270,14 +244,8 @@ mod tests {
     #[test]
     fn error_is_described_and_cleared_by_ones() {
         let mut unit = unit();
-        let error = GraphicsError {
-            channel: 3,
-            status: 0x10,
-            subchannel: 2,
-            class: 0x9039,
-            method: 0x0304,
-            data: 0xdead,
-        };
+        let error =
+            GraphicsError { status: 0x10, subchannel: 2, class: 0x9039, method: 0x0304, data: 0xdead };
         unit.raise(&error, 0x1234);
         unit.raise(&GraphicsError { data: 1, ..error }, 0x1235);
         assert!(unit.pending());

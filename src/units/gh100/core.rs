@@ -26,20 +26,19 @@ use zerocopy::FromBytes;
 
 use super::action::Token;
 use super::face::Face;
-use super::fault;
 use super::fsp::FspError;
-use super::gsp::{Counters as GspCounters, DoorbellTarget, Effect, Gsp, GspConfig, Stopped};
+use super::gsp::{Counters as GspCounters, DoorbellTarget, Effect, Gsp, GspConfig};
 use super::identity_page::IdentityPage;
 use super::locked;
 use super::registers::Registers;
 use super::stops::Stops;
 use super::tokens::Tokens;
-use crate::backend::{
-    ChannelError, ChannelHang, EngineEvents, GraphicsError, GspBackend, HostError, MmuFault, WindowTables,
-};
+use crate::backend::{EngineEvents, GspBackend, WindowTables};
 use crate::clock::Clock;
 use crate::interest_tracker::InterestTracker;
 use crate::shown::Watcher;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
 use gpuvmk_chip::gh100::fsp::{FmcBootParams, TARGET_COHERENT_SYSTEM, TARGET_NONCOHERENT_SYSTEM};
 use gpuvmk_chip::gh100::mmu::{Directory, Pde};
 use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
@@ -316,8 +315,8 @@ impl<B: GspBackend> Core<B> {
         }
     }
 
-    fn stopped(&self, stopped: Stopped) {
-        locked(&self.stops).push(stopped);
+    fn stop(&self, stop: ChannelStop<GuestChannel>) {
+        locked(&self.stops).push(stop);
         self.deliver();
     }
 }
@@ -363,30 +362,17 @@ impl<B: GspBackend> EngineEvents for Core<B> {
         self.face.lock().send_again();
     }
 
-    fn mmu_fault(&self, fault: MmuFault) {
-        match fault::mmu_fault(&fault) {
-            Some(stopped) => self.stopped(stopped),
-            // Accesses by the CPU: they stop nothing.
-            None => {
-                self.window_faults.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+    fn stopped(&self, stop: ChannelStop<GuestChannel>) {
+        self.stop(stop);
     }
 
-    fn host_error(&self, error: HostError) {
-        self.stopped(fault::host_error(&error));
+    fn fault(&self, _fault: MmuFault) {
+        // An access by the CPU: it stops nothing.
+        self.window_faults.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn graphics_error(&self, error: GraphicsError) {
-        self.stopped(fault::graphics_error(&error));
-    }
-
-    fn channel_error(&self, error: ChannelError) {
-        self.stopped(fault::channel_error(&error));
-    }
-
-    fn hung(&self, hang: ChannelHang) {
-        self.stopped(fault::hang(&hang));
+    fn preempted(&self, _channel: GuestChannel) {
+        // GSP schedules its channels itself, so that its driver asks for no preemption.
     }
 
     fn patch_register(&self, offset: u32, _value: u32) {

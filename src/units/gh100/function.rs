@@ -12,6 +12,7 @@ use super::vfn::Vfn;
 use super::windows::{PRAMIN, TableMemory, VramMemory};
 use crate::backend::{FlushScope, GspBackend};
 use crate::{FaceCounters, RestoreError};
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gh100::regs::vfn::NV_VIRTUAL_FUNCTION_DOORBELL;
 use gpuvmk_chip::gh100::userd::USERD_GP_PUT;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
@@ -202,7 +203,7 @@ impl<B: GspBackend> Gh100Function<B> {
                 }
             }
             Action::Doorbell(token) => match self.core.doorbell_target(token) {
-                Some(target) => self.ring(target.slot, target.userd),
+                Some(target) => self.ring(target.channel, target.userd),
                 None => self.bad_doorbell(),
             },
             Action::TellInterest => {
@@ -213,14 +214,14 @@ impl<B: GspBackend> Gh100Function<B> {
         }
     }
 
-    fn ring(&self, slot: u16, userd: u64) {
+    fn ring(&self, channel: GuestChannel, userd: u64) {
         let mut gp_put = [0; 4];
         let read = userd.checked_add(USERD_GP_PUT).is_some_and(|address| {
             let address = PhysicalAddress { aperture: Aperture::Vram, address };
             self.backend.read_memory(address, &mut gp_put).is_ok()
         });
         if read {
-            self.backend.doorbell(slot, u32::from_le_bytes(gp_put));
+            self.backend.doorbell(channel, u32::from_le_bytes(gp_put));
         } else {
             self.bad_doorbell();
         }

@@ -12,7 +12,6 @@ mod config;
 mod core;
 mod face;
 mod falcon;
-mod fault;
 mod fsp;
 mod function;
 pub mod gsp;
@@ -38,7 +37,7 @@ pub mod state {
     pub use super::gsp::{GspPhase, GspState};
     pub use super::invalidate::MmuInvalidateState;
     pub use super::registers::RegistersState;
-    pub use super::stops::{StoppedState, StopsState};
+    pub use super::stops::StopsState;
     pub use super::vfn::VfnState;
     pub use crate::interrupt::InterruptOutputState;
     pub use crate::ptimer::PtimerState;

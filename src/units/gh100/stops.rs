@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use super::gsp::Stopped;
-use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::ChannelStop;
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
 
@@ -17,25 +17,25 @@ const LIMIT: usize = 4096;
 /// The list.
 #[derive(Debug, Default)]
 pub struct Stops {
-    waiting: Vec<Stopped>,
+    waiting: Vec<ChannelStop<GuestChannel>>,
     dropped: u64,
 }
 
 impl Stops {
     /// Lists a channel. False when there is no room.
-    pub fn push(&mut self, stopped: Stopped) {
-        if self.waiting.iter().any(|known| known.slot == stopped.slot) {
+    pub fn push(&mut self, stop: ChannelStop<GuestChannel>) {
+        if self.waiting.iter().any(|known| known.channel == stop.channel) {
             return;
         }
         if self.waiting.len() < LIMIT {
-            self.waiting.push(stopped);
+            self.waiting.push(stop);
         } else {
             self.dropped = self.dropped.saturating_add(1);
         }
     }
 
     /// Takes what waits, in the order of coming.
-    pub fn take(&mut self) -> Vec<Stopped> {
+    pub fn take(&mut self) -> Vec<ChannelStop<GuestChannel>> {
         std::mem::take(&mut self.waiting)
     }
 
@@ -60,36 +60,16 @@ impl Stops {
 #[serde(deny_unknown_fields)]
 pub struct StopsState {
     /// Channels that wait, in the order of coming.
-    pub waiting: Vec<StoppedState>,
+    pub waiting: Vec<ChannelStop<GuestChannel>>,
     /// Channels for which there was no room.
     pub dropped: u64,
-}
-
-/// A channel of [`StopsState`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StoppedState {
-    /// Slot at the back.
-    pub slot: u16,
-    /// Engine that reported it.
-    pub engine: Engine,
-    /// `ROBUST_CHANNEL_*` number.
-    pub code: u32,
-    /// Faulting virtual address.
-    pub address: u64,
-    /// Fault type in Volta's numbering.
-    pub fault_type: u32,
 }
 
 impl Stops {
     /// What is to be saved.
     pub fn state(&self) -> StopsState {
         let Self { waiting, dropped } = self;
-        let saved = |stopped: &Stopped| {
-            let Stopped { slot, engine, code, address, fault_type } = *stopped;
-            StoppedState { slot, engine, code, address, fault_type }
-        };
-        StopsState { waiting: waiting.iter().map(saved).collect(), dropped: *dropped }
+        StopsState { waiting: waiting.clone(), dropped: *dropped }
     }
 
     /// The list in a saved state.
@@ -99,23 +79,19 @@ impl Stops {
     pub fn from_state(state: &StopsState) -> Result<Self, StateError> {
         let check = Check("stopped channels");
         check.at_most("waiting", state.waiting.len(), LIMIT)?;
-        let slots: BTreeSet<_> = state.waiting.iter().map(|stopped| stopped.slot).collect();
-        check.that(slots.len() == state.waiting.len(), || "a channel is there twice".to_owned())?;
-        let made = |stopped: &StoppedState| {
-            let StoppedState { slot, engine, code, address, fault_type } = *stopped;
-            Stopped { slot, engine, code, address, fault_type }
-        };
-        Ok(Self { waiting: state.waiting.iter().map(made).collect(), dropped: state.dropped })
+        let channels: BTreeSet<_> = state.waiting.iter().map(|stop| stop.channel).collect();
+        check.that(channels.len() == state.waiting.len(), || "a channel is there twice".to_owned())?;
+        Ok(Self { waiting: state.waiting.clone(), dropped: state.dropped })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuvmk_chip::Engine;
+    use gpuvmk_chip::channel_event::StopCause;
 
-    fn stopped(slot: u16, code: u32) -> Stopped {
-        Stopped { slot, engine: Engine::Graphics, code, address: 0, fault_type: 0 }
+    const fn stopped(channel: u16, code: u32) -> ChannelStop<GuestChannel> {
+        ChannelStop { channel: GuestChannel(channel), cause: StopCause::Manager(code) }
     }
 
     #[test]
@@ -131,8 +107,8 @@ mod tests {
     #[test]
     fn list_does_not_grow_without_bound() {
         let mut stops = Stops::default();
-        for slot in 0..=u16::MAX {
-            stops.push(stopped(slot, 31));
+        for channel in 0..=u16::MAX {
+            stops.push(stopped(channel, 31));
         }
         assert_eq!(stops.take().len(), LIMIT);
         assert_eq!(stops.dropped(), (1 << 16) - LIMIT as u64);

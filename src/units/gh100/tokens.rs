@@ -66,7 +66,9 @@ impl Tokens {
 mod tests {
     use super::*;
 
-    const TARGET: DoorbellTarget = DoorbellTarget { slot: 4, userd: 0x1000 };
+    use gpuvmk_chip::addr::GuestChannel;
+
+    const TARGET: DoorbellTarget = DoorbellTarget { channel: GuestChannel(4), userd: 0x1000 };
 
     #[test]
     fn token_is_found_and_one_at_the_same_place_is_not() {
@@ -83,7 +85,7 @@ mod tests {
         let [kept, gone] = [Token { runlist: 0, chid: 1 }, Token { runlist: 0, chid: 2 }];
         tokens.put(kept, TARGET);
         tokens.put(gone, TARGET);
-        let moved = DoorbellTarget { slot: 9, ..TARGET };
+        let moved = DoorbellTarget { channel: GuestChannel(9), ..TARGET };
         assert!(tokens.refresh(|token| (token == kept).then_some(moved)));
         assert_eq!((tokens.get(kept), tokens.get(gone)), (Some(moved), None));
         assert_eq!(tokens.known().collect::<Vec<_>>(), [kept]);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Mediator;
 use crate::fermi::FermiChannels;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Engine, EngineSet, PhysicalAddress};
 use gpuvmk_units::backend::{EngineBackend, EngineStatus, FifoState};
 
@@ -12,11 +13,11 @@ impl EngineBackend for Mediator<FermiChannels> {
         self.serve(|control, host| control.set_fifo_state(state, host));
     }
 
-    fn bind_channel(&self, channel: u16, instance: Option<PhysicalAddress>) {
+    fn bind_channel(&self, channel: GuestChannel, instance: Option<PhysicalAddress>) {
         self.serve(|control, host| control.bind(channel, instance, host));
     }
 
-    fn enable_channel(&self, channel: u16, enabled: bool) {
+    fn enable_channel(&self, channel: GuestChannel, enabled: bool) {
         self.serve(|control, host| control.enable(channel, enabled, host));
     }
 
@@ -24,7 +25,7 @@ impl EngineBackend for Mediator<FermiChannels> {
         self.serve(|control, host| control.commit_runlist(list, count, host));
     }
 
-    fn preempt_channel(&self, channel: u16) {
+    fn preempt_channel(&self, channel: GuestChannel) {
         self.serve(|control, host| control.preempt(channel, host));
     }
 

@@ -5,6 +5,7 @@ use crate::control::Control;
 use crate::gsp::GspChannels;
 use crate::host::Host;
 use crate::status::FailSafe;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Engine, EngineSet};
 use gpuvmk_units::backend::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
 
@@ -17,19 +18,19 @@ impl GspBackend for Mediator<GspChannels> {
         self.connection().terms.engines
     }
 
-    fn create_channel(&self, slot: u16, channel: GspChannel) -> Result<(), ChannelRefusal> {
+    fn create_channel(&self, slot: GuestChannel, channel: GspChannel) -> Result<(), ChannelRefusal> {
         self.answer(|control, host| control.create_channel(slot, channel, host))
     }
 
-    fn create_object(&self, slot: u16, class: u32, engine: Engine) -> Result<(), ChannelRefusal> {
+    fn create_object(&self, slot: GuestChannel, class: u32, engine: Engine) -> Result<(), ChannelRefusal> {
         self.answer(|control, host| control.create_object(slot, class, engine, host))
     }
 
-    fn schedule_channel(&self, slot: u16, scheduled: bool) -> Result<(), ChannelRefusal> {
+    fn schedule_channel(&self, slot: GuestChannel, scheduled: bool) -> Result<(), ChannelRefusal> {
         self.answer(|control, host| control.schedule_channel(slot, scheduled, host))
     }
 
-    fn destroy_channel(&self, slot: u16) {
+    fn destroy_channel(&self, slot: GuestChannel) {
         self.serve(|control, host| control.destroy_channel(slot, host));
     }
 

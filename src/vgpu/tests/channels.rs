@@ -3,9 +3,9 @@
 use super::*;
 use crate::status::State;
 use gpuvmk_aggregator::protocol::{GuestMapping, GuestTarget};
-use gpuvmk_chip::addr::{GpuVa, GuestVram};
+use gpuvmk_chip::addr::{GpuVa, GuestChannel, GuestVram};
+use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, GraphicsError, HostError, MmuFault};
 use gpuvmk_chip::{AccessKind, EngineSet, FaultReason};
-use gpuvmk_units::backend::FaultUnit;
 
 fn create(n: u16, engines: EngineSet) -> Request {
     Request::CreateChannel {
@@ -22,14 +22,12 @@ fn enable(n: u16, enabled: bool) -> Request {
     Request::EnableChannel { channel: GuestChannel(n), enabled }
 }
 
-fn fault(channel: u16) -> MmuFault {
-    MmuFault {
-        channel: Some(channel),
-        unit: FaultUnit::Host,
-        address: GpuVa(0xdead_0000),
-        access: AccessKind::Read,
-        reason: FaultReason::PageNotPresent,
-    }
+fn fault(channel: u16) -> ChannelStop<GuestChannel> {
+    ChannelStop::new(GuestChannel(channel), refused_access(GpuVa(0xdead_0000), FaultReason::PageNotPresent))
+}
+
+fn refused_access(address: GpuVa, reason: FaultReason) -> MmuFault {
+    MmuFault { unit: FaultUnit::Host, address, access: AccessKind::Read, reason }
 }
 
 #[test]
@@ -43,7 +41,7 @@ fn life_of_a_channel_becomes_these_requests() {
     f.bind(1);
     assert_eq!(f.link.take(), []);
 
-    f.mediator.enable_channel(1, true);
+    f.mediator.enable_channel(GuestChannel(1), true);
     let page = GuestMapping {
         va: GpuVa(0x10_0000),
         pages: 1,
@@ -64,13 +62,13 @@ fn life_of_a_channel_becomes_these_requests() {
     assert_eq!(f.link.take(), [Request::SetRunlist(vec![id])]);
 
     // nouveau stops and preempts the channel, writes the context pointer, and starts it again.
-    f.mediator.enable_channel(1, false);
-    f.mediator.preempt_channel(1);
+    f.mediator.enable_channel(GuestChannel(1), false);
+    f.mediator.preempt_channel(GuestChannel(1));
     assert!(f.mediator.preempt_pending());
     f.link.handler().event(Event::Preempted(id));
     assert!(!f.mediator.preempt_pending());
     f.write_u64(INSTANCE + 0x1000 + ramin::GRAPHICS_CONTEXT_LO, 0x77_7000 | 4);
-    f.mediator.enable_channel(1, true);
+    f.mediator.enable_channel(GuestChannel(1), true);
     let expected = [
         enable(1, false),
         Request::Preempt(id),
@@ -79,17 +77,17 @@ fn life_of_a_channel_becomes_these_requests() {
     ];
     assert_eq!(f.link.take(), expected);
 
-    f.mediator.doorbell(1, 3);
+    f.mediator.doorbell(GuestChannel(1), 3);
     assert_eq!(*f.link.doorbells.lock().unwrap(), [Doorbell { channel: id, gp_put: 3 }]);
     assert_eq!(f.link.take(), []);
 
-    f.link.handler().event(Event::Fault(fault(1)));
-    assert_eq!(f.face.take(), [Told::Fault(fault(1))]);
+    f.link.handler().event(Event::Stopped(fault(1)));
+    assert_eq!(f.face.take(), [Told::Stopped(fault(1))]);
 
     // Recovery: stop, a runlist without it, unbind.
-    f.mediator.enable_channel(1, false);
+    f.mediator.enable_channel(GuestChannel(1), false);
     f.commit(&[]);
-    f.mediator.bind_channel(1, None);
+    f.mediator.bind_channel(GuestChannel(1), None);
     let expected = [
         enable(1, false),
         Request::SetRunlist(vec![]),
@@ -105,11 +103,11 @@ fn life_of_a_channel_becomes_these_requests() {
 fn bound_again_channel_number_gets_a_new_host_channel() {
     let f = fixture();
     f.start(2);
-    f.mediator.enable_channel(2, false);
+    f.mediator.enable_channel(GuestChannel(2), false);
     f.link.take();
 
     f.bind(2);
-    f.mediator.enable_channel(2, true);
+    f.mediator.enable_channel(GuestChannel(2), true);
 
     let expected = [
         Request::DestroyChannel(GuestChannel(2)),
@@ -125,15 +123,15 @@ fn bound_again_channel_number_gets_a_new_host_channel() {
 fn start_bit_that_was_set_before_the_channel_was_bound_counts() {
     let f = fixture();
     f.write_instance(1);
-    f.mediator.enable_channel(1, true);
+    f.mediator.enable_channel(GuestChannel(1), true);
     assert_eq!(f.link.take(), []);
 
     f.bind(1);
     assert_eq!(f.link.take()[1..], [create(1, EngineSet::empty()), enable(1, true)]);
 
     // Unbinding keeps the bit, stopping clears it.
-    f.mediator.bind_channel(1, None);
-    f.mediator.enable_channel(1, false);
+    f.mediator.bind_channel(GuestChannel(1), None);
+    f.mediator.enable_channel(GuestChannel(1), false);
     f.link.take();
     f.bind(1);
     assert_eq!(f.link.take(), []);
@@ -145,13 +143,13 @@ fn channels_of_one_page_directory_share_a_space() {
     f.start(0);
     f.write_instance(1);
     f.bind(1);
-    f.mediator.enable_channel(1, true);
+    f.mediator.enable_channel(GuestChannel(1), true);
     assert_eq!(f.link.take(), [create(1, EngineSet::empty()), enable(1, true)]);
 
-    f.mediator.bind_channel(0, None);
+    f.mediator.bind_channel(GuestChannel(0), None);
     assert_eq!(f.link.take(), [Request::DestroyChannel(GuestChannel(0))]);
 
-    f.mediator.bind_channel(1, None);
+    f.mediator.bind_channel(GuestChannel(1), None);
     assert_eq!(f.link.take(), [Request::DestroyChannel(GuestChannel(1)), Request::DestroySpace(SpaceId(0))]);
 }
 
@@ -163,7 +161,7 @@ fn runlist_committed_before_the_start_takes_effect_with_it() {
     f.commit(&[3]);
     assert_eq!(f.link.take(), [Request::SetRunlist(vec![])]);
 
-    f.mediator.enable_channel(3, true);
+    f.mediator.enable_channel(GuestChannel(3), true);
 
     let expected = [
         Request::CreateSpace(SpaceId(0)),
@@ -211,8 +209,8 @@ fn context_pointer_written_while_the_channel_runs_counts_with_the_next_doorbell(
     f.write_u32(USERD + 0x1000 + ramin::USERD_GP_PUT, 2);
     f.write_u64(INSTANCE + 0x1000 + ramin::COPY1_CONTEXT_LO, 0x77_7000 | 4);
 
-    f.mediator.doorbell(1, 2);
-    f.mediator.doorbell(1, 3);
+    f.mediator.doorbell(GuestChannel(1), 2);
+    f.mediator.doorbell(GuestChannel(1), 3);
 
     let engines = Request::SetEngines { channel: GuestChannel(1), engines: EngineSet::COPY1 };
     assert_eq!(f.link.take(), [enable(1, false), engines, enable(1, true)]);
@@ -227,11 +225,11 @@ fn doorbell_of_an_absent_channel_is_dropped_and_made_up_for_at_the_start() {
     f.write_u32(USERD + 0x4000 + ramin::USERD_GP_PUT, 9);
     f.bind(4);
     for channel in [4, CHANNELS, u16::MAX] {
-        f.mediator.doorbell(channel, 9);
+        f.mediator.doorbell(GuestChannel(channel), 9);
     }
     assert!(f.link.doorbells.lock().unwrap().is_empty());
 
-    f.mediator.enable_channel(4, true);
+    f.mediator.enable_channel(GuestChannel(4), true);
 
     assert_eq!(*f.link.doorbells.lock().unwrap(), [Doorbell { channel: GuestChannel(4), gp_put: 9 }]);
     assert_eq!(f.mediator.status().counts.doorbells_dropped, 3);
@@ -243,7 +241,7 @@ fn preemption_that_completes_inside_the_request_is_not_pending() {
     f.start(0);
     f.link.in_request.lock().unwrap().push(Event::Preempted(GuestChannel(0)));
 
-    f.mediator.preempt_channel(0);
+    f.mediator.preempt_channel(GuestChannel(0));
 
     assert!(!f.mediator.preempt_pending());
 }
@@ -312,23 +310,23 @@ fn aggregator_knows_which_eventfd_sends_the_message_and_that_there_is_none() {
 fn events_on_the_callers_thread_inside_a_request_reach_the_face() {
     let f = fixture();
     f.start(0);
-    *f.link.in_request.lock().unwrap() = vec![Event::NonStall(Engine::Graphics), Event::Fault(fault(0))];
+    *f.link.in_request.lock().unwrap() = vec![Event::NonStall(Engine::Graphics), Event::Stopped(fault(0))];
 
-    f.mediator.preempt_channel(0);
+    f.mediator.preempt_channel(GuestChannel(0));
 
-    assert_eq!(f.face.take(), [Told::NonStall(Engine::Graphics), Told::Fault(fault(0))]);
+    assert_eq!(f.face.take(), [Told::NonStall(Engine::Graphics), Told::Stopped(fault(0))]);
     assert!(f.mediator.preempt_pending());
 }
 
 #[test]
 fn preemption_of_an_unbound_channel_or_one_that_goes_is_not_pending() {
     let f = fixture();
-    f.mediator.preempt_channel(6);
+    f.mediator.preempt_channel(GuestChannel(6));
     assert!(!f.mediator.preempt_pending());
 
     f.start(0);
-    f.mediator.preempt_channel(0);
-    f.mediator.bind_channel(0, None);
+    f.mediator.preempt_channel(GuestChannel(0));
+    f.mediator.bind_channel(GuestChannel(0), None);
     assert!(!f.mediator.preempt_pending());
 }
 
@@ -336,11 +334,11 @@ fn preemption_of_an_unbound_channel_or_one_that_goes_is_not_pending() {
 fn events_for_a_channel_that_is_gone_are_dropped() {
     let f = fixture();
     f.start(0);
-    f.mediator.bind_channel(0, None);
-    let error = HostError { channel: 0, pbdma: 0, status: 1, method: 0, data: 0 };
+    f.mediator.bind_channel(GuestChannel(0), None);
+    let error = ChannelStop::new(GuestChannel(0), HostError { pbdma: 0, status: 1, method: 0, data: 0 });
 
-    f.link.handler().event(Event::Fault(fault(0)));
-    f.link.handler().event(Event::HostError(error));
+    f.link.handler().event(Event::Stopped(fault(0)));
+    f.link.handler().event(Event::Stopped(error));
 
     assert_eq!(f.face.take(), []);
     assert_eq!(f.mediator.status().counts.events_stale, 2);
@@ -350,22 +348,24 @@ fn events_for_a_channel_that_is_gone_are_dropped() {
 fn errors_reach_the_face_with_all_they_say() {
     let f = fixture();
     f.start(0);
-    let host = HostError { channel: 0, pbdma: 1, status: 2, method: 3, data: 4 };
-    let graphics =
-        GraphicsError { channel: 0, status: 1, subchannel: 2, class: 0x9039, method: 0x300, data: 5 };
+    let host = ChannelStop::new(GuestChannel(0), HostError { pbdma: 1, status: 2, method: 3, data: 4 });
+    let graphics = ChannelStop::new(
+        GuestChannel(0),
+        GraphicsError { status: 1, subchannel: 2, class: 0x9039, method: 0x300, data: 5 },
+    );
 
-    f.link.handler().event(Event::HostError(host));
-    f.link.handler().event(Event::GraphicsError(graphics));
+    f.link.handler().event(Event::Stopped(host));
+    f.link.handler().event(Event::Stopped(graphics));
 
-    assert_eq!(f.face.take(), [Told::HostError(host), Told::GraphicsError(graphics)]);
+    assert_eq!(f.face.take(), [Told::Stopped(host), Told::Stopped(graphics)]);
 }
 
 #[test]
 fn faulted_channel_that_is_started_again_is_stopped_first() {
     let f = fixture();
     f.start(0);
-    f.link.handler().event(Event::Fault(fault(0)));
-    f.mediator.enable_channel(0, true);
+    f.link.handler().event(Event::Stopped(fault(0)));
+    f.mediator.enable_channel(GuestChannel(0), true);
     assert_eq!(f.link.take(), [enable(0, false), enable(0, true)]);
 }
 
@@ -375,11 +375,11 @@ fn channel_with_a_bad_instance_block_never_reaches_the_host() {
     f.write_instance(0);
     f.write_u64(INSTANCE + ramin::RAMFC_USERD_LO, VRAM);
     f.bind(0);
-    f.mediator.bind_channel(1, Some(vram(VRAM - 0x100)));
+    f.mediator.bind_channel(GuestChannel(1), Some(vram(VRAM - 0x100)));
     f.link.take();
 
-    f.mediator.enable_channel(0, true);
-    f.mediator.enable_channel(1, true);
+    f.mediator.enable_channel(GuestChannel(0), true);
+    f.mediator.enable_channel(GuestChannel(1), true);
 
     assert_eq!(f.link.take(), []);
     assert_eq!(f.mediator.status().counts.bad_instances, 2);
@@ -389,18 +389,18 @@ fn channel_with_a_bad_instance_block_never_reaches_the_host() {
 fn channel_numbers_beyond_the_grant_do_nothing() {
     let f = fixture();
     f.link.take();
-    f.mediator.bind_channel(CHANNELS, Some(vram(INSTANCE)));
-    f.mediator.enable_channel(CHANNELS, true);
-    f.mediator.enable_channel(CHANNELS, false);
-    f.mediator.preempt_channel(u16::MAX);
-    f.mediator.bind_channel(u16::MAX, None);
+    f.mediator.bind_channel(GuestChannel(CHANNELS), Some(vram(INSTANCE)));
+    f.mediator.enable_channel(GuestChannel(CHANNELS), true);
+    f.mediator.enable_channel(GuestChannel(CHANNELS), false);
+    f.mediator.preempt_channel(GuestChannel(u16::MAX));
+    f.mediator.bind_channel(GuestChannel(u16::MAX), None);
     assert_eq!(f.link.take(), []);
     assert_eq!(f.mediator.status().counts.bad_channels, 3);
 }
 
 /// What a driver learns of a channel that it gave work to, and that does not run.
 fn end_of(channel: u16) -> Told {
-    Told::Fault(MmuFault { address: GpuVa(0), reason: FaultReason::NoChannel, ..fault(channel) })
+    Told::Stopped(ChannelStop::new(GuestChannel(channel), refused_access(GpuVa(0), FaultReason::NoChannel)))
 }
 
 #[test]
@@ -408,21 +408,21 @@ fn channel_beyond_the_granted_ends_in_a_fault_when_it_gets_work() {
     let f = fixture();
     for n in [CHANNELS, 127] {
         f.write_instance(n % CHANNELS);
-        f.mediator.bind_channel(n, Some(vram(INSTANCE)));
-        f.mediator.enable_channel(n, true);
+        f.mediator.bind_channel(GuestChannel(n), Some(vram(INSTANCE)));
+        f.mediator.enable_channel(GuestChannel(n), true);
         assert_eq!(f.face.take(), [], "nothing was asked of it yet");
 
-        f.mediator.doorbell(n, 1);
-        f.mediator.doorbell(n, 2);
+        f.mediator.doorbell(GuestChannel(n), 1);
+        f.mediator.doorbell(GuestChannel(n), 2);
 
         assert_eq!(f.face.take(), [end_of(n)], "told once");
         // A driver that starts it again is told again.
-        f.mediator.enable_channel(n, true);
-        f.mediator.doorbell(n, 1);
+        f.mediator.enable_channel(GuestChannel(n), true);
+        f.mediator.doorbell(GuestChannel(n), 1);
         assert_eq!(f.face.take(), [end_of(n)]);
-        f.mediator.enable_channel(n, true);
-        f.mediator.enable_channel(n, false);
-        f.mediator.doorbell(n, 1);
+        f.mediator.enable_channel(GuestChannel(n), true);
+        f.mediator.enable_channel(GuestChannel(n), false);
+        f.mediator.doorbell(GuestChannel(n), 1);
         assert_eq!(f.face.take(), [], "a stopped channel does not run anyway");
     }
     let counts = f.mediator.status().counts;
@@ -439,16 +439,16 @@ fn channel_that_the_aggregator_refused_ends_in_a_fault_and_works_when_it_is_had(
     f.link.refuse_with(exhausted);
     f.write_instance(1);
     f.bind(1);
-    f.mediator.enable_channel(1, true);
-    f.mediator.doorbell(1, 1);
+    f.mediator.enable_channel(GuestChannel(1), true);
+    f.mediator.doorbell(GuestChannel(1), 1);
     assert_eq!(f.face.take(), [end_of(1)]);
-    f.mediator.doorbell(0, 1);
+    f.mediator.doorbell(GuestChannel(0), 1);
     assert_eq!(f.face.take(), [], "others go on");
 
     f.link.refuse_nothing();
     f.bind(1);
-    f.mediator.enable_channel(1, true);
-    f.mediator.doorbell(1, 1);
+    f.mediator.enable_channel(GuestChannel(1), true);
+    f.mediator.doorbell(GuestChannel(1), 1);
 
     assert_eq!(f.face.take(), []);
     assert_eq!(f.mediator.status().counts.doorbells, 2);
@@ -458,7 +458,7 @@ fn channel_that_the_aggregator_refused_ends_in_a_fault_and_works_when_it_is_had(
 fn channel_with_a_bad_instance_block_ends_in_a_fault() {
     let f = fixture();
     f.bind(2);
-    f.mediator.enable_channel(2, true);
-    f.mediator.doorbell(2, 1);
+    f.mediator.enable_channel(GuestChannel(2), true);
+    f.mediator.doorbell(GuestChannel(2), 1);
     assert_eq!(f.face.take(), [end_of(2)]);
 }

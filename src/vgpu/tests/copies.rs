@@ -1,6 +1,7 @@
 //! What is counted of a guest's copies at its doorbells.
 
 use super::*;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::methods::{host, pcopy, stream};
 
 /// Pages of VRAM behind the ring and behind two pages of commands.
@@ -35,7 +36,7 @@ fn ring_of(log2: u32, grant: Grant) -> Fixture {
         f.write_pte((PADDING_VA >> 12) + page, vram(0xf000));
     }
     f.bind(1);
-    f.mediator.enable_channel(1, true);
+    f.mediator.enable_channel(GuestChannel(1), true);
     f
 }
 
@@ -69,7 +70,7 @@ fn every_entry_counts_once_around_the_end_of_the_ring() {
     }
 
     for (put, entries) in [(3, 3), (1, 5), (1, 5), (0, 8), (4, 8), (u32::MAX, 8), (2, 10)] {
-        f.mediator.doorbell(1, put);
+        f.mediator.doorbell(GuestChannel(1), put);
         assert_eq!(f.counted(), (entries * 3 * 256, 0), "after {put}");
     }
 }
@@ -82,11 +83,11 @@ fn doorbell_reads_so_many_entries_and_no_more() {
     for entry in 0..200 {
         f.entry(entry, COMMANDS_VA, words.len() as u64);
     }
-    f.mediator.doorbell(1, 64);
+    f.mediator.doorbell(GuestChannel(1), 64);
     assert_eq!(f.counted(), (64 * 256, 0));
-    f.mediator.doorbell(1, 164);
+    f.mediator.doorbell(GuestChannel(1), 164);
     assert_eq!(f.counted(), (128 * 256, 36));
-    f.mediator.doorbell(1, 165);
+    f.mediator.doorbell(GuestChannel(1), 165);
     assert_eq!(f.counted(), (129 * 256, 36));
 }
 
@@ -98,7 +99,7 @@ fn doorbell_reads_so_many_commands_and_passes_over_what_cannot_matter() {
     let padding = PADDING_PAGES * 1024;
     f.entry(0, PADDING_VA, padding);
     f.entry(1, COMMANDS_VA, words.len() as u64);
-    f.mediator.doorbell(1, 2);
+    f.mediator.doorbell(GuestChannel(1), 2);
     assert_eq!(f.counted(), (0, 2), "more padding than is read");
 
     // Data for software, in memory that there is not, with a copy behind.
@@ -106,7 +107,7 @@ fn doorbell_reads_so_many_commands_and_passes_over_what_cannot_matter() {
     f.entry(2, COMMANDS_VA + 0x100, 1);
     f.entry(3, NOTHING_VA, 0x1000);
     f.entry(4, COMMANDS_VA, words.len() as u64);
-    f.mediator.doorbell(1, 5);
+    f.mediator.doorbell(GuestChannel(1), 5);
     assert_eq!(f.counted(), (256, 2));
 }
 
@@ -118,22 +119,22 @@ fn what_cannot_be_read_is_counted_as_such() {
     for (entry, va) in (0..).zip([NOTHING_VA, COMMANDS_VA, 0xff_ffff_fffc, COMMANDS_VA]) {
         f.entry(entry, va, words.len() as u64);
     }
-    f.mediator.doorbell(1, 4);
+    f.mediator.doorbell(GuestChannel(1), 4);
     assert_eq!(f.counted(), (512, 2));
 
     // A page of commands that is not the guest's memory; then no page directory at all.
     f.write_pte((COMMANDS_VA >> 12) + 1, vram(VRAM));
     f.entry(4, COMMANDS_VA + 0x1000, 1);
-    f.mediator.doorbell(1, 5);
+    f.mediator.doorbell(GuestChannel(1), 5);
     f.write_u64(DIRECTORY, 0);
-    f.mediator.doorbell(1, 6);
+    f.mediator.doorbell(GuestChannel(1), 6);
     assert_eq!(f.counted(), (512, 4));
 }
 
 #[test]
 fn commands_in_memory_that_is_slow_to_read_are_not_read() {
     let f = ring_of(10, Grant { slow_vram_reads: true, ..grant() });
-    f.mediator.doorbell(1, 3);
+    f.mediator.doorbell(GuestChannel(1), 3);
     assert_eq!(f.counted(), (0, 3));
 }
 
@@ -143,18 +144,18 @@ fn channel_begins_anew_with_its_host_channel_only() {
     let words = copy(1);
     f.commands(0, &words);
     f.entry(0, COMMANDS_VA, words.len() as u64);
-    f.mediator.doorbell(1, 1);
-    f.mediator.enable_channel(1, false);
-    f.mediator.enable_channel(1, true);
-    f.mediator.doorbell(1, 1);
+    f.mediator.doorbell(GuestChannel(1), 1);
+    f.mediator.enable_channel(GuestChannel(1), false);
+    f.mediator.enable_channel(GuestChannel(1), true);
+    f.mediator.doorbell(GuestChannel(1), 1);
     assert_eq!(f.counted(), (256, 0));
 
     // Work that was there before the channel.
     f.write_u32(USERD + 0x1000 + ramin::USERD_GP_PUT, 1);
     f.bind(1);
-    f.mediator.enable_channel(1, true);
+    f.mediator.enable_channel(GuestChannel(1), true);
     assert_eq!(f.counted(), (512, 0));
-    f.mediator.doorbell(9, 1);
-    f.mediator.doorbell(u16::MAX, 1);
+    f.mediator.doorbell(GuestChannel(9), 1);
+    f.mediator.doorbell(GuestChannel(u16::MAX), 1);
     assert_eq!(f.counted(), (512, 0));
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{FailSafe, Quotas, State};
-use gpuvmk_chip::addr::Gpa;
+use gpuvmk_chip::addr::{Gpa, GuestChannel};
 use gpuvmk_pci::{DmaBacking, DmaMapping};
 use gpuvmk_shadow_pagetable::Limits;
 
@@ -17,13 +17,13 @@ fn refused_channel_does_not_run_and_the_rest_does() {
     refuse(&f, RefusalKind::Exhausted, |request| matches!(request, Request::CreateChannel { .. }));
     f.write_instance(1);
     f.bind(1);
-    f.mediator.enable_channel(1, true);
+    f.mediator.enable_channel(GuestChannel(1), true);
     f.link.refuse_nothing();
 
     let status = f.mediator.status();
     assert_eq!(status.state, State::Running);
     assert_eq!((status.channels_bound, status.channels_placed, status.spaces), (2, 1, 1));
-    f.mediator.enable_channel(1, true);
+    f.mediator.enable_channel(GuestChannel(1), true);
     assert_eq!(f.mediator.status().channels_placed, 2);
 }
 
@@ -44,7 +44,7 @@ fn more_spaces_than_granted_are_not_asked_for() {
         let block = INSTANCE + u64::from(n) * 0x1000;
         f.write_u64(block + ramin::PAGE_DIRECTORY_LO, 0x20_0000 + u64::from(n) * 0x2_0000);
         f.bind(n);
-        f.mediator.enable_channel(n, true);
+        f.mediator.enable_channel(GuestChannel(n), true);
     }
     let status = f.mediator.status();
     assert_eq!((status.spaces, status.channels_placed), (usize::from(SPACES), usize::from(SPACES)));
@@ -54,10 +54,10 @@ fn more_spaces_than_granted_are_not_asked_for() {
 fn refused_engines_take_the_host_channel_away() {
     let f = fixture();
     f.start(0);
-    f.mediator.enable_channel(0, false);
+    f.mediator.enable_channel(GuestChannel(0), false);
     f.write_u64(INSTANCE + ramin::GRAPHICS_CONTEXT_LO, 4);
     refuse(&f, RefusalKind::Exhausted, |request| matches!(request, Request::SetEngines { .. }));
-    f.mediator.enable_channel(0, true);
+    f.mediator.enable_channel(GuestChannel(0), true);
     let status = f.mediator.status();
     assert_eq!((status.channels_bound, status.channels_placed, status.spaces), (1, 0, 0));
 }
@@ -84,9 +84,9 @@ fn tables_beyond_the_limits_put_the_vgpu_into_fail_safe_until_a_reset() {
     // Inert: nothing reaches the aggregator, and nothing hangs.
     f.flush();
     f.bind(1);
-    f.mediator.enable_channel(1, true);
-    f.mediator.preempt_channel(0);
-    f.mediator.doorbell(0, 1);
+    f.mediator.enable_channel(GuestChannel(1), true);
+    f.mediator.preempt_channel(GuestChannel(0));
+    f.mediator.doorbell(GuestChannel(0), 1);
     assert_eq!(f.link.take(), []);
     assert!(!f.mediator.preempt_pending() && f.link.doorbells.lock().unwrap().is_empty());
     assert_eq!(f.mediator.status().counts.dropped_in_fail_safe, 4);
@@ -114,7 +114,7 @@ fn reset_drops_everything_and_leaves_memory_announced() {
     let backing = Some(DmaBacking { fd, offset: 0 });
     f.mediator.dma_map(DmaMapping { iova: 0, size: 0x1000, writable: true, backing, owner: None }).unwrap();
     f.start(0);
-    f.mediator.preempt_channel(0);
+    f.mediator.preempt_channel(GuestChannel(0));
     f.link.take();
 
     f.mediator.reset();
@@ -123,7 +123,7 @@ fn reset_drops_everything_and_leaves_memory_announced() {
     let status = f.mediator.status();
     assert_eq!((status.channels_bound, status.spaces, status.tables), (0, 0, 0));
     assert!(!f.mediator.preempt_pending());
-    f.mediator.doorbell(0, 1);
+    f.mediator.doorbell(GuestChannel(0), 1);
     assert!(f.link.doorbells.lock().unwrap().is_empty());
     f.mediator.set_fifo_state(FIFO_ON);
     f.start(0);
@@ -135,11 +135,11 @@ fn reset_drops_everything_and_leaves_memory_announced() {
 fn lost_aggregator_is_told_once_and_polls_end() {
     let f = fixture();
     f.start(0);
-    f.mediator.preempt_channel(0);
+    f.mediator.preempt_channel(GuestChannel(0));
 
     f.link.handler().lost("socket closed");
     f.link.refuse_with(|_| Some(LinkError::Lost("socket closed".into())));
-    f.mediator.enable_channel(0, false);
+    f.mediator.enable_channel(GuestChannel(0), false);
 
     assert_eq!(f.face.take(), [Told::Lost("socket closed".into())]);
     assert!(!f.mediator.preempt_pending());

@@ -5,6 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::State;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::{ChannelStop, HostError};
 use gpuvmk_pci::{DmaBacking, DmaMapping};
 use gpuvmk_shadow_pagetable::Limits;
 
@@ -56,10 +58,10 @@ fn step() -> impl Strategy<Value = Step> {
 fn perform(f: &Fixture, step: Step) {
     let mediator = &f.mediator;
     match step {
-        Step::Bind(id, at) => mediator.bind_channel(id, at.map(vram)),
-        Step::Enable(id, enabled) => mediator.enable_channel(id, enabled),
+        Step::Bind(id, at) => mediator.bind_channel(GuestChannel(id), at.map(vram)),
+        Step::Enable(id, enabled) => mediator.enable_channel(GuestChannel(id), enabled),
         Step::Runlist(at, count) => mediator.commit_runlist(vram(at), count),
-        Step::Preempt(id) => mediator.preempt_channel(id),
+        Step::Preempt(id) => mediator.preempt_channel(GuestChannel(id)),
         Step::Flush(at, hub_only) => {
             mediator.flush_tlb(FlushScope { page_directory: vram(at), hub_only });
         }
@@ -67,7 +69,7 @@ fn perform(f: &Fixture, step: Step) {
             mediator.set_fifo_state(FifoState { enabled, large_pages_64k, ..FIFO_ON });
         }
         Step::Block(blocked) => mediator.block_runlist(blocked),
-        Step::Doorbell(id, put) => mediator.doorbell(id, put),
+        Step::Doorbell(id, put) => mediator.doorbell(GuestChannel(id), put),
         Step::Write(at, value) => {
             let _ = mediator.write_memory(vram(at), &value.to_le_bytes());
         }
@@ -75,7 +77,7 @@ fn perform(f: &Fixture, step: Step) {
             f.write_instance(id);
             f.write_u64(INSTANCE + u64::from(id) * 0x1000 + ramin::PAGE_DIRECTORY_LO, directory);
             f.bind(id);
-            mediator.enable_channel(id, true);
+            mediator.enable_channel(GuestChannel(id), true);
         }
         Step::Map(n) => {
             let fd = create_memory_file(c"ram", 0x2000).unwrap();
@@ -92,8 +94,8 @@ fn perform(f: &Fixture, step: Step) {
             let _ = mediator.dma_unmap(n << 12, 0x2000);
         }
         Step::Fault(id) => {
-            let error = HostError { channel: id, pbdma: 0, status: 0, method: 0, data: 0 };
-            f.link.handler().event(Event::HostError(error));
+            let error = HostError { pbdma: 0, status: 0, method: 0, data: 0 };
+            f.link.handler().event(Event::Stopped(ChannelStop::new(GuestChannel(id), error)));
         }
         Step::Preempted(id) => f.link.handler().event(Event::Preempted(GuestChannel(id))),
         Step::Reset => mediator.reset(),

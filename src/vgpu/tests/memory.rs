@@ -2,7 +2,7 @@
 
 use super::*;
 use gpuvmk_aggregator::protocol::{GuestMapping, GuestRange, GuestTarget};
-use gpuvmk_chip::addr::{Gpa, GpuVa, GuestVram};
+use gpuvmk_chip::addr::{Gpa, GpuVa, GuestChannel, GuestVram};
 use std::os::fd::AsFd;
 
 use crate::Quotas;
@@ -105,7 +105,7 @@ fn tables_in_system_memory_are_followed() {
     f.bind(0);
     f.link.take();
 
-    f.mediator.enable_channel(0, true);
+    f.mediator.enable_channel(GuestChannel(0), true);
 
     let target = GuestTarget::Vram(GuestVram(0x9000));
     let map = GuestMapping { read_only: true, kind: 3, ..mapping(1, target) };

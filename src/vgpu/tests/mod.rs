@@ -21,6 +21,7 @@ use gpuvmk_aggregator::link::{AggregatorLink, Deferred, EventHandler, Grant, Lin
 use gpuvmk_aggregator::protocol::{Doorbell, Event, MAX_UPDATE_RUNS, RefusalKind, Request, SpaceId};
 use gpuvmk_aggregator::report::{FailSafeReason, Report};
 use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::{ChannelStop, MmuFault};
 use gpuvmk_chip::gf100::mmu::{Pde, Pte};
 use gpuvmk_chip::gf100::ramin;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
@@ -28,8 +29,7 @@ use gpuvmk_fifo_virt::CopiedBytes;
 use gpuvmk_pci::SharedMemory;
 use gpuvmk_pci::mapping::create_memory_file;
 use gpuvmk_units::backend::{
-    Backend, ChannelError, ChannelHang, Completions as _, EngineBackend, EngineEvents, FifoState, FlushScope,
-    GraphicsError, HostError, InterruptInterest, MmuFault,
+    Backend, Completions as _, EngineBackend, EngineEvents, FifoState, FlushScope, InterruptInterest,
 };
 
 const VRAM: u64 = 4 << 20;
@@ -211,11 +211,8 @@ enum Told {
     NonStall(Engine),
     Posted(EngineSet),
     Unsent,
+    Stopped(ChannelStop<GuestChannel>),
     Fault(MmuFault),
-    HostError(HostError),
-    GraphicsError(GraphicsError),
-    ChannelError(ChannelError),
-    Hung(ChannelHang),
     Lost(String),
 }
 
@@ -245,24 +242,16 @@ impl EngineEvents for FakeFace {
         self.log().push(Told::Unsent);
     }
 
-    fn mmu_fault(&self, fault: MmuFault) {
+    fn stopped(&self, stop: ChannelStop<GuestChannel>) {
+        self.log().push(Told::Stopped(stop));
+    }
+
+    fn fault(&self, fault: MmuFault) {
         self.log().push(Told::Fault(fault));
     }
 
-    fn host_error(&self, error: HostError) {
-        self.log().push(Told::HostError(error));
-    }
-
-    fn graphics_error(&self, error: GraphicsError) {
-        self.log().push(Told::GraphicsError(error));
-    }
-
-    fn channel_error(&self, error: ChannelError) {
-        self.log().push(Told::ChannelError(error));
-    }
-
-    fn hung(&self, hang: ChannelHang) {
-        self.log().push(Told::Hung(hang));
+    fn preempted(&self, channel: GuestChannel) {
+        panic!("the face is asked, and not told: {channel:?}");
     }
 
     fn patch_register(&self, _offset: u32, _value: u32) {
@@ -354,7 +343,7 @@ impl Fixture {
     }
 
     fn bind(&self, n: u16) {
-        self.mediator.bind_channel(n, Some(vram(INSTANCE + u64::from(n) * 0x1000)));
+        self.mediator.bind_channel(GuestChannel(n), Some(vram(INSTANCE + u64::from(n) * 0x1000)));
     }
 
     fn commit(&self, channels: &[u32]) {
@@ -373,7 +362,7 @@ impl Fixture {
     fn start(&self, n: u16) {
         self.write_instance(n);
         self.bind(n);
-        self.mediator.enable_channel(n, true);
+        self.mediator.enable_channel(GuestChannel(n), true);
         self.link.take();
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::Bar3;
 use crate::placement::{BAR3_MAPPED, WINDOW_GPA};
 use gpuvmk_aggregator::protocol::{GuestMapping, GuestTarget};
-use gpuvmk_chip::addr::{Gpa, GuestVram};
+use gpuvmk_chip::addr::{Gpa, GuestChannel, GuestVram};
 use gpuvmk_pci::mapping::{Access, Mapping};
 use gpuvmk_units::backend::{WindowTables, Windows as _};
 
@@ -254,7 +254,7 @@ fn userd_is_where_hardware_reads_it_with_what_the_guest_stored() {
     assert_eq!(d.read(USERD + 0x44), 12);
 
     // The next channel there: what the guest clears through BAR3 counts.
-    d.f.mediator.bind_channel(0, None);
+    d.f.mediator.bind_channel(GuestChannel(0), None);
     assert_eq!((d.bar3.read_u32(2 * PAGE + 0x44), d.read(USERD + 0x44)), (Ok(12), 12));
     d.bar3.write_u32(2 * PAGE + 0x44, 0).unwrap();
     d.f.start(0);

@@ -17,14 +17,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gpuvmk::addr::GpuVa;
+use gpuvmk::chip::addr::GuestChannel;
+use gpuvmk::chip::channel_event::{ChannelStop, MmuFault, StopCause};
 use gpuvmk::chip::gh100::methods::{CLASS_COPY, SUBCHANNEL_COPY, copy, host};
 use gpuvmk::chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk::pci::mapping::{Access, Mapping, create_memory_file};
 use gpuvmk::pci::{DmaBacking, DmaMapping};
-use gpuvmk::units::backend::{
-    ChannelError, ChannelHang, ChannelRefusal, EngineEvents, FlushScope, GraphicsError, GspBackend,
-    GspChannel, HostError, MmuFault,
-};
+use gpuvmk::units::backend::{ChannelRefusal, EngineEvents, FlushScope, GspBackend, GspChannel};
 
 pub use tables::Tables;
 
@@ -55,8 +54,8 @@ const GP_PUT: u64 = 0x8c;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told {
     NonStall(Engine),
-    Fault(MmuFault),
-    Stopped(u16),
+    Fault(GuestChannel, MmuFault),
+    Stopped(GuestChannel),
     Lost,
 }
 
@@ -74,24 +73,19 @@ impl EngineEvents for Notes {
         self.add(Told::NonStall(engine));
     }
 
-    fn mmu_fault(&self, fault: MmuFault) {
-        self.add(Told::Fault(fault));
+    fn stopped(&self, stop: ChannelStop<GuestChannel>) {
+        self.add(match stop.cause {
+            StopCause::Fault(fault) => Told::Fault(stop.channel, fault),
+            _ => Told::Stopped(stop.channel),
+        });
     }
 
-    fn host_error(&self, error: HostError) {
-        self.add(Told::Stopped(error.channel));
+    fn fault(&self, fault: MmuFault) {
+        panic!("no access of the host's own is refused: {fault:?}");
     }
 
-    fn graphics_error(&self, error: GraphicsError) {
-        self.add(Told::Stopped(error.channel));
-    }
-
-    fn channel_error(&self, error: ChannelError) {
-        self.add(Told::Stopped(error.channel));
-    }
-
-    fn hung(&self, hang: ChannelHang) {
-        self.add(Told::Stopped(hang.channel));
+    fn preempted(&self, channel: GuestChannel) {
+        panic!("nobody asked for a preemption of {channel:?}");
     }
 
     fn patch_register(&self, _offset: u32, _value: u32) {
@@ -189,10 +183,10 @@ impl<B: GspBackend> GspDriver<B> {
     pub fn try_channel(&mut self, slot: u16, engines: EngineSet) -> Result<(), ChannelRefusal> {
         self.write(Self::base(slot), &[0; PUSH as usize]);
         (self.put[usize::from(slot)], self.fence[usize::from(slot)]) = (0, 0);
-        self.back.create_channel(slot, Self::wish(slot, engines))?;
+        self.back.create_channel(GuestChannel(slot), Self::wish(slot, engines))?;
         let engine = engines.engines().find(|engine| *engine != Engine::Graphics).unwrap();
-        self.back.create_object(slot, CLASS_COPY.into(), engine)?;
-        self.back.schedule_channel(slot, true)
+        self.back.create_object(GuestChannel(slot), CLASS_COPY.into(), engine)?;
+        self.back.schedule_channel(GuestChannel(slot), true)
     }
 
     /// Writes a pushbuffer and its ring entry, and rings.
@@ -210,7 +204,7 @@ impl<B: GspBackend> GspDriver<B> {
         let value = (VRAM_VA + push) | 1 << 41 | (words.len() as u64) << 42;
         self.write(entry, &value.to_le_bytes());
         self.write(base + USERD + GP_PUT, &put.to_le_bytes());
-        self.back.doorbell(slot, put);
+        self.back.doorbell(GuestChannel(slot), put);
     }
 
     /// Submits a copy between virtual addresses, with a fence and a notification behind it.

@@ -1,6 +1,8 @@
 //! Channels: made, run, faulted, preempted.
 
 use super::*;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, Hang, HangKind, HostError, MmuFault};
 
 #[test]
 fn channel_with_bad_shape_is_refused() {
@@ -49,19 +51,18 @@ fn fault_goes_to_its_tenant_in_its_own_numbers_and_others_go_on() {
     let (mut machine, fake, a, _b) = two_tenants();
     let (host_a, host_b) = (host_of(&fake, 64 * MIB), host_of(&fake, 128 * MIB));
     let fault = MmuFault {
-        channel: Some(host_a.0),
         unit: FaultUnit::Host,
         address: GpuVa(0x1234_5000),
         access: AccessKind::Read,
         reason: FaultReason::PageNotPresent,
     };
 
-    fake.report(GpuEvent::Fault(fault));
+    fake.report(GpuEvent::Stopped(ChannelStop::new(host_a, fault)));
     machine.gpu_events(T0);
 
     assert_eq!(
         outputs(&mut machine),
-        [Output::Event(a, Event::Fault(MmuFault { channel: Some(0), ..fault }))]
+        [Output::Event(a, Event::Stopped(ChannelStop::new(GuestChannel(0), fault)))]
     );
     assert_eq!(fake.state().runlist, [host_b]);
     assert!(!fake.state().enabled[&host_a]);
@@ -71,8 +72,8 @@ fn fault_goes_to_its_tenant_in_its_own_numbers_and_others_go_on() {
 fn faulted_channel_stays_off_until_it_is_made_anew() {
     let (mut machine, fake, a, _) = two_tenants();
     let host_a = host_of(&fake, 64 * MIB);
-    let error = HostError { channel: host_a.0, pbdma: 0, status: 1 << 21, method: 0, data: 0 };
-    fake.report(GpuEvent::HostError(error));
+    let error = HostError { pbdma: 0, status: 1 << 21, method: 0, data: 0 };
+    fake.report(GpuEvent::Stopped(ChannelStop::new(host_a, error)));
     machine.gpu_events(T0);
 
     done(&mut machine, a, Request::EnableChannel { channel: GuestChannel(0), enabled: true });
@@ -150,8 +151,8 @@ fn preemption_that_does_not_end_costs_only_its_channel() {
     assert!(due <= SECOND);
     assert_eq!(fake.state().forced, [host_a]);
     assert_eq!(fake.state().runlist, [host_b]);
-    let told = ChannelHang { channel: 0, engine: Engine::Graphics, kind: HangKind::Engine };
-    let events = [Event::Hung(told), Event::Preempted(GuestChannel(0))];
+    let hang = Hang { engine: Engine::Graphics, kind: HangKind::Engine };
+    let events = [Event::Stopped(ChannelStop::new(GuestChannel(0), hang)), Event::Preempted(GuestChannel(0))];
     assert_eq!(outputs(&mut machine), events.map(|event| Output::Event(a, event)));
     done(&mut machine, a, Request::EnableChannel { channel: GuestChannel(0), enabled: true });
     done(&mut machine, a, Request::DestroyChannel(GuestChannel(0)));
@@ -186,8 +187,8 @@ fn late_event_of_a_departed_channel_reaches_nobody() {
     fake.state().yields = false;
     done(&mut machine, a, Request::DestroyChannel(GuestChannel(0)));
 
-    let error = HostError { channel: host.0, pbdma: 0, status: 1, method: 0, data: 0 };
-    fake.report(GpuEvent::HostError(error));
+    let error = HostError { pbdma: 0, status: 1, method: 0, data: 0 };
+    fake.report(GpuEvent::Stopped(ChannelStop::new(host, error)));
     machine.gpu_events(T0);
     machine.step(T0);
 

@@ -1,6 +1,8 @@
 //! Channels that make no progress, and VMs whose channels do it again and again.
 
 use super::*;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::{self, ChannelStop, HangKind};
 use gpuvmk_scheduler::HangLimits;
 
 const MS: Duration = Duration::from_millis(1);
@@ -48,7 +50,7 @@ fn hog_and_neighbour(config: HangLimits) -> (Machine, Fake, TenantId, TenantId) 
 }
 
 fn told(engine: Engine, kind: HangKind) -> Event {
-    Event::Hung(ChannelHang { channel: 0, engine, kind })
+    Event::Stopped(ChannelStop::new(GuestChannel(0), channel_event::Hang { engine, kind }))
 }
 
 fn record(machine: &Machine, name: &str) -> (u64, u64, u64) {

@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::fake_gpu::{CLASS_COMPUTE, CLASS_COPY};
-use gpuvmk_units::backend::ChannelError;
+use gpuvmk_chip::addr::{GuestChannel, HostChannel};
+use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 
 const GR: EngineSet = EngineSet::GRAPHICS.union(EngineSet::COPY0);
 
@@ -99,7 +100,7 @@ fn object_of_an_unknown_class_foreign_engine_or_absent_channel_is_refused() {
 fn object_on_a_stopped_channel_reaches_no_hardware() {
     let (mut machine, fake, a, _) = hopper();
     let host = host_of(&fake, 64 * MIB + 0x200);
-    fake.report(GpuEvent::ChannelError(ChannelError { channel: host.0, code: 31 }));
+    fake.report(GpuEvent::Stopped(ChannelStop::new(host, StopCause::Manager(31))));
     machine.gpu_events(T0);
 
     done(&mut machine, a, object(CLASS_COMPUTE, Engine::Graphics));
@@ -116,11 +117,11 @@ fn channel_error_goes_to_its_tenant_in_its_own_numbers_and_others_go_on() {
     }
     let (host_a, host_b) = (host_of(&fake, 64 * MIB + 0x200), host_of(&fake, 128 * MIB + 0x200));
 
-    fake.report(GpuEvent::ChannelError(ChannelError { channel: host_b.0, code: 13 }));
+    fake.report(GpuEvent::Stopped(ChannelStop::new(host_b, StopCause::Manager(13))));
     machine.gpu_events(T0);
 
-    let told = ChannelError { channel: 0, code: 13 };
-    assert_eq!(outputs(&mut machine), [Output::Event(b, Event::ChannelError(told))]);
+    let told = ChannelStop::new(GuestChannel(0), StopCause::Manager(13));
+    assert_eq!(outputs(&mut machine), [Output::Event(b, Event::Stopped(told))]);
     assert_eq!(fake.state().runlist, [host_a]);
     assert!(!fake.state().enabled[&host_b]);
 }

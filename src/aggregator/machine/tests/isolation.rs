@@ -1,6 +1,7 @@
 //! What one tenant asks for never touches another.
 
 use super::*;
+use gpuvmk_chip::addr::GuestChannel;
 
 #[test]
 fn partitions_of_tenants_are_disjoint_and_labelled() {

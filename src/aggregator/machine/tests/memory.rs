@@ -6,6 +6,8 @@ mod small_tmpfs;
 use self::small_tmpfs::{give_back, small_tmpfs};
 use super::*;
 use crate::report::FailSafeReason;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::StopCause;
 use gpuvmk_pci::DmaBacking;
 
 #[test]
@@ -149,7 +151,10 @@ fn vm_whose_memory_could_not_be_had_is_in_fail_safe_state_alone() {
 
     machine.step(T0);
 
-    let lost = |output: &Output| matches!(output, Output::Event(vm, Event::Fault(fault)) if *vm == a && fault.channel == Some(0));
+    let lost = |output: &Output| {
+        let Output::Event(vm, Event::Stopped(stop)) = output else { return false };
+        *vm == a && stop.channel == GuestChannel(0) && matches!(stop.cause, StopCause::Fault(_))
+    };
     assert!(outputs(&mut machine).iter().any(lost));
     assert_eq!(refused(&mut machine, a, map(0x5000, system(0))), RefusalKind::MemoryLost);
     assert_eq!(machine.tenants.get(a).unwrap().fail_safe.unwrap().reason, FailSafeReason::MemoryLost);

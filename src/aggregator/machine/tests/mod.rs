@@ -34,7 +34,6 @@ use gpuvmk_gpu::{GpuDriver, GpuEvent, HostTarget, OwnershipLedger};
 use gpuvmk_scheduler::Scheduler;
 use gpuvmk_scheduler::policy::{PolicyKind, Settings};
 use gpuvmk_scheduler::share::Share;
-use gpuvmk_units::backend::{ChannelHang, FaultUnit, HangKind, HostError, MmuFault};
 
 const SECOND: Duration = Duration::from_secs(1);
 const T0: Duration = Duration::ZERO;

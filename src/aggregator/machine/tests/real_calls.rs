@@ -3,6 +3,8 @@
 //! and a neighbour is served in between.
 
 use super::*;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_gpu::rm::timed::Timed;
 use gpuvmk_units::clock::Clock;
 
@@ -276,7 +278,7 @@ fn channels_that_do_not_yield_are_asked_in_turn() {
     rig.judge("100 channels that do not yield", 5 * SLICE_AND_CALL);
     assert!(asked <= 3 * SLICE_AND_CALL, "{asked}");
     let a = rig.a;
-    rig.until(|output| matches!(output, Output::Event(to, Event::Hung(_)) if *to == a));
+    rig.until(|output| matches!(output, Output::Event(to, Event::Stopped(ChannelStop { cause: StopCause::Hang(_), .. })) if *to == a));
     rig.judge("and are taken off", 2 * SLICE_AND_CHANNEL);
 }
 

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::machine::settings::Order;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_trace::recorder::RING;
 use gpuvmk_trace::{Event as Traced, Filter, Header, Reader, Recorder, Tracer};
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::machine::settings::{InForce, Order};
+use gpuvmk_chip::addr::GuestChannel;
 
 fn order(vm: Option<&str>, settings: &[&str]) -> Order {
     Order { vm: vm.map(str::to_owned), settings: settings.iter().map(|text| (*text).to_owned()).collect() }

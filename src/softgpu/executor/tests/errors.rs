@@ -1,4 +1,5 @@
 use super::rig::*;
+use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_chip::gh100::methods::copy::{self, launch};
 use gpuvmk_chip::gh100::methods::host::{self, control_entry, pbdma_intr, sem};
 use gpuvmk_chip::{Engine, EngineSet};
@@ -52,7 +53,9 @@ fn host_unit_refuses_what_it_does_not_have() {
     ];
     for (words, status) in cases {
         let event = stopped(EngineSet::COPY1, &words);
-        let GpuEvent::HostError(error) = event else { panic!("{words:x?}: {event:?}") };
+        let GpuEvent::Stopped(ChannelStop { cause: StopCause::Host(error), .. }) = event else {
+            panic!("{words:x?}: {event:?}")
+        };
         assert_eq!(error.status, status, "{words:x?}: {error:x?}");
     }
 }
@@ -60,7 +63,9 @@ fn host_unit_refuses_what_it_does_not_have() {
 #[test]
 fn host_error_names_the_method() {
     let event = stopped(EngineSet::COPY1, &inc(3, host::CLEAR_FAULTED, &[0x8000_0001]));
-    let GpuEvent::HostError(error) = event else { panic!("{event:?}") };
+    let GpuEvent::Stopped(ChannelStop { cause: StopCause::Host(error), .. }) = event else {
+        panic!("{event:?}")
+    };
     assert_eq!((error.method, error.data), (3 << 16 | 0x84, 0x8000_0001));
 }
 
@@ -73,7 +78,7 @@ fn ring_entries_that_mean_nothing_stop_the_channel() {
         rig.prepare_entry(&mut channel, entry);
         rig.ring_doorbell(&channel);
         let status = |event: &GpuEvent| match event {
-            GpuEvent::HostError(error) => Some(error.status),
+            GpuEvent::Stopped(ChannelStop { cause: StopCause::Host(error), .. }) => Some(error.status),
             _ => None,
         };
         assert_eq!(rig.wait_event(status), pbdma_intr::GPENTRY, "{entry:#x}");
@@ -88,8 +93,13 @@ fn put_outside_the_ring_stops_the_channel() {
     let mut channel = rig.channel(space, EngineSet::COPY1);
     channel.put = 1 << RING_ENTRIES_LOG2;
     rig.ring_doorbell(&channel);
-    let status =
-        |event: &GpuEvent| if let GpuEvent::HostError(error) = event { Some(error.status) } else { None };
+    let status = |event: &GpuEvent| {
+        if let GpuEvent::Stopped(ChannelStop { cause: StopCause::Host(error), .. }) = event {
+            Some(error.status)
+        } else {
+            None
+        }
+    };
     assert_eq!(rig.wait_event(status), 1 << 14);
 }
 
@@ -118,8 +128,10 @@ fn copy_engines_refuse_what_they_were_not_set_up_for() {
     ];
     for words in cases {
         let event = stopped(EngineSet::COPY2, &words);
-        let GpuEvent::ChannelError(error) = event else { panic!("{words:x?}: {event:?}") };
-        assert_eq!(error.code, 41, "{words:x?}");
+        let GpuEvent::Stopped(ChannelStop { cause: StopCause::Manager(code), .. }) = event else {
+            panic!("{words:x?}: {event:?}")
+        };
+        assert_eq!(code, 41, "{words:x?}");
     }
 }
 
@@ -143,12 +155,16 @@ fn engines_of_a_lone_copy_channel_are_its_own() {
     // Subchannel 0 of a copy channel is the copy engine too.
     let words = inc(0, host::SET_OBJECT, &[0xcbc0]);
     let event = stopped(EngineSet::COPY1, &words);
-    let GpuEvent::ChannelError(error) = event else { panic!("{event:?}") };
-    assert_eq!(error.code, 40);
+    let GpuEvent::Stopped(ChannelStop { cause: StopCause::Manager(code), .. }) = event else {
+        panic!("{event:?}")
+    };
+    assert_eq!(code, 40);
     // On the graphics runlist the copy engine is engine 0.
     let event = stopped(graphics(), &inc(4, host::SET_OBJECT, &[0xcbc0]));
-    let GpuEvent::ChannelError(error) = event else { panic!("{event:?}") };
-    assert_eq!(error.code, 39);
+    let GpuEvent::Stopped(ChannelStop { cause: StopCause::Manager(code), .. }) = event else {
+        panic!("{event:?}")
+    };
+    assert_eq!(code, 39);
     assert_eq!(Engine::ALL[1], Engine::Copy(0));
 }
 

@@ -1,10 +1,10 @@
 use super::rig::*;
 use gpuvmk_chip::Engine;
+use gpuvmk_chip::channel_event::{ChannelStop, GraphicsError, StopCause};
 use gpuvmk_chip::gh100::methods::graphics::{self, intr};
 use gpuvmk_chip::gh100::methods::inline::{self, launch};
 use gpuvmk_chip::gh100::methods::{CLASS_2D, CLASS_3D, CLASS_COMPUTE, CLASS_INLINE, host, report};
 use gpuvmk_gpu::GpuEvent;
-use gpuvmk_units::backend::GraphicsError;
 
 const DST: u64 = 0x31_0000_0000;
 
@@ -23,7 +23,13 @@ fn stopped(words: &[u32]) -> GraphicsError {
     let mut rig = Rig::new();
     let (mut channel, _) = setup(&mut rig);
     rig.submit(&mut channel, words);
-    rig.wait_event(|event| if let GpuEvent::GraphicsError(error) = event { Some(*error) } else { None })
+    rig.wait_event(|event| {
+        if let GpuEvent::Stopped(ChannelStop { cause: StopCause::Graphics(error), .. }) = event {
+            Some(*error)
+        } else {
+            None
+        }
+    })
 }
 
 #[test]

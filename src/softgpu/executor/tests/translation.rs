@@ -1,14 +1,19 @@
 use super::rig::*;
-use gpuvmk_chip::addr::{GpuVa, HostVram, Iova, TenantId};
+use gpuvmk_chip::addr::{GpuVa, HostChannel, HostVram, Iova, TenantId};
+use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, MmuFault, StopCause};
 use gpuvmk_chip::{AccessKind, Engine, EngineSet, FaultReason};
 use gpuvmk_gpu::*;
-use gpuvmk_units::backend::{FaultUnit, MmuFault};
 
 const SRC: u64 = 0x30_0000_0000;
 const DST: u64 = 0x31_0000_0000;
 
-fn fault(event: &GpuEvent) -> Option<MmuFault> {
-    if let GpuEvent::Fault(fault) = event { Some(*fault) } else { None }
+fn fault(event: &GpuEvent) -> Option<(HostChannel, MmuFault)> {
+    match event {
+        GpuEvent::Stopped(ChannelStop { channel, cause: StopCause::Fault(fault) }) => {
+            Some((*channel, *fault))
+        }
+        _ => None,
+    }
 }
 
 #[test]
@@ -67,7 +72,7 @@ fn accesses_that_nothing_backs_fault() {
         let fault = rig.wait_event(fault);
         let address = GpuVa(if access == AccessKind::Read { from } else { to });
         let unit = FaultUnit::Engine(Engine::Copy(2));
-        let expected = MmuFault { channel: Some(channel.id.0), unit, address, access, reason };
+        let expected = (channel.id, MmuFault { unit, address, access, reason });
         assert_eq!(fault, expected);
     }
 }
@@ -80,7 +85,7 @@ fn faulting_channel_stops_and_others_go_on() {
     let memory = rig.buffer(space, DST, 0x1000);
 
     rig.submit(&mut bad, &semaphore(0x77_0000_0000, 1, 1));
-    assert_eq!(rig.wait_event(fault).unit, FaultUnit::Host);
+    assert_eq!(rig.wait_event(fault).1.unit, FaultUnit::Host);
     rig.submit(&mut bad, &semaphore(DST, 2, 1));
     rig.run(&mut good, &semaphore(DST + 0x10, 3, 1));
     rig.settle();
@@ -116,7 +121,7 @@ fn updates_are_seen_by_running_engines() {
     }
     assert!(!rig.done(&channel), "too short to tell");
     rig.gpu.clear_space(space).unwrap();
-    assert_eq!(rig.wait_event(fault).reason, FaultReason::PageTableNotPresent);
+    assert_eq!(rig.wait_event(fault).1.reason, FaultReason::PageTableNotPresent);
     assert_eq!(rig.gpu.space_usage(space).unwrap(), SpaceUsage::default());
 }
 
@@ -133,7 +138,7 @@ fn revoked_memory_is_reached_no_more() {
     rig.gpu.dma_unmap(Iova(0x1_8000_0000), 0x4000).unwrap();
     rig.submit(&mut channel, &semaphore(DST + 0x1000, 8, 1));
 
-    assert_eq!(rig.wait_event(fault).reason, FaultReason::PageNotPresent);
+    assert_eq!(rig.wait_event(fault).1.reason, FaultReason::PageNotPresent);
     let mut word = [0; 4];
     memory.read(0x1000, &mut word).unwrap();
     assert_eq!(u32::from_le_bytes(word), 7);

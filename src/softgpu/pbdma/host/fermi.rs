@@ -10,9 +10,9 @@ use crate::mmu::channel_memory::{ChannelMemory, Report};
 use crate::pbdma::ending::Ending;
 use crate::pbdma::loaded::Loaded;
 use gpuvmk_chip::Engine;
+use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::gf100::methods::{self, host, pbdma_intr, pcopy};
 use gpuvmk_chip::stream::Method;
-use gpuvmk_units::backend::MmuFault;
 
 /// The class.
 #[derive(Debug)]

@@ -12,9 +12,9 @@ use crate::mmu::reduction::{Operand, Reduction};
 use crate::pbdma::ending::Ending;
 use crate::pbdma::loaded::Loaded;
 use gpuvmk_chip::Engine;
+use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::gh100::methods::host::{self, control_entry, mem_op, old_sem, pbdma_intr, sem, yield_op};
 use gpuvmk_chip::stream::Method;
-use gpuvmk_units::backend::MmuFault;
 
 /// Address bits 56:32 in a high word.
 const ADDRESS_HIGH: u32 = 0x01ff_ffff;

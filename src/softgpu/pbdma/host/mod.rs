@@ -6,8 +6,8 @@ pub(crate) mod hopper;
 use super::ending::Ending;
 use super::loaded::Loaded;
 use crate::fifo::ramfc::{AddressMasks, Semaphore};
+use gpuvmk_chip::channel_event::MmuFault;
 use gpuvmk_chip::stream::Method;
-use gpuvmk_units::backend::MmuFault;
 
 /// USERD: the reference count, written by hardware.
 const USERD_REFERENCE: u64 = 0x48;

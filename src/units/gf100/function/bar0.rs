@@ -226,7 +226,7 @@ fn engine_status(status: EngineStatus) -> u32 {
     const BUSY: u32 = NV_PFIFO_ENGINE_STATUS::BUSY.mask();
     /// A context is being saved, or loaded.
     const SWITCHING: u32 = NV_PFIFO_ENGINE_STATUS::SAVE.mask() | NV_PFIFO_ENGINE_STATUS::CTXSW_SAVE.mask();
-    let channel = status.channel.map_or(0, |channel| NV_PFIFO_ENGINE_STATUS::CHID.of(channel.into()));
+    let channel = status.channel.map_or(0, |channel| NV_PFIFO_ENGINE_STATUS::CHID.of(channel.0.into()));
     let busy = if status.busy || status.switching { BUSY } else { 0 };
     let switching = if status.switching { SWITCHING } else { 0 };
     channel | busy | switching

@@ -8,6 +8,7 @@ use super::config::BAR1_SIZE;
 use super::{Gf100Function, locked};
 use crate::backend::{EngineBackend, WindowTables};
 use crate::shown::{moving_run, show_runs};
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::regs::windows::NV_PRAMIN;
 use gpuvmk_chip::gf100::{CHANNELS, ramin};
 use gpuvmk_chip::{Aperture, PhysicalAddress};
@@ -133,11 +134,11 @@ impl<B: EngineBackend + ?Sized> Gf100Function<B> {
     }
 
     /// The channel in whose USERD a store to BAR1 begins, and how many bytes later its GP_PUT is.
-    pub(super) fn doorbell_of(&self, offset: u64) -> Option<(u16, usize)> {
+    pub(super) fn doorbell_of(&self, offset: u64) -> Option<(GuestChannel, usize)> {
         let inside = offset.checked_sub(self.face.doorbell_area()?)?;
         let channel = u16::try_from(inside / ramin::USERD_SIZE).ok().filter(|channel| *channel < CHANNELS)?;
         let at = ramin::USERD_GP_PUT.checked_sub(inside % ramin::USERD_SIZE)?;
-        Some((channel, usize::try_from(at).ok()?))
+        Some((GuestChannel(channel), usize::try_from(at).ok()?))
     }
 
     /// Tells the back what PRAMIN shows.

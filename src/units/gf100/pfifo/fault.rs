@@ -8,8 +8,8 @@
 
 use std::collections::VecDeque;
 
-use crate::backend::{FaultUnit, MmuFault};
 use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::channel_event::{FaultUnit, MmuFault};
 use gpuvmk_chip::gf100::CHANNELS;
 use gpuvmk_chip::gf100::regs::pfifo::NV_PFIFO_MMU_FAULT_INFO::CLIENT;
 use gpuvmk_chip::gf100::regs::pfifo::*;

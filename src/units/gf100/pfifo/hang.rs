@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 
 use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::CHANNELS;
 use gpuvmk_chip::gf100::regs::pfifo::{NV_PFIFO_ENGINE_STATUS, NV_PFIFO_SCHED_ERROR};
 use gpuvmk_saved_state::{Check, StateError};
@@ -28,12 +29,12 @@ const SWITCHING: u32 = NV_PFIFO_ENGINE_STATUS::UNK31.mask()
 /// The hung channels.
 #[derive(Clone, Debug, Default)]
 pub struct Hangs {
-    waiting: VecDeque<(Engine, u16)>,
+    waiting: VecDeque<(Engine, GuestChannel)>,
 }
 
 impl Hangs {
     /// Notes a channel. True when it is shown from now on.
-    pub fn push(&mut self, engine: Engine, channel: u16) -> bool {
+    pub fn push(&mut self, engine: Engine, channel: GuestChannel) -> bool {
         let first = self.waiting.is_empty();
         let known = self.waiting.iter().any(|(_, other)| *other == channel);
         if !known && self.waiting.len() < usize::from(CHANNELS) {
@@ -43,20 +44,20 @@ impl Hangs {
     }
 
     /// The driver stopped the channel, or forgot it. True when another one is shown from now on.
-    pub fn remove(&mut self, channel: u16) -> bool {
+    pub fn remove(&mut self, channel: GuestChannel) -> bool {
         let shown = self.waiting.front().is_some_and(|(_, first)| *first == channel);
         self.waiting.retain(|(_, other)| *other != channel);
         shown && !self.waiting.is_empty()
     }
 
     /// The channel that the engine stands with.
-    pub fn on(&self, engine: Engine) -> Option<u16> {
+    pub fn on(&self, engine: Engine) -> Option<GuestChannel> {
         self.waiting.front().filter(|(stands, _)| *stands == engine).map(|(_, channel)| *channel)
     }
 
     /// The engine's status, if it stands.
     pub fn status(&self, engine: Engine) -> Option<u32> {
-        self.on(engine).map(|channel| SWITCHING | NV_PFIFO_ENGINE_STATUS::CHID.of(channel.into()))
+        self.on(engine).map(|channel| SWITCHING | NV_PFIFO_ENGINE_STATUS::CHID.of(channel.0.into()))
     }
 
     /// The scheduler's error code.
@@ -67,7 +68,7 @@ impl Hangs {
 
 impl Hangs {
     /// What is to be saved: engines and channels, in order.
-    pub fn state(&self) -> Vec<(Engine, u16)> {
+    pub fn state(&self) -> Vec<(Engine, GuestChannel)> {
         let Self { waiting } = self;
         waiting.iter().copied().collect()
     }
@@ -76,12 +77,12 @@ impl Hangs {
     ///
     /// # Errors
     /// There are more than channels, or one is there twice.
-    pub fn from_state(state: &[(Engine, u16)]) -> Result<Self, StateError> {
+    pub fn from_state(state: &[(Engine, GuestChannel)]) -> Result<Self, StateError> {
         let check = Check("hangs");
         check.at_most("channels", state.len(), usize::from(CHANNELS))?;
         for (index, (_, channel)) in state.iter().enumerate() {
             let is_again = state.iter().take(index).any(|(_, other)| other == channel);
-            check.that(!is_again, || format!("channel {channel} hangs twice"))?;
+            check.that(!is_again, || format!("channel {} hangs twice", channel.0))?;
         }
         Ok(Self { waiting: state.iter().copied().collect() })
     }

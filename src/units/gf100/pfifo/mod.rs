@@ -14,9 +14,9 @@ mod state;
 
 use super::effect::{Effect, ReadResult};
 use super::pbus::target_and_page;
-use crate::backend::{ChannelHang, HangKind, HostError, MmuFault};
 use fault::Faults;
-use gpuvmk_chip::addr::PAGE_SHIFT;
+use gpuvmk_chip::addr::{GuestChannel, PAGE_SHIFT};
+use gpuvmk_chip::channel_event::{Hang, HangKind, HostError, MmuFault};
 use gpuvmk_chip::gf100::regs::pfifo::*;
 use gpuvmk_chip::gf100::{CHANNELS, PBDMAS, engines};
 use gpuvmk_chip::registers::Reg;
@@ -110,7 +110,7 @@ impl Pfifo {
     pub fn reset(&mut self, effects: &mut Vec<Effect>) {
         for (channel, number) in self.channels.iter().zip(0u16..) {
             if channel.instance & BOUND != 0 {
-                effects.push(Effect::BindChannel(number, None));
+                effects.push(Effect::BindChannel(GuestChannel(number), None));
             }
         }
         if self.sched_disable != 0 {
@@ -225,7 +225,8 @@ impl Pfifo {
             }
             NV_PFIFO_PREEMPT => {
                 self.preempt = word.merge(self.preempt) & NV_PFIFO_PREEMPT::CHID.mask();
-                effects.extend(u16::try_from(self.preempt).map(Effect::Preempt));
+                effects
+                    .extend(u16::try_from(self.preempt).map(|number| Effect::Preempt(GuestChannel(number))));
             }
             NV_PFIFO_INTR_RUNLIST => self.runlist_events &= !word.bits(),
             _ => {}
@@ -237,7 +238,8 @@ impl Pfifo {
         channel.instance = word.merge(channel.instance);
         let instance = bound(channel.instance);
         self.settle(number);
-        effects.extend(u16::try_from(number).map(|number| Effect::BindChannel(number, instance)));
+        effects
+            .extend(u16::try_from(number).map(|number| Effect::BindChannel(GuestChannel(number), instance)));
     }
 
     fn start(&mut self, number: u32, word: Word, effects: &mut Vec<Effect>) {
@@ -247,7 +249,8 @@ impl Pfifo {
         if !enabled {
             self.settle(number);
         }
-        effects.extend(u16::try_from(number).map(|number| Effect::EnableChannel(number, enabled)));
+        effects
+            .extend(u16::try_from(number).map(|number| Effect::EnableChannel(GuestChannel(number), enabled)));
     }
 
     fn trigger(&mut self, number: u32, word: Word, effects: &mut Vec<Effect>) {
@@ -283,9 +286,9 @@ impl Pfifo {
     }
 
     /// Instance block (address >> 12) of a channel, 0 where it has none.
-    pub fn instance_page(&self, channel: u16) -> u32 {
+    pub fn instance_page(&self, channel: GuestChannel) -> u32 {
         self.channels
-            .get(usize::from(channel))
+            .get(usize::from(channel.0))
             .map_or(0, |channel| NV_PFIFO_CHAN_INST::PTR.get(channel.instance))
     }
 
@@ -318,9 +321,9 @@ impl Pfifo {
         }
     }
 
-    /// The MMU refused an engine's access.
-    pub fn mmu_fault(&mut self, fault: &MmuFault) {
-        let instance = fault.channel.map_or(0, |channel| self.instance_page(channel));
+    /// The MMU refused an engine's access, on behalf of a channel or of none.
+    pub fn mmu_fault(&mut self, channel: Option<GuestChannel>, fault: &MmuFault) {
+        let instance = channel.map_or(0, |channel| self.instance_page(channel));
         self.faults.raise(fault, instance);
     }
 
@@ -330,40 +333,37 @@ impl Pfifo {
     }
 
     /// The driver asked for a fault of `unit`, whose engine serves `channel`.
-    pub fn triggered_fault(&mut self, unit: u32, channel: Option<u16>) {
+    pub fn triggered_fault(&mut self, unit: u32, channel: Option<GuestChannel>) {
         let instance = channel.map_or(0, |channel| self.instance_page(channel));
         self.faults.pretend(unit, instance);
     }
 
     /// The host took a channel off because it made no progress.
-    pub fn hung(&mut self, hang: ChannelHang) {
+    pub fn hung(&mut self, channel: GuestChannel, hang: Hang) {
         match hang.kind {
             HangKind::Engine => {
-                if self.hangs.push(hang.engine, hang.channel) {
+                if self.hangs.push(hang.engine, channel) {
                     self.latched |= SCHED_ERROR;
                 }
             }
-            HangKind::Acquire => self.host_error(HostError {
-                channel: hang.channel,
-                pbdma: 0,
-                status: NV_PPBDMA_INTR_0::ACQUIRE.mask(),
-                method: 0,
-                data: 0,
-            }),
+            HangKind::Acquire => {
+                let status = NV_PPBDMA_INTR_0::ACQUIRE.mask();
+                self.host_error(channel, HostError { pbdma: 0, status, method: 0, data: 0 });
+            }
         }
     }
 
     /// The driver is done with a channel that hung, if it did.
     fn settle(&mut self, channel: u32) {
-        if u16::try_from(channel).is_ok_and(|channel| self.hangs.remove(channel)) {
+        if u16::try_from(channel).is_ok_and(|channel| self.hangs.remove(GuestChannel(channel))) {
             self.latched |= SCHED_ERROR;
         }
     }
 
-    /// A PBDMA unit refused a command.
-    pub fn host_error(&mut self, error: HostError) {
+    /// A PBDMA unit refused a command of a channel.
+    pub fn host_error(&mut self, channel: GuestChannel, error: HostError) {
         if let Some(unit) = self.pbdmas.get_mut(usize::from(error.pbdma)) {
-            unit.raise(error);
+            unit.raise(channel, error);
         }
     }
 

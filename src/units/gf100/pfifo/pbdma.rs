@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 
-use crate::backend::HostError;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::HostError;
 use gpuvmk_chip::gf100::CHANNELS;
 use gpuvmk_chip::gf100::regs::pfifo::*;
 use gpuvmk_chip::registers::Reg;
@@ -24,16 +25,16 @@ pub struct Pbdma {
     method: u32,
     data: u32,
     channel: u32,
-    waiting: VecDeque<HostError>,
+    waiting: VecDeque<(GuestChannel, HostError)>,
 }
 
 impl Pbdma {
-    /// Notes a refused command.
-    pub fn raise(&mut self, error: HostError) {
+    /// Notes a refused command of a channel.
+    pub fn raise(&mut self, channel: GuestChannel, error: HostError) {
         if self.interrupts == 0 {
-            self.put(error);
+            self.put(channel, error);
         } else if self.waiting.len() < usize::from(CHANNELS) {
-            self.waiting.push_back(error);
+            self.waiting.push_back((channel, error));
         }
     }
 
@@ -70,9 +71,9 @@ impl Pbdma {
         } else if is(NV_PPBDMA_INTR_0) {
             self.interrupts &= !word.bits();
             if self.interrupts == 0
-                && let Some(next) = self.waiting.pop_front()
+                && let Some((channel, error)) = self.waiting.pop_front()
             {
-                self.put(next);
+                self.put(channel, error);
             }
         } else if is(NV_PPBDMA_INTR_EN_0) {
             self.enable = word.merge(self.enable);
@@ -82,11 +83,11 @@ impl Pbdma {
         true
     }
 
-    fn put(&mut self, error: HostError) {
+    fn put(&mut self, channel: GuestChannel, error: HostError) {
         self.interrupts |= error.status;
         self.method = VALID | error.method;
         self.data = error.data;
-        self.channel = u32::from(error.channel);
+        self.channel = u32::from(channel.0);
     }
 }
 
@@ -104,41 +105,21 @@ pub struct PbdmaState {
     pub data0: u32,
     /// NV_PPBDMA_CHANNEL.
     pub channel: u32,
-    /// Refusals that wait until the one before was cleared.
-    pub waiting: Vec<HostErrorState>,
-}
-
-/// A command that was refused, as it is saved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HostErrorState {
-    /// Channel.
-    pub channel: u16,
-    /// PBDMA unit.
-    pub pbdma: u8,
-    /// Interrupt bits of the PBDMA.
-    pub status: u32,
-    /// Method.
-    pub method: u32,
-    /// Its data.
-    pub data: u32,
+    /// Refusals that wait until the one before was cleared, and whose they are.
+    pub waiting: Vec<(GuestChannel, HostError)>,
 }
 
 impl Pbdma {
     /// What is to be saved.
     pub fn state(&self) -> PbdmaState {
         let Self { interrupts, enable, method, data, channel, waiting } = self;
-        let saved = |error: &HostError| {
-            let HostError { channel, pbdma, status, method, data } = *error;
-            HostErrorState { channel, pbdma, status, method, data }
-        };
         PbdmaState {
             intr_0: *interrupts,
             intr_en_0: *enable,
             method0: *method,
             data0: *data,
             channel: *channel,
-            waiting: waiting.iter().map(saved).collect(),
+            waiting: waiting.iter().copied().collect(),
         }
     }
 
@@ -150,17 +131,13 @@ impl Pbdma {
         let check = Check("PBDMA");
         check.bits("NV_PPBDMA_CHANNEL", state.channel, u32::from(u16::MAX))?;
         check.at_most("waiting", state.waiting.len(), usize::from(CHANNELS))?;
-        let made = |error: &HostErrorState| {
-            let HostErrorState { channel, pbdma, status, method, data } = *error;
-            HostError { channel, pbdma, status, method, data }
-        };
         Ok(Self {
             interrupts: state.intr_0,
             enable: state.intr_en_0,
             method: state.method0,
             data: state.data0,
             channel: state.channel,
-            waiting: state.waiting.iter().map(made).collect(),
+            waiting: state.waiting.iter().copied().collect(),
         })
     }
 }

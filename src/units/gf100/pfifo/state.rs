@@ -1,6 +1,7 @@
 //! PFIFO's saved state.
 
 use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::regs::pfifo::*;
 use gpuvmk_chip::gf100::{CHANNELS, PBDMAS, engines};
 use gpuvmk_saved_state::{Check, StateError};
@@ -44,7 +45,7 @@ pub struct PfifoState {
     /// Fault records.
     pub faults: FaultsState,
     /// Channels that hang, with their engines.
-    pub hangs: Vec<(Engine, u16)>,
+    pub hangs: Vec<(Engine, GuestChannel)>,
     /// Every channel's registers.
     pub channels: Vec<Channel>,
     /// PBDMA units.

@@ -1,6 +1,6 @@
 use super::*;
-use crate::backend::FaultUnit;
-use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::channel_event::{FaultUnit, Hang, HangKind, HostError, MmuFault};
 use gpuvmk_chip::{AccessKind, Aperture, FaultReason};
 
 fn value(fifo: &Pfifo, reg: Reg) -> u32 {
@@ -16,9 +16,8 @@ fn write(fifo: &mut Pfifo, reg: Reg, value: u32) -> Vec<Effect> {
     effects
 }
 
-fn fault(channel: u16, unit: FaultUnit) -> MmuFault {
+fn fault(unit: FaultUnit) -> MmuFault {
     MmuFault {
-        channel: Some(channel),
         unit,
         address: GpuVa(0x3f_0000_1008),
         access: AccessKind::Write,
@@ -32,12 +31,12 @@ fn channel_life_is_told_in_order() {
     let instance = PhysicalAddress { aperture: Aperture::Vram, address: 0x1fce_6000 };
     let inst = NV_PFIFO_CHAN_INST.at(5);
     let state = NV_PFIFO_CHAN_STATE.at(5);
-    assert_eq!(write(&mut fifo, inst, 0xc001_fce6), [Effect::BindChannel(5, Some(instance))]);
-    assert_eq!(write(&mut fifo, state, 0x001f_0001), [Effect::EnableChannel(5, true)]);
+    assert_eq!(write(&mut fifo, inst, 0xc001_fce6), [Effect::BindChannel(GuestChannel(5), Some(instance))]);
+    assert_eq!(write(&mut fifo, state, 0x001f_0001), [Effect::EnableChannel(GuestChannel(5), true)]);
     assert_eq!(value(&fifo, state), 0x001f_0001);
-    assert_eq!(write(&mut fifo, state, 0x001f_0000), [Effect::EnableChannel(5, false)]);
-    assert_eq!(write(&mut fifo, NV_PFIFO_PREEMPT, 5), [Effect::Preempt(5)]);
-    assert_eq!(write(&mut fifo, inst, 0), [Effect::BindChannel(5, None)]);
+    assert_eq!(write(&mut fifo, state, 0x001f_0000), [Effect::EnableChannel(GuestChannel(5), false)]);
+    assert_eq!(write(&mut fifo, NV_PFIFO_PREEMPT, 5), [Effect::Preempt(GuestChannel(5))]);
+    assert_eq!(write(&mut fifo, inst, 0), [Effect::BindChannel(GuestChannel(5), None)]);
 }
 
 #[test]
@@ -75,7 +74,7 @@ fn non_stall_interrupt_needs_both_enables_and_clears_upwards() {
 fn fault_record_tells_unit_instance_address_and_reason() {
     let mut fifo = Pfifo::default();
     write(&mut fifo, NV_PFIFO_CHAN_INST.at(1), 0xc000_1234);
-    fifo.mmu_fault(&fault(1, FaultUnit::Host));
+    fifo.mmu_fault(Some(GuestChannel(1)), &fault(FaultUnit::Host));
     assert_eq!(value(&fifo, NV_PFIFO_MMU_FAULT_ID), 1 << 7);
     assert_eq!(value(&fifo, NV_PFIFO_MMU_FAULT_INST.at(7)), 0x1234);
     assert_eq!(value(&fifo, NV_PFIFO_MMU_FAULT_VA_LO.at(7)), 0x1000);
@@ -91,7 +90,7 @@ fn second_fault_of_a_unit_appears_when_the_first_was_read() {
     let mut fifo = Pfifo::default();
     for channel in [1u16, 2] {
         write(&mut fifo, NV_PFIFO_CHAN_INST.at(u32::from(channel)), 0xc000_0000 | u32::from(channel));
-        fifo.mmu_fault(&fault(channel, FaultUnit::Engine(Engine::Graphics)));
+        fifo.mmu_fault(Some(GuestChannel(channel)), &fault(FaultUnit::Engine(Engine::Graphics)));
     }
     assert_eq!(value(&fifo, NV_PFIFO_MMU_FAULT_INST.at(0)), 1);
     write(&mut fifo, NV_PFIFO_MMU_FAULT_ID, 1);
@@ -105,8 +104,8 @@ fn second_fault_of_a_unit_appears_when_the_first_was_read() {
 fn flood_of_faults_is_bounded() {
     let mut fifo = Pfifo::default();
     for _ in 0..10_000 {
-        fifo.mmu_fault(&fault(1, FaultUnit::Host));
-        fifo.host_error(HostError { channel: 1, pbdma: 0, status: 0x20_0000, method: 0, data: 0 });
+        fifo.mmu_fault(Some(GuestChannel(1)), &fault(FaultUnit::Host));
+        fifo.host_error(GuestChannel(1), HostError { pbdma: 0, status: 0x20_0000, method: 0, data: 0 });
     }
     for _ in 0..=CHANNELS {
         assert_ne!(value(&fifo, NV_PFIFO_MMU_FAULT_ID), 0);
@@ -119,9 +118,9 @@ fn flood_of_faults_is_bounded() {
 fn host_error_shows_in_its_pbdma_and_is_cleared_there() {
     let mut fifo = Pfifo::default();
     write(&mut fifo, NV_PPBDMA_INTR_EN_0.at(2), 0xffff_feff);
-    let error = HostError { channel: 9, pbdma: 2, status: 0x20_0000, method: 0x3_0200, data: 7 };
-    fifo.host_error(error);
-    fifo.host_error(HostError { channel: 10, ..error });
+    let error = HostError { pbdma: 2, status: 0x20_0000, method: 0x3_0200, data: 7 };
+    fifo.host_error(GuestChannel(9), error);
+    fifo.host_error(GuestChannel(10), error);
     assert_eq!(value(&fifo, NV_PFIFO_INTR_PBDMA_ID), 1 << 2);
     assert_eq!(value(&fifo, NV_PPBDMA_METHOD0.at(2)) & 0x7_3ffc, 0x3_0200);
     assert_eq!(value(&fifo, NV_PPBDMA_DATA0.at(2)), 7);
@@ -154,9 +153,9 @@ fn hung_channels_are_shown_one_after_the_other_until_the_driver_stops_them() {
         write(&mut fifo, NV_PFIFO_CHAN_INST.at(channel), 0xc000_1000 | channel);
         write(&mut fifo, NV_PFIFO_CHAN_STATE.at(channel), 0x001f_0001);
     }
-    let hang = ChannelHang { channel: 3, engine: Engine::Graphics, kind: HangKind::Engine };
-    fifo.hung(hang);
-    fifo.hung(ChannelHang { channel: 5, ..hang });
+    let hang = Hang { engine: Engine::Graphics, kind: HangKind::Engine };
+    fifo.hung(GuestChannel(3), hang);
+    fifo.hung(GuestChannel(5), hang);
     let status = NV_PFIFO_ENGINE_STATUS.at(0);
 
     for channel in [3, 5] {
@@ -183,7 +182,7 @@ fn hung_channels_are_shown_one_after_the_other_until_the_driver_stops_them() {
 fn stuck_acquire_is_an_interrupt_of_the_pbdma() {
     let mut fifo = Pfifo::default();
     write(&mut fifo, NV_PPBDMA_INTR_EN_0.at(0), 0xffff_feff);
-    fifo.hung(ChannelHang { channel: 9, engine: Engine::Graphics, kind: HangKind::Acquire });
+    fifo.hung(GuestChannel(9), Hang { engine: Engine::Graphics, kind: HangKind::Acquire });
     assert_eq!(value(&fifo, NV_PPBDMA_INTR_0.at(0)), 1 << 26);
     assert_eq!(value(&fifo, NV_PPBDMA_CHANNEL.at(0)), 9);
 }
@@ -195,7 +194,7 @@ fn reset_unbinds_channels_and_lifts_the_block() {
     assert_eq!(write(&mut fifo, NV_PFIFO_SCHED_DISABLE, u32::MAX), [Effect::BlockRunlist(true)]);
     let mut effects = Vec::new();
     fifo.reset(&mut effects);
-    assert_eq!(effects, [Effect::BindChannel(3, None), Effect::BlockRunlist(false)]);
+    assert_eq!(effects, [Effect::BindChannel(GuestChannel(3), None), Effect::BlockRunlist(false)]);
     assert_eq!(value(&fifo, NV_PFIFO_CHAN_INST.at(3)), 0);
 }
 

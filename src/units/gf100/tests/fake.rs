@@ -9,6 +9,7 @@ use crate::backend::{
     InterruptInterest, NoTarget, VramPiece, WindowTables, Windows,
 };
 use crate::deferred_completions::DeferredCompletions;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_pci::dma::MAX_MAPPINGS;
 use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
@@ -159,8 +160,8 @@ impl Backend for FakeBackend {
         self.note(Call::Flush(scope));
     }
 
-    fn doorbell(&self, channel: u16, gp_put: u32) {
-        self.note(Call::Doorbell(channel, gp_put));
+    fn doorbell(&self, channel: GuestChannel, gp_put: u32) {
+        self.note(Call::Doorbell(channel.0, gp_put));
     }
 
     fn reset(&self) {
@@ -203,20 +204,20 @@ impl EngineBackend for FakeBackend {
         self.note(Call::FifoState(state));
     }
 
-    fn bind_channel(&self, channel: u16, instance: Option<PhysicalAddress>) {
-        self.note(Call::Bind(channel, instance));
+    fn bind_channel(&self, channel: GuestChannel, instance: Option<PhysicalAddress>) {
+        self.note(Call::Bind(channel.0, instance));
     }
 
-    fn enable_channel(&self, channel: u16, enabled: bool) {
-        self.note(Call::Enable(channel, enabled));
+    fn enable_channel(&self, channel: GuestChannel, enabled: bool) {
+        self.note(Call::Enable(channel.0, enabled));
     }
 
     fn commit_runlist(&self, list: PhysicalAddress, count: u32) {
         self.note(Call::Runlist(list, count));
     }
 
-    fn preempt_channel(&self, channel: u16) {
-        self.note(Call::Preempt(channel));
+    fn preempt_channel(&self, channel: GuestChannel) {
+        self.note(Call::Preempt(channel.0));
     }
 
     fn preempt_pending(&self) -> bool {

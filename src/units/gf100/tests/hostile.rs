@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::backend::{FaultUnit, GraphicsError, HostError, MmuFault};
-use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, GraphicsError, HostError, MmuFault};
 use gpuvmk_chip::{AccessKind, Engine, FaultReason};
 use gpuvmk_pci::AccessError;
 
@@ -95,22 +95,23 @@ fn event(gpu: &Gpu, kind: u8, channel: u16, a: u32, b: u32) {
     let events = gpu.back.events();
     match kind % 5 {
         0 => events.non_stall(Engine::Copy(kind)),
-        1 => events.mmu_fault(MmuFault {
-            channel: Some(channel),
-            unit: FaultUnit::Engine(Engine::Copy(kind)),
-            address: GpuVa(u64::from(a) << 32 | u64::from(b)),
-            access: AccessKind::Read,
-            reason: FaultReason::PageNotPresent,
-        }),
-        2 => events.host_error(HostError { channel, pbdma: kind, status: a, method: b, data: a }),
-        3 => events.graphics_error(GraphicsError {
-            channel,
-            status: a,
-            subchannel: kind,
-            class: channel,
-            method: channel,
-            data: b,
-        }),
+        1 => events.stopped(ChannelStop::new(
+            GuestChannel(channel),
+            MmuFault {
+                unit: FaultUnit::Engine(Engine::Copy(kind)),
+                address: GpuVa(u64::from(a) << 32 | u64::from(b)),
+                access: AccessKind::Read,
+                reason: FaultReason::PageNotPresent,
+            },
+        )),
+        2 => events.stopped(ChannelStop::new(
+            GuestChannel(channel),
+            HostError { pbdma: kind, status: a, method: b, data: a },
+        )),
+        3 => events.stopped(ChannelStop::new(
+            GuestChannel(channel),
+            GraphicsError { status: a, subchannel: kind, class: channel, method: channel, data: b },
+        )),
         _ => events.patch_register(a, b),
     }
 }

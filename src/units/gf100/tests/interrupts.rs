@@ -3,8 +3,9 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::backend::{FaultUnit, GraphicsError, HostError, InterruptInterest, MmuFault};
-use gpuvmk_chip::addr::GpuVa;
+use crate::backend::InterruptInterest;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, GraphicsError, HostError, MmuFault};
 use gpuvmk_chip::{AccessKind, Engine, EngineSet, FaultReason};
 use gpuvmk_pci::InterruptSink;
 
@@ -267,13 +268,15 @@ fn new_sink_learns_the_level() {
 fn engine_fault_is_reported_with_its_channels_instance() {
     let (gpu, sink) = driven(true);
     gpu.wr(0x3000 + 8, 0xc001_fc68);
-    gpu.back.events().mmu_fault(MmuFault {
-        channel: Some(1),
-        unit: FaultUnit::Host,
-        address: GpuVa(0x3f_0000_0000),
-        access: AccessKind::Read,
-        reason: FaultReason::PageTableNotPresent,
-    });
+    gpu.back.events().stopped(ChannelStop::new(
+        GuestChannel(1),
+        MmuFault {
+            unit: FaultUnit::Host,
+            address: GpuVa(0x3f_0000_0000),
+            access: AccessKind::Read,
+            reason: FaultReason::PageTableNotPresent,
+        },
+    ));
     assert_eq!(sink.taken(), [Signal::Message]);
     assert_eq!(gpu.rd(0x2100) & 0x1000_0000, 0x1000_0000);
     assert_eq!(gpu.rd(0x259c), 0x80);
@@ -286,13 +289,10 @@ fn engine_fault_is_reported_with_its_channels_instance() {
 #[test]
 fn host_error_is_reported_by_its_pbdma() {
     let (gpu, sink) = driven(true);
-    gpu.back.events().host_error(HostError {
-        channel: 2,
-        pbdma: 0,
-        status: 0x20_0000,
-        method: 0x2_0200,
-        data: 3,
-    });
+    gpu.back.events().stopped(ChannelStop::new(
+        GuestChannel(2),
+        HostError { pbdma: 0, status: 0x20_0000, method: 0x2_0200, data: 3 },
+    ));
     assert_eq!(sink.taken(), [Signal::Message]);
     assert_eq!((gpu.rd(0x2100), gpu.rd(0x25a0)), (0x2000_0000, 1));
     let stat = gpu.rd(0x40108) & gpu.rd(0x4010c);
@@ -312,14 +312,10 @@ fn graphics_error_is_reported_with_class_and_method() {
     gpu.wr(0x400100, 0xffff_ffff);
     gpu.wr(0x40013c, 0xffff_ffff);
     gpu.wr(0x3000 + 16, 0xc000_0abc);
-    gpu.back.events().graphics_error(GraphicsError {
-        channel: 2,
-        status: 0x20,
-        subchannel: 1,
-        class: 0x1234,
-        method: 0x100,
-        data: 9,
-    });
+    gpu.back.events().stopped(ChannelStop::new(
+        GuestChannel(2),
+        GraphicsError { status: 0x20, subchannel: 1, class: 0x1234, method: 0x100, data: 9 },
+    ));
     assert_eq!((sink.taken(), gpu.rd(0x100)), (vec![Signal::Message], 0x1000));
     assert_eq!((gpu.rd(0x400100), gpu.rd(0x400704), gpu.rd(0x400708)), (0x20, 0x1_0100, 9));
     assert_eq!((gpu.rd(0x409b00) & 0x0fff_ffff, gpu.rd(0x404204)), (0xabc, 0x1234));

@@ -3,6 +3,7 @@
 use super::fake::Call;
 use super::*;
 use crate::backend::{Backend, EngineStatus, FifoState, FlushScope};
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gf100::regs::{fecs, pgraph};
 use gpuvmk_chip::{Aperture, EngineSet, PhysicalAddress};
 
@@ -216,10 +217,12 @@ fn idle_state_follows_the_back() {
     let gpu = Gpu::new();
     gpu.wr(0x200, 0x1100);
     assert_eq!((gpu.rd(0x40060c), gpu.rd(0x400700), gpu.rd(0x2640)), (0, 0, 0));
-    *gpu.back.status.lock().unwrap() = EngineStatus { channel: Some(5), busy: true, switching: false };
+    *gpu.back.status.lock().unwrap() =
+        EngineStatus { channel: Some(GuestChannel(5)), busy: true, switching: false };
     assert_eq!(gpu.reg(pgraph::NV_PGRAPH_ENGINE_STATUS) & 1, 1);
     assert_eq!(gpu.rd(0x2640), 0x1000_0005);
-    *gpu.back.status.lock().unwrap() = EngineStatus { channel: Some(5), busy: true, switching: true };
+    *gpu.back.status.lock().unwrap() =
+        EngineStatus { channel: Some(GuestChannel(5)), busy: true, switching: true };
     assert_ne!(gpu.rd(0x2650) & 0x5000, 0);
     assert_eq!(gpu.rd(0x2644), 0);
 }

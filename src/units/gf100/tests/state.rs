@@ -4,7 +4,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fastrand::Rng;
-use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::channel_event::{
+    ChannelStop, FaultUnit, GraphicsError, Hang, HangKind, HostError, MmuFault,
+};
 use gpuvmk_chip::gf100::regs::ptimer::NV_PTIMER_INTR_EN_0;
 use gpuvmk_chip::{AccessKind, Engine, FaultReason};
 use gpuvmk_saved_state::testing::{
@@ -18,9 +21,7 @@ use super::fake::Call;
 use super::probe::start_engines;
 use super::*;
 use crate::RestoreError;
-use crate::backend::{
-    ChannelHang, FaultUnit, GraphicsError, HangKind, HostError, InterruptInterest, MmuFault,
-};
+use crate::backend::InterruptInterest;
 use crate::gf100::Gf100State;
 use crate::gf100::fecs::ContextSwitch;
 use crate::gf100::idle::Activity;
@@ -62,30 +63,37 @@ impl Player {
     /// Something that happens behind the registers.
     fn event(&self, random: &mut Rng) {
         let events = self.gpu.back.events();
-        let channel = random.u16(0..8);
+        let channel = GuestChannel(random.u16(0..8));
         let engine = *random.choice(&[Engine::Graphics, Engine::Copy(0), Engine::Copy(1)]).unwrap();
         match random.u8(0..6) {
             0 => events.non_stall(engine),
-            1 => events.mmu_fault(MmuFault {
-                channel: Some(channel),
-                unit: FaultUnit::Engine(engine),
-                address: GpuVa(random.u64(0..1 << 40)),
-                access: AccessKind::Write,
-                reason: FaultReason::PageNotPresent,
-            }),
+            1 => events.stopped(ChannelStop::new(
+                channel,
+                MmuFault {
+                    unit: FaultUnit::Engine(engine),
+                    address: GpuVa(random.u64(0..1 << 40)),
+                    access: AccessKind::Write,
+                    reason: FaultReason::PageNotPresent,
+                },
+            )),
             2 => {
                 let pbdma = random.u8(0..3);
-                events.host_error(HostError { channel, pbdma, status: 1 << 18, method: 0x10, data: 7 });
+                events.stopped(ChannelStop::new(
+                    channel,
+                    HostError { pbdma, status: 1 << 18, method: 0x10, data: 7 },
+                ));
             }
-            3 => events.graphics_error(GraphicsError {
+            3 => events.stopped(ChannelStop::new(
                 channel,
-                status: 0x10,
-                subchannel: random.u8(0..8),
-                class: 0x9039,
-                method: 0x304,
-                data: random.u32(..),
-            }),
-            4 => events.hung(ChannelHang { channel, engine, kind: HangKind::Engine }),
+                GraphicsError {
+                    status: 0x10,
+                    subchannel: random.u8(0..8),
+                    class: 0x9039,
+                    method: 0x304,
+                    data: random.u32(..),
+                },
+            )),
+            4 => events.stopped(ChannelStop::new(channel, Hang { engine, kind: HangKind::Engine })),
             _ => self.gpu.back.ends.keep(engine),
         }
     }
@@ -194,21 +202,22 @@ fn in_use() -> Gpu {
     for channel in 0..4 {
         gpu.wr(0x3000 + 8 * channel, 0x8000_0100 + channel);
         gpu.wr(0x3004 + 8 * channel, 0x001f_0001);
-        let channel = channel as u16;
+        let channel = GuestChannel(channel as u16);
         let fault = MmuFault {
-            channel: Some(channel),
             unit: FaultUnit::Engine(Engine::Graphics),
             address: GpuVa(0x12_3456),
             access: AccessKind::Read,
             reason: FaultReason::PageNotPresent,
         };
         let events = gpu.back.events();
-        events.mmu_fault(fault);
-        events.host_error(HostError { channel, pbdma: 1, status: 1 << 18, method: 0x10, data: 7 });
-        let error =
-            GraphicsError { channel, status: 0x10, subchannel: 2, class: 0x9039, method: 0x304, data: 1 };
-        events.graphics_error(error);
-        events.hung(ChannelHang { channel, engine: Engine::Copy(1), kind: HangKind::Engine });
+        events.stopped(ChannelStop::new(channel, fault));
+        events.stopped(ChannelStop::new(
+            channel,
+            HostError { pbdma: 1, status: 1 << 18, method: 0x10, data: 7 },
+        ));
+        let error = GraphicsError { status: 0x10, subchannel: 2, class: 0x9039, method: 0x304, data: 1 };
+        events.stopped(ChannelStop::new(channel, error));
+        events.stopped(ChannelStop::new(channel, Hang { engine: Engine::Copy(1), kind: HangKind::Engine }));
     }
     gpu
 }

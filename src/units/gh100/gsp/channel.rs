@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::backend::{ChannelRefusal, GspBackend, GspChannel};
 use crate::gh100::gsp::{DoorbellTarget, GspConfig, engines};
-use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::gh100::CHANNELS_PER_RUNLIST;
 use gpuvmk_chip::gh100::gsp::r570_144::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, fixed_chid};
 use gpuvmk_chip::gh100::gsp::status::Status;
@@ -56,7 +56,7 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Channel {
-    slot: Option<u16>,
+    slot: Option<GuestChannel>,
     wanted: Wanted,
     state: State,
 }
@@ -87,7 +87,7 @@ pub(super) struct Deferred {
 /// A channel that was made anew, before it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Revived {
-    pub(super) slot: u16,
+    pub(super) slot: GuestChannel,
     pub(super) ring: u64,
     pub(super) get: u32,
     pub(super) put: u32,
@@ -170,7 +170,7 @@ impl Wanted {
 pub(super) struct Channels {
     table: BTreeMap<Token, Channel>,
     /// Who is in a slot of the back.
-    slots: BTreeMap<u16, Token>,
+    slots: BTreeMap<GuestChannel, Token>,
     /// Where the search for a free slot begins: behind the one used last, so that what comes late about a
     /// channel that is gone finds an empty slot and not its successor.
     next_slot: u16,
@@ -205,6 +205,7 @@ impl Channels {
                 let start = self.next_slot.min(slots);
                 let slot = (start..slots)
                     .chain(0..start)
+                    .map(GuestChannel)
                     .find(|slot| !self.slots.contains_key(slot))
                     .ok_or(Status::NoFreeFifos)?;
                 let Wanted { userd, engines, .. } = wanted;
@@ -214,7 +215,7 @@ impl Channels {
                 )
                 .map_err(status)?;
                 self.slots.insert(slot, token);
-                self.next_slot = slot.saturating_add(1);
+                self.next_slot = slot.0.saturating_add(1);
                 Some(slot)
             }
         };
@@ -302,7 +303,7 @@ impl Channels {
     }
 
     /// Notes that the back stopped a channel; `None` when there is none in the slot or it was stopped before.
-    pub(super) fn stopped(&mut self, slot: u16) -> Option<Token> {
+    pub(super) fn stopped(&mut self, slot: GuestChannel) -> Option<Token> {
         let token = *self.slots.get(&slot)?;
         let channel = self.table.get_mut(&token)?;
         if channel.state == State::Stopped {
@@ -315,7 +316,7 @@ impl Channels {
     /// The channel of a doorbell token. A stopped one has no doorbell any more.
     pub(super) fn doorbell_target(&self, token: Token) -> Option<DoorbellTarget> {
         let channel = self.table.get(&token).filter(|channel| channel.state != State::Stopped)?;
-        channel.slot.map(|slot| DoorbellTarget { slot, userd: channel.wanted.userd })
+        channel.slot.map(|slot| DoorbellTarget { channel: slot, userd: channel.wanted.userd })
     }
 
     /// What a suspension keeps of a channel. How far its ring was read stands in its USERD, as on hardware.
@@ -350,11 +351,11 @@ impl Channels {
         }
     }
 
-    /// Stops a channel for good; returns who told of it, for the driver.
-    pub(super) fn stop(&mut self, token: Token) -> Option<(u16, Engine)> {
+    /// Stops a channel for good; returns its engine, for the driver, if the back has it.
+    pub(super) fn stop(&mut self, token: Token) -> Option<Engine> {
         let channel = self.table.get_mut(&token)?;
         channel.state = State::Stopped;
-        Some((channel.slot?, channel.wanted.engine))
+        channel.slot.map(|_| channel.wanted.engine)
     }
 
     /// Notes how far rings were read and written that channels made anew go on with.

@@ -1,7 +1,8 @@
 //! Events: what GSP tells a driver unasked. They go through the message queue and raise GSP's interrupt.
 
 use crate::gh100::gsp::channel::Token;
-use crate::gh100::gsp::{Stopped, engines};
+use crate::gh100::gsp::engines;
+use crate::gh100::gsp::robust_channel::RobustChannelError;
 use gpuvmk_chip::gh100::gsp::r570_144::rpc::{
     NV_VGPU_MSG_EVENT_GSP_INIT_DONE, NV_VGPU_MSG_EVENT_RC_TRIGGERED,
 };
@@ -19,13 +20,13 @@ pub(super) const fn init_done() -> Event {
 }
 
 /// A channel was stopped: nouveau kills it and releases who waits for it.
-pub(super) fn rc_triggered(firmware: Firmware, token: Token, stopped: Stopped) -> Event {
+pub(super) fn rc_triggered(firmware: Firmware, token: Token, error: RobustChannelError) -> Event {
     let body = firmware.rc_triggered(RcTriggered {
-        engine_type: engines::engine_type(stopped.engine),
+        engine_type: engines::engine_type(error.engine),
         chid: token.chid.into(),
-        except_type: stopped.code,
-        address: stopped.address,
-        fault_type: stopped.fault_type,
+        except_type: error.code,
+        address: error.address,
+        fault_type: error.fault_type,
     });
     Event { function: NV_VGPU_MSG_EVENT_RC_TRIGGERED, body }
 }

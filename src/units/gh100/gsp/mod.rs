@@ -15,6 +15,7 @@ mod message;
 mod objects;
 mod queue;
 mod rm;
+mod robust_channel;
 mod rpc;
 mod saved;
 mod shared;
@@ -41,9 +42,11 @@ pub mod saved_state {
 use crate::backend::{GspBackend, ObjectUsage};
 use channel::Token;
 use events::Event;
+use gpuvmk_chip::EngineSet;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::ChannelStop;
 use gpuvmk_chip::gh100::gsp::Firmware;
 use gpuvmk_chip::gh100::gsp::status::Status;
-use gpuvmk_chip::{Engine, EngineSet};
 use message::{Assembled, Assembly, Request};
 use queue::{Queues, Unsent};
 use rm::Rm;
@@ -102,26 +105,10 @@ pub struct GspConfig {
 /// A channel that the driver's doorbell token names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DoorbellTarget {
-    /// Slot at the back.
-    pub slot: u16,
+    /// The channel, as the back knows it.
+    pub channel: GuestChannel,
     /// VRAM address of its USERD.
     pub userd: u64,
-}
-
-/// How the back stopped a channel, for the driver's recovery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stopped {
-    /// Slot at the back.
-    pub slot: u16,
-    /// Engine that reported it.
-    pub engine: Engine,
-    /// `ROBUST_CHANNEL_*` number (the Xid): 31 for an MMU fault, 32 for a host error, 13 for a graphics
-    /// error.
-    pub code: u32,
-    /// Faulting virtual address, for MMU faults.
-    pub address: u64,
-    /// Fault type in Volta's numbering, for MMU faults.
-    pub fault_type: u32,
 }
 
 /// Why GSP does not boot.
@@ -268,12 +255,12 @@ impl Gsp {
     }
 
     /// Tells the driver that a channel was stopped.
-    pub fn stopped(&mut self, back: &impl GspBackend, stopped: Stopped) -> Vec<Effect> {
-        let Some(token) = self.rm.channels.stopped(stopped.slot) else {
+    pub fn stopped(&mut self, back: &impl GspBackend, stop: ChannelStop<GuestChannel>) -> Vec<Effect> {
+        let Some(token) = self.rm.channels.stopped(stop.channel) else {
             return Vec::new();
         };
         self.rm.counters.channels_stopped = self.rm.counters.channels_stopped.saturating_add(1);
-        let event = events::rc_triggered(self.rm.firmware, token, stopped);
+        let event = events::rc_triggered(self.rm.firmware, token, stop.cause.into());
         self.post(back, &event).into_iter().collect()
     }
 
@@ -399,9 +386,9 @@ impl Gsp {
 
     /// Tells the driver of channels that did not survive a suspension.
     fn tell_lost(&mut self, back: &dyn GspBackend) {
-        for (token, stopped) in std::mem::take(&mut self.rm.lost) {
+        for (token, error) in std::mem::take(&mut self.rm.lost) {
             self.rm.counters.channels_stopped = self.rm.counters.channels_stopped.saturating_add(1);
-            let event = events::rc_triggered(self.rm.firmware, token, stopped);
+            let event = events::rc_triggered(self.rm.firmware, token, error);
             let effect = self.post(back, &event);
             self.rm.effects.extend(effect);
         }

@@ -4,8 +4,9 @@ use crate::backend::GspBackend;
 use crate::gh100::gsp::channel::{Channels, Token};
 use crate::gh100::gsp::counters::{Call, Counters, Note, Notes};
 use crate::gh100::gsp::objects::{Id, Kind, Objects};
+use crate::gh100::gsp::robust_channel::RobustChannelError;
 use crate::gh100::gsp::saved::SavedError;
-use crate::gh100::gsp::{Effect, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE, Stopped};
+use crate::gh100::gsp::{Effect, GspConfig, INTERNAL_CLIENT, INTERNAL_DEVICE, INTERNAL_SUBDEVICE};
 use gpuvmk_chip::gh100::gsp::Firmware;
 use gpuvmk_chip::gh100::gsp::r570_144::object::{NV01_DEVICE_0, NV20_SUBDEVICE_0};
 use gpuvmk_chip::gh100::gsp::status::Status;
@@ -27,7 +28,7 @@ pub(super) struct Rm {
     /// Bus address of what names the memory for a suspension, once the driver said so.
     pub(super) saved_at: Option<u64>,
     /// Channels that did not survive a suspension, for the driver to be told.
-    pub(super) lost: Vec<(Token, Stopped)>,
+    pub(super) lost: Vec<(Token, RobustChannelError)>,
     /// What the face has to do for the RPC that is carried out.
     pub(super) effects: Vec<Effect>,
 }
@@ -69,11 +70,8 @@ impl Rm {
 
     /// Stops a channel that cannot go on after a suspension.
     pub(super) fn lose(&mut self, token: Token) {
-        if let Some((slot, engine)) = self.channels.stop(token) {
-            self.lost.push((
-                token,
-                Stopped { slot, engine, code: ROBUST_CHANNEL_PREEMPTIVE_REMOVAL, address: 0, fault_type: 0 },
-            ));
+        if let Some(engine) = self.channels.stop(token) {
+            self.lost.push((token, RobustChannelError::plain(engine, ROBUST_CHANNEL_PREEMPTIVE_REMOVAL)));
         }
     }
 

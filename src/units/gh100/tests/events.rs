@@ -2,18 +2,21 @@
 
 use super::driver::Driver;
 use super::*;
-use crate::backend::{ChannelError, FaultUnit, MmuFault};
-use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, MmuFault, StopCause};
 use gpuvmk_chip::gh100::gsp::r570_144::rpc::rpc_rc_triggered_v17_02;
 use gpuvmk_chip::{AccessKind, Engine, FaultReason};
 use zerocopy::FromBytes;
 
 const USERD: u64 = 0x10_0000;
 
-fn fault(channel: u16) -> MmuFault {
+fn fault(channel: u16) -> ChannelStop<GuestChannel> {
+    ChannelStop::new(GuestChannel(channel), write_fault(FaultUnit::Engine(Engine::Copy(1))))
+}
+
+fn write_fault(unit: FaultUnit) -> MmuFault {
     MmuFault {
-        channel: Some(channel),
-        unit: FaultUnit::Engine(Engine::Copy(1)),
+        unit,
         address: GpuVa(0x12_3456_7000),
         access: AccessKind::Write,
         reason: FaultReason::WriteToReadOnly,
@@ -34,7 +37,7 @@ fn fault_becomes_a_message_and_gsps_interrupt() {
     driver.channel(3, USERD);
     assert_eq!(gpu.rd(0x11_0008), 0, "what GSP says at its boot is polled for");
     let sink = gpu.listen(true, &[3]);
-    gpu.back.events().mmu_fault(fault(0));
+    gpu.back.events().stopped(fault(0));
     assert_eq!(sink.taken(), [Signal::Message]);
     assert_eq!((gpu.rd(0xb8_1600), gpu.rd(0xb8_100c)), (2, 1));
     assert_eq!((gpu.rd(0x11_0008), gpu.rd(0x11_1528)), (0x40, 0x40));
@@ -44,7 +47,7 @@ fn fault_becomes_a_message_and_gsps_interrupt() {
     assert_eq!((event.chid, event.exceptType, event.mmuFaultType), (3, 31, 6));
     assert_eq!((event.mmuFaultAddrHi, event.mmuFaultAddrLo), (0x12, 0x3456_7000));
     // It stands still: no second message, no doorbell.
-    gpu.back.events().channel_error(ChannelError { channel: 0, code: 13 });
+    gpu.back.events().stopped(ChannelStop::new(GuestChannel(0), StopCause::Manager(13)));
     assert_eq!(driver.receive(), None);
     gpu.back.calls();
     gpu.wr(0xbb_0090, 1 << 16 | 3);
@@ -60,13 +63,13 @@ fn event_between_leaf_and_acknowledgement_makes_no_stray_interrupt() {
     driver.channel(4, USERD + 0x200);
     let sink = gpu.listen(true, &[3]);
     gpu.wr(0xb8_100c, 1);
-    gpu.back.events().mmu_fault(fault(0));
+    gpu.back.events().stopped(fault(0));
     sink.taken();
     // The handler: tree off, leaf cleared; then the second event; then GSP is acknowledged and the tree
     // armed.
     gpu.wr(0xb8_1610, 0xf);
     gpu.wr(0xb8_100c, 1);
-    gpu.back.events().mmu_fault(fault(1));
+    gpu.back.events().stopped(fault(1));
     gpu.wr(0x11_0004, 0x40);
     gpu.wr(0xb8_1608, 0xf);
     assert_eq!(sink.taken(), []);
@@ -80,7 +83,7 @@ fn event_on_the_thread_that_holds_gsp_is_told_when_it_finishes() {
     let mut driver = Driver::booted(&gpu);
     driver.open();
     driver.channel(3, USERD);
-    *gpu.back.interlude.lock().unwrap() = Some(Box::new(|events| events.mmu_fault(fault(0))));
+    *gpu.back.interlude.lock().unwrap() = Some(Box::new(|events| events.stopped(fault(0))));
     driver.channel(4, USERD + 0x200);
     assert_eq!(told(&mut driver).chid, 3);
 }
@@ -95,7 +98,7 @@ fn event_thread_does_not_wait_for_a_command_that_waits_for_it() {
         std::thread::scope(|scope| {
             // Joined at the end of the scope: the command goes on only after the events were taken.
             scope.spawn(|| {
-                events.mmu_fault(fault(0));
+                events.stopped(fault(0));
                 events.non_stall(Engine::Copy(1));
             });
         });
@@ -109,7 +112,7 @@ fn event_thread_does_not_wait_for_a_command_that_waits_for_it() {
 fn faults_of_cpu_accesses_are_counted_only() {
     let gpu = Gpu::new();
     let mut driver = Driver::booted(&gpu);
-    gpu.back.events().mmu_fault(MmuFault { channel: None, unit: FaultUnit::Bar1, ..fault(0) });
+    gpu.back.events().fault(write_fault(FaultUnit::Bar1));
     assert_eq!(driver.receive(), None);
     assert_eq!(gpu.function.counters().window_faults, 1);
 }
@@ -117,10 +120,10 @@ fn faults_of_cpu_accesses_are_counted_only() {
 #[test]
 fn events_of_channels_that_nobody_has_are_dropped() {
     let gpu = Gpu::new();
-    gpu.back.events().mmu_fault(fault(0));
+    gpu.back.events().stopped(fault(0));
     let mut driver = Driver::booted(&gpu);
-    gpu.back.events().mmu_fault(fault(7));
-    gpu.back.events().mmu_fault(fault(u16::MAX));
+    gpu.back.events().stopped(fault(7));
+    gpu.back.events().stopped(fault(u16::MAX));
     assert_eq!(driver.receive(), None);
 }
 
@@ -140,7 +143,7 @@ fn events_after_the_function_is_gone_do_nothing() {
     let Gpu { function, back, .. } = Gpu::new();
     let events = back.events();
     drop(function);
-    events.mmu_fault(fault(0));
+    events.stopped(fault(0));
     events.non_stall(Engine::Graphics);
     assert_eq!(back.calls(), []);
 }

@@ -7,6 +7,7 @@ use crate::backend::{
     InterruptInterest, NoTarget, ObjectUsage, VramPiece, Windows,
 };
 use crate::deferred_completions::DeferredCompletions;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_pci::dma::MAX_MAPPINGS;
 use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
@@ -177,8 +178,8 @@ impl Backend for FakeBackend {
         self.note(Call::Flush(scope));
     }
 
-    fn doorbell(&self, channel: u16, gp_put: u32) {
-        self.note(Call::Doorbell(channel, gp_put));
+    fn doorbell(&self, channel: GuestChannel, gp_put: u32) {
+        self.note(Call::Doorbell(channel.0, gp_put));
     }
 
     fn reset(&self) {
@@ -205,26 +206,26 @@ impl GspBackend for FakeBackend {
         EngineSet::GRAPHICS | EngineSet::COPY0 | EngineSet::COPY1 | EngineSet::COPY2
     }
 
-    fn create_channel(&self, slot: u16, channel: GspChannel) -> Result<(), ChannelRefusal> {
-        self.note(Call::Create(slot, channel));
+    fn create_channel(&self, slot: GuestChannel, channel: GspChannel) -> Result<(), ChannelRefusal> {
+        self.note(Call::Create(slot.0, channel));
         if let Some(interlude) = self.interlude.lock().unwrap().take() {
             interlude(&*self.events());
         }
         Ok(())
     }
 
-    fn create_object(&self, slot: u16, class: u32, engine: Engine) -> Result<(), ChannelRefusal> {
-        self.note(Call::Object(slot, class, engine));
+    fn create_object(&self, slot: GuestChannel, class: u32, engine: Engine) -> Result<(), ChannelRefusal> {
+        self.note(Call::Object(slot.0, class, engine));
         Ok(())
     }
 
-    fn schedule_channel(&self, slot: u16, scheduled: bool) -> Result<(), ChannelRefusal> {
-        self.note(Call::Schedule(slot, scheduled));
+    fn schedule_channel(&self, slot: GuestChannel, scheduled: bool) -> Result<(), ChannelRefusal> {
+        self.note(Call::Schedule(slot.0, scheduled));
         Ok(())
     }
 
-    fn destroy_channel(&self, slot: u16) {
-        self.note(Call::Destroy(slot));
+    fn destroy_channel(&self, slot: GuestChannel) {
+        self.note(Call::Destroy(slot.0));
     }
 
     fn note_objects(&self, usage: ObjectUsage) {

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::driver::Driver;
 use super::fake::RAM;
 use super::*;
-use crate::backend::{ChannelError, FaultUnit, GraphicsError, HostError, MmuFault};
-use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, GraphicsError, HostError, MmuFault, StopCause};
 use gpuvmk_chip::{AccessKind, Engine, FaultReason};
 use gpuvmk_pci::AccessError;
 
@@ -100,23 +100,24 @@ fn event(gpu: &Gpu, kind: u8, channel: u16, a: u32) {
     let events = gpu.back.events();
     match kind % 6 {
         0 => events.non_stall(Engine::Copy(kind)),
-        1 => events.mmu_fault(MmuFault {
-            channel: (a != 0).then_some(channel),
-            unit: FaultUnit::Engine(Engine::Copy(kind)),
-            address: GpuVa(u64::from(a) << 32),
-            access: AccessKind::Read,
-            reason: FaultReason::PageNotPresent,
-        }),
-        2 => events.host_error(HostError { channel, pbdma: kind, status: a, method: a, data: a }),
-        3 => events.graphics_error(GraphicsError {
-            channel,
-            status: a,
-            subchannel: kind,
-            class: channel,
-            method: channel,
-            data: a,
-        }),
-        4 => events.channel_error(ChannelError { channel, code: a }),
+        1 => events.stopped(ChannelStop::new(
+            GuestChannel((a != 0).then_some(channel).unwrap()),
+            MmuFault {
+                unit: FaultUnit::Engine(Engine::Copy(kind)),
+                address: GpuVa(u64::from(a) << 32),
+                access: AccessKind::Read,
+                reason: FaultReason::PageNotPresent,
+            },
+        )),
+        2 => events.stopped(ChannelStop::new(
+            GuestChannel(channel),
+            HostError { pbdma: kind, status: a, method: a, data: a },
+        )),
+        3 => events.stopped(ChannelStop::new(
+            GuestChannel(channel),
+            GraphicsError { status: a, subchannel: kind, class: channel, method: channel, data: a },
+        )),
+        4 => events.stopped(ChannelStop::new(GuestChannel(channel), StopCause::Manager(a))),
         _ => events.patch_register(a, a),
     }
 }

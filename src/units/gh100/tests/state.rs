@@ -1,7 +1,8 @@
 //! A function that is saved and restored answers as one that was left alone.
 
 use fastrand::Rng;
-use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, Hang, HangKind, HostError, MmuFault, StopCause};
 use gpuvmk_chip::{AccessKind, Engine, FaultReason};
 use gpuvmk_mmio_trap::aperture::hopper::HopperTables;
 use gpuvmk_saved_state::testing::{corrupted, corrupted_states_are_refused_or_taken_as_they_are};
@@ -12,11 +13,10 @@ use super::driver::{CHANNEL, Driver};
 use super::fake::Call;
 use super::*;
 use crate::RestoreError;
-use crate::backend::{ChannelHang, FaultUnit, HangKind, HostError, InterruptInterest, MmuFault};
+use crate::backend::InterruptInterest;
 use crate::gh100::Gh100State;
 use crate::gh100::falcon::GspFalcon;
 use crate::gh100::fsp::Fsp;
-use crate::gh100::gsp::Stopped;
 use crate::gh100::identity_page::IdentityPage;
 use crate::gh100::invalidate::MmuInvalidate;
 use crate::gh100::stops::Stops;
@@ -36,15 +36,20 @@ fn event(gpu: &Gpu, random: &mut Rng) {
     let engine = *random.choice(&[Engine::Graphics, Engine::Copy(0), Engine::Copy(1)]).unwrap();
     match random.u8(0..5) {
         0 => events.non_stall(engine),
-        1 => events.mmu_fault(MmuFault {
-            channel: Some(channel),
-            unit: FaultUnit::Engine(engine),
-            address: GpuVa(random.u64(0..1 << 40)),
-            access: AccessKind::Write,
-            reason: FaultReason::PageNotPresent,
-        }),
-        2 => events.host_error(HostError { channel, pbdma: 0, status: 1, method: 0x10, data: 7 }),
-        3 => events.hung(ChannelHang { channel, engine, kind: HangKind::Engine }),
+        1 => events.stopped(ChannelStop::new(
+            GuestChannel(channel),
+            MmuFault {
+                unit: FaultUnit::Engine(engine),
+                address: GpuVa(random.u64(0..1 << 40)),
+                access: AccessKind::Write,
+                reason: FaultReason::PageNotPresent,
+            },
+        )),
+        2 => events.stopped(ChannelStop::new(
+            GuestChannel(channel),
+            HostError { pbdma: 0, status: 1, method: 0x10, data: 7 },
+        )),
+        3 => events.stopped(ChannelStop::new(GuestChannel(channel), Hang { engine, kind: HangKind::Engine })),
         _ => gpu.back.ends.keep(engine),
     }
 }
@@ -101,11 +106,10 @@ const SESSION: [fn(&mut Driver<'_>); 12] = [
     |driver| driver.gpu.wr(0xbb_0090, 1 << 16 | 9),
     |driver| driver.push(72, &[0; 928]),
     |driver| {
-        driver.gpu.back.events().hung(ChannelHang {
-            channel: 0,
-            engine: Engine::Copy(1),
-            kind: HangKind::Engine,
-        });
+        driver.gpu.back.events().stopped(ChannelStop::new(
+            GuestChannel(0),
+            Hang { engine: Engine::Copy(1), kind: HangKind::Engine },
+        ));
     },
     |driver| driver.free(CHANNEL + 3),
     |driver| driver.unload(true),
@@ -157,7 +161,10 @@ fn in_use() -> Gpu {
     gpu.wr(0x60_0000, 5);
     gpu.clock.advance(1_000_000);
     gpu.back.events().non_stall(Engine::Copy(1));
-    gpu.back.events().hung(ChannelHang { channel: 0, engine: Engine::Copy(1), kind: HangKind::Acquire });
+    gpu.back.events().stopped(ChannelStop::new(
+        GuestChannel(0),
+        Hang { engine: Engine::Copy(1), kind: HangKind::Acquire },
+    ));
     assert_eq!(sink.taken(), [Signal::Message]);
     gpu
 }
@@ -188,8 +195,8 @@ fn every_unit_is_what_it_was_and_refuses_what_it_cannot_be() {
     unit(&registers.ptimer, |state| Ptimer::from_state(state, 7), |timer| timer.state(7));
     unit(&identity, |state| IdentityPage::from_state(state.as_ref()), IdentityPage::state);
     let mut stops = Stops::default();
-    for slot in 0..4 {
-        stops.push(Stopped { slot, engine: Engine::Copy(1), code: 31, address: 0x1000, fault_type: 2 });
+    for channel in 0..4 {
+        stops.push(ChannelStop::new(GuestChannel(channel), StopCause::Manager(31)));
     }
     unit(&stops.state(), Stops::from_state, Stops::state);
 }
@@ -244,13 +251,7 @@ fn channel_that_stopped_while_the_state_was_taken_is_told_by_the_new_function() 
     let mut state = gpu.function.state();
     state.stops = Stops::from_state(&state.stops)
         .map(|mut stops| {
-            stops.push(Stopped {
-                slot: 1,
-                engine: Engine::Copy(1),
-                code: 31,
-                address: 0x1000,
-                fault_type: 2,
-            });
+            stops.push(ChannelStop::new(GuestChannel(1), StopCause::Manager(31)));
             stops.state()
         })
         .unwrap();

@@ -4,6 +4,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_pci::{DmaBacking, DmaMapping};
 use gpuvmk_shadow_pagetable::Limits;
 
@@ -61,17 +63,17 @@ fn perform(f: &Gsp, step: Step) {
                 userd,
                 engines: EngineSet::from_bits_truncate(engines),
             };
-            let _ = mediator.create_channel(slot, channel);
+            let _ = mediator.create_channel(GuestChannel(slot), channel);
         }
         Step::Object(slot, class, engine) => {
-            let _ = mediator.create_object(slot, class, Engine::ALL[usize::from(engine)]);
+            let _ = mediator.create_object(GuestChannel(slot), class, Engine::ALL[usize::from(engine)]);
         }
         Step::Schedule(slot, scheduled) => {
-            let _ = mediator.schedule_channel(slot, scheduled);
+            let _ = mediator.schedule_channel(GuestChannel(slot), scheduled);
         }
-        Step::Destroy(slot) => mediator.destroy_channel(slot),
+        Step::Destroy(slot) => mediator.destroy_channel(GuestChannel(slot)),
         Step::Flush(root) => mediator.flush_tlb(FlushScope { page_directory: vram(root), hub_only: true }),
-        Step::Doorbell(slot, put) => mediator.doorbell(slot, put),
+        Step::Doorbell(slot, put) => mediator.doorbell(GuestChannel(slot), put),
         Step::Write(at, value) => f.write(at, value),
         Step::Map(n) => {
             let fd = create_memory_file(c"ram", 0x2000).unwrap();
@@ -88,7 +90,9 @@ fn perform(f: &Gsp, step: Step) {
             let _ = mediator.dma_unmap(n << 12, 0x2000);
         }
         Step::Error(channel) => {
-            f.link.handler().event(Event::ChannelError(ChannelError { channel, code: 13 }));
+            f.link
+                .handler()
+                .event(Event::Stopped(ChannelStop::new(GuestChannel(channel), StopCause::Manager(13))));
         }
         Step::Reset => mediator.reset(),
         Step::RefuseEvery(n) => {

@@ -7,7 +7,8 @@ use crate::{FailSafe, GspChannels, State};
 use gpuvmk_aggregator::limit::Limit;
 use gpuvmk_aggregator::protocol::{GuestMapping, GuestRange, GuestTarget};
 use gpuvmk_aggregator::report::Usage;
-use gpuvmk_chip::addr::{GpuVa, GuestVram};
+use gpuvmk_chip::addr::{GpuVa, GuestChannel, GuestVram};
+use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 use gpuvmk_chip::gh100::mmu::{DualPde, Pde as TablePde, Pte as PagePte, encode_pde};
 use gpuvmk_units::backend::{ChannelRefusal, GspBackend, GspChannel, ObjectUsage};
 
@@ -116,23 +117,23 @@ fn life_of_a_channel_becomes_these_requests() {
     f.write_page(SMALL + 8, 0x7000);
     f.write_page(BIG + 16, 0x5_0000);
 
-    f.mediator.create_channel(3, channel(0)).unwrap();
+    f.mediator.create_channel(GuestChannel(3), channel(0)).unwrap();
     let pages = vec![page(0x1000, 1, 12, 0x7000), page(0x2_0000, 1, 16, 0x5_0000)];
     assert_eq!(f.link.take(), [Request::CreateSpace(SpaceId(0)), update(0, vec![], pages), create(3, 0)]);
 
-    f.mediator.create_object(3, 0xc8b5, Engine::Copy(1)).unwrap();
-    f.mediator.schedule_channel(3, true).unwrap();
+    f.mediator.create_object(GuestChannel(3), 0xc8b5, Engine::Copy(1)).unwrap();
+    f.mediator.schedule_channel(GuestChannel(3), true).unwrap();
     let object = Request::CreateObject { channel: GuestChannel(3), class: 0xc8b5, engine: Engine::Copy(1) };
     assert_eq!(f.link.take(), [object, enable(3, true), list(&[3])]);
 
-    f.mediator.doorbell(3, 5);
-    f.mediator.doorbell(2, 5);
+    f.mediator.doorbell(GuestChannel(3), 5);
+    f.mediator.doorbell(GuestChannel(2), 5);
     assert_eq!(*f.link.doorbells.lock().unwrap(), [Doorbell { channel: GuestChannel(3), gp_put: 5 }]);
     assert_eq!(f.mediator.status().counts.doorbells_dropped, 1);
 
-    f.mediator.schedule_channel(3, false).unwrap();
-    f.mediator.destroy_channel(3);
-    f.mediator.destroy_channel(3);
+    f.mediator.schedule_channel(GuestChannel(3), false).unwrap();
+    f.mediator.destroy_channel(GuestChannel(3));
+    f.mediator.destroy_channel(GuestChannel(3));
     let gone = [Request::DestroyChannel(GuestChannel(3)), Request::DestroySpace(SpaceId(0))];
     assert_eq!(f.link.take(), [[enable(3, false), list(&[])], gone].concat());
     let status = f.mediator.status();
@@ -143,14 +144,14 @@ fn life_of_a_channel_becomes_these_requests() {
 fn runlist_is_that_of_all_scheduled_slots() {
     let f = gsp();
     for slot in [5, 1, 2] {
-        f.mediator.create_channel(slot, channel(0)).unwrap();
-        f.mediator.schedule_channel(slot, true).unwrap();
+        f.mediator.create_channel(GuestChannel(slot), channel(0)).unwrap();
+        f.mediator.schedule_channel(GuestChannel(slot), true).unwrap();
     }
     f.link.take();
 
-    f.mediator.schedule_channel(5, true).unwrap();
-    f.mediator.destroy_channel(1);
-    f.mediator.schedule_channel(2, false).unwrap();
+    f.mediator.schedule_channel(GuestChannel(5), true).unwrap();
+    f.mediator.destroy_channel(GuestChannel(1));
+    f.mediator.schedule_channel(GuestChannel(2), false).unwrap();
 
     let expected = [enable(5, true), Request::DestroyChannel(GuestChannel(1)), enable(2, false), list(&[5])];
     assert_eq!(f.link.take(), expected);
@@ -160,8 +161,8 @@ fn runlist_is_that_of_all_scheduled_slots() {
 fn flush_synchronises_its_page_directory_and_nothing_else() {
     let f = gsp();
     f.write_directories();
-    f.mediator.create_channel(0, channel(0)).unwrap();
-    f.mediator.create_channel(1, channel(1)).unwrap();
+    f.mediator.create_channel(GuestChannel(0), channel(0)).unwrap();
+    f.mediator.create_channel(GuestChannel(1), channel(1)).unwrap();
     f.write_page(SMALL, 0x7000);
     f.link.take();
 
@@ -170,7 +171,7 @@ fn flush_synchronises_its_page_directory_and_nothing_else() {
     f.flush(0);
     assert_eq!(f.link.take(), [update(0, vec![], vec![page(0, 1, 12, 0x7000)])]);
 
-    f.mediator.destroy_channel(1);
+    f.mediator.destroy_channel(GuestChannel(1));
     f.link.take();
     f.flush(1);
     assert_eq!(f.link.take(), []);
@@ -180,10 +181,10 @@ fn flush_synchronises_its_page_directory_and_nothing_else() {
 #[test]
 fn work_that_was_rung_for_before_the_channel_ran_is_rung_for_again() {
     let f = gsp();
-    f.mediator.create_channel(0, channel(0)).unwrap();
+    f.mediator.create_channel(GuestChannel(0), channel(0)).unwrap();
     f.mediator.write_memory(vram(USERD + 0x8c), &4u32.to_le_bytes()).unwrap();
 
-    f.mediator.schedule_channel(0, true).unwrap();
+    f.mediator.schedule_channel(GuestChannel(0), true).unwrap();
 
     assert_eq!(*f.link.doorbells.lock().unwrap(), [Doorbell { channel: GuestChannel(0), gp_put: 4 }]);
 }
@@ -196,7 +197,7 @@ fn pages_that_the_physical_gpu_lacks_are_split_and_addresses_beyond_its_own_left
     // The same tables once more, 2^41 bytes further on.
     f.write(PD2 + 8 * 8, encode_pde(TablePde::Table(vram(PD1))));
 
-    f.mediator.create_channel(0, channel(0)).unwrap();
+    f.mediator.create_channel(GuestChannel(0), channel(0)).unwrap();
 
     assert_eq!(f.link.take()[1], update(0, vec![], vec![page(0, 16, 12, 0x5_0000)]));
     assert_eq!(f.mediator.status().counts.runs_unreachable, 1);
@@ -222,20 +223,30 @@ fn unsound_channels_are_refused_without_asking() {
         GspChannel { userd: 0x100, ..good },
     ];
     for wrong in invalid {
-        assert_eq!(f.mediator.create_channel(0, wrong), Err(ChannelRefusal::Invalid), "{wrong:?}");
+        assert_eq!(
+            f.mediator.create_channel(GuestChannel(0), wrong),
+            Err(ChannelRefusal::Invalid),
+            "{wrong:?}"
+        );
     }
     for engines in [EngineSet::empty(), EngineSet::COPY4] {
         let wrong = GspChannel { engines, ..good };
-        assert_eq!(f.mediator.create_channel(0, wrong), Err(ChannelRefusal::Unsupported));
+        assert_eq!(f.mediator.create_channel(GuestChannel(0), wrong), Err(ChannelRefusal::Unsupported));
     }
-    f.mediator.create_channel(0, good).unwrap();
+    f.mediator.create_channel(GuestChannel(0), good).unwrap();
     f.link.take();
-    assert_eq!(f.mediator.create_channel(0, good), Err(ChannelRefusal::Invalid));
-    assert_eq!(f.mediator.create_channel(CHANNELS, good), Err(ChannelRefusal::Invalid));
-    assert_eq!(f.mediator.create_object(1, 0xc8b5, Engine::Copy(1)), Err(ChannelRefusal::Invalid));
-    assert_eq!(f.mediator.create_object(0, 0xcbc0, Engine::Graphics), Err(ChannelRefusal::Unsupported));
-    assert_eq!(f.mediator.schedule_channel(u16::MAX, true), Err(ChannelRefusal::Invalid));
-    f.mediator.destroy_channel(u16::MAX);
+    assert_eq!(f.mediator.create_channel(GuestChannel(0), good), Err(ChannelRefusal::Invalid));
+    assert_eq!(f.mediator.create_channel(GuestChannel(CHANNELS), good), Err(ChannelRefusal::Invalid));
+    assert_eq!(
+        f.mediator.create_object(GuestChannel(1), 0xc8b5, Engine::Copy(1)),
+        Err(ChannelRefusal::Invalid)
+    );
+    assert_eq!(
+        f.mediator.create_object(GuestChannel(0), 0xcbc0, Engine::Graphics),
+        Err(ChannelRefusal::Unsupported)
+    );
+    assert_eq!(f.mediator.schedule_channel(GuestChannel(u16::MAX), true), Err(ChannelRefusal::Invalid));
+    f.mediator.destroy_channel(GuestChannel(u16::MAX));
     assert_eq!(f.link.take(), []);
     assert_eq!(f.mediator.status().state, State::Running);
 }
@@ -255,16 +266,16 @@ fn what_the_aggregator_refuses_the_driver_is_told_and_nothing_stays() {
         f.link.refuse_with(move |request| {
             matches!(request, Request::CreateChannel { .. }).then(|| refused(kind))
         });
-        assert_eq!(f.mediator.create_channel(0, channel(0)), Err(expected), "{kind:?}");
+        assert_eq!(f.mediator.create_channel(GuestChannel(0), channel(0)), Err(expected), "{kind:?}");
         assert_eq!(f.mediator.status().spaces, 0);
         f.link.refuse_with(move |request| {
             let asked = matches!(request, Request::CreateObject { .. } | Request::EnableChannel { .. });
             asked.then(|| refused(kind))
         });
-        f.mediator.create_channel(0, channel(0)).unwrap();
-        assert_eq!(f.mediator.create_object(0, 0xc8b5, Engine::Copy(1)), Err(expected));
-        assert_eq!(f.mediator.schedule_channel(0, true), Err(expected));
-        f.mediator.destroy_channel(0);
+        f.mediator.create_channel(GuestChannel(0), channel(0)).unwrap();
+        assert_eq!(f.mediator.create_object(GuestChannel(0), 0xc8b5, Engine::Copy(1)), Err(expected));
+        assert_eq!(f.mediator.schedule_channel(GuestChannel(0), true), Err(expected));
+        f.mediator.destroy_channel(GuestChannel(0));
     }
     let status = f.mediator.status();
     assert_eq!((status.state, status.channels_placed, status.spaces), (State::Running, 0, 0));
@@ -277,49 +288,49 @@ fn refusal_for_want_of_spaces_costs_the_channel_only() {
     f.link.refuse_with(|request| {
         matches!(request, Request::CreateSpace(_)).then(|| refused(RefusalKind::Exhausted))
     });
-    assert_eq!(f.mediator.create_channel(0, channel(0)), Err(ChannelRefusal::Exhausted));
+    assert_eq!(f.mediator.create_channel(GuestChannel(0), channel(0)), Err(ChannelRefusal::Exhausted));
     f.link.refuse_nothing();
     for n in 0..SPACES {
         let page_directory = vram(0x10_0000 + u64::from(n) * 0x1000);
-        f.mediator.create_channel(n, GspChannel { page_directory, ..channel(0) }).unwrap();
+        f.mediator.create_channel(GuestChannel(n), GspChannel { page_directory, ..channel(0) }).unwrap();
     }
-    assert_eq!(f.mediator.create_channel(SPACES, channel(0)), Err(ChannelRefusal::Exhausted));
+    assert_eq!(f.mediator.create_channel(GuestChannel(SPACES), channel(0)), Err(ChannelRefusal::Exhausted));
     assert_eq!(f.mediator.status().state, State::Running);
 }
 
 #[test]
 fn protocol_violation_and_loss_end_the_vgpu_until_a_reset() {
     let f = gsp();
-    f.mediator.create_channel(0, channel(0)).unwrap();
+    f.mediator.create_channel(GuestChannel(0), channel(0)).unwrap();
     f.link.refuse_with(|request| {
         matches!(request, Request::SetRunlist(_)).then(|| refused(RefusalKind::Protocol))
     });
-    assert_eq!(f.mediator.schedule_channel(0, true), Err(ChannelRefusal::Lost));
+    assert_eq!(f.mediator.schedule_channel(GuestChannel(0), true), Err(ChannelRefusal::Lost));
     assert!(matches!(f.mediator.status().state, State::FailSafe(FailSafe::ProtocolViolation(_))));
     assert!(matches!(f.face.take().as_slice(), [Told::Lost(_)]));
     f.link.refuse_nothing();
-    assert_eq!(f.mediator.create_channel(1, channel(0)), Err(ChannelRefusal::Lost));
+    assert_eq!(f.mediator.create_channel(GuestChannel(1), channel(0)), Err(ChannelRefusal::Lost));
 
     f.mediator.reset();
-    f.mediator.create_channel(1, channel(0)).unwrap();
+    f.mediator.create_channel(GuestChannel(1), channel(0)).unwrap();
     f.link.refuse_with(|_| Some(LinkError::Lost("gone".into())));
-    assert_eq!(f.mediator.create_object(1, 0xc8b5, Engine::Copy(1)), Err(ChannelRefusal::Lost));
+    assert_eq!(f.mediator.create_object(GuestChannel(1), 0xc8b5, Engine::Copy(1)), Err(ChannelRefusal::Lost));
     assert!(matches!(f.mediator.status().state, State::FailSafe(FailSafe::AggregatorLost(_))));
 }
 
 #[test]
 fn error_of_a_channel_reaches_the_face_while_the_channel_is_there() {
     let f = gsp();
-    f.mediator.create_channel(0, channel(0)).unwrap();
-    let error = ChannelError { channel: 0, code: 31 };
-    f.link.handler().event(Event::ChannelError(error));
-    assert_eq!(f.face.take(), [Told::ChannelError(error)]);
+    f.mediator.create_channel(GuestChannel(0), channel(0)).unwrap();
+    let stop = ChannelStop::new(GuestChannel(0), StopCause::Manager(31));
+    f.link.handler().event(Event::Stopped(stop));
+    assert_eq!(f.face.take(), [Told::Stopped(stop)]);
 
-    f.mediator.destroy_channel(0);
-    f.link.handler().event(Event::ChannelError(error));
+    f.mediator.destroy_channel(GuestChannel(0));
+    f.link.handler().event(Event::Stopped(stop));
     assert_eq!(f.face.take(), []);
-    f.mediator.create_channel(0, channel(0)).unwrap();
-    f.mediator.schedule_channel(0, true).unwrap();
+    f.mediator.create_channel(GuestChannel(0), channel(0)).unwrap();
+    f.mediator.schedule_channel(GuestChannel(0), true).unwrap();
     assert_eq!(f.mediator.status().counts.events_stale, 1);
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::gh100::gsp::r570_144::object::{ADDR_FBMEM, NV_CHANNEL_ALLOC_PARAMS, flags_of_chid};
 use gpuvmk_saved_state::{Check, StateError};
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,7 @@ pub struct ChannelState {
     /// Its number there.
     pub chid: u16,
     /// Its slot at the back; none for a channel without a ring.
-    pub slot: Option<u16>,
+    pub slot: Option<GuestChannel>,
     /// Its engine.
     pub engine: Engine,
     /// VRAM address of its USERD.
@@ -139,7 +140,7 @@ impl Channels {
             })?;
             if let Some(slot) = channel.slot {
                 let before = channels.slots.insert(slot, token);
-                rule.that(before.is_none(), || format!("slot {slot} is taken twice"))?;
+                rule.that(before.is_none(), || format!("{slot:?} is taken twice"))?;
             }
             channels.table.insert(token, channel);
         }
@@ -190,7 +191,7 @@ fn channel(config: &GspConfig, token: Token, saved: &ChannelState) -> Option<Cha
         && wanted.chid == Some(token.chid)
         && wanted.ring.is_some() == saved.ring.is_some()
         && saved.slot.is_some() == saved.ring.is_some()
-        && saved.slot.is_none_or(|slot| slot < config.channels);
+        && saved.slot.is_none_or(|slot| slot.0 < config.channels);
     let state = match saved.phase {
         Phase::Idle => State::Idle,
         Phase::Scheduled => State::Scheduled,

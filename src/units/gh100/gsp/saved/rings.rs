@@ -11,7 +11,7 @@ use crate::gh100::gsp::channel::{Revived, Token};
 use crate::gh100::gsp::objects::Kind;
 use crate::gh100::gsp::rm::Rm;
 use gpuvmk_chip::PhysicalAddress;
-use gpuvmk_chip::addr::PAGE_SIZE;
+use gpuvmk_chip::addr::{GuestChannel, PAGE_SIZE};
 use gpuvmk_chip::stream::RingEntry;
 use gpuvmk_mmio_trap::PhysicalMemory;
 use gpuvmk_mmio_trap::aperture::Translation;
@@ -37,7 +37,7 @@ impl PhysicalMemory for Memory<'_> {
 /// Prepares the channels that were made anew for running. Those whose place cannot be found again are
 /// stopped, for the driver to be told; the others that have work are returned, with the GP_PUT that a
 /// doorbell would say.
-pub(in super::super) fn revive(rm: &mut Rm, back: &dyn GspBackend) -> Vec<(u16, u32)> {
+pub(in super::super) fn revive(rm: &mut Rm, back: &dyn GspBackend) -> Vec<(GuestChannel, u32)> {
     let revived = rm.channels.take_positions();
     if revived.is_empty() {
         return Vec::new();

@@ -7,6 +7,7 @@ use super::probe::{DEVICE, SPACE, SUBDEVICE, channel, client, set_page_directory
 use crate::backend::ChannelRefusal;
 use crate::gh100::gsp::GspConfig;
 use gpuvmk_chip::Engine;
+use gpuvmk_chip::addr::GuestChannel;
 
 const CLIENT: u32 = 0xc1d0_0000;
 const CHANNEL: u32 = 0xf1f0_0001;
@@ -75,8 +76,8 @@ pub fn channel_numbers_are_unique_on_a_runlist_and_free_for_another() {
     assert_eq!(alloc(&mut driver, 1, &channel(1, 300, 0x1000, 0)), 0);
     assert_eq!(alloc(&mut driver, 2, &channel(9, 300, 0x1000, 0)), 0x63);
     assert_eq!(alloc(&mut driver, 3, &channel(10, 300, 0x1000, 0)), 0);
-    assert_eq!(driver.gsp.doorbell_target(0, 300).unwrap().slot, 0);
-    assert_eq!(driver.gsp.doorbell_target(1, 300).unwrap().slot, 1);
+    assert_eq!(driver.gsp.doorbell_target(0, 300).unwrap().channel, GuestChannel(0));
+    assert_eq!(driver.gsp.doorbell_target(1, 300).unwrap().channel, GuestChannel(1));
     assert_eq!(driver.free(CLIENT, 1), 0);
     assert_eq!(alloc(&mut driver, 2, &channel(9, 300, 0x1000, 0)), 0);
 }
@@ -111,7 +112,7 @@ pub fn slots_run_out_and_come_back() {
     assert_eq!(driver.free(CLIENT, 1), 0);
     assert_eq!(alloc(&mut driver, 3, &channel(1, 3, 0x1000, 0)), 0);
 
-    assert_eq!(driver.gsp.doorbell_target(0, 3).unwrap().slot, 0);
+    assert_eq!(driver.gsp.doorbell_target(0, 3).unwrap().channel, GuestChannel(0));
 }
 
 #[test]

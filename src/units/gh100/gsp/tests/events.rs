@@ -4,8 +4,10 @@ use super::config;
 use super::driver::{Driver, STATIC_INFO, UNLOADING, words};
 use super::fake::Call;
 use super::probe::{DEVICE, channel, client, set_page_directory, start};
-use crate::gh100::gsp::{Effect, Stopped};
-use gpuvmk_chip::Engine;
+use crate::gh100::gsp::Effect;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
+use gpuvmk_chip::channel_event::{ChannelStop, FaultUnit, MmuFault};
+use gpuvmk_chip::{AccessKind, Engine, FaultReason};
 
 const CLIENT: u32 = 0xc1d0_0000;
 
@@ -21,8 +23,14 @@ fn running() -> Driver {
     driver
 }
 
-fn fault(slot: u16) -> Stopped {
-    Stopped { slot, engine: Engine::Copy(1), code: 31, address: 0x12_3456_7000, fault_type: 2 }
+fn fault(channel: u16) -> ChannelStop<GuestChannel> {
+    let fault = MmuFault {
+        unit: FaultUnit::Engine(Engine::Copy(1)),
+        address: GpuVa(0x12_3456_7000),
+        access: AccessKind::Read,
+        reason: FaultReason::PageNotPresent,
+    };
+    ChannelStop::new(GuestChannel(channel), fault)
 }
 
 #[test]
@@ -62,7 +70,7 @@ pub fn late_stop_of_a_freed_channel_does_not_reach_its_successor() {
     assert_eq!(driver.gsp.stopped(&driver.back, fault(0)), []);
 
     start(&mut driver, CLIENT, 1, 10);
-    assert_eq!(driver.gsp.doorbell_target(1, 3).unwrap().slot, 1);
+    assert_eq!(driver.gsp.doorbell_target(1, 3).unwrap().channel, GuestChannel(1));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::backend::{
     Backend, ChannelRefusal, Completions, EngineEvents, FlushScope, GspBackend, GspChannel, NoTarget,
     ObjectUsage, VramPiece, Windows,
 };
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 use gpuvmk_pci::dma::MAX_MAPPINGS;
 use gpuvmk_pci::{DmaError, DmaMapping, SharedMemory};
@@ -170,8 +171,8 @@ impl Backend for Fake {
         self.note(Call::Flush(scope.page_directory));
     }
 
-    fn doorbell(&self, slot: u16, gp_put: u32) {
-        self.note(Call::Doorbell(slot, gp_put));
+    fn doorbell(&self, slot: GuestChannel, gp_put: u32) {
+        self.note(Call::Doorbell(slot.0, gp_put));
     }
 
     fn reset(&self) {}
@@ -188,31 +189,31 @@ impl GspBackend for Fake {
         EngineSet::all()
     }
 
-    fn create_channel(&self, slot: u16, channel: GspChannel) -> Result<(), ChannelRefusal> {
+    fn create_channel(&self, slot: GuestChannel, channel: GspChannel) -> Result<(), ChannelRefusal> {
         self.refuse()?;
-        self.note(Call::Create(slot, channel));
-        let before = self.live.lock().unwrap().insert(slot, channel);
-        assert_eq!(before, None, "slot {slot} is in use");
+        self.note(Call::Create(slot.0, channel));
+        let before = self.live.lock().unwrap().insert(slot.0, channel);
+        assert_eq!(before, None, "{slot:?} is in use");
         Ok(())
     }
 
-    fn create_object(&self, slot: u16, class: u32, engine: Engine) -> Result<(), ChannelRefusal> {
+    fn create_object(&self, slot: GuestChannel, class: u32, engine: Engine) -> Result<(), ChannelRefusal> {
         self.refuse()?;
-        assert!(self.live.lock().unwrap().contains_key(&slot), "slot {slot} is empty");
-        self.note(Call::Object(slot, class, engine));
+        assert!(self.live.lock().unwrap().contains_key(&slot.0), "{slot:?} is empty");
+        self.note(Call::Object(slot.0, class, engine));
         Ok(())
     }
 
-    fn schedule_channel(&self, slot: u16, scheduled: bool) -> Result<(), ChannelRefusal> {
+    fn schedule_channel(&self, slot: GuestChannel, scheduled: bool) -> Result<(), ChannelRefusal> {
         self.refuse()?;
-        assert!(self.live.lock().unwrap().contains_key(&slot), "slot {slot} is empty");
-        self.note(Call::Schedule(slot, scheduled));
+        assert!(self.live.lock().unwrap().contains_key(&slot.0), "{slot:?} is empty");
+        self.note(Call::Schedule(slot.0, scheduled));
         Ok(())
     }
 
-    fn destroy_channel(&self, slot: u16) {
-        self.note(Call::Destroy(slot));
-        let before = self.live.lock().unwrap().remove(&slot);
-        assert!(before.is_some(), "slot {slot} is destroyed twice");
+    fn destroy_channel(&self, slot: GuestChannel) {
+        self.note(Call::Destroy(slot.0));
+        let before = self.live.lock().unwrap().remove(&slot.0);
+        assert!(before.is_some(), "{slot:?} is destroyed twice");
     }
 }

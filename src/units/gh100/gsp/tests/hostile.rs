@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use super::config;
 use super::driver::{ALLOC, ALLOC_MEMORY, CONTROL, Driver, FREE, LIBOS, PAGE, UNLOADING, seal, words};
 use super::probe::{DEVICE, SPACE, SUBDEVICE, channel, client, set_page_directory};
-use crate::gh100::gsp::{ObjectLimits, Stopped};
-use gpuvmk_chip::Engine;
+use crate::gh100::gsp::ObjectLimits;
+use gpuvmk_chip::addr::GuestChannel;
+use gpuvmk_chip::channel_event::{ChannelStop, StopCause};
 
 const CLIENT: u32 = 0xc1d0_0000;
 
@@ -144,8 +145,7 @@ fn carry_out(driver: &mut Driver, step: Step) {
             driver.send(CONTROL, &body, 0);
         }
         Step::Stopped { slot } => {
-            let stopped = Stopped { slot, engine: Engine::Graphics, code: 31, address: 0, fault_type: 0 };
-            driver.gsp.stopped(&driver.back, stopped);
+            driver.gsp.stopped(&driver.back, ChannelStop::new(GuestChannel(slot), StopCause::Manager(31)));
         }
         Step::Unload { suspend } => driver.send(UNLOADING, &words(&[suspend.into(), 0]), 0),
         Step::Boot { resume } => {
@@ -178,7 +178,7 @@ proptest! {
             prop_assert!(driver.back.live().len() <= 8);
             for (runlist, chid) in (0..3).flat_map(|runlist| (0..6).map(move |chid| (runlist, chid))) {
                 if let Some(target) = driver.gsp.doorbell_target(runlist, chid) {
-                    prop_assert_eq!(driver.back.live().get(&target.slot).map(|live| live.userd), Some(target.userd));
+                    prop_assert_eq!(driver.back.live().get(&target.channel.0).map(|live| live.userd), Some(target.userd));
                 }
             }
         }

@@ -6,7 +6,7 @@ use super::driver::{ALLOC_MEMORY, Driver, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE
 use super::fake::Call;
 use crate::backend::GspChannel;
 use crate::gh100::gsp::{DoorbellTarget, Effect};
-use gpuvmk_chip::addr::GpuVa;
+use gpuvmk_chip::addr::{GpuVa, GuestChannel};
 use gpuvmk_chip::{Aperture, Engine, EngineSet, PhysicalAddress};
 
 const INTERNAL: u32 = 0xc1e0_0004;
@@ -252,8 +252,14 @@ pub fn whole_probe_ends_with_two_running_channels_and_unloads_cleanly() {
             Call::Object(1, 0xc8b5, Engine::Copy(1)),
         ]
     );
-    assert_eq!(driver.gsp.doorbell_target(0, 1), Some(DoorbellTarget { slot: 0, userd: 0x90_0200 }));
-    assert_eq!(driver.gsp.doorbell_target(1, 2), Some(DoorbellTarget { slot: 1, userd: 0x91_0000 }));
+    assert_eq!(
+        driver.gsp.doorbell_target(0, 1),
+        Some(DoorbellTarget { channel: GuestChannel(0), userd: 0x90_0200 })
+    );
+    assert_eq!(
+        driver.gsp.doorbell_target(1, 2),
+        Some(DoorbellTarget { channel: GuestChannel(1), userd: 0x91_0000 })
+    );
     assert_eq!(driver.gsp.doorbell_target(0, 2), None);
 
     driver.effects.clear();
@@ -308,5 +314,8 @@ pub fn suspend_and_resume_keep_channels_and_hold_them_back_in_between() {
 
     assert_eq!(toggle(&mut driver, 0), 0);
     assert_eq!(driver.back.calls(), [Call::Schedule(0, true)]);
-    assert_eq!(driver.gsp.doorbell_target(0, 1), Some(DoorbellTarget { slot: 0, userd: 0x90_0000 }));
+    assert_eq!(
+        driver.gsp.doorbell_target(0, 1),
+        Some(DoorbellTarget { channel: GuestChannel(0), userd: 0x90_0000 })
+    );
 }

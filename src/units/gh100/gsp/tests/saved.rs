@@ -8,6 +8,7 @@ use super::driver::{ALLOC_MEMORY, Driver, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE
 use super::fake::Call;
 use super::probe::{DEVICE, SUBDEVICE, channel, client, set_page_directory, start};
 use crate::gh100::gsp::{BootError, DoorbellTarget, Effect, Gsp, GspConfig, Note, ObjectLimits, SavedError};
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_chip::{Aperture, PhysicalAddress};
 
 const CLIENT: u32 = 0xc1d0_0000;
@@ -176,7 +177,10 @@ pub fn what_is_kept_is_taken_by_another_process_twice_in_a_row() {
         go_on(&mut driver, 5, 5);
         assert_eq!(driver.back.calls(), [Call::Flush(root), Call::Schedule(0, true)]);
         assert_eq!(entries(&driver), [false, false, false, false, false, true, true, true]);
-        assert_eq!(driver.gsp.doorbell_target(1, 3), Some(DoorbellTarget { slot: 0, userd: USERD }));
+        assert_eq!(
+            driver.gsp.doorbell_target(1, 3),
+            Some(DoorbellTarget { channel: GuestChannel(0), userd: USERD })
+        );
     }
     assert_eq!(driver.call(STATIC_INFO, &[0; 0x678]).result, 0);
     assert_eq!(driver.free(CLIENT, CLIENT), 0);

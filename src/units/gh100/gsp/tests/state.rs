@@ -5,6 +5,7 @@ use super::probe::{channel, client, set_page_directory};
 use super::{boot, channels, config, events, objects, probe, queues, saved};
 use crate::gh100::gsp::saved_state::{KindState, ObjectState};
 use crate::gh100::gsp::{Gsp, GspState};
+use gpuvmk_chip::addr::GuestChannel;
 use gpuvmk_saved_state::testing::corrupted_states_are_refused_or_taken_as_they_are;
 
 const CLIENT: u32 = 0xc1d0_0000;
@@ -144,8 +145,13 @@ fn objects_that_no_driver_can_have_are_refused_by_their_names() {
         })
         .contains("there are channels without objects")
     );
-    assert!(refused(&|state| state.channels.channels[2].slot = Some(0)).contains("taken twice"));
-    assert!(refused(&|state| state.channels.channels[0].slot = Some(8)).contains("no driver can have"));
+    assert!(
+        refused(&|state| state.channels.channels[2].slot = Some(GuestChannel(0))).contains("taken twice")
+    );
+    assert!(
+        refused(&|state| state.channels.channels[0].slot = Some(GuestChannel(8)))
+            .contains("no driver can have")
+    );
     assert!(refused(&|state| state.channels.channels[0].userd = 256 << 20).contains("no driver can have"));
     assert!(refused(&|state| state.queues.as_mut().unwrap().read = 63).contains("they are at 63"));
     assert!(refused(&|state| state.queues = None).contains("its queues are None"));

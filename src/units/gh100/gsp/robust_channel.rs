@@ -1,0 +1,109 @@
+//! How a driver is told why a channel was stopped: robust-channel codes (the Xid) and Volta's numbers of MMU
+//! faults.
+
+use gpuvmk_chip::channel_event::{FaultUnit, HangKind, StopCause};
+use gpuvmk_chip::{Engine, FaultReason};
+
+/// `ROBUST_CHANNEL_GR_EXCEPTION`.
+const GRAPHICS_EXCEPTION: u32 = 13;
+/// `ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT`.
+const MMU_FAULT: u32 = 31;
+/// `ROBUST_CHANNEL_PBDMA_ERROR`.
+const PBDMA_ERROR: u32 = 32;
+/// `ROBUST_CHANNEL_CTXSW_TIMEOUT_ERROR`.
+const CONTEXT_SWITCH_TIMEOUT: u32 = 109;
+
+/// Why a channel was stopped, as the driver's recovery is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RobustChannelError {
+    /// Engine that reported it.
+    pub engine: Engine,
+    /// `ROBUST_CHANNEL_*` number (the Xid): 31 for an MMU fault, 32 for a host error, 13 for a graphics
+    /// error.
+    pub code: u32,
+    /// Faulting virtual address, for MMU faults.
+    pub address: u64,
+    /// Fault type in Volta's numbering, for MMU faults.
+    pub fault_type: u32,
+}
+
+impl RobustChannelError {
+    /// An error that is no MMU fault.
+    pub const fn plain(engine: Engine, code: u32) -> Self {
+        Self { engine, code, address: 0, fault_type: 0 }
+    }
+}
+
+impl From<StopCause> for RobustChannelError {
+    fn from(cause: StopCause) -> Self {
+        // The host unit serves every engine; which one the channel is for, it does not say.
+        let host = Engine::Graphics;
+        match cause {
+            StopCause::Fault(fault) => Self {
+                engine: match fault.unit {
+                    FaultUnit::Engine(engine) => engine,
+                    FaultUnit::Host | FaultUnit::Bar1 | FaultUnit::Bar3 => host,
+                },
+                code: MMU_FAULT,
+                address: fault.address.0,
+                fault_type: fault_type(fault.reason),
+            },
+            StopCause::Host(_) => Self::plain(host, PBDMA_ERROR),
+            StopCause::Graphics(_) => Self::plain(Engine::Graphics, GRAPHICS_EXCEPTION),
+            StopCause::Manager(code) => Self::plain(host, code),
+            // What a GPU's own watchdog would have said.
+            StopCause::Hang(hang) => {
+                let code = match hang.kind {
+                    HangKind::Engine => CONTEXT_SWITCH_TIMEOUT,
+                    HangKind::Acquire => PBDMA_ERROR,
+                };
+                Self::plain(hang.engine, code)
+            }
+        }
+    }
+}
+
+/// `NV_PFAULT_FAULT_TYPE_*` of a reason, whose own numbers are those of GF100.
+const fn fault_type(reason: FaultReason) -> u32 {
+    match reason {
+        FaultReason::PageTableNotPresent => 0x0,
+        FaultReason::PageTableTooShort => 0x1,
+        FaultReason::PageNotPresent => 0x2,
+        FaultReason::VmLimitExceeded => 0x3,
+        FaultReason::NoChannel => 0x4,
+        FaultReason::PageSystemOnly => 0x5,
+        FaultReason::WriteToReadOnly => 0x6,
+        FaultReason::UnsupportedAperture => 0xa,
+        FaultReason::CompressionFault => 0xb,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuvmk_chip::AccessKind;
+    use gpuvmk_chip::addr::GpuVa;
+    use gpuvmk_chip::channel_event::MmuFault;
+
+    #[test]
+    fn every_reason_has_a_number_of_its_own() {
+        let mut numbers = FaultReason::ALL.map(fault_type).to_vec();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), FaultReason::ALL.len());
+        assert!(numbers.iter().all(|number| *number < 16));
+    }
+
+    #[test]
+    fn fault_of_a_channel_says_who_where_and_why() {
+        let fault = MmuFault {
+            unit: FaultUnit::Engine(Engine::Copy(1)),
+            address: GpuVa(0x7f_dead_0000),
+            access: AccessKind::Write,
+            reason: FaultReason::WriteToReadOnly,
+        };
+        let expected =
+            RobustChannelError { engine: Engine::Copy(1), code: 31, address: 0x7f_dead_0000, fault_type: 6 };
+        assert_eq!(RobustChannelError::from(StopCause::Fault(fault)), expected);
+    }
+}
